@@ -39,7 +39,7 @@ func (g *gate) pass(together int) bool {
 	select {
 	case <-g.open:
 		return true
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		return false
 	}
 }

@@ -201,7 +201,7 @@ func (w *world) offer(from, to [2]int, source uint16) (network.Verdict, func() s
 		select {
 		case what := <-held.done:
 			return what
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			return "nothing happened"
 		}
 	}
@@ -238,7 +238,7 @@ func through(r Record) string {
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

@@ -42,6 +42,7 @@ func (w *deployed) joined() (int, error) {
 // queue, by the class's way, and nobody asks the controller. Without the class they have ways of
 // their own.
 func TestSubflowInClass(t *testing.T) {
+	t.Parallel()
 	w := deploy(t, threeWays("qjoinsclass"), "subflows: {enabled: true, paths: 3, idle_timeout: 60s}", true)
 	w.byKernel()
 	const class = "bulk"
@@ -100,8 +101,7 @@ func (j *joins) during(do func()) {
 	ctx, cancel := context.WithTimeout(j.t.Context(), 4*carriedPatience)
 	defer cancel()
 	go func() {
-		_, err := j.carry(ctx, pouring{randomBytes(), over}, true)
-		carried <- err
+		carried <- j.carry(ctx, subflowPort, pouring{randomBytes(), over}, true)
 	}()
 	defer func() {
 		end()

@@ -44,6 +44,7 @@ func ways(all []subflow.Subflow) map[string]string {
 // the switch goes another way; the controller that comes back leaves all rules as they are, and
 // places what joins then.
 func TestSubflowsOutliveSwitchAndKilledController(t *testing.T) {
+	t.Parallel()
 	w := deploy(t, threeWays("qjoinskill"), "subflows: {enabled: true, paths: 3, idle_timeout: 60s}", false)
 	w.byKernel()
 	w.during(func() { w.outlive() })

@@ -17,7 +17,7 @@ import (
 
 const (
 	// The hostile host's joins, one each madeUpEach. A port may have mostOfPort placed.
-	madeUp     = 100_000
+	madeUp     = 20_000
 	madeUpEach = 250 * time.Microsecond
 	mostOfPort = 64
 	// mostHeap is how much more the controller may hold meanwhile: a subflow with the rules of
@@ -31,6 +31,7 @@ const (
 // have, each with its rules, until they have been silent; the rest of them leaves nothing.
 // Meanwhile the next port's further subflows are placed, and its transfer is whole.
 func TestHostileJoins(t *testing.T) {
+	t.Parallel()
 	topology := threeWays("qjoinshostile")
 	topology.Hosts = append(topology.Hosts, lab.Host{Name: "c"})
 	topology.Links = append(topology.Links, lab.Both("c", "s1", delayline.Params{}))
@@ -49,10 +50,7 @@ func TestHostileJoins(t *testing.T) {
 		return err
 	})
 	transferred := make(chan error, 1)
-	go func() {
-		_, err := w.transfer(t.Context(), 16<<20, true)
-		transferred <- err
-	}()
+	go func() { transferred <- w.transfer(t.Context(), 16<<20, true) }()
 	within(t, patience, "the neighbour's subflows to be placed", func() error {
 		all, err := w.listed()
 		own := 0
@@ -178,6 +176,7 @@ func (w *deployed) watch(sent <-chan error) (most figures) {
 
 // A join that is not placed comes up once, and goes on: no other switch of its way asks again.
 func TestJoinsComeUpOnce(t *testing.T) {
+	t.Parallel()
 	w := deploy(t, threeWays("qjoinsonce"), "subflows: {enabled: true, most_per_port: 1}", false)
 	w.byKernel()
 	w.during(func() {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,12 +54,17 @@ type joins struct {
 	lab   *lab.Lab
 	store store.Store
 	runs  uint16
-	asked atomic.Int64 // packets of connections that have come up
+	idle  time.Duration // after which a silent subflow is over; 0 is 8 s
 	// sampled has switches send samples of packets, and large connections of plain TCP placed.
 	sampled bool
 
 	mu     sync.Mutex
 	placed []subflow.Subflow // as they were when their SYNs went on
+	syns   map[string]bool   // SYNs of connections that have come up, by their ends
+	others int               // and other packets of connections
+
+	// restored holds the subflows as the service knew them when it had started.
+	restored []subflow.Subflow
 
 	net      *network.Network
 	subflows *subflow.Service
@@ -67,15 +72,34 @@ type joins struct {
 	stop     func()
 }
 
-// Name and HandlePacketIn count what comes up of connections, before anybody else takes it.
+// Name and HandlePacketIn note what comes up of connections, before anybody else takes it.
 func (*joins) Name() string { return "asked" }
 
 func (j *joins) HandlePacketIn(p *network.PacketIn) network.Verdict {
+	h := p.Headers
 	ours := func(port uint16) bool { return port >= subflowPort && port < subflowPort+3 }
-	if ours(p.Headers.DstPort) || ours(p.Headers.SrcPort) {
-		j.asked.Add(1)
+	if !ours(h.DstPort) && !ours(h.SrcPort) {
+		return network.Continue
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if h.IsSYN() {
+		if j.syns == nil {
+			j.syns = map[string]bool{}
+		}
+		j.syns[fmt.Sprint(h.Src, h.SrcPort, h.Dst, h.DstPort)] = true // one that is sent again counts once
+	} else {
+		j.others++
 	}
 	return network.Continue
+}
+
+// asked returns of how many subflows SYNs have come up, and how many other packets of
+// connections have.
+func (j *joins) asked() (syns, others int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.syns), j.others
 }
 
 // heard notes what is told of subflows that have been placed.
@@ -197,7 +221,7 @@ func (j *joins) start() {
 	}
 	j.subflows = subflow.New(subflow.Options{
 		Sampled:  sampled,
-		Settings: subflow.Settings{Enabled: true, DSCP: subflowMark, Paths: 3, Most: 64, Idle: 8 * time.Second},
+		Settings: subflow.Settings{Enabled: true, DSCP: subflowMark, Paths: 3, Most: 64, Idle: cmp.Or(j.idle, 8*time.Second)},
 		Network:  j.net, Rules: owner, Store: j.store, Book: book, Guard: held, Log: log, Publish: j.heard, Interval: 500 * time.Millisecond,
 	})
 	j.critical = bandwidth.New(bandwidth.Options{
@@ -219,6 +243,7 @@ func (j *joins) start() {
 	}
 	j.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	<-j.subflows.Ready()
+	j.restored = j.subflows.Subflows()
 	<-j.critical.Ready()
 	within(j.t, patience, "all links", func() error {
 		if n := len(j.net.Topology().Links); n != 12 {
@@ -239,42 +264,31 @@ func middles(all []subflow.Subflow) (out []int) {
 	return out
 }
 
-// The further subflows of a connection go by paths of their own, so that it has the rate of all
-// three, where plain TCP has that of one. Nothing comes up but their SYNs; and when they have
-// been silent nothing is left.
-func TestSubflowsGain(t *testing.T) {
-	j := newJoins(t, "qjoins")
+// The kernels of two hosts open three further subflows of a connection. The controller places
+// them on more than one way, all of them carry bytes, and nothing comes up but their SYNs.
+// When they have been silent nothing is left. How much faster the connection is by that is
+// measured by the experiment multipath-gain.
+func TestSmokeSubflow(t *testing.T) {
+	t.Parallel()
+	j := beginJoins(t, &joins{t: t, lab: lab.New(t, threeWays("qjoins")), store: memstore.New(), idle: 3 * time.Second})
 	j.byKernel()
-	const size = 16 << 20
-	alone, err := j.transfer(t.Context(), size, false)
-	if n := j.asked.Load(); n != 0 || err != nil {
-		t.Fatalf("%d packets of plain TCP have come up; %v", n, err)
-	}
-	within(t, patience, "nothing to be measured any more of plain TCP, whose way would be left out", func() error {
-		for _, l := range j.net.Topology().Links {
-			if l.Used > wayRate/10 {
-				return fmt.Errorf("%v carries %d bit/s", l.From, l.Used)
+	j.during(func() {
+		within(t, patience, "three further subflows to carry bytes", func() error {
+			all := j.subflows.Subflows()
+			if len(all) != 3 || slices.ContainsFunc(all, func(s subflow.Subflow) bool { return s.Bytes == 0 }) {
+				return fmt.Errorf("%+v", all)
 			}
-		}
-		return nil
+			return nil
+		})
 	})
-	took, err := j.transfer(t.Context(), size, true)
-	if err != nil {
-		t.Fatal(err)
+	if at := j.given(); len(at) != 3 || len(slices.Compact(at)) < 2 {
+		t.Errorf("the subflows were placed by %v", at)
 	}
-	at := j.given() // they may have been moved since, away from the first one's
-	for _, s := range j.subflows.Subflows() {
-		t.Logf("%s: %d bytes, %d bit/s, by %v", s.Flow, s.Bytes, s.Throughput, s.Path[1].Switch)
+	if err := j.transfer(t.Context(), 1<<20, false); err != nil {
+		t.Error(err)
 	}
-	t.Logf("plain TCP %v, with three further subflows by %v %v: %.2f times as fast", alone, at, took, alone.Seconds()/took.Seconds())
-	if !slices.Equal(at, []int{2, 3, 4}) {
-		t.Errorf("the subflows go by %v", at)
-	}
-	if gain := alone.Seconds() / took.Seconds(); gain < 2.2 {
-		t.Errorf("%.2f times as fast by three ways", gain)
-	}
-	if n := j.asked.Load(); n != 3 {
-		t.Errorf("%d packets have come up for three subflows", n)
+	if syns, others := j.asked(); syns != 3 || others != 0 {
+		t.Errorf("SYNs of %d subflows have come up, and %d other packets", syns, others)
 	}
 	within(t, patience, "the silent subflows to be over", func() error {
 		if all := j.subflows.Subflows(); len(all) > 0 {
@@ -293,49 +307,41 @@ func TestSubflowsGain(t *testing.T) {
 // A link dies under a connection, and the controller is started again: what was sent arrives,
 // and the subflow of the link is on another way.
 func TestSubflowsOutliveLinkAndController(t *testing.T) {
+	t.Parallel()
 	j := newJoins(t, "qjoinsfail")
 	j.byKernel()
-	done, over := make(chan error, 1), make(chan struct{})
-	go func() {
-		defer close(over)
-		took, err := j.transfer(t.Context(), 48<<20, true)
-		t.Logf("48 MiB took %v", took)
-		done <- err
-	}()
-	t.Cleanup(func() { <-over })
-	within(t, patience, "three subflows", func() error {
-		if all := j.subflows.Subflows(); len(all) != 3 {
-			return fmt.Errorf("%+v", all)
+	j.during(func() {
+		within(t, patience, "three subflows, one of which goes by s3", func() error {
+			if all := j.subflows.Subflows(); len(all) != 3 || !slices.Contains(middles(all), 3) {
+				return fmt.Errorf("%+v", all)
+			}
+			return nil
+		})
+		if err := j.lab.SetLink(t.Context(), "s1-s3", false); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	if err := j.lab.SetLink(t.Context(), "s1-s3", false); err != nil {
-		t.Fatal(err)
-	}
-	within(t, patience, "the subflow to go another way", func() error {
-		if at := middles(j.subflows.Subflows()); len(at) != 3 || slices.Contains(at, 3) {
-			return fmt.Errorf("%v", at)
+		within(t, patience, "the subflow to go another way", func() error {
+			if at := middles(j.subflows.Subflows()); len(at) != 3 || slices.Contains(at, 3) {
+				return fmt.Errorf("%v", at)
+			}
+			return nil
+		})
+		if err := j.lab.SetLink(t.Context(), "s1-s3", true); err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		j.stop()
+		before := j.subflows.Subflows() // as they were at its end: until then they may be moved
+		j.start()
+		if after := j.restored; len(after) != 3 || fmt.Sprint(ways(after)) != fmt.Sprint(ways(before)) {
+			t.Errorf("before %+v, after %+v", before, after)
+		}
 	})
-	if err := j.lab.SetLink(t.Context(), "s1-s3", true); err != nil {
-		t.Fatal(err)
-	}
-	before := j.subflows.Subflows()
-	j.stop()
-	j.start()
-	after := j.subflows.Subflows()
-	if len(after) != 3 || !slices.Equal(middles(after), middles(before)) {
-		t.Errorf("before %+v, after %+v", before, after)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 }
 
 // A further subflow that is critical, too, has what is promised to it, and no path of the
 // other kind.
 func TestSubflowIsCritical(t *testing.T) {
+	t.Parallel()
 	j := newJoins(t, "qjoinscrit")
 	j.byKernel()
 	d, faults := bandwidth.Spec{Name: "bulk", Rate: 2_000_000, Match: match.Flow{TCPDst: match.Text(fmt.Sprint(subflowPort))}}.Parse()
@@ -345,16 +351,16 @@ func TestSubflowIsCritical(t *testing.T) {
 	if err := j.critical.Definitions.Add(t.Context(), d.Name, d); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.transfer(t.Context(), 1<<20, true); err != nil {
-		t.Fatal(err)
-	}
-	flows := j.critical.Flows()
-	if len(flows) != 4 || len(j.subflows.Subflows()) != 0 {
-		t.Errorf("of one connection with three further subflows: critical %+v, placed otherwise %+v", flows, j.subflows.Subflows())
-	}
-	for _, f := range flows {
-		if f.State != bandwidth.StateAccepted {
-			t.Errorf("%+v", f)
-		}
+	j.during(func() {
+		within(t, patience, "all subflows of the connection to be critical", func() error {
+			all := j.critical.Flows()
+			if len(all) != 4 || slices.ContainsFunc(all, func(f bandwidth.Record) bool { return f.State != bandwidth.StateAccepted }) {
+				return fmt.Errorf("%+v", all)
+			}
+			return nil
+		})
+	})
+	if all := j.given(); len(all) != 0 || len(j.subflows.Subflows()) != 0 {
+		t.Errorf("placed otherwise: %v, %+v", all, j.subflows.Subflows())
 	}
 }

@@ -12,15 +12,14 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"time"
 )
 
-// transfer sends so many bytes from one host to the other, over several subflows or plain TCP,
-// and tells how long it took until all of it had arrived as it was sent.
-func (j *joins) transfer(ctx context.Context, size int64, multipath bool) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+// transfer sends so many bytes from one host to the other, over several subflows or plain TCP.
+// It returns when all of them have arrived as they were sent.
+func (j *joins) transfer(ctx context.Context, size int64, multipath bool) error {
+	ctx, cancel := context.WithTimeout(ctx, carriedPatience)
 	defer cancel()
-	return j.carry(ctx, io.LimitReader(randomBytes(), size), multipath)
+	return j.carry(ctx, subflowPort, io.LimitReader(randomBytes(), size), multipath)
 }
 
 func randomBytes() io.Reader {
@@ -29,15 +28,15 @@ func randomBytes() io.Reader {
 	return rand.NewChaCha8(seed)
 }
 
-// carry is transfer of all that is read.
-func (j *joins) carry(ctx context.Context, from io.Reader, multipath bool) (time.Duration, error) {
+// carry sends all that is read from one host to a port of the other.
+func (j *joins) carry(ctx context.Context, port uint16, from io.Reader, multipath bool) error {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(multipath)
 	var listener net.Listener
-	to := netip.AddrPortFrom(j.lab.Host("b").Addr(), subflowPort)
+	to := netip.AddrPortFrom(j.lab.Host("b").Addr(), port)
 	err := j.lab.Host("b").Do(func() (err error) { listener, err = lc.Listen(ctx, "tcp4", to.String()); return err })
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer listener.Close()
 	read := make(chan received, 1)
@@ -49,7 +48,7 @@ func (j *joins) carry(ctx context.Context, from io.Reader, multipath bool) (time
 	var conn net.Conn
 	err = j.lab.Host("a").Do(func() (err error) { conn, err = d.DialContext(ctx, "tcp4", to.String()); return err })
 	if err != nil {
-		return 0, errors.Join(err, listener.Close(), (<-read).err)
+		return errors.Join(err, listener.Close(), (<-read).err)
 	}
 	defer conn.Close()
 	var kernels string
@@ -62,21 +61,20 @@ func (j *joins) carry(ctx context.Context, from io.Reader, multipath bool) (time
 	})
 	tcp := conn.(*net.TCPConn)
 	if multi, err := tcp.MultipathTCP(); err != nil || multi != multipath {
-		return 0, fmt.Errorf("multipath is %v: %w", multi, errors.Join(err, conn.Close(), (<-read).err))
+		return fmt.Errorf("multipath is %v: %w", multi, errors.Join(err, conn.Close(), (<-read).err))
 	}
-	began, sum := time.Now(), sha256.New()
+	sum := sha256.New()
 	n, err := io.Copy(tcp, io.TeeReader(from, sum))
 	err = errors.Join(err, tcp.CloseWrite())
 	got := <-read
-	took := time.Since(began)
 	if !stop() {
 		<-told
-		return took, fmt.Errorf("%w: %w\n%s", context.Cause(ctx), errors.Join(err, got.err), kernels)
+		return fmt.Errorf("%w: %w\n%s", context.Cause(ctx), errors.Join(err, got.err), kernels)
 	}
 	if err = errors.Join(err, got.err); err == nil && (got.bytes != n || !bytes.Equal(got.sum, sum.Sum(nil))) {
 		err = fmt.Errorf("%d bytes were sent, and %d arrived, or others", n, got.bytes)
 	}
-	return took, err
+	return err
 }
 
 // received is what has come by a connection.

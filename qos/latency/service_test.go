@@ -249,7 +249,7 @@ func TestMovesAtOnce(t *testing.T) {
 		select {
 		case <-full:
 			return nil
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			return errors.New("the others are not moved meanwhile")
 		}
 	}

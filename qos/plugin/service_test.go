@@ -49,7 +49,7 @@ func TestRunEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatalf("round %d: Run does not end", round)
 		}
 	}

@@ -144,7 +144,7 @@ func (w *world) start() {
 // soon waits until something is so; is tells how it is.
 func (w *world) soon(what string, so func() bool, is func() any) {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for !so() {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("not in time: %s: %+v", what, is())
@@ -189,7 +189,7 @@ func (w *world) offer(h *packet.Headers, token uint32) string {
 	select {
 	case what := <-held.done:
 		return what
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		return "nothing happened"
 	}
 }

@@ -2,6 +2,7 @@ package subflow
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -42,31 +43,29 @@ func TestPortsWithTooManyAreQuiet(t *testing.T) {
 // The switch of such a port drops its marked SYNs, and no others, until the time is over or the
 // service ends; a port between switches is never quiet.
 func TestSilence(t *testing.T) {
-	w := newWorld(t)
-	loud, inside := hostAt(1, 1), port(5, 2)
-	for range mostUnplaced + 1 {
-		w.unplaced(loud)
-		w.unplaced(inside)
-	}
-	key := "quiet/" + loud.String()
-	deadline := time.After(10 * time.Second)
-	for len(w.rules.Program(key).Rules) == 0 {
-		select {
-		case <-deadline:
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		loud, inside := hostAt(1, 1), port(5, 2)
+		for range mostUnplaced + 1 {
+			w.unplaced(loud)
+			w.unplaced(inside)
+		}
+		key := "quiet/" + loud.String()
+		synctest.Wait()
+		if len(w.rules.Program(key).Rules) == 0 {
 			t.Fatalf("there are %v", w.rules.Keys())
-		case <-time.After(time.Millisecond):
 		}
-	}
-	for _, r := range w.rules.Program(key).Rules {
-		if r.Switch != loud.Switch || len(r.Actions) != 0 || !r.Leased || r.Offset <= rule.RouteSubflowAsk || r.Offset >= rule.RouteSubflow {
-			t.Errorf("%+v", r)
+		for _, r := range w.rules.Program(key).Rules {
+			if r.Switch != loud.Switch || len(r.Actions) != 0 || !r.Leased || r.Offset <= rule.RouteSubflowAsk || r.Offset >= rule.RouteSubflow {
+				t.Errorf("%+v", r)
+			}
 		}
-	}
-	if n := len(w.rules.Program("quiet/" + inside.String()).Rules); n != 0 {
-		t.Errorf("%d rules for a port between switches", n)
-	}
-	w.stop()
-	if n := len(w.rules.Program(key).Rules); n != 0 || len(w.counts.quiet) != 0 {
-		t.Errorf("%d rules are left, and %d ports are quiet", n, len(w.counts.quiet))
-	}
+		if n := len(w.rules.Program("quiet/" + inside.String()).Rules); n != 0 {
+			t.Errorf("%d rules for a port between switches", n)
+		}
+		w.stop()
+		if n := len(w.rules.Program(key).Rules); n != 0 || len(w.counts.quiet) != 0 {
+			t.Errorf("%d rules are left, and %d ports are quiet", n, len(w.counts.quiet))
+		}
+	})
 }

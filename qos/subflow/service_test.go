@@ -367,7 +367,7 @@ func TestSilent(t *testing.T) {
 	w := newWorld(t)
 	w.placed(a, b, 1000, 1)
 	w.Removed(network.Removed{Installed: network.InstalledRule{Name: "subflow/" + w.Subflows()[0].ID}})
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for len(w.Subflows()) > 0 || len(w.rules.Keys()) > 1 {
 		select {
 		case <-deadline:
