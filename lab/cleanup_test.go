@@ -118,6 +118,7 @@ func TestDownLeavesNothing(t *testing.T) {
 // name that the lab needs.
 func TestStrangersAreLeftAlone(t *testing.T) {
 	needsRoot(t)
+	t.Parallel()
 	topology := lab.WAN("strange"+itoa(os.Getpid()), lab.WANOptions{})
 	stranger := "sluice-" + topology.Name + "-server"
 	if err := namespace.Create(stranger); err != nil {
@@ -142,6 +143,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 
 func TestFailureHalfWayUndoesItself(t *testing.T) {
 	needsRoot(t)
+	t.Parallel()
 	o := lab.Options{RunDir: t.TempDir()}
 	link := delayline.Params{Delay: time.Millisecond}
 	broken := map[string]func(*lab.Topology){
@@ -193,6 +195,7 @@ func TestCrashHelper(t *testing.T) {
 // takes down what is left.
 func TestCrash(t *testing.T) {
 	needsRoot(t)
+	t.Parallel()
 	for i, after := range []time.Duration{10e6, 30e6, 80e6, 150e6, 300e6, 0} {
 		dir := filepath.Join(t.TempDir(), fmt.Sprintf("crash%d-%d", os.Getpid(), i))
 		name := filepath.Base(dir)

@@ -12,6 +12,7 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 // TestReferenceExampleComesUp builds the example of the reference page.
 func TestReferenceExampleComesUp(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/reference/topology.md")
 	if err != nil {
 		t.Fatal(err)

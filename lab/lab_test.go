@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -42,6 +42,7 @@ func output(t *testing.T, h *lab.LiveHost, name string, args ...string) string {
 }
 
 func TestWANCarriesIPv4AndIPv6(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.WAN("wan", lab.WANOptions{RTT: 40 * time.Millisecond, Loss: -1}))
 	forwardAsBridge(t, l, "s1", "s2")
 	client, server := l.Host("client"), l.Host("server")

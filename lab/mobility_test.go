@@ -61,6 +61,7 @@ func TestMobilityShapes(t *testing.T) {
 // TestMobilityReachesTheServer gives a device an address by hand and bridges the
 // tree: routers and server are what they should be.
 func TestMobilityReachesTheServer(t *testing.T) {
+	t.Parallel()
 	o := lab.MobilityOptions{Levels: 2, Roots: 2, Interfaces: 1, ControlDelay: 30 * time.Millisecond, Link: delayline.Params{Delay: time.Millisecond}}
 	l := lab.New(t, lab.Mobility("mobility", o))
 	d, dev, ctx := o.Domain(), l.Host("dev1"), testContext(t)
@@ -88,6 +89,7 @@ func TestMobilityReachesTheServer(t *testing.T) {
 // TestControlDelay measures the delay of a switch's link to the control network,
 // and cuts it.
 func TestControlDelay(t *testing.T) {
+	t.Parallel()
 	topology := lab.Line("ctldelay", 2, delayline.Params{})
 	topology.Switches[1].ControlDelay = 40 * time.Millisecond
 	l := lab.New(t, topology)
@@ -97,13 +99,13 @@ func TestControlDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	dial := func(s string) error {
+	dial := func(s string, timeout time.Duration) error {
 		n, err := l.Node(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n.Do(func() error {
-			c, err := net.DialTimeout("tcp", ln.Addr().String(), 300*time.Millisecond)
+			c, err := net.DialTimeout("tcp", ln.Addr().String(), timeout)
 			if err == nil {
 				err = c.Close()
 			}
@@ -112,7 +114,7 @@ func TestControlDelay(t *testing.T) {
 	}
 	took := func(s string) time.Duration {
 		start := time.Now()
-		if err := dial(s); err != nil {
+		if err := dial(s, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		return time.Since(start)
@@ -125,12 +127,12 @@ func TestControlDelay(t *testing.T) {
 		if err := l.SetLink(ctx, "control-"+s, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := dial(s); err == nil {
+		if err := dial(s, 300*time.Millisecond); err == nil {
 			t.Errorf("%s reaches the controllers with its control link cut", s)
 		}
 		if err := l.SetLink(ctx, "control-"+s, true); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, s+" to reach the controllers again", func() bool { return dial(s) == nil })
+		waitFor(t, s+" to reach the controllers again", func() bool { return dial(s, time.Second) == nil })
 	}
 }

@@ -52,6 +52,7 @@ func carrier(t *testing.T, h *lab.LiveHost, name string) bool {
 // TestMoveLink takes a host from switch to switch and back, by a cable and by a
 // link in the delay line, and checks that it is reached each time.
 func TestMoveLink(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, moveTopology("move"))
 	ctx := testContext(t)
 	forwardAsBridge(t, l, "s1", "s2", "s3")
@@ -94,6 +95,7 @@ func TestMoveLink(t *testing.T) {
 // TestMovesAtOnce moves two links in circles at the same time, and reads the lab
 // meanwhile.
 func TestMovesAtOnce(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, moveTopology("moves"))
 	ctx := testContext(t)
 	var group sync.WaitGroup
@@ -126,6 +128,7 @@ func TestMovesAtOnce(t *testing.T) {
 // another; then takes the lab down and looks for what is left.
 func TestMovedLinkIsWrittenDown(t *testing.T) {
 	needsRoot(t)
+	t.Parallel()
 	o := lab.Options{RunDir: t.TempDir()}
 	ctx, topology := testContext(t), moveTopology("written"+itoa(os.Getpid()))
 	l, err := lab.Up(ctx, topology, o)
@@ -173,6 +176,7 @@ func mustOpen(t *testing.T, name string, o lab.Options) *lab.Lab {
 
 // TestFailedMoveIsUndone moves a link to a switch whose daemon does not run.
 func TestFailedMoveIsUndone(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, moveTopology("undo"))
 	ctx := testContext(t)
 	forwardAsBridge(t, l, "s1")
@@ -193,6 +197,7 @@ func TestFailedMoveIsUndone(t *testing.T) {
 }
 
 func TestMovesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	topology := moveTopology("refuse")
 	topology.Switches = append(topology.Switches, lab.Switch{Name: "fast", Offload: true})
 	l := lab.New(t, topology)
@@ -219,6 +224,7 @@ func TestMovesThatAreRefused(t *testing.T) {
 
 // TestLinksThatStartDown plugs in cables that were not, and moves one that is out.
 func TestLinksThatStartDown(t *testing.T) {
+	t.Parallel()
 	topology := moveTopology("down")
 	for i := range topology.Links {
 		if l := &topology.Links[i]; l.Name != "" {

@@ -13,6 +13,7 @@ import (
 // The kernel counts the neighbours of all network namespaces together. A host that looks
 // for many does not keep another from finding its own.
 func TestManyNeighboursOfOneHost(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Line("neighbours", 3, delayline.Params{}))
 	forwardAsBridge(t, l, "s1", "s2", "s3")
 	for _, there := range []netip.Addr{l.Host("h2").Addr(), l.Host("h2").Addr6()} {

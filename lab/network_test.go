@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -51,7 +52,7 @@ func transferBy(t *testing.T, from, to *lab.LiveHost, addr, dial string, size in
 	}()
 	var conn net.Conn
 	err := from.Do(func() (err error) {
-		conn, err = net.DialTimeout("tcp", net.JoinHostPort(dial, itoa(listener.Addr().(*net.TCPAddr).Port)), 10*time.Second)
+		conn, err = net.DialTimeout("tcp", net.JoinHostPort(dial, itoa(listener.Addr().(*net.TCPAddr).Port)), time.Minute)
 		return err
 	})
 	if err != nil {
@@ -73,21 +74,25 @@ func transferBy(t *testing.T, from, to *lab.LiveHost, addr, dial string, size in
 // nodes: a checksum that nobody filled in or a super-packet at a switch would
 // stop it.
 func TestFramesSurviveEveryKind(t *testing.T) {
+	t.Parallel()
 	for _, o := range []lab.WANOptions{{MTU: 1500}, {MTU: 9000}, {MTU: 1500, Offload: true}} {
-		o.Rate, o.RTT, o.Loss = 500e6, 10*time.Millisecond, 0.001
-		topology := lab.WAN("kinds", o)
-		// A host whose own link is shaped ends at a switch in the delay line.
-		far := lab.Both("far", "s1", delayline.Params{Delay: time.Millisecond, Loss: 0.001})
-		far.MTU = o.MTU
-		topology.Hosts = append(topology.Hosts, lab.Host{Name: "far"})
-		topology.Links = append(topology.Links, far)
-		l := lab.New(t, topology)
-		forwardAsBridge(t, l, "s1", "s2")
-		client, server, other := l.Host("client"), l.Host("server"), l.Host("far")
-		for _, ways := range [][2]*lab.LiveHost{{client, server}, {server, client}, {other, server}, {server, other}, {client, other}} {
-			transfer(t, ways[0], ways[1], ways[1].Addr().String(), 2e6)
-			transfer(t, ways[0], ways[1], ways[1].Addr6().String(), 2e6)
-		}
+		t.Run(fmt.Sprintf("MTU %d, offload %v", o.MTU, o.Offload), func(t *testing.T) {
+			t.Parallel()
+			o.Rate, o.RTT, o.Loss = 500e6, 10*time.Millisecond, 0.001
+			topology := lab.WAN("kinds", o)
+			// A host whose own link is shaped ends at a switch in the delay line.
+			far := lab.Both("far", "s1", delayline.Params{Delay: time.Millisecond, Loss: 0.001})
+			far.MTU = o.MTU
+			topology.Hosts = append(topology.Hosts, lab.Host{Name: "far"})
+			topology.Links = append(topology.Links, far)
+			l := lab.New(t, topology)
+			forwardAsBridge(t, l, "s1", "s2")
+			client, server, other := l.Host("client"), l.Host("server"), l.Host("far")
+			for _, ways := range [][2]*lab.LiveHost{{client, server}, {server, client}, {other, server}, {server, other}, {client, other}} {
+				transfer(t, ways[0], ways[1], ways[1].Addr().String(), 2e6)
+				transfer(t, ways[0], ways[1], ways[1].Addr6().String(), 2e6)
+			}
+		})
 	}
 }
 
@@ -95,27 +100,32 @@ func TestFramesSurviveEveryKind(t *testing.T) {
 // which they rewrite as SOS does, with and without offload: what they do to a
 // checksum that is not complete must not hurt.
 func TestRewritingSwitches(t *testing.T) {
+	t.Parallel()
 	const alias = "10.0.0.77"
 	for _, offload := range []bool{false, true} {
-		l := lab.New(t, lab.WAN("rewrite", lab.WANOptions{Rate: 500e6, RTT: 4 * time.Millisecond, Loss: 0.002, Offload: offload}))
-		forwardAsBridge(t, l, "s2")
-		client, server, ctx := l.Host("client"), l.Host("server"), testContext(t)
-		mac := server.MAC()
-		for _, flow := range []string{
-			"priority=2,in_port=1,tcp,nw_dst=" + alias + ",actions=set_field:" + server.Addr().String() + "->ip_dst,output:3",
-			"priority=2,in_port=3,tcp,nw_src=" + server.Addr().String() + ",actions=set_field:" + alias + "->ip_src,output:1",
-			"priority=1,actions=NORMAL",
-		} {
-			if _, err := l.Switch("s1").Ofctl(ctx, "add-flow", flow); err != nil {
-				t.Fatal(err)
+		t.Run(fmt.Sprintf("offload %v", offload), func(t *testing.T) {
+			t.Parallel()
+			l := lab.New(t, lab.WAN("rewrite", lab.WANOptions{Rate: 500e6, RTT: 4 * time.Millisecond, Loss: 0.002, Offload: offload}))
+			forwardAsBridge(t, l, "s2")
+			client, server, ctx := l.Host("client"), l.Host("server"), testContext(t)
+			mac := server.MAC()
+			for _, flow := range []string{
+				"priority=2,in_port=1,tcp,nw_dst=" + alias + ",actions=set_field:" + server.Addr().String() + "->ip_dst,output:3",
+				"priority=2,in_port=3,tcp,nw_src=" + server.Addr().String() + ",actions=set_field:" + alias + "->ip_src,output:1",
+				"priority=1,actions=NORMAL",
+			} {
+				if _, err := l.Switch("s1").Ofctl(ctx, "add-flow", flow); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		output(t, client, "ip", "neigh", "add", alias, "lladdr", net.HardwareAddr(mac[:]).String(), "dev", "eth0")
-		transferBy(t, client, server, server.Addr().String(), alias, 10e6)
+			output(t, client, "ip", "neigh", "add", alias, "lladdr", net.HardwareAddr(mac[:]).String(), "dev", "eth0")
+			transferBy(t, client, server, server.Addr().String(), alias, 10e6)
+		})
 	}
 }
 
 func TestHostToHostKeepsData(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, pair(delayline.Params{Rate: 1e9, Delay: 2 * time.Millisecond, Loss: 0.002}))
 	h1, h2 := l.Host("h1"), l.Host("h2")
 	transfer(t, h1, h2, h2.Addr().String(), 10e6)
@@ -125,12 +135,14 @@ func TestHostToHostKeepsData(t *testing.T) {
 // TestShapesCarryTraffic builds the shapes whose ways are not one bridge, and
 // sends data from client to server and between the agents.
 func TestShapesCarryTraffic(t *testing.T) {
+	t.Parallel()
 	o := lab.WANOptions{Rate: 200e6, RTT: 10 * time.Millisecond, Loss: -1}
 	link := delayline.Params{Rate: 100e6, Delay: 2 * time.Millisecond}
 	for _, topology := range []lab.Topology{
 		lab.LimitedWAN("limited", o), lab.Islands("islands", o), lab.Routed("routed", o), lab.VLANWAN("vlan", o),
 	} {
 		t.Run(topology.Name, func(t *testing.T) {
+			t.Parallel()
 			l := lab.New(t, topology)
 			bridges := []string{"s1", "s2"}
 			if topology.Name == "limited" {
@@ -145,6 +157,7 @@ func TestShapesCarryTraffic(t *testing.T) {
 		})
 	}
 	t.Run("two-path", func(t *testing.T) {
+		t.Parallel()
 		l := lab.New(t, lab.TwoPathWAN("two", link, link))
 		for _, rule := range [][2]string{
 			{"s1", "in_port=1,actions=output:3"},
@@ -172,6 +185,7 @@ func TestShapesCarryTraffic(t *testing.T) {
 }
 
 func TestLimitedHardwareIsChecked(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.LimitedWAN("limited", lab.WANOptions{Loss: -1}))
 	s1, ctx := l.Switch("s1"), testContext(t)
 	add := func(flow string) {
@@ -191,6 +205,7 @@ func TestLimitedHardwareIsChecked(t *testing.T) {
 }
 
 func TestCablesComeAndGo(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.WAN("cables", lab.WANOptions{RTT: 4 * time.Millisecond, Loss: -1}))
 	forwardAsBridge(t, l, "s1", "s2")
 	client, server := l.Host("client"), l.Host("server")
@@ -230,6 +245,7 @@ func linkDown(t *testing.T, l *lab.Lab, name string, port int) bool {
 }
 
 func TestSwitchStopsAndStarts(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Line("line", 2, delayline.Params{}))
 	forwardAsBridge(t, l, "s1", "s2")
 	h1, h2, ctx := l.Host("h1"), l.Host("h2"), testContext(t)
@@ -258,6 +274,7 @@ func TestSwitchStopsAndStarts(t *testing.T) {
 // TestControllerInProcess runs the simplest controller in this process: the
 // switches connect to a listener inside the control namespace.
 func TestControllerInProcess(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.WAN("control", lab.WANOptions{}))
 	listener, err := l.Control().Listen("tcp", l.ControllerAddr().String())
 	if err != nil {
@@ -265,7 +282,7 @@ func TestControllerInProcess(t *testing.T) {
 	}
 	defer listener.Close()
 	for range 2 {
-		if err := listener.(*net.TCPListener).SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := listener.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		conn, err := listener.Accept()
@@ -273,7 +290,7 @@ func TestControllerInProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		hello := make([]byte, 8)
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := io.ReadFull(conn, hello); err != nil || hello[0] != 4 || hello[1] != 0 {
 			t.Errorf("%v: the first message is % x, want an OpenFlow 1.3 hello: %v", conn.RemoteAddr(), hello, err)
 		}
@@ -306,6 +323,7 @@ func agentControl(t *testing.T, l *lab.Lab) {
 }
 
 func TestLabsSideBySide(t *testing.T) {
+	t.Parallel()
 	var wg sync.WaitGroup
 	labs := make([]*lab.Lab, 3)
 	for i := range labs {

@@ -1,16 +1,12 @@
 package lab_test
 
 import (
-	"context"
-	"encoding/json"
 	"math"
 	"net"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -47,84 +43,39 @@ func roundTrip(t *testing.T, from, to *lab.LiveHost) time.Duration {
 	return time.Duration(times[len(times)/2] * float64(time.Millisecond))
 }
 
-func TestRoundTripIsWhatWasAsked(t *testing.T) {
+// TestDelayIsWhatWasAsked: a packet takes no less than the delay of a link, that of each direction
+// by itself, and a delay that is taken away is gone. That it takes no more is proved against a
+// fake clock in lab/delayline.
+func TestDelayIsWhatWasAsked(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, pair(delayline.Params{}))
 	h1, h2 := l.Host("h1"), l.Host("h2")
 	roundTrip(t, h1, h2) // ARP
-	for _, delay := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 80 * time.Millisecond} {
-		if err := l.SetLinkParams(testContext(t), "wan", delayline.Params{Delay: delay}); err != nil {
+	set := func(there, back time.Duration) {
+		t.Helper()
+		if err := l.SetLinkDirections(testContext(t), "wan", &delayline.Params{Delay: there}, &delayline.Params{Delay: back}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	const early = 500 * time.Microsecond // by which the timer of the delay line may be early
+	for _, c := range [][2]time.Duration{{80 * time.Millisecond, 80 * time.Millisecond}, {5 * time.Millisecond, 35 * time.Millisecond}, {0, time.Millisecond}} {
+		set(c[0], c[1])
 		got := roundTrip(t, h1, h2)
-		t.Logf("asked %v, measured %v", 2*delay, got)
-		if got < 2*delay-500*time.Microsecond || got > 2*delay+2*time.Millisecond {
-			t.Errorf("asked for a round trip of %v, measured %v", 2*delay, got)
+		t.Logf("asked %v there and %v back, measured %v", c[0], c[1], got)
+		if got < c[0]+c[1]-early {
+			t.Errorf("asked %v there and %v back, measured %v", c[0], c[1], got)
 		}
 	}
-}
-
-func TestDirectionsDiffer(t *testing.T) {
-	l := lab.New(t, pair(delayline.Params{Delay: 5 * time.Millisecond}))
-	h1, h2 := l.Host("h1"), l.Host("h2")
+	set(100*time.Millisecond, 0)
 	roundTrip(t, h1, h2)
-	if err := l.SetLinkDirections(testContext(t), "wan", nil, &delayline.Params{Delay: 35 * time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
-	if got := roundTrip(t, h1, h2); got < 39*time.Millisecond || got > 42*time.Millisecond {
-		t.Errorf("5 ms there and 35 ms back give %v", got)
-	}
-}
-
-// flow is what iperf3 reports at its end.
-type flow struct {
-	received    float64 // bit/s
-	retransmits int     // TCP
-}
-
-func iperf(t *testing.T, from, to *lab.LiveHost, args ...string) flow {
-	t.Helper()
-	defer startServer(t, to, "iperf3", "-s", "-1")()
-	out := output(t, from, "iperf3", append([]string{"-J", "-c", to.Addr().String()}, args...)...)
-	var report struct {
-		Error string
-		End   struct {
-			Sent     struct{ Retransmits int } `json:"sum_sent"`
-			Received struct {
-				Rate float64 `json:"bits_per_second"`
-			} `json:"sum_received"`
-		}
-	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatalf("%v in:\n%s", err, out)
-	}
-	if report.Error != "" {
-		t.Fatal(report.Error)
-	}
-	return flow{report.End.Received.Rate, report.End.Sent.Retransmits}
-}
-
-// startServer runs a server on a host and returns when a TCP port is open there.
-// The function it returns ends the server.
-func startServer(t *testing.T, h *lab.LiveHost, name string, args ...string) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := h.Command(ctx, name, args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stop = sync.OnceFunc(func() { cancel(); _ = cmd.Wait() })
-	t.Cleanup(stop)
-	waitFor(t, name+" to listen", func() bool {
-		out, err := h.Command(ctx, "ss", "-Hltn").Output()
-		return err == nil && len(out) > 0
-	})
-	return stop
+	set(0, 0)
+	waitFor(t, "the delay to be gone", func() bool { return roundTrip(t, h1, h2) < 100*time.Millisecond })
 }
 
 // waitFor polls a condition.
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !done() {
@@ -135,97 +86,46 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func needs(t *testing.T, tools ...string) {
-	t.Helper()
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
-}
-
-func TestRateIsWhatWasAsked(t *testing.T) {
-	needs(t, "iperf3")
-	const rate, size = 20e6, 1400
-	l := lab.New(t, pair(delayline.Params{Rate: rate, Delay: 5 * time.Millisecond, Queue: 100_000}))
-	want := rate * size / (size + 42.0) // UDP, IPv4 and Ethernet headers
-	fills(t, want, 0.95, func() float64 {
-		return iperf(t, l.Host("h1"), l.Host("h2"), "-u", "-w", "400K", "-b", "40M", "-l", strconv.Itoa(size), "-t", "3").received
+// TestQueueIsWhatWasAsked offers a link far more than it carries: its queue fills up to what was
+// asked, and drops the rest.
+func TestQueueIsWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	l := lab.New(t, pair(delayline.Params{Rate: 1e6, Delay: 5 * time.Millisecond, Queue: 100_000}))
+	waitFor(t, "the hosts to know each other", func() bool { return pings(t, l.Host("h1"), l.Host("h2").Addr().String()) })
+	sent := sendDatagrams(t, l.Host("h1"), l.Host("h2"))
+	var st delayline.Stats
+	waitFor(t, "the link to run empty", func() bool {
+		both, err := l.Link("wan").Stats(testContext(t))
+		st = both.AtoB.Stats
+		return err == nil && st.FlightBytes == 0 && st.ReceivedPackets >= uint64(sent)
 	})
-	st, err := l.Link("wan").Stats(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if st.AtoB.Stats.Dropped == 0 || st.AtoB.Stats.QueueMax < 90_000 || st.AtoB.Stats.QueueMax > 100_000 {
-		t.Errorf("twice the rate must fill the queue of 100 kB: %+v", st.AtoB.Stats)
+	if st.Dropped == 0 || st.QueueMax < 90_000 || st.QueueMax > 100_000 || st.Dropped+st.DeliveredPackets != st.ReceivedPackets {
+		t.Errorf("more than the link carries must fill the queue of 100 kB: %+v", st)
 	}
 }
 
-func TestTCPFillsTheLink(t *testing.T) {
-	needs(t, "iperf3")
-	const rate = 100e6
-	l := lab.New(t, pair(delayline.Params{Rate: rate, Delay: 10 * time.Millisecond}))
-	fills(t, rate*1448/1514.0, 0.85, func() float64 {
-		return iperf(t, l.Host("h1"), l.Host("h2"), "-P", "8", "-t", "4", "-O", "1", "-C", "cubic").received
-	})
-}
-
-// fills checks that a link carries the payload that it should, in bit/s. That it
-// carries no more must always hold; that it carries a share of it may take some
-// more runs on a busy machine.
-func fills(t *testing.T, want, share float64, run func() float64) {
-	t.Helper()
-	best := 0.0
-	for range 6 {
-		got := run()
-		t.Logf("the link should carry %.0f bit/s of payload, measured %.0f", want, got)
-		if got > want*1.03 {
-			t.Errorf("carried %.0f bit/s over a link of %.0f", got, want)
-		}
-		if best = max(best, got); best > want*share {
-			return
-		}
-	}
-	t.Errorf("carried %.0f bit/s at best, the link %.0f", best, want)
-}
-
+// TestLossIsWhatWasAsked counts at the interface of the receiver, which knows nothing of the link.
 func TestLossIsWhatWasAsked(t *testing.T) {
-	needs(t, "iperf3")
-	const loss = 0.01
+	t.Parallel()
+	const loss = 0.05
 	l := lab.New(t, pair(delayline.Params{Loss: loss}))
 	h1, h2 := l.Host("h1"), l.Host("h2")
 	// The link may lose the request for the other's address, and what waits for the
 	// answer would fill the kernel's queue and be dropped in front of the link.
 	waitFor(t, "the hosts to know each other", func() bool { return pings(t, h1, h2.Addr().String()) })
-	// What arrives is counted at the interface: a program may be too late to read
-	// it on a busy machine.
 	arrived := received(t, h2)
 	sent := sendDatagrams(t, h1, h2)
+	var st delayline.Stats
 	waitFor(t, "the link to run empty", func() bool {
-		st, err := l.Link("wan").Stats(testContext(t))
-		return err == nil && st.AtoB.Stats.FlightBytes == 0 && st.AtoB.Stats.ReceivedPackets >= uint64(sent)
+		both, err := l.Link("wan").Stats(testContext(t))
+		st = both.AtoB.Stats
+		return err == nil && st.FlightBytes == 0 && st.ReceivedPackets >= uint64(sent)
 	})
-	within(t, "UDP", sent, sent-(received(t, h2)-arrived), loss)
-
-	before, err := l.Link("wan").Stats(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := iperf(t, h1, h2, "-t", "3", "-C", "cubic")
-	after, err := l.Link("wan").Stats(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := int(after.AtoB.Stats.Lost - before.AtoB.Stats.Lost)
-	within(t, "TCP", int(after.AtoB.Stats.ReceivedPackets-before.AtoB.Stats.ReceivedPackets), lost, loss)
-	// The sender is the independent witness that what was counted was lost, once
-	// for each MSS-sized packet.
-	if ratio := float64(got.retransmits) / float64(lost); ratio < 0.9 || ratio > 1.4 {
-		t.Errorf("the link lost %d packets, TCP sent %d again", lost, got.retransmits)
-	}
+	within(t, "at the receiver", sent, sent-(received(t, h2)-arrived), loss)
+	within(t, "by its counters the link", int(st.ReceivedPackets), int(st.Lost), loss)
 }
 
-// sendDatagrams sends 20,000 datagrams in small bursts and returns the number.
+// sendDatagrams sends 4,000 datagrams in small bursts and returns the number.
 func sendDatagrams(t *testing.T, from, to *lab.LiveHost) int {
 	t.Helper()
 	var sink, source net.Conn
@@ -247,7 +147,7 @@ func sendDatagrams(t *testing.T, from, to *lab.LiveHost) int {
 	defer source.Close()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	const bursts, burst = 400, 50
+	const bursts, burst = 200, 20
 	for range bursts {
 		for range burst {
 			if _, err := source.Write(make([]byte, 1000)); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
@@ -64,6 +63,7 @@ func TestAdoptedRulesDoNotLeadToWhereAHostWas(t *testing.T) {
 // Rules that a switch refused are not counted for ever: their place is free for
 // others once there is room.
 func TestRefusedForwardingRulesAreForgotten(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, network.Config{ForwardRules: 100})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2})
 	connect(t, n, s, 1)
@@ -85,7 +85,7 @@ func TestRefusedForwardingRulesAreForgotten(t *testing.T) {
 func TestStuckSwitchDoesNotDelayRepairs(t *testing.T) {
 	var stuck atomic.Bool
 	release := make(chan struct{})
-	n, _ := start(t, network.Config{RequestTimeout: 4 * time.Second, EchoInterval: time.Minute})
+	n, _ := start(t, network.Config{RequestTimeout: 3 * patience, EchoInterval: 3 * patience})
 	dead := fake.NewSwitch(fake.Options{DPID: 9, Ports: 3, Refuse: func(m openflow.Message) *openflow.Error {
 		if stuck.Load() {
 			<-release
@@ -110,11 +110,10 @@ func TestStuckSwitchDoesNotDelayRepairs(t *testing.T) {
 	eventually(t, "the port to be down", func() bool { return !n.IsEdge(network.PortRef{Switch: 9, Port: 3}) })
 	third := fake.NewSwitch(fake.Options{DPID: 5, Ports: 2})
 	connect(t, n, third, 5)
-	begin := time.Now()
 	receive(t, s, 3, frame(2, 1)) // host 2 moves
 	eventually(t, "the flow to follow the host", func() bool { return leads(s, 1, 1, 2)[0] == 3 })
-	if took := time.Since(begin); took > 2*time.Second {
-		t.Errorf("it took %v for the flow to follow", took)
+	if _, is := n.Switch(9); !is {
+		t.Error("the repair waited until the session with the dead switch had ended")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // A host that could not answer in time when another one claimed its address, or its place,
 // gets both back when it can, and all hosts are told whose the address is.
 func TestHostsThatAnswerLateGetBackWhatIsTheirs(t *testing.T) {
+	t.Parallel()
 	const victim, thief, talker = 1, 2, 3 // hosts, each at the port of its number
 	for name, claim := range map[string]func() (port uint32, frame []byte){
 		"its address": func() (uint32, []byte) {

@@ -51,6 +51,7 @@ func TestBudgetIsShared(t *testing.T) {
 // Who is to be asked again is bounded by port, by switch and in all, and gives way to others
 // of the same source first; among those, to those of the switch where most are to be asked.
 func TestAmendsAreBounded(t *testing.T) {
+	t.Parallel()
 	var a amends
 	claims := func(by PortRef, of openflow.DatapathID, count int) {
 		for range count {

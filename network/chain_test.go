@@ -180,6 +180,7 @@ func hold(t *testing.T, c network.Config, d time.Duration) (*network.Network, *f
 }
 
 func TestHeldPacketsGoOnTheirWay(t *testing.T) {
+	t.Parallel()
 	t.Run("released through the flow table", func(t *testing.T) {
 		_, s, out, held, _ := hold(t, network.Config{}, time.Minute)
 		receive(t, s, 1, frame(1, 2))

@@ -29,6 +29,7 @@ func announcements(mac openflow.MAC, ip netip.Addr, to openflow.MAC, asked netip
 // the other one, by its MAC address, is where it is itself. Whoever talks to the victim
 // goes on talking to the victim.
 func TestNobodyTakesAHostsPlace(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Ring("netsteal", 3, delayline.Params{}))
 	var refused atomic.Int64
 	n, _ := run(t, l, network.Config{}, func(n *network.Network) {
@@ -86,6 +87,7 @@ func TestNobodyTakesAHostsPlace(t *testing.T) {
 
 // The same by neighbour discovery: an advertisement in the victim's name.
 func TestNobodyTakesAnIPv6Address(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Ring("netsteal6", 3, delayline.Params{}))
 	n, _ := run(t, l, network.Config{})
 	ready(t, n, 3, 3, 3)
@@ -117,6 +119,7 @@ func TestNobodyTakesAnIPv6Address(t *testing.T) {
 // answered, and what the other has said then reaches everybody: a virtual address of two
 // servers does so when it changes hands.
 func TestSilentHostsAreBelievedToHaveMoved(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Ring("netmove", 3, delayline.Params{}))
 	n, _ := run(t, l, network.Config{})
 	ready(t, n, 3, 3, 3)

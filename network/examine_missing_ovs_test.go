@@ -19,6 +19,7 @@ import (
 // after the other: nothing at first, then one address at two hosts, a host that lost its
 // address, a port that was taken out, and another controller that makes itself master.
 func TestMissingOnOpenVSwitchIsFound(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Line("netmiss", 2, delayline.Params{}))
 	s1, s2 := openflow.DatapathID(l.Switch("s1").DPID()), openflow.DatapathID(l.Switch("s2").DPID())
 	link := between(t, l, "s1", "s2")

@@ -16,6 +16,7 @@ import (
 // A link that was there is missed: what is wrong with it is told when both its ports are
 // up, and which is not when one is down; until it is there again.
 func TestLinksThatWereThereAreMissed(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, network.Config{})
 	switches, cables := joined(t, n)
 	links := func(want int) {
@@ -66,6 +67,7 @@ func TestConfiguredSwitchesAreMissed(t *testing.T) {
 // Addresses that services need are asked for: one that answers is not told of, one that
 // has ceased to is, and so is one that nobody has.
 func TestNeededHostsAreAsked(t *testing.T) {
+	t.Parallel()
 	var silent atomic.Bool
 	addr := func(i int) netip.Addr { return hostAddr(i).Addr() }
 	n, _ := start(t, network.Config{}, func(n *network.Network) {

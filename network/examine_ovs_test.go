@@ -28,6 +28,7 @@ func between(t *testing.T, l *lab.Lab, a, b string) string {
 // most 100 frames each; a link of which one direction is dead, or that carries less than
 // is said, is named.
 func TestLinksOfOpenVSwitchAreExamined(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Ring("netexam", 3, delayline.Params{Delay: time.Millisecond}))
 	n, _ := run(t, l, network.Config{})
 	ready(t, n, 3, 3, 3)
@@ -36,7 +37,7 @@ func TestLinksOfOpenVSwitchAreExamined(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = talk.Wait() }) // after the test's context has ended it
-	for range 20 {
+	for range 6 {
 		r := diagnose(t, n, linkprobe.DefaultMTU)
 		if len(r.Findings) > 0 || r.Links != 3 || r.MostFrames > 100 {
 			t.Fatalf("a sound lab: %+v", r)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
@@ -33,7 +32,7 @@ func TestGroupStats(t *testing.T) {
 	for range packets {
 		s.Table().Send(1, fake.NewPacket(openflow.EthType(0x0800), openflow.IPProto(6), openflow.TCPDst(80)))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	all, err := o.GroupStats(ctx, 1)
 	if err != nil || len(all) != groups {

@@ -80,6 +80,7 @@ func TestSwitchOfTooManyPortsIsRefused(t *testing.T) {
 // As many ports as OpenFlow has numbers of 16 bits, where they are allowed, come and go
 // beside a link: it stays, and so do the sessions of its switches.
 func TestManyPortsHarmNoLink(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, network.Config{MaxPorts: 65535, DiscoveryInterval: time.Second, DiscoverySettle: 200 * time.Millisecond})
 	carried := pair(t, n, 0xa, 0xb)
 	var ports atomic.Int64
@@ -101,6 +102,7 @@ func TestManyPortsHarmNoLink(t *testing.T) {
 
 // Whatever a switch does, the link between two others stays, and so do their sessions.
 func TestHostileSwitchesHarmNoOther(t *testing.T) {
+	t.Parallel()
 	for _, kind := range hostile.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
 			n, _ := start(t, network.Config{DiscoveryInterval: 250 * time.Millisecond})
@@ -124,6 +126,7 @@ func TestHostileSwitchesHarmNoOther(t *testing.T) {
 // Each coming of a switch costs all others something: one that goes at once has to wait
 // before it comes again, and others do not wait for it.
 func TestSwitchThatComesAndGoesWaits(t *testing.T) {
+	t.Parallel()
 	const free, again = 5, time.Second // sessions at once, and the interval of others
 	n, _ := start(t, network.Config{})
 	var leave atomic.Pointer[context.CancelFunc]
@@ -211,6 +214,7 @@ func wire(t *testing.T, n *network.Network, count int, cables map[end]end, last 
 // A switch that answers, but withholds what confirms its changes, holds up the broadcast
 // tree of no others.
 func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
+	t.Parallel()
 	var withhold, withheld atomic.Bool
 	n, _ := start(t, network.Config{RequestTimeout: time.Minute, HandshakeTimeout: time.Minute})
 	s := ring(t, n, fake.Options{Instead: func(_ uint32, m openflow.Message) ([]byte, bool) {
@@ -256,6 +260,7 @@ func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
 
 // Who answers, but does not confirm what it was sent, is ended.
 func TestSwitchThatWithholdsBarriersIsEnded(t *testing.T) {
+	t.Parallel()
 	var o *network.Owner
 	var withhold atomic.Bool
 	n, _ := start(t, network.Config{RequestTimeout: time.Second}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })

@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // run starts a network in a lab's control namespace and stops it with the test.
 func run(t testing.TB, l *lab.Lab, c network.Config, prepare ...func(*network.Network)) (n *network.Network, stop func()) {
@@ -104,6 +104,7 @@ func ping(t *testing.T, l *lab.Lab, from, to string) {
 }
 
 func TestHostsReachEachOtherOverOpenVSwitch(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Ring("netring", 3, delayline.Params{}))
 	n, _ := run(t, l, network.Config{})
 	ready(t, n, 3, 3, 3)
@@ -117,6 +118,7 @@ func TestHostsReachEachOtherOverOpenVSwitch(t *testing.T) {
 
 // Rules are listed with what they have counted, those of default forwarding too.
 func TestRulesAreCounted(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Line("netcount", 2, delayline.Params{}))
 	n, _ := run(t, l, network.Config{})
 	ready(t, n, 2, 1, 2)

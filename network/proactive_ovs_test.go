@@ -87,7 +87,7 @@ func newClos(t *testing.T, name string, c network.Config) *closNet {
 	x.serve(to)
 	for range closFlows {
 		x.on("h1", func() error {
-			c, err := net.DialTimeout("tcp4", to.String(), 5*time.Second)
+			c, err := net.DialTimeout("tcp4", to.String(), patience)
 			x.flows = append(x.flows, c)
 			return err
 		})
@@ -177,22 +177,27 @@ func (x *closNet) rules() (n int) {
 	return n
 }
 
-var txPackets = regexp.MustCompile(`tx pkts=(\d+)`)
+var txPackets = regexp.MustCompile(`port +(\d+): rx [^\n]*\n *tx pkts=(\d+)`)
 
 // sent is how many packets leaf1 has sent to each spine.
 func (x *closNet) sent() (out [3]int) {
 	x.t.Helper()
+	text, err := x.l.Switch("leaf1").Ofctl(x.t.Context(), "dump-ports")
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, m := range txPackets.FindAllStringSubmatch(text, -1) {
+		all[m[1]] = m[2]
+	}
 	for i := range out {
 		port, err := x.l.Switch("leaf1").Port(fmt.Sprintf("leaf1-spine%d", i+1))
 		if err != nil {
 			x.t.Fatal(err)
 		}
-		text, err := x.l.Switch("leaf1").Ofctl(x.t.Context(), "dump-ports", strconv.Itoa(port))
-		m := txPackets.FindStringSubmatch(text)
-		if err != nil || m == nil {
-			x.t.Fatalf("%v: %s", err, text)
+		if out[i], err = strconv.Atoi(all[strconv.Itoa(port)]); err != nil {
+			x.t.Fatalf("port %d: %v:\n%s", port, err, text)
 		}
-		out[i], _ = strconv.Atoi(m[1])
 	}
 	return out
 }
@@ -223,11 +228,25 @@ func (x *closNet) ways() map[int]int {
 				if _, err := f.Write(make([]byte, closSize)); err != nil {
 					x.t.Fatal(err)
 				}
-				eventually(x.t, "the data of a connection", func() bool { return x.came.Load() >= want })
+				x.arrived(want)
 			}
 		})
 	}
 	return out
+}
+
+// arrived waits until so much data of all connections has arrived.
+func (x *closNet) arrived(want int64) {
+	x.t.Helper()
+	tick := time.NewTicker(time.Millisecond) // eventually would wait for longer than the data takes
+	defer tick.Stop()
+	for deadline := time.After(patience); x.came.Load() < want; {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			x.t.Fatalf("of %d bytes %d have arrived", want, x.came.Load())
+		}
+	}
 }
 
 // differ says which flows go another way than before.
@@ -258,6 +277,7 @@ func sameFlows(a, b []int) bool {
 // TestProactive has flows spread over all links, and asks no controller. When a link dies, near or
 // far, only the flows that went by it go another way; when it is back they are where they were.
 func TestProactive(t *testing.T) {
+	t.Parallel()
 	x := newClos(t, "netclos", network.Config{})
 	at := x.ways()
 	t.Logf("%d flows by three spines: %v %v %v", closFlows, by(at, 1), by(at, 2), by(at, 3))
@@ -326,6 +346,7 @@ func (x *closNet) buckets() (out [3]int) {
 // capacity the way over it is longer, and it has as many connections fewer. Those of the others stay
 // theirs when it is gone.
 func TestProactiveUnequal(t *testing.T) {
+	t.Parallel()
 	capacities := map[network.PortRef]uint64{{Switch: 1, Port: 3}: 1e9, {Switch: 1, Port: 4}: 3e9, {Switch: 1, Port: 5}: 3e9}
 	x := newClos(t, "netclosways", network.Config{ForwardMetric: topology.MetricCapacity, ForwardUnequal: true, Capacities: capacities})
 	all := [3]int{9, 28, 27} // of 64
@@ -350,6 +371,7 @@ func TestProactiveUnequal(t *testing.T) {
 // TestProactiveLosesNothing has a switch's connection cut and made again, and the controller
 // started again: no packet is lost, none asks, and the flows stay where they are.
 func TestProactiveLosesNothing(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	known := map[openflow.MAC]network.HostRecord{}
 	c := restarting(1)
@@ -414,7 +436,7 @@ func vsctl(t *testing.T, l *lab.Lab, sw, controller string) {
 	}
 }
 
-// streaming sends a datagram each millisecond.
+// streaming sends 100 datagrams a second.
 type streaming struct {
 	x     *closNet
 	had   int64
@@ -425,7 +447,7 @@ type streaming struct {
 func (x *closNet) stream() *streaming {
 	s := &streaming{x: x, had: x.gotGram.Load(), stop: make(chan struct{}), ended: make(chan int64, 1)}
 	go func() {
-		tick := time.NewTicker(time.Millisecond)
+		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for i := int64(0); ; i++ {
 			select {
@@ -454,6 +476,7 @@ func (s *streaming) none(when string) {
 
 // TestProactiveHostMoves has a host's addresses appear at another leaf.
 func TestProactiveHostMoves(t *testing.T) {
+	t.Parallel()
 	x := newClos(t, "netclosmove", network.Config{})
 	addr, mac := x.l.Host("h3").Addr(), openflow.MAC(x.l.Host("h3").MAC())
 	old := interfaceOf(t, x.l, "h3", addr)

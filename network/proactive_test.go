@@ -47,6 +47,7 @@ func comes(t *testing.T, n *network.Network, at *fake.Switch, host int) {
 // TestProactiveSlowSwitch has a switch that confirms nothing: the others have their rules all the
 // same.
 func TestProactiveSlowSwitch(t *testing.T) {
+	t.Parallel()
 	var withhold atomic.Bool
 	n, _ := start(t, network.Config{Proactive: true, RequestTimeout: 3 * time.Second})
 	s := ring(t, n, fake.Options{Instead: func(_ uint32, m openflow.Message) ([]byte, bool) {

@@ -65,6 +65,7 @@ func answering(host int, there *atomic.Bool) *fake.Switch {
 // and after: it is asked as soon as it can be, and only believed to have gone if it does not
 // answer then. What has changed since is kept again.
 func TestHostsAreRememberedOverARestart(t *testing.T) {
+	t.Parallel()
 	const victim, thief = 1, 2
 	for name, c := range map[string]struct {
 		claimed   int // by whose MAC address

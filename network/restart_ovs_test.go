@@ -63,6 +63,7 @@ func rich(o *network.Owner, d openflow.DatapathID) network.Program {
 // Open vSwitch gives rules back in its own words. They must still be recognised:
 // a restart of the controller sends nothing for rules that are declared again.
 func TestRestartOverOpenVSwitchSendsNothing(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Line("netagain", 2, delayline.Params{}))
 	var o *network.Owner
 	register := func(n *network.Network) {
@@ -112,6 +113,7 @@ func TestRestartOverOpenVSwitchSendsNothing(t *testing.T) {
 }
 
 func TestOpenVSwitchRefusalIsExplained(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Line("netrefuse", 1, delayline.Params{}))
 	var o *network.Owner
 	n, _ := run(t, l, network.Config{}, func(n *network.Network) {

@@ -99,6 +99,7 @@ func pinging(t *testing.T, l *lab.Lab, from, to string) (stop func() (sent, lost
 // TestRing shows that a loop of switches carries broadcasts without a storm, and
 // that the path in use is repaired when its link dies, at the cost of little.
 func TestRing(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Ring("netloop", 4, delayline.Params{}))
 	n, _ := run(t, l, network.Config{})
 	ready(t, n, 4, 4, 4)
@@ -160,6 +161,7 @@ func unused(a netip.Addr, i int) string {
 
 // TestSwitchDies shows that traffic goes round a switch that dies and comes back.
 func TestSwitchDies(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Ring("netdeath", 4, delayline.Params{}))
 	n, _ := run(t, l, network.Config{})
 	ready(t, n, 4, 4, 4)
@@ -182,6 +184,7 @@ func TestSwitchDies(t *testing.T) {
 }
 
 func TestHostsAreLearnedWithTheirAddresses(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Line("netlearn", 2, delayline.Params{}))
 	n, _ := run(t, l, network.Config{})
 	ready(t, n, 2, 1, 2)
@@ -213,6 +216,7 @@ func TestHostsAreLearnedWithTheirAddresses(t *testing.T) {
 // TestHostMoves has one host take over the addresses of another, as a virtual
 // machine does that moves, while a third keeps pinging.
 func TestHostMoves(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Line("netmove", 3, delayline.Params{}))
 	n, _ := run(t, l, network.Config{})
 	ready(t, n, 3, 2, 3)

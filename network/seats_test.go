@@ -46,6 +46,7 @@ func keepDialing(t *testing.T, n *network.Network, s *fake.Switch) {
 // Connections that say nothing keep no switch out, however many they are: not those of
 // other addresses, nor for long those of a switch's own.
 func TestSilentConnectionsKeepNoSwitchOut(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, from string }{
 		{"of another address", "127.0.0.2"},
 		{"of the switch's address", "127.0.0.1"},
@@ -78,6 +79,7 @@ func TestNamedSwitchesHaveTheirPlace(t *testing.T) {
 // Switches that nobody has named, and that come and go, fill no log; nor do connections
 // that are refused.
 func TestComingAndGoingFillsNoLog(t *testing.T) {
+	t.Parallel()
 	var out logtest.Log
 	n, _ := start(t, network.Config{Log: out.Logger()})
 	began := time.Now()

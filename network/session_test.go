@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/openflow"
@@ -41,7 +42,9 @@ func TestEarlyEchoIsAnsweredUnderItsNumber(t *testing.T) {
 // A switch that did not read for a moment is not cut off later, when it has long
 // caught up.
 func TestSwitchThatWasSlowOnceStays(t *testing.T) {
-	config := network.Config{EchoInterval: 200 * time.Millisecond, EchoTimeout: time.Second, PacketOutBytes: 16 << 20}
+	t.Parallel()
+	const echoes = 8 // more than there are in the time of EchoTimeout
+	config := network.Config{EchoInterval: time.Second, EchoTimeout: 5 * time.Second, PacketOutBytes: 16 << 20}
 	n, _ := start(t, config)
 	slow, asleep := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -71,12 +74,10 @@ func TestSwitchThatWasSlowOnceStays(t *testing.T) {
 	}
 	wake()
 	eventually(t, "the switch to catch up", func() bool { return s.Count(openflow.TypePacketOut) >= 401 })
-	for end := time.Now().Add(3 * config.EchoTimeout / 2); time.Now().Before(end); {
-		before := s.Count(openflow.TypeEchoRequest)
-		eventually(t, "an echo", func() bool { return !sw.Connected() || s.Count(openflow.TypeEchoRequest) > before })
-		if !sw.Connected() {
-			t.Fatal("the session was cut off after the switch had caught up")
-		}
+	before := s.Count(openflow.TypeEchoRequest)
+	eventually(t, "more echoes", func() bool { return !sw.Connected() || s.Count(openflow.TypeEchoRequest) >= before+echoes })
+	if !sw.Connected() {
+		t.Fatal("the session was cut off after the switch had caught up")
 	}
 }
 
@@ -147,10 +148,7 @@ func TestEventsOfShortSessionsComeInOrder(t *testing.T) {
 		t.Fatal("no event says that the switch is down")
 	}
 	port := network.PortRef{Switch: 3, Port: 1}
-	deadline := time.Now().Add(500 * time.Millisecond) // ports settle within 50 ms
-	for time.Now().Before(deadline) && !n.IsEdge(port) {
-		n.Switches()
-	}
+	pause.For(500*time.Millisecond, "ports settle within 50 ms")
 	if n.IsEdge(port) {
 		t.Error("a port of a switch that is down has become an edge port")
 	}
@@ -182,10 +180,9 @@ func TestPortThatDiesDuringTheAnnouncementIsDown(t *testing.T) {
 	})
 	connect(t, n, s, 3)
 	eventually(t, "port 1 to settle", func() bool { return n.IsEdge(network.PortRef{Switch: 3, Port: 1}) })
-	for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); {
-		if n.IsEdge(network.PortRef{Switch: 3, Port: 2}) {
-			t.Fatal("port 2 has become an edge port though it is down")
-		}
+	pause.For(300*time.Millisecond, "port 2 would settle within 50 ms")
+	if n.IsEdge(network.PortRef{Switch: 3, Port: 2}) {
+		t.Fatal("port 2 has become an edge port though it is down")
 	}
 }
 

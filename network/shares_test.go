@@ -17,6 +17,7 @@ import (
 // is another's is announced, it is asked again and gets it back, and what is refused there is
 // told.
 func TestManyClaimsHarmNoHostElsewhere(t *testing.T) {
+	t.Parallel()
 	const victim, thief, talker, pinned = 1, 2, 3, 4 // hosts, at the honest switch
 	const first, claims = 100, 6_000                 // hosts of a switch that has left
 	n, _ := start(t, network.Config{HostConfirm: 50 * time.Millisecond, HostGrace: -1, Pinned: map[netip.Addr]network.Pin{

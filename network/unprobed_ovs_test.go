@@ -17,6 +17,7 @@ import (
 // TestLinkStandsByWhatItCarries: a link over which no probe gets is there as long as other
 // packets do, and gone when nothing does, whatever is sent.
 func TestLinkStandsByWhatItCarries(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Line("netfull", 2, delayline.Params{Delay: time.Millisecond}))
 	var log logtest.Log
 	const timeout = time.Second

@@ -14,6 +14,7 @@ import (
 // Open vSwitch looks at some faults only when a bundle is committed: what earlier
 // waves have written is taken back then.
 func TestWavesOverOpenVSwitch(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Line("netwaves", 2, delayline.Params{}))
 	var o *network.Owner
 	n, _ := run(t, l, network.Config{}, func(n *network.Network) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/openflow"
@@ -157,20 +158,25 @@ func TestDeletionsLinger(t *testing.T) {
 	waves := [][]openflow.DatapathID{{2}, {1}}
 	apply(t, tr.o, "k", before, network.ApplyOptions{})
 	tr.d.take()
-	var written time.Time
-	apply(t, tr.o, "k", later, network.ApplyOptions{Waves: waves, Linger: 100 * time.Millisecond, Written: func() {
-		written = time.Now()
-		tr.d.note("written")
-	}})
-	if took := time.Since(written); took < 100*time.Millisecond {
-		t.Errorf("it is over %v after all was written", took)
-	}
+	apply(t, tr.o, "k", later, network.ApplyOptions{Waves: waves, Linger: 100 * time.Millisecond, Written: func() { tr.d.note("written") }})
 	if got := tr.d.take(); !slices.Equal(got[len(got)-4:], []string{"written", "3 delete 81", "3 delete 80", "3 barrier"}) {
 		t.Errorf("happened: %q", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	err := tr.o.Apply(ctx, "k", before, network.ApplyOptions{Waves: waves, Linger: time.Hour, Written: cancel})
-	if err != nil {
+	defer cancel()
+	written, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- tr.o.Apply(ctx, "k", before, network.ApplyOptions{Waves: waves, Linger: time.Hour, Written: func() { close(written) }})
+	}()
+	<-written
+	pause.For(100*time.Millisecond, "rules that do not linger would be deleted by then")
+	for _, line := range tr.d.take() {
+		if strings.Contains(line, "delete") {
+			t.Errorf("%q happened before the time to linger was over", line)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
 		t.Errorf("a change that is written, and is waited for no longer: %v", err)
 	}
 	eventually(t, "what was to go is deleted", func() bool { return slices.Contains(tr.d.take(), "2 barrier") })
@@ -310,6 +316,7 @@ func TestSwitchLostBetweenWaves(t *testing.T) {
 // A switch that has died without a word holds up no change that only has to delete
 // on it.
 func TestDeadSwitchDoesNotHoldUpDeletions(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	var dead sync.Once
 	tr := newTrio(t, false, func(dpid openflow.DatapathID, m openflow.Message) *openflow.Error {
@@ -320,16 +327,10 @@ func TestDeadSwitchDoesNotHoldUpDeletions(t *testing.T) {
 	})
 	defer close(release)
 	apply(t, tr.o, "k", before, network.ApplyOptions{})
-	written := make(chan time.Duration, 2)
-	begin := time.Now()
-	opts := network.ApplyOptions{Waves: [][]openflow.DatapathID{{2}, {1}}, Written: func() { written <- time.Since(begin) }}
-	apply(t, tr.o, "k", later, opts)
-	if took := time.Since(begin); took > 3*time.Second {
-		t.Errorf("the change took %v", took)
-	}
-	if w := <-written; w > 500*time.Millisecond {
-		t.Errorf("what was to be written was confirmed after %v", w)
-	}
+	written := make(chan struct{})
+	opts := network.ApplyOptions{Waves: [][]openflow.DatapathID{{2}, {1}}, Written: func() { close(written) }}
+	apply(t, tr.o, "k", later, opts) // returns although switch 3 does not answer until the test ends
+	<-written
 	wantRules(t, tr.switches[1], map[uint16]uint32{80: 2, 81: 2})
 	wantRules(t, tr.switches[2], map[uint16]uint32{80: 1, 81: 1})
 	if rules := tr.o.Rules("k"); len(rules) != 4 {
@@ -342,7 +343,4 @@ func TestControlLatency(t *testing.T) {
 	connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), 1)
 	s, _ := n.Switch(1)
 	eventually(t, "an echo", func() bool { return s.ControlLatency() > 0 })
-	if l := s.ControlLatency(); l > time.Second {
-		t.Errorf("control latency %v on loopback", l)
-	}
 }

@@ -26,6 +26,7 @@ type wire struct {
 	now   time.Time
 	cable map[topology.PortRef]topology.PortRef // one direction each
 	delay time.Duration
+	slow  map[topology.PortRef]time.Duration // by which the direction from a port takes longer
 	rtt   map[openflow.DatapathID]time.Duration
 	heard map[topology.PortRef][]byte // the latest probe out of each port
 	log   []string
@@ -96,7 +97,7 @@ func (w *wire) run(d time.Duration) {
 			w.heard[p] = f
 			if to, ok := w.cable[p]; ok && !w.full[p] {
 				now := w.now
-				w.now = now.Add(w.delay + w.rtt[p.Switch]/2 + w.rtt[to.Switch]/2)
+				w.now = now.Add(w.delay + w.slow[p] + w.rtt[p.Switch]/2 + w.rtt[to.Switch]/2)
 				if err := w.receive(f, to); err != nil {
 					w.t.Errorf("true probe from %v refused: %v", p, err)
 				}
@@ -303,6 +304,32 @@ func TestLatency(t *testing.T) {
 	w.run(20 * time.Second)
 	if l := latency(ref(1, 1)); l < 4900*time.Microsecond || l > 5100*time.Microsecond {
 		t.Errorf("long after it has become shorter: %v, want 5ms", l)
+	}
+}
+
+// Each direction of each link of a ring has its own latency, whatever the delays of the
+// controller's connections to the switches.
+func TestLatencyOfEachDirection(t *testing.T) {
+	const ms = time.Millisecond
+	w := newWire(t, Options{Interval: time.Second}, ref(1, 1), ref(1, 2), ref(2, 1), ref(2, 2), ref(3, 1), ref(3, 2), ref(4, 1), ref(4, 2))
+	w.rtt = map[openflow.DatapathID]time.Duration{1: 1, 2: 10 * ms, 3: 40 * ms, 4: 3 * ms}
+	w.delay = 0
+	w.slow = map[topology.PortRef]time.Duration{
+		ref(1, 2): 1 * ms, ref(2, 1): 1 * ms, ref(2, 2): 5 * ms, ref(3, 1): 5 * ms,
+		ref(3, 2): 20 * ms, ref(4, 1): 20 * ms, ref(4, 2): 3 * ms, ref(1, 1): 12 * ms,
+	}
+	for i := 1; i <= 4; i++ {
+		w.connect(ref(i, 2), ref(i%4+1, 1))
+	}
+	w.run(time.Minute)
+	links := w.d.Links()
+	if len(links) != 8 {
+		t.Fatalf("%d links, want 8", len(links))
+	}
+	for _, l := range links {
+		if off := l.Latency - w.slow[l.From]; off.Abs() > time.Microsecond {
+			t.Errorf("from %v latency %v, want %v", l.From, l.Latency, w.slow[l.From])
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 func TestCompareMeasuresEachController(t *testing.T) {
 	all, err := loadgen.Compare(t.Context(), loadgen.CompareOptions{
 		Python: os.Getenv("SLUICE_OSKEN_PYTHON"),
-		Load:   loadgen.Options{Switches: 2, Hosts: 20, Window: 16, Settle: time.Second, Warmup: 100 * time.Millisecond, Duration: 300 * time.Millisecond},
+		Load:   loadgen.Options{Switches: 2, Hosts: 20, Window: 16, Settle: time.Second, Warmup: 100 * time.Millisecond, Duration: 2 * time.Second},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 func open(t *testing.T, dir string) *etcdstore.Store {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := etcdstore.OpenEmbedded(ctx, etcdstore.EmbeddedOptions{Dir: dir})
 	if err != nil {

@@ -35,7 +35,7 @@ func cluster(t *testing.T) string {
 	t.Cleanup(server.Close)
 	select {
 	case <-server.Server.ReadyNotify():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the etcd server did not become ready")
 	}
 	return "http://" + server.Clients[0].Addr().String()
@@ -45,7 +45,7 @@ func TestExternalConformance(t *testing.T) {
 	endpoint := cluster(t)
 	var installations atomic.Int64
 	storetest.Run(t, func(t *testing.T) store.Store {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		s, err := etcdstore.OpenExternal(ctx, etcdstore.ExternalOptions{
 			Endpoints: []string{endpoint},

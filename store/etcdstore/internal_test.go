@@ -137,7 +137,7 @@ func TestStuckLogIsOpenedAnew(t *testing.T) {
 	if err := s.Put(t.Context(), "a", nil); !errors.As(err, &refused) {
 		t.Errorf("a write without a next log file: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var told []string
 	var asking sync.WaitGroup

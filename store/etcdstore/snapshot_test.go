@@ -48,7 +48,7 @@ func snapshots(t *testing.T, dir string) []etcdstore.Snapshot {
 // until waits for a condition of the file system or a log.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-deadline:
@@ -80,9 +80,12 @@ func TestSnapshotsAreKept(t *testing.T) {
 		})
 		latest = snapshots(t, dir)[0].Time
 	}
-	files, err := os.ReadDir(filepath.Join(dir, "snapshots"))
-	if err != nil || len(files) != 2 {
-		t.Errorf("files after four snapshots: %v, %v", files, err)
+	until(t, "older snapshots, and what was left unfinished, to be removed", func() bool {
+		files, err := os.ReadDir(filepath.Join(dir, "snapshots"))
+		return err == nil && len(files) == 2
+	})
+	if all := snapshots(t, dir); len(all) != 2 || all[0].Time.Before(latest) {
+		t.Errorf("after four snapshots there are %v", all)
 	}
 	if log.String() != "" {
 		t.Errorf("log: %s", log)

@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long a test waits for something that must happen.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // Run tests the stores that open returns; each must be empty and is closed by
 // the test.
