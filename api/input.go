@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-net/sluice/internal/jsonlimit"
 )
 
 // jsonFormat reads bodies as the OpenAPI document describes them, where encoding/json and
@@ -19,6 +21,9 @@ import (
 var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
 
 func unmarshal(data []byte, v any) error {
+	if err := jsonlimit.Default.Check(data); err != nil {
+		return fmt.Errorf("the body has %w", err)
+	}
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
 		return err // with what encoding/json says of the whole text
 	}
@@ -28,11 +33,12 @@ func unmarshal(data []byte, v any) error {
 	if err := d.Decode(&tree); err != nil {
 		return err
 	}
-	tree, changed, err := plain(tree, "body")
-	if err != nil {
-		return err
+	tree, changed, null := plain(tree)
+	if null != nil {
+		return null
 	}
 	if changed {
+		var err error
 		if data, err = json.Marshal(tree); err != nil {
 			return err
 		}
@@ -40,19 +46,28 @@ func unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
+// nullError says that a value is null. Its path is put together from the end while plain
+// returns, so that a body without null costs no path.
+type nullError struct{ path string }
+
+func (e *nullError) Error() string {
+	return fmt.Sprintf("body%s is null: leave out what is not to be set", e.path)
+}
+
 // plain refuses null and writes whole numbers without a fraction. changed says whether
 // there was one.
-func plain(v any, where string) (_ any, changed bool, err error) {
+func plain(v any) (_ any, changed bool, err *nullError) {
 	switch v := v.(type) {
 	case nil:
-		return nil, false, fmt.Errorf("%s is null: leave out what is not to be set", where)
+		return nil, false, &nullError{}
 	case json.Number:
 		whole, ok := wholeNumber(v.String())
 		return json.Number(whole), ok, nil
 	case []any:
 		for i := range v {
 			var c bool
-			if v[i], c, err = plain(v[i], fmt.Sprintf("%s[%d]", where, i)); err != nil {
+			if v[i], c, err = plain(v[i]); err != nil {
+				err.path = fmt.Sprintf("[%d]%s", i, err.path)
 				return nil, false, err
 			}
 			changed = changed || c
@@ -60,7 +75,8 @@ func plain(v any, where string) (_ any, changed bool, err error) {
 	case map[string]any:
 		for key := range v {
 			var c bool
-			if v[key], c, err = plain(v[key], where+"."+key); err != nil {
+			if v[key], c, err = plain(v[key]); err != nil {
+				err.path = "." + key + err.path
 				return nil, false, err
 			}
 			changed = changed || c

@@ -16,6 +16,8 @@ func TestInputIsReadAsDescribed(t *testing.T) {
 		{"null", "POST", "/api/v1/things", `{"name":null,"size":1}`, 400, "body.name is null"},
 		{"null inside a list", "POST", "/api/v1/things", `{"name":"a","size":1,"tags":["x",null]}`, 400, "body.tags[1] is null"},
 		{"null alone", "POST", "/api/v1/things", `null`, 400, "body is null"},
+		{"deeply nested", "POST", "/api/v1/things", strings.Repeat("[", 40) + strings.Repeat("]", 40), 400, "more than 32 levels"},
+		{"a very long key", "POST", "/api/v1/things", `{"` + strings.Repeat("k", 2000) + `":[1]}`, 400, "a key of 2000 bytes"},
 		{"two documents", "POST", "/api/v1/things", `{"name":"a","size":1} {}`, 400, "after top-level value"},
 		{"whole number with a fraction", "POST", "/api/v1/things", `{"name":"a","size":3.0}`, 200, ""},
 		{"whole number with an exponent", "POST", "/api/v1/things", `{"name":"a","size":0.3e1}`, 200, ""},

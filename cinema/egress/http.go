@@ -1,9 +1,7 @@
 package egress
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/internal/jsonlimit"
 )
 
 // What is read of a request.
@@ -193,13 +192,8 @@ func answer(w http.ResponseWriter, x any) error {
 
 // strict reads one JSON value that has nothing in it but what is known.
 func strict(b []byte, to any) error {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(to); err != nil {
+	if err := jsonlimit.Default.Decode(b, to); err != nil {
 		return fmt.Errorf("not what is known here: %w", err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return errors.New("more than one JSON value")
 	}
 	return nil
 }

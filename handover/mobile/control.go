@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/jsonlimit"
 )
 
 // Limits of the control interface.
@@ -85,11 +88,9 @@ func (d *Daemon) handler() http.Handler {
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(controlTimeout)) // it fails on a connection that has ended
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(into)
-	if err == nil && dec.More() {
-		err = errors.New("more than one value")
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = jsonlimit.Default.Decode(text, into)
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/jsonlimit"
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
@@ -48,13 +49,12 @@ func read(w http.ResponseWriter, r *http.Request, into any) error {
 	if _, empty := into.(*Nothing); empty {
 		return nil
 	}
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return BadRequest("body", "%v", err)
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = jsonlimit.Default.Decode(text, into)
 	}
-	if _, err := dec.Token(); err != io.EOF {
-		return BadRequest("body", "more than one JSON value")
+	if err != nil {
+		return BadRequest("body", "%v", err)
 	}
 	return nil
 }
