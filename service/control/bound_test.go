@@ -37,3 +37,51 @@ func TestBound(t *testing.T) {
 		t.Errorf("what is not: %v, %d events", err, events)
 	}
 }
+
+// What an agent answers is refused beyond a MiB, and where little text would become many
+// values. Its texts are cut.
+func TestHostileAgent(t *testing.T) {
+	for name, c := range map[string]struct{ status, want string }{
+		"an endless text":     {`{"version": "` + strings.Repeat("x", 2<<20) + `"}`, "more than 1048576 bytes"},
+		"very many warnings":  {`{"warnings": [` + strings.Repeat(`"",`, 300_000) + `""]}`, "more than 4096 elements"},
+		"very many addresses": {`{"peers": [` + strings.Repeat(`{},`, 300_000) + `{}]}`, "more than 4096 elements"},
+		"nested lists":        {`{"x": ` + strings.Repeat(`[`, 9000) + strings.Repeat(`]`, 9000) + `}`, "more than 16 levels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c0 := hostile(t, c.status)
+			if _, err := c0.Status(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Status: %v, want %q", err, c.want)
+			}
+			if err := c0.Watch(t.Context(), Silence, func(Event[int, int]) { t.Error("an event was taken") }); err == nil {
+				t.Error("Watch returned no error")
+			}
+		})
+	}
+	s, err := hostile(t, `{"instance": "`+strings.Repeat("i", 1000)+`", "warnings": [`+strings.Repeat(`"`+strings.Repeat("w", 2000)+`",`, 99)+`"w"], "public_url": "https://`+strings.Repeat("u", 3000)+`"}`).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Instance) > maxText+3 || len(s.Warnings) != maxWarnings || len(s.Warnings[0]) > maxWarning+3 || s.PublicURL != "" {
+		t.Errorf("instance of %d bytes, %d warnings, the first of %d bytes, a URL of %d", len(s.Instance), len(s.Warnings), len(s.Warnings[0]), len(s.PublicURL))
+	}
+}
+
+// hostile returns a client of an agent that answers everything with one text. Its events have
+// two lists of 70,000 empty objects.
+func hostile(t *testing.T, status string) *Client[int, int] {
+	t.Helper()
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/events" {
+			fmt.Fprintln(w, `{"x": [`+strings.Repeat(`{},`, 70_000)+`{}]}`)
+			return
+		}
+		fmt.Fprint(w, status)
+	}))
+	t.Cleanup(agent.Close)
+	c, err := NewClient[int, int](agent.URL, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}

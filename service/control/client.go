@@ -16,19 +16,28 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/jsonlimit"
 	"github.com/sluice-net/sluice/internal/tlsconn"
 )
 
 const (
-	// maxReply bounds an ordinary answer; a listing of the largest permitted
-	// number of sessions fits.
-	maxReply = 64 << 20
+	// maxReply bounds an ordinary answer, and maxList one that is a list (CallList): the
+	// largest permitted number of sessions fits.
+	maxReply = 1 << 20
+	maxList  = 64 << 20
 	// maxEvent bounds one line of the event stream.
 	maxEvent = 16 << 20
 	// maxConns bounds the connections to one agent, also where each request takes one (HTTP/1.1).
 	maxConns = 256
 	// Silence is how long the event stream may be quiet.
 	Silence = 3 * time.Second
+)
+
+// What an answer or an event may consist of: an empty object of two bytes can become a value
+// of hundreds. A list has at most as many elements as an agent carries sessions.
+var (
+	replyLimits = jsonlimit.Limits{Depth: 16, Values: 100_000, List: 4096, Key: 256}
+	listLimits  = jsonlimit.Limits{Depth: 16, Values: 4 << 20, List: 1 << 16, Key: 256}
 )
 
 // ErrSilent ends Watch when the agent has sent nothing for too long.
@@ -94,6 +103,7 @@ func (c *Client[R, L]) Close() {
 func (c *Client[R, L]) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := c.Call(ctx, http.MethodGet, "/v1/status", nil, &s)
+	s.clip()
 	return s, err
 }
 
@@ -112,6 +122,7 @@ func (c *Client[R, L]) Knock(ctx context.Context) error {
 func (c *Client[R, L]) Drain(ctx context.Context, on bool) (Status, error) {
 	var s Status
 	err := c.Call(ctx, http.MethodPost, "/v1/drain", DrainRequest{On: on}, &s)
+	s.clip()
 	return s, err
 }
 
@@ -131,9 +142,14 @@ func (c *Client[R, L]) Watch(ctx context.Context, silence time.Duration, f func(
 	lines.Buffer(make([]byte, 0, min(64<<10, c.maxEvent)), c.maxEvent)
 	for lines.Scan() {
 		var e Event[R, L]
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+		err := listLimits.Check(lines.Bytes())
+		if err == nil {
+			err = json.Unmarshal(lines.Bytes(), &e)
+		}
+		if err != nil {
 			return fmt.Errorf("event of agent %s: %w", c.base, err)
 		}
+		e.Instance = clip(e.Instance, maxText)
 		quiet.Reset(silence)
 		f(e)
 	}
@@ -152,20 +168,39 @@ func watchError(ctx context.Context, err error) error {
 	return err
 }
 
-// Call sends one request and decodes the answer into out, unless out is nil.
+// Call sends one request and decodes the answer into out, unless out is nil. An answer of more
+// than a MiB, or than Bound has set, is an error.
 func (c *Client[R, L]) Call(ctx context.Context, method, path string, in, out any) error {
+	return c.call(ctx, method, path, in, out, c.maxReply, replyLimits)
+}
+
+// CallList is Call for an answer that lists up to 65,536 things in up to 64 MiB.
+func (c *Client[R, L]) CallList(ctx context.Context, path string, out any) error {
+	return c.call(ctx, http.MethodGet, path, nil, out, maxList, listLimits)
+}
+
+func (c *Client[R, L]) call(ctx context.Context, method, path string, in, out any, most int, limits jsonlimit.Limits) error {
 	res, err := c.send(ctx, method, path, in)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	body := io.LimitReader(res.Body, int64(c.maxReply))
 	if out == nil {
-		_, err = io.Copy(io.Discard, body)
+		_, err = io.Copy(io.Discard, io.LimitReader(res.Body, int64(most)))
 		return err
 	}
-	if err := json.NewDecoder(body).Decode(out); err != nil {
-		return fmt.Errorf("answer of agent to %s %s: %w", method, path, err)
+	text, err := io.ReadAll(io.LimitReader(res.Body, int64(most)+1))
+	if err == nil && len(text) > most {
+		err = fmt.Errorf("more than %d bytes", most)
+	}
+	if err == nil {
+		err = limits.Check(text)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil {
+		return fmt.Errorf("answer of agent %s to %s %s: %w", c.base, method, path, err)
 	}
 	return nil
 }
@@ -207,18 +242,18 @@ func readProblem(res *http.Response) *Problem {
 	}
 	p.Status = res.StatusCode
 	for _, text := range []*string{&p.Title, &p.Detail, &p.Field, (*string)(&p.Code)} {
-		*text = clip(*text)
+		*text = clip(*text, maxText)
 	}
 	return p
 }
 
-// maxProblemText is how many bytes are kept of each text of a refusal: they go into logs and events.
-const maxProblemText = 300
+// maxText is how many bytes are kept of a text of an agent that goes into logs and events.
+const maxText = 300
 
-// clip cuts a text that is longer, between characters.
-func clip(text string) string {
-	if len(text) <= maxProblemText {
+// clip cuts a text that is longer than most bytes, between characters.
+func clip(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxProblemText], "") + "..."
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }

@@ -48,7 +48,7 @@ func TestLongProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if p := readProblem(res); len(p.Error()) > 3*maxProblemText || !utf8.ValidString(p.Error()) || p.Field != "f" || p.Status != http.StatusConflict {
+	if p := readProblem(res); len(p.Error()) > 3*maxText || !utf8.ValidString(p.Error()) || p.Field != "f" || p.Status != http.StatusConflict {
 		t.Errorf("%d bytes: %v", len(p.Error()), p)
 	}
 }

@@ -47,6 +47,27 @@ type Status struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+const (
+	// maxWarnings is how many warnings of an agent are kept, and maxWarning how long each is,
+	// in bytes.
+	maxWarnings, maxWarning = 64, 1000
+	// maxURL is the longest PublicURL, in bytes.
+	maxURL = 2048
+)
+
+// clip shortens the texts of a status, which go to logs, events and people, and drops warnings
+// beyond the first maxWarnings and a PublicURL that is too long.
+func (s *Status) clip() {
+	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
+	for i := range s.Warnings {
+		s.Warnings[i] = clip(s.Warnings[i], maxWarning)
+	}
+	s.Instance, s.Version = clip(s.Instance, maxText), clip(s.Version, maxText)
+	if len(s.PublicURL) > maxURL {
+		s.PublicURL = ""
+	}
+}
+
 // PeerStatus is what an agent knows of another.
 type PeerStatus struct {
 	Addr netip.Addr `json:"addr"`

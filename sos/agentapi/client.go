@@ -47,14 +47,14 @@ func (c *Client) Mark(ctx context.Context, id SessionID, m Marks) error {
 // Sessions lists the live sessions.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	var list []Session
-	err := c.Call(ctx, http.MethodGet, "/v1/sessions", nil, &list)
+	err := c.CallList(ctx, "/v1/sessions", &list)
 	return list, err
 }
 
 // Paths lists what the agent knows of its paths, by peer and port.
 func (c *Client) Paths(ctx context.Context) ([]PathStatus, error) {
 	var list []PathStatus
-	err := c.Call(ctx, http.MethodGet, "/v1/paths", nil, &list)
+	err := c.CallList(ctx, "/v1/paths", &list)
 	return list, err
 }
 
