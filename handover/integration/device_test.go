@@ -58,6 +58,7 @@ func (w *world) device(binary, host, class string, interfaces int) *device {
 	if w.steadfast {
 		text += "probe: {interval: 0s}\n"
 	}
+	text += w.mobile
 	if err := errors.Join(os.WriteFile(config, []byte(text), 0o600), os.WriteFile(keyFile, []byte(spec.Key+"\n"), 0o600)); err != nil {
 		w.t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func (w *world) device(binary, host, class string, interfaces int) *device {
 	}
 	d.done = make(chan error, 1)
 	go func() { d.done <- d.cmd.Wait() }()
-	d.http = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	d.http = &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
 	w.t.Cleanup(func() {
@@ -97,7 +98,7 @@ func (d *device) end() {
 	_ = d.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-d.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		d.w.t.Errorf("the daemon on %s does not end", d.host)
 		_ = d.cmd.Process.Kill()
 		<-d.done
@@ -140,7 +141,7 @@ func (d *device) move(name string) (mobile.Move, error) {
 	return m, d.ask(http.MethodPost, "/v1/move", mobile.MoveRequest{Interface: name, Hold: -1}, &m)
 }
 
-// streamTo starts a stream to the device itself.
-func (d *device) stream(perSecond int) *stream {
-	return d.w.stream(d.host, netip.AddrPortFrom(d.ip, 5000), perSecond)
+// stream starts packets from the server to the device itself.
+func (d *device) stream() *stream {
+	return d.w.stream(d.host, netip.AddrPortFrom(d.ip, 5000))
 }

@@ -25,10 +25,9 @@ type operator struct {
 	*world
 	name    string
 	ca      string // folder of its authority
+	api     net.Listener
 	address string // of its API
 	other   *operator
-	// neighbourURL replaces the other's, for a liar in its place.
-	neighbourURL string
 }
 
 // newOperators brings up two domains, each with a controller in this process, a
@@ -83,14 +82,11 @@ func newOperator(t *testing.T, l *lab.Lab, name string, d lab.MobilityDomain) *o
 		t.Fatal(err)
 	}
 	x.issue(pki.RoleController, "controller")
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // only to have a port
-	if err != nil {
+	var err error
+	if x.api, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	x.address = listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	x.address = x.api.Addr().String()
 	return x
 }
 
@@ -116,10 +112,6 @@ func (x *operator) issue(role pki.Role, name string) pki.Files {
 func (x *operator) text() string {
 	own := pki.Files{Cert: filepath.Join(x.ca, "controller", "controller.crt"), Key: filepath.Join(x.ca, "controller", "controller.key"), CA: filepath.Join(x.ca, pki.CACertFile)}
 	theirs := x.other.issue(pki.RoleNeighbour, x.name)
-	url := "https://" + x.other.address
-	if x.neighbourURL != "" {
-		url = x.neighbourURL
-	}
 	return fmt.Sprintf(`data_dir: %s/data
 api: {listen: %q, tls: {cert: %s, key: %s, ca: %s}}
 openflow: {listen: [%q], plaintext: true}
@@ -134,7 +126,7 @@ handover:
   neighbours:
     %s: {url: %q, prefixes: [%s], unsigned: true, tls: {cert: %s, key: %s, ca: %s}}
 `, x.dir, x.address, own.Cert, own.Key, own.CA, x.switchesAt(), x.name, x.borderPort(lab.UplinkPort), x.borderPort(lab.PeeringPort), x.other.name,
-		x.other.name, url, x.other.domain.Prefix, theirs.Cert, theirs.Key, theirs.CA)
+		x.other.name, "https://"+x.other.address, x.other.domain.Prefix, theirs.Cert, theirs.Key, theirs.CA)
 }
 
 func (x *operator) borderPort(port uint32) network.PortRef {
@@ -151,10 +143,10 @@ func (x *operator) switchesAt() netip.AddrPort {
 	return at
 }
 
-// launch runs the domain's controller in this process, also again after stop.
+// launch runs the domain's controller in this process.
 func (x *operator) launch() {
 	x.t.Helper()
-	x.serve(x.write(x.text()), x.switchesAt(), x.address)
+	x.serve(x.write(x.text()), x.switchesAt(), x.api)
 	config, err := pki.Client(pki.Files{CA: filepath.Join(x.ca, pki.CACertFile)}, pki.RoleController)
 	if err != nil {
 		x.t.Fatal(err)

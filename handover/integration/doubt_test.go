@@ -12,6 +12,7 @@ import (
 // of which the device has not had the answer. It goes on sending from its old place,
 // without a loss, and may go over to the new one.
 func TestKilledBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
 	p := newProcess(t, lab.MobilityOptions{})
 	p.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "1s"})
 	radios := p.radios("dev1", 2)
@@ -31,7 +32,7 @@ func TestKilledBeforeTheAnswer(t *testing.T) {
 	})
 	p.kill()
 	p.launch()
-	p.recovery()
+	p.whole()
 	p.burst(x, radios[0], x.macs[0], 100)
 	p.burst(x, radios[1], x.macs[1], 100)
 	var where []string

@@ -52,6 +52,7 @@ type world struct {
 	// are told to be, also when the machine stands still for as long as it takes them to
 	// find a network silent.
 	steadfast bool
+	mobile    string // what else is in the configuration of devices' daemons
 
 	probes  uint32 // how many packets have probed the rules
 	prober  *net.UDPConn
@@ -132,23 +133,23 @@ func (w *world) write(text string) string {
 // start runs a controller in this process.
 func (w *world) start() {
 	w.t.Helper()
-	address := w.serve(w.configFile("127.0.0.1:0"), w.lab.ControllerAddr(), "127.0.0.1:0")
-	w.dial("http://"+address, nil)
+	api, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.serve(w.configFile("127.0.0.1:0"), w.lab.ControllerAddr(), api)
+	w.dial("http://"+api.Addr().String(), nil)
 }
 
 // serve runs a controller in this process until stop: switches reach it in the
-// control namespace, operators at the address that is returned.
-func (w *world) serve(file string, switches netip.AddrPort, operators string) string {
+// control namespace, operators at the listener that is given.
+func (w *world) serve(file string, switches netip.AddrPort, api net.Listener) {
 	w.t.Helper()
 	cfg, err := config.LoadController(config.Sources{File: file, Set: []string{"store.kind=memory"}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	of, err := w.lab.Control().Listen("tcp", switches.String())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	api, err := net.Listen("tcp", operators)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -171,7 +172,6 @@ func (w *world) serve(file string, switches netip.AddrPort, operators string) st
 			w.rest.Close()
 		}
 	})
-	return api.Addr().String()
 }
 
 // dial makes the client of the API.

@@ -48,7 +48,7 @@ func TestOrders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	connected, got, ended := make(chan struct{}), make(chan mobile.Order, 4), make(chan error, 1)
 	go func() {

@@ -17,7 +17,7 @@ import (
 
 // answerWithin is how long a simulated client waits: it never asks twice, so that
 // every message counts.
-const answerWithin = 10 * time.Second
+const answerWithin = 30 * time.Second
 
 // phone is a simulated device with a DHCP client.
 type phone struct {

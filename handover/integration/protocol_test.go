@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
@@ -59,7 +58,7 @@ func TestMessages(t *testing.T) {
 	} {
 		wait := answerWithin
 		if c.want == dhcpv4.MessageTypeNone {
-			wait = time.Second
+			wait = refusedWithin
 		}
 		reply, err := radios[0].ask(t.Context(), home, c.m, wait)
 		switch {
@@ -133,10 +132,10 @@ func TestNeighbours(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := r.askARP(p.macs[i], p.ip, p.router, 2*time.Second); len(got) != 1 || got[0] != gateway {
+		if got := r.askARP(p.macs[i], p.ip, p.router, patience); len(got) != 1 || got[0] != gateway {
 			t.Errorf("edge %d: the gateway is at %v, want %v once", i+1, got, gateway)
 		}
-		got := r.askARP(p.macs[i], p.ip, p.server, 2*time.Second)
+		got := r.askARP(p.macs[i], p.ip, p.server, patience)
 		if len(got) != 1 || serverMAC != (openflow.MAC{}) && got[0] != serverMAC {
 			t.Errorf("edge %d: the DHCP server is at %v, elsewhere at %v", i+1, got, serverMAC)
 		} else {
@@ -147,7 +146,7 @@ func TestNeighbours(t *testing.T) {
 		if out := w.run(w.domain.Gateway, "ip", "neigh", "show", p.ip.String()); !contains(out, p.macs[0].String()) {
 			t.Errorf("the gateway has %q, the home MAC is %v", out, p.macs[0])
 		}
-		if mac, ok := w.sends(p, r, p.macs[i]); !ok || mac != p.macs[0] {
+		if mac, ok := w.sends(p, r, p.macs[i], patience); !ok || mac != p.macs[0] {
 			t.Errorf("edge %d: the gateway saw %v, %v; the home MAC is %v", i+1, mac, ok, p.macs[0])
 		}
 	}

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -12,38 +13,40 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestReturnsLoseNothing has a device go to and fro between two places, and send a
-// burst as soon as it has its lease: the switches remember what they did with its
-// packets there when it had left, and must not go by that.
+// TestReturnsLoseNothing has devices go to and fro between two places, and send a
+// burst as soon as they have their lease: the switches remember what they did with their
+// packets there when they had left, and must not go by that.
 func TestReturnsLoseNothing(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []string{"saving", "seamless"} {
-		t.Run(policy, func(t *testing.T) {
-			w, radios := crowd(t, lab.MobilityOptions{Cross: policy == "seamless"})
-			w.put("classes/moving", plugin.ClassSpec{Policy: policy, Trigger: "open", Overlap: "50ms"})
-			p := newPhone(1, 4)
-			w.register("moving", p)
-			if err := p.join(t.Context(), radios[0], p.macs[0]); err != nil {
-				t.Fatal(err)
-			}
-			for i := range 20 {
-				here := i % 2
-				if i > 0 {
-					if err := p.move(t.Context(), radios[here], p.macs[here]); err != nil {
-						t.Fatalf("move %d: %v", i, err)
-					}
+	w, radios := crowd(t, lab.MobilityOptions{Cross: true})
+	for n, policy := range []string{"saving", "seamless"} {
+		w.put("classes/"+policy, plugin.ClassSpec{Policy: policy, Trigger: "open", Overlap: "50ms"})
+		p := newPhone(n+1, 4)
+		w.register(policy, p)
+		if err := p.join(t.Context(), radios[0], p.macs[0]); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			here := i % 2
+			if i > 0 {
+				if err := p.move(t.Context(), radios[here], p.macs[here]); err != nil {
+					t.Fatalf("%s, move %d: %v", policy, i, err)
 				}
-				w.burst(p, radios[here], p.macs[here], 100)
-				w.eventually("the device is served at one place", func() bool { return !w.anyBicast([]*phone{p}) })
 			}
-			w.compareRules()
-		})
+			w.burst(p, radios[here], p.macs[here], 100)
+			w.eventually("the device is served at one place", func() bool { return !w.anyBicast([]*phone{p}) })
+		}
 	}
+	w.compareRules()
 }
+
+// keepCached is for how long a switch of TestNothingCachedOfLeft keeps a decision that no
+// packet has used: longer than any wait of these tests.
+const keepCached = 10 * time.Minute
 
 // TestNothingCachedOfLeft has a device leave a place: the switches there forget what
 // they have decided about its packets when its rules are deleted, and do not keep it,
-// changed, for ten seconds more. Whoever comes back meets no old decision, which would
+// changed, until it is too old. Whoever comes back meets no old decision, which would
 // take a controller to correct.
 func TestNothingCachedOfLeft(t *testing.T) {
 	t.Parallel()
@@ -51,11 +54,14 @@ func TestNothingCachedOfLeft(t *testing.T) {
 	w.put("classes/moving", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "50ms"})
 	p := newPhone(1, 4)
 	w.register("moving", p)
+	left := w.edgeOf(radios[0])
+	if _, err := w.lab.Switch(left).Vsctl(t.Context(), "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:max-idle=%d", keepCached.Milliseconds())); err != nil {
+		t.Fatal(err)
+	}
 	if err := p.join(t.Context(), radios[0], p.macs[0]); err != nil {
 		t.Fatal(err)
 	}
 	w.burst(p, radios[0], p.macs[0], 100)
-	left := w.edgeOf(radios[0])
 	if len(w.cachedFrom(left, p.ip)) == 0 {
 		t.Fatalf("%s keeps no decision about what the device sends", left)
 	}
@@ -63,11 +69,7 @@ func TestNothingCachedOfLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("the device is served at one place", func() bool { return !w.anyBicast([]*phone{p}) })
-	gone := time.Now()
 	w.eventually("nothing of the device is cached in "+left, func() bool { return len(w.cachedFrom(left, p.ip)) == 0 })
-	if took := time.Since(gone); took > 8*time.Second {
-		t.Errorf("what is cached went after %v: by its age, not with the rules", took)
-	}
 }
 
 // edgeOf names the switch that a radio is at.
@@ -109,7 +111,7 @@ func (w *world) burst(p *phone, r *radio, mac openflow.MAC, n int) {
 			w.t.Fatal(err)
 		}
 	}
-	if !w.poll(5*time.Second, func() bool { return came.Load() >= int64(n) }) {
+	if !w.poll(patience, func() bool { return came.Load() >= int64(n) }) {
 		w.t.Errorf("%d of %d packets came from where the device is, %s", came.Load(), n, r.link)
 	}
 }

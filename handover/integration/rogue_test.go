@@ -37,20 +37,21 @@ func serveDHCP(t *testing.T, r *radio, host *lab.LiveHost, server netip.Addr) (s
 // the pool is not for, whose question everybody hears, and by itself. Nothing of it arrives;
 // what a server behind the root says does.
 func TestRogueDHCPServer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Devices: 3, Interfaces: 1})
 	w.floods()
 	client, rogue, real := w.radio("dev1", 0), w.radio("dev3", 0), w.radio(w.domain.Gateway, 0)
 	mac := hostMAC(w.lab.Host("dev1"), 0)
 	liar, honest := netip.MustParseAddr("10.66.0.1"), netip.MustParseAddr("192.0.2.67")
-	discover := func() (*dhcpv4.DHCPv4, error) {
-		return client.ask(t.Context(), mac, newPhone(1, 1).message(dhcpv4.MessageTypeDiscover, mac), 2*time.Second)
+	discover := func(wait time.Duration) (*dhcpv4.DHCPv4, error) {
+		return client.ask(t.Context(), mac, newPhone(1, 1).message(dhcpv4.MessageTypeDiscover, mac), wait)
 	}
 	defer serveDHCP(t, rogue, w.lab.Host("dev3"), liar)()
-	if reply, err := discover(); !errors.Is(err, errSilence) {
+	if reply, err := discover(2 * time.Second); !errors.Is(err, errSilence) {
 		t.Errorf("somebody answers: %v, %v", reply, err)
 	}
 	defer serveDHCP(t, real, w.lab.Host(w.domain.Gateway), honest)()
-	reply, err := discover()
+	reply, err := discover(answerWithin)
 	if err != nil || !reply.ServerIPAddr.Equal(honest.AsSlice()) {
 		t.Errorf("behind the root: %v, %v", reply, err)
 	}

@@ -2,47 +2,44 @@ package integration
 
 import (
 	"fmt"
-	"slices"
+	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/handover/plugin"
-	"github.com/sluice-net/sluice/internal/race"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 )
 
+// longOverlap is how long both places of a device are served in a move whose packets are
+// counted: so long that a machine that is busy with other things has ended the move before.
+const longOverlap = "2s"
+
 // TestSeamlessDevice is the vertical handover: a device with two interfaces and the
-// daemon moves between them, 50 times, under a TCP download of 100 Mbit/s and a
-// stream of 1,000 packets a second. Nothing is lost and nothing comes twice, and TCP
-// has no more weak moments than without moves, but for those in which the heartbeat of a
-// core shows that it stood still.
+// daemon moves between them. No packet is lost, its TCP connection goes on, and the daemon
+// leaves the device as it was. How long a move takes, what TCP makes of it and that no
+// packet comes twice are claims of the experiments handover-policies and handover-moves.
 func TestSeamlessDevice(t *testing.T) {
-	if race.Enabled {
-		t.Skip("what a device loses is measured on the program as it is used")
-	}
+	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{})
-	binary := selfbuild.Binary(t)
-	w.steadfast = true
-	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless"})
+	w.steadfast, w.mobile = true, "datapath: {overlap: 4s}\n"
+	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Overlap: longOverlap})
 	before := w.hostState("dev1")
-	d := w.device(binary, "dev1", "seamless", 2)
-
-	calm := w.download("dev1", 100, 5)
-	quiet := d.stream(1000)
-	without := calm.wait(20 * time.Second)
-	t.Logf("without handovers: TCP %v; UDP %v", without, quiet.stop())
-	_, calmLow, _ := without.median()
-
-	r, tcp := d.toAndFro()
-	if tcp.err != "" {
-		t.Errorf("the download was broken off: %s", tcp.err)
+	d := w.device(selfbuild.Binary(t), "dev1", "seamless", 2)
+	conn := w.connection("dev1")
+	s := d.stream()
+	for n := range 4 {
+		to := fmt.Sprintf("eth%d", (n+1)%2)
+		s.goesOn("packets arrive before the move to " + to)
+		if _, err := d.move(to); err != nil {
+			t.Fatalf("move to %s: %v", to, err)
+		}
+		conn.works("in the move to " + to)
+		w.eventually("the move is over", func() bool { return w.servedBy("dev1", w.port("dev1-"+to)) })
+		conn.works("after the move to " + to)
 	}
+	r := s.stop()
+	t.Logf("%v", r)
 	requireNoLoss(t, r)
-	_, low, _ := tcp.median()
-	if allowed := calmLow*len(tcp.rates)/max(len(without.rates), 1) + 2*len(r.stalls); low > allowed {
-		t.Errorf("%d intervals of TCP are below half of the median; from the machine alone there may be %d", low, allowed)
-	}
 	w.compareRules()
 	w.leaked()
 	d.end()
@@ -51,80 +48,66 @@ func TestSeamlessDevice(t *testing.T) {
 	}
 }
 
-// toAndFro moves a device between its two interfaces under a download and a stream.
-func (d *device) toAndFro() (report, goodput) {
-	const every = 400 * time.Millisecond
-	t := d.w.t
-	t.Helper()
-	loaded := d.w.download(d.host, 100, 3+int(handovers*every/time.Second))
-	s := d.stream(1000)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	var longest time.Duration
-	var moved []time.Time
-	for n := range handovers {
-		<-tick.C
-		began := time.Now()
-		moved = append(moved, began)
-		if _, err := d.move(fmt.Sprintf("eth%d", (n+1)%2)); err != nil {
-			t.Fatalf("move %d: %v", n, err)
-		}
-		longest = max(longest, time.Since(began))
-	}
-	r, tcp := s.stop(), loaded.wait(40*time.Second)
-	t.Logf("%d handovers, the longest took %v: TCP %v; UDP %v", handovers, longest.Round(time.Millisecond), tcp, r)
-	since := func(at time.Time) string {
-		n, _ := slices.BinarySearchFunc(moved, at, time.Time.Compare)
-		return fmt.Sprintf("%v after move %d began", at.Sub(moved[max(n-1, 0)]), n-1)
-	}
-	for _, at := range r.again {
-		t.Logf("doubled: %s", since(at))
-	}
-	for _, g := range r.gaps {
-		t.Logf("%d lost, sent %s", g.packets, since(g.at))
-	}
-	return r, tcp
-}
-
 // hostState is what a host has of interfaces, addresses and routes.
 func (w *world) hostState(host string) string {
 	return w.run(host, "ip", "-4", "-br", "addr") + w.run(host, "ip", "-4", "route")
 }
 
-// TestHorizontalHandover is a device with one interface whose cable goes from one
-// edge switch to another and back, under a download and a stream. Connections stay;
-// what is lost is what was sent while it had no link, or no lease.
+// TestSeamlessNetwork moves a device with an interface at each of four edges: every
+// packet comes by one of them or by both. The device's own part, which makes one of both,
+// is another test's.
+func TestSeamlessNetwork(t *testing.T) {
+	t.Parallel()
+	w, radios := crowd(t, lab.MobilityOptions{Cross: true})
+	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: longOverlap})
+	p := newPhone(1, 4)
+	w.register("seamless", p)
+	if err := p.join(t.Context(), radios[0], p.macs[0]); err != nil {
+		t.Fatal(err)
+	}
+	s := w.streamToRadios(radios, netip.AddrPortFrom(p.ip, 5000))
+	bicast := 0
+	for _, to := range []int{1, 3, 2, 0} {
+		s.goesOn("packets arrive")
+		if err := p.move(t.Context(), radios[to], p.macs[to]); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the old place is given up", func() bool { return w.done(p.id, radios[to]) && !w.anyBicast([]*phone{p}) })
+		rec := w.handovers(p.id, 1)[0]
+		if rec.Bicast {
+			bicast++
+		} else if rec.Fallback == "" {
+			t.Errorf("no bicast, and no reason: %+v", rec)
+		}
+	}
+	r := s.stop()
+	t.Logf("%d moves with bicast: %v", bicast, r)
+	requireNoLoss(t, r)
+	if bicast == 0 || r.copies == 0 {
+		t.Errorf("it was never served at two places: %d moves with bicast, %d copies", bicast, r.copies)
+	}
+	w.compareRules()
+}
+
+// TestHorizontalHandover is a device with the daemon and one interface whose cable goes
+// from one edge switch to another and back. Its connection stays. What was sent while it
+// had no link, or no lease, may be lost.
 func TestHorizontalHandover(t *testing.T) {
-	const moves = 4
+	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Interfaces: 1})
-	binary := selfbuild.Binary(t)
 	w.put("classes/saving", plugin.ClassSpec{Policy: "saving"})
-	d := w.device(binary, "dev1", "saving", 1)
-	tcp := w.download("dev1", 20, 4+3*moves)
-	s := d.stream(1000)
-	for n := range moves {
-		edge := w.domain.Edges[[]int{2, 0}[n%2]]
-		came := s.count()
-		began := time.Now()
+	d := w.device(selfbuild.Binary(t), "dev1", "saving", 1)
+	conn, s := w.connection("dev1"), d.stream()
+	for _, edge := range []string{w.domain.Edges[2], w.domain.Edges[0]} {
+		conn.works("before the move to " + edge)
 		if err := w.lab.MoveLink(t.Context(), "dev1-eth0", edge); err != nil {
 			t.Fatal(err)
 		}
-		linked := time.Since(began)
-		w.eventually("packets come to "+edge, func() bool {
-			return s.count() > came+500 && w.handovers("dev1", 1)[0].To.Port.PortRef == w.port("dev1-eth0")
-		})
-		rec := w.handovers("dev1", 1)[0]
-		t.Logf("to %s: the cable was moved within %v; T_a %v T_d %v T_f %v T_e %v, T_c %v", edge, linked.Round(time.Millisecond),
-			rec.Parts.Ta, rec.Parts.Td, rec.Parts.Tf, rec.Parts.Te, rec.Parts.Tc)
+		w.eventually("the device has moved to "+edge, func() bool { return w.servedBy("dev1", w.port("dev1-eth0")) })
+		s.goesOn("packets come to " + edge)
+		conn.works("after the move to " + edge)
 	}
-	r, g := s.stop(), tcp.wait(60*time.Second)
-	t.Logf("TCP %v; UDP %v", g, r)
-	if g.err != "" {
-		t.Errorf("the download was broken off: %s", g.err)
-	}
-	if len(r.gaps) > 3*moves || r.doubled > 0 {
-		t.Errorf("%d moves made %d gaps and doubled %d packets", moves, len(r.gaps), r.doubled)
-	}
+	t.Logf("%v", s.stop())
 	w.compareRules()
 	w.leaked()
 }

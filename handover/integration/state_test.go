@@ -156,7 +156,7 @@ func (w *world) compareRules() int {
 	w.t.Helper()
 	var wrong []string
 	rules := 0
-	w.poll(10*time.Second, func() bool {
+	w.poll(patience, func() bool {
 		rules, wrong = w.differences()
 		return len(wrong) == 0
 	})
@@ -220,10 +220,14 @@ func (w *world) leaked() {
 const probePort = 4444
 
 // delivered sends a packet from the server to an address and returns where it
-// came out, by radio and destination MAC.
-func (w *world) delivered(radios []*radio, ip netip.Addr) []string {
+// came out, by radio and destination MAC. If it comes out nowhere another one is sent.
+func (w *world) delivered(radios []*radio, ip netip.Addr) (where []string) {
 	w.t.Helper()
-	return w.deliveredWithin(radios, ip, 2*time.Second)
+	w.poll(patience, func() bool {
+		where = w.deliveredWithin(radios, ip, 2*time.Second)
+		return len(where) > 0
+	})
+	return where
 }
 
 func (w *world) deliveredWithin(radios []*radio, ip netip.Addr, wait time.Duration) []string {
@@ -274,8 +278,8 @@ func (w *world) servedAt(radios []*radio, ip netip.Addr, want string) {
 }
 
 // sends has a phone send a packet to the server by a radio and returns the source
-// MAC that the gateway saw; ok is false if it never came.
-func (w *world) sends(p *phone, r *radio, mac openflow.MAC) (seen openflow.MAC, ok bool) {
+// MAC that the gateway saw; ok is false if it has not come within the time.
+func (w *world) sends(p *phone, r *radio, mac openflow.MAC, wait time.Duration) (seen openflow.MAC, ok bool) {
 	w.t.Helper()
 	if w.gateway == nil {
 		w.gateway = w.radio(w.domain.Gateway, 0)
@@ -297,7 +301,7 @@ func (w *world) sends(p *phone, r *radio, mac openflow.MAC) (seen openflow.MAC, 
 	select {
 	case seen = <-came:
 		return seen, true
-	case <-time.After(500 * time.Millisecond):
+	case <-time.After(wait):
 		return seen, false
 	}
 }
@@ -340,6 +344,12 @@ func fieldOf(match, key string) (string, bool) {
 // done says whether a device's move to where a radio is has ended.
 func (w *world) done(device string, r *radio) bool {
 	w.t.Helper()
+	return w.servedBy(device, r.at())
+}
+
+// servedBy reports whether a device's last move has ended at a port.
+func (w *world) servedBy(device string, at network.PortRef) bool {
+	w.t.Helper()
 	all := w.handovers(device, 1)
-	return len(all) == 1 && all[0].Result == plugin.ResultDone && all[0].To != nil && all[0].To.Port.PortRef == r.at()
+	return len(all) == 1 && all[0].Result == plugin.ResultDone && all[0].To != nil && all[0].To.Port.PortRef == at
 }

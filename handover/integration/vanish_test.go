@@ -131,7 +131,7 @@ func TestPreparedPlace(t *testing.T) {
 			t.Fatal(problemText(err))
 		}
 	}
-	prepare("1s") // it never comes
+	prepare("5s") // it never comes
 	served(here, there)
 	served(here)
 	w.eventually("the rules are as they were", func() bool { return len(differing(alone, w.rulesBySwitch())) == 0 })

@@ -34,7 +34,7 @@ func controlled(t *testing.T, edit func(*Config)) (*world, *Client) {
 // until polls the daemon until its status is as it should be.
 func until(t *testing.T, c *Client, what string, ok func(Status) bool) Status {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for ; ; <-tick.C {

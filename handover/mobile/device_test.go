@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
 	"github.com/sluice-net/sluice/handover/mobile/fake"
 	"github.com/sluice-net/sluice/handover/mobile/raw"
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network/packet"
 )
@@ -42,6 +43,8 @@ const address = "10.8.0.10/24"
 
 func newField(t *testing.T) *field {
 	t.Helper()
+	live.Test(t)
+	t.Parallel()
 	if err := ebpf.Probe(); err != nil {
 		t.Skip(err)
 	}
@@ -203,7 +206,7 @@ func (f *field) picture() string {
 // until polls the daemon until its status is as it should be.
 func (f *field) until(c *mobile.Client, what string, ok func(mobile.Status) bool) mobile.Status {
 	f.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for ; ; <-tick.C {

@@ -308,12 +308,13 @@ func TestOrders(t *testing.T) {
 func TestPrepareIsTakenBack(t *testing.T) {
 	for device, m := range map[string][]string{"car": {mac1.String(), mac2.String()}, "phone": {mac3.String(), "02:00:00:00:00:04"}} {
 		t.Run(device, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, nil)
 			url := r.serve()
 			ip := r.attach(edge3, mac(m[0]))
 			r.idle()
 			before := r.w.Program("device/" + device).Rules
-			body := fmt.Sprintf(`{"port":%q,"mac":%q,"timeout":"2s"}`, edge5, m[1])
+			body := fmt.Sprintf(`{"port":%q,"mac":%q,"timeout":"5s"}`, edge5, m[1])
 			if status, text := r.ask(url, "POST", "devices/"+device+"/prepare", body); status != 200 {
 				t.Fatalf("%d %s", status, text)
 			}

@@ -59,7 +59,8 @@ func (r *rig) answer(at network.PortRef, want dhcpv4.MessageType, within time.Du
 	}
 }
 
-const answerTime = 5 * time.Second
+// answerTime bounds the wait for what has to come.
+const answerTime = 60 * time.Second
 
 func discover(chaddr openflow.MAC) *dhcpv4.DHCPv4 {
 	m, err := dhcpv4.NewDiscovery(chaddr[:])

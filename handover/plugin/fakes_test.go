@@ -301,7 +301,7 @@ func newRig(t *testing.T, change func(*Settings)) *rig {
 // eventually waits for a condition.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(answerTime)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

@@ -125,11 +125,9 @@ func TestFloodFromOnePort(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flooded := time.Now()
 	for i := range flood {
 		receive(1, made(i))
 	}
-	began := time.Now()
 	receive(2, mac1)          // of a registered device
 	receive(2, made(1000000)) // of a stranger
 	for range 2 {
@@ -138,27 +136,24 @@ func TestFloodFromOnePort(t *testing.T) {
 			if !ip.IsValid() {
 				t.Error("an offer of no address")
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(answerTime):
 			t.Fatal("no offer at the other port")
 		}
 	}
-	took := time.Since(began)
 	r.idle()
 	u := s.registry.Usage()["campus"]
 	if u.Size != pool || u.Held > pool/2+2 {
 		t.Errorf("the flood holds %d of %d addresses", u.Held, u.Size)
 	}
-	// However long the machine took: so much is admitted in that time, and no more.
-	lasted := time.Since(flooded).Seconds()
+	// How many are admitted in which time is TestFloods's to say.
 	dropped := counted(t, s, "port")
-	if admitted := flood - dropped; admitted > strangerBurst+lasted*strangerRate+1 {
-		t.Errorf("%v of %d messages were dropped in %.1f s", dropped, flood, lasted)
+	if dropped == 0 {
+		t.Errorf("none of %d messages was dropped", flood)
 	}
-	kinds := happened(t, bus, sub)
-	if kinds = slices.DeleteFunc(kinds, func(k string) bool { return k != Name+".flood.started" }); len(kinds) == 0 || len(kinds) > 1+int(lasted*strangerRate/strangerBurst) {
-		t.Errorf("%d events tell of the flood, want one, and another only after a pause as long as it takes to calm down", len(kinds))
+	if !slices.Contains(happened(t, bus, sub), Name+".flood.started") {
+		t.Error("no event tells of the flood")
 	}
-	t.Logf("%v of %d dropped; offers elsewhere within %v", dropped, flood, took)
+	t.Logf("%v of %d dropped", dropped, flood)
 }
 
 // counted is how many messages were dropped because of a bound.

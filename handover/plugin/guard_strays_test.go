@@ -19,7 +19,7 @@ func TestAskBeyond(t *testing.T) {
 	host, hostIP := mac("06:00:00:00:00:60"), netip.MustParseAddr("10.8.200.60")
 	next := func(op uint16) (at network.PortRef, h packet.Headers) {
 		t.Helper()
-		timeout := time.NewTimer(5 * time.Second)
+		timeout := time.NewTimer(answerTime)
 		defer timeout.Stop()
 		for {
 			select {

@@ -37,6 +37,12 @@ func (r *rig) both(ip netip.Addr, a, b arrival) bool {
 		len(r.up(a.At, a.Dst, ip)) == 1 && len(r.up(b.At, b.Dst, ip)) == 1
 }
 
+// longOverlap has both places served for longer than anything takes in a test: the service
+// is stopped before the old one is given up.
+func longOverlap(s *Settings) {
+	alter(s.Classes, "seamless", func(c *registry.Class) { c.Overlap = time.Minute })
+}
+
 // A controller that is killed when it has stored a move may not have answered. After
 // the start the device is served where it may still be, until it asks again: where it
 // is said to be, or where it was.
@@ -52,7 +58,7 @@ func TestDoubtAfterStart(t *testing.T) {
 		{"it has given up", edge3, mac3, old},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, nil)
+			r := newRig(t, longOverlap)
 			ip := r.attach(edge3, mac3)
 			r.move(edge4, phone2, ip)
 			next := r.again()
@@ -83,7 +89,7 @@ func TestDoubtBeforeOldSwitchIsThere(t *testing.T) {
 	})
 	for name, comes := range map[string]bool{"it comes": true, "it does not come": false} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(s *Settings) { s.Settle = 4 * quiet })
+			r := newRig(t, longOverlap)
 			ip := r.attach(edge3, mac3)
 			r.move(edge4, phone2, ip)
 			r.stop()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -84,38 +85,40 @@ func TestTransitions(t *testing.T) {
 
 // A device goes through the states as it is served.
 func TestStates(t *testing.T) {
-	r := newRig(t, nil)
-	is := func(what, id string, want state) {
-		t.Helper()
-		r.eventually(fmt.Sprintf("%s to be %v %s", id, want, what), func() bool {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			m := r.mobiles[id]
-			return m == nil && want == nowhere || m != nil && m.state == want
-		})
-	}
-	is("at first", "car", nowhere)
-	ip := r.attach(edge3, mac1)
-	is("where it came", "car", served)
-	if err := r.prepareAt(t.Context(), "car", edge4, mac1, "test", time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	is("with a place prepared", "car", laid)
-	r.move(edge4, mac1, ip)
-	is("after its move", "car", served)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		is := func(what, id string, want state) {
+			t.Helper()
+			r.eventually(fmt.Sprintf("%s to be %v %s", id, want, what), func() bool {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				m := r.mobiles[id]
+				return m == nil && want == nowhere || m != nil && m.state == want
+			})
+		}
+		is("at first", "car", nowhere)
+		ip := r.attach(edge3, mac1)
+		is("where it came", "car", served)
+		if err := r.prepareAt(t.Context(), "car", edge4, mac1, "test", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		is("with a place prepared", "car", laid)
+		r.move(edge4, mac1, ip)
+		is("after its move", "car", served)
 
-	ip = r.attach(edge3, mac3)
-	if err := r.prepareAt(t.Context(), "phone", edge4, mac3, "test", time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	is("with a place prepared", "phone", copied)
-	r.move(edge4, mac3, ip)
-	is("after its move", "phone", leaving)
-	is("when its old place is over", "phone", served)
-	r.idle()
-	err := r.queue.Do(t.Context(), "phone", func(ctx context.Context) error { return r.detach(ctx, "phone", ip, nil, "test") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	is("in the end", "phone", nowhere)
+		ip = r.attach(edge3, mac3)
+		if err := r.prepareAt(t.Context(), "phone", edge4, mac3, "test", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		is("with a place prepared", "phone", copied)
+		r.move(edge4, mac3, ip)
+		is("after its move", "phone", leaving)
+		is("when its old place is over", "phone", served)
+		r.idle()
+		err := r.queue.Do(t.Context(), "phone", func(ctx context.Context) error { return r.detach(ctx, "phone", ip, nil, "test") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		is("in the end", "phone", nowhere)
+	})
 }

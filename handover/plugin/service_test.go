@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -61,37 +62,39 @@ func TestAttachAndMoveSaving(t *testing.T) {
 }
 
 func TestSeamless(t *testing.T) {
-	r := newRig(t, nil)
-	mac4 := mac("02:00:00:00:00:04")
-	ip := r.attach(edge3, mac3)
-	r.idle()
-	if got := r.move(edge4, mac4, ip); got != ip {
-		t.Fatalf("got %v", got)
-	}
-	both := []arrival{{edge3, routerMAC, mac3}, {edge4, routerMAC, mac4}}
-	got := r.down(ip, mac3)
-	slices.SortFunc(got, func(a, b arrival) int { return a.At.Compare(b.At) })
-	if !slices.Equal(got, both) {
-		t.Errorf("while both places are served: %v", got)
-	}
-	for _, x := range both {
-		if got := r.up(x.At, x.Dst, ip); !slices.Equal(got, []arrival{{uplink, mac3, routerMAC}}) {
-			t.Errorf("from %v: %v", x.At, got)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		mac4 := mac("02:00:00:00:00:04")
+		ip := r.attach(edge3, mac3)
+		r.idle()
+		if got := r.move(edge4, mac4, ip); got != ip {
+			t.Fatalf("got %v", got)
 		}
-	}
-	r.eventually("the overlap to end", func() bool { return len(r.down(ip, mac3)) == 1 })
-	r.idle()
-	r.at(ip, mac3, edge4, mac4)
-	r.eventually("the old place to take no more packets", func() bool { return len(r.up(edge3, mac3, ip)) == 0 })
-	r.w.mu.Lock()
-	if len(r.w.mixed) > 0 {
-		t.Errorf("rules were deleted together with what replaces them: %v", r.w.mixed)
-	}
-	r.w.mu.Unlock()
-	rec := r.records(handoversInput{Device: "phone", Kind: "move"})
-	if len(rec) != 1 || !rec[0].Bicast || rec[0].Policy != "seamless" || rec[0].Fallback != "" {
-		t.Errorf("record %+v", rec)
-	}
+		both := []arrival{{edge3, routerMAC, mac3}, {edge4, routerMAC, mac4}}
+		got := r.down(ip, mac3)
+		slices.SortFunc(got, func(a, b arrival) int { return a.At.Compare(b.At) })
+		if !slices.Equal(got, both) {
+			t.Errorf("while both places are served: %v", got)
+		}
+		for _, x := range both {
+			if got := r.up(x.At, x.Dst, ip); !slices.Equal(got, []arrival{{uplink, mac3, routerMAC}}) {
+				t.Errorf("from %v: %v", x.At, got)
+			}
+		}
+		r.eventually("the overlap to end", func() bool { return len(r.down(ip, mac3)) == 1 })
+		r.idle()
+		r.at(ip, mac3, edge4, mac4)
+		r.eventually("the old place to take no more packets", func() bool { return len(r.up(edge3, mac3, ip)) == 0 })
+		r.w.mu.Lock()
+		if len(r.w.mixed) > 0 {
+			t.Errorf("rules were deleted together with what replaces them: %v", r.w.mixed)
+		}
+		r.w.mu.Unlock()
+		rec := r.records(handoversInput{Device: "phone", Kind: "move"})
+		if len(rec) != 1 || !rec[0].Bicast || rec[0].Policy != "seamless" || rec[0].Fallback != "" {
+			t.Errorf("record %+v", rec)
+		}
+	})
 }
 
 // thirdRadio gives the phone one radio more, and moves time to overlap.
@@ -241,20 +244,22 @@ func TestLeadsWithoutAGap(t *testing.T) {
 func TestPingPong(t *testing.T) {
 	for name, m := range map[string][2]openflow.MAC{"saving": {mac1, mac2}, "seamless": {mac3, mac("02:00:00:00:00:04")}} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			ip := r.attach(edge3, m[0])
-			for range 25 {
-				if r.move(edge4, m[1], ip) != ip || r.move(edge3, m[0], ip) != ip {
-					t.Fatal("a move was not acknowledged")
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				ip := r.attach(edge3, m[0])
+				for range 25 {
+					if r.move(edge4, m[1], ip) != ip || r.move(edge3, m[0], ip) != ip {
+						t.Fatal("a move was not acknowledged")
+					}
 				}
-			}
-			r.eventually("one place to be served", func() bool { return len(r.down(ip, m[0])) == 1 })
-			r.idle()
-			r.at(ip, m[0], edge3, m[0])
-			r.eventually("the other place to take no more packets", func() bool { return len(r.up(edge4, m[1], ip)) == 0 })
-			if failed := r.records(handoversInput{Result: ResultFailed}); len(failed) > 0 {
-				t.Errorf("failed: %+v", failed)
-			}
+				r.eventually("one place to be served", func() bool { return len(r.down(ip, m[0])) == 1 })
+				r.idle()
+				r.at(ip, m[0], edge3, m[0])
+				r.eventually("the other place to take no more packets", func() bool { return len(r.up(edge4, m[1], ip)) == 0 })
+				if failed := r.records(handoversInput{Result: ResultFailed}); len(failed) > 0 {
+					t.Errorf("failed: %+v", failed)
+				}
+			})
 		})
 	}
 }

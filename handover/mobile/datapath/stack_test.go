@@ -76,7 +76,7 @@ func echo(t *testing.T, from, to *space, at netip.Addr) {
 	}()
 	defer func() { _ = l.Close(); <-done }()
 	from.must(t, func() error {
-		c, err := net.DialTimeout("tcp", l.Addr().String(), 5*time.Second)
+		c, err := net.DialTimeout("tcp", l.Addr().String(), time.Minute)
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func echo(t *testing.T, from, to *space, at netip.Addr) {
 		b := make([]byte, 100)
 		_, err = c.Write([]byte("are you there\n"))
 		n, readErr := c.Read(b)
-		if err := errors.Join(err, c.SetDeadline(time.Now().Add(5*time.Second)), readErr); err != nil {
+		if err := errors.Join(err, c.SetDeadline(time.Now().Add(time.Minute)), readErr); err != nil {
 			return err
 		}
 		if got := string(b[:n]); got != "are you there\n" {

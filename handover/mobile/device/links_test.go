@@ -226,7 +226,7 @@ func TestSetNeighbour(t *testing.T) {
 func TestWatch(t *testing.T) {
 	namespace(t)
 	ip(t, "link", "add", "m0", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "n0")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	seen := make(chan Link, 64)
 	inside := enter(t)

@@ -58,7 +58,7 @@ func controller(t *testing.T, stream func(w http.ResponseWriter, r *http.Request
 
 func follow(t *testing.T, s *Source) ([]mobile.Order, int, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []mobile.Order
 	connected := 0
