@@ -99,7 +99,7 @@ func benchPath(b *testing.B, w *world, v *viewer, flush func()) {
 }
 
 func listenUDP(b *testing.B) *net.UDPConn {
-	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(ingress, 0)))
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(newIngress(), 0)))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/pion/webrtc/v4"
 
@@ -44,7 +43,7 @@ func TestPortFull(t *testing.T) {
 // one that it asked for.
 func TestBreakBeforeMake(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
-		c.MakeBeforeBreak, c.Times.KeyFrame = false, 2*time.Second
+		c.MakeBeforeBreak, c.Times.KeyFrame = false, keyFrameTest
 	}, "news", "sport", "dark")
 	w.studios["dark"].falls(true)
 	p := w.joins("news")

@@ -64,9 +64,13 @@ func (l *lockedLog) text() string {
 // newWorld starts a gateway with channels of these names.
 func newWorld(t testing.TB, change func(*Config), names ...string) *world {
 	t.Helper()
+	if t, is := t.(*testing.T); is {
+		t.Parallel()
+	}
+	ingress := newIngress()
 	w := &world{t: t, studios: map[string]*studio{}, log: &lockedLog{}, password: "sesame"}
 	for i, name := range names {
-		w.studios[name] = newStudio(t, uint16(i+1))
+		w.studios[name] = newStudio(t, ingress, uint16(i+1))
 		w.lines.Channels = append(w.lines.Channels, gatewayapi.Listed{Name: name, Number: uint16(i + 1), Title: strings.ToUpper(name), OnAir: gatewayapi.OnAirLive})
 	}
 	cfg := Config{
@@ -74,7 +78,8 @@ func newWorld(t testing.TB, change func(*Config), names ...string) *world {
 		Ports: control.PortRange{First: 30000, Last: 34095}, Media: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
 		MaxViewers: 10, MaxPerAddress: 10, Burst: true, MakeBeforeBreak: true, Controller: w, Times: DefaultTimes(),
 	}
-	cfg.Times.Poll = 20 * time.Millisecond
+	// Nobody is gone, and nothing fails, because the machine is slow.
+	cfg.Times = Times{Ask: time.Minute, KeyFrame: time.Minute, Connect: time.Minute, Silence: time.Minute, Poll: 20 * time.Millisecond}
 	if change != nil {
 		change(&cfg)
 	}
@@ -115,12 +120,12 @@ func listenLocal(t testing.TB) net.Listener {
 	return l
 }
 
-// until polls for something that is to be within ten seconds.
+// until waits for a condition.
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); !is(); <-tick.C {
+	for end := time.Now().Add(time.Minute); !is(); <-tick.C {
 		if time.Now().After(end) {
 			w.t.Fatalf("waited in vain for %s: %s", what, w.log.text())
 		}

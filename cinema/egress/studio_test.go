@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type studio struct {
 	ports  map[uint16]map[string]bool // viewers
 	group  *media.Cache
 	silent bool // nothing but sound: no key frame
+	only   bool // the group that has begun is the last: no further key frame
 	lose   float64
 	lost   int
 	bursts int
@@ -34,10 +36,16 @@ type studio struct {
 // gop is how many pictures a group of the channels has: 800 ms.
 const gop = 20
 
-// ingress is the address from which channels come: of this process alone, whoever else tests.
-var ingress = netip.AddrFrom4([4]byte{127, 77, byte(os.Getpid() >> 8), byte(os.Getpid())})
+// worlds counts the addresses that newIngress has given.
+var worlds atomic.Uint32
 
-func newStudio(t testing.TB, number uint16) *studio {
+// newIngress returns an address from which channels come. No other test uses it at the same time, in
+// this process or in another.
+func newIngress() netip.Addr {
+	return netip.AddrFrom4([4]byte{127, 77 + byte(worlds.Add(1)%128), byte(os.Getpid() >> 8), byte(os.Getpid())})
+}
+
+func newStudio(t testing.TB, ingress netip.Addr, number uint16) *studio {
 	t.Helper()
 	at := netip.AddrPortFrom(ingress, gatewayapi.SourcePort(number))
 	socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
@@ -68,7 +76,7 @@ func (s *studio) film(stop chan struct{}, number uint16) {
 			continue
 		}
 		parts := [][]byte{{0x41, 0x80, byte(number)}, bytes.Repeat([]byte{0x41}, 900)}
-		if n/2%gop == 0 {
+		if n/2%gop == 0 && !s.lastGroup() {
 			parts = [][]byte{{0x67, 0x42, byte(number)}, {0x68, 0xce, byte(number)}, bytes.Repeat([]byte{0x65}, 1100)}
 		}
 		for i, p := range parts {
@@ -112,6 +120,20 @@ func (s *studio) to(port uint16, raw []byte) {
 		return
 	}
 	_, _ = s.socket.WriteToUDPAddrPort(raw, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port))
+}
+
+// lastGroup reports whether the channel has no further key frame.
+func (s *studio) lastGroup() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.only
+}
+
+// ends has the channel go on without a further key frame.
+func (s *studio) ends() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.only = true
 }
 
 func (s *studio) has(port uint16) bool {

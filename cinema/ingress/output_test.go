@@ -132,7 +132,7 @@ func capture(t *testing.T, h *lab.LiveHost) func(*testing.T, netip.Addr) []byte 
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: link.Index})
 	})
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	timeout := unix.NsecToTimeval(int64(5 * time.Second))
+	timeout := unix.NsecToTimeval(int64(30 * time.Second))
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func begin(t *testing.T, cmd *exec.Cmd, data netip.Addr) (ffmpeg int) {
 // gone waits for the end of a process.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	until(t, 5*time.Second, "the end of ffmpeg", func() bool {
+	until(t, "the end of ffmpeg", func() bool {
 		state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err != nil || strings.Contains(string(state), ") Z ") || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 	})
@@ -97,6 +97,7 @@ func gone(t *testing.T, pid int) {
 
 // A gateway that is killed takes its child processes with it.
 func TestChildEndsWithGateway(t *testing.T) {
+	t.Parallel()
 	needFFmpeg(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	ffmpeg := begin(t, cmd, netip.MustParseAddr("127.0.0.1"))

@@ -141,7 +141,7 @@ func (p *producer) publish(t *testing.T, g *Gateway, channel, password string) s
 	}
 	select {
 	case <-p.connected:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the producer does not connect")
 	}
 	return location

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
@@ -45,6 +44,7 @@ func camera(t *testing.T, port string) (at string, stop func()) {
 // A camera is asked for its stream by RTSP. When it is away its channel is down, and when it is
 // back so is the channel.
 func TestRTSP(t *testing.T) {
+	t.Parallel()
 	needFFmpeg(t)
 	if err := exec.CommandContext(t.Context(), debianPython, "-c", "import gi; gi.require_version('GstRtspServer', '1.0')").Run(); err != nil {
 		t.Skip("GStreamer's RTSP server is not installed: scripts/deps.sh test does that")
@@ -58,13 +58,13 @@ func TestRTSP(t *testing.T) {
 	is := func(want gatewayapi.OnAir) func() bool {
 		return func() bool { return state(t, g, "door").OnAir == want }
 	}
-	until(t, 40*time.Second, "live", is(gatewayapi.OnAirLive))
-	until(t, 20*time.Second, "two key frames", func() bool { return len(keyFrames(t, all.of(7).to(mediaTo))) > 1 })
+	until(t, "live", is(gatewayapi.OnAirLive))
+	until(t, "two key frames", func() bool { return len(keyFrames(t, all.of(7).to(mediaTo))) > 1 })
 	checkHouseFormat(t, all.of(7).to(mediaTo))
 	stop()
-	until(t, 10*time.Second, "down", is(gatewayapi.OnAirDown))
+	until(t, "down", is(gatewayapi.OnAirDown))
 	camera(t, port)
-	until(t, 40*time.Second, "live again", is(gatewayapi.OnAirLive))
+	until(t, "live again", is(gatewayapi.OnAirLive))
 	if s := state(t, g, "door"); s.Error != "" {
 		t.Errorf("%+v", s)
 	}

@@ -13,6 +13,7 @@ import (
 
 // A channel that is live has a small picture, which shows what it does; others have none.
 func TestThumbnail(t *testing.T) {
+	t.Parallel()
 	needFFmpeg(t)
 	g, _, c := start(t, nil)
 	began := time.Now()
@@ -28,7 +29,7 @@ func TestThumbnail(t *testing.T) {
 		_, err := c.Thumbnail(t.Context(), name)
 		wants(t, err, control.CodeNotFound, "", "not on air")
 	}
-	until(t, 20*time.Second, "a key frame", func() bool {
+	until(t, "a key frame", func() bool {
 		return state(t, g, "news").OnAir == gatewayapi.OnAirLive && len(g.channel("news").cache.Group()) > 0
 	})
 	p, err := c.Thumbnail(t.Context(), "news")

@@ -30,7 +30,9 @@ var quiet = &logging.DefaultLoggerFactory{Writer: io.Discard, DefaultLogLevel: l
 // openMux opens the one UDP port of all sessions.
 func openMux(at netip.AddrPort) (ice.UDPMux, error) {
 	if at.Addr().IsUnspecified() {
-		return ice.NewMultiUDPMuxFromPort(int(at.Port()), ice.UDPMuxFromPortWithLogger(quiet.NewLogger("ice")))
+		// A link-local address names no host beyond its link, and cannot be bound while it is tentative.
+		return ice.NewMultiUDPMuxFromPort(int(at.Port()), ice.UDPMuxFromPortWithLogger(quiet.NewLogger("ice")),
+			ice.UDPMuxFromPortWithIPFilter(func(ip net.IP) bool { return !ip.IsLinkLocalUnicast() }))
 	}
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 	if err != nil {

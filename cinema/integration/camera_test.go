@@ -19,7 +19,7 @@ func camera(origin string) []string {
 // One Chromium publishes its camera and microphone by the site's page, and another one sees
 // and hears it, by the site and through the network.
 func TestCamera(t *testing.T) {
-	needs(t, "chromium")
+	begin(t, "chromium")
 	top, roles := stage.CinemaNetwork("cinema-camera", link)
 	w := newWorld(t, top, roles)
 	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "live1", Number: 1, BitRate: 2 * bitRate, PublishPassword: publishPassword}))

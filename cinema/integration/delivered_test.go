@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"testing"
 
 	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/experiment/stage"
@@ -10,10 +9,8 @@ import (
 
 // What the API says is delivered to a viewer is what the viewer has got, also while others
 // change at the same group.
-func TestDelivered(t *testing.T) {
-	w := ownEgress(t, "cinema-delivered")
-	w.channels(2)
-	gateway := newRawGateway(w, "out1")
+func testDelivered(w *world, gateway, _ *rawGateway) {
+	t := w.t
 	v, other := gateway.join("c1"), gateway.join("c2")
 	delivered := func() uint64 {
 		t.Helper()
@@ -28,7 +25,7 @@ func TestDelivered(t *testing.T) {
 	}
 	var counted uint64
 	for round := range 3 {
-		want := v.sum().packets + 200
+		want := v.sum().packets + 100
 		w.must(stage.Poll(t.Context(), "packets to be delivered", func() error {
 			if counted = delivered(); counted < uint64(want)*3/4 || v.sum().packets < want {
 				return fmt.Errorf("%d are said to be, %d have come", counted, v.sum().packets)
@@ -45,5 +42,4 @@ func TestDelivered(t *testing.T) {
 	}
 	v.leave()
 	other.leave()
-	w.nothingLeft()
 }

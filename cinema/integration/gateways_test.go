@@ -12,7 +12,7 @@ import (
 // An ingress gateway is killed: what it read goes on from the other one, and whoever watches
 // sees it without doing anything; the lineup names the other one to who published there.
 func TestIngressKilled(t *testing.T) {
-	needs(t, "ffmpeg", "chromium")
+	begin(t, "ffmpeg", "chromium")
 	top, roles := stage.CinemaNetwork("cinema-ingress", link)
 	w := newWorld(t, top, roles)
 	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "c1", Number: 1, Source: "test:", BitRate: bitRate}))
@@ -61,7 +61,7 @@ func (w *world) publishedAt(what string, right func(channels map[string]int) boo
 
 // An egress gateway is killed: the page that came from it goes on at the other one.
 func TestEgressKilled(t *testing.T) {
-	needs(t, "ffmpeg", "chromium")
+	begin(t, "ffmpeg", "chromium")
 	top, roles := stage.CinemaNetwork("cinema-egress", link)
 	w := newWorld(t, top, roles)
 	w.channels(1)

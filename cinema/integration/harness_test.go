@@ -10,14 +10,20 @@ import (
 
 	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/experiment/stage"
-	"github.com/sluice-net/sluice/internal/race"
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// bitRate is that of the tests' channels.
-const bitRate = 1_000_000
+const (
+	// bitRate is the bit rate of the channels that a browser shows.
+	bitRate = 1_000_000
+	// lightSource and lightRate are those of channels whose packets are counted: some 65 packets
+	// a second, so that a busy machine loses none of them.
+	lightSource = "test:?size=96x64&rate=10"
+	lightRate   = 200_000
+)
 
 // world is the network with the controller and gateways.
 type world struct {
@@ -25,6 +31,8 @@ type world struct {
 	t   *testing.T
 	lab *lab.Lab
 	log string
+	// drops are the packets that the machine had dropped when the deployment was up.
+	drops stage.Drops
 }
 
 func newWorld(t *testing.T, top lab.Topology, roles map[string]stage.CinemaRole) *world {
@@ -45,6 +53,8 @@ func newWorldOf(t *testing.T, o stage.Options) *world {
 	o.Binary, o.LogDir = selfbuild.Binary(t), w.log
 	var err error
 	w.Deployment, err = stage.Deploy(context.WithoutCancel(t.Context()), o)
+	w.must(err)
+	w.drops, err = stage.CountDrops(t.Context(), w.lab)
 	w.must(err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -82,6 +92,39 @@ func (w *world) channels(n int) {
 	w.must(w.WaitOnAir(w.t.Context()))
 }
 
+// lightChannels declares channels 1 to n whose packets are counted, each with its ingress gateway
+// if one is named, and waits until they are on the air.
+func (w *world) lightChannels(n int, ingress ...string) {
+	w.t.Helper()
+	for i := range n {
+		spec := plugin.ChannelSpec{Name: fmt.Sprintf("c%d", i+1), Number: i + 1, Source: lightSource, BitRate: lightRate}
+		if i < len(ingress) {
+			spec.Ingress = ingress[i]
+		}
+		w.must(w.AddChannel(w.t.Context(), spec))
+	}
+	w.must(w.WaitOnAir(w.t.Context()))
+}
+
+// whole fails the test if a viewer got a packet twice, or lost one that the machine has not
+// dropped: a full socket or backlog says nothing about the switches' rules.
+func (w *world) whole(who string, s counts) {
+	w.t.Helper()
+	if s.doubled > 0 {
+		w.t.Errorf("%s got %d of %d packets twice", who, s.doubled, s.packets)
+	}
+	if s.lost == 0 {
+		return
+	}
+	now, err := stage.CountDrops(context.WithoutCancel(w.t.Context()), w.lab)
+	w.must(err)
+	if dropped := now.Since(w.drops); dropped != (stage.Drops{}) {
+		w.t.Logf("%s lost %d of %d packets, but the machine has dropped some: %+v", who, s.lost, s.packets, dropped)
+		return
+	}
+	w.t.Errorf("%s lost %d of %d packets", who, s.lost, s.packets)
+}
+
 // nothingLeft waits until no switch has a group, or a rule of a channel.
 func (w *world) nothingLeft() {
 	w.t.Helper()
@@ -106,9 +149,11 @@ func (w *world) ofctl(name, command string) string {
 	return out
 }
 
-// needs skips the test where a program is missing.
-func needs(t *testing.T, programs ...string) {
+// begin marks a live test that may run beside others, and skips it where a program is missing.
+func begin(t *testing.T, programs ...string) {
 	t.Helper()
+	live.Test(t)
+	t.Parallel()
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
 			t.Skipf("NOT TESTED: %s is missing", p)
@@ -118,12 +163,3 @@ func needs(t *testing.T, programs ...string) {
 
 // link is what joins the switches.
 var link = delayline.Params{Rate: 100e6, Delay: time.Millisecond}
-
-// measures leaves a test that holds a time against a bar to the run without the race detector,
-// in which nothing else runs.
-func measures(t *testing.T) {
-	t.Helper()
-	if race.Enabled {
-		t.Skip("is run alone, without the race detector")
-	}
-}

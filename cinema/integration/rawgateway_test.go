@@ -2,12 +2,9 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"sync"
-	"testing"
-	"time"
 
 	"golang.org/x/net/ipv4"
 
@@ -87,13 +84,10 @@ type flow struct {
 }
 
 type counts struct {
-	first, last    uint16
-	missing        map[uint16]bool // numbers before the last
-	packets        int
-	lost, doubled  int
-	began, latest  time.Time
-	longestSilence time.Duration
-	gaps           []gap
+	first, last   uint16
+	missing       map[uint16]bool // numbers before the last
+	packets       int
+	lost, doubled int
 }
 
 // watch has the viewer get channels, and no others.
@@ -120,17 +114,16 @@ func (v *rawViewer) receive() {
 		if err != nil {
 			return // closed
 		}
-		now := time.Now()
 		v.mu.Lock()
 		for _, m := range batch[:n] {
-			v.count(m.Addr.(*net.UDPAddr).AddrPort(), m.Buffers[0][:m.N], now)
+			v.count(m.Addr.(*net.UDPAddr).AddrPort(), m.Buffers[0][:m.N])
 		}
 		v.mu.Unlock()
 	}
 }
 
 // count notes a packet; RTCP is left out.
-func (v *rawViewer) count(from netip.AddrPort, b []byte, now time.Time) {
+func (v *rawViewer) count(from netip.AddrPort, b []byte) {
 	var h rtp.Header
 	if len(b) > 1 && b[1]&0x7f >= 64 && b[1]&0x7f < 96 {
 		return
@@ -141,7 +134,7 @@ func (v *rawViewer) count(from netip.AddrPort, b []byte, now time.Time) {
 	f := flow{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), h.SSRC}
 	c := v.flows[f]
 	if c == nil {
-		v.flows[f] = &counts{first: h.SequenceNumber, last: h.SequenceNumber, missing: map[uint16]bool{}, packets: 1, began: now, latest: now}
+		v.flows[f] = &counts{first: h.SequenceNumber, last: h.SequenceNumber, missing: map[uint16]bool{}, packets: 1}
 		return
 	}
 	switch ahead := int16(h.SequenceNumber - c.last); {
@@ -160,8 +153,6 @@ func (v *rawViewer) count(from netip.AddrPort, b []byte, now time.Time) {
 		c.doubled++
 	}
 	c.packets++
-	c.quiet(now)
-	c.latest = now
 }
 
 // sum is what the viewer has got of all flows.
@@ -172,22 +163,12 @@ func (v *rawViewer) sum() (s counts) {
 		s.packets += c.packets
 		s.lost += c.lost
 		s.doubled += c.doubled
-		s.longestSilence = max(s.longestSilence, c.longestSilence)
 	}
 	return s
 }
 
 // got waits until the viewer has got more packets than before.
-func (v *rawViewer) got(t *testing.T, more int) {
-	t.Helper()
-	had := v.sum().packets
-	err := stage.Poll(t.Context(), "packets of a channel", func() error {
-		if n := v.sum().packets - had; n < more {
-			return fmt.Errorf("viewer %s has got %d of %d", v.id, n, more)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+func (v *rawViewer) got(more int) {
+	v.g.w.t.Helper()
+	v.g.w.allGot([]*rawViewer{v}, more)
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/sluice-net/sluice/cinema/plugin"
 )
 
 // A switch's connection to the controller is cut, and noticed: nobody loses a packet then, and
@@ -14,12 +12,7 @@ import (
 // through it to others goes around it meanwhile.
 func TestSwitchReconnected(t *testing.T) {
 	w := ownEgress(t, "cinema-reconnected")
-	for n := 1; n <= 2; n++ {
-		w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{
-			Name: fmt.Sprintf("c%d", n), Number: n, Source: "test:", BitRate: bitRate, Ingress: fmt.Sprintf("in%d", n),
-		}))
-	}
-	w.must(w.WaitOnAir(t.Context()))
+	w.lightChannels(2, "in1", "in2")
 	west, east := newRawGateway(w, "out1"), newRawGateway(w, "out2")
 	// A link away from where each channel comes in.
 	all := []*rawViewer{west.join("c2"), west.join("c2"), east.join("c1"), east.join("c1")}
@@ -33,13 +26,11 @@ func TestSwitchReconnected(t *testing.T) {
 		})
 	}
 	all = append(all, west.join("c1"), east.join("c2")) // across the ring
-	for _, name := range []string{"s3", "s4"} {
-		w.away(name, all, func(string) {})
-	}
+	w.away("s4", all, func(string) {})
 	for _, v := range all {
-		if s := v.sum(); s.lost > 0 {
-			t.Errorf("a viewer lost %d of %d packets", s.lost, s.packets)
-		}
+		s := v.sum()
+		s.doubled = 0 // a switch without a controller goes on beside the other way around the ring
+		w.whole("a viewer", s)
 	}
 	w.must(all[0].watch(t.Context(), "c1", "c2"))
 	w.must(all[0].watch(t.Context(), "c1"))

@@ -8,35 +8,25 @@ import (
 
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/experiment/stage"
-	"github.com/sluice-net/sluice/internal/heartbeat"
 )
 
-// A producer falls silent: its channel is down within the bar, of which one event tells and
-// the page of who watches; when it is back, so is the picture.
+// A producer falls silent: its channel is down, of which one event tells, and the page of who
+// watches. When the producer is back, so is the picture.
 func TestProducerSilent(t *testing.T) {
-	measures(t)
-	needs(t, "ffmpeg", "chromium")
-	const bar = 2 * time.Second
+	begin(t, "ffmpeg", "chromium")
 	top, roles := stage.CinemaNetwork("cinema-silent", link)
 	w := newWorld(t, top, roles)
 	w.channels(1)
 	p := w.browse(stage.Viewer, w.PublicURL("out2")+"/#c1")
 	p.moves(20)
-	witness, err := heartbeat.Start()
-	w.must(err)
-	defer witness.Stop()
 	told := w.follow("cinema.channel.")
 	var pid int
-	_, err = fmt.Sscanf(w.channel("c1").Producer, "ffmpeg, process %d", &pid)
+	_, err := fmt.Sscanf(w.channel("c1").Producer, "ffmpeg, process %d", &pid)
 	w.must(err)
 	w.must(syscall.Kill(pid, syscall.SIGSTOP))
 	stopped := time.Now()
 	down := told.first("cinema.channel.down", `"c1"`, stopped)
-	took := down.At.Sub(stopped)
-	t.Logf("down after %v", took)
-	if late := took - bar; late > 0 && len(witness.Stalls(stopped, down.At, late)) == 0 {
-		t.Errorf("the channel was down after %v, want %v at most", took, bar)
-	}
+	t.Logf("down after %v", down.At.Sub(stopped))
 	p.is("the page to tell of it", `/not on air/.test(document.getElementById("absent").textContent)`)
 	if l, err := w.Lineup(t.Context()); err != nil || l.Channels[0].OnAir != gatewayapi.OnAirDown {
 		t.Errorf("the lineup says %+v, %v", l.Channels, err)
@@ -54,11 +44,9 @@ func TestProducerSilent(t *testing.T) {
 	p.clean("out2")
 }
 
-// A viewer's machine is gone without a word: within the bar nothing is left of the viewer.
+// A viewer's browser is gone without a word: nothing is left of the viewer.
 func TestViewerGone(t *testing.T) {
-	measures(t)
-	needs(t, "ffmpeg", "chromium")
-	const bar = 10 * time.Second
+	begin(t, "ffmpeg", "chromium")
 	top, roles := stage.CinemaNetwork("cinema-gone", link)
 	w := newWorld(t, top, roles)
 	w.channels(1)
@@ -67,21 +55,12 @@ func TestViewerGone(t *testing.T) {
 	if all := w.viewers(); len(all) != 1 {
 		t.Fatalf("there are %+v", all)
 	}
-	witness, err := heartbeat.Start()
-	w.must(err)
-	defer witness.Stop()
 	p.Kill()
-	killed := time.Now()
 	w.must(stage.Poll(t.Context(), "the viewer to be gone", func() error {
 		if all := w.viewers(); len(all) > 0 {
 			return fmt.Errorf("there are %+v", all)
 		}
 		return nil
 	}))
-	took := time.Since(killed)
-	t.Logf("gone after %v", took)
-	if late := took - bar; late > 0 && len(witness.Stalls(killed, time.Now(), late)) == 0 {
-		t.Errorf("the viewer was gone after %v, want %v at most", took, bar)
-	}
 	w.nothingLeft()
 }

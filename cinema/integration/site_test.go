@@ -18,7 +18,7 @@ const viewPassword = "for members"
 // against the rules of WCAG as axe-core has them; its console has no complaints, and it asks
 // nobody but its gateway for anything.
 func TestSiteByKeyboard(t *testing.T) {
-	needs(t, "ffmpeg", "chromium")
+	begin(t, "ffmpeg", "chromium")
 	axe := axeSource(t)
 	top, roles := stage.CinemaNetwork("cinema-site", link)
 	w := newWorld(t, top, roles)
@@ -66,7 +66,7 @@ func TestSiteByKeyboard(t *testing.T) {
 
 // Somebody who has no pointer goes live.
 func TestLiveByKeyboard(t *testing.T) {
-	needs(t, "chromium")
+	begin(t, "chromium")
 	axe := axeSource(t)
 	top, roles := stage.CinemaNetwork("cinema-live", link)
 	w := newWorld(t, top, roles)

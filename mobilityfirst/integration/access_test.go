@@ -32,6 +32,7 @@ func original(t *testing.T, at *lab.LiveHost, guid frame.GUID) *mf1test.Host {
 // Two hosts of the original release, which know nothing of ours, exchange chunks with each other and with a host of ours, over
 // Open vSwitch with a controller: they find their access router by what they broadcast. What is on the wire is looked at apart.
 func TestOriginalHosts(t *testing.T) {
+	begin(t)
 	top := line("mforiginal")
 	top.Hosts = append(top.Hosts, lab.Host{Name: "d"})
 	top.Links = append(top.Links, lab.Both("d", "s3", delayline.Params{}))

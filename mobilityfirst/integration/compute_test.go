@@ -20,6 +20,7 @@ import (
 // also when the node that works is killed in the middle. A built-in function does its work in the memory that is usual, and what
 // it fails on comes back with the reason.
 func TestCompute(t *testing.T) {
+	begin(t)
 	l := lab.New(t, line("mfcompute"))
 	control(t, l)
 	sockets := map[string]string{}

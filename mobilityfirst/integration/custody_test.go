@@ -85,6 +85,7 @@ func numberOf(b []byte) (int, error) {
 // and disappears for a while, arrive once, in order and whole, though the storage node which has them meanwhile is killed in
 // between.
 func TestCustodyWhileMoving(t *testing.T) {
+	begin(t)
 	chunks, moves, away := 1500, 8, 3*time.Second
 	if *whole {
 		chunks, moves, away = 10_000, 50, 20*time.Second

@@ -33,6 +33,7 @@ func received(t *testing.T, at *lab.LiveHost) (packets, bytes int) {
 // Chunks to a far host go in frames as large as arrive there, and in smaller ones when these do not arrive any more: none
 // is lost.
 func TestFarMTU(t *testing.T) {
+	begin(t)
 	top := line("mfmtu")
 	for i := range top.Links {
 		top.Links[i].MTU = 3000

@@ -58,13 +58,17 @@ func attachAt(t *testing.T, socket string) (c *hostapi.Client) {
 // Hosts that share no Ethernet, but have addresses and a name service, or one each that know of each other, bring chunks
 // to each other's names; they go on when one of them has another address, as in another domain.
 func TestFarNames(t *testing.T) {
+	begin(t)
 	for name, domains := range map[string]int{"one service": 1, "one in each domain": 2} {
-		t.Run(name, func(t *testing.T) { farNames(t, domains) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			farNames(t, domains)
+		})
 	}
 }
 
 func farNames(t *testing.T, domains int) {
-	l := lab.New(t, line("mffar"))
+	l := lab.New(t, line(fmt.Sprintf("mffar%d", domains)))
 	dir := t.TempDir()
 	d, err := stage.Deploy(context.WithoutCancel(t.Context()), stage.Options{Lab: l, Binary: selfbuild.Binary(t), LogDir: dir})
 	if err != nil {
@@ -97,7 +101,7 @@ func farNames(t *testing.T, domains int) {
 			t.Fatalf("ip %q: %v: %s", args, err, out)
 		}
 	}
-	for i := range 30 {
+	for i := range 20 {
 		if i == 10 { // the host is elsewhere
 			ip("-4", "addr", "flush", "dev", "eth0")
 			ip("addr", "add", "10.0.0.77/8", "dev", "eth0")

@@ -13,6 +13,7 @@ import (
 // Chunks that may go by all links between two hosts do, each link by its own label; when one is cut they go on by the other,
 // and by both when it is there again. Ordinary chunks go by one.
 func TestMultihoming(t *testing.T) {
+	begin(t)
 	top := lab.Topology{Name: "mfmulti", Switches: []lab.Switch{{Name: "s1"}, {Name: "s2"}}, Hosts: []lab.Host{{Name: "a"}, {Name: "b"}}}
 	for _, l := range [][2]string{{"a", "s1"}, {"a", "s2"}, {"b", "s1"}, {"b", "s2"}, {"s1", "s2"}} {
 		top.Links = append(top.Links, lab.Both(l[0], l[1], delayline.Params{Rate: 40e6}))
@@ -35,15 +36,21 @@ func TestMultihoming(t *testing.T) {
 		}
 		return n
 	}
-	const chunks, size = 40, 1 << 18
-	send(t, a, b, chunks, size)
-	if n := carried(); min(n[0], n[1]) > max(n[0], n[1])/10 {
-		t.Errorf("%v packets of ordinary chunks by each switch", n)
+	const chunks, size = 20, 1 << 18
+	// The datapath tells the counters of its rules from time to time: what a switch has carried may be
+	// counted with the next chunks.
+	const few = 10 // for one packet by a switch, at least so many go by the other
+	eventually(t, "ordinary chunks go by one switch", func() bool {
+		send(t, a, b, chunks, size)
+		n := carried()
+		return few*min(n[0], n[1]) < max(n[0], n[1])
+	})
+	byBoth := func() bool {
+		sendAs(t, a, b, frame.Multihoming, chunks, size, func(int) {})
+		n := carried()
+		return few*min(n[0], n[1]) > max(n[0], n[1])
 	}
-	sendAs(t, a, b, frame.Multihoming, chunks, size, func(int) {})
-	if n := carried(); min(n[0], n[1]) < max(n[0], n[1])/3 {
-		t.Errorf("%v packets by each switch of chunks that may go by both", n)
-	}
+	eventually(t, "chunks that may go by both switches do", byBoth)
 	set := func(up bool) {
 		t.Helper()
 		if err := l.SetLink(t.Context(), "a-s1", up); err != nil {
@@ -55,15 +62,11 @@ func TestMultihoming(t *testing.T) {
 			set(false)
 		}
 	})
-	carried()
-	sendAs(t, a, b, frame.Multihoming, chunks, size, func(int) {})
-	if n := carried(); n[1] < 4*n[0] {
-		t.Errorf("%v packets by each switch when the link to the first is cut", n)
-	}
-	set(true)
-	eventually(t, "both links carry chunks again", func() bool {
-		sendAs(t, a, b, frame.Multihoming, chunks/4, size, func(int) {})
+	eventually(t, "nothing goes by the switch to which the link is cut", func() bool {
+		sendAs(t, a, b, frame.Multihoming, chunks, size, func(int) {})
 		n := carried()
-		return min(n[0], n[1]) > max(n[0], n[1])/3
+		return few*n[0] < n[1]
 	})
+	set(true)
+	eventually(t, "both links carry chunks again", byBoth)
 }

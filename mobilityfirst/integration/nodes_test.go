@@ -29,10 +29,6 @@ import (
 
 const nodesPath = "/api/v1/mobilityfirst/nodes"
 
-// downWithin is how long it may take at most until a node that was killed is shown as silent, upWithin until one that runs again
-// is up.
-const downWithin, upWithin = 5 * time.Second, 10 * time.Second
-
 // nodesWorld is a controller with nodes, all of them programs.
 type nodesWorld struct {
 	*stage.Deployment
@@ -86,11 +82,10 @@ func (w *nodesWorld) declare(name, at string, port int) {
 	}
 }
 
-// is waits until a node is as it should be, and says how long that took.
-func (w *nodesWorld) is(name, what string, within time.Duration, right func(*plugin.NodeInfo) bool) time.Duration {
+// is waits until a node is as it should be.
+func (w *nodesWorld) is(name, what string, right func(*plugin.NodeInfo) bool) {
 	w.t.Helper()
-	began := time.Now()
-	err := stage.PollFor(w.t.Context(), within, name+" to be "+what, func() error {
+	err := stage.PollFor(w.t.Context(), patience, name+" to be "+what, func() error {
 		var i plugin.NodeInfo
 		if err := w.Get(w.t.Context(), nodesPath+"/"+name, &i); err != nil || right(&i) {
 			return err
@@ -100,7 +95,6 @@ func (w *nodesWorld) is(name, what string, within time.Duration, right func(*plu
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return time.Since(began)
 }
 
 func proven(i *plugin.NodeInfo) bool {
@@ -182,9 +176,10 @@ func (w *nodesWorld) lead(socket, function string, asking int) (paths map[string
 }
 
 // A controller knows a storage node and the two nodes of a function: what is kept for a name that is away is listed until it comes,
-// a node that drains gets no new paths while it is not the only one, and one that is killed is down soon, and up again when it
+// a node that drains gets no new paths while it is not the only one, and one that is killed is down, and up again when it
 // runs again.
 func TestNodes(t *testing.T) {
+	begin(t)
 	w := newNodesWorld(t)
 	keys := map[string]string{}
 	names := map[string]string{}
@@ -212,7 +207,7 @@ func TestNodes(t *testing.T) {
 	}
 	w.declare("depot", "c", 8442)
 	for _, name := range []string{"depot", "function-b", "function-c"} {
-		w.is(name, "up, with its name proven, in one place", upWithin, proven)
+		w.is(name, "up, with its name proven, in one place", proven)
 	}
 	if out := w.sluice("mf", "nodes", "list"); strings.Count(out, " up ") != 3 || !strings.Contains(out, names["depot"]) {
 		t.Errorf("mf nodes list: %s", out)
@@ -249,12 +244,12 @@ func TestNodes(t *testing.T) {
 	}
 
 	storage.Kill()
-	t.Logf("the storage node is down after %v", w.is("depot", "silent", downWithin, func(i *plugin.NodeInfo) bool { return i.State == agents.Silent }))
+	w.is("depot", "silent", func(i *plugin.NodeInfo) bool { return i.State == agents.Silent })
 	if _, err := w.custody(receiver); err == nil {
 		t.Error("nobody says that the storage node is missing")
 	}
 	w.node("depot-again", "c", 8442, keep...)
-	t.Logf("it is up again after %v", w.is("depot", "up", upWithin, proven))
+	w.is("depot", "up", proven)
 	w.custodyIs(receiver, chunks)
 	to := hosttest.Open(t, socket["b"], key)
 	for i := range byte(chunks) {

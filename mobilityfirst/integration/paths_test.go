@@ -105,6 +105,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 // Chunks between two names go by labels: all of them by the shortest way, which no other frame goes by; round
 // a link that is cut; and to where the name has moved. Nothing of it is left after the lease.
 func TestLabelledPath(t *testing.T) {
+	begin(t)
 	l := lab.New(t, loop("mflabels"))
 	c := control(t, l)
 	at, _ := run(t, l.Host("a"))
@@ -139,6 +140,7 @@ func TestLabelledPath(t *testing.T) {
 
 // A host that uses another's label, or one that nobody has, reaches nobody and makes no work for the controller.
 func TestForeignLabels(t *testing.T) {
+	begin(t)
 	l := lab.New(t, line("mfforeign"))
 	c := control(t, l)
 	a, b := pair(t, l, c)
@@ -215,6 +217,7 @@ func known(t *testing.T, c *controller) {
 
 // Chunks go on while the controller is away and when it is back, by labels again.
 func TestControllerAway(t *testing.T) {
+	begin(t)
 	l := lab.New(t, line("mfaway"))
 	c := control(t, l)
 	a, b := pair(t, l, c)

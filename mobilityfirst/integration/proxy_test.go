@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
-	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/mobilityfirst/proxy"
 )
@@ -20,11 +19,12 @@ import (
 // A download by curl, from nginx, which know nothing of names, goes on while the client's host moves twice
 // between switches.
 func TestDownloadWhileMoving(t *testing.T) {
+	begin(t)
 	l := lab.New(t, line("mfproxy"))
 	c := control(t, l)
 	near, far := pair(t, l, c)
 	dir := t.TempDir()
-	want := random(t, 100_000_000)
+	want := random(t, 50_000_000)
 	if err := os.WriteFile(filepath.Join(dir, "file"), want, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -58,14 +58,14 @@ func TestDownloadWhileMoving(t *testing.T) {
 	downloaded := make(chan error, 1)
 	go func() {
 		// Slowly, so that it is still going on when the host moves.
-		out, err := l.Host("a").Command(t.Context(), "curl", "--silent", "--show-error", "--fail", "--limit-rate", "12M", "--max-time", "120", "--output", file, "http://127.0.0.1:8080/file").CombinedOutput()
+		out, err := l.Host("a").Command(t.Context(), "curl", "--silent", "--show-error", "--fail", "--limit-rate", "10M", "--max-time", "120", "--output", file, "http://127.0.0.1:8080/file").CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("curl: %w: %s", err, out)
 		}
 		downloaded <- err
 	}()
-	for _, to := range []string{"s2", "s3"} {
-		pause.For(2*time.Second, "the download is under way")
+	for i, to := range []string{"s2", "s3"} {
+		eventually(t, "the download is under way", func() bool { return size(file) > int64(len(want)*(i+1)/4) })
 		select {
 		case err := <-downloaded:
 			t.Fatalf("the download has ended before the move: %v", err)
@@ -78,7 +78,7 @@ func TestDownloadWhileMoving(t *testing.T) {
 	if err := <-downloaded; err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("100 MB in %v", time.Since(began))
+	t.Logf("50 MB in %v", time.Since(began))
 	got, err := os.ReadFile(file)
 	if err != nil || sha256.Sum256(got) != sha256.Sum256(want) {
 		t.Errorf("%d bytes of %d, or others: %v", len(got), len(want), err)
