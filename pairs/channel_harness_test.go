@@ -1,13 +1,11 @@
 package pairs
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/pion/rtp"
 
@@ -57,17 +55,16 @@ type watcher struct {
 	conn *net.UDPConn
 	wg   sync.WaitGroup
 
-	mu    sync.Mutex
-	last  map[uint32]uint16 // sequence numbers, by SSRC
-	heard time.Time
-	seen  counted
+	mu   sync.Mutex
+	last map[uint32]uint16 // sequence numbers, by SSRC
+	seen counted
 }
 
 // counted is what has come.
 type counted struct {
-	packets, lost int
-	bytes         uint64
-	silence       time.Duration // the longest
+	packets int
+	again   int // of them, those that came a second time or behind a later one
+	bytes   uint64
 }
 
 // watch has a host be a gateway at an address of its own, with a viewer of the channel.
@@ -100,12 +97,12 @@ func (g *watcher) receive() {
 		if err != nil {
 			return // closed
 		}
-		g.take(b[:n], time.Now())
+		g.take(b[:n])
 	}
 }
 
 // take counts a packet; RTCP is left out.
-func (g *watcher) take(b []byte, now time.Time) {
+func (g *watcher) take(b []byte) {
 	var h rtp.Header
 	if len(b) > 1 && b[1]&0x7f >= 64 && b[1]&0x7f < 96 {
 		return
@@ -115,16 +112,13 @@ func (g *watcher) take(b []byte, now time.Time) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if last, known := g.last[h.SSRC]; known {
-		g.seen.lost += int(int16(h.SequenceNumber-last)) - 1
+	if last, known := g.last[h.SSRC]; known && int16(h.SequenceNumber-last) <= 0 {
+		g.seen.again++
+	} else {
+		g.last[h.SSRC] = h.SequenceNumber
 	}
-	g.last[h.SSRC] = h.SequenceNumber
 	g.seen.packets++
 	g.seen.bytes += uint64(len(b))
-	if !g.heard.IsZero() {
-		g.seen.silence = max(g.seen.silence, now.Sub(g.heard))
-	}
-	g.heard = now
 }
 
 // count is what has come so far.
@@ -134,16 +128,22 @@ func (g *watcher) count() counted {
 	return g.seen
 }
 
-// during is what comes within a window.
-func (g *watcher) during(ctx context.Context) counted {
-	g.mu.Lock()
-	before := g.seen
-	g.seen.silence, g.heard = 0, time.Now()
-	g.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, window)
-	defer cancel()
-	<-ctx.Done()
-	now := g.count()
-	now.packets, now.lost, now.bytes = now.packets-before.packets, now.lost-before.lost, now.bytes-before.bytes
-	return now
+// channelGoesOn waits until a hundred packets more of the channel have come, each once and in order,
+// and returns what has come.
+func (w *world) channelGoesOn(g *watcher) (came counted) {
+	w.t.Helper()
+	const more = 100
+	before := g.count()
+	w.must(stage.Poll(w.t.Context(), "the channel to go on", func() error {
+		now := g.count()
+		came = counted{now.packets - before.packets, now.again - before.again, now.bytes - before.bytes}
+		if came.packets < more {
+			return fmt.Errorf("%d packets more have come", came.packets)
+		}
+		return nil
+	}))
+	if came.again > 0 {
+		w.t.Errorf("%d of %d packets of the channel came twice or out of order", came.again, came.packets)
+	}
+	return came
 }

@@ -54,15 +54,12 @@ func newCinemaDevice(t *testing.T, name string) (*world, *stage.Mobile) {
 // TestDeviceIsGateway has a device be an egress gateway that moves while it gets a channel: the
 // tree follows it.
 func TestDeviceIsGateway(t *testing.T) {
+	t.Parallel()
 	w, m := newCinemaDevice(t, "pairset")
 	g := w.watch(device, m.Addr())
 	for _, edge := range []int{4, 2, 3, 1} {
 		w.move(m, 1, edge)
-		seen := g.during(t.Context())
-		t.Logf("moved to edge%d: %d packets came, %d were lost, the longest silence was %v", edge, seen.packets, seen.lost, seen.silence)
-		if seen.packets < 100 || seen.silence > 2*time.Second {
-			t.Errorf("at edge%d %d packets of the channel came, the longest silence was %v", edge, seen.packets, seen.silence)
-		}
+		w.channelGoesOn(g)
 	}
 	w.must(g.Watch(t.Context()))
 }
@@ -70,6 +67,7 @@ func TestDeviceIsGateway(t *testing.T) {
 // TestDeviceWatches has somebody watch in Chromium on a device that moves, with a class for
 // what the device gets of the picture: the picture goes on, in the class's queue.
 func TestDeviceWatches(t *testing.T) {
+	t.Parallel()
 	w, m := newCinemaDevice(t, "pairtrain")
 	w.startEgress("out1", netip.AddrPortFrom(publicAt.Addr(), stage.PublicPort))
 	w.post(classesPath, latency.ClassSpec{Name: "tv", Priority: "0", MinRate: match.Text(fmt.Sprint(int(2 * channelRate))), Flows: []match.Flow{{
@@ -81,12 +79,10 @@ func TestDeviceWatches(t *testing.T) {
 	w.must(b.Open(t.Context(), fmt.Sprintf("http://%v/#c1", netip.AddrPortFrom(publicAt.Addr(), stage.PublicPort))))
 	w.must(b.WatchPictures(t.Context()))
 	w.must(b.Shows(t.Context(), 1))
-	for _, edge := range []int{4, 2, 3, 1} {
+	for _, edge := range []int{4, 2} {
 		w.move(m, 1, edge)
-		took := w.goesOn(b)
-		sw := fmt.Sprintf("%016x", w.lab.Switch(fmt.Sprintf("edge%d", edge)).DPID())
-		w.must(stage.Poll(t.Context(), "the picture in the class's queue", func() error { return w.flows("tv", sw) }))
-		t.Logf("moved to edge%d: a second of pictures more was there after %v", edge, took)
+		w.goesOn(b)
+		w.entersQueue("tv", fmt.Sprintf("edge%d", edge))
 	}
 	w.must(b.Shows(t.Context(), 1))
 }
@@ -111,32 +107,17 @@ announce: {server: "%s"}
 	w.must(stage.Poll(w.t.Context(), host, func() error { return w.GatewayUp(w.t.Context(), host, stage.CinemaEgress) }))
 }
 
-// goesOn waits until a page has shown pictures of a second more.
-func (w *world) goesOn(b *stage.Browser) time.Duration {
+// goesOn waits until a page has shown 25 pictures more.
+func (w *world) goesOn(b *stage.Browser) {
 	w.t.Helper()
 	const pictures = `document.querySelector("video").getVideoPlaybackQuality().totalVideoFrames`
-	began := time.Now()
 	before, err := stage.InPage[int](w.t.Context(), b, pictures)
 	w.must(err)
-	w.must(stage.Poll(w.t.Context(), "the picture to go on", func() error {
+	w.must(stage.PollFor(w.t.Context(), time.Minute, "the picture to go on", func() error {
 		n, err := stage.InPage[int](w.t.Context(), b, pictures)
 		if err == nil && n < before+25 {
 			err = fmt.Errorf("%d pictures more", n-before)
 		}
 		return err
 	}))
-	return time.Since(began)
-}
-
-// flows says why nothing of a class goes through a queue at a switch.
-func (w *world) flows(class, sw string) error {
-	w.t.Helper()
-	var s latency.Stats
-	w.must(w.Get(w.t.Context(), classesPath+"/"+class+"/stats", &s))
-	for _, q := range s.Queues {
-		if q.Switch == sw && q.PacketRate > 20 {
-			return nil
-		}
-	}
-	return fmt.Errorf("no queue at %s carries its packets: %+v", sw, s.Queues)
 }

@@ -67,7 +67,7 @@ func build(t testing.TB, topology lab.Topology, services func(*lab.Lab) string) 
 // buildWith is build with gateways of Cinema, and with more of the controller's section network.
 func buildWith(t testing.TB, topology lab.Topology, gateways map[string]stage.CinemaRole, network string, services func(*lab.Lab) string) *world {
 	t.Helper()
-	w := &world{t: t, lab: lab.New(t, topology)}
+	w := &world{t: t, lab: lab.New(t, topology)} // skips the test where there can be no lab
 	dir, binary := t.TempDir(), selfbuild.Binary(t)
 	stop, err := stage.StartClassifiers(context.WithoutCancel(t.Context()), w.lab, binary, dir)
 	if err != nil {
@@ -206,6 +206,18 @@ func (w *world) download() (carried int) {
 	w.t.Helper()
 	sessions, _ := w.downloadAt("client")
 	return len(sessions)
+}
+
+// isCarried downloads until agents have carried a connection: one whose set-up takes too long,
+// as on a busy machine, goes directly.
+func (w *world) isCarried(what string) {
+	w.t.Helper()
+	w.must(stage.PollFor(w.t.Context(), time.Minute, what, func() error {
+		if n := w.download(); n != 1 {
+			return fmt.Errorf("%d sessions carried the connection, want 1; directly went %+v", n, w.directs())
+		}
+		return nil
+	}))
 }
 
 // downloadAt is a download of a host, with the sessions of agents that have begun with it.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/internal/selfbuild"
@@ -41,6 +42,7 @@ func (w *world) frames(sw string) (byLabel, ofClass int) {
 // TestClassAndNames has a class for the frames that go by the label of a path: it has them as long as it is
 // there, and chunks arrive all the time.
 func TestClassAndNames(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "pairnames")
 	dir, binary := t.TempDir(), selfbuild.Binary(t)
 	socket := func(host string) string { return filepath.Join(dir, host+".sock") }
@@ -73,8 +75,8 @@ func TestClassAndNames(t *testing.T) {
 	grows := func(what string, of func() int) {
 		t.Helper()
 		before := of()
-		send()
-		w.must(stage.Poll(t.Context(), what, func() error {
+		w.must(stage.PollFor(t.Context(), time.Minute, what, func() error {
+			send()
 			if n := of() - before; n < 100 {
 				return fmt.Errorf("%d frames", n)
 			}

@@ -17,6 +17,7 @@ import (
 // A connection of several subflows is there before its server is whitelisted. A further subflow
 // joins it all the same: an agent that took it for a connection of its own would end it.
 func TestSubflowOfDirectConnection(t *testing.T) {
+	t.Parallel()
 	const port = 8443
 	w := newWorld(t, "pairjoin")
 	to := netip.AddrPortFrom(w.addr("server"), port)
@@ -54,7 +55,7 @@ func TestSubflowOfDirectConnection(t *testing.T) {
 // way: only then the kernel adds a subflow.
 func (w *world) multipath(to netip.AddrPort) (client, server net.Conn) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	for _, h := range []string{"client", "server"} {
 		w.on(h, "ip", "mptcp", "limits", "set", "subflows", "4", "add_addr_accepted", "4")

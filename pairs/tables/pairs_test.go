@@ -72,7 +72,8 @@ func (w *world) sendMany(seed uint64, made decided) error {
 }
 
 // TestPairs sends packets through the tables of worlds in which two services have declared
-// something. Each decision between the two has to be made.
+// something. Each decision between the two has to be made, but under -short, which draws only a
+// fifth of the worlds.
 func TestPairs(t *testing.T) {
 	for _, p := range pairs() {
 		t.Run(p.name, func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestPairs(t *testing.T) {
 				sent += packetsPerWorld
 				made.count(in)
 			})
-			if t.Failed() {
+			if t.Failed() || testing.Short() {
 				return
 			}
 			if sent < packetsPerPair {
