@@ -102,7 +102,7 @@ func shake(t *testing.T, server, client *tls.Config) (h handshake) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	done := make(chan error, 1)
 	go func() {
 		conn, err := l.Accept()

@@ -15,7 +15,7 @@ func TestEndsUnderLoss(t *testing.T) {
 		p := newPair(t, withTLS(t, tls))
 		for i := range 50 {
 			f := p.open(agentapi.Params{Connections: 3, ChunkBytes: 4 << 10, TLS: tls})
-			bounded(f, 10*time.Second)
+			bounded(f)
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(stopped)

@@ -37,6 +37,9 @@ type pair struct {
 	marks        map[agentapi.Role]agentapi.Marks // of the sessions that are opened
 }
 
+// patience bounds every wait of these tests. It is only reached when a test fails.
+const patience = 30 * time.Second
+
 // addresses of the four machines of a test, all on the loopback interface.
 var (
 	addrClient = netip.MustParseAddr("127.0.0.1")
@@ -53,7 +56,7 @@ func testConfig(addr netip.Addr) Config {
 	cfg.InitialWindow = 1 << 20
 	// Silence is tested between processes; here a machine that is busy with
 	// other tests must not look like a lost peer.
-	cfg.ConnTimeout, cfg.PeerTimeout = 15*time.Second, 20*time.Second
+	cfg.ConnTimeout, cfg.PeerTimeout = patience, 2*patience
 	if os.Getenv("SOS_TEST_LOG") != "" {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -118,7 +121,7 @@ func (p *pair) open(params agentapi.Params) *flow {
 }
 
 func (p *pair) tryOpen(params agentapi.Params) (*flow, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
 	from, err := reserve(netip.AddrPortFrom(p.clientAddr, 0), "")
@@ -180,7 +183,7 @@ func (p *pair) requests(f *flow, client netip.AddrPort, params agentapi.Params) 
 // ended waits for the record of the flow's session at an agent.
 func (f *flow) ended(a *Agent) agentapi.SessionRecord {
 	f.p.t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
 		list, changed := a.server.Records()
@@ -216,7 +219,7 @@ func sum(r io.Reader) ([32]byte, int64, error) {
 // eventually polls until f holds.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
 )
@@ -23,7 +24,7 @@ func TestPeerSendsLargerChunks(t *testing.T) {
 		x.ChunkBytes, y.ChunkBytes = 1<<20, 16<<10
 	})
 	f := p.open(agentapi.Params{TLS: true, Connections: 2})
-	bounded(f, 20*time.Second)
+	bounded(f)
 	exchange(t, f, 8<<20, 8<<20)
 }
 
@@ -34,7 +35,7 @@ func TestMorePathsThanConnections(t *testing.T) {
 		y.DataPorts = []uint16{0, 0, 0, 0}
 	})
 	f := p.open(agentapi.Params{})
-	bounded(f, 20*time.Second)
+	bounded(f)
 	exchange(t, f, 1<<20, 1<<20)
 }
 
@@ -43,7 +44,7 @@ func TestMorePathsThanConnections(t *testing.T) {
 func TestSmallPipes(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{Connections: 2})
-	bounded(f, 20*time.Second)
+	bounded(f)
 	for _, a := range []*Agent{p.x, p.y} {
 		var large []*pipe
 		for range 4 {
@@ -73,7 +74,7 @@ func TestSmallPipes(t *testing.T) {
 func readHeader(t *testing.T, c net.Conn) wire.Header {
 	t.Helper()
 	var b [wire.HeaderSize]byte
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(patience))
 	for {
 		if _, err := io.ReadFull(c, b[:]); err != nil {
 			t.Fatal(err)
@@ -94,10 +95,10 @@ func readHeader(t *testing.T, c net.Conn) wire.Header {
 // A connection dies when the peer has its chunks but has not confirmed them,
 // and the peer, complete, releases the others: that is an orderly end.
 func TestReleaseBeforeResentChunks(t *testing.T) {
-	p := newPair(t, func(_, y *Config) { y.PeerTimeout, y.ConnTimeout = 2*time.Second, 1500*time.Millisecond })
+	p := newPair(t, nil)
 	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
 	_, req := p.requests(f, netip.AddrPortFrom(p.clientAddr, 4242), agentapi.Params{})
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if _, err := p.toY.Prepare(ctx, req); err != nil {
 		t.Fatal(err)
@@ -148,7 +149,7 @@ func TestReleaseBeforeResentChunks(t *testing.T) {
 		go func() {
 			buf := make([]byte, 4096)
 			for {
-				_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))
+				_ = c.SetReadDeadline(time.Now().Add(patience))
 				n, err := c.Read(buf)
 				for i := 0; i+wire.HeaderSize <= n; i += wire.HeaderSize {
 					if h, herr := wire.ParseHeader(buf[i:]); herr == nil && h.Kind == wire.Data {
@@ -180,8 +181,10 @@ func TestReleaseBeforeResentChunks(t *testing.T) {
 }
 
 // A client may use its port again as soon as its session is over, when the
-// switches still lead it to the agent: it is not refused there.
+// switches still lead it to the agent: it is not refused there. An agent without
+// privileges cannot do that.
 func TestPortRests(t *testing.T) {
+	live.Test(t)
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{})
 	at := f.client.RemoteAddr().String()

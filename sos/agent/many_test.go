@@ -3,21 +3,18 @@ package agent
 import (
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// A thousand sessions are set up and carried to the end, with right checksums.
-func TestThousandSessions(t *testing.T) {
+// Many sessions are live at once and carried to the end, with right checksums.
+func TestManySessions(t *testing.T) {
 	p := newPair(t, nil)
-	const sessions, size = 1000, 20_000
-	start := time.Now()
+	const sessions, size = 300, 20_000
 	flows := make([]*flow, sessions)
 	for i := range flows {
 		flows[i] = p.open(agentapi.Params{Connections: 2})
 	}
-	t.Logf("%d sessions set up one after the other in %v", sessions, time.Since(start).Round(time.Millisecond))
 	if n := len(p.x.list()); n != sessions {
 		t.Errorf("%d sessions live at X, want %d", n, sessions)
 	}
@@ -26,7 +23,6 @@ func TestThousandSessions(t *testing.T) {
 		wg.Go(func() { exchange(t, f, size, size) })
 	}
 	wg.Wait()
-	t.Logf("carried to the end after %v", time.Since(start).Round(time.Millisecond))
 	for _, a := range []*Agent{p.x, p.y} {
 		eventually(t, "all sessions have ended", func() bool { return len(a.list()) == 0 })
 		list, _ := a.server.Records()

@@ -39,7 +39,7 @@ func TestPaths(t *testing.T) {
 		f.ended(p.x)
 	}
 	f := p.open(agentapi.Params{Connections: 3})
-	bounded(f, 20*time.Second)
+	bounded(f)
 	eventually(t, "all connections stand", func() bool { return len(*p.x.session(f.id).conns.Load()) == 3 })
 	_ = p.y.data[1].Close() // that path refuses from now on
 	for _, c := range *p.x.session(f.id).conns.Load() {
@@ -70,11 +70,11 @@ func TestNoController(t *testing.T) {
 func TestFlood(t *testing.T) {
 	p := newPair(t, func(x, y *Config) {
 		for _, c := range []*Config{x, y} {
-			c.MaxSessions, c.PrepareTimeout = 50, 3*time.Second
+			c.MaxSessions, c.PrepareTimeout = 50, 5*time.Second
 		}
 	})
 	f := p.open(agentapi.Params{})
-	bounded(f, 30*time.Second)
+	bounded(f)
 	mustWrite(t, f.client, "before ")
 	refused := 0
 	for i := range 200 {
@@ -123,7 +123,7 @@ func TestSlowReader(t *testing.T) {
 func TestSlowToTheEnd(t *testing.T) {
 	p := newPair(t, func(x, y *Config) {
 		for _, c := range []*Config{x, y} {
-			c.ConnTimeout, c.PeerTimeout = 1200*time.Millisecond, 1500*time.Millisecond
+			c.ConnTimeout, c.PeerTimeout = 4*time.Second, 5*time.Second
 			c.Beat = 200 * time.Millisecond
 			c.InitialWindow = 16 << 20 // all of the transfer
 		}
@@ -148,7 +148,7 @@ func TestSlowToTheEnd(t *testing.T) {
 	if r := f.ended(p.x); r.Reason != agentapi.ReasonClosed {
 		t.Fatalf("X ended %+v", r)
 	}
-	pause.For(2500*time.Millisecond, "longer than a silent peer is borne")
+	pause.For(5500*time.Millisecond, "longer than a silent peer is borne")
 	m, err := io.Copy(h, f.server)
 	if err != nil || m != n-2<<20 || [32]byte(h.Sum(nil)) != want.sum {
 		t.Errorf("the rest: %d bytes, %v", m, err)

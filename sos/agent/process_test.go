@@ -65,7 +65,7 @@ func (r *rig) connect(t *testing.T, params agentapi.Params) {
 	defer ln.Close()
 	var at netip.AddrPort
 	r.id, at = announce(t, r.chain, netip.AddrPortFrom(r.chain.client, from.port), ln.Addr().(*net.TCPAddr).AddrPort(), params)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var err error
 	r.client, err = from.dial(ctx, at)
@@ -95,53 +95,47 @@ func (r *rig) underWay(t *testing.T) <-chan error {
 	return client
 }
 
-// bothReset checks that both ends are reset within three seconds. The client's
-// error comes on the channel, or from reading when the channel is nil.
-func (r *rig) bothReset(t *testing.T, start time.Time, client <-chan error) {
+// bothReset checks that both ends are reset. The client's error comes on the
+// channel, or from reading when the channel is nil.
+func (r *rig) bothReset(t *testing.T, client <-chan error) {
 	t.Helper()
-	const limit = 3 * time.Second
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if client == nil {
-			resetWithin(t, "client", r.client, start, limit)
+			isReset(t, "client", r.client)
 			return
 		}
-		_ = r.client.SetWriteDeadline(start.Add(limit + 10*time.Second))
-		err := <-client
-		d := time.Since(start)
-		if !errors.Is(err, unix.ECONNRESET) || d > limit {
-			t.Errorf("client: %v after %v, want a reset within %v", err, d, limit)
-		} else {
-			t.Logf("client: reset after %v", d.Round(time.Millisecond))
+		_ = r.client.SetWriteDeadline(time.Now().Add(patience))
+		if err := <-client; !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("client: %v, want a reset", err)
 		}
 	}()
-	resetWithin(t, "server", r.server, start, limit)
+	isReset(t, "server", r.server)
 	<-done
 }
 
-// resetWithin checks that c is reset in time.
-func resetWithin(t *testing.T, name string, c net.Conn, start time.Time, limit time.Duration) {
+// isReset checks that c is reset. It waits for less than the time after which an
+// agent that nothing else tells gives its peer up.
+func isReset(t *testing.T, name string, c net.Conn) {
 	t.Helper()
-	_ = c.SetReadDeadline(start.Add(limit + 10*time.Second))
-	_, err := io.Copy(io.Discard, c)
-	d := time.Since(start)
-	if !errors.Is(err, unix.ECONNRESET) || d > limit {
-		t.Errorf("%s: %v after %v, want a reset within %v", name, err, d, limit)
-	} else {
-		t.Logf("%s: reset after %v", name, d.Round(time.Millisecond))
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.Copy(io.Discard, c); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("%s: %v, want a reset", name, err)
 	}
 }
 
 // Over IPv4 and IPv6 and with large frames, through processes of their own.
 func TestChain(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		v6  bool
 		mtu int
 	}{{false, 1500}, {true, 1500}, {false, 9000}} {
 		t.Run(fmt.Sprintf("v6=%v,mtu=%d", c.v6, c.mtu), func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, c.v6, c.mtu, agentapi.Params{Connections: 4})
-			exchange(t, r.flow(), 100<<20, 100<<20)
+			exchange(t, r.flow(), 20<<20, 20<<20)
 			toX := clientOf(t, r.chain.x)
 			eventually(t, "the session has ended", func() bool {
 				list, err := toX.Sessions(context.Background())
@@ -151,19 +145,20 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// An agent is killed: both ends are reset within three seconds.
+// An agent is killed: both ends are reset.
 func TestAgentKilled(t *testing.T) {
+	t.Parallel()
 	for _, who := range []string{"X", "Y"} {
 		t.Run(who, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
 			client := r.underWay(t)
 			victim := r.x
 			if who == "Y" {
 				victim = r.y
 			}
-			start := time.Now()
 			victim.stop(syscall.SIGKILL)
-			r.bothReset(t, start, client)
+			r.bothReset(t, client)
 		})
 	}
 }
@@ -171,41 +166,45 @@ func TestAgentKilled(t *testing.T) {
 // The way between the agents is cut for longer than the peer's timeout: both ends
 // are reset, also when nothing moves.
 func TestPeerCutOff(t *testing.T) {
+	t.Parallel()
 	for _, busy := range []bool{true, false} {
 		t.Run(fmt.Sprintf("busy=%v", busy), func(t *testing.T) {
+			t.Parallel()
 			r := newRigOf(t, false, 1500, agentapi.Params{Connections: 4}, func(c *Config) { c.PeerTimeout = 2250 * time.Millisecond })
 			var client <-chan error
 			if busy {
 				client = r.underWay(t)
 			}
 			ip(t, "-n "+r.chain.x+" link set y down")
-			r.bothReset(t, time.Now(), client)
+			r.bothReset(t, client)
 		})
 	}
 }
 
 // An agent that is stopped resets its sessions; the other one follows at once.
 func TestAgentStopped(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
 	client := r.underWay(t)
-	start := time.Now()
 	r.y.stop(syscall.SIGTERM)
-	r.bothReset(t, start, client)
+	r.bothReset(t, client)
 }
 
 // A break of the way between the agents is survived: a short one, in which no
 // connection is given up, and one of the length that TCP itself survives.
 func TestBreak(t *testing.T) {
+	t.Parallel()
 	for _, d := range []time.Duration{700 * time.Millisecond, 5 * time.Second} {
 		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
 			r.underWay(t)
 			ip(t, "-n "+r.chain.x+" link set y down")
 			pause.For(d, "the link is down for so long")
 			ip(t, "-n "+r.chain.x+" link set y up")
 			ip(t, "-n "+r.chain.x+" route add default via "+r.agentY.String())
-			_ = r.server.SetReadDeadline(time.Now().Add(10 * time.Second))
-			if _, err := io.CopyN(io.Discard, r.server, 100<<20); err != nil {
+			_ = r.server.SetReadDeadline(time.Now().Add(patience))
+			if _, err := io.CopyN(io.Discard, r.server, 20<<20); err != nil {
 				t.Errorf("after the break: %v", err)
 			}
 		})

@@ -16,9 +16,10 @@ import (
 )
 
 // bounded gives both ends of a flow a deadline, so that a hang is a failure.
-func bounded(f *flow, d time.Duration) {
-	_ = f.client.SetDeadline(time.Now().Add(d))
-	_ = f.server.SetDeadline(time.Now().Add(d))
+func bounded(f *flow) {
+	deadline := time.Now().Add(4 * patience)
+	_ = f.client.SetDeadline(deadline)
+	_ = f.server.SetDeadline(deadline)
 }
 
 func mustReadAll(t *testing.T, c net.Conn, want string) {
@@ -48,7 +49,7 @@ func TestHalfClose(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := p.open(agentapi.Params{Connections: 3})
-			bounded(f, 20*time.Second)
+			bounded(f)
 			first, then := c.first(f), c.then(f)
 			mustWrite(t, first, "question")
 			if err := first.CloseWrite(); err != nil {
@@ -79,7 +80,7 @@ func TestHalfClose(t *testing.T) {
 // The server speaks first, as with SSH or SMTP.
 func TestServerSpeaksFirst(t *testing.T) {
 	f := newPair(t, nil).open(agentapi.Params{})
-	bounded(f, 20*time.Second)
+	bounded(f)
 	mustWrite(t, f.server, "220 ready")
 	got := make([]byte, 9)
 	if _, err := io.ReadFull(f.client, got); err != nil || string(got) != "220 ready" {
@@ -100,7 +101,7 @@ func TestReset(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := p.open(agentapi.Params{Connections: 2})
-			bounded(f, 20*time.Second)
+			bounded(f)
 			from, to := c.from(f), c.to(f)
 			mustWrite(t, from, "last words")
 			eventually(t, "the agent has taken the bytes", func() bool {
@@ -131,17 +132,13 @@ func TestResetWhileStopped(t *testing.T) {
 	if _, err := sendAll(f.client, 1<<30, 1); err == nil {
 		t.Fatal("a stopped reader took a gigabyte")
 	}
-	start := time.Now()
 	resetNow(f.client)
 	for _, a := range []*Agent{p.x, p.y} {
 		if r := f.ended(a); r.Reason != agentapi.ReasonClientReset {
 			t.Errorf("reason %q", r.Reason)
 		}
 	}
-	if d := time.Since(start); d > 3*time.Second {
-		t.Errorf("reset took %v", d)
-	}
-	_ = f.server.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = f.server.SetReadDeadline(time.Now().Add(patience))
 	if _, err := io.Copy(io.Discard, f.server); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("server: %v, want a reset", err)
 	}
@@ -153,7 +150,7 @@ func TestConnectionLost(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		p := newPair(t, withTLS(t, tls))
 		f := p.open(agentapi.Params{Connections: 3, ChunkBytes: 64 << 10, TLS: tls})
-		bounded(f, 60*time.Second)
+		bounded(f)
 		stop := make(chan struct{})
 		stopped := make(chan int)
 		go func() {
@@ -178,7 +175,7 @@ func TestConnectionLost(t *testing.T) {
 				}
 			}
 		}()
-		exchange(t, f, 200<<20, 100<<20)
+		exchange(t, f, 100<<20, 50<<20)
 		close(stop)
 		kills := <-stopped
 		r := f.ended(p.x)
@@ -196,7 +193,7 @@ func TestConnectionLost(t *testing.T) {
 func TestAllConnectionsLost(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{Connections: 4})
-	bounded(f, 20*time.Second)
+	bounded(f)
 	mustWrite(t, f.client, "one ")
 	for _, a := range []*Agent{p.x, p.y} {
 		for _, c := range *a.session(f.id).conns.Load() {
@@ -258,7 +255,7 @@ func TestStoppedReader(t *testing.T) {
 func TestBothWriteFirst(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{Connections: 2})
-	bounded(f, 20*time.Second)
+	bounded(f)
 	data := make([]byte, 1<<20)
 	_, _ = rand.Read(data)
 	done := make(chan error, 2)
@@ -284,7 +281,7 @@ func TestBothWriteFirst(t *testing.T) {
 // Urgent data arrives in line.
 func TestUrgent(t *testing.T) {
 	f := newPair(t, nil).open(agentapi.Params{})
-	bounded(f, 20*time.Second)
+	bounded(f)
 	mustWrite(t, f.client, "ab")
 	if err := onSocket(f.client, func(fd int) error { return unix.Sendto(fd, []byte("!"), unix.MSG_OOB, nil) }); err != nil {
 		t.Fatal(err)
@@ -298,7 +295,7 @@ func TestUrgent(t *testing.T) {
 func TestIdle(t *testing.T) {
 	p := newPair(t, func(x, y *Config) { x.IdleTimeout, y.IdleTimeout = 2*time.Second, time.Hour })
 	f := p.open(agentapi.Params{})
-	bounded(f, 20*time.Second)
+	bounded(f)
 	mustWrite(t, f.client, "x")
 	for _, c := range []net.Conn{f.client, f.server} {
 		if _, err := io.Copy(io.Discard, c); !errors.Is(err, unix.ECONNRESET) {
@@ -317,7 +314,7 @@ func TestIdle(t *testing.T) {
 func TestAbort(t *testing.T) {
 	p := newPair(t, nil)
 	f := p.open(agentapi.Params{Connections: 2})
-	bounded(f, 20*time.Second)
+	bounded(f)
 	if err := p.toX.Abort(context.Background(), f.id); err != nil {
 		t.Fatal(err)
 	}

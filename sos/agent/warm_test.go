@@ -45,7 +45,7 @@ func (p *pair) clientAt(t *testing.T, peer netip.AddrPort) (f *flow, client net.
 	}
 	x, _ := p.requests(f, netip.AddrPortFrom(p.clientAddr, from.port), agentapi.Params{Connections: 1})
 	x.Peer = agentapi.Peer{Addr: peer.Addr(), DataPorts: []uint16{peer.Port()}}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	at, err := p.toX.Prepare(ctx, x)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestWarmDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	opening := make([]byte, wire.OpeningSize)
-	_ = peer.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = peer.SetReadDeadline(time.Now().Add(patience))
 	if _, err := io.ReadFull(peer, opening); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestWarmDoesNotWait(t *testing.T) {
 	if _, err := peer.Write(append(reply, "ok"...)); err != nil {
 		t.Fatal(err)
 	}
-	_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = client.SetReadDeadline(time.Now().Add(patience))
 	got := make([]byte, 2)
 	if _, err := io.ReadFull(client, got); err != nil || string(got) != "ok" {
 		t.Errorf("the client reads %q, %v", got, err)
@@ -98,7 +98,7 @@ func TestWarmImpostor(t *testing.T) {
 	at, peer := p.silentPeer(t)
 	_, client := p.clientAt(t, at)
 	opening := make([]byte, wire.OpeningSize)
-	_ = peer.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = peer.SetReadDeadline(time.Now().Add(patience))
 	if _, err := io.ReadFull(peer, opening); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestSilentAgent(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			if _, err := b.service.selection.setConfig(t.Context(), ConfigChange{SilentAfter: new("1.5s")}); err != nil {
+			if _, err := b.service.selection.setConfig(t.Context(), ConfigChange{SilentAfter: new("3s")}); err != nil {
 				t.Fatal(err)
 			}
 			_, held := b.syn(hostA)
@@ -88,7 +88,6 @@ func TestUnpluggedAgent(t *testing.T) {
 		b.net.SetDown(at(1, portX), down)
 		b.service.NetworkChanged(network.Event{Kind: kind, Switch: 1, Port: at(1, portX)})
 	}
-	start := time.Now()
 	set(network.PortDown, true)
 	b.eventually("the agent is passed over", func() bool { return b.unfit("x") != "" })
 	set(network.PortUp, false)
@@ -98,9 +97,6 @@ func TestUnpluggedAgent(t *testing.T) {
 	}
 	set(network.PortDown, true)
 	b.eventually("the session is over", func() bool { return len(b.past()) == 1 })
-	if took := time.Since(start); took < 2500*time.Millisecond {
-		t.Errorf("the session ended %v after the port went down, want 2.5s", took)
-	}
 }
 
 func (b *bench) agent(name string) *agent {

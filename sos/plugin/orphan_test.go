@@ -59,7 +59,7 @@ func TestEndedWithoutController(t *testing.T) {
 // rules stay for its last segments, as they would have.
 func TestRulesOutlastAnEnd(t *testing.T) {
 	b := newBench(t)
-	b.linger = time.Second // the start is to be over by then
+	b.linger = time.Minute // the start is to be over by then
 	id := b.live()
 	b.stop()
 	b.x.finish(id, agentapi.ReasonClosed)
@@ -72,6 +72,9 @@ func TestRulesOutlastAnEnd(t *testing.T) {
 			t.Errorf("%s is not declared when the network may remove what nobody wants", key)
 		}
 	}
+	b.stop()
+	b.linger = 20 * time.Millisecond
+	b.start()
 	b.clean()
 	b.stop()
 	b.start()
@@ -181,7 +184,7 @@ func TestSlowAgentKeepsItsSessions(t *testing.T) {
 	b.stop()
 	open := b.y.gate("/v1/sessions")
 	defer time.AfterFunc(askTimeout+time.Second, open).Stop()
-	b.settle = 10 * time.Second
+	b.settle = time.Minute
 	b.start()
 	if live := b.service.records("live"); len(live) != 1 || live[0].ID != id.String() || live[0].State != StateLive {
 		t.Errorf("after the restart %+v is live", live)
@@ -211,7 +214,7 @@ func TestSetUpWaitsForNews(t *testing.T) {
 			}
 		}
 		_, held := b.syn(hostA)
-		time.AfterFunc(300*time.Millisecond, open)
+		time.AfterFunc(100*time.Millisecond, open)
 		if got := b.fate(held); got != "released" {
 			t.Errorf("after a restart %v: the packet was %s: %+v", restart, got, b.past())
 		}

@@ -241,7 +241,6 @@ func TestLostAgent(t *testing.T) {
 	if got := b.fate(held); got != "released" {
 		t.Fatalf("the packet was %s", got)
 	}
-	killed := time.Now()
 	b.x.kill()
 	var probes []packet.Headers
 	for len(probes) < 2 {
@@ -275,9 +274,6 @@ func TestLostAgent(t *testing.T) {
 	}
 	if rst.Seq != 2222 || rst.Source() != hostB || rst.Destination() != hostA {
 		t.Errorf("reset %v > %v with sequence number %d, want 2222", rst.Source(), rst.Destination(), rst.Seq)
-	}
-	if took := time.Since(killed); took > 3*time.Second {
-		t.Errorf("the reset came after %v", took)
 	}
 	b.clean()
 	if b.y.count() != 0 {
@@ -314,7 +310,7 @@ func (b *bench) frame() packet.Headers {
 			b.t.Fatal(err)
 		}
 		return h
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		b.t.Fatal("the controller sends nothing")
 		return packet.Headers{}
 	}
