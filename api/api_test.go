@@ -334,7 +334,7 @@ func TestRunStopsWithOpenStreams(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Run does not return")
 	}
 	if _, err := io.ReadAll(resp.Body); err != nil {

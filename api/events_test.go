@@ -43,7 +43,7 @@ type message struct{ id, event, data string }
 // read returns the next n messages.
 func read(t *testing.T, resp *http.Response, n int) []message {
 	t.Helper()
-	timer := time.AfterFunc(10*time.Second, func() { resp.Body.Close() })
+	timer := time.AfterFunc(time.Minute, func() { resp.Body.Close() })
 	defer timer.Stop()
 	var out []message
 	var m message
@@ -148,7 +148,7 @@ func TestWithdrawnTokenEndsStreams(t *testing.T) {
 	bus.Publish("a.one", nil)
 	read(t, resp, 1)
 	a.SetTokens([]api.Token{api.NewToken("test", "another-secret-of-this-test")})
-	timer := time.AfterFunc(10*time.Second, func() { resp.Body.Close() })
+	timer := time.AfterFunc(time.Minute, func() { resp.Body.Close() })
 	if _, err := io.ReadAll(resp.Body); err != nil {
 		t.Errorf("the stream has not ended by itself: %v", err)
 	}

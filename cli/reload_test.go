@@ -41,7 +41,7 @@ func startReloading(t *testing.T, definitions string) *reloading {
 // ready waits until the services have read what they are to do.
 func (r *reloading) ready() {
 	r.t.Helper()
-	deadline, tick := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
+	deadline, tick := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
 	for {
 		req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.api+"/readyz", nil)
@@ -60,7 +60,7 @@ func (r *reloading) ready() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			r.t.Fatalf("after 20 s it is not ready: %s", res.Status)
+			r.t.Fatalf("it is not ready: the last answer was: %s", res.Status)
 		}
 	}
 }
@@ -164,6 +164,8 @@ qos:
 // What has been added, changed and removed in the file takes effect by SIGHUP, and what the
 // API has made stays. A file that is not good changes nothing.
 func TestReloadTakesDefinitions(t *testing.T) {
+	live.Test(t)
+	t.Parallel()
 	r := startReloading(t, definitionsBefore)
 	r.make(http.MethodPut, "/handover/classes/made", `{"policy": "seamless"}`)
 	r.make(http.MethodPut, "/handover/pools/made", `{"prefix": "10.6.0.0/24", "gateway": "10.6.0.1"}`)
@@ -213,6 +215,8 @@ qos:
 // A token that stands in the token file after SIGHUP opens the API, the one before does
 // not, and a file that is no token changes nothing.
 func TestReloadTakesTokens(t *testing.T) {
+	live.Test(t)
+	t.Parallel()
 	r := startReloading(t, "")
 	status := func(token string) int {
 		r.token = token
@@ -281,6 +285,8 @@ func outlives(t *testing.T, runs, key, text string, command ...string) {
 
 // An agent outlives SIGHUP: the level of its log takes effect, and the rest is named.
 func TestHangupLeavesTheAgent(t *testing.T) {
+	live.Test(t)
+	t.Parallel()
 	dir := t.TempDir()
 	ca, err := pki.Init(dir, "ca", time.Hour)
 	if err != nil {
@@ -300,6 +306,7 @@ func TestHangupLeavesTheAgent(t *testing.T) {
 // So does the daemon of a mobile device.
 func TestHangupLeavesTheMobile(t *testing.T) {
 	live.Test(t)
+	t.Parallel()
 	dir := t.TempDir()
 	outlives(t, "msg=running", "policy.signal_margin", "log: {level: %s}\nstate_dir: "+dir+"/state\nsocket: "+dir+"/mobile.sock\nvni: {name: vni0, mac: '02:00:00:00:00:09'}\ninterfaces: {none0: {}}\npolicy: {signal_margin: %d}\n", "mobile", "run")
 }

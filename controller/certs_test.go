@@ -90,7 +90,7 @@ func greeting(addr string, conf *tls.Config) error {
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	_, err = io.ReadFull(conn, make([]byte, 8))
 	return err
 }

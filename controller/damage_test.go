@@ -155,7 +155,7 @@ func another(t *testing.T, dir string) {
 	do(t, err)
 	select {
 	case <-s.Server.ReadyNotify():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the other etcd does not become ready")
 	}
 	s.Close()
@@ -236,6 +236,7 @@ func sluice(t *testing.T, binary string, user uint32, args ...string) (code int,
 // brings back the last snapshot.
 func TestDamagedStore(t *testing.T) {
 	live.Test(t)
+	t.Parallel()
 	folder := t.TempDir()
 	binary := filepath.Join(folder, "sluice")
 	copyFile(t, selfbuild.Binary(t), binary)
@@ -243,6 +244,7 @@ func TestDamagedStore(t *testing.T) {
 	template, young := stored(t, binary)
 	for _, c := range damages {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			do(t, os.Chmod(filepath.Dir(t.TempDir()), 0o755))
 			dir := filepath.Join(t.TempDir(), "sluice")
 			do(t, os.CopyFS(dir, os.DirFS(template)), os.Chmod(dir, 0o700), os.Chmod(filepath.Join(dir, "token"), 0o600))
@@ -295,6 +297,8 @@ func sentence(t *testing.T, code int, text, want string) {
 
 // What a crash may leave of a log's end is no damage: nothing is lost, and nothing is asked.
 func TestShortLogIsNoDamage(t *testing.T) {
+	live.Test(t)
+	t.Parallel()
 	binary := selfbuild.Binary(t)
 	dir, _ := stored(t, binary)
 	f := lastLog(t, dir)
@@ -317,6 +321,8 @@ func TestShortLogIsNoDamage(t *testing.T) {
 // A controller that is killed while it writes a snapshot leaves those of before whole, and
 // nothing that looks like one.
 func TestKilledDuringSnapshot(t *testing.T) {
+	live.Test(t)
+	t.Parallel()
 	binary := selfbuild.Binary(t)
 	dir, _ := stored(t, binary)
 	before, err := etcdstore.Snapshots(dir)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
@@ -22,6 +23,8 @@ import (
 // queues that nobody has asked for; a controller that is configured to poll again leaves no
 // trace of that, nor one without the QoS service of its queues.
 func TestSwitchesAreToldToReport(t *testing.T) {
+	live.Test(t)
+	t.Parallel()
 	l := lab.New(t, lab.Line("sflow", 2, delayline.Params{}))
 	rows := func(sw string) string {
 		out, err := l.Switch(sw).Vsctl(t.Context(), "--bare", "--columns=targets,polling", "list", "sFlow")

@@ -28,7 +28,6 @@ import (
 // it starts see, and which goes with the last of them.
 func smallDisk(t *testing.T, kind, size string) string {
 	t.Helper()
-	live.Test(t)
 	dir := t.TempDir()
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
@@ -233,9 +232,14 @@ func (p *program) refusesWrites(t *testing.T, way *path, disk string, port uint1
 // A disk that runs full costs the controller its writes and nothing else. It starts on the
 // full disk, and takes writes again when there is room.
 func TestFullDisk(t *testing.T) {
+	live.Test(t)
+	t.Parallel()
 	binary := selfbuild.Binary(t)
 	for _, kind := range []string{"tmpfs", "ext4"} {
-		t.Run(kind, func(t *testing.T) { fullDisk(t, binary, smallDisk(t, kind, "160m"), kind == "tmpfs") })
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			fullDisk(t, binary, smallDisk(t, kind, "160m"), kind == "tmpfs")
+		})
 	}
 }
 
@@ -324,6 +328,8 @@ func fullDisk(t *testing.T, binary, disk string, withoutReserve bool) {
 
 // Where there is no store yet, a full disk is a sentence that says how much is needed.
 func TestFirstStartOnFullDisk(t *testing.T) {
+	live.Test(t)
+	t.Parallel()
 	binary := selfbuild.Binary(t)
 	disk := smallDisk(t, "tmpfs", "64m")
 	dir := filepath.Join(disk, "sluice")

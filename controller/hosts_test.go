@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/controller/networkapi"
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/logtest"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/network"
@@ -35,6 +36,8 @@ func (p *program) saved(t *testing.T) {
 // What the controller knows of hosts it knows when it is started again, however it ended and
 // though no switch is connected; what cannot be read of it costs itself only, and one line.
 func TestHostsOutliveTheController(t *testing.T) {
+	live.Test(t)
+	t.Parallel()
 	binary := selfbuild.Binary(t)
 	dir := filepath.Join(t.TempDir(), "sluice")
 	c := startProgram(t, binary, dir)

@@ -104,7 +104,7 @@ func (p *program) ends(t *testing.T) {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 		t.Fatalf("the controller does not end:\n%s", p.log)
@@ -114,7 +114,7 @@ func (p *program) ends(t *testing.T) {
 // ask sends a request; the status is zero if nobody answers.
 func (p *program) ask(t *testing.T, method, path, body string) (status int, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, p.api+path, strings.NewReader(body))
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *program) tells(t *testing.T, kind string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	seen := errors.New("seen")
 	err = c.Events(ctx, client.EventsRequest{Resume: true, Kinds: []string{kind}}, func(e client.Event) error {

@@ -31,40 +31,50 @@ func readSysctl(t *testing.T, name string) string {
 	return strings.TrimSpace(string(b))
 }
 
+// TestSysctlsAreRestored: what labs need of the machine holds as long as one of them is up, and
+// what was there before is there again when no lab holds it.
 func TestSysctlsAreRestored(t *testing.T) {
 	needsRoot(t)
-	for name, value := range map[string]string{"rmem": "16777216", "wmem": "16777216", "autogroup": "0", "arp2": "65536", "arp3": "131072", "nd2": "65536", "nd3": "131072"} {
-		t.Run(name, func(t *testing.T) { sysctlIsRestored(t, name, value) })
+	want := map[string]string{"rmem": "16777216", "wmem": "16777216", "autogroup": "0", "arp2": "65536", "arp3": "131072", "nd2": "65536", "nd3": "131072"}
+	held := func(name string) bool {
+		_, err := os.Stat("/run/sluice/" + name + ".json")
+		return !errors.Is(err, os.ErrNotExist)
 	}
-}
-
-func sysctlIsRestored(t *testing.T, name, value string) {
-	read := func() string { return readSysctl(t, name) }
-	record := "/run/sluice/" + name + ".json"
-	_, err := os.Stat(record)
-	free, before := errors.Is(err, os.ErrNotExist), read()
+	before := map[string]string{} // of those that no other lab holds
+	for name := range want {
+		if value := readSysctl(t, name); !held(name) {
+			before[name] = value
+		}
+	}
 	o := lab.Options{RunDir: t.TempDir(), ByThread: true}
 	var labs []*lab.Lab
 	for i := range 2 {
-		l, err := lab.Up(testContext(t), lab.Line(fmt.Sprintf("%s%d-%d", name, os.Getpid(), i), 1, delayline.Params{}), o)
+		l, err := lab.Up(testContext(t), lab.Line(fmt.Sprintf("sysctl%d-%d", os.Getpid(), i), 1, delayline.Params{}), o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		labs = append(labs, l)
 	}
-	if read() != value {
-		t.Errorf("%s is %s with labs up", name, read())
-	}
-	for i, l := range labs {
-		if err := l.Down(testContext(t)); err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 && read() != value {
-			t.Errorf("%s is %s with a lab still up", name, read())
+	hold := func(when string) {
+		t.Helper()
+		for name, value := range want {
+			if got := readSysctl(t, name); got != value {
+				t.Errorf("%s: %s is %s, want %s", when, name, got, value)
+			}
 		}
 	}
-	if _, err := os.Stat(record); free && errors.Is(err, os.ErrNotExist) && read() != before {
-		t.Errorf("no lab holds %s, and it is %s, not %s again", name, read(), before)
+	hold("with two labs up")
+	if err := labs[0].Down(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	hold("with a lab still up")
+	if err := labs[1].Down(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range before {
+		if got := readSysctl(t, name); !held(name) && got != value {
+			t.Errorf("no lab holds %s, and it is %s, not %s again", name, got, value)
+		}
 	}
 }
 

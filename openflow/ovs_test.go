@@ -52,7 +52,7 @@ func startOVS(t *testing.T) *ovs {
 func (o *ovs) path(name string) string { return filepath.Join(o.dir, name) }
 
 func (o *ovs) command(name string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	o.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+o.dir, "OVS_LOGDIR="+o.dir, "OVS_DBDIR="+o.dir)
@@ -88,7 +88,7 @@ func (o *ovs) await(name string) {
 	o.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		if c, err := net.Dial("unix", o.path(name)); err == nil {
 			c.Close()
@@ -97,7 +97,7 @@ func (o *ovs) await(name string) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			o.t.Fatalf("%s did not appear within 10 s", name)
+			o.t.Fatalf("%s did not appear", name)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func (s *session) send(m Message) {
 // next returns the next message, answering what must be answered.
 func (s *session) next() Message {
 	s.t.Helper()
-	if err := s.conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := s.conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		s.t.Fatal(err)
 	}
 	b, err := s.r.Next()

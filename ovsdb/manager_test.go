@@ -110,6 +110,7 @@ func (b *both) isDown(ctx context.Context, o *Owner) {
 // to want goes, and nothing of the other's, or of an operator's; and when the database has
 // been away, what is missing is made again and what an operator has made stays.
 func TestOwnersOfOneDatabase(t *testing.T) {
+	t.Parallel()
 	b := manage(t)
 	before := dump(t, b.LiveSwitch)
 	queues := b.owner("us-queues", Wanted{Queues: map[uint32]Root{1: root(10_000_000, 0, 1), 2: root(10_000_000, 0)}})
@@ -118,7 +119,7 @@ func TestOwnersOfOneDatabase(t *testing.T) {
 		t.Error("a name has two owners")
 	}
 	b.run()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, o := range []*Owner{queues, reports} {
 		if err := errors.Join(o.Ensure(ctx, b.DPID(), []uint32{1, 2}), o.Ensure(ctx, second, nil)); err != nil {

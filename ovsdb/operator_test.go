@@ -11,6 +11,7 @@ import (
 // What an operator hangs on a discipline of ours stays there, whatever is changed beside
 // it; and where it stands in the way of a queue of ours, that is told at once.
 func TestOperatorsQueuesStay(t *testing.T) {
+	t.Parallel()
 	ctx, s, c := connected(t)
 	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: map[uint32]Root{1: root(10_000_000, 0, 1)}}); err != nil {
 		t.Fatal(err)

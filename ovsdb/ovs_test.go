@@ -43,7 +43,7 @@ func connected(t *testing.T) (context.Context, *lab.LiveSwitch, *Client) {
 	t.Helper()
 	s := lab.New(t, topology()).Switch("s1")
 	c := start(t, s.Database())
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
 		t.Fatal(err)
@@ -90,11 +90,12 @@ func root(rate uint64, ids ...uint32) Root {
 }
 
 func TestQueuesOnOpenVSwitch(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, topology())
 	s := l.Switch("s1")
 	before, disciplines := dump(t, s), qdiscs(t, s)
 	c := start(t, s.Database())
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	b, err := c.WaitBridge(ctx, s.DPID())
 	if err != nil {
@@ -161,6 +162,7 @@ func holds(t *testing.T, c *Client, s *lab.LiveSwitch, want map[uint32]Root) {
 }
 
 func TestOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, topology())
 	s := l.Switch("s1")
 	port := func(n uint32) string {
@@ -177,7 +179,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 	before := dump(t, s)
 	c := start(t, s.Database())
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
 		t.Fatal(err)
@@ -202,6 +204,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 // A QoS that somebody else sets after the state was read stays, with the port that has it,
 // and so does a row of ours that somebody else has taken over.
 func TestOthersMeanwhile(t *testing.T) {
+	t.Parallel()
 	ctx, s, c := connected(t)
 	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: map[uint32]Root{1: root(1_000_000, 0), 2: root(1_000_000, 0)}}); err != nil {
 		t.Fatal(err)
@@ -237,6 +240,7 @@ func TestOthersMeanwhile(t *testing.T) {
 
 // A tag stands on the row until it is taken away, and disturbs nobody's plan.
 func TestTag(t *testing.T) {
+	t.Parallel()
 	ctx, s, c := connected(t)
 	want := map[uint32]Root{1: root(1_000_000, 0)}
 	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil {
@@ -272,6 +276,7 @@ func TestTag(t *testing.T) {
 
 // A database that goes away and comes back is found again, with what was configured.
 func TestDatabaseRestarts(t *testing.T) {
+	t.Parallel()
 	ctx, s, c := connected(t)
 	want := map[uint32]Root{1: root(10_000_000, 0, 1)}
 	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil {
@@ -299,11 +304,12 @@ func TestDatabaseRestarts(t *testing.T) {
 }
 
 func TestSFlow(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, topology())
 	s := l.Switch("s1")
 	before := dump(t, s)
 	c := start(t, s.Database())
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func serve(t *testing.T, h http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
-	c, err := New(Options{Server: s.URL + "/", Token: "secret", Timeout: 5 * time.Second})
+	c, err := New(Options{Server: s.URL + "/", Token: "secret", Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func start(t *testing.T) *controller {
 	}
 	t.Cleanup(func() {
 		defer kill()
-		defer time.AfterFunc(20*time.Second, kill).Stop()
+		defer time.AfterFunc(time.Minute, kill).Stop()
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("the controller has ended: %v\n%s", err, c.log.tail())
@@ -185,7 +185,7 @@ func (c *controller) define(t *testing.T) {
 // eventually waits for what the program does by itself, with a deadline.
 func eventually(t *testing.T, what string, log *logFile, ok func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 // Variables of the environment by which "make test-api" says what to run, and for how
@@ -22,6 +24,7 @@ const (
 // TestGeneratedRequests sends what schemathesis makes of the OpenAPI document for the
 // time given, and fails on any answer that the document does not promise.
 func TestGeneratedRequests(t *testing.T) {
+	live.Test(t)
 	tool := os.Getenv(toolVariable)
 	if tool == "" {
 		t.Skipf("%s is not set: make test-api installs schemathesis and runs this", toolVariable)

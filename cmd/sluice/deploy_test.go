@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/internal/check"
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 // twins are machines of which the page says that they are the same but for names and
@@ -25,9 +26,8 @@ var twins = map[string]struct {
 // ordinary user with sudo on machines that have nothing of Sluice. The units' commands
 // run as the user sluice.
 func TestDeployAsWritten(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds a package and seven machines; left out by -short")
-	}
+	live.Test(t)
+	t.Parallel()
 	for _, tool := range []string{"unshare", "nsenter", "setpriv", "apt", "ovs-vswitchd", "nginx", "curl", "ethtool"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not installed; make deps installs it", tool)

@@ -90,7 +90,7 @@ func TestTransferThroughHAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, err := run.parse(out)
-	if err != nil || g.BitsPerSecond < 1e6 {
+	if err != nil || g.BitsPerSecond <= 0 {
 		t.Errorf("measured %+v, %v", g, err)
 	}
 	if used, err := CPUTime(proxy.PID()); err != nil || used <= 0 {

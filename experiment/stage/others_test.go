@@ -4,13 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 )
 
 // What a program that ran before takes is seen, and so is what a shell has started since and
 // waited for; what belongs to the measurement is not.
 func TestOthersAreSeen(t *testing.T) {
-	const busy = 300 * time.Millisecond
 	spin := exec.Command("sh", "-c", `read go; timeout 0.3 sh -c 'while :; do :; done'; echo done; read end`)
 	in, err := spin.StdinPipe()
 	if err != nil {
@@ -34,7 +32,6 @@ func TestOthersAreSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	if _, err := in.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +46,7 @@ func TestOthersAreSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spun := (all - others) * time.Since(began).Seconds()
-	if most := busy.Seconds() + 0.05; spun <= 0 || spun > most {
-		t.Errorf("a shell that spun for at most %v took %.3f s", busy, spun)
+	if all <= others {
+		t.Errorf("with a shell that spun %v processors were taken, without it %v", all, others)
 	}
 }

@@ -1,18 +1,18 @@
 package stage
 
 import (
-	"net"
-	"net/netip"
+	"encoding/json"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/lab"
 )
 
-// A shaped link carries a transfer evenly: a bucket of tens of milliseconds must not let
-// go what TCP makes in one piece, and then nothing for as long as the bucket lasts.
-func TestShapedLinkIsEven(t *testing.T) {
-	const step, settle = 10 * time.Millisecond, 500 * time.Millisecond
+// ShapeLinks sets the rate of a link, and has its hosts give it packets one by one: a bucket of
+// tens of milliseconds must not let go what TCP makes in one piece, and then nothing for as long
+// as the bucket lasts.
+func TestShapedLinkTakesPacketsOneByOne(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t, lab.Topology{
 		Name: "even", Hosts: []lab.Host{{Name: "h1"}, {Name: "h2"}},
 		Links: []lab.Link{{Name: "h1-h2", A: lab.End{Node: "h1"}, B: lab.End{Node: "h2"}}},
@@ -20,58 +20,24 @@ func TestShapedLinkIsEven(t *testing.T) {
 	if err := ShapeLinks(t.Context(), l, func(lab.Link) float64 { return 10e6 }); err != nil {
 		t.Fatal(err)
 	}
-	to := netip.AddrPortFrom(l.Host("h2").Addr(), 5001)
-	var ln *net.TCPListener
-	if err := l.Host("h2").Do(func() (err error) { ln, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(to)); return err }); err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	if err := ln.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	sent := make(chan error, 1)
-	go func() {
-		sent <- Bulk{From: l.Host("h1"), To: l.Host("h2"), Addr: to, Time: 2500 * time.Millisecond}.send(t.Context())
-	}()
-	arrived, err := arrivals(ln, step)
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(arrived) <= int(settle/step) {
-		t.Fatalf("the transfer ends after %d steps of %v", len(arrived), step)
-	}
-	arrived = arrived[settle/step:]
-	empty := 0
-	for _, n := range arrived {
-		if n == 0 {
-			empty++
-		}
-	}
-	// Some are empty because a busy machine stands still now and then.
-	if empty*4 > len(arrived) {
-		t.Errorf("nothing arrives in %d of %d steps of %v: %v", empty, len(arrived), step, arrived)
-	}
-}
-
-// arrivals counts the bytes that arrive of one connection, by step since its begin.
-func arrivals(ln net.Listener, step time.Duration) (out []int, err error) {
-	conn, err := ln.Accept()
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	begin := time.Now()
-	for buffer := make([]byte, 64<<10); ; {
-		n, err := conn.Read(buffer)
+	for _, name := range []string{"h1", "h2"} {
+		h := l.Host(name)
+		out, err := h.Command(t.Context(), "ip", "-d", "-j", "link", "show", "dev", "eth0").Output()
 		if err != nil {
-			return out, nil // the sender has closed
+			t.Fatal(err)
 		}
-		for at := int(time.Since(begin) / step); len(out) <= at; {
-			out = append(out, 0)
+		var links []struct {
+			Segments int `json:"gso_max_segs"`
 		}
-		out[len(out)-1] += n
+		if err := json.Unmarshal(out, &links); err != nil || len(links) != 1 || links[0].Segments != 1 {
+			t.Errorf("%s gives its link more than one packet at a time: %v, %s", name, err, out)
+		}
+		disciplines, err := h.Command(t.Context(), "tc", "qdisc", "show", "dev", "eth0").Output()
+		if err != nil || !strings.Contains(string(disciplines), "rate 10Mbit") {
+			t.Errorf("%s does not send at 10 Mbit/s: %v, %s", name, err, disciplines)
+		}
+	}
+	if out, err := l.Host("h1").Command(t.Context(), "ping", "-n", "-q", "-c", "3", "-i", "0.2", "-W", "5", l.Host("h2").Addr().String()).CombinedOutput(); err != nil {
+		t.Errorf("the link carries nothing: %v\n%s", err, out)
 	}
 }

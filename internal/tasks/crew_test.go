@@ -24,7 +24,7 @@ func TestEach(t *testing.T) {
 		}
 		select {
 		case <-full:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("others wait although there is a place")
 		}
 		sum.Add(i)

@@ -87,7 +87,7 @@ func TestRefusedPeersAreEnded(t *testing.T) {
 				}
 				accepted <- c
 			}()
-			client, err := tlsconn.DialTLS(nil, clientTLS, 10*time.Second)(t.Context(), "tcp", l.Addr().String())
+			client, err := tlsconn.DialTLS(nil, clientTLS, time.Minute)(t.Context(), "tcp", l.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestRefusedPeersAreEnded(t *testing.T) {
 				t.Fatalf("before it is refused, reading gives %v", err)
 			}
 			r.Store(true)
-			_ = ends[side].SetReadDeadline(time.Now().Add(20 * time.Second))
+			_ = ends[side].SetReadDeadline(time.Now().Add(time.Minute))
 			if _, err := ends[side].Read(b); !errors.Is(err, errRevoked) {
 				t.Errorf("reading gives %v, want why it was ended", err)
 			}
@@ -134,7 +134,7 @@ func TestTransport(t *testing.T) {
 		_ = srv.Close()
 		<-ended
 	}()
-	transport := &http.Transport{DialTLSContext: tlsconn.DialTLS(nil, clientTLS, 10*time.Second), ForceAttemptHTTP2: true}
+	transport := &http.Transport{DialTLSContext: tlsconn.DialTLS(nil, clientTLS, time.Minute), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	ask := func(query string) (*http.Response, error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+l.Addr().String()+query, nil)

@@ -237,7 +237,7 @@ func TestLossRateIsPerPacket(t *testing.T) {
 	for _, loss := range []float64{0.001, 0.01, 0.3} {
 		l := newLine(Params{Loss: loss}, true, 7)
 		frame := superFrame(false, 64240, 1460)
-		for l.stats.ReceivedPackets < 400000 {
+		for l.stats.ReceivedPackets < 100000 {
 			offer(l, 0, frame)
 			drain(l, 0)
 		}
@@ -335,7 +335,7 @@ func TestSlowLinkHandsOnPieces(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	l := newLine(Params{Rate: 1e6, Queue: 200_000}, true, 1)
-	for range 10000 {
+	for range 1000 {
 		offer(l, 0, superFrame(false, 64000, 1460))
 	}
 	if n := len(l.fifo.blocks); n > 4 {

@@ -105,7 +105,7 @@ func (w *world) add(name, url, addr string) {
 
 func (w *world) eventually(what string, f func() bool) {
 	w.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !f() {
