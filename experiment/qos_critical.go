@@ -96,7 +96,7 @@ func runQoSCritical(ctx context.Context, env *Env) (*Result, error) {
 		{name: "five critical flows", critical: func(_ int, inTable bool) bool { return inTable }},
 		{name: "six critical flows", critical: func(n int, inTable bool) bool { return inTable || n == sixth }},
 	}
-	env.Steps(len(runs))
+	env.Steps(len(runs) + 2)
 	q := &qosNetwork{name: "critical", trunk: criticalTrunkRate, trunks: criticalTrunks, hosts: criticalHosts()}
 	err := q.up(ctx, env, func(ctx context.Context, l *lab.Lab) error {
 		return q.controlled(ctx, env, l, factor, func(ctx context.Context, n *stage.Network) error {
@@ -124,7 +124,13 @@ func runQoSCritical(ctx context.Context, env *Env) (*Result, error) {
 	if err := saveFlows(env, runs); err != nil {
 		return nil, err
 	}
-	return criticalResult(runs, factor), nil
+	square, err := squareRun(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	res := criticalResult(runs, factor)
+	square.report(res)
+	return res, nil
 }
 
 func saveFlows(env *Env, runs []*criticalRun) error {

@@ -157,7 +157,28 @@ func (r *controlRig) probe(ctx context.Context, name string) (*measured, error) 
 }
 
 // withClass runs f with a controller that gives control traffic a class of its own.
-func (r *controlRig) withClass(ctx context.Context, f func() error) (err error) {
+func (r *controlRig) withClass(ctx context.Context, f func() error) error {
+	return r.controlled(ctx, func(n *stage.Network) error {
+		var made latency.Info
+		if err := n.Do(ctx, http.MethodPost, classesPath, r.class(), &made); err != nil {
+			return err
+		}
+		if err := f(); err != nil {
+			return err
+		}
+		var all latency.Stats
+		if err := n.Get(ctx, classesPath+"/control/stats", &all); err != nil {
+			return err
+		}
+		if all.State != latency.StateActive {
+			return fmt.Errorf("the class is %s: %s", all.State, all.Reason)
+		}
+		return nil
+	})
+}
+
+// controlled runs f with a controller, and classifiers beside the switches.
+func (r *controlRig) controlled(ctx context.Context, f func(*stage.Network) error) (err error) {
 	if err := r.static.Clear(ctx); err != nil {
 		return err
 	}
@@ -174,21 +195,7 @@ func (r *controlRig) withClass(ctx context.Context, f func() error) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	var made latency.Info
-	if err := n.Do(ctx, http.MethodPost, "/api/v1/qos/classes", r.class(), &made); err != nil {
-		return err
-	}
-	if err := f(); err != nil {
-		return err
-	}
-	var all latency.Stats
-	if err := n.Get(ctx, "/api/v1/qos/classes/control/stats", &all); err != nil {
-		return err
-	}
-	if all.State != latency.StateActive {
-		return fmt.Errorf("the class is %s: %s", all.State, all.Reason)
-	}
-	return nil
+	return f(n)
 }
 
 // class is the control traffic of both directions.
@@ -202,7 +209,8 @@ func (r *controlRig) class() latency.ClassSpec {
 }
 
 func runQoSLatency(ctx context.Context, env *Env) (*Result, error) {
-	all, err := env.inControlLab(ctx, "qoslat", 4, func(ctx context.Context, r *controlRig) error {
+	var s shares
+	all, err := env.inControlLab(ctx, "qoslat", 6, func(ctx context.Context, r *controlRig) error {
 		both := func(how string) error {
 			if err := r.measure(ctx, "UDP background, "+how, true); err != nil {
 				return err
@@ -215,12 +223,27 @@ func runQoSLatency(ctx context.Context, env *Env) (*Result, error) {
 		if err := both("without class"); err != nil {
 			return err
 		}
-		return r.withClass(ctx, func() error { return both("with class") })
+		if err := r.withClass(ctx, func() error { return both("with class") }); err != nil {
+			return err
+		}
+		return r.controlled(ctx, func(n *stage.Network) (err error) {
+			// So that the places of both hosts are known.
+			if err := reaches(ctx, r.lab.Host("vm1"), r.lab.Host("vm1").Addr(), r.lab.Host("vm3").Addr()); err != nil {
+				return err
+			}
+			s, err = r.share(ctx, n)
+			return err
+		})
 	})
+	if err == nil {
+		err = env.provision(ctx, &s)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return latencyResult(all), nil
+	res := latencyResult(all)
+	s.report(res)
+	return res, nil
 }
 
 // publishedLatency is what figure 4.5 has, as the text gives it.
