@@ -9,9 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
 const minTokenLength = 20
+
+// maxTokenFile is the largest token file that is read, in bytes.
+const maxTokenFile = 64 << 10
 
 // LoadToken reads the token in the file, or makes a random one and writes it
 // there, readable by its owner only. made says which of the two. A file that
@@ -36,7 +41,7 @@ func readToken(file string) (string, error) {
 	if info.Mode().Perm()&0o007 != 0 {
 		return "", fmt.Errorf("%s is readable by everybody (mode %o): chmod 600 it, and replace the token if it may have been read", file, info.Mode().Perm())
 	}
-	b, err := os.ReadFile(file)
+	b, err := wholefile.Read(file, maxTokenFile)
 	if err != nil {
 		return "", err
 	}

@@ -19,7 +19,8 @@ rules in the switches, so that established traffic goes on; a controller that is
 started again finds them. SIGHUP has it read its configuration again: log.level,
 the API's token, network.hosts.pinned, qos.critical, qos.classes and the classes,
 pools and devices of handover take effect, and the log names what needs a restart;
-a bad file changes nothing.
+a bad file changes nothing, nor does one without any setting or one that is no
+regular file.
 
 Without a configuration it listens on loopback only: for switches on port 6653,
 for the API on port 8080, with a token that it makes and writes into its data

@@ -86,8 +86,12 @@ func daemonCommand[T settings[T]](app *App, cmd *cobra.Command, load func(config
 	flags.register(cmd)
 	cmd.Args = command.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		again := func() (T, error) { return load(flags.sources()) }
-		cfg, err := again()
+		again := func() (T, error) {
+			s := flags.sources()
+			s.Again = true
+			return load(s)
+		}
+		cfg, err := load(flags.sources())
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -183,6 +184,23 @@ func TestReloadTakesDefinitions(t *testing.T) {
 			t.Errorf("%s: the log does not say what is wrong: %s", what, line)
 		}
 		r.wantList(what, before)
+	}
+	if err := os.WriteFile(r.file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if line := r.reload("was not read again"); !strings.Contains(line, "no setting in it") {
+		t.Error(line)
+	}
+	r.wantList("the file was emptied", before)
+	if err := errors.Join(os.Remove(r.file), syscall.Mkfifo(r.file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if line := r.reload("was not read again"); !strings.Contains(line, "not a regular file") {
+		t.Error(line)
+	}
+	r.wantList("the file is a pipe", before)
+	if err := os.Remove(r.file); err != nil {
+		t.Fatal(err)
 	}
 
 	r.write(`

@@ -182,3 +182,22 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A file without a setting is refused where a running program reads it again.
+func TestEmptiedFile(t *testing.T) {
+	for _, text := range []string{"", "\n", "# only a comment\n", "---\n", "null\n", "{}\n"} {
+		file := filepath.Join(t.TempDir(), "controller.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadController(Sources{File: file}); err != nil {
+			t.Errorf("%q at the start: %v", text, err)
+		}
+		if _, err := LoadController(Sources{File: file, Again: true, Set: []string{"log.level=debug"}}); err == nil || !strings.Contains(err.Error(), "no setting in it") {
+			t.Errorf("%q while running: %v, want no setting in it", text, err)
+		}
+	}
+	if _, err := LoadController(Sources{Again: true}); err != nil {
+		t.Errorf("without a file: %v", err)
+	}
+}

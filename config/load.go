@@ -20,6 +20,10 @@ type Sources struct {
 	Env []string
 	// Set are "key=value" pairs from flags.
 	Set []string
+	// Again says that a program reads its configuration again while it runs. A file without
+	// any setting is refused then: an editor or a full disk may just have emptied it, and it
+	// would withdraw everything that the file has declared.
+	Again bool
 	// NoFiles leaves out whether the files which the configuration names are
 	// there, for checking a configuration on another machine.
 	NoFiles bool
@@ -119,6 +123,9 @@ func parse(s Sources, text []byte, into checked) error {
 	root, problems := strictyaml.Parse(d.file, text)
 	if d.problems = problems; root == nil {
 		return problems
+	}
+	if s.Again && s.File != "" && len(root.Content) == 0 {
+		return Problems{{Source: s.File, Wrong: "no setting in it", Want: "to withdraw everything, start the program again with the empty file"}}
 	}
 	v := reflect.ValueOf(into).Elem()
 	d.overlay(root, v.Type(), s.Env, s.Set)

@@ -6,13 +6,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
 // maxCRL bounds the file of revoked certificates in bytes: 50,000 of them take 2 MB.
@@ -102,17 +103,9 @@ func serialOf(issuer []byte, serial string) string { return string(issuer) + " "
 
 // readCRLs reads the lists of a file, PEM or DER, each signed by one of the authorities.
 func readCRLs(file, caFile string) ([]*x509.RevocationList, error) {
-	f, err := os.Open(file)
+	b, err := wholefile.Read(file, maxCRL)
 	if err != nil {
 		return nil, fmt.Errorf("pki: revoked certificates: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxCRL+1))
-	if err != nil {
-		return nil, fmt.Errorf("pki: revoked certificates: %w", err)
-	}
-	if len(b) > maxCRL {
-		return nil, fmt.Errorf("pki: %s: more than %d bytes", file, maxCRL)
 	}
 	ders, err := crlBlocks(b)
 	if err != nil {
@@ -163,7 +156,7 @@ func crlBlocks(b []byte) ([][]byte, error) {
 
 // readCerts reads all certificates of a PEM file.
 func readCerts(file string) ([]*x509.Certificate, error) {
-	b, err := os.ReadFile(file)
+	b, err := wholefile.Read(file, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("pki: authority: %w", err)
 	}

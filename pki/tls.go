@@ -7,10 +7,15 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
 // recheck is how often, at most, files are looked at for changes.
 const recheck = 2 * time.Second
+
+// maxFile is the largest file of certificates that is read, in bytes.
+const maxFile = 16 << 20
 
 // Files names a certificate, its key, and the authority of the other side.
 type Files struct {
@@ -76,7 +81,7 @@ func (f *files) read() (*tls.Certificate, *x509.CertPool, error) {
 	if f.CA == "" {
 		return cert, nil, nil
 	}
-	b, err := os.ReadFile(f.CA)
+	b, err := wholefile.Read(f.CA, maxFile)
 	if err != nil {
 		return nil, nil, fmt.Errorf("pki: authority: %w", err)
 	}

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
 // Bounds of a file.
@@ -20,21 +21,13 @@ const (
 	MaxNodes = 1 << 19 // of single values, lists and mappings
 )
 
-// ReadFile reads a file of at most MaxBytes. What is larger is a Problems error.
+// ReadFile reads a regular file of at most MaxBytes. What is larger is a Problems error.
 func ReadFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > MaxBytes {
+	text, err := wholefile.Read(name, MaxBytes)
+	if errors.Is(err, wholefile.ErrTooLarge) {
 		return nil, Problems{tooLarge(name)}
 	}
-	return text, nil
+	return text, err
 }
 
 func tooLarge(name string) Problem {

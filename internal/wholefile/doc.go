@@ -1,2 +1,3 @@
-// Package wholefile replaces files so that a reader sees the old one or the new one: see Replace.
+// Package wholefile reads and replaces files as a whole: Replace leaves a reader the old
+// content or the new one, and Read takes ordinary files only, of a bounded size.
 package wholefile
