@@ -11,6 +11,7 @@ import (
 // Each message is lost, answered into the void, or comes twice. Wherever the
 // device then is, its packets get there, and nothing is left over.
 func TestEachMessageLostOrDoubled(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []Kind{KindNotify, KindReady, KindComplete} {
 		for _, what := range []fate{lost, replyLost, doubled} {
 			t.Run("proactive, "+string(kind)+" "+string(what), func(t *testing.T) {
@@ -40,6 +41,7 @@ func TestEachMessageLostOrDoubled(t *testing.T) {
 }
 
 func TestEachReactiveMessageLostOrDoubled(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []Kind{KindQuery, KindClaim, KindComplete} {
 		for _, what := range []fate{lost, replyLost, doubled} {
 			t.Run(string(kind)+" "+string(what), func(t *testing.T) {
@@ -81,6 +83,7 @@ func (s *Receiver) nobodyNow() []string {
 }
 
 func TestWithdrawLostOrDoubled(t *testing.T) {
+	t.Parallel()
 	for _, what := range []fate{lost, replyLost, doubled} {
 		t.Run(string(what), func(t *testing.T) {
 			ds := newDomains(t, 3, quick, everybody)
@@ -105,6 +108,7 @@ func TestWithdrawLostOrDoubled(t *testing.T) {
 }
 
 func TestNeighbourDown(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
 	a, b, c := ds[0], ds[1], ds[2]
 	mac, id := a.device(1, nil)
@@ -132,6 +136,7 @@ func TestNeighbourDown(t *testing.T) {
 // A neighbour takes connections and does not answer. A device whose home answers is served
 // long before the deadline of the question to the deaf one; everything else ends by it.
 func TestNeighbourDeaf(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
 	a, b, c := ds[0], ds[1], ds[2]
 	mac, id := a.device(1, nil)
@@ -157,6 +162,7 @@ func TestNeighbourDeaf(t *testing.T) {
 
 // The origin dies after the branch stands; the device arrives; the word waits.
 func TestOriginDownAtTheCompletion(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
@@ -229,6 +235,7 @@ func TestOverdueButArrived(t *testing.T) {
 
 // What the host cannot do must leave nothing behind.
 func TestHostFails(t *testing.T) {
+	t.Parallel()
 	boom := errors.New("a switch refuses")
 	t.Run("the receiver cannot prepare", func(t *testing.T) {
 		ds := newDomains(t, 2, quick, everybody)
@@ -276,6 +283,7 @@ func TestHostFails(t *testing.T) {
 // A neighbour whose clock is off refuses everything, which operators have to see,
 // also when it speaks itself.
 func TestFaultOfANeighbourWithAnotherClock(t *testing.T) {
+	t.Parallel()
 	timing := quick
 	timing.Hello = 20 * time.Millisecond
 	ds := newDomains(t, 2, timing, everybody)

@@ -11,6 +11,7 @@ import (
 // However messages are repeated, delayed and mixed, none counts twice, and those
 // about one device count in the order in which they were sent.
 func TestGuardProperties(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		start := time.Unix(1_800_000_000, 0)
 		g, now := newGuard(10*time.Second, start), start
@@ -48,6 +49,7 @@ func TestGuardProperties(t *testing.T) {
 }
 
 func TestGuardIsBounded(t *testing.T) {
+	t.Parallel()
 	start := time.Unix(1_800_000_000, 0)
 	g := newGuard(10*time.Second, start)
 	refused := 0
@@ -71,6 +73,7 @@ func TestGuardIsBounded(t *testing.T) {
 }
 
 func TestCounterGrowsThoughTheClockDoesNot(t *testing.T) {
+	t.Parallel()
 	var c counter
 	now := time.Unix(100, 0)
 	last := c.next(now)

@@ -90,6 +90,7 @@ func TestLyingAnswers(t *testing.T) {
 // b gives one address of its own to two devices that nobody else knows: only one of them
 // gets it.
 func TestOneAddressForTwoDevices(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	b, c := ds[0], ds[1]
 	bait := netip.MustParseAddr("10.1.0.88")
@@ -122,6 +123,7 @@ func settlesIn(t testing.TB, d *testDomain, id string, ip netip.Addr) {
 // b says that it has a device of a, which is really there: a is asked and says
 // that it is not so.
 func TestHomesWordCounts(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
 	a, b, c := ds[0], ds[1], ds[2]
 	mac, id := a.device(1, nil)
@@ -139,6 +141,7 @@ func TestHomesWordCounts(t *testing.T) {
 // That is what transit means; with a second domain that says the same nobody
 // can tell, and neither is believed.
 func TestContradictionWithoutTheHome(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 4, quick, everybody)
 	a, b, c, d := ds[0], ds[1], ds[2], ds[3]
 	mac, id := a.device(1, nil)
@@ -157,6 +160,7 @@ func TestContradictionWithoutTheHome(t *testing.T) {
 // Whatever a neighbour answers, it is an error or a value, and never more than
 // the bound.
 func TestAnswersThatAreNone(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	_, id := a.device(1, nil)

@@ -36,6 +36,7 @@ func (d *testDomain) addressOf(id string) netip.Addr {
 
 // The six steps, with a look at where packets go after each.
 func TestProactive(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
@@ -58,6 +59,7 @@ func TestProactive(t *testing.T) {
 
 // Until the origin's branch carries, DHCP stays unanswered.
 func TestDHCPWaitsForBothBranches(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
@@ -85,6 +87,7 @@ func TestDHCPWaitsForBothBranches(t *testing.T) {
 }
 
 func TestSavingBranchesLate(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, func(d *fakeDevice) { d.Policy = "saving" })
@@ -144,6 +147,7 @@ func chainAt(d, home *testDomain, id string, want []string) bool {
 }
 
 func TestThereAndBack(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	_, id := a.device(1, nil)
@@ -156,6 +160,7 @@ func TestThereAndBack(t *testing.T) {
 }
 
 func TestChains(t *testing.T) {
+	t.Parallel()
 	line := func(i, j int) bool { return i-j == 1 || j-i == 1 }
 	for _, c := range []struct {
 		name string
@@ -183,6 +188,7 @@ func TestChains(t *testing.T) {
 }
 
 func TestReactive(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
 	a, c := ds[0], ds[2]
 	mac, id := a.device(1, nil)
@@ -204,6 +210,7 @@ func TestReactive(t *testing.T) {
 // A device that passes through a domain turns up there unannounced: its home has
 // to say that it is it.
 func TestReturnToTheMiddleUnannounced(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
 	a, b, c := ds[0], ds[1], ds[2]
 	mac, id := a.device(1, nil)
@@ -228,6 +235,7 @@ func TestReturnToTheMiddleUnannounced(t *testing.T) {
 }
 
 func TestLeavingAVisit(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 3, quick, func(i, j int) bool { return i-j == 1 || j-i == 1 })
 	a, b, c := ds[0], ds[1], ds[2]
 	_, id := a.device(1, nil)
@@ -246,6 +254,7 @@ func TestLeavingAVisit(t *testing.T) {
 }
 
 func TestAnnouncedElsewhereAfterAll(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
 	a, b, c := ds[0], ds[1], ds[2]
 	mac, id := a.device(1, nil)
@@ -264,6 +273,7 @@ func TestAnnouncedElsewhereAfterAll(t *testing.T) {
 }
 
 func TestAbandon(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	_, id := a.device(1, nil)
@@ -280,6 +290,7 @@ func TestAbandon(t *testing.T) {
 
 // The device attaches in b and at once at home again, before b's word arrives.
 func TestBackBeforeTheCompletion(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
@@ -309,6 +320,7 @@ func TestBackBeforeTheCompletion(t *testing.T) {
 }
 
 func TestAnnounceRefusals(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	_, id := a.device(1, nil)
@@ -335,6 +347,7 @@ func TestAnnounceRefusals(t *testing.T) {
 }
 
 func TestManyDevicesAtOnce(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	const count = 20

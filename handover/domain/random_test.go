@@ -17,6 +17,7 @@ import (
 // quiet again and the device has asked where it is, its packets come out there,
 // and only there.
 func TestRandomTravels(t *testing.T) {
+	t.Parallel()
 	timing := quick
 	timing.Move = 400 * time.Millisecond
 	timing.Forget = time.Millisecond

@@ -8,6 +8,7 @@ import (
 )
 
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
@@ -43,6 +44,7 @@ func TestRestart(t *testing.T) {
 // A neighbour that says something while the controller starts is heard when it knows
 // its devices again: that it knows nothing of a move would be the end of it.
 func TestMessagesBeforeRestore(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
@@ -72,6 +74,7 @@ func TestMessagesBeforeRestore(t *testing.T) {
 
 // A device whose arrival was not written before the controller died.
 func TestRestartJustAfterAttaching(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	_, id := a.device(1, func(d *fakeDevice) { d.Signed = false })

@@ -28,6 +28,7 @@ func (c *closing) Close() error {
 // A connection to a neighbour ends when the neighbour's certificate is revoked, and no other
 // is made.
 func TestRevocationEndsConnectionsToNeighbours(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	n := neighbourFor(t, a, b)

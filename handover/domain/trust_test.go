@@ -44,6 +44,7 @@ func stranger(b *testDomain) Visitor {
 // TestLies lets b, a neighbour in good standing, tell c everything that it has no
 // right to. a is the home of most of what it is about.
 func TestLies(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
 	a, b, c := ds[0], ds[1], ds[2]
 	_, abroad := a.device(1, nil) // with c
@@ -122,6 +123,7 @@ func TestLies(t *testing.T) {
 
 // A message counts once, for a while, for one domain, from one sender.
 func TestReplayAndDisguise(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
 	a, b, c := ds[0], ds[1], ds[2]
 	speak := rogue(t, a, b)
@@ -186,6 +188,7 @@ func TestReplayAndDisguise(t *testing.T) {
 // Certificates that are not those of a neighbour get nowhere, an operator's that
 // bears its name included.
 func TestWrongCertificates(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	before := b.state()
@@ -231,6 +234,7 @@ func TestWrongCertificates(t *testing.T) {
 // A completion has to prove itself before the origin lets go, also where the
 // receiver could not ask before.
 func TestCompletionNeedsProof(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
@@ -254,6 +258,7 @@ func TestCompletionNeedsProof(t *testing.T) {
 }
 
 func TestUnsignedDevices(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, func(d *fakeDevice) { d.Signed = false })
@@ -273,6 +278,7 @@ func TestUnsignedDevices(t *testing.T) {
 }
 
 func TestVisitorsAreBounded(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	b.shut()
@@ -289,6 +295,7 @@ func TestVisitorsAreBounded(t *testing.T) {
 
 // Strangers by the thousand must not keep the service from others for long.
 func TestFloodOfStrangers(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)

@@ -16,6 +16,7 @@ func (d *testDomain) second() Heading {
 // A visitor that signs moves about in the domain that it visits: its home says each
 // time that it is it, and nobody else is taken for it.
 func TestVisitorMovesInside(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
 	a, b, c := ds[0], ds[1], ds[2]
 	_, id := a.device(1, nil)
@@ -49,6 +50,7 @@ func TestVisitorMovesInside(t *testing.T) {
 // Without its home's word a visitor stays where it is, and is let go on when the
 // home is back.
 func TestVisitorMovesWhileItsHomeIsDown(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
@@ -68,6 +70,7 @@ func TestVisitorMovesWhileItsHomeIsDown(t *testing.T) {
 // Who has the hardware address of a device that is announced, but not its key, gets
 // none of its packets, and does not keep it from coming.
 func TestAnnouncedDeviceHasToShowItself(t *testing.T) {
+	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
@@ -88,6 +91,7 @@ func TestAnnouncedDeviceHasToShowItself(t *testing.T) {
 
 // One device whose completion the origin cannot work on holds up no other.
 func TestOneThatFailsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
 	timing := quick
 	timing.Retry, timing.RetryMax = time.Minute, time.Minute
 	ds := newDomains(t, 2, timing, everybody)
@@ -108,6 +112,7 @@ func TestOneThatFailsHoldsUpNoOther(t *testing.T) {
 
 // A visitor leaves, which its home does not hear, and comes again.
 func TestLeavesUnheardAndComesAgain(t *testing.T) {
+	t.Parallel()
 	timing := quick
 	timing.Retry, timing.RetryMax = time.Minute, time.Minute
 	ds := newDomains(t, 2, timing, everybody)
@@ -146,6 +151,7 @@ func homeAgain(t *testing.T) (ds []*testDomain, id string, known Known) {
 // A visitor goes home, and at once back to the domain that it has left, before that
 // has heard of it: to where it was, or to another port.
 func TestHomeAndBackBeforeTheCompletion(t *testing.T) {
+	t.Parallel()
 	for name, where := range map[string]func(*testDomain) Heading{"the same port": at, "another port": (*testDomain).second} {
 		t.Run(name, func(t *testing.T) {
 			ds, id, known := homeAgain(t)
@@ -161,6 +167,7 @@ func TestHomeAndBackBeforeTheCompletion(t *testing.T) {
 // A domain that a device of ours has left says that it is there again, which it is
 // not: without the device's own word it gets nothing.
 func TestLyingAboutComingBack(t *testing.T) {
+	t.Parallel()
 	ds, id, known := homeAgain(t)
 	a, b := ds[0], ds[1]
 	b.service().Receiver.Attached(id+"@a", sign(known.MACs[0], "guess"))

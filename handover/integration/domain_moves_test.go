@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -13,20 +14,20 @@ import (
 // and a TCP connection to a server in its own.
 type traveller struct {
 	*device
-	t    *testing.T
-	a, b *operator
-	conn *connection
+	t      *testing.T
+	a, b   *operator
+	conn   *connection
+	radios []*radio // its interfaces
 }
 
 // TestDomains moves a device between two operators and inside the one that it visits. Its
 // connection goes on, its home confirms who it is, and when it has left nothing remains in
-// the visited domain. That no packet is lost in an announced move is a claim of the
-// experiment handover-peers.
+// the visited domain. An announced device is served in both domains before it moves.
 func TestDomains(t *testing.T) {
 	t.Parallel()
 	a, b := newOperators(t, lab.MobilityOptions{Interfaces: 4, Devices: 2})
 	a.steadfast = true
-	x := &traveller{t: t, a: a, b: b, device: a.device(selfbuild.Binary(t), "dev1", "seamless", 4), conn: a.connection("dev1")}
+	x := &traveller{t: t, a: a, b: b, device: a.device(selfbuild.Binary(t), "dev1", "seamless", 4), conn: a.connection("dev1"), radios: a.radios("dev1", 4)}
 	x.announced()
 	x.unannounced()
 	x.inside()
@@ -50,14 +51,29 @@ func (x *traveller) announced() {
 	host := x.a.lab.Host("dev1")
 	for range 2 {
 		x.a.announce("dev1", x.a.port("dev1-eth1"), hostMAC(host, 1))
+		x.inBoth()
 		x.to(x.b, "eth1")
 		x.b.announce("dev1@a", x.a.port("dev1-eth0"), hostMAC(host, 0))
+		x.inBoth()
 		x.to(x.a, "eth0")
 	}
 	x.b.eventually("the visited domain has no rule for the device", func() bool { return len(x.b.rulesFor(x.ip)) == 0 })
 	if l, ok := x.b.lease("dev1@a"); ok {
 		x.t.Errorf("the visited domain still has %+v", l)
 	}
+}
+
+// inBoth waits until packets to the device come out at two of its interfaces, of which one
+// is in each domain.
+func (x *traveller) inBoth() {
+	x.t.Helper()
+	x.a.eventually("the device is served in both domains", func() bool {
+		var at []string
+		for _, where := range x.a.delivered(x.radios, x.ip) {
+			at = append(at, where[:1])
+		}
+		return slices.Equal(at, []string{"0", "1"})
+	})
 }
 
 // unannounced moves the device, which ends abroad: the domain it turns up in asks its

@@ -187,7 +187,7 @@ func (s *stream) stop() report {
 	s.w.t.Helper()
 	close(s.quit)
 	s.sending.Wait()
-	s.w.poll(5*time.Second, func() bool { return s.came(s.sent - 1) })
+	s.w.poll(patience, func() bool { return s.came(s.sent - 1) })
 	if s.in != nil {
 		_ = s.in.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // copies may follow
 	}
