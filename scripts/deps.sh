@@ -91,7 +91,7 @@ for group in "$@"; do
             clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev \
             node=nodejs npm=npm chromium=chromium janus=janus pimd=pimd redis-server=redis-server "${cinema[@]}" "${rtsp[@]}" ;;
     cinema) install chromium=chromium "${cinema[@]}" ;;
-    smoke) install dhclient=isc-dhcp-client iperf3=iperf3 mptcpize=mptcpize nft=nftables jq=jq "${cinema[@]}" ;;
+    smoke) install dhclient=isc-dhcp-client iperf3=iperf3 mptcpize=mptcpize nft=nftables jq=jq node=nodejs npm=npm "${cinema[@]}" ;;
     *) die "unknown group '$group'; known: root, go, unzip, bare, demo, test, cinema, smoke" ;;
   esac
 done
