@@ -241,7 +241,7 @@ func fillBacklog(t testing.TB, ln net.Listener) {
 	}
 	_ = rc.Control(func(fd uintptr) { _ = unix.Listen(int(fd), 0) })
 	for range 4 {
-		d := net.Dialer{Timeout: 200 * time.Millisecond}
+		d := net.Dialer{Timeout: time.Second}
 		c, err := d.Dial("tcp", ln.Addr().String())
 		if err != nil {
 			return

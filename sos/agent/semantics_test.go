@@ -293,7 +293,7 @@ func TestUrgent(t *testing.T) {
 
 // An idle session ends, with a reset at both ends.
 func TestIdle(t *testing.T) {
-	p := newPair(t, func(x, y *Config) { x.IdleTimeout, y.IdleTimeout = 2*time.Second, time.Hour })
+	p := newPair(t, func(x, y *Config) { x.IdleTimeout, y.IdleTimeout = 4*time.Second, time.Hour })
 	f := p.open(agentapi.Params{})
 	bounded(f)
 	mustWrite(t, f.client, "x")
