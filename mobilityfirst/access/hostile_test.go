@@ -54,7 +54,7 @@ func (l *listener) hear(within time.Duration) frame.Frame {
 }
 
 const (
-	soon  = 10 * time.Second       // for what has to come
+	soon  = time.Minute            // for what has to come
 	never = 200 * time.Millisecond // for what must not
 )
 

@@ -203,6 +203,7 @@ func TestForger(t *testing.T) {
 
 // One that asks more than it may, and takes nothing, is in nobody's way.
 func TestGreedy(t *testing.T) {
+	t.Parallel()
 	socket, _ := hosttest.Run(t, host.Options{})
 	want := bytesOf(60*PieceSize, 1)
 	name, _ := give(t, socket, want)
@@ -269,6 +270,7 @@ func cacheAt(t testing.TB, socket, dir string) (*Cache, frame.GUID, func()) {
 // What a cache has got once it gives to others when nobody else has it any more, also after a restart, but for what the disk
 // has spoilt.
 func TestCache(t *testing.T) {
+	t.Parallel()
 	socket, _ := hosttest.Run(t, host.Options{})
 	dir := t.TempDir()
 	c, name, stop := cacheAt(t, socket, dir)

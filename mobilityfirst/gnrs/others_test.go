@@ -151,7 +151,7 @@ func TestOthersAreToldOnce(t *testing.T) {
 		write("192.0.2.99:9", who, true)
 	}
 	for began := time.Now(); s.Counters().Answers[OK] < 59; {
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Fatalf("answers: %v", s.Counters().Answers)
 		}
 	}

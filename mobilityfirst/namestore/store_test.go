@@ -155,7 +155,7 @@ func TestForgotten(t *testing.T) {
 		}
 	}
 	ahead.Store(int64(record.KeepFor + 2*time.Second))
-	deadline, tick := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
+	deadline, tick := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
 	for s.Names() > 0 {
 		select {

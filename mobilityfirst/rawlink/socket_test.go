@@ -69,7 +69,7 @@ func TestFramesWithLabels(t *testing.T) {
 	if err := a.Send(append(frames, largest)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := 0; i <= len(frames); {
 		got, err := b.Receive(ctx)
@@ -109,7 +109,7 @@ func TestOthersFrames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for wanted := []openflow.MAC{openflow.Broadcast, b.MAC}; len(wanted) > 0; {
 		got, err := b.Receive(ctx)

@@ -48,13 +48,13 @@ func (g *guard) Read(b []byte) (int, error) {
 
 // dial connects to a node.
 func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: dialWithin}
+	plain := &net.Dialer{Timeout: dialWithin + o.slack}
 	var conn net.Conn
 	var err error
 	if o.TLS == nil {
 		conn, err = plain.DialContext(ctx, network, address)
 	} else {
-		ctx, cancel := context.WithTimeout(ctx, dialWithin) // of the handshake, too
+		ctx, cancel := context.WithTimeout(ctx, dialWithin+o.slack) // of the handshake, too
 		defer cancel()
 		conn, err = (&tls.Dialer{NetDialer: plain, Config: o.TLS}).DialContext(ctx, network, address)
 	}

@@ -59,7 +59,7 @@ var errDeaf = errors.New("it does not answer")
 
 // subscription hears news over one connection until that fails or ctx ends.
 func (s *Store) subscription(ctx context.Context) error {
-	subscribing, cancel := context.WithTimeout(ctx, writeWithin)
+	subscribing, cancel := context.WithTimeout(ctx, writeWithin+s.slack)
 	defer cancel()
 	sub := s.cluster.Subscribe(subscribing, channel)
 	defer sub.Close()

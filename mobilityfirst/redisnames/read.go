@@ -45,7 +45,7 @@ func (s *Store) Get(b []byte, name frame.GUID) ([]byte, bool, error) {
 
 // readAll asks for records, all of names of one master. The error says that it does not answer.
 func (s *Store) readAll(ctx context.Context, all []*get) error {
-	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	ctx, cancel := context.WithTimeout(ctx, readWithin+s.slack)
 	defer cancel()
 	p := s.cluster.Pipeline()
 	answers := make([]*redis.StringCmd, len(all))

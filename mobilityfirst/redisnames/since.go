@@ -64,7 +64,7 @@ type written struct {
 
 // inSlots are the names of some slots, in their order.
 func (s *Store) inSlots(ctx context.Context, from, to int) (all []written, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sinceWithin)
+	ctx, cancel := context.WithTimeout(ctx, sinceWithin+s.slack)
 	defer cancel()
 	p := s.cluster.Pipeline()
 	var keys []*redis.StringSliceCmd

@@ -82,7 +82,7 @@ func (s *Store) keepLooking(ctx context.Context) {
 // look asks the nodes how they keep what they are told, and the masters how many keys they have. The error wraps
 // record.ErrBusy if no node answers, or ErrWeak, or says what Redis says.
 func (s *Store) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, lookWithin+s.slack)
 	defer cancel()
 	all := nodes{want: s.Fsync}
 	if err := s.cluster.ForEachShard(ctx, func(ctx context.Context, node *redis.Client) error {

@@ -57,6 +57,8 @@ type Options struct {
 	MaxNames uint64
 	// Log receives the log; nil discards it.
 	Log *slog.Logger
+	// slack is added to the times that Redis may take, by tests on a busy machine.
+	slack time.Duration
 }
 
 // Check says what is wrong with the options. The error wraps ErrOptions.
@@ -148,7 +150,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 func (o *Options) cluster() *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: slices.Clone(o.Nodes), Username: o.User, Password: o.Password, Dialer: o.dial,
-		DialTimeout: dialWithin, DialerRetries: 1, ReadTimeout: writeWithin, WriteTimeout: writeWithin, ContextTimeoutEnabled: true,
+		DialTimeout: dialWithin + o.slack, DialerRetries: 1, ReadTimeout: writeWithin + o.slack, WriteTimeout: writeWithin + o.slack, ContextTimeoutEnabled: true,
 		PoolSize: 4 * maxRunning, Protocol: 2, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -205,6 +203,7 @@ func TestNoReplicas(t *testing.T) {
 
 // Without a cluster all is refused at once, and nothing else happens; when there is one, it is asked.
 func TestNoCluster(t *testing.T) {
+	t.Parallel()
 	needRedis(t)
 	s, err := Open(t.Context(), Options{Nodes: []string{at(2).String()}})
 	if err != nil {
@@ -231,6 +230,7 @@ const user = "user sluice on >%s resetchannels ~sluice:name:* &sluice:names +get
 
 // A cluster with a user, which is asked over TLS.
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	needRedis(t)
 	dir := t.TempDir()
 	ca, err := pki.Init(dir, "redis", time.Hour)
@@ -306,21 +306,4 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-}
-
-// slowest is how long the slowest of some calls has taken.
-type slowest struct {
-	mu sync.Mutex
-	d  []time.Duration
-}
-
-func (s *slowest) add(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.d = append(s.d, d)
-}
-
-func (s *slowest) median() time.Duration {
-	slices.Sort(s.d)
-	return s.d[len(s.d)/2]
 }

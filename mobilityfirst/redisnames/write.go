@@ -57,7 +57,7 @@ func (s *Store) Start(r *record.Record, done func(changed bool, err error)) erro
 
 // writeAll stores records, all of names of one master. The error says that it does not answer.
 func (s *Store) writeAll(ctx context.Context, all []*write) error {
-	ctx, cancel := context.WithTimeout(ctx, writeWithin)
+	ctx, cancel := context.WithTimeout(ctx, writeWithin+s.slack)
 	defer cancel()
 	var silent error
 	again := s.send(ctx, all, &silent, writeScript.EvalSha)

@@ -193,6 +193,7 @@ func TestKeptAndHandedOn(t *testing.T) {
 // A node that is killed in the middle of taking chunks and handing them on loses none that it has said it has
 // taken, and none arrives twice.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	socket, dir := runHost(t), t.TempDir()
 	sender, receiver := hosttest.Open(t, socket, senderKey), hosttest.Open(t, socket, receiverKey)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -324,6 +325,7 @@ func TestDamaged(t *testing.T) {
 
 // What is none is refused: an ordinary chunk, one that another has signed, one that is over.
 func TestNotKept(t *testing.T) {
+	t.Parallel()
 	socket := runHostKeeping(t, 3*time.Second)
 	sender := hosttest.Open(t, socket, keyOf(2))
 	n, _ := runNode(t, socket, t.TempDir(), nil)
@@ -353,6 +355,7 @@ func TestNotKept(t *testing.T) {
 // One sender's chunks for many who are away, and for some who are there and take nothing, do not keep another's from
 // whom they are for.
 func TestManyAway(t *testing.T) {
+	t.Parallel()
 	socket := runHost(t)
 	sender, receiver := hosttest.Open(t, socket, keyOf(2)), hosttest.Open(t, socket, receiverKey)
 	runNode(t, socket, t.TempDir(), nil)
@@ -377,6 +380,7 @@ func TestManyAway(t *testing.T) {
 
 // A sender that was refused is served when there is room again, in order.
 func TestRefusedInOrder(t *testing.T) {
+	t.Parallel()
 	socket := runHost(t)
 	greedy, other, receiver := hosttest.Open(t, socket, senderKey), hosttest.Open(t, socket, keyOf(2)), hosttest.Open(t, socket, receiverKey)
 	n, _ := runNode(t, socket, t.TempDir(), func(n *Node) { n.Size = shareOfOne * 5 * leastCharge })
