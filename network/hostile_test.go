@@ -56,7 +56,7 @@ func pair(t *testing.T, n *network.Network, a, b openflow.DatapathID) (carried *
 }
 
 func TestSwitchOfTooManyPortsIsRefused(t *testing.T) {
-	n, _ := start(t, network.Config{MaxPorts: 100, DiscoveryTimeout: 5 * time.Second}) // links are not what it is about
+	n, _ := start(t, network.Config{MaxPorts: 100, DiscoveryTimeout: 20 * time.Second}) // links are not what it is about
 	pair(t, n, 0xa, 0xb)
 	refused := make(chan network.Event, 1)
 	n.Subscribe(func(e network.Event) {
@@ -81,7 +81,7 @@ func TestSwitchOfTooManyPortsIsRefused(t *testing.T) {
 // beside a link: it stays, and so do the sessions of its switches.
 func TestManyPortsHarmNoLink(t *testing.T) {
 	t.Parallel()
-	n, _ := start(t, network.Config{MaxPorts: 65535, DiscoveryInterval: time.Second, DiscoverySettle: 200 * time.Millisecond})
+	n, _ := start(t, network.Config{MaxPorts: 65535, DiscoveryInterval: time.Second, DiscoverySettle: 200 * time.Millisecond, DiscoveryTimeout: 20 * time.Second})
 	carried := pair(t, n, 0xa, 0xb)
 	var ports atomic.Int64
 	n.Subscribe(func(e network.Event) {
@@ -105,7 +105,7 @@ func TestHostileSwitchesHarmNoOther(t *testing.T) {
 	t.Parallel()
 	for _, kind := range hostile.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
-			n, _ := start(t, network.Config{DiscoveryInterval: 250 * time.Millisecond})
+			n, _ := start(t, network.Config{DiscoveryInterval: 250 * time.Millisecond, DiscoveryTimeout: 20 * time.Second})
 			carried := pair(t, n, 0xa, 0xb)
 			background(t, func(ctx context.Context) error {
 				kind.Run(ctx, hostile.Target{DPID: 1, Dial: func(ctx context.Context) (net.Conn, error) {
