@@ -250,28 +250,28 @@ func TestUnsent(t *testing.T) {
 
 // A group is sent at an even rate: of 2 s at 1 Mbit/s within about 30 ms, and never faster than
 // the fastest rate.
-func TestPaced(t *testing.T) { synctest.Test(t, testPaced) }
-
-func testPaced(t *testing.T) {
-	for _, x := range []struct {
-		packets     int
-		least, most time.Duration
-	}{{3, 0, 20 * time.Millisecond}, {205, 20 * time.Millisecond, 60 * time.Millisecond}, {2000, 90 * time.Millisecond, 300 * time.Millisecond}} {
-		group := make([][]byte, x.packets)
-		for i := range group {
-			group[i] = make([]byte, 1200)
+func TestPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, x := range []struct {
+			packets     int
+			least, most time.Duration
+		}{{3, 0, 20 * time.Millisecond}, {205, 20 * time.Millisecond, 60 * time.Millisecond}, {2000, 90 * time.Millisecond, 300 * time.Millisecond}} {
+			group := make([][]byte, x.packets)
+			for i := range group {
+				group[i] = make([]byte, 1200)
+			}
+			n, began := 0, time.Now()
+			paced(t.Context(), group, func([]byte) bool { n++; return true })
+			if took := time.Since(began); n != x.packets || took < x.least || took > x.most {
+				t.Errorf("%d of %d took %v, want %v to %v", n, x.packets, took, x.least, x.most)
+			}
+			n = 0
+			paced(t.Context(), group, func([]byte) bool { n++; return n < 2 })
+			if n != 2 {
+				t.Errorf("%d were tried after one was not sent", n)
+			}
 		}
-		n, began := 0, time.Now()
-		paced(t.Context(), group, func([]byte) bool { n++; return true })
-		if took := time.Since(began); n != x.packets || took < x.least || took > x.most {
-			t.Errorf("%d of %d took %v, want %v to %v", n, x.packets, took, x.least, x.most)
-		}
-		n = 0
-		paced(t.Context(), group, func([]byte) bool { n++; return n < 2 })
-		if n != 2 {
-			t.Errorf("%d were tried after one was not sent", n)
-		}
-	}
+	})
 }
 
 // A configuration that cannot be is refused.

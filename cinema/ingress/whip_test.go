@@ -270,24 +270,24 @@ func TestAnyOrigin(t *testing.T) {
 }
 
 // A producer is there for as long as it sends, and gone when it has been silent for a while.
-func TestProducerEndsBySilence(t *testing.T) { synctest.Test(t, testProducerEndsBySilence) }
-
-func testProducerEndsBySilence(t *testing.T) {
-	ctx, over := context.WithCancelCause(t.Context())
-	s := &session{ch: &channel{log: slog.New(slog.DiscardHandler)}, over: over, since: time.Now()}
-	done := make(chan struct{})
-	go func() { defer close(done); s.watch(ctx) }()
-	for time.Since(s.since) < 48*time.Hour {
-		s.hear()
-		if pause.For(quietTime/2, "it sends"); ctx.Err() != nil {
-			t.Fatalf("it was ended while it sent, after %v: %v", time.Since(s.since), context.Cause(ctx))
+func TestProducerEndsBySilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, over := context.WithCancelCause(t.Context())
+		s := &session{ch: &channel{log: slog.New(slog.DiscardHandler)}, over: over, since: time.Now()}
+		done := make(chan struct{})
+		go func() { defer close(done); s.watch(ctx) }()
+		for time.Since(s.since) < 48*time.Hour {
+			s.hear()
+			if pause.For(quietTime/2, "it sends"); ctx.Err() != nil {
+				t.Fatalf("it was ended while it sent, after %v: %v", time.Since(s.since), context.Cause(ctx))
+			}
 		}
-	}
-	last := s.heard
-	<-done
-	if took := time.Since(last); took < quietTime || took > quietTime+2*time.Second || !strings.Contains(context.Cause(ctx).Error(), "nothing has come") {
-		t.Errorf("it was ended %v after its last packet: %v", took, context.Cause(ctx))
-	}
+		last := s.heard
+		<-done
+		if took := time.Since(last); took < quietTime || took > quietTime+2*time.Second || !strings.Contains(context.Cause(ctx).Error(), "nothing has come") {
+			t.Errorf("it was ended %v after its last packet: %v", took, context.Cause(ctx))
+		}
+	})
 }
 
 // A producer that has been let in and does not come is not waited for.

@@ -15,7 +15,7 @@ func TestIngressKilled(t *testing.T) {
 	begin(t, "ffmpeg", "chromium")
 	top, roles := stage.CinemaNetwork("cinema-ingress", link)
 	w := newWorld(t, top, roles)
-	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "c1", Number: 1, Source: "test:", BitRate: bitRate}))
+	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "c1", Number: 1, Source: pictureSource, BitRate: bitRate}))
 	w.must(w.WaitOnAir(t.Context()))
 	dies := w.channel("c1").At
 	// Two that are published: each gateway has one, whichever has c1.

@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// bitRate is the bit rate of the channels that a browser shows.
-	bitRate = 1_000_000
+	// pictureSource and bitRate are those of channels that a browser shows: small enough for a
+	// machine of two cores that draws, encodes, decodes and shows several of them.
+	pictureSource = "test:?size=320x180&rate=15"
+	bitRate       = 1_000_000
 	// lightSource and lightRate are those of channels whose packets are counted: some 65 packets
 	// a second, so that a busy machine loses none of them.
 	lightSource = "test:?size=96x64&rate=10"
@@ -87,7 +89,7 @@ func (w *world) must(err error) {
 func (w *world) channels(n int) {
 	w.t.Helper()
 	for i := range n {
-		w.must(w.AddChannel(w.t.Context(), plugin.ChannelSpec{Name: fmt.Sprintf("c%d", i+1), Number: i + 1, Source: "test:", BitRate: bitRate}))
+		w.must(w.AddChannel(w.t.Context(), plugin.ChannelSpec{Name: fmt.Sprintf("c%d", i+1), Number: i + 1, Source: pictureSource, BitRate: bitRate}))
 	}
 	w.must(w.WaitOnAir(w.t.Context()))
 }

@@ -22,7 +22,7 @@ func TestSiteByKeyboard(t *testing.T) {
 	axe := axeSource(t)
 	top, roles := stage.CinemaNetwork("cinema-site", link)
 	w := newWorld(t, top, roles)
-	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "c4", Number: 4, Source: "test:", BitRate: bitRate, ViewPassword: viewPassword}))
+	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "c4", Number: 4, Source: pictureSource, BitRate: bitRate, ViewPassword: viewPassword}))
 	w.channels(3)
 	p := w.browse(stage.Viewer, w.PublicURL("out2")+"/")
 	p.is("the channels to be listed", `document.querySelectorAll("#channels button").length === 4`)

@@ -404,7 +404,7 @@ func (b *bench) asAgent(name, method, path, body string) (int, string) {
 
 // certificate is a connection whose client has a certificate that has been verified.
 func certificate(name string, role pki.Role) *tls.ConnectionState {
-	cert := &x509.Certificate{Subject: pkix.Name{CommonName: name, OrganizationalUnit: []string{string(role)}}}
+	cert := &x509.Certificate{Subject: pkix.Name{CommonName: name, Organization: []string{pki.Organization}, OrganizationalUnit: []string{string(role)}}}
 	return &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
 }
 
