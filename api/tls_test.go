@@ -140,7 +140,7 @@ func TestRevokedWhileConnected(t *testing.T) {
 	}
 	a := api.New(api.Options{Auth: auth, Log: slog.New(slog.DiscardHandler)})
 	ask := func() *httptest.ResponseRecorder {
-		cert := &x509.Certificate{Subject: pkix.Name{CommonName: "alice", OrganizationalUnit: []string{string(pki.RoleOperator)}}}
+		cert := &x509.Certificate{Subject: pkix.Name{CommonName: "alice", Organization: []string{pki.Organization}, OrganizationalUnit: []string{string(pki.RoleOperator)}}}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/version", nil)
 		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
 		r.Header.Set("Authorization", "Bearer "+secret) // does not make up for it

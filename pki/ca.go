@@ -52,7 +52,7 @@ func NewCA(name string, valid time.Duration) (*CA, error) {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name, Organization: []string{"Sluice"}},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name, Organization: []string{Organization}},
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(valid),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
@@ -179,7 +179,7 @@ func (r Request) template() (*x509.Certificate, error) {
 	}
 	now := time.Now()
 	t := &x509.Certificate{
-		Subject:   pkix.Name{CommonName: r.Name, Organization: []string{"Sluice"}, OrganizationalUnit: []string{string(r.Role)}},
+		Subject:   pkix.Name{CommonName: r.Name, Organization: []string{Organization}, OrganizationalUnit: []string{string(r.Role)}},
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(r.Valid),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},

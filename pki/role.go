@@ -33,9 +33,17 @@ func Roles() []Role {
 // clientOnly are the roles whose holders serve nothing.
 var clientOnly = []Role{RoleOperator, RoleNeighbour}
 
-// RoleOf returns the role that a certificate names, or "" if it names none
-// because another authority made it.
+// Organization is the only organization in the subject of every certificate that "sluice pki"
+// issues.
+const Organization = "Sluice"
+
+// RoleOf returns the role that a certificate names by its organizational unit, or "" if it
+// names none. A unit counts only in certificates of Organization: a company's authority, too,
+// has units such as "operator", which give no role here.
 func RoleOf(cert *x509.Certificate) Role {
+	if !slices.Equal(cert.Subject.Organization, []string{Organization}) {
+		return ""
+	}
 	for _, unit := range cert.Subject.OrganizationalUnit {
 		if slices.Contains(Roles(), Role(unit)) {
 			return Role(unit)

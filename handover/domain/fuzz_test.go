@@ -46,7 +46,7 @@ func FuzzMessage(f *testing.F) {
 	}
 	f.Add("notify", []byte(`{"visitor":null}`))
 	s, handler := fuzzed(f)
-	cert := &x509.Certificate{Subject: pkix.Name{CommonName: "b", OrganizationalUnit: []string{string(pki.RoleNeighbour)}}}
+	cert := &x509.Certificate{Subject: pkix.Name{CommonName: "b", Organization: []string{pki.Organization}, OrganizationalUnit: []string{string(pki.RoleNeighbour)}}}
 	state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
 	f.Fuzz(func(t *testing.T, kind string, body []byte) {
 		if !knownKind(kind) {

@@ -17,7 +17,8 @@ import (
 )
 
 // WithoutRole issues, from the authority that "sluice pki init" or pki.Init has made in the
-// folder, a certificate that names no role, as other tools do. It is good for client and
+// folder, a certificate that names no role, as other tools do: its organizational units, which
+// have names of roles, are those of another organization. It is good for client and
 // server on 127.0.0.1, and is written as NAME.crt and NAME.key.
 func WithoutRole(t testing.TB, dir, name string) {
 	t.Helper()
@@ -28,7 +29,7 @@ func WithoutRole(t testing.TB, dir, name string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name, OrganizationalUnit: []string{"IT"}},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name, Organization: []string{"Example"}, OrganizationalUnit: []string{"operator", "controller"}},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		DNSNames:    []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
