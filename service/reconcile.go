@@ -29,6 +29,10 @@ const (
 // network has changed, what fails is tried again, and what is not declared is removed. Items
 // are worked on side by side, each for five seconds at most.
 //
+// After a restart the rules of before stay in the switches until Program has returned the
+// rules of every item that was loaded, or the item has been deleted: which of them are an
+// item's is not known before. An item that cannot be computed yet so keeps its rules.
+//
 // Call Run; it loads the collection and runs it, too. Have Wake called when the network
 // changes, or Reconcile, if it is known for which item that matters and somebody waits.
 type Reconciler[T any] struct {
@@ -48,6 +52,10 @@ type Reconciler[T any] struct {
 
 	mu    sync.Mutex
 	works map[string]*work
+	// awaited holds the loaded items whose rules are not known yet; the ledger is ready when
+	// it is empty. It is nil before the items have been loaded.
+	awaited map[string]bool
+	ready   sync.Once
 }
 
 // work is what is done for one item. It is there until nothing of the item is left.
@@ -93,17 +101,39 @@ func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error 
 	if err := r.Load(ctx, configured); err != nil {
 		return err
 	}
+	r.awaitItems()
 	if r.Await != nil {
 		r.Await(ctx)
 	}
 	close(r.begun)
 	r.all(ctx)
-	r.Ledger.Ready()
+	r.settle()
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() { r.Collection.Run(ctx) })
 	r.loop.Run(ctx, reconcileDebounce, reconcileEvery, r.all)
 	return nil
+}
+
+// awaitItems notes the loaded items.
+func (r *Reconciler[T]) awaitItems() {
+	awaited := map[string]bool{}
+	for _, x := range r.Items() {
+		awaited[x.Name] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.awaited = awaited
+}
+
+// settle tells the ledger once that the rules of all loaded items are known, if they are.
+func (r *Reconciler[T]) settle() {
+	r.mu.Lock()
+	known := r.awaited != nil && len(r.awaited) == 0
+	r.mu.Unlock()
+	if known {
+		r.ready.Do(r.Ledger.Ready)
+	}
 }
 
 // Reconcile has the network brought in step with an item now, and returns why that failed, if
@@ -209,11 +239,16 @@ func (r *Reconciler[T]) one(ctx context.Context, name string, of *round) {
 	x, declared := r.Item(name)
 	err := ctx.Err()
 	ended := err != nil
+	known := false
 	if !ended { // at the end there are no items any more, and rules stay
-		err = r.apply(ctx, x, name, declared)
+		known, err = r.apply(ctx, x, name, declared)
 	}
+	defer r.settle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if known {
+		delete(r.awaited, name)
+	}
 	if asked != nil {
 		asked.err = err
 		close(asked.done)
@@ -229,13 +264,16 @@ func (r *Reconciler[T]) one(ctx context.Context, name string, of *round) {
 	}
 }
 
-func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], name string, declared bool) error {
+// apply brings the network in step with an item, and reports whether the ledger knows now
+// which rules the item has.
+func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], name string, declared bool) (known bool, err error) {
 	if !declared {
-		return r.Ledger.Remove(ctx, name)
+		err := r.Ledger.Remove(ctx, name)
+		return err == nil, err
 	}
 	program, err := r.Program(ctx, x)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return r.Ledger.Apply(ctx, name, program, network.ApplyOptions{AllowDown: true})
+	return true, r.Ledger.Apply(ctx, name, program, network.ApplyOptions{AllowDown: true})
 }

@@ -69,6 +69,7 @@ type plan struct {
 	mu    sync.Mutex
 	times int
 	wait  map[string]chan struct{} // before the program of a name is known
+	lucky map[string]bool          // names for which 13 is as good as any number
 }
 
 func newPlan(t *testing.T, st store.Store, b *board, configured map[string]int) *plan {
@@ -92,7 +93,7 @@ func newPlan(t *testing.T, st store.Store, b *board, configured map[string]int) 
 
 func (p *plan) program(ctx context.Context, x Item[int]) (out network.Program, err error) {
 	p.mu.Lock()
-	wait, times := p.wait[x.Name], p.times
+	wait, times, lucky := p.wait[x.Name], p.times, p.lucky[x.Name]
 	p.mu.Unlock()
 	if wait != nil {
 		select {
@@ -101,7 +102,7 @@ func (p *plan) program(ctx context.Context, x Item[int]) (out network.Program, e
 			return out, ctx.Err()
 		}
 	}
-	if x.Value == 13 {
+	if x.Value == 13 && !lucky {
 		return out, errors.New("bad luck")
 	}
 	out.Rules = make([]network.Rule, x.Value*times)
@@ -253,4 +254,39 @@ func TestEndRemovesNoRules(t *testing.T) {
 	if r.all(ctx); len(r.Items()) != 0 || !b.has(map[string]int{"a": 2}) {
 		t.Errorf("%d items, rules %v", len(r.Items()), b.rules)
 	}
+}
+
+// After a restart rules of before are left alone until the rules of each loaded item are
+// known, or the item is gone: which of them are an item's is not known before.
+func TestReadyWhenItemsAreKnown(t *testing.T) {
+	st := memstore.New()
+	newBoard := func() *board { return &board{rules: map[string]int{}, stuck: map[string]error{}} }
+	p := newPlan(t, st, newBoard(), map[string]int{"unlucky": 13, "unluckier": 13, "a": 1})
+	<-p.Loaded()
+	if err := p.Reconcile(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Reconcile(t.Context(), "unlucky"); err == nil || p.board.isReady() {
+		t.Fatalf("%v, and the ledger is ready: %v", err, p.board.isReady())
+	}
+	if err := p.Add(t.Context(), "new", 13); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.lucky = map[string]bool{"unlucky": true}
+	p.mu.Unlock()
+	if err := p.Reconcile(t.Context(), "unlucky"); err != nil || p.board.isReady() {
+		t.Fatalf("%v, and the ledger is ready before the last item is known: %v", err, p.board.isReady())
+	}
+	p.board.set("unluckier", errors.New("no answer"))
+	p.mu.Lock()
+	p.lucky["unluckier"] = true
+	p.mu.Unlock()
+	if err := p.Reconcile(t.Context(), "unluckier"); err == nil {
+		t.Fatal("what could not be written has no error")
+	}
+	eventually(t, "the ledger is ready, though one item is not written, and a new one not known", p.board.isReady)
+
+	again := newPlan(t, memstore.New(), newBoard(), nil)
+	eventually(t, "without items the ledger is ready at once", again.board.isReady)
 }

@@ -174,10 +174,15 @@ func TestQuarantine(t *testing.T) {
 	if !strings.Contains(info.Trouble, `agent "h3"`) || info.Origin != "api" {
 		t.Fatalf("without an inspector: %+v", info)
 	}
-	inspector, err := stage.StartDaemon(context.WithoutCancel(t.Context()), w.lab.Host("h3"), filepath.Join(w.dir, "inspector.log"), w.binary,
-		"inspector", "--config", filepath.Join(w.dir, "inspector.yaml"))
-	w.must(err)
-	defer inspector.Stop()
+	inspect := func() *stage.Daemon {
+		t.Helper()
+		d, err := stage.StartDaemon(context.WithoutCancel(t.Context()), w.lab.Host("h3"), filepath.Join(w.dir, "inspector.log"), w.binary,
+			"inspector", "--config", filepath.Join(w.dir, "inspector.yaml"))
+		w.must(err)
+		return d
+	}
+	inspector := inspect()
+	defer func() { inspector.Stop() }()
 	inForce := func() error {
 		var all []HostInfo
 		err := w.Get(t.Context(), hosts, &all)
@@ -199,7 +204,18 @@ func TestQuarantine(t *testing.T) {
 	closed()
 	w.seen("h1", "h2")
 	stop()
+	inspector.Stop()
 	stop = w.start()
+	w.must(stage.Poll(t.Context(), "the missing inspector to be told", func() error {
+		if inForce() == nil {
+			return errors.New("the quarantine has no trouble")
+		}
+		return nil
+	}))
+	for range 3 {
+		closed() // the rules of before are left until new ones can be made
+	}
+	inspector = inspect()
 	w.must(stage.Poll(t.Context(), "the quarantine after the restart", inForce))
 	closed()
 	w.must(w.Do(t.Context(), "DELETE", hosts+"/h1", nil, nil))
