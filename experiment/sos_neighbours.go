@@ -38,6 +38,9 @@ const (
 	// manySessions is how many share the link in the second part.
 	manySessions = 10
 	lateUserPort = 5202
+	// heavyWeight is the weight of a session beside one of weight 1, in the third part.
+	heavyWeight = 3
+	heavyPort   = 5203
 )
 
 // neighbourCell is one direct connection beside something that began before it, with it or after it.
@@ -112,7 +115,7 @@ func runNeighbours(ctx context.Context, env *Env) (*Result, error) {
 	}
 	defer raw.Close()
 	cells := p.cells()
-	env.Steps(len(cells) + 2)
+	env.Steps(len(cells) + 3)
 	took := map[neighbourCell][]float64{}
 	l := startLine
 	l.Loss = 5e-4
@@ -198,13 +201,15 @@ type sharedLink struct {
 	each     []float64 // bits per second
 	together float64
 	late     float64 // of one that came late, from its second second on
+	// light and heavy are those of two sessions with different weights.
+	light, heavy float64
 }
 
-// share has ten sessions at once, then nine and one that comes later.
+// share has ten sessions at once, then nine and one that comes later, then two of different weights.
 func (rig *startRig) share(ctx context.Context, env *Env) (r sharedLink, err error) {
 	server := rig.lab.Host("server").Addr()
-	for _, port := range []uint16{iperfPort, lateUserPort} {
-		entry, err := rig.Whitelist(ctx, server, port, plugin.Tuning{})
+	for port, tuning := range map[uint16]plugin.Tuning{iperfPort: {}, lateUserPort: {}, heavyPort: {Weight: heavyWeight}} {
+		entry, err := rig.Whitelist(ctx, server, port, tuning)
 		if err != nil {
 			return r, err
 		}
@@ -232,6 +237,19 @@ func (rig *startRig) share(ctx context.Context, env *Env) (r sharedLink, err err
 		r.late = one.BitsPerSecond
 		env.Logf("%.1f Mbit/s from the second second on", one.Mbit())
 	}
+	if err := errors.Join(err, <-done); err != nil {
+		return r, err
+	}
+	env.Step("two sessions, of weights 1 and %d", heavyWeight)
+	light := rig.site.transfer(env.Scale, 1)
+	heavy := light
+	heavy.Port = heavyPort
+	results := make(chan stage.Goodput, 1)
+	go func() { one, err := light.Run(ctx); results <- one; done <- err }()
+	three, err := heavy.Run(ctx)
+	one := <-results
+	r.light, r.heavy = one.BitsPerSecond, three.BitsPerSecond
+	env.Logf("%.1f and %.1f Mbit/s", one.Mbit(), three.Mbit())
 	return r, errors.Join(err, <-done)
 }
 
@@ -267,5 +285,8 @@ func neighboursResult(p neighbourPlan, l line, took map[neighbourCell][]float64,
 	r.Claim(jain(shared.each) >= 0.95, fmt.Sprintf("%d SOS sessions at once: Jain's index at least 0.95", manySessions), "%.3f", jain(shared.each))
 	own := l.payload() / manySessions
 	r.Claim(shared.late >= 0.8*own, fmt.Sprintf("a session that comes to %d others has at least 80 %% of its share after a second", manySessions-1), "%.0f %%", 100*shared.late/own)
+	r.Claim(shared.heavy >= 0.8*heavyWeight*shared.light && shared.heavy <= 1.25*heavyWeight*shared.light,
+		fmt.Sprintf("of two SOS sessions at once the one of weight %d carries between %.1f and %.2f times as much as the one of weight 1", heavyWeight, 0.8*heavyWeight, 1.25*heavyWeight),
+		"%.1f and %.1f Mbit/s", shared.heavy/1e6, shared.light/1e6)
 	return r
 }
