@@ -36,9 +36,9 @@ func TestCopyCompiles(t *testing.T) {
 		return strings.Replace(text, "module "+module+"\n", "module example.org/quarantine\n", 1) +
 			"\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root + "\n"
 	})
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, ".")
-	build.Dir = dir
-	if out, err := build.CombinedOutput(); err != nil {
+	vet := exec.CommandContext(t.Context(), "go", "vet", ".") // compiles, and does not link
+	vet.Dir = dir
+	if out, err := vet.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,7 +22,14 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain runs the program instead of the tests where the test's own program is started under
+// the name of the example: it need not be built again.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == name {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const port = 8000 // at which every host has a server
 
@@ -58,10 +64,10 @@ data: {address: %[3]v}
 announce: {server: "%[4]s"}
 `, w.dir, own, w.lab.Host("h3").Addr(), w.url())
 	w.must(os.WriteFile(filepath.Join(w.dir, "inspector.yaml"), []byte(agent), 0o600))
-	w.binary = filepath.Join(w.dir, "quarantine")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	self, err := os.Executable()
+	w.must(err)
+	w.binary = filepath.Join(w.dir, name)
+	w.must(os.Symlink(self, w.binary))
 	config := fmt.Sprintf(`data_dir: %[1]s/state
 api: {listen: %[2]s:8080, tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}}
 openflow: {listen: ["%[3]v"], plaintext: true}
