@@ -58,7 +58,7 @@ func TestBrowserPublishes(t *testing.T) {
 		until(t, "the profile to be removed", func() bool { return os.RemoveAll(profile) == nil })
 	}()
 	until(t, "key frames that were asked for", func() bool { return len(keyFrames(t, all.of(7).to(mediaTo))) > 2 })
-	if s := state(t, g, "news"); s.Error != "" || s.KeyFrames == 0 {
+	if s := state(t, g, "news"); fault(s) != "" || s.KeyFrames == 0 {
 		t.Errorf("%+v", s)
 	}
 	for stamp, first := range keyFrames(t, all.of(7).to(mediaTo)) {

@@ -40,7 +40,7 @@ func TestPattern(t *testing.T) {
 		s = state(t, g, "news")
 		return s.OnAir == gatewayapi.OnAirLive && s.Measured > 0
 	})
-	if s.Error != "" || !strings.Contains(s.Producer, "ffmpeg") {
+	if fault(s) != "" || !strings.Contains(s.Producer, "ffmpeg") {
 		t.Errorf("%+v", s)
 	}
 	if got := events(g, "news"); got[0] != "live" {
@@ -150,7 +150,7 @@ func TestChildIsStartedAgain(t *testing.T) {
 	until(t, "the reason", func() bool { return strings.Contains(state(t, g, "news").Error, "killed") })
 	before := len(all.of(7).to(mediaTo))
 	until(t, "live again", live)
-	if s := state(t, g, "news"); s.Error != "" || processOf(t, s.Producer) == first {
+	if s := state(t, g, "news"); fault(s) != "" || processOf(t, s.Producer) == first {
 		t.Errorf("%+v", s)
 	}
 	until(t, "more datagrams", func() bool { return len(all.of(7).to(mediaTo)) > before+10 })
@@ -238,7 +238,7 @@ func TestFiles(t *testing.T) {
 				t.Errorf("%+v, want %+v", got, x.want)
 			}
 			until(t, "live", func() bool { return state(t, g, "film").OnAir == gatewayapi.OnAirLive })
-			if st := state(t, g, "film"); st.Error != "" {
+			if st := state(t, g, "film"); fault(st) != "" {
 				t.Errorf("%+v", st)
 			}
 			for stamp, first := range keyFrames(t, all.of(7).to(mediaTo)) {
@@ -282,7 +282,7 @@ func TestStreams(t *testing.T) {
 			until(t, "a process that listens", func() bool { return state(t, g, "live").Producer != "" })
 			produce(t, x.format, strings.ReplaceAll(x.to, "PORT", port))
 			until(t, "live", func() bool { return state(t, g, "live").OnAir == gatewayapi.OnAirLive })
-			if s := state(t, g, "live"); s.Error != "" {
+			if s := state(t, g, "live"); fault(s) != "" {
 				t.Errorf("%+v", s)
 			}
 		})

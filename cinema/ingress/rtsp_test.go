@@ -65,7 +65,7 @@ func TestRTSP(t *testing.T) {
 	until(t, "down", is(gatewayapi.OnAirDown))
 	camera(t, port)
 	until(t, "live again", is(gatewayapi.OnAirLive))
-	if s := state(t, g, "door"); s.Error != "" {
+	if s := state(t, g, "door"); fault(s) != "" {
 		t.Errorf("%+v", s)
 	}
 }

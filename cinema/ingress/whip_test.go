@@ -40,7 +40,7 @@ func TestWHIP(t *testing.T) {
 	stop := p.run(t, pictures)
 	until(t, "two key frames", func() bool { return state(t, g, "news").KeyFrames > 0 })
 	s := state(t, g, "news")
-	if s.Error != "" || s.Producer != "127.0.0.1" {
+	if fault(s) != "" || s.Producer != "127.0.0.1" {
 		t.Errorf("%+v", s)
 	}
 	counts := map[string]int{}
