@@ -33,7 +33,7 @@ export async function open(): Promise<Opened> {
     args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
   });
   const page = await browser.newPage({ viewport: desk, colorScheme: "light" });
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(60_000);
   await page.addInitScript({ content: axeSource });
   const faults: string[] = [];
   const urls: string[] = [];

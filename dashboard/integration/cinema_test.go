@@ -24,10 +24,13 @@ import (
 // bit/s: channels may take half of it.
 const channelRate, cinemaLink = 1e6, 100e6
 
+// smallSource has pictures that two browsers on a small machine keep up with.
+const smallSource = "test:?size=320x180&rate=10"
+
 // TestCinema lets Chromium look at channels, while another Chromium watches one and changes
 // to another.
 func TestCinema(t *testing.T) {
-	needs(t, "npm", "chromium", "ffmpeg")
+	begin(t, "npm", "chromium", "ffmpeg")
 	top, roles := stage.CinemaNetwork("board-cinema", delayline.Params{Rate: cinemaLink, Delay: time.Millisecond})
 	l := lab.New(t, top)
 	d := deployCinema(t, l, roles)
@@ -71,8 +74,8 @@ func deployCinema(t *testing.T, l *lab.Lab, roles map[string]stage.CinemaRole) *
 			t.Fatal(err)
 		}
 	}
-	add(plugin.ChannelSpec{Name: "news", Number: 1, Title: "The News", Source: "test:", Ingress: "in1"})
-	add(plugin.ChannelSpec{Name: "sports", Number: 2, Title: "Sports", Source: "test:", Ingress: "in2"})
+	add(plugin.ChannelSpec{Name: "news", Number: 1, Title: "The News", Source: smallSource, Ingress: "in1"})
+	add(plugin.ChannelSpec{Name: "sports", Number: 2, Title: "Sports", Source: smallSource, Ingress: "in2"})
 	if err := d.WaitOnAir(t.Context()); err != nil {
 		t.Fatal(err)
 	}

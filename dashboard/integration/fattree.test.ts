@@ -39,10 +39,10 @@ const collisions = (all: Box[]): string[] => all.flatMap((a, i) => all.slice(i +
 
 const named = (all: Box[]): string[] => all.map((w) => w.text).filter((t) => /^(core|agg|edge)/.test(t));
 
-describe("a fat tree", { timeout: 40_000 }, () => {
+describe("a fat tree", { timeout: 120_000 }, () => {
   test("stands in layers, edges below, each with its hosts", async () => {
     const { page } = visit;
-    await page.getByRole("group", { name: new RegExp(`^Topology: ${switches} switches, 108 links, ${hosts} hosts`) }).waitFor({ timeout: 30_000 });
+    await page.getByRole("group", { name: new RegExp(`^Topology: ${switches} switches, 108 links, ${hosts} hosts`) }).waitFor();
     const heights = async (name: string): Promise<number[]> => {
       const boxes = await Promise.all((await page.getByRole("img", { name: new RegExp(`^Switch ${name}`) }).all()).map((s) => s.locator("rect").boundingBox()));
       return [...new Set(boxes.map((b) => Math.round(b!.y)))];

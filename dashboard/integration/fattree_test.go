@@ -20,7 +20,7 @@ import (
 // TestFatTree lets Chromium look at a fat tree of 45 switches with 54 hosts: simulated
 // switches, which a controller of its own steers.
 func TestFatTree(t *testing.T) {
-	needs(t, "npm", "chromium")
+	begin(t, "npm", "chromium")
 	top := lab.FatTree("fat", 6, delayline.Params{})
 	cfg := config.DefaultController()
 	cfg.DataDir, cfg.Store.Kind = t.TempDir(), "memory"

@@ -28,7 +28,7 @@ const linkRate = 10e6
 // TestPage lets Chromium use the dashboard against a line of three switches that
 // carries traffic.
 func TestPage(t *testing.T) {
-	needs(t, "npm", "chromium", "iperf3")
+	begin(t, "npm", "chromium", "iperf3")
 	l := lab.New(t, lab.Line("page", 3, delayline.Params{}))
 	startClassifiers(t, l)
 	server, token := startController(t, l)

@@ -27,7 +27,7 @@ const shortPort, longPort = 9000, 9001
 // TestServices lets Chromium look at a network in which agents carry transfers and a
 // device moves.
 func TestServices(t *testing.T) {
-	needs(t, "npm", "chromium", "iperf3")
+	begin(t, "npm", "chromium", "iperf3")
 	o := lab.MobilityOptions{Levels: 2}
 	l := lab.New(t, servicesTopology(o))
 	d, binary := deployServices(t, l, o), selfbuild.Binary(t)
@@ -93,9 +93,14 @@ func moveDevice(t *testing.T, d *stage.Deployment, l *lab.Lab, binary string) *s
 	if err := d.PutClass(t.Context(), "moving", plugin.ClassSpec{Policy: "saving"}); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("SLUICE_ORDERS_SERVER", forward(t, api(l), l.Host("dev1")))
+	// The device's program has the address of the API in its environment alone.
+	program := filepath.Join(t.TempDir(), "sluice")
+	script := fmt.Sprintf("#!/bin/sh\nSLUICE_ORDERS_SERVER=%s exec %s \"$@\"\n", forward(t, api(l), l.Host("dev1")), binary)
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	device, err := stage.StartMobile(context.WithoutCancel(t.Context()), stage.MobileOptions{
-		Host: l.Host("dev1"), Binary: binary, LogDir: t.TempDir(), Home: d, Device: "phone", Class: "moving", Interfaces: []string{"eth0", "eth1"},
+		Host: l.Host("dev1"), Binary: program, LogDir: t.TempDir(), Home: d, Device: "phone", Class: "moving", Interfaces: []string{"eth0", "eth1"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +204,7 @@ func startTransfers(t *testing.T, d *stage.Deployment, l *lab.Lab) {
 	if out, err := l.Host("client").Command(t.Context(), "iperf3", client(shortPort, 1)...).CombinedOutput(); err != nil {
 		t.Fatalf("iperf3: %v\n%s", err, out)
 	}
-	start(l.Host("client"), client(longPort, 120)...)
+	start(l.Host("client"), client(longPort, 600)...)
 	err := stage.Poll(t.Context(), "the sessions", func() error {
 		all, err := d.Sessions(t.Context())
 		if err == nil && len(all) < 5 { // one went directly, and iperf3 opens two connections each time

@@ -31,7 +31,7 @@ const joinRate = 3e6
 // TestSubflows lets Chromium look at two connections of Multipath TCP with two further subflows
 // each. All of them go by one link first, and then by two ways, one of which is cut.
 func TestSubflows(t *testing.T) {
-	needs(t, "npm", "chromium", "nft")
+	begin(t, "npm", "chromium", "nft")
 	l := lab.New(t, twoWays("board-joins"))
 	switches, err := l.Control().Listen("tcp", l.ControllerAddr().String())
 	if err != nil {

@@ -8,14 +8,16 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 // visit has Chromium do what stands in a TypeScript file, against the API at server.
 func visit(t *testing.T, file, server, token string, env ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 80*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "run", "--silent", "browser", "--", file+".test.ts")
+	cmd := exec.CommandContext(ctx, "npm", "run", "--silent", "browser", "--", file+".test.ts", "--expect.poll.timeout=30000", "--hookTimeout=120000", "--testTimeout=120000")
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "SLUICE_SERVER="+server, "SLUICE_TOKEN="+token, "SLUICE_OUT="+outDir(t), "CHROMIUM="+mustFind(t, "chromium"))
 	cmd.Env = append(cmd.Env, env...)
@@ -30,9 +32,11 @@ func visit(t *testing.T, file, server, token string, env ...string) {
 	}
 }
 
-// needs skips the test where a program, or the installed packages, are missing.
-func needs(t *testing.T, programs ...string) {
+// begin marks a live test, and skips it where a program, or the installed packages, are missing.
+// The tests run one after the other: a browser alone keeps two cores busy.
+func begin(t *testing.T, programs ...string) {
 	t.Helper()
+	live.Test(t)
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
 			t.Skipf("NOT TESTED: the dashboard in a browser, because %s is missing", p)
