@@ -287,6 +287,12 @@ func policiesResult(r *Result, o lab.MobilityOptions, cases []roamCase, samples 
 // policyClaim holds a case to what its policy promises; still is what the machine
 // does by itself.
 func policyClaim(r *Result, c roamCase, s, still *roamSamples) {
+	if c.policy == "saving" {
+		r.Claim(s.doubled == 0, c.name+": no packet comes twice", "%d in %d moves", s.doubled, len(s.lost))
+	}
+	if c.policy == "saving" && c.radios == 2 {
+		r.Claim(sum(s.lost) == 0, c.name+": nothing lost", "%.0f lost in %d moves", sum(s.lost), len(s.lost))
+	}
 	if c.policy != "seamless" || c.radios != 2 || c.lead < 100*time.Millisecond {
 		return
 	}
