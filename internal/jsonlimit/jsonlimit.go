@@ -37,7 +37,7 @@ func (l Limits) Check(text []byte) error {
 			begin := i + 1
 			i = endOfString(text, begin)
 			if i-begin > l.Key && isKey(text, i+1) {
-				return fmt.Errorf("a key of %d bytes, want at most %d: %.40q...", i-begin, l.Key, text[begin:i])
+				return fmt.Errorf("a key of %d bytes that begins with %.40q, want at most %d", i-begin, text[begin:i], l.Key)
 			}
 		case '[', '{':
 			if depth++; depth > min(l.Depth, maxDepth) {
