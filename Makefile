@@ -105,7 +105,8 @@ test-bare: ## the README's demo on a Debian 12 that has only make, git and curl,
 test: ## ring 1: formatting, linters, unit tests, and as root a smoke of each service on Open vSwitch
 	@scripts/deps.sh go
 	if [ "$$(id -u)" = 0 ]; then scripts/deps.sh demo smoke; fi
-	$(MAKE) --no-print-directory lint unit smoke
+	$(MAKE) --no-print-directory -j2 unit lint
+	$(MAKE) --no-print-directory smoke
 
 .PHONY: test-live
 test-live: ## ring 2: all live suites, a package at a time, for LIVETIME minutes at most (root)
@@ -145,12 +146,13 @@ revive:
 promlinter:
 	go run $(PROMLINTER) lint .
 
-# vet has seen the tests already.
+# vet has seen the tests already. Tests wait more than they compute, so that more packages than
+# cores run at once.
 .PHONY: unit
 unit: ## unit tests of all packages, house rules, seeds of the fuzz targets, and the dashboard's unit tests (Node.js)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory dashboard/node_modules/.package-lock.json; fi
 	mkdir -p out/unit
-	go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile out/unit/tests.json -- -short -vet=off -timeout 15m ./...
+	go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile out/unit/tests.json -- -short -vet=off -p 6 -timeout 15m ./...
 	scripts/skips.sh out/unit/tests.json
 
 .PHONY: smoke

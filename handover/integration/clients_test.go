@@ -15,6 +15,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -175,9 +176,7 @@ func (w *world) reaches(host string) bool {
 // asked is read off their interface. Of each there are two: one is kept from
 // reaching the server by unicast, so that it rebinds.
 func TestRealClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("clients renew after half a minute")
-	}
+	live.Test(t)
 	t.Parallel()
 	programs := dhcpPrograms()
 	w := newWorld(t, lab.MobilityOptions{Levels: 2, Devices: 2 * len(programs), Interfaces: 1})
