@@ -38,6 +38,13 @@ skip() {
   [ -z "$tests" ] || echo "-skip=^($tests)\$"
 }
 
+# unsteady prints the tests of a package that failed and passed when they were run again. Of
+# a test that failed twice the package has failed.
+unsteady() {
+  [ -f "$out/$1.rerun" ] || return 0
+  sed -n "s|^$module/\([^/]*/\)*\([^/ ]*\.Test[^/ ]*\): 2 runs, 1 failures\$|\1\2|p" "$out/$1.rerun"
+}
+
 if [ "$#" -gt 0 ]; then list=("${@#./}"); else mapfile -t list < <(packages | changed | sort -rn -s -k 1,1 | cut -d ' ' -f 2); fi
 began=$SECONDS failed=() left=() unsteady=0
 for package in "${list[@]}"; do
@@ -48,15 +55,17 @@ for package in "${list[@]}"; do
     --rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
     --rerun-fails-report="$out/$name.rerun" --packages "./$package" -- \
     -count=1 -vet=off -p 1 -parallel 3 -timeout 15m $(skip "$package") || failed+=("$package")
-  [ ! -s "$out/$name.rerun" ] || unsteady=$((unsteady + $(wc -l <"$out/$name.rerun")))
+  unsteady=$((unsteady + $(unsteady "$name" | wc -l)))
   if [ "$unsteady" -gt 10 ]; then failed+=('more than ten tests at first'); break; fi
 done
 
 echo "== ${#list[@]} packages in $(((SECONDS - began) / 60)) minutes"
 scripts/skips.sh "$out"/*.json || failed+=('the check of skipped tests')
-cat "$out"/*.rerun 2>/dev/null | sed "s|^$module/||" | while read -r line; do
-  echo "UNSTEADY: $line"
-  echo "$(date -u +%F) $(git rev-parse --short HEAD) $line" >>out/unsteady.txt
+for package in "${list[@]}"; do
+  for test in $(unsteady "${package//\//-}"); do
+    echo "UNSTEADY: $test"
+    echo "$(date -u +%F) $(git rev-parse --short HEAD) $test" >>out/unsteady.txt
+  done
 done
 for package in "${left[@]}"; do echo "LEFT OUT for time: $package"; done
 if [ "${#failed[@]}" -gt 0 ]; then

@@ -41,7 +41,7 @@ func TestLinksStandUnderLoad(t *testing.T) {
 			within(t, patience, "both floods fill the link", func() error {
 				n, _ := busy.Received()
 				m, _ := others.Received()
-				if n < 2000 || m < 200 {
+				if n < 2000 || m < 20 { // the class leaves the others little
 					return fmt.Errorf("%d packets of the class, %d others", n, m)
 				}
 				return nil
