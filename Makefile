@@ -152,7 +152,7 @@ promlinter:
 unit: ## unit tests of all packages, house rules, seeds of the fuzz targets, and the dashboard's unit tests (Node.js)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory dashboard/node_modules/.package-lock.json; fi
 	mkdir -p out/unit
-	go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile out/unit/tests.json -- -short -vet=off -p 6 -timeout 15m ./...
+	go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile out/unit/tests.json -- -short -vet=off -p 4 -timeout 15m ./...
 	scripts/skips.sh out/unit/tests.json
 
 .PHONY: smoke

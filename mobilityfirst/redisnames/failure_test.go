@@ -33,6 +33,8 @@ func TestSilentMaster(t *testing.T) {
 	defer resume()
 	stop := make(chan struct{})
 	var asking sync.WaitGroup
+	end := sync.OnceFunc(func() { close(stop); asking.Wait() })
+	defer end()
 	for range 50 { // who ask for its names all the time
 		asking.Go(func() {
 			for {
@@ -59,8 +61,7 @@ func TestSilentMaster(t *testing.T) {
 			t.Errorf("another master: %v", err)
 		}
 	}
-	close(stop)
-	asking.Wait()
+	end()
 	resume()
 	eventually(t, "it answers again", func() bool { return s.Write(t.Context(), silent) == nil })
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
@@ -51,9 +52,11 @@ var shared struct {
 	err     error
 }
 
-// needRedis skips a test where there is no Redis.
+// needRedis makes a test a live one, and skips it where there is no Redis: a store waits for
+// its servers for fractions of a second, for which a slow machine may stop them.
 func needRedis(t testing.TB) {
 	t.Helper()
+	live.Test(t)
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is not installed: scripts/deps.sh test does that")
 	}
