@@ -46,8 +46,8 @@ func unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// nullError says that a value is null. Its path is put together from the end while plain
-// returns, so that a body without null costs no path.
+// nullError reports a null value. plain adds to its path on the way back from the value to
+// the body, so that only a body with a null value costs a path.
 type nullError struct{ path string }
 
 func (e *nullError) Error() string {

@@ -20,9 +20,9 @@ type Sources struct {
 	Env []string
 	// Set are "key=value" pairs from flags.
 	Set []string
-	// Again says that a program reads its configuration again while it runs. A file without
-	// any setting is refused then: an editor or a full disk may just have emptied it, and it
-	// would withdraw everything that the file has declared.
+	// Again is set when a program reads its configuration again while it runs. It refuses a
+	// file without any setting: an editor or a full disk may just have emptied the file, and
+	// an empty file would withdraw everything that the file declared before.
 	Again bool
 	// NoFiles leaves out whether the files which the configuration names are
 	// there, for checking a configuration on another machine.

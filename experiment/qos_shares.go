@@ -27,7 +27,7 @@ const (
 	shareFrame   = sharePayload + 14 + 20 + 8
 	// shareLeast is the guaranteed rate of each of eight classes, in bit/s.
 	shareLeast = 800_000
-	// shareTolerance is by how much a rate may be missed.
+	// shareTolerance is the largest deviation of a rate from its bound, as a part of the bound.
 	shareTolerance = 0.05
 	// manyWithin is how long manyClasses may take on manySwitches.
 	manyWithin   = 5 * time.Second
@@ -35,7 +35,8 @@ const (
 	manySwitches = 20
 )
 
-// shares is how classes share a link that all of them fill, in bit/s of frames.
+// shares holds the rates at which classes share a link that each of them fills, in bit/s of
+// frames, and how long it takes to provision many classes.
 type shares struct {
 	eight    []float64
 	pairs    [][2]float64 // of each two classes that follow on each other
@@ -129,7 +130,7 @@ func (r *controlRig) share(ctx context.Context, n *stage.Network) (s shares, err
 	return s, nil
 }
 
-// classesPath is where the API has classes.
+// classesPath is the path of the API's collection of classes.
 const classesPath = "/api/v1/qos/classes"
 
 // provision measures how long many classes take that are requested at once, of three switches

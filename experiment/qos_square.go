@@ -33,14 +33,15 @@ const (
 	squareFor     = 5 * time.Second
 )
 
-// onSquare is what critical flows of UDP had on two ways between two switches.
+// onSquare holds what was measured of critical UDP flows between two switches that are joined
+// by two paths.
 type onSquare struct {
 	silent []float64             // ms, at each failure of a link
 	polite [2]stage.StreamReport // of flows that keep to their promise
 	rude   float64               // bit/s of frames of the one that does not
 }
 
-// squareRun measures them.
+// squareRun measures critical flows while links fail, and while one flow exceeds its promise.
 func squareRun(ctx context.Context, env *Env) (m onSquare, err error) {
 	q := &qosNetwork{
 		name: "qsquare", trunk: squareTrunk, trunks: [][2]string{{"s1", "s2"}, {"s2", "s4"}, {"s1", "s3"}, {"s3", "s4"}},
@@ -72,7 +73,7 @@ func squareRun(ctx context.Context, env *Env) (m onSquare, err error) {
 	return m, err
 }
 
-// squareRig is such a network with a controller.
+// squareRig is the network of squareRun with its controller.
 type squareRig struct {
 	l *lab.Lab
 	n *stage.Network

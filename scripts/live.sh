@@ -42,7 +42,7 @@ skip() {
 # a test that failed twice the package has failed.
 unsteady() {
   [ -f "$out/$1.rerun" ] || return 0
-  sed -n "s|^$module/\([^/]*/\)*\([^/ ]*\.Test[^/ ]*\): 2 runs, 1 failures\$|\1\2|p" "$out/$1.rerun"
+  sed -n "s|^$module/\([^ ]*\.Test[^/ ]*\): 2 runs, 1 failures\$|\1|p" "$out/$1.rerun"
 }
 
 if [ "$#" -gt 0 ]; then list=("${@#./}"); else mapfile -t list < <(packages | changed | sort -rn -s -k 1,1 | cut -d ' ' -f 2); fi

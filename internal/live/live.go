@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// LeftOut is the message of a test that is skipped because of -short. The check of skipped
+// leftOut is the message of a test that is skipped because of -short. The check of skipped
 // tests (scripts/skips.sh) ignores tests that were skipped with it.
-const LeftOut = "live test, left out by -short"
+const leftOut = "live test, left out by -short"
 
 // Test skips the calling test under -short or without root. A test calls it first, before it
 // builds or starts anything. lab.New calls it as well.
 func Test(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
-		tb.Skip(LeftOut)
+		tb.Skip(leftOut)
 	}
 	if os.Geteuid() != 0 {
 		tb.Skip("live test, needs root")

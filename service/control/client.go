@@ -174,7 +174,8 @@ func (c *Client[R, L]) Call(ctx context.Context, method, path string, in, out an
 	return c.call(ctx, method, path, in, out, c.maxReply, replyLimits)
 }
 
-// CallList is Call for an answer that lists up to 65,536 things in up to 64 MiB.
+// CallList requests a list by GET and decodes it into out. It accepts up to 65,536 elements
+// in up to 64 MiB.
 func (c *Client[R, L]) CallList(ctx context.Context, path string, out any) error {
 	return c.call(ctx, http.MethodGet, path, nil, out, maxList, listLimits)
 }
