@@ -61,6 +61,9 @@ type conn struct {
 	earlier uint64      // segments sent again for the sessions that had it before
 	failure atomic.Pointer[error]
 	pacer   *pacer
+
+	fmu  sync.Mutex // a leaf
+	free bool       // the session is done with the connection, which another may have now
 }
 
 func newConn(s *session, index int, nc net.Conn) (*conn, error) {
@@ -96,8 +99,9 @@ func (c *conn) retransmits() uint64 {
 	return stats.Retransmits - min(stats.Retransmits, c.earlier)
 }
 
-// serve runs the connection until it is released (nil) or fails. In both cases
-// nothing of the session uses it afterwards; on failure it is closed.
+// serve runs the connection until both sides have given it up in order, by Release or by
+// Reset (nil), or until it fails. In both cases nothing of the session uses it afterwards;
+// on failure it is closed.
 func (c *conn) serve() error {
 	var wg sync.WaitGroup
 	wg.Go(c.writeLoop)
@@ -117,8 +121,8 @@ func (c *conn) serve() error {
 	c.s.out.wake()
 	close(stop)
 	wg.Wait()
-	if c.failure.Load() == nil && c.s.role == roleAcceptor {
-		if err := c.answerRelease(); err != nil {
+	if c.failure.Load() == nil {
+		if err := c.finishRelease(); err != nil {
 			c.fail(err)
 		}
 	}
@@ -126,10 +130,19 @@ func (c *conn) serve() error {
 	lost := c.unconfirmed.Lost()
 	c.qmu.Unlock()
 	c.s.out.lost(lost)
+	return c.leave()
+}
+
+// leave separates the connection from its session, so that another session can have it, and
+// returns why it failed, if it did.
+func (c *conn) leave() error {
+	c.fmu.Lock()
+	defer c.fmu.Unlock()
 	if f := c.failure.Load(); f != nil {
 		return *f
 	}
-	return nil
+	c.free = true
+	return c.net.SetReadDeadline(time.Time{})
 }
 
 // fail closes the connection; reader and writer return.
@@ -137,24 +150,47 @@ func (c *conn) fail(err error) {
 	if err == nil {
 		err = errors.New("closed")
 	}
-	if c.failure.CompareAndSwap(nil, &err) {
+	c.fmu.Lock()
+	defer c.fmu.Unlock()
+	if !c.free && c.failure.CompareAndSwap(nil, &err) {
 		c.leaving.Store(true)
 		resetNow(c.net)
 	}
 }
 
-// end takes the connection down at the session's end, telling the peer the
-// cause if there is one. The frame is flushed by the time the peer reads the
-// end of the stream; reading goes on until it has closed its side, because
-// closing with unread bytes would overtake the frame.
+// end takes leave of the connection at the session's end. It tells the peer the cause, if
+// there is one, and what the peer still sends is dropped until its own Reset: then the
+// connection is free for another session. With cause 0 it waits for the peer's Reset only.
+// A peer that needs no cause, because its side has ended first, is not sent megabytes that
+// it would drop: then the connection is closed.
 func (c *conn) end(cause wire.Cause) {
-	if cause == 0 {
+	if c.s.peerEnded.Load() && c.unsent() > maxDropped {
 		c.fail(errOver)
 		return
 	}
-	c.reset.Store(uint64(cause))
-	c.kick()
-	_ = c.net.SetReadDeadline(time.Now().Add(c.s.agent.cfg.ResetDrain))
+	if cause != 0 {
+		c.reset.CompareAndSwap(0, uint64(cause))
+		c.kick()
+	}
+	c.fmu.Lock()
+	defer c.fmu.Unlock()
+	if !c.free {
+		_ = c.net.SetReadDeadline(time.Now().Add(2 * c.s.agent.cfg.ResetDrain))
+	}
+}
+
+// maxDropped is how many bytes may be on their way to a peer that drops them, for the sake of
+// keeping their connection.
+const maxDropped = 1 << 20
+
+// unsent returns the number of bytes that the peer has not acknowledged.
+func (c *conn) unsent() int {
+	n := 0
+	_ = onSocket(c.net, func(fd int) (err error) {
+		n, err = unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+		return err
+	})
+	return n
 }
 
 // writeLoop sends the chunks that it is dealt.
@@ -340,8 +376,8 @@ func (c *conn) due(b []byte) []byte {
 	return b
 }
 
-// answerRelease is the acceptor's last frame of the session on this connection.
-func (c *conn) answerRelease() error {
+// finishRelease sends the session's last frame on this connection, unless it has been sent.
+func (c *conn) finishRelease() error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	c.release.Store(true)

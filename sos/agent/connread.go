@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/sluice-net/sluice/sos/wire"
@@ -59,8 +58,9 @@ func (c *conn) handle(h wire.Header) error {
 	case wire.Window:
 		c.s.out.grant(h.Number)
 	case wire.Reset:
+		c.reset.CompareAndSwap(0, uint64(wire.CauseEndHost)) // the answer, unless this side has sent its own
 		c.s.peerReset(wire.Cause(h.Number))
-		return fmt.Errorf("peer gave the session up (cause %d)", h.Number)
+		return errReleased
 	case wire.Release:
 		c.s.out.released()
 		return errReleased

@@ -27,7 +27,7 @@ func (s *session) ports() []uint16 {
 	return ports
 }
 
-// carry runs a connection for the session until its release (nil) or its end. What the
+// carry runs a connection for the session until both sides have released it (nil) or its end. What the
 // peer has still to answer of an opening is not nil.
 func (s *session) carry(nc net.Conn, index int, opening []byte) error {
 	c, err := newConn(s, index, nc)
@@ -102,7 +102,7 @@ func (s *session) detach(c *conn, err error) {
 		s.agent.metrics.lost.Inc()
 	}
 	s.peerDone = s.peerDone || err == nil
-	over, released := s.complete(), s.graceful && s.peerDone
+	over, released := s.complete(), s.ended || s.graceful && s.peerDone
 	s.mu.Unlock()
 	switch {
 	case over:

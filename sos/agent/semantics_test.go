@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -354,6 +355,54 @@ func TestWarm(t *testing.T) {
 		return len(p.y.acceptor.accepted) == 0
 	})
 	exchange(t, p.open(agentapi.Params{Connections: 3}), 1000, 1000)
+}
+
+// However a session ends, the next one has its connections.
+func TestWarmAfterReset(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		tls  bool
+		end  func(p *pair, f *flow)
+	}{
+		{"by the client", false, func(_ *pair, f *flow) { resetNow(f.client) }},
+		{"by the server", false, func(_ *pair, f *flow) { resetNow(f.server) }},
+		{"by the server, encrypted", true, func(_ *pair, f *flow) { resetNow(f.server) }},
+		{"by both", false, func(_ *pair, f *flow) { resetNow(f.client); resetNow(f.server) }},
+		{"by the controller", false, func(p *pair, f *flow) { _ = p.toX.Abort(context.Background(), f.id) }},
+		{"with bytes before it", false, func(_ *pair, f *flow) {
+			_, _ = io.WriteString(f.client, strings.Repeat("x", 300_000))
+			resetNow(f.client)
+		}},
+		{"with bytes against it", false, func(_ *pair, f *flow) {
+			_, _ = io.WriteString(f.server, strings.Repeat("x", 300_000))
+			resetNow(f.client)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPair(t, withTLS(t, c.tls))
+			params := agentapi.Params{Connections: 2, TLS: c.tls}
+			opened := func() *flow {
+				f := p.open(params)
+				for _, a := range []*Agent{p.x, p.y} {
+					eventually(t, "all connections stand", func() bool {
+						s := a.session(f.id)
+						return s != nil && s.counters().ConnsOpen == 2
+					})
+				}
+				return f
+			}
+			f := opened()
+			c.end(p, f)
+			f.ended(p.x)
+			f.ended(p.y)
+			eventually(t, "connections are in the pool", func() bool { return p.x.warm.size() == 2 })
+			f = opened()
+			exchange(t, f, 100_000, 100_000)
+			if r := f.ended(p.x); r.Counters.ConnsWarm != 2 {
+				t.Errorf("%d warm connections, want 2", r.Counters.ConnsWarm)
+			}
+		})
+	}
 }
 
 // used is a transport whose connections have sent segments again before.

@@ -49,7 +49,8 @@ type session struct {
 	conns  atomic.Pointer[[]*conn]
 	start  atomic.Pointer[string] // how fast it began, and why
 
-	active atomic.Int64 // last byte moved, nanoseconds of the agent's clock
+	active    atomic.Int64 // last byte moved, nanoseconds of the agent's clock
+	peerEnded atomic.Bool  // the peer's side of the session has ended by a reset
 
 	dial       dialer // the client's agent's
 	congestion congestionManager
@@ -169,7 +170,10 @@ func (s *session) check() {
 		return
 	}
 	if flag == wire.FlagRST {
-		s.finish(s.ownReset(), "", 0)
+		s.finish(s.ownReset(), "", 0) // the peer gives its connections up when the other end host is reset
+		if s.in.isReset() {
+			s.endConns(wire.CauseEndHost) // which it is already, and the peer waits as well
+		}
 		return
 	}
 	if !s.in.done() {

@@ -62,20 +62,20 @@ func (s *session) endByReset() {
 		}
 		break
 	}
+	s.peerEnded.Store(true)
 	s.finish(s.otherReset(), "", wire.CauseEndHost)
 }
 
-// peerReset is called when the peer gives the session up.
+// peerReset ends the session because the peer has given it up.
 func (s *session) peerReset(cause wire.Cause) {
-	flag, _ := s.out.done()
-	switch {
-	case flag == wire.FlagRST:
-		s.finish(s.ownReset(), "", 0)
-	case cause == wire.CauseEndHost:
-		s.finish(s.otherReset(), "", 0)
-	default:
-		s.finish(agentapi.ReasonPeerReset, "", 0)
+	reason := agentapi.ReasonPeerReset
+	if flag, _ := s.out.done(); flag == wire.FlagRST {
+		reason = s.ownReset()
+	} else if cause == wire.CauseEndHost {
+		reason = s.otherReset()
 	}
+	s.peerEnded.Store(true)
+	s.finish(reason, "", wire.CauseEndHost) // the peer has been told, or tells the same
 }
 
 // fail ends the session for a fault of this agent.
@@ -84,7 +84,8 @@ func (s *session) fail(err error) {
 }
 
 // finish ends the session, once. Unless it is complete, the end host gets RST;
-// a cause other than 0 is told to the peer. It does not wait.
+// a cause other than 0 is told to the peer. It does not wait: the connections to the peer
+// take leave of the session by themselves.
 func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause) {
 	s.mu.Lock()
 	if s.ended {
@@ -119,10 +120,15 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 	s.cancel()
 	close(s.over)
 	s.in.abandon()
+	s.endConns(cause)
+	s.agent.forget(s)
+}
+
+// endConns ends the connections to the peer as conn.end does.
+func (s *session) endConns(cause wire.Cause) {
 	for _, c := range *s.conns.Load() {
 		c.end(cause)
 	}
-	s.agent.forget(s)
 }
 
 // deafFor is how long the client's port at the agent stays open, but deaf, after

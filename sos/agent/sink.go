@@ -231,6 +231,7 @@ func (k *sink) advance(r *reception) {
 	k.unlist(r)
 	switch {
 	case k.discard && r.flags != 0:
+		k.resetting = r.flags == wire.FlagRST
 		k.finish()
 	case r.flags == wire.FlagFIN:
 		k.end.closeWrite()
@@ -385,6 +386,13 @@ func (k *sink) done() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.finished && !k.resetting
+}
+
+// isReset reports whether the other end has reset its connection.
+func (k *sink) isReset() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.resetting
 }
 
 // broken reports whether the end host refused bytes.
