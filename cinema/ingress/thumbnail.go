@@ -26,7 +26,7 @@ func (g *Gateway) thumbnail(ctx context.Context, name string) (t gatewayapi.Thum
 	if c == nil || c.state().OnAir != gatewayapi.OnAirLive {
 		return t, &control.Problem{Title: "no picture", Code: control.CodeNotFound, Detail: clip(name) + " is not on air"}
 	}
-	picture := media.FirstPicture(c.cache.Group())
+	picture := c.keyFrame(ctx)
 	if len(picture) == 0 {
 		return t, &control.Problem{Title: "no picture", Code: control.CodeNotFound, Detail: clip(name) + " has had no key frame yet"}
 	}
@@ -41,6 +41,25 @@ func (g *Gateway) thumbnail(ctx context.Context, name string) (t gatewayapi.Thum
 		return t, fmt.Errorf("thumbnail of %s: ffmpeg makes none of its key frame", name)
 	}
 	return gatewayapi.Thumbnail{At: time.Now().UTC(), JPEG: out.Bytes()}, nil
+}
+
+// keyFrame returns the channel's last key frame, and waits for the rest of one that has begun
+// to come in; it returns nothing if there is none within a second, or before ctx is over.
+func (c *channel) keyFrame(ctx context.Context) []byte {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if picture := media.FirstPicture(c.cache.Group()); len(picture) > 0 {
+			return picture
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		}
+	}
 }
 
 // small holds as much as a thumbnail may have.

@@ -2,9 +2,11 @@ package media
 
 import "github.com/pion/rtp/codecs"
 
-// FirstPicture is the first picture of a group of pictures, as H.264's byte stream (Annex B):
-// parameter sets and key frame. It is empty if the packets do not begin with one. Of packets
-// that are wrong it may be wrong, but is at most twice as long as they are.
+// FirstPicture returns the first picture of a group of pictures, as H.264's byte stream
+// (Annex B): parameter sets and key frame. It returns nothing if the packets do not begin with
+// one, or if its last packet, which has the marker (RFC 6184, section 5.1) or is followed by
+// another picture's, is not among them yet. Of packets that are wrong it may be wrong, but is
+// at most twice as long as they are.
 func FirstPicture(group [][]byte) (stream []byte) {
 	var h264 codecs.H264Packet
 	first := true
@@ -18,13 +20,16 @@ func FirstPicture(group [][]byte) (stream []byte) {
 			first, stamp = false, p.Timestamp
 		}
 		if p.Timestamp != stamp {
-			break
+			return stream
 		}
 		units, err := h264.Unmarshal(p.Payload)
 		if err != nil {
-			break
+			return stream
 		}
 		stream = append(stream, units...)
+		if p.Marker {
+			return stream
+		}
 	}
-	return stream
+	return nil
 }

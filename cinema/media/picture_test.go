@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 )
 
@@ -18,6 +19,17 @@ func TestFirstPicture(t *testing.T) {
 	want := []byte{0, 0, 0, 1, 0x67, 1, 0, 0, 0, 1, 0x68, 2, 0, 0, 0, 1, 0x65, 3, 4}
 	if got := FirstPicture(group); !bytes.Equal(got, want) {
 		t.Errorf("% x, want % x", got, want)
+	}
+	for n := range group[:4] {
+		if got := FirstPicture(group[:n]); len(got) > 0 {
+			t.Errorf("% x of a picture of which %d of 4 packets have come", got, n)
+		}
+	}
+	marked := slices.Clone(group[:4])
+	marked[3] = slices.Clone(marked[3])
+	marked[3][1] |= 0x80
+	if got := FirstPicture(marked); !bytes.Equal(got, want) {
+		t.Errorf("% x of a picture whose last packet has the marker, want % x", got, want)
 	}
 	if got := FirstPicture(nil); len(got) > 0 {
 		t.Errorf("% x of nothing", got)
