@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"net/netip"
+	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
@@ -76,9 +77,11 @@ func three(t testing.TB) *stage.RedisCluster {
 	return shared.cluster
 }
 
-// at is where a cluster is, by its number.
+// at returns where a cluster listens, by its number. The address is this process's own:
+// servers that a panicking run has left behind are in no later run's way.
 func at(n uint16) netip.AddrPort {
-	return netip.AddrPortFrom(netip.MustParseAddr("127.79.0.1"), 21000+20*n)
+	pid := os.Getpid()
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 100 + byte(pid>>16), byte(pid >> 8), byte(pid)}), 21000+20*n)
 }
 
 // cluster starts a cluster of a test's own.
