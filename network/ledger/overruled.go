@@ -18,6 +18,7 @@ type above struct {
 	match       openflow.Match
 	owner, name string
 	tables      bool // the switch has tables
+	rewrites    bool // it changes headers
 }
 
 // Overruled says, for each of several lists of matches, which other owners have rules for
@@ -33,7 +34,7 @@ func (l *Ledger) Overruled(o *Owner, stage rule.Stage, offset uint16, of [][]ope
 	for _, a := range l.above(o, stage.Base()+offset) {
 		for i, matches := range of {
 			o := all[i][a.owner]
-			if o != nil && o.names[a.name] && *o.on(a.tables) {
+			if o != nil && o.names[a.name] && *o.on(a.tables) && (o.rewrites || !a.rewrites) {
 				continue
 			}
 			if compared += len(matches); compared > maxCompared {
@@ -50,6 +51,7 @@ func (l *Ledger) Overruled(o *Owner, stage rule.Stage, offset uint16, of [][]ope
 				all[i][a.owner] = o
 			}
 			o.names[a.name], *o.on(a.tables) = true, true
+			o.rewrites = o.rewrites || a.rewrites
 		}
 	}
 	return overrulings(all)
@@ -60,6 +62,7 @@ func (l *Ledger) Overruled(o *Owner, stage rule.Stage, offset uint16, of [][]ope
 type overrulers struct {
 	names       map[string]bool
 	one, tables bool
+	rewrites    bool
 }
 
 func (o *overrulers) on(tables bool) *bool {
@@ -76,6 +79,7 @@ func overrulings(all []map[string]*overrulers) [][]rule.Overruling {
 		for owner, of := range byOwner {
 			out[i] = append(out[i], rule.Overruling{
 				Owner: owner, Name: slices.Min(slices.Collect(maps.Keys(of.names))), Names: len(of.names), OneTable: of.one, Tables: of.tables,
+				Rewrites: of.rewrites,
 			})
 		}
 		slices.SortFunc(out[i], func(a, b rule.Overruling) int { return cmp.Compare(a.Owner, b.Owner) })
@@ -94,11 +98,16 @@ func (l *Ledger) above(o *Owner, priority uint16) (out []above) {
 		for _, e := range s.rules {
 			leads := s.layout.Tables() && e.Rule.Stage == rule.StageDevice
 			if e.owner != o && e.Rule.Priority() > priority && decides(&e.Rule) && !leads {
-				out = append(out, above{e.Rule.Match, e.owner.Name, e.keys[0], s.layout.Tables()})
+				out = append(out, above{e.Rule.Match, e.owner.Name, e.keys[0], s.layout.Tables(), rewrites(&e.Rule)})
 			}
 		}
 	}
 	return out
+}
+
+// rewrites reports whether a rule changes headers of the packets that it matches.
+func rewrites(r *rule.Rule) bool {
+	return slices.ContainsFunc(r.Actions, func(a openflow.Action) bool { return a.Type == openflow.ActionSetField })
 }
 
 // decides says whether a rule decides what becomes of packets that others may want, or has

@@ -56,6 +56,38 @@ func TestOverruled(t *testing.T) {
 	}
 }
 
+// An owner of whose rules one changes headers is told as one that rewrites packets, whichever
+// of its rules is looked at first.
+func TestOverruledByRewriting(t *testing.T) {
+	l := ledger.New(1)
+	mine, err := l.AddOwner("mine", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"agents", "device"} {
+		o, err := l.AddOwner(name, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := to(80, rule.StageRewrite, 0)
+		p.Rules = append(p.Rules, to(80, rule.StageRewrite, 1).Rules...)
+		if name == "agents" {
+			p.Rules[1].Actions = []openflow.Action{openflow.SetField(openflow.TCPDst(9)), openflow.Output(1)}
+		} else {
+			for i := range p.Rules {
+				p.Rules[i].Stage, p.Rules[i].Offset = rule.StageDevice, rule.DeviceUp+uint16(i)
+			}
+		}
+		if _, err := l.Plan(o, "x", p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := l.Overruled(mine, rule.StageWay, rule.WayClass, [][]openflow.Match{{tcpTo(80)}})[0]
+	if len(got) != 2 || !got[0].Rewrites || got[1].Rewrites {
+		t.Errorf("Overruled = %+v, want agents that rewrite and a device that does not", got)
+	}
+}
+
 // However many rules there are, one question takes a bounded time.
 func BenchmarkOverruled(b *testing.B) {
 	l := ledger.New(1)

@@ -12,6 +12,9 @@ type Overruling struct {
 	// OneTable and Tables say on which switches: on those with tables what is overruled is
 	// the way, and marks hold.
 	OneTable, Tables bool
+	// Rewrites is true if one of those rules changes headers of the packets, so that later
+	// switches know them by others.
+	Rewrites bool
 }
 
 // Notes says for each whose rules come first, and what that means for who asked.

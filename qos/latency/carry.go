@@ -21,7 +21,8 @@ const carryFor = 5 * time.Minute
 type carriage struct {
 	// dscp tells them between two carriers; zero before the first, or if none is left.
 	dscp uint8
-	// asked is when a connection was last looked for in the class.
+	// asked is when a connection was last looked for in the class; zero if none has been for
+	// carryFor.
 	asked time.Time
 	ports map[place]*carriedPort
 	// restored says that it is as an earlier controller left it: it is gone through when the
@@ -70,7 +71,7 @@ func (c *carriage) expire(now time.Time) (gone []place) {
 		}
 	}
 	if len(c.ports) == 0 && now.Sub(c.asked) > carryFor {
-		c.dscp = 0
+		c.dscp, c.asked = 0, time.Time{}
 	}
 	return gone
 }

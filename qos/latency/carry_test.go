@@ -177,6 +177,43 @@ func TestClassIsKeptWhereItIsCarried(t *testing.T) {
 	}
 }
 
+// A class that agents do not carry has no note about a DSCP for that: not after a restart, nor
+// when they have not carried it for long.
+func TestNoNoteWhereNothingIsCarried(t *testing.T) {
+	x := served(t)
+	x.withClassifiers()
+	x.addTCP("web", nil)
+	without := func(s *Service, when string) {
+		t.Helper()
+		if c, _ := s.Class("web"); strings.Contains(strings.Join(c.Notes, "\n"), "DSCP") {
+			t.Errorf("%s: notes %q", when, c.Notes)
+		}
+	}
+	restart := func() *Service {
+		next := x.service()
+		t.Cleanup(next.tasks.Stop)
+		if err := next.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return next
+	}
+	without(x.Service, "at first")
+	without(restart(), "after a restart")
+	promises(x.Service).Treatment(connection())
+	x.carryBoth("web")
+	without(x.Service, "while it is carried")
+	x.classes.mu.Lock()
+	e := x.classes.byName["web"]
+	e.carriage.asked = time.Now().Add(-carryFor - time.Second)
+	for _, p := range e.carriage.ports {
+		p.used = e.carriage.asked
+	}
+	x.classes.mu.Unlock()
+	x.carryAll(t.Context())
+	without(x.Service, "long after it was carried")
+	without(restart(), "after a restart then")
+}
+
 // Where the rate of a class is not left, it is told that nothing is guaranteed, and it is as
 // soon as there is room.
 func TestCarriedWithoutRoom(t *testing.T) {

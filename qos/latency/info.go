@@ -1,6 +1,7 @@
 package latency
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -97,15 +98,20 @@ func (s *Service) infos(entries ...*entry) []Info {
 		// Those who carry connections keep what the class promises; where not, notes say so.
 		over[i] = slices.DeleteFunc(over[i], func(o rule.Overruling) bool { return slices.Contains(carriers, o.Owner) })
 		for _, o := range over[i] {
-			out[i].Notes = append(out[i].Notes, o.String()+": "+whatIsLost(o))
+			out[i].Notes = append(out[i].Notes, o.String()+": "+lostTo(o))
 		}
 	}
 	return out
 }
 
-// whatIsLost says what packets do not have that another service takes.
-func whatIsLost(o rule.Overruling) string {
-	const kept = "those that it takes go its way, in the queue at the ports where the class has one"
+// lostTo returns what packets of a class lack that another service takes. The class's rules
+// set the queue at the switches of the class's way, for packets with the headers that its
+// flows name.
+func lostTo(o rule.Overruling) string {
+	kept := "those that it takes go its way, in the queue at the ports where the class has one"
+	if o.Rewrites {
+		kept = "those that it takes go its way, and it rewrites their headers: they have the queue only where they come to a switch of the class's way with the headers that its flows name"
+	}
 	switch {
 	case !o.Tables:
 		return "those that it takes go without the queue"
@@ -115,12 +121,26 @@ func whatIsLost(o rule.Overruling) string {
 	return kept + "; on switches with one table without the queue"
 }
 
+// standing returns the state of a class, and what is wrong if it is not active. A class whose
+// guaranteed rate does not fit any more is degraded from that moment on, not only when it has
+// been moved or has yielded: after a start that may take until the network is known. The
+// table's lock is held.
+func (p *planner) standing(e *entry) (state, reason string) {
+	if e.state == StateActive || e.state == StateIneffective {
+		if short := p.Book.Overbooked(bookKey(e.class.Name)); short != nil {
+			return StateDegraded, fmt.Sprintf("its guaranteed rate does not fit any more: %v", short)
+		}
+	}
+	return e.state, e.reason
+}
+
 // info shows a class; the mutex is held.
 func (s *Service) info(e *entry) Info {
 	c := &e.class
+	state, reason := s.plan.standing(e)
 	i := Info{
 		Name: c.Name, MinRate: units.Rate(c.MinRate), MaxRate: units.Rate(c.MaxRate), Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: c.Spec.Flows,
-		State: e.state, Reason: e.reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: s.portInfos(e, portsOf(e.routes)),
+		State: state, Reason: reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: s.portInfos(e, portsOf(e.routes)),
 		Carried: s.portInfos(e, e.carriage.held()), Notes: append(e.notes(), s.queues.carriedNotes(e)...),
 	}
 	x, _ := s.Declared.Item(c.Name)
@@ -178,7 +198,8 @@ func (s *Service) Stats(name string) (Stats, bool) {
 	if e == nil {
 		return Stats{}, false
 	}
-	out := Stats{Name: name, State: e.state, Reason: e.reason, Queues: []QueueStats{}}
+	out := Stats{Name: name, Queues: []QueueStats{}}
+	out.State, out.Reason = s.plan.standing(e)
 	for _, at := range e.ports() {
 		x := e.samples[at]
 		if x == nil {

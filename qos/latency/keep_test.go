@@ -2,6 +2,7 @@ package latency
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/network/topology"
@@ -44,6 +45,34 @@ func TestDefaultRatesWaitForCapacities(t *testing.T) {
 	s.completePromises(t.Context())
 	if got := s.Book.Promised(at); got != 0 {
 		t.Errorf("%d bit/s for a class that is gone", got)
+	}
+}
+
+// A class above what its links have lost is degraded at once, also while the network is still
+// being discovered after a start, and active again when they have it back.
+func TestClassAboveCapacity(t *testing.T) {
+	x := served(t)
+	x.withClassifiers()
+	x.addTCP("web", nil) // 6 of 10 Mbit/s
+	next := x.service()
+	t.Cleanup(next.tasks.Stop)
+	x.fabric.capacity.Store(5e6)
+	if err := next.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*Service{"running": x.Service, "started again": next} {
+		c, _ := s.Class("web")
+		stats, _ := s.Stats("web")
+		if c.State != StateDegraded || !strings.Contains(c.Reason, "6000000 bit/s asked, 5000000 of 5000000 available") {
+			t.Errorf("%s: %s, %q", name, c.State, c.Reason)
+		}
+		if stats.State != c.State || stats.Reason != c.Reason {
+			t.Errorf("%s: statistics tell %s, %q", name, stats.State, stats.Reason)
+		}
+	}
+	x.fabric.capacity.Store(10e6)
+	if c, _ := next.Class("web"); c.State != StateActive || c.Reason != "" {
+		t.Errorf("with its capacity back: %s, %q", c.State, c.Reason)
 	}
 }
 

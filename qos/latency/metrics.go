@@ -7,13 +7,14 @@ import (
 )
 
 // newMetrics returns the service's figures for Prometheus.
-func newMetrics(classes *table) *service.Metrics {
+func newMetrics(classes *table, plan *planner) *service.Metrics {
 	m := service.NewMetrics("qos")
 	m.Gauges("classes", "Classes of traffic by state.", []string{"state"}, func(is func(float64, ...string)) {
 		states := map[string]int{StateProvisioning: 0, StateActive: 0, StateDegraded: 0, StateIneffective: 0}
 		classes.mu.Lock()
 		for _, e := range classes.byName {
-			states[e.state]++
+			state, _ := plan.standing(e)
+			states[state]++
 		}
 		classes.mu.Unlock()
 		for state, n := range states {

@@ -109,7 +109,10 @@ func (c *placer) restore(ctx context.Context, class *Class, r *record) error {
 		e.userspace[d] = true
 	}
 	e.own, _ = ownDSCP(class) // it was accepted
-	e.carriage = carriage{dscp: r.DSCP, asked: time.Now(), restored: len(r.Carried) > 0}
+	e.carriage = carriage{dscp: r.DSCP, restored: len(r.Carried) > 0}
+	if r.DSCP != 0 || e.carriage.restored {
+		e.carriage.asked = time.Now()
+	}
 	for _, at := range r.Carried {
 		e.carriage.use(network.Carried{At: at, Between: slices.Contains(r.Between, at)}, time.Now())
 		e.carriage.ports[at].ready = true // its queue has stayed

@@ -88,7 +88,7 @@ func New(o Options) *Service {
 	s.queues = &queues{o, s.classes, s.plan}
 	s.placer = &placer{o, s.classes, s.plan, s.queues}
 	s.monitor = &monitor{o, s.classes, s.plan, s.queues}
-	s.metrics = newMetrics(s.classes)
+	s.metrics = newMetrics(s.classes, s.plan)
 	s.Declared = service.NewCollection(service.Options[*Class]{
 		Kind:  service.Kind[*Class]{Noun: "class", Nouns: "classes of traffic", Prefix: "qos/class/", Event: "class", Most: MaxClasses},
 		Store: o.Store, Log: o.Log, Publish: o.Publish,
