@@ -172,7 +172,7 @@ func (w *ways) program(ctx context.Context, x service.Item[Channel]) (network.Pr
 	for gateway, why := range news {
 		w.publish("tree.refused", map[string]any{"channel": c.Name, "gateway": gateway, "reason": why.Error()})
 	}
-	if circle {
+	if circle || tree.Bounces(was, t, l.groups) {
 		if err := w.clear(ctx, c.Name, plan, was.Common(t)); err != nil {
 			return network.Program{}, err
 		}

@@ -148,6 +148,16 @@ func (g *Groups) insert(n int, c Copy) {
 	g.at[c], g.lists[n] = n, nil
 }
 
+// reversed reports whether a copy leaves by the port by which the channel comes in.
+func (g *Groups) reversed() bool {
+	for c := range g.at {
+		if c.Out == openflow.PortInPort {
+			return true
+		}
+	}
+	return false
+}
+
 // Len is how many copies there are.
 func (g *Groups) Len() int { return len(g.at) }
 

@@ -25,6 +25,16 @@ func (t Tree) forks() forks {
 	return f
 }
 
+// Bounces reports whether a change of trees would, between two messages to the switch of the
+// new root, send packets back by the port by which they came: a gateway behind the port of the
+// new root gets its copies by OFPP_IN_PORT (OpenFlow 1.3, section A.2.1), and the switch got the
+// channel by another port before. The former tree has to be removed first then.
+func Bounces(was, next Tree, copies map[openflow.DatapathID]*Groups) bool {
+	in, had := was.In()[next.Root.Switch]
+	g := copies[next.Root.Switch]
+	return had && in != next.Root.Port && g != nil && g.reversed()
+}
+
 // Circle says whether a packet might go in a circle by the rules of some trees together.
 func Circle(trees ...Tree) bool {
 	all := forks{}

@@ -74,6 +74,24 @@ func TestNoCircleInRing(t *testing.T) {
 	})
 }
 
+// A channel's ingress gateway moves behind the port of a gateway that gets the channel already:
+// no packet is sent back to where the channel came from before.
+func TestRootMovesToGateway(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(2)
+		w.join(1, 2, 0, 0)
+		root, shared := w.port(1), w.port(2)
+		w.queues = map[network.PortRef]uint32{shared: 1}
+		w.gateways = []gateway{{at: shared, mac: openflow.MAC{2, 0, 0, 0, 1, 0}, addr: netip.AddrFrom4([4]byte{10, 0, 2, 1})}}
+		c := &channel{name: "c", number: 1, rate: 1e6, root: root, seats: map[seat]bool{{0, 6000}: true}, groups: map[openflow.DatapathID]*Groups{}}
+		w.channels = []*channel{c}
+		for _, c.root = range []network.PortRef{root, shared, root} {
+			w.follow(t, c, false)
+			w.check(t)
+		}
+	})
+}
+
 // drawTree draws a tree that reaches some switches by links of whatever kind.
 func (w *world) drawTree(t *rapid.T, root network.PortRef) Tree {
 	var edges []Edge

@@ -137,8 +137,8 @@ func drawWorld(t *rapid.T) *world {
 	}
 	w.linkMACs = rapid.Bool().Draw(t, "links have addresses of their own")
 	w.queues = map[network.PortRef]uint32{}
-	for d, last := range w.ports {
-		for p := uint32(1); p <= last; p++ {
+	for _, d := range w.switches {
+		for p := uint32(1); p <= w.ports[d]; p++ {
 			w.queues[network.PortRef{Switch: d, Port: p}] = rapid.Uint32Range(0, 2).Draw(t, "queue")
 		}
 	}
@@ -255,8 +255,13 @@ func (w *world) lead(t *rapid.T, c *channel, next Tree, copies map[openflow.Data
 	p := Plan{Tree: next, From: c.from(), To: media, Rate: c.rate, Meter: MeterNumber(c.number), Copies: c.groups, Queues: w.queues, LinkMACs: w.linkMACs, Group: func(n int) uint32 {
 		return rule.GroupID(rule.OwnerHash("cinema"), GroupNumber(c.number, n))
 	}}
-	calm := func() { w.send(t, c, c.root) } // which fails for a circle
-	if Circle(c.applied, next) {
+	calm := func() { // send fails for a circle, and for what is sent back
+		w.send(t, c, c.root)
+		if c.applied.Root != next.Root && c.applied.Root != (network.PortRef{}) {
+			w.send(t, c, c.applied.Root)
+		}
+	}
+	if Circle(c.applied, next) || Bounces(c.applied, next, c.groups) {
 		kept := p
 		kept.Tree = c.applied.Common(next)
 		w.plan(t, c.name, kept.Program(), calm)
