@@ -148,7 +148,7 @@ func DefaultConfig() Config {
 		OpeningTimeout:     3 * time.Second,
 		Beat:               500 * time.Millisecond,
 		ConnTimeout:        2 * time.Second,
-		PeerTimeout:        time.Minute,
+		PeerTimeout:        3 * time.Minute,
 		IdleTimeout:        2 * time.Hour,
 		ResetDrain:         time.Second,
 		AutoInterval:       250 * time.Millisecond,

@@ -40,7 +40,7 @@ func DefaultConfig() Config {
 		Balance: agents.BalanceSessions,
 		Idle:    agentapi.Duration(2 * time.Hour), PrepareTimeout: agentapi.Duration(2 * time.Second),
 		RulesTimeout: agentapi.Duration(2 * time.Second), CommitTimeout: agentapi.Duration(4 * time.Second),
-		SilentAfter: agentapi.Duration(2200 * time.Millisecond), PeerTimeout: agentapi.Duration(time.Minute),
+		SilentAfter: agentapi.Duration(2200 * time.Millisecond), PeerTimeout: agentapi.Duration(3 * time.Minute),
 		MaxSetups: 2048, MaxSetupsPerClient: 1536, History: 2000,
 	}
 }
