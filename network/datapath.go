@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -101,6 +102,33 @@ func (n *Network) Send(at PortRef, frame []byte) error {
 		return err
 	}
 	return s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(at.Port)}, frame)
+}
+
+// PortCounters reads the counters of all ports of a switch.
+func (n *Network) PortCounters(ctx context.Context, d openflow.DatapathID) ([]stats.Sample, error) {
+	s, err := n.switches.mustBeUp(d)
+	if err != nil {
+		return nil, err
+	}
+	return s.portCounters(ctx)
+}
+
+// MeterStats reads what the meters of a switch have counted, whoever owns them.
+func (n *Network) MeterStats(ctx context.Context, d openflow.DatapathID) ([]openflow.MeterStats, error) {
+	s, err := n.switches.mustBeUp(d)
+	if err != nil {
+		return nil, err
+	}
+	meters, done, err := ask[openflow.MeterStatsReply](ctx, s.ch, &openflow.MeterStatsRequest{Meter: openflow.MeterAll})
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var out []openflow.MeterStats
+	for m := range meters {
+		out = append(out, *m)
+	}
+	return out, nil
 }
 
 // QueueStats reads what the queues of a switch's ports have counted.

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -57,26 +58,40 @@ func (s *Switch) pollCounters(ctx context.Context) {
 	}
 }
 
-// readCounters reads the counters of all ports.
+// readCounters reads the counters of all ports. If it fails, the next reading makes a rate over
+// both intervals.
 func (s *Switch) readCounters(ctx context.Context, take func(stats.Sample)) {
+	samples, err := s.portCounters(ctx)
+	if err != nil {
+		return
+	}
+	for _, x := range samples {
+		take(x)
+	}
+}
+
+// portCounters asks the switch for the counters of all its ports.
+func (s *Switch) portCounters(ctx context.Context) ([]stats.Sample, error) {
 	r, err := s.ch.exchange(ctx, &openflow.MultipartRequest{Body: &openflow.PortStatsRequest{Port: openflow.PortAny}})
 	if err != nil {
-		return // the next reading makes a rate over both intervals
+		return nil, err
 	}
+	defer r.release()
+	var out []stats.Sample
 	for _, part := range r.parts {
 		m, ok := part.(*openflow.MultipartReply)
 		if !ok {
-			return
+			return nil, fmt.Errorf("switch %v answers a request for port counters with %T", s.dpid, part)
 		}
 		ports, ok := m.Body.(*openflow.PortStatsReply)
 		if !ok {
-			return
+			return nil, fmt.Errorf("switch %v answers a request for port counters with those of another kind", s.dpid)
 		}
 		for _, p := range *ports {
 			if _, is := s.Port(p.Port); !is || p.Port > openflow.PortMax || !s.Connected() {
 				continue // nothing is kept of what is not there
 			}
-			take(stats.Sample{
+			out = append(out, stats.Sample{
 				Port: PortRef{Switch: s.dpid, Port: p.Port}, Sent: r.sent, Received: r.answered, Age: p.Duration.Duration(),
 				Counters: stats.Counters{
 					RxBytes: p.RxBytes, TxBytes: p.TxBytes, RxPackets: p.RxPackets, TxPackets: p.TxPackets,
@@ -85,4 +100,5 @@ func (s *Switch) readCounters(ctx context.Context, take func(stats.Sample)) {
 			})
 		}
 	}
+	return out, nil
 }

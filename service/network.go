@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -44,6 +45,10 @@ type Network interface {
 	HasTables(openflow.DatapathID) bool
 	ControlLatency(openflow.DatapathID) time.Duration
 	Alive(context.Context, openflow.DatapathID) bool
+	// PortCounters, MeterStats and QueueStats read what all ports, meters and queues of a
+	// switch have counted.
+	PortCounters(context.Context, openflow.DatapathID) ([]stats.Sample, error)
+	MeterStats(context.Context, openflow.DatapathID) ([]openflow.MeterStats, error)
 	QueueStats(context.Context, openflow.DatapathID) ([]openflow.QueueStats, error)
 	Send(at network.PortRef, frame []byte) error
 }

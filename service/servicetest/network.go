@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
 )
@@ -173,6 +174,16 @@ func (n *Network) Alive(_ context.Context, d openflow.DatapathID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.deaf[d]
+}
+
+// PortCounters returns none.
+func (n *Network) PortCounters(context.Context, openflow.DatapathID) ([]stats.Sample, error) {
+	return nil, nil
+}
+
+// MeterStats returns none.
+func (n *Network) MeterStats(context.Context, openflow.DatapathID) ([]openflow.MeterStats, error) {
+	return nil, nil
 }
 
 // QueueStats are none.
