@@ -113,8 +113,7 @@ type OpenFlow struct {
 	EchoTimeout    time.Duration `yaml:"echo_timeout" min:"200ms" max:"5m" doc:"How long a switch may be silent before it is given up. More than echo_interval."`
 	RequestTimeout time.Duration `yaml:"request_timeout" min:"500ms" max:"2m" doc:"How long a switch may take to answer a request."`
 	MaxSwitches    int           `yaml:"max_switches" min:"1" max:"10000" doc:"How many switches may be connected."`
-	MaxReply       Size          `yaml:"max_reply" min:"1MiB" max:"16GiB" doc:"How much memory the replies of one switch may take while they come in: about 500 bytes for each of its rules."`
-	MaxReplies     Size          `yaml:"max_replies" min:"1MiB" max:"64GiB" doc:"The same of all switches together; a little is each switch's own."`
+	Memory         Size          `yaml:"memory" min:"1MiB" max:"64GiB" doc:"How much memory all switches together may take, beyond 256 KiB for each: for their replies, about 500 bytes for each of a switch's rules, for messages that they have not read yet, and for packets held for services. Where it is used up, the session of the switch is ended that takes most."`
 	MaxPorts       int           `yaml:"max_ports" min:"1" max:"65535" doc:"How many ports a switch may have. One that claims more is refused."`
 }
 
@@ -224,7 +223,7 @@ func DefaultController() *Controller {
 		Events: Events{Remember: 4096},
 		OpenFlow: OpenFlow{
 			Listen: []Address{loopback(6653)}, EchoInterval: 5 * time.Second, EchoTimeout: 15 * time.Second,
-			RequestTimeout: 10 * time.Second, MaxSwitches: 4096, MaxPorts: 4000, MaxReply: 64 << 20, MaxReplies: 256 << 20,
+			RequestTimeout: 10 * time.Second, MaxSwitches: 4096, MaxPorts: 4000, Memory: 64 << 20,
 		},
 		Network: Network{
 			Discovery:     Discovery{Interval: time.Second, Timeout: 3500 * time.Millisecond, Window: 8},

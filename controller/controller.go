@@ -162,7 +162,7 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 	}
 	nc := network.Config{
 		EchoInterval: o.EchoInterval, EchoTimeout: o.EchoTimeout, RequestTimeout: o.RequestTimeout, BindCertificates: o.BindCerts,
-		MaxSwitches: o.MaxSwitches, MaxPorts: o.MaxPorts, MaxReply: int64(o.MaxReply), MaxReplies: int64(o.MaxReplies),
+		MaxSwitches: o.MaxSwitches, MaxPorts: o.MaxPorts, Memory: int64(o.Memory),
 		DisableForwarding: !n.Forwarding.Enabled, ForwardIdle: n.Forwarding.IdleTimeout, ForwardRules: n.Forwarding.MaxRules, ForwardMetric: metric,
 		Proactive: n.Forwarding.Mode == "proactive", ForwardUnequal: n.Forwarding.Unequal, ForwardPrefixes: n.Forwarding.Prefixes,
 		IgnoreVLAN: n.Hosts.IgnoreVLAN, Subnets: n.Hosts.Subnets, Pinned: pinned(n.Hosts.Pinned),

@@ -30,8 +30,8 @@ type channel struct {
 	done    chan struct{} // closed when the session ends
 	xid     atomic.Uint32
 	heard   atomic.Int64 // Unix nanoseconds of the last input
-	memory  *memory
-	taken   purse
+	evicted atomic.Pointer[error]
+	account *account
 
 	flowMods, groupMods, errors atomic.Uint64 // sent, and received
 
@@ -40,11 +40,13 @@ type channel struct {
 	batches  []*batch
 }
 
-func newChannel(conn net.Conn, c *Config, m *memory, l *lograte.Limit, now time.Time) *channel {
+func newChannel(conn net.Conn, c *Config, q *quota, l *lograte.Limit, now time.Time) *channel {
 	ch := &channel{
-		conn: conn, out: newOutput(conn, c), timeout: c.RequestTimeout, log: c.Log, limiter: l, memory: m,
+		conn: conn, timeout: c.RequestTimeout, log: c.Log, limiter: l,
 		done: make(chan struct{}), requests: map[uint32]*request{},
 	}
+	ch.account = q.open(ch.evict)
+	ch.out = newOutput(conn, c, ch.account)
 	ch.heard.Store(now.UnixNano())
 	return ch
 }
@@ -55,29 +57,39 @@ type request struct {
 	sent     time.Time
 	answered time.Time // when the reader saw the last part
 	parts    []openflow.Message
-	bytes    int64 // that the parts take
+	account  *account
+	bytes    int64 // that the account has for the parts
 	empty    int   // parts that held nothing, and said that more follows
 	err      error
 	done     chan struct{}
 }
 
-// call sends a message and waits for its reply: all parts of it, or the error
+// release gives back the memory that the parts of a reply take: whoever asked has no more
+// use for them.
+func (r *request) release() {
+	r.account.give(r.bytes)
+	r.bytes = 0
+}
+
+// call sends a message and waits for its reply in one part, or the error
 // the switch answered with.
-func (ch *channel) call(ctx context.Context, m openflow.Message) ([]openflow.Message, error) {
+func (ch *channel) call(ctx context.Context, m openflow.Message) (openflow.Message, error) {
 	r, err := ch.exchange(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	return r.parts, nil
+	defer r.release()
+	return r.parts[0], nil
 }
 
-// exchange is call for those who ask how long it took: that is the time between
-// the system calls, not until a waiting goroutine gets its turn.
-func (ch *channel) exchange(ctx context.Context, m openflow.Message) (*request, error) {
+// exchange sends a message and waits for all parts of its reply. The caller releases it. It
+// says how long it took: that is the time between the system calls, not until a waiting
+// goroutine gets its turn.
+func (ch *channel) exchange(ctx context.Context, m openflow.Message) (reply *request, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ch.timeout)
 	defer cancel()
 	xid := ch.xid.Add(1)
-	r := &request{sent: time.Now(), done: make(chan struct{})}
+	r := &request{sent: time.Now(), account: ch.account, done: make(chan struct{})}
 	ch.mu.Lock()
 	ch.requests[xid] = r
 	ch.mu.Unlock()
@@ -85,7 +97,9 @@ func (ch *channel) exchange(ctx context.Context, m openflow.Message) (*request, 
 		ch.mu.Lock()
 		delete(ch.requests, xid)
 		ch.mu.Unlock()
-		ch.memory.give(&ch.taken, r.bytes)
+		if err != nil {
+			r.release()
+		}
 	}()
 	if err := ch.send(m, xid); err != nil {
 		return nil, err
@@ -103,21 +117,23 @@ func (ch *channel) exchange(ctx context.Context, m openflow.Message) (*request, 
 	}
 }
 
-// multipart asks for statistics and returns the bodies of all parts.
-func (ch *channel) multipart(ctx context.Context, body openflow.MultipartBody) ([]openflow.MultipartBody, error) {
-	parts, err := ch.call(ctx, &openflow.MultipartRequest{Body: body})
+// multipart asks for statistics and returns the bodies of all parts. The caller releases
+// the reply when it needs them no more.
+func (ch *channel) multipart(ctx context.Context, body openflow.MultipartBody) ([]openflow.MultipartBody, *request, error) {
+	r, err := ch.exchange(ctx, &openflow.MultipartRequest{Body: body})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := make([]openflow.MultipartBody, 0, len(parts))
-	for _, p := range parts {
+	out := make([]openflow.MultipartBody, 0, len(r.parts))
+	for _, p := range r.parts {
 		m, ok := p.(*openflow.MultipartReply)
 		if !ok || m.Body.MultipartType() != body.MultipartType() {
-			return nil, fmt.Errorf("switch %v: %v in reply to a request for %v", ch.dpid, p, body.MultipartType())
+			r.release()
+			return nil, nil, fmt.Errorf("switch %v: %v in reply to a request for %v", ch.dpid, p.MsgType(), body.MultipartType())
 		}
 		out = append(out, m.Body)
 	}
-	return out, nil
+	return out, r, nil
 }
 
 // send queues a control message and writes what is queued.
@@ -166,16 +182,17 @@ func (ch *channel) reply(raw []byte, now time.Time) {
 // brings the end nearer.
 const maxEmptyParts = 64
 
-// keep adds a part to a reply that is still waited for.
+// keep adds a part to a reply that is still waited for. It may wait for memory.
 func (ch *channel) keep(xid uint32, r *request, part openflow.Message) error {
 	bytes := keptPart + footprint(reflect.ValueOf(part))
+	if err := ch.account.wait(bytes); err != nil {
+		return err
+	}
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if ch.requests[xid] != r {
+		ch.account.give(bytes)
 		return nil // it has been given up
-	}
-	if err := ch.memory.take(&ch.taken, bytes); err != nil {
-		return err
 	}
 	r.bytes += bytes
 	r.parts = append(r.parts, part)
@@ -225,6 +242,13 @@ func (ch *channel) ended() bool {
 
 func (ch *channel) down() error { return fmt.Errorf("switch %v: %w", ch.dpid, ErrSwitchDown) }
 
+// evict makes the session end for the memory that it takes. It waits for nothing, whatever
+// locks are held: the reader, which it interrupts, ends the session.
+func (ch *channel) evict(reason error) {
+	ch.evicted.Store(&reason)
+	_ = ch.conn.SetReadDeadline(time.Unix(1, 0))
+}
+
 // close makes the session end, for a reason worth a log line.
 func (ch *channel) close(reason error) {
 	ch.out.mu.Lock()
@@ -235,6 +259,9 @@ func (ch *channel) close(reason error) {
 // reason tells why a session ended: what the writing side met counts first,
 // because closing the connection is what then ends the reading side.
 func (ch *channel) reason(readErr error) error {
+	if why := ch.evicted.Load(); why != nil {
+		return *why
+	}
 	ch.out.mu.Lock()
 	defer ch.out.mu.Unlock()
 	if ch.out.err != nil {
@@ -262,10 +289,12 @@ func (ch *channel) queuePacketOut(m *openflow.PacketOut) error {
 	}
 	b, ok := ch.out.lockPackets(len(m.Data) + 64)
 	if !ok {
-		return fmt.Errorf("packet-out to switch %v: %w: its output queue is full", ch.dpid, ErrBusy)
+		return fmt.Errorf("packet-out to switch %v: %w", ch.dpid, errOutputFull)
 	}
 	b, err := m.AppendTo(b, ch.xid.Add(1))
-	ch.out.unlockPackets(b)
+	if !ch.out.unlockPackets(b) {
+		return fmt.Errorf("packet-out to switch %v: %w", ch.dpid, errOutputFull)
+	}
 	return err
 }
 
@@ -276,7 +305,9 @@ func (ch *channel) queueOutput(inPort, out uint32, data []byte) error {
 	if !ok {
 		return errOutputFull
 	}
-	ch.out.unlockPackets(appendOutput(b, ch.xid.Add(1), inPort, out, data))
+	if !ch.out.unlockPackets(appendOutput(b, ch.xid.Add(1), inPort, out, data)) {
+		return errOutputFull
+	}
 	return nil
 }
 

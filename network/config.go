@@ -53,16 +53,16 @@ type Config struct {
 	MaxSwitches int
 	// MaxPorts bounds the ports of one switch. One that has more is refused.
 	MaxPorts int
-	// MaxReply bounds the memory that unfinished replies of one switch take, and
-	// MaxReplies that of all switches; a little is each switch's own.
-	MaxReply, MaxReplies int64
+	// Memory bounds what all switches together take, beyond a share of 256 KiB for each: for
+	// replies until they have been used, output that they have not read, packets held for
+	// services. Where it is used up, the session is ended that takes most.
+	Memory int64
 
 	// HoldLimit bounds the packets held for services on one switch.
 	HoldLimit int
 	// PacketOutBytes bounds the packet-outs that wait for one switch, in bytes;
-	// what does not fit is dropped and counted. ControlBytes bounds everything
-	// else; a switch that lets more pile up is cut off.
-	PacketOutBytes, ControlBytes int
+	// what does not fit is dropped and counted.
+	PacketOutBytes int
 
 	// ForwardIdle is the idle timeout of default forwarding's rules.
 	ForwardIdle time.Duration
@@ -166,11 +166,9 @@ func (c Config) withDefaults() Config {
 	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 30*time.Second)
 	c.MaxSwitches = cmp.Or(c.MaxSwitches, 4096)
 	c.MaxPorts = cmp.Or(c.MaxPorts, DefaultMaxPorts)
-	c.MaxReply = cmp.Or(c.MaxReply, 64<<20)
-	c.MaxReplies = cmp.Or(c.MaxReplies, 256<<20)
+	c.Memory = cmp.Or(c.Memory, 64<<20)
 	c.HoldLimit = cmp.Or(c.HoldLimit, 4096)
 	c.PacketOutBytes = cmp.Or(c.PacketOutBytes, 1<<20)
-	c.ControlBytes = cmp.Or(c.ControlBytes, 64<<20)
 	c.ForwardIdle = cmp.Or(c.ForwardIdle, 60*time.Second)
 	c.ForwardRules = cmp.Or(c.ForwardRules, 100000)
 	c.AccessHosts = cmp.Or(c.AccessHosts, 16)

@@ -18,10 +18,11 @@ func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
 	mine := openflow.AllFlows()
 	mine.Cookie, mine.CookieMask = uint64(rule.MakeCookie(o.led.Hash, 0, 0)), rule.OwnerMask
 	asked := time.Now()
-	flows, err := askFlows(ctx, s.ch, mine)
+	flows, done, err := askFlows(ctx, s.ch, mine)
 	if err != nil {
 		return err
 	}
+	defer done()
 	at := asked.Add(time.Since(asked) / 2)
 	for f := range flows {
 		r := reported(f)
@@ -32,10 +33,11 @@ func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
 
 // QueueStats reads the counters of all queues of all ports.
 func (s *Switch) QueueStats(ctx context.Context) ([]openflow.QueueStats, error) {
-	queues, err := ask[openflow.QueueStatsReply](ctx, s.ch, &openflow.QueueStatsRequest{Port: openflow.PortAny, Queue: openflow.QueueAll})
+	queues, done, err := ask[openflow.QueueStatsReply](ctx, s.ch, &openflow.QueueStatsRequest{Port: openflow.PortAny, Queue: openflow.QueueAll})
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	var out []openflow.QueueStats
 	for q := range queues {
 		out = append(out, *q)
@@ -50,10 +52,11 @@ func (o *Owner) GroupStats(ctx context.Context, d openflow.DatapathID) ([]openfl
 	if err != nil {
 		return nil, err
 	}
-	groups, err := ask[openflow.GroupStatsReply](ctx, s.ch, &openflow.GroupStatsRequest{Group: openflow.GroupAll})
+	groups, done, err := ask[openflow.GroupStatsReply](ctx, s.ch, &openflow.GroupStatsRequest{Group: openflow.GroupAll})
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	var out []openflow.GroupStats
 	for g := range groups {
 		if rule.GroupOf(g.Group, o.led.Hash) {

@@ -119,10 +119,11 @@ func (n *Network) MeterStats(ctx context.Context, d openflow.DatapathID) ([]open
 	if err != nil {
 		return nil, err
 	}
-	meters, err := ask[openflow.MeterStatsReply](ctx, s.ch, &openflow.MeterStatsRequest{Meter: openflow.MeterAll})
+	meters, done, err := ask[openflow.MeterStatsReply](ctx, s.ch, &openflow.MeterStatsRequest{Meter: openflow.MeterAll})
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	var out []openflow.MeterStats
 	for m := range meters {
 		out = append(out, *m)

@@ -57,7 +57,7 @@ func (d *Doctor) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]o
 		if !ok {
 			continue
 		}
-		ports, err := ask[openflow.PortStatsReply](ctx, s.ch, &openflow.PortStatsRequest{Port: at.Port})
+		ports, done, err := ask[openflow.PortStatsReply](ctx, s.ch, &openflow.PortStatsRequest{Port: at.Port})
 		if err != nil {
 			continue
 		}
@@ -66,6 +66,7 @@ func (d *Doctor) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]o
 				out[at] = *p
 			}
 		}
+		done()
 	}
 	return out
 }
@@ -79,10 +80,11 @@ func (d *Doctor) countProbes(ctx context.Context, w *linkprobe.Way) *uint64 {
 	}
 	asked := openflow.AllFlows()
 	asked.Match = probesOf(w)
-	flows, err := askFlows(ctx, s.ch, asked)
+	flows, done, err := askFlows(ctx, s.ch, asked)
 	if err != nil {
 		return nil
 	}
+	defer done()
 	var seen *uint64
 	for r := range flows {
 		if r.Packets != ^uint64(0) { // not counted, see section A.3.5.2 of OpenFlow 1.3

@@ -26,16 +26,18 @@ func (d *Doctor) examineTables(ctx context.Context, r *diagnosis.Report) {
 
 // tableFaults reads what a switch has, and what it says that it takes.
 func tableFaults(ctx context.Context, s *Switch) ([]diagnosis.Finding, error) {
-	flows, err := askFlows(ctx, s.ch, openflow.AllFlows())
+	flows, done, err := askFlows(ctx, s.ch, openflow.AllFlows())
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	var rules []openflow.FlowStats
 	for f := range flows {
 		rules = append(rules, *f)
 	}
 	capacity := map[uint8]uint32{}
-	tables, _ := ask[openflow.TableFeaturesReply](ctx, s.ch, &openflow.TableFeaturesRequest{}) // many switches do not tell
+	tables, read, _ := ask[openflow.TableFeaturesReply](ctx, s.ch, &openflow.TableFeaturesRequest{}) // many switches do not tell
+	defer read()
 	for t := range tables {
 		capacity[t.Table] = t.MaxEntries
 	}

@@ -40,10 +40,11 @@ func (s *Switch) setUp(session context.Context) {
 
 func (s *Switch) prepare(ctx context.Context) (ledger.Reconciliation, error) {
 	var rec ledger.Reconciliation
-	if desc, err := s.ch.multipart(ctx, &openflow.DescRequest{}); err == nil && len(desc) > 0 {
+	if desc, reply, err := s.ch.multipart(ctx, &openflow.DescRequest{}); err == nil {
 		if d, ok := desc[0].(*openflow.Desc); ok {
 			s.desc = *d
 		}
+		reply.release()
 	}
 	if s.n.cfg.Role != openflow.RoleNoChange {
 		if err := s.SetRole(ctx, s.n.cfg.Role); err != nil {
@@ -68,9 +69,9 @@ func (s *Switch) SetRole(ctx context.Context, r openflow.Role) error {
 	if err != nil {
 		return err
 	}
-	reply, ok := got[0].(*openflow.RoleReply)
+	reply, ok := got.(*openflow.RoleReply)
 	if !ok {
-		return fmt.Errorf("switch %v: %v in reply to a role request", s.dpid, got[0].MsgType())
+		return fmt.Errorf("switch %v: %v in reply to a role request", s.dpid, got.MsgType())
 	}
 	s.role.Store(uint32(reply.Role))
 	return nil
@@ -85,7 +86,8 @@ func (s *Switch) readCapabilities(ctx context.Context) {
 		o = s.n.cfg.Overrides[0]
 	}
 	told := toldTables{}
-	tables, _ := ask[openflow.TableFeaturesReply](ctx, s.ch, &openflow.TableFeaturesRequest{})
+	tables, done, _ := ask[openflow.TableFeaturesReply](ctx, s.ch, &openflow.TableFeaturesRequest{})
+	defer done()
 	for t := range tables {
 		told[t.Table] = *t
 	}

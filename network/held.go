@@ -1,10 +1,12 @@
 package network
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -35,7 +37,9 @@ func (h *heldPackets) dropAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for p := range h.packets {
-		p.over.Store(true)
+		if p.over.CompareAndSwap(false, true) {
+			p.packet.Switch.ch.account.give(p.size())
+		}
 	}
 	clear(h.packets)
 }
@@ -54,8 +58,8 @@ func (h *heldPackets) expired(now time.Time) []*Held {
 }
 
 // Hold copies the packet and keeps it for at most d. The handler that holds a
-// packet returns Stop. The number of packets held on one switch is bounded:
-// beyond it Hold fails with ErrBusy, and the handler returns Continue.
+// packet returns Stop. The number of packets held on one switch is bounded, and so is the
+// memory of all switches: beyond it Hold fails with ErrBusy, and the handler returns Continue.
 func (p *PacketIn) Hold(d time.Duration) (*Held, error) {
 	s := p.Switch
 	h := &Held{packet: *p, until: time.Now().Add(d)}
@@ -67,13 +71,19 @@ func (p *PacketIn) Hold(d time.Duration) (*Held, error) {
 	case len(s.held.packets) >= s.held.limit:
 		return nil, fmt.Errorf("switch %v: %d packets are held already: %w", s.dpid, s.held.limit, ErrBusy)
 	}
-	h.packet.Data = append([]byte(nil), p.Data...)
+	h.packet.Data = bytes.Clone(p.Data)
+	if !s.ch.account.tryTake(h.size()) {
+		return nil, fmt.Errorf("switch %v: holding a packet: %w", s.dpid, s.ch.account.quota.errFull())
+	}
 	if s.held.packets == nil {
 		s.held.packets = map[*Held]struct{}{}
 	}
 	s.held.packets[h] = struct{}{}
 	return h, nil
 }
+
+// size returns how much memory the packet takes.
+func (h *Held) size() int64 { return int64(unsafe.Sizeof(*h)) + int64(cap(h.packet.Data)) }
 
 // Packet is the packet that is held.
 func (h *Held) Packet() *PacketIn { return &h.packet }
@@ -87,6 +97,7 @@ func (h *Held) take() bool {
 	s.held.mu.Lock()
 	delete(s.held.packets, h)
 	s.held.mu.Unlock()
+	s.ch.account.give(h.size())
 	return true
 }
 

@@ -25,7 +25,7 @@ type Network struct {
 	// Sessions with switches.
 	admission admission
 	switches  *registry
-	replies   memory
+	quota     *quota
 
 	// Rules.
 	ledger *ledger.Ledger

@@ -13,7 +13,7 @@ import (
 // A flow that is written and deleted from two sides at once is on its switch what it is in
 // the ledger: its messages leave in the order of its changes.
 func TestFlowsLeaveInTheOrderOfTheirChanges(t *testing.T) {
-	n, err := New(Config{ControlBytes: 64 << 20})
+	n, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

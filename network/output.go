@@ -6,40 +6,47 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // output is the way to one switch. Messages are appended to one of two queues
 // and leave in batches: control messages first, then packet-outs. Whoever
 // flushes tries to write at once without waiting; only if the socket takes no
 // more does the writer goroutine carry on, so nobody else ever waits for a slow
-// switch.
+// switch. Except answers to echo requests: their reader waits, so that who does
+// not read is not read from.
 type output struct {
 	conn     net.Conn
 	raw      syscall.RawConn // nil where writing without waiting is impossible (TLS, pipes)
 	timeout  time.Duration
-	limit    int // bytes of the control queue
 	pktLimit int // bytes of the packet queue
+	account  *account
 
 	mu      sync.Mutex
 	control []byte
 	packets []byte
+	charged int  // bytes that the account has for the three buffers
+	echoes  int  // bytes of answers to echo requests that are queued
 	busy    bool // somebody is writing, and will write what is queued meanwhile
 	err     error
 
 	// These belong to whoever has set busy.
 	out     []byte
 	written int
+	echoing int // bytes of answers to echo requests that are being written; guarded by mu
 	tryFn   func(fd uintptr) bool
 	tryErr  error
 
-	wake    signal
-	sent    messageCounts
-	dropped atomic.Uint64
-	writes  atomic.Uint64
+	wake     signal
+	answered signal // set when answers to echo requests have been written, or the output has failed
+	sent     messageCounts
+	dropped  atomic.Uint64
+	writes   atomic.Uint64
 }
 
-func newOutput(conn net.Conn, c *Config) *output {
-	o := &output{conn: conn, timeout: c.EchoTimeout, limit: c.ControlBytes, pktLimit: c.PacketOutBytes, wake: newSignal()}
+func newOutput(conn net.Conn, c *Config, a *account) *output {
+	o := &output{conn: conn, timeout: c.EchoTimeout, pktLimit: c.PacketOutBytes, account: a, wake: newSignal(), answered: newSignal()}
 	if sc, ok := conn.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			o.raw = raw
@@ -58,13 +65,45 @@ func (o *output) lockControl() []byte {
 
 func (o *output) unlockControl(b []byte) {
 	o.control = b
-	if len(b) > o.limit && o.err == nil {
-		o.fail(ErrBusy)
-	}
-	if o.err != nil {
-		o.control = o.control[:0]
+	if err := o.charge(); err != nil {
+		o.fail(err)
 	}
 	o.mu.Unlock()
+}
+
+// charge has the account bear the memory of the buffers, as far as it has changed; the lock
+// is held. An output that has failed keeps none.
+func (o *output) charge() error {
+	if o.err != nil {
+		o.control, o.packets = nil, nil
+	}
+	size := cap(o.control) + cap(o.packets) + cap(o.out)
+	if size > o.charged {
+		if err := o.account.take(int64(size - o.charged)); err != nil {
+			return err
+		}
+	} else if size < o.charged {
+		o.account.give(int64(o.charged - size))
+	}
+	o.charged = size
+	return nil
+}
+
+// maxEchoes is how many bytes of answers to echo requests may wait for a switch.
+const maxEchoes = 1 << 16
+
+// answerEcho queues the answer to an echo request, and reports whether it did: otherwise the
+// switch has to read the answers before it.
+func (o *output) answerEcho(request []byte) (bool, error) {
+	b := o.lockControl()
+	if waiting := o.echoes + o.echoing; waiting > 0 && waiting+len(request) > maxEchoes && o.err == nil {
+		o.mu.Unlock()
+		return false, nil
+	}
+	b, err := echoReply(request).AppendTo(b, openflow.XID(request))
+	o.echoes += len(request)
+	o.unlockControl(b)
+	return true, err
 }
 
 // lockPackets gives the packet queue to append one packet-out of about n bytes
@@ -79,9 +118,19 @@ func (o *output) lockPackets(n int) ([]byte, bool) {
 	return o.packets, true
 }
 
-func (o *output) unlockPackets(b []byte) {
+// unlockPackets takes the queue back with what was appended. It counts a drop and returns
+// false if there is no memory for that.
+func (o *output) unlockPackets(b []byte) bool {
+	defer o.mu.Unlock()
+	if more := cap(b) - cap(o.packets); more > 0 {
+		if !o.account.tryTake(int64(more)) {
+			o.dropped.Add(1)
+			return false
+		}
+		o.charged += more
+	}
 	o.packets = b
-	o.mu.Unlock()
+	return true
 }
 
 // fail ends the output; the lock is held. Closing the connection ends the
@@ -91,19 +140,31 @@ func (o *output) fail(err error) {
 		o.err = err
 		_ = o.conn.Close()
 	}
-	o.control, o.packets = o.control[:0], o.packets[:0]
+	o.answered.set()
+	_ = o.charge() // it gives memory back
 }
 
-// take moves what is queued to the writer's buffer; the lock is held.
+// take moves what is queued to the writer's buffer; the lock is held. Little of both queues
+// leaves in one write.
 func (o *output) take() bool {
 	if o.err != nil || len(o.control)+len(o.packets) == 0 {
 		return false
 	}
-	if len(o.packets) == 0 {
+	if len(o.control) > 0 {
+		o.echoing, o.echoes = o.echoes, 0
+	}
+	switch {
+	case len(o.packets) == 0:
 		o.out, o.control = o.control, o.out[:0]
-	} else {
+	case len(o.control) == 0:
+		o.out, o.packets = o.packets, o.out[:0]
+	case len(o.control)+len(o.packets) <= cap(o.out):
 		o.out = append(append(o.out[:0], o.control...), o.packets...)
 		o.control, o.packets = o.control[:0], o.packets[:0]
+	case len(o.packets) <= cap(o.control)-len(o.control):
+		o.out, o.control, o.packets = append(o.control, o.packets...), o.out[:0], o.packets[:0]
+	default:
+		o.out, o.control = o.control, o.out[:0]
 	}
 	o.written = 0
 	o.sent.addAll(o.out)
@@ -125,6 +186,7 @@ func (o *output) flush() {
 		if o.tryErr != nil {
 			o.fail(o.tryErr)
 		}
+		o.wrote()
 	}
 	o.mu.Unlock()
 }
@@ -158,15 +220,23 @@ func (o *output) try(fd uintptr) bool {
 }
 
 // keepBuffer is how much of a buffer outlives the burst that needed it.
-const keepBuffer = 1 << 20
+const keepBuffer = 64 << 10
 
-// trim gives back large buffers that are empty; the lock is held, and nobody writes.
-func (o *output) trim() {
-	if cap(o.out) > keepBuffer {
+// wrote follows a write of the whole buffer: it gives back what is large and empty; the lock is held.
+func (o *output) wrote() {
+	if o.out = o.out[:0]; cap(o.out) > keepBuffer {
 		o.out = nil
 	}
 	if cap(o.control) > keepBuffer && len(o.control) == 0 {
 		o.control = nil
+	}
+	if cap(o.packets) > keepBuffer && len(o.packets) == 0 {
+		o.packets = nil
+	}
+	_ = o.charge() // it gives memory back
+	if o.echoing > 0 {
+		o.echoing = 0
+		o.answered.set()
 	}
 }
 
@@ -192,11 +262,11 @@ func (o *output) drain() {
 		if err != nil {
 			o.fail(err)
 		}
+		o.wrote()
 		if !o.take() {
 			// A deadline that passes would fail the next write that does not wait.
 			_ = o.conn.SetWriteDeadline(time.Time{})
 			o.busy = false
-			o.trim()
 			o.mu.Unlock()
 			return
 		}

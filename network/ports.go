@@ -60,10 +60,11 @@ var errOutsized = errors.New("the switch is not let in")
 
 // read asks the switch for its ports.
 func (p *ports) read(ctx context.Context, ch *channel) error {
-	all, err := ask[openflow.PortDescReply](ctx, ch, &openflow.PortDescRequest{})
+	all, done, err := ask[openflow.PortDescReply](ctx, ch, &openflow.PortDescRequest{})
 	if err != nil {
 		return err
 	}
+	defer done()
 	for port := range all {
 		if _, _, room := p.take(*port, false); !room {
 			return fmt.Errorf("%w: it has more than %d ports; if that is true, raise openflow.max_ports", errOutsized, p.most)

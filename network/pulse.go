@@ -27,6 +27,7 @@ func (p *pulse) take(ctx context.Context) {
 		if err != nil {
 			break
 		}
+		r.release()
 		trips = append(trips, r.answered.Sub(r.sent))
 	}
 	if len(trips) > 0 {

@@ -19,7 +19,8 @@ func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 		return ledger.Reconciliation{}, err
 	}
 	s.n.switches.accept(s)
-	found, err := readFound(ctx, s)
+	found, done, err := readFound(ctx, s)
+	defer done()
 	if err != nil {
 		return ledger.Reconciliation{}, err
 	}
@@ -64,12 +65,12 @@ func (in *installer) bring(ctx context.Context, s *Switch, ops []ledger.Op) (ref
 // reconcileChunk bounds the messages between two barriers.
 const reconcileChunk = 1000
 
-// readFound reads what a switch has of ours.
-func readFound(ctx context.Context, s *Switch) (ledger.Found, error) {
-	var f ledger.Found
-	flows, err := askFlows(ctx, s.ch, ourFlows())
+// readFound reads what a switch has of ours. The caller calls done, also after an error, when
+// it needs that no more.
+func readFound(ctx context.Context, s *Switch) (f ledger.Found, done func(), err error) {
+	flows, doneFlows, err := askFlows(ctx, s.ch, ourFlows())
 	if err != nil {
-		return f, err
+		return f, doneFlows, err
 	}
 	for r := range flows {
 		if rule.Cookie(r.Cookie).Ours() {
@@ -77,21 +78,23 @@ func readFound(ctx context.Context, s *Switch) (ledger.Found, error) {
 		}
 	}
 	// Groups and meters are optional parts of the protocol.
-	groups, err := ask[openflow.GroupDescReply](ctx, s.ch, &openflow.GroupDescRequest{})
+	groups, doneGroups, err := ask[openflow.GroupDescReply](ctx, s.ch, &openflow.GroupDescRequest{})
+	done = func() { doneFlows(); doneGroups() }
 	if err != nil && !errors.Is(err, ErrRefused) {
-		return f, err
+		return f, done, err
 	}
 	for g := range groups {
 		f.Groups = append(f.Groups, rule.Group{Switch: s.dpid, ID: g.Group, Type: g.Type, Buckets: g.Buckets})
 	}
-	meters, err := ask[openflow.MeterConfigReply](ctx, s.ch, &openflow.MeterConfigRequest{Meter: openflow.MeterAll})
+	meters, doneMeters, err := ask[openflow.MeterConfigReply](ctx, s.ch, &openflow.MeterConfigRequest{Meter: openflow.MeterAll})
+	done = func() { doneFlows(); doneGroups(); doneMeters() }
 	if err != nil && !errors.Is(err, ErrRefused) {
-		return f, err
+		return f, done, err
 	}
 	for m := range meters {
 		f.Meters = append(f.Meters, rule.Meter{Switch: s.dpid, ID: m.Meter, Flags: m.Flags, Bands: m.Bands})
 	}
-	return f, nil
+	return f, done, nil
 }
 
 func reported(r *openflow.FlowStats) ledger.Reported {

@@ -44,9 +44,9 @@ func silent(t *testing.T, n *Network) *Switch {
 
 // What a switch sends may take far more memory than bytes on the wire: a part without
 // anything, an instruction of eight bytes. It is what it takes in memory that is bounded,
-// for one switch and for all, and a switch always has some for itself.
+// and a switch always has some for itself.
 func TestRepliesAreBoundedByWhatTheyTakeInMemory(t *testing.T) {
-	const mine, all = 8 << 20, 20 << 20
+	const all = 8 << 20
 	var flows openflow.FlowStatsReply
 	for range 400 {
 		many := make([]openflow.Action, 8)
@@ -57,7 +57,7 @@ func TestRepliesAreBoundedByWhatTheyTakeInMemory(t *testing.T) {
 	}
 	for name, body := range map[string]openflow.MultipartBody{"parts of one port": &openflow.PortStatsReply{{Port: 1}}, "flows with many small actions": &flows} {
 		t.Run(name, func(t *testing.T) {
-			n, err := New(Config{MaxReply: mine, MaxReplies: all})
+			n, err := New(Config{Memory: all})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,28 +66,24 @@ func TestRepliesAreBoundedByWhatTheyTakeInMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := heap()
-			var requests []*request
-			for range 4 {
-				s := silent(t, n)
-				r := &request{done: make(chan struct{})}
-				s.ch.requests[1] = r
-				requests = append(requests, r)
-				for fed := 0; s.ch.requests[1] != nil; fed += len(part) {
-					s.ch.reply(part, time.Now())
-					if fed > 64<<20 {
-						t.Fatalf("a reply of %d bytes on the wire was not refused; the heap has grown by %d", fed, heap()-before)
-					}
+			s := silent(t, n)
+			r := &request{account: s.ch.account, done: make(chan struct{})}
+			s.ch.requests[1] = r
+			for fed := 0; s.ch.requests[1] != nil; fed += len(part) {
+				s.ch.reply(part, time.Now())
+				if fed > 64<<20 {
+					t.Fatalf("a reply of %d bytes on the wire was not refused; the heap has grown by %d", fed, heap()-before)
 				}
-				if r.err == nil {
-					t.Fatal("a reply without end has ended well")
-				}
+			}
+			if r.err == nil {
+				t.Fatal("a reply without end has ended well")
 			}
 			if grown := heap() - before; grown > all+all/4 {
-				t.Errorf("replies of four switches take %d bytes, %d should be the most", grown, all)
+				t.Errorf("replies take %d bytes, %d should be the most", grown, all)
 			}
-			runtime.KeepAlive(requests)
+			runtime.KeepAlive(r)
 			last := silent(t, n)
-			r := &request{done: make(chan struct{})}
+			r = &request{account: last.ch.account, done: make(chan struct{})}
 			last.ch.requests[1] = r
 			whole, _ := (&openflow.MultipartReply{Body: &openflow.PortDescReply{{Number: 1}}}).AppendTo(nil, 1)
 			last.ch.reply(whole, time.Now())
@@ -105,7 +101,7 @@ func TestEmptyPartsEndAReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := silent(t, n)
-	r := &request{done: make(chan struct{})}
+	r := &request{account: s.ch.account, done: make(chan struct{})}
 	s.ch.requests[1] = r
 	part, err := (&openflow.MultipartReply{More: true, Body: &openflow.PortStatsReply{}}).AppendTo(nil, 1)
 	if err != nil {
@@ -154,7 +150,7 @@ func TestRepliesGiveBackWhatTheyTook(t *testing.T) {
 	}
 	cancel()
 	s.ch.reply(part, time.Now())
-	if used, common := s.ch.taken.used, n.replies.common; used != 0 || common != 0 {
-		t.Errorf("%d bytes of the switch are still taken, %d of those for all", used, common)
+	if taken, beyond := n.quota.taken(); taken != int64(s.ch.out.charged) || beyond != 0 {
+		t.Errorf("%d bytes are still taken, %d of those for output, %d beyond the shares", taken, s.ch.out.charged, beyond)
 	}
 }

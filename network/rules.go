@@ -63,10 +63,11 @@ func (s *Switch) CountedRules(ctx context.Context) ([]InstalledRule, error) {
 // read asks a switch what our rules have counted; whoever calls it holds the token.
 func (c *ruleCounts) read(ctx context.Context, ch *channel) error {
 	asked := time.Now()
-	flows, err := askFlows(ctx, ch, ourFlows())
+	flows, done, err := askFlows(ctx, ch, ourFlows())
 	if err != nil {
 		return err
 	}
+	defer done()
 	c.known = map[rule.Cookie]count{}
 	for r := range flows {
 		c.known[rule.Cookie(r.Cookie)] = count{r.Packets, r.Bytes}

@@ -25,7 +25,7 @@ func newSwitch(n *Network, conn net.Conn) *Switch {
 	}
 	s.held.limit = n.cfg.HoldLimit
 	s.role.Store(uint32(openflow.RoleEqual))
-	s.ch = newChannel(conn, &n.cfg, &n.replies, &s.limiter, s.since)
+	s.ch = newChannel(conn, &n.cfg, n.quota, &s.limiter, s.since)
 	s.pulse.ch, s.pulse.timeout = s.ch, n.cfg.EchoTimeout
 	return s
 }
@@ -34,6 +34,7 @@ func newSwitch(n *Network, conn net.Conn) *Switch {
 // that comes in is handled here, in order.
 func (s *Switch) serve(ctx context.Context, at *seat) {
 	defer func() { _ = s.conn.Close() }()
+	defer s.ch.account.close()
 	defer at.leave()
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 	defer stop()
@@ -164,9 +165,7 @@ func (s *Switch) handle(m []byte) error {
 	case openflow.TypePacketIn:
 		s.packetIn(m)
 	case openflow.TypeEchoRequest:
-		b, err := echoReply(m).AppendTo(s.ch.out.lockControl(), openflow.XID(m))
-		s.ch.out.unlockControl(b)
-		return err
+		return s.answerEcho(m)
 	case openflow.TypeBarrierReply:
 		if !s.ch.barrier(openflow.XID(m)) {
 			s.ch.reply(m, s.pkt.At)
@@ -188,6 +187,27 @@ func (s *Switch) handle(m []byte) error {
 		return errors.New("too many malformed messages")
 	}
 	return nil
+}
+
+// answerEcho answers a request for a sign of life. While the switch does not read the answers
+// to the requests before it, it waits, and so does whatever else the switch sends.
+func (s *Switch) answerEcho(m []byte) error {
+	for {
+		if queued, err := s.ch.out.answerEcho(m); queued || err != nil {
+			return err
+		}
+		s.flushTouched()
+		timer := time.NewTimer(s.n.cfg.EchoTimeout)
+		select {
+		case <-s.ch.out.answered:
+			timer.Stop()
+		case <-s.ch.account.evicted:
+			timer.Stop()
+			return s.ch.account.quota.errFull()
+		case <-timer.C:
+			return fmt.Errorf("it has read no answer to its echo requests for %v", s.n.cfg.EchoTimeout)
+		}
+	}
 }
 
 // refused acts on an error of the switch.

@@ -9,9 +9,13 @@ import (
 )
 
 // ask asks a switch for statistics whose replies are lists, and gives what is in all parts,
-// one after the other.
-func ask[R ~[]T, T any](ctx context.Context, ch *channel, body openflow.MultipartBody) (iter.Seq[*T], error) {
-	parts, err := ch.multipart(ctx, body)
+// one after the other. The caller calls done when it needs nothing of it any more: until then
+// it counts towards the switch's memory. With an error there is nothing, and done does nothing.
+func ask[R ~[]T, T any](ctx context.Context, ch *channel, body openflow.MultipartBody) (all iter.Seq[*T], done func(), err error) {
+	parts, reply, err := ch.multipart(ctx, body)
+	if err != nil {
+		return func(func(*T) bool) {}, func() {}, err
+	}
 	return func(yield func(*T) bool) {
 		for _, p := range parts {
 			part := *any(p).(*R) // multipart has looked
@@ -21,11 +25,11 @@ func ask[R ~[]T, T any](ctx context.Context, ch *channel, body openflow.Multipar
 				}
 			}
 		}
-	}, err
+	}, reply.release, nil
 }
 
-// askFlows asks for rules.
-func askFlows(ctx context.Context, ch *channel, of openflow.FlowFilter) (iter.Seq[*openflow.FlowStats], error) {
+// askFlows asks for rules, as ask does.
+func askFlows(ctx context.Context, ch *channel, of openflow.FlowFilter) (all iter.Seq[*openflow.FlowStats], done func(), err error) {
 	return ask[openflow.FlowStatsReply](ctx, ch, &openflow.FlowStatsRequest{FlowFilter: of})
 }
 

@@ -22,6 +22,11 @@ func (n *Network) Trace(ctx context.Context, d trace.Description) (trace.Trace, 
 	if err := v.locate(&d); err != nil {
 		return trace.Trace{}, err
 	}
+	defer func() {
+		for _, done := range v.done {
+			done()
+		}
+	}()
 	t := trace.Run(v, d.At, d.Packet)
 	if err := errors.Join(v.errs...); err != nil {
 		return trace.Trace{}, fmt.Errorf("reading rules for a trace: %w", err)
@@ -34,6 +39,7 @@ type traceView struct {
 	ctx   context.Context
 	n     *Network
 	topo  *topology.Topology
+	done  []func() // that give back what replies take
 	known map[openflow.DatapathID]*switchRules
 	errs  []error
 }
@@ -147,10 +153,11 @@ func (v *traceView) Controller() string {
 
 // dump reads all rules and groups of a switch, whoever wrote them.
 func (v *traceView) dump(s *Switch) (*switchRules, error) {
-	flows, err := askFlows(v.ctx, s.ch, openflow.AllFlows())
+	flows, done, err := askFlows(v.ctx, s.ch, openflow.AllFlows())
 	if err != nil {
 		return nil, err
 	}
+	v.done = append(v.done, done)
 	names := map[rule.Cookie]string{}
 	for _, r := range v.n.ledger.SwitchRules(s.dpid) {
 		names[r.Cookie] = r.Name
@@ -159,7 +166,8 @@ func (v *traceView) dump(s *Switch) (*switchRules, error) {
 	for f := range flows {
 		out.rules = append(out.rules, v.dumped(s.dpid, f, names))
 	}
-	groups, err := ask[openflow.GroupDescReply](v.ctx, s.ch, &openflow.GroupDescRequest{})
+	groups, done, err := ask[openflow.GroupDescReply](v.ctx, s.ch, &openflow.GroupDescRequest{})
+	v.done = append(v.done, done)
 	if err != nil && !errors.Is(err, ErrRefused) { // groups are optional in the protocol
 		return nil, err
 	}

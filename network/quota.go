@@ -1,0 +1,188 @@
+package network
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// quota bounds the memory that all sessions together take for what their switches send and
+// are sent: replies from their first part until whoever asked is done with them, queues of
+// output, packets held for services. Each session has a share whatever others take. What it
+// takes beyond its share comes out of a limit for all. Where that is used up, the session
+// that takes most is ended.
+type quota struct {
+	limit int64
+
+	mu       sync.Mutex
+	common   int64 // what all take beyond their shares
+	accounts map[*account]struct{}
+	freed    chan struct{} // closed when memory is given back; nil if nobody waits
+}
+
+// account is what one session takes. The quota's mutex guards used and closed.
+type account struct {
+	quota   *quota
+	end     func(error)   // ends the session; it does not wait
+	evicted chan struct{} // closed when the session is ended for what it takes
+	used    int64
+	closed  bool // the session is being ended: what it takes counts no more
+}
+
+const (
+	// memoryShare is what a session may take whatever others take: enough for the ports and
+	// rules of an ordinary switch, and for what is usually on its way to it.
+	memoryShare = 256 << 10
+	// memoryPatience is how long a reply waits for memory of others before the session that
+	// takes most is ended. Replies of switches that do no harm are over within that time.
+	memoryPatience = time.Second
+)
+
+func newQuota(limit int64) *quota { return &quota{limit: limit, accounts: map[*account]struct{}{}} }
+
+// open makes the account of a new session.
+func (q *quota) open(end func(error)) *account {
+	a := &account{quota: q, end: end, evicted: make(chan struct{})}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.accounts[a] = struct{}{}
+	return a
+}
+
+// close gives back all that a session takes.
+func (a *account) close() {
+	a.quota.mu.Lock()
+	defer a.quota.mu.Unlock()
+	a.quota.remove(a)
+}
+
+// remove takes an account out of the quota; the mutex is held.
+func (q *quota) remove(a *account) {
+	if a.closed {
+		return
+	}
+	a.closed = true
+	delete(q.accounts, a)
+	q.common -= beyondShare(a.used)
+	q.tellFreed()
+}
+
+// tellFreed wakes those who wait for memory; the mutex is held.
+func (q *quota) tellFreed() {
+	if q.freed != nil {
+		close(q.freed)
+		q.freed = nil
+	}
+}
+
+func beyondShare(used int64) int64 { return max(0, used-memoryShare) }
+
+// fit takes memory if there is enough, and reports whether there was; the mutex is held.
+func (a *account) fit(bytes int64) bool {
+	if a.closed {
+		return false
+	}
+	beyond := beyondShare(a.used + bytes)
+	common := a.quota.common + beyond - beyondShare(a.used)
+	if beyond > 0 && common > a.quota.limit {
+		return false
+	}
+	a.used += bytes
+	a.quota.common = common
+	return true
+}
+
+// tryTake takes memory if there is enough, and reports whether there was.
+func (a *account) tryTake(bytes int64) bool {
+	a.quota.mu.Lock()
+	defer a.quota.mu.Unlock()
+	return a.fit(bytes)
+}
+
+// take takes memory. Where there is not enough, sessions are ended that take more than this
+// one. It fails if there is none.
+func (a *account) take(bytes int64) error {
+	for {
+		a.quota.mu.Lock()
+		if a.fit(bytes) {
+			a.quota.mu.Unlock()
+			return nil
+		}
+		worst := a.quota.worst(a.used + bytes)
+		if worst == nil || a.closed {
+			a.quota.mu.Unlock()
+			return a.quota.errFull()
+		}
+		a.quota.remove(worst)
+		close(worst.evicted)
+		a.quota.mu.Unlock()
+		worst.end(fmt.Errorf("it takes more memory than any other switch: %w", a.quota.errFull()))
+	}
+}
+
+// worst returns the account that takes most, if it takes more than bytes; nil if none does. The mutex is held.
+func (q *quota) worst(bytes int64) (worst *account) {
+	for a := range q.accounts {
+		if a.used > bytes {
+			worst, bytes = a, a.used
+		}
+	}
+	return worst
+}
+
+func (q *quota) errFull() error {
+	return fmt.Errorf("%w: all switches together take more memory than openflow.memory, %d bytes", ErrBusy, q.limit)
+}
+
+// wait is take for a reader: before sessions are ended it waits for others to give memory
+// back. Meanwhile nothing is read from the switch.
+func (a *account) wait(bytes int64) error {
+	var timer *time.Timer
+	for {
+		a.quota.mu.Lock()
+		if a.fit(bytes) {
+			a.quota.mu.Unlock()
+			return nil
+		}
+		if a.quota.freed == nil {
+			a.quota.freed = make(chan struct{})
+		}
+		freed := a.quota.freed
+		a.quota.mu.Unlock()
+		if timer == nil {
+			timer = time.NewTimer(memoryPatience)
+			defer timer.Stop()
+		}
+		select {
+		case <-freed:
+		case <-a.evicted:
+			return a.quota.errFull()
+		case <-timer.C:
+			return a.take(bytes)
+		}
+	}
+}
+
+// give gives memory back.
+func (a *account) give(bytes int64) {
+	if bytes == 0 {
+		return
+	}
+	a.quota.mu.Lock()
+	defer a.quota.mu.Unlock()
+	if !a.closed {
+		a.quota.common += beyondShare(a.used-bytes) - beyondShare(a.used)
+		a.quota.tellFreed()
+	}
+	a.used -= bytes
+}
+
+// taken returns how much memory all sessions take, and how much of it is beyond their shares.
+func (q *quota) taken() (all, beyond int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for a := range q.accounts {
+		all += a.used
+	}
+	return all, q.common
+}
