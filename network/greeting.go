@@ -64,8 +64,13 @@ func (g *greeting) exchange(r *openflow.Reader) error {
 	return fmt.Errorf("no features reply among the first %d messages", maxEarlyMessages)
 }
 
-// maxEarlyMessages bounds what a switch may send before its features.
-const maxEarlyMessages = 1000
+const (
+	// maxEarlyMessages bounds what a switch may send before its features.
+	maxEarlyMessages = 1000
+	// maxGreeting is the length of the longest message that is taken before the switch has said
+	// which it is.
+	maxGreeting = 4 << 10
+)
 
 func (g *greeting) readHello(r *openflow.Reader) error {
 	m, err := r.Next()

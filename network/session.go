@@ -40,6 +40,7 @@ func (s *Switch) serve(ctx context.Context, at *seat) {
 	defer stop()
 	admission := &s.n.admission
 	r := openflow.NewReader(s.conn)
+	r.Limit(maxGreeting)
 	g := greeting{cfg: &s.n.cfg, conn: s.conn}
 	if err := g.exchange(r); err != nil {
 		if ctx.Err() == nil {
@@ -47,6 +48,7 @@ func (s *Switch) serve(ctx context.Context, at *seat) {
 		}
 		return
 	}
+	r.Limit(openflow.MaxMessage)
 	s.features, s.dpid, s.ch.dpid = g.features, g.features.DatapathID, g.features.DatapathID
 	s.ch.xid.Store(g.xid)
 	if err := admission.hold(ctx, s.dpid, s.conn.RemoteAddr()); err != nil {

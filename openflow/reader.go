@@ -8,18 +8,28 @@ import (
 // Reader cuts a byte stream into messages, without copying them.
 type Reader struct {
 	r          io.Reader
+	limit      int // of a message's length
 	buf        []byte
 	start, end int // what was read and not yet handed out
 }
 
-// readerBuffer holds the longest message twice, so that a message seldom has
-// to be moved before the rest of it can be read.
-const readerBuffer = 2 * (MaxMessage + 1)
+const (
+	// firstBuffer is the size of a reader's buffer at first: who says little takes little. It
+	// is doubled when as much has come at once.
+	firstBuffer = 4 << 10
+	// largestBuffer holds the longest message twice, so that a message seldom has
+	// to be moved before the rest of it can be read.
+	largestBuffer = 2 * (MaxMessage + 1)
+)
 
 // NewReader returns a Reader on r. It reads ahead: nobody else may read from r.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{r: r, buf: make([]byte, readerBuffer)}
+	return &Reader{r: r, limit: MaxMessage, buf: make([]byte, firstBuffer)}
 }
+
+// Limit makes messages of more than n bytes an error from now on. A reader that was not told
+// takes messages of MaxMessage bytes.
+func (r *Reader) Limit(n int) { r.limit = n }
 
 // Next returns the next message, header included. The bytes are valid until
 // the next call. A header whose length is below its own size is an error, and
@@ -38,6 +48,9 @@ func (r *Reader) Next() ([]byte, error) {
 		return nil, err
 	}
 	n := int(h.Length)
+	if n > r.limit {
+		return nil, fmt.Errorf("openflow: %v: %w: %d bytes, at most %d", h.Type, ErrTooLong, n, r.limit)
+	}
 	if err := r.fill(n); err != nil {
 		return nil, err
 	}
@@ -54,7 +67,27 @@ func (r *Reader) Buffered() bool {
 		return false
 	}
 	n := int(be.Uint16(r.buf[r.start+2:]))
-	return n < headerSize || have >= n
+	return n < headerSize || n > r.limit || have >= n
+}
+
+// makeRoom moves what was read to the front of the buffer unless n bytes fit where it is, and
+// enlarges a buffer that has been full or is too small.
+func (r *Reader) makeRoom(n int) {
+	old, size := r.buf, len(r.buf)
+	if r.end == size {
+		size = min(2*size, largestBuffer)
+	}
+	for size < n {
+		size = min(2*size, largestBuffer)
+	}
+	switch {
+	case size > len(old):
+		r.buf = make([]byte, size)
+	case r.start < r.end && size-r.start >= n:
+		return
+	}
+	r.end = copy(r.buf, old[r.start:r.end])
+	r.start = 0
 }
 
 // fill reads until n bytes are there.
@@ -62,12 +95,7 @@ func (r *Reader) fill(n int) error {
 	if r.end-r.start >= n {
 		return nil
 	}
-	if r.start == r.end {
-		r.start, r.end = 0, 0
-	} else if len(r.buf)-r.start < n {
-		r.end = copy(r.buf, r.buf[r.start:r.end])
-		r.start = 0
-	}
+	r.makeRoom(n)
 	for idle := 0; r.end-r.start < n; {
 		got, err := r.r.Read(r.buf[r.end:])
 		r.end += got

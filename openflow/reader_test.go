@@ -80,6 +80,29 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
+// Whoever sends little costs little memory, and what is longer than may be is not waited for.
+func TestReaderTakesAsMuchAsIsSent(t *testing.T) {
+	hello := mustAppend(NewHello())
+	long := mustAppend(&EchoRequest{Data: make([]byte, 5000)})
+	r := NewReader(&pieces{append(bytes.Repeat(hello, 1000), long...), len(hello)})
+	for range 1000 {
+		if _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(r.buf) != firstBuffer {
+		t.Errorf("a reader of short messages has a buffer of %d bytes, want %d", len(r.buf), firstBuffer)
+	}
+	r.Limit(len(long) - 1)
+	if _, err := r.Next(); !errors.Is(err, ErrTooLong) {
+		t.Errorf("a message that is too long gives %v", err)
+	}
+	r.Limit(len(long))
+	if m, err := r.Next(); err != nil || len(m) != len(long) {
+		t.Errorf("a message as long as may be is %d bytes, %v", len(m), err)
+	}
+}
+
 func TestReaderSaysWhatIsBuffered(t *testing.T) {
 	hello := mustAppend(NewHello())
 	stream := append(bytes.Repeat(hello, 3), hello[:6]...)

@@ -28,7 +28,8 @@ var (
 	ErrType = errors.New("unexpected type")
 	// ErrValue says that a field holds what the protocol does not allow.
 	ErrValue = errors.New("bad value")
-	// ErrTooLong says that a message to be sent exceeds MaxMessage.
+	// ErrTooLong says that a message to be sent exceeds MaxMessage, or one that came what its reader
+	// takes.
 	ErrTooLong = errors.New("message too long")
 	// ErrMatch says that a match breaks a rule of the protocol.
 	ErrMatch = errors.New("bad match")
