@@ -23,7 +23,7 @@ var mobileWrongs = []wrong{
 	{"unknown criterion", someInterface + "policy: {criteria: [order, colour]}", 2, "policy.criteria[1]", "colour", "one of order"},
 	{"share above one", someInterface + "policy: {max_loss: 50}", 2, "policy.max_loss", "50", "from 0 to 1"},
 	{"positive signal", someInterface + "policy: {min_signal: 80}", 2, "policy.min_signal", "80", "from -120 to 0"},
-	{"probes too often", someInterface + "probe: {interval: 10ms}", 2, "probe.interval", "10ms", "at least 100ms"},
+	{"probes too often", someInterface + "probe: {interval: 10ms}", 2, "probe.interval", "10ms", "at least 20ms"},
 	{"a datapath of one's own", someInterface + "datapath: {kind: dpdk}", 2, "datapath.kind", "", "known here"},
 	{"relative path", someInterface + "socket: mobile.sock", 2, "socket", "mobile.sock", "absolute path"},
 	{"key that is not there", someInterface + "key_file: /nowhere/key", 2, "key_file", "/nowhere/key", "file that is there"},

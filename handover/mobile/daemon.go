@@ -71,10 +71,22 @@ type iface struct {
 	// a row.
 	died   time.Time
 	deaths int
-	// failures in a row bar it until then.
-	failures    int
-	barredUntil time.Time
-	barred      string
+	// bar says why, since when and until when it is not used; failures counts those in a
+	// row that led to one.
+	failures int
+	bar      bar
+}
+
+// bar keeps the device from an interface that has failed. Answered probes end it, since
+// what they show is newer, but not at once: the edge may answer for a while although
+// nothing gets through. If there is nothing else, an interface that answers is used.
+type bar struct {
+	why          string
+	since, until time.Time
+	// resort is when the interface may be a last resort at the earliest. silent says
+	// that it was barred because nothing was heard, so that answers end the bar.
+	resort time.Time
+	silent bool
 }
 
 // probing is what probes by an interface.

@@ -47,12 +47,15 @@ func (d *Daemon) linkChanged(l device.Link) {
 		d.linkLost(i)
 	}
 	if l.Carrier && (!old.Carrier || l.Flaps != old.Flaps || l.Index != old.Index) {
-		i.failures, i.barredUntil, i.noRadio = 0, time.Time{}, time.Time{}
+		i.failures, i.bar, i.noRadio = 0, bar{}, time.Time{}
 		d.radios.Reset(radioInterval)
 		d.startProbe(i)
 	}
 	if old.Carrier && !l.Carrier {
 		i.lost = time.Now()
+		if i == d.active {
+			d.askOthers(i)
+		}
 	}
 	if old.Carrier != l.Carrier || old.Present != l.Present {
 		d.log.Info("interface changed", "interface", i.Name, "present", l.Present, "link", l.Carrier)
@@ -123,7 +126,7 @@ func (d *Daemon) attach(i *iface) {
 		err = d.path.Attach(ctx, datapath.Interface{Name: i.Name, MAC: i.mac()})
 	}
 	if err != nil {
-		i.bar(err)
+		i.fail(err)
 		return
 	}
 	i.attached = true

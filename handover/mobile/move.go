@@ -21,10 +21,14 @@ var (
 	errStrange  = errors.New("the network there gives the device another address")
 )
 
-// How long an interface that failed is left alone: doubling, from and to.
+// An interface that failed is left alone for barFrom, which doubles with each failure up
+// to barTo. barAnswered is the time after which an answered probe ends that: longer than
+// the controller takes by default to see that a place has lost its way to the border
+// ports, and to stop answering there.
 const (
-	barFrom = time.Second
-	barTo   = 30 * time.Second
+	barFrom     = time.Second
+	barTo       = 30 * time.Second
+	barAnswered = 5 * time.Second
 )
 
 // Move is a move that was made or tried.
@@ -69,7 +73,7 @@ func (d *Daemon) decide() {
 		d.wish, d.wishEnds = "", time.Time{}
 	}
 	for _, i := range d.interfaces {
-		if i.link.Present && !i.attached && !now.Before(i.barredUntil) {
+		if i.link.Present && !i.attached && !now.Before(i.bar.until) {
 			d.attach(i)
 		}
 	}
@@ -103,11 +107,23 @@ func (d *Daemon) candidates(now time.Time) []policy.Candidate {
 			Loss: i.sample.Loss, Probes: i.sample.Probes, Cost: i.Cost,
 			Silent: i.sample.Silent, Answers: d.answers(i),
 		}
-		if now.Before(i.barredUntil) {
-			out[n].Barred = i.barred
+		if now.Before(i.bar.until) {
+			out[n].Barred, out[n].LastResort = i.bar.why, d.lastResort(i, now)
 		}
 	}
 	return out
+}
+
+// lastResort reports whether a barred interface may be used if there is nothing else: it
+// has answered since it was barred.
+func (d *Daemon) lastResort(i *iface, now time.Time) bool {
+	if i.sample.Silent || !i.sample.Answered.After(i.bar.since) {
+		return false
+	}
+	// Between two networks that answer at their edges and carry nothing, the device does
+	// not go to and fro without a pause.
+	cutOff := d.active == nil || !d.active.usable()
+	return cutOff && i.bar.silent || !now.Before(i.bar.resort)
 }
 
 // sleep sets the timer for the next decision that nothing else will bring about.
@@ -122,8 +138,10 @@ func (d *Daemon) sleep(now, again time.Time) {
 		if at := now.Add(linkLook); i.linkIsAwaited() && at.Before(next) {
 			next = at
 		}
-		if i.barredUntil.After(now) && i.barredUntil.Before(next) {
-			next = i.barredUntil
+		for _, at := range []time.Time{i.bar.resort, i.bar.until} {
+			if at.After(now) && at.Before(next) {
+				next = at
+			}
 		}
 	}
 	d.wake.Reset(next.Sub(now))
@@ -292,7 +310,7 @@ func (d *Daemon) failed(a *attempt, m Move, err error) {
 			d.log.Warn("the datapath still listens to an interface that failed", "interface", a.target.Name, "error", err)
 		}
 	}
-	a.target.bar(err)
+	a.target.fail(err)
 	d.decide()
 }
 
@@ -325,9 +343,12 @@ func (d *Daemon) record(a *attempt, m Move, err error) {
 	}
 }
 
-// bar leaves an interface alone for a while.
-func (i *iface) bar(why error) {
-	wait := min(barFrom<<min(i.failures, 10), barTo)
+// fail bars an interface whose network could not be joined.
+func (i *iface) fail(why error) {
+	now := time.Now()
+	i.bar = bar{
+		why: why.Error(), since: now, until: now.Add(min(barFrom<<min(i.failures, 10), barTo)),
+		resort: now.Add(barFrom), silent: errors.Is(why, lease.ErrSilence),
+	}
 	i.failures++
-	i.barred, i.barredUntil = why.Error(), time.Now().Add(wait)
 }

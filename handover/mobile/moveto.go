@@ -29,7 +29,7 @@ func (d *Daemon) MoveTo(ctx context.Context, name, why string, hold time.Duratio
 		if hold > 0 {
 			d.wishEnds = time.Now().Add(hold)
 		}
-		i.failures, i.barredUntil = 0, time.Time{}
+		i.failures, i.bar = 0, bar{}
 		if d.attempt != nil && d.attempt.target == i {
 			d.attempt.waiting = append(d.attempt.waiting, done)
 			return

@@ -99,6 +99,9 @@ func (d *Daemon) probed(i *iface, s probe.Sample) {
 	if s.Error != "" && s.Error != old.Error {
 		d.log.Warn("a probe of the gateway is not sent, or its answer not received", "interface", i.Name, "error", s.Error)
 	}
+	if i.bar.silent && s.Answered.After(i.bar.since.Add(barAnswered)) {
+		i.failures, i.bar = 0, bar{}
+	}
 	if s.Silent != old.Silent {
 		d.log.Info("interface", "interface", i.Name, "silent", s.Silent)
 	}
@@ -116,6 +119,11 @@ func (d *Daemon) probed(i *iface, s probe.Sample) {
 // the link that it had, and whether the others are silent, too.
 func (d *Daemon) doubt(active *iface) {
 	d.lookAtLink(active)
+	d.askOthers(active)
+}
+
+// askOthers probes the interfaces that are not in use.
+func (d *Daemon) askOthers(active *iface) {
 	for _, i := range d.interfaces {
 		if i != active && i.probing != nil {
 			i.probing.Ask()
@@ -123,10 +131,10 @@ func (d *Daemon) doubt(active *iface) {
 	}
 }
 
-// answers says whether something was heard by an interface since the one in use has
+// answers reports whether a probe by an interface was answered since the one in use has
 // fallen silent.
 func (d *Daemon) answers(i *iface) bool {
-	return !i.sample.Silent && !i.sample.Heard.IsZero() && (d.active == nil || i.sample.Heard.After(d.active.sample.Since))
+	return !i.sample.Silent && !i.sample.Answered.IsZero() && (d.active == nil || i.sample.Answered.After(d.active.sample.Since))
 }
 
 // leftSilent bars an interface that was left because it was silent: what answers at
@@ -136,7 +144,10 @@ func (i *iface) leftSilent() {
 	if now.Sub(i.died) > 2*barTo {
 		i.deaths = 0
 	}
-	i.barred, i.barredUntil = "it was silent", now.Add(min(barFrom<<min(i.deaths, 10), barTo))
+	i.bar = bar{
+		why: "it was silent", since: now, until: now.Add(min(barFrom<<min(i.deaths, 10), barTo)),
+		resort: now.Add(barFrom), silent: true,
+	}
 	i.died = now
 	i.deaths++
 }

@@ -15,15 +15,18 @@ func TestSilentInterfaceIsLeft(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		sent, got uint64 // each millisecond
+		after     uint64 // what still comes when the way is dead
 		limit     time.Duration
 	}{
-		{"packets come", 0, 1, 70 * time.Millisecond},
-		{"packets go", 1, 0, 70 * time.Millisecond},
-		{"nothing runs", 0, 0, time.Second},
+		{"packets come", 0, 1, 0, 100 * time.Millisecond},
+		{"packets come on", 0, 1, 1, 160 * time.Millisecond},
+		{"packets go", 1, 0, 0, 70 * time.Millisecond},
+		{"packets go, and come on", 1, 1, 1, 160 * time.Millisecond},
+		{"nothing runs", 0, 0, 0, 160 * time.Millisecond},
 	} {
 		for _, edge := range []bool{false, true} { // whether somebody goes on to answer ARP there
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, func(c *Config) { c.Probe = Probe{Interval: 800 * time.Millisecond, Window: 20} }).start()
+				w := newWorld(t, func(c *Config) { c.Probe = Probe{Interval: 80 * time.Millisecond, Window: 50} }).start()
 				run := func(d time.Duration, sent, got uint64) {
 					for range d / time.Millisecond {
 						w.path.Carry(sent, got)
@@ -39,7 +42,7 @@ func TestSilentInterfaceIsLeft(t *testing.T) {
 				} else {
 					w.wire["a"].Cut(true)
 				}
-				run(c.limit, c.sent, 0)
+				run(c.limit, c.sent, c.after)
 				w.active("b")
 				if again := w.path.SentAgain(); !slices.Equal(again, []string{"b"}) {
 					t.Errorf("%s: what connections sent last was sent again by %v", c.name, again)
@@ -126,3 +129,59 @@ func TestSilentWish(t *testing.T) {
 		w.active("b")
 	})
 }
+
+// diesOften lets radio a die and come back so often that it is barred for 16 s, and leaves
+// the device at b with a dead. It returns when a was barred last.
+func (w *world) diesOften() time.Time {
+	w.t.Helper()
+	for range 5 {
+		if _, err := w.d.MoveTo(context.Background(), "a", "test", 0); err != nil {
+			w.t.Error(err)
+		}
+		w.pass(2 * time.Second).wire["a"].Cut(true)
+		w.pass(500 * time.Millisecond).active("b")
+		w.wire["a"].Cut(false)
+		w.pass(2 * time.Second)
+	}
+	s := w.status()
+	if i := s.Interfaces[0]; i.Barred == "" || time.Until(i.Until) < 10*time.Second {
+		w.t.Errorf("it is not barred for long: %+v", i)
+	}
+	return s.Moves[len(s.Moves)-1].At
+}
+
+// Better a barred interface than none: when the other one loses its link, or dies, an
+// interface that answers again is used at once.
+func TestBarredIsTheLastResort(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lose func(w *world)
+	}{
+		{"the other loses its link", func(w *world) { w.carrier("b", false) }},
+		{"the other dies", func(w *world) { w.wire["b"].Cut(true) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, func(c *Config) { c.Probe.Interval = 80 * time.Millisecond }).start()
+				w.diesOften()
+				c.lose(w)
+				w.pass(300 * time.Millisecond).active("a")
+			})
+		})
+	}
+}
+
+// A bar ends when probes are answered for a while, though it would last for longer.
+func TestAnswersEndABar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *Config) { c.Probe.Interval = 80 * time.Millisecond }).start()
+		barred := w.diesOften()
+		w.pass(time.Until(barred.Add(barAnswered + spareProbes)))
+		if i := w.status().Interfaces[0]; i.Barred != "" {
+			t.Errorf("it has answered for 5 s and is barred until %v", i.Until)
+		}
+	})
+}
+
+// spareProbes is longer than the time between two probes of an interface not in use.
+const spareProbes = 6 * time.Second

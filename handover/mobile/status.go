@@ -134,8 +134,8 @@ func (d *Daemon) status() Status {
 			Name: i.Name, MAC: i.link.MAC, Present: i.link.Present, Link: i.link.Carrier, Joined: i.joined, Cost: i.Cost,
 			Signal: i.radio.Signal, AP: i.radio.AP, Loss: i.sample.Loss, Probes: i.sample.Probes, RTT: i.sample.RTT, Silent: i.sample.Silent,
 		}
-		if now.Before(i.barredUntil) {
-			f.Barred, f.Until = i.barred, i.barredUntil
+		if now.Before(i.bar.until) {
+			f.Barred, f.Until = i.bar.why, i.bar.until
 		}
 		s.Interfaces = append(s.Interfaces, f)
 	}

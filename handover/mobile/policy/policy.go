@@ -49,8 +49,10 @@ type Candidate struct {
 	// Silent says that nothing is heard by it any more though it has a link, Answers
 	// that something was heard since the interface in use has fallen silent.
 	Silent, Answers bool
-	// Barred says why it cannot be used for now, if it cannot.
-	Barred string
+	// Barred says why it cannot be used for now, if it cannot. LastResort says that it
+	// may be used nevertheless if there is nothing else.
+	Barred     string
+	LastResort bool
 }
 
 // Choice is what to do.
@@ -126,14 +128,10 @@ func (s *Selector) leave(current *Candidate, candidates []Candidate) Choice {
 			why = current.Name + ": " + current.Barred
 		}
 	}
-	best := s.best(candidates, "", true)
-	if best == nil {
-		best = s.best(candidates, "", false) // better a weak one than none
+	if best := s.anyOf(candidates); best != nil {
+		return Choice{Use: best.Name, Why: why}
 	}
-	if best == nil {
-		return Choice{Why: "no interface has a link"}
-	}
-	return Choice{Use: best.Name, Why: why}
+	return Choice{Why: "no interface has a link"}
 }
 
 // outlive chooses when nothing is heard by the current interface. Only what answers
@@ -146,10 +144,8 @@ func (s *Selector) outlive(current *Candidate, candidates []Candidate) Choice {
 			answering = append(answering, c)
 		}
 	}
-	for _, strict := range []bool{true, false} { // better a weak one than none
-		if best := s.best(answering, "", strict); best != nil {
-			return Choice{Use: best.Name, Why: why}
-		}
+	if best := s.anyOf(answering); best != nil {
+		return Choice{Use: best.Name, Why: why}
 	}
 	return Choice{Use: current.Name, Why: why + ", and nothing else answers"}
 }
@@ -186,7 +182,26 @@ func (s *Selector) compare(now Now, current *Candidate, candidates []Candidate) 
 	return Choice{Use: best.Name, Why: why}
 }
 
-// best is the best of the usable interfaces, or of all that have a link.
+// anyOf returns the best of the usable interfaces. If there is none, it returns the best
+// of those beyond the bounds, and then of those that are barred and a last resort: better
+// a weak one than none.
+func (s *Selector) anyOf(candidates []Candidate) *Candidate {
+	for _, usable := range []bool{true, false} {
+		if best := s.best(candidates, "", usable); best != nil {
+			return best
+		}
+	}
+	var barred []Candidate
+	for _, c := range candidates {
+		if c.Barred != "" && c.LastResort {
+			c.Barred = ""
+			barred = append(barred, c)
+		}
+	}
+	return s.best(barred, "", false)
+}
+
+// best returns the best of the usable interfaces, or of all that have a link.
 func (s *Selector) best(candidates []Candidate, except string, usable bool) *Candidate {
 	var best *Candidate
 	for i := range candidates {

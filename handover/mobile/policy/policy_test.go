@@ -26,6 +26,11 @@ func signal(dbm int) func(*Candidate) { return func(c *Candidate) { c.Signal = d
 func cost(n int) func(*Candidate)     { return func(c *Candidate) { c.Cost = n } }
 func barred(c *Candidate)             { c.Barred = "no DHCP server answers" }
 func down(c *Candidate)               { c.Link = false }
+func silent(c *Candidate)             { c.Silent = true }
+
+// revived is barred, and answers again.
+func revived(c *Candidate) { c.Barred, c.LastResort, c.Answers = "it was silent", true, true }
+
 func loss(share float64) func(*Candidate) {
 	return func(c *Candidate) { c.Loss, c.Probes = share, 20 }
 }
@@ -59,6 +64,9 @@ func TestFirstChoice(t *testing.T) {
 		{"least loss", rules(Loss), []Candidate{up("a", loss(0.25)), up("b", loss(0))}, "b", "first choice"},
 		{"too weak to enter", rules(Order), []Candidate{up("a", signal(-78)), up("b", signal(-70))}, "b", "first choice"},
 		{"weak is better than none", rules(Order), []Candidate{up("a", down), up("b", signal(-95))}, "b", "first choice"},
+		{"a barred one that answers is better than none", rules(Order), []Candidate{up("a", down), up("b", revived), up("c", barred)}, "b", "first choice"},
+		{"a barred one without a link is no resort", rules(Order), []Candidate{up("a", revived, down)}, "", "no interface"},
+		{"a weak one comes before a barred one", rules(Order), []Candidate{up("a", revived), up("b", signal(-95))}, "b", "first choice"},
 		{"without bounds nothing is weak", Rules{}, []Candidate{up("a", signal(-99), loss(1)), up("b")}, "a", "first choice"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,6 +117,16 @@ func TestHysteresis(t *testing.T) {
 		{"a barred one is left at once", 0, "", rules(Cost), []step{
 			{0.1, []Candidate{up("a", barred), up("b", cost(50))}, "b", 0},
 		}},
+		{"the only link is lost, and a barred one answers", 0, "", rules(Order), []step{
+			{0.1, []Candidate{up("a", down), up("b", revived)}, "b", 0},
+		}},
+		{"a silent one is left for a barred one that answers", 0, "", rules(Order), []step{
+			{0.1, []Candidate{up("a", silent), up("b", barred)}, "a", 0},
+			{0.2, []Candidate{up("a", silent), up("b", revived)}, "b", 0},
+		}},
+		{"what works is not left for a barred one", -100, "", rules(Cost), []step{
+			{0.1, []Candidate{up("a", cost(9)), up("b", cost(1), revived)}, "a", 0},
+		}},
 		{"a signal below the bound is left at once", 0, "", rules(Signal), []step{
 			{0.1, []Candidate{up("a", signal(-81)), up("b", signal(-70))}, "b", 0},
 		}},
@@ -156,7 +174,7 @@ func TestHysteresis(t *testing.T) {
 }
 
 // Signals that waver by less than the margin never move the device, and whatever
-// happens, what is chosen has a link and is not barred.
+// happens, what is chosen has a link, and is not barred unless there is nothing else.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rules(rapid.Permutation([]Criterion{Order, Cost, Signal, Loss}).Draw(t, "criteria")...)
@@ -170,14 +188,17 @@ func TestProperties(t *testing.T) {
 					Name: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"), Link: rapid.Bool().Draw(t, "link"),
 					Signal: rapid.IntRange(-95, -30).Draw(t, "signal"), Loss: rapid.Float64Range(0, 1).Draw(t, "loss"),
 					Probes: rapid.IntRange(0, 20).Draw(t, "probes"), Cost: rapid.IntRange(0, 3).Draw(t, "cost"),
-					Barred: rapid.SampledFrom([]string{"", "", "barred"}).Draw(t, "barred"),
+					Barred: rapid.SampledFrom([]string{"", "", "barred"}).Draw(t, "barred"), LastResort: rapid.Bool().Draw(t, "last resort"),
 				}
 			}), 0, 3, func(c Candidate) string { return c.Name }).Draw(t, "candidates")
 			got := s.Choose(Now{Time: now, Current: current, Since: since}, candidates)
-			can := false
+			can, free := false, false
 			for _, c := range candidates {
-				can = can || c.Link && c.Barred == ""
-				if c.Name == got.Use && (!c.Link || c.Barred != "") {
+				free = free || c.Link && c.Barred == ""
+			}
+			for _, c := range candidates {
+				can = can || c.Link && (c.Barred == "" || c.LastResort)
+				if c.Name == got.Use && (!c.Link || c.Barred != "" && (free || !c.LastResort)) {
 					t.Fatalf("chose %+v", c)
 				}
 			}

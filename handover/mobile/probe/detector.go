@@ -7,76 +7,91 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 )
 
-// Times of the detection. The first unanswered probe goes out when nothing was heard
-// for lookBusy, the last one three or more `again` later, and its answer is waited for:
-// a death is found 50 to 60 ms after the last packet on an access network whose round
-// trip takes 10 ms, and within 95 ms where it takes 30.
+// Times of the detection. Together with the probe interval they bound the time from a
+// death to its notice: on an access network with a round trip of up to 30 ms, 95 of 100
+// deaths are noticed within 150 ms, whichever direction has died and whatever runs.
 const (
-	// lookBusy is how often traffic is looked at, at least, while it runs, and for how
-	// long nothing must have been heard before it is asked whether the way is alive;
-	// lookIdle is how often without traffic, which is when none has run for busyFor: not
-	// between two probes, since to wake up is what an idle daemon's time goes to.
+	// lookBusy is how often the traffic counters are read, at least, while traffic runs. It
+	// is also the silence after which a probe is sent. lookIdle is the same without
+	// traffic, which means that none has run for busyFor.
 	lookBusy = 20 * time.Millisecond
 	lookIdle = time.Second
 	busyFor  = 300 * time.Millisecond
-	// again is the time from an unanswered probe to the next.
+	// busyInterval is the longest time between two probes while traffic runs. Packets
+	// that come in prove nothing about the packets that leave, so traffic does not
+	// replace probes.
+	busyInterval = 60 * time.Millisecond
+	// again is the shortest time from an unanswered probe to the next one.
 	again = 7 * time.Millisecond
-	// A way is dead when so many probes in a row are unanswered that this is chance
-	// with less than that probability, given how many of about lossMemory were lost;
-	// not fewer than leastInRow and not more than mostInRow.
+	// idleSpan is the time from the first unanswered probe to a death without traffic.
+	// heardSpan is the same while packets come in: then the answer is more likely to
+	// stand in a queue than to be lost, so more time is given. Long round trips, and
+	// ways that lose packets, extend both.
+	idleSpan  = 72 * time.Millisecond
+	heardSpan = 80 * time.Millisecond
+	// A way is dead if so many probes in a row are unanswered that the probability of
+	// chance is below `chance`, given the share of about lossMemory probes that were
+	// lost; but at least leastInRow and at most mostInRow.
 	chance                = 1e-6
 	leastInRow, mostInRow = 4, 10
 	lossMemory            = 100
-	// A death that was none (something was heard within falseAlarm of it) has one
-	// more in a row be needed, up to mostFalse more, and so much time between them that
-	// the row is longer than the way stood still then, for calmAfter. With mostStall a
-	// death is found within 600 ms.
-	falseAlarm = 500 * time.Millisecond
-	mostFalse  = 3
-	mostStall  = 250 * time.Millisecond
-	calmAfter  = 5 * time.Minute
-	// firstRTT is assumed for the round trip until one was measured (RFC 6298, 2.1).
+	// After a false alarm (a probe from before the death is answered after it) a row
+	// needs one more probe, up to mostFalse more, and lasts as long as the way stood
+	// still, up to mostStall, until there was no false alarm for calmAfter. With
+	// mostStall a death is found within 600 ms.
+	mostFalse = 3
+	mostStall = 250 * time.Millisecond
+	calmAfter = 5 * time.Minute
+	// firstRTT is the assumed round trip until one was measured (RFC 6298, 2.1).
 	firstRTT = time.Second
-	// leastPatience is how long an answer is waited for, however short the round trip:
-	// who answers, or this process, may be held up.
-	leastPatience = 10 * time.Millisecond
-	// mostVariance bounds what the round trip's variance adds to the wait for an answer:
-	// on an interface that is seldom probed one late answer counts for long.
+	// leastWait is the shortest wait for an answer: the one who answers, or this
+	// process, may be held up.
+	leastWait = 10 * time.Millisecond
+	// mostVariance bounds what the round trip's variance adds to the wait for an
+	// answer: on an interface that is seldom probed one late answer counts for long.
 	mostVariance = 25 * time.Millisecond
-	// lostAfter bounds how long an answer may take.
+	// lostAfter is the age at which a probe counts as lost.
 	lostAfter = time.Second
+	// leastRevival is the interval between the probes of a dead way, once its first ones
+	// are unanswered too, unless the configured interval is longer.
+	leastRevival = 800 * time.Millisecond
 )
 
-// detector says when to probe and when a way is dead. It has no clock and does no
-// I/O. It probes each interval, as BFD does on demand and TCP at the tail: when
-// traffic has run since the last probe and nothing is heard; and soon again, while
-// a probe is unanswered.
+// detector decides when to probe and when a way is dead. It has no clock and does no
+// I/O.
+//
+// Two proofs are kept apart. A packet that comes in proves the direction towards the
+// device. Only the answer to a probe proves both, so only answers end a row of
+// unanswered probes and a death.
 type detector struct {
-	interval time.Duration // between probes while nothing calls for one
-	revival  time.Duration // the same at most, on a dead way
+	interval time.Duration // between two probes while nothing calls for one sooner
+	revival  time.Duration // the same at most on a dead way
+	eager    bool          // probe at least each busyInterval while traffic runs
 	window   *Window
 
-	srtt, rttvar time.Duration // as TCP has them (RFC 6298); zero until measured
+	srtt, rttvar time.Duration // as in RFC 6298; zero until measured
+	latest       time.Duration // round trip
 	waiting      []sentProbe   // for their answers, oldest first
-	loss         float64       // smoothed; without what was lost by a dead way
+	loss         float64       // smoothed; without what a dead way has lost
 
 	watching bool
 	counted  datapath.Traffic // at the last look
 	moved    time.Time        // when traffic was last seen to run
-	heard    time.Time        // when anything was last heard
+	heard    time.Time        // when a packet last came in, answers included
+	answer   time.Time        // when a probe was last answered
 	unsure   time.Time        // since when traffic runs that no probe has followed; zero: none
 
-	row         int       // probes since anything was heard
-	first, last time.Time // of the row; of all
+	row         int       // probes since the last answer
+	first, last time.Time // when the first probe of the latest row, and the last of all, were sent
 	dead        bool
-	died        time.Time     // when it was last taken for dead
-	revived     time.Time     // when it last was not any more
-	alarms      int           // of late that were false
+	died        time.Time     // when the way was last declared dead
+	revived     time.Time     // when it last ceased to be dead
+	alarms      int           // recent false alarms
 	alarmed     time.Time     // when the last of them was
-	stall       time.Duration // how long the way stood still then, at most
+	stall       time.Duration // the longest time that the way stood still then
 	asked       bool          // somebody wants a probe now
 	expected    time.Time     // when next wanted to be called
-	spared      bool          // of the row: it was, because the process was held up
+	spared      bool          // the row was given time because the process was held up
 }
 
 type sentProbe struct {
@@ -85,10 +100,10 @@ type sentProbe struct {
 }
 
 func newDetector(interval time.Duration, window int) *detector {
-	return &detector{interval: interval, revival: interval, window: NewWindow(window)}
+	return &detector{interval: interval, revival: max(interval, leastRevival), window: NewWindow(window)}
 }
 
-// look takes note of the traffic's counters.
+// look takes in the traffic counters.
 func (d *detector) look(now time.Time, t datapath.Traffic) {
 	switch {
 	case !d.watching:
@@ -97,7 +112,7 @@ func (d *detector) look(now time.Time, t datapath.Traffic) {
 		return
 	default:
 		if t.Heard != d.counted.Heard {
-			d.hear(now.Add(-t.Quiet))
+			d.heard = later(d.heard, now.Add(-t.Quiet))
 		}
 		d.moved = now
 		if d.unsure.IsZero() {
@@ -110,20 +125,16 @@ func (d *detector) look(now time.Time, t datapath.Traffic) {
 // unwatch forgets the counters: those of the next look start anew.
 func (d *detector) unwatch() { d.watching, d.unsure = false, time.Time{} }
 
-// hear takes note of a sign of life.
-func (d *detector) hear(now time.Time) {
+// alive takes in a proof that both directions work.
+func (d *detector) alive(now time.Time) {
 	if d.dead {
 		d.revived = now
-		if now.Sub(d.died) < falseAlarm {
-			d.alarms, d.alarmed = min(d.alarms+1, mostFalse), now
-			d.stall = min(max(d.stall, now.Sub(d.first)), mostStall)
-		}
-		d.window.Reset() // what the dead way has lost says nothing of this one
+		d.window.Reset() // what the dead way has lost says nothing about this one
 	}
-	d.heard, d.row, d.dead, d.spared = now, 0, false, false
+	d.heard, d.answer, d.row, d.dead, d.spared = now, now, 0, false, false
 }
 
-// sent takes note of a probe, also of one that the interface refused.
+// sent takes in that a probe was sent, or that the interface refused it.
 func (d *detector) sent(now time.Time, number uint16) {
 	d.waiting = append(d.waiting, sentProbe{number, now})
 	if d.row++; d.row == 1 {
@@ -132,29 +143,48 @@ func (d *detector) sent(now time.Time, number uint16) {
 	d.last, d.unsure, d.asked = now, time.Time{}, false
 }
 
-// answered takes note of the answer to a probe; known says that the answer names
-// it, else it is taken for that to the oldest. The round trip is 0 if it cannot be
-// told (as in Karn's algorithm).
+// answered takes in the answer to a probe. If known is false the answer does not name
+// its probe and is taken for the answer to the oldest. The result is the round trip,
+// or 0 if it cannot be told (Karn's algorithm).
 func (d *detector) answered(now time.Time, number uint16, known bool) time.Duration {
-	d.hear(now)
-	for i, p := range d.waiting {
-		if known && p.number != number {
-			continue
-		}
-		told := known || len(d.waiting) == 1
-		d.waiting = append(d.waiting[:i], d.waiting[i+1:]...)
-		d.window.Add(false)
-		d.loss -= d.loss / lossMemory
-		if !told {
-			return 0
-		}
-		d.measured(now.Sub(p.at))
-		return now.Sub(p.at)
+	i, found := 0, len(d.waiting) > 0
+	if known {
+		i, found = d.find(number)
 	}
-	return 0
+	if known && found && d.dead && !d.waiting[i].at.After(d.died) {
+		// The way did not lose this probe, so it was not dead but stood still. A link
+		// that died and came back has lost what was sent into it.
+		d.alarms, d.alarmed = min(d.alarms+1, mostFalse), now
+		d.stall = min(max(d.stall, now.Sub(d.first)), mostStall)
+	}
+	d.alive(now)
+	if !found {
+		return 0
+	}
+	told := known || len(d.waiting) == 1
+	rtt := now.Sub(d.waiting[i].at)
+	d.waiting = append(d.waiting[:i], d.waiting[i+1:]...)
+	d.window.Add(false)
+	d.loss -= d.loss / lossMemory
+	if !told {
+		return 0
+	}
+	d.measured(rtt)
+	return rtt
+}
+
+// find returns the place of a probe among those that wait for their answers.
+func (d *detector) find(number uint16) (int, bool) {
+	for i, p := range d.waiting {
+		if p.number == number {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 func (d *detector) measured(rtt time.Duration) {
+	d.latest = rtt
 	if d.srtt == 0 {
 		d.srtt, d.rttvar = rtt, rtt/2
 		return
@@ -163,23 +193,23 @@ func (d *detector) measured(rtt time.Duration) {
 	d.srtt += (rtt - d.srtt) / 8
 }
 
-// next says whether to probe now, and when to look again at the latest. After a
-// probe it is called again.
+// next reports whether to probe now, and returns when to call it again at the latest.
+// After a probe it is called again at once.
 func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
 	late := !d.expected.IsZero() && now.Sub(d.expected) >= again
 	d.expire(now)
-	due := d.last.Add(d.interval)
+	due := d.first.Add(d.pace(now)) // not after the last: then a long round trip would slow the pace
 	switch need := d.inRow(); {
-	case d.asked && d.row == 0:
+	case d.row == 0 && d.asked:
 		due = now
 	case d.row == 0:
 		if quiet := later(d.heard, d.unsure).Add(lookBusy); !d.unsure.IsZero() && quiet.Before(due) {
 			due = quiet
 		}
 	case d.row < need:
-		due = d.last.Add(d.gap(now))
+		due = d.last.Add(d.gap(now, need))
 	case !d.dead:
-		due = d.last.Add(d.patience())
+		due = d.last.Add(d.wait(now))
 		switch {
 		case due.After(now):
 		case late && !d.spared:
@@ -198,7 +228,7 @@ func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
 		wake = look
 	}
 	if n := len(d.waiting); n > 0 {
-		if lost := d.waiting[0].at.Add(d.lostAfter()); lost.Before(wake) {
+		if lost := d.waiting[0].at.Add(lostAfter); lost.Before(wake) {
 			wake = lost
 		}
 	}
@@ -206,10 +236,10 @@ func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
 	return probe, wake
 }
 
-// expire counts probes that nobody will answer any more as lost.
+// expire counts probes as lost that nobody will answer any more.
 func (d *detector) expire(now time.Time) {
 	n := 0
-	for ; n < len(d.waiting) && now.Sub(d.waiting[n].at) >= d.lostAfter(); n++ {
+	for ; n < len(d.waiting) && now.Sub(d.waiting[n].at) >= lostAfter; n++ {
 		if !d.waiting[n].at.After(d.revived) {
 			continue
 		}
@@ -221,19 +251,31 @@ func (d *detector) expire(now time.Time) {
 	d.waiting = d.waiting[n:]
 }
 
-func (d *detector) lostAfter() time.Duration { return min(d.interval, lostAfter) }
+// pace returns the time from an answered probe to the next.
+func (d *detector) pace(now time.Time) time.Duration {
+	if d.eager && d.busy(now) {
+		return min(d.interval, busyInterval)
+	}
+	return d.interval
+}
 
-// gap is the time to the next probe of a row. Without traffic the first has time to be
-// answered: nobody is in a hurry, and one more would be sent each time.
-func (d *detector) gap(now time.Time) time.Duration {
-	gap := max(again, d.stall/(leastInRow-1))
-	if d.row == 1 && d.srtt > 0 && d.lookEvery(now) == lookIdle {
-		return max(d.patience(), gap)
+// gap returns the time from an unanswered probe of a row to the next one.
+func (d *detector) gap(now time.Time, need int) time.Duration {
+	gap, wait := max(again, d.stall/(leastInRow-1)), d.wait(now)
+	switch {
+	case d.srtt == 0:
+		return gap
+	case d.hearing(now):
+		return max(gap, (heardSpan-wait)/time.Duration(need-1))
+	case d.row == 1 && !d.busy(now):
+		// The first probe has time to be answered: nobody is in a hurry, and otherwise
+		// more than one would be sent each time.
+		return max(gap, min(wait, idleSpan-wait-time.Duration(need-2)*again))
 	}
 	return gap
 }
 
-// inRow is how many probes in a row must be unanswered.
+// inRow returns how many probes in a row must be unanswered.
 func (d *detector) inRow() int {
 	if d.alarms > 0 && d.last.Sub(d.alarmed) > calmAfter {
 		d.alarms, d.stall = 0, 0
@@ -245,24 +287,34 @@ func (d *detector) inRow() int {
 	return n
 }
 
-// patience is how long the answer to the last probe of a row is waited for (as a
-// retransmission in RFC 6298).
-func (d *detector) patience() time.Duration {
-	if d.srtt == 0 {
+// wait returns how long to wait for the answer to the last probe of a row (as for a
+// retransmission in RFC 6298). While packets come in, it follows a queue that grows
+// faster than the smoothed round trip does.
+func (d *detector) wait(now time.Time) time.Duration {
+	rtt := d.srtt
+	if d.hearing(now) {
+		rtt = max(rtt, d.latest)
+	}
+	if rtt == 0 {
 		return firstRTT
 	}
-	return max(d.srtt+min(4*d.rttvar, mostVariance), leastPatience)
+	return max(rtt+min(4*d.rttvar, mostVariance), leastWait)
 }
 
+// hearing reports whether traffic comes in.
+func (d *detector) hearing(now time.Time) bool { return now.Sub(d.heard) < lookBusy && d.busy(now) }
+
+func (d *detector) busy(now time.Time) bool { return now.Sub(d.moved) < busyFor }
+
 func (d *detector) lookEvery(now time.Time) time.Duration {
-	if now.Sub(d.moved) < busyFor {
+	if d.busy(now) {
 		return lookBusy
 	}
 	return lookIdle
 }
 
-// silentSince is when the probes began that nothing has answered, if one of them
-// should have been; else zero.
+// silentSince returns when the current row of unanswered probes began, if one of them
+// should have been answered by now; else zero.
 func (d *detector) silentSince() time.Time {
 	if d.row < 2 {
 		return time.Time{}

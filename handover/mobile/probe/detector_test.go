@@ -2,14 +2,15 @@ package probe
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 )
 
-// simulated is a detector by a clock of its own, on a way that loses packets, under a
-// stream from the device of one packet a millisecond.
+// simulated is a detector by a clock of its own, on a way that loses packets. A stream of
+// one packet a millisecond leaves the device; other fields change that.
 type simulated struct {
 	*detector
 	now     time.Time
@@ -19,27 +20,39 @@ type simulated struct {
 	answers []sentProbe // on their way, with when they come
 	traffic datapath.Traffic
 	number  uint16
-	idle    bool // no stream
+	idle    bool // nothing leaves but probes
+	down    bool // a packet comes in each millisecond
+	// dead names the directions that carry nothing.
+	dead struct{ up, down bool }
 }
 
+const testInterval = 80 * time.Millisecond
+
 func simulate(rtt time.Duration, loss float64) *simulated {
-	return &simulated{
-		detector: newDetector(800*time.Millisecond, 20), now: time.Unix(1e9, 0),
+	s := &simulated{
+		detector: newDetector(testInterval, 20), now: time.Unix(1e9, 0),
 		rtt: rtt, loss: loss, random: rand.New(rand.NewPCG(1, 2)),
 	}
+	s.eager = true
+	return s
 }
 
 // run lets time pass, or until the way is taken for dead.
 func (s *simulated) run(d time.Duration) {
-	for end := s.now.Add(d); s.now.Before(end) && !s.dead; s.now = s.now.Add(time.Millisecond) {
+	for end := s.now.Add(d); s.now.Before(end) && !s.detector.dead; s.now = s.now.Add(time.Millisecond) {
 		if !s.idle {
 			s.traffic.Sent++
 		}
+		if s.down && !s.dead.down {
+			s.traffic.Heard++
+		}
 		for len(s.answers) > 0 && !s.answers[0].at.After(s.now) {
-			s.answered(s.now, s.answers[0].number, true)
+			if !s.dead.down {
+				s.answered(s.now, s.answers[0].number, true)
+			}
 			s.answers = s.answers[1:]
 		}
-		if s.expected.After(s.now) {
+		if s.expected.After(s.now) && s.row > 0 {
 			continue
 		}
 		s.look(s.now, s.traffic)
@@ -50,7 +63,7 @@ func (s *simulated) run(d time.Duration) {
 			}
 			s.number++
 			s.sent(s.now, s.number)
-			if s.random.Float64() >= s.loss {
+			if s.random.Float64() >= s.loss && !s.dead.up {
 				s.answers = append(s.answers, sentProbe{s.number, s.now.Add(s.rtt)})
 			}
 		}
@@ -72,7 +85,7 @@ func TestLossIsNoDeath(t *testing.T) {
 		{600 * time.Millisecond, 0},
 	} {
 		s := simulate(c.rtt, c.loss)
-		if s.run(10 * time.Minute); s.dead {
+		if s.run(10 * time.Minute); s.detector.dead {
 			t.Errorf("a round trip of %v, loss %v: dead after %v", c.rtt, c.loss, s.now.Sub(time.Unix(1e9, 0)))
 		}
 		if len(s.waiting) > 200 {
@@ -96,14 +109,14 @@ func TestHeldUp(t *testing.T) {
 	}
 	s.loss, s.answers = 1, nil
 	s.run(3*again + 3*time.Millisecond) // all probes of the row are out
-	if s.row != leastInRow || s.dead {
-		t.Fatalf("%d in a row, dead %v", s.row, s.dead)
+	if s.row != leastInRow || s.detector.dead {
+		t.Fatalf("%d in a row, dead %v", s.row, s.detector.dead)
 	}
 	s.now = s.now.Add(300 * time.Millisecond)
-	if s.run(time.Millisecond); s.dead {
+	if s.run(time.Millisecond); s.detector.dead {
 		t.Error("dead, although the process was held up")
 	}
-	if s.run(time.Second); !s.dead {
+	if s.run(time.Second); !s.detector.dead {
 		t.Error("it was held up once, and spares the way for ever")
 	}
 }
@@ -150,14 +163,14 @@ func TestStallsAreLearned(t *testing.T) {
 			s.rtt = stall // what is sent now is answered when the machine goes on
 			end := s.now.Add(stall)
 			for s.now.Before(end) {
-				if s.run(end.Sub(s.now)); s.dead {
+				if s.run(end.Sub(s.now)); s.detector.dead {
 					deaths++
 					s.now = end
 					s.answered(s.now, s.number, true)
 				}
 			}
 			s.rtt, s.answers = 5*time.Millisecond, nil
-			s.hear(s.now)
+			s.alive(s.now)
 		}
 		if deaths > 2 {
 			t.Errorf("of 20 times that all stood still for %v, %d were taken for deaths", stall, deaths)
@@ -165,8 +178,8 @@ func TestStallsAreLearned(t *testing.T) {
 		s.run(time.Second)
 		died := s.now
 		s.loss, s.answers = 1, nil
-		if s.run(10 * time.Second); !s.dead || s.now.Sub(died) > 600*time.Millisecond {
-			t.Errorf("after that a death is noticed after %v: %v", s.now.Sub(died), s.dead)
+		if s.run(10 * time.Second); !s.detector.dead || s.now.Sub(died) > 600*time.Millisecond {
+			t.Errorf("after that a death is noticed after %v: %v", s.now.Sub(died), s.detector.dead)
 		}
 	}
 }
@@ -204,11 +217,80 @@ func TestQuietCounts(t *testing.T) {
 
 // Without traffic an answer is waited for before the next probe.
 func TestIdleProbes(t *testing.T) {
-	s := simulate(30*time.Millisecond, 0)
+	s := simulate(20*time.Millisecond, 0)
 	s.idle = true
 	s.run(10 * time.Second)
 	before := s.number
-	if s.run(10 * time.Second); s.number-before > 13 {
+	if s.run(10 * time.Second); s.number-before > uint16(10*time.Second/testInterval)+1 {
 		t.Errorf("%d probes in 10 s", s.number-before)
+	}
+}
+
+// TestDeathsInTime lets each direction die under each kind of traffic, at each phase of
+// the probes, and once more after the way has come back. 95 of 100 deaths are noticed
+// within 150 ms.
+func TestDeathsInTime(t *testing.T) {
+	for _, dead := range []struct{ up, down bool }{{true, false}, {false, true}, {true, true}} {
+		for _, traffic := range []struct{ up, down bool }{{}, {up: true}, {down: true}, {true, true}} {
+			for _, rtt := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond} {
+				var first, again []time.Duration
+				for phase := range testInterval / time.Millisecond {
+					s := simulate(rtt, 0)
+					s.idle, s.down = !traffic.up, traffic.down
+					s.run(2*time.Second + phase*time.Millisecond)
+					first = append(first, s.dies(t, dead))
+					s.returns(t, 300*time.Millisecond)
+					s.run(time.Second + phase*time.Millisecond)
+					again = append(again, s.dies(t, dead))
+				}
+				for name, took := range map[string][]time.Duration{"": first, ", after a return": again} {
+					slices.Sort(took)
+					if p95 := took[len(took)*95/100]; p95 > 150*time.Millisecond {
+						t.Errorf("dead %+v, traffic %+v, a round trip of %v%s: p95 %v, longest %v", dead, traffic, rtt, name, p95, took[len(took)-1])
+					}
+				}
+			}
+		}
+	}
+}
+
+// dies lets directions die and returns how long that is not noticed.
+func (s *simulated) dies(t *testing.T, dead struct{ up, down bool }) time.Duration {
+	t.Helper()
+	s.dead = dead
+	died := s.now
+	if s.run(20 * time.Second); !s.detector.dead {
+		t.Fatalf("dead %+v: not noticed in 20 s", dead)
+	}
+	return s.now.Sub(died)
+}
+
+// returns lets a dead way work again after a while.
+func (s *simulated) returns(t *testing.T, after time.Duration) {
+	t.Helper()
+	s.now = s.now.Add(after)
+	s.dead.up, s.dead.down, s.answers = false, false, nil
+	s.number++
+	s.sent(s.now, s.number)
+	s.now = s.now.Add(s.rtt)
+	if s.answered(s.now, s.number, true); s.detector.dead {
+		t.Fatal("an answer does not end a death")
+	}
+}
+
+// TestGrowingQueue fills a queue on the way: each answer takes longer than the one
+// before. Packets come in, so the way is not dead.
+func TestGrowingQueue(t *testing.T) {
+	for _, idle := range []bool{false, true} {
+		s := simulate(10*time.Millisecond, 0)
+		s.idle, s.down = idle, true
+		s.run(time.Second)
+		for s.rtt < 500*time.Millisecond {
+			s.run(time.Millisecond)
+			s.rtt += time.Millisecond
+			if s.detector.dead {
+				t.Fatalf("nothing but probes leaves: %v: dead when the queue took %v", idle, s.rtt)
+			}
+		}
 	}
 }

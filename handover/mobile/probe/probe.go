@@ -26,9 +26,10 @@ type Config struct {
 	// MAC is the interface's address.
 	MAC     openflow.MAC
 	Gateway netip.Addr
-	// Interval is the time from one probe to the next while nothing calls for more; on
-	// an interface that is not in use it is 5 s, if that is more. Window is over how
-	// many probes loss is counted.
+	// Interval is the time from one probe to the next on an interface in use while no
+	// traffic runs. On an interface that is not in use it is at least 5 s, and at least
+	// 800 ms while the gateway answers ARP only. Window is the number of probes over
+	// which loss is counted.
 	Interval time.Duration
 	Window   int
 }
@@ -51,8 +52,8 @@ type Sample struct {
 	RTT time.Duration
 	// Gateway is the address that answered ARP last.
 	Gateway openflow.MAC
-	// Heard is when anything was heard last; not each time is reported.
-	Heard time.Time
+	// Answered is when a probe was last answered; not each answer is reported.
+	Answered time.Time
 	// Since is when the probes began that nothing has answered, if more than one has
 	// been sent; Silent says that they were enough to take the way for dead.
 	Since  time.Time
@@ -108,11 +109,17 @@ const spareInterval = 5 * time.Second
 // receiveAgain is the wait after receiving has failed.
 const receiveAgain = 500 * time.Millisecond
 
-// How often answers are reported that change nothing else, and how often a gateway that
-// answers pings is asked for its address.
 const (
-	tellHeard = 5 * time.Second
-	askMAC    = 10 * time.Second
+	// tellAnswered is the time after which an answer is reported that changes nothing.
+	tellAnswered = 5 * time.Second
+	// askMAC is how often a gateway that answers pings is asked for its address, and
+	// askMACSoon how often while pings are unanswered: its address may have changed.
+	// The controller answers these requests, so they are not sent with each probe.
+	askMAC     = 10 * time.Second
+	askMACSoon = 500 * time.Millisecond
+	// arpInterval is the shortest interval between probes while the gateway answers ARP
+	// only, for the same reason.
+	arpInterval = 800 * time.Millisecond
 )
 
 // Run probes by conn until ctx ends, whatever the interface does, and reports each
@@ -144,7 +151,7 @@ func (p *Prober) Run(ctx context.Context, conn Conn, report func(Sample)) error 
 			answered = r.take(<-answers) || answered
 		}
 		timer.Reset(time.Until(r.step()))
-		if s := r.sample(); s.differs(r.told) || answered && (r.wanted || s.Heard.Sub(r.told.Heard) >= tellHeard) {
+		if s := r.sample(); s.differs(r.told) || answered && (r.wanted || s.Answered.Sub(r.told.Answered) >= tellAnswered) {
 			r.told, r.wanted = s, r.wanted && !answered
 			report(s)
 		}
@@ -223,14 +230,30 @@ func (r *run) take(a answer) bool {
 			return false // somebody at the edge may answer whose way to the border ports is cut
 		}
 		r.rtt = r.d.answered(a.at, 0, false)
-	case a.id != r.id || !r.use.From.IsValid():
+	case a.id != r.id:
 		return false
 	default:
-		r.through = true
+		// The answer may come when the interface is not in use any more: it was left
+		// because the answer was late.
+		r.through = r.use.From.IsValid()
 		r.rtt = r.d.answered(a.at, a.no, true)
+		r.setInterval()
 	}
 	r.trouble = ""
 	return true
+}
+
+// setInterval chooses how often to probe, by the use of the interface and by who answers.
+func (r *run) setInterval() {
+	switch {
+	case !r.use.From.IsValid():
+		r.d.interval = max(r.c.Interval, spareInterval)
+	case !r.through:
+		r.d.interval = max(r.c.Interval, arpInterval)
+	default:
+		r.d.interval = r.c.Interval
+	}
+	r.d.eager = r.through
 }
 
 // step looks at the traffic, probes if it is time, and returns when to come again.
@@ -241,10 +264,9 @@ func (r *run) step() time.Time {
 	if fresh {
 		r.use, r.through, r.arp = r.Prober.use, false, time.Time{}
 		r.d.unwatch()
-		r.d.interval = max(r.c.Interval, spareInterval)
+		r.setInterval()
 		if r.use.From.IsValid() {
-			r.d.interval = r.c.Interval
-			r.d.hear(time.Now()) // the network has just been joined by it
+			r.d.alive(time.Now()) // the network has just been joined by it
 		}
 	}
 	r.mu.Unlock()
@@ -274,7 +296,7 @@ func (r *run) send(now time.Time) {
 	if r.use.From.IsValid() && !r.gateway.IsZero() {
 		err = r.conn.Send(appendEcho(nil, r.gateway, r.c.MAC, r.use.From, r.c.Gateway, r.id, r.number))
 	}
-	if !r.through || r.d.row > 1 || now.Sub(r.arp) >= askMAC {
+	if since := now.Sub(r.arp); !r.through || r.d.row > 1 && since >= askMACSoon || since >= askMAC {
 		r.arp = now
 		if e := r.conn.Send(packet.AppendARPRequest(nil, r.c.MAC, netip.IPv4Unspecified(), r.c.Gateway, 0)); err == nil {
 			err = e
@@ -288,7 +310,7 @@ func (r *run) send(now time.Time) {
 func (r *run) sample() Sample {
 	s := Sample{
 		Loss: r.d.window.Loss(), Probes: r.d.window.Len(), Gateway: r.gateway,
-		Heard: r.d.heard, Since: r.d.silentSince(), Silent: r.d.dead, Error: r.trouble,
+		Answered: r.d.answer, Since: r.d.silentSince(), Silent: r.d.dead, Error: r.trouble,
 	}
 	if r.d.row <= 1 {
 		s.RTT = r.rtt
@@ -296,8 +318,8 @@ func (r *run) sample() Sample {
 	return s
 }
 
-// differs says whether there is news.
+// differs reports whether there is news.
 func (s Sample) differs(o Sample) bool {
-	s.Heard, s.RTT, o.Heard, o.RTT = time.Time{}, 0, time.Time{}, 0
+	s.Answered, s.RTT, o.Answered, o.RTT = time.Time{}, 0, time.Time{}, 0
 	return s != o
 }
