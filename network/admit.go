@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,17 +27,17 @@ type admission struct {
 	greetings lograte.Limit // lines that anybody can cause who connects
 	churn     lograte.Limit // the same, once a switch has said which it is
 	// strangers are the seats of connections from anywhere, expected those of connections
-	// from homes.
-	strangers, expected *seats
-	homes               homes
-	reconnects          reconnects
-	sessions            atomic.Int64
+	// from homes, and proven those of connections whose peers have shown a certificate.
+	strangers, expected, proven *seats
+	homes                       homes
+	reconnects                  reconnects
+	sessions                    atomic.Int64
 }
 
 func newAdmission(c *Config) admission {
 	return admission{
 		cfg: c, log: c.Log,
-		strangers: newSeats(strangersInAll, strangersEach), expected: newSeats(strangersInAll, strangersEach),
+		strangers: newSeats(seatsInAll, seatsEach), expected: newSeats(seatsInAll, seatsEach), proven: newSeats(seatsInAll, seatsEach),
 	}
 }
 
@@ -75,7 +76,26 @@ func (a *admission) seat(conn net.Conn) *seat {
 	if a.homes.known(hostOf(conn.RemoteAddr()), now) {
 		among = a.expected
 	}
-	return among.take(conn, now)
+	return among.take(conn, addressOf(conn), now)
+}
+
+// prove makes the greeting of TLS, if that is used, within a time. A connection whose peer
+// shows a certificate of a trusted authority gets a seat that strangers cannot take.
+func (a *admission) prove(ctx context.Context, conn net.Conn, at *seat) error {
+	secured, ok := conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.RequestTimeout)
+	defer cancel()
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("greeting of TLS: %w", err)
+	}
+	of, shown := certificateOf(secured)
+	if shown && !at.move(a.proven, of, time.Now()) {
+		return errors.New("too many connections with its certificate have not said which switch they are of")
+	}
+	return nil
 }
 
 // hold has a switch wait that has come and gone too often.

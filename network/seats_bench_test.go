@@ -24,11 +24,11 @@ func BenchmarkConnectionsComeAndGo(b *testing.B) {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
 			now := time.Now()
 			for range b.N {
-				s := newSeats(strangersInAll, strangersEach)
+				s := newSeats(seatsInAll, seatsEach)
 				var taken []*seat
 				for i := range count {
 					conn := nobody{addr: &net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>4), 1), Port: 1}}
-					if t := s.take(conn, now.Add(time.Duration(i)*time.Millisecond)); t != nil {
+					if t := s.take(conn, addressOf(conn), now.Add(time.Duration(i)*time.Millisecond)); t != nil {
 						taken = append(taken, t)
 					}
 				}

@@ -39,6 +39,12 @@ func (s *Switch) serve(ctx context.Context, at *seat) {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 	defer stop()
 	admission := &s.n.admission
+	if err := admission.prove(ctx, s.conn, at); err != nil {
+		if ctx.Err() == nil {
+			admission.greetings.Warn(admission.log, "connection refused", "from", s.conn.RemoteAddr(), "error", err)
+		}
+		return
+	}
 	r := openflow.NewReader(s.conn)
 	r.Limit(maxGreeting)
 	g := greeting{cfg: &s.n.cfg, conn: s.conn}
