@@ -185,6 +185,20 @@ func TestConfigCommands(t *testing.T) {
 	if code, out, errOut := sluice(t, "config", "check", file); code != command.ExitOK || !strings.Contains(out, "nothing is wrong") {
 		t.Errorf("the example: %d %s%s", code, out, errOut)
 	}
+	for _, kind := range []string{"agent", "mobile", "cinema-egress", "cinema-ingress"} {
+		_, example, _ := sluice(t, "config", "example", kind)
+		file := filepath.Join(dir, kind+".yaml")
+		if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, out, errOut := sluice(t, "config", "check", "--no-files", file)
+		if strings.Contains(out+errOut, "unknown key") || strings.Contains(out, "nothing is wrong") && !strings.HasSuffix(strings.TrimSpace(out), " of "+kind) {
+			t.Errorf("the example of %s: %s%s", kind, out, errOut)
+		}
+		if code, _, errOut := sluice(t, "config", "check", "--kind", "controller", file); code == command.ExitOK || errOut == "" {
+			t.Errorf("the example of %s passes as the configuration of a controller", kind)
+		}
+	}
 	if code, out, _ := sluice(t, "config", "show", "-c", file, "--set", "store.password=hunter2", "--set", "store.username=me", "--set", "log.level=debug"); code != command.ExitOK || !strings.Contains(out, "level: debug") || strings.Contains(out, "hunter2") {
 		t.Errorf("show: %d\n%s", code, out)
 	}

@@ -35,7 +35,15 @@ func (f *configFlags) sources() config.Sources {
 	return config.Sources{File: f.file, Env: os.Environ(), Set: f.set}
 }
 
-// kindNames are the programs that read a configuration.
+// configurationOf returns the kind with a name, or the one that a file looks like if the name is empty.
+func configurationOf(file, name string) (config.Kind, error) {
+	if name == "" {
+		return config.KindOf(file)
+	}
+	return kindNamed(name), nil
+}
+
+// kindNames lists the programs that read a configuration.
 func kindNames() (names []string) {
 	for _, k := range config.Kinds() {
 		names = append(names, k.Name)
@@ -72,17 +80,22 @@ right.`,
 
 func configCheckCommand(app *App) *cobra.Command {
 	var flags configFlags
-	var kind *string
+	var kind string
 	var noFiles bool
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Say everything that is wrong with a configuration file",
+		Long: `Says everything that is wrong with a configuration file. Whose it is follows from its sections,
+unless --kind says so.`,
 		Example: `  sluice config check /etc/sluice/controller.yaml
-  sluice config check --kind agent agent.yaml
+  sluice config check agent.yaml
   sluice config check --no-files controller.yaml   # its certificates are on another machine`,
 		Args: command.ExactArgs("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, err := kindNamed(*kind).Load(config.Sources{File: args[0], Set: flags.set, NoFiles: noFiles})
+			whose, err := configurationOf(args[0], kind)
+			if err == nil {
+				_, err = whose.Load(config.Sources{File: args[0], Set: flags.set, NoFiles: noFiles})
+			}
 			var problems config.Problems
 			if errors.As(err, &problems) && app.JSON {
 				if err := app.Print(problems, nil); err != nil {
@@ -96,11 +109,11 @@ func configCheckCommand(app *App) *cobra.Command {
 			if app.JSON {
 				return app.Print([]config.Problem{}, nil)
 			}
-			app.Printf("%s: nothing is wrong with it", args[0])
+			app.Printf("%s: nothing is wrong with it as the configuration of %s", args[0], whose.Name)
 			return nil
 		},
 	}
-	kind = kindFlag(cmd)
+	cmd.Flags().Var(command.Word(&kind, "", kindNames()...), "kind", "whose configuration it is: "+strings.Join(kindNames(), ", "))
 	cmd.Flags().BoolVar(&noFiles, "no-files", false, "do not look whether the files it names exist")
 	flags.registerSet(cmd)
 	return cmd

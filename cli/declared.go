@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/cli/command"
 )
 
@@ -100,7 +102,7 @@ func send[S, I any](app *App, use, short, method, path string, flags request[S],
 			if strings.Contains(use, "NAME") && slices.Contains(namesOf(reflect.TypeFor[S]()), "name") {
 				body["name"] = args[0]
 			}
-			return ask(app, cmd, method, filled(path, args), body, table)
+			return inFlags(ask(app, cmd, method, filled(path, args), body, table), fields)
 		},
 	}
 	fields = flags.define(cmd)
@@ -144,6 +146,29 @@ func bodyOf(fields []flagged, file string) (map[string]any, error) {
 		body[f.name] = value
 	}
 	return body, nil
+}
+
+// inFlags replaces the names of fields, in a controller's refusal of a request, by the flags
+// from which they came: what a user has typed. A field that came from a file keeps its name.
+func inFlags(err error, fields []flagged) error {
+	var refusal *client.Problem
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	for i := range refusal.Errors {
+		e := &refusal.Errors[i]
+		for _, f := range fields {
+			flag := "--" + f.flag.Name
+			rest, of := strings.CutPrefix(e.Location, "body."+f.name)
+			switch {
+			case of && f.flag.Changed && (rest == "" || rest[0] == '.' || rest[0] == '['):
+				e.Location = flag + rest
+			case e.Location == "body" && e.Message == "expected required property "+f.name+" to be present":
+				e.Location, e.Message, e.Value = flag, "is required", nil
+			}
+		}
+	}
+	return err
 }
 
 // readInput reads a file, or the input for "-".

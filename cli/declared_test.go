@@ -77,6 +77,44 @@ func TestDeclaredCommands(t *testing.T) {
 	}
 }
 
+// A refusal names what the user has typed: flags, not the fields of the request.
+func TestRefusalNamesFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "thing.json")
+	if err := os.WriteFile(file, []byte(`{"fast": 7}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = io.WriteString(w, `{"title":"Unprocessable Entity","status":422,"detail":"validation failed","errors":[
+			{"message":"expected number <= 5","location":"body.max_sessions","value":7},
+			{"message":"expected string","location":"body.ports[1]","value":""},
+			{"message":"expected boolean","location":"body.fast","value":7},
+			{"message":"expected required property host to be present","location":"body","value":{"max_sessions":7}}]}`)
+	}))
+	defer server.Close()
+	var out strings.Builder
+	app := &App{Output: command.Output{Out: &out, Err: &out}}
+	app.extras = []Extra{{Commands: func(app *App) []*cobra.Command {
+		group := &cobra.Command{Use: "things"}
+		group.AddCommand(DeclaredCommands[thing, thingInfo](app, "a thing", "/things")...)
+		return []*cobra.Command{group}
+	}}}
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"things", "add", "b", "--max-sessions", "7", "--ports", "1", "--ports", "x", "--file", file, "--server", server.URL, "--token-file", token}
+	if code := command.Run(t.Context(), New(app), &app.Output, args); code != command.ExitRefused {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"--max-sessions = 7: expected number <= 5", `--ports[1] = "": expected string`, "body.fast = 7: expected boolean", "--host: is required"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("does not say %q:\n%s", want, &out)
+		}
+	}
+}
+
 // A noun of a service lists by itself, with the flags of its list, and refuses other words.
 func TestNounAloneLists(t *testing.T) {
 	url := fakeController(t, map[string]string{"/api/v1/sos/sessions?limit=7&state=live": `[{"id":"s17"}]`})

@@ -59,6 +59,35 @@ func Kinds() []Kind {
 	}
 }
 
+// KindOf returns the kind of program whose configuration a file looks like: the one that has
+// most of the file's sections. Of several with as many it is the first of Kinds. A file that
+// cannot be read, or is no YAML, is an error.
+func KindOf(file string) (Kind, error) {
+	text, err := readFile(file)
+	if err != nil {
+		return Kind{}, err
+	}
+	root, problems := strictyaml.Parse(file, text)
+	if root == nil {
+		return Kind{}, problems
+	}
+	var best Kind
+	most := -1
+	for _, k := range Kinds() {
+		known := fieldsOf(reflect.TypeOf(k.Default()).Elem())
+		n := 0
+		for i := 0; i+1 < len(root.Content); i += 2 {
+			if _, has := known.find(root.Content[i].Value); has {
+				n++
+			}
+		}
+		if n > most {
+			best, most = k, n
+		}
+	}
+	return best, nil
+}
+
 // LoadController reads the configuration of a controller. If anything is wrong
 // the error is Problems.
 func LoadController(s Sources) (*Controller, error) {
