@@ -54,7 +54,7 @@ type API struct {
 	registry *prometheus.Registry
 	checks   []Check
 	stopping chan struct{} // closed when Run begins to stop
-	streams  atomic.Int64  // consumers of events
+	streams  streams       // of events
 	tokens   atomic.Pointer[tokenSet]
 
 	permitted map[permission]bool

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -24,8 +25,6 @@ const (
 	heartbeat = 10 * time.Second
 	// streamWriteTimeout bounds a write to a consumer that does not read.
 	streamWriteTimeout = 10 * time.Second
-	// maxStreams bounds the consumers at once.
-	maxStreams = 256
 
 	kindMissed = "missed"
 )
@@ -80,28 +79,40 @@ func (a *API) streamEvents(ctx context.Context, in *eventsInput) (*huma.StreamRe
 	if !given {
 		after = a.opts.Bus.Last()
 	}
-	if a.streams.Add(1) > maxStreams {
-		a.streams.Add(-1)
+	streamed, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	place := a.streams.add(follower(ctx), end)
+	if place == nil {
+		end(nil)
 		return nil, Unavailable("%d consumers follow events already: close one", maxStreams)
 	}
 	withdrawn := withdrawn(ctx)
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		defer a.streams.Add(-1)
+		defer a.streams.remove(place)
+		defer end(nil)
 		r, w := humago.Unwrap(hc)
 		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		go func() { // ends with the request
+		control := http.NewResponseController(w)
+		var watching sync.WaitGroup
+		defer func() {
+			cancel()
+			watching.Wait()
+		}()
+		watching.Go(func() {
 			select {
 			case <-a.stopping:
-				cancel()
 			case <-withdrawn:
-				cancel()
+			case <-streamed.Done(): // a write that waits for the consumer ends, too
+				_ = control.SetWriteDeadline(time.Unix(1, 0))
 			case <-ctx.Done():
 			}
-		}()
+			cancel()
+		})
+		if err := boundBuffer(r); err != nil {
+			a.opts.Log.Debug("event stream", "to", r.RemoteAddr, "error", err)
+		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Cache-Control", "no-store")
-		s := &stream{w: w, control: http.NewResponseController(w), kinds: in.Kind}
+		s := &stream{w: w, control: control, kinds: in.Kind}
 		err := s.follow(ctx, a.opts.Bus.Subscribe(after))
 		if ctx.Err() == nil {
 			a.opts.Log.Debug("event stream ended", "to", r.RemoteAddr, "error", err)

@@ -19,7 +19,7 @@ func (a *API) registerMetrics() {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), a.metrics.requests,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sluice_api_event_streams", Help: "Consumers that follow events now.",
-		}, func() float64 { return float64(a.streams.Load()) }))
+		}, func() float64 { return float64(a.streams.len()) }))
 	if a.opts.Bus != nil {
 		// With it, a consumer of the stream can prove that it missed nothing.
 		a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -45,6 +45,7 @@ func (a *API) Run(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          log.New(a.errors.Writer(a.opts.Log, slog.LevelDebug, "connection"), "", 0),
 		BaseContext:       func(net.Listener) context.Context { return requests },
+		ConnContext:       withConn,
 	}
 	// Streams end when the shutdown begins; others get their time.
 	stopStreams := context.AfterFunc(ctx, func() { close(a.stopping) })

@@ -47,7 +47,7 @@ func TestFloodLeavesSeats(t *testing.T) {
 			if !at.move(proven, source{certificate: [32]byte{byte(i)}}, now) {
 				t.Fatalf("%d addresses: attempt %d gets no seat of those who have shown their certificate", addresses, i)
 			}
-			flood(3 * time.Second)
+			flood(time.Second + time.Duration(i)*37*time.Millisecond) // attempts are made at any time of the flood
 			if known.closed {
 				t.Errorf("%d addresses: attempt %d is ousted by strangers", addresses, i)
 			}

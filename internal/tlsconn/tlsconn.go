@@ -182,6 +182,15 @@ func (g *guarded) reason(err error) error {
 	return err
 }
 
+// SetWriteBuffer sets how many bytes the system keeps that the peer has not read, as that of
+// net.TCPConn does.
+func (g *guarded) SetWriteBuffer(bytes int) error {
+	if c, ok := g.Conn.(interface{ SetWriteBuffer(int) error }); ok {
+		return c.SetWriteBuffer(bytes)
+	}
+	return nil
+}
+
 // Close implements net.Conn.
 func (g *guarded) Close() error {
 	g.mu.Lock()
