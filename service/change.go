@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/store"
@@ -96,24 +98,37 @@ func (e entry[T]) mayChange(revision int64) error {
 // change makes a change of one name. decide is given what has the name now; the lock is
 // held.
 func (c *Collection[T]) change(ctx context.Context, name string, decide func(was entry[T]) (store.Op, error)) error {
+	stored, err := c.begin(ctx, name, decide)
+	if err == nil {
+		err = c.about(name, c.await(ctx, stored))
+	}
+	return err
+}
+
+// begin makes a change of one name that is seen when it returns.
+func (c *Collection[T]) begin(ctx context.Context, name string, decide func(was entry[T]) (store.Op, error)) ([]*waiter, error) {
 	if err := c.lock(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	defer c.unlock()
 	c.mu.Lock()
 	op, err := decide(c.entries[name])
 	c.mu.Unlock()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := c.write(ctx, []store.Op{op}); err != nil {
-		return c.about(name, err)
+	stored, err := c.write(ctx, []store.Op{op})
+	if err != nil {
+		return nil, c.about(name, err)
 	}
-	return nil
+	return stored, nil
 }
 
-// about says which item an error is about.
+// about says which item an error is about, if there is one.
 func (c *Collection[T]) about(name string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("%s %q: %w", c.Noun, name, err)
 }
 
@@ -152,37 +167,58 @@ func (c *Collection[T]) remove(was entry[T]) store.Op {
 	return store.Op{Key: c.Prefix + was.Name, Delete: true, Conditional: true, Revision: was.Revision}
 }
 
-// write stores changes, and waits until they have taken effect. c is locked.
-func (c *Collection[T]) write(ctx context.Context, ops []store.Op) error {
+// write stores changes, and waits until they are seen. c is locked.
+func (c *Collection[T]) write(ctx context.Context, ops []store.Op) ([]*waiter, error) {
 	c.mu.Lock()
-	effects := map[string]chan struct{}{}
+	stored := map[string]*waiter{}
 	for _, op := range ops {
 		name := op.Key[len(c.Prefix):]
-		effects[name] = make(chan struct{})
-		c.waiting[name] = effects[name]
+		stored[name] = &waiter{make(chan struct{}), make(chan struct{})}
+		c.waiting[name] = stored[name]
 	}
 	c.mu.Unlock()
 	if err := c.store(ctx, ops); err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for name := range effects {
+		for name := range stored {
 			delete(c.waiting, name)
 			c.Abandoned(name)
 		}
-		return err
+		return nil, err
 	}
+	all := slices.Collect(maps.Values(stored))
 	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
 	defer cancel()
-	for _, effect := range effects {
-		select {
-		case <-effect:
-		case <-c.ended:
-			return fmt.Errorf("stored, and in force when the service runs again: %w", errEnded)
-		case <-ctx.Done():
-			return fmt.Errorf("stored, but not in force yet: %w", context.Cause(ctx))
+	for _, w := range all {
+		if err := c.until(ctx, w.seen); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// await waits until changes have taken effect.
+func (c *Collection[T]) await(ctx context.Context, stored []*waiter) error {
+	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
+	defer cancel()
+	for _, w := range stored {
+		if err := c.until(ctx, w.effect); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// until waits for something to become of what has been stored.
+func (c *Collection[T]) until(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-c.ended:
+		return fmt.Errorf("stored, and in force when the service runs again: %w", errEnded)
+	case <-ctx.Done():
+		return fmt.Errorf("stored, but not in force yet: %w", context.Cause(ctx))
+	}
 }
 
 // store applies operations to the store. That somebody else was first is ErrChanged.

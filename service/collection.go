@@ -85,15 +85,25 @@ type Collection[T any] struct {
 	items  atomic.Pointer[[]Item[T]]
 	loaded chan struct{}
 	ended  chan struct{}
-	// turn is taken by who changes something, until it has taken effect: what the change
-	// was compared with stays. Nobody has a turn before Load.
-	turn    chan struct{}
+	// turn is taken by who changes something, until the change is seen: what it was
+	// compared with stays. Nobody has a turn before Load.
+	turn chan struct{}
+	// follow, if not nil, takes the place of Changed: it begins what follows from a change of a
+	// name, and calls done when that has been done. It does not block, and changes are seen when
+	// it has been called. Without it they are seen when they have taken effect.
+	follow  func(name string, done func())
 	feed    <-chan store.Change
 	unwatch context.CancelFunc // ends it
 
 	mu      sync.Mutex
 	entries map[string]entry[T]
-	waiting map[string]chan struct{} // closed when a change of the name has taken effect
+	waiting map[string]*waiter // for a change of the name to be seen
+}
+
+// waiter waits for a change that it has stored.
+type waiter struct {
+	seen   chan struct{} // closed when it is part of what there is
+	effect chan struct{} // closed when it has taken effect
 }
 
 // entry is an item as the store has it.
@@ -135,7 +145,7 @@ func NewCollection[T any](o Options[T]) *Collection[T] {
 	}
 	return &Collection[T]{
 		Options: o, loaded: make(chan struct{}), ended: make(chan struct{}), turn: make(chan struct{}, 1),
-		entries: map[string]entry[T]{}, waiting: map[string]chan struct{}{},
+		entries: map[string]entry[T]{}, waiting: map[string]*waiter{},
 	}
 }
 

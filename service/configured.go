@@ -110,18 +110,34 @@ func (c *Collection[T]) Fits(configured map[string]T) error {
 // Configure takes what is configured now in the place of what was. It returns when that
 // has taken effect.
 func (c *Collection[T]) Configure(ctx context.Context, configured map[string]T) error {
+	stored, err := c.beginConfigured(ctx, configured)
+	for some := range slices.Chunk(stored, maxOps) {
+		if err == nil {
+			err = c.await(ctx, some)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the %s of the configuration: %w", c.Nouns, err)
+	}
+	return nil
+}
+
+// beginConfigured stores what is configured now, which is seen when it returns.
+func (c *Collection[T]) beginConfigured(ctx context.Context, configured map[string]T) (all []*waiter, err error) {
 	if err := c.lock(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	defer c.unlock()
 	ops, err := c.conform(configured)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for some := range slices.Chunk(ops, maxOps) {
-		if err := c.write(ctx, some); err != nil {
-			return fmt.Errorf("the %s of the configuration: %w", c.Nouns, err)
+		stored, err := c.write(ctx, some)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, stored...)
 	}
-	return nil
+	return all, nil
 }

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
@@ -72,11 +71,14 @@ func (c *Collection[T]) more(first store.Change) []store.Change {
 // take makes a listing what there is. Then whoever waits for a change of before has it.
 func (c *Collection[T]) take(ctx context.Context, entries []store.Entry) {
 	c.mu.Lock()
-	waiting := slices.Collect(maps.Keys(c.waiting))
+	waiting := maps.Clone(c.waiting)
 	c.mu.Unlock()
 	c.apply(ctx, c.since(entries))
-	for _, name := range waiting {
-		c.release(name)
+	for name, w := range waiting {
+		if c.claim(name, w) {
+			close(w.seen)
+			close(w.effect)
+		}
 	}
 }
 
@@ -100,15 +102,57 @@ func (c *Collection[T]) since(entries []store.Entry) (batch []store.Change) {
 // apply has changes of the store take effect.
 func (c *Collection[T]) apply(ctx context.Context, batch []store.Change) {
 	names, changes := c.merge(batch)
-	if len(changes) > 0 {
-		c.Changed(ctx, changes)
+	waiting := c.waitersOf(names)
+	done := func(name string) {
+		if w := waiting[name]; w != nil {
+			close(w.effect)
+		}
 	}
+	follows := c.follow
+	if follows == nil {
+		if len(changes) > 0 {
+			c.Changed(ctx, changes)
+		}
+		follows = func(_ string, done func()) { done() }
+	}
+	for _, w := range waiting {
+		close(w.seen)
+	}
+	following := map[string]bool{}
 	for _, x := range changes {
-		c.tell(x)
+		following[x.Name] = true
+		follows(x.Name, func() { c.tell(x); done(x.Name) })
 	}
 	for _, name := range names {
-		c.release(name)
+		if !following[name] {
+			done(name)
+		}
 	}
+}
+
+// waitersOf takes out who waits for changes of these names to be seen.
+func (c *Collection[T]) waitersOf(names []string) map[string]*waiter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]*waiter{}
+	for _, name := range names {
+		if w := c.waiting[name]; w != nil {
+			out[name] = w
+			delete(c.waiting, name)
+		}
+	}
+	return out
+}
+
+// claim takes a waiter out, and reports whether it was still there.
+func (c *Collection[T]) claim(name string, w *waiter) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting[name] != w {
+		return false
+	}
+	delete(c.waiting, name)
+	return true
 }
 
 // merge makes changes of the store part of what there is. It returns the names of the
@@ -165,14 +209,4 @@ func (c *Collection[T]) tell(x Change[T]) {
 		}
 	}
 	c.Publish(c.Event+"."+verb, attrs)
-}
-
-// release tells who waits for a change of a name that it has taken effect.
-func (c *Collection[T]) release(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w := c.waiting[name]; w != nil {
-		close(w)
-		delete(c.waiting, name)
-	}
 }

@@ -19,15 +19,14 @@ const (
 	// looked at, reconcileEvery how often all items are looked at without a cause.
 	reconcileDebounce = 50 * time.Millisecond
 	reconcileEvery    = 5 * time.Second
-	// reconcileTimeout bounds the work on one item, reconcileAtOnce how many there are.
+	// reconcileTimeout bounds the work on one item.
 	reconcileTimeout = 5 * time.Second
-	reconcileAtOnce  = 16
 )
 
 // Reconciler is a Collection whose items are rules in the network. For each item Program
 // says which, from what is so now; the rest follows: rules are written when the item or the
 // network has changed, what fails is tried again, and what is not declared is removed. Items
-// are worked on side by side, each for five seconds at most.
+// are worked on side by side, each for five seconds at most: one that is slow holds up no other.
 //
 // After a restart the rules of before stay in the switches until Program has returned the
 // rules of every item that was loaded, or the item has been deleted: which of them are an
@@ -48,6 +47,7 @@ type Reconciler[T any] struct {
 
 	loop  Loop
 	tasks *tasks.Group
+	queue *queue        // of names
 	begun chan struct{} // closed when rules are written
 
 	mu    sync.Mutex
@@ -60,29 +60,29 @@ type Reconciler[T any] struct {
 
 // work is what is done for one item. It is there until nothing of the item is left.
 type work struct {
-	doing sync.Mutex // held while it is done
-	// The reconciler's lock guards what follows.
 	err  error  // why the network is not as declared
-	next *round // what Reconcile has asked for and has not begun; nil if nothing
+	next *round // what somebody waits for and has not begun; nil if nothing
 }
 
 // round is one look at an item, for all who have asked for it before it began.
 type round struct {
-	done chan struct{} // closed when it is over
-	err  error
+	done  chan struct{} // closed when it is over
+	err   error
+	after []func() // called when it is over, in order
 }
 
 // NewReconciler returns one without items. Changed of the options is the reconciler's own.
 func NewReconciler[T any](o Options[T], l Ledger, program func(context.Context, Item[T]) (network.Program, error)) *Reconciler[T] {
 	r := &Reconciler[T]{Program: program, Ledger: l, loop: NewLoop(), tasks: tasks.New(), begun: make(chan struct{}), works: map[string]*work{}}
-	o.Changed = func(ctx context.Context, changes []Change[T]) {
-		names := make([]string, len(changes))
-		for i, c := range changes {
-			names[i] = c.Name
-		}
-		r.reconcile(ctx, names)
-	}
+	r.queue = newQueue(r.tasks, r.one)
 	r.Collection = NewCollection(o)
+	r.follow = func(name string, done func()) {
+		r.mu.Lock()
+		next := r.round(name)
+		next.after = append(next.after, done)
+		r.mu.Unlock()
+		r.queue.add(name, asked)
+	}
 	return r
 }
 
@@ -95,10 +95,13 @@ func (r *Reconciler[T]) Wake() { r.loop.Wake() }
 // Run works until ctx ends; configured are the items of the configuration, nil if there
 // cannot be any. Rules stay in the switches.
 func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error {
-	stop := context.AfterFunc(ctx, r.tasks.Cancel)
+	// The work ends before the collection, which has no items then.
+	collecting, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	stop := context.AfterFunc(ctx, func() { r.tasks.Cancel(); end() })
 	defer stop()
 	defer r.tasks.Stop()
-	if err := r.Load(ctx, configured); err != nil {
+	if err := r.Load(collecting, configured); err != nil {
 		return err
 	}
 	r.awaitItems()
@@ -110,7 +113,7 @@ func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error 
 	r.settle()
 	var following sync.WaitGroup
 	defer following.Wait()
-	following.Go(func() { r.Collection.Run(ctx) })
+	following.Go(func() { r.Collection.Run(collecting) })
 	r.loop.Run(ctx, reconcileDebounce, reconcileEvery, r.all)
 	return nil
 }
@@ -136,8 +139,7 @@ func (r *Reconciler[T]) settle() {
 	}
 }
 
-// Reconcile has the network brought in step with an item now, and returns why that failed, if
-// it did. All that has changed before the call has been looked at when it returns. Calls for
+// Reconcile brings the network in step with an item now, and returns why that failed, if it did. All that has changed before the call has been looked at when it returns. Calls for
 // one item while it is worked on share the next look at it. ctx bounds the wait alone.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, name string) error {
 	select {
@@ -146,20 +148,14 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, name string) error {
 		return fmt.Errorf("%s %q: the service has just been started: %w", r.Noun, name, context.Cause(ctx))
 	}
 	r.mu.Lock()
-	w := r.work(name)
-	next := w.next
-	if next == nil {
-		next = &round{done: make(chan struct{})}
-		if !r.tasks.Start(func(ctx context.Context) { r.one(ctx, name, next) }) {
-			r.mu.Unlock()
-			return errEnded
-		}
-		w.next = next
-	}
+	next := r.round(name)
 	r.mu.Unlock()
+	r.queue.add(name, asked)
 	select {
 	case <-next.done:
 		return next.err
+	case <-r.tasks.Context().Done():
+		return errEnded
 	case <-ctx.Done():
 		return fmt.Errorf("%s %q: %w", r.Noun, name, context.Cause(ctx))
 	}
@@ -190,8 +186,8 @@ func (r *Reconciler[T]) Trouble(name string) error {
 	return nil
 }
 
-// all brings the network in step with all items, and with those of which something is left.
-func (r *Reconciler[T]) all(ctx context.Context) {
+// all has the network brought in step with all items, and with those of which something is left.
+func (r *Reconciler[T]) all(context.Context) {
 	names := map[string]bool{}
 	for _, x := range r.Items() {
 		names[x.Name] = true
@@ -201,14 +197,12 @@ func (r *Reconciler[T]) all(ctx context.Context) {
 		names[name] = true
 	}
 	r.mu.Unlock()
-	r.reconcile(ctx, slices.Sorted(maps.Keys(names)))
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		r.queue.add(name, routine)
+	}
 }
 
-func (r *Reconciler[T]) reconcile(ctx context.Context, names []string) {
-	tasks.Each(names, reconcileAtOnce, func(name string) { r.one(ctx, name, nil) })
-}
-
-// work is that of a name. The lock is held.
+// work returns that of a name. The lock is held.
 func (r *Reconciler[T]) work(name string) *work {
 	w := r.works[name]
 	if w == nil {
@@ -218,22 +212,23 @@ func (r *Reconciler[T]) work(name string) *work {
 	return w
 }
 
-// one brings the network in step with what has a name now, or with nothing. If it is for a
-// round, it does so unless another has done it.
-func (r *Reconciler[T]) one(ctx context.Context, name string, of *round) {
-	r.mu.Lock()
+// round returns the next look at an item. The lock is held; the caller adds the name to the queue.
+func (r *Reconciler[T]) round(name string) *round {
 	w := r.work(name)
-	r.mu.Unlock()
-	w.doing.Lock()
-	defer w.doing.Unlock()
+	if w.next == nil {
+		w.next = &round{done: make(chan struct{})}
+	}
+	return w.next
+}
+
+// one brings the network in step with the item of a name, or with its absence. The queue calls it
+// for one name never twice at once.
+func (r *Reconciler[T]) one(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	r.mu.Lock()
-	asked := w.next
-	if of != nil && asked != of {
-		r.mu.Unlock()
-		return
-	}
+	w := r.work(name)
+	next := w.next
 	w.next = nil
 	r.mu.Unlock()
 	x, declared := r.Item(name)
@@ -243,15 +238,24 @@ func (r *Reconciler[T]) one(ctx context.Context, name string, of *round) {
 	if !ended { // at the end there are no items any more, and rules stay
 		known, err = r.apply(ctx, x, name, declared)
 	}
-	defer r.settle()
+	r.note(name, w, declared, known, ended, err)
+	r.settle()
+	if next == nil {
+		return
+	}
+	for _, f := range next.after {
+		f()
+	}
+	next.err = err
+	close(next.done)
+}
+
+// note takes note of how an item was brought into the network.
+func (r *Reconciler[T]) note(name string, w *work, declared, known, ended bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known {
 		delete(r.awaited, name)
-	}
-	if asked != nil {
-		asked.err = err
-		close(asked.done)
 	}
 	if ended {
 		return
@@ -259,7 +263,7 @@ func (r *Reconciler[T]) one(ctx context.Context, name string, of *round) {
 	if err != nil && (w.err == nil || w.err.Error() != err.Error()) && !errors.Is(err, context.Canceled) {
 		r.Log.Warn("the network does not do what was declared; it is tried again", r.Noun, name, "error", err)
 	}
-	if w.err = err; !declared && err == nil && w.next == nil && r.works[name] == w {
+	if w.err = err; !declared && err == nil && w.next == nil {
 		delete(r.works, name)
 	}
 }

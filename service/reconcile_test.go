@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -143,27 +144,43 @@ func TestReconciler(t *testing.T) {
 	})
 }
 
-// One item that waits does not hold up a change of another.
-func TestReconcilerDoesNotWait(t *testing.T) {
-	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
-	p := newPlan(t, memstore.New(), b, nil)
-	<-p.Loaded()
-	slow := make(chan struct{})
-	if err := p.Add(t.Context(), "slow", 1); err != nil {
-		t.Fatal(err)
-	}
-	p.mu.Lock()
-	p.wait["slow"], p.times = slow, 2
-	p.mu.Unlock()
-	p.Wake()
-	if err := p.Add(t.Context(), "quick", 1); err != nil {
-		t.Fatal(err)
-	}
-	if !b.has(map[string]int{"slow": 1, "quick": 2}) {
-		t.Errorf("%v", b.rules)
-	}
-	close(slow)
-	eventually(t, "the slow one, too", func() bool { return b.has(map[string]int{"slow": 2, "quick": 2}) })
+// One item whose rules are not known yet holds up no other, whoever waits for it: a change of it by
+// the API, the network's change, or another controller's. All of it takes no longer than the work
+// on the slow one may.
+func TestReconcilerItemsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, st := &board{rules: map[string]int{}, stuck: map[string]error{}}, memstore.New()
+		p := newPlan(t, st, b, nil)
+		other := newPlan(t, st, &board{rules: map[string]int{}, stuck: map[string]error{}}, nil)
+		<-p.Loaded()
+		<-other.Loaded()
+		began, slow := time.Now(), make(chan struct{})
+		p.mu.Lock()
+		p.wait["slow"] = slow
+		p.mu.Unlock()
+		added := make(chan error, 1)
+		go func() { added <- p.Add(t.Context(), "slow", 1) }()
+		synctest.Wait()
+		if err := p.Add(t.Context(), "quick", 1); err != nil || !b.has(map[string]int{"quick": 1}) {
+			t.Errorf("%v, rules %v", err, b.rules)
+		}
+		if err := other.Add(t.Context(), "elsewhere", 1); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "another controller's is written", func() bool { return b.has(map[string]int{"quick": 1, "elsewhere": 1}) })
+		p.mu.Lock()
+		p.times = 2
+		p.mu.Unlock()
+		p.Wake()
+		eventually(t, "the network's change is followed", func() bool { return b.has(map[string]int{"quick": 2, "elsewhere": 2}) })
+		if d := time.Since(began); d >= reconcileTimeout {
+			t.Errorf("the others have waited for the slow one: all of it took %v", d)
+		}
+		close(slow)
+		if err := <-added; err != nil || !b.has(map[string]int{"slow": 2, "quick": 2, "elsewhere": 2}) {
+			t.Errorf("%v, rules %v", err, b.rules)
+		}
+	})
 }
 
 // Nothing is written before Await has returned. Whoever asks for an item meanwhile has it
