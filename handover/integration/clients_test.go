@@ -225,10 +225,19 @@ func (c *dhcpClient) discovers() {
 		c.w.t.Fatalf("answered by\n%v\n%v", offer, ack)
 	}
 	c.ip, _ = netip.AddrFromSlice(ack.m.YourIPAddr.To4())
-	c.w.eventually(c.name+" has set its address", func() bool { return c.w.address(c.host) == c.ip })
+	c.configured()
 	if !c.w.reaches(c.host) {
 		c.w.t.Errorf("%s has %v and does not reach the server", c.name, c.ip)
 	}
+}
+
+// configured waits until the host has the address that the client was given and, which the
+// client sets after it, a route to the server.
+func (c *dhcpClient) configured() {
+	c.w.t.Helper()
+	c.w.eventually(c.name+" has set its address and route", func() bool {
+		return c.w.address(c.host) == c.ip && strings.Contains(c.w.run(c.host, "ip", "-4", "route"), "default ")
+	})
 }
 
 // confirmed checks that a client, in a message after the n-th, has asked to keep its
@@ -249,7 +258,7 @@ func (c *dhcpClient) reboots() {
 		c.kill()
 		c.start()
 		c.confirmed(n, "REQUEST in INIT-REBOOT", rebooting)
-		c.w.eventually(c.name+" has its address again", func() bool { return c.w.address(c.host) == c.ip })
+		c.configured()
 	}
 	if !c.w.reaches(c.host) {
 		c.w.t.Errorf("%s does not reach the server any more", c.name)
