@@ -23,7 +23,7 @@ func newQoS(c *Controller) (Service, error) {
 		return nil, nil //nolint:nilnil // left out by configuration
 	}
 	book := reserve.New(reserve.Of(c.net))
-	c.paths.Available = func(l network.Link) uint64 { return book.Available(l.From, reserve.Key{}) }
+	c.paths.Available = func(l network.Link) uint64 { return book.Room(l.From) }
 	held, err := c.newGuard(book)
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)

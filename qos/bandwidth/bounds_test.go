@@ -127,7 +127,7 @@ func BenchmarkReplaceThousandFlows(b *testing.B) {
 		w.placed([2]int{1, 1}, [2]int{4, 1}, uint16(i+1))
 	}
 	for range 60 { // seconds: more than the flows took to be placed
-		w.rules.Carry(nil)
+		w.carry(nil)
 		w.observe(b.Context())
 	}
 	dead, alive := [2]int{2, 4}, [2]int{3, 5}

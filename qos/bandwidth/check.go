@@ -1,6 +1,7 @@
 package bandwidth
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -53,26 +54,38 @@ func (p *planner) broken(f *flow, now time.Time) string {
 	return why
 }
 
-// oversubscribed finds the link that cannot keep what the flow was promised, and for how many
-// readings in a row there has been one.
-func (p *planner) oversubscribed(f *flow) (at network.PortRef, free uint64, readings int) {
+// oversubscribed returns a link that cannot keep what the flow was promised, why, and for how
+// many readings in a row there has been one. Of a full link with traffic that nobody has been
+// promised anything for, no promise is sure: it drops what comes last, whoever sends that.
+func (p *planner) oversubscribed(f *flow) (at network.PortRef, why string, readings int) {
 	now := f.now()
 	if now.State != StateAccepted || now.closed {
-		return at, 0, 0
+		return at, "", 0
 	}
-	for _, share := range shares(now.Hops, f.Rate, f.Reverse) {
-		if p.Network.IsEdge(share.Link) {
+	f.mu.Lock()
+	unmetered := f.Unmetered[there] // then its own traffic is not told from that of others
+	f.mu.Unlock()
+	for _, share := range f.shares(now.Hops) {
+		if share.Rate == 0 || p.Network.IsEdge(share.Link) || p.Book.Use(share.Link).Capacity == 0 {
+			continue // of a switch that is not connected nothing is known
+		}
+		free := p.Book.Left(share.Link, f.promise())
+		switch {
+		case free < share.Rate-share.Rate*tolerance/100:
+			why = fmt.Sprintf("the link from %v has %d bit/s left for it", share.Link, free)
+		case !unmetered && p.Book.Full(share.Link):
+			others, _ := p.Book.Others(share.Link)
+			why = fmt.Sprintf("the link from %v is full, with %d bit/s of traffic without a promise", share.Link, others)
+		default:
 			continue
 		}
-		if free = p.Book.Left(share.Link, f.promise()); free < share.Rate-share.Rate*tolerance/100 {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.oversubscribed++
-			return share.Link, free, f.oversubscribed
-		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.oversubscribed++
+		return share.Link, why, f.oversubscribed
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.oversubscribed, f.pressure = 0, ""
-	return at, 0, 0
+	return at, "", 0
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/guard"
@@ -51,6 +52,11 @@ type fakeNet struct {
 	narrow   map[[2]int]uint64
 	anchors  map[netip.Addr]network.Anchor
 	moving   network.Moving
+	unknown  bool // what links carry is not measured yet
+
+	now    time.Time
+	sent   map[network.PortRef]uint64              // bytes, by port
+	meters map[reserve.Counter]openflow.MeterStats // by number, at their switches
 }
 
 func (n *fakeNet) Topology() *network.Topology {
@@ -106,7 +112,57 @@ func (n *fakeNet) ResolveHost(_ context.Context, a netip.Addr) (network.Host, er
 func (n *fakeNet) Use(at network.PortRef) reserve.Use {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return reserve.Use{Capacity: n.rate(at), Used: n.used[at]}
+	return reserve.Use{Capacity: n.rate(at), Used: n.used[at], Unknown: n.unknown}
+}
+
+// PortCounters tells what ports have sent. Readings take no time.
+func (n *fakeNet) PortCounters(_ context.Context, d openflow.DatapathID) (all []stats.Sample, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range slices.Concat(cables, n.extra) {
+		for _, at := range []network.PortRef{port(c[0], c[1]), port(c[1], c[0])} {
+			if at.Switch == d {
+				all = append(all, n.sample(at))
+			}
+		}
+	}
+	for host := 1; host < 10; host++ {
+		all = append(all, n.sample(hostAt(int(d), host)))
+	}
+	return all, nil
+}
+
+// sample is the reading of a port. The lock is held.
+func (n *fakeNet) sample(at network.PortRef) stats.Sample {
+	return stats.Sample{Port: at, Sent: n.now, Received: n.now, Counters: stats.Counters{TxBytes: n.sent[at]}}
+}
+
+// MeterStats tells what meters have counted.
+func (n *fakeNet) MeterStats(_ context.Context, d openflow.DatapathID) (all []openflow.MeterStats, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c, m := range n.meters {
+		if c.Switch == d {
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+func (n *fakeNet) clock() time.Time { n.mu.Lock(); defer n.mu.Unlock(); return n.now }
+
+// meter has packets of a rate pass a meter for a second, which lets so much of them through. The
+// lock is held.
+func (n *fakeNet) meter(d openflow.DatapathID, id uint32, rate, passes uint64) {
+	c := reserve.Counter{Switch: d, Meter: id}
+	m := n.meters[c]
+	if m.Meter == 0 {
+		m.Meter, m.Bands = id, make([]openflow.Counter, 1)
+	}
+	m.Bands = slices.Clone(m.Bands)
+	m.Bytes += rate / 8
+	m.Bands[0].Bytes += (rate - min(passes, rate)) / 8
+	n.meters[c] = m
 }
 
 func (n *fakeNet) change(f func()) {
@@ -138,7 +194,10 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{
 		t: t, store: memstore.New(),
-		net:   &fakeNet{Network: servicetest.NewNetwork(nil), capacity: 15 * mbit, used: map[network.PortRef]uint64{}, dead: map[[2]int]bool{}},
+		net: &fakeNet{
+			Network: servicetest.NewNetwork(nil), capacity: 15 * mbit, used: map[network.PortRef]uint64{}, dead: map[[2]int]bool{},
+			now: time.Now(), sent: map[network.PortRef]uint64{}, meters: map[reserve.Counter]openflow.MeterStats{},
+		},
 		rules: servicetest.NewLedger(),
 	}
 	for i := 1; i <= 5; i++ {
@@ -163,6 +222,7 @@ func (w *world) define(d *Definition) error { return w.Definitions.Add(w.t.Conte
 func (w *world) start() {
 	w.t.Helper()
 	log, book := slog.New(slog.DiscardHandler), reserve.New(w.net.Use)
+	book.SetClock(w.net.clock)
 	s := New(Options{
 		Network: w.net, Rules: w.rules, Store: w.store, Book: book, Guard: guard.New(guard.Options{Book: book, Rules: w.rules, Log: log}), Log: log, Publish: func(string, any) {},
 		Interval: time.Hour, Configured: w.fixed,
@@ -234,6 +294,36 @@ func through(r Record) string {
 		s += fmt.Sprint(uint64(h.Switch))
 	}
 	return s
+}
+
+// carry has flows send for a second, by the names of their rules, each so many bit/s. Ports send
+// what the test says that links carry, with that traffic in it.
+func (w *world) carry(rates map[string]uint64) {
+	w.rules.Carry(rates)
+	held := map[network.PortRef]uint64{}
+	w.net.change(func() {
+		w.net.now = w.net.now.Add(time.Second)
+		for at, rate := range w.net.used {
+			w.net.sent[at] += rate / 8
+		}
+	})
+	for _, f := range w.flows.placed() {
+		now, rate := f.now(), rates[f.key()]
+		if now.State == StateAccepted {
+			if !f.Unmetered[there] {
+				w.net.change(func() { w.net.meter(f.counters(now.Hops)[there].Switch, f.policeID(there), rate, f.Rate) })
+			}
+			continue
+		}
+		for _, hop := range now.Hops {
+			held[network.PortRef{Switch: hop.Switch, Port: hop.Out}] += rate
+		}
+	}
+	for at, rate := range held {
+		if id := w.Guard.Meter(at); id != 0 {
+			w.net.change(func() { w.net.meter(at.Switch, id, rate, 1000*uint64(w.Guard.Kbit(at))) })
+		}
+	}
 }
 
 func (w *world) eventually(what string, ok func() bool) {

@@ -27,6 +27,9 @@ const (
 	StatePlacing    State = "placing"     // its first packet is being held
 	StateAccepted   State = "accepted"    // it is promised its rate on every link
 	StateBestEffort State = "best-effort" // it is promised nothing; Reason says why
+	// StateOversubscribed is shown of an accepted flow that may not have its rate: Reason says
+	// which link has too little.
+	StateOversubscribed State = "oversubscribed"
 )
 
 // placement is where a flow goes, and with what.
@@ -34,6 +37,9 @@ type placement struct {
 	State  State         `json:"state"`
 	Reason string        `json:"reason,omitempty"` // of best effort
 	Hops   []network.Hop `json:"hops"`
+	// Undecided is true if nothing is promised to it only because it was not known what a link
+	// carries: it waits also if its definition says to decide once.
+	Undecided bool `json:"undecided,omitempty"`
 }
 
 // stored is a flow as the store keeps it. What stands before placement is fixed.
@@ -83,7 +89,7 @@ type flow struct {
 	led bool
 	// oversubscribed counts readings in a row that show the promise endangered.
 	oversubscribed int
-	// pressure is what endangers the promise, if it has been told.
+	// pressure is what endangers the promise; an event has told it.
 	pressure string
 	counter  way.Counter
 	// over counts readings in a row that show more than was promised, excess is how much
@@ -121,18 +127,20 @@ func (f *flow) within(matches []openflow.Match) bool {
 }
 
 // standing is where a flow stands: whether it has ended, whether both sides have closed its
-// connection, and whether it is to be accepted when there is room for it.
+// connection, whether it is to be accepted when there is room for it if it is not now, and
+// whether it waits for that.
 type standing struct {
 	placement
-	ended, closed, waits bool
+	ended, closed, eager, waits bool
 }
 
-// now is where the flow stands.
+// now returns where the flow stands.
 func (f *flow) now() standing {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	closed := f.closed == closedBoth
-	return standing{f.placement, f.ended, closed, f.State == StateBestEffort && !closed && !(f.Once && f.Accepted.IsZero())}
+	eager := !closed && !(f.Once && f.Accepted.IsZero() && !f.Undecided)
+	return standing{f.placement, f.ended, closed, eager, f.State == StateBestEffort && eager}
 }
 
 // end says whether the flow ends now. f.changing is locked.
@@ -157,6 +165,30 @@ func (f *flow) join(hold func() (Held, error)) network.Verdict {
 	}
 	f.waiting = append(f.waiting, held)
 	return network.Stop
+}
+
+// press notes what endangers the flow's promise, and reports whether nothing did before.
+func (f *flow) press(why string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.pressure
+	f.pressure = why
+	return was == "" && f.State == StateAccepted
+}
+
+// refused notes why a flow that waits is not accepted now.
+func (f *flow) refused(why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Reason, f.Undecided = why.Error(), undecided(why)
+}
+
+// guarded returns the links on which the flow passes the meters of best effort.
+func (f *flow) guarded(hops []network.Hop) []network.PortRef {
+	if f.roams() {
+		return way.Ports(hops)
+	}
+	return way.Outs(hops)
 }
 
 // enter notes a placement, and returns the packets that have waited for it. f.changing is

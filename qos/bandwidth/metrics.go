@@ -19,9 +19,9 @@ type metrics struct {
 func newMetrics(flows *table, book *reserve.Book) *metrics {
 	m := service.NewMetrics("qos")
 	m.Gauges("flows", "Critical flows, by state.", []string{"state"}, func(is func(float64, ...string)) {
-		states := map[State]int{StatePlacing: 0, StateAccepted: 0, StateBestEffort: 0}
+		states := map[State]int{StatePlacing: 0, StateAccepted: 0, StateOversubscribed: 0, StateBestEffort: 0}
 		for _, f := range flows.all(func(*flow) bool { return true }) {
-			states[f.now().State]++
+			states[f.record().State]++
 		}
 		for state, n := range states {
 			is(float64(n), string(state))

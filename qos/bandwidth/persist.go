@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-net/sluice/qos/way"
 	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 )
@@ -19,7 +18,7 @@ func (c *placer) save(f *flow) {
 	r := f.stored
 	f.mu.Unlock()
 	if r.State == StateBestEffort {
-		r.Meters = c.Guard.Stored(way.Ports(r.Hops))
+		r.Meters = c.Guard.Stored(f.guarded(r.Hops))
 	}
 	ctx, cancel := c.cleanUp()
 	defer cancel()

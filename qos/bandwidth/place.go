@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/qos/way"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -95,7 +94,7 @@ func (c *placer) move(ctx context.Context, f *flow, p placement, why string) {
 		return
 	}
 	f.enter(p)
-	c.Guard.Adjust(ctx, way.Ports(old.Hops))
+	c.Guard.Adjust(ctx, f.guarded(old.Hops))
 	if !slices.Equal(old.Hops, p.Hops) {
 		c.metrics.moves.WithLabelValues().Observe(time.Since(begin).Seconds())
 	}
@@ -154,7 +153,13 @@ func (c *placer) upgrade(ctx context.Context, f *flow, why string) bool {
 	if now.ended || now.closed {
 		return false
 	}
-	hops, err := c.plan.accept(f)
+	hops, err := now.Hops, error(nil)
+	if now.State == StateAccepted || !c.plan.stays(f, hops) {
+		hops, err = c.plan.accept(f, false)
+	}
+	if err != nil && now.waits {
+		f.refused(err)
+	}
 	if err != nil || now.State == StateAccepted && slices.Equal(hops, now.Hops) {
 		return false
 	}
@@ -176,7 +181,7 @@ func (c *placer) giveBack(f *flow) {
 	c.plan.restore(f, placement{State: StateBestEffort, Hops: now.Hops})
 	ctx, cancel := c.cleanUp()
 	defer cancel()
-	c.Guard.Adjust(ctx, way.Ports(now.Hops))
+	c.Guard.Adjust(ctx, f.guarded(now.Hops))
 }
 
 // reopen decides anew about a flow whose connection was closed and is opened again.
@@ -206,7 +211,7 @@ func (c *placer) end(f *flow, why string) {
 	defer cancel()
 	c.rules.remove(ctx, f)
 	c.Book.Release(f.promise())
-	c.Guard.Adjust(ctx, way.Ports(f.Hops))
+	c.Guard.Adjust(ctx, f.guarded(f.Hops))
 	if err := c.Store.Delete(ctx, flowPrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
 		c.Log.Warn("a placement stays stored", "flow", f.Header, "error", err)
 	}

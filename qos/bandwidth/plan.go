@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 )
 
 const (
@@ -48,20 +49,23 @@ func search(t *network.Topology, f *flow, r topology.Request) ([]network.Hop, er
 // enters the promise into the book. Between the search and the entry somebody else may
 // have been promised a link: then the entry fails as a whole, and the search is repeated.
 // For a flow whose host moves there is that host's way, and no other.
-func (p *planner) accept(f *flow) ([]network.Hop, error) {
+//
+// With holds it can be promised again what it is promised on links already.
+func (p *planner) accept(f *flow, holds bool) ([]network.Hop, error) {
 	if f.roams() {
 		hops, led := p.way(f)
 		if !led {
 			return nil, network.ErrNoPath
 		}
-		return hops, p.Book.Admit(p.promise(f, hops))
+		return hops, p.Book.Admit(p.promise(f, hops, holds))
 	}
-	t, key := p.Network.Topology(), f.promise()
+	t := p.Network.Topology()
+	available := func(at network.PortRef) uint64 { return p.Book.AvailableAgain(at, f.promise(), holds) }
 	request := topology.Request{
 		MinBandwidth: f.Rate,
-		Available:    func(l network.Link) uint64 { return p.Book.Available(l.From, key) },
+		Available:    func(l network.Link) uint64 { return available(l.From) },
 		Exclude: func(l network.Link) string {
-			if free := p.Book.Available(l.To, key); free < f.Reverse {
+			if free := available(l.To); free < f.Reverse {
 				return fmt.Sprintf("its reverse direction has %d bit/s available, %d are required", free, f.Reverse)
 			}
 			return ""
@@ -73,7 +77,7 @@ func (p *planner) accept(f *flow) ([]network.Hop, error) {
 		if none != nil {
 			return nil, p.narrowest(f, none)
 		}
-		if err = p.Book.Admit(p.promise(f, hops)); err == nil {
+		if err = p.Book.Admit(p.promise(f, hops, holds)); err == nil {
 			return hops, nil
 		}
 		var short *reserve.Shortage
@@ -82,6 +86,16 @@ func (p *planner) accept(f *flow) ([]network.Hop, error) {
 		}
 	}
 	return nil, err
+}
+
+// stays enters the promise of a flow on the path that it has, and reports whether it can be made
+// there. So a flow that waits is not moved without need.
+func (p *planner) stays(f *flow, hops []network.Hop) bool {
+	if f.roams() {
+		return false
+	}
+	missing, _ := service.MissingLink(p.Network, hops)
+	return missing == "" && p.Book.Admit(p.promise(f, hops, false)) == nil
 }
 
 // byDefault is where default forwarding leads a flow.
@@ -97,11 +111,8 @@ func (p *planner) byDefault(f *flow) ([]network.Hop, bool) {
 // that has too little.
 func (p *planner) narrowest(f *flow, why error) error {
 	hops, _ := p.byDefault(f)
-	for _, share := range p.promise(f, hops).Shares {
-		if free := p.Book.Available(share.Link, f.promise()); free < share.Rate {
-			short := &reserve.Shortage{Link: share.Link, Asked: share.Rate, Available: free, Capacity: p.Book.Use(share.Link).Capacity}
-			return fmt.Errorf("%w, and no other path has enough", short)
-		}
+	if short := p.Book.Short(p.promise(f, hops, false)); short != nil {
+		return fmt.Errorf("%w, and no other path has enough", short)
 	}
 	return why
 }
@@ -109,7 +120,7 @@ func (p *planner) narrowest(f *flow, why error) error {
 // choose accepts a flow, or falls back to where default forwarding leads it: then its
 // traffic is entered into the book as one that yields.
 func (p *planner) choose(f *flow) (placement, error) {
-	hops, why := p.accept(f)
+	hops, why := p.accept(f, true)
 	if why == nil {
 		return placement{State: StateAccepted, Hops: hops}, nil
 	}
@@ -117,50 +128,84 @@ func (p *planner) choose(f *flow) (placement, error) {
 	if !ok {
 		return placement{}, network.ErrNoPath
 	}
-	at := placement{StateBestEffort, why.Error(), hops}
+	at := placement{StateBestEffort, why.Error(), hops, undecided(why)}
 	p.restore(f, at)
 	return at, nil
 }
 
-// restore enters into the book what a placement holds.
+// undecided reports whether a flow was refused only because it is not known yet what a link
+// carries.
+func undecided(why error) bool {
+	var short *reserve.Shortage
+	return errors.As(why, &short) && short.Unknown
+}
+
+// restore enters into the book what a placement holds. The traffic of a flow whose connection
+// has been closed passes the flow's own meter as long as its rules are there, that of others
+// which yield those of links.
 func (p *planner) restore(f *flow, at placement) {
 	if at.State == StateAccepted {
-		p.Book.Restore(p.promise(f, at.Hops))
+		p.Book.Restore(p.promise(f, at.Hops, false))
 		return
 	}
-	yields := reserve.Promise{Key: f.promise(), Yields: true, Shares: shares(at.Hops, f.Rate, f.Reverse)}
+	now := f.now()
+	yields := reserve.Promise{Key: f.promise(), Yields: true, Waits: now.eager, Shares: f.shares(at.Hops)}
 	for i := range yields.Shares {
 		yields.Shares[i].Rate = 0
+		if !now.closed {
+			yields.Shares[i].Counter = reserve.Counter{}
+		}
 	}
 	p.Book.Restore(yields)
 }
 
 // promise is what a flow is to be promised along a path: nothing on links to hosts whose
 // speed nobody knows, which no path avoids.
-func (p *planner) promise(f *flow, hops []network.Hop) reserve.Promise {
-	return reserve.Promise{Key: f.promise(), Shares: slices.DeleteFunc(shares(hops, f.Rate, f.Reverse), func(x reserve.Share) bool {
+func (p *planner) promise(f *flow, hops []network.Hop, holds bool) reserve.Promise {
+	return reserve.Promise{Key: f.promise(), Holds: holds, Shares: slices.DeleteFunc(f.shares(hops), func(x reserve.Share) bool {
 		return p.Network.IsEdge(x.Link) && p.Book.Use(x.Link).Capacity == 0
 	})}
 }
 
-// shares are what a flow needs along a path: its rate on every link it goes by, the one
-// to its destination included, and the reverse rate on every link that answers go by but
-// the one to its source. There they are expected, and nothing is promised to them: or no
-// host that sends could be promised all of its link.
-func shares(hops []network.Hop, rate, reverse uint64) []reserve.Share {
+// shares returns what a flow needs along a path: its rate on every link it goes by, the one to
+// its destination included, and the reverse rate on every link that answers go by but the one
+// to its source. There they are expected, and nothing is promised to them: or no host that
+// sends could be promised all of its link. Links are in the order in which packets pass them.
+func (f *flow) shares(hops []network.Hop) []reserve.Share {
+	if len(hops) == 0 {
+		return nil
+	}
 	var out []reserve.Share
-	for i, hop := range hops {
-		out = append(out, reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.Out}, Rate: rate})
-		if reverse == 0 {
-			continue
-		}
-		back := reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.In}, Answers: reverse}
+	counters := f.counters(hops)
+	for _, hop := range hops {
+		out = append(out, reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.Out}, Rate: f.Rate, Counter: counters[there]})
+	}
+	if f.Reverse == 0 {
+		return out
+	}
+	for i, hop := range slices.Backward(hops) {
+		answers := reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.In}, Answers: f.Reverse, Counter: counters[back]}
 		if i > 0 {
-			back.Rate = reverse
+			answers.Rate = f.Reverse
 		}
-		out = append(out, back)
+		out = append(out, answers)
 	}
 	return out
+}
+
+// counters returns the meters that the flow passes, and its answers, while it is accepted. Of
+// answers without a meter no more is taken for theirs than the flow has sent.
+func (f *flow) counters(hops []network.Hop) (by [directions]reserve.Counter) {
+	first, last := hops[0], hops[len(hops)-1]
+	if f.roams() {
+		first, last = f.border(hops), f.border(hops)
+	}
+	by[there] = reserve.Counter{Switch: first.Switch, Meter: f.policeID(there)}
+	by[back] = by[there]
+	if f.HoldBack && f.Reverse > 0 {
+		by[back] = reserve.Counter{Switch: last.Switch, Meter: f.policeID(back)}
+	}
+	return by
 }
 
 // locate finds the destination of a flow that has not been heard yet, as after a

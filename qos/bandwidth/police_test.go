@@ -80,7 +80,7 @@ func TestAcceptedIsMetered(t *testing.T) {
 // carried has a flow send at a rate until two readings show it.
 func (w *world) carried(r Record, rate uint64) Record {
 	for range pressedFor + 1 {
-		w.rules.Carry(map[string]uint64{"flow/" + r.ID: rate})
+		w.carry(map[string]uint64{"flow/" + r.ID: rate})
 		w.observe(w.t.Context())
 	}
 	return w.flows.byID[r.ID].record()
@@ -134,7 +134,7 @@ func TestExcessWithoutMeters(t *testing.T) {
 	}
 	w.net.change(func() { w.net.used[port(1, 2)] = 25 * mbit })
 	for range 3 * pressedFor {
-		w.rules.Carry(map[string]uint64{"flow/" + rude.ID: 20 * mbit, "flow/" + polite.ID: 10 * mbit})
+		w.carry(map[string]uint64{"flow/" + rude.ID: 20 * mbit, "flow/" + polite.ID: 10 * mbit})
 		w.observe(t.Context())
 		w.relieve(t.Context())
 	}

@@ -12,7 +12,7 @@ type Record struct {
 	ID         string    `json:"id"`
 	Definition string    `json:"definition" doc:"The critical traffic that it belongs to"`
 	Flow       string    `json:"flow" example:"tcp 10.0.0.1:40000 > 10.0.0.2:5001"`
-	State      State     `json:"state" enum:"placing,accepted,best-effort" doc:"accepted: it is promised its rate. best-effort: it is not; reason says why"`
+	State      State     `json:"state" enum:"placing,accepted,oversubscribed,best-effort" doc:"accepted: it is promised its rate. oversubscribed: it is, and a link cannot keep that now; reason says which. best-effort: it is promised nothing; reason says why"`
 	Reason     string    `json:"reason,omitempty" doc:"Why nothing is promised to it; or, of an accepted flow, what is wrong"`
 	Rate       uint64    `json:"rate_bits_per_second" doc:"What it requires"`
 	Reverse    uint64    `json:"reverse_rate_bits_per_second" doc:"What it requires in the reverse direction"`
@@ -41,8 +41,9 @@ func (f *flow) record() Record {
 		r.Reason = fmt.Sprintf("it sends %d bit/s more than its %d, and its first switch takes no meter to hold it", f.excess, f.Rate)
 	case f.excess > 0:
 		r.Reason = fmt.Sprintf("it sends %d bit/s more than its %d, which its first switch drops", f.excess, f.Rate)
-	default:
-		r.Reason = f.pressure
+	}
+	if f.State == StateAccepted && f.pressure != "" {
+		r.State, r.Reason = StateOversubscribed, f.pressure
 	}
 	return r
 }

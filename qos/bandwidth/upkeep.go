@@ -2,7 +2,6 @@ package bandwidth
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/way"
 )
 
 // maxAtOnce is how many flows, or links, are changed at once. A change is mostly
@@ -35,13 +33,13 @@ func (s *Service) keepUp(ctx context.Context) {
 func (s *Service) heldBack() (links []network.PortRef) {
 	for _, f := range s.flows.placed() {
 		if p := f.now(); !p.ended && p.State == StateBestEffort {
-			links = append(links, way.Ports(p.Hops)...)
+			links = append(links, f.guarded(p.Hops)...)
 		}
 	}
 	return links
 }
 
-// observe reads what flows have carried, so that promises fade into measurements.
+// observe reads what links and flows have carried.
 func (s *Service) observe(ctx context.Context) {
 	flows := s.flows.placed()
 	switches := map[openflow.DatapathID]bool{}
@@ -50,6 +48,7 @@ func (s *Service) observe(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.Interval)
 	defer cancel()
+	s.Book.Measure(bounded, s.Network)
 	each(slices.Collect(maps.Keys(switches)), func(d openflow.DatapathID) {
 		if err := s.Rules.ReadCounters(bounded, d); err != nil {
 			s.Log.Debug("reading counters", "switch", d, "error", err)
@@ -121,21 +120,16 @@ func (s *Service) relieve(ctx context.Context) {
 		if s.placer.displace(ctx, f) {
 			continue
 		}
-		at, free, readings := s.plan.oversubscribed(f)
-		if readings < pressedFor || relieved[at] || time.Since(begin) > s.Interval/2 {
+		at, why, readings := s.plan.oversubscribed(f)
+		if readings < pressedFor {
 			continue
 		}
-		why := fmt.Sprintf("the link from %v has %d bit/s left for it", at, free)
-		if s.placer.upgrade(ctx, f, why) {
+		if !relieved[at] && time.Since(begin) <= s.Interval/2 && s.placer.upgrade(ctx, f, why) {
 			relieved[at] = true
 			continue
 		}
-		why += ", and no other path has enough"
-		f.mu.Lock()
-		f.pressure = why
-		f.mu.Unlock()
-		if r := f.record(); readings == pressedFor && r.State == StateAccepted {
-			s.Publish("flow.oversubscribed", map[string]any{"flow": r, "reason": why})
+		if f.press(why + ", and no other path has enough") {
+			s.Publish("flow.oversubscribed", map[string]any{"flow": f.record(), "reason": why})
 		}
 	}
 }

@@ -18,13 +18,13 @@ func (w *writer) install(ctx context.Context, f *flow, p placement, allowDown bo
 	var meter func(network.PortRef) uint32
 	switch {
 	case p.State == StateBestEffort:
-		w.Guard.Ensure(ctx, way.Ports(p.Hops))
+		w.Guard.Ensure(ctx, f.guarded(p.Hops))
 		meter = w.Guard.Meter
 	case f.roams():
-		w.Guard.Adjust(ctx, way.Ports(p.Hops))
+		w.Guard.Adjust(ctx, f.guarded(p.Hops))
 		meter = w.police(ctx, f, []network.Hop{f.border(p.Hops)})
 	default:
-		w.Guard.Adjust(ctx, way.Ports(p.Hops))
+		w.Guard.Adjust(ctx, f.guarded(p.Hops))
 		meter = w.police(ctx, f, p.Hops)
 	}
 	rules := program(f.Header, p.Hops, f.Idle, meter, w.seesTCPFlags)
@@ -34,6 +34,9 @@ func (w *writer) install(ctx context.Context, f *flow, p placement, allowDown bo
 	err := w.Rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: service.Waves(p.Hops), AllowDown: allowDown})
 	if err == nil && p.State == StateBestEffort {
 		w.unpolice(ctx, f)
+	}
+	if err == nil {
+		w.Book.Settled(f.promise())
 	}
 	return err
 }

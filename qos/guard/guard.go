@@ -34,6 +34,10 @@ const (
 	// checksum and gap, 24 bytes for each frame of 1514 (1.6 %). Headers, Ethernet's
 	// included, are counted by all of them and part of what is promised.
 	Floor = 2
+	// share is the part of a link, in percent, that best effort gets at least where nothing is
+	// promised that it could harm: as other traffic it competes for more. Where that does not
+	// fill the link, the rest of it can be measured, and flows that wait be accepted.
+	share = 25
 	// margin is the part of a link, in percent, that is left to neither promises nor
 	// those that are held back: to what has no meter, as the answers to traffic that is
 	// not critical, and to what is not counted.
@@ -82,7 +86,11 @@ type meterState struct {
 }
 
 // New returns a Guard without meters.
-func New(o Options) *Guard { return &Guard{Options: o, meters: map[network.PortRef]*meterState{}} }
+func New(o Options) *Guard {
+	g := &Guard{Options: o, meters: map[network.PortRef]*meterState{}}
+	o.Book.Guarded(g.Meter)
+	return g
+}
 
 // Run takes meters away that are not used, and has the others follow promises and capacities,
 // until ctx ends. Meters of before the start stay until all who use them have loaded what the
@@ -211,12 +219,20 @@ func (g *Guard) change(ctx context.Context, at network.PortRef, m *meterState, w
 	g.Log.Warn("best effort is not held back on a link as it should be", "from", at, "error", err)
 }
 
-// leave is what a link leaves to best effort, in kbit/s; zero while its capacity is not known.
+// leave returns what a link leaves to best effort, in kbit/s: what is neither promised nor used
+// by traffic that nothing holds back, so that promises lose nothing to it. It is zero while the
+// capacity is not known.
 func (g *Guard) leave(at network.PortRef) uint32 {
 	capacity := g.Book.Use(at).Capacity
-	usable := capacity - capacity*margin/100
-	left := max(usable-min(g.Book.Promised(at), usable), capacity*Floor/100)
-	return uint32(min(left/1000, 1<<31))
+	others, _ := g.Book.Others(at) // zero while not known
+	left := capacity - capacity*margin/100
+	left -= min(g.Book.Promised(at), left)
+	left -= min(others, left)
+	least := uint64(share)
+	if g.Book.Open(at) > 0 {
+		least = Floor
+	}
+	return uint32(min(max(left, capacity*least/100)/1000, 1<<31))
 }
 
 // key names a meter in the ledger.

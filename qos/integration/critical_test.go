@@ -22,6 +22,7 @@ func TestCriticalFlows(t *testing.T) {
 	w.run("connection closes", w.connectionCloses)
 	w.run("link fails", w.linkFails)
 	w.run("excess is dropped", w.excessIsDropped)
+	w.run("plain traffic takes from best effort", w.plainTakesFromBestEffort)
 }
 
 // Critical flows outlive the controller.
@@ -89,7 +90,9 @@ func (w *criticalWorld) linkFails(t *testing.T) {
 		}
 		w.eventually("the link is back", func() bool { return len(w.net.Topology().Links) == 8 })
 	}
-	if f := w.flows()[0]; f.Moves != rounds || f.State != bandwidth.StateAccepted {
+	// Of a link that has come back nothing is promised before it has been measured again.
+	w.eventually("it is accepted", func() bool { return w.flows()[0].State == bandwidth.StateAccepted })
+	if f := w.flows()[0]; f.Moves != rounds {
 		t.Errorf("in the end: %+v", f)
 	}
 	stop()
@@ -129,6 +132,47 @@ func (w *criticalWorld) excessIsDropped(t *testing.T) {
 			t.Errorf("a flow that keeps to its promise: %+v", f)
 		}
 	}
+}
+
+// plainTakesFromBestEffort: on a link with an accepted flow, the meter of a refused one leaves
+// room for plain traffic, too, as long as that is there, and the refused flow stays refused
+// though it sends. How much each of them gets is measured by experiments.
+func (w *criticalWorld) plainTakesFromBestEffort(t *testing.T) {
+	w.define(12_000_000) // one of two fits on 15 Mbit/s
+	first := w.streamOf("a1", "b1", stage.StreamOptions{Rate: 50})
+	defer first.Stop()
+	w.placed(1)
+	second := w.streamOf("a2", "b2", stage.StreamOptions{Rate: 50})
+	defer second.Stop()
+	all := w.placed(2)
+	if all[0].State != bandwidth.StateAccepted || all[1].State != bandwidth.StateBestEffort || middle(all[1]) != "s2" {
+		t.Fatalf("%+v", all)
+	}
+	const beside = "rate=2400 " // 96 % of 15 Mbit/s, less 12
+	w.eventually("best effort has what the promise leaves", func() bool { return strings.Contains(w.meters("s1"), beside) })
+	to := w.lab.Host("b3")
+	plain, err := stage.StartStream(t.Context(), stage.StreamOptions{Sender: w.lab.Host("a3"), Receiver: to, To: netip.AddrPortFrom(to.Addr(), 6000), Rate: 100, Size: 1400})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(func() { plain.Stop() })
+	defer stop()
+	w.eventually("it has less beside plain traffic", func() bool { return !strings.Contains(w.meters("s1"), beside) })
+	if all = w.placed(2); all[0].State != bandwidth.StateAccepted || all[1].State != bandwidth.StateBestEffort {
+		t.Errorf("beside plain traffic: %+v", all)
+	}
+	stop()
+	w.eventually("it has as much again when that has ended", func() bool { return strings.Contains(w.meters("s1"), beside) })
+}
+
+// meters returns the meters of a switch.
+func (w *criticalWorld) meters(node string) string {
+	w.t.Helper()
+	all, err := w.lab.Switch(node).Ofctl(w.t.Context(), "dump-meters")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
 }
 
 // dropped returns how many packets meters have dropped.

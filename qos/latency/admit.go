@@ -49,12 +49,12 @@ func (p *planner) ratesOf(e *entry, at place, capacity uint64) rates {
 	return r
 }
 
-// shares are what a class is to have at ports.
-func (p *planner) shares(c *Class, ports ...place) []reserve.Share {
+// shares returns what a class is to have at ports. Its queue counts its traffic.
+func (p *planner) shares(e *entry, ports ...place) []reserve.Share {
 	out := make([]reserve.Share, len(ports))
 	for i, at := range ports {
 		capacity := p.Network.Capacity(at)
-		out[i] = reserve.Share{Link: at, Rate: p.ratesAt(c, capacity).min, Kept: kept(capacity)}
+		out[i] = reserve.Share{Link: at, Rate: p.ratesAt(&e.class, capacity).min, Kept: kept(capacity), Counter: reserve.Counter{Switch: at.Switch, Queue: e.queue, Port: at.Port}}
 	}
 	return out
 }
@@ -65,7 +65,8 @@ const maxSearches = 16
 
 // choose finds a way for each flow and has the book promise the guaranteed rate on all of
 // them. If that cannot be, the error says what a way lacks that is the best without it.
-func (p *planner) choose(ctx context.Context, c *Class) ([]Route, error) {
+func (p *planner) choose(ctx context.Context, e *entry) ([]Route, error) {
+	c := &e.class
 	all, err := p.locateAll(ctx, c)
 	if err != nil {
 		return nil, err
@@ -73,11 +74,11 @@ func (p *planner) choose(ctx context.Context, c *Class) ([]Route, error) {
 	promise := reserve.Promise{Key: bookKey(c.Name), Enforced: true, Over: p.Critical.Within(c.matches())}
 	t := p.baseline.topology(p.Network.Topology())
 	for range maxSearches {
-		routes, enough, err := p.search(t, c, all, promise)
+		routes, enough, err := p.search(t, e, all, promise)
 		if err != nil {
 			return nil, err
 		}
-		promise.Shares = p.shares(c, portsOf(routes)...)
+		promise.Shares = p.shares(e, portsOf(routes)...)
 		err = p.Book.Admit(promise)
 		var short *reserve.Shortage
 		if !errors.As(err, &short) {
@@ -97,17 +98,17 @@ func (p *planner) choose(ctx context.Context, c *Class) ([]Route, error) {
 
 // search finds a way for each flow. enough says that the book has the guaranteed rate left
 // on each link between switches.
-func (p *planner) search(t *topology.Topology, c *Class, all []ends, promise reserve.Promise) (routes []Route, enough bool, err error) {
+func (p *planner) search(t *topology.Topology, e *entry, all []ends, promise reserve.Promise) (routes []Route, enough bool, err error) {
 	enough = true
 	lacks := func(l topology.Link) string {
-		promise.Shares = p.shares(c, l.From)
+		promise.Shares = p.shares(e, l.From)
 		if short := p.Book.Short(promise); short != nil {
 			return short.Error()
 		}
 		return ""
 	}
-	for i, e := range all {
-		r, fits, err := way(t, c, i, e, lacks)
+	for i, x := range all {
+		r, fits, err := way(t, &e.class, i, x, lacks)
 		if err != nil {
 			return nil, false, err
 		}
@@ -214,7 +215,7 @@ func (p *planner) restore(e *entry) {
 		return
 	}
 	ports := portsOf(e.routes)
-	p.Book.Restore(reserve.Promise{Key: bookKey(e.class.Name), Enforced: true, Shares: p.shares(&e.class, ports...)})
+	p.Book.Restore(reserve.Promise{Key: bookKey(e.class.Name), Enforced: true, Shares: p.shares(e, ports...)})
 	e.unbooked = e.class.MinRate == 0 && slices.ContainsFunc(ports, func(at place) bool { return p.Network.Capacity(at) == 0 })
 }
 
@@ -246,7 +247,7 @@ func (p *planner) carried(e *entry) reserve.Promise {
 	defer p.classes.mu.Unlock()
 	own := portsOf(e.routes)
 	ports := slices.DeleteFunc(e.carriage.held(), func(at place) bool { return slices.Contains(own, at) })
-	return reserve.Promise{Key: carriedKey(e.class.Name), Enforced: true, Shares: p.shares(&e.class, ports...)}
+	return reserve.Promise{Key: carriedKey(e.class.Name), Enforced: true, Shares: p.shares(e, ports...)}
 }
 
 // promiseCarried has the book make that promise, and notes where it cannot.

@@ -92,7 +92,7 @@ func (s *Service) enter(ctx context.Context, class Class) (*entry, context.Conte
 // that a controller was provisioning when it was killed has not been accepted, and the next
 // one takes away what nobody declares.
 func (s *Service) provision(ctx context.Context, e *entry) error {
-	routes, err := s.plan.choose(ctx, &e.class)
+	routes, err := s.plan.choose(ctx, e)
 	if err != nil {
 		return err
 	}

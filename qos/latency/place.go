@@ -190,7 +190,7 @@ func (c *placer) move(ctx context.Context, e *entry) error {
 	c.classes.mu.Lock()
 	before := e.placement
 	c.classes.mu.Unlock()
-	routes, err := c.plan.choose(ctx, &e.class)
+	routes, err := c.plan.choose(ctx, e)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,9 @@ type account struct {
 	entries map[Key]*entry
 	young   map[Key]newcomer
 	sums    sums
+	// opened is the beginning of the window that is being measured, nil before the first.
+	opened   *opened
+	measured window
 }
 
 // newcomer is a promise whose traffic is not known yet, on a link.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sluice-net/sluice/network/topology"
 )
@@ -28,6 +29,8 @@ type Share struct {
 	// Answers is what the link carries of the answers to the traffic that counters of
 	// the promise show. Nothing needs to be promised to them.
 	Answers uint64
+	// Counter counts the traffic of the promise on the link.
+	Counter Counter
 }
 
 // Promise is capacity promised on links, all of it or nothing.
@@ -38,6 +41,11 @@ type Promise struct {
 	// promises leave, as by meters: its part of a link's use is free for promises.
 	// The rates of its shares are zero.
 	Yields bool
+	// Waits is for traffic that yields and is to be promised something when there is room.
+	Waits bool
+	// Holds keeps what the key is promised on a link already: whatever else the link carries,
+	// as much can be promised again as fits beside other promises.
+	Holds bool
 	// Enforced says that queues hold the promise whatever else the links carry, so
 	// that only other promises stand against it, not what is measured.
 	Enforced bool
@@ -49,6 +57,10 @@ type Promise struct {
 // Use is what is known of a link, in bits per second.
 type Use struct {
 	Capacity, Used uint64
+	// Unknown is true if Used has not been measured, or not for long.
+	Unknown bool
+	// Until is when Used says nothing any more; zero for never.
+	Until time.Time
 }
 
 // Shortage is the error of a promise that cannot be made: the first of its links
@@ -56,6 +68,8 @@ type Use struct {
 type Shortage struct {
 	Link                       Link
 	Asked, Available, Capacity uint64
+	// Unknown is true if it is not known what the link carries.
+	Unknown bool
 }
 
 // Error tells the link and the numbers.
@@ -63,12 +77,19 @@ func (s *Shortage) Error() string {
 	if s.Capacity == 0 {
 		return fmt.Sprintf("link from %v: its capacity is not known: set network.switches.<id>.capacity for the port", s.Link)
 	}
+	if s.Unknown {
+		return fmt.Sprintf("link from %v: what it carries is not measured yet", s.Link)
+	}
 	return fmt.Sprintf("link from %v: %d bit/s asked, %d of %d available", s.Link, s.Asked, s.Available, s.Capacity)
 }
 
 // Book holds promises. Its methods may be called concurrently.
 type Book struct {
-	use func(Link) Use
+	use    func(Link) Use
+	guards func(Link) uint32
+	now    func() time.Time
+	// readAtOnce is how many switches Measure reads at once.
+	readAtOnce int
 
 	// changed are called when a rate has been promised or given up.
 	changed []func()
@@ -82,7 +103,7 @@ type Book struct {
 // capacity zero is one of which nothing can be promised. It is called with the
 // book locked.
 func New(use func(Link) Use) *Book {
-	return &Book{use: use, promises: map[Key]*entry{}, links: map[Link]*account{}}
+	return &Book{use: use, guards: func(Link) uint32 { return 0 }, now: time.Now, readAtOnce: readAtOnce, promises: map[Key]*entry{}, links: map[Link]*account{}}
 }
 
 // OnChange has f called whenever a rate has been promised or given up. It must not block, and is
@@ -97,6 +118,10 @@ func (b *Book) tell(rates bool) {
 		}
 	}
 }
+
+// SetClock has the book tell the time by a function, for simulations. It is called before the
+// book is used.
+func (b *Book) SetClock(now func() time.Time) { b.now = now }
 
 // Use is what is measured on a link now.
 func (b *Book) Use(l Link) Use { return b.use(l) }
@@ -129,14 +154,16 @@ func (b *Book) short(p Promise) *Shortage {
 	asked := sum(p.Shares)
 	for _, s := range p.Shares {
 		u := b.use(s.Link)
-		free := b.available(s.Link, u, p.Key)
+		free, known := b.available(s.Link, u, p.Key, p.Holds), true
 		if p.Enforced {
 			promised := b.account(s.Link).promised(s.Link, append(slices.Clone(p.Over), p.Key)...)
 			free = u.Capacity - min(promised, u.Capacity)
+		} else {
+			known = b.measured(s.Link, u).valid
 		}
 		free -= min(free, s.Kept)
 		if u.Capacity == 0 || free < asked[s.Link] {
-			return &Shortage{Link: s.Link, Asked: asked[s.Link], Available: free, Capacity: u.Capacity}
+			return &Shortage{Link: s.Link, Asked: asked[s.Link], Available: free, Capacity: u.Capacity, Unknown: !known}
 		}
 	}
 	return nil
@@ -161,25 +188,39 @@ func (b *Book) put(p Promise) (rates bool) {
 			e.answers[s.Link] += s.Answers
 		}
 	}
-	if old := b.promises[p.Key]; old != nil {
-		e.seen, rates = old.seen, old.promises()
-		b.remove(old)
-	}
+	old := b.promises[p.Key]
+	e.counted(old, b.now())
 	for l := range e.rates {
-		e.before[l] = b.use(l).Used
+		u := b.use(l)
+		e.before[l] = u.Used
+		if b.links[l] == nil { // it is of the time before the promise's own traffic
+			b.links[l] = newAccount()
+			b.links[l].measured = window{used: u.Used, others: u.Used, until: u.Until, valid: !u.Unknown}
+		}
+	}
+	if old != nil {
+		e.seen, rates = old.seen, old.tells()
+		b.replace(old, e)
 	}
 	b.promises[p.Key] = e
 	b.enter(e)
-	return rates || e.promises()
+	return rates || e.tells()
 }
 
 // enter adds a promise to the accounts of its links. The lock is held.
 func (b *Book) enter(e *entry) {
 	for l := range e.rates {
-		if b.links[l] == nil {
-			b.links[l] = newAccount()
-		}
 		b.links[l].enter(l, e)
+	}
+}
+
+// replace takes a promise out in whose place another comes: what has been measured on the links
+// of both stays. The lock is held.
+func (b *Book) replace(old, next *entry) {
+	for l := range old.rates {
+		if _, stays := next.rates[l]; b.links[l].leave(l, old) && !stays {
+			delete(b.links, l)
+		}
 	}
 }
 
@@ -217,7 +258,7 @@ func (b *Book) Release(k Key) bool {
 	if e == nil {
 		return false
 	}
-	b.tell(e.promises())
+	b.tell(e.tells())
 	return true
 }
 
@@ -227,19 +268,41 @@ func (b *Book) Observe(k Key, rate uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.promises[k]; e != nil {
-		b.leave(e)
+		b.replace(e, e)
 		e.seen.add(rate)
 		b.enter(e)
 	}
 }
 
-// Available is what a link has left for the promise of a key, in bits per second:
-// what it holds there itself counts as free. The zero key is for one that does not
-// exist yet.
+// Available returns what a link has left for the promise of a key, in bits per second: what it
+// holds there itself counts as free. The zero key is for one that does not exist yet. It is
+// never more than what the link had left in the latest window of time that was measured.
 func (b *Book) Available(l Link, k Key) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.available(l, b.use(l), k)
+	return b.available(l, b.use(l), k, false)
+}
+
+// AvailableAgain is Available for a promise that may keep what it holds on the link: with holds
+// it is not less than that.
+func (b *Book) AvailableAgain(l Link, k Key, holds bool) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.available(l, b.use(l), k, holds)
+}
+
+// available computes what a link has left for the promise of a key: nothing, while it is not
+// known what the link carries, or while it is full, so that more may be sent to it than it shows.
+// With holds it is at least what the key is promised there already. The lock is held.
+func (b *Book) available(l Link, u Use, k Key, holds bool) (free uint64) {
+	a, m := b.account(l), b.measured(l, u)
+	if m.valid && !isFull(u, m.used) {
+		free = u.Capacity - min(m.somebodys(u)+a.promised(l, k), u.Capacity)
+	}
+	if e := a.entries[k]; holds && e != nil {
+		free = max(free, min(e.rates[l], u.Capacity-min(a.promised(l, k), u.Capacity)))
+	}
+	return free
 }
 
 // Use that is nobody's promise is not held against one if it may be noise: of chatter,
@@ -255,29 +318,26 @@ const (
 // noise is how much of a link's use may be noise, if own of it is known to be of promises.
 func noise(u Use, own uint64) uint64 { return min(u.Capacity/skew, chatter+own/skew) }
 
-// available computes what a link has left. The lock is held.
-func (b *Book) available(l Link, u Use, except Key) uint64 {
-	a := b.account(l)
-	sums := a.sums
-	if e := a.entries[except]; e != nil { // its traffic will not be there besides
-		sums = sums.minus(e.on(l))
-		sums.counted += e.most(l)
-	}
-	others := u.Used - min(sums.counted, u.Used)
+// Room estimates what a link has left for traffic without a promise: its capacity, less what is
+// promised, and less its traffic that is probably neither promised nor yielding. It compares
+// readings of different times, so nothing may be promised by it.
+func (b *Book) Room(l Link) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u, a := b.use(l), b.account(l)
+	others := u.Used - min(a.sums.counted, u.Used)
 	own := u.Used - others
 	unseen, grown := uint64(0), uint64(0)
-	for k, n := range a.young {
-		if k != except {
-			unseen += n.unseen
-			grown = max(grown, u.Used-min(n.shown, u.Used))
-		}
+	for _, n := range a.young {
+		unseen += n.unseen
+		grown = max(grown, u.Used-min(n.shown, u.Used))
 	}
 	others -= min(unseen, grown, others)
-	others = max(others, sums.excess) // a full link shows less than is sent to it
+	others = max(others, a.sums.excess) // a full link shows less than is sent to it
 	if others < noise(u, own) {
 		others = 0
 	}
-	return u.Capacity - min(others+sums.promised, u.Capacity)
+	return u.Capacity - min(others+a.sums.promised, u.Capacity)
 }
 
 // Left is what a link has for the promise of a key at the best: as Available, but all

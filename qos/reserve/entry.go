@@ -1,5 +1,7 @@
 package reserve
 
+import "time"
+
 // entry is a promise in the book.
 type entry struct {
 	promise Promise
@@ -8,7 +10,14 @@ type entry struct {
 	seen    seen
 	// before is what the links carried when the promise was made.
 	before map[Link]uint64
+	// counters count its traffic, since the times in entered. What they have counted since the
+	// times in since has gone by the link; there is none while the rules are being written.
+	counters       map[Link]Counter
+	entered, since map[Link]time.Time
 }
+
+// tells reports whether others are to be told of the promise: something is promised or waited for.
+func (e *entry) tells() bool { return e.promises() || e.promise.Waits }
 
 // promises says whether a rate is promised, and not just noted who yields.
 func (e *entry) promises() bool {

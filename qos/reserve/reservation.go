@@ -24,7 +24,7 @@ func (b *Book) Reservations() []Reservation {
 	out := []Reservation{}
 	for _, l := range slices.SortedFunc(maps.Keys(b.links), Link.Compare) {
 		u, a := b.use(l), b.links[l]
-		r := Reservation{Link: l.String(), Capacity: u.Capacity, Used: u.Used, Promised: a.sums.promised, Available: b.available(l, u, Key{})}
+		r := Reservation{Link: l.String(), Capacity: u.Capacity, Used: u.Used, Promised: a.sums.promised, Available: b.available(l, u, Key{}, false)}
 		for k, e := range a.entries {
 			if e.rates[l] > 0 {
 				r.For = append(r.For, k)

@@ -6,18 +6,31 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// staleRate is the age at which the rate of a port says nothing any more.
-const staleRate = time.Minute
+const (
+	// staleAfter is how many of its intervals the rate of a port is used for, staleRate how
+	// long it is at least.
+	staleAfter = 3
+	staleRate  = 5 * time.Second
+)
 
-// Of is what a network knows of the traffic on its links, and out of ports to hosts.
+// Of returns what a network knows of the traffic on its links, and out of ports to hosts.
 func Of(n *network.Network) func(Link) Use {
 	return func(at Link) Use {
+		var u Use
+		var read time.Time
+		var interval time.Duration
 		if l, ok := n.Topology().LinkFrom(at); ok {
-			return Use{Capacity: l.Capacity, Used: l.Used}
+			load := n.Traffic().Link(l)
+			u, read, interval = Use{Capacity: l.Capacity, Used: load.Used}, load.At, load.Interval
+		} else {
+			u.Capacity = n.Capacity(at)
+			if r, ok := n.Traffic().Port(at); ok {
+				u.Used, read, interval = uint64(r.TxBits), r.At, r.Interval
+			}
 		}
-		u := Use{Capacity: n.Capacity(at)}
-		if r, ok := n.Traffic().Port(at); ok && time.Since(r.At) < staleRate {
-			u.Used = uint64(r.TxBits)
+		u.Until = read.Add(max(staleRate, staleAfter*interval))
+		if u.Unknown = read.IsZero() || !time.Now().Before(u.Until); u.Unknown {
+			u.Used = 0
 		}
 		return u
 	}

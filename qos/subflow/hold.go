@@ -55,9 +55,11 @@ func (c *choice) unyield(f *subflow) {
 	}
 }
 
-// promised are the links of a path on which something is promised that no queue enforces.
+// promised returns the links of a path on which something is promised that no queue enforces, or
+// on which a flow waits for a promise: what subflows leave there is known only if they pass a
+// meter.
 func (c *placer) promised(hops []network.Hop) []reserve.Link {
-	return slices.DeleteFunc(way.Ports(hops), func(at reserve.Link) bool { return c.Book.Open(at) == 0 })
+	return slices.DeleteFunc(way.Ports(hops), func(at reserve.Link) bool { return c.Book.Open(at) == 0 && !c.Book.Waiting(at) })
 }
 
 // held are those of them that have a meter: a subflow has to pass it. A switch may be late with one, or take none.

@@ -133,8 +133,8 @@ func TestPromiseOnFoundPath(t *testing.T) {
 	}
 }
 
-// What a subflow carries is free for promises, in the direction in which it carries it; and
-// not for further subflows.
+// What a subflow carries is room for promises by the estimate, in the direction in which it
+// carries it; and not for further subflows.
 func TestSubflowYields(t *testing.T) {
 	w := newWorld(t)
 	by := w.placed(a, b, 1000, 1)
@@ -147,7 +147,7 @@ func TestSubflowYields(t *testing.T) {
 		w.observe(t.Context())
 	}
 	for _, at := range []network.PortRef{out, back} {
-		if free := w.Book.Available(at, reserve.Key{}); free != 9*mbit {
+		if free := w.Book.Room(at); free != 9*mbit {
 			t.Errorf("%d bit/s are free for promises on the link from %v", free, at)
 		}
 	}
@@ -155,7 +155,7 @@ func TestSubflowYields(t *testing.T) {
 		t.Errorf("for further subflows: %+v", l)
 	}
 	w.placer.end(f, "test")
-	if free := w.Book.Available(out, reserve.Key{}); free != mbit {
+	if free := w.Book.Room(out); free != mbit {
 		t.Errorf("%d bit/s are free after its end", free)
 	}
 }

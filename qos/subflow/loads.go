@@ -139,7 +139,7 @@ func (w widths) look(at reserve.Link) link {
 		return l
 	}
 	use := w.book.Use(at)
-	free := w.book.Available(at, reserve.Key{}) // what subflows carry is free for promises, not for others
+	free := w.book.Room(at) // what subflows carry is free for promises, not for others
 	l := link{unpromised: use.Capacity - min(w.book.Promised(at), use.Capacity)}
 	w.mu.Lock()
 	l.free = free - min(w.carried[at], free)

@@ -60,6 +60,15 @@ func Ports(hops []network.Hop) (out []network.PortRef) {
 	return out
 }
 
+// Outs returns the ports by which a flow and its answers leave switches, those to its hosts
+// included.
+func Outs(hops []network.Hop) (out []network.PortRef) {
+	for _, hop := range hops {
+		out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.Out}, network.PortRef{Switch: hop.Switch, Port: hop.In})
+	}
+	return out
+}
+
 // State is what is asked of a network; a service.Network has it.
 type State interface {
 	Topology() *network.Topology
