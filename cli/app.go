@@ -17,6 +17,8 @@ type App struct {
 	connection
 	timeout time.Duration
 	extras  []Extra
+	// localTokens are the files in which controllers on this machine keep their tokens.
+	localTokens []string
 }
 
 // Extra is what a program of your own has beside everything of Sluice.

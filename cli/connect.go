@@ -4,8 +4,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -39,7 +40,7 @@ type setting struct {
 func settingsOf(c *config.Context) []setting {
 	return []setting{
 		{"server", "SLUICE_SERVER", defaultServer, "URL of the controller's API", &c.Server},
-		{"token-file", "SLUICE_TOKEN_FILE", "", "file with the API token; left out: " + systemTokenFile, &c.TokenFile},
+		{"token-file", "SLUICE_TOKEN_FILE", "", "file with the API token; left out, for a controller on this machine: " + systemTokenFile, &c.TokenFile},
 		{"ca", "SLUICE_CA", "", "certificate authority of the API, PEM", &c.CA},
 		{"cert", "SLUICE_CERT", "", "client certificate instead of a token, PEM", &c.Cert},
 		{"key", "SLUICE_KEY", "", "key of the client certificate, PEM", &c.Key},
@@ -56,7 +57,7 @@ func (c *connection) connectionFlags(f *pflag.FlagSet) {
 
 // token reads the bearer token: the file named by the flag, the environment or the
 // context, or else, without a context, that of a controller on this machine which this
-// user may read.
+// user may read. That one goes to no other machine.
 func (a *App) token() (string, error) {
 	if a.at.TokenFile == "" && a.context != "" {
 		return "", nil
@@ -71,12 +72,24 @@ func (a *App) token() (string, error) {
 	if t := os.Getenv("SLUICE_TOKEN"); t != "" {
 		return t, nil
 	}
-	for _, file := range []string{filepath.Join(config.DefaultDataDir(), "token"), systemTokenFile} {
-		if b, err := os.ReadFile(file); err == nil {
-			return strings.TrimSpace(string(b)), nil
+	if isLocal(a.at.Server) {
+		for _, file := range a.localTokens {
+			if b, err := os.ReadFile(file); err == nil {
+				return strings.TrimSpace(string(b)), nil
+			}
 		}
 	}
 	return "", nil // the controller says what it wants
+}
+
+// isLocal reports whether a URL leads to this machine by a loopback address.
+func isLocal(server string) bool {
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && addr.IsLoopback()
 }
 
 func (a *App) tls() (*tls.Config, error) {

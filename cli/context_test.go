@@ -40,6 +40,25 @@ func asked(t *testing.T, dir string, ca *pki.CA) string {
 	return s.URL
 }
 
+// The token of a controller on this machine is sent to a controller on this machine only.
+func TestLocalToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for server, want := range map[string]string{
+		defaultServer: "secret", "https://localhost:8443": "secret", "https://[::1]:8443": "secret", "https://127.9.9.9": "secret",
+		"https://controller.example:8443": "", "https://192.0.2.1": "", "https://localhost.example": "", "https://127.0.0.1.example": "",
+		"https://127.0.0.1@192.0.2.1/": "", "%": "",
+	} {
+		app := &App{localTokens: []string{file + "-missing", file}}
+		app.at.Server = server
+		if got, err := app.token(); err != nil || got != want {
+			t.Errorf("to %s: token %q, %v; want %q", server, got, err, want)
+		}
+	}
+}
+
 func TestContexts(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "home", "contexts.yaml")

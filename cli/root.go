@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/config"
 )
 
 // New returns the root command.
@@ -33,6 +35,9 @@ Networks on one machine, to try it in, are made by another program, sluice-lab.`
 
 // Main runs the program, with what is given besides, and returns its exit code.
 func Main(extras ...Extra) int {
-	app := &App{Output: command.Standard(), extras: extras}
+	app := &App{
+		Output: command.Standard(), extras: extras,
+		localTokens: []string{filepath.Join(config.DefaultDataDir(), "token"), systemTokenFile},
+	}
 	return command.Main(New(app), &app.Output)
 }
