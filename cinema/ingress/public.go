@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/pion/ice/v4"
@@ -47,15 +48,11 @@ func openPublic(g *Gateway) (*public, error) {
 		g: g, passwords: newPasswords(), offers: make(chan struct{}, maxOffers), refusals: lograte.Limit{Burst: 20},
 		tasks: tasks.New(), sessions: map[string]*session{},
 	}
-	l, err := net.Listen("tcp", g.cfg.Public.String())
+	l, err := p.listen(g.cfg.Public)
 	if err != nil {
-		return nil, fmt.Errorf("public address: %w", err)
+		return nil, err
 	}
 	at := l.Addr().(*net.TCPAddr).AddrPort()
-	if p.mux, err = openMux(at); err != nil {
-		_ = l.Close()
-		return nil, fmt.Errorf("public address, for media: %w", err)
-	}
 	if p.api, err = newAPI(p.mux, at.Addr()); err != nil {
 		_ = l.Close()
 		_ = p.mux.Close()
@@ -67,6 +64,23 @@ func openPublic(g *Gateway) (*public, error) {
 		p.url = publicURL(at, g.cfg.Data, g.cfg.PublicTLS != nil)
 	}
 	return p, nil
+}
+
+// listen opens the public address for TCP, and for media by UDP at the same port. Where any
+// port will do, one that another program has for UDP is tried again with another.
+func (p *public) listen(at netip.AddrPort) (l net.Listener, err error) {
+	for tries := 0; ; tries++ {
+		if l, err = net.Listen("tcp", at.String()); err != nil {
+			return nil, fmt.Errorf("public address: %w", err)
+		}
+		if p.mux, err = openMux(l.Addr().(*net.TCPAddr).AddrPort()); err == nil {
+			return l, nil
+		}
+		_ = l.Close()
+		if at.Port() != 0 || tries == 10 || !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("public address, for media: %w", err)
+		}
+	}
 }
 
 // publicURL is how a listener is reached; one at every address is at the data address, too.
