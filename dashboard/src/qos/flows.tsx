@@ -67,11 +67,11 @@ function FlowRow({ of: f }: { of: CriticalFlow }) {
     <tr class={show.shown ? "shown" : ""} {...show.row}>
       <th scope="row">{f.flow}</th>
       <td>{f.definition}</td>
-      <td class={{ accepted: "state-good", placing: "soft", "best-effort": "state-bad" }[f.state]}>
+      <td class={{ accepted: "state-good", oversubscribed: "state-bad", placing: "soft", "best-effort": "state-bad" }[f.state]}>
         {f.state}{f.reason ? `: ${names.said(f.reason)}` : ""}
         {f.moves > 0 && <div class="soft">moved {f.moves} times</div>}
       </td>
-      <td class="number">{f.state === "accepted" ? bitRate(f.rate_bits_per_second) : "nothing"}</td>
+      <td class="number">{f.state === "accepted" || f.state === "oversubscribed" ? bitRate(f.rate_bits_per_second) : "nothing"}</td>
       <td class="number">{bitRate(f.sent_bits_per_second)}</td>
       <td class="number">{byteCount(f.bytes)}</td>
       <td><PathButton paths={paths} show={show} /></td>
