@@ -69,7 +69,7 @@ func Layers() []Layer {
 
 		{Dir: "qos/match", May: []string{"openflow", "network", "service"}},
 		{Dir: "qos/mark"},
-		{Dir: "qos/reserve", May: []string{"network"}, Tests: []string{"openflow"}},
+		{Dir: "qos/reserve", May: []string{"network", "openflow"}},
 		{Dir: "qos/way", May: []string{"qos/match", "network", "openflow"}},
 		{Dir: "qos/guard", May: []string{"qos/reserve", "network", "openflow", "service"}},
 		{Dir: "qos/subflow", May: []string{"qos/guard", "qos/match", "qos/reserve", "qos/way", "network", "openflow", "service", "store"}, Only: []string{"api"}},
