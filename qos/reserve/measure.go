@@ -289,7 +289,7 @@ func (e *entry) carried(l Link, o *opened, r *round, most time.Duration, full ma
 			if s.Link == l {
 				break
 			}
-			if s.Counter == c && full[s.Link] {
+			if s.Counter == c && (s.Answers > 0) == (e.answers[l] > 0) && full[s.Link] {
 				return 0
 			}
 		}

@@ -320,3 +320,27 @@ func TestDroppedBefore(t *testing.T) {
 		t.Errorf("%d are left of 15, less 5 that are promised and 5 of plain traffic", got)
 	}
 }
+
+// The answers to a flow that fills its link are expected where they go, and stand in nobody's way.
+func TestAnswersToFullLink(t *testing.T) {
+	p := newPlane(2, 15*mbit)
+	p.rounds(1)
+	f := p.flow("a", 15*mbit, 15*mbit, 0, 0)
+	ask := p.promise(f, false)
+	ask.Shares = append(ask.Shares, Share{Link: link(1), Answers: 400_000, Counter: ask.Shares[0].Counter})
+	if err := p.book.Admit(ask); err != nil {
+		t.Fatal(err)
+	}
+	f.accepted, f.created = true, p.now
+	p.book.Settled(f.key)
+	p.setPlain(1, 300_000) // the answers
+	p.rounds(3)
+	if got := p.book.Available(link(1), Key{}); got < 15*mbit {
+		t.Errorf("%d are left beside answers that are expected", got)
+	}
+	p.setPlain(1, 3_300_000)
+	p.rounds(3)
+	if got := p.book.Available(link(1), Key{}); got > 12_200_000 {
+		t.Errorf("%d are left beside 3 Mbit/s of others", got)
+	}
+}
