@@ -87,18 +87,41 @@ func (l *Lab) move(ctx context.Context, link, to string, port int) error {
 	if err != nil {
 		return err
 	}
+	plugIn, err := l.plugOut(ctx, link)
+	if err != nil {
+		return err
+	}
 	m := movement{lab: l, temp: fmt.Sprintf("moving%d", i), up: up}
 	if err := m.carry(ctx, moved, from, target); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
 		defer cancel()
 		m.back = true
-		return errors.Join(err, m.carry(ctx, old, target, from))
+		return errors.Join(err, m.carry(ctx, old, target, from), plugIn(ctx))
+	}
+	if err := plugIn(ctx); err != nil {
+		return err
 	}
 	wires := slices.Clone(known) // others read the old ones
 	wires[i] = moved
 	r.Plan.Wires = wires
 	l.links.Store(&wires)
 	return writeRecord(l.dir, r)
+}
+
+// plugOut takes the carrier from both ends of a link in the delay line, whose host's end
+// would not notice otherwise that the switch's end has gone. It returns the function that
+// plugs the link in again, if it was plugged in.
+func (l *Lab) plugOut(ctx context.Context, link string) (plugIn func(context.Context) error, err error) {
+	k := l.Link(link)
+	nothing := func(context.Context) error { return nil }
+	if !k.inDelayLine() {
+		return nothing, nil
+	}
+	state, err := k.Stats(ctx)
+	if err != nil || !state.Up {
+		return nothing, err
+	}
+	return func(ctx context.Context) error { return k.SetUp(ctx, true) }, k.SetUp(ctx, false)
 }
 
 // movable finds a link that can be moved to a switch.

@@ -3,6 +3,7 @@ package lab_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -49,6 +50,17 @@ func carrier(t *testing.T, h *lab.LiveHost, name string) bool {
 	return up
 }
 
+// carrierChanges returns how often a host's interface has lost or got its carrier.
+func carrierChanges(t *testing.T, h *lab.LiveHost, name string) (n int) {
+	t.Helper()
+	text := output(t, h, "ip", "-j", "-s", "-s", "link", "show", "dev", name)
+	_, after, found := strings.Cut(text, `"carrier_changes":`)
+	if _, err := fmt.Sscanf(after, "%d", &n); err != nil || !found {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return n
+}
+
 // TestMoveLink takes a host from switch to switch and back, by a cable and by a
 // link in the delay line, and checks that it is reached each time.
 func TestMoveLink(t *testing.T) {
@@ -65,10 +77,17 @@ func TestMoveLink(t *testing.T) {
 			output(t, phone, "ip", "link", "set", "eth1", "up")
 			output(t, phone, "ip", "addr", "add", "10.0.0.4/16", "dev", "eth1")
 		}
+		device := map[string]string{"radio": "eth0", "cable": "eth1"}[link]
+		at := "s1"
 		for _, to := range []string{"s3", "s2", "s2", "s1", "s3"} {
+			before := carrierChanges(t, phone, device)
 			if err := l.MoveLink(ctx, link, to); err != nil {
 				t.Fatal(err)
 			}
+			if n := carrierChanges(t, phone, device) - before; n == 0 && to != at {
+				t.Errorf("%s has moved to %s, and its carrier has not changed", link, to)
+			}
+			at = to
 			name, port := l.Link(link).Attachment()
 			known, err := l.Switch(to).Port(link)
 			if name != to || port == 0 || known != port || err != nil {
@@ -78,7 +97,7 @@ func TestMoveLink(t *testing.T) {
 			if err != nil || !strings.Contains(ports, " "+itoa(port)+"(") {
 				t.Errorf("%s: %s has no port %d: %v\n%s", link, to, port, err, ports)
 			}
-			waitFor(t, link+" to have a carrier at "+to, func() bool { return carrier(t, phone, map[string]string{"radio": "eth0", "cable": "eth1"}[link]) })
+			waitFor(t, link+" to have a carrier at "+to, func() bool { return carrier(t, phone, device) })
 			if !pings(t, phone, h3.Addr().String()) {
 				t.Errorf("%s at %s: the network is not reached", link, to)
 			}
@@ -258,5 +277,29 @@ func TestLinksThatStartDown(t *testing.T) {
 	}
 	if len(down()) > 0 {
 		t.Errorf("still down: %v", down())
+	}
+}
+
+// TestMovePluggedOut moves a link of each kind that is plugged out: it stays so.
+func TestMovePluggedOut(t *testing.T) {
+	t.Parallel()
+	l := lab.New(t, moveTopology("moveout"))
+	ctx := testContext(t)
+	phone := l.Host("phone")
+	for link, device := range map[string]string{"radio": "eth0", "cable": "eth1"} {
+		if err := l.SetLink(ctx, link, false); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, link+" to lose its carrier", func() bool { return !carrier(t, phone, device) })
+		if err := l.MoveLink(ctx, link, "s2"); err != nil {
+			t.Fatal(err)
+		}
+		if carrier(t, phone, device) {
+			t.Errorf("%s was plugged out, and has a carrier after the move", link)
+		}
+		if err := l.SetLink(ctx, link, true); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, link+" to have a carrier at s2", func() bool { return carrier(t, phone, device) })
 	}
 }
