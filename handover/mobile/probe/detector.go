@@ -35,13 +35,15 @@ const (
 	chance                = 1e-6
 	leastInRow, mostInRow = 4, 10
 	lossMemory            = 100
-	// After a false alarm (a probe from before the death is answered after it) a row
-	// needs one more probe, up to mostFalse more, and lasts as long as the way stood
-	// still, up to mostStall, until there was no false alarm for calmAfter. With
-	// mostStall a death is found within 600 ms.
+	// A false alarm is a probe from before a death that is answered after it: the way
+	// stood still. From the second one on, within calmAfter of the one before, a row
+	// needs one more probe for each, up to mostFalse more, and lasts as long as the way
+	// stood still, up to mostStall. With mostStall a death is found within 600 ms. One
+	// alarm alone changes nothing, so that a single hiccup does not delay the notice of
+	// the deaths after it.
 	mostFalse = 3
 	mostStall = 250 * time.Millisecond
-	calmAfter = 5 * time.Minute
+	calmAfter = time.Minute
 	// firstRTT is the assumed round trip until one was measured (RFC 6298, 2.1).
 	firstRTT = time.Second
 	// leastWait is the shortest wait for an answer: the one who answers, or this
@@ -154,7 +156,7 @@ func (d *detector) answered(now time.Time, number uint16, known bool) time.Durat
 	if known && found && d.dead && !d.waiting[i].at.After(d.died) {
 		// The way did not lose this probe, so it was not dead but stood still. A link
 		// that died and came back has lost what was sent into it.
-		d.alarms, d.alarmed = min(d.alarms+1, mostFalse), now
+		d.alarms, d.alarmed = min(d.alarms+1, mostFalse+1), now
 		d.stall = min(max(d.stall, now.Sub(d.first)), mostStall)
 	}
 	d.alive(now)
@@ -261,7 +263,10 @@ func (d *detector) pace(now time.Time) time.Duration {
 
 // gap returns the time from an unanswered probe of a row to the next one.
 func (d *detector) gap(now time.Time, need int) time.Duration {
-	gap, wait := max(again, d.stall/(leastInRow-1)), d.wait(now)
+	gap, wait := again, d.wait(now)
+	if d.alarms > 1 {
+		gap = max(gap, d.stall/(leastInRow-1))
+	}
 	switch {
 	case d.srtt == 0:
 		return gap
@@ -280,7 +285,7 @@ func (d *detector) inRow() int {
 	if d.alarms > 0 && d.last.Sub(d.alarmed) > calmAfter {
 		d.alarms, d.stall = 0, 0
 	}
-	n := leastInRow + d.alarms
+	n := leastInRow + max(d.alarms-1, 0)
 	for p := math.Pow(d.loss, float64(n)); p > chance && n < mostInRow; p *= d.loss {
 		n++
 	}
