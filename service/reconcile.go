@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 const (
@@ -32,6 +35,10 @@ const (
 // rules of every item that was loaded, or the item has been deleted: which of them are an
 // item's is not known before. An item that cannot be computed yet so keeps its rules.
 //
+// Rules may have timeouts. One that has ended by its timeout is not written again by routine: only
+// when the item is declared anew, Program returns another rule, somebody calls Reconcile for the
+// item, or the controller starts.
+//
 // Call Run; it loads the collection and runs it, too. Have Wake called when the network
 // changes, or Reconcile, if it is known for which item that matters and somebody waits.
 type Reconciler[T any] struct {
@@ -44,6 +51,16 @@ type Reconciler[T any] struct {
 	// loaded: a service waits there until it knows what its items need after a restart. Until
 	// it returns, the rules of before are left as they are.
 	Await func(ctx context.Context)
+	// ReadyWhen, if not nil, reports whether the service knows everything that its rules depend
+	// on beside its items: its agents, say. Until it does, and the rules of all loaded items are
+	// known, what a restart has left in the switches stays there. It is asked often, and again
+	// after Wake.
+	ReadyWhen func() bool
+	// OnChange, if not nil, is called when the rules of an item are in the network that Program
+	// has returned, if they are others than before, and with an empty program when they have
+	// been removed. Whoever waits for the item waits for it, too; it is called for one item
+	// never twice at once, and must not call Reconcile for it.
+	OnChange func(ctx context.Context, name string, rules network.Program)
 
 	loop  Loop
 	tasks *tasks.Group
@@ -60,8 +77,13 @@ type Reconciler[T any] struct {
 
 // work is what is done for one item. It is there until nothing of the item is left.
 type work struct {
+	name string
 	err  error  // why the network is not as declared
 	next *round // what somebody waits for and has not begun; nil if nothing
+
+	// written is what Program returned last that is in the network; nil before. It belongs to
+	// the goroutine that works on the item.
+	written *network.Program
 }
 
 // round is one look at an item, for all who have asked for it before it began.
@@ -110,7 +132,6 @@ func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error 
 	}
 	close(r.begun)
 	r.all(ctx)
-	r.settle()
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() { r.Collection.Run(collecting) })
@@ -129,12 +150,13 @@ func (r *Reconciler[T]) awaitItems() {
 	r.awaited = awaited
 }
 
-// settle tells the ledger once that the rules of all loaded items are known, if they are.
+// settle tells the ledger once that the rules of all loaded items are known, and whatever else
+// they depend on, if so.
 func (r *Reconciler[T]) settle() {
 	r.mu.Lock()
 	known := r.awaited != nil && len(r.awaited) == 0
 	r.mu.Unlock()
-	if known {
+	if known && (r.ReadyWhen == nil || r.ReadyWhen()) {
 		r.ready.Do(r.Ledger.Ready)
 	}
 }
@@ -200,13 +222,14 @@ func (r *Reconciler[T]) all(context.Context) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		r.queue.add(name, routine)
 	}
+	r.settle()
 }
 
 // work returns that of a name. The lock is held.
 func (r *Reconciler[T]) work(name string) *work {
 	w := r.works[name]
 	if w == nil {
-		w = &work{}
+		w = &work{name: name}
 		r.works[name] = w
 	}
 	return w
@@ -236,9 +259,9 @@ func (r *Reconciler[T]) one(ctx context.Context, name string) {
 	ended := err != nil
 	known := false
 	if !ended { // at the end there are no items any more, and rules stay
-		known, err = r.apply(ctx, x, name, declared)
+		known, err = r.apply(ctx, x, w, declared, next != nil)
 	}
-	r.note(name, w, declared, known, ended, err)
+	r.note(w, declared, known, ended, err)
 	r.settle()
 	if next == nil {
 		return
@@ -251,33 +274,69 @@ func (r *Reconciler[T]) one(ctx context.Context, name string) {
 }
 
 // note takes note of how an item was brought into the network.
-func (r *Reconciler[T]) note(name string, w *work, declared, known, ended bool, err error) {
+func (r *Reconciler[T]) note(w *work, declared, known, ended bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known {
-		delete(r.awaited, name)
+		delete(r.awaited, w.name)
 	}
 	if ended {
 		return
 	}
 	if err != nil && (w.err == nil || w.err.Error() != err.Error()) && !errors.Is(err, context.Canceled) {
-		r.Log.Warn("the network does not do what was declared; it is tried again", r.Noun, name, "error", err)
+		r.Log.Warn("the network does not do what was declared; it is tried again", r.Noun, w.name, "error", err)
 	}
 	if w.err = err; !declared && err == nil && w.next == nil {
-		delete(r.works, name)
+		delete(r.works, w.name)
 	}
 }
 
 // apply brings the network in step with an item, and reports whether the ledger knows now
-// which rules the item has.
-func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], name string, declared bool) (known bool, err error) {
+// which rules the item has. anew says that somebody has asked for it: rules that have ended by
+// their timeouts are written again.
+func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], w *work, declared, anew bool) (known bool, err error) {
+	var p network.Program
 	if !declared {
-		err := r.Ledger.Remove(ctx, name)
-		return err == nil, err
+		err = r.Ledger.Remove(ctx, w.name)
+	} else if p, err = r.Program(ctx, x); err == nil {
+		now := p
+		if w.written != nil && !anew {
+			now.Rules = withoutEnded(p.Rules, w.written.Rules, r.Ledger.Rules(w.name))
+		}
+		known = true
+		err = r.Ledger.Apply(ctx, w.name, now, network.ApplyOptions{AllowDown: true})
 	}
-	program, err := r.Program(ctx, x)
 	if err != nil {
-		return false, err
+		return known, err
 	}
-	return true, r.Ledger.Apply(ctx, name, program, network.ApplyOptions{AllowDown: true})
+	changed := w.written == nil || !declared || !reflect.DeepEqual(*w.written, p)
+	if w.written = &p; changed && r.OnChange != nil {
+		r.OnChange(ctx, w.name, p)
+	}
+	return true, nil
+}
+
+// withoutEnded returns rules without those that were written before just so, and that their
+// switches have ended by their timeouts since: the ledger does not have these any more.
+func withoutEnded(rules, before []network.Rule, there []network.InstalledRule) []network.Rule {
+	type place struct {
+		at  openflow.DatapathID
+		key rule.Key
+	}
+	placeOf := func(r *network.Rule) place { return place{r.Switch, r.Key()} }
+	written, holds := map[place]*network.Rule{}, map[place]bool{}
+	for i := range before {
+		written[placeOf(&before[i])] = &before[i]
+	}
+	for i := range there {
+		holds[placeOf(&there[i].Rule)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(rules), func(r network.Rule) bool {
+		// One that goes on to another table is in the ledger, and not shown, where a switch has one table.
+		if r.Idle == 0 && r.Hard == 0 || r.Next() != 0 || holds[placeOf(&r)] {
+			return false
+		}
+		was := written[placeOf(&r)]
+		return was != nil && reflect.DeepEqual(*was, r)
+	})
 }

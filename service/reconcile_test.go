@@ -43,6 +43,7 @@ func (b *board) Apply(_ context.Context, key string, p network.Program, _ networ
 	return b.change(key, len(p.Rules))
 }
 func (b *board) Remove(_ context.Context, key string) error { return b.change(key, 0) }
+func (b *board) Rules(string) []network.InstalledRule       { return nil }
 func (b *board) Ready()                                     { b.mu.Lock(); b.ready = true; b.mu.Unlock() }
 
 func (b *board) set(key string, err error) {
@@ -267,7 +268,7 @@ func TestEndRemovesNoRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = b.change("a", 2) // it may have ended before it was applied
-	r.works["a"] = &work{}
+	r.works["a"] = &work{name: "a"}
 	if r.all(ctx); len(r.Items()) != 0 || !b.has(map[string]int{"a": 2}) {
 		t.Errorf("%d items, rules %v", len(r.Items()), b.rules)
 	}

@@ -65,6 +65,16 @@ func (l *Ledger) AtReady() map[string]network.Program {
 	return l.atReady
 }
 
+// Expire removes the rules under a key that have an idle timeout, as switches do when nothing has
+// come for them.
+func (l *Ledger) Expire(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.programs[key]
+	p.Rules = slices.DeleteFunc(slices.Clone(p.Rules), func(r network.Rule) bool { return r.Idle > 0 })
+	l.programs[key] = p
+}
+
 // Carry has the rules of keys carry for a second, each so many bit/s.
 func (l *Ledger) Carry(rates map[string]uint64) {
 	l.mu.Lock()
