@@ -53,6 +53,7 @@ type API struct {
 	mux      *http.ServeMux
 	registry *prometheus.Registry
 	checks   []Check
+	remarks  []func() string
 	stopping chan struct{} // closed when Run begins to stop
 	streams  streams       // of events
 	tokens   atomic.Pointer[tokenSet]
@@ -89,6 +90,10 @@ func (a *API) Huma() huma.API { return a.huma }
 // Metrics is where services register their Prometheus collectors. Names begin
 // with "sluice_<service>_".
 func (a *API) Metrics() *prometheus.Registry { return a.registry }
+
+// AddRemark adds lines to the answer of /readyz, which is public: what remark returns, if
+// not empty, while the controller is ready. Call it before Run.
+func (a *API) AddRemark(remark func() string) { a.remarks = append(a.remarks, remark) }
 
 // AddCheck adds a condition of /readyz. Call it before Run.
 func (a *API) AddCheck(c Check) { a.checks = append(a.checks, c) }

@@ -65,7 +65,8 @@ func document(contentType string, render func() ([]byte, error)) http.Handler {
 }
 
 // ready answers 200 if every check passes, else 503 with the names of the
-// checks that do not. Their reasons are for the log: this path is public.
+// checks that do not. Their reasons are for the log: this path is public. Remarks follow the
+// first line of an answer of 200.
 func (a *API) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()
@@ -81,6 +82,11 @@ func (a *API) ready(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "ready")
+	for _, remark := range a.remarks {
+		if text := remark(); text != "" {
+			fmt.Fprintln(w, text)
+		}
+	}
 }
 
 type versionOutput struct{ Body version.Info }

@@ -27,9 +27,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv(contextsVariable, filepath.Join(os.TempDir(), "no-contexts", "contexts.yaml")); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m,
-		// etcd starts this one for the process's lifetime.
-		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
+	goleak.VerifyTestMain(m)
 }
 
 // sluice runs a command line and returns its exit code and what it wrote.

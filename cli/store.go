@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/store/etcdstore"
+	"github.com/sluice-net/sluice/store/pebblestore"
 )
 
 // storeTimeout bounds what a command does with a store.
@@ -21,8 +21,8 @@ func storeCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
 		Short: "Check and restore the state of a controller that does not run",
-		Long: `With store.kind embedded a controller keeps its state in its data folder: the etcd
-below etcd/, and copies of what is in it below snapshots/. These commands work on
+		Long: `With store.kind embedded a controller keeps its state in its data folder: a database
+below store/, and copies of what is in it below snapshots/. These commands work on
 the folder itself, on the controller's machine, while the controller is stopped.`,
 		Example: `  sluice store check
   sluice store list
@@ -30,7 +30,7 @@ the folder itself, on the controller's machine, while the controller is stopped.
 	}
 	var dir string
 	cmd.PersistentFlags().StringVar(&dir, "dir", config.DefaultDataDir(), "data folder of the controller, data_dir of its configuration")
-	cmd.AddCommand(storeCheckCommand(app, &dir), storeListCommand(app, &dir), storeRestoreCommand(app, &dir))
+	cmd.AddCommand(storeCheckCommand(app, &dir), storeListCommand(app, &dir), storeRestoreCommand(app, &dir), storeResetCommand(app, &dir))
 	return cmd
 }
 
@@ -38,16 +38,17 @@ func storeCheckCommand(app *App, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Say of each part of the store whether it is whole",
-		Long: `Reads the whole store and changes nothing: each page of the database, and the log
-from its last snapshot on, which has to go on where the database ends. A controller
-does the same when it starts. The exit code is 1 if something is damaged; the last
-line says what helps.`,
+		Long: `Reads the whole store and changes nothing: the checksum of each block and of each
+entry, the number of entries and the sum of their checksums, and whether the last
+change is there that was acknowledged. A controller does the same when it starts.
+The exit code is 1 if something is damaged; the last line says what helps. Damaged
+stores that have been put aside are listed as well.`,
 		Example: `  sluice store check --dir /var/lib/sluice`,
 		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), storeTimeout)
 			defer cancel()
-			report, err := etcdstore.Check(ctx, *dir)
+			report, err := pebblestore.Check(ctx, *dir)
 			if err != nil {
 				return err
 			}
@@ -59,7 +60,7 @@ line says what helps.`,
 	}
 }
 
-func printParts(w io.Writer, r etcdstore.Report) {
+func printParts(w io.Writer, r pebblestore.Report) {
 	if len(r.Parts) == 0 {
 		fmt.Fprintf(w, "%s\tholds no store yet\n", r.Dir)
 		return
@@ -72,6 +73,9 @@ func printParts(w io.Writer, r etcdstore.Report) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, state, p.Path)
 	}
+	for _, a := range r.Aside {
+		fmt.Fprintf(w, "damaged store\tput aside\t%s\n", a.Path)
+	}
 }
 
 func storeListCommand(app *App, dir *string) *cobra.Command {
@@ -81,14 +85,14 @@ func storeListCommand(app *App, dir *string) *cobra.Command {
 		Example: `  sluice store list --dir /var/lib/sluice`,
 		Args:    command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			all, err := etcdstore.Snapshots(*dir)
+			all, err := pebblestore.Snapshots(*dir)
 			if err != nil {
 				return err
 			}
 			if all == nil {
-				all = []etcdstore.Snapshot{}
+				all = []pebblestore.Snapshot{}
 			}
-			table := Table[etcdstore.Snapshot]("")
+			table := Table[pebblestore.Snapshot]("")
 			return app.Print(all, func(w io.Writer) { table(w, all) })
 		},
 	}
@@ -100,7 +104,7 @@ func storeRestoreCommand(app *App, dir *string) *cobra.Command {
 		Use:   "restore SNAPSHOT | restore --latest",
 		Short: "Put a snapshot in the place of the store",
 		Long: `Makes a new store of a snapshot and puts it in the place of the old one, which is
-kept beside it as etcd.damaged-TIME. What has been changed since the snapshot is
+kept beside it as store.damaged-TIME. What has been changed since the snapshot is
 lost. It is refused while a controller runs on the folder. If it fails nothing has
 changed; the new files belong to the owner of the data folder.`,
 		Example: `  sluice store restore --latest
@@ -118,7 +122,7 @@ changed; the new files belong to the owner of the data folder.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), storeTimeout)
 			defer cancel()
-			done, err := etcdstore.Restore(ctx, *dir, file)
+			done, err := pebblestore.Restore(ctx, *dir, file)
 			if err != nil {
 				return err
 			}
@@ -129,12 +133,33 @@ changed; the new files belong to the owner of the data folder.`,
 	return cmd
 }
 
+func storeResetCommand(app *App, dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "reset",
+		Short: "Put an empty store in the place of the store",
+		Long: `Gives up what was stored: the next start begins with an empty store. A controller
+does not so by itself where there has been a store. What was there is kept beside it
+as store.damaged-TIME. It is refused while a controller runs on the folder.`,
+		Example: `  sluice store reset --dir /var/lib/sluice`,
+		Args:    command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), storeTimeout)
+			defer cancel()
+			done, err := pebblestore.Reset(ctx, *dir)
+			if err != nil {
+				return err
+			}
+			return app.Print(done, func(w io.Writer) { Fields(w, done) })
+		},
+	}
+}
+
 // snapshotToRestore is the file that is named, or the latest one.
 func snapshotToRestore(dir string, args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
 	}
-	all, err := etcdstore.Snapshots(dir)
+	all, err := pebblestore.Snapshots(dir)
 	if err != nil {
 		return "", err
 	}

@@ -14,7 +14,7 @@ import (
 
 // Controller is the configuration of "sluice controller".
 type Controller struct {
-	DataDir  string   `yaml:"data_dir" pattern:"/.*" form:"an absolute path like /var/lib/sluice" doc:"Folder for state: the embedded etcd and the generated token. It is made, readable by its owner only."`
+	DataDir  string   `yaml:"data_dir" pattern:"/.*" form:"an absolute path like /var/lib/sluice" doc:"Folder for state: the embedded store and the generated token. It is made, readable by its owner only."`
 	Log      Log      `yaml:"log" doc:"What is logged, and how."`
 	Store    Store    `yaml:"store" doc:"Where state lives."`
 	API      API      `yaml:"api" doc:"The REST interface."`
@@ -71,7 +71,7 @@ func (c *Controller) Certificates() []NamedTLS {
 
 // Store says where state lives.
 type Store struct {
-	Kind      string   `yaml:"kind" oneof:"embedded|etcd|memory" doc:"embedded: an etcd inside the controller, with the folder etcd below data_dir. etcd: a cluster, see endpoints. memory: nothing survives a restart."`
+	Kind      string   `yaml:"kind" oneof:"embedded|etcd|memory" doc:"embedded: a database inside the controller, in the folder store below data_dir. etcd: a cluster that somebody runs, see endpoints. memory: nothing survives a restart."`
 	Endpoints []string `yaml:"endpoints" pattern:"https?://[^/]+" form:"a URL like https://10.0.0.1:2379" doc:"Client addresses of the cluster's members; for kind etcd only."`
 	Prefix    string   `yaml:"prefix" doc:"What stands before all keys in the cluster, so that several installations can share it."`
 	Username  string   `yaml:"username" doc:"User of the cluster, if it asks for one."`

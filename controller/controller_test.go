@@ -22,11 +22,7 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// etcd starts this one for the process's lifetime.
-		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // syncBuffer is a log that a test reads while it is written.
 type syncBuffer struct {

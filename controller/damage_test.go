@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,16 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
-
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
-	"github.com/sluice-net/sluice/store/etcdstore"
+	"github.com/sluice-net/sluice/store/pebblestore"
 )
 
-// stored is a data folder with five entries of the whitelist, a snapshot of them, and a
-// log of several files with snapshots of its own. young is its database of before.
-func stored(t *testing.T, binary string) (dir, young string) {
+// stored is a data folder with five entries of the whitelist, a snapshot of them, and
+// sorted files and a log of the database with more.
+func stored(t *testing.T, binary string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "sluice")
 	c := startProgram(t, binary, dir, "store.snapshots.every=1s")
@@ -37,21 +34,19 @@ func stored(t *testing.T, binary string) (dir, young string) {
 	}
 	written := time.Now()
 	eventually(t, "a snapshot with the entries", func() bool {
-		all, err := etcdstore.Snapshots(dir)
+		all, err := pebblestore.Snapshots(dir)
 		return err == nil && len(all) > 0 && all[0].Time.After(written)
 	})
 	c.end(t, syscall.SIGTERM)
-	young = filepath.Join(t.TempDir(), "db")
-	copyFile(t, databaseOf(dir), young)
-	s, err := etcdstore.OpenEmbedded(t.Context(), etcdstore.EmbeddedOptions{Dir: dir})
+	s, err := pebblestore.Open(t.Context(), pebblestore.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
 	for w := range 50 {
 		wg.Go(func() {
-			for n := range 220 {
-				if err := s.Put(t.Context(), fmt.Sprintf("bulk/%d-%d", w, n), bytes.Repeat([]byte{byte(n)}, 1024)); err != nil {
+			for n := range 120 {
+				if err := s.Put(t.Context(), fmt.Sprintf("bulk/%d-%d", w, n), random(1024)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -59,13 +54,33 @@ func stored(t *testing.T, binary string) (dir, young string) {
 		})
 	}
 	wg.Wait()
+	for n := range 3 { // so that the last log has one at least
+		do(t, s.Put(t.Context(), fmt.Sprintf("last/%d", n), random(1024)))
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return dir, young
+	return dir
 }
 
-func databaseOf(dir string) string { return filepath.Join(dir, "etcd/member/snap/db") }
+// files lists the files of the database with an ending that are not empty, the oldest first.
+func files(t *testing.T, dir, ending string) []string {
+	t.Helper()
+	named, err := filepath.Glob(filepath.Join(dir, "store", "*"+ending))
+	do(t, err)
+	var all []string
+	for _, f := range named {
+		if info, err := os.Stat(f); err == nil && info.Size() > 0 {
+			all = append(all, f)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatalf("the test needs a file *%s", ending)
+	}
+	return all
+}
+
+func last(all []string) string { return all[len(all)-1] }
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
@@ -76,22 +91,6 @@ func copyFile(t *testing.T, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// logsOf lists the files of the log, the oldest first.
-func logsOf(t *testing.T, dir string) []string {
-	t.Helper()
-	all, err := filepath.Glob(filepath.Join(dir, "etcd/member/wal/*.wal"))
-	if err != nil || len(all) < 3 {
-		t.Fatalf("files of the log: %v, %v; the test needs three", all, err)
-	}
-	return all
-}
-
-func lastLog(t *testing.T, dir string) string {
-	t.Helper()
-	all := logsOf(t, dir)
-	return all[len(all)-1]
 }
 
 // usedOf is where the zeros begin that a file ends with.
@@ -131,85 +130,44 @@ func random(n int) []byte {
 	return b
 }
 
-func removeAll(t *testing.T, dir, pattern string) {
-	t.Helper()
-	all, err := filepath.Glob(filepath.Join(dir, pattern))
-	do(t, err)
-	for _, f := range all {
-		do(t, os.Remove(f))
-	}
-}
-
-// another makes the folder one of another etcd.
-func another(t *testing.T, dir string) {
-	t.Helper()
-	do(t, os.RemoveAll(filepath.Join(dir, "etcd")))
-	c := embed.NewConfig()
-	c.Name, c.Dir, c.LogLevel = "other", filepath.Join(dir, "etcd"), "panic"
-	peer, err := url.Parse("http://127.0.0.1:3380")
-	do(t, err)
-	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
-	c.AdvertisePeerUrls, c.AdvertiseClientUrls = []url.URL{*peer}, []url.URL{*peer}
-	c.InitialCluster = "other=" + peer.String()
-	s, err := embed.StartEtcd(c)
-	do(t, err)
-	select {
-	case <-s.Server.ReadyNotify():
-	case <-time.After(time.Minute):
-		t.Error("the other etcd does not become ready")
-	}
-	s.Close()
-}
-
 // nobody is a user without rights.
 const nobody = 65534
 
 var damages = []struct {
 	name   string
-	damage func(t *testing.T, dir, young string)
+	damage func(t *testing.T, dir string)
 	want   string
 	user   uint32 // who runs the controller
+
+	nothing bool // there is nothing left to be kept aside
 }{
-	{"log cut in the middle", func(t *testing.T, dir, _ string) {
-		f := lastLog(t, dir)
-		do(t, os.Truncate(f, usedOf(t, f)/2))
-	}, "cut off", 0},
-	{"log cut at its end", func(t *testing.T, dir, _ string) {
-		f := lastLog(t, dir)
-		do(t, os.Truncate(f, usedOf(t, f)-1500)) // an entry at least: each has a kilobyte
-	}, "cut off", 0},
-	{"log with garbage", func(t *testing.T, dir, _ string) { f := lastLog(t, dir); overwrite(t, f, usedOf(t, f)/2, random(4096)) }, "log", 0},
-	{"log of size zero", func(t *testing.T, dir, _ string) { do(t, os.Truncate(lastLog(t, dir), 0)) }, "cut off", 0},
-	{"all of the log of size zero", func(t *testing.T, dir, _ string) {
-		for _, f := range logsOf(t, dir) {
-			do(t, os.Truncate(f, 0))
+	{"log cut within its first record", func(t *testing.T, dir string) { do(t, os.Truncate(last(files(t, dir, ".log")), 200)) }, "lacks changes", 0, false},
+	{"log with garbage", func(t *testing.T, dir string) { overwrite(t, last(files(t, dir, ".log")), 100, random(16)) }, "store", 0, false},
+	{"log of size zero", func(t *testing.T, dir string) { do(t, os.Truncate(last(files(t, dir, ".log")), 0)) }, "lacks changes", 0, false},
+	{"log missing", func(t *testing.T, dir string) {
+		for _, f := range files(t, dir, ".log") {
+			do(t, os.Remove(f))
 		}
-	}, "log", 0},
-	{"a file of the log missing", func(t *testing.T, dir, _ string) { all := logsOf(t, dir); do(t, os.Remove(all[len(all)-2])) }, "log", 0},
-	{"log missing", func(t *testing.T, dir, _ string) { removeAll(t, dir, "etcd/member/wal/*") }, "log is missing", 0},
-	{"database cut in the middle", func(t *testing.T, dir, _ string) {
-		do(t, os.Truncate(databaseOf(dir), usedOf(t, databaseOf(dir))/2&^4095))
-	}, "cut off", 0},
-	{"database cut within its head", func(t *testing.T, dir, _ string) { do(t, os.Truncate(databaseOf(dir), 100)) }, "database", 0},
-	{"database with garbage pages", func(t *testing.T, dir, _ string) {
-		overwrite(t, databaseOf(dir), 3*4096, random(int(usedOf(t, databaseOf(dir))/2)))
-	}, "database", 0},
-	{"database without its head", func(t *testing.T, dir, _ string) { overwrite(t, databaseOf(dir), 0, make([]byte, 8192)) }, "database", 0},
-	{"database missing", func(t *testing.T, dir, _ string) { do(t, os.Remove(databaseOf(dir))) }, "missing", 0},
-	{"database of size zero", func(t *testing.T, dir, _ string) { do(t, os.Truncate(databaseOf(dir), 0)) }, "is empty", 0},
-	{"database of before", func(t *testing.T, dir, young string) { copyFile(t, young, databaseOf(dir)) }, "older than its log", 0},
-	{"snapshots of the log missing, and its beginning", func(t *testing.T, dir, _ string) {
-		removeAll(t, dir, "etcd/member/snap/*.snap")
-		do(t, os.Remove(logsOf(t, dir)[0]))
-	}, "beginning", 0},
-	{"all of it missing", func(t *testing.T, dir, _ string) { do(t, os.RemoveAll(filepath.Join(dir, "etcd"))) }, "snapshots", 0},
-	{"another member's", func(t *testing.T, dir, _ string) { another(t, dir) }, "another etcd", 0},
-	{"not to be read", func(t *testing.T, dir, _ string) {
+	}, "lacks changes", 0, false},
+	{"sorted file with garbage", func(t *testing.T, dir string) { overwrite(t, files(t, dir, ".sst")[0], 2000, random(16)) }, ".sst", 0, false},
+	{"sorted file cut off", func(t *testing.T, dir string) { do(t, os.Truncate(files(t, dir, ".sst")[0], 100)) }, ".sst", 0, false},
+	{"sorted file missing", func(t *testing.T, dir string) { do(t, os.Remove(files(t, dir, ".sst")[0])) }, "sstable", 0, false},
+	{"manifest cut off", func(t *testing.T, dir string) { do(t, os.Truncate(last(files(t, dir, "MANIFEST-*")), 10)) }, "store", 0, false},
+	{"head with garbage", func(t *testing.T, dir string) { overwrite(t, filepath.Join(dir, "store.head"), 0, random(1024)) }, "head", 0, false},
+	{"head missing", func(t *testing.T, dir string) { do(t, os.Remove(filepath.Join(dir, "store.head"))) }, "store.head", 0, false},
+	{"all of it missing", func(t *testing.T, dir string) { do(t, os.RemoveAll(filepath.Join(dir, "store"))) }, "missing or empty", 0, true},
+	{"all but the snapshots missing", func(t *testing.T, dir string) {
+		do(t, os.RemoveAll(filepath.Join(dir, "store")), os.Remove(filepath.Join(dir, "store.head")))
+	}, "snapshots", 0, true},
+	{"that of an earlier version", func(t *testing.T, dir string) {
+		do(t, os.RemoveAll(filepath.Join(dir, "store")), os.Remove(filepath.Join(dir, "store.head")), os.MkdirAll(filepath.Join(dir, "etcd", "member"), 0o700))
+	}, "earlier version", 0, true},
+	{"not to be read", func(t *testing.T, dir string) {
 		do(t, filepath.WalkDir(dir, func(file string, _ fs.DirEntry, err error) error {
 			do(t, err)
 			return os.Chown(file, nobody, nobody)
-		}), os.Chown(databaseOf(dir), 0, 0))
-	}, "permission denied", nobody},
+		}), os.Chown(files(t, dir, ".sst")[0], 0, 0), os.Chmod(files(t, dir, ".sst")[0], 0o600))
+	}, "permission denied", nobody, true},
 }
 
 // sluice runs a command of the program to its end.
@@ -241,14 +199,14 @@ func TestDamagedStore(t *testing.T) {
 	binary := filepath.Join(folder, "sluice")
 	copyFile(t, selfbuild.Binary(t), binary)
 	do(t, os.Chmod(binary, 0o755), os.Chmod(folder, 0o755), os.Chmod(filepath.Dir(folder), 0o755))
-	template, young := stored(t, binary)
+	template := stored(t, binary)
 	for _, c := range damages {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			do(t, os.Chmod(filepath.Dir(t.TempDir()), 0o755))
 			dir := filepath.Join(t.TempDir(), "sluice")
 			do(t, os.CopyFS(dir, os.DirFS(template)), os.Chmod(dir, 0o700), os.Chmod(filepath.Join(dir, "token"), 0o600))
-			c.damage(t, dir, young)
+			c.damage(t, dir)
 
 			code, text := sluice(t, binary, c.user, "controller", "--set", "data_dir="+dir, "--set", "api.listen=127.0.0.1:0", "--set", "openflow.listen=[127.0.0.1:0]")
 			sentence(t, code, text, c.want)
@@ -256,18 +214,28 @@ func TestDamagedStore(t *testing.T) {
 			sentence(t, code, text, c.want)
 
 			if c.user != 0 { // what it says to do
-				do(t, os.Chown(databaseOf(dir), int(c.user), int(c.user)))
+				do(t, os.Chown(files(t, dir, ".sst")[0], int(c.user), int(c.user)))
 			} else if code, text = sluice(t, binary, 0, "store", "restore", "--latest", "--dir", dir); code != 0 {
 				t.Fatalf("restore: %d %s", code, text)
 			}
 			if code, text = sluice(t, binary, c.user, "store", "check", "--dir", dir); code != 0 {
 				t.Fatalf("check after it: %d %s", code, text)
 			}
-			if aside, _ := filepath.Glob(filepath.Join(dir, "etcd.damaged-*")); len(aside) != 1 && c.user == 0 && c.name != "all of it missing" {
+			aside, _ := filepath.Glob(filepath.Join(dir, "store.damaged-*"))
+			if had := c.user == 0 && !c.nothing; had != (len(aside) == 1) {
 				t.Errorf("kept aside: %v", aside)
 			}
 			again := startProgram(t, binary, dir)
 			again.ready(t, dir)
+			var s Status
+			again.read(t, "/api/v1/status", &s)
+			if len(s.Store.Damaged) != len(aside) {
+				t.Errorf("kept aside: %v; status says %+v", aside, s.Store)
+			}
+			eventually(t, "it is ready, and says so with what is kept aside", func() bool {
+				status, ready := again.ask(t, "GET", "/readyz", "")
+				return status == 200 && strings.Contains(ready, "damaged store") == (len(aside) > 0)
+			})
 			if n := again.whitelisted(t); n != 5 {
 				t.Errorf("%d entries, 5 before", n)
 			}
@@ -300,8 +268,8 @@ func TestShortLogIsNoDamage(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
 	binary := selfbuild.Binary(t)
-	dir, _ := stored(t, binary)
-	f := lastLog(t, dir)
+	dir := stored(t, binary)
+	f := last(files(t, dir, ".log"))
 	do(t, os.Truncate(f, usedOf(t, f)+4096)) // without most of what was allocated for it
 	c := startProgram(t, binary, dir)
 	c.ready(t, dir)
@@ -324,8 +292,8 @@ func TestKilledDuringSnapshot(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
 	binary := selfbuild.Binary(t)
-	dir, _ := stored(t, binary)
-	before, err := etcdstore.Snapshots(dir)
+	dir := stored(t, binary)
+	before, err := pebblestore.Snapshots(dir)
 	do(t, err)
 	c := startProgram(t, binary, dir, "store.snapshots.every=1s", "store.snapshots.keep=1000")
 	eventually(t, "a snapshot is being written", func() bool {
@@ -337,7 +305,7 @@ func TestKilledDuringSnapshot(t *testing.T) {
 		return false
 	})
 	c.end(t, syscall.SIGKILL)
-	after, err := etcdstore.Snapshots(dir)
+	after, err := pebblestore.Snapshots(dir)
 	do(t, err)
 	if len(after) < len(before) {
 		t.Errorf("%d snapshots, %d before", len(after), len(before))

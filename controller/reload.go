@@ -28,7 +28,7 @@ type prepare func(ctx context.Context, next *config.Controller) (take func(conte
 func (c *Controller) Reload(ctx context.Context, next *config.Controller) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
-	if why := c.room(); why != nil {
+	if why := c.unwritable(); why != nil {
 		return fmt.Errorf("controller: %w", why)
 	}
 	var takes []func(context.Context) error

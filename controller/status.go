@@ -63,17 +63,27 @@ func (c *Controller) troubles() []Trouble {
 	return all
 }
 
-// StoreStatus says whether the store accepts writes.
+// StoreStatus says whether the store accepts writes, and whether it has been damaged.
 type StoreStatus struct {
-	Kind     string `json:"kind" doc:"As store.kind of the configuration"`
-	Writable bool   `json:"writable" doc:"False while its file system is full: requests that change something are refused, all else goes on"`
-	Reason   string `json:"reason,omitempty" doc:"Why it is not, and what helps"`
+	Kind     string         `json:"kind" doc:"As store.kind of the configuration"`
+	Writable bool           `json:"writable" doc:"False while its file system is full or read-only, or its disk fails: requests that change something are refused, all else goes on"`
+	Reason   string         `json:"reason,omitempty" doc:"Why it is not, and what helps"`
+	Damaged  []DamagedStore `json:"damaged,omitempty" doc:"Damaged stores that have been put aside; remove them when you do not need them"`
+}
+
+// DamagedStore is a damaged store that has been put aside.
+type DamagedStore struct {
+	Path   string `json:"path" doc:"Where it is"`
+	Reason string `json:"reason" doc:"What was damaged, and what was done"`
 }
 
 func (c *Controller) storeStatus() StoreStatus {
 	s := StoreStatus{Kind: c.cfg.Store.Kind, Writable: true}
-	if why := c.room(); why != nil {
+	if why := c.unwritable(); why != nil {
 		s.Writable, s.Reason = false, why.Error()
+	}
+	for _, d := range c.damaged() {
+		s.Damaged = append(s.Damaged, DamagedStore(d))
 	}
 	return s
 }

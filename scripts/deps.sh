@@ -89,7 +89,7 @@ for group in "$@"; do
             openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken \
             dhclient=isc-dhcp-client udhcpc=udhcpc dhcpcd=dhcpcd-base nft=nftables mptcpize=mptcpize rsync=rsync \
             clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev \
-            node=nodejs npm=npm chromium=chromium janus=janus pimd=pimd redis-server=redis-server "${cinema[@]}" "${rtsp[@]}" ;;
+            node=nodejs npm=npm chromium=chromium janus=janus pimd=pimd redis-server=redis-server etcd=etcd-server "${cinema[@]}" "${rtsp[@]}" ;;
     cinema) install chromium=chromium "${cinema[@]}" ;;
     smoke) install dhclient=isc-dhcp-client iperf3=iperf3 mptcpize=mptcpize nft=nftables jq=jq node=nodejs npm=npm "${cinema[@]}" ;;
     *) die "unknown group '$group'; known: root, go, unzip, bare, demo, test, cinema, smoke" ;;

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 )
 
 // The errors a caller can tell apart with errors.Is.
@@ -18,20 +19,32 @@ var (
 	ErrClosed = errors.New("the store is closed")
 )
 
-// NoRoomError says that a write was refused because the file system below the store is
-// full, or would be soon. Nothing was changed. Reads go on, and writes do again by
-// themselves when there is room.
-type NoRoomError struct {
-	// Path is the folder whose file system is meant.
+// UnwritableError says that a write was refused because the store cannot be written now:
+// its file system is full, or would be soon, or is read-only, or its disk fails. Reads go
+// on, and writes do again by themselves when it can be written.
+type UnwritableError struct {
+	// Path is the folder that is meant.
 	Path string
-	// Free is what is free of it, Need what has to be, in bytes.
+	// Free is what is free of its file system, Need what has to be, in bytes. Both are zero
+	// if Cause is set.
 	Free, Need uint64
+	// Cause is what the disk says, or nil if its file system is full.
+	Cause error
 }
 
-func (e *NoRoomError) Error() string {
+func (e *UnwritableError) Error() string {
+	switch {
+	case errors.Is(e.Cause, syscall.EROFS):
+		return fmt.Sprintf("the file system of %s is read-only: a disk turns so when it fails: look into the kernel's log, and mount it for writing again; what has to be stored is accepted then", e.Path)
+	case e.Cause != nil:
+		return fmt.Sprintf("%s cannot be written: %v; look into the kernel's log; it is tried again by itself", e.Path, e.Cause)
+	}
 	return fmt.Sprintf("the file system of %s is full: %.1f MiB are free and %.1f MiB are needed; make room, and what has to be stored is accepted again",
 		e.Path, float64(e.Free)/(1<<20), float64(e.Need)/(1<<20))
 }
+
+// Unwrap returns what the disk says.
+func (e *UnwritableError) Unwrap() error { return e.Cause }
 
 type essential struct{}
 
@@ -42,7 +55,7 @@ func Essential(ctx context.Context) context.Context {
 	return context.WithValue(ctx, essential{}, true)
 }
 
-// IsEssential says whether ctx is one of Essential.
+// IsEssential reports whether ctx is one of Essential.
 func IsEssential(ctx context.Context) bool { return ctx.Value(essential{}) != nil }
 
 // Entry is one key with its value.

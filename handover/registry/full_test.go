@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/store"
-	"github.com/sluice-net/sluice/store/etcdstore"
+	"github.com/sluice-net/sluice/store/pebblestore"
 )
 
 // diskEnv tells the process that a test has started where its small disk is.
@@ -84,7 +84,7 @@ func TestLeasesAreRenewedOnAFullDisk(t *testing.T) {
 	if !here {
 		return
 	}
-	st, err := etcdstore.OpenEmbedded(t.Context(), etcdstore.EmbeddedOptions{Dir: filepath.Join(disk, "store"), Log: slog.New(slog.DiscardHandler)})
+	st, err := pebblestore.Open(t.Context(), pebblestore.Options{Dir: filepath.Join(disk, "store"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestLeasesAreRenewedOnAFullDisk(t *testing.T) {
 	free := fill(t, disk)
 	full := func(err error) {
 		t.Helper()
-		var none *store.NoRoomError
+		var none *store.UnwritableError
 		if !errors.As(err, &none) {
 			t.Fatalf("%v, want that the disk is full", err)
 		}

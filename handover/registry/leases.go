@@ -149,7 +149,7 @@ func (v *Reservation) Commit(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v.rec.reserved = netip.Addr{}
-	if v.onlyRenews() && noRoom(err) {
+	if v.onlyRenews() && unwritable(err) {
 		v.rec.renew(l)
 		return nil
 	}

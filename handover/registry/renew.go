@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// While the store has no room, a lease that is only to last longer does so in memory: a
+// While the store cannot be written, a lease that is only to last longer does so in memory: a
 // device whose renewals are not answered would give up its address, and with it all that it
 // carries. The store gets it when there is room again. A controller that is restarted before
 // knows the lease as it was written: if its time is over by that, it is ended, and the
@@ -22,10 +22,10 @@ func (v *Reservation) onlyRenews() bool {
 		old.Attachment == l.Attachment && old.Left == l.Left
 }
 
-// noRoom says whether a write was refused whole because the disk is full.
-func noRoom(err error) bool {
-	var full *store.NoRoomError
-	return errors.As(err, &full)
+// unwritable reports whether a write was refused because the store cannot be written now.
+func unwritable(err error) bool {
+	var why *store.UnwritableError
+	return errors.As(err, &why)
 }
 
 // renew makes the lease last longer in memory. The lock is held.
@@ -41,7 +41,7 @@ func (s *Lessor) writeRenewed(ctx context.Context) error {
 		}
 		return []store.Op{put(keyLease+rec.lease.Device, rec.lease)}, func() { rec.unwritten = false }
 	})
-	if err != nil && !noRoom(err) {
+	if err != nil && !unwritable(err) {
 		return fmt.Errorf("write renewed leases: %w", err)
 	}
 	return nil

@@ -1,123 +1,103 @@
 package etcdstore_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
-	"os"
+	"fmt"
+	"net"
+	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-net/sluice/internal/live"
+	"github.com/sluice-net/sluice/internal/logtest"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/etcdstore"
 	"github.com/sluice-net/sluice/store/storetest"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// etcd starts this one for the process's lifetime.
-		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"),
-		// What etcd cannot go on with stays until the process ends.
-		goleak.IgnoreTopFunction("github.com/sluice-net/sluice/store/etcdstore.(*broken).OnWrite"))
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// freePort returns a port on loopback that nobody listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }
 
-func open(t *testing.T, dir string) *etcdstore.Store {
+// server starts a real etcd, as an operator would run it, and returns its address.
+func server(t *testing.T) string {
+	t.Helper()
+	live.Test(t)
+	if _, err := exec.LookPath("etcd"); err != nil {
+		t.Skip("etcd is not installed: scripts/deps.sh test does that")
+	}
+	client, peer := fmt.Sprintf("http://127.0.0.1:%d", freePort(t)), fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	var log logtest.Log
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, "etcd", "--name", "test", "--data-dir", t.TempDir(), "--log-level", "error",
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "test="+peer)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		_ = cmd.Wait() // killed
+		if t.Failed() {
+			t.Logf("etcd's log:\n%s", log.String())
+		}
+	})
+	return client
+}
+
+func open(t *testing.T, endpoint, prefix string) *etcdstore.Store {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, err := etcdstore.OpenEmbedded(ctx, etcdstore.EmbeddedOptions{Dir: dir})
+	s, err := etcdstore.Open(ctx, etcdstore.Options{Endpoints: []string{endpoint}, Prefix: prefix})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
+// A store on a real etcd passes the conformance test, once for each of several
+// installations that share it.
 func TestConformance(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, t.TempDir()) })
-}
-
-func TestSurvivesRestart(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	if err := s.Put(t.Context(), "kept", []byte("value")); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, dir)
-	defer s.Close()
-	if e, err := s.Get(t.Context(), "kept"); err != nil || string(e.Value) != "value" {
-		t.Errorf("after a restart: %q, %v", e.Value, err)
-	}
-}
-
-func TestSecondProcessIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	defer s.Close()
-	_, err := etcdstore.OpenEmbedded(t.Context(), etcdstore.EmbeddedOptions{Dir: dir})
-	if err == nil || !strings.Contains(err.Error(), "another controller") {
-		t.Errorf("a second store on the same folder: %v", err)
-	}
-}
-
-func TestFolderIsPrivateAndNothingListens(t *testing.T) {
-	dir := t.TempDir() + "/data"
-	before := listeners(t)
-	s := open(t, dir)
-	defer s.Close()
-	info, err := os.Stat(dir)
-	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("data folder: %v, %v", info.Mode(), err)
-	}
-	if after := listeners(t); after != before {
-		t.Errorf("%d of this process's descriptors are sockets, %d before etcd was started", after, before)
-	}
-}
-
-// listeners counts the sockets this process has open.
-func listeners(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skip("needs /proc")
-	}
-	n := 0
-	for _, e := range entries {
-		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(target, "socket:") {
-			n++
-		}
-	}
-	return n
-}
-
-func TestQuiet(t *testing.T) {
-	var log bytes.Buffer
-	s, err := etcdstore.OpenEmbedded(t.Context(), etcdstore.EmbeddedOptions{
-		Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil)),
+	endpoint := server(t)
+	var installations atomic.Int64
+	storetest.Run(t, func(t *testing.T) store.Store {
+		return open(t, endpoint, fmt.Sprintf("/installation-%d", installations.Add(1)))
 	})
-	if err != nil {
+}
+
+// Two installations with prefixes of their own do not see each other's keys.
+func TestPrefixes(t *testing.T) {
+	endpoint := server(t)
+	one, two := open(t, endpoint, "/a"), open(t, endpoint, "/ab")
+	defer one.Close()
+	defer two.Close()
+	if err := two.Put(t.Context(), "key", []byte("two")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put(t.Context(), "a", nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if log.Len() != 0 {
-		t.Errorf("starting, using and stopping etcd logged:\n%s", &log)
+	if all, err := one.List(t.Context(), ""); err != nil || len(all) != 0 {
+		t.Errorf("the other installation has %v, %v", all, err)
 	}
 }
 
-func TestExternalUnreachable(t *testing.T) {
+func TestUnreachable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	_, err := etcdstore.OpenExternal(ctx, etcdstore.ExternalOptions{Endpoints: []string{"http://127.0.0.1:1"}})
+	_, err := etcdstore.Open(ctx, etcdstore.Options{Endpoints: []string{"http://127.0.0.1:1"}})
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("connecting to nothing: %v", err)
 	}

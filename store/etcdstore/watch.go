@@ -12,9 +12,7 @@ import (
 
 // Watch implements store.Store.
 func (s *Store) Watch(ctx context.Context, prefix string) (<-chan store.Change, error) {
-	s.use.RLock() // before it is registered: who replaces etcd waits for those that are
-	defer s.use.RUnlock()
-	ctx, cancel, err := s.beginWatch(ctx)
+	ctx, done, err := s.use(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -30,32 +28,16 @@ func (s *Store) Watch(ctx context.Context, prefix string) (<-chan store.Change, 
 		if err == nil {
 			err = errors.New("etcd ended it at once")
 		}
-		cancel()
-		s.watches.Done()
+		done()
 		return nil, fmt.Errorf("etcdstore: watch %q: %w", prefix, err)
 	}
 	out := make(chan store.Change, watchQueue)
 	go func() {
-		defer s.watches.Done()
-		defer cancel()
+		defer done()
 		defer close(out)
 		s.pass(source, out)
 	}()
 	return out, nil
-}
-
-// beginWatch registers a watch that Close waits for; its context ends with the
-// caller's and with the etcd that is used.
-func (s *Store) beginWatch(ctx context.Context) (context.Context, func(), error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.over(); err != nil {
-		return nil, nil, err
-	}
-	s.watches.Add(1)
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.era, cancel)
-	return ctx, func() { stop(); cancel() }, nil
 }
 
 // pass hands changes on until the source ends or the receiver lags too far.

@@ -1,4 +1,4 @@
-package etcdstore
+package pebblestore
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// SnapshotOptions says which snapshots of an embedded store are kept.
+// SnapshotOptions says which snapshots of a store are kept.
 type SnapshotOptions struct {
 	// Keep is how many: the latest ones. Zero or less: none are taken.
 	Keep int
@@ -21,10 +21,8 @@ type SnapshotOptions struct {
 const (
 	// firstSnapshot is how long after a start the first one is taken at the latest.
 	firstSnapshot = time.Minute
-	// takeTimeout bounds the reading of all that is in the store.
-	takeTimeout = 30 * time.Second
-	// maxRestore bounds what a snapshot may hold when it is read, in bytes: as much as
-	// etcd stores, in the longer form of JSON.
+	// maxRestore bounds what a snapshot may hold when it is read, in bytes: as much as a
+	// store may have, in the longer form of JSON.
 	maxRestore = 4 << 30
 )
 
@@ -33,7 +31,7 @@ const (
 // was good.
 func (s *Store) keepSnapshots(ctx context.Context, o SnapshotOptions) {
 	taken := int64(0)
-	wait := firstWait(s.embedded.opts.Dir, o)
+	wait := firstWait(s.opts.Dir, o)
 	for {
 		t := time.NewTimer(wait)
 		select {
@@ -43,16 +41,14 @@ func (s *Store) keepSnapshots(ctx context.Context, o SnapshotOptions) {
 		case <-t.C:
 		}
 		wait = o.Every
-		s.use.RLock()
-		revision := s.embedded.server.Server.KV().Rev()
-		s.use.RUnlock()
+		revision := s.table.Revision()
 		if revision == taken {
 			continue
 		}
 		if err := s.takeSnapshot(ctx, o); err == nil {
 			taken = revision
 		} else if ctx.Err() == nil {
-			s.embedded.opts.Log.Warn("no snapshot of the store; it will be tried again", "in", o.Every, "error", err)
+			s.opts.Log.Warn("no snapshot of the store; it will be tried again", "in", o.Every, "error", err)
 		}
 	}
 }
@@ -68,29 +64,22 @@ func firstWait(dir string, o SnapshotOptions) time.Duration {
 // takeSnapshot writes a snapshot if the file system has room for it, and removes those
 // that are too many.
 func (s *Store) takeSnapshot(ctx context.Context, o SnapshotOptions) error {
-	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
-	defer cancel()
-	dir := s.embedded.opts.Dir
+	dir := s.opts.Dir
 	if err := clearUnfinished(dir); err != nil {
 		return err
 	}
-	s.use.RLock()
-	used := s.embedded.server.Server.Backend().SizeInUse()
-	s.use.RUnlock()
+	used := s.table.Bytes()
 	if used > o.MaxBytes {
-		return fmt.Errorf("etcdstore: the store holds %d bytes, and store.snapshots.max_size is %d", used, o.MaxBytes)
+		return fmt.Errorf("pebblestore: the store holds %d bytes, and store.snapshots.max_size is %d", used, o.MaxBytes)
 	}
 	at := time.Now()
 	entries, err := s.List(ctx, "")
 	if err != nil {
 		return err
 	}
-	bytes := uint64(0)
-	for _, e := range entries {
-		bytes += 2 * uint64(len(e.Key)+len(e.Value)) // in the longer form of JSON
-	}
-	if free, err := freeBytes(dir); err != nil || free < 2*s.embedded.opts.MinFree+bytes {
-		return fmt.Errorf("etcdstore: %d bytes are free at %s, and %d have to be after a snapshot", free, dir, 2*s.embedded.opts.MinFree)
+	// In the longer form of JSON, and as much again as writes need.
+	if why := unwritable(dir, 2*s.opts.MinFree+2*uint64(used)); why != nil {
+		return fmt.Errorf("pebblestore: a snapshot needs room: %w", why)
 	}
 	if err := writeSnapshot(dir, at, entries); err != nil {
 		return err
@@ -106,7 +95,7 @@ func prune(dir string, keep int) error {
 	}
 	for _, old := range all[min(keep, len(all)):] {
 		if err := os.Remove(old.Path); err != nil {
-			return fmt.Errorf("etcdstore: remove an old snapshot: %w", err)
+			return fmt.Errorf("pebblestore: remove an old snapshot: %w", err)
 		}
 	}
 	return nil
@@ -117,7 +106,7 @@ func clearUnfinished(dir string) error {
 	left, _ := filepath.Glob(filepath.Join(dir, snapshotFolder, unfinished+"*")) // a pattern that is well-formed
 	for _, file := range left {
 		if err := os.Remove(file); err != nil {
-			return fmt.Errorf("etcdstore: remove an unfinished snapshot: %w", err)
+			return fmt.Errorf("pebblestore: remove an unfinished snapshot: %w", err)
 		}
 	}
 	return nil

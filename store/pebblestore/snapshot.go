@@ -1,4 +1,4 @@
-package etcdstore
+package pebblestore
 
 import (
 	"bufio"
@@ -53,7 +53,7 @@ func Snapshots(dir string) ([]Snapshot, error) {
 	folder := filepath.Join(dir, snapshotFolder)
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("etcdstore: list the snapshots: %w", err)
+		return nil, fmt.Errorf("pebblestore: list the snapshots: %w", err)
 	}
 	var all []Snapshot
 	for _, e := range entries {
@@ -76,16 +76,16 @@ func Snapshots(dir string) ([]Snapshot, error) {
 func writeSnapshot(dir string, at time.Time, entries []store.Entry) (err error) {
 	folder := filepath.Join(dir, snapshotFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("etcdstore: make the folder of snapshots: %w", err)
+		return fmt.Errorf("pebblestore: make the folder of snapshots: %w", err)
 	}
 	f, err := os.CreateTemp(folder, unfinished)
 	if err != nil {
-		return fmt.Errorf("etcdstore: write a snapshot: %w", err)
+		return fmt.Errorf("pebblestore: write a snapshot: %w", err)
 	}
 	defer func() {
 		if err != nil {
 			_ = os.Remove(f.Name())
-			err = fmt.Errorf("etcdstore: write a snapshot: %w", err)
+			err = fmt.Errorf("pebblestore: write a snapshot: %w", err)
 		}
 	}()
 	err = encodeSnapshot(f, at, entries)
@@ -115,12 +115,12 @@ func encodeSnapshot(w io.Writer, at time.Time, entries []store.Entry) error {
 func readSnapshot(file string, limit int64) (at time.Time, entries []store.Entry, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return at, nil, fmt.Errorf("etcdstore: read the snapshot: %w", err)
+		return at, nil, fmt.Errorf("pebblestore: read the snapshot: %w", err)
 	}
 	defer f.Close()
 	at, entries, err = decodeSnapshot(f, limit)
 	if err != nil {
-		return at, nil, fmt.Errorf("etcdstore: the snapshot %s is damaged, take another one: %w", file, err)
+		return at, nil, fmt.Errorf("pebblestore: the snapshot %s is damaged, take another one: %w", file, err)
 	}
 	return at, entries, nil
 }
@@ -155,6 +155,9 @@ func decodeSnapshot(r io.Reader, limit int64) (time.Time, []store.Entry, error) 
 		}
 		if err := store.CheckKey(e.Key); err != nil {
 			return time.Time{}, nil, err
+		}
+		if n := len(entries); n > 0 && e.Key <= entries[n-1].Key {
+			return time.Time{}, nil, fmt.Errorf("its entries are not in order at %q", e.Key)
 		}
 		entries = append(entries, store.Entry{Key: e.Key, Value: e.Value})
 	}

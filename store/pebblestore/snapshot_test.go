@@ -1,4 +1,4 @@
-package etcdstore_test
+package pebblestore_test
 
 import (
 	"bytes"
@@ -13,20 +13,20 @@ import (
 
 	"github.com/sluice-net/sluice/internal/logtest"
 	"github.com/sluice-net/sluice/store"
-	"github.com/sluice-net/sluice/store/etcdstore"
+	"github.com/sluice-net/sluice/store/pebblestore"
 )
 
 // kept opens a store that keeps three snapshots, one a second, and has Run look after it.
-func kept(t *testing.T, dir string, o etcdstore.SnapshotOptions) (s *etcdstore.Store, log *logtest.Log) {
+func kept(t *testing.T, dir string, o pebblestore.SnapshotOptions) (s *pebblestore.Store, log *logtest.Log) {
 	t.Helper()
 	log = &logtest.Log{}
-	s, err := etcdstore.OpenEmbedded(t.Context(), etcdstore.EmbeddedOptions{Dir: dir, Log: log.Logger(), Snapshots: o})
+	s, err := pebblestore.Open(t.Context(), pebblestore.Options{Dir: dir, Log: log.Logger(), Snapshots: o})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, func(*store.NoRoomError) {}) }()
+	go func() { done <- s.Run(ctx, func(*store.UnwritableError) {}) }()
 	t.Cleanup(func() {
 		stop()
 		if err := errors.Join(<-done, s.Close()); err != nil {
@@ -36,9 +36,9 @@ func kept(t *testing.T, dir string, o etcdstore.SnapshotOptions) (s *etcdstore.S
 	return s, log
 }
 
-func snapshots(t *testing.T, dir string) []etcdstore.Snapshot {
+func snapshots(t *testing.T, dir string) []pebblestore.Snapshot {
 	t.Helper()
-	all, err := etcdstore.Snapshots(dir)
+	all, err := pebblestore.Snapshots(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-var often = etcdstore.SnapshotOptions{Keep: 2, Every: time.Second, MaxBytes: 64 << 20}
+var often = pebblestore.SnapshotOptions{Keep: 2, Every: time.Second, MaxBytes: 64 << 20}
 
 // Snapshots are taken when something has changed, the latest are kept, and what a killed
 // process has left unfinished goes.
@@ -94,7 +94,10 @@ func TestSnapshotsAreKept(t *testing.T) {
 
 func TestLargeStoreIsNotCopied(t *testing.T) {
 	dir := t.TempDir()
-	_, log := kept(t, dir, etcdstore.SnapshotOptions{Keep: 2, Every: time.Second, MaxBytes: 1})
+	s, log := kept(t, dir, pebblestore.SnapshotOptions{Keep: 2, Every: time.Second, MaxBytes: 1})
+	if err := s.Put(t.Context(), "key", []byte("value")); err != nil {
+		t.Fatal(err)
+	}
 	until(t, "a line in the log", func() bool { return strings.Contains(log.String(), "store.snapshots.max_size") })
 	if all := snapshots(t, dir); len(all) != 0 {
 		t.Errorf("snapshots: %v", all)
@@ -124,7 +127,7 @@ func TestRestore(t *testing.T) {
 	if err := errors.Join(old.Put(t.Context(), "old", nil)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := etcdstore.Restore(t.Context(), to, file); err == nil || !strings.Contains(err.Error(), "another controller") {
+	if _, err := pebblestore.Restore(t.Context(), to, file); err == nil || !strings.Contains(err.Error(), "another controller") {
 		t.Errorf("restored below a running store: %v", err)
 	}
 	if err := old.Close(); err != nil {
@@ -139,18 +142,18 @@ func TestRestore(t *testing.T) {
 		if err := os.WriteFile(damaged, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := etcdstore.Restore(t.Context(), to, damaged); err == nil || !strings.Contains(err.Error(), "is damaged") {
+		if _, err := pebblestore.Restore(t.Context(), to, damaged); err == nil || !strings.Contains(err.Error(), "is damaged") {
 			t.Errorf("restored from %d bytes of %d: %v", len(b), len(whole), err)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := etcdstore.Restore(ended, to, file); err == nil {
+	if _, err := pebblestore.Restore(ended, to, file); err == nil {
 		t.Error("restored although the time was over")
 	}
 	expect(t, to, "old")
 
-	done, err := etcdstore.Restore(t.Context(), to, file)
+	done, err := pebblestore.Restore(t.Context(), to, file)
 	if err != nil || done.Entries != len(want) || done.Aside == "" {
 		t.Fatalf("restored %+v, %v", done, err)
 	}
@@ -179,7 +182,7 @@ func expect(t *testing.T, dir, key string) {
 	if err != nil || len(got) != 1 || got[0].Key != key {
 		t.Errorf("the store holds %v, want %q (%v)", got, key, err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "etcd.*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "store.damaged-*")); len(left) != 0 {
 		t.Errorf("kept aside: %v", left)
 	}
 }

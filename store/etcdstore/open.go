@@ -11,8 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ExternalOptions says where the cluster is.
-type ExternalOptions struct {
+// Options says where the cluster is.
+type Options struct {
 	// Endpoints are the members' client addresses, like "https://10.0.0.1:2379".
 	Endpoints []string
 	// Prefix stands before all keys, so that several installations can share
@@ -26,8 +26,8 @@ type ExternalOptions struct {
 	Log *slog.Logger
 }
 
-// OpenExternal connects to a cluster and waits until it answers or ctx ends.
-func OpenExternal(ctx context.Context, o ExternalOptions) (*Store, error) {
+// Open connects to a cluster and waits until it answers or ctx ends.
+func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -37,12 +37,12 @@ func OpenExternal(ctx context.Context, o ExternalOptions) (*Store, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: o.Endpoints, TLS: o.TLS, Username: o.Username, Password: o.Password,
 		DialTimeout: 5 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		Logger: zapLogger(o.Log, nil, nil),
+		Logger: zapLogger(o.Log),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcdstore: connect to %s: %w", strings.Join(o.Endpoints, ", "), err)
 	}
-	s := newStore(client, o.Prefix, nil)
+	s := newStore(client, o.Prefix)
 	if _, err := s.List(ctx, "nothing-is-stored-here"); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("etcdstore: no answer from %s: %w", strings.Join(o.Endpoints, ", "), err)

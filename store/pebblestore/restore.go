@@ -1,0 +1,106 @@
+package pebblestore
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/sluice-net/sluice/store"
+)
+
+// Restored is what a restoration has done.
+type Restored struct {
+	// Entries is how many entries the store has now, Time when the snapshot was taken.
+	Entries int       `json:"entries"`
+	Time    time.Time `json:"time,omitzero"`
+	// Aside is where what was there before is kept; empty if nothing was.
+	Aside string `json:"aside,omitempty"`
+}
+
+// Restore puts the entries of a snapshot in the place of a store, and what was there
+// aside. No controller may run on the folder. If it fails, or is interrupted before the
+// new store is complete, nothing has changed.
+func Restore(ctx context.Context, dir, snapshot string) (Restored, error) {
+	at, entries, err := readSnapshot(snapshot, maxRestore)
+	if err != nil {
+		return Restored{}, err
+	}
+	for i := range entries {
+		entries[i].Revision = int64(i) + 1
+	}
+	aside, err := replaceStore(ctx, dir, entries, "the snapshot "+snapshot+" was restored")
+	return Restored{Entries: len(entries), Time: at, Aside: aside}, err
+}
+
+// Reset puts an empty store in the place of a store, and what was there aside. No
+// controller may run on the folder.
+func Reset(ctx context.Context, dir string) (Restored, error) {
+	aside, err := replaceStore(ctx, dir, nil, "the store was reset")
+	return Restored{Aside: aside}, err
+}
+
+// replaceStore puts a store of the entries in the place of another.
+func replaceStore(ctx context.Context, dir string, entries []store.Entry, why string) (aside string, err error) {
+	unlock, err := lock(dir)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("pebblestore: restore: %w%s", err, advice(err))
+		}
+	}()
+	if err := clearUnfinishedDatabases(dir); err != nil {
+		return "", err
+	}
+	report, err := examine(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	if fault := report.Err(); fault != nil {
+		why += ": " + fault.Error()
+	}
+	folder, s, err := writeDatabase(ctx, dir, uint64(len(entries)), slices.Values(entries), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	if err := giveTo(dir, folder, filepath.Join(dir, "lock")); err != nil {
+		return "", err
+	}
+	if aside, err = exchange(dir, folder, s, why); err != nil {
+		return aside, err
+	}
+	return aside, giveTo(dir, headFile(dir))
+}
+
+// giveTo makes files those of the data folder's owner: root restores what the controller's
+// user has to read.
+func giveTo(dir string, paths ...string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 {
+		return nil
+	}
+	for _, path := range paths {
+		err := filepath.WalkDir(path, func(file string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(file, int(owner.Uid), int(owner.Gid))
+		})
+		if err != nil {
+			return fmt.Errorf("give the new store to the owner of %s: %w", dir, err)
+		}
+	}
+	return nil
+}
