@@ -38,7 +38,8 @@ type Promise struct {
 	Key
 	Shares []Share
 	// Yields is for traffic to which nothing is promised and which is held to what
-	// promises leave, as by meters: its part of a link's use is free for promises.
+	// promises leave, as by meters: its part of a link's use, as these count it, is free for
+	// promises.
 	// The rates of its shares are zero.
 	Yields bool
 	// Waits is for traffic that yields and is to be promised something when there is room.
