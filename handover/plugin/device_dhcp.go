@@ -22,6 +22,17 @@ type incoming struct {
 	src, chaddr openflow.MAC
 	message     []byte
 	arrived     time.Time
+	// seen says that the message was made of a packet of the device: nobody waits for
+	// the answer.
+	seen bool
+}
+
+// cause returns what a move by the message is due to.
+func (in incoming) cause(kind dhcpv4.MessageType) string {
+	if in.seen {
+		return "a packet of the device"
+	}
+	return "DHCP " + kind.String()
 }
 
 // dhcpMessage handles a DHCP message. It runs in the device's turn of the work queue.
@@ -64,9 +75,9 @@ func (s *intake) dhcpMessage(run context.Context, in incoming) {
 	s.reply(&d, in)
 }
 
-// reply sends the answer to the device.
+// reply sends the answer to the device, if it has asked.
 func (s *intake) reply(d *dhcp.Decision, in incoming) {
-	if d.Reply == nil {
+	if d.Reply == nil || in.seen {
 		return
 	}
 	if err := s.net.Send(in.at, d.Frame(serverMAC)); err != nil {
@@ -144,7 +155,7 @@ func (s *intake) arrived(ctx context.Context, d *dhcp.Decision, in incoming, que
 	case !d.Attach: // it is where it was, without rules that work
 		kind = KindReroute
 	}
-	t := s.newTrip(d.Device, d.Lease.IP, kind, "DHCP "+d.Type.String(), in.arrived)
+	t := s.newTrip(d.Device, d.Lease.IP, kind, in.cause(d.Type), in.arrived)
 	t.rec.Parts.Queue = Duration(queue)
 	s.setVia(t.m, t.device)
 	unplaced, unwritten := s.settle(ctx, t, d, in)

@@ -40,7 +40,9 @@ var ownerHash = rule.OwnerHash(Name)
 func (s *intake) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
 	if rule.Cookie(p.Cookie).Owner() == ownerHash && s.spoofed(&p.Headers) {
-		return s.fromElsewhere(at, p.Headers.Src, p.Resubmit)
+		v := s.fromElsewhere(at, p.Headers.Src, p.Resubmit)
+		s.followPacket(at, &p.Headers, p.At)
+		return v
 	}
 	if isEarly(p) {
 		out, ours := s.Led(at, &p.Headers)

@@ -45,6 +45,8 @@ type mobile struct {
 	answers answers
 	// granted is when the latest request came in that was granted.
 	granted time.Time
+	// followed is when a packet last had the device follow it to another port.
+	followed time.Time
 	// err is why its rules are not as they should be.
 	err string
 }
