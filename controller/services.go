@@ -27,6 +27,9 @@ type Parts struct {
 	// certificate for that. DialAgent connects to them; nil for the ordinary way.
 	AgentTLS  *tls.Config
 	DialAgent control.Dialer
+	// Treatments are what classes of traffic promise to packets that a service leads under other
+	// headers than their own; service.Along asks for them.
+	Treatments *network.Treatments
 }
 
 // Constructor makes a service, and adds its handlers and owners of rules to the network.
@@ -69,7 +72,7 @@ func (c *Controller) makeServices() error {
 	all := slices.Clone(constructors)
 	for _, construct := range c.opts.Services {
 		all = append(all, func(c *Controller) (Service, error) {
-			return construct(Parts{Network: c.net, Store: c.store, Bus: c.bus, Log: c.log, AgentTLS: agentTLS, DialAgent: c.opts.DialAgent})
+			return construct(Parts{Network: c.net, Store: c.store, Bus: c.bus, Log: c.log, AgentTLS: agentTLS, DialAgent: c.opts.DialAgent, Treatments: &c.treatments})
 		})
 	}
 	for _, construct := range all {
