@@ -77,7 +77,12 @@ func lockDir(dir string) (release func(), err error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("another process is building or removing it: %w", err)
 	}
-	return func() { _ = unix.Close(fd) }, nil
+	return func() {
+		// Closing alone is not enough: a child of another goroutine has a copy of the
+		// descriptor from its fork to its exec, and with it the lock.
+		_ = unix.Flock(fd, unix.LOCK_UN)
+		_ = unix.Close(fd)
+	}, nil
 }
 
 // Names returns the labs that are recorded in a run directory, also those left
