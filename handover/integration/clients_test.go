@@ -272,3 +272,36 @@ func (c *dhcpClient) releases() {
 	c.w.eventually(c.name+"'s lease is released", func() bool { l, ok := c.w.lease(c.host); return !ok || l.released() })
 	c.w.eventually("the device's rules are gone", func() bool { return len(c.w.rulesOf(c.ip)) == 0 })
 }
+
+// TestClientsThatIgnoreTheirLink moves the cables of clients that do not watch their link
+// and so do not ask again. Their packets have the network follow them.
+func TestClientsThatIgnoreTheirLink(t *testing.T) {
+	live.Test(t)
+	t.Parallel()
+	w := newWorld(t, lab.MobilityOptions{Levels: 2, Devices: 2, Interfaces: 1})
+	w.put("pools/"+pool, w.poolSpec())
+	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
+	for i, p := range dhcpPrograms()[:2] { // dhclient and udhcpc
+		host := fmt.Sprintf("dev%d", i+1)
+		w.put("devices/"+host, plugin.DeviceSpec{MACs: []string{hostMAC(w.lab.Host(host), 0).String()}, Class: "open", Pool: pool})
+		c := w.client(p, host)
+		c.heard = w.capture(host, 0)
+		c.start()
+		c.discovers()
+		link := host + "-eth0"
+		for _, edge := range []string{w.domain.Edges[1-i], w.domain.Edges[i]} {
+			if err := w.lab.MoveLink(t.Context(), link, edge); err != nil {
+				t.Fatal(err)
+			}
+			w.eventually(fmt.Sprintf("%s reaches the server from %s", p.name, edge), func() bool { return w.reaches(host) })
+			if !w.servedBy(host, w.port(link)) {
+				t.Errorf("%s is at %v and not served there", p.name, w.port(link))
+			}
+			r := w.handovers(host, 1)
+			if len(r) != 1 || !strings.Contains(r[0].Cause, "packet") {
+				t.Errorf("%s: it was not a packet that moved it: %+v", p.name, r)
+			}
+		}
+	}
+	w.leaked()
+}
