@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
@@ -65,14 +66,14 @@ func TestEndedRulesStayAway(t *testing.T) {
 		has("declared", 2)
 		l.Expire("a")
 		r.Wake()
-		time.Sleep(time.Minute)
+		pause.For(time.Minute, "looks by routine, every few seconds")
 		has("ended, and looked at by routine", 1)
 		if err := r.Reconcile(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 		has("asked for", 2)
 		l.Expire("a")
-		time.Sleep(time.Minute)
+		pause.For(time.Minute, "looks by routine, every few seconds")
 		has("ended again", 1)
 		if err := r.Replace(t.Context(), "a", 2, 0); err != nil {
 			t.Fatal(err)
@@ -97,11 +98,11 @@ func TestOnChange(t *testing.T) {
 		if err := errors.Join(r.Add(t.Context(), "a", 1), r.Reconcile(t.Context(), "a"), r.Replace(t.Context(), "a", 2, 0)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		pause.For(time.Minute, "looks by routine, every few seconds")
 		if err := errors.Join(r.Replace(t.Context(), "a", 13, 0), r.Remove(t.Context(), "a", 0)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		pause.For(time.Minute, "looks by routine, every few seconds")
 		if want := []int{2, 2, 0}; len(told) != 3 || told[0] != 2 || told[1] != 2 || told[2] != 0 {
 			t.Errorf("told %v, want %v", told, want)
 		}
@@ -117,13 +118,13 @@ func TestReadyWhen(t *testing.T) {
 			var knows atomic.Bool
 			r.ReadyWhen = knows.Load
 			run(t, r, items)
-			time.Sleep(time.Minute)
+			pause.For(time.Minute, "looks by routine, every few seconds")
 			if l.AtReady() != nil {
 				t.Errorf("%v: ready although the service is not", items)
 			}
 			knows.Store(true)
 			r.Wake()
-			time.Sleep(time.Minute)
+			pause.For(time.Minute, "looks by routine, every few seconds")
 			if at := l.AtReady(); at == nil || len(at) != len(items) {
 				t.Errorf("%v: at ready there was %v", items, at)
 			}
