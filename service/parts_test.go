@@ -64,16 +64,18 @@ func TestEndedRulesStayAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		has("declared", 2)
+		synctest.Wait()
 		l.Expire("a")
 		r.Wake()
-		pause.For(time.Minute, "looks by routine, every few seconds")
+		pause.For(61*time.Second, "looks by routine, every five seconds, and none right now")
 		has("ended, and looked at by routine", 1)
 		if err := r.Reconcile(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 		has("asked for", 2)
+		synctest.Wait()
 		l.Expire("a")
-		pause.For(time.Minute, "looks by routine, every few seconds")
+		pause.For(61*time.Second, "looks by routine, every five seconds, and none right now")
 		has("ended again", 1)
 		if err := r.Replace(t.Context(), "a", 2, 0); err != nil {
 			t.Fatal(err)
@@ -98,11 +100,11 @@ func TestOnChange(t *testing.T) {
 		if err := errors.Join(r.Add(t.Context(), "a", 1), r.Reconcile(t.Context(), "a"), r.Replace(t.Context(), "a", 2, 0)); err != nil {
 			t.Fatal(err)
 		}
-		pause.For(time.Minute, "looks by routine, every few seconds")
+		pause.For(61*time.Second, "looks by routine, every five seconds, and none right now")
 		if err := errors.Join(r.Replace(t.Context(), "a", 13, 0), r.Remove(t.Context(), "a", 0)); err != nil {
 			t.Fatal(err)
 		}
-		pause.For(time.Minute, "looks by routine, every few seconds")
+		pause.For(61*time.Second, "looks by routine, every five seconds, and none right now")
 		if want := []int{2, 2, 0}; len(told) != 3 || told[0] != 2 || told[1] != 2 || told[2] != 0 {
 			t.Errorf("told %v, want %v", told, want)
 		}
@@ -118,13 +120,13 @@ func TestReadyWhen(t *testing.T) {
 			var knows atomic.Bool
 			r.ReadyWhen = knows.Load
 			run(t, r, items)
-			pause.For(time.Minute, "looks by routine, every few seconds")
+			pause.For(61*time.Second, "looks by routine, every five seconds, and none right now")
 			if l.AtReady() != nil {
 				t.Errorf("%v: ready although the service is not", items)
 			}
 			knows.Store(true)
 			r.Wake()
-			pause.For(time.Minute, "looks by routine, every few seconds")
+			pause.For(61*time.Second, "looks by routine, every five seconds, and none right now")
 			if at := l.AtReady(); at == nil || len(at) != len(items) {
 				t.Errorf("%v: at ready there was %v", items, at)
 			}

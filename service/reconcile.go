@@ -249,12 +249,19 @@ func (r *Reconciler[T]) round(name string) *round {
 func (r *Reconciler[T]) one(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
+	x, declared := r.Item(name)
 	r.mu.Lock()
+	if !declared && r.works[name] == nil {
+		r.mu.Unlock()
+		return // its rules have been removed since somebody had it looked at
+	}
 	w := r.work(name)
 	next := w.next
 	w.next = nil
 	r.mu.Unlock()
-	x, declared := r.Item(name)
+	if next != nil { // what has changed before it was asked for is looked at
+		x, declared = r.Item(name)
+	}
 	err := ctx.Err()
 	ended := err != nil
 	known := false
