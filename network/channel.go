@@ -32,6 +32,7 @@ type channel struct {
 	heard   atomic.Int64 // Unix nanoseconds of the last input
 	evicted atomic.Pointer[error]
 	account *account
+	waits   func() // is called on the reader before it waits for memory
 
 	flowMods, groupMods, errors atomic.Uint64 // sent, and received
 
@@ -56,9 +57,10 @@ func newChannel(conn net.Conn, c *Config, q *quota, l *lograte.Limit, now time.T
 type request struct {
 	sent     time.Time
 	answered time.Time // when the reader saw the last part
+	raw      [][]byte  // the parts as they came
 	parts    []openflow.Message
 	account  *account
-	bytes    int64 // that the account has for the parts
+	bytes    int64 // that the account has for both
 	empty    int   // parts that held nothing, and said that more follows
 	err      error
 	done     chan struct{}
@@ -70,6 +72,29 @@ func (r *request) release() {
 	r.account.give(r.bytes)
 	r.bytes = 0
 }
+
+// decode decodes the parts of a reply that has come in whole. What they take then may be many
+// times what they are on the wire.
+func (r *request) decode() error {
+	for i, raw := range r.raw {
+		_, m, err := openflow.Decode(raw)
+		if err != nil {
+			return err
+		}
+		bytes := keptPart + footprint(reflect.ValueOf(m))
+		if err := r.account.wait(bytes); err != nil {
+			return err
+		}
+		r.parts = append(r.parts, m)
+		r.account.give(rawSize(raw))
+		r.bytes += bytes - rawSize(raw)
+		r.raw[i] = nil
+	}
+	return nil
+}
+
+// rawSize returns how many bytes a part takes that has not been decoded.
+func rawSize(raw []byte) int64 { return keptPart + int64(cap(raw)) }
 
 // call sends a message and waits for its reply in one part, or the error
 // the switch answered with.
@@ -108,6 +133,9 @@ func (ch *channel) exchange(ctx context.Context, m openflow.Message) (reply *req
 	case <-r.done:
 		if r.err != nil {
 			return nil, fmt.Errorf("switch %v: %v: %w", ch.dpid, m.MsgType(), r.err)
+		}
+		if err := r.decode(); err != nil {
+			return nil, fmt.Errorf("switch %v: reply to %v: %w", ch.dpid, m.MsgType(), err)
 		}
 		return r, nil
 	case <-ch.done:
@@ -162,31 +190,29 @@ func (ch *channel) reply(raw []byte, now time.Time) {
 		}
 		return
 	}
-	_, m, err := openflow.Decode(bytes.Clone(raw))
-	if err != nil {
-		ch.finish(xid, r, err, now)
-		return
-	}
-	if err := ch.keep(xid, r, m); err != nil {
+	if err := ch.keep(xid, r, raw); err != nil {
 		ch.limiter.Warn(ch.log, "reply of a switch not kept", "switch", ch.dpid, "error", err)
 		ch.finish(xid, r, err, now)
 		return
 	}
-	if mp, ok := m.(*openflow.MultipartReply); ok && mp.More {
-		return
+	if !openflow.MoreParts(raw) {
+		ch.finish(xid, r, nil, now)
 	}
-	ch.finish(xid, r, nil, now)
 }
 
 // maxEmptyParts is how many parts of a reply may hold nothing: each costs time, and none
 // brings the end nearer.
 const maxEmptyParts = 64
 
-// keep adds a part to a reply that is still waited for. It may wait for memory.
-func (ch *channel) keep(xid uint32, r *request, part openflow.Message) error {
-	bytes := keptPart + footprint(reflect.ValueOf(part))
-	if err := ch.account.wait(bytes); err != nil {
-		return err
+// keep adds a copy of a part to a reply that is still waited for. It may wait for memory.
+func (ch *channel) keep(xid uint32, r *request, part []byte) error {
+	part = bytes.Clone(part)
+	bytes := rawSize(part)
+	if !ch.account.tryTake(bytes) {
+		ch.waits()
+		if err := ch.account.wait(bytes); err != nil {
+			return err
+		}
 	}
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -195,7 +221,7 @@ func (ch *channel) keep(xid uint32, r *request, part openflow.Message) error {
 		return nil // it has been given up
 	}
 	r.bytes += bytes
-	r.parts = append(r.parts, part)
+	r.raw = append(r.raw, part)
 	return nil
 }
 

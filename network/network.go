@@ -26,6 +26,7 @@ type Network struct {
 	admission admission
 	switches  *registry
 	quota     *quota
+	turns     turns
 
 	// Rules.
 	ledger *ledger.Ledger

@@ -16,6 +16,7 @@ type quota struct {
 
 	mu       sync.Mutex
 	common   int64 // what all take beyond their shares
+	leaving  int64 // how much of it is of sessions that are being ended
 	accounts map[*account]struct{}
 	freed    chan struct{} // closed when memory is given back; nil if nobody waits
 }
@@ -26,7 +27,8 @@ type account struct {
 	end     func(error)   // ends the session; it does not wait
 	evicted chan struct{} // closed when the session is ended for what it takes
 	used    int64
-	closed  bool // the session is being ended: what it takes counts no more
+	leaving bool // the session is being ended: it takes no more
+	closed  bool // the session has ended: what it takes counts no more
 }
 
 const (
@@ -61,6 +63,9 @@ func (q *quota) remove(a *account) {
 	if a.closed {
 		return
 	}
+	if a.leaving {
+		q.leaving -= beyondShare(a.used)
+	}
 	a.closed = true
 	delete(q.accounts, a)
 	q.common -= beyondShare(a.used)
@@ -77,14 +82,15 @@ func (q *quota) tellFreed() {
 
 func beyondShare(used int64) int64 { return max(0, used-memoryShare) }
 
-// fit takes memory if there is enough, and reports whether there was; the mutex is held.
-func (a *account) fit(bytes int64) bool {
-	if a.closed {
+// fit takes memory if there is enough, and reports whether there was; the mutex is held. soon
+// is how much of what others take will be there in a moment.
+func (a *account) fit(bytes, soon int64) bool {
+	if a.closed || a.leaving {
 		return false
 	}
 	beyond := beyondShare(a.used + bytes)
 	common := a.quota.common + beyond - beyondShare(a.used)
-	if beyond > 0 && common > a.quota.limit {
+	if beyond > 0 && common-soon > a.quota.limit {
 		return false
 	}
 	a.used += bytes
@@ -96,34 +102,47 @@ func (a *account) fit(bytes int64) bool {
 func (a *account) tryTake(bytes int64) bool {
 	a.quota.mu.Lock()
 	defer a.quota.mu.Unlock()
-	return a.fit(bytes)
+	return a.fit(bytes, 0)
 }
 
 // take takes memory. Where there is not enough, sessions are ended that take more than this
-// one. It fails if there is none.
+// one, and what these give back in a moment is taken at once. It fails if there is none.
 func (a *account) take(bytes int64) error {
 	for {
 		a.quota.mu.Lock()
-		if a.fit(bytes) {
-			a.quota.mu.Unlock()
+		fits, used := a.fit(bytes, a.quota.leaving), a.used
+		a.quota.mu.Unlock()
+		if fits {
 			return nil
 		}
-		worst := a.quota.worst(a.used + bytes)
-		if worst == nil || a.closed {
-			a.quota.mu.Unlock()
+		if !a.evictWorse(used + bytes) {
 			return a.quota.errFull()
 		}
-		a.quota.remove(worst)
-		close(worst.evicted)
-		a.quota.mu.Unlock()
-		worst.end(fmt.Errorf("it takes more memory than any other switch: %w", a.quota.errFull()))
 	}
+}
+
+// evictWorse ends the session that takes most, if it takes more than bytes, and reports
+// whether it did.
+func (a *account) evictWorse(bytes int64) bool {
+	q := a.quota
+	q.mu.Lock()
+	worst := q.worst(bytes)
+	if worst == nil || a.closed || a.leaving {
+		q.mu.Unlock()
+		return false
+	}
+	worst.leaving = true
+	q.leaving += beyondShare(worst.used)
+	close(worst.evicted)
+	q.mu.Unlock()
+	worst.end(fmt.Errorf("it takes more memory than any other switch: %w", q.errFull()))
+	return true
 }
 
 // worst returns the account that takes most, if it takes more than bytes; nil if none does. The mutex is held.
 func (q *quota) worst(bytes int64) (worst *account) {
 	for a := range q.accounts {
-		if a.used > bytes {
+		if a.used > bytes && !a.leaving {
 			worst, bytes = a, a.used
 		}
 	}
@@ -134,31 +153,31 @@ func (q *quota) errFull() error {
 	return fmt.Errorf("%w: all switches together take more memory than openflow.memory, %d bytes", ErrBusy, q.limit)
 }
 
-// wait is take for a reader: before sessions are ended it waits for others to give memory
-// back. Meanwhile nothing is read from the switch.
+// wait is take for who may wait, as a reader: before sessions are ended it waits for others to
+// give memory back, and after that until they have. Meanwhile nothing is read from the switch.
 func (a *account) wait(bytes int64) error {
-	var timer *time.Timer
+	timer := time.NewTimer(memoryPatience)
+	defer timer.Stop()
 	for {
 		a.quota.mu.Lock()
-		if a.fit(bytes) {
+		if a.fit(bytes, 0) {
 			a.quota.mu.Unlock()
 			return nil
 		}
 		if a.quota.freed == nil {
 			a.quota.freed = make(chan struct{})
 		}
-		freed := a.quota.freed
+		freed, used := a.quota.freed, a.used
 		a.quota.mu.Unlock()
-		if timer == nil {
-			timer = time.NewTimer(memoryPatience)
-			defer timer.Stop()
-		}
 		select {
 		case <-freed:
 		case <-a.evicted:
 			return a.quota.errFull()
 		case <-timer.C:
-			return a.take(bytes)
+			if !a.evictWorse(used + bytes) {
+				return a.quota.errFull()
+			}
+			timer.Reset(memoryPatience)
 		}
 	}
 }
@@ -171,7 +190,11 @@ func (a *account) give(bytes int64) {
 	a.quota.mu.Lock()
 	defer a.quota.mu.Unlock()
 	if !a.closed {
-		a.quota.common += beyondShare(a.used-bytes) - beyondShare(a.used)
+		less := beyondShare(a.used) - beyondShare(a.used-bytes)
+		a.quota.common -= less
+		if a.leaving {
+			a.quota.leaving -= less
+		}
 		a.quota.tellFreed()
 	}
 	a.used -= bytes

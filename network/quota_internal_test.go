@@ -7,10 +7,13 @@ import (
 	"time"
 )
 
-// ending is an account whose session notes why it is ended.
+// ending is an account whose session notes why it is ended, and ends.
 func ending(q *quota, why *error) *account {
 	var a *account
-	a = q.open(func(err error) { *why = err })
+	a = q.open(func(err error) {
+		*why = err
+		a.close()
+	})
 	return a
 }
 

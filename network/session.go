@@ -25,7 +25,9 @@ func newSwitch(n *Network, conn net.Conn) *Switch {
 	}
 	s.held.limit = n.cfg.HoldLimit
 	s.role.Store(uint32(openflow.RoleEqual))
+	s.turn.of = n.turns
 	s.ch = newChannel(conn, &n.cfg, n.quota, &s.limiter, s.since)
+	s.ch.waits = s.turn.leave
 	s.pulse.ch, s.pulse.timeout = s.ch, n.cfg.EchoTimeout
 	return s
 }
@@ -100,10 +102,14 @@ const (
 // concerned.
 func (s *Switch) read(r *openflow.Reader) error {
 	defer s.flushTouched() // what a batch has caused that ends with the connection
+	defer s.turn.leave()
 	for {
 		m, err := r.Next()
 		if err != nil {
 			return err
+		}
+		if s.others() && s.share.busy(time.Now(), processors) {
+			s.turn.take()
 		}
 		now := time.Now()
 		s.ch.heard.Store(now.UnixNano())
@@ -121,6 +127,7 @@ func (s *Switch) read(r *openflow.Reader) error {
 			}
 		}
 		s.flushTouched()
+		s.turn.leave()
 		if r.Buffered() {
 			runtime.Gosched()
 		}
@@ -128,9 +135,12 @@ func (s *Switch) read(r *openflow.Reader) error {
 	}
 }
 
+// others reports whether there are other switches.
+func (s *Switch) others() bool { return s.n.admission.sessions.Load() > 1 }
+
 // giveWay has nothing read from the switch for a time, if there are others.
 func (s *Switch) giveWay(d time.Duration) {
-	if d <= 0 || s.n.admission.sessions.Load() <= 1 {
+	if d <= 0 || !s.others() {
 		return
 	}
 	timer := time.NewTimer(d)
@@ -205,6 +215,7 @@ func (s *Switch) answerEcho(m []byte) error {
 			return err
 		}
 		s.flushTouched()
+		s.turn.leave()
 		timer := time.NewTimer(s.n.cfg.EchoTimeout)
 		select {
 		case <-s.ch.out.answered:

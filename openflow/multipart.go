@@ -116,6 +116,13 @@ type MultipartReply struct {
 	Body MultipartBody
 }
 
+// MoreParts reports whether a message, whole with its header, is a part of an answer of which
+// more parts follow.
+func MoreParts(b []byte) bool {
+	const flags = headerSize + 2
+	return MsgType(b[1]) == TypeMultipartReply && len(b) >= flags+2 && be.Uint16(b[flags:])&flagMore != 0
+}
+
 // IsEmptyPart says whether a message, whole with its header, is a part of an answer that holds
 // nothing and says that more follows.
 func IsEmptyPart(b []byte) bool {
