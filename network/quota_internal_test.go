@@ -64,10 +64,7 @@ func TestQuotaWaitsForMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		go func() {
-			time.Sleep(memoryPatience / 2)
-			first.give(1 << 20)
-		}()
+		time.AfterFunc(memoryPatience/2, func() { first.give(1 << 20) })
 		if err := second.wait(1 << 20); err != nil || end != nil {
 			t.Errorf("got %v, and a session ends: %v", err, end)
 		}
