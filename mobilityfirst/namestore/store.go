@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/pebbledb"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 )
@@ -51,10 +52,11 @@ type Options struct {
 	fs vfs.FS // nil: that of the machine
 }
 
-// Store keeps records. Its methods may be called concurrently.
+// Store keeps records. Its methods may be called concurrently. When its disk has failed it
+// refuses to write, with the reason, and goes on reading; it has to be opened again then.
 type Store struct {
 	Options
-	db     *pebble.DB
+	db     *pebbledb.DB
 	writes chan *write
 	names  atomic.Uint64
 	ended  chan struct{} // closed when the writer has ended
@@ -82,7 +84,7 @@ func Open(o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	db, err := pebble.Open(o.Dir, o.pebble())
+	db, err := pebbledb.Open(o.Dir, o.pebble(), o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("store of names %s: %w", o.Dir, err)
 	}
@@ -100,7 +102,7 @@ const filterBits = 10
 // pebble is how the store is on disk. Keys and signatures can't be compressed.
 func (o *Options) pebble() *pebble.Options {
 	p := &pebble.Options{
-		FS: o.fs, FormatMajorVersion: pebble.FormatNewest, CacheSize: o.Cache, Logger: logger{o.Log},
+		FS: o.fs, FormatMajorVersion: pebble.FormatNewest, CacheSize: o.Cache,
 		MemTableSize: memTable, MemTableStopWritesThreshold: memTables,
 	}
 	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
@@ -276,18 +278,4 @@ func (s *Store) room(now time.Time) uint64 {
 		s.free = fs.Bavail * uint64(fs.Bsize)
 	}
 	return s.free
-}
-
-// logger is the log as the library writes it.
-type logger struct{ *slog.Logger }
-
-func (l logger) Infof(format string, args ...any) { l.Debug(fmt.Sprintf(format, args...)) }
-
-func (l logger) Errorf(format string, args ...any) { l.Error(fmt.Sprintf(format, args...)) }
-
-// Fatalf is called where going on would lose what has been acknowledged.
-func (l logger) Fatalf(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	l.Error("the store of names cannot go on", "reason", text)
-	panic("store of names: " + text)
 }

@@ -5,12 +5,15 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
@@ -210,6 +213,53 @@ func TestPowerCut(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// When the disk fails the process goes on: writes are refused with the reason, reads go on, and
+// what was acknowledged is there when the store is opened again on a disk that works.
+func TestFailingDisk(t *testing.T) {
+	for kind, only := range map[string]func(errorfs.Op) bool{
+		"everything": func(errorfs.Op) bool { return true },
+		"the log":    func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".log") },
+		"syncs":      func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			var fails atomic.Bool
+			fs := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if fails.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && only(op) {
+					return syscall.EROFS
+				}
+				return nil
+			}))
+			o := Options{Dir: t.TempDir(), fs: fs}
+			s := open(t, o)
+			until := time.Now().Add(time.Hour)
+			kept := sign(t, 1, 1, until, 1)
+			if err := s.Write(t.Context(), kept); err != nil {
+				t.Fatal(err)
+			}
+			fails.Store(true)
+			for number := range uint64(3) {
+				if err := s.Write(t.Context(), sign(t, 1, 2+number, until, 1)); !errors.Is(err, syscall.EROFS) {
+					t.Errorf("a write on a disk that has failed: %v, want %v", err, syscall.EROFS)
+				}
+			}
+			if got := s.number(t, kept.GUID()); got == 0 {
+				t.Error("what was acknowledged is not read any more")
+			}
+			fails.Store(false)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			s = open(t, o)
+			if got := s.number(t, kept.GUID()); got == 0 {
+				t.Error("what was acknowledged is gone")
+			}
+			if err := s.Write(t.Context(), sign(t, 1, 9, until, 1)); err != nil {
+				t.Errorf("a write after the store was opened again: %v", err)
+			}
+		})
 	}
 }
 

@@ -35,8 +35,13 @@ func (s *Store) run() {
 	defer sweep.Stop()
 	var together []*write
 	wrote, flushed := false, true // since the last look
+	failed := s.db.Failed()
 	for {
 		select {
+		case <-failed:
+			failed = nil
+			sweep.Stop()
+			s.Log.Error("the disk of the store of names has failed: names are read, and not written, until the program is started again", "folder", s.Dir, "error", s.db.Err())
 		case w, more := <-s.writes:
 			if !more {
 				return
@@ -79,7 +84,7 @@ func (s *Store) gather(together []*write) []*write {
 // commit writes records together, and tells each how that went.
 func (s *Store) commit(together []*write) {
 	b := s.db.NewBatch()
-	defer b.Close()
+	defer s.closeBatch(b)
 	now := s.Now()
 	c := change{Store: s, batch: b, now: now, names: s.names.Load(), free: s.room(now), newest: make(map[frame.GUID][]byte, len(together))}
 	for _, w := range together {
@@ -92,6 +97,13 @@ func (s *Store) commit(together []*write) {
 	}
 	for _, w := range together {
 		w.done(w.changed && w.err == nil, w.err)
+	}
+}
+
+// closeBatch gives a batch's memory back, unless the database has failed and may still use it.
+func (s *Store) closeBatch(b *pebble.Batch) {
+	if s.db.Err() == nil {
+		_ = b.Close() // it has been committed, or is not wanted
 	}
 }
 
@@ -161,7 +173,7 @@ func (c *change) finish() error {
 	}
 	err := c.batch.Set(keyCount, be.AppendUint64(nil, c.names), nil)
 	if err == nil {
-		err = c.batch.Commit(pebble.Sync)
+		err = c.db.Commit(c.batch)
 	}
 	if err != nil {
 		return fmt.Errorf("store of names %s: %w", c.Dir, err)
@@ -179,7 +191,7 @@ func (s *Store) sweep() error {
 	}
 	defer it.Close()
 	b := s.db.NewBatch()
-	defer b.Close()
+	defer s.closeBatch(b)
 	c := change{Store: s, batch: b, now: s.Now(), names: s.names.Load()}
 	s.swept = nil // from the first on again, at the end
 	seen := 0
