@@ -117,6 +117,8 @@ func (c *conn) serve() error {
 	if !errors.Is(err, errReleased) {
 		c.fail(err)
 	}
+	// A chunk that is being sent is sent to its end; a peer that does not read it loses the connection.
+	_ = c.net.SetWriteDeadline(time.Now().Add(c.s.agent.cfg.OpeningTimeout))
 	c.leaving.Store(true)
 	c.s.out.wake()
 	close(stop)

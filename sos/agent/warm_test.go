@@ -119,6 +119,36 @@ func TestWarmImpostor(t *testing.T) {
 	}
 }
 
+// A peer that gives a session up and does not read what is being sent to it holds nothing of
+// the agent for long.
+func TestResetByPeerThatDoesNotRead(t *testing.T) {
+	p := newPair(t, func(x, _ *Config) { x.OpeningTimeout = 200 * time.Millisecond })
+	at, peer := p.silentPeer(t)
+	f, client := p.clientAt(t, at)
+	go func() { _, _ = sendAll(client, 1<<30, 1) }() // ends with the session
+	opening := make([]byte, wire.OpeningSize)
+	_ = peer.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.ReadFull(peer, opening); err != nil {
+		t.Fatal(err)
+	}
+	reply := wire.Answer{}.AppendTo(nil, opening, f.key[:])
+	reply = wire.Header{Kind: wire.Window, Number: 1 << 40}.AppendTo(reply)
+	if _, err := peer.Write(reply); err != nil {
+		t.Fatal(err)
+	}
+	s := p.x.session(f.id)
+	var had uint64
+	eventually(t, "no more is sent to it", func() bool {
+		before := had
+		had = s.out.bytes.Load()
+		return had > wire.FirstCredit && had == before
+	})
+	if _, err := peer.Write(wire.Header{Kind: wire.Reset, Number: uint64(wire.CauseAgent)}.AppendTo(nil)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all memory of the session is given back", func() bool { return p.x.pipes.inUse.Load() == 0 })
+}
+
 // A warm connection that the peer has closed is seen to be over before a session
 // trusts it.
 func TestWarmEnded(t *testing.T) {
