@@ -56,11 +56,11 @@ func kindNamed(name string) config.Kind {
 	return config.Kinds()[slices.Index(kindNames(), name)]
 }
 
-// kindFlag defines the flag that names one.
-func kindFlag(cmd *cobra.Command) *string {
+// kindFlag defines the flag that names a kind, and what it is if the flag is left out.
+func kindFlag(cmd *cobra.Command, initial string) *string {
 	kind := new(string)
 	names := kindNames()
-	cmd.Flags().Var(command.Word(kind, names[0], names...), "kind", "whose configuration it is: "+strings.Join(names, ", "))
+	cmd.Flags().Var(command.Word(kind, initial, names...), "kind", "whose configuration it is: "+strings.Join(names, ", "))
 	return kind
 }
 
@@ -80,7 +80,7 @@ right.`,
 
 func configCheckCommand(app *App) *cobra.Command {
 	var flags configFlags
-	var kind string
+	var kind *string
 	var noFiles bool
 	cmd := &cobra.Command{
 		Use:   "check FILE",
@@ -92,7 +92,7 @@ unless --kind says so.`,
   sluice config check --no-files controller.yaml   # its certificates are on another machine`,
 		Args: command.ExactArgs("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			whose, err := configurationOf(args[0], kind)
+			whose, err := configurationOf(args[0], *kind)
 			if err == nil {
 				_, err = whose.Load(config.Sources{File: args[0], Set: flags.set, NoFiles: noFiles})
 			}
@@ -113,7 +113,7 @@ unless --kind says so.`,
 			return nil
 		},
 	}
-	cmd.Flags().Var(command.Word(&kind, "", kindNames()...), "kind", "whose configuration it is: "+strings.Join(kindNames(), ", "))
+	kind = kindFlag(cmd, "")
 	cmd.Flags().BoolVar(&noFiles, "no-files", false, "do not look whether the files it names exist")
 	flags.registerSet(cmd)
 	return cmd
@@ -143,7 +143,7 @@ defaults, over them the file, the environment and the flags. Secrets are hidden.
 			return err
 		},
 	}
-	kind = kindFlag(cmd)
+	kind = kindFlag(cmd, kindNames()[0])
 	flags.register(cmd)
 	return cmd
 }

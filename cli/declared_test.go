@@ -30,6 +30,25 @@ type thingInfo struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
+// things runs a command for things against a server, and returns its exit code and output.
+func things(t *testing.T, server string, args ...string) (code int, out string) {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	app := &App{Output: command.Output{Out: &text, Err: &text}}
+	app.extras = []Extra{{Commands: func(app *App) []*cobra.Command {
+		group := &cobra.Command{Use: "things"}
+		group.AddCommand(DeclaredCommands[thing, thingInfo](app, "a thing", "/things")...)
+		return []*cobra.Command{group}
+	}}}
+	args = append([]string{"things", "--server", server, "--token-file", token}, args...)
+	code = command.Run(t.Context(), New(app), &app.Output, args)
+	return code, text.String()
+}
+
 // Flags and columns are the fields of what is declared.
 func TestDeclaredCommands(t *testing.T) {
 	var method, path, body string
@@ -48,10 +67,6 @@ func TestDeclaredCommands(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	const table = "NAME HOST MAX SESSIONS FAST PORTS TROUBLE a 10.0.0.1 5 - 1, 2 none"
 	for _, c := range []struct{ line, method, path, body, out string }{
 		{"list", "GET", "/things", "", table},
@@ -60,19 +75,12 @@ func TestDeclaredCommands(t *testing.T) {
 		{"set b --host 10.0.0.3", "PUT", "/things/b", `{"host":"10.0.0.3","name":"b"}`, table},
 		{"remove b", "DELETE", "/things/b", "", ""},
 	} {
-		var out strings.Builder
-		app := &App{Output: command.Output{Out: &out, Err: &out}}
-		app.extras = []Extra{{Commands: func(app *App) []*cobra.Command {
-			group := &cobra.Command{Use: "things"}
-			group.AddCommand(DeclaredCommands[thing, thingInfo](app, "a thing", "/things")...)
-			return []*cobra.Command{group}
-		}}}
-		args := append([]string{"things", "--server", server.URL, "--token-file", token}, strings.Fields(c.line)...)
-		if code := command.Run(t.Context(), New(app), &app.Output, args); code != command.ExitOK {
-			t.Fatalf("%s: exit code %d, %s", c.line, code, &out)
+		code, out := things(t, server.URL, strings.Fields(c.line)...)
+		if code != command.ExitOK {
+			t.Fatalf("%s: exit code %d, %s", c.line, code, out)
 		}
-		if method != c.method || path != c.path || strings.TrimSpace(body) != c.body || strings.Join(strings.Fields(out.String()), " ") != c.out {
-			t.Errorf("%s: %s %s %s, prints %q", c.line, method, path, body, out.String())
+		if method != c.method || path != c.path || strings.TrimSpace(body) != c.body || strings.Join(strings.Fields(out), " ") != c.out {
+			t.Errorf("%s: %s %s %s, prints %q", c.line, method, path, body, out)
 		}
 	}
 }
@@ -93,24 +101,13 @@ func TestRefusalNamesFlags(t *testing.T) {
 			{"message":"expected required property host to be present","location":"body","value":{"max_sessions":7}}]}`)
 	}))
 	defer server.Close()
-	var out strings.Builder
-	app := &App{Output: command.Output{Out: &out, Err: &out}}
-	app.extras = []Extra{{Commands: func(app *App) []*cobra.Command {
-		group := &cobra.Command{Use: "things"}
-		group.AddCommand(DeclaredCommands[thing, thingInfo](app, "a thing", "/things")...)
-		return []*cobra.Command{group}
-	}}}
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"things", "add", "b", "--max-sessions", "7", "--ports", "1", "--ports", "x", "--file", file, "--server", server.URL, "--token-file", token}
-	if code := command.Run(t.Context(), New(app), &app.Output, args); code != command.ExitRefused {
+	code, out := things(t, server.URL, "add", "b", "--max-sessions", "7", "--ports", "1", "--ports", "x", "--file", file)
+	if code != command.ExitRefused {
 		t.Errorf("exit code %d", code)
 	}
 	for _, want := range []string{"--max-sessions = 7: expected number <= 5", `--ports[1] = "": expected string`, "body.fast = 7: expected boolean", "--host: is required"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("does not say %q:\n%s", want, &out)
+		if !strings.Contains(out, want) {
+			t.Errorf("does not say %q:\n%s", want, out)
 		}
 	}
 }

@@ -229,6 +229,17 @@ func (p *program) refusesWrites(t *testing.T, way *path, disk, reason string, po
 	}
 }
 
+// startCarrying starts a controller on a folder, with switches that carry packets by it.
+func startCarrying(t *testing.T, binary, dir string) (c *program, way *path, stop func()) {
+	t.Helper()
+	c = startProgram(t, binary, dir)
+	c.ready(t, dir)
+	way = newPath()
+	stop = way.connect(t, c.switches)
+	way.carries(t, c, 1000)
+	return c, way, stop
+}
+
 // A disk that runs full costs the controller its writes and nothing else. It starts on the
 // full disk, and takes writes again when there is room.
 func TestFullDisk(t *testing.T) {
@@ -245,11 +256,7 @@ func TestFullDisk(t *testing.T) {
 
 func fullDisk(t *testing.T, binary, disk string) {
 	dir := filepath.Join(disk, "sluice")
-	c := startProgram(t, binary, dir)
-	c.ready(t, dir)
-	way := newPath()
-	stop := way.connect(t, c.switches)
-	way.carries(t, c, 1000)
+	c, way, stop := startCarrying(t, binary, dir)
 	for n := range 20 {
 		if status, text := c.whitelist(t, n); status != http.StatusCreated {
 			t.Fatalf("add an entry: %d %s", status, text)

@@ -44,11 +44,7 @@ func TestDiskTurnsReadOnly(t *testing.T) {
 	binary := selfbuild.Binary(t)
 	disk := smallDisk(t, "ext4", "160m")
 	dir := filepath.Join(disk, "sluice")
-	c := startProgram(t, binary, dir)
-	c.ready(t, dir)
-	way := newPath()
-	stop := way.connect(t, c.switches)
-	way.carries(t, c, 1000)
+	c, way, stop := startCarrying(t, binary, dir)
 	for n := range 20 {
 		if status, text := c.whitelist(t, n); status != http.StatusCreated {
 			t.Fatalf("add an entry: %d %s", status, text)
@@ -75,11 +71,7 @@ func TestReadOnlyDiskComesBack(t *testing.T) {
 	binary := selfbuild.Binary(t)
 	disk := smallDisk(t, "tmpfs", "160m")
 	dir := filepath.Join(disk, "sluice")
-	c := startProgram(t, binary, dir)
-	c.ready(t, dir)
-	way := newPath()
-	stop := way.connect(t, c.switches)
-	way.carries(t, c, 1000)
+	c, way, stop := startCarrying(t, binary, dir)
 	if status, text := c.whitelist(t, 1); status != http.StatusCreated {
 		t.Fatalf("add an entry: %d %s", status, text)
 	}

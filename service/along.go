@@ -67,8 +67,8 @@ func (a Along) Rules() ([]network.Rule, error) {
 	return rules, nil
 }
 
-// queues returns the queue that is promised to the packets at each hop, zero for none, and tells
-// those who promise of the ports.
+// queues returns the queue that a treatment promises to the packets at each hop, zero for none.
+// It also reports the ports to the treatment's owner, so that their queues are kept up to date.
 func (a Along) queues() []uint32 {
 	queues := make([]uint32, len(a.Hops))
 	first, err := a.Match.With(openflow.InPort(a.Hops[0].In))

@@ -79,7 +79,7 @@ type Part struct {
 	ready  sync.Once
 }
 
-// Apply makes a program what the part wants under a key.
+// Apply replaces the program that the part has declared under a key.
 func (p *Part) Apply(ctx context.Context, key string, program network.Program, opts network.ApplyOptions) error {
 	return p.Ledger.Apply(ctx, p.prefix+key, program, opts)
 }
@@ -103,7 +103,8 @@ func (p *Part) Rules(key string) []network.InstalledRule {
 	return rules
 }
 
-// Ready says that the part has declared what it wants to keep from before a restart.
+// Ready reports to the owner that the part has declared all that it wants to keep from before a
+// restart.
 func (p *Part) Ready() {
 	p.ready.Do(func() {
 		o := p.owner

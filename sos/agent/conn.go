@@ -166,7 +166,7 @@ func (c *conn) fail(err error) {
 // A peer that needs no cause, because its side has ended first, is not sent megabytes that
 // it would drop: then the connection is closed.
 func (c *conn) end(cause wire.Cause) {
-	if c.s.peerEnded.Load() && c.unsent() > maxDropped {
+	if c.s.peerEnded.Load() && c.unacked() > maxDropped {
 		c.fail(errOver)
 		return
 	}
@@ -185,14 +185,9 @@ func (c *conn) end(cause wire.Cause) {
 // keeping their connection.
 const maxDropped = 1 << 20
 
-// unsent returns the number of bytes that the peer has not acknowledged.
-func (c *conn) unsent() int {
-	n := 0
-	_ = onSocket(c.net, func(fd int) (err error) {
-		n, err = unix.IoctlGetInt(fd, unix.SIOCOUTQ)
-		return err
-	})
-	return n
+// unacked returns how many bytes the peer has not acknowledged, 0 for a closed socket.
+func (c *conn) unacked() int {
+	return unackedOf(func(f func(fd int) error) error { return onSocket(c.net, f) })
 }
 
 // writeLoop sends the chunks that it is dealt.

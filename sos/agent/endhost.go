@@ -86,10 +86,14 @@ func (e *endHost) dead() bool {
 	return e.gone() && !e.shut.Load() // in this order: our FIN may go out at any moment
 }
 
-// unacked is how many bytes the end host has not acknowledged, 0 of a closed socket.
-func (e *endHost) unacked() int {
+// unacked returns how many bytes the end host has not acknowledged, 0 for a closed socket.
+func (e *endHost) unacked() int { return unackedOf(e.on) }
+
+// unackedOf returns how many bytes the other end of a socket has not acknowledged, 0 for a
+// closed one; on runs a function on the socket.
+func unackedOf(on func(func(fd int) error) error) int {
 	n := 0
-	_ = e.on(func(fd int) (err error) {
+	_ = on(func(fd int) (err error) {
 		n, err = unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 		return err
 	})

@@ -77,7 +77,7 @@ func (s *Store) takeSnapshot(ctx context.Context, o SnapshotOptions) error {
 	if err != nil {
 		return err
 	}
-	// In the longer form of JSON, and as much again as writes need.
+	// A snapshot is JSON, which takes up to twice the room of the entries, and writes need room, too.
 	if why := unwritable(dir, 2*s.opts.MinFree+2*uint64(used)); why != nil {
 		return fmt.Errorf("pebblestore: a snapshot needs room: %w", why)
 	}

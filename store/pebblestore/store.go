@@ -37,7 +37,7 @@ type Options struct {
 	MinFree uint64
 	// Snapshots says which snapshots Run keeps.
 	Snapshots SnapshotOptions
-	// Log receives what the store has to say; nil stands for slog.Default.
+	// Log receives log records; nil stands for slog.Default.
 	Log *slog.Logger
 
 	fs vfs.FS // below the database that is written; nil: that of the machine
