@@ -37,7 +37,8 @@ type Promiser interface {
 	// Queue is the one into which packets have to be put at a port; zero if there is none
 	// yet, or if their DSCP puts them there.
 	Queue(Carried) uint32
-	// Carry says which ports are in use now: all of them, each once. It does not block.
+	// Carry reports ports that are in use now. One that has not been reported for a while
+	// counts as unused. It does not block.
 	Carry([]Carried)
 }
 
@@ -148,7 +149,8 @@ func (t *Treatments) Queue(c Carried) uint32 {
 	return 0
 }
 
-// Carry says by which ports packets of treatments are carried now: all of them.
+// Carry reports ports by which packets of treatments are carried now. One that has not been
+// reported for a while counts as unused.
 func (t *Treatments) Carry(all []Carried) {
 	if p := t.promiser(); p != nil {
 		p.Carry(all)

@@ -68,7 +68,7 @@ func (a Along) Rules() ([]network.Rule, error) {
 }
 
 // queues returns the queue that a treatment promises to the packets at each hop, zero for none.
-// It also reports the ports to the treatment's owner, so that their queues are kept up to date.
+// It reports the ports as in use, so that there are queues at them.
 func (a Along) queues() []uint32 {
 	queues := make([]uint32, len(a.Hops))
 	first, err := a.Match.With(openflow.InPort(a.Hops[0].In))
