@@ -4,9 +4,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -57,7 +59,7 @@ func (c *connection) connectionFlags(f *pflag.FlagSet) {
 
 // token reads the bearer token: the file named by the flag, the environment or the
 // context, or else, without a context, that of a controller on this machine which this
-// user may read. That one goes to no other machine.
+// user may read, which is sent to no other machine.
 func (a *App) token() (string, error) {
 	if a.at.TokenFile == "" && a.context != "" {
 		return "", nil
@@ -82,14 +84,26 @@ func (a *App) token() (string, error) {
 	return "", nil // the controller says what it wants
 }
 
-// isLocal reports whether a URL leads to this machine by a loopback address.
+// isLocal reports whether a URL leads to this machine by an address that stays on it: one of
+// the loopback interface, or one that an interface of here has. Of names, only localhost does:
+// where any other leads is up to whoever answers for it.
 func isLocal(server string) bool {
 	u, err := url.Parse(server)
 	if err != nil {
 		return false
 	}
+	if u.Hostname() == "localhost" {
+		return true
+	}
 	addr, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() == "localhost" || err == nil && addr.IsLoopback()
+	if err != nil || addr.IsLoopback() {
+		return err == nil
+	}
+	all, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(all, func(a net.Addr) bool {
+		prefix, err := netip.ParsePrefix(a.String())
+		return err == nil && prefix.Addr() == addr.Unmap()
+	})
 }
 
 func (a *App) tls() (*tls.Config, error) {

@@ -4,8 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +47,16 @@ func TestLocalToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	here, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range here {
+		prefix := netip.MustParsePrefix(a.String())
+		if server := "https://" + netip.AddrPortFrom(prefix.Addr(), 8443).String(); !isLocal(server) {
+			t.Errorf("%s is of this machine, and is not said to be", server)
+		}
 	}
 	for server, want := range map[string]string{
 		defaultServer: "secret", "https://localhost:8443": "secret", "https://[::1]:8443": "secret", "https://127.9.9.9": "secret",
