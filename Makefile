@@ -30,7 +30,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VERSION)
 
 # The packages whose live tests named TestSmoke... are the smoke of make test.
-SMOKE := ./sos/integration ./handover/integration ./qos/integration ./cinema/integration ./mobilityfirst/integration
+SMOKE := ./test/sos ./test/handover ./test/qos ./test/cinema ./test/mobilityfirst
 
 .PHONY: help
 help: ## list the targets
@@ -40,7 +40,7 @@ help: ## list the targets
 build: ## compile bin/sluice and bin/sluice-lab
 	@scripts/deps.sh go
 	mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/sluice ./cmd/sluice-lab
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/sluice ./lab/cmd/sluice-lab
 
 # What is left out because something is missing fails in CI.
 LEFTOUT = $(if $(filter true,$(CI)),1,0)
@@ -170,7 +170,7 @@ PROGRAMS := $(CURDIR)/out/programs
 .PHONY: programs
 programs:
 	mkdir -p $(PROGRAMS)
-	go build -o $(PROGRAMS)/ ./cmd/sluice ./cmd/sluice-lab
+	go build -o $(PROGRAMS)/ ./cmd/sluice ./lab/cmd/sluice-lab
 
 .PHONY: rules
 rules: ## the house rules alone: layers, waits, catalogues of events and tests

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/network/loadgen"
+	"github.com/sluice-net/sluice/lab/loadgen"
 )
 
 // service stands for a service in the chain that looks at every packet.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
-	"github.com/sluice-net/sluice/network/loadgen"
+	"github.com/sluice-net/sluice/lab/loadgen"
 	"github.com/sluice-net/sluice/openflow"
 )
 

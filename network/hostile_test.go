@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
-	"github.com/sluice-net/sluice/network/hostile"
+	"github.com/sluice-net/sluice/lab/hostile"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sluice-net/sluice/network/loadgen"
+	"github.com/sluice-net/sluice/lab/loadgen"
 )
 
 func TestMain(m *testing.M) {

@@ -19,7 +19,7 @@ mkdir -p "$out"
 # are no tests, and api/conformance is run by make test-api.
 packages() {
   go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... |
-    grep -E " $module/(lab|experiment/stage|internal/live|internal/nettest) " | cut -d ' ' -f 1 |
+    grep -E " $module/(lab|lab/testbed|internal/live|internal/nettest) " | cut -d ' ' -f 1 |
     sed "s|^$module/||" | grep -vE '^(experiment|api/conformance)$'
 }
 

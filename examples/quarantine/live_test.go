@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/api/client"
-	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/pki"
@@ -39,7 +39,7 @@ type world struct {
 	lab         *lab.Lab
 	dir, binary string
 	address     string // of the API
-	controller  *stage.Daemon
+	controller  *testbed.Daemon
 	*client.Client
 }
 
@@ -100,10 +100,10 @@ func (w *world) url() string { return "https://" + w.address + ":8080" }
 func (w *world) start() (stop func()) {
 	w.t.Helper()
 	var err error
-	w.controller, err = stage.StartDaemon(context.WithoutCancel(w.t.Context()), w.lab.Control(), filepath.Join(w.dir, "controller.log"), w.binary, "controller", "--config", filepath.Join(w.dir, "controller.yaml"))
+	w.controller, err = testbed.StartDaemon(context.WithoutCancel(w.t.Context()), w.lab.Control(), filepath.Join(w.dir, "controller.log"), w.binary, "controller", "--config", filepath.Join(w.dir, "controller.yaml"))
 	w.must(err)
 	var token []byte
-	w.must(stage.Poll(w.t.Context(), "the token", func() (err error) {
+	w.must(testbed.Poll(w.t.Context(), "the token", func() (err error) {
 		token, err = os.ReadFile(filepath.Join(w.dir, "state", "token"))
 		return err
 	}))
@@ -111,7 +111,7 @@ func (w *world) start() (stop func()) {
 	w.must(err)
 	w.Client, err = client.New(client.Options{Server: w.url(), Token: strings.TrimSpace(string(token)), TLS: trust, Dial: w.lab.Control().DialContext})
 	w.must(err)
-	w.must(stage.Poll(w.t.Context(), "the links", func() error {
+	w.must(testbed.Poll(w.t.Context(), "the links", func() error {
 		var links []json.RawMessage
 		err := w.Get(w.t.Context(), "/api/v1/network/links", &links)
 		if err == nil && len(links) != 4 {
@@ -141,7 +141,7 @@ func (w *world) seen(from, to string) {
 	w.t.Helper()
 	flow := netip.AddrPortFrom(w.lab.Host(to).Addr(), port).String()
 	found := errors.New("found")
-	err := stage.Poll(w.t.Context(), "the inspector's word", func() error {
+	err := testbed.Poll(w.t.Context(), "the inspector's word", func() error {
 		_ = w.reaches(from, to) // it cannot; the inspector hears of it
 		ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Second)
 		defer cancel()
@@ -154,7 +154,7 @@ func (w *world) seen(from, to string) {
 		if errors.Is(err, found) {
 			return nil
 		}
-		return fmt.Errorf("no event of a flow to %s: %w: %s", flow, err, stage.Tail(filepath.Join(w.dir, "inspector.log"), 5))
+		return fmt.Errorf("no event of a flow to %s: %w: %s", flow, err, testbed.Tail(filepath.Join(w.dir, "inspector.log"), 5))
 	})
 	w.must(err)
 }
@@ -169,7 +169,7 @@ func TestQuarantine(t *testing.T) {
 	open := func(what string) {
 		t.Helper()
 		for _, way := range ways {
-			w.must(stage.Poll(t.Context(), what, func() error { return w.reaches(way[0], way[1]) }))
+			w.must(testbed.Poll(t.Context(), what, func() error { return w.reaches(way[0], way[1]) }))
 		}
 	}
 	open("hosts to reach each other")
@@ -180,9 +180,9 @@ func TestQuarantine(t *testing.T) {
 	if !strings.Contains(info.Trouble, `agent "h3"`) || info.Origin != "api" {
 		t.Fatalf("without an inspector: %+v", info)
 	}
-	inspect := func() *stage.Daemon {
+	inspect := func() *testbed.Daemon {
 		t.Helper()
-		d, err := stage.StartDaemon(context.WithoutCancel(t.Context()), w.lab.Host("h3"), filepath.Join(w.dir, "inspector.log"), w.binary,
+		d, err := testbed.StartDaemon(context.WithoutCancel(t.Context()), w.lab.Host("h3"), filepath.Join(w.dir, "inspector.log"), w.binary,
 			"inspector", "--config", filepath.Join(w.dir, "inspector.yaml"))
 		w.must(err)
 		return d
@@ -193,11 +193,11 @@ func TestQuarantine(t *testing.T) {
 		var all []HostInfo
 		err := w.Get(t.Context(), hosts, &all)
 		if err == nil && (len(all) != 1 || all[0].Trouble != "") {
-			err = fmt.Errorf("%+v: %s", all, stage.Tail(filepath.Join(w.dir, "inspector.log"), 5))
+			err = fmt.Errorf("%+v: %s", all, testbed.Tail(filepath.Join(w.dir, "inspector.log"), 5))
 		}
 		return err
 	}
-	w.must(stage.Poll(t.Context(), "the inspector to announce itself", inForce))
+	w.must(testbed.Poll(t.Context(), "the inspector to announce itself", inForce))
 	closed := func() {
 		t.Helper()
 		if err := w.reaches("h1", "h2"); err == nil {
@@ -212,7 +212,7 @@ func TestQuarantine(t *testing.T) {
 	stop()
 	inspector.Stop()
 	stop = w.start()
-	w.must(stage.Poll(t.Context(), "the missing inspector to be told", func() error {
+	w.must(testbed.Poll(t.Context(), "the missing inspector to be told", func() error {
 		if inForce() == nil {
 			return errors.New("the quarantine has no trouble")
 		}
@@ -222,7 +222,7 @@ func TestQuarantine(t *testing.T) {
 		closed() // the rules of before are left until new ones can be made
 	}
 	inspector = inspect()
-	w.must(stage.Poll(t.Context(), "the quarantine after the restart", inForce))
+	w.must(testbed.Poll(t.Context(), "the quarantine after the restart", inForce))
 	closed()
 	w.must(w.Do(t.Context(), "DELETE", hosts+"/h1", nil, nil))
 	open("hosts to reach each other again")

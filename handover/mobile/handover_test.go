@@ -26,7 +26,7 @@ func (f *field) settle() {
 }
 
 // That no packet is lost between two interfaces is proved with a real network: by
-// TestSeamlessDevice of handover/integration.
+// TestSeamlessDevice of test/handover.
 func TestMovesBetweenTwoInterfaces(t *testing.T) {
 	f := newField(t)
 	c := f.start(both...)

@@ -48,7 +48,7 @@ func Layers() []Layer {
 			Only:  []string{"api"},
 			Tests: []string{"lab", "pki", "sos/agent"},
 		},
-		{Dir: "sos/integration", Tests: []string{"sos", "service", "network", "openflow", "event", "store", "pki", "api", "lab"}},
+		{Dir: "test/sos", Tests: []string{"sos", "service", "network", "openflow", "event", "store", "pki", "api", "lab"}},
 
 		{Dir: "handover/registry", May: []string{"openflow", "network", "service", "store"}},
 		{Dir: "handover/dhcp", May: []string{"openflow", "network", "handover/registry"}, Tests: []string{"store"}},
@@ -65,7 +65,7 @@ func Layers() []Layer {
 			Tests: []string{"lab"},
 		},
 		{Dir: "handover/mobile", May: []string{"handover/dhcp", "network", "openflow", "pki"}, Only: []string{"api/client"}, Tests: []string{"lab", "store", "handover/registry"}},
-		{Dir: "handover/integration", Tests: []string{"handover", "network", "openflow", "event", "store", "pki", "api", "config", "controller", "lab", "experiment"}},
+		{Dir: "test/handover", Tests: []string{"handover", "network", "openflow", "event", "store", "pki", "api", "config", "controller", "lab", "experiment"}},
 
 		{Dir: "qos/match", May: []string{"openflow", "network", "service"}},
 		{Dir: "qos/mark"},
@@ -86,7 +86,7 @@ func Layers() []Layer {
 			May:  []string{"qos/match", "qos/reserve", "qos/way", "qos/guard", "qos/bandwidth", "qos/latency", "qos/subflow", "network", "openflow", "event", "service", "store"},
 			Only: []string{"api"},
 		},
-		{Dir: "qos/integration", Tests: []string{"qos", "ovsdb", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},
+		{Dir: "test/qos", Tests: []string{"qos", "ovsdb", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},
 
 		{Dir: "cinema/gatewayapi", May: []string{"service/control"}},
 		{Dir: "cinema/media"},
@@ -102,7 +102,7 @@ func Layers() []Layer {
 			Only: []string{"api"},
 		},
 
-		{Dir: "cinema/integration", Tests: []string{"cinema", "service", "network", "openflow", "pki", "api", "lab", "experiment"}},
+		{Dir: "test/cinema", Tests: []string{"cinema", "service", "network", "openflow", "pki", "api", "lab", "experiment"}},
 
 		{Dir: "mobilityfirst/frame"},
 		{Dir: "mobilityfirst/stream", May: []string{"mobilityfirst/frame"}},
@@ -142,7 +142,7 @@ func Layers() []Layer {
 		{Dir: "mobilityfirst/mf1test", May: []string{"mobilityfirst/frame", "mobilityfirst/host", "openflow"}},
 		{Dir: "mobilityfirst/hosttest", May: []string{"mobilityfirst/host", "mobilityfirst/hostapi"}},
 		{Dir: "mobilityfirst/proxy", May: []string{"mobilityfirst/frame", "mobilityfirst/hostapi"}, Tests: []string{"mobilityfirst/host", "mobilityfirst/hosttest"}},
-		{Dir: "mobilityfirst/integration", Tests: []string{"mobilityfirst", "network", "lab", "experiment", "openflow", "api", "service", "store"}},
+		{Dir: "test/mobilityfirst", Tests: []string{"mobilityfirst", "network", "lab", "experiment", "openflow", "api", "service", "store"}},
 		{Dir: "mobilityfirst/gnrswire", May: []string{"mobilityfirst/frame"}},
 		{Dir: "mobilityfirst/record", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire"}},
 		{Dir: "mobilityfirst/namestore", May: []string{"mobilityfirst/frame", "mobilityfirst/record"}, Tests: []string{"mobilityfirst/gnrswire"}},
@@ -165,7 +165,7 @@ func Layers() []Layer {
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "api/conformance", Tests: []string{"api", "network", "openflow", "pki"}},
 		{Dir: "dashboard"},
-		{Dir: "dashboard/integration", Tests: []string{"network", "sos", "handover", "cinema", "pki", "config", "controller", "experiment", "lab", "openflow"}},
+		{Dir: "test/dashboard", Tests: []string{"network", "sos", "handover", "cinema", "pki", "config", "controller", "experiment", "lab", "openflow"}},
 		{Dir: "config", May: []string{"openflow", "network", "pki", "service", "sos", "handover", "qos", "cinema", "mobilityfirst", "ovsdb"}},
 		{
 			Dir:   "controller",
@@ -184,7 +184,7 @@ func Layers() []Layer {
 		},
 		{Dir: "lab/cli", May: []string{"cli/command", "cli/doctor", "lab", "experiment", "demo", "soak", "network", "openflow"}},
 		{Dir: "cmd/sluice", May: []string{"cli"}},
-		{Dir: "cmd/sluice-lab", May: []string{"lab/cli"}},
+		{Dir: "lab/cmd/sluice-lab", May: []string{"lab/cli"}},
 		{
 			Dir:   "examples",
 			May:   []string{"api", "cli", "controller", "event", "network", "openflow", "service"},

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/demo"
+	"github.com/sluice-net/sluice/lab/demo"
 	"github.com/sluice-net/sluice/lab"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/experiment"
+	"github.com/sluice-net/sluice/lab/experiment"
 )
 
 func experimentCommand(a *app) *cobra.Command {

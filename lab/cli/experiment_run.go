@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/experiment"
+	"github.com/sluice-net/sluice/lab/experiment"
 )
 
 // everyExperiment is the argument that stands for all of them.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/experiment"
+	"github.com/sluice-net/sluice/lab/experiment"
 	"github.com/sluice-net/sluice/internal/live"
 )
 

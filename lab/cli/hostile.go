@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/network/hostile"
+	"github.com/sluice-net/sluice/lab/hostile"
 	"github.com/sluice-net/sluice/openflow"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/soak"
+	"github.com/sluice-net/sluice/lab/soak"
 )
 
 func soakCommand(a *app) *cobra.Command {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 	"github.com/sluice-net/sluice/mobilityfirst/redisnames"
@@ -21,7 +21,7 @@ import (
 // here is this machine.
 type here struct{}
 
-// Command implements stage.Place.
+// Command implements testbed.Place.
 func (here) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, name, args...)
 }
@@ -32,7 +32,7 @@ func redisAt(t *testing.T, port uint16) Redis {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is not installed: scripts/deps.sh test does that")
 	}
-	c, err := stage.StartRedis(context.WithoutCancel(t.Context()), here{}, stage.RedisOptions{
+	c, err := testbed.StartRedis(context.WithoutCancel(t.Context()), here{}, testbed.RedisOptions{
 		At: netip.AddrPortFrom(netip.MustParseAddr("127.78.0.9"), port), Masters: 1,
 	})
 	if err != nil {

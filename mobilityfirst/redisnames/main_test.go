@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
@@ -27,7 +27,7 @@ import (
 // here is this machine.
 type here struct{}
 
-// Command implements stage.Place.
+// Command implements testbed.Place.
 func (here) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, name, args...)
 }
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
 // shared is the cluster of three masters that tests have which do it no harm.
 var shared struct {
 	once    sync.Once
-	cluster *stage.RedisCluster
+	cluster *testbed.RedisCluster
 	err     error
 }
 
@@ -64,11 +64,11 @@ func needRedis(t testing.TB) {
 }
 
 // three is a cluster of three masters without keys.
-func three(t testing.TB) *stage.RedisCluster {
+func three(t testing.TB) *testbed.RedisCluster {
 	t.Helper()
 	needRedis(t)
 	shared.once.Do(func() {
-		shared.cluster, shared.err = stage.StartRedis(context.Background(), here{}, stage.RedisOptions{At: at(0), Masters: 3})
+		shared.cluster, shared.err = testbed.StartRedis(context.Background(), here{}, testbed.RedisOptions{At: at(0), Masters: 3})
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
@@ -85,10 +85,10 @@ func at(n uint16) netip.AddrPort {
 }
 
 // cluster starts a cluster of a test's own.
-func cluster(t testing.TB, o stage.RedisOptions) *stage.RedisCluster {
+func cluster(t testing.TB, o testbed.RedisOptions) *testbed.RedisCluster {
 	t.Helper()
 	needRedis(t)
-	c, err := stage.StartRedis(context.WithoutCancel(t.Context()), here{}, o)
+	c, err := testbed.StartRedis(context.WithoutCancel(t.Context()), here{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func cluster(t testing.TB, o stage.RedisOptions) *stage.RedisCluster {
 }
 
 // each does something at each node.
-func each(t testing.TB, c *stage.RedisCluster, f func(*redis.Client) error) {
+func each(t testing.TB, c *testbed.RedisCluster, f func(*redis.Client) error) {
 	t.Helper()
 	for _, n := range c.Nodes {
 		node := c.Node(n)
@@ -108,7 +108,7 @@ func each(t testing.TB, c *stage.RedisCluster, f func(*redis.Client) error) {
 }
 
 // open opens a store in a cluster until the test ends.
-func open(t testing.TB, c *stage.RedisCluster, o Options) *Store {
+func open(t testing.TB, c *testbed.RedisCluster, o Options) *Store {
 	t.Helper()
 	o.Nodes = c.Addrs()
 	if c.Nodes[0].Addr == at(0) { // the shared one, which is always there
@@ -177,7 +177,7 @@ func number(t testing.TB, s interface {
 }
 
 // of is somebody whose name a master has.
-func of(t testing.TB, s *Store, n *stage.RedisNode) ed25519.PrivateKey {
+func of(t testing.TB, s *Store, n *testbed.RedisNode) ed25519.PrivateKey {
 	t.Helper()
 	for {
 		who := somebody()

@@ -1,4 +1,0 @@
-// Package integration opens the dashboard in headless Chromium, against a
-// controller and Open vSwitch in the lab. What Chromium does stands in the
-// TypeScript files beside; screenshots are left in out/dashboard.
-package integration

@@ -1,4 +1,0 @@
-// Package integration tests handover as a whole: a controller with its
-// configuration and its API, Open vSwitch, the DHCP clients that Linux systems
-// use, and devices that move while they are sent to.
-package integration

@@ -1,0 +1,357 @@
+package demo
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// NamesOptions are those of the demo of names.
+type NamesOptions struct {
+	Out    io.Writer
+	Binary string // the program sluice
+	// Keep leaves the lab up afterwards, until the context ends.
+	Keep bool
+}
+
+const (
+	namesLab = "demo-names"
+	// namesRate is what is sent, in bit/s, in chunks of namesChunk bytes.
+	namesRate, namesChunk = 4e6, 16 << 10
+	// namesLater is how many bytes are sent to the phone while it is out of reach.
+	namesLater = 1 << 20
+	// namesWithin bounds what is waited for at the end.
+	namesWithin = time.Minute
+)
+
+// namesDemo is one run.
+type namesDemo struct {
+	NamesOptions
+	dir      string
+	lab      *lab.Lab
+	parts    *testbed.Deployment
+	programs []*testbed.Daemon
+	names    map[string]string // by whose they are
+}
+
+// RunNames runs the demo of names. Whatever happens, and also when ctx ends, it removes what
+// it has built.
+func RunNames(ctx context.Context, o NamesOptions) error {
+	d := &namesDemo{NamesOptions: o, names: map[string]string{}}
+	return perform(ctx, &d.dir, d.show, d.down)
+}
+
+func (d *namesDemo) say(format string, args ...any) { fmt.Fprintf(d.Out, format+"\n", args...) }
+
+func (d *namesDemo) file(name string) string   { return filepath.Join(d.dir, name) }
+func (d *namesDemo) socket(host string) string { return d.file(host + ".sock") }
+
+func (d *namesDemo) show(ctx context.Context) error {
+	if err := d.up(ctx); err != nil {
+		return err
+	}
+	transfers, cancel := context.WithCancel(ctx)
+	defer cancel() // ends what an error has left
+	if err := d.follow(transfers); err != nil {
+		return err
+	}
+	if err := d.wait(transfers); err != nil {
+		return err
+	}
+	if err := d.compress(transfers); err != nil {
+		return err
+	}
+	d.say(`
+What to try next:
+  sudo bin/sluice-lab demo names --keep   keep it up, and use the names yourself
+  docs/how-to/names.md                    the same on machines of yours
+  docs/topics/chunks.md                   how it works`)
+	if d.Keep {
+		d.invite(ctx)
+	}
+	return nil
+}
+
+// namesNetwork is a network of three switches with a desk at the first, a depot at the second and a phone at the third; and
+// another operator's switch, behind which the phone can be, too.
+func namesNetwork() lab.Topology {
+	t := lab.Topology{Name: namesLab, Hosts: []lab.Host{{Name: "desk"}, {Name: "depot"}, {Name: "phone"}}}
+	for _, s := range []string{"s1", "s2", "s3", "other"} {
+		t.Switches = append(t.Switches, lab.Switch{Name: s})
+	}
+	for _, l := range [][2]string{{"desk", "s1"}, {"depot", "s2"}, {"phone", "s3"}, {"phone", "other"}, {"s1", "s2"}, {"s2", "s3"}, {"s1", "other"}} {
+		t.Links = append(t.Links, lab.Both(l[0], l[1], delayline.Params{Rate: 100e6, Delay: time.Millisecond}))
+	}
+	return t
+}
+
+// up builds the network and starts everything in it.
+func (d *namesDemo) up(ctx context.Context) (err error) {
+	if err := lab.Sweep(ctx, lab.Options{}); err != nil {
+		d.say("Left over from an earlier run: %v", err)
+	}
+	d.say("Building a network: three switches in a row, with a desk, a depot and a phone; and a fourth, in a")
+	d.say("network where nobody knows of names, and which only IP joins to the first.")
+	if d.lab, err = lab.Up(ctx, namesNetwork(), lab.Options{Ephemeral: true}); err != nil {
+		return fmt.Errorf("build the network: %w", err)
+	}
+	if d.parts, err = testbed.Deploy(ctx, testbed.Options{Lab: d.lab, Binary: d.Binary, LogDir: d.dir}); err != nil {
+		return err
+	}
+	d.say("Making names, and starting at the depot a name service, a storage node and a function.")
+	for _, whose := range []string{"phone", "storage", "function"} {
+		out, err := exec.CommandContext(ctx, d.Binary, "mf", "name", "new", d.file(whose+".key")).Output()
+		if err != nil {
+			return fmt.Errorf("make a name: %w", err)
+		}
+		d.names[whose] = strings.TrimSpace(string(out))
+	}
+	service := d.lab.Host("depot").Addr().String() + ":5001"
+	if err := d.start(ctx, "depot", "gnrs", "--listen", service, "--dir", d.file("names")); err != nil {
+		return err
+	}
+	for _, host := range []string{"desk", "depot", "phone"} {
+		args := []string{"host", "--socket", d.socket(host), "--interface", "eth0", "--udp", "5028", "--names", service}
+		if host == "desk" {
+			args = append(args, "--storage", d.names["storage"])
+		}
+		if err := d.start(ctx, host, args...); err != nil {
+			return err
+		}
+	}
+	for _, host := range []string{"desk", "depot", "phone"} {
+		if err := d.ready(ctx, host); err != nil {
+			return err
+		}
+	}
+	if err := d.start(ctx, "depot", "storage", "--socket", d.socket("depot"), "--name-key", d.file("storage.key"), "--dir", d.file("custody")); err != nil {
+		return err
+	}
+	return d.start(ctx, "depot", "compute", "--socket", d.socket("depot"), "--name-key", d.file("function.key"), "--builtin", "compress")
+}
+
+// start runs "sluice mf" at a host until the demo ends.
+func (d *namesDemo) start(ctx context.Context, host string, args ...string) error {
+	p, err := testbed.StartDaemon(ctx, d.lab.Host(host), d.file(args[0]+"-"+host+".log"), d.Binary, append([]string{"mf"}, args...)...)
+	if err == nil {
+		d.programs = append(d.programs, p)
+	}
+	return err
+}
+
+// ready waits until the names of a host's programs are taken.
+func (d *namesDemo) ready(ctx context.Context, host string) error {
+	return testbed.Poll(ctx, "sluice mf host at "+host, func() error { _, err := os.Stat(d.socket(host)); return err })
+}
+
+// down removes everything that up made, however far it came.
+func (d *namesDemo) down(ctx context.Context) error {
+	var errs []error
+	for i := len(d.programs) - 1; i >= 0; i-- {
+		d.programs[i].Stop()
+	}
+	if d.parts != nil {
+		errs = append(errs, d.parts.Close())
+	}
+	return errors.Join(append(errs, takeDown(ctx, d.lab))...)
+}
+
+// act is something that happens to the phone while chunks come to it.
+type act struct {
+	told  string
+	do    func(context.Context) error
+	lasts time.Duration
+}
+
+func (d *namesDemo) acts() []act {
+	moves := func(to string) func(context.Context) error {
+		return func(ctx context.Context) error { return d.lab.MoveLink(ctx, "phone-s3", to) }
+	}
+	stays := func(context.Context) error { return nil }
+	return []act{
+		{"is at the third switch", stays, 2 * time.Second},
+		{"moves to the second", moves("s2"), 2 * time.Second},
+		{"moves to the first", moves("s1"), 2 * time.Second},
+		{"changes to the other network, by UDP", func(ctx context.Context) error { return d.change(ctx, "eth0", "eth1", "10.0.0.77/8") }, 4 * time.Second},
+		{"comes back", func(ctx context.Context) error {
+			return d.change(ctx, "eth1", "eth0", d.lab.Host("phone").Addr().String()+"/8")
+		}, 3 * time.Second},
+	}
+}
+
+// change takes the phone from one of its networks to the other, where it has another address.
+func (d *namesDemo) change(ctx context.Context, leaves, comes, address string) error {
+	home := comes == "eth0"
+	if err := d.lab.SetLink(ctx, "phone-s3", home); err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"-4", "addr", "flush", "dev", leaves}, {"addr", "add", address, "dev", comes}} {
+		if out, err := d.lab.Host("phone").Command(ctx, "ip", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %q: %w: %s", args, err, out)
+		}
+	}
+	return nil
+}
+
+// follow sends to the phone while things happen to it.
+func (d *namesDemo) follow(ctx context.Context) error {
+	lasts := 2 * time.Second // what is sent goes on a little longer than what happens
+	for _, a := range d.acts() {
+		lasts += a.lasts
+	}
+	want := make([]byte, int(namesRate/8*lasts.Seconds()))
+	_, _ = rand.Read(want)
+	recv, send, err := d.transfer(ctx, &paced{r: bytes.NewReader(want), rate: namesRate / 8}, "--chunk", fmt.Sprint(namesChunk))
+	if err != nil {
+		return err
+	}
+	d.say("\nThe desk sends %.0f Mbit/s to the name %s, wherever that is. The phone, meanwhile:", namesRate/1e6, d.names["phone"])
+	w := tabwriter.NewWriter(d.Out, 0, 0, 3, ' ', 0)
+	defer w.Flush() // also if something fails
+	fmt.Fprintln(w, "  it\tfor\tarrived\tfirst after")
+	for _, a := range d.acts() {
+		before, began := d.arrived(), time.Now()
+		if err := a.do(ctx); err != nil {
+			return err
+		}
+		then, first := d.arrived(), "-"
+		for time.Since(began) < a.lasts {
+			if tasks.Sleep(ctx, 10*time.Millisecond) != nil {
+				return context.Cause(ctx)
+			}
+			if first == "-" && d.arrived() > then {
+				first = fmt.Sprintf("%d ms", time.Since(began).Milliseconds())
+			}
+		}
+		fmt.Fprintf(w, "  %s\t%.1f s\t%d kB\t%s\n", a.told, time.Since(began).Seconds(), (d.arrived()-before)/1000, first)
+	}
+	if err := errors.Join(w.Flush(), send(), recv()); err != nil {
+		return err
+	}
+	if err := d.equal(want); err != nil {
+		return err
+	}
+	d.say("All %d kB have arrived, once and in order: the SHA-256 of what was sent and of what has come are equal.", len(want)/1000)
+	return nil
+}
+
+// equal says whether what the phone has is what was sent.
+func (d *namesDemo) equal(want []byte) error {
+	got, err := os.ReadFile(d.file("received"))
+	if err != nil {
+		return err
+	}
+	if sha256.Sum256(got) != sha256.Sum256(want) {
+		return fmt.Errorf("%w: %d bytes have arrived that are not the %d that were sent", ErrFailed, len(got), len(want))
+	}
+	return nil
+}
+
+// wait sends to the phone while it is out of reach.
+func (d *namesDemo) wait(ctx context.Context) error {
+	if err := d.lab.SetLink(ctx, "phone-s3", false); err != nil {
+		return err
+	}
+	want := make([]byte, namesLater)
+	_, _ = rand.Read(want)
+	recv, send, err := d.transfer(ctx, bytes.NewReader(want), "--delay-tolerant", "--chunk", fmt.Sprint(namesChunk))
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := send(); err != nil {
+		return err
+	}
+	kept, err := d.kept(ctx)
+	if err != nil {
+		return err
+	}
+	d.say("\nThe phone is out of reach. The desk sends it %d kB that may wait, and is told after %d ms that the depot keeps them: %d chunks.", len(want)/1000, time.Since(began).Milliseconds(), kept)
+	began = time.Now()
+	if err := d.lab.SetLink(ctx, "phone-s3", true); err != nil {
+		return err
+	}
+	if err := recv(); err != nil {
+		return err
+	}
+	d.say("%.1f s after the phone is there again it has all of them.", time.Since(began).Seconds())
+	return d.equal(want)
+}
+
+// kept is how many chunks the storage node has for the phone.
+func (d *namesDemo) kept(ctx context.Context) (int, error) {
+	out, err := exec.CommandContext(ctx, d.Binary, "--json", "mf", "storage", "list", "--dir", d.file("custody")).Output()
+	if err != nil {
+		return 0, fmt.Errorf("what the storage node has: %w", err)
+	}
+	var all []struct {
+		Destination string
+		Chunks      int
+	}
+	if err := json.Unmarshal(out, &all); err != nil {
+		return 0, fmt.Errorf("what the storage node has: %w", err)
+	}
+	for _, x := range all {
+		if x.Destination == d.names["phone"] {
+			return x.Chunks, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: the depot keeps nothing for the phone", ErrFailed)
+}
+
+// compress sends a text by the function.
+func (d *namesDemo) compress(ctx context.Context) error {
+	text := strings.Repeat("What is sent by a function arrives as what that makes of it.\n", 5000)
+	recv, send, err := d.transfer(ctx, strings.NewReader(text), "--through", d.names["function"])
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(send(), recv()); err != nil {
+		return err
+	}
+	small, err := os.Open(d.file("received"))
+	if err != nil {
+		return err
+	}
+	defer small.Close()
+	z, err := gzip.NewReader(small)
+	if err != nil {
+		return fmt.Errorf("%w: what has come by the function: %w", ErrFailed, err)
+	}
+	got, err := io.ReadAll(z)
+	if err != nil || string(got) != text {
+		return fmt.Errorf("%w: %d bytes are in what has come by the function, of %d: %w", ErrFailed, len(got), len(text), err)
+	}
+	d.say("\nA text of %d kB goes by a function at the depot, and arrives in %d bytes: compressed, and the same inside.", len(text)/1000, d.arrived())
+	return nil
+}
+
+// invite says how to use the names, and waits.
+func (d *namesDemo) invite(ctx context.Context) {
+	desk, phone := d.lab.Host("desk").Namespace(), d.lab.Host("phone").Namespace()
+	d.say(`
+The network stays up until you press Ctrl-C. In other terminals, as root:
+  ip netns exec %[1]s %[2]s mf recv --socket %[3]s --name-key %[4]s --follow
+  ip netns exec %[5]s %[2]s mf send --socket %[6]s %[7]s < /etc/hostname
+  ip netns exec %[5]s %[2]s mf ping --socket %[6]s %[7]s`,
+		phone, d.Binary, d.socket("phone"), d.file("phone.key"), desk, d.socket("desk"), d.names["phone"])
+	<-ctx.Done()
+	d.say("\nTaking the network down.")
+}

@@ -1,0 +1,106 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// accessLine is what every link between a device and its edge switch is like,
+// unless an experiment says otherwise: a good radio.
+var accessLine = delayline.Params{Rate: 100e6, Delay: 5 * time.Millisecond}
+
+// theDevice is the one host of a mobility lab that moves.
+const theDevice = "dev1"
+
+// accessLink is the name of the device's link by its n-th interface.
+func accessLink(n int) string { return fmt.Sprintf("%s-eth%d", theDevice, n) }
+
+// deaf is a link that loses everything while it looks as if it worked: a radio
+// that is out of reach.
+func deaf(p delayline.Params) delayline.Params {
+	p.Loss = 1
+	return p
+}
+
+// twoAddresses makes the device one of today's, with an address of its own on
+// each of its two interfaces, and the switches plain learning ones.
+func twoAddresses(ctx context.Context, l *lab.Lab, d lab.MobilityDomain) (first, second netip.Addr, err error) {
+	for _, s := range l.Topology().Switches {
+		if _, err := l.Switch(s.Name).Ofctl(ctx, "add-flow", "priority=1,actions=NORMAL"); err != nil {
+			return first, second, err
+		}
+	}
+	device := l.Host(theDevice)
+	addrs := []netip.Addr{hostOf(d.Prefix, 101), hostOf(d.Prefix, 102)}
+	for i, a := range addrs {
+		name, table := fmt.Sprintf("eth%d", i), fmt.Sprint(101+i)
+		err := runAll(ctx, device,
+			"sysctl -qw net.ipv4.conf."+name+".arp_ignore=1 net.ipv4.conf."+name+".arp_announce=2",
+			fmt.Sprintf("ip link set %s up", name),
+			fmt.Sprintf("ip address add %v/%d dev %s", a, d.Prefix.Bits(), name),
+			fmt.Sprintf("ip rule add from %v table %s", a, table),
+			fmt.Sprintf("ip route add %v dev %s src %v table %s", d.Prefix, name, a, table),
+			fmt.Sprintf("ip route add default via %v dev %s table %s", d.GatewayAddr, name, table))
+		if err != nil {
+			return first, second, err
+		}
+	}
+	err = runAll(ctx, device, fmt.Sprintf("ip route add default via %v dev eth0", d.GatewayAddr))
+	if err != nil {
+		return first, second, err
+	}
+	for _, a := range addrs {
+		if err := reaches(ctx, device, a, d.ServerAddr); err != nil {
+			return first, second, err
+		}
+	}
+	return addrs[0], addrs[1], nil
+}
+
+// oneAddress takes away what twoAddresses has given.
+func oneAddress(ctx context.Context, l *lab.Lab) error {
+	for _, s := range l.Topology().Switches {
+		if _, err := l.Switch(s.Name).Ofctl(ctx, "del-flows"); err != nil {
+			return err
+		}
+	}
+	return runAll(ctx, l.Host(theDevice),
+		"ip address flush dev eth0", "ip address flush dev eth1",
+		"ip rule delete table 101", "ip rule delete table 102")
+}
+
+// reaches returns when an address of a host gets answers from another host.
+func reaches(ctx context.Context, host *lab.LiveHost, from, to netip.Addr) error {
+	return testbed.Poll(ctx, fmt.Sprintf("the way from %v to %v", from, to), func() error {
+		out, err := host.Command(ctx, "ping", "-n", "-c", "1", "-W", "1", "-I", from.String(), to.String()).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ping: %w: %s", err, strings.TrimSpace(string(out)))
+		}
+		return nil
+	})
+}
+
+// hostOf is the n-th address of a prefix.
+func hostOf(p netip.Prefix, n uint16) netip.Addr {
+	b := p.Masked().Addr().As4()
+	b[2], b[3] = byte(n>>8), byte(n)
+	return netip.AddrFrom4(b)
+}
+
+// runAll runs programs at a host, one after the other. Their arguments hold no spaces.
+func runAll(ctx context.Context, at testbed.Place, lines ...string) error {
+	for _, line := range lines {
+		words := strings.Fields(line)
+		if out, err := at.Command(ctx, words[0], words[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
+}

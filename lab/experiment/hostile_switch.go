@@ -1,0 +1,276 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/hostile"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+const (
+	// hostileClients is how many clients, and how many servers, make connections.
+	hostileClients = 200
+	// hostileInterval makes 1,000 of them a second.
+	hostileInterval = time.Millisecond
+	// hostileVictims is how many addresses a switch claims that are elsewhere.
+	hostileVictims = 100
+	// What a hostile switch may cost: so many times the p99 without it, and so much
+	// memory of the controller.
+	hostileP99Bound    = 2
+	hostileMemoryBound = 200 << 20
+	// hostileIdle is when Open vSwitch gives up what it cached of a pair, 10 s by default:
+	// at each new rule it goes through all of that, and with 20,000 flows cached it takes a
+	// whole processor, which here the controller and the connections need.
+	hostileIdle = 500 * time.Millisecond
+	// linkDown is the kind of the event that a link is gone.
+	linkDown = "network.link.down"
+	// hostileNone is the case without a hostile switch.
+	hostileNone = "none"
+)
+
+func hostileSwitch() Experiment {
+	return Experiment{
+		Name:     "hostile-switch",
+		Title:    "New connections between two switches beside a third that does harm",
+		Question: "Does a switch that does its worst to the controller slow the connections of others, cost them links, or fill the memory?",
+		Varies:   []string{"kind"},
+		Run:      runHostileSwitch,
+	}
+}
+
+// hostileCase is what was seen beside one kind of hostile switch.
+type hostileCase struct {
+	hostile.Kind
+	contacts testbed.Contacts
+	linkDown int64
+	memory   int64   // bytes more than without it, at the most
+	cpu      float64 // cores that the controller took
+	others   float64 // cores that programs took which have nothing to do with it
+}
+
+func (c hostileCase) quantile(q float64) float64 {
+	var ms []float64
+	for _, d := range c.contacts.Took {
+		ms = append(ms, inMS(d))
+	}
+	return quantile(ms, q)
+}
+
+type hostileRig struct {
+	env       *Env
+	lab       *lab.Lab
+	network   *testbed.Network
+	newcomers *testbed.Newcomers
+	raw       *CSV
+	others    *testbed.Others
+	time      time.Duration // of each kind; a third of it without
+	linkDown  atomic.Int64  // links between the two switches that went away
+}
+
+func runHostileSwitch(ctx context.Context, env *Env) (*Result, error) {
+	kinds, err := chosen(env.Only, "kind", hostile.Kinds(), func(k hostile.Kind) string { return k.Name })
+	if err != nil {
+		return nil, err
+	}
+	// Without a hostile switch before each kind and after the last: the machine changes
+	// meanwhile, and each is compared with those beside it.
+	none := hostile.Kind{Name: hostileNone}
+	all := []hostile.Kind{none}
+	for _, k := range kinds {
+		all = append(all, k, none)
+	}
+	env.Steps(len(all))
+	others, err := testbed.WatchOthers(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	raw, err := env.CSV("hostile-switch", "kind", "connection_seconds")
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	rig := &hostileRig{env: env, raw: raw, others: others, time: pick[time.Duration](env.Scale, 10, 60, 300) * time.Second}
+	var cases []hostileCase
+	err = env.withLab(ctx, lab.Line("hostile", 2, delayline.Params{}), func(ctx context.Context, l *lab.Lab) error {
+		rig.lab = l
+		cases, err = rig.run(ctx, all)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return hostileResult(cases, rig.time), nil
+}
+
+// forgetIdle has the switches forget what they cached of pairs that are idle.
+func (rig *hostileRig) forgetIdle(ctx context.Context) error {
+	for _, s := range rig.lab.Topology().Switches {
+		if _, err := rig.lab.Switch(s.Name).Vsctl(ctx, "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:max-idle=%d", hostileIdle.Milliseconds())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (rig *hostileRig) run(ctx context.Context, kinds []hostile.Kind) (all []hostileCase, err error) {
+	if err := rig.forgetIdle(ctx); err != nil {
+		return nil, err
+	}
+	rig.network, err = testbed.DeployNetwork(ctx, testbed.NetworkOptions{
+		Lab: rig.lab, Binary: rig.env.Binary, LogDir: rig.env.Dir, Interval: time.Second,
+		Rate:     func(lab.Link) float64 { return 1e9 },
+		Settings: "  forwarding: {idle_timeout: 2s}\n",
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rig.network.Close()) }()
+	if rig.newcomers, err = testbed.OpenNewcomers(rig.lab.Host("h1"), rig.lab.Host("h2"), "eth0", hostileClients); err != nil {
+		return nil, err
+	}
+	defer rig.newcomers.Close()
+	watching, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		rig.watchLinks(watching)
+	}()
+	defer func() { stop(); <-watched }()
+	for _, k := range kinds {
+		rig.env.Step("%s", k.Name)
+		c, err := rig.measure(ctx, k)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.Name, err)
+		}
+		rig.env.Logf("p50 %.2f, p99 %.2f ms, %d of %d without an answer, %d links lost, %d MiB more, %.2f cores, %.2f for other programs", c.quantile(0.5), c.quantile(0.99), c.contacts.Lost, c.contacts.Lost+len(c.contacts.Took), c.linkDown, c.memory>>20, c.cpu, c.others)
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// watchLinks counts the links that go away.
+func (rig *hostileRig) watchLinks(ctx context.Context) {
+	for ctx.Err() == nil {
+		_ = rig.network.Events(ctx, client.EventsRequest{Kinds: []string{linkDown}}, func(e client.Event) error {
+			if e.Kind == linkDown {
+				rig.linkDown.Add(1)
+			}
+			return nil
+		})
+		_ = tasks.Sleep(ctx, 100*time.Millisecond) // the stream ended; it is opened anew
+	}
+}
+
+// measure makes connections beside one kind of hostile switch.
+func (rig *hostileRig) measure(ctx context.Context, k hostile.Kind) (c hostileCase, err error) {
+	if err := rig.newcomers.Announce(ctx, time.Millisecond); err != nil {
+		return c, err
+	}
+	if _, err := rig.newcomers.Connect(ctx, hostileInterval, time.Second); err != nil { // as a warm-up
+		return c, err
+	}
+	pid := rig.network.PID()
+	if err := testbed.ResetPeak(pid); err != nil {
+		return c, err
+	}
+	before, err := testbed.PeakMemory(pid)
+	if err != nil {
+		return c, err
+	}
+	links := rig.linkDown.Load()
+	if k.Name != hostileNone {
+		d, err := rig.startHostile(ctx, k)
+		if err != nil {
+			return c, err
+		}
+		defer d.Stop()
+	}
+	c.Kind = k
+	lasts := rig.time
+	if k.Name == hostileNone {
+		lasts /= 3
+	}
+	if _, err := rig.others.Processors(); err != nil { // what was before
+		return c, err
+	}
+	began := time.Now()
+	spent, err := testbed.CPUTime(pid)
+	if err != nil {
+		return c, err
+	}
+	if c.contacts, err = rig.newcomers.Connect(ctx, hostileInterval, lasts); err != nil {
+		return c, err
+	}
+	now, err := testbed.CPUTime(pid)
+	if err != nil {
+		return c, err
+	}
+	c.cpu = (now - spent).Seconds() / time.Since(began).Seconds()
+	if c.others, err = rig.others.Processors(); err != nil {
+		return c, err
+	}
+	peak, err := testbed.PeakMemory(pid)
+	if err != nil {
+		return c, err
+	}
+	c.memory, c.linkDown = peak-before, rig.linkDown.Load()-links
+	for _, took := range c.contacts.Took {
+		if err := rig.raw.Row(k.Name, took); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// startHostile starts a hostile switch as a program of its own: on a machine of its own it
+// would take no processor from those it harms.
+func (rig *hostileRig) startHostile(ctx context.Context, k hostile.Kind) (*testbed.Daemon, error) {
+	args := []string{
+		"hostile-switch", k.Name,
+		"--lab", rig.lab.Topology().Name, "--time", (2 * rig.time).String(),
+	}
+	left := hostileVictims
+	rig.newcomers.All(func(mac openflow.MAC, addr netip.Addr) {
+		if left--; left >= 0 {
+			args = append(args, "--victim", fmt.Sprintf("%v=%v", mac, addr))
+		}
+	})
+	return testbed.StartLowest(ctx, rig.lab.Control(), filepath.Join(rig.env.Dir, "hostile-"+k.Name+".log"), rig.env.Lab, args...)
+}
+
+func hostileResult(all []hostileCase, d time.Duration) *Result {
+	r := &Result{Network: fmt.Sprintf("two switches in a row with %d clients behind one and %d servers behind the other; each connection is the first of its pair for long, so that its SYN and the answer each go by the controller; 1,000 a second, %v beside each kind", hostileClients, hostileClients, d)}
+	t := Table{Title: "Time from SYN to SYN-ACK in ms", Columns: []string{"a switch that", "connections", "unanswered", "p50", "p99", "greatest", "p99 to that without", "links lost", "MiB more", "controller's cores", "other programs' cores"}}
+	for i, c := range all {
+		does, ratio := "(none)", 1.0
+		if c.Name != hostileNone { // every second: the slower of the two beside it counts
+			does, ratio = c.Does, c.quantile(0.99)/max(all[i-1].quantile(0.99), all[i+1].quantile(0.99))
+		}
+		t.Add(does, len(c.contacts.Took)+c.contacts.Lost, c.contacts.Lost, ms2(c.quantile(0.5)), ms2(c.quantile(0.99)), ms2(c.quantile(1)), fmt.Sprintf("%.2f", ratio), c.linkDown, c.memory>>20, fmt.Sprintf("%.2f", c.cpu), fmt.Sprintf("%.2f", c.others))
+		if c.Name == hostileNone {
+			continue
+		}
+		r.Claim(ratio <= hostileP99Bound, fmt.Sprintf("%s: p99 at most twice that without", c.Name), "%.2f ms, %.2f times", c.quantile(0.99), ratio)
+		r.Claim(c.contacts.Lost == 0, c.Name+": every connection is answered", "%d of %d are not", c.contacts.Lost, len(c.contacts.Took)+c.contacts.Lost)
+		r.Claim(c.linkDown == 0, c.Name+": no link is lost", "%d", c.linkDown)
+		r.Claim(c.memory <= hostileMemoryBound, c.Name+": the controller takes at most 200 MiB more", "%d MiB", c.memory>>20)
+	}
+	r.Tables = append(r.Tables, t)
+	r.Note("The hostile switch is a program of the lowest priority on the same cores: on a machine of its own it would take no processor from the switches and the controller. What its packets cost the kernel and the controller is in the figures.")
+	r.Note("Other programs are those that ran before, but for the kernel's own threads: what they take, the connections wait for.")
+	r.Note("The rules of a pair are gone 2 s after its last packet (forwarding.idle_timeout, 1m by default), so that pairs are new again soon enough.")
+	r.Note("What Open vSwitch caches of a pair is gone %v after its last packet (other_config:max-idle, 10s by default): it goes through all of that at each new rule, and takes a processor for it which here the controller and the connections need.", hostileIdle)
+	return r
+}

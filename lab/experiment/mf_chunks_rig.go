@@ -1,0 +1,145 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/lab"
+)
+
+// chunksRig carries chunks from one host of a lab to another.
+type chunksRig struct {
+	env         *Env
+	lab         *lab.Lab
+	mtu         int
+	daemons     []*testbed.Daemon
+	raw         *CSV
+	rates, cost map[string][]float64
+}
+
+// chunksCarrier is what carries chunks in one way: a program at each end, and one that receives.
+type chunksCarrier struct {
+	way     chunksWay
+	sockets [2]string
+	hosts   [2]*testbed.Daemon
+	name    string // of the receiver
+}
+
+func (g *chunksRig) stop() {
+	for _, d := range g.daemons {
+		d.Stop()
+	}
+	g.daemons = nil
+}
+
+// run runs a program until stop.
+func (g *chunksRig) run(ctx context.Context, host, log string, args ...string) (*testbed.Daemon, error) {
+	d, err := testbed.StartDaemon(ctx, g.lab.Host(host), filepath.Join(g.env.Dir, log), g.env.Binary, append([]string{"mf"}, args...)...)
+	if err == nil {
+		g.daemons = append(g.daemons, d)
+	}
+	return d, err
+}
+
+// carrier runs what carries chunks in a way from the first host to the second.
+func (g *chunksRig) carrier(ctx context.Context, way chunksWay) (*chunksCarrier, error) {
+	c := &chunksCarrier{way: way}
+	service, options := "", way.options
+	if way.name == byGNRS.name {
+		service = g.lab.Host("c").Addr().String() + ":5001"
+		if _, err := g.run(ctx, "c", "gnrs.log", "gnrs", "--listen", service, "--dir", filepath.Join(g.env.Dir, fmt.Sprintf("names-%d", g.mtu))); err != nil {
+			return nil, err
+		}
+		options = append(options[:len(options):len(options)], "--names", service)
+	}
+	for i, host := range []string{"a", "b"} {
+		id := strings.ReplaceAll(host+" "+way.name, " ", "-")
+		c.sockets[i] = filepath.Join(g.env.Dir, id+".sock")
+		var err error
+		if c.hosts[i], err = g.run(ctx, host, "mf-"+id+".log", append([]string{"host", "--socket", c.sockets[i]}, options...)...); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if c.name, err = g.receiver(ctx, c, 0); err != nil || service == "" {
+		return c, err
+	}
+	return c, g.env.known(ctx, g.lab.Host("a"), service, c.name)
+}
+
+// known waits until a name service knows a name.
+func (e *Env) known(ctx context.Context, from testbed.Place, service, name string) error {
+	return testbed.Poll(ctx, "the name service knows a name", func() error {
+		out, err := from.Command(ctx, e.Binary, "mf", "name", "show", "--names", service, name).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	})
+}
+
+// receiver runs one more receiver at the second host, as soon as that takes applications, and gives its name.
+func (g *chunksRig) receiver(ctx context.Context, c *chunksCarrier, n int) (name string, err error) {
+	log := fmt.Sprintf("mf-recv-%s-%d.log", strings.ReplaceAll(c.way.name, " ", "-"), n)
+	var d *testbed.Daemon
+	err = testbed.Poll(ctx, "a receiver", func() error {
+		if d == nil {
+			if d, err = g.run(ctx, "b", log, "recv", "--socket", c.sockets[1], "--discard", "--follow"); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-d.Done():
+			d = nil
+		default:
+		}
+		var is bool
+		if _, name, is = strings.Cut(strings.TrimSpace(testbed.Tail(filepath.Join(g.env.Dir, log), 1)), "name "); !is {
+			return fmt.Errorf("no name in %s", log)
+		}
+		return nil
+	})
+	return name, err
+}
+
+// perfResult is what sluice mf perf has measured.
+type perfResult struct {
+	Chunks        int64   `json:"chunks"`
+	BitsPerSecond float64 `json:"bits_per_second"`
+}
+
+// mfPerf sends chunks of a size from the first host to a name.
+func (g *chunksRig) mfPerf(ctx context.Context, c *chunksCarrier, to string, size int, more ...string) (got perfResult, err error) {
+	args := append([]string{"mf", "perf", "--json", "--socket", c.sockets[0], "--chunk", strconv.Itoa(size)}, more...)
+	out, err := g.lab.Host("a").Command(ctx, g.env.Binary, append(args, to)...).Output()
+	if exit, is := errors.AsType[*exec.ExitError](err); is {
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	if err != nil {
+		return got, fmt.Errorf("sluice mf perf to %s: %w", to, err)
+	}
+	if err := json.Unmarshal(out, &got); err != nil {
+		return got, fmt.Errorf("sluice mf perf to %s: %q: %w", to, out, err)
+	}
+	return got, nil
+}
+
+// spent is the processor time of both hosts.
+func (c *chunksCarrier) spent() (all time.Duration, err error) {
+	for _, d := range c.hosts {
+		t, err := testbed.CPUTime(d.PID())
+		if err != nil {
+			return 0, err
+		}
+		all += t
+	}
+	return all, nil
+}

@@ -1,0 +1,173 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+const (
+	// multihomingWanted is how much of what two links carry each by itself, together, chunks get that may go by both.
+	multihomingWanted = 0.9
+	// multihomingLost is how much time a stream may lose when one of its links dies.
+	multihomingLost = 500 * time.Millisecond
+	// multihomingChunk is how large chunks are.
+	multihomingChunk = 100_000
+)
+
+// multihomingPair are two links that a host has, each to a switch of its own.
+type multihomingPair struct {
+	name  string
+	links [2]delayline.Params
+}
+
+// The pairs: links alike, and one that is slower and longer than the other.
+var multihomingPairs = []multihomingPair{
+	{"alike", [2]delayline.Params{{Rate: 50e6, Delay: time.Millisecond}, {Rate: 50e6, Delay: time.Millisecond}}},
+	{"unlike", [2]delayline.Params{{Rate: 50e6, Delay: time.Millisecond}, {Rate: 20e6, Delay: 5 * time.Millisecond}}},
+}
+
+func mfMultihoming() Experiment {
+	return Experiment{
+		Name:     "mf-multihoming",
+		Title:    "Chunks by two links at one time, beside each of them",
+		Question: "How much of what two links carry do chunks get that may go by both, and what when one of them dies?",
+		Source:   "MobilityFirst's multihoming service",
+		Varies:   []string{"links"},
+		Run:      runMFMultihoming,
+	}
+}
+
+func runMFMultihoming(ctx context.Context, env *Env) (*Result, error) {
+	pairs, err := chosen(env.Only, "links", multihomingPairs, func(p multihomingPair) string { return p.name })
+	if err != nil {
+		return nil, err
+	}
+	raw, err := env.CSV("multihoming", "links", "what", "run", "bits_per_second")
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	repeats := pick(env.Scale, 1, 3, 5)
+	env.Steps(len(pairs) * repeats * len(multihomingWays))
+	r := &Result{Network: "a host with two links, each to a switch of its own, and one with two that are not shaped; a link joins both switches"}
+	t := Table{Title: "From application to application, medians", Columns: []string{"links", "what", "Mbit/s"}}
+	for _, p := range pairs {
+		g := &multihomingRig{chunksRig: &chunksRig{env: env, raw: raw, rates: map[string][]float64{}}, pair: p, took: map[string][]float64{}}
+		if err := g.run(ctx, repeats); err != nil {
+			return nil, fmt.Errorf("links %s: %w", p.name, err)
+		}
+		g.report(r, &t)
+	}
+	r.Tables = append(r.Tables, t)
+	r.Note("Links alike are of 50 Mbit/s and 1 ms each way; unlike: the second is of 20 Mbit/s and 5 ms. Chunks of %d bytes are sent by sluice mf perf and taken by sluice mf recv, counted until the last was. Ordinary chunks go by one link: here the other has been cut. That a link dies is silent: it loses everything, from half of the time on. What is lost by it is the time until all were taken, less what the chunks before it take by both links, and those after it by the second.", multihomingChunk)
+	return r, nil
+}
+
+// multihomingWay is what is sent how.
+type multihomingWay struct {
+	name string
+	cut  int // the link that is cut, -1 for none
+	dies bool
+	args []string
+}
+
+var multihomingWays = []multihomingWay{
+	{"the first link", 1, false, nil},
+	{"the second link", 0, false, nil},
+	{"both", -1, false, []string{"--multihoming"}},
+	{"both, of which the first dies", -1, true, []string{"--multihoming"}},
+}
+
+// multihomingRig is two hosts with two links each.
+type multihomingRig struct {
+	*chunksRig
+	pair    multihomingPair
+	carrier *chunksCarrier
+	during  time.Duration        // chunks are sent
+	took    map[string][]float64 // until all were taken, in seconds
+}
+
+// link is the name of one of the sender's links.
+func (g *multihomingRig) link(i int) string { return fmt.Sprintf("a-s%d", i+1) }
+
+// run measures all ways over a pair of links.
+func (g *multihomingRig) run(ctx context.Context, repeats int) error {
+	top := lab.Topology{Name: "mfmultihoming", Switches: []lab.Switch{{Name: "s1"}, {Name: "s2"}}, Hosts: []lab.Host{{Name: "a"}, {Name: "b"}}}
+	for i, s := range []string{"s1", "s2"} {
+		top.Links = append(top.Links, lab.Both("a", s, g.pair.links[i]), lab.Both("b", s, delayline.Params{}))
+	}
+	top.Links = append(top.Links, lab.Both("s1", "s2", delayline.Params{}))
+	return g.env.withLab(ctx, top, func(ctx context.Context, l *lab.Lab) (err error) {
+		d, err := testbed.Deploy(ctx, testbed.Options{Lab: l, Binary: g.env.Binary, LogDir: g.env.Dir})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.Close()) }()
+		g.lab = l
+		defer g.stop()
+		way := chunksWay{"links " + g.pair.name, []string{"--interface", "eth0", "--interface", "eth1"}}
+		if g.carrier, err = g.chunksRig.carrier(ctx, way); err != nil {
+			return err
+		}
+		for run := range repeats {
+			for _, way := range multihomingWays {
+				g.env.Step("links %s: %s", g.pair.name, way.name)
+				if err := g.measure(ctx, way, run+1); err != nil {
+					return fmt.Errorf("%s: %w", way.name, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// measure measures one way once, with the links as it wants them.
+func (g *multihomingRig) measure(ctx context.Context, way multihomingWay, run int) (err error) {
+	set := func(i int, p delayline.Params) error { return g.lab.SetLinkParams(ctx, g.link(i), p) }
+	for i, p := range g.pair.links {
+		if i == way.cut {
+			p = deaf(p)
+		}
+		if err := set(i, p); err != nil {
+			return err
+		}
+	}
+	during := pick(g.env.Scale, 4*time.Second, 8*time.Second, 20*time.Second)
+	dead := make(chan error, 1)
+	g.during = during
+	if way.dies {
+		timer := time.AfterFunc(during/2, func() { dead <- set(0, deaf(g.pair.links[0])) })
+		defer func() {
+			if !timer.Stop() {
+				err = errors.Join(err, <-dead)
+			}
+		}()
+	}
+	got, err := g.mfPerf(ctx, g.carrier, g.carrier.name, multihomingChunk, append([]string{"--time", during.String()}, way.args...)...)
+	if err != nil {
+		return err
+	}
+	g.env.Logf("%.1f Mbit/s", got.BitsPerSecond/1e6)
+	g.rates[way.name] = append(g.rates[way.name], got.BitsPerSecond)
+	g.took[way.name] = append(g.took[way.name], float64(got.Chunks*multihomingChunk*8)/got.BitsPerSecond)
+	return g.raw.Row(g.pair.name, way.name, run, got.BitsPerSecond)
+}
+
+// report adds what was measured.
+func (g *multihomingRig) report(r *Result, t *Table) {
+	rate := func(i int) float64 { return median(g.rates[multihomingWays[i].name]) }
+	for i, way := range multihomingWays {
+		t.Add(g.pair.name, way.name, fmt.Sprintf("%.1f", rate(i)/1e6))
+	}
+	first, second, both, dies := rate(0), rate(1), rate(2), rate(3)
+	took, before := median(g.took[multihomingWays[3].name]), g.during.Seconds()/2
+	r.Claim(both >= multihomingWanted*(first+second), fmt.Sprintf("links %s: both at one time carry at least %.1f of what each does by itself, together", g.pair.name, multihomingWanted), "%.1f of %.1f Mbit/s", both/1e6, (first+second)/1e6)
+	lost := took - before - (dies*took-both*before)/second // beside what both links take before it, and the second after it
+	r.Claim(lost <= multihomingLost.Seconds(), fmt.Sprintf("links %s: when the first dies the stream loses %v at most", g.pair.name, multihomingLost), "%.0f ms of %.1f s", lost*1e3, took)
+}

@@ -1,0 +1,375 @@
+package experiment
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/mobilityfirst/record"
+)
+
+const (
+	// What a name service is held to on one machine, which asks it as well.
+	namesLookups, namesUpdates, namesBytes = 60_000, 20_000, 250
+	namesPort                              = 5091
+	// namesNew is how many new names each address may make in a second: by default it may make 20.
+	namesNew = 1000
+	// signedAtOnce is how many records are made before they are written.
+	signedAtOnce = 50_000
+)
+
+func mfNames() Experiment {
+	return Experiment{
+		Name:     "mf-names",
+		Title:    "A name service: questions, durable writes, memory, and kills",
+		Question: "How many names can one machine keep, how often can they be asked for and moved, and is what it has acknowledged there after a kill?",
+		Source:   "MobilityFirst's name service; DMap (Vu et al., ICDCS 2012)",
+		Run:      runMFNames,
+	}
+}
+
+type namesScale struct {
+	names, lookups, updates, kills int
+}
+
+// local is this machine, without a network of its own.
+type local struct{}
+
+// Command implements testbed.Place.
+func (local) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, name, args...)
+}
+
+// namesRig is a name service, and who asks it.
+type namesRig struct {
+	env     *Env
+	dir     string
+	at      netip.AddrPort
+	daemon  *testbed.Daemon
+	clients []*nameClient
+	names   []frame.GUID
+	redis   *testbed.RedisCluster // has the names; nil for the service's folder
+}
+
+func runMFNames(ctx context.Context, env *Env) (*Result, error) {
+	s := pick(env.Scale, namesScale{20_000, 200_000, 20_000, 5}, namesScale{1_000_000, 2_000_000, 200_000, 50}, namesScale{1_000_000, 10_000_000, 1_000_000, 200})
+	raw, err := env.CSV("names", "what", "count", "seconds", "asked_again")
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	env.Steps(10)
+	rig := newNamesRig(env, namesPort, s.names)
+	if err := rig.start(ctx); err != nil {
+		return nil, err
+	}
+	defer rig.stop()
+	r := &Result{Network: fmt.Sprintf("one machine with %d processors: the name service with its default settings but for new names, of which an address may make %d a second, and %d addresses that ask it over the loopback interface, %d questions at once each", runtime.NumCPU(), namesNew, nameClients, nameWindow)}
+	if err := rig.measure(ctx, s, raw, r); err != nil {
+		return nil, err
+	}
+	env.namesModel(r)
+	env.Step("%d kills while names are written", s.kills)
+	lost, acknowledged, err := rig.kills(ctx, s.kills)
+	if err != nil {
+		return nil, err
+	}
+	r.Claim(lost == 0, "what was acknowledged is there after a kill -9 in mid-update", "%d of %d acknowledged writes are lost in %d kills", lost, acknowledged, s.kills)
+	if err := peerRedis(ctx, env, raw, r); err != nil {
+		return nil, fmt.Errorf("names in a Redis Cluster: %w", err)
+	}
+	r.Note("Each name is of a key of its own; the service checks each record's signature. A write is acknowledged when the disk has it. Questions ask for the addresses, as the original release does. Bytes a name are the most resident memory of the process, less what it had without names, and count what is cached of the disk.")
+	return r, nil
+}
+
+// newNamesRig is one of a service at a port, which has so many names.
+func newNamesRig(env *Env, port uint16, names int) *namesRig {
+	return &namesRig{env: env, dir: filepath.Join(env.Dir, "names"), at: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port), names: make([]frame.GUID, names)}
+}
+
+// start starts the service and who asks it, and waits until it answers.
+func (rig *namesRig) start(ctx context.Context) error {
+	for n := len(rig.clients); n < nameClients; n++ {
+		c, err := newNameClient(n, rig.at)
+		if err != nil {
+			return err
+		}
+		rig.clients = append(rig.clients, c)
+	}
+	log := filepath.Join(rig.env.Dir, fmt.Sprintf("gnrs-%d.log", rig.at.Port()))
+	args := []string{"mf", "gnrs", "--listen", rig.at.String(), "--dir", rig.dir, "--new-names", strconv.Itoa(namesNew)}
+	if rig.redis != nil {
+		args = append(args, "--redis", strings.Join(rig.redis.Addrs(), ","))
+	}
+	d, err := testbed.StartDaemon(ctx, local{}, log, rig.env.Binary, args...)
+	if err != nil {
+		return err
+	}
+	rig.daemon = d
+	c, err := gnrs.Dial(rig.at)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	err = testbed.Poll(ctx, "the name service", func() error {
+		_, err := c.Lookup(ctx, frame.GUID{})
+		if refused := (*gnrs.RefusedError)(nil); errors.As(err, &refused) && refused.Code == gnrs.NotFound {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		rig.daemon.Stop()
+		return fmt.Errorf("%w: %s", err, testbed.Tail(log, 5))
+	}
+	return nil
+}
+
+// stop ends the service, and who asks it.
+func (rig *namesRig) stop() {
+	for _, c := range rig.clients {
+		c.conn.Close()
+	}
+	if rig.daemon != nil {
+		rig.daemon.Stop()
+	}
+}
+
+// cpu is the time of the service's processes.
+func (rig *namesRig) cpu() (sum time.Duration, err error) {
+	pids := []int{rig.daemon.PID()}
+	if rig.redis != nil {
+		for _, n := range rig.redis.Nodes {
+			pids = append(pids, n.PID())
+		}
+	}
+	for _, pid := range pids {
+		d, err := testbed.CPUTime(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += d
+	}
+	return sum, nil
+}
+
+// measure fills the service with names, asks for them, and moves them.
+func (rig *namesRig) measure(ctx context.Context, s namesScale, raw *CSV, r *Result) error {
+	empty, err := testbed.PeakMemory(rig.daemon.PID())
+	if err != nil {
+		return err
+	}
+	t := Table{Title: "What one name service does", Columns: []string{"what", "count", "a second", "asked again", "CPU us each"}}
+	rates, err := rig.fill(ctx, s, raw, &t, "")
+	if err != nil {
+		return err
+	}
+	full, err := testbed.PeakMemory(rig.daemon.PID())
+	if err != nil {
+		return err
+	}
+	r.Tables = append(r.Tables, t)
+	each := float64(full-empty) / float64(s.names)
+	r.Claim(rates["look-ups"] >= namesLookups, fmt.Sprintf("at least %d look-ups a second", namesLookups), "%.0f, of %d names", rates["look-ups"], s.names)
+	r.Claim(min(rates["updates"], rates["new names"]) >= namesUpdates, fmt.Sprintf("at least %d durable writes a second", namesUpdates), "%.0f new names, %.0f updates", rates["new names"], rates["updates"])
+	if s.names >= 1_000_000 {
+		r.Claim(each <= namesBytes, fmt.Sprintf("at most %d resident bytes a name", namesBytes), "%.0f (%.1f MiB, %.1f without names)", each, float64(full)/(1<<20), float64(empty)/(1<<20))
+	}
+	return nil
+}
+
+// fill is the part of measure that makes rows of a table, by where the names are: how much is done in a second.
+func (rig *namesRig) fill(ctx context.Context, s namesScale, raw *CSV, t *Table, where string) (rates map[string]float64, err error) {
+	steps := []struct {
+		what string
+		run  func() (count int, took time.Duration, again int, err error)
+	}{
+		{"new names", func() (int, time.Duration, int, error) { return rig.write(ctx, s.names) }},
+		{"look-ups", func() (int, time.Duration, int, error) { return rig.lookUp(ctx, s.lookups) }},
+		{"updates", func() (int, time.Duration, int, error) { return rig.write(ctx, s.updates) }},
+	}
+	rates = map[string]float64{}
+	for _, step := range steps {
+		rig.env.Step("%s%s", step.what, where)
+		before, err := rig.cpu()
+		if err != nil {
+			return nil, err
+		}
+		count, took, again, err := step.run()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", step.what, err)
+		}
+		after, err := rig.cpu()
+		if err != nil {
+			return nil, err
+		}
+		rates[step.what] = float64(count) / took.Seconds()
+		rig.env.Logf("%.0f a second, %d of %d asked again", rates[step.what], again, count)
+		t.Add(step.what+where, count, fmt.Sprintf("%.0f", rates[step.what]), again, fmt.Sprintf("%.1f", float64((after-before).Microseconds())/float64(count)))
+		if err := raw.Row(step.what+where, count, took.Seconds(), again); err != nil {
+			return nil, err
+		}
+	}
+	return rates, nil
+}
+
+// key is that of a name.
+func (rig *namesRig) key(i int) ed25519.PrivateKey {
+	var seed [ed25519.SeedSize]byte
+	binary.BigEndian.PutUint64(seed[:], uint64(i)+1)
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+// place is an address that a name may have.
+func place(n int) gnrswire.Address {
+	return gnrswire.AddrPortOf(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 5000))
+}
+
+// write writes where so many names are, and counts the time of that alone: records are signed before.
+func (rig *namesRig) write(ctx context.Context, count int) (_ int, took time.Duration, again int, err error) {
+	for first := 0; first < count; first += signedAtOnce {
+		messages, err := rig.sign(first, min(signedAtOnce, count-first))
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		d, n, err := askAll(ctx, rig.clients, questions{count: len(messages), message: func(i int) ([]byte, error) { return messages[i], nil }})
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		took, again = took+d, again+n
+	}
+	return count, took, again, nil
+}
+
+// sign makes the messages that say where names are now.
+func (rig *namesRig) sign(first, count int) ([][]byte, error) {
+	out, errs := make([][]byte, count), make([]error, runtime.NumCPU())
+	now := time.Now()
+	var all sync.WaitGroup
+	for w := range errs {
+		all.Go(func() {
+			for i := w; i < count && errs[w] == nil; i += len(errs) {
+				var r *record.Record
+				if r, errs[w] = record.Sign(rig.key(first+i), uint64(now.UnixNano()), now.Add(record.MaxValidity-time.Minute), place(i)); errs[w] != nil {
+					return
+				}
+				rig.names[first+i] = r.GUID()
+				m := &gnrswire.Message{Kind: gnrswire.Update}
+				r.Into(m)
+				out[i], errs[w] = m.AppendTo(nil)
+			}
+		})
+	}
+	all.Wait()
+	return out, errors.Join(errs...)
+}
+
+// lookUp asks where names are, in no order.
+func (rig *namesRig) lookUp(ctx context.Context, count int) (_ int, took time.Duration, again int, err error) {
+	took, again, err = askAll(ctx, rig.clients, questions{
+		count: count,
+		message: func(int) ([]byte, error) {
+			return (&gnrswire.Message{Kind: gnrswire.Lookup, GUID: rig.names[rand.IntN(len(rig.names))]}).AppendTo(nil)
+		},
+		answered: func(_ int, m *gnrswire.Message) error {
+			if len(m.Addresses) != 1 {
+				return fmt.Errorf("%d addresses of a name that has one", len(m.Addresses))
+			}
+			return nil
+		},
+	})
+	return count, took, again, err
+}
+
+// kills kills the service in the middle of writing, time and again, and counts what it has
+// acknowledged and does not have then.
+func (rig *namesRig) kills(ctx context.Context, times int) (lost, acknowledged int, err error) {
+	for range times {
+		numbers, err := rig.kill(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		if err := rig.start(ctx); err != nil {
+			return 0, 0, err
+		}
+		n, err := rig.missing(ctx, numbers)
+		if err != nil {
+			return 0, 0, err
+		}
+		lost, acknowledged = lost+n, acknowledged+len(numbers)
+	}
+	return lost, acknowledged, nil
+}
+
+// kill has names written until what has the names is killed, and returns the last number of each that was
+// acknowledged.
+func (rig *namesRig) kill(ctx context.Context) (map[int]uint64, error) {
+	c, err := gnrs.Dial(rig.at)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	writing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	numbers := map[int]uint64{}
+	var all sync.WaitGroup
+	for i := range min(len(rig.names), 2*nameWindow) {
+		all.Go(func() {
+			for writing.Err() == nil {
+				now := time.Now()
+				r, err := record.Sign(rig.key(i), uint64(now.UnixNano()), now.Add(time.Hour), place(i))
+				if err != nil || c.Write(writing, r) != nil {
+					continue // until the service is dead, others are acknowledged
+				}
+				mu.Lock()
+				numbers[i] = r.Number
+				mu.Unlock()
+			}
+		})
+	}
+	err = tasks.Sleep(ctx, 50*time.Millisecond+rand.N(250*time.Millisecond))
+	if rig.redis == nil {
+		rig.daemon.Kill()
+	} else {
+		rig.redis.Kill()
+	}
+	cancel()
+	all.Wait()
+	return numbers, err
+}
+
+// missing counts the names of which the service has an older record than it has acknowledged.
+func (rig *namesRig) missing(ctx context.Context, numbers map[int]uint64) (n int, err error) {
+	c, err := gnrs.Dial(rig.at)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	for i, number := range numbers {
+		r, err := c.Lookup(ctx, rig.names[i])
+		if err != nil {
+			return 0, err
+		}
+		if r.Number < number {
+			n++
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,160 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/experiment/polling"
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// conduct starts the controller of a way.
+func (r *messageRig) conduct(ctx context.Context, w controlWay) (conductor, error) {
+	interval := max(time.Duration(float64(5*time.Second)/r.scale.pace), time.Second)
+	if w.polled {
+		return r.poll(ctx, interval)
+	}
+	mode := "proactive"
+	if w.reactive {
+		mode = "reactive"
+	}
+	n, err := testbed.DeployNetwork(ctx, testbed.NetworkOptions{
+		Lab: r.lab, Binary: r.env.Binary, LogDir: r.env.Dir, Interval: interval,
+		Rate:     func(lab.Link) float64 { return fatTreeRate },
+		Settings: "  forwarding: {mode: " + mode + "}\n" + r.sampling(w.fatTreeWay), Services: r.services(w.fatTreeWay),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &ours{n, w.reactive}, nil
+}
+
+// ours is Sluice's controller.
+type ours struct {
+	*testbed.Network
+	reactive bool
+}
+
+// hosts implements conductor.
+func (o *ours) hosts(ctx context.Context, n int) error {
+	m, err := o.Metrics(ctx)
+	name := "sluice_network_destinations"
+	if o.reactive {
+		name = "sluice_network_hosts"
+	}
+	if got := m[name]; err == nil && got < float64(n) {
+		err = fmt.Errorf("%.0f of %d are known to all switches", got, n)
+	}
+	return err
+}
+
+// begin implements conductor.
+func (*ours) begin(context.Context) error { return nil }
+
+// count implements conductor.
+func (o *ours) count(ctx context.Context) (controlCount, error) {
+	m, err := o.Metrics(ctx)
+	return controlled(func(kind, about string) float64 {
+		return m.SumOf("sluice_network_messages_total", "type", kind, "about", about)
+	}), err
+}
+
+// polled is the controller that reads counters.
+type polled struct {
+	*polling.Controller
+	group *tasks.Group
+	ended chan error
+}
+
+// poll starts the controller that reads counters, and waits until it knows all links.
+func (r *messageRig) poll(ctx context.Context, interval time.Duration) (conductor, error) {
+	capacities, links, err := r.capacities()
+	if err != nil {
+		return nil, err
+	}
+	l, err := r.lab.Control().Listen("tcp", r.lab.ControllerAddr().String())
+	if err != nil {
+		return nil, err
+	}
+	c, err := polling.New(polling.Options{Listeners: []net.Listener{l}, Capacities: capacities, Interval: interval})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	p := &polled{c, tasks.New(), make(chan error, 1)}
+	p.group.Start(func(ctx context.Context) { p.ended <- c.Run(ctx) })
+	if err := testbed.Poll(ctx, "all links", func() error {
+		if found := len(c.Network().Topology().Links); found < links {
+			return fmt.Errorf("%d of %d are known", found, links)
+		}
+		return nil
+	}); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// capacities are those of all ports of switches, and links is how many directed links join these.
+func (r *messageRig) capacities() (of map[network.PortRef]uint64, links int, err error) {
+	t := r.lab.Topology()
+	dpids := map[string]openflow.DatapathID{}
+	for _, s := range t.Switches {
+		dpids[s.Name] = openflow.DatapathID(s.DPID)
+	}
+	of = map[network.PortRef]uint64{}
+	for _, link := range t.Links {
+		joins := 0
+		for _, end := range []lab.End{link.A, link.B} {
+			dpid, is := dpids[end.Node]
+			if !is {
+				continue
+			}
+			port, err := r.lab.Switch(end.Node).Port(link.Name)
+			if err != nil {
+				return nil, 0, err
+			}
+			of[network.PortRef{Switch: dpid, Port: uint32(port)}] = fatTreeRate
+			joins++
+		}
+		if joins == 2 {
+			links += 2
+		}
+	}
+	return of, links, nil
+}
+
+// hosts implements conductor.
+func (p *polled) hosts(_ context.Context, n int) error {
+	if led := p.Network().HostStats().Led; led < n {
+		return fmt.Errorf("%d of %d are known to all switches", led, n)
+	}
+	return nil
+}
+
+// begin implements conductor.
+func (p *polled) begin(ctx context.Context) error { return p.Begin(ctx) }
+
+// count implements conductor.
+func (p *polled) count(context.Context) (controlCount, error) {
+	sent, received := p.Messages()
+	all := map[[2]string]float64{}
+	for _, messages := range []network.Messages{sent, received} {
+		for kind, n := range messages.All() {
+			all[[2]string{strings.ToLower(kind.Type.String()), kind.About}] += float64(n)
+		}
+	}
+	return controlled(func(kind, about string) float64 { return all[[2]string{kind, about}] }), nil
+}
+
+// Close ends the controller.
+func (p *polled) Close() error {
+	p.group.Stop()
+	return <-p.ended
+}

@@ -1,0 +1,112 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/sos/plugin"
+)
+
+func sosClients() Experiment {
+	return Experiment{
+		Name:     "sos-clients",
+		Title:    "One and two clients, each with a server of its own",
+		Question: "Do clients that have nothing to do with each other get twice as much by two pairs of agents?",
+		Source:   "dissertation 2017, table 5.3.2: 8 Gbit/s by one client and server, 16 by two",
+		Run:      runClients,
+	}
+}
+
+// secondClient and secondServer are what there is beside client and server.
+const secondClient, secondServer = "client2", "server2"
+
+func runClients(ctx context.Context, env *Env) (*Result, error) {
+	raw, err := env.CSV("clients", "clients", "goodput_bits_per_second")
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	env.Steps(2)
+	goodputs := map[int]float64{}
+	err = env.withSite(ctx, twoClients(), func(ctx context.Context, s *site) error {
+		for n := 1; n <= 2; n++ {
+			env.Step("%d clients", n)
+			if goodputs[n], err = s.clients(ctx, env.Scale, n); err != nil {
+				return fmt.Errorf("%d clients: %w", n, err)
+			}
+			env.Logf("%.1f Mbit/s", goodputs[n]/1e6)
+			if err := raw.Row(n, goodputs[n]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return clientsResult(goodputs), nil
+}
+
+// twoClients is two sites with two pairs of agents, two clients, and two servers.
+func twoClients() lab.Topology {
+	t := twoSites("clients", agentsLine, 2)
+	t = withHost(t, ordinary(lab.Host{Name: secondClient}), "s1", agentsLine.MTU)
+	return narrowAgents(withHost(t, ordinary(lab.Host{Name: secondServer}), "s2", agentsLine.MTU))
+}
+
+// clients is what so many clients get together, each from its own server, all by agents.
+func (s *site) clients(ctx context.Context, scale Scale, n int) (sum float64, err error) {
+	before, err := s.Sessions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var transfers []testbed.Transfer
+	for i := range n {
+		t := s.transfer(scale, 1)
+		if i > 0 {
+			t.Client, t.Server = s.lab.Host(secondClient), s.lab.Host(secondServer)
+			t.To = s.lab.Host(secondServer).Addr().String()
+		}
+		entry, err := s.Whitelist(ctx, netip.MustParseAddr(t.To), uint16(t.Port), plugin.Tuning{})
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = s.Unlist(context.WithoutCancel(ctx), entry) }() // the next part lists it again
+		transfers = append(transfers, t)
+	}
+	type result struct {
+		testbed.Goodput
+		err error
+	}
+	results := make(chan result)
+	for _, t := range transfers {
+		go func() { g, err := t.Run(ctx); results <- result{g, err} }()
+	}
+	var errs []error
+	for range n {
+		r := <-results
+		sum, errs = sum+r.BitsPerSecond, append(errs, r.err)
+	}
+	after, err := s.Sessions(ctx)
+	if want := len(before) + 2*n; err == nil && len(after) < want { // iperf3 has a control connection, too
+		err = fmt.Errorf("%w: %d sessions, want %d", testbed.ErrNotCarried, len(after), want)
+	}
+	return sum, errors.Join(append(errs, err)...)
+}
+
+func clientsResult(goodputs map[int]float64) *Result {
+	r := &Result{Network: fmt.Sprintf("two switches, %v; every agent's own link %.0f Mbit/s", agentsLine, agentLink/1e6)}
+	t := Table{Title: "Goodput of all together", Columns: []string{"clients", "published Gbit/s", "times one", "ours Mbit/s", "times one"}}
+	for n := 1; n <= 2; n++ {
+		t.Add(n, 8*n, n, fmt.Sprintf("%.1f", goodputs[n]/1e6), fmt.Sprintf("%.2f", goodputs[n]/goodputs[1]))
+	}
+	r.Tables = []Table{t}
+	ratio := goodputs[2] / goodputs[1]
+	r.Claim(ratio >= 1.8, "two clients get at least 1.8 times what one gets", "%.2f times", ratio)
+	r.Note("Each agent's link is limited to %.0f Mbit/s, because an agent itself carries more than this lab's software switches.", agentLink/1e6)
+	return r
+}

@@ -1,0 +1,86 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/sos/plugin"
+)
+
+// carried is a transfer that agents carried.
+type carried struct {
+	testbed.Goodput
+	// CPU that the agents x1 and y1 used during the transfer, in percent of one core.
+	SenderCPU, ReceiverCPU float64
+}
+
+// through measures a transfer with the given parameters of SOS and makes sure
+// that agents carried it.
+func (s *site) through(ctx context.Context, t testbed.Transfer, tuning plugin.Tuning) (c carried, err error) {
+	before, err := s.Sessions(ctx)
+	if err != nil {
+		return c, err
+	}
+	entry, err := s.Whitelist(ctx, s.lab.Host("server").Addr(), uint16(t.Port), tuning)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, s.Unlist(context.WithoutCancel(ctx), entry)) }()
+	x, err := startCPUMeter(s.Agent("x1").PID())
+	if err != nil {
+		return c, err
+	}
+	y, err := startCPUMeter(s.Agent("y1").PID())
+	if err != nil {
+		return c, err
+	}
+	if c.Goodput, err = t.Run(ctx); err != nil {
+		return c, err
+	}
+	if c.SenderCPU, err = x.percent(); err != nil {
+		return c, err
+	}
+	if c.ReceiverCPU, err = y.percent(); err != nil {
+		return c, err
+	}
+	after, err := s.Sessions(ctx)
+	if err != nil {
+		return c, err
+	}
+	// iperf3 has a control connection beside its streams.
+	if want := len(before) + max(t.Streams, 1) + 1; len(after) < want {
+		return c, fmt.Errorf("%w: %d sessions, want %d", testbed.ErrNotCarried, len(after), want)
+	}
+	return c, nil
+}
+
+// transfer is iperf3 from client to server, as long as the scale wants it.
+func (s *site) transfer(scale Scale, streams int) testbed.Transfer {
+	return testbed.Transfer{
+		Client: s.lab.Host("client"), Server: s.lab.Host("server"),
+		To: s.lab.Host("server").Addr().String(), Port: iperfPort, Streams: streams,
+		Time: pick[time.Duration](scale, 4, 8, 20) * time.Second,
+		Omit: pick[time.Duration](scale, 3, 4, 8) * time.Second,
+	}
+}
+
+// cpuMeter measures how busy a process is.
+type cpuMeter struct {
+	pid   int
+	used  time.Duration
+	began time.Time
+}
+
+func startCPUMeter(pid int) (cpuMeter, error) {
+	used, err := testbed.CPUTime(pid)
+	return cpuMeter{pid: pid, used: used, began: time.Now()}, err
+}
+
+// percent is the share of one core since the start, in percent.
+func (m cpuMeter) percent() (float64, error) {
+	used, err := testbed.CPUTime(m.pid)
+	return 100 * (used - m.used).Seconds() / time.Since(m.began).Seconds(), err
+}

@@ -1,0 +1,173 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/sos/plugin"
+)
+
+// table1Rate is that of each of the two paths.
+const table1Rate = 400e6
+
+// table1Path is one of the two ways between the sites.
+type table1Path struct {
+	name, link string
+	rtt        time.Duration
+	// Published, Mbit/s, for the PlanetLab and the ProtoGENI client.
+	tcpPL, tcpPG, udp, sosPL, sosPG float64
+}
+
+var table1Paths = []table1Path{
+	{"path 1 (short)", "short", 59 * time.Millisecond, 8, 200, 663, 620, 622},
+	{"path 2 (long)", "long", 164 * time.Millisecond, 2, 70, 657, 615, 615},
+}
+
+func sosTable1() Experiment {
+	return Experiment{
+		Name:     "sos-table1",
+		Title:    "Two paths across a country: direct, by SOS on each, and on both at once",
+		Question: "What does SOS gain on a short and on a long path, and what do both together carry?",
+		Source:   "SOS paper 2012, table I (GENI, two paths of 59 and 164 ms; PL and PG are the two kinds of clients there)",
+		Run:      runTable1,
+	}
+}
+
+// twoPaths has two sites joined by two links through a switch of their own each.
+func twoPaths(mtu int) lab.Topology {
+	t := lab.Topology{
+		Name:     "table1",
+		Switches: []lab.Switch{{Name: "s1", Offload: true}, {Name: "s2", Offload: true}, {Name: "s3", Offload: true}, {Name: "s4", Offload: true}},
+		Hosts:    []lab.Host{ordinary(lab.Host{Name: "client"}), ordinary(lab.Host{Name: "server"}), {Name: "x1", Agent: true}, {Name: "y1", Agent: true}},
+	}
+	wire := func(a, b string) { t.Links = append(t.Links, lab.Both(a, b, delayline.Params{})) }
+	wire("client", "s1")
+	wire("x1", "s1")
+	wire("server", "s2")
+	wire("y1", "s2")
+	for i, p := range table1Paths {
+		middle := fmt.Sprintf("s%d", i+3)
+		long := lab.Both("s1", middle, delayline.Params{Rate: table1Rate, Delay: p.rtt / 2})
+		long.Name = p.link
+		t.Links = append(t.Links, long)
+		wire(middle, "s2")
+	}
+	for i := range t.Links {
+		t.Links[i].MTU = mtu
+	}
+	return t
+}
+
+func runTable1(ctx context.Context, env *Env) (*Result, error) {
+	const mtu = 9000
+	raw, err := env.CSV("table1", "path", "way", "goodput_bits_per_second")
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	env.Steps(3*len(table1Paths) + 1)
+	r := &Result{Network: fmt.Sprintf("two sites joined by two paths of %.0f Mbit/s, 59 and 164 ms round trip, no loss, MTU %d", table1Rate/1e6, mtu)}
+	table := Table{
+		Title: "Goodput in Mbit/s; published figures are of paths of 1 Gbit/s",
+		Columns: []string{
+			"", "2012 TCP PL", "2012 TCP PG", "2012 UDP", "2012 SOS PL", "2012 SOS PG",
+			"ours TCP", "ours UDP", "ours SOS", "SOS / UDP", "SOS / TCP",
+		},
+	}
+	best := 0.0
+	err = env.withSite(ctx, twoPaths(mtu), func(ctx context.Context, s *site) error {
+		for _, p := range table1Paths {
+			if err := s.useOnly(ctx, p); err != nil {
+				return err
+			}
+			tcp, udp, sos, err := measureTable1(ctx, env, s, p)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			best = max(best, sos.BitsPerSecond)
+			for way, g := range map[string]float64{"tcp": tcp.BitsPerSecond, "udp": udp.BitsPerSecond, "sos": sos.BitsPerSecond} {
+				if err := raw.Row(p.name, way, g); err != nil {
+					return err
+				}
+			}
+			table.Add(p.name, p.tcpPL, p.tcpPG, p.udp, p.sosPL, p.sosPG, fmt.Sprintf("%.1f", tcp.Mbit()), fmt.Sprintf("%.1f", udp.Mbit()),
+				fmt.Sprintf("%.1f", sos.Mbit()), fmt.Sprintf("%.0f %%", 100*sos.BitsPerSecond/udp.BitsPerSecond), fmt.Sprintf("%.1f", sos.BitsPerSecond/tcp.BitsPerSecond))
+			r.Claim(sos.BitsPerSecond >= 0.9*udp.BitsPerSecond, p.name+": SOS at least 90 % of UDP", "%.0f %%", 100*sos.BitsPerSecond/udp.BitsPerSecond)
+		}
+		if err := s.useBoth(ctx); err != nil {
+			return err
+		}
+		env.Step("SOS on both paths")
+		both, err := s.through(ctx, s.transfer(env.Scale, 1), plugin.Tuning{Paths: 2})
+		if err != nil {
+			return fmt.Errorf("both paths: %w", err)
+		}
+		env.Logf("%.1f Mbit/s", both.Mbit())
+		table.Add("multipath", "", "", "", 640, 639, "", "", fmt.Sprintf("%.1f", both.Mbit()), "", "")
+		r.Claim(both.BitsPerSecond >= 1.5*best, "both paths carry at least 1.5 times the better one", "%.2f times", both.BitsPerSecond/best)
+		return raw.Row("multipath", "sos", both.BitsPerSecond)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Tables = []Table{table}
+	r.Note("In 2012 both paths shared the sites' links of 1 Gbit/s, so two paths could not carry more than one. Here they share nothing but the sites' switches.")
+	return r, nil
+}
+
+func measureTable1(ctx context.Context, env *Env, s *site, p table1Path) (tcp, udp testbed.Goodput, sos carried, err error) {
+	env.Step("TCP on %s", p.name)
+	if tcp, err = s.transfer(env.Scale, 1).Run(ctx); err != nil {
+		return
+	}
+	env.Step("UDP on %s", p.name)
+	t := s.transfer(env.Scale, 1)
+	t.UDPRate = fmt.Sprint(int64(table1Rate))
+	if udp, err = t.Run(ctx); err != nil {
+		return
+	}
+	env.Step("SOS on %s", p.name)
+	sos, err = s.through(ctx, s.transfer(env.Scale, 1), plugin.Tuning{Paths: 1})
+	env.Logf("TCP %.1f, UDP %.1f, SOS %.1f Mbit/s", tcp.Mbit(), udp.Mbit(), sos.Mbit())
+	return
+}
+
+// useOnly unplugs the other path, and waits until packets take the one that is left.
+func (s *site) useOnly(ctx context.Context, p table1Path) error {
+	for _, other := range table1Paths {
+		if err := s.lab.SetLink(ctx, other.link, other.link == p.link); err != nil {
+			return err
+		}
+	}
+	return s.waitRTT(ctx, p.rtt)
+}
+
+func (s *site) useBoth(ctx context.Context) error {
+	for _, p := range table1Paths {
+		if err := s.lab.SetLink(ctx, p.link, true); err != nil {
+			return err
+		}
+	}
+	return testbed.Poll(ctx, "both paths", func() error {
+		n, err := s.Links(ctx)
+		if want := 2 * 2 * len(table1Paths); err == nil && n < want {
+			err = fmt.Errorf("%d of %d links are known", n, want)
+		}
+		return err
+	})
+}
+
+// waitRTT returns when a ping from client to server takes about as long as it should.
+func (s *site) waitRTT(ctx context.Context, want time.Duration) error {
+	return testbed.Poll(ctx, fmt.Sprintf("a round trip of %v", want), func() error {
+		got, err := testbed.Ping(ctx, s.lab.Host("client"), s.lab.Host("server").Addr())
+		if err == nil && (got < want*9/10 || got > want*3/2) {
+			err = fmt.Errorf("it takes %v", got)
+		}
+		return err
+	})
+}

@@ -1,0 +1,106 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/lab/hostile"
+)
+
+// What a hostile switch or host does it does for a while, and then something else.
+const (
+	hostileLow, hostileHigh = 2 * time.Second, 6 * time.Second
+	// frameInterval is that of a hostile host: more would take the processors from
+	// what is tested.
+	frameInterval = 2 * time.Millisecond
+)
+
+// rogues are the hostile hosts: beside those that SOS carries, and where the device moves.
+var rogues = []string{"rogue1", "rogue2"}
+
+// hostileSwitch has a switch do its worst to the controller, in one way after the other.
+func (h *harm) hostileSwitch(ctx context.Context, stop <-chan struct{}) error {
+	r := h.numbers(5)
+	for kinds := []hostile.Kind(nil); ; kinds = kinds[1:] {
+		if len(kinds) == 0 {
+			kinds = shuffled(r, hostile.Kinds())
+		}
+		if !rest(ctx, stop, between(r, time.Second, 3*time.Second)) {
+			return context.Cause(ctx)
+		}
+		if err := h.runHostileSwitch(ctx, stop, kinds[0], between(r, hostileLow, hostileHigh)); err != nil {
+			return err
+		}
+	}
+}
+
+func (h *harm) runHostileSwitch(ctx context.Context, stop <-chan struct{}, k hostile.Kind, d time.Duration) error {
+	args := []string{"hostile-switch", k.Name, "--lab", h.lab.Name()}
+	for _, v := range h.victims() {
+		args = append(args, "--victim", fmt.Sprintf("%v=%v", v.MAC, v.Addr))
+	}
+	s, err := testbed.StartLowest(ctx, h.lab.Control(), filepath.Join(h.logs, "hostile-switch.log"), h.program, args...)
+	if err != nil {
+		return err
+	}
+	defer s.Stop()
+	rest(ctx, stop, d)
+	select {
+	case <-s.Done():
+		if ctx.Err() == nil {
+			return fmt.Errorf("the hostile switch %s has ended by itself: see hostile-switch.log", k.Name)
+		}
+	default:
+		h.rec.event("a hostile switch for 2 to 6 s")
+	}
+	return nil
+}
+
+// victims are the hosts whose addresses others claim.
+func (h *harm) victims() (all []hostile.Host) {
+	for _, name := range []string{"client", "web", "x", "y", "critical1", "class2"} {
+		host := h.lab.Host(name)
+		all = append(all, hostile.Host{MAC: host.MAC(), Addr: host.Addr()})
+	}
+	return all
+}
+
+// hostileHost has a host send what does harm, in one way after the other.
+func (h *harm) hostileHost(name string, kind uint64) func(context.Context, <-chan struct{}) error {
+	return func(ctx context.Context, stop <-chan struct{}) error {
+		r, victims := h.numbers(kind), h.victims()
+		host := h.lab.Host(name)
+		self := hostile.Host{MAC: host.MAC(), Addr: host.Addr()}
+		for kinds := []hostile.FrameKind(nil); ; kinds = kinds[1:] {
+			if len(kinds) == 0 {
+				kinds = shuffled(r, hostile.FrameKinds())
+			}
+			if !rest(ctx, stop, between(r, time.Second, 3*time.Second)) {
+				return context.Cause(ctx)
+			}
+			k := kinds[0]
+			within, cancel := context.WithTimeout(ctx, between(r, hostileLow, hostileHigh))
+			sent, err := testbed.SendFrames(within, host, "eth0", frameInterval, func(b []byte, n uint64) []byte {
+				return k.Append(b, n, self, victims[n%uint64(len(victims))])
+			})
+			cancel()
+			if err == nil && sent == 0 && ctx.Err() == nil {
+				err = errors.New("nothing was sent")
+			}
+			if err != nil {
+				return fmt.Errorf("hostile host %s, %s: %w", name, k.Name, err)
+			}
+			h.rec.event("a hostile host for 2 to 6 s")
+		}
+	}
+}
+
+func shuffled[T any](r *rand.Rand, all []T) []T {
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}

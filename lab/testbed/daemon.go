@@ -1,0 +1,130 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Daemon is a program that runs in a lab until it is stopped.
+type Daemon struct {
+	cmd    *exec.Cmd
+	cancel context.CancelFunc
+	done   chan struct{}
+	group  *idleGroup // nil if it has none of its own
+}
+
+// StartDaemon starts a program; its output goes to a file.
+func StartDaemon(ctx context.Context, at Place, log string, name string, args ...string) (*Daemon, error) {
+	return start(ctx, at, log, &syscall.SysProcAttr{Setpgid: true}, name, args)
+}
+
+// StartLowest starts a program as StartDaemon does, which gets the processors that nothing
+// else wants: it stands for one on a machine of its own. Where there are no control groups
+// for that it has the lowest priority, with which it may still have a processor for some
+// milliseconds that others wait for.
+func StartLowest(ctx context.Context, at Place, log string, name string, args ...string) (*Daemon, error) {
+	d, err := start(ctx, at, log, &syscall.SysProcAttr{Setsid: true}, name, args)
+	if err != nil {
+		return nil, err
+	}
+	if d.group, err = joinIdle(d.PID()); err == nil {
+		return d, nil
+	}
+	if err := lower(d.PID()); err != nil {
+		d.Stop()
+		return nil, fmt.Errorf("lower the priority of %s: %w", name, err)
+	}
+	return d, nil
+}
+
+// start starts a program with attributes that keep Ctrl-C at the terminal from reaching it
+// before Stop.
+func start(ctx context.Context, at Place, log string, attr *syscall.SysProcAttr, name string, args []string) (*Daemon, error) {
+	out, err := os.Create(log)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := at.Command(ctx, name, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = attr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second // then it is killed
+	if err := cmd.Start(); err != nil {
+		cancel()
+		out.Close()
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	d := &Daemon{cmd: cmd, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(d.done)
+		defer out.Close()
+		_ = cmd.Wait() // ended by Stop, or dead: whoever talks to it notices
+	}()
+	return d, nil
+}
+
+// PID is the process that was started.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+
+// Stop asks the program to end, kills it after five seconds, and returns when it is gone.
+func (d *Daemon) Stop() {
+	d.cancel()
+	<-d.done
+	d.leave()
+}
+
+// Kill ends the program at once, the way a crash would.
+func (d *Daemon) Kill() {
+	_ = d.cmd.Process.Kill() // an error means that it is gone already
+	<-d.done
+	d.leave()
+}
+
+// leave removes the control group of a program that is gone.
+func (d *Daemon) leave() {
+	if d.group != nil {
+		_ = d.group.remove() // gone already, or in use by a child of the program
+	}
+}
+
+// Done is closed when the program has ended.
+func (d *Daemon) Done() <-chan struct{} { return d.done }
+
+// WaitListening returns when something at that place listens on the TCP port.
+func WaitListening(ctx context.Context, at Place, port uint16) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		out, err := at.Command(ctx, "ss", "-Hltn", fmt.Sprintf("sport = :%d", port)).Output()
+		if err == nil && len(out) > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("nothing listens on port %d: %w", port, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// lastWords is how many lines of a log an error message quotes.
+const lastWords = 5
+
+// Tail returns the last lines of a file, or why it cannot be read: it is for
+// messages about something that has gone wrong already.
+func Tail(file string, lines int) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

@@ -1,0 +1,105 @@
+package testbed
+
+import (
+	"testing"
+	"time"
+)
+
+// sendAll notes n messages, one each millisecond from 1 s on.
+func sendAll(d *deliveries, n int) {
+	for i := range n {
+		d.next(sentAt(i))
+	}
+}
+
+func sentAt(i int) int64 { return int64(time.Second) + int64(i)*int64(time.Millisecond) }
+
+// travel is how long a message takes in these tests.
+const travel = int64(3 * time.Millisecond)
+
+func TestStreamLog(t *testing.T) {
+	d := newDeliveries()
+	sendAll(d, 100)
+	for i := range 100 {
+		switch {
+		case i >= 20 && i < 30: // lost: 20 to 29
+		case i == 40: // overtaken by 41
+			d.arrived(41, sentAt(41)+travel)
+			d.arrived(40, sentAt(41)+travel+1)
+		case i == 41:
+		case i == 50: // doubled
+			d.arrived(50, sentAt(50)+travel)
+			d.arrived(50, sentAt(50)+travel+1)
+		default:
+			d.arrived(i, sentAt(i)+travel)
+		}
+	}
+	d.arrived(1000, sentAt(99)) // nobody has sent it
+	l := d.finish()
+	all := l.All()
+	want := StreamReport{Sent: 100, Received: 90, Lost: 10, Doubled: 1, Reordered: 1, Gap: 10 * time.Millisecond, GapAt: time.Unix(0, sentAt(19)+travel)}
+	if all != want {
+		t.Errorf("the whole stream: %+v, want %+v", all, want)
+	}
+	later := l.Between(time.Unix(0, sentAt(35)), time.Unix(0, sentAt(60)))
+	if later.Sent != 25 || later.Lost != 0 || later.Doubled != 1 || later.Reordered != 1 || later.Gap > 2*time.Millisecond {
+		t.Errorf("from 35 to 60: %+v", later)
+	}
+	if sent, received := d.count(); sent != 100 || received != 90 {
+		t.Errorf("count is %d, %d", sent, received)
+	}
+}
+
+// A sender that was late itself makes no gap, one whose packets wait on the way does.
+func TestGapIsBeyondTheSendersSpacing(t *testing.T) {
+	late := newDeliveries()
+	for _, at := range []int64{0, 1, 2, 52, 53} {
+		at = int64(time.Second) + at*int64(time.Millisecond)
+		number, _ := late.next(at)
+		late.arrived(number, at+travel)
+	}
+	if gap := late.finish().All().Gap; gap > time.Millisecond {
+		t.Errorf("a late sender makes a gap of %v", gap)
+	}
+	held := newDeliveries()
+	sendAll(held, 60)
+	for i := range 60 {
+		at := sentAt(max(i, 50))
+		if i == 0 {
+			at = sentAt(0)
+		}
+		held.arrived(i, at+travel)
+	}
+	if r := held.finish().All(); r.Gap < 45*time.Millisecond || r.Lost != 0 {
+		t.Errorf("packets that were held for 50 ms: %+v", r)
+	}
+}
+
+// What never arrives any more is a gap up to the end.
+func TestGapWithoutEnd(t *testing.T) {
+	d := newDeliveries()
+	now := time.Now().UnixNano()
+	for i := range 10 {
+		d.next(now - int64(time.Second) + int64(i)*int64(time.Millisecond))
+	}
+	d.arrived(0, now-int64(time.Second)+travel)
+	if r := d.finish().All(); r.Gap < 900*time.Millisecond || r.Lost != 9 {
+		t.Errorf("a stream that dies: %+v", r)
+	}
+	silent := newDeliveries()
+	silent.next(now - int64(time.Second))
+	if r := silent.finish().All(); r.Gap < 900*time.Millisecond || r.Lost != 1 {
+		t.Errorf("a stream that never lived: %+v", r)
+	}
+	if r := newDeliveries().finish().All(); r != (StreamReport{GapAt: time.Unix(0, 0)}) {
+		t.Errorf("an empty stream: %+v", r)
+	}
+}
+
+func TestRecordIsBounded(t *testing.T) {
+	d := newDeliveries()
+	d.messages = make([]message, maxMessages)
+	if _, ok := d.next(1); ok {
+		t.Error("a message too many is taken")
+	}
+}

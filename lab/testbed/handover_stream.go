@@ -1,0 +1,238 @@
+package testbed
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// StreamOptions says between which hosts a stream of UDP packets runs.
+type StreamOptions struct {
+	// Receiver nil opens no socket there: the packets come by Deliver.
+	Sender, Receiver Inside
+	From             netip.AddrPort // of the sender; the zero value lets the kernel choose
+	To               netip.AddrPort // the receiver's; port 0 takes one that is free
+	Dial             netip.AddrPort // what the sender sends to, if that is not the receiver
+	Rate             int            // packets a second; 0 is 1,000
+	Size             int            // bytes of payload, at least 16; 0 is 200
+}
+
+// Stream is a running stream of numbered UDP packets.
+type Stream struct {
+	*deliveries
+	id         uint64
+	size       int
+	interval   time.Duration
+	send, recv *net.UDPConn
+	stop       context.CancelFunc
+	running    sync.WaitGroup
+}
+
+const (
+	streamHeader = 16 // id and number
+	streamBuffer = 4 << 20
+	// streamBurst is how many packets a sender that was late makes up for.
+	streamBurst = 20
+	// Settle is how long the end of a stream waits for what is still on the way.
+	Settle = time.Second
+)
+
+// StartStream opens both sockets and starts sending.
+func StartStream(ctx context.Context, o StreamOptions) (*Stream, error) {
+	if o.Rate == 0 {
+		o.Rate = 1000
+	}
+	if o.Size == 0 {
+		o.Size = 200
+	}
+	if o.Rate < 1 || o.Rate > 100_000 || o.Size < streamHeader || o.Size > 60_000 {
+		return nil, fmt.Errorf("stream of %d packets a second with %d bytes: not between 1 and 100000, or not between %d and 60000", o.Rate, o.Size, streamHeader)
+	}
+	var id [8]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, fmt.Errorf("stream: %w", err)
+	}
+	s := &Stream{deliveries: newDeliveries(), id: binary.BigEndian.Uint64(id[:]), size: o.Size, interval: time.Second / time.Duration(o.Rate)}
+	if err := s.open(o); err != nil {
+		return nil, err
+	}
+	ctx, s.stop = context.WithCancel(ctx)
+	if s.recv != nil {
+		s.running.Add(1)
+		go func() { defer s.running.Done(); s.receive() }()
+	}
+	s.running.Add(1)
+	go func() { defer s.running.Done(); s.sendUntil(ctx) }()
+	return s, nil
+}
+
+func (s *Stream) open(o StreamOptions) error {
+	to := o.To
+	if o.Receiver != nil {
+		if err := s.openReceiver(o); err != nil {
+			return fmt.Errorf("stream: listen at %v: %w", o.To, err)
+		}
+		to = netip.AddrPortFrom(o.To.Addr(), uint16(s.recv.LocalAddr().(*net.UDPAddr).Port))
+	}
+	if o.Dial.IsValid() {
+		to = o.Dial
+	}
+	err := o.Sender.Do(func() (err error) {
+		var from *net.UDPAddr
+		if o.From.IsValid() {
+			from = net.UDPAddrFromAddrPort(o.From)
+		}
+		s.send, err = net.DialUDP("udp", from, net.UDPAddrFromAddrPort(to))
+		return err
+	})
+	if err == nil {
+		err = control(s.send, unix.SO_SNDBUFFORCE, streamBuffer)
+	}
+	if err != nil {
+		s.close()
+		return fmt.Errorf("stream to %v: %w", to, err)
+	}
+	return nil
+}
+
+func (s *Stream) openReceiver(o StreamOptions) error {
+	err := o.Receiver.Do(func() (err error) {
+		s.recv, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(o.To))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = errors.Join(control(s.recv, unix.SO_TIMESTAMPNS, 1), control(s.recv, unix.SO_RCVBUFFORCE, streamBuffer))
+	if err != nil {
+		s.close()
+	}
+	return err
+}
+
+func (s *Stream) close() {
+	if s.send != nil {
+		s.send.Close()
+	}
+	if s.recv != nil {
+		s.recv.Close()
+	}
+}
+
+// control sets an option of the socket layer. Buffers larger than the system
+// allows need root; without it they stay as they are.
+func control(c *net.UDPConn, option, value int) error {
+	if err := setOption(c, unix.SOL_SOCKET, option, value); !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	return nil
+}
+
+// setOption sets an option of a socket.
+func setOption(c syscall.Conn, level, option, value int) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), level, option, value) })
+	return errors.Join(err, failed)
+}
+
+// sendUntil sends at the stream's rate until the context ends.
+func (s *Stream) sendUntil(ctx context.Context) {
+	packet := make([]byte, s.size)
+	binary.BigEndian.PutUint64(packet, s.id)
+	p := newPace(s.interval)
+	defer p.stop()
+	for p.wait(ctx) {
+		number, ok := s.next(time.Now().UnixNano())
+		if !ok {
+			return
+		}
+		binary.BigEndian.PutUint64(packet[8:], uint64(number))
+		if _, err := s.send.Write(packet); err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			s.refuse() // no route, or an ICMP error for an earlier packet: the next may go
+		}
+	}
+}
+
+func (s *Stream) receive() {
+	packet, oob := make([]byte, 65536), make([]byte, 128)
+	for {
+		n, oobn, _, _, err := s.recv.ReadMsgUDPAddrPort(packet, oob)
+		if err != nil {
+			return // the deadline that Stop has set, or the socket is gone
+		}
+		s.Deliver(packet[:n], time.Unix(0, stamp(oob[:oobn])))
+	}
+}
+
+// Deliver notes a packet's arrival. Packets of other streams are ignored.
+func (s *Stream) Deliver(payload []byte, at time.Time) {
+	if len(payload) < streamHeader || binary.BigEndian.Uint64(payload) != s.id {
+		return
+	}
+	s.arrived(int(binary.BigEndian.Uint64(payload[8:])), at.UnixNano())
+}
+
+// stamp is when the kernel received the packet, or now where it did not say.
+func stamp(oob []byte) int64 {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return time.Now().UnixNano()
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
+			sec, nsec := binary.NativeEndian.Uint64(m.Data), binary.NativeEndian.Uint64(m.Data[8:])
+			return int64(sec)*1e9 + int64(nsec)
+		}
+	}
+	return time.Now().UnixNano()
+}
+
+// Count is how many packets were sent, and how many of them have arrived so far.
+func (s *Stream) Count() (sent, received int) { return s.count() }
+
+// LastArrival is when a packet arrived last; zero if none has.
+func (s *Stream) LastArrival() time.Time { return s.lastArrival() }
+
+// Snapshot is the record so far. What is on the way counts as lost.
+func (s *Stream) Snapshot() *StreamLog { return s.finish() }
+
+// Stop ends the sending, waits for what is still on the way, and returns the record.
+func (s *Stream) Stop() *StreamLog {
+	s.stop()
+	waitAll(s.deliveries)
+	s.close()
+	s.running.Wait()
+	return s.finish()
+}
+
+// waitAll returns when every message has arrived, or nothing has for Settle.
+func waitAll(d *deliveries) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	quiet, before := time.Now(), -1
+	for range tick.C {
+		sent, received := d.count()
+		if received != before {
+			quiet, before = time.Now(), received
+		}
+		if received >= sent || time.Since(quiet) > Settle {
+			return
+		}
+	}
+}

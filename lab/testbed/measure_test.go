@@ -1,0 +1,111 @@
+package testbed
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// here runs programs on this machine, without a lab.
+type here struct{}
+
+func (here) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, name, args...)
+}
+
+func TestParseIperf(t *testing.T) {
+	report := `{"end":{"sum_sent":{"retransmits":7}},"server_output_json":{"intervals":[
+	  {"sum":{"start":0,"seconds":1,"bytes":9e6},"streams":[{"seconds":1,"bytes":9e6},{"seconds":1,"bytes":0}]},
+	  {"sum":{"start":0.999,"seconds":1,"bytes":3e6},"streams":[{"seconds":1,"bytes":1e6},{"seconds":1,"bytes":2e6}]},
+	  {"sum":{"start":1.999,"seconds":2,"bytes":3e6},"streams":[{"seconds":2,"bytes":1e6},{"seconds":2,"bytes":2e6}]},
+	  {"sum":{"start":3.999,"seconds":0.8,"bytes":5e4},"streams":[{"seconds":0.8,"bytes":5e4},{"seconds":0.8,"bytes":0}]}]}}`
+	run := Transfer{Omit: time.Second, Time: 3 * time.Second}
+	g, err := run.parse([]byte(report))
+	if err != nil || g.BitsPerSecond != 16e6 || g.Retransmits != 7 || len(g.Streams) != 2 || g.Streams[1] != 8*4e6/3 {
+		t.Errorf("report read as %+v, %v", g, err)
+	}
+	for _, bad := range []string{"", "{}", `{"error":"unable to connect"}`, `{"server_output_json":{"error":"unable to receive"}}`} {
+		if g, err := run.parse([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %+v", bad, g)
+		}
+	}
+}
+
+// TestCPUTime holds the CPU clock against what the kernel tells a process of itself.
+func TestCPUTime(t *testing.T) {
+	used := func() time.Duration {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := used()
+	for used() < before+20*time.Millisecond {
+		continue
+	}
+	least := used()
+	got, err := CPUTime(os.Getpid())
+	if most := used() + 2*time.Microsecond; err != nil || got < least || got > most { // those are whole microseconds, of each mode
+		t.Errorf("own CPU time is %v, %v; want %v to %v", got, err, least, most)
+	}
+	child := exec.Command("true")
+	if err := child.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := CPUTime(child.Process.Pid); err == nil {
+		t.Errorf("a process that has ended used %v", got)
+	}
+}
+
+// TestTransferThroughHAProxy measures over loopback with the real programs.
+func TestTransferThroughHAProxy(t *testing.T) {
+	for _, program := range []string{"iperf3", "haproxy", "ss"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("needs %s", program)
+		}
+	}
+	const port, proxyPort = 42001, 42002
+	proxy, err := StartHAProxy(t.Context(), here{}, t.TempDir(), netip.MustParseAddrPort("127.0.0.1:42002"), "127.0.0.1:42001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Stop()
+	run := Transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: proxyPort, Time: 2 * time.Second}
+	server := run
+	server.Port = port
+	running, err := server.serve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Stop()
+	out, err := here{}.Command(t.Context(), "iperf3", run.clientArgs()...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := run.parse(out)
+	if err != nil || g.BitsPerSecond <= 0 {
+		t.Errorf("measured %+v, %v", g, err)
+	}
+	if used, err := CPUTime(proxy.PID()); err != nil || used <= 0 {
+		t.Errorf("the proxy used %v of CPU, %v", used, err)
+	}
+}
+
+func TestTransferReportsAbsentServer(t *testing.T) {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Skip("needs iperf3")
+	}
+	run := Transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: 42003, Time: time.Second}
+	args := run.clientArgs()
+	out, _ := here{}.Command(t.Context(), "iperf3", args...).Output()
+	if _, err := run.parse(out); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("error %v, want the refusal", err)
+	}
+}

@@ -1,0 +1,98 @@
+package testbed
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+)
+
+//go:embed pictures.js
+var pictures string
+
+// Zap is what a change of channel showed in a browser.
+type Zap struct {
+	// Took is from the key to the first picture of the new channel.
+	Took time.Duration
+	// Frozen is the longest time without a new picture around the change.
+	Frozen time.Duration
+	// Wrong counts the pictures that were of neither channel, or of the old one after the
+	// first of the new one.
+	Wrong int
+	// Heard is from the first picture of the new channel to its sound; less than nothing if it
+	// comes before. Silent says that it has not come within a second.
+	Heard  time.Duration
+	Silent bool
+	// First is from when the ingress gateway drew the first picture of the new channel until it
+	// was seen, Last that of a picture a second later: from glass to glass.
+	First, Last time.Duration
+}
+
+// ErrNoPicture is returned (wrapped) when nothing of the new channel is seen in time.
+var ErrNoPicture = errors.New("the new channel is not seen")
+
+// WatchPictures has the page note what its player shows, and what is heard: test patterns of
+// Cinema. Somebody watches already.
+func (b *Browser) WatchPictures(ctx context.Context) error {
+	return b.Do(ctx, fmt.Sprintf("window.sluiceClockBits = %d;\n", gatewayapi.PatternClockBits)+pictures)
+}
+
+// Shows waits until the video shows the test pattern of a channel.
+func (b *Browser) Shows(ctx context.Context, channel uint16) error {
+	return Poll(ctx, fmt.Sprintf("a picture of channel %d", channel), func() error {
+		which, err := InPage[int](ctx, b, fmt.Sprintf("sluicePictures.shows([%s])", colour(channel)))
+		if err == nil && which != 0 {
+			err = errors.New("the video shows something else, or nothing")
+		}
+		return err
+	})
+}
+
+// Zap presses a key that has the page change from one channel to another, and says what came
+// of it.
+func (b *Browser) Zap(ctx context.Context, key string, from, to uint16) (Zap, error) {
+	if err := b.Press(ctx, key); err != nil {
+		return Zap{}, err
+	}
+	seen, err := InPage[struct {
+		Zap, Frozen float64 // ms
+		Heard       *float64
+		Wrong       int
+		First, Last seenClock
+		Error       string
+	}](ctx, b, fmt.Sprintf("sluicePictures.change(%s, %s, %d)", colour(from), colour(to), gatewayapi.PatternPitch(to)))
+	if err != nil {
+		return Zap{}, err
+	}
+	if seen.Error != "" {
+		page, _ := InPage[string](ctx, b, "document.body.innerText") // says more, if it can be had
+		return Zap{}, fmt.Errorf("change from channel %d to %d: %w: %s; the page says %.300q", from, to, ErrNoPicture, seen.Error, page)
+	}
+	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
+	z := Zap{Took: ms(seen.Zap), Frozen: ms(seen.Frozen), Wrong: seen.Wrong, Silent: seen.Heard == nil, First: seen.First.age(), Last: seen.Last.age()}
+	if seen.Heard != nil {
+		z.Heard = ms(*seen.Heard)
+	}
+	return z, nil
+}
+
+// seenClock is the clock of a test pattern, and when it was seen.
+type seenClock struct {
+	Clock uint16
+	Time  float64 // ms since 1970
+}
+
+func (s seenClock) age() time.Duration {
+	return gatewayapi.PatternAge(s.Clock, time.UnixMicro(int64(s.Time*1000)))
+}
+
+// colour is that of a channel's test pattern, as red, green and blue.
+func colour(channel uint16) string {
+	c := gatewayapi.PatternColour(channel)
+	b, _ := json.Marshal([]int{int(c >> 16), int(c >> 8 & 0xff), int(c & 0xff)}) // cannot fail
+	return string(b)
+}

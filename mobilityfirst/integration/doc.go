@@ -1,2 +1,0 @@
-// Package integration has the tests of MobilityFirst on real switches.
-package integration

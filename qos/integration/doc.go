@@ -1,3 +1,0 @@
-// Package integration tries the QoS service on real Open vSwitch: networks of
-// namespaces, real packets, and what tc and ovs-vsctl say about them.
-package integration

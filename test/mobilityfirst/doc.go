@@ -1,0 +1,2 @@
+// Package mobilityfirst has the tests of MobilityFirst on real switches.
+package mobilityfirst

@@ -1,0 +1,76 @@
+package qos
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+// matched is how many packets a class's rules have put into its queue at its first port.
+func (c *classes) matched(name string) uint64 {
+	s, _ := c.service.Stats(name)
+	if len(s.Queues) == 0 {
+		return 0
+	}
+	return s.Queues[0].Matched
+}
+
+// twoForOneFlow: of two classes for one flow the one of higher priority has the packets. The
+// other says so, as long as the first exists.
+func (c *classes) twoForOneFlow(t *testing.T) {
+	c.add(c.udp("low", "h1", "h3", 7001, 5))
+	c.add(c.udp("high", "h1", "h3", 7001, 2))
+	if i, _ := c.service.Class("low"); i.State != latency.StateIneffective || !strings.Contains(i.Reason, "class high") {
+		t.Errorf("the shadowed class: %s, %q", i.State, i.Reason)
+	}
+	c.floods(1e6, 7001)
+	carries := func(name string) {
+		before := c.matched(name)
+		within(t, patience, "packets of "+name, func() error {
+			if n := c.matched(name); n < before+100 {
+				return fmt.Errorf("%d, before %d", n, before)
+			}
+			return nil
+		})
+	}
+	carries("high")
+	if n := c.matched("low"); n != 0 {
+		t.Errorf("%d packets are the shadowed class's", n)
+	}
+	c.delete("high")
+	if i, _ := c.service.Class("low"); i.State != latency.StateActive {
+		t.Errorf("alone: %s, %q", i.State, i.Reason)
+	}
+	carries("low")
+}
+
+// fragments have no ports: a class that names some does not get them, and says so when it
+// is requested. A class that names none has them.
+func (c *classes) fragments(t *testing.T) {
+	c.add(c.udp("ports", "h1", "h3", 7001, 2))
+	if i, _ := c.service.Class("ports"); len(i.Notes) != 1 || !strings.Contains(i.Notes[0], "fragments") {
+		t.Errorf("notes %q", i.Notes)
+	}
+	flood, err := testbed.Flood{
+		From: c.lab.Host("h1"), To: c.lab.Host("h3"), Dst: netip.AddrPortFrom(c.addr("h3"), 7001), Rate: 1e6, Bytes: 4000,
+	}.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(flood.Stop)
+	c.add(latency.ClassSpec{Name: "all", Priority: "2", MinRate: "1000000", Flows: []match.Flow{{IPv4Src: text(c.addr("h1")), IPv4Dst: text(c.addr("h3")), IPProto: "udp"}}})
+	within(t, patience, "fragments are counted", func() error {
+		if n := c.matched("all"); n < 100 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	if n := c.matched("ports"); n != 0 {
+		t.Errorf("%d fragments are the class's with ports: it need not say that it does not get them", n)
+	}
+}

@@ -1,0 +1,95 @@
+package qos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+// takesOverCriticalFlow: a class with the packets of a critical flow takes its place. One
+// promise stands for them on each link, and the class has room where the flow had it.
+func (c *classes) takesOverCriticalFlow(t *testing.T) {
+	d, faults := bandwidth.Spec{Name: "video", Rate: 8e6, Match: match.Flow{UDPDst: "7001"}}.Parse()
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if err := c.critical.Definitions.Add(t.Context(), d.Name, d); err != nil {
+		t.Fatal(err)
+	}
+	flood := c.floods(2e6, 7001)[0]
+	within(t, patience, "the flow is accepted", func() error {
+		if all := c.critical.Flows(); len(all) != 1 || all[0].State != bandwidth.StateAccepted {
+			return fmt.Errorf("%+v", all)
+		}
+		return nil
+	})
+	spec := c.udp("video", "h1", "h3", 7001, 1)
+	spec.MinRate = "8000000"
+	c.add(spec)
+	within(t, patience, "the flow gives way", func() error {
+		if all := c.critical.Flows(); len(all) != 0 {
+			return fmt.Errorf("%+v", all)
+		}
+		return nil
+	})
+	for _, p := range c.book.Promises() {
+		if p.Owner != latency.BookOwner {
+			t.Errorf("a promise is left: %+v", p)
+		}
+	}
+	before, _ := flood.Received()
+	within(t, patience, "its packets arrive", func() error {
+		if now, _ := flood.Received(); now < before+100 {
+			return fmt.Errorf("%d packets", now-before)
+		}
+		return nil
+	})
+	c.delete("video")
+	defer func() {
+		if err := c.critical.Definitions.Remove(context.WithoutCancel(t.Context()), d.Name, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	within(t, patience, "without the class the flow is critical again", func() error {
+		if all := c.critical.Flows(); len(all) != 1 || all[0].State != bandwidth.StateAccepted {
+			return fmt.Errorf("%+v", all)
+		}
+		return nil
+	})
+}
+
+// onLessCapacity: after a restart with links of half their rate, the class of lower priority
+// gives its guarantee up and says why. The other keeps its guarantee.
+func (c *classes) onLessCapacity(t *testing.T) {
+	for i, port := range []int{7001, 7002} {
+		spec := c.udp(fmt.Sprint("class", i), "h1", "h3", port, i+1)
+		spec.MinRate = "4000000"
+		c.add(spec)
+	}
+	c.stop()
+	c.rate = linkRate / 2
+	c.start()
+	c.discover()
+	within(t, patience, "the second class yields", func() error {
+		if i, _ := c.service.Class("class1"); i.State != latency.StateDegraded || !strings.Contains(i.Reason, "4000000 bit/s asked, 924000 of 5000000") {
+			return fmt.Errorf("%s: %s", i.State, i.Reason)
+		}
+		return nil
+	})
+	if i, _ := c.service.Class("class0"); i.State != latency.StateActive {
+		t.Errorf("the first is %s: %s", i.State, i.Reason)
+	}
+	within(t, patience, "the queues are of the first class's guarantee and of the link's rate", func() error {
+		for _, node := range []string{"s1", "s2", "s3"} {
+			if text := c.kernelClasses(node); countOf(text, "rate 4Mbit ceil 5Mbit") != 1 {
+				return fmt.Errorf("%s: %s", node, text)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,89 @@
+package sos
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/network/packet"
+)
+
+// etherHeader is the size of the header that raw IP sockets do not want.
+const etherHeader = 14
+
+// synPacket is the IPv4 packet of a connection's first segment.
+func synPacket(from, to netip.AddrPort) []byte {
+	frame := packet.AppendTCP(nil, packet.Frame{}, packet.TCPSegment{
+		Src: from, Dst: to, Seq: binary.BigEndian.Uint32(from.Addr().AsSlice()), Flags: packet.SYN, Window: 65535,
+	})
+	return frame[etherHeader:]
+}
+
+// sendSYN sends a first packet out of the client's host of which the host itself
+// knows nothing.
+func (w *world) sendSYN(from, to netip.AddrPort) {
+	w.t.Helper()
+	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: to.Addr().As16()})
+	if to.Addr().Is4() {
+		family, sa = unix.AF_INET, &unix.SockaddrInet4{Addr: to.Addr().As4()}
+	}
+	err := w.lab.Host("client").Do(func() error {
+		fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendto(fd, synPacket(from, to), 0, sa)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// rawSender returns a function that sends IPv4 packets from a host as they are.
+func (w *world) rawSender(host string) func(ip []byte) error {
+	w.t.Helper()
+	fd := w.rawSocket(host, unix.AF_INET, unix.IPPROTO_RAW)
+	w.t.Cleanup(func() { _ = unix.Close(fd) })
+	return func(ip []byte) error {
+		return unix.Sendto(fd, ip, 0, &unix.SockaddrInet4{Addr: [4]byte(ip[16:20])})
+	}
+}
+
+// watchFrames hands every frame that a host receives or sends to f until the test
+// ends. The frame is overwritten after the call.
+func (w *world) watchFrames(host string, f func(frame []byte)) {
+	w.t.Helper()
+	const all = 0x0300 // ETH_P_ALL in network order
+	fd := w.rawSocket(host, unix.AF_PACKET, all)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100000}); err != nil {
+		w.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = unix.Close(fd) }()
+		b := make([]byte, 1<<16)
+		for w.t.Context().Err() == nil {
+			if n, err := unix.Read(fd, b); err == nil {
+				f(b[:n])
+			}
+		}
+	}()
+	w.t.Cleanup(func() { <-done })
+}
+
+// rawSocket opens a raw socket in a host's namespace.
+func (w *world) rawSocket(host string, family, protocol int) int {
+	w.t.Helper()
+	var fd int
+	err := w.lab.Host(host).Do(func() (err error) {
+		fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return fd
+}
