@@ -16,8 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/internal/redistest"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
@@ -64,7 +65,7 @@ type namesRig struct {
 	daemon  *testbed.Daemon
 	clients []*nameClient
 	names   []frame.GUID
-	redis   *testbed.RedisCluster // has the names; nil for the service's folder
+	redis   *redistest.Cluster // has the names; nil for the service's folder
 }
 
 func runMFNames(ctx context.Context, env *Env) (*Result, error) {

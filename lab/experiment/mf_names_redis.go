@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/sluice-net/sluice/internal/redistest"
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
@@ -25,7 +26,7 @@ func peerRedis(ctx context.Context, env *Env, raw *CSV, r *Result) error {
 		return nil
 	}
 	s := pick(env.Scale, namesScale{2_000, 20_000, 2_000, 1}, namesScale{100_000, 500_000, 100_000, 5}, namesScale{100_000, 2_000_000, 500_000, 20})
-	c, err := testbed.StartRedis(ctx, local{}, testbed.RedisOptions{Dir: filepath.Join(env.Dir, "redis"), At: netip.MustParseAddrPort(redisAt), Masters: redisMasters})
+	c, err := redistest.Start(ctx, redistest.Options{Dir: filepath.Join(env.Dir, "redis"), At: netip.MustParseAddrPort(redisAt), Masters: redisMasters})
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (rig *namesRig) killRedis(ctx context.Context) (lost, acknowledged int, err
 		return 0, 0, err
 	}
 	for _, n := range rig.redis.Nodes {
-		if err := rig.redis.Restart(ctx, local{}, n); err != nil {
+		if err := rig.redis.Restart(ctx, n); err != nil {
 			return 0, 0, err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/internal/redistest"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 	"github.com/sluice-net/sluice/mobilityfirst/redisnames"
@@ -18,21 +18,13 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// here is this machine.
-type here struct{}
-
-// Command implements testbed.Place.
-func (here) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, name, args...)
-}
-
 // redisAt starts a Redis Cluster of one node at a port.
 func redisAt(t *testing.T, port uint16) Redis {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is not installed: scripts/deps.sh test does that")
 	}
-	c, err := testbed.StartRedis(context.WithoutCancel(t.Context()), here{}, testbed.RedisOptions{
+	c, err := redistest.Start(context.WithoutCancel(t.Context()), redistest.Options{
 		At: netip.AddrPortFrom(netip.MustParseAddr("127.78.0.9"), port), Masters: 1,
 	})
 	if err != nil {

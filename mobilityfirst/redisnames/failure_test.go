@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/internal/redistest"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 )
@@ -19,7 +19,7 @@ import (
 // A master that says nothing any more has its names refused, and who asks for others' is answered.
 func TestSilentMaster(t *testing.T) {
 	t.Parallel()
-	c := cluster(t, testbed.RedisOptions{At: at(1), Masters: 3})
+	c := cluster(t, redistest.Options{At: at(1), Masters: 3})
 	s := open(t, c, Options{slack: 3 * time.Second})
 	there := sign(t, of(t, s, c.Nodes[1]), 1, 1)
 	if err := s.Write(t.Context(), there); err != nil {
@@ -69,7 +69,7 @@ func TestSilentMaster(t *testing.T) {
 // A write that comes to Redis after it was given up is told of when it is there.
 func TestLateWrite(t *testing.T) {
 	t.Parallel()
-	c := cluster(t, testbed.RedisOptions{At: at(7), Masters: 1})
+	c := cluster(t, redistest.Options{At: at(7), Masters: 1})
 	s := open(t, c, Options{})
 	told := make(chan frame.GUID, 10)
 	s.Changed(func(name frame.GUID) { told <- name })
@@ -166,7 +166,7 @@ func allPast(t *testing.T, all []*writer, by uint64) {
 // writing and its only replica has taken its place. No other is acknowledged before that has a replica again.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	c := cluster(t, testbed.RedisOptions{At: at(4), Masters: 3, Replicas: 1})
+	c := cluster(t, redistest.Options{At: at(4), Masters: 3, Replicas: 1})
 	s := open(t, c, Options{Replicas: 1})
 	all, stop := startWriters(t, s)
 	allPast(t, all, 30)
@@ -194,7 +194,7 @@ func TestFailover(t *testing.T) {
 	if moved == 0 {
 		t.Error("no name was the killed master's")
 	}
-	if err := c.Restart(context.WithoutCancel(t.Context()), here{}, killed); err != nil {
+	if err := c.Restart(context.WithoutCancel(t.Context()), killed); err != nil {
 		t.Fatal(err)
 	}
 	allPast(t, all, 1)
@@ -209,14 +209,14 @@ func TestFailover(t *testing.T) {
 // What was acknowledged is there when all nodes were killed at once, and start again.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	c := cluster(t, testbed.RedisOptions{At: at(5), Masters: 3})
+	c := cluster(t, redistest.Options{At: at(5), Masters: 3})
 	s := open(t, c, Options{})
 	all, stop := startWriters(t, s)
 	allPast(t, all, 30)
 	c.Kill()
 	stop()
 	for _, n := range c.Nodes {
-		if err := c.Restart(context.WithoutCancel(t.Context()), here{}, n); err != nil {
+		if err := c.Restart(context.WithoutCancel(t.Context()), n); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,21 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/internal/redistest"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 )
-
-// here is this machine.
-type here struct{}
-
-// Command implements testbed.Place.
-func (here) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, name, args...)
-}
 
 // suite ends with the cluster that all tests have.
 type suite struct{ *testing.M }
@@ -49,7 +41,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
 // shared is the cluster of three masters that tests have which do it no harm.
 var shared struct {
 	once    sync.Once
-	cluster *testbed.RedisCluster
+	cluster *redistest.Cluster
 	err     error
 }
 
@@ -64,11 +56,11 @@ func needRedis(t testing.TB) {
 }
 
 // three is a cluster of three masters without keys.
-func three(t testing.TB) *testbed.RedisCluster {
+func three(t testing.TB) *redistest.Cluster {
 	t.Helper()
 	needRedis(t)
 	shared.once.Do(func() {
-		shared.cluster, shared.err = testbed.StartRedis(context.Background(), here{}, testbed.RedisOptions{At: at(0), Masters: 3})
+		shared.cluster, shared.err = redistest.Start(context.Background(), redistest.Options{At: at(0), Masters: 3})
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
@@ -85,10 +77,10 @@ func at(n uint16) netip.AddrPort {
 }
 
 // cluster starts a cluster of a test's own.
-func cluster(t testing.TB, o testbed.RedisOptions) *testbed.RedisCluster {
+func cluster(t testing.TB, o redistest.Options) *redistest.Cluster {
 	t.Helper()
 	needRedis(t)
-	c, err := testbed.StartRedis(context.WithoutCancel(t.Context()), here{}, o)
+	c, err := redistest.Start(context.WithoutCancel(t.Context()), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +89,7 @@ func cluster(t testing.TB, o testbed.RedisOptions) *testbed.RedisCluster {
 }
 
 // each does something at each node.
-func each(t testing.TB, c *testbed.RedisCluster, f func(*redis.Client) error) {
+func each(t testing.TB, c *redistest.Cluster, f func(*redis.Client) error) {
 	t.Helper()
 	for _, n := range c.Nodes {
 		node := c.Node(n)
@@ -108,7 +100,7 @@ func each(t testing.TB, c *testbed.RedisCluster, f func(*redis.Client) error) {
 }
 
 // open opens a store in a cluster until the test ends.
-func open(t testing.TB, c *testbed.RedisCluster, o Options) *Store {
+func open(t testing.TB, c *redistest.Cluster, o Options) *Store {
 	t.Helper()
 	o.Nodes = c.Addrs()
 	if c.Nodes[0].Addr == at(0) { // the shared one, which is always there
@@ -177,7 +169,7 @@ func number(t testing.TB, s interface {
 }
 
 // of is somebody whose name a master has.
-func of(t testing.TB, s *Store, n *testbed.RedisNode) ed25519.PrivateKey {
+func of(t testing.TB, s *Store, n *redistest.Node) ed25519.PrivateKey {
 	t.Helper()
 	for {
 		who := somebody()

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/internal/redistest"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
@@ -79,7 +79,7 @@ func TestTwoServers(t *testing.T) {
 // A server whose cluster says nothing any more answers that it is busy, and answers again when the cluster does.
 func TestSilentCluster(t *testing.T) {
 	t.Parallel()
-	c := cluster(t, testbed.RedisOptions{At: at(6), Masters: 1})
+	c := cluster(t, redistest.Options{At: at(6), Masters: 1})
 	s := open(t, c, Options{})
 	client, err := gnrs.Dial(serve(t, s).Addr())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/internal/redistest"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 	"github.com/sluice-net/sluice/pki"
@@ -220,7 +220,7 @@ func TestNoCluster(t *testing.T) {
 	if s.Hears() {
 		t.Error("it hears")
 	}
-	cluster(t, testbed.RedisOptions{At: at(2), Masters: 1})
+	cluster(t, redistest.Options{At: at(2), Masters: 1})
 	eventually(t, "it is asked", func() bool { return s.Write(t.Context(), r) == nil })
 	eventually(t, "it hears", s.Hears)
 }
@@ -250,7 +250,7 @@ func TestSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := cluster(t, testbed.RedisOptions{
+	c := cluster(t, redistest.Options{
 		At: at(3), Masters: 1, Password: secret, TLS: config,
 		Settings: []string{"tls-cert-file " + files.Cert, "tls-key-file " + files.Key, "tls-ca-cert-file " + files.CA, "tls-auth-clients optional", fmt.Sprintf(user, secret)},
 	})
