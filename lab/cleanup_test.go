@@ -17,10 +17,10 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/sluice-net/sluice/internal/live"
+	"github.com/sluice-net/sluice/internal/namespace"
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/lab/internal/namespace"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }

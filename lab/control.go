@@ -8,7 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/sluice-net/sluice/lab/internal/namespace"
+	"github.com/sluice-net/sluice/internal/namespace"
 )
 
 // controlMTU is the MTU of the control network.

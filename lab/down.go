@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/sluice-net/sluice/internal/namespace"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/lab/internal/namespace"
 )
 
 // Down ends every process of the lab, removes everything it made, and restores

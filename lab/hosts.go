@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-net/sluice/lab/internal/namespace"
+	"github.com/sluice-net/sluice/internal/namespace"
 )
 
 // configureHosts gives hosts their sysctls and routes.

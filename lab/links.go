@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-net/sluice/lab/internal/namespace"
+	"github.com/sluice-net/sluice/internal/namespace"
 )
 
 // tapQueue is the transmit queue of TAPs: frames that the delay line's thread has

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-net/sluice/lab/internal/namespace"
+	"github.com/sluice-net/sluice/internal/namespace"
 )
 
 // moveTimeout bounds a move, and lockPoll is how often it asks for the lab's lock

@@ -7,8 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/sluice-net/sluice/internal/namespace"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/lab/internal/namespace"
 )
 
 // Ways to give links their properties.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/namespace"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/lab/internal/namespace"
 )
 
 // Status is a lab as it is now.

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/namespace"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/lab/internal/namespace"
 )
 
 // Options of Up. The zero value is what the command line uses.

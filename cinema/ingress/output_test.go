@@ -14,20 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/internal/nettest"
 )
 
 // A channel's datagrams leave by the interface of the data address, from the channel's port, to
 // an address for which there is no route and that nobody has; and a burst to a host comes from
 // the same port.
 func TestOutput(t *testing.T) {
-	l := lab.New(t, lab.Topology{
-		Name: "cinemaout", Hosts: []lab.Host{{Name: "gw"}, {Name: "peer"}},
-		Links: []lab.Link{{A: lab.End{Node: "gw"}, B: lab.End{Node: "peer"}}},
-	})
-	gw, peer := l.Host("gw"), l.Host("peer")
+	gw, peer := newHosts(t)
 	taken := capture(t, peer)
-	n := &network{from: gw.Addr(), log: slog.New(slog.DiscardHandler), have: map[netip.Addr]int{}}
+	n := &network{from: gwAddr, log: slog.New(slog.DiscardHandler), have: map[netip.Addr]int{}}
 	var outs []output
 	for _, number := range []uint16{7, 8} {
 		out := openIn(t, gw, n, number)
@@ -39,18 +35,25 @@ func TestOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	frame := taken(t, mediaAddr)
-	from := netip.AddrPortFrom(gw.Addr(), gatewayapi.SourcePort(7))
+	from := netip.AddrPortFrom(gwAddr, gatewayapi.SourcePort(7))
 	if !bytes.Equal(frame[:6], mediaMAC) || sourceIn(frame) != from || binary.BigEndian.Uint16(frame[36:]) != gatewayapi.MediaPort || !bytes.Equal(frame[42:47], hello) {
 		t.Errorf("%x", frame)
 	}
-	if err := outs[0].send(hello, netip.AddrPortFrom(peer.Addr(), 5000)); err != nil {
+	if err := outs[0].send(hello, netip.AddrPortFrom(peerAddr, 5000)); err != nil {
 		t.Fatal(err)
 	}
-	mac := peer.MAC()
-	if frame := taken(t, peer.Addr()); sourceIn(frame) != from || !bytes.Equal(frame[:6], mac[:]) {
+	var mac net.HardwareAddr
+	peer.Must(func() error {
+		i, err := net.InterfaceByName(dev)
+		if err == nil {
+			mac = i.HardwareAddr
+		}
+		return err
+	})
+	if frame := taken(t, peerAddr); sourceIn(frame) != from || !bytes.Equal(frame[:6], mac) {
 		t.Errorf("a burst: %x", frame)
 	}
-	in(t, gw, func() error {
+	gw.Must(func() error {
 		if out, err := n.open(mediaAddr, gatewayapi.SourcePort(7)); err == nil {
 			_ = out.Close()
 			return errors.New("two channels have one port")
@@ -61,7 +64,7 @@ func TestOutput(t *testing.T) {
 	wantNeighbour(t, gw, true) // of the other channel
 	closeIn(t, gw, outs[1])
 	wantNeighbour(t, gw, false)
-	in(t, gw, func() error {
+	gw.Must(func() error {
 		if _, err := (&network{from: netip.MustParseAddr("203.0.113.1")}).open(mediaAddr, 1); err == nil {
 			return errors.New("an address of no interface is taken")
 		}
@@ -69,32 +72,37 @@ func TestOutput(t *testing.T) {
 	})
 }
 
-// in runs f in a host's namespace.
-func in(t *testing.T, h *lab.LiveHost, f func() error) {
+// gwAddr and peerAddr are the addresses of newHosts on their interfaces dev.
+var gwAddr, peerAddr = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+
+const dev = "eth0"
+
+// newHosts returns a gateway's host and another one, joined by a cable.
+func newHosts(t *testing.T) (gw, peer *nettest.Host) {
 	t.Helper()
-	if err := h.Do(f); err != nil {
-		t.Fatal(err)
-	}
+	gw, peer = nettest.NewHost(t), nettest.NewHost(t)
+	nettest.Cable(t, nettest.Port{On: gw, Name: dev, Address: netip.PrefixFrom(gwAddr, 24)}, nettest.Port{On: peer, Name: dev, Address: netip.PrefixFrom(peerAddr, 24)})
+	return gw, peer
 }
 
-func openIn(t *testing.T, h *lab.LiveHost, n *network, number uint16) (out output) {
+func openIn(t *testing.T, h *nettest.Host, n *network, number uint16) (out output) {
 	t.Helper()
-	in(t, h, func() (err error) {
+	h.Must(func() (err error) {
 		out, err = n.open(mediaAddr, gatewayapi.SourcePort(number))
 		return err
 	})
 	return out
 }
 
-func closeIn(t *testing.T, h *lab.LiveHost, out output) {
+func closeIn(t *testing.T, h *nettest.Host, out output) {
 	t.Helper()
-	in(t, h, out.Close)
+	h.Must(out.Close)
 }
 
 // wantNeighbour looks for the media address in a host's table.
-func wantNeighbour(t *testing.T, h *lab.LiveHost, want bool) {
+func wantNeighbour(t *testing.T, h *nettest.Host, want bool) {
 	t.Helper()
-	in(t, h, func() error {
+	h.Must(func() error {
 		all, err := netlink.NeighList(0, unix.AF_INET)
 		if err != nil {
 			return err
@@ -117,12 +125,12 @@ func sourceIn(frame []byte) netip.AddrPort {
 
 // capture opens a socket for all that comes to a host, and returns what waits for a frame to
 // an address.
-func capture(t *testing.T, h *lab.LiveHost) func(*testing.T, netip.Addr) []byte {
+func capture(t *testing.T, h *nettest.Host) func(*testing.T, netip.Addr) []byte {
 	t.Helper()
 	const protocol = unix.ETH_P_IP<<8&0xff00 | unix.ETH_P_IP>>8
 	fd := 0
-	in(t, h, func() (err error) {
-		link, err := net.InterfaceByName("eth0")
+	h.Must(func() (err error) {
+		link, err := net.InterfaceByName(dev)
 		if err != nil {
 			return err
 		}

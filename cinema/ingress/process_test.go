@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/lab"
 )
 
 // Some tests need a gateway as a process of its own: then the test binary starts itself with
@@ -112,14 +111,10 @@ func TestChildEndsWithGateway(t *testing.T) {
 // that ends leaves nothing behind.
 func TestGatewayInNetwork(t *testing.T) {
 	needFFmpeg(t)
-	l := lab.New(t, lab.Topology{
-		Name: "cinemanet", Hosts: []lab.Host{{Name: "gw"}, {Name: "peer"}},
-		Links: []lab.Link{{A: lab.End{Node: "gw"}, B: lab.End{Node: "peer"}}},
-	})
-	gw := l.Host("gw")
-	taken := capture(t, l.Host("peer"))
+	gw, peer := newHosts(t)
+	taken := capture(t, peer)
 	cmd := gw.Command(t.Context(), os.Args[0])
-	ffmpeg := begin(t, cmd, gw.Addr())
+	ffmpeg := begin(t, cmd, gwAddr)
 	wantNeighbour(t, gw, true)
 	var out []sent
 	for len(out) < 150 {

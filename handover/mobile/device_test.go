@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/fake"
 	"github.com/sluice-net/sluice/handover/mobile/raw"
 	"github.com/sluice-net/sluice/internal/live"
-	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/internal/nettest"
 	"github.com/sluice-net/sluice/network/packet"
 )
 
@@ -30,10 +30,10 @@ import (
 // device's packets to where it has asked for its address last: the network of a
 // handover of the saving kind, with real frames and no switch.
 type field struct {
-	t   *testing.T
-	lab *lab.Lab
-	net *fake.Network
-	dir string
+	t           *testing.T
+	device, far *nettest.Host
+	net         *fake.Network
+	dir         string
 
 	cmd *exec.Cmd
 	log *os.File
@@ -48,10 +48,7 @@ func newField(t *testing.T) *field {
 	if err := ebpf.Probe(); err != nil {
 		t.Skip(err)
 	}
-	link := func(name string) lab.Link {
-		return lab.Link{Name: name, A: lab.End{Node: "dev"}, B: lab.End{Node: "net"}}
-	}
-	f := &field{t: t, dir: t.TempDir(), net: fake.NewNetwork(address)}
+	f := &field{t: t, device: nettest.NewHost(t), far: nettest.NewHost(t), dir: t.TempDir(), net: fake.NewNetwork(address)}
 	var err error
 	if f.log, err = os.Create(filepath.Join(f.dir, "log")); err != nil {
 		t.Fatal(err)
@@ -62,32 +59,29 @@ func newField(t *testing.T) *field {
 		}
 		_ = f.log.Close()
 	})
-	f.lab = lab.New(t, lab.Topology{
-		Name: "mobile", Hosts: []lab.Host{{Name: "dev", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")}}, {Name: "net", Router: true}},
-		Links: []lab.Link{link("left"), link("right")},
-	})
-	f.on("net", "ip", "addr", "add", "10.8.0.1/32", "dev", "lo")
+	for i, prefix := range []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24"), {}} {
+		name := fmt.Sprintf("eth%d", i)
+		nettest.Cable(t, nettest.Port{On: f.device, Name: name, Address: prefix}, nettest.Port{On: f.far, Name: name})
+	}
+	f.far.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+	f.far.Run("ip", "addr", "add", "10.8.0.1/32", "dev", "lo")
 	for i := range 2 {
 		f.serve(fmt.Sprintf("eth%d", i))
 	}
 	return f
 }
 
-// on runs a program on a host.
-func (f *field) on(host, name string, args ...string) string {
+// setLink plugs the device's cable eth0 in or out, at the far end.
+func (f *field) setLink(state string) {
 	f.t.Helper()
-	out, err := f.lab.Host(host).Command(context.Background(), name, args...).CombinedOutput()
-	if err != nil {
-		f.t.Fatalf("%s %v on %s: %v: %s", name, args, host, err, out)
-	}
-	return string(out)
+	f.far.Run("ip", "link", "set", "eth0", state)
 }
 
 // serve answers DHCP at one of the router's interfaces, and has packets go there
 // before it answers.
 func (f *field) serve(name string) {
 	var socket *raw.Socket
-	err := f.lab.Host("net").Do(func() error {
+	err := f.far.Do(func() error {
 		i, err := net.InterfaceByName(name)
 		if err != nil {
 			return err
@@ -121,7 +115,7 @@ func (f *field) serve(name string) {
 				continue
 			}
 			args := []string{"route", "replace", strings.TrimSuffix(address, "/24") + "/32", "dev", name}
-			if out, err := f.lab.Host("net").Command(ctx, "ip", args...).CombinedOutput(); err != nil && ctx.Err() == nil {
+			if out, err := f.far.Command(ctx, "ip", args...).CombinedOutput(); err != nil && ctx.Err() == nil {
 				f.t.Errorf("ip %v: %v: %s", args, err, out)
 			}
 			if err := socket.Send(reply); err != nil && ctx.Err() == nil {
@@ -143,7 +137,7 @@ func (f *field) start(interfaces ...mobile.Interface) *mobile.Client {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	cmd := f.lab.Host("dev").Command(context.Background(), self)
+	cmd := f.device.Command(context.Background(), self)
 	cmd.Env = append(os.Environ(), childConfig+"="+string(config))
 	stdin, err := cmd.StdinPipe() // it ends when this does
 	if err != nil {
@@ -189,15 +183,15 @@ func (f *field) end(signal unix.Signal) {
 func (f *field) picture() string {
 	var lines []string
 	for _, args := range [][]string{{"-br", "link"}, {"-o", "addr", "show", "scope", "global"}, {"-4", "route"}, {"-6", "route"}} {
-		for line := range strings.Lines(f.on("dev", "ip", args...)) {
+		for line := range strings.Lines(f.device.Run("ip", args...)) {
 			if !strings.Contains(line, "fe80::") { // the kernel's own, which take a moment to come back
 				lines = append(lines, strings.Join(strings.Fields(line), " "))
 			}
 		}
 	}
 	for _, name := range []string{"eth0", "eth1"} {
-		lines = append(lines, name+" disable_ipv6 "+f.on("dev", "cat", "/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6"))
-		lines = append(lines, f.on("dev", "tc", "filter", "show", "dev", name, "ingress"))
+		lines = append(lines, name+" disable_ipv6 "+f.device.Run("cat", "/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6"))
+		lines = append(lines, f.device.Run("tc", "filter", "show", "dev", name, "ingress"))
 	}
 	slices.Sort(lines)
 	return strings.TrimSpace(strings.Join(lines, "\n"))

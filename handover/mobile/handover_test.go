@@ -22,7 +22,7 @@ var both = []mobile.Interface{{Name: "eth0"}, {Name: "eth1"}}
 // router may ask for the device behind an interface that it is just leaving.
 func (f *field) settle() {
 	f.t.Helper()
-	f.on("dev", "ping", "-c", "1", "-w", "30", "10.8.0.1")
+	f.device.Run("ping", "-c", "1", "-w", "30", "10.8.0.1")
 }
 
 // That no packet is lost between two interfaces is proved with a real network: by
@@ -55,17 +55,13 @@ func TestLossOfTheLink(t *testing.T) {
 	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	conn := f.connection()
-	if err := f.lab.SetLink(t.Context(), "left", false); err != nil {
-		t.Fatal(err)
-	}
+	f.setLink("down")
 	s := f.until(c, "moved", active("eth1"))
 	if m := s.Moves[len(s.Moves)-1]; m.MakeBeforeBreak || !strings.Contains(m.Why, "no link") {
 		t.Errorf("%+v", m)
 	}
 	conn.works()
-	if err := f.lab.SetLink(t.Context(), "left", true); err != nil {
-		t.Fatal(err)
-	}
+	f.setLink("up")
 	f.until(c, "back", active("eth0"))
 	conn.works()
 	f.end(unix.SIGTERM)
@@ -78,9 +74,8 @@ func TestOneInterfaceIsPluggedElsewhere(t *testing.T) {
 	conn := f.connection()
 	f.net.Log()
 	for range 2 {
-		if err := errors.Join(f.lab.SetLink(t.Context(), "left", false), f.lab.SetLink(t.Context(), "left", true)); err != nil {
-			t.Fatal(err)
-		}
+		f.setLink("down")
+		f.setLink("up")
 		before := f.until(c, "has a link", func(s mobile.Status) bool { return s.Interfaces[0].Joined })
 		conn.works()
 		if before.Lease.Address.String() != address {
@@ -102,13 +97,13 @@ type connection struct {
 func (f *field) connection() *connection {
 	f.t.Helper()
 	var l net.Listener
-	err := f.lab.Host("net").Do(func() (err error) { l, err = net.Listen("tcp4", "10.8.0.1:0"); return err })
+	err := f.far.Do(func() (err error) { l, err = net.Listen("tcp4", "10.8.0.1:0"); return err })
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	defer l.Close()
 	c := &connection{f: f}
-	err = f.lab.Host("dev").Do(func() (err error) {
+	err = f.device.Do(func() (err error) {
 		c.near, err = net.DialTimeout("tcp4", l.Addr().String(), time.Minute)
 		return err
 	})
@@ -146,8 +141,8 @@ func TestDeviceIsPutBack(t *testing.T) {
 	if err := os.WriteFile(resolver, []byte("nameserver 192.0.2.1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f.on("dev", "ip", "route", "add", "default", "via", "192.0.2.1")
-	f.on("dev", "ip", "link", "set", "eth1", "down")
+	f.device.Run("ip", "route", "add", "default", "via", "192.0.2.1")
+	f.device.Run("ip", "link", "set", "eth1", "down")
 	before := f.picture()
 	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
@@ -183,7 +178,7 @@ func TestRestoreWithoutADaemon(t *testing.T) {
 	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	f.end(unix.SIGKILL)
-	err := f.lab.Host("dev").Do(func() error {
+	err := f.device.Do(func() error {
 		n, err := mobile.Restore(context.Background(), mobile.Config{
 			StateDir: f.dir, VNI: "vni", VNIMAC: vniMAC, Interfaces: both,
 		})
@@ -223,17 +218,17 @@ func TestMTUFollowsTheRadios(t *testing.T) {
 	f.settle()
 	mtu := func(want string) func(mobile.Status) bool {
 		return func(mobile.Status) bool {
-			return strings.Contains(f.on("dev", "ip", "link", "show", "vni"), "mtu "+want+" ")
+			return strings.Contains(f.device.Run("ip", "link", "show", "vni"), "mtu "+want+" ")
 		}
 	}
 	f.until(c, "at 1500", mtu("1500"))
-	f.on("dev", "ip", "link", "set", "eth1", "mtu", "1300")
+	f.device.Run("ip", "link", "set", "eth1", "mtu", "1300")
 	f.until(c, "at 1300", mtu("1300"))
-	f.on("dev", "ip", "link", "set", "eth0", "mtu", "1400")
-	f.on("dev", "ip", "link", "set", "eth1", "mtu", "1450")
+	f.device.Run("ip", "link", "set", "eth0", "mtu", "1400")
+	f.device.Run("ip", "link", "set", "eth1", "mtu", "1450")
 	f.until(c, "at 1400", mtu("1400"))
-	f.on("dev", "ping", "-c", "1", "-w", "30", "-M", "do", "-s", "1372", "10.8.0.1")
-	if out, err := f.lab.Host("dev").Command(t.Context(), "ping", "-c", "1", "-w", "1", "-M", "do", "-s", "1373", "10.8.0.1").CombinedOutput(); err == nil || !strings.Contains(string(out), "too long") {
+	f.device.Run("ping", "-c", "1", "-w", "30", "-M", "do", "-s", "1372", "10.8.0.1")
+	if out, err := f.device.Command(t.Context(), "ping", "-c", "1", "-w", "1", "-M", "do", "-s", "1373", "10.8.0.1").CombinedOutput(); err == nil || !strings.Contains(string(out), "too long") {
 		t.Errorf("a packet that is too large: %v: %s", err, out)
 	}
 	f.end(unix.SIGTERM)

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-net/sluice/lab/internal/namespace"
+	"github.com/sluice-net/sluice/internal/namespace"
 )
 
 // End is one end of a link: the TAP device to make and where.
