@@ -85,3 +85,13 @@ func TestPlan(t *testing.T) {
 		t.Errorf("nothing is wanted: what is taken from ports is %v", taken)
 	}
 }
+
+// root returns a discipline with a tenth of the rate guaranteed to each queue.
+func root(rate uint64, ids ...uint32) Root {
+	r := Root{Rate: rate}
+	for _, id := range ids {
+		mark := uint8(3 + 4*id)
+		r.Queues = append(r.Queues, Queue{ID: id, MinRate: rate / 10, MaxRate: rate, Priority: uint8(7 - id), Mark: &mark, Tags: map[string]string{"class": fmt.Sprint("c", id)}})
+	}
+	return r
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/ovsdb"
 )
 
 // topology is one switch with two hosts.
@@ -25,9 +27,9 @@ func topology() lab.Topology {
 }
 
 // start runs a client until the test ends.
-func start(t *testing.T, target string) *Client {
+func start(t *testing.T, target string) *ovsdb.Client {
 	t.Helper()
-	c, err := New(Options{Target: target})
+	c, err := ovsdb.New(ovsdb.Options{Target: target})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,7 @@ func start(t *testing.T, target string) *Client {
 }
 
 // connected is a switch, with a client that has read its database.
-func connected(t *testing.T) (context.Context, *lab.LiveSwitch, *Client) {
+func connected(t *testing.T) (context.Context, *lab.LiveSwitch, *ovsdb.Client) {
 	t.Helper()
 	s := lab.New(t, topology()).Switch("s1")
 	c := start(t, s.Database())
@@ -70,6 +72,16 @@ func dump(t *testing.T, s *lab.LiveSwitch) string {
 	return strings.Join(lines, "\n")
 }
 
+// rowOf returns the identifier of the QoS row to which a port refers.
+func rowOf(ctx context.Context, t *testing.T, s *lab.LiveSwitch, p ovsdb.Port) string {
+	t.Helper()
+	id, err := s.Vsctl(ctx, "get", "Port", p.Name, "qos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(id)
+}
+
 // qdiscs is what the kernel holds in the switch's namespace.
 func qdiscs(t *testing.T, s *lab.LiveSwitch) string {
 	t.Helper()
@@ -80,11 +92,12 @@ func qdiscs(t *testing.T, s *lab.LiveSwitch) string {
 	return string(out)
 }
 
-func root(rate uint64, ids ...uint32) Root {
-	r := Root{Rate: rate}
+// root returns a discipline with a tenth of the rate guaranteed to each queue.
+func root(rate uint64, ids ...uint32) ovsdb.Root {
+	r := ovsdb.Root{Rate: rate}
 	for _, id := range ids {
 		mark := uint8(3 + 4*id)
-		r.Queues = append(r.Queues, Queue{ID: id, MinRate: rate / 10, MaxRate: rate, Priority: uint8(7 - id), Mark: &mark, Tags: map[string]string{"class": fmt.Sprint("c", id)}})
+		r.Queues = append(r.Queues, ovsdb.Queue{ID: id, MinRate: rate / 10, MaxRate: rate, Priority: uint8(7 - id), Mark: &mark, Tags: map[string]string{"class": fmt.Sprint("c", id)}})
 	}
 	return r
 }
@@ -101,10 +114,10 @@ func TestQueuesOnOpenVSwitch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, ok := b.Port(1); !ok || b.Datapath != Userspace || p.Name == "" || p.QoS != nil {
+	if p, ok := b.Port(1); !ok || b.Datapath != ovsdb.Userspace || p.Name == "" || p.QoS != nil {
 		t.Fatalf("bridge %+v", b)
 	}
-	want := map[uint32]Root{1: root(10_000_000, 0, 1, 2), 2: root(10_000_000, 0)}
+	want := map[uint32]ovsdb.Root{1: root(10_000_000, 0, 1, 2), 2: root(10_000_000, 0)}
 	for step, change := range []func(){
 		func() {},
 		func() { want[1] = root(10_000_000, 0, 2, 5) }, // one goes, one comes
@@ -113,17 +126,17 @@ func TestQueuesOnOpenVSwitch(t *testing.T) {
 		func() { delete(want, 1) },
 	} {
 		change()
-		done, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want})
+		done, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{Queues: want})
 		if err != nil || done.Operations == 0 {
 			t.Fatalf("step %d: %+v, %v", step, done, err)
 		}
 		t.Logf("step %d: %d operations in %v", step, done.Operations, done.Took)
-		if again, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil || again.Operations != 0 {
+		if again, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{Queues: want}); err != nil || again.Operations != 0 {
 			t.Errorf("step %d, again: %+v, %v", step, again, err)
 		}
 		holds(t, c, s, want)
 	}
-	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{}); err != nil {
+	if _, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{}); err != nil {
 		t.Fatal(err)
 	}
 	if now := dump(t, s); now != before {
@@ -134,9 +147,15 @@ func TestQueuesOnOpenVSwitch(t *testing.T) {
 	}
 }
 
+// sameQueue reports whether two queues have the same configuration.
+func sameQueue(a, b ovsdb.Queue) bool {
+	return a.ID == b.ID && a.MinRate == b.MinRate && a.MaxRate == b.MaxRate && a.Priority == b.Priority &&
+		reflect.DeepEqual(a.Mark, b.Mark) && maps.Equal(a.Tags, b.Tags)
+}
+
 // holds compares what the switch has with what was asked for, by the client's state,
 // and by what tc says of the kernel.
-func holds(t *testing.T, c *Client, s *lab.LiveSwitch, want map[uint32]Root) {
+func holds(t *testing.T, c *ovsdb.Client, s *lab.LiveSwitch, want map[uint32]ovsdb.Root) {
 	t.Helper()
 	state, _ := c.State()
 	b, _ := state.Bridge(s.DPID())
@@ -148,7 +167,7 @@ func holds(t *testing.T, c *Client, s *lab.LiveSwitch, want map[uint32]Root) {
 			}
 			continue
 		}
-		if p.QoS == nil || p.QoS.Rate != r.Rate || !slices.EqualFunc(p.QoS.Queues, r.Queues, Queue.equal) {
+		if p.QoS == nil || p.QoS.Rate != r.Rate || !slices.EqualFunc(p.QoS.Queues, r.Queues, sameQueue) {
 			t.Errorf("port %s: %+v, want %+v", p.Name, p.QoS, r)
 		}
 		out, err := s.Command(t.Context(), "tc", "class", "show", "dev", p.Name).CombinedOutput()
@@ -184,8 +203,8 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: map[uint32]Root{1: root(1_000_000, 0), 2: root(1_000_000, 0), 9: root(1_000_000, 0)}})
-	if !errors.Is(err, ErrForeign) || !errors.Is(err, ErrNoPort) {
+	_, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{Queues: map[uint32]ovsdb.Root{1: root(1_000_000, 0), 2: root(1_000_000, 0), 9: root(1_000_000, 0)}})
+	if !errors.Is(err, ovsdb.ErrForeign) || !errors.Is(err, ovsdb.ErrNoPort) {
 		t.Fatalf("%v", err)
 	}
 	state, _ := c.State()
@@ -193,7 +212,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	if p, _ := b.Port(2); p.QoS == nil || p.QoS.Owner() != "test" {
 		t.Errorf("the other port: %+v", p)
 	}
-	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{}); err != nil {
+	if _, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{}); err != nil {
 		t.Fatal(err)
 	}
 	if now := dump(t, s); now != before {
@@ -201,49 +220,12 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A QoS that somebody else sets after the state was read stays, with the port that has it,
-// and so does a row of ours that somebody else has taken over.
-func TestOthersMeanwhile(t *testing.T) {
-	t.Parallel()
-	ctx, s, c := connected(t)
-	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: map[uint32]Root{1: root(1_000_000, 0), 2: root(1_000_000, 0)}}); err != nil {
-		t.Fatal(err)
-	}
-	session, stale, _ := c.current()
-	b, _ := stale.Bridge(s.DPID())
-	one, _ := b.Port(1)
-	two, _ := b.Port(2)
-	if _, err := s.Vsctl(ctx, "--id=@q", "create", "QoS", "type=linux-htb", "other-config:max-rate=5000000", "--", "set", "Port", one.Name, "qos=@q"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Vsctl(ctx, "set", "QoS", two.qos, "external_ids:"+OwnerTag+"=them"); err != nil {
-		t.Fatal(err)
-	}
-	ops, err := stale.plan(b, "test", Wanted{Queues: map[uint32]Root{2: root(2_000_000, 0)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := session.commit(ctx, stale, ops); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{one.Name: "5000000", two.Name: "1000000"} {
-		id, err := s.Vsctl(ctx, "get", "Port", name, "qos")
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := s.Vsctl(ctx, "get", "QoS", strings.TrimSpace(id), "other_config")
-		if err != nil || !strings.Contains(config, want) {
-			t.Errorf("port %s has QoS %s with %s, want the rate %s: %v", name, id, config, want, err)
-		}
-	}
-}
-
 // A tag stands on the row until it is taken away, and disturbs nobody's plan.
 func TestTag(t *testing.T) {
 	t.Parallel()
 	ctx, s, c := connected(t)
-	want := map[uint32]Root{1: root(1_000_000, 0)}
-	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil {
+	want := map[uint32]ovsdb.Root{1: root(1_000_000, 0)}
+	if _, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{Queues: want}); err != nil {
 		t.Fatal(err)
 	}
 	other := start(t, s.Database())
@@ -268,7 +250,7 @@ func TestTag(t *testing.T) {
 				t.Fatalf("%q is not seen", value)
 			}
 		}
-		if done, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil || done.Operations != 0 {
+		if done, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{Queues: want}); err != nil || done.Operations != 0 {
 			t.Errorf("%q: %+v, %v", value, done, err)
 		}
 	}
@@ -278,8 +260,8 @@ func TestTag(t *testing.T) {
 func TestDatabaseRestarts(t *testing.T) {
 	t.Parallel()
 	ctx, s, c := connected(t)
-	want := map[uint32]Root{1: root(10_000_000, 0, 1)}
-	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil {
+	want := map[uint32]ovsdb.Root{1: root(10_000_000, 0, 1)}
+	if _, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{Queues: want}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.StopDatabase(ctx); err != nil {
@@ -288,7 +270,7 @@ func TestDatabaseRestarts(t *testing.T) {
 	for state, changed := c.State(); state != nil; state, changed = c.State() {
 		<-changed
 	}
-	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); !errors.Is(err, ErrDown) {
+	if _, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{Queues: want}); !errors.Is(err, ovsdb.ErrDown) {
 		t.Errorf("without a database: %v", err)
 	}
 	if err := s.StartDatabase(ctx); err != nil {
@@ -297,7 +279,7 @@ func TestDatabaseRestarts(t *testing.T) {
 	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil || done.Operations != 0 {
+	if done, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{Queues: want}); err != nil || done.Operations != 0 {
 		t.Errorf("after the restart: %+v, %v", done, err)
 	}
 	holds(t, c, s, maps.Clone(want))
@@ -314,17 +296,17 @@ func TestSFlow(t *testing.T) {
 	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
 		t.Fatal(err)
 	}
-	f := &SFlow{Targets: []string{"127.0.0.1:6343"}, Agent: "lo", Polling: 5, Sampling: 64}
+	f := &ovsdb.SFlow{Targets: []string{"127.0.0.1:6343"}, Agent: "lo", Polling: 5, Sampling: 64}
 	for i, operations := range []int{3, 0} {
-		if done, err := c.Apply(ctx, "test", s.DPID(), Wanted{SFlow: f}); err != nil || done.Operations != operations {
+		if done, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{SFlow: f}); err != nil || done.Operations != operations {
 			t.Errorf("time %d: %+v, %v", i, done, err)
 		}
 	}
 	f.Sampling = 128
-	if done, err := c.Apply(ctx, "test", s.DPID(), Wanted{SFlow: f}); err != nil || done.Operations != 1 {
+	if done, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{SFlow: f}); err != nil || done.Operations != 1 {
 		t.Errorf("change: %+v, %v", done, err)
 	}
-	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{}); err != nil {
+	if _, err := c.Apply(ctx, "test", s.DPID(), ovsdb.Wanted{}); err != nil {
 		t.Fatal(err)
 	}
 	if now := dump(t, s); now != before {
