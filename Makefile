@@ -29,6 +29,9 @@ SCALE     ?= normal
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VERSION)
 
+# The packages of all modules of go.work.
+ALL := ./... ./lab/... ./test/... ./examples/...
+
 # The packages whose live tests named TestSmoke... are the smoke of make test.
 SMOKE := ./test/sos ./test/handover ./test/qos ./test/cinema ./test/mobilityfirst
 
@@ -132,11 +135,11 @@ format: ## fail on files that gofumpt would change
 
 .PHONY: vet
 vet:
-	go vet ./...
+	go vet $(ALL)
 
 .PHONY: staticcheck
 staticcheck:
-	go run $(STATICCHECK) ./...
+	go run $(STATICCHECK) $(ALL)
 
 .PHONY: revive
 revive:
@@ -152,7 +155,7 @@ promlinter:
 unit: ## unit tests of all packages, house rules, seeds of the fuzz targets, and the dashboard's unit tests (Node.js)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory dashboard/node_modules/.package-lock.json; fi
 	mkdir -p out/unit
-	go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile out/unit/tests.json -- -short -vet=off -p 4 -timeout 15m ./...
+	go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile out/unit/tests.json -- -short -vet=off -p 4 -timeout 15m $(ALL)
 	scripts/skips.sh out/unit/tests.json
 
 .PHONY: smoke
@@ -178,7 +181,7 @@ rules: ## the house rules alone: layers, waits, catalogues of events and tests
 
 .PHONY: race
 race: ## all tests, live ones too, under the race detector (root)
-	go run $(GOTESTSUM) --format pkgname -- -race -p 1 -parallel 3 -timeout 60m ./...
+	go run $(GOTESTSUM) --format pkgname -- -race -p 1 -parallel 3 -timeout 60m $(ALL)
 
 .PHONY: soak
 soak: ## all services under load while programs are killed, for SOAKTIME (default 10m) (root)

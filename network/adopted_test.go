@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -14,21 +15,21 @@ import (
 // ports 1 and 2 of a switch, then ends the controller.
 func forwarded(t *testing.T, s *fake.Switch) {
 	t.Helper()
-	n, stop := start(t, network.Config{Generation: 1})
-	cut := connect(t, n, s, 1)
-	edges(t, n, 1, 2)
-	receive(t, s, 1, frame(1, 2))
-	receive(t, s, 2, frame(2, 1))
-	receive(t, s, 1, frame(1, 2))
+	n, stop := networktest.Start(t, network.Config{Generation: 1})
+	cut := networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 2)
+	receive(t, s, 1, networktest.Frame(1, 2))
+	receive(t, s, 2, networktest.Frame(2, 1))
+	receive(t, s, 1, networktest.Frame(1, 2))
 	sw, _ := n.Switch(1)
-	eventually(t, "two rules", func() bool { return sw.Stats().ForwardRules == 2 })
+	networktest.Eventually(t, "two rules", func() bool { return sw.Stats().ForwardRules == 2 })
 	stop()
 	cut()
 }
 
 // leads reports where a packet from host i, at the port, to host j goes.
 func leads(s *fake.Switch, port uint32, i, j int) []uint32 {
-	return s.Table().Send(port, fake.PacketOf(frame(i, j))).Ports()
+	return s.Table().Send(port, fake.PacketOf(networktest.Frame(i, j))).Ports()
 }
 
 // A port that dies while no controller runs must not keep swallowing what rules
@@ -37,9 +38,9 @@ func TestAdoptedRulesToPortsThatDiedMeanwhileGo(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3})
 	forwarded(t, s)
 	_ = s.SetPort(2, false) // not connected: nobody is told
-	n, _ := start(t, network.Config{Generation: 2})
-	connect(t, n, s, 1)
-	eventually(t, "the rule to the dead port to be deleted", func() bool {
+	n, _ := networktest.Start(t, network.Config{Generation: 2})
+	networktest.Connect(t, n, s, 1)
+	networktest.Eventually(t, "the rule to the dead port to be deleted", func() bool {
 		got := leads(s, 1, 1, 2)
 		return len(got) == 1 && got[0] == openflow.PortController
 	})
@@ -50,11 +51,11 @@ func TestAdoptedRulesToPortsThatDiedMeanwhileGo(t *testing.T) {
 func TestAdoptedRulesDoNotLeadToWhereAHostWas(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3})
 	forwarded(t, s)
-	n, _ := start(t, network.Config{Generation: 2})
-	connect(t, n, s, 1)
-	edges(t, n, 1, 3)
-	receive(t, s, 3, frame(2, 1)) // host 2 has moved from port 2 to port 3
-	eventually(t, "the rule to the old place to be gone", func() bool {
+	n, _ := networktest.Start(t, network.Config{Generation: 2})
+	networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 3)
+	receive(t, s, 3, networktest.Frame(2, 1)) // host 2 has moved from port 2 to port 3
+	networktest.Eventually(t, "the rule to the old place to be gone", func() bool {
 		got := leads(s, 1, 1, 2)
 		return len(got) == 1 && got[0] != 2
 	})
@@ -64,28 +65,28 @@ func TestAdoptedRulesDoNotLeadToWhereAHostWas(t *testing.T) {
 // others once there is room.
 func TestRefusedForwardingRulesAreForgotten(t *testing.T) {
 	t.Parallel()
-	n, _ := start(t, network.Config{ForwardRules: 100})
+	n, _ := networktest.Start(t, network.Config{ForwardRules: 100})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2})
-	connect(t, n, s, 1)
-	edges(t, n, 1, 2)
+	networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 2)
 	sw, _ := n.Switch(1)
-	receive(t, s, 2, frame(1000, 1)) // the one that all speak to
+	receive(t, s, 2, networktest.Frame(1000, 1)) // the one that all speak to
 	s.Table().SetLimit(len(s.Table().Entries()))
 	for i := range 100 {
-		receive(t, s, 1, frame(i+1, 1000))
+		receive(t, s, 1, networktest.Frame(i+1, 1000))
 	}
-	eventually(t, "the refusals", func() bool { return sw.Stats().Errors >= 100 })
+	networktest.Eventually(t, "the refusals", func() bool { return sw.Stats().Errors >= 100 })
 	s.Table().SetLimit(fake.MaxEntries)
-	eventually(t, "the refused rules to be forgotten", func() bool { return sw.Stats().ForwardRules == 0 })
-	receive(t, s, 1, frame(200, 1000))
-	eventually(t, "a rule for a new flow", func() bool { return leads(s, 1, 200, 1000)[0] == 2 })
+	networktest.Eventually(t, "the refused rules to be forgotten", func() bool { return sw.Stats().ForwardRules == 0 })
+	receive(t, s, 1, networktest.Frame(200, 1000))
+	networktest.Eventually(t, "a rule for a new flow", func() bool { return leads(s, 1, 200, 1000)[0] == 2 })
 }
 
 // A switch that has stopped answering does not hold back the repair of paths elsewhere.
 func TestStuckSwitchDoesNotDelayRepairs(t *testing.T) {
 	var stuck atomic.Bool
 	release := make(chan struct{})
-	n, _ := start(t, network.Config{RequestTimeout: 3 * patience, EchoInterval: 3 * patience})
+	n, _ := networktest.Start(t, network.Config{RequestTimeout: 3 * networktest.Patience, EchoInterval: 3 * networktest.Patience})
 	dead := fake.NewSwitch(fake.Options{DPID: 9, Ports: 3, Refuse: func(m openflow.Message) *openflow.Error {
 		if stuck.Load() {
 			<-release
@@ -93,25 +94,25 @@ func TestStuckSwitchDoesNotDelayRepairs(t *testing.T) {
 		return nil
 	}})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3})
-	connect(t, n, s, 1)
-	connect(t, n, dead, 9)
+	networktest.Connect(t, n, s, 1)
+	networktest.Connect(t, n, dead, 9)
 	t.Cleanup(func() { close(release) })
-	edges(t, n, 1, 3)
-	edges(t, n, 9, 3)
-	receive(t, s, 1, frame(1, 2))
-	receive(t, s, 2, frame(2, 1))
-	receive(t, s, 1, frame(1, 2))
+	networktest.Edges(t, n, 1, 3)
+	networktest.Edges(t, n, 9, 3)
+	receive(t, s, 1, networktest.Frame(1, 2))
+	receive(t, s, 2, networktest.Frame(2, 1))
+	receive(t, s, 1, networktest.Frame(1, 2))
 	sw, _ := n.Switch(1)
-	eventually(t, "two rules", func() bool { return sw.Stats().ForwardRules == 2 })
+	networktest.Eventually(t, "two rules", func() bool { return sw.Stats().ForwardRules == 2 })
 	if err := dead.SetPort(3, false); err != nil { // its broadcast rules change, and it does not answer
 		t.Fatal(err)
 	}
 	stuck.Store(true)
-	eventually(t, "the port to be down", func() bool { return !n.IsEdge(network.PortRef{Switch: 9, Port: 3}) })
+	networktest.Eventually(t, "the port to be down", func() bool { return !n.IsEdge(network.PortRef{Switch: 9, Port: 3}) })
 	third := fake.NewSwitch(fake.Options{DPID: 5, Ports: 2})
-	connect(t, n, third, 5)
-	receive(t, s, 3, frame(2, 1)) // host 2 moves
-	eventually(t, "the flow to follow the host", func() bool { return leads(s, 1, 1, 2)[0] == 3 })
+	networktest.Connect(t, n, third, 5)
+	receive(t, s, 3, networktest.Frame(2, 1)) // host 2 moves
+	networktest.Eventually(t, "the flow to follow the host", func() bool { return leads(s, 1, 1, 2)[0] == 3 })
 	if _, is := n.Switch(9); !is {
 		t.Error("the repair waited until the session with the dead switch had ended")
 	}
@@ -123,9 +124,9 @@ func TestHandlersCanBeListedAtAnyTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, func(ctx context.Context) error { return n.Run(ctx) })
+	networktest.Background(t, func(ctx context.Context) error { return n.Run(ctx) })
 	for range 1000 {
 		n.Handlers()
 	}
-	eventually(t, "the whole chain", func() bool { return len(n.Handlers()) == 3 })
+	networktest.Eventually(t, "the whole chain", func() bool { return len(n.Handlers()) == 3 })
 }

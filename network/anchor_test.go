@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -22,8 +23,8 @@ func (leader) Keeps(openflow.MAC, netip.Addr) (network.Pin, bool) {
 }
 
 func (leader) Led(at network.PortRef, h *packet.Headers) ([]openflow.Action, bool) {
-	if h.Src != hostAddr(1).Addr() || at.Port != 1 {
-		return nil, h.Src == hostAddr(1).Addr()
+	if h.Src != networktest.HostAddr(1).Addr() || at.Port != 1 {
+		return nil, h.Src == networktest.HostAddr(1).Addr()
 	}
 	return []openflow.Action{openflow.Output(3)}, true
 }
@@ -35,7 +36,7 @@ func TestSelectedPacketsOfALedHost(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		out := newOutputs()
 		k := make(keeper, 1)
-		n, _ := start(t, network.Config{}, func(n *network.Network) {
+		n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) {
 			n.AnchorHosts(leader{})
 			if hold {
 				n.AddHandler(500, k)
@@ -46,12 +47,12 @@ func TestSelectedPacketsOfALedHost(t *testing.T) {
 				out.take(port, frame)
 			}
 		}})
-		connect(t, n, s, 1)
-		edges(t, n, 1, 3)
+		networktest.Connect(t, n, s, 1)
+		networktest.Edges(t, n, 1, 3)
 		if !n.HasTables(1) {
 			t.Fatal("the switch has three tables")
 		}
-		asking := owner(t, n, "asking", network.OwnerOptions{})
+		asking := networktest.Owner(t, n, "asking", network.OwnerOptions{})
 		ask := network.Rule{
 			Switch: 1, Stage: network.StageSelect, Match: openflow.MustMatch(openflow.EthType(packet.TypeIPv4)),
 			Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)},
@@ -60,7 +61,7 @@ func TestSelectedPacketsOfALedHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		send := func(port uint32, host int) {
-			receive(t, s, port, frame(host, 9))
+			receive(t, s, port, networktest.Frame(host, 9))
 			if !hold {
 				return
 			}
@@ -69,7 +70,7 @@ func TestSelectedPacketsOfALedHost(t *testing.T) {
 				if err := held.Forward(); err != nil {
 					t.Error(err)
 				}
-			case <-time.After(patience):
+			case <-time.After(networktest.Patience):
 				t.Fatal("the packet did not come up")
 			}
 		}

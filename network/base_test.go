@@ -6,12 +6,13 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
 // A switch that refuses the rules of default forwarding keeps no other from its own.
 func TestOneRefusingSwitchHoldsUpNoOther(t *testing.T) {
-	n, _ := start(t, network.Config{})
+	n, _ := networktest.Start(t, network.Config{})
 	refusing := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Refuse: func(m openflow.Message) *openflow.Error {
 		f, ok := m.(*openflow.FlowMod)
 		if ok && f.Priority >= network.StageRoute.Base() && f.Priority < network.StageWay.Base() {
@@ -19,9 +20,9 @@ func TestOneRefusingSwitchHoldsUpNoOther(t *testing.T) {
 		}
 		return nil
 	}})
-	connect(t, n, refusing, 1)
-	connect(t, n, fake.NewSwitch(fake.Options{DPID: 2, Ports: 3}), 2)
-	edges(t, n, 2, 3)
+	networktest.Connect(t, n, refusing, 1)
+	networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 2, Ports: 3}), 2)
+	networktest.Edges(t, n, 2, 3)
 	s, _ := n.Switch(1)
 	for _, r := range s.Rules() {
 		if strings.HasPrefix(r.Name, "base/") {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -14,9 +15,9 @@ import (
 func TestLongBatchIsParted(t *testing.T) {
 	out := newOutputs()
 	seen := 0
-	n, _ := start(t, network.Config{}, func(n *network.Network) {
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) {
 		n.AddHandler(100, handlerFunc{"slow", func(p *network.PacketIn) network.Verdict {
-			if p.Headers.EthSrc != hostMAC(1) {
+			if p.Headers.EthSrc != networktest.HostMAC(1) {
 				return network.Continue
 			}
 			switch seen++; seen {
@@ -31,11 +32,11 @@ func TestLongBatchIsParted(t *testing.T) {
 		}})
 	})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, OnOutput: out.take})
-	connect(t, n, s, 1)
-	edges(t, n, 1, 2)
+	networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 2)
 	var all []byte
 	for range 20 {
-		f := frame(1, 2)
+		f := networktest.Frame(1, 2)
 		b, err := (&openflow.PacketIn{BufferID: openflow.NoBuffer, TotalLen: uint16(len(f)), InPort: 1, Data: f}).AppendTo(all, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +46,7 @@ func TestLongBatchIsParted(t *testing.T) {
 	if _, err := s.Write(all); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all to be handled", func() bool {
+	networktest.Eventually(t, "all to be handled", func() bool {
 		sw, ok := n.Switch(1)
 		return ok && sw.Stats().PacketIns >= 20
 	})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -56,7 +57,7 @@ func (o *outputs) next(t *testing.T, count int) []uint32 {
 	for range count {
 		select {
 		case <-o.came:
-		case <-time.After(patience):
+		case <-time.After(networktest.Patience):
 			t.Fatalf("waited in vain for %d outputs, have %v", count, o.sent)
 		}
 	}
@@ -77,23 +78,23 @@ func receive(t *testing.T, s *fake.Switch, port uint32, f []byte) {
 
 func TestForwardingLearnsAndInstallsRules(t *testing.T) {
 	out := newOutputs()
-	n, stop := start(t, network.Config{Generation: 1})
+	n, stop := networktest.Start(t, network.Config{Generation: 1})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, OnOutput: out.take})
-	cut := connect(t, n, s, 1)
-	edges(t, n, 1, 3)
-	receive(t, s, 1, frame(1, 2))
+	cut := networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 3)
+	receive(t, s, 1, networktest.Frame(1, 2))
 	if got := out.next(t, 2); !slices.Equal(got, []uint32{2, 3}) {
 		t.Fatalf("a packet to an unknown host goes to %v, want 2 and 3", got)
 	}
-	receive(t, s, 2, frame(2, 1))
+	receive(t, s, 2, networktest.Frame(2, 1))
 	if got := out.next(t, 1); !slices.Equal(got, []uint32{1}) {
 		t.Fatalf("the answer goes to %v, want 1", got)
 	}
-	h, ok := n.HostByMAC(hostMAC(2), 0)
+	h, ok := n.HostByMAC(networktest.HostMAC(2), 0)
 	if !ok || h.At != (network.PortRef{Switch: 1, Port: 2}) {
 		t.Fatalf("host 2 is held as %+v", h)
 	}
-	r, _ := s.Receive(2, frame(2, 1))
+	r, _ := s.Receive(2, networktest.Frame(2, 1))
 	if !slices.Equal(r.Ports(), []uint32{1}) {
 		t.Fatalf("there is no rule for the answer: the next goes to %v", r.Ports())
 	}
@@ -105,10 +106,10 @@ func TestForwardingLearnsAndInstallsRules(t *testing.T) {
 	// A controller that starts again adopts the rule and sends nothing for it.
 	stop()
 	cut()
-	n, _ = start(t, network.Config{Generation: 2})
+	n, _ = networktest.Start(t, network.Config{Generation: 2})
 	before := s.FlowMods()
-	connect(t, n, s, 1)
-	edges(t, n, 1, 3)
+	networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 3)
 	sw, _ = n.Switch(1)
 	if sent, got := s.FlowMods()-before, sw.Stats().ForwardRules; sent != 0 || got != 1 {
 		t.Errorf("after a restart %d flow-mods were sent and %d rules are held, want 0 and 1", sent, got)
@@ -117,7 +118,7 @@ func TestForwardingLearnsAndInstallsRules(t *testing.T) {
 	if err := s.SetPort(1, false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the adopted rule to be deleted", func() bool { return sw.Stats().ForwardRules == 0 })
+	networktest.Eventually(t, "the adopted rule to be deleted", func() bool { return sw.Stats().ForwardRules == 0 })
 }
 
 func TestServicesAreAskedInOrder(t *testing.T) {
@@ -128,27 +129,27 @@ func TestServicesAreAskedInOrder(t *testing.T) {
 			return v
 		}})
 	}
-	n, _ := start(t, network.Config{}, func(n *network.Network) {
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) {
 		add(n, 300, "third", network.Stop)
 		add(n, 100, "first", network.Continue)
 		add(n, 310, "never", network.Stop)
 		add(n, 200, "second", network.Continue)
 	})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2})
-	connect(t, n, s, 1)
+	networktest.Connect(t, n, s, 1)
 	want := []string{"discovery", "hosts", "first", "second", "third", "never", "forwarding"}
 	if got := n.Handlers(); !slices.Equal(got, want) {
 		t.Errorf("the chain is %v, want %v", got, want)
 	}
-	receive(t, s, 1, frame(1, 2))
-	receive(t, s, 1, frame(1, 2))
+	receive(t, s, 1, networktest.Frame(1, 2))
+	receive(t, s, 1, networktest.Frame(1, 2))
 	for _, name := range []string{"first", "second", "third", "first", "second", "third"} {
 		select {
 		case got := <-asked:
 			if got != name {
 				t.Errorf("%q was asked, want %q", got, name)
 			}
-		case <-time.After(patience):
+		case <-time.After(networktest.Patience):
 			t.Fatalf("%q was not asked", name)
 		}
 	}
@@ -158,9 +159,9 @@ func TestServicesAreAskedInOrder(t *testing.T) {
 func hold(t *testing.T, c network.Config, d time.Duration) (*network.Network, *fake.Switch, *outputs, chan *network.Held, chan error) {
 	t.Helper()
 	held, refused := make(chan *network.Held, 100), make(chan error, 100)
-	n, _ := start(t, c, func(n *network.Network) {
+	n, _ := networktest.Start(t, c, func(n *network.Network) {
 		n.AddHandler(100, handlerFunc{"holder", func(p *network.PacketIn) network.Verdict {
-			if p.Headers.EthSrc != hostMAC(1) {
+			if p.Headers.EthSrc != networktest.HostMAC(1) {
 				return network.Continue
 			}
 			h, err := p.Hold(d)
@@ -174,8 +175,8 @@ func hold(t *testing.T, c network.Config, d time.Duration) (*network.Network, *f
 	})
 	out := newOutputs()
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, OnOutput: out.take})
-	connect(t, n, s, 1)
-	edges(t, n, 1, 3)
+	networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 3)
 	return n, s, out, held, refused
 }
 
@@ -183,7 +184,7 @@ func TestHeldPacketsGoOnTheirWay(t *testing.T) {
 	t.Parallel()
 	t.Run("released through the flow table", func(t *testing.T) {
 		_, s, out, held, _ := hold(t, network.Config{}, time.Minute)
-		receive(t, s, 1, frame(1, 2))
+		receive(t, s, 1, networktest.Frame(1, 2))
 		h := <-held
 		m := openflow.NewFlowMod(openflow.FlowAdd, 0, 60000, openflow.MustMatch(openflow.InPort(1)), openflow.ApplyActions(openflow.Output(3)))
 		if _, e := s.Table().Flow(m); e != nil {
@@ -198,7 +199,7 @@ func TestHeldPacketsGoOnTheirWay(t *testing.T) {
 	})
 	t.Run("forwarded", func(t *testing.T) {
 		_, s, out, held, _ := hold(t, network.Config{}, time.Minute)
-		receive(t, s, 1, frame(1, 2))
+		receive(t, s, 1, networktest.Frame(1, 2))
 		if err := (<-held).Forward(); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +209,7 @@ func TestHeldPacketsGoOnTheirWay(t *testing.T) {
 	})
 	t.Run("forwarded when the time is over", func(t *testing.T) {
 		n, s, out, _, _ := hold(t, network.Config{}, 30*time.Millisecond)
-		receive(t, s, 1, frame(1, 2))
+		receive(t, s, 1, networktest.Frame(1, 2))
 		out.next(t, 2)
 		if sw, _ := n.Switch(1); sw.Stats().Held != 0 {
 			t.Error("a packet is still held")
@@ -217,7 +218,7 @@ func TestHeldPacketsGoOnTheirWay(t *testing.T) {
 	t.Run("bounded in number", func(t *testing.T) {
 		n, s, out, held, refused := hold(t, network.Config{HoldLimit: 2}, time.Minute)
 		for range 3 {
-			receive(t, s, 1, frame(1, 2))
+			receive(t, s, 1, networktest.Frame(1, 2))
 		}
 		if err := <-refused; !errors.Is(err, network.ErrBusy) {
 			t.Errorf("the third packet is refused by %v, want ErrBusy", err)
@@ -257,7 +258,7 @@ func TestTLSAsksSwitchesForCertificates(t *testing.T) {
 	cert, pool := certificate(t)
 	var o *network.Owner
 	config := network.Config{TLS: &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}, RequestTimeout: 2 * time.Second}
-	n, _ := start(t, config, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
+	n, _ := networktest.Start(t, config, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
 	dialTLS := func(c *tls.Config) net.Conn {
 		conn, err := tls.Dial("tcp", n.Addr()[0].String(), c)
 		if err != nil {
@@ -268,25 +269,25 @@ func TestTLSAsksSwitchesForCertificates(t *testing.T) {
 	ended(t, "a switch without a certificate", dialTLS(&tls.Config{RootCAs: pool}))
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2})
 	conn := dialTLS(&tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}})
-	background(t, func(ctx context.Context) error { return s.Run(ctx, conn) })
-	up(t, n, 1)
-	apply(t, o, "k", program(tcpTo(1, 80, 1)), network.ApplyOptions{})
-	wantRules(t, s, map[uint16]uint32{80: 1})
+	networktest.Background(t, func(ctx context.Context) error { return s.Run(ctx, conn) })
+	networktest.Up(t, n, 1)
+	networktest.Apply(t, o, "k", networktest.Program(networktest.TCPTo(1, 80, 1)), network.ApplyOptions{})
+	networktest.WantRules(t, s, map[uint16]uint32{80: 1})
 }
 
 func TestRoleIsAskedFor(t *testing.T) {
-	n, _ := start(t, network.Config{Role: openflow.RoleMaster})
+	n, _ := networktest.Start(t, network.Config{Role: openflow.RoleMaster})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2})
-	connect(t, n, s, 1)
+	networktest.Connect(t, n, s, 1)
 	if sw, _ := n.Switch(1); sw.Role() != openflow.RoleMaster {
 		t.Errorf("the role is %v, want master", sw.Role())
 	}
 }
 
 func TestCapabilitiesComeFromTheSwitchOrTheOperator(t *testing.T) {
-	n, _ := start(t, network.Config{Overrides: map[openflow.DatapathID]network.Override{2: {L2Rewrite: true, NoBundles: true}}})
+	n, _ := networktest.Start(t, network.Config{Overrides: map[openflow.DatapathID]network.Override{2: {L2Rewrite: true, NoBundles: true}}})
 	for d := range openflow.DatapathID(3) {
-		connect(t, n, fake.NewSwitch(fake.Options{DPID: d + 1, Ports: 2, NoBundles: d == 2, NoTableFeatures: d == 2}), d+1)
+		networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: d + 1, Ports: 2, NoBundles: d == 2, NoTableFeatures: d == 2}), d+1)
 	}
 	for d, want := range map[openflow.DatapathID]struct{ ip, bundles bool }{1: {true, true}, 2: {false, false}, 3: {true, false}} {
 		sw, _ := n.Switch(d)

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/linkprobe"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
@@ -58,44 +59,10 @@ func joined(t *testing.T, n *network.Network, options ...fake.Options) (switches
 		switches[i] = fake.NewSwitch(o)
 	}
 	for i, s := range switches {
-		connect(t, n, s, openflow.DatapathID(i+1))
+		networktest.Connect(t, n, s, openflow.DatapathID(i+1))
 	}
-	eventually(t, "both directions of the link are known", func() bool { return len(n.Topology().Links) == 2 })
+	networktest.Eventually(t, "both directions of the link are known", func() bool { return len(n.Topology().Links) == 2 })
 	return switches, cables
-}
-
-// diagnose examines the network and returns the report.
-func diagnose(t *testing.T, n *network.Network, mtu int) diagnosis.Report {
-	t.Helper()
-	began, err := n.Doctor().Diagnose(mtu)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r diagnosis.Report
-	eventually(t, "the examination to end", func() bool {
-		r, _ = n.Doctor().Diagnosis()
-		return !r.Ended.IsZero()
-	})
-	if r.Number != began.Number || r.MTU != mtu {
-		t.Errorf("another report: %+v, want that of %+v", r, began)
-	}
-	return r
-}
-
-// told are the findings as "fault from[-to]".
-func told(r diagnosis.Report) string {
-	var s []string
-	for _, f := range r.Findings {
-		at := fmt.Sprintf("%s %d/%d", f.Fault, f.From.Switch, f.From.Port)
-		if f.To != (network.PortRef{}) {
-			at += fmt.Sprintf("-%d/%d", f.To.Switch, f.To.Port)
-		}
-		s = append(s, at)
-		if f.Found == "" || f.Remedy == "" {
-			s = append(s, "without words or remedy")
-		}
-	}
-	return strings.Join(s, ", ")
 }
 
 // What only hardware does to links is found, named and placed; a sound link has no
@@ -135,20 +102,20 @@ func TestFaultsOfLinksAreFound(t *testing.T) {
 		}, "tag-removed 1/2-2/2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, _ := start(t, network.Config{})
+			n, _ := networktest.Start(t, network.Config{})
 			_, cables := joined(t, n)
 			if tt.spoil != nil {
 				cables[0].spoil.Store(&tt.spoil)
 			}
-			r := diagnose(t, n, linkprobe.DefaultMTU)
-			if got := told(r); got != tt.want {
+			r := networktest.Diagnose(t, n, linkprobe.DefaultMTU)
+			if got := networktest.Faults(r); got != tt.want {
 				t.Errorf("got %q, want %q: %+v", got, tt.want, r.Findings)
 			}
 			sent := cables[0].probes.Load() + cables[1].probes.Load()
 			if sent > 100 || sent != int64(r.Frames) || r.MostFrames != r.Frames || r.Links != 1 {
 				t.Errorf("%d probes were on the link; the report: %+v", sent, r)
 			}
-			t.Logf("%d frames: %s", sent, told(r))
+			t.Logf("%d frames: %s", sent, networktest.Faults(r))
 		})
 	}
 }
@@ -159,10 +126,10 @@ func be16(b []byte) int { return int(b[0])<<8 | int(b[1]) }
 func TestExaminationDisturbsNothing(t *testing.T) {
 	t.Parallel()
 	seen := make(seenHandler, 1000)
-	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(rule.ChainHosts+1, seen) })
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { n.AddHandler(rule.ChainHosts+1, seen) })
 	switches, cables := joined(t, n)
 	for i := range switches {
-		edges(t, n, openflow.DatapathID(i+1), 1)
+		networktest.Edges(t, n, openflow.DatapathID(i+1), 1)
 	}
 	before := len(switches[0].Table().Entries()) + len(switches[1].Table().Entries())
 	hold := make(chan struct{})
@@ -175,8 +142,8 @@ func TestExaminationDisturbsNothing(t *testing.T) {
 		t.Error("a second examination began beside the first")
 	}
 	close(hold)
-	eventually(t, "the examination to end", func() bool { r, _ := n.Doctor().Diagnosis(); return !r.Ended.IsZero() })
-	if r := diagnose(t, n, 9000); told(r) != "" {
+	networktest.Eventually(t, "the examination to end", func() bool { r, _ := n.Doctor().Diagnosis(); return !r.Ended.IsZero() })
+	if r := networktest.Diagnose(t, n, 9000); networktest.Faults(r) != "" {
 		t.Errorf("the link is sound: %+v", r.Findings)
 	}
 	if after := len(switches[0].Table().Entries()) + len(switches[1].Table().Entries()); after != before {
@@ -190,10 +157,10 @@ func TestExaminationDisturbsNothing(t *testing.T) {
 	if _, err := switches[0].Receive(1, late); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := switches[0].Receive(1, frame(1, 2)); err != nil {
+	if _, err := switches[0].Receive(1, networktest.Frame(1, 2)); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-seen; got != hostMAC(1) {
+	if got := <-seen; got != networktest.HostMAC(1) {
 		t.Errorf("services were asked about a packet of %v", got)
 	}
 }
@@ -214,20 +181,20 @@ func (s seenHandler) HandlePacketIn(p *network.PacketIn) network.Verdict {
 // A link of which one end goes away is not judged.
 func TestLinkThatGoesAwayIsNotJudged(t *testing.T) {
 	t.Parallel()
-	n, _ := start(t, network.Config{})
+	n, _ := networktest.Start(t, network.Config{})
 	switches, cables := joined(t, n)
 	gone := func([]byte) [][]byte { return nil }
 	cables[0].spoil.Store(&gone)
 	if _, err := n.Doctor().Diagnose(linkprobe.DefaultMTU); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "probes to be under way", func() bool { return cables[0].probes.Load() > 0 })
+	networktest.Eventually(t, "probes to be under way", func() bool { return cables[0].probes.Load() > 0 })
 	if err := switches[1].SetPort(2, false); err != nil {
 		t.Fatal(err)
 	}
 	var r diagnosis.Report
-	eventually(t, "the examination to end", func() bool { r, _ = n.Doctor().Diagnosis(); return !r.Ended.IsZero() })
-	if got := told(r); got != "unexamined 1/2-2/2" {
+	networktest.Eventually(t, "the examination to end", func() bool { r, _ = n.Doctor().Diagnosis(); return !r.Ended.IsZero() })
+	if got := networktest.Faults(r); got != "unexamined 1/2-2/2" {
 		t.Errorf("got %q: %+v", got, r)
 	}
 }
@@ -236,27 +203,27 @@ func TestLinkThatGoesAwayIsNotJudged(t *testing.T) {
 // that is in two VLANs by one port is not.
 func TestHostInTwoVLANsIsFound(t *testing.T) {
 	t.Parallel()
-	n, _ := start(t, network.Config{})
+	n, _ := networktest.Start(t, network.Config{})
 	switches, _ := joined(t, n)
 	for i := range switches {
-		edges(t, n, openflow.DatapathID(i+1), 1)
+		networktest.Edges(t, n, openflow.DatapathID(i+1), 1)
 	}
 	claim := func(s *fake.Switch, host int, vlan uint16) {
-		if _, err := s.Receive(1, packet.AppendARPRequest(nil, hostMAC(host), hostAddr(host).Addr(), hostAddr(99).Addr(), vlan)); err != nil {
+		if _, err := s.Receive(1, packet.AppendARPRequest(nil, networktest.HostMAC(host), networktest.HostAddr(host).Addr(), networktest.HostAddr(99).Addr(), vlan)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	claim(switches[0], 1, 10)
 	claim(switches[0], 2, 10)
 	claim(switches[0], 2, 20)
-	eventually(t, "the hosts to be known", func() bool { return len(n.Hosts()) == 3 })
-	if got := told(diagnose(t, n, linkprobe.DefaultMTU)); got != "" {
+	networktest.Eventually(t, "the hosts to be known", func() bool { return len(n.Hosts()) == 3 })
+	if got := networktest.Faults(networktest.Diagnose(t, n, linkprobe.DefaultMTU)); got != "" {
 		t.Errorf("before: %s", got)
 	}
 	claim(switches[1], 1, 20)
-	eventually(t, "the host to be known in both VLANs", func() bool { return len(n.Hosts()) == 4 })
-	r := diagnose(t, n, linkprobe.DefaultMTU)
-	if len(r.Findings) != 1 || r.Findings[0].Fault != diagnosis.TwoVLANs || !strings.Contains(r.Findings[0].Found, hostMAC(1).String()) {
+	networktest.Eventually(t, "the host to be known in both VLANs", func() bool { return len(n.Hosts()) == 4 })
+	r := networktest.Diagnose(t, n, linkprobe.DefaultMTU)
+	if len(r.Findings) != 1 || r.Findings[0].Fault != diagnosis.TwoVLANs || !strings.Contains(r.Findings[0].Found, networktest.HostMAC(1).String()) {
 		t.Errorf("%+v", r.Findings)
 	}
 }
@@ -264,9 +231,9 @@ func TestHostInTwoVLANsIsFound(t *testing.T) {
 // Somebody else's rule that comes before the controller's is found, and a table that is
 // nearly full.
 func TestFaultsOfTablesAreFound(t *testing.T) {
-	n, _ := start(t, network.Config{})
+	n, _ := networktest.Start(t, network.Config{})
 	switches, _ := joined(t, n)
-	if r := diagnose(t, n, linkprobe.DefaultMTU); len(r.Findings) > 0 {
+	if r := networktest.Diagnose(t, n, linkprobe.DefaultMTU); len(r.Findings) > 0 {
 		t.Fatalf("sound tables: %+v", r.Findings)
 	}
 	others := func(s *fake.Switch, port uint32, priority uint16) {
@@ -280,8 +247,8 @@ func TestFaultsOfTablesAreFound(t *testing.T) {
 		others(switches[1], 100+i, 0)
 	}
 	switches[1].Table().SetLimit(len(switches[1].Table().Entries()) + 1)
-	r := diagnose(t, n, linkprobe.DefaultMTU)
-	if got := told(r); got != "foreign-rules 1/0, table-full 2/0" {
+	r := networktest.Diagnose(t, n, linkprobe.DefaultMTU)
+	if got := networktest.Faults(r); got != "foreign-rules 1/0, table-full 2/0" {
 		t.Errorf("found %q: %+v", got, r.Findings)
 	}
 }
@@ -310,13 +277,13 @@ func TestFaultsOfCountersAreFound(t *testing.T) {
 		"lost in between": {fake.Options{}, noARP, "kinds 1/2-2/2", "lost in between"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, _ := start(t, network.Config{})
+			n, _ := networktest.Start(t, network.Config{})
 			_, cables := joined(t, n, fake.Options{}, tt.other)
 			if tt.spoil != nil {
 				cables[0].spoil.Store(&tt.spoil)
 			}
-			r := diagnose(t, n, linkprobe.DefaultMTU)
-			if got := told(r); got != tt.want || !strings.Contains(fmt.Sprint(r.Findings), tt.says) {
+			r := networktest.Diagnose(t, n, linkprobe.DefaultMTU)
+			if got := networktest.Faults(r); got != tt.want || !strings.Contains(fmt.Sprint(r.Findings), tt.says) {
 				t.Errorf("found %q, want %q that says %q: %+v", got, tt.want, tt.says, r.Findings)
 			}
 		})
@@ -357,12 +324,12 @@ func TestFaultsOfRewritingAreFound(t *testing.T) {
 		}, "rewrite-slow 1/0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, _ := start(t, network.Config{})
+			n, _ := networktest.Start(t, network.Config{})
 			switches, cables := joined(t, n)
 			far.Store(switches[1])
 			cables[0].spoil.Store(&tt.spoil)
-			r := diagnose(t, n, linkprobe.DefaultMTU)
-			if got := told(r); got != tt.want || r.MostFrames > 100 {
+			r := networktest.Diagnose(t, n, linkprobe.DefaultMTU)
+			if got := networktest.Faults(r); got != tt.want || r.MostFrames > 100 {
 				t.Errorf("found %q with %d frames, want %q: %+v", got, r.MostFrames, tt.want, r.Findings)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -18,9 +19,9 @@ import (
 func TestAskedAtOnceAfterFailingOpen(t *testing.T) {
 	var later atomic.Int64
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, Clock: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
-	n, stop := start(t, network.Config{})
-	gone := connect(t, n, s, 1)
-	edges(t, n, 1, 3)
+	n, stop := networktest.Start(t, network.Config{})
+	gone := networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 3)
 	stop()
 	gone()
 	later.Store(int64(rule.LeaseFor))
@@ -28,7 +29,7 @@ func TestAskedAtOnceAfterFailingOpen(t *testing.T) {
 		t.Log(err) // it has nobody to tell
 	}
 	asks := func() bool {
-		r, err := s.Receive(1, frame(1, 2))
+		r, err := s.Receive(1, networktest.Frame(1, 2))
 		if err != nil {
 			t.Log(err)
 		}
@@ -37,7 +38,7 @@ func TestAskedAtOnceAfterFailingOpen(t *testing.T) {
 	if asks() {
 		t.Fatal("a controller is asked that is not there")
 	}
-	n, _ = start(t, network.Config{DiscoveryInterval: 100 * time.Millisecond, DiscoverySettle: time.Hour})
-	connect(t, n, s, 1)
-	eventually(t, "a controller to be asked", asks)
+	n, _ = networktest.Start(t, network.Config{DiscoveryInterval: 100 * time.Millisecond, DiscoverySettle: time.Hour})
+	networktest.Connect(t, n, s, 1)
+	networktest.Eventually(t, "a controller to be asked", asks)
 }

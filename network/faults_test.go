@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
-	"github.com/sluice-net/sluice/lab/loadgen"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -30,7 +30,7 @@ func dial(t *testing.T, n *network.Network) net.Conn {
 // ended waits until the controller has closed the connection.
 func ended(t *testing.T, what string, conn net.Conn) {
 	t.Helper()
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(networktest.Patience))
 	if _, err := io.Copy(io.Discard, conn); err != nil && errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%s: the connection was not closed", what)
 	}
@@ -43,31 +43,11 @@ func header(kind openflow.MsgType, length uint16, rest ...byte) []byte {
 	return append(b, rest...)
 }
 
-// healthy is a switch whose session must survive what others do: the test fails
-// if it is ever down or a change on it is not confirmed.
-func healthy(t *testing.T, n *network.Network, o *network.Owner) (check func()) {
-	t.Helper()
-	s := fake.NewSwitch(fake.Options{DPID: 0xaa, Ports: 2})
-	connect(t, n, s, 0xaa)
-	n.Subscribe(func(e network.Event) {
-		if e.Kind == network.SwitchDown && e.Switch == 0xaa && t.Context().Err() == nil {
-			t.Error("the healthy switch's session ended")
-		}
-	})
-	out := uint32(0)
-	return func() {
-		t.Helper()
-		out++
-		apply(t, o, "healthy", program(tcpTo(0xaa, 80, out)), network.ApplyOptions{})
-		wantRules(t, s, map[uint16]uint32{80: out})
-	}
-}
-
 func TestMalformedGreetingsEndOnlyTheirConnection(t *testing.T) {
 	t.Parallel()
 	var o *network.Owner
-	n, _ := start(t, network.Config{RequestTimeout: 500 * time.Millisecond}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
-	check := healthy(t, n, o)
+	n, _ := networktest.Start(t, network.Config{RequestTimeout: 500 * time.Millisecond}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
+	check := networktest.Healthy(t, n, o)
 	hello, _ := openflow.NewHello().AppendTo(nil, 1)
 	for name, text := range map[string][]byte{
 		"silence":                          nil,
@@ -94,9 +74,9 @@ func TestMalformedGreetingsEndOnlyTheirConnection(t *testing.T) {
 func TestMalformedMessagesHarmNoOtherSwitch(t *testing.T) {
 	t.Parallel()
 	var o *network.Owner
-	n, _ := start(t, network.Config{}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
-	check := healthy(t, n, o)
-	packetIn, _ := (&openflow.PacketIn{BufferID: openflow.NoBuffer, InPort: 1, Data: frame(1, 2)}).AppendTo(nil, 0)
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
+	check := networktest.Healthy(t, n, o)
+	packetIn, _ := (&openflow.PacketIn{BufferID: openflow.NoBuffer, InPort: 1, Data: networktest.Frame(1, 2)}).AppendTo(nil, 0)
 	zeroTLV := append([]byte(nil), packetIn...)
 	zeroTLV[27], zeroTLV[31] = 12, 0 // an in_port of no bytes
 	for name, c := range map[string]struct {
@@ -121,46 +101,20 @@ func TestMalformedMessagesHarmNoOtherSwitch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := fake.NewSwitch(fake.Options{DPID: 0xbad, Ports: 2})
-			stop := connect(t, n, s, 0xbad)
+			stop := networktest.Connect(t, n, s, 0xbad)
 			if _, err := s.Write(c.bytes); err != nil {
 				t.Fatal(err)
 			}
 			if c.survives {
-				apply(t, o, "bad", program(tcpTo(0xbad, 80, 1)), network.ApplyOptions{}) // in order: it has been read
+				networktest.Apply(t, o, "bad", networktest.Program(networktest.TCPTo(0xbad, 80, 1)), network.ApplyOptions{}) // in order: it has been read
 			} else {
-				down(t, n, 0xbad)
+				networktest.Down(t, n, 0xbad)
 			}
 			check()
 			stop()
-			down(t, n, 0xbad)
+			networktest.Down(t, n, 0xbad)
 		})
 	}
-}
-
-// A switch that floods packet-ins must not hold back another's session.
-func TestFloodOfPacketInsHarmsNoOtherSwitch(t *testing.T) {
-	var o *network.Owner
-	n, _ := start(t, network.Config{}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
-	check := healthy(t, n, o)
-	flood := background(t, func(ctx context.Context) error {
-		_, err := loadgen.Run(ctx, loadgen.Options{
-			Address: n.Addr()[0].String(), Switches: 2, Window: 20000, Warmup: time.Millisecond, Duration: patience,
-			Settle: 300 * time.Millisecond, FirstDPID: 0x100,
-		})
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	})
-	up(t, n, 0x100)
-	eventually(t, "the flood to flow", func() bool {
-		s, ok := n.Switch(0x100)
-		return ok && s.Stats().PacketIns > 10000
-	})
-	for range 20 {
-		check()
-	}
-	flood()
 }
 
 // A switch that does not read what it is sent is cut off; nobody waits for it.
@@ -168,8 +122,8 @@ func TestSwitchThatDoesNotReadIsCutOff(t *testing.T) {
 	t.Parallel()
 	var o *network.Owner
 	config := network.Config{EchoInterval: 100 * time.Millisecond, EchoTimeout: 5 * time.Second, PacketOutBytes: 64 << 10}
-	n, _ := start(t, config, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
-	check := healthy(t, n, o)
+	n, _ := networktest.Start(t, config, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
+	check := networktest.Healthy(t, n, o)
 	stuck := make(chan struct{})
 	s := fake.NewSwitch(fake.Options{DPID: 0xdead, Ports: 2, Refuse: func(m openflow.Message) *openflow.Error {
 		if m.MsgType() == openflow.TypePacketOut {
@@ -177,7 +131,7 @@ func TestSwitchThatDoesNotReadIsCutOff(t *testing.T) {
 		}
 		return nil
 	}})
-	connect(t, n, s, 0xdead)
+	networktest.Connect(t, n, s, 0xdead)
 	t.Cleanup(func() { close(stuck) })
 	sw, _ := n.Switch(0xdead)
 	big, drops := make([]byte, 32<<10), 0
@@ -193,9 +147,9 @@ func TestSwitchThatDoesNotReadIsCutOff(t *testing.T) {
 }
 
 func TestSecondSwitchWithTheSameDatapathIsRefused(t *testing.T) {
-	n, _ := start(t, network.Config{})
+	n, _ := networktest.Start(t, network.Config{})
 	first := fake.NewSwitch(fake.Options{DPID: 5, Ports: 2})
-	connect(t, n, first, 5)
+	networktest.Connect(t, n, first, 5)
 	before, _ := n.Switch(5)
 	second := fake.NewSwitch(fake.Options{DPID: 5, Ports: 2})
 	if err := second.Dial(t.Context(), n.Addr()[0]); err != nil {
@@ -212,7 +166,7 @@ func TestSecondSwitchWithTheSameDatapathIsRefused(t *testing.T) {
 // A switch whose old connection is dead but not closed gets in at once.
 func TestDeadConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
-	n, _ := start(t, network.Config{})
+	n, _ := networktest.Start(t, network.Config{})
 	hang, release := make(chan struct{}), make(chan struct{})
 	dead := fake.NewSwitch(fake.Options{DPID: 5, Ports: 2, Refuse: func(m openflow.Message) *openflow.Error {
 		if e, ok := m.(*openflow.EchoRequest); ok && len(e.Data) > 0 { // the question whether it lives
@@ -221,14 +175,14 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 		}
 		return nil
 	}})
-	connect(t, n, dead, 5)
+	networktest.Connect(t, n, dead, 5)
 	before, _ := n.Switch(5)
 	defer close(release)
-	background(t, func(ctx context.Context) error {
+	networktest.Background(t, func(ctx context.Context) error {
 		return fake.NewSwitch(fake.Options{DPID: 5, Ports: 2}).Dial(ctx, n.Addr()[0])
 	})
 	<-hang
-	eventually(t, "the new session", func() bool {
+	networktest.Eventually(t, "the new session", func() bool {
 		now, ok := n.Switch(5)
 		return ok && now != before
 	})

@@ -7,17 +7,18 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
 // TestGroupStats reads what an owner's groups and buckets have counted, more than go into one message; a
 // switch that is not there is an error.
 func TestGroupStats(t *testing.T) {
-	n, _ := start(t, network.Config{})
+	n, _ := networktest.Start(t, network.Config{})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4})
-	connect(t, n, s, 1)
-	o := owner(t, n, "svc", network.OwnerOptions{})
-	p := program(tcpTo(1, 80, 1))
+	networktest.Connect(t, n, s, 1)
+	o := networktest.Owner(t, n, "svc", network.OwnerOptions{})
+	p := networktest.Program(networktest.TCPTo(1, 80, 1))
 	const groups = 120
 	for i := range uint16(groups) {
 		p.Groups = append(p.Groups, network.Group{Switch: 1, ID: o.GroupID(i), Type: openflow.GroupTypeAll, Buckets: []openflow.Bucket{
@@ -25,14 +26,14 @@ func TestGroupStats(t *testing.T) {
 		}})
 	}
 	p.Rules[0].Actions = []openflow.Action{openflow.GroupAction(o.GroupID(7))}
-	apply(t, o, "copies", p, network.ApplyOptions{})
-	other := owner(t, n, "other", network.OwnerOptions{})
-	apply(t, other, "copies", network.Program{Groups: []network.Group{{Switch: 1, ID: other.GroupID(1), Type: openflow.GroupTypeAll}}}, network.ApplyOptions{})
+	networktest.Apply(t, o, "copies", p, network.ApplyOptions{})
+	other := networktest.Owner(t, n, "other", network.OwnerOptions{})
+	networktest.Apply(t, other, "copies", network.Program{Groups: []network.Group{{Switch: 1, ID: other.GroupID(1), Type: openflow.GroupTypeAll}}}, network.ApplyOptions{})
 	const packets = 3
 	for range packets {
 		s.Table().Send(1, fake.NewPacket(openflow.EthType(0x0800), openflow.IPProto(6), openflow.TCPDst(80)))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), networktest.Patience)
 	defer cancel()
 	all, err := o.GroupStats(ctx, 1)
 	if err != nil || len(all) != groups {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -33,7 +34,7 @@ func (k keeper) HandlePacketIn(p *network.PacketIn) network.Verdict {
 func TestReleasedPacketHasItsChecksum(t *testing.T) {
 	k := make(keeper, 1)
 	s, left := oneSwitch(t, k)
-	whole := frame(1, 2)
+	whole := networktest.Frame(1, 2)
 	h, err := packet.Parse(whole)
 	if err != nil {
 		t.Fatal(err)
@@ -53,15 +54,15 @@ func TestReleasedPacketHasItsChecksum(t *testing.T) {
 // IPv4 packets that leave it at the third.
 func oneSwitch(t *testing.T, h network.Handler) (*fake.Switch, <-chan []byte) {
 	t.Helper()
-	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, h) })
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, h) })
 	left := make(chan []byte, 1)
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, OnOutput: func(port uint32, frame []byte) {
 		if port == 3 && packet.TypeIPv4 == int(frame[12])<<8|int(frame[13]) {
 			left <- bytes.Clone(frame)
 		}
 	}})
-	connect(t, n, s, 1)
-	edges(t, n, 1, 3)
+	networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 3)
 	return s, left
 }
 
@@ -82,7 +83,7 @@ func wantLeft(t *testing.T, left <-chan []byte, want []byte) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("left as\n%x, want\n%x", got, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(networktest.Patience):
 		t.Fatal("the packet did not leave")
 	}
 }

@@ -3,7 +3,6 @@ package network_test
 import (
 	"context"
 	"maps"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,60 +10,21 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
-	"github.com/sluice-net/sluice/lab/hostile"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// linked are two switches whose second ports are joined by a cable, and the number of
-// frames that it has carried.
-func linked(a, b openflow.DatapathID) (left, right *fake.Switch, carried *atomic.Int64) {
-	carried = new(atomic.Int64)
-	cable := func(to **fake.Switch) func(uint32, []byte) {
-		return func(port uint32, frame []byte) {
-			if port == 2 {
-				carried.Add(1)
-				_, _ = (*to).Receive(2, frame) // it may not be connected yet
-			}
-		}
-	}
-	left = fake.NewSwitch(fake.Options{DPID: a, Ports: 2, OnOutput: cable(&right)})
-	right = fake.NewSwitch(fake.Options{DPID: b, Ports: 2, OnOutput: cable(&left)})
-	return left, right, carried
-}
-
-// pair connects two linked switches whose sessions and link must survive what others do:
-// the test fails as soon as one of them ends.
-func pair(t *testing.T, n *network.Network, a, b openflow.DatapathID) (carried *atomic.Int64) {
-	t.Helper()
-	left, right, carried := linked(a, b)
-	connect(t, n, left, a)
-	connect(t, n, right, b)
-	eventually(t, "the link", func() bool { return len(n.Topology().Links) == 2 })
-	n.Subscribe(func(e network.Event) {
-		if t.Context().Err() != nil {
-			return
-		}
-		switch {
-		case e.Kind == network.SwitchDown && (e.Switch == a || e.Switch == b):
-			t.Errorf("the session with switch %v ended", e.Switch)
-		case e.Kind == network.LinkDown && (e.Link.From.Switch == a || e.Link.From.Switch == b):
-			t.Errorf("the link from %v ended", e.Link.From)
-		}
-	})
-	return carried
-}
-
 func TestSwitchOfTooManyPortsIsRefused(t *testing.T) {
-	n, _ := start(t, network.Config{MaxPorts: 100, DiscoveryTimeout: 20 * time.Second}) // links are not what it is about
-	pair(t, n, 0xa, 0xb)
+	n, _ := networktest.Start(t, network.Config{MaxPorts: 100, DiscoveryTimeout: 20 * time.Second}) // links are not what it is about
+	networktest.Pair(t, n, 0xa, 0xb)
 	refused := make(chan network.Event, 1)
 	n.Subscribe(func(e network.Event) {
 		if e.Kind == network.SwitchRefused {
 			refused <- e
 		}
 	})
-	connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 100}), 1)
+	networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 100}), 1)
 	if err := fake.NewSwitch(fake.Options{DPID: 2, Ports: 101}).Dial(t.Context(), n.Addr()[0]); err != nil {
 		t.Error(err)
 	}
@@ -81,45 +41,22 @@ func TestSwitchOfTooManyPortsIsRefused(t *testing.T) {
 // beside a link: it stays, and so do the sessions of its switches.
 func TestManyPortsHarmNoLink(t *testing.T) {
 	t.Parallel()
-	n, _ := start(t, network.Config{MaxPorts: 65535, DiscoveryInterval: time.Second, DiscoverySettle: 200 * time.Millisecond, DiscoveryTimeout: 20 * time.Second})
-	carried := pair(t, n, 0xa, 0xb)
+	n, _ := networktest.Start(t, network.Config{MaxPorts: 65535, DiscoveryInterval: time.Second, DiscoverySettle: 200 * time.Millisecond, DiscoveryTimeout: 20 * time.Second})
+	carried := networktest.Pair(t, n, 0xa, 0xb)
 	var ports atomic.Int64
 	n.Subscribe(func(e network.Event) {
 		if e.Kind == network.PortUp && e.Switch == 1 {
 			ports.Add(1)
 		}
 	})
-	stop := connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 65000}), 1)
-	eventually(t, "its ports", func() bool { return ports.Load() == 65000 })
+	stop := networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 65000}), 1)
+	networktest.Eventually(t, "its ports", func() bool { return ports.Load() == 65000 })
 	before := carried.Load()
-	eventually(t, "more probes of the link", func() bool { return carried.Load() >= before+8 })
+	networktest.Eventually(t, "more probes of the link", func() bool { return carried.Load() >= before+8 })
 	stop()
-	down(t, n, 1)
+	networktest.Down(t, n, 1)
 	if got := len(n.Topology().Links); got != 2 {
 		t.Errorf("%d links, want 2", got)
-	}
-}
-
-// Whatever a switch does, the link between two others stays, and so do their sessions.
-func TestHostileSwitchesHarmNoOther(t *testing.T) {
-	t.Parallel()
-	for _, kind := range hostile.Kinds() {
-		t.Run(kind.Name, func(t *testing.T) {
-			n, _ := start(t, network.Config{DiscoveryInterval: 250 * time.Millisecond, DiscoveryTimeout: 20 * time.Second})
-			carried := pair(t, n, 0xa, 0xb)
-			background(t, func(ctx context.Context) error {
-				kind.Run(ctx, hostile.Target{DPID: 1, Dial: func(ctx context.Context) (net.Conn, error) {
-					var d net.Dialer
-					return d.DialContext(ctx, "tcp", n.Addr()[0].String())
-				}})
-				return nil
-			})
-			before := carried.Load()
-			eventually(t, "more probes of the link", func() bool { return carried.Load() >= before+8 })
-			if got := len(n.Topology().Links); got != 2 {
-				t.Errorf("%d links, want 2", got)
-			}
-		})
 	}
 }
 
@@ -128,7 +65,7 @@ func TestHostileSwitchesHarmNoOther(t *testing.T) {
 func TestSwitchThatComesAndGoesWaits(t *testing.T) {
 	t.Parallel()
 	const free, again = 5, time.Second // sessions at once, and the interval of others
-	n, _ := start(t, network.Config{})
+	n, _ := networktest.Start(t, network.Config{})
 	var leave atomic.Pointer[context.CancelFunc]
 	n.Subscribe(func(e network.Event) {
 		if e.Kind == network.SwitchUp && e.Switch == 1 {
@@ -145,24 +82,24 @@ func TestSwitchThatComesAndGoesWaits(t *testing.T) {
 		if ctx.Err() == nil {
 			t.Fatal("a session ended that should not have")
 		}
-		down(t, n, 1)
+		networktest.Down(t, n, 1)
 	}
 	if took := time.Since(began); took < again {
 		t.Errorf("%d sessions within %v", free+1, took)
 	}
-	connect(t, n, fake.NewSwitch(fake.Options{DPID: 2, Ports: 1}), 2)
+	networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 2, Ports: 1}), 2)
 }
 
 // Counters of ports that a switch does not have are not kept.
 func TestCountersOfPortsThatAreNotThereAreNotKept(t *testing.T) {
-	n, _ := start(t, network.Config{StatsInterval: 50 * time.Millisecond})
+	n, _ := networktest.Start(t, network.Config{StatsInterval: 50 * time.Millisecond})
 	var reading atomic.Uint64
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 1, PortStats: func() []openflow.PortStats {
 		read := openflow.Duration{Sec: uint32(reading.Add(1))}
 		return []openflow.PortStats{{Port: 7, Duration: read}, {Port: 1, Duration: read}}
 	}})
-	connect(t, n, s, 1)
-	eventually(t, "a rate of its port", func() bool {
+	networktest.Connect(t, n, s, 1)
+	networktest.Eventually(t, "a rate of its port", func() bool {
 		_, is := n.Traffic().Port(network.PortRef{Switch: 1, Port: 1})
 		return is
 	})
@@ -206,7 +143,7 @@ func wire(t *testing.T, n *network.Network, count int, cables map[end]end, last 
 		s[i] = fake.NewSwitch(o)
 	}
 	for i := 1; i <= count; i++ {
-		connect(t, n, s[i], openflow.DatapathID(i))
+		networktest.Connect(t, n, s[i], openflow.DatapathID(i))
 	}
 	return s
 }
@@ -216,7 +153,7 @@ func wire(t *testing.T, n *network.Network, count int, cables map[end]end, last 
 func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	var withhold, withheld atomic.Bool
-	n, _ := start(t, network.Config{RequestTimeout: time.Minute, HandshakeTimeout: time.Minute})
+	n, _ := networktest.Start(t, network.Config{RequestTimeout: time.Minute, HandshakeTimeout: time.Minute})
 	s := ring(t, n, fake.Options{Instead: func(_ uint32, m openflow.Message) ([]byte, bool) {
 		if !withhold.Load() || m.MsgType() != openflow.TypeBarrierRequest {
 			return nil, false
@@ -224,8 +161,8 @@ func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
 		withheld.Store(true)
 		return nil, true
 	}})
-	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
-	broadcast := packet.AppendTCP(nil, packet.Frame{Src: hostMAC(1), Dst: packet.Broadcast}, packet.TCPSegment{Src: hostAddr(1), Dst: hostAddr(2)})
+	networktest.Eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
+	broadcast := packet.AppendTCP(nil, packet.Frame{Src: networktest.HostMAC(1), Dst: packet.Broadcast}, packet.TCPSegment{Src: networktest.HostAddr(1), Dst: networktest.HostAddr(2)})
 	floods := func(i int, port uint32) bool {
 		r := s[i].Table().Send(port, fake.PacketOf(broadcast))
 		return len(r.Outputs) > 0 && r.Outputs[0].Port != openflow.PortController
@@ -241,7 +178,7 @@ func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
 		}
 		return ends
 	}
-	eventually(t, "the tree", func() bool { return len(off()) == 2 && floods(1, 4) })
+	networktest.Eventually(t, "the tree", func() bool { return len(off()) == 2 && floods(1, 4) })
 	spare := off()
 	cut := uint32(1) // of the switch that has both its links on the tree
 	both := 6 - spare[0][0] - spare[1][0]
@@ -249,11 +186,11 @@ func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
 	if err := s[4].SetPort(3, false); err != nil { // which changes its rules
 		t.Fatal(err)
 	}
-	eventually(t, "a barrier to be withheld", withheld.Load)
+	networktest.Eventually(t, "a barrier to be withheld", withheld.Load)
 	if err := s[both].SetPort(cut, false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the tree over the spare link", func() bool {
+	networktest.Eventually(t, "the tree over the spare link", func() bool {
 		return floods(spare[0][0], uint32(spare[0][1])) && floods(spare[1][0], uint32(spare[1][1]))
 	})
 }
@@ -263,28 +200,28 @@ func TestSwitchThatWithholdsBarriersIsEnded(t *testing.T) {
 	t.Parallel()
 	var o *network.Owner
 	var withhold atomic.Bool
-	n, _ := start(t, network.Config{RequestTimeout: time.Second}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
+	n, _ := networktest.Start(t, network.Config{RequestTimeout: time.Second}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Instead: func(_ uint32, m openflow.Message) ([]byte, bool) {
 		return nil, withhold.Load() && m.MsgType() == openflow.TypeBarrierRequest
 	}})
-	connect(t, n, s, 1)
+	networktest.Connect(t, n, s, 1)
 	withhold.Store(true)
-	if err := o.Apply(t.Context(), "k", program(tcpTo(1, 80, 1)), network.ApplyOptions{}); err == nil {
+	if err := o.Apply(t.Context(), "k", networktest.Program(networktest.TCPTo(1, 80, 1)), network.ApplyOptions{}); err == nil {
 		t.Error("a change was confirmed that was not")
 	}
-	down(t, n, 1)
+	networktest.Down(t, n, 1)
 }
 
 // Packets of a flow that come up though its rule is on its way do not each have it
 // written again, or who sends many fills what waits for the switch.
 func TestRuleOnItsWayIsNotWrittenForEachPacket(t *testing.T) {
 	const packets, again = 2000, 100 * time.Millisecond
-	n, _ := start(t, network.Config{})
+	n, _ := networktest.Start(t, network.Config{})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2})
-	connect(t, n, s, 1)
-	edges(t, n, 1, 2)
+	networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 2)
 	in := func(b []byte, from, to int) []byte {
-		f := frame(from, to)
+		f := networktest.Frame(from, to)
 		b, err := (&openflow.PacketIn{BufferID: openflow.NoBuffer, TotalLen: uint16(len(f)), InPort: uint32(from), Data: f}).AppendTo(b, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -297,7 +234,7 @@ func TestRuleOnItsWayIsNotWrittenForEachPacket(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "all packets to be sent on", func() bool { return s.Count(openflow.TypePacketOut) >= packets })
+	networktest.Eventually(t, "all packets to be sent on", func() bool { return s.Count(openflow.TypePacketOut) >= packets })
 	atMost := 2 * (2 + int(time.Since(began)/again)) // both rules, at first and each interval
 	if got := s.FlowMods() - before; got < 2 || got > atMost {
 		t.Errorf("%d flow mods, want 2 to %d", got, atMost)

@@ -4,11 +4,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/sluice-net/sluice/lab/loadgen"
 )
 
-func TestMain(m *testing.M) {
-	loadgen.Child()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -28,18 +29,18 @@ func isLed(n *network.Network, host int, switches ...openflow.DatapathID) bool {
 // isTo says whether a match is for what goes to a host.
 func isTo(m openflow.Match, host int) bool {
 	o, some := m.Get(openflow.FieldEthDst)
-	return some && openflow.MAC(o.Value[:6]) == hostMAC(host)
+	return some && openflow.MAC(o.Value[:6]) == networktest.HostMAC(host)
 }
 
 // comes has a host make itself known at port 3 of a switch.
 func comes(t *testing.T, n *network.Network, at *fake.Switch, host int) {
 	t.Helper()
-	arp := packet.AppendARPRequest(nil, hostMAC(host), hostAddr(host).Addr(), hostAddr(9).Addr(), 0)
-	eventually(t, "the host to be known", func() bool {
+	arp := packet.AppendARPRequest(nil, networktest.HostMAC(host), networktest.HostAddr(host).Addr(), networktest.HostAddr(9).Addr(), 0)
+	networktest.Eventually(t, "the host to be known", func() bool {
 		if _, err := at.Receive(3, arp); err != nil {
 			t.Fatal(err)
 		}
-		_, is := n.HostByIP(hostAddr(host).Addr())
+		_, is := n.HostByIP(networktest.HostAddr(host).Addr())
 		return is
 	})
 }
@@ -49,38 +50,38 @@ func comes(t *testing.T, n *network.Network, at *fake.Switch, host int) {
 func TestProactiveSlowSwitch(t *testing.T) {
 	t.Parallel()
 	var withhold atomic.Bool
-	n, _ := start(t, network.Config{Proactive: true, RequestTimeout: 3 * time.Second})
+	n, _ := networktest.Start(t, network.Config{Proactive: true, RequestTimeout: 3 * time.Second})
 	s := ring(t, n, fake.Options{Instead: func(_ uint32, m openflow.Message) ([]byte, bool) {
 		return nil, withhold.Load() && m.MsgType() == openflow.TypeBarrierRequest
 	}})
-	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
+	networktest.Eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
 	comes(t, n, s[2], 1)
-	eventually(t, "all to have rules for the first host", func() bool { return isLed(n, 1, 1, 2, 3, 4) })
-	eventually(t, "that to be told", func() bool { return n.HostStats().Led == 1 })
+	networktest.Eventually(t, "all to have rules for the first host", func() bool { return isLed(n, 1, 1, 2, 3, 4) })
+	networktest.Eventually(t, "that to be told", func() bool { return n.HostStats().Led == 1 })
 	withhold.Store(true)
 	comes(t, n, s[3], 2)
-	eventually(t, "all others to have rules for the second", func() bool { return isLed(n, 2, 1, 2, 3) })
-	eventually(t, "nothing to be told while one has none", func() bool { return n.HostStats().Led == 0 })
+	networktest.Eventually(t, "all others to have rules for the second", func() bool { return isLed(n, 2, 1, 2, 3) })
+	networktest.Eventually(t, "nothing to be told while one has none", func() bool { return n.HostStats().Led == 0 })
 	withhold.Store(false)
-	eventually(t, "both to be told", func() bool { return n.HostStats().Led == 2 })
+	networktest.Eventually(t, "both to be told", func() bool { return n.HostStats().Led == 2 })
 }
 
 // TestProactiveRefusedRule has a switch refuse the rules to one host: it has those to others, and
 // they have those to all.
 func TestProactiveRefusedRule(t *testing.T) {
-	n, _ := start(t, network.Config{Proactive: true})
+	n, _ := networktest.Start(t, network.Config{Proactive: true})
 	s := ring(t, n, fake.Options{Refuse: func(m openflow.Message) *openflow.Error {
 		if f, is := m.(*openflow.FlowMod); is && f.Command == openflow.FlowAdd && isTo(f.Match, 1) {
 			return &openflow.Error{Code: openflow.FlowModBadTable}
 		}
 		return nil
 	}})
-	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
+	networktest.Eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
 	comes(t, n, s[2], 1)
 	comes(t, n, s[3], 2)
-	eventually(t, "rules but the refused one", func() bool { return isLed(n, 1, 1, 2, 3) && isLed(n, 2, 1, 2, 3, 4) })
+	networktest.Eventually(t, "rules but the refused one", func() bool { return isLed(n, 1, 1, 2, 3) && isLed(n, 2, 1, 2, 3, 4) })
 	comes(t, n, s[2], 3)
-	eventually(t, "rules of a host that comes later", func() bool { return isLed(n, 3, 1, 2, 3, 4) })
+	networktest.Eventually(t, "rules of a host that comes later", func() bool { return isLed(n, 3, 1, 2, 3, 4) })
 	if isLed(n, 1, 4) {
 		t.Error("the switch has a rule that it refuses")
 	}
@@ -92,14 +93,14 @@ const outOfGroups openflow.ErrorCode = 0x0006_0003
 // TestProactiveWithoutGroups has two links between two switches: the switch that takes no groups
 // uses one of them, the other one both.
 func TestProactiveWithoutGroups(t *testing.T) {
-	n, _ := start(t, network.Config{Proactive: true})
+	n, _ := networktest.Start(t, network.Config{Proactive: true})
 	s := wire(t, n, 2, map[end]end{{1, 1}: {2, 1}, {1, 2}: {2, 2}}, fake.Options{Refuse: func(m openflow.Message) *openflow.Error {
 		if g, is := m.(*openflow.GroupMod); is && g.Command == openflow.GroupAdd {
 			return &openflow.Error{Code: outOfGroups}
 		}
 		return nil
 	}})
-	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 4 })
+	networktest.Eventually(t, "all links", func() bool { return len(n.Topology().Links) == 4 })
 	comes(t, n, s[1], 1)
 	comes(t, n, s[2], 2)
 	out := func(at int, to int) openflow.ActionType {
@@ -111,7 +112,7 @@ func TestProactiveWithoutGroups(t *testing.T) {
 		}
 		return 0xffff
 	}
-	eventually(t, "rules that lead to a group and to a port", func() bool {
+	networktest.Eventually(t, "rules that lead to a group and to a port", func() bool {
 		return out(1, 2) == openflow.ActionGroup && out(2, 1) == openflow.ActionOutput
 	})
 	if s[2].Count(openflow.TypeGroupMod) > 2 {
@@ -121,16 +122,16 @@ func TestProactiveWithoutGroups(t *testing.T) {
 
 // TestProactiveForgetsHosts has a host's port go down: nobody has rules to it any more.
 func TestProactiveForgetsHosts(t *testing.T) {
-	n, _ := start(t, network.Config{Proactive: true})
+	n, _ := networktest.Start(t, network.Config{Proactive: true})
 	s := ring(t, n, fake.Options{})
-	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
+	networktest.Eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
 	comes(t, n, s[2], 1)
 	comes(t, n, s[3], 2)
-	eventually(t, "rules", func() bool { return isLed(n, 1, 1, 2, 3, 4) && isLed(n, 2, 1, 2, 3, 4) })
+	networktest.Eventually(t, "rules", func() bool { return isLed(n, 1, 1, 2, 3, 4) && isLed(n, 2, 1, 2, 3, 4) })
 	if err := s[2].SetPort(3, false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nobody to have rules to the host that is gone", func() bool {
+	networktest.Eventually(t, "nobody to have rules to the host that is gone", func() bool {
 		for d := openflow.DatapathID(1); d <= 4; d++ {
 			if isLed(n, 1, d) {
 				return false

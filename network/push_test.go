@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/stats"
 )
 
@@ -33,8 +34,8 @@ func pushDatagram(at network.PortRef, sent uint64) []byte {
 // TestPushedCounters: counters come into the rates if they come from where the
 // switch is, and else not.
 func TestPushedCounters(t *testing.T) {
-	n, _ := start(t, network.Config{Measure: network.MeasureSFlow, SFlow: "127.0.0.1:0", StatsInterval: 50 * time.Millisecond})
-	connect(t, n, fake.NewSwitch(fake.Options{DPID: 0xa1, Ports: 2}), 0xa1)
+	n, _ := networktest.Start(t, network.Config{Measure: network.MeasureSFlow, SFlow: "127.0.0.1:0", StatsInterval: 50 * time.Millisecond})
+	networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 0xa1, Ports: 2}), 0xa1)
 	from := func(address string) net.Conn {
 		local, err := net.ResolveUDPAddr("udp", address)
 		if err != nil {
@@ -70,7 +71,7 @@ func TestPushedCounters(t *testing.T) {
 	} {
 		before := n.Traffic().PushStats()
 		send(tt.conn, tt.b)
-		eventually(t, tt.name+" to be counted", func() bool {
+		networktest.Eventually(t, tt.name+" to be counted", func() bool {
 			s := n.Traffic().PushStats()
 			return network.PushStats{Datagrams: s.Datagrams - before.Datagrams, Malformed: s.Malformed - before.Malformed, Refused: s.Refused - before.Refused} == tt.want
 		})
@@ -79,7 +80,7 @@ func TestPushedCounters(t *testing.T) {
 		t.Error("what was refused has made a rate")
 	}
 	sent := uint64(0)
-	eventually(t, "a rate", func() bool {
+	networktest.Eventually(t, "a rate", func() bool {
 		sent += 1000
 		send(right, pushDatagram(at, sent))
 		r, ok := n.Traffic().Port(at)
@@ -112,7 +113,7 @@ func TestReceiverOutlivesErrors(t *testing.T) {
 	}
 	f := &faulty{PacketConn: conn}
 	f.failures.Store(2)
-	n, _ := start(t, network.Config{Measure: network.MeasureSFlow, SFlowConn: f})
+	n, _ := networktest.Start(t, network.Config{Measure: network.MeasureSFlow, SFlowConn: f})
 	out, err := net.Dial("udp", conn.LocalAddr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func TestReceiverOutlivesErrors(t *testing.T) {
 	if _, err := out.Write([]byte("no sFlow")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the datagram after two errors", func() bool {
+	networktest.Eventually(t, "the datagram after two errors", func() bool {
 		return n.Traffic().PushStats() == network.PushStats{Failed: 2, Datagrams: 1, Malformed: 1}
 	})
 }

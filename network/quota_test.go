@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -74,8 +75,8 @@ func peak() (stop func() int64) {
 // from either: what waits for them stays small, and then their sessions end.
 func TestWhoDoesNotReadIsNotReadFrom(t *testing.T) {
 	const switches, most = 16, 32 << 20
-	n, _ := start(t, network.Config{EchoInterval: 500 * time.Millisecond, EchoTimeout: 3 * time.Second})
-	stop := connect(t, n, fake.NewSwitch(fake.Options{DPID: 1000, Ports: 2}), 1000)
+	n, _ := networktest.Start(t, network.Config{EchoInterval: 500 * time.Millisecond, EchoTimeout: 3 * time.Second})
+	stop := networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 1000, Ports: 2}), 1000)
 	defer stop()
 	request, err := (&openflow.EchoRequest{Data: make([]byte, 65000)}).AppendTo(nil, 1)
 	if err != nil {
@@ -130,7 +131,7 @@ func flowsWithoutEnd(conn net.Conn, xid uint32) {
 // one that needs little for its reply has that meanwhile.
 func TestRepliesOfAllSwitchesAreBounded(t *testing.T) {
 	const switches, limit, most = 24, 16 << 20, 96 << 20 // for the test's own buffers, and what is not collected yet
-	n, _ := start(t, network.Config{Memory: limit, EchoInterval: time.Minute})
+	n, _ := networktest.Start(t, network.Config{Memory: limit, EchoInterval: time.Minute})
 	var before runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -143,7 +144,7 @@ func TestRepliesOfAllSwitchesAreBounded(t *testing.T) {
 			answerUntilFlows(conn)
 		}()
 	}
-	connect(t, n, fake.NewSwitch(fake.Options{DPID: 1000, Ports: 2}), 1000)
+	networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 1000, Ports: 2}), 1000)
 	for range switches {
 		<-ended
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -15,7 +16,7 @@ import (
 func many(d openflow.DatapathID) network.Program {
 	var p network.Program
 	for i := range uint16(1500) {
-		r := tcpTo(d, 1000+i, 1)
+		r := networktest.TCPTo(d, 1000+i, 1)
 		r.Stage, r.Offset = network.StageAdmit, i
 		p.Rules = append(p.Rules, r)
 	}
@@ -26,23 +27,23 @@ func many(d openflow.DatapathID) network.Program {
 // the reconciliation still has to send.
 func TestChangesDuringReconciliationLast(t *testing.T) {
 	var o *network.Owner
-	n, _ := start(t, network.Config{}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
 	var once sync.Once
 	ended := make(chan error, 2)
-	last, gone := tcpTo(1, 80, 1), tcpTo(1, 81, 1)
+	last, gone := networktest.TCPTo(1, 80, 1), networktest.TCPTo(1, 81, 1)
 	last.Stage, gone.Stage = network.StageAdmit, network.StageAdmit
 	last.Offset, gone.Offset = 2000, 2001 // written last
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4, Refuse: func(m openflow.Message) *openflow.Error {
 		f, ok := m.(*openflow.FlowMod)
-		if !ok || f.Match != tcpTo(1, 1100, 1).Match {
+		if !ok || f.Match != networktest.TCPTo(1, 1100, 1).Match {
 			return nil
 		}
 		once.Do(func() { // reconciliation is in its first part
 			changed := last
 			changed.Actions = []openflow.Action{openflow.Output(3)}
-			go func() { ended <- o.Apply(t.Context(), "last", program(changed), network.ApplyOptions{}) }()
+			go func() { ended <- o.Apply(t.Context(), "last", networktest.Program(changed), network.ApplyOptions{}) }()
 			go func() { ended <- o.Remove(t.Context(), "gone") }()
-			for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+			for deadline := time.Now().Add(networktest.Patience); time.Now().Before(deadline); {
 				r := o.Rules("last")
 				if len(o.Rules("gone")) == 0 && r[0].Actions[0].Port() == 3 {
 					return
@@ -51,16 +52,16 @@ func TestChangesDuringReconciliationLast(t *testing.T) {
 		})
 		return nil
 	}})
-	apply(t, o, "many", many(1), network.ApplyOptions{AllowDown: true})
-	apply(t, o, "last", program(last), network.ApplyOptions{AllowDown: true})
-	apply(t, o, "gone", program(gone), network.ApplyOptions{AllowDown: true})
-	connect(t, n, s, 1)
+	networktest.Apply(t, o, "many", many(1), network.ApplyOptions{AllowDown: true})
+	networktest.Apply(t, o, "last", networktest.Program(last), network.ApplyOptions{AllowDown: true})
+	networktest.Apply(t, o, "gone", networktest.Program(gone), network.ApplyOptions{AllowDown: true})
+	networktest.Connect(t, n, s, 1)
 	for range 2 {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
 	}
-	got := serviceRules(s)
+	got := networktest.ServiceRules(s)
 	if got[80] != 3 {
 		t.Errorf("the changed rule goes to port %d, want 3", got[80])
 	}
@@ -73,24 +74,24 @@ func TestChangesDuringReconciliationLast(t *testing.T) {
 // and is sent again when it is declared again.
 func TestRuleRefusedAtReconciliationIsNotConfirmed(t *testing.T) {
 	var o *network.Owner
-	n, _ := start(t, network.Config{}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
 	var once sync.Once
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4, Refuse: func(m openflow.Message) (e *openflow.Error) {
-		if f, ok := m.(*openflow.FlowMod); ok && f.Match == tcpTo(1, 80, 1).Match {
+		if f, ok := m.(*openflow.FlowMod); ok && f.Match == networktest.TCPTo(1, 80, 1).Match {
 			once.Do(func() { e = &openflow.Error{Code: openflow.FlowModTableFull} })
 		}
 		return e
 	}})
-	apply(t, o, "k", program(tcpTo(1, 80, 1), tcpTo(1, 81, 1)), network.ApplyOptions{AllowDown: true})
-	connect(t, n, s, 1)
-	wantRules(t, s, map[uint16]uint32{81: 1})
+	networktest.Apply(t, o, "k", networktest.Program(networktest.TCPTo(1, 80, 1), networktest.TCPTo(1, 81, 1)), network.ApplyOptions{AllowDown: true})
+	networktest.Connect(t, n, s, 1)
+	networktest.WantRules(t, s, map[uint16]uint32{81: 1})
 	for _, r := range o.Rules("k") {
-		if want := r.Match == tcpTo(1, 81, 1).Match; r.Confirmed != want {
+		if want := r.Match == networktest.TCPTo(1, 81, 1).Match; r.Confirmed != want {
 			t.Errorf("rule %v: confirmed is %v, want %v", r.Match, r.Confirmed, want)
 		}
 	}
-	apply(t, o, "k", program(tcpTo(1, 80, 1), tcpTo(1, 81, 1)), network.ApplyOptions{})
-	wantRules(t, s, map[uint16]uint32{80: 1, 81: 1})
+	networktest.Apply(t, o, "k", networktest.Program(networktest.TCPTo(1, 80, 1), networktest.TCPTo(1, 81, 1)), network.ApplyOptions{})
+	networktest.WantRules(t, s, map[uint16]uint32{80: 1, 81: 1})
 }
 
 // restarted brings a program into a switch by one controller and returns the
@@ -98,14 +99,14 @@ func TestRuleRefusedAtReconciliationIsNotConfirmed(t *testing.T) {
 func restarted(t *testing.T, s *fake.Switch, p func(*network.Owner) network.Program) *network.Owner {
 	t.Helper()
 	var o *network.Owner
-	register := func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) }
-	n, stop := start(t, network.Config{Generation: 1}, register)
-	cut := connect(t, n, s, 1)
-	apply(t, o, "k", p(o), network.ApplyOptions{})
+	register := func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) }
+	n, stop := networktest.Start(t, network.Config{Generation: 1}, register)
+	cut := networktest.Connect(t, n, s, 1)
+	networktest.Apply(t, o, "k", p(o), network.ApplyOptions{})
 	stop()
 	cut()
-	n, _ = start(t, network.Config{Generation: 2}, register)
-	connect(t, n, s, 1)
+	n, _ = networktest.Start(t, network.Config{Generation: 2}, register)
+	networktest.Connect(t, n, s, 1)
 	return o
 }
 
@@ -113,24 +114,26 @@ func restarted(t *testing.T, s *fake.Switch, p func(*network.Owner) network.Prog
 // if declaring it again fails.
 func TestFailedRedeclarationInterruptsNothing(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4})
-	o := restarted(t, s, func(*network.Owner) network.Program { return program(tcpTo(1, 80, 1), tcpTo(1, 81, 1)) })
+	o := restarted(t, s, func(*network.Owner) network.Program {
+		return networktest.Program(networktest.TCPTo(1, 80, 1), networktest.TCPTo(1, 81, 1))
+	})
 	s.Table().SetLimit(len(s.Table().Entries()))
-	err := o.Apply(t.Context(), "k", program(tcpTo(1, 80, 1), tcpTo(1, 81, 2), tcpTo(1, 82, 1)), network.ApplyOptions{})
+	err := o.Apply(t.Context(), "k", networktest.Program(networktest.TCPTo(1, 80, 1), networktest.TCPTo(1, 81, 2), networktest.TCPTo(1, 82, 1)), network.ApplyOptions{})
 	if !errors.Is(err, network.ErrRefused) {
 		t.Fatalf("error is %v, want one that wraps ErrRefused", err)
 	}
-	wantRules(t, s, map[uint16]uint32{80: 1, 81: 1})
+	networktest.WantRules(t, s, map[uint16]uint32{80: 1, 81: 1})
 	s.Table().SetLimit(fake.MaxEntries)
-	apply(t, o, "k", program(tcpTo(1, 80, 1)), network.ApplyOptions{})
+	networktest.Apply(t, o, "k", networktest.Program(networktest.TCPTo(1, 80, 1)), network.ApplyOptions{})
 	o.Ready()
-	eventually(t, "the rule nobody declared to be gone", func() bool { return len(serviceRules(s)) == 1 })
-	wantRules(t, s, map[uint16]uint32{80: 1})
+	networktest.Eventually(t, "the rule nobody declared to be gone", func() bool { return len(networktest.ServiceRules(s)) == 1 })
+	networktest.WantRules(t, s, map[uint16]uint32{80: 1})
 }
 
 // grouped sends TCP port 80 by a group and a meter.
 func grouped(o *network.Owner, outs ...uint32) network.Program {
 	id := o.GroupID(7)
-	r := tcpTo(1, 80, 1)
+	r := networktest.TCPTo(1, 80, 1)
 	r.Meter, r.Actions = 3, []openflow.Action{openflow.GroupAction(id)}
 	g := network.Group{Switch: 1, ID: id, Type: openflow.GroupTypeAll}
 	for _, out := range outs {
@@ -148,11 +151,11 @@ func TestGroupsAreDeclaredAgainAfterARestart(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4})
 	o := restarted(t, s, func(o *network.Owner) network.Program { return grouped(o, 2) })
 	before := s.Count(openflow.TypeGroupMod) + s.Count(openflow.TypeMeterMod)
-	apply(t, o, "k", grouped(o, 2), network.ApplyOptions{})
+	networktest.Apply(t, o, "k", grouped(o, 2), network.ApplyOptions{})
 	if sent := s.Count(openflow.TypeGroupMod) + s.Count(openflow.TypeMeterMod) - before; sent != 0 {
 		t.Errorf("%d group-mods and meter-mods were sent, want none", sent)
 	}
-	apply(t, o, "k", grouped(o, 2, 3), network.ApplyOptions{})
+	networktest.Apply(t, o, "k", grouped(o, 2, 3), network.ApplyOptions{})
 	o.Ready()
 	if got := s.Table().Send(1, fake.PacketOf(frameTo80())); len(got.Outputs) != 2 {
 		t.Errorf("the packet goes to %v, want ports 2 and 3", got.Ports())
@@ -173,20 +176,20 @@ func TestGroupsNobodyWantsGoWhenTheOwnerIsReady(t *testing.T) {
 		t.Fatal("the group has gone before the owner is ready")
 	}
 	o.Ready()
-	eventually(t, "the group to be gone", func() bool { return len(s.Table().Groups()) == 0 })
+	networktest.Eventually(t, "the group to be gone", func() bool { return len(s.Table().Groups()) == 0 })
 }
 
 // A rollback brings groups back before the rules that use them.
 func TestRollbackRestoresGroupsBeforeRules(t *testing.T) {
 	var o *network.Owner
-	n, _ := start(t, network.Config{}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
 	one, two := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4}), fake.NewSwitch(fake.Options{DPID: 2, Ports: 4})
-	connect(t, n, one, 1)
-	connect(t, n, two, 2)
+	networktest.Connect(t, n, one, 1)
+	networktest.Connect(t, n, two, 2)
 	o.Ready()
-	apply(t, o, "k", grouped(o, 2), network.ApplyOptions{Atomic: true})
+	networktest.Apply(t, o, "k", grouped(o, 2), network.ApplyOptions{Atomic: true})
 	two.Table().SetLimit(len(two.Table().Entries()))
-	err := o.Apply(t.Context(), "k", program(tcpTo(1, 80, 3), tcpTo(2, 80, 1)), network.ApplyOptions{Atomic: true})
+	err := o.Apply(t.Context(), "k", networktest.Program(networktest.TCPTo(1, 80, 3), networktest.TCPTo(2, 80, 1)), network.ApplyOptions{Atomic: true})
 	if !errors.Is(err, network.ErrRefused) {
 		t.Fatalf("error is %v, want one that wraps ErrRefused", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/packet"
 )
 
@@ -54,8 +55,8 @@ func answering(host int, there *atomic.Bool) *fake.Switch {
 	var s *fake.Switch
 	s = fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, OnOutput: func(port uint32, frame []byte) {
 		h, err := packet.Parse(frame)
-		if err == nil && port == 1 && there.Load() && h.Has(packet.ARP) && h.ARPOp == packet.ARPRequest && h.Dst == hostAddr(host).Addr() {
-			go s.Receive(1, packet.AppendARPReply(nil, &h, hostMAC(host))) //nolint:errcheck // it may have ended
+		if err == nil && port == 1 && there.Load() && h.Has(packet.ARP) && h.ARPOp == packet.ARPRequest && h.Dst == networktest.HostAddr(host).Addr() {
+			go s.Receive(1, packet.AppendARPReply(nil, &h, networktest.HostMAC(host))) //nolint:errcheck // it may have ended
 		}
 	}})
 	return s
@@ -93,48 +94,48 @@ func TestHostsAreRememberedOverARestart(t *testing.T) {
 			}
 			say := func(s *fake.Switch, mac int) {
 				t.Helper()
-				if _, err := s.Receive(1, packet.AppendARPRequest(nil, hostMAC(mac), hostAddr(victim).Addr(), netip.MustParseAddr("10.9.9.9"), 0)); err != nil {
+				if _, err := s.Receive(1, packet.AppendARPRequest(nil, networktest.HostMAC(mac), networktest.HostAddr(victim).Addr(), netip.MustParseAddr("10.9.9.9"), 0)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			n, stop := start(t, config())
-			gone := connect(t, n, left, 1)
-			edges(t, n, 1, 2)
+			n, stop := networktest.Start(t, config())
+			gone := networktest.Connect(t, n, left, 1)
+			networktest.Edges(t, n, 1, 2)
 			say(left, victim)
-			eventually(t, "the victim to be known", func() bool { _, known := n.HostByIP(hostAddr(victim).Addr()); return known })
+			networktest.Eventually(t, "the victim to be known", func() bool { _, known := n.HostByIP(networktest.HostAddr(victim).Addr()); return known })
 			stop()
 			gone()
 
 			there.Store(c.stays)
-			n, stop = start(t, config())
-			if h, known := n.HostByIP(hostAddr(victim).Addr()); !known || h.MAC != hostMAC(victim) || h.At != (network.PortRef{Switch: 1, Port: 1}) {
+			n, stop = networktest.Start(t, config())
+			if h, known := n.HostByIP(networktest.HostAddr(victim).Addr()); !known || h.MAC != networktest.HostMAC(victim) || h.At != (network.PortRef{Switch: 1, Port: 1}) {
 				t.Fatalf("the victim is known: %v, %+v", known, h)
 			}
 			var taken atomic.Bool
 			n.Subscribe(func(e network.Event) {
-				if e.Kind == network.HostMoved || e.Kind == network.HostChanged && e.Host.MAC == hostMAC(victim) {
+				if e.Kind == network.HostMoved || e.Kind == network.HostChanged && e.Host.MAC == networktest.HostMAC(victim) {
 					taken.Store(true)
 				}
 			})
-			connect(t, n, right, 2)
-			edges(t, n, 2, 2)
+			networktest.Connect(t, n, right, 2)
+			networktest.Edges(t, n, 2, 2)
 			if c.late {
-				connect(t, n, left, 1)
+				networktest.Connect(t, n, left, 1)
 			}
 			say(right, c.claimed)
 			if !c.late && c.comesBack {
-				eventually(t, "the claim to have come", func() bool { s, _ := n.Switch(2); return s.Stats().PacketIns > 0 })
-				connect(t, n, left, 1)
+				networktest.Eventually(t, "the claim to have come", func() bool { s, _ := n.Switch(2); return s.Stats().PacketIns > 0 })
+				networktest.Connect(t, n, left, 1)
 			}
 			if c.stays {
-				eventually(t, "the victim to have answered", func() bool { return n.HostStats().Refused["answered"] > 0 })
+				networktest.Eventually(t, "the victim to have answered", func() bool { return n.HostStats().Refused["answered"] > 0 })
 				if taken.Load() {
 					t.Error("the claim was believed for a time")
 				}
 			} else {
-				eventually(t, "the claim to be believed", func() bool {
-					h, _ := n.HostByIP(hostAddr(victim).Addr())
-					return h.MAC == hostMAC(c.claimed) && h.At.Switch == 2
+				networktest.Eventually(t, "the claim to be believed", func() bool {
+					h, _ := n.HostByIP(networktest.HostAddr(victim).Addr())
+					return h.MAC == networktest.HostMAC(c.claimed) && h.At.Switch == 2
 				})
 			}
 			want := network.PortRef{Switch: 1, Port: 1}
@@ -142,7 +143,7 @@ func TestHostsAreRememberedOverARestart(t *testing.T) {
 				want.Switch = 2
 			}
 			stop()
-			if i := slices.IndexFunc(memory.records(), func(r network.HostRecord) bool { return r.MAC == hostMAC(victim) && r.At == want }); i < 0 {
+			if i := slices.IndexFunc(memory.records(), func(r network.HostRecord) bool { return r.MAC == networktest.HostMAC(victim) && r.At == want }); i < 0 {
 				t.Errorf("kept: %+v", memory.records())
 			}
 		})
@@ -153,16 +154,16 @@ func TestHostsAreRememberedOverARestart(t *testing.T) {
 func TestHostsAreKeptWhenThereIsRoomAgain(t *testing.T) {
 	var memory kept
 	memory.full.Store(true)
-	n, stop := start(t, network.Config{Remember: memory.remember})
+	n, stop := networktest.Start(t, network.Config{Remember: memory.remember})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2})
-	connect(t, n, s, 1)
-	edges(t, n, 1, 2)
+	networktest.Connect(t, n, s, 1)
+	networktest.Edges(t, n, 1, 2)
 	for i := range 2 {
-		if _, err := s.Receive(uint32(i+1), frame(i+1, 9)); err != nil {
+		if _, err := s.Receive(uint32(i+1), networktest.Frame(i+1, 9)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the hosts to be known, and not kept", func() bool { return len(n.Hosts()) == 2 && n.HostStats().Unsaved == 2 })
+	networktest.Eventually(t, "the hosts to be known, and not kept", func() bool { return len(n.Hosts()) == 2 && n.HostStats().Unsaved == 2 })
 	memory.full.Store(false)
 	stop()
 	if got := memory.records(); len(got) != 2 || n.HostStats().Unsaved != 0 {
@@ -176,35 +177,35 @@ func TestHostsOfASwitchThatIsAwayForAMomentAreAsked(t *testing.T) {
 	const victim, thief = 1, 2
 	for name, claimed := range map[string]int{"its address": thief, "its place": victim} {
 		t.Run(name, func(t *testing.T) {
-			n, _ := start(t, network.Config{HostConfirm: 50 * time.Millisecond})
+			n, _ := networktest.Start(t, network.Config{HostConfirm: 50 * time.Millisecond})
 			var there atomic.Bool
 			there.Store(true)
 			left, right := answering(victim, &there), fake.NewSwitch(fake.Options{DPID: 2, Ports: 2})
-			leave := connect(t, n, left, 1)
-			connect(t, n, right, 2)
-			edges(t, n, 1, 2)
-			edges(t, n, 2, 2)
+			leave := networktest.Connect(t, n, left, 1)
+			networktest.Connect(t, n, right, 2)
+			networktest.Edges(t, n, 1, 2)
+			networktest.Edges(t, n, 2, 2)
 			say := func(s *fake.Switch, mac int) {
-				if _, err := s.Receive(1, packet.AppendARPRequest(nil, hostMAC(mac), hostAddr(victim).Addr(), netip.MustParseAddr("10.9.9.9"), 0)); err != nil {
+				if _, err := s.Receive(1, packet.AppendARPRequest(nil, networktest.HostMAC(mac), networktest.HostAddr(victim).Addr(), netip.MustParseAddr("10.9.9.9"), 0)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			say(left, victim)
-			eventually(t, "the victim to be known", func() bool { _, known := n.HostByIP(hostAddr(victim).Addr()); return known })
+			networktest.Eventually(t, "the victim to be known", func() bool { _, known := n.HostByIP(networktest.HostAddr(victim).Addr()); return known })
 			leave()
-			down(t, n, 1)
+			networktest.Down(t, n, 1)
 			s, _ := n.Switch(2)
 			before := s.Stats().PacketIns
 			say(right, claimed)
-			eventually(t, "the claim to have come", func() bool { return s.Stats().PacketIns > before })
+			networktest.Eventually(t, "the claim to have come", func() bool { return s.Stats().PacketIns > before })
 			n.Subscribe(func(e network.Event) {
 				if e.Kind == network.HostMoved || e.Kind == network.HostChanged {
 					t.Errorf("believed: %+v", e)
 				}
 			})
-			connect(t, n, left, 1)
-			eventually(t, "the victim to have answered", func() bool { return n.HostStats().Refused["answered"] > 0 })
-			if h, _ := n.HostByIP(hostAddr(victim).Addr()); h.MAC != hostMAC(victim) || h.At.Switch != 1 {
+			networktest.Connect(t, n, left, 1)
+			networktest.Eventually(t, "the victim to have answered", func() bool { return n.HostStats().Refused["answered"] > 0 })
+			if h, _ := n.HostByIP(networktest.HostAddr(victim).Addr()); h.MAC != networktest.HostMAC(victim) || h.At.Switch != 1 {
 				t.Errorf("the address is %v's at %v", h.MAC, h.At)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 )
 
 // again sends every SYN through the tables again and tells what came of it. What
@@ -38,12 +39,12 @@ func TestResubmit(t *testing.T) {
 			if !errors.Is(err, want) {
 				t.Errorf("%s: got %v, want %v", what, err, want)
 			}
-		case <-time.After(patience):
+		case <-time.After(networktest.Patience):
 			t.Fatalf("%s: the packet did not come up", what)
 		}
 	}
 	for port := range uint32(2) {
-		receive(t, s, 1+port, frame(1, 2))
+		receive(t, s, 1+port, networktest.Frame(1, 2))
 		for range 64 {
 			next("a stray that the tables send up again and again", nil)
 		}
@@ -51,7 +52,7 @@ func TestResubmit(t *testing.T) {
 	}
 
 	a.overtaken = func() { leadAway(t, s) }
-	receive(t, s, 1, frame(1, 3))
+	receive(t, s, 1, networktest.Frame(1, 3))
 	next("a packet that a rule has overtaken", nil)
-	wantLeft(t, left, frame(1, 3))
+	wantLeft(t, left, networktest.Frame(1, 3))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/logtest"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -29,7 +30,7 @@ func silence(t *testing.T, n *network.Network, from string, count int) {
 // keepDialing has a switch connect, again when it is refused, as switches do.
 func keepDialing(t *testing.T, n *network.Network, s *fake.Switch) {
 	t.Helper()
-	background(t, func(ctx context.Context) error {
+	networktest.Background(t, func(ctx context.Context) error {
 		again := time.NewTicker(20 * time.Millisecond)
 		defer again.Stop()
 		for ctx.Err() == nil {
@@ -52,10 +53,10 @@ func TestSilentConnectionsKeepNoSwitchOut(t *testing.T) {
 		{"of the switch's address", "127.0.0.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n, _ := start(t, network.Config{MaxSwitches: 300, RequestTimeout: time.Minute})
+			n, _ := networktest.Start(t, network.Config{MaxSwitches: 300, RequestTimeout: time.Minute})
 			silence(t, n, c.from, 400)
 			keepDialing(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 2}))
-			up(t, n, 1)
+			networktest.Up(t, n, 1)
 		})
 	}
 }
@@ -63,9 +64,9 @@ func TestSilentConnectionsKeepNoSwitchOut(t *testing.T) {
 // Where there are as many switches as may be, those that the configuration tells of still
 // get in, and others do not.
 func TestNamedSwitchesHaveTheirPlace(t *testing.T) {
-	n, _ := start(t, network.Config{MaxSwitches: 2, Names: map[openflow.DatapathID]string{9: "core"}})
+	n, _ := networktest.Start(t, network.Config{MaxSwitches: 2, Names: map[openflow.DatapathID]string{9: "core"}})
 	for d := openflow.DatapathID(1); d <= 2; d++ {
-		connect(t, n, fake.NewSwitch(fake.Options{DPID: d, Ports: 2}), d)
+		networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: d, Ports: 2}), d)
 	}
 	if err := fake.NewSwitch(fake.Options{DPID: 3, Ports: 2}).Dial(t.Context(), n.Addr()[0]); err != nil {
 		t.Error(err)
@@ -73,7 +74,7 @@ func TestNamedSwitchesHaveTheirPlace(t *testing.T) {
 	if _, is := n.Switch(3); is {
 		t.Error("a third switch of two got in")
 	}
-	connect(t, n, fake.NewSwitch(fake.Options{DPID: 9, Ports: 2}), 9)
+	networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 9, Ports: 2}), 9)
 }
 
 // Switches that nobody has named, and that come and go, fill no log; nor do connections
@@ -81,13 +82,13 @@ func TestNamedSwitchesHaveTheirPlace(t *testing.T) {
 func TestComingAndGoingFillsNoLog(t *testing.T) {
 	t.Parallel()
 	var out logtest.Log
-	n, _ := start(t, network.Config{Log: out.Logger()})
+	n, _ := networktest.Start(t, network.Config{Log: out.Logger()})
 	began := time.Now()
 	const times = 30
 	for range times {
-		stop := connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), 1)
+		stop := networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), 1)
 		stop()
-		down(t, n, 1)
+		networktest.Down(t, n, 1)
 		conn := dial(t, n)
 		_, _ = conn.Write(make([]byte, 8))
 		ended(t, "a stranger", conn)

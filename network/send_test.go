@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/packet"
 )
 
@@ -30,7 +31,7 @@ func (e *elsewhere) HandlePacketIn(p *network.PacketIn) network.Verdict {
 // switch that is not there.
 func TestHandlerSends(t *testing.T) {
 	e := &elsewhere{done: make(chan error, 1)}
-	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, e) })
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, e) })
 	left := map[network.PortRef]chan []byte{}
 	var first *fake.Switch
 	for _, at := range []network.PortRef{{Switch: 1, Port: 2}, {Switch: 2, Port: 1}} {
@@ -41,22 +42,22 @@ func TestHandlerSends(t *testing.T) {
 				came <- bytes.Clone(frame)
 			}
 		}})
-		connect(t, n, s, at.Switch)
-		edges(t, n, at.Switch, 2)
+		networktest.Connect(t, n, s, at.Switch)
+		networktest.Edges(t, n, at.Switch, 2)
 		if first == nil {
 			first = s
 		}
 	}
 	for at, came := range left {
 		e.to = at
-		receive(t, first, 1, frame(1, 2))
+		receive(t, first, 1, networktest.Frame(1, 2))
 		if err := <-e.done; err != nil {
 			t.Errorf("sending to %v: %v", at, err)
 		}
-		wantLeft(t, came, frame(1, 2))
+		wantLeft(t, came, networktest.Frame(1, 2))
 	}
 	e.to = network.PortRef{Switch: 3, Port: 1}
-	receive(t, first, 1, frame(1, 2))
+	receive(t, first, 1, networktest.Frame(1, 2))
 	if err := <-e.done; !errors.Is(err, network.ErrSwitchDown) {
 		t.Errorf("to a switch that is not there: %v", err)
 	}

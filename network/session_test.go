@@ -11,19 +11,20 @@ import (
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
 // An echo request may come before the features; its reply has its number.
 func TestEarlyEchoIsAnsweredUnderItsNumber(t *testing.T) {
-	n, _ := start(t, network.Config{})
+	n, _ := networktest.Start(t, network.Config{})
 	conn := dial(t, n)
 	hello, _ := openflow.NewHello().AppendTo(nil, 1)
 	both, _ := (&openflow.EchoRequest{Data: []byte("early")}).AppendTo(hello, 77)
 	if _, err := conn.Write(both); err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(networktest.Patience))
 	for r := openflow.NewReader(conn); ; {
 		m, err := r.Next()
 		if err != nil {
@@ -45,7 +46,7 @@ func TestSwitchThatWasSlowOnceStays(t *testing.T) {
 	t.Parallel()
 	const echoes = 8 // more than there are in the time of EchoTimeout
 	config := network.Config{EchoInterval: time.Second, EchoTimeout: 5 * time.Second, PacketOutBytes: 16 << 20}
-	n, _ := start(t, config)
+	n, _ := networktest.Start(t, config)
 	slow, asleep := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	s := fake.NewSwitch(fake.Options{DPID: 7, Ports: 2, Refuse: func(m openflow.Message) *openflow.Error {
@@ -57,7 +58,7 @@ func TestSwitchThatWasSlowOnceStays(t *testing.T) {
 		}
 		return nil
 	}})
-	connect(t, n, s, 7)
+	networktest.Connect(t, n, s, 7)
 	wake := sync.OnceFunc(func() { close(slow) })
 	t.Cleanup(wake)
 	sw, _ := n.Switch(7)
@@ -73,9 +74,9 @@ func TestSwitchThatWasSlowOnceStays(t *testing.T) {
 		send()
 	}
 	wake()
-	eventually(t, "the switch to catch up", func() bool { return s.Count(openflow.TypePacketOut) >= 401 })
+	networktest.Eventually(t, "the switch to catch up", func() bool { return s.Count(openflow.TypePacketOut) >= 401 })
 	before := s.Count(openflow.TypeEchoRequest)
-	eventually(t, "more echoes", func() bool { return !sw.Connected() || s.Count(openflow.TypeEchoRequest) >= before+echoes })
+	networktest.Eventually(t, "more echoes", func() bool { return !sw.Connected() || s.Count(openflow.TypeEchoRequest) >= before+echoes })
 	if !sw.Connected() {
 		t.Fatal("the session was cut off after the switch had caught up")
 	}
@@ -106,15 +107,15 @@ func (r *repeater) Write(b []byte) (int, error) {
 // A switch may answer a barrier more than once; that must not end the controller.
 func TestBarrierRepliesThatComeTwice(t *testing.T) {
 	var o *network.Owner
-	n, _ := start(t, network.Config{}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
 	s := fake.NewSwitch(fake.Options{DPID: 9, Ports: 2})
 	conn := dial(t, n)
-	background(t, func(ctx context.Context) error { return s.Run(ctx, &repeater{Conn: conn}) })
-	up(t, n, 9)
+	networktest.Background(t, func(ctx context.Context) error { return s.Run(ctx, &repeater{Conn: conn}) })
+	networktest.Up(t, n, 9)
 	for i := range uint32(20) {
-		apply(t, o, "k", program(tcpTo(9, 80, i+1)), network.ApplyOptions{Atomic: true})
+		networktest.Apply(t, o, "k", networktest.Program(networktest.TCPTo(9, 80, i+1)), network.ApplyOptions{Atomic: true})
 	}
-	wantRules(t, s, map[uint16]uint32{80: 20})
+	networktest.WantRules(t, s, map[uint16]uint32{80: 20})
 }
 
 // Whoever follows the events must end up with the truth, even if a session ends
@@ -124,7 +125,7 @@ func TestEventsOfShortSessionsComeInOrder(t *testing.T) {
 	var mu sync.Mutex
 	var seen []network.EventKind
 	gone := make(chan struct{})
-	n, _ := start(t, network.Config{}, func(n *network.Network) {
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) {
 		n.Subscribe(func(e network.Event) {
 			mu.Lock()
 			seen = append(seen, e.Kind)
@@ -141,10 +142,10 @@ func TestEventsOfShortSessionsComeInOrder(t *testing.T) {
 			}
 		})
 	})
-	background(t, func(ctx context.Context) error { return s.Dial(ctx, n.Addr()[0]) })
+	networktest.Background(t, func(ctx context.Context) error { return s.Dial(ctx, n.Addr()[0]) })
 	select {
 	case <-gone:
-	case <-time.After(patience):
+	case <-time.After(networktest.Patience):
 		t.Fatal("no event says that the switch is down")
 	}
 	port := network.PortRef{Switch: 3, Port: 1}
@@ -164,22 +165,22 @@ func TestPortThatDiesDuringTheAnnouncementIsDown(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 3, Ports: 2})
 	told := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(told) })
-	n, _ := start(t, network.Config{}, func(n *network.Network) {
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) {
 		n.Subscribe(func(e network.Event) {
 			switch {
 			case e.Kind == network.PortUp && e.Port.Port == 1:
 				_ = s.SetPort(2, false)
 				select {
 				case <-told:
-				case <-time.After(patience):
+				case <-time.After(networktest.Patience):
 				}
 			case e.Kind == network.PortDown && e.Port.Port == 2:
 				tell()
 			}
 		})
 	})
-	connect(t, n, s, 3)
-	eventually(t, "port 1 to settle", func() bool { return n.IsEdge(network.PortRef{Switch: 3, Port: 1}) })
+	networktest.Connect(t, n, s, 3)
+	networktest.Eventually(t, "port 1 to settle", func() bool { return n.IsEdge(network.PortRef{Switch: 3, Port: 1}) })
 	pause.For(300*time.Millisecond, "port 2 would settle within 50 ms")
 	if n.IsEdge(network.PortRef{Switch: 3, Port: 2}) {
 		t.Fatal("port 2 has become an edge port though it is down")
@@ -191,7 +192,7 @@ func TestEventsOfTwoSessionsComeInOrder(t *testing.T) {
 	var mu sync.Mutex
 	var seen []network.EventKind
 	again := make(chan struct{})
-	n, _ := start(t, network.Config{}, func(n *network.Network) {
+	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) {
 		n.Subscribe(func(e network.Event) {
 			if e.Kind == network.HostRemoved || e.Kind == network.LinkDown && e.Link.From.Switch == 3 {
 				select { // as a busy machine may do
@@ -211,12 +212,12 @@ func TestEventsOfTwoSessionsComeInOrder(t *testing.T) {
 		})
 	})
 	s, other := cabled(t, fake.Options{DPID: 3, Ports: 2}, fake.Options{DPID: 4, Ports: 2})
-	connect(t, n, other, 4)
-	cut := connect(t, n, s, 3)
-	eventually(t, "the link", func() bool { return len(n.Topology().Links) == 2 })
+	networktest.Connect(t, n, other, 4)
+	cut := networktest.Connect(t, n, s, 3)
+	networktest.Eventually(t, "the link", func() bool { return len(n.Topology().Links) == 2 })
 	cut()
-	background(t, func(ctx context.Context) error { return s.Dial(ctx, n.Addr()[0]) })
-	eventually(t, "three events", func() bool {
+	networktest.Background(t, func(ctx context.Context) error { return s.Dial(ctx, n.Addr()[0]) })
+	networktest.Eventually(t, "three events", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(seen) == 3
@@ -250,7 +251,7 @@ func cabled(t *testing.T, a, b fake.Options) (*fake.Switch, *fake.Switch) {
 	}
 	a.OnOutput, b.OnOutput = output(&two), output(&one)
 	one, two = fake.NewSwitch(a), fake.NewSwitch(b)
-	background(t, func(ctx context.Context) error {
+	networktest.Background(t, func(ctx context.Context) error {
 		for {
 			select {
 			case <-ctx.Done():

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/packet"
 )
 
@@ -20,8 +21,8 @@ func TestManyClaimsHarmNoHostElsewhere(t *testing.T) {
 	t.Parallel()
 	const victim, thief, talker, pinned = 1, 2, 3, 4 // hosts, at the honest switch
 	const first, claims = 100, 6_000                 // hosts of a switch that has left
-	n, _ := start(t, network.Config{HostConfirm: 50 * time.Millisecond, HostGrace: -1, Pinned: map[netip.Addr]network.Pin{
-		hostAddr(pinned).Addr(): {MAC: hostMAC(pinned), At: network.PortRef{Switch: 2, Port: pinned}},
+	n, _ := networktest.Start(t, network.Config{HostConfirm: 50 * time.Millisecond, HostGrace: -1, Pinned: map[netip.Addr]network.Pin{
+		networktest.HostAddr(pinned).Addr(): {MAC: networktest.HostMAC(pinned), At: network.PortRef{Switch: 2, Port: pinned}},
 	}})
 	nowhere := netip.MustParseAddr("10.9.9.9")
 	var awake atomic.Bool
@@ -34,25 +35,25 @@ func TestManyClaimsHarmNoHostElsewhere(t *testing.T) {
 	var honest *fake.Switch
 	honest = fake.NewSwitch(fake.Options{DPID: 2, Ports: 4, OnOutput: func(port uint32, frame []byte) {
 		h, err := packet.Parse(frame)
-		if err != nil || !h.Has(packet.ARP) || h.ARPOp != packet.ARPRequest || h.Dst != hostAddr(victim).Addr() {
+		if err != nil || !h.Has(packet.ARP) || h.ARPOp != packet.ARPRequest || h.Dst != networktest.HostAddr(victim).Addr() {
 			return
 		}
 		switch {
-		case port == victim && h.EthSrc != hostMAC(victim) && awake.Load():
-			go honest.Receive(victim, packet.AppendARPReply(nil, &h, hostMAC(victim))) //nolint:errcheck // it has ended
-		case port == talker && h.EthSrc == hostMAC(thief) && h.Src == h.Dst:
+		case port == victim && h.EthSrc != networktest.HostMAC(victim) && awake.Load():
+			go honest.Receive(victim, packet.AppendARPReply(nil, &h, networktest.HostMAC(victim))) //nolint:errcheck // it has ended
+		case port == talker && h.EthSrc == networktest.HostMAC(thief) && h.Src == h.Dst:
 			announced.Add(1)
 		}
 	}})
 	hostile, left := fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), fake.NewSwitch(fake.Options{DPID: 3, Ports: 3})
-	connect(t, n, hostile, 1)
-	connect(t, n, honest, 2)
-	leave := connect(t, n, left, 3)
-	edges(t, n, 1, 1)
-	edges(t, n, 2, 4)
-	edges(t, n, 3, 3)
+	networktest.Connect(t, n, hostile, 1)
+	networktest.Connect(t, n, honest, 2)
+	leave := networktest.Connect(t, n, left, 3)
+	networktest.Edges(t, n, 1, 1)
+	networktest.Edges(t, n, 2, 4)
+	networktest.Edges(t, n, 3, 3)
 	say := func(s *fake.Switch, port uint32, mac, addr int) {
-		if _, err := s.Receive(port, packet.AppendARPRequest(nil, hostMAC(mac), hostAddr(addr).Addr(), nowhere, 0)); err != nil {
+		if _, err := s.Receive(port, packet.AppendARPRequest(nil, networktest.HostMAC(mac), networktest.HostAddr(addr).Addr(), nowhere, 0)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -62,16 +63,16 @@ func TestManyClaimsHarmNoHostElsewhere(t *testing.T) {
 	for _, i := range []int{victim, thief, talker} {
 		say(honest, uint32(i), i, i)
 	}
-	eventually(t, "the hosts to be known", func() bool { return len(n.Hosts()) == claims+3 })
+	networktest.Eventually(t, "the hosts to be known", func() bool { return len(n.Hosts()) == claims+3 })
 	leave()
-	down(t, n, 3)
+	networktest.Down(t, n, 3)
 
 	taken := func(i int) bool {
-		h, known := n.HostByIP(hostAddr(first + i).Addr())
+		h, known := n.HostByIP(networktest.HostAddr(first + i).Addr())
 		return known && h.At.Switch == 1
 	}
 	const ahead = 256 // claims under way: what fills the connection is read later, and is no claim
-	stop := background(t, func(ctx context.Context) error {
+	stop := networktest.Background(t, func(ctx context.Context) error {
 		for i := 0; ctx.Err() == nil; i++ {
 			if i < claims {
 				say(hostile, 1, 0xffff, first+i)
@@ -89,16 +90,16 @@ func TestManyClaimsHarmNoHostElsewhere(t *testing.T) {
 		return nil
 	})
 	holder := func(i int) bool {
-		h, known := n.HostByIP(hostAddr(victim).Addr())
-		return known && h.MAC == hostMAC(i)
+		h, known := n.HostByIP(networktest.HostAddr(victim).Addr())
+		return known && h.MAC == networktest.HostMAC(i)
 	}
 	say(honest, thief, thief, victim)
-	eventually(t, "the claim to be believed", func() bool { return holder(thief) })
-	eventually(t, "the address to be announced", func() bool { return announced.Load() > 0 })
-	eventually(t, "all addresses to be taken", func() bool { return taken(claims - 1) })
+	networktest.Eventually(t, "the claim to be believed", func() bool { return holder(thief) })
+	networktest.Eventually(t, "the address to be announced", func() bool { return announced.Load() > 0 })
+	networktest.Eventually(t, "all addresses to be taken", func() bool { return taken(claims - 1) })
 	say(honest, thief, thief, pinned)
-	eventually(t, "what is refused there to be told", func() bool { return refused.Load() > 0 })
+	networktest.Eventually(t, "what is refused there to be told", func() bool { return refused.Load() > 0 })
 	stop()
 	awake.Store(true)
-	eventually(t, "the victim to have back what is its", func() bool { return holder(victim) })
+	networktest.Eventually(t, "the victim to have back what is its", func() bool { return holder(victim) })
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -88,7 +89,7 @@ type trio struct {
 func newTrio(t *testing.T, noBundles bool, refuse func(openflow.DatapathID, openflow.Message) *openflow.Error) *trio {
 	t.Helper()
 	tr := &trio{d: &diary{}, switches: map[openflow.DatapathID]*fake.Switch{}, stops: map[openflow.DatapathID]func(){}}
-	tr.n, _ = start(t, network.Config{}, func(n *network.Network) { tr.o = owner(t, n, "svc", network.OwnerOptions{}) })
+	tr.n, _ = networktest.Start(t, network.Config{}, func(n *network.Network) { tr.o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
 	for _, dpid := range []openflow.DatapathID{1, 2, 3} {
 		note := tr.d.effects(dpid)
 		tr.switches[dpid] = fake.NewSwitch(fake.Options{DPID: dpid, Ports: 2, NoBundles: noBundles, Refuse: func(m openflow.Message) *openflow.Error {
@@ -99,7 +100,7 @@ func newTrio(t *testing.T, noBundles bool, refuse func(openflow.DatapathID, open
 			}
 			return note(m)
 		}})
-		tr.stops[dpid] = connect(t, tr.n, tr.switches[dpid], dpid)
+		tr.stops[dpid] = networktest.Connect(t, tr.n, tr.switches[dpid], dpid)
 	}
 	return tr
 }
@@ -107,8 +108,8 @@ func newTrio(t *testing.T, noBundles bool, refuse func(openflow.DatapathID, open
 // before and later are two programs of switches 1 to 3: the difference is a change
 // and an addition on 1, two additions on 2, and two deletions on 3.
 var (
-	before = program(tcpTo(1, 80, 1), tcpTo(3, 80, 1), tcpTo(3, 81, 1))
-	later  = program(tcpTo(1, 80, 2), tcpTo(1, 81, 2), tcpTo(2, 80, 1), tcpTo(2, 81, 1))
+	before = networktest.Program(networktest.TCPTo(1, 80, 1), networktest.TCPTo(3, 80, 1), networktest.TCPTo(3, 81, 1))
+	later  = networktest.Program(networktest.TCPTo(1, 80, 2), networktest.TCPTo(1, 81, 2), networktest.TCPTo(2, 80, 1), networktest.TCPTo(2, 81, 1))
 )
 
 func TestWavesAreWrittenInOrder(t *testing.T) {
@@ -131,10 +132,10 @@ func TestWavesAreWrittenInOrder(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tr := newTrio(t, tc.noBundles, nil)
 			o, d := tr.o, tr.d
-			apply(t, o, "k", before, network.ApplyOptions{})
+			networktest.Apply(t, o, "k", before, network.ApplyOptions{})
 			d.take()
 			var report network.ApplyReport
-			apply(t, o, "k", later, network.ApplyOptions{
+			networktest.Apply(t, o, "k", later, network.ApplyOptions{
 				Atomic: tc.atomic, Waves: [][]openflow.DatapathID{{2}, {9}, {1}}, Report: &report, Written: func() { d.note("written") },
 			})
 			if got := d.take(); !slices.Equal(got, tc.want) {
@@ -144,7 +145,7 @@ func TestWavesAreWrittenInOrder(t *testing.T) {
 			if added != 3 || modified != 1 || deleted != 2 || len(report.Waves) != 2 || len(report.Switches) != 3 || report.Switches[1].Added != 2 {
 				t.Errorf("report %+v", report)
 			}
-			apply(t, o, "k", later, network.ApplyOptions{Waves: [][]openflow.DatapathID{{1}}, Report: &report, Written: func() { d.note("written") }})
+			networktest.Apply(t, o, "k", later, network.ApplyOptions{Waves: [][]openflow.DatapathID{{1}}, Report: &report, Written: func() { d.note("written") }})
 			if got := d.take(); !slices.Equal(got, []string{"written"}) || len(report.Switches) != 0 {
 				t.Errorf("nothing to do, but %q happened: %+v", got, report)
 			}
@@ -156,9 +157,9 @@ func TestWavesAreWrittenInOrder(t *testing.T) {
 func TestDeletionsLinger(t *testing.T) {
 	tr := newTrio(t, false, nil)
 	waves := [][]openflow.DatapathID{{2}, {1}}
-	apply(t, tr.o, "k", before, network.ApplyOptions{})
+	networktest.Apply(t, tr.o, "k", before, network.ApplyOptions{})
 	tr.d.take()
-	apply(t, tr.o, "k", later, network.ApplyOptions{Waves: waves, Linger: 100 * time.Millisecond, Written: func() { tr.d.note("written") }})
+	networktest.Apply(t, tr.o, "k", later, network.ApplyOptions{Waves: waves, Linger: 100 * time.Millisecond, Written: func() { tr.d.note("written") }})
 	if got := tr.d.take(); !slices.Equal(got[len(got)-4:], []string{"written", "3 delete 81", "3 delete 80", "3 barrier"}) {
 		t.Errorf("happened: %q", got)
 	}
@@ -179,7 +180,7 @@ func TestDeletionsLinger(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("a change that is written, and is waited for no longer: %v", err)
 	}
-	eventually(t, "what was to go is deleted", func() bool { return slices.Contains(tr.d.take(), "2 barrier") })
+	networktest.Eventually(t, "what was to go is deleted", func() bool { return slices.Contains(tr.d.take(), "2 barrier") })
 }
 
 // With bundles the first wave is written in one round trip, in which the switches of later
@@ -218,11 +219,11 @@ func TestWavesOfBundlesTakeOneRoundTripEach(t *testing.T) {
 		}
 		return nil
 	})
-	apply(t, tr.o, "k", before, network.ApplyOptions{})
+	networktest.Apply(t, tr.o, "k", before, network.ApplyOptions{})
 	mu.Lock()
 	clear(said)
 	mu.Unlock()
-	apply(t, tr.o, "k", later, network.ApplyOptions{Atomic: true, Waves: [][]openflow.DatapathID{{2}, {1}}})
+	networktest.Apply(t, tr.o, "k", later, network.ApplyOptions{Atomic: true, Waves: [][]openflow.DatapathID{{2}, {1}}})
 	mu.Lock()
 	defer mu.Unlock()
 	for dpid, want := range map[openflow.DatapathID][]string{
@@ -247,13 +248,13 @@ func TestRefusedWave(t *testing.T) {
 				if add, ok := m.(*openflow.BundleAdd); ok {
 					m = add.Message
 				}
-				if f, ok := m.(*openflow.FlowMod); ok && dpid == 1 && f.Command == openflow.FlowAdd && f.Match == tcpTo(1, 81, 0).Match {
+				if f, ok := m.(*openflow.FlowMod); ok && dpid == 1 && f.Command == openflow.FlowAdd && f.Match == networktest.TCPTo(1, 81, 0).Match {
 					return &openflow.Error{Code: openflow.FlowModTableFull}
 				}
 				return nil
 			})
 			o, d, switches := tr.o, tr.d, tr.switches
-			apply(t, o, "k", before, network.ApplyOptions{})
+			networktest.Apply(t, o, "k", before, network.ApplyOptions{})
 			d.take()
 			err := o.Apply(t.Context(), "k", later, network.ApplyOptions{
 				Atomic: tc.atomic, Waves: [][]openflow.DatapathID{{2}, {1}}, Written: func() { t.Error("it is said to be written") },
@@ -262,9 +263,9 @@ func TestRefusedWave(t *testing.T) {
 			if !errors.As(err, &re) || re.Switch != 1 || !errors.Is(err, network.ErrRefused) {
 				t.Fatalf("error %v", err)
 			}
-			wantRules(t, switches[1], map[uint16]uint32{80: 1})
-			wantRules(t, switches[2], map[uint16]uint32{})
-			wantRules(t, switches[3], map[uint16]uint32{80: 1, 81: 1})
+			networktest.WantRules(t, switches[1], map[uint16]uint32{80: 1})
+			networktest.WantRules(t, switches[2], map[uint16]uint32{})
+			networktest.WantRules(t, switches[3], map[uint16]uint32{80: 1, 81: 1})
 			lines := d.take()
 			if tc.atomic && slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "1 ") && strings.Contains(l, "+") }) {
 				t.Errorf("its bundle was committed: %q", lines)
@@ -287,7 +288,7 @@ func TestSwitchLostBetweenWaves(t *testing.T) {
 		<-down
 	})
 	tr := newTrio(t, false, func(dpid openflow.DatapathID, m openflow.Message) *openflow.Error {
-		if f, ok := m.(*openflow.FlowMod); ok && dpid == 2 && f.Match == tcpTo(2, 81, 0).Match && f.Command == openflow.FlowAdd {
+		if f, ok := m.(*openflow.FlowMod); ok && dpid == 2 && f.Match == networktest.TCPTo(2, 81, 0).Match && f.Command == openflow.FlowAdd {
 			losing()
 		}
 		return nil
@@ -298,13 +299,13 @@ func TestSwitchLostBetweenWaves(t *testing.T) {
 			close(down)
 		}
 	})
-	apply(t, tr.o, "k", before, network.ApplyOptions{})
+	networktest.Apply(t, tr.o, "k", before, network.ApplyOptions{})
 	err := tr.o.Apply(t.Context(), "k", later, network.ApplyOptions{Waves: [][]openflow.DatapathID{{2, 3}, {1}}})
 	if !errors.Is(err, network.ErrSwitchDown) {
 		t.Fatal(err)
 	}
-	wantRules(t, tr.switches[1], map[uint16]uint32{80: 1})
-	wantRules(t, tr.switches[3], map[uint16]uint32{80: 1, 81: 1})
+	networktest.WantRules(t, tr.switches[1], map[uint16]uint32{80: 1})
+	networktest.WantRules(t, tr.switches[3], map[uint16]uint32{80: 1, 81: 1})
 	if rules := tr.o.Rules("k"); len(rules) != 3 {
 		t.Errorf("the ledger holds %v", rules)
 	}
@@ -326,21 +327,21 @@ func TestDeadSwitchDoesNotHoldUpDeletions(t *testing.T) {
 		return nil
 	})
 	defer close(release)
-	apply(t, tr.o, "k", before, network.ApplyOptions{})
+	networktest.Apply(t, tr.o, "k", before, network.ApplyOptions{})
 	written := make(chan struct{})
 	opts := network.ApplyOptions{Waves: [][]openflow.DatapathID{{2}, {1}}, Written: func() { close(written) }}
-	apply(t, tr.o, "k", later, opts) // returns although switch 3 does not answer until the test ends
+	networktest.Apply(t, tr.o, "k", later, opts) // returns although switch 3 does not answer until the test ends
 	<-written
-	wantRules(t, tr.switches[1], map[uint16]uint32{80: 2, 81: 2})
-	wantRules(t, tr.switches[2], map[uint16]uint32{80: 1, 81: 1})
+	networktest.WantRules(t, tr.switches[1], map[uint16]uint32{80: 2, 81: 2})
+	networktest.WantRules(t, tr.switches[2], map[uint16]uint32{80: 1, 81: 1})
 	if rules := tr.o.Rules("k"); len(rules) != 4 {
 		t.Errorf("the ledger holds %v", rules)
 	}
 }
 
 func TestControlLatency(t *testing.T) {
-	n, _ := start(t, network.Config{})
-	connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), 1)
+	n, _ := networktest.Start(t, network.Config{})
+	networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), 1)
 	s, _ := n.Switch(1)
-	eventually(t, "an echo", func() bool { return s.ControlLatency() > 0 })
+	networktest.Eventually(t, "an echo", func() bool { return s.ControlLatency() > 0 })
 }

@@ -6,7 +6,7 @@ set -euo pipefail
 
 export FUZZTIME=${1:-10s}
 BINARIES=$(mktemp -d)
-CORPUS=$(go env GOCACHE)/fuzz/$(go list -m)
+CORPUS=$(go env GOCACHE)/fuzz/$(sed -n 's/^module //p' go.mod)
 export BINARIES CORPUS
 trap 'rm -rf "$BINARIES"' EXIT
 

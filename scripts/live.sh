@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 : "${LIVETIME:=35}" "${GOTESTSUM:?}"
-module=$(go list -m)
+module=$(sed -n 's/^module //p' go.mod)
 out=out/live
 rm -rf "$out"
 mkdir -p "$out"
@@ -18,9 +18,9 @@ mkdir -p "$out"
 # A package has live tests if its tests use the lab or mark themselves as live. Experiments
 # are no tests, and api/conformance is run by make test-api.
 packages() {
-  go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... |
+  go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... ./lab/... ./test/... ./examples/... |
     grep -E " $module/(lab|lab/testbed|internal/live|internal/nettest) " | cut -d ' ' -f 1 |
-    sed "s|^$module/||" | grep -vE '^(experiment|api/conformance)$'
+    sed "s|^$module/||" | grep -vE '^(lab/experiment|api/conformance)$'
 }
 
 # changed prints each package after the time of the last commit to its topmost folder.

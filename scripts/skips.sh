@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 command -v jq >/dev/null || { [ "${CI:-}" != true ] || { echo 'jq is missing; make deps installs it' >&2; exit 1; }; exit 0; }
 
-module=$(go list -m)
+module=$(sed -n 's/^module //p' go.mod)
 names() { jq -r "select(.Test != null and $1) | .Package + \".\" + .Test" "${files[@]}" | sed "s|^$module/||" | sort -u; }
 files=("$@")
 skipped=$(comm -23 <(names '.Action == "skip"') <(names '.Action == "output" and (.Output | contains("left out by -short"))'))

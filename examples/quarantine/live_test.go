@@ -16,9 +16,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/api/client"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/pki"
 )
 

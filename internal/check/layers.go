@@ -31,24 +31,22 @@ func Layers() []Layer {
 		{Dir: "event", May: []string{"store"}},
 		{Dir: "store"},
 		{Dir: "pki"},
-		{Dir: "lab"},
-		{Dir: "ovsdb", Tests: []string{"lab"}},
+		{Dir: "ovsdb"},
 
 		{Dir: "network/graph"},
 		{Dir: "network/packet", May: []string{"openflow"}},
-		{Dir: "network", May: []string{"openflow", "event"}, Tests: []string{"lab"}},
+		{Dir: "network", May: []string{"openflow", "event"}},
 
 		{Dir: "sos/wire"},
 		{Dir: "sos/pathrate"},
 		{Dir: "sos/agentapi", May: []string{"service/control"}},
-		{Dir: "sos/agent", May: []string{"sos/wire", "sos/pathrate", "sos/agentapi", "service/control", "pki"}, Tests: []string{"lab"}},
+		{Dir: "sos/agent", May: []string{"sos/wire", "sos/pathrate", "sos/agentapi", "service/control", "pki"}},
 		{
 			Dir:   "sos/plugin",
 			May:   []string{"sos/agentapi", "network", "openflow", "event", "service", "store"},
 			Only:  []string{"api"},
-			Tests: []string{"lab", "pki", "sos/agent"},
+			Tests: []string{"pki", "sos/agent"},
 		},
-		{Dir: "test/sos", Tests: []string{"sos", "service", "network", "openflow", "event", "store", "pki", "api", "lab"}},
 
 		{Dir: "handover/registry", May: []string{"openflow", "network", "service", "store"}},
 		{Dir: "handover/dhcp", May: []string{"openflow", "network", "handover/registry"}, Tests: []string{"store"}},
@@ -61,11 +59,9 @@ func Layers() []Layer {
 				"handover/registry", "handover/dhcp", "handover/route", "handover/predict", "handover/domain",
 				"network", "openflow", "event", "service", "store", "pki",
 			},
-			Only:  []string{"api"},
-			Tests: []string{"lab"},
+			Only: []string{"api"},
 		},
-		{Dir: "handover/mobile", May: []string{"handover/dhcp", "network", "openflow", "pki"}, Only: []string{"api/client"}, Tests: []string{"lab", "store", "handover/registry"}},
-		{Dir: "test/handover", Tests: []string{"handover", "network", "openflow", "event", "store", "pki", "api", "config", "controller", "lab", "experiment"}},
+		{Dir: "handover/mobile", May: []string{"handover/dhcp", "network", "openflow", "pki"}, Only: []string{"api/client"}, Tests: []string{"store", "handover/registry"}},
 
 		{Dir: "qos/match", May: []string{"openflow", "network", "service"}},
 		{Dir: "qos/mark"},
@@ -79,30 +75,27 @@ func Layers() []Layer {
 			May:  []string{"qos/match", "qos/reserve", "qos/mark", "ovsdb", "network", "openflow", "event", "service", "store"},
 			Only: []string{"api"},
 		},
-		{Dir: "qos/hostagent", Tests: []string{"lab"}},
-		{Dir: "qos/classifier", May: []string{"qos/mark", "ovsdb"}, Tests: []string{"lab"}},
+		{Dir: "qos/hostagent"},
+		{Dir: "qos/classifier", May: []string{"qos/mark", "ovsdb"}},
 		{
 			Dir:  "qos/plugin",
 			May:  []string{"qos/match", "qos/reserve", "qos/way", "qos/guard", "qos/bandwidth", "qos/latency", "qos/subflow", "network", "openflow", "event", "service", "store"},
 			Only: []string{"api"},
 		},
-		{Dir: "test/qos", Tests: []string{"qos", "ovsdb", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},
 
 		{Dir: "cinema/gatewayapi", May: []string{"service/control"}},
 		{Dir: "cinema/media"},
 		{
 			Dir: "cinema/egress", May: []string{"cinema/gatewayapi", "cinema/media", "service/control", "pki"},
-			Only: []string{"api/client"}, Tests: []string{"lab"},
+			Only: []string{"api/client"},
 		},
-		{Dir: "cinema/ingress", May: []string{"cinema/gatewayapi", "cinema/media", "service/control", "pki"}, Tests: []string{"lab"}},
+		{Dir: "cinema/ingress", May: []string{"cinema/gatewayapi", "cinema/media", "service/control", "pki"}},
 		{Dir: "cinema/tree", May: []string{"network", "openflow", "service"}},
 		{
 			Dir:  "cinema/plugin",
 			May:  []string{"cinema/gatewayapi", "cinema/tree", "network", "openflow", "event", "service", "store", "pki"},
 			Only: []string{"api"},
 		},
-
-		{Dir: "test/cinema", Tests: []string{"cinema", "service", "network", "openflow", "pki", "api", "lab", "experiment"}},
 
 		{Dir: "mobilityfirst/frame"},
 		{Dir: "mobilityfirst/stream", May: []string{"mobilityfirst/frame"}},
@@ -142,13 +135,12 @@ func Layers() []Layer {
 		{Dir: "mobilityfirst/mf1test", May: []string{"mobilityfirst/frame", "mobilityfirst/host", "openflow"}},
 		{Dir: "mobilityfirst/hosttest", May: []string{"mobilityfirst/host", "mobilityfirst/hostapi"}},
 		{Dir: "mobilityfirst/proxy", May: []string{"mobilityfirst/frame", "mobilityfirst/hostapi"}, Tests: []string{"mobilityfirst/host", "mobilityfirst/hosttest"}},
-		{Dir: "test/mobilityfirst", Tests: []string{"mobilityfirst", "network", "lab", "experiment", "openflow", "api", "service", "store"}},
 		{Dir: "mobilityfirst/gnrswire", May: []string{"mobilityfirst/frame"}},
 		{Dir: "mobilityfirst/record", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire"}},
 		{Dir: "mobilityfirst/namestore", May: []string{"mobilityfirst/frame", "mobilityfirst/record"}, Tests: []string{"mobilityfirst/gnrswire"}},
 		{
 			Dir: "mobilityfirst/redisnames", May: []string{"mobilityfirst/frame", "mobilityfirst/record", "mobilityfirst/namestore"},
-			Tests: []string{"mobilityfirst/gnrswire", "mobilityfirst/gnrs", "experiment", "pki"},
+			Tests: []string{"mobilityfirst/gnrswire", "mobilityfirst/gnrs", "pki"},
 		},
 		{
 			Dir: "mobilityfirst/replicas", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire", "mobilityfirst/record", "mobilityfirst/gnrs"},
@@ -156,7 +148,7 @@ func Layers() []Layer {
 		},
 		{
 			Dir: "mobilityfirst/nameservice", May: []string{"mobilityfirst/gnrs", "mobilityfirst/namestore", "mobilityfirst/redisnames", "mobilityfirst/replicas", "service", "pki"},
-			Tests: []string{"mobilityfirst/frame", "mobilityfirst/record", "experiment"}, Only: []string{"api"},
+			Tests: []string{"mobilityfirst/frame", "mobilityfirst/record"}, Only: []string{"api"},
 		},
 		{Dir: "mobilityfirst/gnrs", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire", "mobilityfirst/record"}, Tests: []string{"mobilityfirst/namestore"}},
 
@@ -165,30 +157,35 @@ func Layers() []Layer {
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "api/conformance", Tests: []string{"api", "network", "openflow", "pki"}},
 		{Dir: "dashboard"},
-		{Dir: "test/dashboard", Tests: []string{"network", "sos", "handover", "cinema", "pki", "config", "controller", "experiment", "lab", "openflow"}},
 		{Dir: "config", May: []string{"openflow", "network", "pki", "service", "sos", "handover", "qos", "cinema", "mobilityfirst", "ovsdb"}},
 		{
-			Dir:   "controller",
-			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "service", "sos", "handover", "qos", "cinema", "mobilityfirst", "ovsdb"},
-			Tests: []string{"lab"},
+			Dir: "controller",
+			May: []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "service", "sos", "handover", "qos", "cinema", "mobilityfirst", "ovsdb"},
 		},
 
-		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "service", "sos", "handover", "qos", "cinema", "mobilityfirst"}},
-		{Dir: "pairs", Tests: []string{"lab", "experiment", "openflow", "network", "service", "sos", "handover", "qos", "cinema", "mobilityfirst"}},
-		{Dir: "soak", May: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
-		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover", "cinema"}},
 		{
-			Dir:   "cli",
-			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "service", "sos", "handover", "qos", "cinema", "mobilityfirst", "controller"},
-			Tests: []string{"lab"},
+			Dir: "cli",
+			May: []string{"openflow", "network", "event", "store", "pki", "config", "api", "service", "sos", "handover", "qos", "cinema", "mobilityfirst", "controller"},
 		},
-		{Dir: "lab/cli", May: []string{"cli/command", "cli/doctor", "lab", "experiment", "demo", "soak", "network", "openflow"}},
 		{Dir: "cmd/sluice", May: []string{"cli"}},
+		// The module of the laboratory. The networks that it makes know nothing of the product.
+		{Dir: "lab"},
+		{Dir: "lab/loadgen", May: []string{"network", "openflow"}},
+		{Dir: "lab/hostile", May: []string{"network", "openflow"}},
+		{Dir: "lab/testbed", May: []string{"lab", "api", "cinema", "handover", "mobilityfirst", "network", "openflow", "pki", "qos", "service", "sos"}},
+		{Dir: "lab/experiment", May: []string{"lab", "api", "cinema", "handover", "mobilityfirst", "network", "openflow", "pki", "qos", "service", "sos"}},
+		{Dir: "lab/soak", May: []string{"lab", "network", "sos", "handover", "qos"}},
+		{Dir: "lab/demo", May: []string{"lab", "sos", "handover", "cinema"}},
+		{Dir: "lab/cli", May: []string{"cli/command", "cli/doctor", "lab", "network", "openflow"}},
 		{Dir: "lab/cmd/sluice-lab", May: []string{"lab/cli"}},
+
+		// The module of the live suites, which may use everything.
+		{Dir: "test", Tests: []string{"lab", "config", "controller", "event", "ovsdb", "store", "cli", "api", "cinema", "handover", "mobilityfirst", "network", "openflow", "pki", "qos", "service", "sos"}},
+
 		{
 			Dir:   "examples",
 			May:   []string{"api", "cli", "controller", "event", "network", "openflow", "service"},
-			Tests: []string{"lab", "experiment", "pki"},
+			Tests: []string{"lab", "pki"},
 		},
 	}
 }

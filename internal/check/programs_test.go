@@ -8,7 +8,7 @@ import (
 
 // labOnly begins the packages that the program sluice has no use for.
 var labOnly = []string{
-	"/lab", "/experiment", "/demo", "/soak", "/network/fake", "/network/hostile", "/network/loadgen",
+	"/lab", "/network/fake",
 	"github.com/quic-go/", "gonum.org/v1/plot",
 }
 
@@ -17,7 +17,7 @@ func TestProductHasNoLab(t *testing.T) {
 	const module = "github.com/sluice-net/sluice"
 	deps := func(program string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/"+program)
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", program)
 		cmd.Dir = repositoryRoot(t)
 		out, err := cmd.Output()
 		if err != nil {
@@ -25,7 +25,7 @@ func TestProductHasNoLab(t *testing.T) {
 		}
 		return "\n" + string(out)
 	}
-	product, lab := deps("sluice"), deps("sluice-lab")
+	product, lab := deps("./cmd/sluice"), deps("./lab/cmd/sluice-lab")
 	for _, p := range labOnly {
 		if strings.HasPrefix(p, "/") {
 			p = module + p

@@ -1,4 +1,4 @@
-// Package selfbuild provides this module's programs to tests that start them.
+// Package selfbuild provides this workspace's programs to tests that start them.
 package selfbuild
 
 import (
@@ -15,7 +15,7 @@ import (
 
 // Folder names the environment variable that holds a folder with sluice and sluice-lab, built
 // from this tree. make test-live sets it, so that a run of all live suites links them once.
-// Without it each test process builds them into out/programs of the module.
+// Without it each test process builds them into out/programs of the workspace.
 const Folder = "SLUICE_BIN"
 
 // Programs returns a folder that holds sluice and sluice-lab.
@@ -39,11 +39,11 @@ var programs = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv(Folder); dir != "" {
 		return dir, nil
 	}
-	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	work, err := exec.Command("go", "env", "GOWORK").Output()
 	if err != nil {
-		return "", fmt.Errorf("find the module of the programs: %w", err)
+		return "", fmt.Errorf("find the workspace of the programs: %w", err)
 	}
-	root := filepath.Dir(strings.TrimSpace(string(mod)))
+	root := filepath.Dir(strings.TrimSpace(string(work)))
 	dir := filepath.Join(root, "out", "programs")
 	return dir, build(root, dir)
 })
@@ -62,9 +62,10 @@ func build(root, dir string) (err error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return err
 	}
-	for _, name := range []string{"sluice", "sluice-lab"} {
+	for _, program := range []string{"./cmd/sluice", "./lab/cmd/sluice-lab"} {
+		name := filepath.Base(program)
 		file := filepath.Join(dir, name)
-		cmd := exec.Command("go", "build", "-o", file+".new", "./cmd/"+name)
+		cmd := exec.Command("go", "build", "-o", file+".new", program)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", name, err, out)

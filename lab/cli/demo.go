@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/lab/demo"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/demo"
 )
 
 func demoCommand(a *app) *cobra.Command {

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/lab/experiment"
 	"github.com/sluice-net/sluice/internal/live"
+	"github.com/sluice-net/sluice/lab/experiment"
 )
 
 func TestExperimentsAreChosen(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/sluice-net/sluice/cinema/plugin"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // CinemaOptions are those of the demo of Cinema.

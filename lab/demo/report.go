@@ -14,8 +14,8 @@ type outcome struct {
 	name     string
 	download testbed.Download
 	access   testbed.Access // what the server logged
-	peerMAC  string       // the MAC address that the client's neighbour table has for the server
-	same     bool         // SHA-256 of what arrived equals that of what was served
+	peerMAC  string         // the MAC address that the client's neighbour table has for the server
+	same     bool           // SHA-256 of what arrived equals that of what was served
 }
 
 // printReport shows both ways beside each other.

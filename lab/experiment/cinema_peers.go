@@ -10,9 +10,9 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 func cinemaPeers() Experiment {

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cinema/plugin"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 const (
@@ -152,7 +152,7 @@ type copyRun struct {
 	late          uint64 // of the copies: they came when the sender had long ended
 	took          time.Duration
 	cpu           time.Duration // of the switch
-	drops         testbed.Drops   // of this machine, as far as it counts them
+	drops         testbed.Drops // of this machine, as far as it counts them
 }
 
 // rate is that of the copies that have come while it was sent.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cinema/tree"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 const (

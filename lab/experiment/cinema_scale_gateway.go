@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cinema/plugin"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // viewersHeldTo is how many WebRTC viewers an egress gateway is held to on one core, at

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cinema/plugin"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 const (

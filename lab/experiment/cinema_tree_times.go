@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-net/sluice/cinema/plugin"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // What a viewer does whose time is measured.

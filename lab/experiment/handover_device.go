@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // What a device with two interfaces is held to under its class "seamless".

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // accessLine is what every link between a device and its edge switch is like,

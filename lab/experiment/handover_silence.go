@@ -8,11 +8,11 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/handover/mobile"
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 const (

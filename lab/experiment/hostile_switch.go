@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/client"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/hostile"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/openflow"
 )
 

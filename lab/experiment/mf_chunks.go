@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // chunksWanted is what chunks of so many bytes are held to by GUID in frames of an MTU, in bit/s, where plain streams reach as much.

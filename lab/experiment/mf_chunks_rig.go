@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // chunksRig carries chunks from one host of a lab to another.

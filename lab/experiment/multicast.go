@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/openflow"
 )
 

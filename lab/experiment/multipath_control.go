@@ -7,10 +7,10 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // controlIdle is how long messages are counted that there are without any flow.

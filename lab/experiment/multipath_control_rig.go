@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/experiment/polling"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/experiment/polling"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )

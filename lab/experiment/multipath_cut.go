@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/qos/subflow"
 )
 

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // fatTreePort is the port of the first flow; each has one of its own.

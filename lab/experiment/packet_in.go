@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab/loadgen"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // What the packet-in chain is held to.

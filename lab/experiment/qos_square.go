@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/match"
 )
@@ -36,9 +36,9 @@ const (
 // onSquare holds what was measured of critical UDP flows between two switches that are joined
 // by two paths.
 type onSquare struct {
-	silent []float64             // ms, at each failure of a link
+	silent []float64               // ms, at each failure of a link
 	polite [2]testbed.StreamReport // of flows that keep to their promise
-	rude   float64               // bit/s of frames of the one that does not
+	rude   float64                 // bit/s of frames of the one that does not
 }
 
 // squareRun measures critical flows while links fail, and while one flow exceeds its promise.

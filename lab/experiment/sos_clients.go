@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
 

@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
 

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
 

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 	sos "github.com/sluice-net/sluice/sos/plugin"
 )
 

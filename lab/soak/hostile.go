@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab/hostile"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // What a hostile switch or host does it does for a while, and then something else.

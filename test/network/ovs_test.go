@@ -12,10 +12,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 )
-
-// patience bounds every wait of these tests.
-const patience = time.Minute
 
 // run starts a network in a lab's control namespace and stops it with the test.
 func run(t testing.TB, l *lab.Lab, c network.Config, prepare ...func(*network.Network)) (n *network.Network, stop func()) {
@@ -63,25 +61,10 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited %v in vain for: %s", patience, what)
-		}
-	}
-}
-
 // ready waits until all links are known and n edge ports have settled.
 func ready(t *testing.T, n *network.Network, switches, links, edges int) {
 	t.Helper()
-	eventually(t, "switches, links and edge ports", func() bool {
+	networktest.Eventually(t, "switches, links and edge ports", func() bool {
 		top, settled := n.Topology(), 0
 		for _, s := range n.Switches() {
 			for _, p := range s.Ports() {
@@ -124,7 +107,7 @@ func TestRulesAreCounted(t *testing.T) {
 	ready(t, n, 2, 1, 2)
 	ping(t, l, "h1", "h2")
 	counted := map[string]network.InstalledRule{}
-	eventually(t, "every owner's rules count", func() bool {
+	networktest.Eventually(t, "every owner's rules count", func() bool {
 		s, ok := n.Switch(1)
 		if !ok {
 			t.Fatal("the switch has left")

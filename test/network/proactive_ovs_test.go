@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -87,7 +88,7 @@ func newClos(t *testing.T, name string, c network.Config) *closNet {
 	x.serve(to)
 	for range closFlows {
 		x.on("h1", func() error {
-			c, err := net.DialTimeout("tcp4", to.String(), patience)
+			c, err := net.DialTimeout("tcp4", to.String(), networktest.Patience)
 			x.flows = append(x.flows, c)
 			return err
 		})
@@ -163,7 +164,7 @@ func (x *closNet) on(host string, do func() error) {
 // ruled waits until all switches together have so many rules by destination.
 func (x *closNet) ruled(want int) {
 	x.t.Helper()
-	eventually(x.t, fmt.Sprintf("%d rules by destination", want), func() bool { return x.rules() == want })
+	networktest.Eventually(x.t, fmt.Sprintf("%d rules by destination", want), func() bool { return x.rules() == want })
 }
 
 func (x *closNet) rules() (n int) {
@@ -240,7 +241,7 @@ func (x *closNet) arrived(want int64) {
 	x.t.Helper()
 	tick := time.NewTicker(time.Millisecond) // eventually would wait for longer than the data takes
 	defer tick.Stop()
-	for deadline := time.After(patience); x.came.Load() < want; {
+	for deadline := time.After(networktest.Patience); x.came.Load() < want; {
 		select {
 		case <-tick.C:
 		case <-deadline:
@@ -290,9 +291,9 @@ func TestProactive(t *testing.T) {
 		if err := x.l.SetLink(t.Context(), link, false); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, link+" to be gone", func() bool { return len(x.n.Topology().Links) == 2*5 })
+		networktest.Eventually(t, link+" to be gone", func() bool { return len(x.n.Topology().Links) == 2*5 })
 		x.ruled(5 * 4)
-		eventually(t, "leaf1 to leave it", func() bool { return !x.uses(2) })
+		networktest.Eventually(t, "leaf1 to leave it", func() bool { return !x.uses(2) })
 		now := x.ways()
 		if moved := differ(at, now); !sameFlows(moved, by(at, 2)) {
 			t.Errorf("without %s the flows %v go another way, want those that went by it, %v", link, moved, by(at, 2))
@@ -301,7 +302,7 @@ func TestProactive(t *testing.T) {
 			t.Fatal(err)
 		}
 		ready(t, x.n, 5, 6, 4)
-		eventually(t, "leaf1 to use it again", func() bool { return x.uses(2) })
+		networktest.Eventually(t, "leaf1 to use it again", func() bool { return x.uses(2) })
 		if moved := differ(at, x.ways()); len(moved) > 0 {
 			t.Errorf("when %s is back, the flows %v go another way than before", link, moved)
 		}
@@ -350,13 +351,13 @@ func TestProactiveUnequal(t *testing.T) {
 	capacities := map[network.PortRef]uint64{{Switch: 1, Port: 3}: 1e9, {Switch: 1, Port: 4}: 3e9, {Switch: 1, Port: 5}: 3e9}
 	x := newClos(t, "netclosways", network.Config{ForwardMetric: topology.MetricCapacity, ForwardUnequal: true, Capacities: capacities})
 	all := [3]int{9, 28, 27} // of 64
-	eventually(t, "all spines to be used as they can", func() bool { return x.buckets() == all })
+	networktest.Eventually(t, "all spines to be used as they can", func() bool { return x.buckets() == all })
 	at := x.ways()
 	t.Logf("%d flows by three spines: %v %v %v", closFlows, by(at, 1), by(at, 2), by(at, 3))
 	if err := x.l.SetLink(t.Context(), "leaf1-spine1", false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "leaf1 to leave the narrow link", func() bool { return !x.uses(1) })
+	networktest.Eventually(t, "leaf1 to leave the narrow link", func() bool { return !x.uses(1) })
 	if now := x.buckets(); now[1]+now[2] != 64 {
 		t.Errorf("%v buckets", now)
 	}
@@ -401,11 +402,11 @@ func TestProactiveLosesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the datagrams", func() bool { return x.gotGram.Load() >= want })
+		networktest.Eventually(t, "the datagrams", func() bool { return x.gotGram.Load() >= want })
 	}))
 	sent := x.stream()
 	vsctl(t, x.l, spine, "tcp:127.0.0.1:1")
-	eventually(t, spine+" to be away", func() bool { return len(x.n.Topology().Switches) == 4 })
+	networktest.Eventually(t, spine+" to be away", func() bool { return len(x.n.Topology().Switches) == 4 })
 	vsctl(t, x.l, spine, "tcp:"+x.l.ControllerAddr().String())
 	ready(t, x.n, 5, 6, 4)
 	sent.none("while " + spine + " had no controller")
@@ -421,7 +422,7 @@ func TestProactiveLosesNothing(t *testing.T) {
 	again.Remembered = slices.Collect(maps.Values(known))
 	mu.Unlock()
 	x.start(again)
-	eventually(t, "rules to the hosts of leaf1", func() bool { return x.rules() == 4*2 })
+	networktest.Eventually(t, "rules to the hosts of leaf1", func() bool { return x.rules() == 4*2 })
 	vsctl(t, x.l, "leaf2", "tcp:"+x.l.ControllerAddr().String())
 	ready(t, x.n, 5, 6, 4)
 	x.ruled(5 * 4)
@@ -470,7 +471,7 @@ func (s *streaming) none(when string) {
 	s.x.t.Helper()
 	close(s.stop)
 	sent := <-s.ended
-	eventually(s.x.t, fmt.Sprintf("all %d packets that were sent %s", sent, when), func() bool { return s.x.gotGram.Load()-s.had >= sent })
+	networktest.Eventually(s.x.t, fmt.Sprintf("all %d packets that were sent %s", sent, when), func() bool { return s.x.gotGram.Load()-s.had >= sent })
 	s.x.t.Logf("%d packets were sent %s", sent, when)
 }
 
@@ -487,7 +488,7 @@ func TestProactiveHostMoves(t *testing.T) {
 	sh(t, x.l, "h2", "ip", "link", "set", now, "address", mac.String())
 	sh(t, x.l, "h2", "ip", "addr", "add", netip.PrefixFrom(addr, 24).String(), "dev", now)
 	sh(t, x.l, "h2", "ping", "-n", "-c", "3", "-i", "0.2", "-W", "2", x.l.Host("h1").Addr().String())
-	eventually(t, "leaf1 to have the host at its own port", func() bool {
+	networktest.Eventually(t, "leaf1 to have the host at its own port", func() bool {
 		rules, err := x.l.Switch("leaf1").Ofctl(t.Context(), "dump-flows")
 		if err != nil {
 			t.Fatal(err)

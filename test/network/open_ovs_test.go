@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/network/networktest"
 )
 
 // A rule for first packets that comes and goes, as a leased one does, is in force whenever it
@@ -48,14 +49,14 @@ func TestRuleThatComesAndGoes(t *testing.T) {
 	}
 	for round := range uint16(12) {
 		ofctl("add-flow", "table=1,priority=2,"+first+",actions=drop")
-		eventually(t, "first packets to be dropped", func() bool { return connect(80) != nil })
+		networktest.Eventually(t, "first packets to be dropped", func() bool { return connect(80) != nil })
 		for range 2 {
 			if connect(80) == nil {
 				t.Fatalf("round %d: a first packet passes a rule that drops it", round)
 			}
 		}
 		ofctl("del-flows", "--strict", "table=1,priority=2,"+first)
-		eventually(t, "first packets to pass again", func() bool { return connect(80) == nil })
+		networktest.Eventually(t, "first packets to pass again", func() bool { return connect(80) == nil })
 		// Other packets, of which more is cached, and which are looked for first.
 		for until := time.Now().Add(1200 * time.Millisecond); time.Now().Before(until); {
 			_ = connect(1000 + round)

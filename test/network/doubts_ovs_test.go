@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -101,14 +102,14 @@ func TestNobodyTakesAnIPv6Address(t *testing.T) {
 		}
 	}
 	ping6()
-	eventually(t, "the victim's address to be known", func() bool { _, known := n.HostByIP(addr); return known })
+	networktest.Eventually(t, "the victim's address to be known", func() bool { _, known := n.HostByIP(addr); return known })
 	refused := func() uint64 { return n.HostStats().Refused["answered"] }
 	before := refused()
 	raw := openRaw(t, l, "h3", "eth0")
 	all := netip.MustParseAddr("ff02::1")
 	raw.send(t, packet.AppendNeighborAdvertisement(nil, packet.Frame{Dst: openflow.MAC{0x33, 0x33, 5: 1}, Src: thief},
 		packet.Advertisement{Target: addr, MAC: thief, To: all, Flags: packet.NDOverride}))
-	eventually(t, "the victim to answer", func() bool { return refused() > before })
+	networktest.Eventually(t, "the victim to answer", func() bool { return refused() > before })
 	if h, _ := n.HostByIP(addr); h.MAC != mac {
 		t.Errorf("its address is said to be %v's", h.MAC)
 	}
@@ -142,12 +143,12 @@ func TestSilentHostsAreBelievedToHaveMoved(t *testing.T) {
 	shell("h3", "ip", "addr", "add", addr.String()+"/32", "dev", "eth0")
 	raw := openRaw(t, l, "h3", "eth0")
 	announce := announcements(next.MAC, addr, old.MAC, addr)[0]
-	eventually(t, "the address to be the other host's", func() bool {
+	networktest.Eventually(t, "the address to be the other host's", func() bool {
 		raw.send(t, announce)
 		h, _ := n.HostByIP(addr)
 		return h.MAC == next.MAC && h.At == next.At
 	})
-	eventually(t, "h1 to have heard it", func() bool {
+	networktest.Eventually(t, "h1 to have heard it", func() bool {
 		raw.send(t, announce) // Linux takes no news within a second of the last
 		return strings.Contains(shell("h1", "ip", "neigh"), addr.String()+" dev eth0 lladdr "+next.MAC.String())
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/trace"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -129,7 +130,7 @@ func TestRing(t *testing.T) {
 	if err := l.SetLink(t.Context(), link, false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the path to avoid "+link, func() bool {
+	networktest.Eventually(t, "the path to avoid "+link, func() bool {
 		_, now := traced(t, n, l, "h1", "h3")
 		return len(now) == 3 && now[1] != way[1]
 	})
@@ -171,7 +172,7 @@ func TestSwitchDies(t *testing.T) {
 	if err := victim.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the path to avoid the dead switch", func() bool {
+	networktest.Eventually(t, "the path to avoid the dead switch", func() bool {
 		_, now := traced(t, n, l, "h1", "h3")
 		return len(now) == 3 && now[1] != way[1]
 	})
@@ -246,7 +247,7 @@ func TestHostMoves(t *testing.T) {
 		if e.Host.MAC != mac || e.From.Switch != 2 || e.Host.At.Switch != 3 {
 			t.Errorf("event %+v", e)
 		}
-	case <-time.After(patience):
+	case <-time.After(networktest.Patience):
 		t.Error("no event tells of the move")
 	}
 	if h, ok := n.HostByIP(addr); !ok || h.At.Switch != 3 {

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -25,7 +26,7 @@ func TestWavesOverOpenVSwitch(t *testing.T) {
 	})
 	ready(t, n, 2, 1, 2)
 	waves := [][]openflow.DatapathID{{2}, {1}}
-	bad := tcpTo(1, 82, 1)
+	bad := networktest.TCPTo(1, 82, 1)
 	bad.Actions = []openflow.Action{openflow.GroupAction(o.GroupID(99))}
 	ports := func(s string) string {
 		var out []string
@@ -38,7 +39,7 @@ func TestWavesOverOpenVSwitch(t *testing.T) {
 	}
 	for _, atomic := range []bool{false, true} {
 		opts := network.ApplyOptions{Atomic: atomic, Waves: waves}
-		err := o.Apply(t.Context(), "k", program(tcpTo(2, 80, 1), tcpTo(2, 81, 1), tcpTo(1, 80, 1), bad), opts)
+		err := o.Apply(t.Context(), "k", networktest.Program(networktest.TCPTo(2, 80, 1), networktest.TCPTo(2, 81, 1), networktest.TCPTo(1, 80, 1), bad), opts)
 		var re *network.RuleError
 		if !errors.Is(err, network.ErrRefused) || !errors.As(err, &re) || re.Rule == nil || re.Rule.Match != bad.Match {
 			t.Errorf("atomic %v: error does not name the refused rule: %v", atomic, err)
@@ -48,17 +49,17 @@ func TestWavesOverOpenVSwitch(t *testing.T) {
 		}
 		var report network.ApplyReport
 		opts.Report = &report
-		apply(t, o, "k", program(tcpTo(2, 80, 1), tcpTo(2, 81, 1), tcpTo(1, 80, 1), tcpTo(1, 81, 1)), opts)
+		networktest.Apply(t, o, "k", networktest.Program(networktest.TCPTo(2, 80, 1), networktest.TCPTo(2, 81, 1), networktest.TCPTo(1, 80, 1), networktest.TCPTo(1, 81, 1)), opts)
 		if one, two := ports("s1"), ports("s2"); one != "80 81" || two != "80 81" || len(report.Waves) != 2 {
 			t.Errorf("atomic %v: there are %q and %q, %+v", atomic, one, two, report)
 		}
-		apply(t, o, "k", program(tcpTo(1, 80, 2)), opts)
+		networktest.Apply(t, o, "k", networktest.Program(networktest.TCPTo(1, 80, 2)), opts)
 		if one, two := ports("s1"), ports("s2"); one != "80" || two != "" {
 			t.Errorf("atomic %v: there are %q and %q", atomic, one, two)
 		}
 		if _, modified, deleted := report.Total(); modified != 1 || deleted != 3 {
 			t.Errorf("atomic %v: %+v", atomic, report)
 		}
-		apply(t, o, "k", program(), network.ApplyOptions{})
+		networktest.Apply(t, o, "k", networktest.Program(), network.ApplyOptions{})
 	}
 }

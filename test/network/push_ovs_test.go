@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/stats"
 )
 
@@ -57,13 +58,13 @@ func TestOpenVSwitchPushesCounters(t *testing.T) {
 	t.Cleanup(func() { _ = load.Wait() }) // after the test's context has ended it
 	for _, k := range n.Topology().Links {
 		for _, source := range []stats.Source{stats.Polled, stats.Pushed} {
-			eventually(t, fmt.Sprintf("rates of %v by source %v", k.From, source), func() bool {
+			networktest.Eventually(t, fmt.Sprintf("rates of %v by source %v", k.From, source), func() bool {
 				r, ok := n.Traffic().PortBy(k.From, source)
 				return ok && r.TxBits > 100e3 && r.RxBits > 100e3 && r.TxPackets > 0 && r.RxPackets > 0
 			})
 		}
 	}
-	eventually(t, "the samples to name who talks", func() bool {
+	networktest.Eventually(t, "the samples to name who talks", func() bool {
 		top := n.Traffic().Talkers(1, func(c stats.Conversation) bool {
 			return c.At.Switch == 1 && c.Proto == 1 && c.Src.Addr() == l.Host("h1").Addr() && c.Dst.Addr() == l.Host("h2").Addr()
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -32,7 +33,7 @@ func BenchmarkTablesOfOpenVSwitch(b *testing.B) {
 		}
 		l := lab.New(b, t)
 		n, stop := run(b, l, network.Config{Log: slog.New(slog.DiscardHandler)})
-		eventually(b, "both switches", func() bool { return len(n.Switches()) == 2 })
+		networktest.Eventually(b, "both switches", func() bool { return len(n.Switches()) == 2 })
 		for i := range pairsOfRuns {
 			order := []string{"three", "one"}
 			if i%2 == 1 {
@@ -68,7 +69,7 @@ func iperf(b *testing.B, l *lab.Lab, from, to string) float64 {
 		b.Fatal(err)
 	}
 	defer func() { _ = server.Wait() }()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(networktest.Patience)
 	for l.Host(to).Command(b.Context(), "sh", "-c", "ss -Hltn | grep -q 5201").Run() != nil && time.Now().Before(deadline) {
 		continue // each round starts a program: that is pause enough
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 )
 
 // TestLinkStandsByWhatItCarries: a link over which no probe gets is there as long as other
@@ -51,7 +52,7 @@ func TestLinkStandsByWhatItCarries(t *testing.T) {
 	if _, err := s2.Ofctl(t.Context(), "add-flow", fmt.Sprintf("priority=65535,in_port=%d,dl_type=0x88cc,actions=drop", port)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the controller to say that probes are lost", func() bool { return strings.Contains(log.String(), "probes of a link are lost") })
+	networktest.Eventually(t, "the controller to say that probes are lost", func() bool { return strings.Contains(log.String(), "probes of a link are lost") })
 	pause.For(3*timeout, "the link would be dead by then")
 	if len(n.Topology().Links) != 2 || gone() != 0 {
 		t.Errorf("with 20 packets a second the links are %v, %d were declared dead", n.Topology().Links, gone())
@@ -59,5 +60,5 @@ func TestLinkStandsByWhatItCarries(t *testing.T) {
 	if err := l.SetLinkParams(t.Context(), "s1-s2", delayline.Params{Delay: time.Millisecond, Loss: 1}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the link over which nothing gets to be dead, both ways", func() bool { return gone() == 2 })
+	networktest.Eventually(t, "the link over which nothing gets to be dead, both ways", func() bool { return gone() == 2 })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -53,8 +54,8 @@ func rich(o *network.Owner, d openflow.DatapathID) network.Program {
 		}, {
 			Switch: d, ID: o.GroupID(2), Type: openflow.GroupTypeAll,
 			Buckets: []openflow.Bucket{
-				openflow.NewBucket(openflow.SetField(openflow.EthDst(mac)), openflow.SetField(openflow.IPDst(hostAddr(1).Addr())), openflow.SetField(openflow.TCPDst(6001)), openflow.Output(1)),
-				openflow.NewBucket(openflow.SetField(openflow.EthDst(mac)), openflow.SetField(openflow.IPDst(hostAddr(2).Addr())), openflow.SetField(openflow.TCPDst(6002)), openflow.Output(2)),
+				openflow.NewBucket(openflow.SetField(openflow.EthDst(mac)), openflow.SetField(openflow.IPDst(networktest.HostAddr(1).Addr())), openflow.SetField(openflow.TCPDst(6001)), openflow.Output(1)),
+				openflow.NewBucket(openflow.SetField(openflow.EthDst(mac)), openflow.SetField(openflow.IPDst(networktest.HostAddr(2).Addr())), openflow.SetField(openflow.TCPDst(6002)), openflow.Output(2)),
 			},
 		}},
 	}
@@ -76,13 +77,13 @@ func TestRestartOverOpenVSwitchSendsNothing(t *testing.T) {
 	ready(t, n, 2, 1, 2)
 	ping(t, l, "h1", "h2")
 	for d := range openflow.DatapathID(2) {
-		eventually(t, "the core's rules", func() bool {
+		networktest.Eventually(t, "the core's rules", func() bool {
 			s, ok := n.Switch(d + 1)
 			return ok && slices.ContainsFunc(s.Rules(), func(r network.InstalledRule) bool { return strings.HasPrefix(r.Name, "base/") && r.Confirmed })
 		})
 	}
 	for name, opts := range map[string]network.ApplyOptions{"atomic": {Atomic: true}, "ordered": {Ordered: true}, "plain": {}} {
-		apply(t, o, "rich", rich(o, 1), opts)
+		networktest.Apply(t, o, "rich", rich(o, 1), opts)
 		if err := o.Remove(t.Context(), "rich"); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -90,14 +91,14 @@ func TestRestartOverOpenVSwitchSendsNothing(t *testing.T) {
 			t.Fatalf("%s: rules are left:\n%s", name, dump)
 		}
 	}
-	apply(t, o, "rich", rich(o, 1), network.ApplyOptions{Atomic: true})
+	networktest.Apply(t, o, "rich", rich(o, 1), network.ApplyOptions{Atomic: true})
 	stop()
 
 	n, _ = run(t, l, restarting(2), register)
-	apply(t, o, "rich", rich(o, 1), network.ApplyOptions{AllowDown: true})
+	networktest.Apply(t, o, "rich", rich(o, 1), network.ApplyOptions{AllowDown: true})
 	ready(t, n, 2, 1, 2)
 	o.Ready()
-	eventually(t, "the broadcast tree", func() bool { return n.Topology().OnTree(network.PortRef{Switch: 1, Port: trunk(t, l)}) })
+	networktest.Eventually(t, "the broadcast tree", func() bool { return n.Topology().OnTree(network.PortRef{Switch: 1, Port: trunk(t, l)}) })
 	ping(t, l, "h1", "h2")
 	for _, s := range n.Switches() {
 		if got := s.Stats(); got.FlowMods != 0 {
@@ -126,10 +127,10 @@ func TestOpenVSwitchRefusalIsExplained(t *testing.T) {
 	if sw, _ := n.Switch(1); !sw.Capabilities().Bundles || !sw.Capabilities().CanSet(openflow.FieldTCPDst) || !sw.Capabilities().CanMatch(openflow.FieldTCPFlags) {
 		t.Errorf("capabilities of Open vSwitch are %+v", sw.Capabilities())
 	}
-	good, bad := tcpTo(1, 80, 1), tcpTo(1, 81, 1)
+	good, bad := networktest.TCPTo(1, 80, 1), networktest.TCPTo(1, 81, 1)
 	bad.Actions = []openflow.Action{openflow.GroupAction(o.GroupID(99))}
 	for _, opts := range []network.ApplyOptions{{}, {Atomic: true}} {
-		err := o.Apply(t.Context(), "k", program(good, bad), opts)
+		err := o.Apply(t.Context(), "k", networktest.Program(good, bad), opts)
 		var re *network.RuleError
 		if !errors.Is(err, network.ErrRefused) || !errors.As(err, &re) || re.Rule == nil || re.Rule.Match != bad.Match {
 			t.Errorf("atomic %v: error does not name the refused rule: %v", opts.Atomic, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/linkprobe"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -44,8 +45,8 @@ func TestMissingOnOpenVSwitchIsFound(t *testing.T) {
 	do(h1, "ping", "-n", "-q", "-c", "2", h2.Addr().String())
 	find := func(what string, want ...string) string {
 		t.Helper()
-		r := diagnose(t, n, linkprobe.DefaultMTU)
-		got := told(r)
+		r := networktest.Diagnose(t, n, linkprobe.DefaultMTU)
+		got := networktest.Faults(r)
 		for _, w := range want {
 			if !strings.Contains(got, w) {
 				t.Errorf("%s: found %q, want %s", what, got, w)
@@ -76,7 +77,7 @@ func TestMissingOnOpenVSwitchIsFound(t *testing.T) {
 	} else if _, err := l.Switch("s1").Vsctl(t.Context(), "del-port", strings.TrimSpace(out)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the link to go", func() bool { return len(n.Topology().Links) == 0 })
+	networktest.Eventually(t, "the link to go", func() bool { return len(n.Topology().Links) == 0 })
 	if words := find("a port that was taken out", "gone", fmt.Sprintf("no-port %d/%d", s1, trunk)); !strings.Contains(words, "has no port") {
 		t.Errorf("the port that was taken out is not named: %s", words)
 	}
@@ -85,7 +86,7 @@ func TestMissingOnOpenVSwitchIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, _ := start(t, network.Config{Role: openflow.RoleMaster, Listeners: []net.Listener{ln}})
+	other, _ := networktest.Start(t, network.Config{Role: openflow.RoleMaster, Listeners: []net.Listener{ln}})
 	bridge, err := l.Switch("s2").Vsctl(t.Context(), "list-br")
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +94,6 @@ func TestMissingOnOpenVSwitchIsFound(t *testing.T) {
 	if out, err := l.Switch("s2").Vsctl(t.Context(), "set-controller", strings.TrimSpace(bridge), "tcp:"+l.ControllerAddr().String(), "tcp:"+ln.Addr().String()); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	up(t, other, s2)
+	networktest.Up(t, other, s2)
 	find("another controller that is master", fmt.Sprintf("slave %d/0", s2))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/linkprobe"
+	"github.com/sluice-net/sluice/network/networktest"
 )
 
 // between is the name of the link between two switches of a lab.
@@ -38,26 +39,26 @@ func TestLinksOfOpenVSwitchAreExamined(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = talk.Wait() }) // after the test's context has ended it
 	for range 6 {
-		r := diagnose(t, n, linkprobe.DefaultMTU)
+		r := networktest.Diagnose(t, n, linkprobe.DefaultMTU)
 		if len(r.Findings) > 0 || r.Links != 3 || r.MostFrames > 100 {
 			t.Fatalf("a sound lab: %+v", r)
 		}
 		t.Logf("%d links, %d frames, at most %d a link, %v", r.Links, r.Frames, r.MostFrames, r.Ended.Sub(r.Began))
 	}
-	r := diagnose(t, n, 9000)
+	r := networktest.Diagnose(t, n, 9000)
 	for _, f := range r.Findings {
 		if f.Fault != linkprobe.SmallMTU || !strings.Contains(f.Found, "the MTU is said to be 9000") {
 			t.Errorf("%+v", f)
 		}
 	}
 	if len(r.Findings) != 6 || r.MostFrames > 100 {
-		t.Errorf("links of 1500 bytes that are said to have 9000: %s, %d frames a link", told(r), r.MostFrames)
+		t.Errorf("links of 1500 bytes that are said to have 9000: %s, %d frames a link", networktest.Faults(r), r.MostFrames)
 	}
 	t.Logf("%+v", r.Findings[0])
 	if out, err := l.Switch("s2").Ofctl(t.Context(), "add-flow", "cookie=0xbeef,priority=65000,udp,tp_dst=12345,actions=drop"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	r = diagnose(t, n, linkprobe.DefaultMTU)
+	r = networktest.Diagnose(t, n, linkprobe.DefaultMTU)
 	if len(r.Findings) != 1 || r.Findings[0].Fault != diagnosis.ForeignRules || !strings.Contains(r.Findings[0].Found, "0xbeef") {
 		t.Errorf("a rule of somebody else: %+v", r.Findings)
 	}
@@ -69,7 +70,7 @@ func TestLinksOfOpenVSwitchAreExamined(t *testing.T) {
 	if err := l.SetLinkDirections(t.Context(), link, &one, &other); err != nil {
 		t.Fatal(err)
 	}
-	r = diagnose(t, n, linkprobe.DefaultMTU)
+	r = networktest.Diagnose(t, n, linkprobe.DefaultMTU)
 	if len(r.Findings) != 1 || r.Findings[0].Fault != linkprobe.OneWay || r.MostFrames > 100 || !strings.Contains(r.Findings[0].Found, "lost in between") {
 		t.Errorf("a link of which one direction is dead: %+v", r.Findings)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -78,7 +79,7 @@ func TestLatencyIsMeasured(t *testing.T) {
 		}
 		return 0
 	}
-	eventually(t, "latencies of 10 ms and 300 ms", func() bool {
+	networktest.Eventually(t, "latencies of 10 ms and 300 ms", func() bool {
 		there, back := latency(1), latency(2)
 		return there > 9*time.Millisecond && there < 150*time.Millisecond && back > 290*time.Millisecond
 	})
@@ -112,7 +113,7 @@ func TestRatesAreMeasured(t *testing.T) {
 	}
 	var readings []reading
 	var link network.Link
-	eventually(t, "the rate of the link to be about that of the host", func() bool {
+	networktest.Eventually(t, "the rate of the link to be about that of the host", func() bool {
 		readings = append(readings, reading{time.Now(), sent()})
 		for _, k := range n.Topology().Links {
 			if k.From.Switch == 1 {
@@ -131,7 +132,7 @@ func TestRatesAreMeasured(t *testing.T) {
 		}
 		return near
 	})
-	eventually(t, "the topology to show it", func() bool {
+	networktest.Eventually(t, "the topology to show it", func() bool {
 		for _, k := range n.Topology().Links {
 			if k.Used < 100e3 {
 				return false
@@ -168,7 +169,7 @@ func TestAnswersInTheHostsPlace(t *testing.T) {
 	ping(t, l, "h1", "h2")
 	target := l.Host("h2")
 	dev := interfaceOf(t, l, "h2", target.Addr())
-	eventually(t, "the host to be known", func() bool { _, ok := n.HostByIP(target.Addr()); return ok })
+	networktest.Eventually(t, "the host to be known", func() bool { _, ok := n.HostByIP(target.Addr()); return ok })
 	sh(t, l, "h2", "ip", "link", "set", dev, "arp", "off") // it answers no question itself now
 	asker := interfaceOf(t, l, "h1", l.Host("h1").Addr())
 	sh(t, l, "h1", "ip", "neigh", "flush", "dev", asker)

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/networktest"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -20,10 +21,10 @@ func TestLeasesAreRenewed(t *testing.T) {
 	l := lab.New(t, lab.Line("netlease", 1, delayline.Params{}))
 	n, _ := run(t, l, network.Config{})
 	ready(t, n, 1, 0, 1)
-	o := owner(t, n, "svc", network.OwnerOptions{})
-	p := program(tcpTo(openflow.DatapathID(l.Switch("s1").DPID()), 80, 1))
+	o := networktest.Owner(t, n, "svc", network.OwnerOptions{})
+	p := networktest.Program(networktest.TCPTo(openflow.DatapathID(l.Switch("s1").DPID()), 80, 1))
 	p.Rules[0].Leased = true
-	apply(t, o, "web", p, network.ApplyOptions{})
+	networktest.Apply(t, o, "web", p, network.ApplyOptions{})
 	// The switch counts how long it has had a rule. A rule that is younger than it was has been
 	// renewed before the switch would have removed it.
 	line := regexp.MustCompile(fmt.Sprintf(`duration=([0-9.]+)s,.*hard_timeout=%d,.*priority=%d,tcp,tp_dst=80`, rule.LeaseFor/time.Second, p.Rules[0].Priority()))
@@ -44,7 +45,7 @@ func TestLeasesAreRenewed(t *testing.T) {
 	}
 	for range 2 {
 		oldest := age()
-		eventually(t, "the rule to be renewed", func() bool {
+		networktest.Eventually(t, "the rule to be renewed", func() bool {
 			now := age()
 			renewed := now < oldest
 			oldest = now

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/lab/loadgen"
+	"github.com/sluice-net/sluice/network"
 )
 
 // service stands for a service in the chain that looks at every packet.
