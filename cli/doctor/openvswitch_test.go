@@ -3,14 +3,8 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/sluice-net/sluice/internal/live"
-	"github.com/sluice-net/sluice/lab"
-	"github.com/sluice-net/sluice/lab/delayline"
 )
 
 // ovs is a System whose Open vSwitch's tables, and interfaces, are given.
@@ -97,61 +91,4 @@ func TestOpenVSwitch(t *testing.T) {
 	one := strings.TrimSuffix(strings.SplitN(twice["Bridge"], `"data":[`, 2)[1], `],"headings":["name","controller","datapath_id","datapath_type","fail_mode","protocols","ports","other_config"]}`)
 	twice["Bridge"] = strings.Replace(twice["Bridge"], one, one+","+strings.Replace(one, "br0", "br1", 1), 1)
 	level(t, ovs(t, twice, map[string]string{"eth1": off}).switches(t.Context()), "bridge br1", Fail, "has the datapath ID of bridge br0")
-}
-
-// What is wrong with a real switch is found, one fault after the other, and a healthy one
-// has none.
-func TestOpenVSwitchOfALab(t *testing.T) {
-	live.Test(t)
-	l := lab.New(t, lab.Line("docovs", 1, delayline.Params{}))
-	sw := l.Switch("s1")
-	s := systemOf(t, sw)
-	vsctl := func(args ...string) string {
-		t.Helper()
-		out, err := sw.Vsctl(t.Context(), args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimSpace(out)
-	}
-	finds := func(what string, want Level, says string) {
-		t.Helper()
-		var found []Finding
-		deadline := time.After(time.Minute)
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			found = s.switches(t.Context())
-			for _, f := range found {
-				if f.Level == want && strings.Contains(f.Found+f.Advice, says) {
-					return
-				}
-			}
-			select {
-			case <-tick.C:
-			case <-deadline:
-				t.Fatalf("%s: waited in vain for %q: %+v", what, says, found)
-			}
-		}
-	}
-	finds("nobody answers as controller", Fail, "not connected to tcp:"+l.ControllerAddr().String())
-	bridge := vsctl("list-br")
-	port := ""
-	for _, p := range strings.Fields(vsctl("list-ports", bridge)) {
-		port = p
-	}
-	run := func(args ...string) {
-		t.Helper()
-		if out, err := sw.Command(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
-	}
-	run("ethtool", "-K", port, "gro", "on")
-	finds("an offload", Warn, fmt.Sprintf("ethtool -K %s gro off", port))
-	run("ip", "link", "set", port, "down")
-	finds("a port that is down", Warn, "are down: "+port)
-	run("ip", "link", "del", port)
-	finds("a port that has gone", Fail, "port "+port+" is not there")
-	vsctl("set", "bridge", bridge, "fail_mode=standalone")
-	finds("standalone", Warn, "fail_mode=secure")
 }

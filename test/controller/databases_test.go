@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/internal/live"
+	"github.com/sluice-net/sluice/controller"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
@@ -23,7 +23,6 @@ import (
 // queues that nobody has asked for; a controller that is configured to poll again leaves no
 // trace of that, nor one without the QoS service of its queues.
 func TestSwitchesAreToldToReport(t *testing.T) {
-	live.Test(t)
 	t.Parallel()
 	l := lab.New(t, lab.Line("sflow", 2, delayline.Params{}))
 	rows := func(sw string) string {
@@ -40,13 +39,18 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 		}
 		return strings.TrimSpace(out) != ""
 	}
-	start := func(measure, ports string) (c *Controller, stop func()) {
-		cfg := testConfig(t, "memory")
+	start := func(measure, ports string) (c *controller.Controller, stop func()) {
+		cfg := config.DefaultController()
+		cfg.DataDir, cfg.Store.Kind = t.TempDir(), "memory"
 		cfg.OVSDB.Switches = map[openflow.DatapathID]string{1: l.Switch("s1").Database(), 2: l.Switch("s2").Database()}
 		cfg.Network.Measure, cfg.Network.StatsInterval, cfg.QoS.Enabled = measure, time.Second, measure == "sflow"
 		cfg.QoS.Queues = ports
-		o := Options{Config: cfg, Log: slog.New(slog.DiscardHandler), API: listen(t)}
-		err := l.Control().Do(func() error {
+		api, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := controller.Options{Config: cfg, Log: slog.New(slog.DiscardHandler), API: api}
+		err = l.Control().Do(func() error {
 			ln, err := net.Listen("tcp", l.ControllerAddr().String())
 			if err != nil || measure == "poll" {
 				o.OpenFlow = []net.Listener{ln}
@@ -64,7 +68,7 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 			cfg.Network.SFlow.Listen, cfg.Network.SFlow.Collector = config.Address{AddrPort: at}, config.Address{AddrPort: at}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		if c, err = New(ctx, o); err != nil {
+		if c, err = controller.New(ctx, o); err != nil {
 			cancel()
 			t.Fatal(err)
 		}
@@ -109,4 +113,19 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 	_, stop = start("poll", "connect")
 	defer stop()
 	eventually(t, "the switches to forget", func() bool { return rows("s1") == "" && rows("s2") == "" && !queues("s1") && !queues("s2") })
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("not in time: %s", what)
+		case <-tick.C:
+		}
+	}
 }
