@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/lab/hostile"
+	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/cinema/plugin"
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 var whole = flag.Bool("whole", false, "have viewers come and go 2,000 times, not 200")

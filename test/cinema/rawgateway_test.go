@@ -10,8 +10,8 @@ import (
 
 	"github.com/pion/rtp"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // rawGateway is an egress gateway whose viewers look at what they get, and show it to nobody.

@@ -93,7 +93,7 @@ func axeSource(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "..", "dashboard", "node_modules", "axe-core", "axe.min.js"))
 	if err != nil {
-		t.Skip("NOT TESTED: the site with axe, because dashboard/node_modules is missing; make test-dashboard installs it")
+		t.Skip("NOT TESTED: the site with axe, because dashboard/node_modules is missing; make test-live installs it")
 	}
 	return string(b)
 }

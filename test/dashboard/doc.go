@@ -1,4 +1,4 @@
 // Package dashboard opens the dashboard in headless Chromium, against a
 // controller and Open vSwitch in the lab. What Chromium does stands in the
-// TypeScript files beside; screenshots are left in out/dashboard.
+// TypeScript files of dashboard/browser; screenshots are left in out/dashboard.
 package dashboard

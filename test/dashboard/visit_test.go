@@ -18,7 +18,7 @@ func visit(t *testing.T, file, server, token string, env ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", "run", "--silent", "browser", "--", file+".test.ts", "--expect.poll.timeout=30000", "--hookTimeout=120000", "--testTimeout=120000")
-	cmd.Dir = ".."
+	cmd.Dir = "../../dashboard"
 	cmd.Env = append(os.Environ(), "SLUICE_SERVER="+server, "SLUICE_TOKEN="+token, "SLUICE_OUT="+outDir(t), "CHROMIUM="+mustFind(t, "chromium"))
 	cmd.Env = append(cmd.Env, env...)
 	// Whoever is told to end closes the browser.
@@ -42,8 +42,8 @@ func begin(t *testing.T, programs ...string) {
 			t.Skipf("NOT TESTED: the dashboard in a browser, because %s is missing", p)
 		}
 	}
-	if _, err := os.Stat("../node_modules"); err != nil {
-		t.Skip("NOT TESTED: the dashboard in a browser, because dashboard/node_modules is missing; make test-dashboard installs it")
+	if _, err := os.Stat("../../dashboard/node_modules"); err != nil {
+		t.Skip("NOT TESTED: the dashboard in a browser, because dashboard/node_modules is missing; make test-live installs it")
 	}
 }
 
