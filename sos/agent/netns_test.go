@@ -7,11 +7,9 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/sluice-net/sluice/internal/live"
-	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -36,12 +33,6 @@ var chains atomic.Int32
 
 // newChain builds a chain, or skips the test where that is not permitted.
 func newChain(t testing.TB, mtu int, v6 bool) *chain {
-	t.Helper()
-	return newWAN(t, mtu, v6, nil)
-}
-
-// newWAN builds a chain whose agents are a long way apart.
-func newWAN(t testing.TB, mtu int, v6 bool, line *delayline.Params) *chain {
 	t.Helper()
 	live.Test(t)
 	prefix := fmt.Sprintf("sosagent-%d-%d", os.Getpid(), chains.Add(1))
@@ -60,14 +51,8 @@ func newWAN(t testing.TB, mtu int, v6 bool, line *delayline.Params) *chain {
 		// machine's default it would pace the end hosts of a local test.
 		ip(t, "netns exec "+ns+" sysctl -qw net.ipv4.tcp_congestion_control=reno")
 	}
-	link := func(a, an string, aa netip.Addr, b, bn string, ba netip.Addr, line *delayline.Params) {
-		if line != nil {
-			startLine(t, a, an, b, bn, *line)
-			ip(t, fmt.Sprintf("-n %s link set %s mtu %d", a, an, mtu))
-			ip(t, fmt.Sprintf("-n %s link set %s mtu %d", b, bn, mtu))
-		} else {
-			ip(t, fmt.Sprintf("link add name %s netns %s mtu %d type veth peer name %s netns %s mtu %d", an, a, mtu, bn, b, mtu))
-		}
+	link := func(a, an string, aa netip.Addr, b, bn string, ba netip.Addr) {
+		ip(t, fmt.Sprintf("link add name %s netns %s mtu %d type veth peer name %s netns %s mtu %d", an, a, mtu, bn, b, mtu))
 		for _, end := range []struct {
 			ns, dev string
 			addr    netip.Addr
@@ -79,14 +64,12 @@ func newWAN(t testing.TB, mtu int, v6 bool, line *delayline.Params) *chain {
 			ip(t, args)
 			ip(t, fmt.Sprintf("-n %s link set %s up", end.ns, end.dev))
 		}
-		if line == nil {
-			carries(t, a, an)
-			carries(t, b, bn)
-		}
+		carries(t, a, an)
+		carries(t, b, bn)
 	}
-	link(n.c, "x", n.client, n.x, "c", n.clientOfX, nil)
-	link(n.x, "y", n.agentX, n.y, "x", n.agentY, line)
-	link(n.y, "s", n.serverOfY, n.s, "y", n.server, nil)
+	link(n.c, "x", n.client, n.x, "c", n.clientOfX)
+	link(n.x, "y", n.agentX, n.y, "x", n.agentY)
+	link(n.y, "s", n.serverOfY, n.s, "y", n.server)
 	for _, r := range []struct {
 		ns  string
 		via netip.Addr
@@ -114,26 +97,6 @@ func carries(t testing.TB, ns, dev string) {
 			t.Fatal(err)
 		}
 		return state == netlink.OperUp
-	})
-}
-
-// startLine joins two namespaces by a delay line.
-func startLine(t testing.TB, a, an, b, bn string, line delayline.Params) {
-	t.Helper()
-	end := func(ns, dev string) delayline.End {
-		return delayline.End{Namespace: "/run/netns/" + ns, Interface: dev, Offload: true}
-	}
-	dir := t.TempDir()
-	pid, err := delayline.Start(context.Background(), delayline.Config{
-		Socket: filepath.Join(dir, "line"), Seed: 1,
-		Links: []delayline.Link{{Name: "wan", A: end(a, an), B: end(b, bn), AtoB: line, BtoA: line}},
-	}, filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(pid, syscall.SIGTERM)
-		eventually(t, "the delay line has ended", func() bool { return syscall.Kill(pid, 0) != nil })
 	})
 }
 

@@ -1,24 +1,13 @@
 package agent
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"math"
-	"net"
 	"net/netip"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
-	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -40,175 +29,6 @@ func TestMaxMinShare(t *testing.T) {
 			t.Errorf("%.0f given of %.0f, %.0f wanted", given, whole, wanted)
 		}
 	})
-}
-
-// transfer carries bytes from the server to the client of a new session, and ends it.
-func (r *rig) transfer(t *testing.T, bytes int64) {
-	t.Helper()
-	r.connect(t, agentapi.Params{})
-	sent := make(chan error, 1)
-	go func() {
-		_, err := io.CopyN(r.server, zeros{}, bytes)
-		sent <- errors.Join(err, r.server.Close())
-	}()
-	_ = r.client.SetDeadline(time.Now().Add(time.Minute))
-	if n, err := io.Copy(io.Discard, r.client); n != bytes || err != nil {
-		t.Fatalf("%d of %d bytes came: %v", n, bytes, err)
-	}
-	if err := errors.Join(<-sent, r.client.Close()); err != nil && !errors.Is(err, net.ErrClosed) {
-		t.Fatal(err)
-	}
-}
-
-// zeros is an endless source.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) { return len(b), nil }
-
-// began is how a session's server's agent says that it began.
-func (r *rig) began(t *testing.T) (text string) {
-	t.Helper()
-	toY := clientOf(t, r.chain.y)
-	eventually(t, "the session's record", func() bool {
-		all, err := toY.Sessions(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range all {
-			if s.ID == r.id {
-				text = s.Counters.Start
-			}
-		}
-		return text != ""
-	})
-	return text
-}
-
-// A session begins at the rate that another has found, or that a file remembers, with an
-// initial window as large, and nothing is left of it when the agents have ended.
-func TestStartsAtKnownRate(t *testing.T) {
-	t.Parallel()
-	memory := filepath.Join(t.TempDir(), "paths")
-	n := newWAN(t, 1500, false, &delayline.Params{Rate: 100e6, Delay: 40 * time.Millisecond})
-	change := func(c *Config) { c.Memory = memory + "-" + c.DataAddr.String() }
-	r := rigOn(t, n, change)
-	r.connect(t, agentapi.Params{})
-	if text := r.began(t); !strings.Contains(text, "nothing is known") {
-		t.Errorf("the first session began with %q", text)
-	}
-	r.transfer(t, 30<<20)
-	r.transfer(t, 1<<20)
-	r.connect(t, agentapi.Params{})
-	knows(t, r.began(t))
-	paths, err := clientOf(t, r.chain.y).Paths(shortContext(t))
-	if err != nil || len(paths) != 1 || paths[0].Peer != r.agentX || paths[0].Rate == 0 || time.Duration(paths[0].RTT) < 70*time.Millisecond {
-		t.Errorf("paths: %+v, %v", paths, err)
-	}
-	routes := startTableOf(t, r.chain.y, r.agentY)
-	if !strings.Contains(routes, r.agentX.String()) || !strings.Contains(routes, "initcwnd") {
-		t.Errorf("routes for the start: %q", routes)
-	}
-	r.y.stop(syscall.SIGKILL)
-	r.x.stop(syscall.SIGTERM)
-	if left := startTableOf(t, r.chain.x, r.agentX); left != "" {
-		t.Errorf("left of an agent that was stopped: %q", left)
-	}
-	again := rigOn(t, n, change)
-	if left := startTableOf(t, r.chain.y, r.agentY); strings.Contains(left, "initcwnd") || strings.Count(left, "\n") > 0 {
-		t.Errorf("after kill -9 and a new start: %q", left)
-	}
-	again.transfer(t, 30<<20)
-	again.y.stop(syscall.SIGTERM)
-	again.x.stop(syscall.SIGTERM)
-	for ns, own := range map[string]netip.Addr{n.x: n.agentX, n.y: n.agentY} {
-		if left := startTableOf(t, ns, own); left != "" {
-			t.Errorf("left in %s: %q", ns, left)
-		}
-	}
-	third := rigOn(t, n, change)
-	third.connect(t, agentapi.Params{})
-	knows(t, third.began(t))
-}
-
-// knows checks that a session has begun at a rate that was known, and no faster.
-func knows(t *testing.T, began string) {
-	t.Helper()
-	var pace, rate float64
-	if _, err := fmt.Sscanf(began, "%f Mbit/s: the path carries %f", &pace, &rate); err != nil || rate == 0 || pace > rate {
-		t.Errorf("a session on a known path began with %q (%v)", began, err)
-	}
-}
-
-// startTableOf is what is in the routing table for starts from an address, and of rules for starts.
-func startTableOf(t *testing.T, ns string, own netip.Addr) string {
-	t.Helper()
-	return strings.TrimSpace(tableOf(ns, own) + startRulesOf(t, ns))
-}
-
-// tableOf are the routes for starts from an address.
-func tableOf(ns string, own netip.Addr) string {
-	args := []string{"-n", ns, "route", "show", "table", strconv.Itoa(startTable(own))}
-	if own.Is6() {
-		args = append([]string{"-6"}, args...)
-	}
-	out, _ := exec.Command("ip", args...).Output() // fails while there is no such table
-	return string(out)
-}
-
-// startRulesOf are the rules that lead to such tables.
-func startRulesOf(t *testing.T, ns string) string {
-	t.Helper()
-	out, err := exec.Command("ip", "-n", ns, "rule", "show", "priority", strconv.Itoa(startPriority)).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
-}
-
-// Sessions of a path share it by their weights: of two that begin together, the one of three
-// times the weight carries more. Which share exactly each is given is TestMaxMinShare's subject.
-func TestWeights(t *testing.T) {
-	t.Parallel()
-	n := newWAN(t, 1500, false, &delayline.Params{Rate: 100e6, Delay: 40 * time.Millisecond})
-	r := rigOn(t, n, nil)
-	const heavy, firstBytes, bytes = 3, 20 << 20, 20 << 20
-	type arrived struct{ session, bytes int }
-	arrives := make(chan arrived)
-	deadline := time.Now().Add(2 * time.Minute)
-	for i, weight := range []int{1, heavy} {
-		r.connect(t, agentapi.Params{Weight: weight})
-		client, server := r.client, r.server
-		_ = errors.Join(client.SetDeadline(deadline), server.SetDeadline(deadline))
-		t.Cleanup(func() { client.Close(); server.Close() })
-		go func() { _, _ = io.Copy(server, zeros{}) }()
-		go func() {
-			for b := make([]byte, 64<<10); ; {
-				n, err := client.Read(b)
-				select {
-				case arrives <- arrived{i, n}:
-				case <-t.Context().Done():
-					return
-				}
-				if err != nil {
-					return
-				}
-			}
-		}()
-	}
-	var all int
-	var later [2]int
-	for all < firstBytes+bytes {
-		a := <-arrives
-		if a.bytes == 0 {
-			t.Fatalf("session %d has ended after %d bytes", a.session, all)
-		}
-		if all += a.bytes; all > firstBytes {
-			later[a.session] += a.bytes
-		}
-	}
-	if later[1] <= later[0] {
-		t.Errorf("a session of weight %d has carried %d bytes, and one of weight 1 %d", heavy, later[1], later[0])
-	}
 }
 
 // What the controller knows counts where nobody here knows better.

@@ -11,72 +11,34 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
 // BenchmarkRelay measures the relay itself: client, agent X, agent Y and server
 // in four namespaces joined by veth pairs, without a switch. It reports the
 // goodput and the processor time that each relay needs for a gigabyte, for the
-// agents at p = 4 and for a pair of haproxy in the same run.
+// agents at p = 4 and for a pair of haproxy in the same run. The experiment sos-peers
+// compares them over a long line.
 func BenchmarkRelay(b *testing.B) {
 	seconds := orDefault(os.Getenv("SOS_BENCH_SECONDS"), "4")
 	for _, relay := range []string{"direct", "sos", "haproxy"} {
 		b.Run(relay, func(b *testing.B) {
 			for range b.N {
-				runRelay(b, newChain(b, 1500, false), relay, seconds, agentapi.Params{Connections: 4})
+				runRelay(b, newChain(b, 1500, false), relay, seconds)
 			}
 		})
 	}
 }
 
-// BenchmarkWAN measures transfers over a long line of 1 Gbit/s: direct, through
-// a pair of haproxy with BBR and buffers of 128 MB, and through the agents, which
-// choose p themselves. SOS_BENCH_WAN narrows the lines, such as "rtt=100ms/loss=0.01%".
-func BenchmarkWAN(b *testing.B) {
-	rate := 1e9
-	if s := os.Getenv("SOS_BENCH_RATE"); s != "" {
-		fmt.Sscan(s, &rate)
-	}
-	params := agentapi.Params{}
-	if s := os.Getenv("SOS_BENCH_PARAMS"); s != "" {
-		if err := json.Unmarshal([]byte(s), &params); err != nil {
-			b.Fatal(err)
-		}
-	}
-	seconds := orDefault(os.Getenv("SOS_BENCH_SECONDS"), "10")
-	for _, rtt := range []time.Duration{10, 50, 100, 200} {
-		for _, loss := range []float64{0, 0.001, 0.01, 0.1} {
-			line := delayline.Params{Rate: rate, Delay: rtt * time.Millisecond / 2, Loss: loss / 100}
-			for _, relay := range []string{"direct", "haproxy", "sos"} {
-				b.Run(fmt.Sprintf("rtt=%dms/loss=%g%%/%s", rtt, loss, relay), func(b *testing.B) {
-					for range b.N {
-						n := newWAN(b, 1500, false, &line)
-						for _, ns := range []string{n.x, n.y} {
-							for _, set := range []string{"tcp_rmem=4096 131072 134217728", "tcp_wmem=4096 131072 134217728", "tcp_congestion_control=bbr"} {
-								if out, err := exec.Command("ip", "netns", "exec", ns, "sysctl", "-qw", "net.ipv4."+set).CombinedOutput(); err != nil {
-									b.Fatalf("%s: %v: %s", set, err, out)
-								}
-							}
-						}
-						runRelay(b, n, relay, seconds, params)
-					}
-				})
-			}
-		}
-	}
-}
-
-func runRelay(b *testing.B, n *chain, relay, seconds string, params agentapi.Params) {
+func runRelay(b *testing.B, n *chain, relay, seconds string) {
 	server := netip.AddrPortFrom(n.server, 5001)
 	sink := startChild(b, n.s, "sink", "SOS_TEST_ADDR="+server.String())
 	from, to := netip.AddrPortFrom(n.client, 40001), server
 	var relays []*child
 	switch relay {
 	case "sos":
-		relays, to = relayBySOS(b, n, from, server, params)
+		relays, to = relayBySOS(b, n, from, server)
 	case "haproxy":
 		relays, to = relayByHaproxy(b, n)
 	case "direct":
@@ -151,9 +113,9 @@ func announce(t testing.TB, n *chain, client, server netip.AddrPort, params agen
 	return req.ID, netip.AddrPortFrom(at.Addr, at.Port)
 }
 
-func relayBySOS(b *testing.B, n *chain, client, server netip.AddrPort, params agentapi.Params) ([]*child, netip.AddrPort) {
+func relayBySOS(b *testing.B, n *chain, client, server netip.AddrPort) ([]*child, netip.AddrPort) {
 	relays := []*child{chainAgent(b, n.x, n.agentX, nil), chainAgent(b, n.y, n.agentY, nil)}
-	_, at := announce(b, n, client, server, params)
+	_, at := announce(b, n, client, server, agentapi.Params{Connections: 4})
 	return relays, at
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -132,4 +134,30 @@ func TestStartRoutesExpire(t *testing.T) {
 	if got := tableOf(n.c, n.client); got != "" {
 		t.Errorf("left: %q", got)
 	}
+}
+
+// startTableOf is what is in the routing table for starts from an address, and of rules for starts.
+func startTableOf(t *testing.T, ns string, own netip.Addr) string {
+	t.Helper()
+	return strings.TrimSpace(tableOf(ns, own) + startRulesOf(t, ns))
+}
+
+// tableOf are the routes for starts from an address.
+func tableOf(ns string, own netip.Addr) string {
+	args := []string{"-n", ns, "route", "show", "table", strconv.Itoa(startTable(own))}
+	if own.Is6() {
+		args = append([]string{"-6"}, args...)
+	}
+	out, _ := exec.Command("ip", args...).Output() // fails while there is no such table
+	return string(out)
+}
+
+// startRulesOf are the rules that lead to such tables.
+func startRulesOf(t *testing.T, ns string) string {
+	t.Helper()
+	out, err := exec.Command("ip", "-n", ns, "rule", "show", "priority", strconv.Itoa(startPriority)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }

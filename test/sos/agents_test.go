@@ -121,6 +121,16 @@ func (a *agentProcess) kill() {
 	a.cmd = nil
 }
 
+// terminate asks the process to end, and waits until it has.
+func (a *agentProcess) terminate() {
+	a.t.Helper()
+	a.signal(syscall.SIGTERM)
+	if err := <-a.done; err != nil {
+		a.t.Errorf("agent %s: %v", a.name, err)
+	}
+	a.cmd = nil
+}
+
 // signal sends a signal, SIGSTOP for instance.
 func (a *agentProcess) signal(s syscall.Signal) { _ = a.cmd.Process.Signal(s) }
 
