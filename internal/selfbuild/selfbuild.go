@@ -37,6 +37,9 @@ func Binary(tb testing.TB) string {
 // programs builds both programs at most once in a process.
 var programs = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv(Folder); dir != "" {
+		if !filepath.IsAbs(dir) { // go test runs each test in its package's folder
+			return "", fmt.Errorf("%s=%s: want an absolute path", Folder, dir)
+		}
 		return dir, nil
 	}
 	work, err := exec.Command("go", "env", "GOWORK").Output()
