@@ -18,10 +18,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/qos/match"
 	sos "github.com/sluice-net/sluice/sos/plugin"
 )

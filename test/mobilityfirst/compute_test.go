@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/testbed"
 )
 
 // Chunks go over real switches by a function that runs at two hosts, and what that makes of each arrives once and in order,
