@@ -4,7 +4,9 @@ package redistest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -65,6 +67,9 @@ type Cluster struct {
 
 // inMemory is a folder whose files are in memory.
 const inMemory = "/dev/shm"
+
+// errEnded says that a node ended before it answered.
+var errEnded = errors.New("the server has ended")
 
 // Start starts a Redis Cluster and returns when all of its nodes agree on it. It needs redis-server.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
@@ -164,8 +169,25 @@ func (c *Cluster) start(ctx context.Context, n *Node) error {
 	n.process = p
 	node := c.Node(n)
 	defer node.Close()
-	// A ping is answered once the node has read its files.
-	if err := poll(ctx, fmt.Sprintf("redis at %v", n.Addr), func() error { return node.Ping(ctx).Err() }); err != nil {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-p.done:
+			cancel(errEnded)
+		case <-ctx.Done():
+		}
+	}()
+	err = poll(ctx, fmt.Sprintf("redis at %v", n.Addr), func() error {
+		// The client goes on dialling in a goroutine for a while: it is asked only when the node listens.
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", n.Addr.String())
+		if err != nil {
+			return err
+		}
+		_ = c.Close()
+		return node.Ping(ctx).Err() // answered once the node has read its files
+	})
+	if err != nil {
 		n.Kill()
 		return fmt.Errorf("%w: %s", err, logged(c.log(n)))
 	}
