@@ -84,6 +84,28 @@ func TestEndedRulesStayAway(t *testing.T) {
 	})
 }
 
+// Routine writes nothing where all is as before: a rule that ends just then would be written again.
+func TestRoutineWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := servicetest.NewLedger()
+		r := newNumbers(l, "numbers/")
+		run(t, r, nil)
+		if err := r.Add(t.Context(), "a", 1); err != nil {
+			t.Fatal(err)
+		}
+		written := 0
+		l.SetOnApply(func(context.Context, string) error { written++; return nil })
+		r.Wake()
+		pause.For(11*time.Second, "two looks by routine, every five seconds")
+		if synctest.Wait(); written != 0 {
+			t.Errorf("written %d times, want never", written)
+		}
+		if err := r.Reconcile(t.Context(), "a"); err != nil || written != 1 {
+			t.Errorf("asked for: written %d times, want once: %v", written, err)
+		}
+	})
+}
+
 // The hook is told once of each change of an item's rules, and of their end.
 func TestOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -303,9 +303,14 @@ func (r *Reconciler[T]) note(w *work, declared, known, ended bool, err error) {
 // their timeouts are written again.
 func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], w *work, declared, anew bool) (known bool, err error) {
 	var p network.Program
+	changed := true
 	if !declared {
 		err = r.Ledger.Remove(ctx, w.name)
 	} else if p, err = r.Program(ctx, x); err == nil {
+		changed = w.written == nil || !reflect.DeepEqual(*w.written, p)
+		if !anew && !changed && w.err == nil {
+			return true, nil // a rule that ends just now would be written again
+		}
 		now := p
 		if w.written != nil && !anew {
 			now.Rules = withoutEnded(p.Rules, w.written.Rules, r.Ledger.Rules(w.name))
@@ -316,7 +321,6 @@ func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], w *work, declared,
 	if err != nil {
 		return known, err
 	}
-	changed := w.written == nil || !declared || !reflect.DeepEqual(*w.written, p)
 	if w.written = &p; changed && r.OnChange != nil {
 		r.OnChange(ctx, w.name, p)
 	}
