@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/service"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 type early struct {
 	mu     sync.Mutex
 	of     map[place]map[about]said
-	shares shares
+	shares service.Shares
 }
 
 // about is who has said something, and for which name he asks, if he does.
@@ -28,7 +29,7 @@ type about struct {
 	to  frame.GUID
 }
 
-func newEarly() *early { return &early{of: map[place]map[about]said{}, shares: newShares()} }
+func newEarly() *early { return &early{of: map[place]map[about]said{}, shares: service.NewShares()} }
 
 // keep keeps what was said, if there is room.
 func (y *early) keep(x said) {
@@ -41,10 +42,10 @@ func (y *early) keep(x said) {
 	if before, is := all[what]; is && x.hello.Number < before.hello.Number {
 		return
 	} else if !is {
-		if !y.shares.room(x.At, maxEarly, maxEarly/4, maxEarlyAt) {
+		if !y.shares.Room(x.At, maxEarly, maxEarly/4, maxEarlyAt) {
 			return
 		}
-		y.shares.add(x.At, 1)
+		y.shares.Add(x.At, 1)
 	}
 	if all == nil {
 		all = map[about]said{}
@@ -58,7 +59,7 @@ func (y *early) take(at place) map[about]said {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	all := y.of[at]
-	y.shares.add(at.At, -len(all))
+	y.shares.Add(at.At, -len(all))
 	delete(y.of, at)
 	return all
 }
@@ -71,7 +72,7 @@ func (y *early) sweep(now time.Time) {
 		for what, x := range all {
 			if now.Sub(x.at) > earlyFor {
 				delete(all, what)
-				y.shares.add(at.At, -1)
+				y.shares.Add(at.At, -1)
 			}
 		}
 		if len(all) == 0 {

@@ -83,21 +83,16 @@ func TestSaidEarlyByMany(t *testing.T) {
 			}
 		}
 		w.early.mu.Lock()
-		if n := w.early.shares.byPort[network.PortRef{Switch: 1, Port: 100}]; n != maxEarlyAt {
-			t.Errorf("%d of one port, want %d", n, maxEarlyAt)
-		}
-		if n := w.early.shares.bySwitch[1]; n != most {
-			t.Errorf("%d of one switch, want %d", n, most)
-		}
-		if n := w.early.shares.all; n != maxEarly {
-			t.Errorf("%d in all, want %d", n, maxEarly)
+		here, there := w.early.shares.Has(network.PortRef{Switch: 1, Port: 100})
+		if here != maxEarlyAt || there != most || w.early.shares.All() != maxEarly {
+			t.Errorf("%d of one port, %d of one switch, %d in all, want %d, %d and %d", here, there, w.early.shares.All(), maxEarlyAt, most, maxEarly)
 		}
 		w.early.mu.Unlock()
 		w.pass(2 * earlyFor)
 		w.early.mu.Lock()
 		defer w.early.mu.Unlock()
-		if s := &w.early.shares; s.all != 0 || len(s.byPort)+len(s.bySwitch)+len(w.early.of) != 0 {
-			t.Errorf("later there are %+v of %d", s, len(w.early.of))
+		if n := w.early.shares.All(); n+len(w.early.of) != 0 {
+			t.Errorf("later there are %d of %d places", n, len(w.early.of))
 		}
 	})
 }

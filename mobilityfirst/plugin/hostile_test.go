@@ -207,7 +207,7 @@ func TestLabelsProperty(t *testing.T) {
 			for at := range w.names.behind {
 				w.names.leave(at)
 			}
-			if n := w.rules(); n != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.all != 0 || len(w.paths.by) != 0 {
+			if n := w.rules(); n != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.All() != 0 || len(w.paths.by) != 0 {
 				t.Fatalf("%d rules are left", n)
 			}
 		})
@@ -299,8 +299,8 @@ func TestAtOnce(t *testing.T) {
 			t.Errorf("%d programs for %d paths", n, w.paths.count())
 		}
 		w.pass(MinLease + leaseGrace + 2*tidyEvery)
-		if n := w.rules(); n != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.all != 0 || w.paths.making.all != 0 {
-			t.Errorf("%d rules are left, %d paths counted, %d being made", n, w.paths.opened.all, w.paths.making.all)
+		if n := w.rules(); n != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.All() != 0 || w.paths.making.All() != 0 {
+			t.Errorf("%d rules are left, %d paths counted, %d being made", n, w.paths.opened.All(), w.paths.making.All())
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 const (
@@ -64,13 +65,13 @@ type names struct {
 	mu     sync.Mutex
 	of     map[frame.GUID]*named
 	behind map[network.PortRef]map[end]struct{}
-	places shares // of all names
+	places service.Shares // of all names
 	// followers are those who have asked for a name that is nowhere.
 	followers map[frame.GUID]map[end]time.Time
 }
 
 func newNames() *names {
-	return &names{of: map[frame.GUID]*named{}, behind: map[network.PortRef]map[end]struct{}{}, places: newShares(), followers: map[frame.GUID]map[end]time.Time{}}
+	return &names{of: map[frame.GUID]*named{}, behind: map[network.PortRef]map[end]struct{}{}, places: service.NewShares(), followers: map[frame.GUID]map[end]time.Time{}}
 }
 
 // find says where a name is.
@@ -141,10 +142,10 @@ func (n *names) learn(e end, number uint64, now time.Time) learned {
 		return isOld
 	}
 	if !was {
-		if n.places.byPort[e.At] >= maxNamesAt {
+		if here, _ := n.places.Has(e.At); here >= maxNamesAt {
 			n.makeRoom(e.At)
 		}
-		if !n.places.room(e.At, maxNames, maxNames/4, maxNamesAt) {
+		if !n.places.Room(e.At, maxNames, maxNames/4, maxNamesAt) {
 			return full
 		}
 		for at := range x.at { // it has moved there
@@ -163,7 +164,7 @@ func (n *names) learn(e end, number uint64, now time.Time) learned {
 			n.behind[e.At] = map[end]struct{}{}
 		}
 		n.behind[e.At][e] = struct{}{}
-		n.places.add(e.At, 1)
+		n.places.Add(e.At, 1)
 	}
 	x.number, x.at[e.place] = max(x.number, number), heard{now, number}
 	n.of[e.name] = x
@@ -214,7 +215,7 @@ func (n *names) remove(e end) {
 	if len(x.at) == 0 {
 		delete(n.of, e.name)
 	}
-	n.places.add(e.At, -1)
+	n.places.Add(e.At, -1)
 	if delete(n.behind[e.At], e); len(n.behind[e.At]) == 0 {
 		delete(n.behind, e.At)
 	}

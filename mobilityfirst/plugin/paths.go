@@ -92,43 +92,16 @@ type paths struct {
 	of     map[ends]*path
 	by     map[frame.GUID]map[*path]struct{} // those to and from a name
 	ending map[end]int                       // how many have an end
-	opened shares
-	making shares
+	opened service.Shares
+	making service.Shares
 	labels labels
 	last   uint64
-}
-
-// shares count what each port and switch has, and all together.
-type shares struct {
-	all      int
-	byPort   map[network.PortRef]int
-	bySwitch map[openflow.DatapathID]int
-}
-
-func newShares() shares {
-	return shares{byPort: map[network.PortRef]int{}, bySwitch: map[openflow.DatapathID]int{}}
-}
-
-// room says whether there may be one more, of so many in all, from one switch, and from one port.
-func (s *shares) room(at network.PortRef, all, ofSwitch, ofPort int) bool {
-	return s.all < all && s.bySwitch[at.Switch] < max(ofSwitch, 1) && s.byPort[at] < max(ofPort, 1)
-}
-
-// add counts n more.
-func (s *shares) add(at network.PortRef, n int) {
-	s.all += n
-	if s.byPort[at] += n; s.byPort[at] == 0 {
-		delete(s.byPort, at)
-	}
-	if s.bySwitch[at.Switch] += n; s.bySwitch[at.Switch] == 0 {
-		delete(s.bySwitch, at.Switch)
-	}
 }
 
 func newPaths(o *Options) *paths {
 	return &paths{
 		Options: o, setups: tasks.New(), of: map[ends]*path{}, by: map[frame.GUID]map[*path]struct{}{}, ending: map[end]int{},
-		opened: newShares(), making: newShares(), labels: labels{of: map[[2]openflow.MAC]map[uint16]struct{}{}},
+		opened: service.NewShares(), making: service.NewShares(), labels: labels{of: map[[2]openflow.MAC]map[uint16]struct{}{}},
 	}
 }
 
@@ -175,9 +148,9 @@ func (x *paths) find(key ends, opener network.PortRef) (p *path, isNew bool, err
 // room says why there may be no further path that is opened from a port; nil if there may be.
 func (x *paths) room(opener network.PortRef) error {
 	switch {
-	case !x.opened.room(opener, x.MaxPaths, x.MaxPaths/4, x.MaxPaths/8):
+	case !x.opened.Room(opener, x.MaxPaths, x.MaxPaths/4, x.MaxPaths/8):
 		return errTooMany
-	case !x.making.room(opener, maxSetups, maxSetups/4, maxSetupsFrom):
+	case !x.making.Room(opener, maxSetups, maxSetups/4, maxSetupsFrom):
 		return errBusy
 	}
 	return nil
@@ -195,8 +168,8 @@ func (x *paths) begin(key ends, opener network.PortRef) (*path, error) {
 		return nil, errLabels
 	}
 	x.last++
-	x.making.add(opener, 1)
-	x.opened.add(opener, 1)
+	x.making.Add(opener, 1)
+	x.opened.Add(opener, 1)
 	x.of[key] = p
 	for _, e := range []end{key.low, key.high} {
 		if x.by[e.name] == nil {

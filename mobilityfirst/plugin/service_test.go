@@ -44,7 +44,7 @@ func TestPath(t *testing.T) {
 		w.pass(DefaultLease + leaseGrace - time.Second)
 		w.leads(q.Forth, q.Back, at, bt)
 		w.pass(2 * tidyEvery)
-		if n := w.rules(); n != 0 || w.paths.count() != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.all != 0 || len(w.paths.by) != 0 {
+		if n := w.rules(); n != 0 || w.paths.count() != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.All() != 0 || len(w.paths.by) != 0 {
 			t.Errorf("%d rules and %d paths are left", n, w.paths.count())
 		}
 	})
@@ -220,8 +220,8 @@ func TestSlowSwitch(t *testing.T) {
 		if all := w.sent(); len(all) != maxSetupsFrom {
 			t.Errorf("%d requests went on, want %d", len(all), maxSetupsFrom)
 		}
-		if w.paths.count() != 1 || w.paths.making.all != 0 {
-			t.Errorf("%d paths, %d being made", w.paths.count(), w.paths.making.all)
+		if w.paths.count() != 1 || w.paths.making.All() != 0 {
+			t.Errorf("%d paths, %d being made", w.paths.count(), w.paths.making.All())
 		}
 	})
 }

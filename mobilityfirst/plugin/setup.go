@@ -46,7 +46,7 @@ func (x *paths) settle(p *path, err error) {
 	x.mu.Lock()
 	waiting := p.waiting
 	p.waiting, p.ready = nil, err == nil
-	x.making.add(p.opener, -1)
+	x.making.Add(p.opener, -1)
 	if err != nil {
 		x.unlink(p)
 	}
@@ -169,7 +169,7 @@ func (x *paths) withdraw(p *path) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.giveBack(p)
-	x.opened.add(p.opener, -1)
+	x.opened.Add(p.opener, -1)
 }
 
 // expire removes the paths whose lease is over, for as long as the service runs: what it leaves, the next
