@@ -3,6 +3,7 @@
 //   - A [Collection] keeps what operators declare: checked, stored, watched, so that several
 //     writers agree; from the configuration file as well as by the API.
 //   - A [Reconciler] is a collection whose items are rules in the network.
+//   - [Flows] are what traffic brings: rules that are written when a first packet has come.
 //   - A [Resource] serves one by REST: list by pages, show, add, replace and remove, with
 //     entity tags.
 //   - A [REST] registers a service's other operations, and [Problem] answers for what fails.

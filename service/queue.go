@@ -17,16 +17,17 @@ const (
 	lanes
 )
 
-// atOnce bounds the keys of each lane that are worked on at one time, so that routine work never
-// takes the places of work that somebody waits for.
+// atOnce bounds the keys of each lane that are worked on at one time, unless the queue has bounds of
+// its own. Routine work so never takes the places of work that somebody waits for.
 var atOnce = [lanes]int{asked: 64, routine: 16}
 
 // queue calls a function for keys, for several keys at once, but never twice at once for the same
 // key. A key that is added while it waits is worked on once; one that is added while it is worked
 // on is worked on again. Its methods may be called concurrently.
 type queue struct {
-	tasks *tasks.Group // owns the goroutines; after its end nothing is begun
-	work  func(ctx context.Context, key string)
+	tasks  *tasks.Group // owns the goroutines; after its end nothing is begun
+	work   func(ctx context.Context, key string)
+	atOnce [lanes]int // set before a key is added
 
 	mu      sync.Mutex
 	keys    map[string]*queuedKey // those that wait or are worked on
@@ -40,7 +41,7 @@ type queuedKey struct {
 }
 
 func newQueue(owner *tasks.Group, work func(ctx context.Context, key string)) *queue {
-	return &queue{tasks: owner, work: work, keys: map[string]*queuedKey{}}
+	return &queue{tasks: owner, work: work, atOnce: atOnce, keys: map[string]*queuedKey{}}
 }
 
 // add has a key worked on soon. It does not block.
@@ -69,7 +70,7 @@ func (q *queue) add(key string, l lane) {
 // begin has keys worked on as long as there are places. The lock is held.
 func (q *queue) begin() {
 	for l := range lanes {
-		for q.running[l] < atOnce[l] && len(q.waiting[l]) > 0 {
+		for q.running[l] < q.atOnce[l] && len(q.waiting[l]) > 0 {
 			key := q.waiting[l][0]
 			if !q.tasks.Start(func(ctx context.Context) { q.run(ctx, key, l) }) {
 				return

@@ -52,7 +52,7 @@ type Controller struct {
 }
 
 // Start runs a service on fake switches until the test ends. It returns when all switches are
-// connected, and all links known.
+// connected, all links known, and hosts may be behind all other ports.
 func Start(t testing.TB, f Fabric, build Build) *Controller {
 	t.Helper()
 	c := &Controller{Store: memstore.New(), t: t, fabric: f, build: build, switches: map[openflow.DatapathID]*fake.Switch{}, stop: func() {}}
@@ -119,20 +119,36 @@ func (c *Controller) start() {
 	c.await()
 }
 
-// await waits until the switches are connected and the links known.
+// await waits until the switches are connected, the links known, and hosts may be behind the other
+// ports: it takes a while to see that no link is there.
 func (c *Controller) await() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for {
 		top := c.Network.Topology()
-		if len(top.Switches) == c.fabric.Switches && len(top.Links) == 2*len(c.fabric.Links) {
+		edges := c.edges()
+		ports := c.fabric.Switches*c.fabric.Ports - 2*len(c.fabric.Links)
+		if len(top.Switches) == c.fabric.Switches && len(top.Links) == 2*len(c.fabric.Links) && edges == ports {
 			return
 		}
 		if tasks.Sleep(ctx, 5*time.Millisecond) != nil {
-			c.t.Fatalf("%d of %d switches are connected, and %d of %d directions of links known", len(top.Switches), c.fabric.Switches, len(top.Links), 2*len(c.fabric.Links))
+			c.t.Fatalf("%d of %d switches are connected, %d of %d directions of links known, and %d of %d ports for hosts",
+				len(top.Switches), c.fabric.Switches, len(top.Links), 2*len(c.fabric.Links), edges, ports)
 		}
 	}
+}
+
+// edges counts the ports behind which hosts may be.
+func (c *Controller) edges() (n int) {
+	for d := range c.switches {
+		for port := range uint32(c.fabric.Ports) {
+			if c.Network.IsEdge(network.PortRef{Switch: d, Port: port + 1}) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // background runs f until end is called, and reports its error.
