@@ -114,6 +114,29 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestDownWithoutNamespaces has a lab's namespaces lose their names before it is taken down,
+// as by "ip -all netns delete": its switches are ended all the same.
+func TestDownWithoutNamespaces(t *testing.T) {
+	needsRoot(t)
+	t.Parallel()
+	ctx, o := testContext(t), lab.Options{RunDir: t.TempDir()}
+	l, err := lab.Up(ctx, lab.Line("unnamed"+itoa(os.Getpid()), 2, delayline.Params{}), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range namespace.List("sluice-" + l.Name() + "-") {
+		if err := namespace.Delete(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := lab.Down(ctx, l.Name(), o); err != nil {
+		t.Error(err)
+	}
+	if left := leftovers(t, o.RunDir, l.Name()); len(left) > 0 {
+		t.Errorf("left over: %s", strings.Join(left, "\n"))
+	}
+}
+
 // TestStrangersAreLeftAlone builds a lab where somebody else's namespace has a
 // name that the lab needs.
 func TestStrangersAreLeftAlone(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/sluice-net/sluice/internal/namespace"
@@ -81,8 +82,10 @@ func removeIfEmpty(dirs ...string) {
 	}
 }
 
-// endProcesses ends what runs in the lab's namespaces, and its delay line. It
-// looks again until there is nothing: a program may just have started another.
+// endProcesses ends what runs in the lab's namespaces, its delay line, and the daemons of its
+// switches, wherever these are found: once their namespaces have lost their names nobody would
+// find them any more. It looks again until there is nothing: a program may just have started
+// another.
 func (l *Lab) endProcesses(ctx context.Context) error {
 	for range 10 {
 		pids, err := namespace.Members(l.record.Namespaces)
@@ -90,6 +93,11 @@ func (l *Lab) endProcesses(ctx context.Context) error {
 			return err
 		}
 		pids = append(pids, findDelayLines(filepath.Join(l.dir, socketFile))...)
+		for _, pid := range findSwitches(l.dir) {
+			if !slices.Contains(pids, pid) {
+				pids = append(pids, pid)
+			}
+		}
 		if len(pids) == 0 {
 			return nil
 		}
@@ -109,12 +117,26 @@ func (l *Lab) endProcesses(ctx context.Context) error {
 
 // findDelayLines returns the delay line processes with this control socket.
 func findDelayLines(socket string) []int {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well formed
 	wanted := []byte(delayline.ProcessName + "\x00" + socket + "\x00")
+	return findProcesses(func(line []byte) bool { return bytes.Equal(line, wanted) })
+}
+
+// findSwitches returns the daemons of Open vSwitch whose files are in a lab's directory.
+func findSwitches(dir string) []int {
+	return findProcesses(func(line []byte) bool {
+		program, args, _ := bytes.Cut(line, []byte{0})
+		name := filepath.Base(string(program))
+		return (name == "ovsdb-server" || name == "ovs-vswitchd") && bytes.Contains(args, []byte("--pidfile="+dir+"/"))
+	})
+}
+
+// findProcesses returns the processes whose command line, as /proc has it, is wanted.
+func findProcesses(wanted func(line []byte) bool) []int {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well formed
 	var pids []int
 	for _, file := range files {
 		line, err := os.ReadFile(file)
-		if err != nil || !bytes.Equal(line, wanted) {
+		if err != nil || !wanted(line) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
