@@ -82,7 +82,7 @@ func (t *events) tellLeftOut(now time.Time) {
 // refusals are the reasons for which what is said of a host is not believed, in words.
 var refusals = map[hosts.Why]string{
 	hosts.Full:     "the port, its switch or the table has as many hosts as may be, and none gives way",
-	hosts.Pinned:   "the host or the address is pinned elsewhere",
+	hosts.Pinned:   "the host or the address is pinned elsewhere, or is virtual",
 	hosts.Answered: "the host that is known answers where it was",
 	hosts.Crowded:  "more hosts are said to have moved than can be asked at once",
 }

@@ -38,6 +38,7 @@ type Network struct {
 	prober    prober
 	hosts     *hosts.Table
 	anchors   anchors
+	virtuals  virtuals
 	asker     *asker
 	resolving resolving
 	doubted   doubted

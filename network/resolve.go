@@ -32,8 +32,11 @@ type resolution struct {
 // ResolveHost finds the host that has an address: from the host table or, if it
 // is not there, by asking with ARP or neighbour discovery from every edge port.
 // It returns ErrUnknownHost when nobody answers within two seconds or, if that
-// is sooner, before ctx ends.
+// is sooner, before ctx ends. A virtual address is ErrVirtual.
 func (n *Network) ResolveHost(ctx context.Context, a netip.Addr) (Host, error) {
+	if v, virtual := n.Virtual(a); virtual {
+		return Host{}, fmt.Errorf("%v belongs to %s: %w", a, v.Service, ErrVirtual)
+	}
 	return n.resolving.host(ctx, a.Unmap())
 }
 

@@ -25,6 +25,9 @@ type Network interface {
 	ResolveHost(context.Context, netip.Addr) (network.Host, error)
 	// PlaceHost tells where a host is now, by which MAC address and with which address.
 	PlaceHost(openflow.MAC, netip.Addr, network.PortRef)
+	// SetVirtual replaces the addresses that a service has and no host, and Virtual finds one.
+	SetVirtual(service string, all map[netip.Addr]openflow.MAC) error
+	Virtual(netip.Addr) (network.Virtual, bool)
 	// Anchored tells where a host is anchored that moves, and is led by a service.
 	Anchored(netip.Addr) (network.Anchor, bool)
 	// Moving says which hosts may move.

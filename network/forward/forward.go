@@ -15,6 +15,7 @@ import (
 type Hosts interface {
 	Lookup(mac openflow.MAC, vlan uint16) (topology.PortRef, bool)
 	Neighbor(addr netip.Addr, vlan uint16) (hosts.Neighbor, bool)
+	IsVirtual(mac openflow.MAC) bool
 }
 
 // Edges is what forwarding asks of discovery.
@@ -94,6 +95,11 @@ func (t *Table) Decide(v *View, at topology.PortRef, h *packet.Headers) Decision
 		return v.flood(at, "group address")
 	case h.EthDst.IsZero():
 		return drop("destination address zero")
+	case v.Hosts.IsVirtual(h.EthDst):
+		if d, ok := answer(v, at, h); ok { // hosts ask for what they know already
+			return d
+		}
+		return drop("a virtual address, whose service does not take the packet")
 	}
 	vlan := v.vlan(h)
 	to, ok := v.Hosts.Lookup(h.EthDst, vlan)

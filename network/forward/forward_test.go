@@ -53,6 +53,8 @@ func (n *net) Neighbor(a netip.Addr, _ uint16) (hosts.Neighbor, bool) {
 	return h, ok
 }
 
+func (n *net) IsVirtual(m openflow.MAC) bool { return m == mac(100) }
+
 func (n *net) IsEdge(r topology.PortRef) bool { return slices.Contains(n.edges[r.Switch], r.Port) }
 
 func (n *net) EdgePorts(s openflow.DatapathID) []uint32 { return n.edges[s] }
@@ -121,6 +123,7 @@ func TestUnicastWithoutRules(t *testing.T) {
 			return ref(1, 9), unicast(1, 2)
 		}, Drop, nil},
 		{"unknown destination", func(*net) (topology.PortRef, *packet.Headers) { return ref(2, 9), unicast(2, 99) }, Flood, []openflow.Action{openflow.Output(1), openflow.Output(2)}},
+		{"virtual address", func(*net) (topology.PortRef, *packet.Headers) { return ref(1, 9), unicast(1, 100) }, Drop, nil},
 		{"unknown destination off the tree", func(*net) (topology.PortRef, *packet.Headers) { return ref(4, 1), unicast(2, 99) }, Flood, nil},
 		{"group of bridges", func(*net) (topology.PortRef, *packet.Headers) {
 			h := unicast(1, 2)

@@ -15,16 +15,25 @@ type Pin struct {
 	At  topology.PortRef
 }
 
-// pins are the hosts that are pinned, by address and by MAC address. It is not changed.
+// pins are the hosts that are pinned, by address and by MAC address, and the addresses that are
+// virtual: no host may have these. It is not changed.
 type pins struct {
-	hosts  map[netip.Addr]Pin
-	places map[openflow.MAC]topology.PortRef
+	hosts       map[netip.Addr]Pin
+	places      map[openflow.MAC]topology.PortRef
+	virtual     map[netip.Addr]openflow.MAC
+	virtualMACs map[openflow.MAC]struct{}
 }
 
-func newPins(hosts map[netip.Addr]Pin) *pins {
-	p := &pins{maps.Clone(hosts), make(map[openflow.MAC]topology.PortRef, len(hosts))}
+func newPins(hosts map[netip.Addr]Pin, virtual map[netip.Addr]openflow.MAC) *pins {
+	p := &pins{
+		maps.Clone(hosts), make(map[openflow.MAC]topology.PortRef, len(hosts)),
+		maps.Clone(virtual), make(map[openflow.MAC]struct{}, len(virtual)),
+	}
 	for _, pin := range hosts {
 		p.places[pin.MAC] = pin.At
+	}
+	for _, mac := range virtual {
+		p.virtualMACs[mac] = struct{}{}
 	}
 	return p
 }
@@ -34,15 +43,39 @@ func (p *pins) allow(mac openflow.MAC, addr netip.Addr, at topology.PortRef) boo
 	if place, pinned := p.places[mac]; pinned && place != at {
 		return false
 	}
+	if _, virtual := p.virtualMACs[mac]; virtual {
+		return false
+	}
+	if _, virtual := p.virtual[addr]; virtual {
+		return false
+	}
 	pin, pinned := p.hosts[addr]
 	return !pinned || pin.MAC == mac
 }
 
 // SetPinned replaces the pinned hosts. What is known that contradicts them is forgotten.
 func (t *Table) SetPinned(hosts map[netip.Addr]Pin) []Change {
-	p := newPins(hosts)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.pin(newPins(hosts, t.pins.Load().virtual))
+}
+
+// SetVirtual replaces the virtual addresses, each with the MAC address by which the table answers
+// for it. Hosts that have such an address are forgotten.
+func (t *Table) SetVirtual(all map[netip.Addr]openflow.MAC) []Change {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pin(newPins(t.pins.Load().hosts, all))
+}
+
+// IsVirtual reports whether a MAC address is that of a virtual address.
+func (t *Table) IsVirtual(mac openflow.MAC) bool {
+	_, virtual := t.pins.Load().virtualMACs[mac]
+	return virtual
+}
+
+// pin replaces the pins, and forgets the hosts that contradict them. The mutex is held.
+func (t *Table) pin(p *pins) []Change {
 	t.pins.Store(p)
 	var wrong []*entry
 	for e := range t.places.all() {

@@ -13,7 +13,7 @@ type Why uint8
 const (
 	// Full: a bound was reached and no host gives way.
 	Full Why = iota + 1
-	// Pinned: the host or the address is pinned elsewhere.
+	// Pinned: the host or the address is pinned elsewhere, or virtual.
 	Pinned
 	// Answered: the host has answered where it was, just now or a moment ago.
 	Answered

@@ -169,7 +169,7 @@ func New(o Options) *Table {
 		o.Keeper = func(openflow.MAC, netip.Addr) (Pin, bool) { return Pin{}, false }
 	}
 	t := &Table{opts: o}
-	t.pins.Store(newPins(o.Pinned))
+	t.pins.Store(newPins(o.Pinned, nil))
 	t.known.ignoreVLAN = o.IgnoreVLAN
 	for i := range t.known.shards {
 		t.known.shards[i].hosts = map[uint64]*entry{}
@@ -268,8 +268,12 @@ type Neighbor struct {
 	Seen   time.Time
 }
 
-// Neighbor returns the host that has claimed the address in this VLAN.
+// Neighbor returns the host that has claimed the address in this VLAN. A virtual address is a
+// neighbour in every VLAN, at no port.
 func (t *Table) Neighbor(addr netip.Addr, vlan uint16) (Neighbor, bool) {
+	if mac, virtual := t.pins.Load().virtual[addr]; virtual {
+		return Neighbor{MAC: mac, Router: NotRouter, Seen: time.Now()}, true
+	}
 	for _, e := range t.ips.find(addr) {
 		if e.vlan == vlan || t.opts.IgnoreVLAN {
 			s := e.state.Load()

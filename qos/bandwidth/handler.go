@@ -57,6 +57,9 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 	if f := s.flows.find(h); f != nil {
 		return f.join(hold)
 	}
+	if _, virtual := s.Network.Virtual(h.Dst); virtual {
+		return network.Continue // its service leads it, and is asked later
+	}
 	// Definitions are looked through without the lock: this is done for every packet.
 	exact := match.Of(at.Port, headers)
 	i := slices.IndexFunc(definitions, func(x service.Item[*Definition]) bool { return x.Value.selects(exact) })

@@ -106,6 +106,10 @@ func TestNotCritical(t *testing.T) {
 	fragment.MoreFragments = true
 	group := headers([2]int{1, 1}, [2]int{4, 1}, 1)
 	group.EthDst = openflow.MAC{1, 0, 0x5e, 0, 0, 1}
+	virtual := headers([2]int{1, 1}, [2]int{3, 1}, 1)
+	if err := w.net.SetVirtual("balance", map[netip.Addr]openflow.MAC{virtual.Dst: {}}); err != nil {
+		t.Fatal(err)
+	}
 	for _, h := range []struct {
 		name string
 		at   network.PortRef
@@ -114,6 +118,7 @@ func TestNotCritical(t *testing.T) {
 		{"another port", hostAt(1, 1), w.packet(hostAt(1, 1), other, hold)},
 		{"fragment", hostAt(1, 1), w.packet(hostAt(1, 1), fragment, hold)},
 		{"group", hostAt(1, 1), w.packet(hostAt(1, 1), group, hold)},
+		{"virtual", hostAt(1, 1), w.packet(hostAt(1, 1), virtual, hold)},
 		{"between switches", port(1, 2), w.packet(port(1, 2), headers([2]int{1, 1}, [2]int{4, 1}, 1), hold)},
 		{"to its own port", hostAt(1, 1), w.packet(hostAt(1, 1), headers([2]int{1, 1}, [2]int{1, 1}, 1), hold)},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -99,7 +100,6 @@ func (p *planner) choose(ctx context.Context, e *entry) ([]Route, error) {
 // search finds a way for each flow. enough says that the book has the guaranteed rate left
 // on each link between switches.
 func (p *planner) search(t *topology.Topology, e *entry, all []ends, promise reserve.Promise) (routes []Route, enough bool, err error) {
-	enough = true
 	lacks := func(l topology.Link) string {
 		promise.Shares = p.shares(e, l.From)
 		if short := p.Book.Short(promise); short != nil {
@@ -107,7 +107,11 @@ func (p *planner) search(t *topology.Topology, e *entry, all []ends, promise res
 		}
 		return ""
 	}
+	routes, enough = []Route{}, true // it is admitted without any if services lead all its flows
 	for i, x := range all {
+		if x.virtual {
+			continue
+		}
 		r, fits, err := way(t, &e.class, i, x, lacks)
 		if err != nil {
 			return nil, false, err
@@ -150,6 +154,13 @@ func (p *planner) locateAll(ctx context.Context, c *Class) ([]ends, error) {
 			all[i].led = hops
 			continue
 		}
+		if end, v, virtual := p.virtualEnd(&f); virtual {
+			if c.Latency > 0 {
+				return nil, &Refusal{"latency", c.Latency.String(), fmt.Sprintf("flows[%d]: %v is a virtual address of the service %s, which leads its packets: no latency can be promised", i, end, v.Service)}
+			}
+			all[i].virtual = true
+			continue
+		}
 		var err error
 		if all[i].dst, err = p.locate(ctx, f.Dst, "destination", i); err != nil {
 			return nil, err
@@ -177,32 +188,64 @@ func (p *planner) movingWay(f *Flow) ([]topology.Hop, bool) {
 	return dst.Way, to && len(dst.Way) > 0
 }
 
+// virtualEnd returns the end of a flow that is a virtual address, if one is.
+func (p *planner) virtualEnd(f *Flow) (netip.Addr, network.Virtual, bool) {
+	for _, end := range []netip.Addr{f.Dst.IP, f.Src.IP} {
+		if v, virtual := p.Network.Virtual(end); virtual {
+			return end, v, true
+		}
+	}
+	return netip.Addr{}, network.Virtual{}, false
+}
+
+// virtualNotes says which flows of a class others lead.
+func (p *planner) virtualNotes(c *Class) (notes []string) {
+	for i := range c.Flows {
+		if end, v, virtual := p.virtualEnd(&c.Flows[i]); virtual {
+			notes = append(notes, fmt.Sprintf("flows[%d]: %v is a virtual address of the service %s, which leads its packets: they have the queue where that service carries them for the class, at the ports under carried", i, end, v.Service))
+		}
+	}
+	return notes
+}
+
 // intact reports whether the way of a class is still there. The lock is held.
 func (p *planner) intact(e *entry) bool {
 	t := p.Network.Topology()
+	routes := make([]*Route, len(e.class.Flows))
 	for i := range e.routes {
-		r, f := &e.routes[i], &e.class.Flows[e.routes[i].Flow]
-		if hops, moves := p.movingWay(f); moves {
-			if !slices.Equal(hops, r.Hops) {
-				return false
-			}
-			continue
-		}
-		first, last := r.Hops[0], r.Hops[len(r.Hops)-1]
-		if src, known := p.known(f.Src); known && !r.Tree && src.At != portRef(first.Switch, first.In) {
-			return false
-		}
-		dst, known := p.known(f.Dst)
-		if !known {
-			if dst.At = portRef(last.Switch, last.Out); r.Tree {
-				continue // nobody knows where it leads now
-			}
-		}
-		if !r.stands(t, dst.At) {
+		routes[e.routes[i].Flow] = &e.routes[i]
+	}
+	for i, r := range routes {
+		if !p.stands(t, &e.class.Flows[i], r) {
 			return false
 		}
 	}
 	return true
+}
+
+// stands reports whether the way of a flow is still there; nil is that of a flow which a service
+// leads, as long as its address is not a host's.
+func (p *planner) stands(t *topology.Topology, f *Flow, r *Route) bool {
+	if _, _, virtual := p.virtualEnd(f); virtual {
+		return r == nil
+	}
+	dst, known := p.known(f.Dst)
+	if r == nil {
+		return !known
+	}
+	if hops, moves := p.movingWay(f); moves {
+		return slices.Equal(hops, r.Hops)
+	}
+	first, last := r.Hops[0], r.Hops[len(r.Hops)-1]
+	if src, known := p.known(f.Src); known && !r.Tree && src.At != portRef(first.Switch, first.In) {
+		return false
+	}
+	if !known {
+		if dst.At = portRef(last.Switch, last.Out); r.Tree {
+			return true // nobody knows where it leads now
+		}
+	}
+	return r.stands(t, dst.At)
 }
 
 // restore enters a class into the book again. A default rate is a share of a capacity: where

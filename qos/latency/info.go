@@ -141,7 +141,7 @@ func (s *Service) info(e *entry) Info {
 	i := Info{
 		Name: c.Name, MinRate: units.Rate(c.MinRate), MaxRate: units.Rate(c.MaxRate), Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: c.Spec.Flows,
 		State: state, Reason: reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: s.portInfos(e, portsOf(e.routes)),
-		Carried: s.portInfos(e, e.carriage.held()), Notes: append(e.notes(), s.queues.carriedNotes(e)...),
+		Carried: s.portInfos(e, e.carriage.held()), Notes: slices.Concat(e.notes(), s.plan.virtualNotes(c), s.queues.carriedNotes(e)),
 	}
 	x, _ := s.Declared.Item(c.Name)
 	i.Origin = api.Origin(x.Configured)

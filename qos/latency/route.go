@@ -47,6 +47,8 @@ type ends struct {
 	open     bool // it begins anywhere
 	// led is the way that somebody else leads it, so that there is nothing to choose.
 	led []topology.Hop
+	// virtual says that one of them is a virtual address: its service leads the packets.
+	virtual bool
 }
 
 // way is the way of a flow: the one of fewest hops that keeps the latency and whose links

@@ -1,7 +1,9 @@
 package servicetest
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -30,13 +32,15 @@ type Network struct {
 	down   map[network.PortRef]bool
 	deaf   map[openflow.DatapathID]bool
 	queues map[network.PortRef]uint32
+
+	virtual map[netip.Addr]network.Virtual
 }
 
 // NewNetwork returns one with switches and links, and hosts.
 func NewNetwork(top *network.Topology, hosts ...network.Host) *Network {
 	n := &Network{
 		Sent: make(chan []byte, 1000), top: top, hosts: map[netip.Addr]network.Host{}, down: map[network.PortRef]bool{},
-		deaf: map[openflow.DatapathID]bool{}, queues: map[network.PortRef]uint32{},
+		deaf: map[openflow.DatapathID]bool{}, queues: map[network.PortRef]uint32{}, virtual: map[netip.Addr]network.Virtual{},
 	}
 	for _, h := range hosts {
 		n.SetHost(h)
@@ -121,12 +125,34 @@ func (n *Network) HostByMAC(m openflow.MAC, vlan uint16) (network.Host, bool) {
 	return network.Host{}, false
 }
 
-// ResolveHost is HostByIP.
+// ResolveHost is HostByIP. A virtual address is ErrVirtual.
 func (n *Network) ResolveHost(_ context.Context, a netip.Addr) (network.Host, error) {
+	if _, virtual := n.Virtual(a); virtual {
+		return network.Host{}, network.ErrVirtual
+	}
 	if h, ok := n.HostByIP(a); ok {
 		return h, nil
 	}
 	return network.Host{}, network.ErrUnknownHost
+}
+
+// SetVirtual takes all addresses; one without a MAC address gets that of network.VirtualMAC.
+func (n *Network) SetVirtual(service string, all map[netip.Addr]openflow.MAC) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.virtual, func(_ netip.Addr, v network.Virtual) bool { return v.Service == service })
+	for a, mac := range all {
+		n.virtual[a] = network.Virtual{Service: service, MAC: cmp.Or(mac, network.VirtualMAC(a))}
+	}
+	return nil
+}
+
+// Virtual finds one that SetVirtual has set.
+func (n *Network) Virtual(a netip.Addr) (network.Virtual, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	v, ok := n.virtual[a]
+	return v, ok
 }
 
 // PlaceHost is SetHost.

@@ -1,11 +1,13 @@
 package plugin
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -92,5 +94,16 @@ func TestFirstPacketArrivesLate(t *testing.T) {
 	late("over")
 	if n := len(b.service.records("live")); n > 0 {
 		t.Errorf("%d sessions of a connection that is over", n)
+	}
+}
+
+// A first packet to another service's virtual address is left to that service.
+func TestVirtualServer(t *testing.T) {
+	b := newBench(t)
+	if err := b.net.SetVirtual("balance", map[netip.Addr]openflow.MAC{hostB.Addr(): {}}); err != nil {
+		t.Fatal(err)
+	}
+	if verdict, held := b.syn(hostA); verdict != network.Continue || held != nil {
+		t.Errorf("verdict %v, held %v", verdict, held)
 	}
 }

@@ -54,6 +54,9 @@ func (s *Service) segment(at network.PortRef, h *packet.Headers, p punted) netwo
 	if entry == nil {
 		return network.Continue
 	}
+	if _, virtual := s.net.Virtual(f.server.Addr()); virtual {
+		return network.Continue // another service has the address, and is asked later
+	}
 	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst, isn: h.Seq, dscp: h.DSCP, anchor: s.anchorOf(f.client.Addr())}
 	top := s.net.Topology()
 	if o.anchor == nil && !top.IsEdge(at) || o.anchor != nil && !passes(o.anchor, at, top) {
