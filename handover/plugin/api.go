@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// What an operation can fail with, besides what the registry says.
+// Errors of operations, besides those of the registry.
 var (
 	errUnknown    = errors.New("no such device")
 	errNowhere    = errors.New("the device is nowhere now: it has no lease, or has not been seen since its lease began")
@@ -22,15 +22,15 @@ var (
 	errNoDaemon   = errors.New("no daemon of the device listens for orders")
 )
 
-// operations are what the API does with the service.
-type operations struct {
-	*intake
-	*foresight
+// apiHandlers implements the operations of the API.
+type apiHandlers struct {
+	*packetHandler
+	*predictor
 	daemons *daemons
 }
 
 // Register adds the service's operations and metrics to the API.
-func (s *operations) Register(a *api.API) {
+func (s *apiHandlers) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
 	r := service.NewREST(a, Name).AwaitChanges(s.loaded, s.ctx.Done())
 	service.Show(r, "status", "Show state and errors", s.status)
@@ -58,9 +58,9 @@ func (s *operations) Register(a *api.API) {
 	}
 }
 
-// answer turns an error into a problem document. location and value name what
-// the request was about.
-func answer(err error, location string, value any) error {
+// problem turns an error into a problem document. location and value name the part of the request
+// that it is about.
+func problem(err error, location string, value any) error {
 	is := func(all ...error) bool {
 		for _, e := range all {
 			if errors.Is(err, e) {

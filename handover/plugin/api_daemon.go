@@ -15,11 +15,13 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
+// ordersInput is the input of the stream of orders.
 type ordersInput struct {
 	service.ByName
 	LastEventID string `header:"Last-Event-ID" format:"event-id" doc:"Go on after this order"`
 }
 
+// reportInput is a daemon's report about an order.
 type reportInput struct {
 	service.ByName
 	Order uint64 `path:"order" doc:"Number of the order"`
@@ -29,8 +31,8 @@ type reportInput struct {
 	}
 }
 
-// register adds what a device's daemon uses. It is the only part of the API
-// that a device's own key opens.
+// register adds the operations that a device's daemon uses. They are the only part of the API that
+// a device's own key opens.
 func (s *daemons) register(a *api.API, r service.REST) {
 	s.stopping = a.Stopping()
 	a.Accept(deviceauth.Scheme, s.identifyDevice)
@@ -46,7 +48,7 @@ func (s *daemons) register(a *api.API, r service.REST) {
 
 func (s *daemons) followOrders(_ context.Context, in *ordersInput) (*huma.StreamResponse, error) {
 	if _, ok := s.registry.Device(in.Name); !ok {
-		return nil, answer(errUnknown, "path.name", in.Name)
+		return nil, problem(errUnknown, "path.name", in.Name)
 	}
 	var after uint64
 	if in.LastEventID != "" {
@@ -75,15 +77,15 @@ func (s *daemons) followOrders(_ context.Context, in *ordersInput) (*huma.Stream
 
 func (s *daemons) postReport(_ context.Context, in *reportInput) (*service.Nothing, error) {
 	if _, ok := s.registry.Device(in.Name); !ok {
-		return nil, answer(errUnknown, "path.name", in.Name)
+		return nil, problem(errUnknown, "path.name", in.Name)
 	}
 	s.log.Info("a device has carried out an order, or not", "device", in.Name, "order", in.Order, "done", in.Body.Done, "text", in.Body.Text)
 	s.publish("device.reported", map[string]any{"device": in.Name, "order": in.Order, "done": in.Body.Done, "text": in.Body.Text})
 	return nil, nil
 }
 
-// identifyDevice takes the credentials of a device's daemon: they open what is
-// below the device's own orders, and nothing else.
+// identifyDevice checks the credentials of a device's daemon. They open the paths below the
+// device's own orders, and no others.
 func (s *daemons) identifyDevice(r *http.Request) (string, error) {
 	c, err := deviceauth.Parse(r.Header.Get("Authorization"))
 	if err != nil {

@@ -38,11 +38,11 @@ type DeviceInfo struct {
 	Error    string     `json:"error,omitempty" doc:"Why its rules are not as they should be"`
 }
 
-func (s *operations) deviceInfo(d registry.Device) DeviceInfo {
+func (s *apiHandlers) deviceInfo(d registry.Device) DeviceInfo {
 	c := s.registry.ClassOf(d)
 	i := DeviceInfo{
 		ID: d.ID, Origin: s.originOf(d), Class: cmp.Or(d.Class, registry.DefaultClass), Policy: string(c.Policy), Trigger: string(c.Trigger), Pool: d.Pool,
-		Keyed: len(d.Key) > 0, Ports: texts(d.Ports), Home: d.Home, Learned: d.Learned, MACs: texts(d.MACs), Daemon: s.daemons.orders.listening(d.ID),
+		Keyed: len(d.Key) > 0, Ports: toStrings(d.Ports), Home: d.Home, Learned: d.Learned, MACs: toStrings(d.MACs), Daemon: s.daemons.orders.isListening(d.ID),
 	}
 	if d.IP.IsValid() {
 		i.Static = d.IP.String()
@@ -63,14 +63,14 @@ func (s *operations) deviceInfo(d registry.Device) DeviceInfo {
 	if m := s.mobiles[d.ID]; m != nil {
 		i.Path, i.Rules, i.Error = hops(m.plan.Path), len(m.rules), m.err
 		if x := m.second; x != nil {
-			i.Second, i.Prepared = &Spot{Port: Port{x.place.At}, MAC: x.place.MAC, Peer: x.peer}, m.prepared()
+			i.Second, i.Prepared = &Spot{Port: Port{x.place.At}, MAC: x.place.MAC, Peer: x.peer}, m.hasPrepared()
 		}
 	}
 	return i
 }
 
-// originOf is where a device comes from.
-func (s *operations) originOf(d registry.Device) string {
+// originOf returns where a device was declared or learned.
+func (s *apiHandlers) originOf(d registry.Device) string {
 	switch {
 	case d.Home != "":
 		return "neighbour"
@@ -81,12 +81,13 @@ func (s *operations) originOf(d registry.Device) string {
 	return api.Origin(x.Configured)
 }
 
+// devicesInput filters the list of devices.
 type devicesInput struct {
 	Port  string `query:"port" doc:"Only devices at this port, or at the ports of this switch"`
 	Class string `query:"class" doc:"Only devices of this class"`
 }
 
-func (s *operations) getDevices(_ context.Context, in *devicesInput) (*service.Body[[]DeviceInfo], error) {
+func (s *apiHandlers) getDevices(_ context.Context, in *devicesInput) (*service.Body[[]DeviceInfo], error) {
 	out := []DeviceInfo{}
 	for _, d := range s.registry.Devices() {
 		i := s.deviceInfo(d)
@@ -101,35 +102,36 @@ func (s *operations) getDevices(_ context.Context, in *devicesInput) (*service.B
 	return &service.Body[[]DeviceInfo]{Body: out}, nil
 }
 
-func (s *operations) getDevice(_ context.Context, in *service.ByName) (*service.Body[DeviceInfo], error) {
+func (s *apiHandlers) getDevice(_ context.Context, in *service.ByName) (*service.Body[DeviceInfo], error) {
 	d, ok := s.registry.Device(in.Name)
 	if !ok {
-		return nil, answer(errUnknown, "path.name", in.Name)
+		return nil, problem(errUnknown, "path.name", in.Name)
 	}
 	return &service.Body[DeviceInfo]{Body: s.deviceInfo(d)}, nil
 }
 
-// parseDevice reads the specification of a device. One without a pool gets the only one.
-func (s *operations) parseDevice(spec DeviceSpec, id string) (registry.Device, service.Faults) {
+// parseDevice parses the specification of a device. A device without a pool gets the only one.
+func (s *apiHandlers) parseDevice(spec DeviceSpec, id string) (registry.Device, service.Faults) {
 	d, faults := spec.Parse(id)
 	d.Pool = cmp.Or(d.Pool, s.registry.OnlyPool())
 	return d, faults
 }
 
-func (s *operations) deviceInfos(all []service.Item[registry.Device]) []DeviceInfo {
+// deviceInfos returns declared devices as the API shows them.
+func (s *apiHandlers) deviceInfos(all []service.Item[registry.Device]) []DeviceInfo {
 	out := make([]DeviceInfo, len(all))
 	for i, x := range all {
 		d, ok := s.registry.Device(x.Name)
 		if !ok {
-			d = x.Value // it contradicts others, and is not in force
+			d = x.Value // it conflicts with another device and is not in force
 		}
 		out[i] = s.deviceInfo(d)
 	}
 	return out
 }
 
-// removeGuest forgets a device that nobody declared, with its lease and its rules.
-func (s *operations) removeGuest(ctx context.Context, id string) error {
+// removeGuest removes a device that nobody declared, with its lease and its rules.
+func (s *apiHandlers) removeGuest(ctx context.Context, id string) error {
 	err := s.queue.Do(ctx, id, func(ctx context.Context) error {
 		if _, ok := s.registry.Device(id); !ok {
 			return service.ErrUnknown
@@ -141,7 +143,7 @@ func (s *operations) removeGuest(ctx context.Context, id string) error {
 		return s.registry.DeleteGuest(ctx, id)
 	})
 	if err == nil {
-		s.tellLeft(id)
+		s.notifyLeft(id)
 		s.publish("device.removed", map[string]any{"name": id})
 	}
 	return err
@@ -155,7 +157,7 @@ type BorderInfo struct {
 	Up   bool   `json:"up"`
 }
 
-func (s *operations) getBorders(context.Context, *service.Nothing) (*service.Body[[]BorderInfo], error) {
+func (s *apiHandlers) getBorders(context.Context, *service.Nothing) (*service.Body[[]BorderInfo], error) {
 	out := []BorderInfo{}
 	for _, r := range s.settings.Borders {
 		out = append(out, BorderInfo{Name: r.Name, Port: Port{r.At}, Peer: r.Peer, Up: s.portUp(r.At)})
@@ -179,10 +181,10 @@ type Status struct {
 	Errors   []string `json:"errors" doc:"What does not work now, and what would help"`
 }
 
-// Errors says what does not work now, a line for each.
-func (s *operations) Errors() []string { return s.status().Errors }
+// Errors returns what does not work now, one line for each problem.
+func (s *apiHandlers) Errors() []string { return s.status().Errors }
 
-func (s *operations) status() Status {
+func (s *apiHandlers) status() Status {
 	waiting, _ := s.queue.Load()
 	st := Status{
 		Domain: s.settings.Domain, Classes: len(s.registry.ClassItems.Items()), Pools: len(s.registry.Pools()),
@@ -201,15 +203,15 @@ func (s *operations) status() Status {
 			st.Attached++
 		}
 	}
-	for _, o := range s.offences() {
+	for _, o := range s.violations() {
 		st.Errors = append(st.Errors, o.errors()...)
 	}
-	st.Errors = append(st.Errors, s.strays.errors(s.now())...)
+	st.Errors = append(st.Errors, s.unreachable.errors(s.now())...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Ready = s.ready
 	for id, m := range s.mobiles {
-		if m.prepared() {
+		if m.hasPrepared() {
 			st.Prepared++
 		}
 		if m.err != "" {

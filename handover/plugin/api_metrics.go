@@ -8,13 +8,13 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// metrics are the service's figures for Prometheus.
+// metrics holds the service's metrics for Prometheus.
 type metrics struct {
 	*service.Metrics
 	dhcp, arp, moves, rules *prometheus.CounterVec
 	dropped, forged, rogue  *prometheus.CounterVec
 	parts                   *prometheus.HistogramVec
-	// resubmitted counts what an old decision of a switch sent up.
+	// resubmitted counts the packets that switches sent up because of an outdated decision.
 	resubmitted prometheus.Counter
 }
 
@@ -43,8 +43,8 @@ func newMetrics(s *Service) *metrics {
 	}
 }
 
-// ended counts a record.
-func (m *metrics) ended(r *Record) {
+// countRecord counts a record.
+func (m *metrics) countRecord(r *Record) {
 	m.moves.WithLabelValues(string(r.Kind), r.Policy, r.Result).Inc()
 	for change, n := range map[string]int{"added": r.Changes.Added, "modified": r.Changes.Modified, "deleted": r.Changes.Deleted} {
 		m.rules.WithLabelValues(change).Add(float64(n))

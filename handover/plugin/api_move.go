@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// MoveSpec says where a device is to go.
+// MoveSpec says where a device is told to go.
 type MoveSpec struct {
 	Port  string `json:"port,omitempty" format:"dpid-port" doc:"Port where it is expected, like 00000000000000a1/3. It is prepared first. Left out: any."`
 	MAC   string `json:"mac,omitempty" format:"mac" doc:"MAC address of the interface that it is to go on with. Left out: the one it uses now, or, without a port, its next one."`
@@ -28,18 +28,19 @@ type PlaceSpec struct {
 	Timeout string `json:"timeout,omitempty" format:"go-duration" doc:"How long it stays prepared if the device does not come, 100ms to 10m. Left out: as configured."`
 }
 
+// maxPrepare and maxHold bound what a request may ask for.
 const (
 	maxPrepare = 10 * time.Minute
 	maxHold    = 24 * time.Hour
 )
 
-// parsePlace reads a port and an interface of a device.
-func (s *operations) parsePlace(r *reader, d registry.Device, port, mac string) (at network.PortRef, m openflow.MAC) {
+// parsePlace parses a port and an interface of a device.
+func (s *apiHandlers) parsePlace(r *reader, d registry.Device, port, mac string) (at network.PortRef, m openflow.MAC) {
 	if port != "" {
 		var err error
 		if at, err = ParsePort(port); err != nil {
 			r.Add("port", port, wantPort)
-		} else if why := s.noPlace(at); why != "" {
+		} else if why := s.whyNotAttachable(at); why != "" {
 			r.Add("port", port, "%s", why)
 		}
 	}
@@ -51,6 +52,7 @@ func (s *operations) parsePlace(r *reader, d registry.Device, port, mac string) 
 	return at, m
 }
 
+// within parses a duration and checks its bounds.
 func (r *reader) within(field, text string, standard, low, high time.Duration) time.Duration {
 	d := r.duration(field, text, standard)
 	r.Check(text == "" || d >= low && d <= high, field, text, "a duration from %v to %v", low, high)
@@ -63,10 +65,10 @@ type moveInput struct {
 }
 
 // postMove prepares the place and orders the device's daemon to go there.
-func (s *operations) postMove(ctx context.Context, in *moveInput) (*service.Body[Order], error) {
+func (s *apiHandlers) postMove(ctx context.Context, in *moveInput) (*service.Body[Order], error) {
 	d, ok := s.registry.Device(in.Name)
 	if !ok {
-		return nil, answer(errUnknown, "path.name", in.Name)
+		return nil, problem(errUnknown, "path.name", in.Name)
 	}
 	var r reader
 	at, mac := s.parsePlace(&r, d, in.Body.Port, in.Body.MAC)
@@ -74,8 +76,8 @@ func (s *operations) postMove(ctx context.Context, in *moveInput) (*service.Body
 	if len(r.Faults) > 0 {
 		return nil, service.Refuse(r.Faults)
 	}
-	if !in.Body.Force && !s.daemons.orders.listening(in.Name) {
-		return nil, answer(errNoDaemon, "path.name", in.Name)
+	if !in.Body.Force && !s.daemons.orders.isListening(in.Name) {
+		return nil, problem(errNoDaemon, "path.name", in.Name)
 	}
 	order := Order{Device: in.Name, MAC: mac, Cause: "operator", Why: in.Body.Why, Hold: Duration(hold)}
 	if order.MAC.IsZero() {
@@ -83,7 +85,7 @@ func (s *operations) postMove(ctx context.Context, in *moveInput) (*service.Body
 	}
 	if !at.IsZero() {
 		if err := s.prepareAt(ctx, in.Name, at, order.MAC, "operator", s.settings.PrepareTimeout); err != nil {
-			return nil, answer(err, "body.port", in.Body.Port)
+			return nil, problem(err, "body.port", in.Body.Port)
 		}
 		order.To, order.Prepared = &Port{at}, true
 	}
@@ -92,9 +94,9 @@ func (s *operations) postMove(ctx context.Context, in *moveInput) (*service.Body
 	return &service.Body[Order]{Body: order}, nil
 }
 
-// nextMAC is the interface that a device is told to use: to go to a certain port
-// the one it uses, else the next of its list.
-func (s *operations) nextMAC(d registry.Device, at network.PortRef) openflow.MAC {
+// nextMAC returns the MAC address of the interface that a device is told to use: the current one
+// to go to a given port, otherwise the next of its list.
+func (s *apiHandlers) nextMAC(d registry.Device, at network.PortRef) openflow.MAC {
 	l, _ := s.registry.Lease(d.ID)
 	if l.Attachment == nil || l.Attachment.MAC.IsZero() {
 		return d.HomeMAC()
@@ -110,15 +112,16 @@ func (s *operations) nextMAC(d registry.Device, at network.PortRef) openflow.MAC
 	return d.HomeMAC()
 }
 
+// prepareInput asks for a place to be prepared.
 type prepareInput struct {
 	service.ByName
 	Body PlaceSpec
 }
 
-func (s *operations) postPrepare(ctx context.Context, in *prepareInput) (*service.Body[DeviceInfo], error) {
+func (s *apiHandlers) postPrepare(ctx context.Context, in *prepareInput) (*service.Body[DeviceInfo], error) {
 	d, ok := s.registry.Device(in.Name)
 	if !ok {
-		return nil, answer(errUnknown, "path.name", in.Name)
+		return nil, problem(errUnknown, "path.name", in.Name)
 	}
 	var r reader
 	at, mac := s.parsePlace(&r, d, in.Body.Port, in.Body.MAC)
@@ -130,23 +133,23 @@ func (s *operations) postPrepare(ctx context.Context, in *prepareInput) (*servic
 		return nil, service.Refuse(r.Faults)
 	}
 	if err := s.prepareAt(ctx, in.Name, at, mac, "operator", timeout); err != nil {
-		return nil, answer(err, "path.name", in.Name)
+		return nil, problem(err, "path.name", in.Name)
 	}
 	return s.getDevice(ctx, &in.ByName)
 }
 
-func (s *operations) deletePrepare(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
+func (s *apiHandlers) deletePrepare(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
 	err := s.queue.Do(ctx, in.Name, func(ctx context.Context) error {
 		m := s.mobileOf(in.Name)
 		if _, ok := s.registry.Device(in.Name); !ok {
 			return errUnknown
 		}
-		if m.prepared() {
-			return s.alone(ctx, in.Name, m, m.second)
+		if m.hasPrepared() {
+			return s.dropSecond(ctx, in.Name, m, m.second)
 		}
 		return nil
 	})
-	return nil, answer(err, "path.name", in.Name)
+	return nil, problem(err, "path.name", in.Name)
 }
 
 // AnnounceSpec says where a device that leaves this domain is heading.
@@ -156,15 +159,16 @@ type AnnounceSpec struct {
 	MAC    string `json:"mac,omitempty" format:"mac" doc:"MAC address that it will use there"`
 }
 
+// announceInput asks for a device to be announced to a neighbour.
 type announceInput struct {
 	service.ByName
 	Body AnnounceSpec
 }
 
-func (s *operations) postAnnounce(ctx context.Context, in *announceInput) (*service.Nothing, error) {
+func (s *apiHandlers) postAnnounce(ctx context.Context, in *announceInput) (*service.Nothing, error) {
 	d, ok := s.registry.Device(in.Name)
 	if !ok {
-		return nil, answer(errUnknown, "path.name", in.Name)
+		return nil, problem(errUnknown, "path.name", in.Name)
 	}
 	var r reader
 	var h domain.Heading
@@ -186,12 +190,12 @@ func (s *operations) postAnnounce(ctx context.Context, in *announceInput) (*serv
 	if s.domain == nil {
 		return nil, api.NotFound("body.domain", in.Body.Domain, "no neighbours are configured")
 	}
-	return nil, answer(s.origin.Announce(ctx, in.Name, in.Body.Domain, h), "path.name", in.Name)
+	return nil, problem(s.origin.Announce(ctx, in.Name, in.Body.Domain, h), "path.name", in.Name)
 }
 
-func (s *operations) deleteAnnounce(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
+func (s *apiHandlers) deleteAnnounce(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
 	if s.domain == nil {
 		return nil, api.NotFound("path.name", in.Name, "no neighbours are configured")
 	}
-	return nil, answer(s.origin.Abandon(ctx, in.Name), "path.name", in.Name)
+	return nil, problem(s.origin.Abandon(ctx, in.Name), "path.name", in.Name)
 }

@@ -19,7 +19,7 @@ type Order struct {
 	Device string       `json:"device"`
 	MAC    openflow.MAC `json:"mac" doc:"MAC address of the interface to go on with"`
 	To     *Port        `json:"to,omitempty" doc:"Port where the network expects the device; any, if left out"`
-	// Prepared says that the network sends to the new place already.
+	// Prepared reports whether the network already sends packets to the new place.
 	Prepared bool      `json:"prepared" doc:"The place is prepared"`
 	Cause    string    `json:"cause" doc:"Who wants it"`
 	Why      string    `json:"why,omitempty" doc:"Reason in words"`
@@ -28,18 +28,18 @@ type Order struct {
 }
 
 const (
-	// orderKept is how long an order waits for a daemon that is not connected.
-	orderKept = 30 * time.Second
-	// orderBeat is how often an idle stream carries a comment.
-	orderBeat = 5 * time.Second
-	// orderWrite bounds a write to a daemon that does not read.
-	orderWrite = 5 * time.Second
-	// maxListeners bounds the streams at once, maxOrders the orders that wait.
+	// orderLifetime is how long an order waits for a daemon that is not connected.
+	orderLifetime = 30 * time.Second
+	// heartbeat is how often an idle stream carries a comment.
+	heartbeat = 5 * time.Second
+	// orderWriteTimeout bounds a write to a daemon that does not read.
+	orderWriteTimeout = 5 * time.Second
+	// maxListeners bounds the concurrent streams, maxOrders the orders that wait.
 	maxListeners = 65536
 	maxOrders    = 65536
 )
 
-// daemons are what devices' daemons use of the API.
+// daemons implements the operations of the API that devices' daemons use.
 type daemons struct {
 	*core
 	orders   *orders
@@ -47,7 +47,7 @@ type daemons struct {
 	stopping <-chan struct{} // closed when the API stops
 }
 
-// orders pass on orders to the daemons that listen, the latest for each device.
+// orders passes orders on to the daemons that listen. It keeps the latest order of each device.
 type orders struct {
 	now func() time.Time
 
@@ -60,23 +60,23 @@ type orders struct {
 // listener is the stream of one daemon.
 type listener struct {
 	orders chan Order
-	// over is closed when another stream has taken its place.
-	over chan struct{}
+	// replaced is closed when another stream has replaced this one.
+	replaced chan struct{}
 }
 
 func newOrders(now func() time.Time) *orders {
-	// Numbers go on after a restart, since they follow the clock.
+	// The numbers follow the clock, so they keep growing over a restart.
 	return &orders{now: now, next: uint64(now().UnixMilli()), latest: map[string]Order{}, listeners: map[string]*listener{}}
 }
 
-// give gives an order, and says whether a daemon listens.
+// give passes an order on, and reports whether a daemon listens.
 func (o *orders) give(order Order) (Order, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.now()
 	if len(o.latest) >= maxOrders {
 		for id, old := range o.latest {
-			if now.Sub(old.Time) > orderKept {
+			if now.Sub(old.Time) > orderLifetime {
 				delete(o.latest, id)
 			}
 		}
@@ -94,7 +94,7 @@ func (o *orders) give(order Order) (Order, bool) {
 	return order, true
 }
 
-// put replaces an order that has not been taken yet. The lock is held.
+// put queues an order in place of one that has not been taken yet. The caller holds the lock.
 func (l *listener) put(order Order) {
 	select {
 	case <-l.orders:
@@ -103,9 +103,8 @@ func (l *listener) put(order Order) {
 	l.orders <- order
 }
 
-// listen begins to listen for a device, after an order. A second listener takes
-// the place of the first, which is most likely a connection that has died
-// unnoticed.
+// listen registers a listener for a device's orders after the given number. It replaces an earlier
+// listener of the device, whose connection has most likely died unnoticed.
 func (o *orders) listen(device string, after uint64) (*listener, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,17 +113,17 @@ func (o *orders) listen(device string, after uint64) (*listener, bool) {
 		return nil, false
 	}
 	if old != nil {
-		close(old.over)
+		close(old.replaced)
 	}
-	l := &listener{orders: make(chan Order, 1), over: make(chan struct{})}
+	l := &listener{orders: make(chan Order, 1), replaced: make(chan struct{})}
 	o.listeners[device] = l
-	if order, ok := o.latest[device]; ok && order.ID > after && o.now().Sub(order.Time) <= orderKept {
+	if order, ok := o.latest[device]; ok && order.ID > after && o.now().Sub(order.Time) <= orderLifetime {
 		l.put(order)
 	}
 	return l, true
 }
 
-// leave ends listening.
+// leave removes a listener.
 func (o *orders) leave(device string, l *listener) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,19 +132,19 @@ func (o *orders) leave(device string, l *listener) {
 	}
 }
 
-// listening says whether a daemon of the device is connected.
-func (o *orders) listening(device string) bool {
+// isListening reports whether a daemon of the device is connected.
+func (o *orders) isListening(device string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.listeners[device] != nil
 }
 
-// stream writes a device's orders as server-sent events until ctx ends, stopping
-// is closed or the daemon is gone.
+// stream writes a device's orders as server-sent events until ctx ends, stopping is closed or the
+// daemon has disconnected.
 func (o *orders) stream(ctx context.Context, stopping <-chan struct{}, w http.ResponseWriter, l *listener) error {
 	control := http.NewResponseController(w)
 	write := func(text string) error {
-		if err := control.SetWriteDeadline(time.Now().Add(orderWrite)); err != nil {
+		if err := control.SetWriteDeadline(time.Now().Add(orderWriteTimeout)); err != nil {
 			return fmt.Errorf("set a deadline: %w", err)
 		}
 		if _, err := io.WriteString(w, text); err != nil {
@@ -153,11 +152,11 @@ func (o *orders) stream(ctx context.Context, stopping <-chan struct{}, w http.Re
 		}
 		return control.Flush()
 	}
-	// The first comment makes the header go out at once.
+	// The first comment makes the server send the header at once.
 	if err := write(": listening\n\n"); err != nil {
 		return err
 	}
-	beat := time.NewTicker(orderBeat)
+	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
 		var err error
@@ -166,7 +165,7 @@ func (o *orders) stream(ctx context.Context, stopping <-chan struct{}, w http.Re
 			return ctx.Err()
 		case <-stopping:
 			return nil
-		case <-l.over:
+		case <-l.replaced:
 			return write("event: replaced\ndata: {}\n\n")
 		case <-beat.C:
 			err = write(": still here\n\n")
@@ -183,7 +182,7 @@ func (o *orders) stream(ctx context.Context, stopping <-chan struct{}, w http.Re
 	}
 }
 
-// daemons is how many daemons listen.
+// daemons returns how many daemons listen.
 func (o *orders) daemons() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// wantPort is how a port is written.
+// wantPort says how a port is written.
 const wantPort = "a switch port like 00000000000000a1/3"
 
-// ParsePort reads a port as PortRef prints it: "00000000000000a1/3".
+// ParsePort parses a port as PortRef prints it: "00000000000000a1/3".
 func ParsePort(s string) (network.PortRef, error) {
 	name, number, ok := strings.Cut(s, "/")
 	d, err := openflow.ParseDatapathID(name)
@@ -26,16 +26,17 @@ func ParsePort(s string) (network.PortRef, error) {
 // Port is a switch port in the API: "00000000000000a1/3".
 type Port struct{ network.PortRef }
 
-// MarshalText writes the port.
+// MarshalText formats the port.
 func (p Port) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText reads what MarshalText has written.
+// UnmarshalText parses what MarshalText has formatted.
 func (p *Port) UnmarshalText(b []byte) (err error) {
 	p.PortRef, err = ParsePort(string(b))
 	return err
 }
 
-func texts[T fmt.Stringer](all []T) []string {
+// toStrings formats each element.
+func toStrings[T fmt.Stringer](all []T) []string {
 	out := make([]string, len(all))
 	for i, x := range all {
 		out[i] = x.String()

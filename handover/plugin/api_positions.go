@@ -25,7 +25,7 @@ type PositionSpec struct {
 	Time     *time.Time `json:"time,omitempty" doc:"When it was there; now, if left out"`
 }
 
-// PositionInfo is the latest report of a device, and what follows from it.
+// PositionInfo is the latest report of a device, with the prediction made from it.
 type PositionInfo struct {
 	Device   string     `json:"device"`
 	X        float64    `json:"x"`
@@ -43,7 +43,7 @@ type PositionInfo struct {
 	Error    string     `json:"error,omitempty" doc:"Why it could not be prepared"`
 }
 
-// CellInfo is what an attachment point covers.
+// CellInfo describes what an attachment point covers.
 type CellInfo struct {
 	Name      string       `json:"name"`
 	Port      Port         `json:"port"`
@@ -54,7 +54,7 @@ type CellInfo struct {
 	Polygon   [][2]float64 `json:"polygon,omitempty"`
 }
 
-func (s *operations) getCoverage(context.Context, *service.Nothing) (*service.Body[[]CellInfo], error) {
+func (s *apiHandlers) getCoverage(context.Context, *service.Nothing) (*service.Body[[]CellInfo], error) {
 	out := []CellInfo{}
 	for _, c := range s.settings.Cells {
 		b, _ := s.borderAt(c.Place)
@@ -70,7 +70,7 @@ func (s *operations) getCoverage(context.Context, *service.Nothing) (*service.Bo
 	return &service.Body[[]CellInfo]{Body: out}, nil
 }
 
-func (s *operations) getPositions(context.Context, *service.Nothing) (*service.Body[[]PositionInfo], error) {
+func (s *apiHandlers) getPositions(context.Context, *service.Nothing) (*service.Body[[]PositionInfo], error) {
 	out := []PositionInfo{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *operations) getPositions(context.Context, *service.Nothing) (*service.B
 	return &service.Body[[]PositionInfo]{Body: out}, nil
 }
 
-func (s *operations) positionInfo(id string, m *motion) PositionInfo {
+func (s *apiHandlers) positionInfo(id string, m *motion) PositionInfo {
 	r := m.report
 	i := PositionInfo{Device: id, X: r.At.X, Y: r.At.Y, Speed: r.Speed, Heading: r.Heading, Time: r.Time.UTC(), Covers: []string{}, Error: m.err}
 	for _, c := range s.settings.Cells {
@@ -95,14 +95,15 @@ func (s *operations) positionInfo(id string, m *motion) PositionInfo {
 	return i
 }
 
+// positionsInput reports positions.
 type positionsInput struct {
 	Body []PositionSpec `minItems:"1" maxItems:"10000"`
 }
 
-// postPositions takes reports. All are checked before the first counts.
-func (s *operations) postPositions(_ context.Context, in *positionsInput) (*service.Body[[]PositionInfo], error) {
+// postPositions stores reports. It checks all of them before it uses the first.
+func (s *apiHandlers) postPositions(_ context.Context, in *positionsInput) (*service.Body[[]PositionInfo], error) {
 	if s.coverage == nil {
-		return nil, answer(errNoCoverage, "body", len(in.Body))
+		return nil, problem(errNoCoverage, "body", len(in.Body))
 	}
 	var r reader
 	motions := make([]predict.Motion, len(in.Body))
@@ -116,7 +117,7 @@ func (s *operations) postPositions(_ context.Context, in *positionsInput) (*serv
 	out := []PositionInfo{}
 	for i, m := range motions {
 		if _, err := s.moved(devices[i], m); err != nil {
-			return nil, answer(err, fmt.Sprintf("service.Body[%d]", i), in.Body[i].Device)
+			return nil, problem(err, fmt.Sprintf("service.Body[%d]", i), in.Body[i].Device)
 		}
 		s.mu.Lock()
 		out = append(out, s.positionInfo(devices[i].ID, s.motions[devices[i].ID]))
@@ -125,7 +126,8 @@ func (s *operations) postPositions(_ context.Context, in *positionsInput) (*serv
 	return &service.Body[[]PositionInfo]{Body: out}, nil
 }
 
-func (s *operations) parsePosition(r *reader, at string, p PositionSpec) (predict.Motion, registry.Device) {
+// parsePosition parses a report; at is its place in the request.
+func (s *apiHandlers) parsePosition(r *reader, at string, p PositionSpec) (predict.Motion, registry.Device) {
 	d, ok := s.registry.Device(p.Device)
 	if !ok {
 		r.Add(at+"device", p.Device, "the name of a device that is registered")

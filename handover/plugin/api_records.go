@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
+// handoversInput filters the list of records.
 type handoversInput struct {
 	Device string `query:"device" doc:"Only records of this device"`
 	Kind   string `query:"kind" enum:"attach,move,prepare,detach,reroute" doc:"Only records of this kind"`
@@ -15,11 +16,12 @@ type handoversInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100000" default:"1000" doc:"At most so many, the latest first"`
 }
 
-func (s *operations) getHandovers(_ context.Context, in *handoversInput) (*service.Body[[]Record], error) {
+func (s *apiHandlers) getHandovers(_ context.Context, in *handoversInput) (*service.Body[[]Record], error) {
 	return &service.Body[[]Record]{Body: s.records(*in)}, nil
 }
 
-func (s *operations) records(in handoversInput) []Record {
+// records returns the records that match, the latest first.
+func (s *apiHandlers) records(in handoversInput) []Record {
 	out := []Record{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,28 +34,29 @@ func (s *operations) records(in handoversInput) []Record {
 	return out
 }
 
+// byNumber names a record.
 type byNumber struct {
 	ID string `path:"id" maxLength:"20" doc:"Number of the record"`
 }
 
-func (s *operations) getHandover(_ context.Context, in *byNumber) (*service.Body[Record], error) {
+func (s *apiHandlers) getHandover(_ context.Context, in *byNumber) (*service.Body[Record], error) {
 	id, err := strconv.ParseUint(in.ID, 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.history.at(id); err == nil && r != nil {
 		return &service.Body[Record]{Body: *r}, nil
 	}
-	return nil, answer(errUnknown, "path.id", in.ID)
+	return nil, problem(errUnknown, "path.id", in.ID)
 }
 
-// Quantiles are three figures of a distribution.
+// Quantiles holds three quantiles of a distribution.
 type Quantiles struct {
 	P50 Duration `json:"p50"`
 	P99 Duration `json:"p99"`
 	Max Duration `json:"max"`
 }
 
-// Stats are figures of the attachments and moves that are remembered.
+// Stats summarises the attachments and moves whose records are kept.
 type Stats struct {
 	Handovers int                  `json:"handovers" doc:"Attachments and moves that are remembered"`
 	Failed    int                  `json:"failed"`
@@ -64,7 +67,7 @@ type Stats struct {
 	Parts     map[string]Quantiles `json:"parts"`
 }
 
-func (s *operations) getStats(context.Context, *service.Nothing) (*service.Body[Stats], error) {
+func (s *apiHandlers) getStats(context.Context, *service.Nothing) (*service.Body[Stats], error) {
 	st := Stats{Parts: map[string]Quantiles{}}
 	parts := map[string][]Duration{}
 	for _, r := range s.records(handoversInput{}) {

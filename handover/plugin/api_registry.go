@@ -30,26 +30,26 @@ type PoolInfo struct {
 	Quarantined int    `json:"quarantined" doc:"Those that a client has declined"`
 }
 
-// registerDeclared adds what is done to classes, pools and devices.
-func (s *operations) registerDeclared(r service.REST) {
+// registerDeclared adds the operations on classes, pools and devices.
+func (s *apiHandlers) registerDeclared(r service.REST) {
 	classes := service.Resource[registry.Class, ClassSpec, ClassInfo]{
-		Collection: s.registry.ClassItems, Path: "classes", ByPath: true, Parse: named(ClassSpec.Parse), Show: classInfos,
+		Collection: s.registry.ClassItems, Path: "classes", ByPath: true, Parse: parseNamed(ClassSpec.Parse), Show: classInfos,
 	}
 	classes.Register(r)
 	pools := service.Resource[registry.Pool, PoolSpec, PoolInfo]{
-		Collection: s.registry.PoolItems, Path: "pools", ByPath: true, Parse: named(PoolSpec.Parse), Show: s.poolInfos,
+		Collection: s.registry.PoolItems, Path: "pools", ByPath: true, Parse: parseNamed(PoolSpec.Parse), Show: s.poolInfos,
 	}
 	pools.Register(r)
 	devices := service.Resource[registry.Device, DeviceSpec, DeviceInfo]{
-		Collection: s.registry.DeviceItems, Path: "devices", ByPath: true, Parse: named(s.parseDevice), Show: s.deviceInfos, Undeclared: s.removeGuest,
+		Collection: s.registry.DeviceItems, Path: "devices", ByPath: true, Parse: parseNamed(s.parseDevice), Show: s.deviceInfos, Undeclared: s.removeGuest,
 	}
 	devices.RegisterChanges(r)
 	service.Register(r, http.MethodGet, "devices", "List the devices, with those that nobody declared", s.getDevices)
 	service.Register(r, http.MethodGet, "devices/{name}", "Show a device", s.getDevice)
 }
 
-// named makes of how a specification is read under a name how a request is.
-func named[S, T any](parse func(S, string) (T, service.Faults)) func(string, S) (string, T, error) {
+// parseNamed adapts the parser of a specification to what a Resource needs.
+func parseNamed[S, T any](parse func(S, string) (T, service.Faults)) func(string, S) (string, T, error) {
 	return func(name string, spec S) (string, T, error) {
 		v, faults := parse(spec, name)
 		return name, v, faults.Err()
@@ -61,7 +61,7 @@ func classInfos(all []service.Item[registry.Class]) []ClassInfo {
 	for i, x := range all {
 		c := x.Value
 		out[i] = ClassInfo{Name: x.Name, Origin: api.Origin(x.Configured), ClassSpec: ClassSpec{
-			Policy: cmp.Or(string(c.Policy), string(registry.PolicySaving)), Trigger: string(c.Trigger), Ports: texts(c.Ports),
+			Policy: cmp.Or(string(c.Policy), string(registry.PolicySaving)), Trigger: string(c.Trigger), Ports: toStrings(c.Ports),
 		}}
 		if c.Overlap > 0 {
 			out[i].Overlap = c.Overlap.String()
@@ -70,7 +70,7 @@ func classInfos(all []service.Item[registry.Class]) []ClassInfo {
 	return out
 }
 
-func (s *operations) poolInfos(all []service.Item[registry.Pool]) []PoolInfo {
+func (s *apiHandlers) poolInfos(all []service.Item[registry.Pool]) []PoolInfo {
 	usage := s.registry.Usage()
 	out := make([]PoolInfo, len(all))
 	for i, x := range all {
@@ -79,18 +79,18 @@ func (s *operations) poolInfos(all []service.Item[registry.Pool]) []PoolInfo {
 	return out
 }
 
-func (s *operations) poolInfo(name string, configured bool, u registry.Usage) PoolInfo {
+func (s *apiHandlers) poolInfo(name string, configured bool, u registry.Usage) PoolInfo {
 	p, _ := s.registry.Pool(name)
 	i := PoolInfo{Name: name, Origin: api.Origin(configured), Size: u.Size, Held: u.Held, Quarantined: u.Quarantined, PoolSpec: PoolSpec{
 		Prefix: p.Prefix.String(), Gateway: p.Gateway.String(), Server: p.ServerID().String(), LeaseTime: p.LeaseTime.String(),
-		MTU: p.MTU, Domain: p.Domain, Learn: p.Learn, Class: p.Class, Home: p.Home, DNS: texts(p.DNS),
+		MTU: p.MTU, Domain: p.Domain, Learn: p.Learn, Class: p.Class, Home: p.Home, DNS: toStrings(p.DNS),
 	}}
 	if p.First.IsValid() {
 		i.First, i.Last = p.First.String(), p.Last.String()
 	}
 	router := p.GatewayMAC
 	if router.IsZero() {
-		router = s.gateways.find(p.Gateway)
+		router = s.gateways.lookup(p.Gateway)
 	} else {
 		i.GatewayMAC = router.String()
 	}
@@ -114,7 +114,7 @@ type LeaseInfo struct {
 	Peer    string     `json:"peer,omitempty" doc:"Domain in which it is, if that is another one"`
 }
 
-func (s *operations) leaseInfo(l registry.Lease) LeaseInfo {
+func (s *apiHandlers) leaseInfo(l registry.Lease) LeaseInfo {
 	i := LeaseInfo{
 		Device: l.Device, IP: l.IP.String(), Pool: l.Pool, State: "released", Granted: l.Granted.UTC(),
 		Client: fmt.Sprintf("%x", l.ClientID),
@@ -135,7 +135,7 @@ func (s *operations) leaseInfo(l registry.Lease) LeaseInfo {
 	return i
 }
 
-func (s *operations) getLeases(context.Context, *service.Nothing) (*service.Body[[]LeaseInfo], error) {
+func (s *apiHandlers) getLeases(context.Context, *service.Nothing) (*service.Body[[]LeaseInfo], error) {
 	out := []LeaseInfo{}
 	for _, l := range s.registry.Leases() {
 		out = append(out, s.leaseInfo(l))
@@ -143,7 +143,7 @@ func (s *operations) getLeases(context.Context, *service.Nothing) (*service.Body
 	return &service.Body[[]LeaseInfo]{Body: out}, nil
 }
 
-func (s *operations) deleteLease(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
+func (s *apiHandlers) deleteLease(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
 	err := s.queue.Do(ctx, in.Name, func(ctx context.Context) error {
 		l, ok := s.registry.Lease(in.Name)
 		if !ok || !l.Active(s.now()) {
@@ -155,7 +155,7 @@ func (s *operations) deleteLease(ctx context.Context, in *service.ByName) (*serv
 		return s.detach(ctx, in.Name, l.IP, l.Attachment, "the operator")
 	})
 	if err == nil {
-		s.tellLeft(in.Name)
+		s.notifyLeft(in.Name)
 	}
-	return nil, answer(err, "path.name", in.Name)
+	return nil, problem(err, "path.name", in.Name)
 }

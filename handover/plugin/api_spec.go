@@ -54,10 +54,11 @@ type DeviceSpec struct {
 	Ports []string `json:"ports,omitempty" yaml:"ports" format:"dpid-port" doc:"Ports where it may attach, for trigger ports, beside those of its class."`
 }
 
-// reader reads fields of an input and collects what is wrong. What makes sense
-// together is the registry's to say; here it is about how values are written.
+// reader parses the fields of an input and collects faults. It checks only how values are written;
+// whether they fit together is checked by the registry.
 type reader struct{ service.Faults }
 
+// addr parses an IPv4 address; an empty text stands for none.
 func (r *reader) addr(field, text string) netip.Addr {
 	if text == "" {
 		return netip.Addr{}
@@ -70,6 +71,7 @@ func (r *reader) addr(field, text string) netip.Addr {
 	return a
 }
 
+// mac parses a MAC address.
 func (r *reader) mac(field, text string) openflow.MAC {
 	m, err := openflow.ParseMAC(text)
 	if err != nil {
@@ -78,6 +80,7 @@ func (r *reader) mac(field, text string) openflow.MAC {
 	return m
 }
 
+// duration parses a duration; an empty text stands for the default.
 func (r *reader) duration(field, text string, standard time.Duration) time.Duration {
 	if text == "" {
 		return standard
@@ -89,6 +92,7 @@ func (r *reader) duration(field, text string, standard time.Duration) time.Durat
 	return d
 }
 
+// ports parses a list of ports.
 func (r *reader) ports(field string, texts []string) []network.PortRef {
 	var out []network.PortRef
 	for i, text := range texts {
@@ -105,7 +109,7 @@ func (r *reader) ports(field string, texts []string) []network.PortRef {
 	return out
 }
 
-// Parse turns the specification into a class, or says what cannot be read.
+// Parse converts the specification into a class, and returns what cannot be parsed.
 func (s ClassSpec) Parse(name string) (registry.Class, service.Faults) {
 	var r reader
 	c := registry.Class{
@@ -115,7 +119,7 @@ func (s ClassSpec) Parse(name string) (registry.Class, service.Faults) {
 	return c, r.Faults
 }
 
-// Parse turns the specification into a pool, or says what cannot be read.
+// Parse converts the specification into a pool, and returns what cannot be parsed.
 func (s PoolSpec) Parse(name string) (registry.Pool, service.Faults) {
 	var r reader
 	p := registry.Pool{
@@ -137,7 +141,7 @@ func (s PoolSpec) Parse(name string) (registry.Pool, service.Faults) {
 	return p, r.Faults
 }
 
-// Parse turns the specification into a device, or says what cannot be read.
+// Parse converts the specification into a device, and returns what cannot be parsed.
 func (s DeviceSpec) Parse(id string) (registry.Device, service.Faults) {
 	var r reader
 	d := registry.Device{ID: id, Class: s.Class, Pool: s.Pool, IP: r.addr("ip", s.IP), Ports: r.ports("ports", s.Ports)}

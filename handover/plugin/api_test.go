@@ -254,7 +254,7 @@ func TestOrders(t *testing.T) {
 	if resp.StatusCode != 200 {
 		t.Fatal(resp.Status)
 	}
-	r.eventually("the daemon to listen", func() bool { return r.daemons.orders.listening("phone") })
+	r.eventually("the daemon to listen", func() bool { return r.daemons.orders.isListening("phone") })
 	mac4 := "02:00:00:00:00:04"
 	status, body := r.ask(url, "POST", "devices/phone/move", fmt.Sprintf(`{"port":%q,"mac":%q,"why":"load"}`, edge4, mac4))
 	if status != 200 {
@@ -318,14 +318,14 @@ func TestPrepareIsTakenBack(t *testing.T) {
 			if status, text := r.ask(url, "POST", "devices/"+device+"/prepare", body); status != 200 {
 				t.Fatalf("%d %s", status, text)
 			}
-			if c := compare(before, r.w.Program("device/"+device).Rules); c.Added == 0 || device == "car" && c.Modified+c.Deleted > 0 {
+			if c := diffRules(before, r.w.Program("device/"+device).Rules); c.Added == 0 || device == "car" && c.Modified+c.Deleted > 0 {
 				t.Errorf("prepared by %+v", c)
 			}
 			if got := r.down(ip, mac(m[0])); device == "car" && len(got) != 1 {
 				t.Errorf("a device of a saving class is served at %v", got)
 			}
 			r.eventually("it to be taken back", func() bool {
-				return compare(before, r.w.Program("device/"+device).Rules) == Changes{}
+				return diffRules(before, r.w.Program("device/"+device).Rules) == Changes{}
 			})
 		})
 	}

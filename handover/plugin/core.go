@@ -19,77 +19,79 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// Bounds of the work that waits: of one device, and of all together.
+// maxQueued bounds the jobs that wait for one device, maxWaiting those that wait for all devices.
 const (
 	maxQueued  = 16
 	maxWaiting = 8192
 )
 
-// core is what all rooms of the service stand on.
+// core holds what all components of the service share.
 type core struct {
 	net      service.Network
 	rules    service.Ledger
 	bus      *event.Bus
 	log      *slog.Logger
-	strange  lograte.Limit // lines and events that any device can cause
+	warnings lograte.Limit // limits log lines and events that any device can cause
 	settings Settings
 	metrics  *metrics
 	now      func() time.Time
 	registry *registry.Registry
-	// nil without neighbours
+	// domain, origin and receiver are nil without neighbours.
 	domain   neighbours
 	origin   origin
 	receiver receiver
 
-	// tasks are the goroutines that Run waits for; ctx, theirs, ends when Run ends.
+	// tasks holds the goroutines that Run waits for; ctx is their context and ends with Run.
 	tasks *tasks.Group
 	ctx   context.Context
-	// queue has the work for devices: for each one thing after the other, for different
-	// ones at once.
+	// queue runs the jobs of each device in order, and those of different devices concurrently.
 	queue *queue
-	// keeping keeps rules in step with the network.
-	keeping service.Loop
-	// loaded is closed when what the store has is there.
+	// reconcileLoop wakes the reconciliation of rules with the network.
+	reconcileLoop service.Loop
+	// loaded is closed once the stored devices and leases have been read.
 	loaded chan struct{}
-	// began is when the service started.
-	began time.Time
-	// view is what the packet-in handler looks at without a lock; nil until the
+	// started is the time at which the service started.
+	started time.Time
+	// view is the state that the packet-in handler reads without a lock. It is nil until the
 	// registry has been loaded.
 	view atomic.Pointer[view]
 
-	mu    sync.Mutex // guards what rooms say that it does
+	mu    sync.Mutex // guards the fields below and those of other components that say so
 	ready bool
-	// settled is when no more switches are waited for after the start.
-	settled bool
+	// topologySettled reports whether the service has stopped waiting for switches after its
+	// start.
+	topologySettled bool
 }
 
-// start runs f in a goroutine that Run waits for. It does nothing after the end.
+// start runs f in a goroutine that Run waits for, and reports whether it did. It does nothing once
+// Run has ended.
 func (s *core) start(f func(context.Context)) bool { return s.tasks.Start(f) }
 
-// wake makes the keeper look at the network again.
-func (s *core) wake() { s.keeping.Wake() }
+// wake starts another reconciliation soon.
+func (s *core) wake() { s.reconcileLoop.Wake() }
 
-// change makes a change that readers see whole.
+// change calls f under the lock, so that readers see all of its changes or none.
 func (s *core) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-// publish puts an event on the bus.
+// publish publishes an event on the bus.
 func (s *core) publish(kind string, attrs any) {
 	if s.bus != nil {
 		s.bus.Publish(Name+"."+kind, attrs)
 	}
 }
 
+// portUp reports whether a port is up.
 func (s *core) portUp(at network.PortRef) bool {
 	up, _ := s.net.PortUp(at)
 	return up
 }
 
-// borderAt finds the border port at a port.
-func (s *core) borderAt(at network.PortRef) (b Border, is bool) {
+// borderAt returns the border port at a switch port.
+func (s *core) borderAt(at network.PortRef) (b Border, ok bool) {
 	for _, b := range s.settings.Borders {
 		if b.At == at {
 			return b, true
@@ -98,8 +100,9 @@ func (s *core) borderAt(at network.PortRef) (b Border, is bool) {
 	return Border{}, false
 }
 
-// noPlace says why a port is not one where a device can be.
-func (s *core) noPlace(at network.PortRef) string {
+// whyNotAttachable returns what a port would have to be for a device to attach there, or an empty
+// string if a device can.
+func (s *core) whyNotAttachable(at network.PortRef) string {
 	_, border := s.borderAt(at)
 	switch top := s.net.Topology(); {
 	case !top.Has(at.Switch):
@@ -112,8 +115,8 @@ func (s *core) noPlace(at network.PortRef) string {
 	return ""
 }
 
-// led says whether there is a way between a border port and the port.
-func (s *core) led(at network.PortRef) bool {
+// hasPath reports whether there is a path between any border port and the port.
+func (s *core) hasPath(at network.PortRef) bool {
 	top := s.net.Topology()
 	return slices.ContainsFunc(s.settings.Borders, func(r Border) bool {
 		_, ok := top.Distance(r.At.Switch, at.Switch)
@@ -121,7 +124,8 @@ func (s *core) led(at network.PortRef) bool {
 	})
 }
 
-// ipOf is the device's address: the one it has, else the one it is bound to.
+// ipOf returns the device's leased address, or the address it is bound to if it has no active
+// lease.
 func (s *core) ipOf(d registry.Device) netip.Addr {
 	if l, ok := s.registry.Lease(d.ID); ok && l.Active(s.now()) {
 		return l.IP
@@ -129,8 +133,8 @@ func (s *core) ipOf(d registry.Device) netip.Addr {
 	return d.IP
 }
 
-// leased finds the device that has an address now, here or in another domain.
-func (s *core) leased(ip netip.Addr) (registry.Device, bool) {
+// leaseHolder returns the device that holds an address now, here or in another domain.
+func (s *core) leaseHolder(ip netip.Addr) (registry.Device, bool) {
 	d, ok := s.registry.DeviceByIP(ip)
 	if !ok {
 		return d, false
@@ -139,8 +143,9 @@ func (s *core) leased(ip netip.Addr) (registry.Device, bool) {
 	return d, ok && l.IP == ip && l.Active(s.now()) && l.Attachment != nil
 }
 
-// serves says whether the address is one that the service itself answers for.
-func (s *core) serves(ip netip.Addr) bool {
+// answersFor reports whether the service itself answers for the address, as a gateway's or the
+// DHCP server's.
+func (s *core) answersFor(ip netip.Addr) bool {
 	v := s.view.Load()
 	if v == nil {
 		return false
@@ -149,19 +154,18 @@ func (s *core) serves(ip netip.Addr) bool {
 	return gateway || v.servers[ip]
 }
 
-// enqueue queues work for a device. What finds no room there is found to be
-// necessary again at the next look.
+// enqueue queues work for a device. If the queue is full the work is dropped: the next
+// reconciliation finds that it is still needed.
 func (s *core) enqueue(id string, job func(context.Context)) {
 	if err := s.queue.Add(id, job); errors.Is(err, errBusy) {
 		s.metrics.dropped.WithLabelValues("check").Inc()
 	}
 }
 
-// tellRefused tells of a message that anybody can send, in the log and as an event: not of
-// each one in a flood, of which neither the log nor whoever reads events would be left
-// anything else, but of how many were left out.
-func (s *core) tellRefused(kind, text string, attrs map[string]any) {
-	skipped, turn := s.strange.Turn(time.Now())
+// reportRefused logs a refused message and publishes an event about it. Anybody can send such
+// messages, so both are rate limited; the next report says how many were left out.
+func (s *core) reportRefused(kind, text string, attrs map[string]any) {
+	skipped, turn := s.warnings.Turn(time.Now())
 	if !turn {
 		return
 	}
@@ -176,8 +180,8 @@ func (s *core) tellRefused(kind, text string, attrs map[string]any) {
 	s.publish(kind, attrs)
 }
 
-// tellLeft tells the protocol between domains that a device has left.
-func (s *core) tellLeft(id string) {
+// notifyLeft tells the protocol between domains that a device has left.
+func (s *core) notifyLeft(id string) {
 	if s.domain != nil {
 		s.receiver.Left(id)
 	}

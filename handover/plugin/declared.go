@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// Fits says whether definitions of the configuration fit what the API has declared, and what
-// devices have. It changes nothing. Wait for Loaded first.
+// Fits returns an error if definitions of the configuration conflict with what was declared by the
+// API or with what devices hold. It changes nothing. Loaded must be closed before it is called.
 func (s *Service) Fits(next registry.Definitions) error {
 	if err := s.registry.Fits(next).Err(); err != nil {
 		return fmt.Errorf("handover: %w", err)
@@ -17,8 +17,8 @@ func (s *Service) Fits(next registry.Definitions) error {
 	return nil
 }
 
-// Reconfigure takes definitions of the configuration in the place of those that stood there
-// before; devices that are attached follow. Wait for Loaded first.
+// Reconfigure replaces the configured definitions by next; attached devices follow. Loaded must be
+// closed before it is called.
 func (s *Service) Reconfigure(ctx context.Context, next registry.Definitions) error {
 	if err := s.registry.Configure(ctx, next); err != nil {
 		return fmt.Errorf("handover: %w", err)
@@ -26,28 +26,29 @@ func (s *Service) Reconfigure(ctx context.Context, next registry.Definitions) er
 	return nil
 }
 
-// declaredChanged has devices follow what was declared, or withdrawn. Without names it was
-// something else.
+// declaredChanged updates the devices whose declarations have changed. Without names, something
+// else than a device has changed.
 func (s *Service) declaredChanged(ctx context.Context, ids []string) {
 	if len(ids) == 0 {
 		s.refreshView()
 		return
 	}
 	tasks.Each(ids, 16, func(id string) {
-		err := s.queue.Do(ctx, id, func(ctx context.Context) error { return s.conform(ctx, id) })
+		err := s.queue.Do(ctx, id, func(ctx context.Context) error { return s.applyDeclaration(ctx, id) })
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("a device's rules do not follow yet what was declared; it is tried again", "device", id, "error", err)
+			s.log.Warn("a device's rules do not follow its declaration yet; it will be tried again", "device", id, "error", err)
 			m := s.mobileOf(id)
 			s.change(func() { m.err = err.Error() })
 		}
 	})
 }
 
-// conform has a device served as it is declared now, or not at all.
-func (s *Service) conform(ctx context.Context, id string) error {
+// applyDeclaration updates a device's rules to its current declaration, and removes them if it is
+// no longer declared.
+func (s *Service) applyDeclaration(ctx context.Context, id string) error {
 	if _, known := s.registry.Device(id); known {
 		return s.replan(ctx, id, "the device was changed")
 	}
-	s.tellLeft(id)
-	return s.detach(ctx, id, s.mobileOf(id).plan.Want().IP, nil, "it is not declared any more")
+	s.notifyLeft(id)
+	return s.detach(ctx, id, s.mobileOf(id).plan.Want().IP, nil, "the device is no longer declared")
 }

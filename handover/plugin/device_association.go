@@ -6,19 +6,19 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// association is a device's joining of an edge port, as far as the controller sees it.
+// association records how a device joined an edge port, as far as the controller sees it.
 type association struct {
-	up    time.Time // the port came up
-	heard time.Time // somebody at it was heard first; zero while nobody was
+	up    time.Time // when the port came up
+	heard time.Time // when somebody at the port was first heard; zero if nobody was
 }
 
-// associationTime bounds T_a. A client waits for up to ten seconds before its first
-// message (RFC 2131, 4.4.1); what comes later was not waiting for the port.
+// associationTime bounds T_a. A client waits for up to ten seconds before its first message (RFC
+// 2131, 4.4.1); a later one did not wait for the port.
 const associationTime = 10 * time.Second
 
-// until is how long the association took if a device's first DHCP message comes now.
-// A device that was heard before was there already: what lies in between is the
-// device's idle time and not part of its way to a connection.
+// until returns how long the association took if a device's first DHCP message arrives now. A
+// device that was heard before was there already: the time in between is idle time and not part of
+// the association.
 func (a association) until(now time.Time) time.Duration {
 	if !a.heard.IsZero() && a.heard.Before(now) {
 		now = a.heard
@@ -30,8 +30,8 @@ func (a association) until(now time.Time) time.Duration {
 	return took
 }
 
-// heardAt notes that somebody at a port was heard.
-func (s *intake) heardAt(at network.PortRef, now time.Time) {
+// heardAt records that somebody at a port was heard.
+func (s *packetHandler) heardAt(at network.PortRef, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a, waiting := s.ports[at]; waiting && a.heard.IsZero() {

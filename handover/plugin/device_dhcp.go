@@ -16,18 +16,18 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// incoming is a DHCP message of a client, as it came from a switch.
+// incoming is a DHCP message of a client that a switch has sent to the controller.
 type incoming struct {
 	at          network.PortRef
 	src, chaddr openflow.MAC
 	message     []byte
 	arrived     time.Time
-	// seen says that the message was made of a packet of the device: nobody waits for
-	// the answer.
+	// seen reports whether the message was made from a packet of the device. Then nobody waits for
+	// an answer.
 	seen bool
 }
 
-// cause returns what a move by the message is due to.
+// cause returns the cause of a move by the message, for its record.
 func (in incoming) cause(kind dhcpv4.MessageType) string {
 	if in.seen {
 		return "a packet of the device"
@@ -35,8 +35,8 @@ func (in incoming) cause(kind dhcpv4.MessageType) string {
 	return "DHCP " + kind.String()
 }
 
-// dhcpMessage handles a DHCP message. It runs in the device's turn of the work queue.
-func (s *intake) dhcpMessage(run context.Context, in incoming) {
+// handleDHCP handles a DHCP message. It runs as a job of the device in the work queue.
+func (s *packetHandler) handleDHCP(run context.Context, in incoming) {
 	ctx, cancel := context.WithTimeout(run, s.settings.RequestTimeout)
 	defer cancel()
 	m, err := dhcp.Decode(in.message)
@@ -44,7 +44,7 @@ func (s *intake) dhcpMessage(run context.Context, in incoming) {
 		s.metrics.dhcp.WithLabelValues("malformed").Inc()
 		return
 	}
-	if s.postponed(in, m) || !s.admitted(in) {
+	if s.postpone(in, m) || !s.admit(in) {
 		s.metrics.dhcp.WithLabelValues("waiting").Inc()
 		return
 	}
@@ -52,41 +52,41 @@ func (s *intake) dhcpMessage(run context.Context, in incoming) {
 		s.metrics.dhcp.WithLabelValues("outdated").Inc()
 		return
 	}
-	if s.claimedTwice(in, m) {
+	if s.refusesClaim(in, m) {
 		s.metrics.dhcp.WithLabelValues("claimed").Inc()
 		return
 	}
 	began := time.Now()
 	d := s.dhcp.Handle(ctx, dhcp.Request{Message: m, Src: in.src, At: in.at, Time: in.arrived, Trusted: s.trusted(in)})
-	s.noteExchange(&d, in)
+	s.recordExchange(&d, in)
 	if d.Attach || d.Verdict == dhcp.Granted && s.unserved(d.Device.ID) {
-		s.arrived(ctx, &d, in, began.Sub(in.arrived))
+		s.handleArrival(ctx, &d, in, began.Sub(in.arrived))
 		return
 	}
-	_ = d.Commit(ctx) // the verdict tells
-	s.tellVerdict(&d, in)
+	_ = d.Commit(ctx) // the verdict reports a failure
+	s.reportVerdict(&d, in)
 	if d.Detach {
-		s.left(ctx, &d)
+		s.handleLeft(ctx, &d)
 	}
 	if d.Verdict == dhcp.Granted {
-		s.tellArrived(d.Device.ID, in) // it is where it was, which may be news to a neighbour
-		s.resolved(d.Device.ID)
+		s.notifyArrived(d.Device.ID, in) // the device is where it was, which a neighbour may not know
+		s.confirmMove(d.Device.ID)
 	}
 	s.reply(&d, in)
 }
 
-// reply sends the answer to the device, if it has asked.
-func (s *intake) reply(d *dhcp.Decision, in incoming) {
+// reply sends the answer to the device, if the device has asked.
+func (s *packetHandler) reply(d *dhcp.Decision, in incoming) {
 	if d.Reply == nil || in.seen {
 		return
 	}
 	if err := s.net.Send(in.at, d.Frame(serverMAC)); err != nil {
-		s.strange.Warn(s.log, "DHCP answer not sent", "device", d.Device.ID, "port", in.at, "error", err)
+		s.warnings.Warn(s.log, "DHCP answer not sent", "device", d.Device.ID, "port", in.at, "error", err)
 	}
 }
 
-// tellVerdict counts a message, and tells of those that got less than they wanted.
-func (s *intake) tellVerdict(d *dhcp.Decision, in incoming) {
+// reportVerdict counts a message, and reports it if the device got less than it asked for.
+func (s *packetHandler) reportVerdict(d *dhcp.Decision, in incoming) {
 	s.metrics.dhcp.WithLabelValues(string(d.Verdict)).Inc()
 	switch d.Verdict {
 	case dhcp.Denied, dhcp.Refused, dhcp.Exhausted, dhcp.Failed, dhcp.Declined:
@@ -94,14 +94,14 @@ func (s *intake) tellVerdict(d *dhcp.Decision, in incoming) {
 		s.log.Debug("DHCP", "device", d.Device.ID, "type", d.Type, "verdict", d.Verdict, "reason", d.Reason, "port", in.at)
 		return
 	}
-	s.tellRefused("dhcp."+string(d.Verdict), "DHCP message refused", map[string]any{
+	s.reportRefused("dhcp."+string(d.Verdict), "DHCP message refused", map[string]any{
 		"device": d.Device.ID, "type": d.Type.String(), "port": in.at.String(), "mac": in.src, "chaddr": in.chaddr, "reason": d.Reason,
 	})
 }
 
-// outdated says whether a message, which was kept, came before a request of the
-// device that has been granted since: it tells where the device no longer is.
-func (s *intake) outdated(in incoming) bool {
+// outdated reports whether a postponed message is older than the device's last granted request.
+// Such a message names a place that the device has left.
+func (s *packetHandler) outdated(in incoming) bool {
 	d, _ := s.registry.DeviceByMAC(in.chaddr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,9 +109,9 @@ func (s *intake) outdated(in incoming) bool {
 	return m != nil && in.arrived.Before(m.granted)
 }
 
-// noteExchange remembers when the device's first message at the port came, and
-// how long the port had been up.
-func (s *intake) noteExchange(d *dhcp.Decision, in incoming) {
+// recordExchange records when the device's first message at the port arrived, and how long the
+// port had been up by then.
+func (s *packetHandler) recordExchange(d *dhcp.Decision, in incoming) {
 	if d.Device.ID == "" {
 		return
 	}
@@ -126,64 +126,63 @@ func (s *intake) noteExchange(d *dhcp.Decision, in incoming) {
 	}
 	m.exchange = exchange{at: in.at, first: in.arrived}
 	if a, ok := s.ports[in.at]; ok {
-		// It counts once: what comes later was not waiting for the port.
+		// Only the first message counts: later ones did not wait for the port.
 		m.exchange.ta = a.until(in.arrived)
 		delete(s.ports, in.at)
 	}
 }
 
-// unserved says whether the device has no rules, or not those of a plan that
-// works.
-func (s *intake) unserved(id string) bool { return s.lacking(id, s.net.Topology()) }
+// unserved reports whether the device has no rules, or rules along a path that no longer exists.
+func (s *packetHandler) unserved(id string) bool { return s.needsRules(id, s.net.Topology()) }
 
-// left ends a device's stay.
-func (s *intake) left(ctx context.Context, d *dhcp.Decision) {
+// handleLeft removes the rules of a device that has left.
+func (s *packetHandler) handleLeft(ctx context.Context, d *dhcp.Decision) {
 	if err := s.detach(ctx, d.Device.ID, d.Lease.IP, d.Previous, d.Type.String()); err != nil {
-		s.log.Warn("rules of a device that has left are still there", "device", d.Device.ID, "error", err)
+		s.log.Warn("rules of a device that has left could not be removed", "device", d.Device.ID, "error", err)
 	}
-	s.tellLeft(d.Device.ID)
+	s.notifyLeft(d.Device.ID)
 }
 
-// arrived has the device served where its request came from, with the lease that it
-// is granted. Without rules, or without a lease that outlives this controller, an
-// answer would only mislead it: then there is none, and it is where it was before.
-func (s *intake) arrived(ctx context.Context, d *dhcp.Decision, in incoming, queue time.Duration) {
+// handleArrival serves the device where its request came from, with the lease that it is granted.
+// If the rules or the lease cannot be written the device gets no answer, which would only mislead
+// it, and stays where it was.
+func (s *packetHandler) handleArrival(ctx context.Context, d *dhcp.Decision, in incoming, queue time.Duration) {
 	kind := KindMove
 	switch {
 	case d.Previous == nil:
 		kind = KindAttach
-	case !d.Attach: // it is where it was, without rules that work
+	case !d.Attach: // the device is where it was, without working rules
 		kind = KindReroute
 	}
-	t := s.newTrip(d.Device, d.Lease.IP, kind, in.cause(d.Type), in.arrived)
-	t.rec.Parts.Queue = Duration(queue)
-	s.setVia(t.m, t.device)
-	unplaced, unwritten := s.settle(ctx, t, d, in)
-	s.tellVerdict(d, in)
-	s.change(func() { t.m.exchange = exchange{}; t.m.to(stepCome) })
+	op := s.newOperation(d.Device, d.Lease.IP, kind, in.cause(d.Type), in.arrived)
+	op.record.Parts.Queue = Duration(queue)
+	s.setVia(op.mobile, op.device)
+	unplaced, unwritten := s.serveAndCommit(ctx, op, d, in)
+	s.reportVerdict(d, in)
+	s.change(func() { op.mobile.exchange = exchange{}; op.mobile.advance(stepArrive) })
 	switch {
 	case unwritten != nil:
-		s.takeBack(ctx, t.id)
+		s.rollbackLease(ctx, op.id)
 	case unplaced != nil:
-		s.putBack(ctx, d)
+		s.rollbackAttachment(ctx, d)
 	}
 	err := errors.Join(unplaced, unwritten)
-	id := s.ended(t, err)
+	id := s.finish(op, err)
 	if err != nil {
 		return
 	}
 	s.net.PlaceHost(in.src, d.Lease.IP, in.at)
-	s.tellArrived(d.Device.ID, in)
-	s.suspect(d, in)
-	s.teach(ctx, t.id)
+	s.notifyArrived(d.Device.ID, in)
+	s.reportDuplicate(d, in)
+	s.updateAnswers(ctx, op.id)
 	to := *d.Lease.Attachment
-	s.start(func(ctx context.Context) { s.measure(ctx, id, to, d.Lease.IP) })
+	s.start(func(ctx context.Context) { s.measureEdge(ctx, id, to, d.Lease.IP) })
 }
 
-// settle has the device served at its new place while its lease is written, and
-// answers it as soon as both is done. Rules need not wait for the store: after a
-// crash in between they are again as the store says.
-func (s *intake) settle(ctx context.Context, t *trip, d *dhcp.Decision, in incoming) (unplaced, unwritten error) {
+// serveAndCommit serves the device at its new place while its lease is written, and answers the
+// device as soon as both are done. Rules need not wait for the store: after a crash in between
+// they are restored from what the store holds.
+func (s *packetHandler) serveAndCommit(ctx context.Context, op *operation, d *dhcp.Decision, in incoming) (unplaced, unwritten error) {
 	var answered time.Time
 	done := afterBoth(func() {
 		s.reply(d, in)
@@ -199,19 +198,19 @@ func (s *intake) settle(ctx context.Context, t *trip, d *dhcp.Decision, in incom
 			done()
 		}
 	})
-	t.written = done
-	unplaced = s.place(ctx, t, d.Previous, d.Lease.Attachment)
+	op.written = done
+	unplaced = s.serveAt(ctx, op, d.Previous, d.Lease.Attachment)
 	writing.Wait()
-	t.rec.Parts.Store = Duration(took)
+	op.record.Parts.Store = Duration(took)
 	if !answered.IsZero() {
-		t.rec.Parts.Ta = Duration(t.m.exchange.ta)
-		t.rec.Parts.Td = max(Duration(answered.Sub(t.m.exchange.first))-t.rec.Parts.Tf, 0)
+		op.record.Parts.Ta = Duration(op.mobile.exchange.ta)
+		op.record.Parts.Td = max(Duration(answered.Sub(op.mobile.exchange.first))-op.record.Parts.Tf, 0)
 	}
 	return unplaced, unwritten
 }
 
-// afterBoth returns what is to be called twice, from any goroutines, and the second
-// time calls f.
+// afterBoth returns a function that calls f when it is called for the second time. It may be
+// called from any goroutine.
 func afterBoth(f func()) func() {
 	var calls atomic.Int32
 	return func() {
@@ -221,26 +220,26 @@ func afterBoth(f func()) func() {
 	}
 }
 
-// takeBack has a device whose new lease could not be written served as the registry
-// knows it: where it was, or nowhere.
-func (s *intake) takeBack(ctx context.Context, id string) {
+// rollbackLease restores a device's rules to the registry's state after its new lease could not be
+// stored: its previous place, or none.
+func (s *packetHandler) rollbackLease(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settings.RequestTimeout)
 	defer cancel()
-	s.sweep(ctx, id)
+	s.removeDetached(ctx, id)
 	s.reroute(ctx, id)
 }
 
-// putBack undoes what the registry noted of a move that could not be made.
-func (s *intake) putBack(ctx context.Context, d *dhcp.Decision) {
+// rollbackAttachment restores the registry's place of a device whose move failed.
+func (s *packetHandler) rollbackAttachment(ctx context.Context, d *dhcp.Decision) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settings.RequestTimeout)
 	defer cancel()
 	if err := s.registry.Lessor.SetAttachment(ctx, d.Device.ID, d.Previous); err != nil {
-		s.log.Error("a device's place in the store is not where its rules lead", "device", d.Device.ID, "error", err)
+		s.log.Error("the stored place of a device is not where its rules lead", "device", d.Device.ID, "error", err)
 	}
 }
 
-// measure adds T_e to a record.
-func (s *intake) measure(ctx context.Context, id uint64, at registry.Attachment, ip netip.Addr) {
+// measureEdge measures T_e and adds it to a record.
+func (s *packetHandler) measureEdge(ctx context.Context, id uint64, at registry.Attachment, ip netip.Addr) {
 	te, ok := s.edgeLatency(ctx, at.At, ip, at.MAC)
 	if !ok {
 		return
@@ -254,10 +253,10 @@ func (s *intake) measure(ctx context.Context, id uint64, at registry.Attachment,
 	}
 }
 
-// claimedTwice says whether a message is not answered because its MAC address is
-// in use at another port that is up. A good signature shows that it has moved, and
-// so does the word of a visitor's home, which has looked at the signature.
-func (s *intake) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
+// refusesClaim reports whether a message is refused because its MAC address is in use at another
+// port that is up. A valid signature proves that the device has moved. So does the statement of a
+// visitor's home domain, which has checked the signature.
+func (s *packetHandler) refusesClaim(in incoming, m *dhcpv4.DHCPv4) bool {
 	if s.settings.Claims != ClaimRefuse {
 		return false
 	}
@@ -274,19 +273,19 @@ func (s *intake) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
 			return false
 		}
 	}
-	s.tellRefused("device.at-two-ports", "DHCP message refused: one MAC address at two ports", map[string]any{"device": d.ID, "mac": in.src, "was": l.Attachment.At.String(), "is": in.at.String(), "refused": true})
+	s.reportRefused("device.at-two-ports", "DHCP message refused: one MAC address at two ports", map[string]any{"device": d.ID, "mac": in.src, "was": l.Attachment.At.String(), "is": in.at.String(), "refused": true})
 	return true
 }
 
-// suspect tells when an interface asks at one port while another port, which it
-// was at, is still up: on cables that is two devices with one MAC address, on
-// radio it is a move like any other.
-func (s *intake) suspect(d *dhcp.Decision, in incoming) {
+// reportDuplicate reports that an interface sends a request at one port while its previous port is
+// still up. On cables that means two devices with one MAC address; on radio it is a move like any
+// other.
+func (s *packetHandler) reportDuplicate(d *dhcp.Decision, in incoming) {
 	p := d.Previous
 	if p == nil || p.Peer != "" || p.MAC != in.src || p.At == in.at || !s.portUp(p.At) {
 		return
 	}
-	s.tellRefused("device.at-two-ports", "one MAC address at two ports", map[string]any{
+	s.reportRefused("device.at-two-ports", "one MAC address at two ports", map[string]any{
 		"device": d.Device.ID, "mac": in.src, "was": p.At.String(), "is": in.at.String(), "signed": d.Signed,
 	})
 }

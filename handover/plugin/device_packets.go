@@ -21,34 +21,36 @@ const (
 	dhcpOptions = 240
 )
 
-// intake takes what devices say, and what it means of where they are: DHCP above all.
-type intake struct {
+// packetHandler handles the packets of devices that switches send to the controller, above all
+// DHCP.
+type packetHandler struct {
 	*guards
-	dhcp  *dhcp.Server
-	held  heldBack // for neighbours
-	early heldBack // for a way
+	dhcp              *dhcp.Server
+	awaitingNeighbour pendingMessages // messages that wait for a neighbour's answer
+	awaitingPath      pendingMessages // requests that wait for a path
 
-	ports map[network.PortRef]association // of ports that came up, until a DHCP message; the lock of core guards it
+	// ports holds the ports that came up and have had no DHCP message since. The lock of core
+	// guards it.
+	ports map[network.PortRef]association
 }
 
-// ownerHash tells the service's rules from others by the cookie of what they send up.
+// ownerHash is the owner part of the cookies of the service's rules.
 var ownerHash = rule.OwnerHash(Name)
 
-// HandlePacketIn takes DHCP and ARP of devices out of the chain, and what others say
-// of either. It runs on the
-// switch's goroutine and never waits.
-func (s *intake) HandlePacketIn(p *network.PacketIn) network.Verdict {
+// HandlePacketIn handles DHCP and ARP that concern devices, and ends the chain for them. It runs
+// on the switch's goroutine and never waits.
+func (s *packetHandler) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
-	if rule.Cookie(p.Cookie).Owner() == ownerHash && s.spoofed(&p.Headers) {
-		v := s.fromElsewhere(at, p.Headers.Src, p.Resubmit)
+	if rule.Cookie(p.Cookie).Owner() == ownerHash && s.isSpoofed(&p.Headers) {
+		v := s.handleSpoofed(at, p.Headers.Src, p.Resubmit)
 		s.followPacket(at, &p.Headers, p.At)
 		return v
 	}
 	if isEarly(p) {
 		out, ours := s.Led(at, &p.Headers)
 		switch {
-		case ours && len(out) > 0 && s.border(at.Switch):
-			return network.Continue // others are asked here; what they leave alone goes as Led says
+		case ours && len(out) > 0 && s.hasBorder(at.Switch):
+			return network.Continue // other services handle the packet here; what they leave alone is sent as Led says
 		case ours:
 			return s.sendEarly(p, out)
 		}
@@ -56,10 +58,10 @@ func (s *intake) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	return s.packet(at, &p.Headers, p.Data, p.At)
 }
 
-// packet decides about a packet that a switch sent up.
-func (s *intake) packet(at network.PortRef, h *packet.Headers, data []byte, arrived time.Time) network.Verdict {
-	if isAnswer(h) {
-		return s.answered(at, h, arrived)
+// packet handles a packet that a switch sent to the controller.
+func (s *packetHandler) packet(at network.PortRef, h *packet.Headers, data []byte, arrived time.Time) network.Verdict {
+	if isServerMessage(h) {
+		return s.handleServerMessage(at, h, arrived)
 	}
 	arp := h.Has(packet.ARP)
 	if !arp && (!h.Has(packet.IPv4|packet.UDP) || h.DstPort != dhcpServerPort || h.IsFragment()) || h.VLANID != 0 || h.VLANTags > 1 {
@@ -71,7 +73,7 @@ func (s *intake) packet(at network.PortRef, h *packet.Headers, data []byte, arri
 	}
 	if arp {
 		s.heardAt(at, arrived)
-		return s.arp(v, at, h, arrived)
+		return s.handleARP(v, at, h, arrived)
 	}
 	if _, border := v.borders[at]; border {
 		return network.Continue
@@ -83,8 +85,8 @@ func (s *intake) packet(at network.PortRef, h *packet.Headers, data []byte, arri
 	return s.dhcpIn(v, at, h.EthSrc, data[h.Payload:end], arrived)
 }
 
-// dhcpIn queues a DHCP message of a device as work for it.
-func (s *intake) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message []byte, arrived time.Time) network.Verdict {
+// dhcpIn queues a DHCP message of a device.
+func (s *packetHandler) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message []byte, arrived time.Time) network.Verdict {
 	if len(message) < dhcpOptions || message[0] != 1 || message[2] != 6 || src.IsMulticast() {
 		return network.Continue
 	}
@@ -98,7 +100,7 @@ func (s *intake) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message [
 	}
 	copied := slices.Clone(message)
 	err := s.queue.Add(key, func(ctx context.Context) {
-		s.dhcpMessage(ctx, incoming{at: at, src: src, chaddr: chaddr, message: copied, arrived: arrived})
+		s.handleDHCP(ctx, incoming{at: at, src: src, chaddr: chaddr, message: copied, arrived: arrived})
 	})
 	if err != nil {
 		s.metrics.dropped.WithLabelValues("waiting").Inc()
@@ -106,9 +108,9 @@ func (s *intake) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message [
 	return network.Stop
 }
 
-// whose finds whose message it is, if that is known, and the key of work for it: the name
-// that the device has, or will have if it is learned.
-func (s *intake) whose(src, chaddr openflow.MAC) (registry.Device, string) {
+// whose returns the device that a message belongs to, if it is known, and the queue key of its
+// work: the name that the device has, or will get if it is learned.
+func (s *packetHandler) whose(src, chaddr openflow.MAC) (registry.Device, string) {
 	for _, m := range []openflow.MAC{src, chaddr} {
 		if d, ok := s.registry.DeviceByMAC(m); ok {
 			return d, d.ID

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// host is the domain that the protocol between domains works for.
+// host implements domain.Host: it is this domain as the protocol between domains sees it.
 type host struct{ *Service }
 
 var _ domain.Host = host{}
@@ -67,7 +67,7 @@ func (h host) Check(v domain.Visitor) error {
 	own, ours := h.registry.Device(id)
 	if v.Home == h.settings.Domain {
 		if !ours || h.ipOf(own) != v.IP || !slices.Equal(own.MACs, v.MACs) {
-			return fmt.Errorf("device %s of ours is not as described: %w", id, domain.ErrTaken)
+			return fmt.Errorf("our device %s is not as described: %w", id, domain.ErrTaken)
 		}
 		return nil
 	}
@@ -78,7 +78,7 @@ func (h host) Check(v domain.Visitor) error {
 			return fmt.Errorf("MAC address %v: %w", m, domain.ErrTaken)
 		}
 	}
-	if d, known := h.registry.DeviceByIP(v.IP); known && d.ID != id || h.registry.Ours(v.IP) || h.serves(v.IP) {
+	if d, known := h.registry.DeviceByIP(v.IP); known && d.ID != id || h.registry.Ours(v.IP) || h.answersFor(v.IP) {
 		return fmt.Errorf("address %v: %w", v.IP, domain.ErrTaken)
 	}
 	return nil
@@ -108,7 +108,7 @@ func (h host) adopt(ctx context.Context, v domain.Visit) error {
 		}
 	}
 	if d.Pool == "" {
-		return fmt.Errorf("visitor %s: no pool with home %q has %v: devices of that domain cannot be told their router", v.ID, v.Home, v.IP)
+		return fmt.Errorf("visitor %s: no pool with home %q contains %v, so devices of that domain cannot be told their router", v.ID, v.Home, v.IP)
 	}
 	err := h.registry.Adopt(ctx, d, v.IP)
 	if errors.Is(err, registry.ErrConflict) {
@@ -117,41 +117,41 @@ func (h host) adopt(ctx context.Context, v domain.Visit) error {
 	return err
 }
 
-// expect prepares the place where a visitor, or a device of ours that comes
-// home, will be, as far as that is known.
+// expect prepares the place where a visitor, or a device of ours that comes home, will be, as far
+// as that place is known.
 func (h host) expect(ctx context.Context, v domain.Visit) error {
 	d, ok := h.registry.Device(v.ID)
 	if !ok {
 		return domain.ErrNoDevice
 	}
-	t := h.newTrip(d, v.IP, KindPrepare, "domain "+v.Via, h.now())
-	h.change(func() { t.m.via = v.Via })
+	op := h.newOperation(d, v.IP, KindPrepare, "domain "+v.Via, h.now())
+	h.change(func() { op.mobile.via = v.Via })
 	next, known := h.headingPlace(v)
 	l, _ := h.registry.Lease(v.ID)
 	if !known {
 		return nil
 	}
 	place := route.Place{At: next, MAC: cmp.Or(v.Heading.MAC, d.HomeMAC())}
-	t.rec.To = &Spot{Port: Port{next}, MAC: place.MAC}
+	op.record.To = &Spot{Port: Port{next}, MAC: place.MAC}
 	if l.Active(h.now()) && l.Attachment != nil {
-		t.rec.From = spotOf(l.Attachment)
-		return h.prepare(ctx, t, placeOf(l.Attachment), place, "", 0)
+		op.record.From = spotOf(l.Attachment)
+		return h.prepare(ctx, op, placeOf(l.Attachment), place, "", 0)
 	}
-	p, err := h.plan(t, place)
+	p, err := h.plan(op, place)
 	if err == nil {
-		h.describe(t, &p)
-		err = h.follow(ctx, t, route.Steps(t.m.plan, p))
+		h.recordPlan(op, &p)
+		err = h.applySteps(ctx, op, route.Steps(op.mobile.plan, p))
 	}
 	if err == nil {
-		h.change(func() { t.m.to(stepExpect) })
+		h.change(func() { op.mobile.advance(stepExpect) })
 	}
-	h.ended(t, err)
+	h.finish(op, err)
 	return err
 }
 
-// headingPlace is the edge port where a visitor will be.
-func (s *foresight) headingPlace(v domain.Visit) (network.PortRef, bool) {
-	if at := v.Heading.At; at != nil && s.noPlace(*at) == "" {
+// headingPlace returns the edge port where a visitor will be, if it is known.
+func (s *predictor) headingPlace(v domain.Visit) (network.PortRef, bool) {
+	if at := v.Heading.At; at != nil && s.whyNotAttachable(*at) == "" {
 		return *at, true
 	}
 	m := v.Heading.Motion
@@ -187,17 +187,17 @@ func (h host) redirect(ctx context.Context, id string, to *registry.Attachment, 
 		if l.Attachment == nil {
 			return domain.ErrNoDevice
 		}
-		t := h.newTrip(d, l.IP, KindPrepare, "domain "+to.Peer, h.now())
-		t.rec.From, t.rec.To = spotOf(l.Attachment), spotOf(to)
-		return h.prepare(ctx, t, placeOf(l.Attachment), placeOf(to), to.Peer, 0)
+		op := h.newOperation(d, l.IP, KindPrepare, "domain "+to.Peer, h.now())
+		op.record.From, op.record.To = spotOf(l.Attachment), spotOf(to)
+		return h.prepare(ctx, op, placeOf(l.Attachment), placeOf(to), to.Peer, 0)
 	}
-	t := h.newTrip(d, l.IP, KindMove, "domain "+to.Peer, h.now())
-	err := h.place(ctx, t, l.Attachment, to)
+	op := h.newOperation(d, l.IP, KindMove, "domain "+to.Peer, h.now())
+	err := h.serveAt(ctx, op, l.Attachment, to)
 	if err == nil {
 		err = h.registry.Lessor.SetAttachment(ctx, id, to)
 	}
-	t.rec.Parts.Trigger = t.rec.Parts.Tf
-	h.ended(t, err)
+	op.record.Parts.Trigger = op.record.Parts.Tf
+	h.finish(op, err)
 	return err
 }
 
@@ -205,13 +205,13 @@ func (h host) redirect(ctx context.Context, id string, to *registry.Attachment, 
 func (h host) Cancel(ctx context.Context, id string) error {
 	return h.queue.Do(ctx, id, func(ctx context.Context) error {
 		m := h.mobileOf(id)
-		h.change(func() { m.to(stepCome) })
+		h.change(func() { m.advance(stepArrive) })
 		l, _ := h.registry.Lease(id)
 		if l.Active(h.now()) && l.Attachment != nil {
 			if m.second == nil {
 				return nil
 			}
-			return h.alone(ctx, id, m, m.second)
+			return h.dropSecond(ctx, id, m, m.second)
 		}
 		return h.gone(ctx, id)
 	})
@@ -222,7 +222,7 @@ func (h host) Forget(ctx context.Context, id string) error {
 	return h.queue.Do(ctx, id, func(ctx context.Context) error { return h.gone(ctx, id) })
 }
 
-// gone removes a device's rules and lease, and a visitor altogether.
+// gone removes a device's rules and lease. A visitor is removed altogether.
 func (h host) gone(ctx context.Context, id string) error {
 	d, known := h.registry.Device(id)
 	l, _ := h.registry.Lease(id)
@@ -252,7 +252,7 @@ func (h host) Verify(_ context.Context, id string, e domain.Evidence) error {
 		return fmt.Errorf("%w: %w", domain.ErrNoEvidence, err)
 	}
 	if t := m.MessageType(); t != dhcpv4.MessageTypeDiscover && t != dhcpv4.MessageTypeRequest {
-		return fmt.Errorf("%w: a %v says that a device leaves, not that it is there", domain.ErrNoEvidence, t)
+		return fmt.Errorf("%w: a %v does not show that a device is there", domain.ErrNoEvidence, t)
 	}
 	if err := h.dhcp.Verify(d, m, e.Src, h.now()); err != nil {
 		return fmt.Errorf("%w: %w", domain.ErrNoEvidence, err)

@@ -10,8 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// neighbours is what the service asks of the protocol between domains; a
-// *domain.Service.
+// neighbours is what the service needs of a *domain.Service, the protocol between domains.
 type neighbours interface {
 	Register(*api.API)
 	Restore(context.Context) error
@@ -20,43 +19,47 @@ type neighbours interface {
 	Record(id string) (domain.Record, bool)
 }
 
-// receiver is what it asks of this domain as one to which devices come, a *domain.Receiver:
-// whether a DHCP message may be handled now. It tells that a device has got its address at
-// an edge port, and that one has left.
+// receiver is what the service needs of a *domain.Receiver, the side of the protocol to which
+// devices come. Admit decides whether a DHCP message may be handled now. Attached and Left report
+// that a device has got its address at an edge port, or has left.
 type receiver interface {
 	Admit(mac openflow.MAC, h domain.Heading, e *domain.Evidence) domain.Admission
 	Attached(id string, e *domain.Evidence)
 	Left(id string)
 }
 
-// origin is what it asks of this domain as one that devices leave, a *domain.Origin.
+// origin is what the service needs of a *domain.Origin, the side of the protocol that devices
+// leave.
 type origin interface {
 	Announce(ctx context.Context, id, peer string, h domain.Heading) error
 	Abandon(ctx context.Context, id string) error
 }
 
-// maxHeldBack bounds the DHCP messages that wait for something.
-const maxHeldBack = 4096
+// maxPending bounds the DHCP messages that wait for something.
+const maxPending = 4096
 
-// heldBack are DHCP messages that wait: for a word about their hardware address, or
-// for a way. It has the latest of each.
-type heldBack struct {
+// pendingMessages holds the latest DHCP message of each hardware address that waits for a
+// neighbour's answer or for a path.
+type pendingMessages struct {
 	mu       sync.Mutex
 	messages map[openflow.MAC]incoming
 }
 
-func (h *heldBack) keep(in incoming) {
+// keep stores a message in place of an earlier one of the same hardware address. If the bound is
+// reached, messages of further addresses are dropped.
+func (h *pendingMessages) keep(in incoming) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.messages == nil {
 		h.messages = map[openflow.MAC]incoming{}
 	}
-	if _, known := h.messages[in.chaddr]; known || len(h.messages) < maxHeldBack {
+	if _, known := h.messages[in.chaddr]; known || len(h.messages) < maxPending {
 		h.messages[in.chaddr] = in
 	}
 }
 
-func (h *heldBack) take(mac openflow.MAC) (incoming, bool) {
+// take removes and returns the message of a hardware address.
+func (h *pendingMessages) take(mac openflow.MAC) (incoming, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	in, ok := h.messages[mac]
@@ -64,8 +67,8 @@ func (h *heldBack) take(mac openflow.MAC) (incoming, bool) {
 	return in, ok
 }
 
-// takeIf takes the messages of which f is true.
-func (h *heldBack) takeIf(f func(incoming) bool) []incoming {
+// takeIf removes and returns the messages for which f returns true.
+func (h *pendingMessages) takeIf(f func(incoming) bool) []incoming {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []incoming
@@ -78,39 +81,38 @@ func (h *heldBack) takeIf(f func(incoming) bool) []incoming {
 	return out
 }
 
-// admitted says whether a DHCP message may be handled now. One that has to wait
-// for neighbours is kept until Resume.
-func (s *intake) admitted(in incoming) bool {
+// admit reports whether a DHCP message may be handled now. A message that has to wait for
+// neighbours is kept until Resume.
+func (s *packetHandler) admit(in incoming) bool {
 	if s.domain == nil {
 		return true
 	}
-	s.held.keep(in)
+	s.awaitingNeighbour.keep(in)
 	if s.receiver.Admit(in.chaddr, headingTo(in), evidence(in)) == domain.Wait {
 		return false
 	}
-	s.held.take(in.chaddr)
+	s.awaitingNeighbour.take(in.chaddr)
 	return true
 }
 
-// resume has a message handled that was kept.
-func (s *intake) resume(mac openflow.MAC) {
-	if in, ok := s.held.take(mac); ok {
-		s.again(in)
+// resume handles a message that was kept for neighbours.
+func (s *packetHandler) resume(mac openflow.MAC) {
+	if in, ok := s.awaitingNeighbour.take(mac); ok {
+		s.requeue(in)
 	}
 }
 
-// trusted says whether the word of its domain shows that the device is where the
-// message came from, without which it would not have been admitted: a visitor has no
-// key here.
-func (s *intake) trusted(in incoming) bool {
+// trusted reports whether the device is a visitor, which has no key here. Its message is only
+// admitted after its home domain has confirmed where the device is.
+func (s *packetHandler) trusted(in incoming) bool {
 	d, ok := s.registry.DeviceByMAC(in.chaddr)
 	return ok && d.Home != "" && s.domain != nil
 }
 
-// vouchedFor says whether the home of a visitor that signs has said that the message
-// is the visitor's: it does so for every place where it was not before, or the
-// message is not admitted.
-func (s *intake) vouchedFor(d registry.Device) bool {
+// vouchedFor reports whether the device is a visitor that signs and whose home domain has
+// confirmed the message. The home domain confirms each new place, or else the message is not
+// admitted.
+func (s *packetHandler) vouchedFor(d registry.Device) bool {
 	if d.Home == "" || s.domain == nil {
 		return false
 	}
@@ -118,23 +120,26 @@ func (s *intake) vouchedFor(d registry.Device) bool {
 	return ok && r.Signed && !r.Gone
 }
 
+// headingTo returns the place that a message came from, as the protocol between domains describes
+// it.
 func headingTo(in incoming) domain.Heading {
 	at := in.at
 	return domain.Heading{At: &at, MAC: in.src}
 }
 
+// evidence returns the message as evidence for the device's home domain.
 func evidence(in incoming) *domain.Evidence {
 	return &domain.Evidence{Src: in.src, Message: in.message}
 }
 
-// tellArrived tells the protocol between domains that a device is here.
-func (s *intake) tellArrived(id string, in incoming) {
+// notifyArrived tells the protocol between domains that a device is here.
+func (s *packetHandler) notifyArrived(id string, in incoming) {
 	if s.domain != nil {
 		s.receiver.Attached(id, evidence(in))
 	}
 }
 
-// visitorClass is the class of visitors, by how their own domain wants them moved.
+// visitorClass returns the class of visitors whose home domain wants them moved by policy p.
 func visitorClass(p registry.Policy) string {
 	if p == registry.PolicySeamless {
 		return registry.VisitorsSeamless
@@ -142,8 +147,8 @@ func visitorClass(p registry.Policy) string {
 	return registry.VisitorsSaving
 }
 
-// meetNeighbours makes the protocol between domains, if there are neighbours.
-func (s *Service) meetNeighbours(o Options) error {
+// connectNeighbours creates the protocol between domains, if neighbours are configured.
+func (s *Service) connectNeighbours(o Options) error {
 	if len(s.settings.Neighbours) == 0 {
 		return nil
 	}

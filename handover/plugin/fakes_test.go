@@ -130,12 +130,12 @@ func (w *world) Apply(ctx context.Context, key string, p rule.Program, o rule.Ap
 		}
 	}
 	wrote := false
-	before := map[placeKey]network.Rule{}
+	before := map[entryKey]network.Rule{}
 	for _, r := range w.Program(key).Rules {
-		before[placeKey{r.Switch, r.Key()}] = r
+		before[entryKey{r.Switch, r.Key()}] = r
 	}
 	for _, r := range p.Rules {
-		k := placeKey{r.Switch, r.Key()}
+		k := entryKey{r.Switch, r.Key()}
 		old, had := before[k]
 		delete(before, k)
 		if had && slices.Equal(old.Actions, r.Actions) {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Anchored tells the network by which border ports all traffic of a device comes and goes,
-// wherever the device is. It is false for one that nothing leads.
+// Anchored returns the border ports by which all traffic of a device comes and goes, wherever the
+// device is. It returns false for an address whose device has no rules.
 func (s *guards) Anchored(ip netip.Addr) (network.Anchor, bool) {
 	d, known := s.registry.DeviceByIP(ip)
 	pin, kept := s.Keeps(openflow.MAC{}, ip)
@@ -18,7 +18,7 @@ func (s *guards) Anchored(ip netip.Addr) (network.Anchor, bool) {
 	}
 	s.mu.Lock()
 	m := s.mobiles[d.ID]
-	led := m != nil && m.state != nowhere
+	led := m != nil && m.state != detached
 	a := network.Anchor{MAC: d.HomeMAC(), Place: pin}
 	var want route.Want
 	if led {
@@ -31,8 +31,8 @@ func (s *guards) Anchored(ip netip.Addr) (network.Anchor, bool) {
 	return a, led
 }
 
-// Moving tells the network which hosts may be devices of ours, and where all that they
-// send and get passes.
+// Moving returns the prefixes of hosts that may be devices of ours, and the border ports through
+// which all their traffic passes.
 func (s *guards) Moving() network.Moving {
 	v := s.view.Load()
 	if v == nil {

@@ -12,24 +12,23 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// keyAnswer begins the keys, in the ledger, of the rules by which switches answer.
+// keyAnswer begins the ledger keys of the rules by which switches answer ARP.
 const keyAnswer = "answer/"
 
-// answers is what switches answer by themselves about a device: its gateway, who has
-// the device's address, and the device, who has the gateway's. Hosts ask again for
-// what they know already, and send no more packets when nobody answers: without a
-// controller that would be so after half a minute. Every other question, also the
-// first from a place, comes to the controller.
+// answers holds what switches answer by themselves about a device: to its gateway, the device's
+// MAC address, and to the device, the gateway's. Hosts ask again for addresses that they know
+// already, and stop sending when nobody answers; without a controller that would happen after half
+// a minute. All other questions, including the first from a new place, go to the controller.
 type answers struct {
 	ip, gateway      netip.Addr
 	home, gatewayMAC openflow.MAC
-	// at is where the device asks, with mac; zero if it is in another domain.
+	// at is the port where the device asks, with mac; zero if the device is in another domain.
 	at  network.PortRef
 	mac openflow.MAC
 }
 
-// answersOf is what switches are to answer about a device now. It is zero while its
-// gateway is not known, or if it is nowhere.
+// answersOf returns what switches should answer about a device now. It is zero while the gateway's
+// MAC address is not known, or if the device has no place.
 func (s *guards) answersOf(id string) answers {
 	v := s.view.Load()
 	d, known := s.registry.Device(id)
@@ -49,12 +48,12 @@ func (s *guards) answersOf(id string) answers {
 	return a
 }
 
-// rules are those of the switches that can answer: at the border ports that lead to the
-// gateway and, for the device, at its edge.
-func (a answers) rules(borders []Border, mute map[openflow.DatapathID]bool) []network.Rule {
+// rules returns the rules of the switches that can answer: those with border ports that lead to
+// the gateway and, for the device, its edge switch.
+func (a answers) rules(borders []Border, cannotAnswer map[openflow.DatapathID]bool) []network.Rule {
 	var out []network.Rule
 	add := func(r network.Rule) {
-		if !mute[r.Switch] {
+		if !cannotAnswer[r.Switch] {
 			out = append(out, r)
 		}
 	}
@@ -72,7 +71,8 @@ func (a answers) rules(borders []Border, mute map[openflow.DatapathID]bool) []ne
 	return out
 }
 
-// answerRule has a switch turn one host's question for an address into its answer.
+// answerRule returns a rule by which a switch turns one host's question for an address into its
+// answer.
 func answerRule(at network.PortRef, asker netip.Addr, askerMAC openflow.MAC, asked netip.Addr, mac openflow.MAC) network.Rule {
 	return network.Rule{
 		Switch: at.Switch, Stage: network.StageAdmit, Offset: rule.AdmitAnswer,
@@ -87,9 +87,10 @@ func answerRule(at network.PortRef, asker netip.Addr, askerMAC openflow.MAC, ask
 	}
 }
 
-// teach has switches answer about a device what is so now. It runs in the device's
-// turn of the work queue. A switch that cannot write into ARP leaves that to the controller.
-func (s *guards) teach(ctx context.Context, id string) {
+// updateAnswers brings the rules by which switches answer about a device up to date. It runs as a
+// job of the device in the work queue. A switch that cannot rewrite ARP leaves the answers to the
+// controller.
+func (s *guards) updateAnswers(ctx context.Context, id string) {
 	now := s.answersOf(id)
 	s.mu.Lock()
 	m := s.mobiles[id]
@@ -97,14 +98,14 @@ func (s *guards) teach(ctx context.Context, id string) {
 		s.mu.Unlock()
 		return
 	}
-	program := rule.Program{Rules: now.rules(s.settings.Borders, s.mute)}
+	program := rule.Program{Rules: now.rules(s.settings.Borders, s.cannotAnswer)}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
 	err := s.rules.Apply(ctx, keyAnswer+id, program, rule.ApplyOptions{AllowDown: true})
 	if re, ok := errors.AsType[*network.RuleError](err); ok && errors.Is(err, network.ErrRefused) {
 		s.log.Info("a switch cannot answer ARP; the controller does", "switch", re.Switch, "error", err)
-		s.change(func() { s.mute[re.Switch] = true }) // those that can are told at the next look
+		s.change(func() { s.cannotAnswer[re.Switch] = true }) // the next reconciliation writes the rules of the other switches
 		return
 	}
 	if err != nil {
@@ -114,11 +115,11 @@ func (s *guards) teach(ctx context.Context, id string) {
 	s.change(func() { m.answers = now })
 }
 
-// unanswered says whether switches answer about a device what is not so.
-func (s *guards) unanswered(l *registry.Lease) bool {
+// answersOutdated reports whether what switches answer about a device is not up to date.
+func (s *guards) answersOutdated(l *registry.Lease) bool {
 	now := s.answersOf(l.Device)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.mobiles[l.Device]
-	return m != nil && m.state != nowhere && m.answers != now
+	return m != nil && m.state != detached && m.answers != now
 }

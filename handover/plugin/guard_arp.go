@@ -9,49 +9,49 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// serverMAC is the locally administered address that the DHCP server has, and
-// from which the service asks. It belongs to no host.
+// serverMAC is the locally administered address of the DHCP server, which also sends the service's
+// ARP requests. It belongs to no host.
 var serverMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x02}
 
-// arp answers for gateways, for the DHCP server, and for devices wherever they
-// are. What is about other addresses is left to the chain.
-func (s *guards) arp(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
+// handleARP answers ARP for gateways, for the DHCP server, and for devices wherever they are.
+// Packets about other addresses are left to the chain.
+func (s *guards) handleARP(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
 	border, isBorder := v.borders[at]
-	if isBorder && !h.Src.IsUnspecified() && s.gateways.heard(h.Src, h.ARPSHA, border.Peer) {
-		s.wake() // switches are to answer so
+	if isBorder && !h.Src.IsUnspecified() && s.gateways.learn(h.Src, h.ARPSHA, border.Peer) {
+		s.wake() // the switches' answers have to be updated
 	}
 	switch {
-	case !isBorder && s.forged(v, h):
-		return s.stop(s.forgers, at, h, arrived)
-	case isBorder && elsewhere(v, border, h.Src):
+	case !isBorder && s.isForged(v, h):
+		return s.dropViolation(s.forgers, at, h, arrived)
+	case isBorder && isForeignGateway(v, border, h.Src):
 		s.metrics.forged.WithLabelValues("controller").Inc()
 		return network.Stop
 	}
 	if !isBorder {
-		s.stray(v, at, h, arrived)
+		s.noteUnreachable(v, at, h, arrived)
 	}
 	if h.ARPOp == packet.ARPReply {
-		return s.arpReply(at, isBorder, h, arrived)
+		return s.handleARPReply(at, isBorder, h, arrived)
 	}
 	if h.ARPOp != packet.ARPRequest {
 		return network.Continue
 	}
 	asker, known := s.registry.DeviceByMAC(h.EthSrc)
 	if !isBorder && known && h.Src == h.Dst {
-		return network.Stop // an announcement: who needs to know has been told by DHCP
+		return network.Stop // an announcement: DHCP has already told those who need to know
 	}
 	mac, target, ours := s.resolve(v, asker.ID, h.Dst)
 	switch {
-	case !isBorder && !ours && known && s.askBeyond(v, asker, h):
+	case !isBorder && !ours && known && s.askBehindBorder(v, asker, h):
 		return network.Stop
 	case !ours, isBorder && !mayAsk(v, border, target, h.Dst):
 		return network.Continue
 	}
-	if target == targetGateway && !isBorder && h.Src.IsUnspecified() && !s.led(at) {
-		return network.Stop // a device asks whether the place is alive: without a way to the border ports it is not
+	if target == targetGateway && !isBorder && h.Src.IsUnspecified() && !s.hasPath(at) {
+		return network.Stop // a device asks whether the gateway is reachable from its place; without a path to the border ports it is not
 	}
 	if mac.IsZero() {
-		return network.Stop // the device's own address, or a gateway that is being looked for
+		return network.Stop // the device's own address, or a gateway that is still being looked up
 	}
 	if err := s.net.Send(at, packet.AppendARPReply(nil, h, mac)); err == nil {
 		s.metrics.arp.WithLabelValues(target).Inc()
@@ -59,39 +59,40 @@ func (s *guards) arp(v *view, at network.PortRef, h *packet.Headers, arrived tim
 	return network.Stop
 }
 
-// elsewhere says whether an address is that of a gateway to which another border port leads.
-func elsewhere(v *view, border Border, ip netip.Addr) bool {
+// isForeignGateway reports whether an address is that of a gateway to which another border port
+// leads.
+func isForeignGateway(v *view, border Border, ip netip.Addr) bool {
 	g, gateway := v.gateways[ip]
 	return gateway && g.peer != border.Peer
 }
 
-// mayAsk says whether a question that came in by a border port is answered: everybody
-// may ask for devices, another domain also for our gateways.
+// mayAsk reports whether a question that came in by a border port is answered. Everybody may ask
+// for devices, and another domain also for our gateways.
 func mayAsk(v *view, border Border, target string, ip netip.Addr) bool {
 	g := v.gateways[ip]
 	return target == targetDevice || target == targetGateway && border.Peer != "" && g.peer == ""
 }
 
-// Whose address was asked for.
+// Kinds of addresses that are asked for.
 const (
 	targetGateway = "gateway"
 	targetServer  = "server"
 	targetDevice  = "device"
 )
 
-// resolve finds the MAC address that answers for an address to one who asks. A
-// zero one means that there is to be no answer, from anybody.
+// resolve returns the MAC address that answers for an address to the given asker. A zero MAC
+// address with ours set means that nobody is to answer.
 func (s *guards) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MAC, target string, ours bool) {
 	if g, ok := v.gateways[ip]; ok {
 		if g.mac.IsZero() {
-			g.mac = s.gateways.find(ip)
+			g.mac = s.gateways.lookup(ip)
 		}
 		return g.mac, targetGateway, true
 	}
 	if v.servers[ip] {
 		return serverMAC, targetServer, true
 	}
-	d, ok := s.leased(ip)
+	d, ok := s.leaseHolder(ip)
 	if !ok {
 		return openflow.MAC{}, "", false
 	}
@@ -101,14 +102,14 @@ func (s *guards) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MAC
 	return d.HomeMAC(), targetDevice, true
 }
 
-// arpReply takes the answers to questions that the service has asked, and ends
-// those about devices: these come from the controller alone.
-func (s *guards) arpReply(at network.PortRef, isBorder bool, h *packet.Headers, arrived time.Time) network.Verdict {
+// handleARPReply handles replies to the service's own questions, and drops those about devices:
+// these come from the controller alone.
+func (s *guards) handleARPReply(at network.PortRef, isBorder bool, h *packet.Headers, arrived time.Time) network.Verdict {
 	if h.EthDst == serverMAC {
-		s.pings.heard(at, h.Src, arrived)
+		s.pings.answered(at, h.Src, arrived)
 		return network.Stop
 	}
-	if _, device := s.leased(h.Src); device || isBorder && s.answerBeyond(h) {
+	if _, device := s.leaseHolder(h.Src); device || isBorder && s.relayAnswer(h) {
 		return network.Stop
 	}
 	return network.Continue

@@ -10,22 +10,22 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// isEarly says whether a switch has sent a packet up for another service, before it came to
-// the table in which the rules for devices stand. They are nevertheless those that decide.
+// isEarly reports whether a switch has sent a packet up for another service before the packet came
+// to the table with the rules for devices. Those rules decide nevertheless.
 func isEarly(p *network.PacketIn) bool {
 	l := p.Switch.Layout()
 	return l.Tables() && p.Table == l.Number(rule.TableService) && rule.Cookie(p.Cookie).Owner() != ownerHash
 }
 
-// Led decides about such a packet as the rules would: what is a device's goes its way, out,
-// and what has an address that belongs elsewhere, or comes over a peering and is no
-// device's, goes nowhere. ours is false for all else. The network asks for what other services
-// have left alone.
+// Led decides about such a packet as the rules would. It returns the actions for a packet of a
+// device, and no actions with ours set for a packet that has an address which belongs elsewhere,
+// or that comes over a peering and is no device's. For all other packets ours is false. The
+// network asks for packets that other services have left alone.
 func (s *guards) Led(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
 	if !h.Has(packet.IPv4) && !h.Has(packet.IPv6) {
 		return nil, false
 	}
-	if r, leads := s.leading(at, h); leads {
+	if r, leads := s.ruleFor(at, h); leads {
 		return r.Actions, true
 	}
 	v := s.view.Load()
@@ -33,13 +33,13 @@ func (s *guards) Led(at network.PortRef, h *packet.Headers) (out []openflow.Acti
 		return nil, false
 	}
 	from := func(p netip.Prefix) bool { return p.Contains(h.Src) }
-	border, is := v.borders[at]
-	return nil, is && border.Peer != "" || slices.ContainsFunc(v.given, from)
+	border, ok := v.borders[at]
+	return nil, ok && border.Peer != "" || slices.ContainsFunc(v.given, from)
 }
 
-// leading is the rule that a device's packet goes by at a place, as the switch would choose
-// it: rules that are there come before those that are just written.
-func (s *guards) leading(at network.PortRef, h *packet.Headers) (best network.Rule, found bool) {
+// ruleFor returns the rule that matches a device's packet at a place, as the switch would choose
+// it: rules in the switch come before those that are being written.
+func (s *guards) ruleFor(at network.PortRef, h *packet.Headers) (best network.Rule, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ip := range []netip.Addr{h.Src, h.Dst} {
@@ -49,7 +49,7 @@ func (s *guards) leading(at network.PortRef, h *packet.Headers) (best network.Ru
 			continue
 		}
 		for _, r := range slices.Concat(m.rules, m.writing) {
-			if r.Switch == at.Switch && (!found || r.Offset > best.Offset) && isFor(r.Match, at.Port, h) {
+			if r.Switch == at.Switch && (!found || r.Offset > best.Offset) && matches(r.Match, at.Port, h) {
 				best, found = r, true
 			}
 		}
@@ -57,8 +57,9 @@ func (s *guards) leading(at network.PortRef, h *packet.Headers) (best network.Ru
 	return best, found
 }
 
-// isFor says whether a rule for devices is for a packet. They name nothing else than this.
-func isFor(m openflow.Match, in uint32, h *packet.Headers) bool {
+// matches reports whether a rule of a device matches a packet. The fields in the switch are all
+// that such rules use.
+func matches(m openflow.Match, in uint32, h *packet.Headers) bool {
 	for o := range m.Fields() {
 		var same bool
 		switch o.Field {
@@ -82,13 +83,13 @@ func isFor(m openflow.Match, in uint32, h *packet.Headers) bool {
 	return true
 }
 
-// border says whether a switch has a border port: there, and nowhere else, other services
-// have something to do with devices' packets.
-func (s *guards) border(d openflow.DatapathID) bool {
+// hasBorder reports whether a switch has a border port. Only there other services handle devices'
+// packets.
+func (s *guards) hasBorder(d openflow.DatapathID) bool {
 	return slices.ContainsFunc(s.settings.Borders, func(b Border) bool { return b.At.Switch == d })
 }
 
-// sendEarly has a packet go where Led says.
+// sendEarly sends a packet out by the actions that Led returned, or drops it if there are none.
 func (s *guards) sendEarly(p *network.PacketIn, out []openflow.Action) network.Verdict {
 	if len(out) == 0 {
 		s.metrics.dropped.WithLabelValues("address").Inc()

@@ -8,62 +8,63 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// How many DHCP messages of strangers one edge port may send: so many a second,
-// and so many at once. Strangers are neither registered nor hold a lease; what
-// others send is bounded by the work queue.
+// strangerRate is how many DHCP messages of strangers one edge port may send per second,
+// strangerBurst how many at once. A stranger is neither registered nor holds a lease. The messages
+// of other devices are bounded by the work queue.
 const (
 	strangerRate  = 20
 	strangerBurst = 100
 )
 
-// floods bounds what strangers send, port by port: a flood from one port must cost
-// those at others nothing.
+// floods limits what strangers send, with one token bucket for each port: a flood from one port
+// does not affect others.
 type floods struct {
 	mu    sync.Mutex
-	ports map[network.PortRef]*allowance
+	ports map[network.PortRef]*bucket
 }
 
-// allowance is what a port may still send.
-type allowance struct {
-	messages float64
-	at       time.Time
-	dropped  int // since it was last full
+// bucket is the token bucket of a port.
+type bucket struct {
+	tokens  float64
+	at      time.Time
+	dropped int // messages dropped since the bucket was last full
 }
 
-func newFloods() *floods { return &floods{ports: map[network.PortRef]*allowance{}} }
+func newFloods() *floods { return &floods{ports: map[network.PortRef]*bucket{}} }
 
-// admit says whether a stranger's message at a port is handled; first says that it
-// is the first of a flood that is not.
-func (f *floods) admit(at network.PortRef, now time.Time) (ok, first bool) {
+// allow reports whether a stranger's message at a port is handled. first is set for the first
+// dropped message of a flood.
+func (f *floods) allow(at network.PortRef, now time.Time) (ok, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a := f.ports[at]
 	if a == nil {
-		a = &allowance{messages: strangerBurst, at: now}
+		a = &bucket{tokens: strangerBurst, at: now}
 		f.ports[at] = a
 	}
 	a.refill(now)
-	if a.messages >= 1 {
-		a.messages--
+	if a.tokens >= 1 {
+		a.tokens--
 		return true, false
 	}
 	a.dropped++
 	return false, a.dropped == 1
 }
 
-func (a *allowance) refill(now time.Time) {
-	a.messages = min(a.messages+max(now.Sub(a.at), 0).Seconds()*strangerRate, strangerBurst)
+// refill adds the tokens of the time since the last refill.
+func (a *bucket) refill(now time.Time) {
+	a.tokens = min(a.tokens+max(now.Sub(a.at), 0).Seconds()*strangerRate, strangerBurst)
 	a.at = now
 }
 
-// over forgets ports that have been quiet for long enough, and returns how many
-// messages were dropped at those that had a flood.
-func (f *floods) over(now time.Time) map[network.PortRef]int {
+// expire removes the ports whose buckets are full again, and returns how many messages were
+// dropped at those that had a flood.
+func (f *floods) expire(now time.Time) map[network.PortRef]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ended := map[network.PortRef]int{}
 	for at, a := range f.ports {
-		if a.refill(now); a.messages < strangerBurst {
+		if a.refill(now); a.tokens < strangerBurst {
 			continue
 		}
 		if a.dropped > 0 {
@@ -74,12 +75,12 @@ func (f *floods) over(now time.Time) map[network.PortRef]int {
 	return ended
 }
 
-// flooding says whether a message of a device is to be dropped because of its port.
+// flooding reports whether a message of a device is dropped because its port sends too many.
 func (s *guards) flooding(d registry.Device, at network.PortRef, arrived time.Time) bool {
 	if l, ok := s.registry.Lease(d.ID); d.ID != "" && !d.Learned || ok && l.Active(s.now()) {
 		return false
 	}
-	ok, first := s.floods.admit(at, arrived)
+	ok, first := s.floods.allow(at, arrived)
 	if ok {
 		return false
 	}
@@ -91,9 +92,9 @@ func (s *guards) flooding(d registry.Device, at network.PortRef, arrived time.Ti
 	return true
 }
 
-// floodsOver tells of floods that have ended.
-func (s *guards) floodsOver() {
-	for at, dropped := range s.floods.over(s.now()) {
+// expireFloods reports floods that have ended.
+func (s *guards) expireFloods() {
+	for at, dropped := range s.floods.expire(s.now()) {
 		s.log.Info("DHCP no longer floods a port", "port", at, "dropped", dropped)
 		s.publish("flood.ended", map[string]any{"port": at.String(), "dropped": dropped})
 	}

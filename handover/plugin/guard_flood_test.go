@@ -45,10 +45,10 @@ func TestFloods(t *testing.T) {
 			f, now := newFloods(), time.Now()
 			for i, s := range steps {
 				now = now.Add(s.after)
-				f.over(now)
+				f.expire(now)
 				admitted, first := 0, false
 				for range s.messages {
-					ok, begins := f.admit(s.at, now)
+					ok, begins := f.allow(s.at, now)
 					if ok {
 						admitted++
 					}
@@ -58,7 +58,7 @@ func TestFloods(t *testing.T) {
 					t.Errorf("step %d: %d admitted, a flood begins: %v; want %d, %v", i, admitted, first, s.admitted, s.first)
 				}
 			}
-			if f.over(now.Add(time.Hour)); len(f.ports) != 0 {
+			if f.expire(now.Add(time.Hour)); len(f.ports) != 0 {
 				t.Errorf("%d ports are remembered", len(f.ports))
 			}
 		})

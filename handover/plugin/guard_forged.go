@@ -8,31 +8,31 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// keyForged begins the keys of the rules against forged ARP in the ledger.
+// keyForged begins the ledger keys of the rules against forged ARP.
 const keyForged = "forged/"
 
-// newForgers looks for ports from which ARP is forged.
-func newForgers() *offence {
-	return &offence{
-		key: keyForged, event: "forged-arp", ports: map[network.PortRef]*offender{}, rules: silenced,
+// newForgers returns the violation of ports that send forged ARP.
+func newForgers() *violation {
+	return &violation{
+		key: keyForged, event: "forged-arp", ports: map[network.PortRef]*violator{}, rules: forgedRules,
 		begins: "ARP is forged at a port; it is dropped", ends: "ARP is no longer forged at a port", does: "forges ARP about",
 	}
 }
 
-// forged says whether an ARP packet from an edge port that is no border port claims an
-// address that is not its sender's: that of a gateway or of the DHCP server, or that
-// of a device that the sender is not. Requests are believed as replies are.
-func (s *guards) forged(v *view, h *packet.Headers) bool {
+// isForged reports whether an ARP packet from an edge port that is no border port claims an
+// address that its sender does not have: a gateway's, the DHCP server's, or another device's.
+// Hosts believe requests as they believe replies, so both are checked.
+func (s *guards) isForged(v *view, h *packet.Headers) bool {
 	if slices.Contains(v.own, h.Src) {
 		return true
 	}
-	d, ok := s.leased(h.Src)
+	d, ok := s.leaseHolder(h.Src)
 	return ok && !(d.Has(h.EthSrc) && d.Has(h.ARPSHA))
 }
 
-// silenced are the rules that drop what a port forges, but for requests in the name
-// of devices, which the controller tells from those of the devices themselves.
-func silenced(v *view, at network.PortRef) []network.Rule {
+// forgedRules returns the rules that drop forged ARP from a port. Requests with a device's address
+// are not dropped: the controller tells forged ones from the device's own.
+func forgedRules(v *view, at network.PortRef) []network.Rule {
 	in := openflow.InPort(at.Port)
 	matches := v.arp(openflow.ARPSPA, openflow.ARPOp(packet.ARPReply), in)
 	for _, ip := range v.own {

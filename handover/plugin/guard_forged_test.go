@@ -61,7 +61,7 @@ func TestForgedARP(t *testing.T) {
 		"what a switch passes on":                          {claim{at: ref(2, 11), src: routerMAC, sha: routerMAC, m: reply(gateway, free)}, network.Continue, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.forgers.over(time.Now().Add(time.Hour))
+			r.forgers.expire(time.Now().Add(time.Hour))
 			c.m.SenderMAC = c.sha
 			b := arpFrom(c.src, mac3, c.m)
 			if c.tag {
@@ -94,7 +94,7 @@ func TestForgedARPIsBounded(t *testing.T) {
 		return len(rules) > 0
 	})
 	for _, x := range rules {
-		if len(x.Actions) > 0 || x.Hard != silence || !x.NotifyRemoved || x.Switch != edge4.Switch {
+		if len(x.Actions) > 0 || x.Hard != silenceTime || !x.NotifyRemoved || x.Switch != edge4.Switch {
 			t.Errorf("rule %+v", x)
 		}
 	}
@@ -103,15 +103,15 @@ func TestForgedARPIsBounded(t *testing.T) {
 	}
 	// The switch tells what it has dropped, and that it does so no longer.
 	for i, x := range rules {
-		if got := r.forgers.over(time.Now().Add(silence)); len(got) != 0 {
+		if got := r.forgers.expire(time.Now().Add(silenceTime)); len(got) != 0 {
 			t.Fatalf("over while %d of %d rules stand: %v", len(rules)-i, len(rules), got)
 		}
 		r.Removed(network.Removed{Installed: network.InstalledRule{Rule: x, Name: key, Packets: uint64(10 * i)}})
 	}
-	if got := r.forgers.over(now); len(got) != 0 {
+	if got := r.forgers.expire(now); len(got) != 0 {
 		t.Errorf("over at once: %v", got)
 	}
-	if got, want := r.forgers.over(time.Now().Add(silence)), uint64(1000+10*(len(rules)-1)*len(rules)/2); got[edge4] != want {
+	if got, want := r.forgers.expire(time.Now().Add(silenceTime)), uint64(1000+10*(len(rules)-1)*len(rules)/2); got[edge4] != want {
 		t.Errorf("%v dropped, want %d", got, want)
 	}
 	kinds := slices.DeleteFunc(happened(t, r.bus, sub), func(k string) bool { return k != Name+".forged-arp.started" })

@@ -11,25 +11,27 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// How often routers at the border ports are asked for.
+// askUnknown is how often routers at the border ports are asked for while their MAC address is
+// unknown, askKnown how often after that.
 const (
 	askUnknown = time.Second
 	askKnown   = 30 * time.Second
 )
 
-// gateways are the routers at the border ports, whose MAC addresses devices have to
-// know. Only what comes in by the right border port counts: a device cannot pass itself
-// off as the gateway. Our own are at the uplinks; those of another domain's
-// devices are asked for over the peering, where that domain's controller answers.
+// gateways holds the routers at the border ports, whose MAC addresses devices have to know. Only
+// packets from the right border port count, so a device cannot pass itself off as the gateway. Our
+// own gateways are at the uplinks. Those of another domain's devices are asked for over the
+// peering, where that domain's controller answers.
 type gateways struct {
-	asking service.Loop // woken when somebody asks for one that is not known
+	asking service.Loop // woken when somebody asks for a gateway with an unknown MAC address
 
 	mu    sync.Mutex
-	known map[netip.Addr]gateway // of all addresses that are wanted
+	known map[netip.Addr]gateway // one entry for each wanted address
 }
 
+// gateway is one router at a border port.
 type gateway struct {
-	peer  string // domain whose peering leads to it, empty for the uplinks
+	peer  string // domain whose peering leads to the gateway, empty for the uplinks
 	mac   openflow.MAC
 	asked time.Time
 }
@@ -38,8 +40,9 @@ func newGateways() *gateways {
 	return &gateways{asking: service.NewLoop(), known: map[netip.Addr]gateway{}}
 }
 
-// want says which addresses are to be found, and over the peering with whom.
-func (g *gateways) want(all map[netip.Addr]string) {
+// setWanted sets the addresses that have to be found, each with the domain over whose peering, or
+// an empty string.
+func (g *gateways) setWanted(all map[netip.Addr]string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	known := make(map[netip.Addr]gateway, len(all))
@@ -53,24 +56,25 @@ func (g *gateways) want(all map[netip.Addr]string) {
 	g.known = known
 }
 
-// heard takes note of what came in by a border port that leads to peer, and says whether
-// that was news about a gateway.
-func (g *gateways) heard(ip netip.Addr, mac openflow.MAC, peer string) (news bool) {
+// learn records the sender of an ARP packet from a border port that leads to peer, and reports
+// whether that changed a gateway's MAC address.
+func (g *gateways) learn(ip netip.Addr, mac openflow.MAC, peer string) (changed bool) {
 	if mac.IsZero() || mac.IsMulticast() || mac == serverMAC {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if k, wanted := g.known[ip]; wanted && k.peer == peer {
-		news = k.mac != mac
+		changed = k.mac != mac
 		k.mac = mac
 		g.known[ip] = k
 	}
-	return news
+	return changed
 }
 
-// find returns the MAC address, or has it looked for.
-func (g *gateways) find(ip netip.Addr) openflow.MAC {
+// lookup returns the gateway's MAC address. If it is unknown, lookup returns zero and starts
+// asking for it.
+func (g *gateways) lookup(ip netip.Addr) openflow.MAC {
 	g.mu.Lock()
 	mac := g.known[ip].mac
 	g.mu.Unlock()
@@ -80,8 +84,9 @@ func (g *gateways) find(ip netip.Addr) openflow.MAC {
 	return mac
 }
 
-// reached has those that are not known asked for at once: a border port has come up.
-func (g *gateways) reached() {
+// askAgain makes all gateways with an unknown MAC address due at once. It is called when a border
+// port has come up.
+func (g *gateways) askAgain() {
 	g.mu.Lock()
 	for ip, k := range g.known {
 		if k.mac.IsZero() {
@@ -93,7 +98,7 @@ func (g *gateways) reached() {
 	g.asking.Wake()
 }
 
-// due lists what has to be asked for now.
+// due returns the gateways that have to be asked for now, and marks them as asked.
 func (g *gateways) due(now time.Time) map[netip.Addr]string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,15 +117,15 @@ func (g *gateways) due(now time.Time) map[netip.Addr]string {
 	return out
 }
 
-// findGateways asks for routers at the border ports that are to be asked for now.
+// findGateways sends ARP requests for the gateways that are due.
 func (s *guards) findGateways(context.Context) {
 	for ip, peer := range s.gateways.due(s.now()) {
 		s.askAtBorders(ip, peer)
 	}
 }
 
-// askAtBorders sends an ARP request for an address out of the border ports that lead to
-// peer. The sender has no address, so that no table of the receiver changes.
+// askAtBorders sends an ARP request for an address out of the border ports that lead to peer. The
+// sender address is unspecified, so that receivers do not change their tables.
 func (s *guards) askAtBorders(ip netip.Addr, peer string) {
 	v := s.view.Load()
 	if v == nil {

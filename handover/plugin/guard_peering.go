@@ -7,10 +7,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// peeringGuards returns the rules that drop, on one switch, what another domain
-// sends over a peering and no device's rule is for. Default forwarding would send
-// it everywhere: copies that are still under way when a device has gone, and
-// whatever else a neighbour may send.
+// peeringGuards returns the rules that drop, on one switch, what another domain sends over a
+// peering and what no device's rule matches. Default forwarding would flood it: copies that are
+// still in flight when a device has gone, and whatever else a neighbour may send.
 func peeringGuards(d openflow.DatapathID, borders []Border) []network.Rule {
 	var rules []network.Rule
 	for _, r := range borders {

@@ -11,19 +11,21 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// How the latency to a device is measured: so many questions, so far apart.
+// edgeLatency sends up to pingTries ARP requests, pingInterval apart. maxPings bounds the
+// exchanges at once.
 const (
 	pingTries    = 3
 	pingInterval = 60 * time.Millisecond
 	maxPings     = 4096
 )
 
-// pings are ARP questions to devices whose answers are awaited.
+// pings holds the ARP requests to devices whose replies are awaited.
 type pings struct {
 	mu      sync.Mutex
 	waiting map[ping]chan time.Time
 }
 
+// ping is the device and port of an ARP request.
 type ping struct {
 	at network.PortRef
 	ip netip.Addr
@@ -31,8 +33,8 @@ type ping struct {
 
 func newPings() *pings { return &pings{waiting: map[ping]chan time.Time{}} }
 
-// heard passes an answer on to who waits for it.
-func (p *pings) heard(at network.PortRef, ip netip.Addr, now time.Time) {
+// answered passes a reply on to the caller that waits for it.
+func (p *pings) answered(at network.PortRef, ip netip.Addr, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c := p.waiting[ping{at, ip}]; c != nil {
@@ -43,6 +45,8 @@ func (p *pings) heard(at network.PortRef, ip netip.Addr, now time.Time) {
 	}
 }
 
+// wait returns a channel for the reply to a request, or false if another caller waits for it or
+// too many requests are in progress.
 func (p *pings) wait(k ping) (<-chan time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,15 +58,16 @@ func (p *pings) wait(k ping) (<-chan time.Time, bool) {
 	return c, true
 }
 
+// forget ends waiting for a reply.
 func (p *pings) forget(k ping) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiting, k)
 }
 
-// edgeLatency measures T_e, the one-way latency between a device and its edge
-// switch: half of an ARP exchange's time, without the way between switch and
-// controller. It is false if the device does not answer.
+// edgeLatency measures T_e, the one-way latency between a device and its edge switch: half the
+// time of an ARP exchange, without the latency between switch and controller. It returns false if
+// the device does not answer.
 func (s *guards) edgeLatency(ctx context.Context, at network.PortRef, ip netip.Addr, mac openflow.MAC) (time.Duration, bool) {
 	k := ping{at, ip}
 	answers, ok := s.pings.wait(k)

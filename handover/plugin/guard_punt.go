@@ -14,18 +14,17 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Keys in the ledger of what every switch has.
+// Ledger keys of the rules that every switch has.
 const (
 	keyPunt  = "punt"
 	keySpoof = "spoof"
 )
 
-// wholePacket asks a switch to send packets to the controller unabridged.
+// wholePacket makes a switch send whole packets to the controller.
 const wholePacket = 0xffff
 
-// punts returns the rules that bring one switch's DHCP, and its ARP about devices
-// and their gateways, to the controller. Every switch has them:
-// where devices may attach is not known before they do.
+// punts returns the rules by which one switch sends DHCP, and ARP about devices and their
+// gateways, to the controller. Every switch has them, because a device may attach anywhere.
 func (v *view) punts(d openflow.DatapathID) []network.Rule {
 	up := []openflow.Action{openflow.OutputController(wholePacket)}
 	rules := []network.Rule{
@@ -43,8 +42,8 @@ func (v *view) punts(d openflow.DatapathID) []network.Rule {
 	return rules
 }
 
-// arp returns the matches of ARP packets in which a field has an address of a
-// network of devices, or of the DHCP server. field makes the match of an address.
+// arp returns the matches of ARP packets in which a field has an address of a network of devices,
+// or of the DHCP server. field makes the match of an address.
 func (v *view) arp(field func(netip.Addr) openflow.OXM, more ...openflow.OXM) []openflow.Match {
 	var out []openflow.Match
 	add := func(address openflow.OXM) {
@@ -54,7 +53,7 @@ func (v *view) arp(field func(netip.Addr) openflow.OXM, more ...openflow.OXM) []
 		}
 	}
 	for _, n := range v.networks {
-		add(within(field(n.prefix.Addr()), n.prefix))
+		add(withPrefix(field(n.prefix.Addr()), n.prefix))
 	}
 	for _, a := range v.own {
 		if _, within := v.homeOf(a); !within {
@@ -64,13 +63,13 @@ func (v *view) arp(field func(netip.Addr) openflow.OXM, more ...openflow.OXM) []
 	return out
 }
 
-// within widens the match of an IPv4 address to a prefix.
-func within(host openflow.OXM, p netip.Prefix) openflow.OXM {
+// withPrefix widens the match of an IPv4 address to a prefix.
+func withPrefix(host openflow.OXM, p netip.Prefix) openflow.OXM {
 	return host.WithMask(uint64(^uint32(0) << (32 - p.Bits())))
 }
 
-// given are the addresses that a pool gives out, as prefixes.
-func given(p registry.Pool) []netip.Prefix {
+// assignable returns the addresses that a pool gives out, as prefixes.
+func assignable(p registry.Pool) []netip.Prefix {
 	if !p.First.IsValid() {
 		return nil
 	}
@@ -80,22 +79,22 @@ func given(p registry.Pool) []netip.Prefix {
 	slices.SortFunc(own, netip.Addr.Compare)
 	for _, a := range own {
 		if !a.Less(first) && !p.Last.Less(a) {
-			out = append(out, cover(first, a.Prev())...)
+			out = append(out, splitRange(first, a.Prev())...)
 			first = a.Next()
 		}
 	}
-	return append(out, cover(first, p.Last)...)
+	return append(out, splitRange(first, p.Last)...)
 }
 
-// cover splits a range of IPv4 addresses into the fewest prefixes.
-func cover(first, last netip.Addr) []netip.Prefix {
+// splitRange splits a range of IPv4 addresses into the fewest prefixes.
+func splitRange(first, last netip.Addr) []netip.Prefix {
 	if !first.IsValid() || !last.IsValid() || last.Less(first) {
 		return nil
 	}
 	number := func(a netip.Addr) uint64 { b := a.As4(); return uint64(binary.BigEndian.Uint32(b[:])) }
 	var out []netip.Prefix
 	for next, end := number(first), number(last)+1; next < end; {
-		bits := 0 // of the block's size
+		bits := 0 // log2 of the block's size
 		for bits < 32 && next&(1<<bits) == 0 && next+(2<<bits) <= end {
 			bits++
 		}
@@ -107,47 +106,47 @@ func cover(first, last netip.Addr) []netip.Prefix {
 	return out
 }
 
-// EverySwitch is what a switch has for the devices of pools and borders, wherever devices are:
-// punts bring DHCP and ARP to the controller, and guards what has a device's address and
-// comes from elsewhere, on a switch that has meters.
+// EverySwitch returns the rules that a switch has for the devices of pools and borders, wherever
+// devices are. punts send DHCP and ARP to the controller. guards send it the packets that have a
+// device's address and come from elsewhere, on a switch that has meters.
 func EverySwitch(d openflow.DatapathID, borders []Border, pools []registry.Pool) (punts, guards rule.Program) {
 	v, _ := newView(borders, pools)
-	return v.everySwitch(d, borders), spoofRules(d, v.given, asking)
+	return v.everySwitch(d, borders), spoofRules(d, v.given, spoofToController)
 }
 
+// everySwitch returns the punt rules and peering guards of a switch.
 func (v *view) everySwitch(d openflow.DatapathID, borders []Border) rule.Program {
 	return rule.Program{Rules: append(v.punts(d), peeringGuards(d, borders)...)}
 }
 
-// applyPunts declares the punt rules of all switches, those included that connect
-// later.
+// applyPunts declares the punt rules of all switches, including those that connect later.
 func (s *guards) applyPunts(ctx context.Context) {
 	v := s.view.Load()
 	if v == nil || len(s.settings.Borders) == 0 {
-		return // without a border port there is nowhere to lead a device to: DHCP is somebody else's
+		return // without a border port devices cannot be served, and DHCP is left to others
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
-	s.puntResult(s.rules.EverySwitch(ctx, keyPunt, func(d openflow.DatapathID) rule.Program {
+	s.recordPuntErrors(s.rules.EverySwitch(ctx, keyPunt, func(d openflow.DatapathID) rule.Program {
 		return v.everySwitch(d, s.settings.Borders)
 	}))
 	s.applySpoofRules(ctx, v.given)
 }
 
-// applySpoofRules declares the spoof rules of all switches. One that refuses them is
-// asked for less.
+// applySpoofRules declares the spoof rules of all switches. A switch that refuses them gets
+// simpler ones.
 func (s *guards) applySpoofRules(ctx context.Context, given []netip.Prefix) {
 	for {
 		refused := s.rules.EverySwitch(ctx, keySpoof, func(d openflow.DatapathID) rule.Program {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return spoofRules(d, given, s.holding[d])
+			return spoofRules(d, given, s.spoofModes[d])
 		})
 		again := false
 		s.mu.Lock()
 		for d, err := range refused {
-			if errors.Is(err, network.ErrRefused) && s.holding[d] < dropping {
-				s.holding[d]++
+			if errors.Is(err, network.ErrRefused) && s.spoofModes[d] < spoofDrop {
+				s.spoofModes[d]++
 				again = true
 			}
 		}
@@ -164,8 +163,8 @@ func (s *guards) applySpoofRules(ctx context.Context, given []netip.Prefix) {
 	}
 }
 
-// puntResult takes note of the switches that do not take their punt rules.
-func (s *guards) puntResult(refused map[openflow.DatapathID]error) {
+// recordPuntErrors records the switches that refuse their punt rules.
+func (s *guards) recordPuntErrors(refused map[openflow.DatapathID]error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	errs := map[openflow.DatapathID]string{}

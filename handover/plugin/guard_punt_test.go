@@ -21,7 +21,7 @@ func TestCover(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first := rapid.Uint32Range(0, 1<<32-600).Draw(t, "first")
 		n := rapid.Uint32Range(1, 512).Draw(t, "addresses")
-		blocks := cover(addr4(first), addr4(first+n-1))
+		blocks := splitRange(addr4(first), addr4(first+n-1))
 		for i := first - min(first, 3); i < first+n+3; i++ {
 			in := 0
 			for _, b := range blocks {
@@ -60,7 +60,7 @@ func TestGiven(t *testing.T) {
 		if tt.server != "" {
 			p.Server = a(tt.server)
 		}
-		blocks := given(p)
+		blocks := assignable(p)
 		for ip := a("10.8.0.0"); ip.Less(a("10.8.0.16")); ip = ip.Next() {
 			in := false
 			for _, b := range blocks {

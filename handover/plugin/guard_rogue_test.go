@@ -45,7 +45,7 @@ func TestRogueDHCP(t *testing.T) {
 	}
 	r.eventually("the switch drops it", func() bool {
 		rules := r.w.Program(keyRogue + edge4.String()).Rules
-		return len(rules) == 1 && len(rules[0].Actions) == 0 && rules[0].Hard == silence
+		return len(rules) == 1 && len(rules[0].Actions) == 0 && rules[0].Hard == silenceTime
 	})
 	r.Removed(network.Removed{Installed: network.InstalledRule{Name: keyRogue + edge4.String(), Packets: 40}})
 	if n := countedIn(t, r.metrics.rogue, "switch"); n != 40 {

@@ -13,7 +13,7 @@ import (
 // meter on its way up, whatever its ECN, and is dropped by a switch without meters.
 func TestSpoofRules(t *testing.T) {
 	given := []netip.Prefix{netip.MustParsePrefix("10.8.0.8/29"), netip.MustParsePrefix("10.8.0.16/28")}
-	for how, want := range map[holding]int{asking: 4, askingStale: 2} {
+	for how, want := range map[spoofMode]int{spoofToController: 4, spoofToControllerStale: 2} {
 		p := spoofRules(7, given, how)
 		if len(p.Rules) != want || len(p.Meters) != 1 || p.Meters[0].Switch != 7 {
 			t.Fatalf("%d: %+v", how, p)
@@ -24,7 +24,7 @@ func TestSpoofRules(t *testing.T) {
 			}
 		}
 	}
-	p := spoofRules(7, given, dropping)
+	p := spoofRules(7, given, spoofDrop)
 	if len(p.Rules) != 2 || len(p.Meters) != 0 {
 		t.Fatalf("without meters: %+v", p)
 	}
@@ -33,7 +33,7 @@ func TestSpoofRules(t *testing.T) {
 			t.Errorf("without meters: %+v", r)
 		}
 	}
-	if p := spoofRules(7, nil, asking); len(p.Rules)+len(p.Meters) != 0 {
+	if p := spoofRules(7, nil, spoofToController); len(p.Rules)+len(p.Meters) != 0 {
 		t.Errorf("nothing is given out: %+v", p)
 	}
 }
@@ -48,7 +48,7 @@ func TestTakes(t *testing.T) {
 	for at, want := range map[network.PortRef]bool{
 		{Switch: 1, Port: 3}: true, {Switch: 1, Port: 4}: false, {Switch: 2, Port: 3}: false,
 	} {
-		if takes(rules, at) != want {
+		if acceptedBy(rules, at) != want {
 			t.Errorf("%v: %v, want %v", at, !want, want)
 		}
 	}

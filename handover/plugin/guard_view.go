@@ -10,32 +10,32 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// guards answer for addresses, and hold hosts to what they may say and send.
+// guards answers for addresses, and enforces which addresses hosts may use and what they may send.
 type guards struct {
 	*placement
-	gateways *gateways
-	pings    *pings
-	floods   *floods
-	forgers  *offence
-	rogues   *offence
-	strays   *strays
+	gateways    *gateways
+	pings       *pings
+	floods      *floods
+	forgers     *violation
+	rogues      *violation
+	unreachable *unreachableHosts
 
-	// The lock of core guards these.
+	// The lock of core guards the fields below.
 	puntErrs map[openflow.DatapathID]string
-	// holding is how switches hold devices to their addresses, as far as they take it;
-	// mute are those that cannot answer ARP.
-	holding map[openflow.DatapathID]holding
-	mute    map[openflow.DatapathID]bool
+	// spoofModes holds the mode that each switch accepts; cannotAnswer holds the switches that
+	// cannot answer ARP.
+	spoofModes   map[openflow.DatapathID]spoofMode
+	cannotAnswer map[openflow.DatapathID]bool
 }
 
-// newGuards returns what the service begins with.
+// newGuards returns guards without any state yet.
 func newGuards(p *placement) *guards {
 	g := &guards{
 		placement: p, gateways: newGateways(), pings: newPings(), floods: newFloods(),
-		forgers: newForgers(), rogues: newRogues(), strays: newStrays(),
-		puntErrs: map[openflow.DatapathID]string{}, holding: map[openflow.DatapathID]holding{}, mute: map[openflow.DatapathID]bool{},
+		forgers: newForgers(), rogues: newRogues(), unreachable: newUnreachableHosts(),
+		puntErrs: map[openflow.DatapathID]string{}, spoofModes: map[openflow.DatapathID]spoofMode{}, cannotAnswer: map[openflow.DatapathID]bool{},
 	}
-	p.served = g.teach
+	p.served = g.updateAnswers
 	return g
 }
 
@@ -45,19 +45,19 @@ type view struct {
 	// gateways and servers are the addresses that ARP is answered for.
 	gateways map[netip.Addr]viewGateway
 	servers  map[netip.Addr]bool
-	// own are both: nobody at an edge port may say that it has one.
+	// own holds the addresses of both: nobody at an edge port may claim one.
 	own []netip.Addr
-	// prefixes are the networks of devices, with who visits.
+	// networks holds the networks of devices, including those of visitors.
 	networks []viewNetwork
-	// given are the addresses that our own pools give out.
+	// given holds the addresses that our own pools give out.
 	given []netip.Prefix
-	// unknown says that DHCP of unknown devices is this service's business: a
-	// pool learns them, or a neighbour may know them.
+	// unknown reports whether the service handles DHCP of unknown devices: a pool learns them, or
+	// a neighbour may know them.
 	unknown bool
 }
 
-// homeOf finds the domain whose devices have addresses of the network that an
-// address is in; it is empty for our own.
+// homeOf returns the domain whose devices have addresses of the network that contains an address;
+// it is empty for our own. It returns false if no network contains the address.
 func (v *view) homeOf(ip netip.Addr) (home string, within bool) {
 	for _, n := range v.networks {
 		if n.prefix.Contains(ip) {
@@ -73,12 +73,14 @@ type viewNetwork struct {
 	home   string
 }
 
+// viewGateway is a gateway as the packet-in handler needs it.
 type viewGateway struct {
 	mac  openflow.MAC // as configured; zero if it is found by ARP
 	peer string
 }
 
-// newView makes the extract, and says of which gateways the address has to be found.
+// newView returns the extract, and the gateways whose MAC address has to be found by ARP, each
+// with its domain.
 func newView(borders []Border, pools []registry.Pool) (v *view, find map[netip.Addr]string) {
 	v = &view{borders: map[network.PortRef]Border{}, gateways: map[netip.Addr]viewGateway{}, servers: map[netip.Addr]bool{}}
 	for _, b := range borders {
@@ -88,7 +90,7 @@ func newView(borders []Border, pools []registry.Pool) (v *view, find map[netip.A
 	for _, p := range pools {
 		v.networks = append(v.networks, viewNetwork{p.Prefix, p.Home})
 		if p.Home == "" {
-			v.given = append(v.given, given(p)...)
+			v.given = append(v.given, assignable(p)...)
 		}
 		v.unknown = v.unknown || p.Learn
 		v.gateways[p.Gateway] = viewGateway{mac: p.GatewayMAC, peer: p.Home}
@@ -104,12 +106,12 @@ func newView(borders []Border, pools []registry.Pool) (v *view, find map[netip.A
 	return v, find
 }
 
-// refreshView publishes the state for the packet-in handler. It is called
-// whenever pools have changed.
+// refreshView publishes a new extract for the packet-in handler. It is called whenever pools have
+// changed.
 func (s *guards) refreshView() {
 	v, find := newView(s.settings.Borders, s.registry.Pools())
 	v.unknown = v.unknown || len(s.settings.Neighbours) > 0
-	s.gateways.want(find)
+	s.gateways.setWanted(find)
 	s.view.Store(v)
 	s.wake()
 }

@@ -18,7 +18,7 @@ func TestLinksAreRemembered(t *testing.T) {
 		r.NetworkChanged(network.Event{Kind: network.LinkUp})
 		r.eventually(what, func() bool {
 			s := knownLinks{store: st}
-			return s.recall(t.Context()) == nil && len(s.links) == len(links)
+			return s.load(t.Context()) == nil && len(s.links) == len(links)
 		})
 	}
 	remembered("all links", treeLinks)
@@ -29,7 +29,7 @@ func TestLinksAreRemembered(t *testing.T) {
 	r.stop()
 
 	next := knownLinks{store: st}
-	if err := next.recall(t.Context()); err != nil {
+	if err := next.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere := slices.Clone(treeLinks)

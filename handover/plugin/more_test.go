@@ -35,7 +35,7 @@ func TestRestart(t *testing.T) {
 	next.at(car, mac1, edge3, mac1)
 	next.at(phone, mac3, edge5, mac3)
 	for key, want := range before {
-		if c := compare(want, r.w.Program(key).Rules); c != (Changes{}) {
+		if c := diffRules(want, r.w.Program(key).Rules); c != (Changes{}) {
 			t.Errorf("%s changed by the restart: %+v", key, c)
 		}
 	}
@@ -170,11 +170,11 @@ func TestGatewayIsFound(t *testing.T) {
 		}))
 	}
 	reply(edge3, mac1)
-	if got := r.gateways.find(gw); !got.IsZero() {
+	if got := r.gateways.lookup(gw); !got.IsZero() {
 		t.Errorf("a device is taken for the router: %v", got)
 	}
 	reply(uplink, routerMAC)
-	if got := r.gateways.find(gw); got != routerMAC {
+	if got := r.gateways.lookup(gw); got != routerMAC {
 		t.Errorf("the router is %v, want %v", got, routerMAC)
 	}
 }
@@ -184,16 +184,16 @@ func TestGatewayIsFound(t *testing.T) {
 func TestGatewaysAreAskedForWhenARootIsBack(t *testing.T) {
 	g, now := newGateways(), time.Now()
 	known, unknown := netip.MustParseAddr("10.8.0.1"), netip.MustParseAddr("10.9.0.1")
-	g.want(map[netip.Addr]string{known: "", unknown: ""})
+	g.setWanted(map[netip.Addr]string{known: "", unknown: ""})
 	for _, want := range []int{2, 0} {
 		if due := g.due(now); len(due) != want {
 			t.Fatalf("%v are asked for, want %d", due, want)
 		}
 	}
-	g.heard(known, routerMAC, "")
+	g.learn(known, routerMAC, "")
 	p := &placement{core: &core{settings: Settings{Borders: []Border{{At: uplink}}}}}
-	in := &intake{guards: &guards{placement: p, gateways: g}, ports: map[network.PortRef]association{}}
-	s := Service{operations: &operations{intake: in, foresight: &foresight{placement: p}}}
+	in := &packetHandler{guards: &guards{placement: p, gateways: g}, ports: map[network.PortRef]association{}}
+	s := Service{apiHandlers: &apiHandlers{packetHandler: in, predictor: &predictor{placement: p}}}
 	s.NetworkChanged(network.Event{Kind: network.PortUp, Port: edge3})
 	if due := g.due(now); len(due) != 0 {
 		t.Errorf("%v are asked for because of an edge port", due)
@@ -326,9 +326,9 @@ func TestRequestBesideASwitchThatDoesNotComeBack(t *testing.T) {
 			r.eventually("the service to take requests", func() bool { return s.view.Load() != nil })
 			r.send(edge4, mac3, request(mac3, netip.MustParseAddr("10.8.3.3")))
 			r.eventually("a request to be kept", func() bool {
-				s.early.mu.Lock()
-				defer s.early.mu.Unlock()
-				return len(s.early.messages) > 0
+				s.awaitingPath.mu.Lock()
+				defer s.awaitingPath.mu.Unlock()
+				return len(s.awaitingPath.messages) > 0
 			})
 			w.connect(there, slices.Delete(slices.Clone(treeLinks), 2, 4))
 			r.eventually("the request to be granted, though a switch is missing", func() bool { return granted(r) })

@@ -7,9 +7,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Keeps tells the network where a device is that is attached, and by which of its MAC
-// addresses: its class decides who may move it, and nobody's word in ARP. The device is
-// looked for by that MAC address or, if it is zero, by its IP address.
+// Keeps returns the port and MAC address of an attached device, and reports whether it uses the
+// given address there. The network uses it so that only the device's class decides who may move
+// it, and ARP does not. The device is found by the MAC address or, if that is zero, by the IP
+// address.
 func (s *core) Keeps(mac openflow.MAC, ip netip.Addr) (network.Pin, bool) {
 	d, known := s.registry.DeviceByIP(ip)
 	if !mac.IsZero() {

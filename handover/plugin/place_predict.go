@@ -12,14 +12,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// foresight knows where devices go next, and has the place prepared.
-type foresight struct {
+// predictor predicts where devices go next, and prepares the place.
+type predictor struct {
 	*placement
 	coverage *predict.Coverage // nil if none is configured
 	plane    *predict.Plane    // nil if it has no origin
 }
 
-// motion is what is known of a device's movement.
+// motion is the latest report about a device's movement, with the prediction made from it.
 type motion struct {
 	report predict.Motion
 	choice predict.Choice
@@ -27,8 +27,8 @@ type motion struct {
 	timer  *time.Timer
 }
 
-// cover makes the coverage that is configured.
-func (s *foresight) cover() error {
+// loadCoverage builds the configured coverage.
+func (s *predictor) loadCoverage() error {
 	if len(s.settings.Cells) == 0 {
 		return nil
 	}
@@ -45,9 +45,8 @@ func (s *foresight) cover() error {
 	return err
 }
 
-// macAt is the interface that a device uses in a cell, zero for the one that it
-// uses now.
-func (s *foresight) macAt(id, cell string) openflow.MAC {
+// macAt returns the MAC address that a device uses in a cell, or zero for the one it uses now.
+func (s *predictor) macAt(id, cell string) openflow.MAC {
 	d, _ := s.registry.Device(id)
 	for _, c := range s.settings.Cells {
 		if c.Name == cell && c.Interface > 0 && c.Interface <= len(d.MACs) {
@@ -57,8 +56,8 @@ func (s *foresight) macAt(id, cell string) openflow.MAC {
 	return openflow.MAC{}
 }
 
-// motionOf is the place of a report on the plane of the coverage.
-func (s *foresight) motionOf(x, y float64, lat, lon *float64) (predict.Motion, error) {
+// motionOf converts a reported position into a point on the plane of the coverage.
+func (s *predictor) motionOf(x, y float64, lat, lon *float64) (predict.Motion, error) {
 	if lat == nil && lon == nil {
 		return predict.Motion{At: predict.Point{X: x, Y: y}}, nil
 	}
@@ -72,9 +71,9 @@ func (s *foresight) motionOf(x, y float64, lat, lon *float64) (predict.Motion, e
 	return predict.Motion{At: p}, err
 }
 
-// moved takes a report of a device's movement, predicts where it goes, and has
-// the place prepared when it is time.
-func (s *foresight) moved(d registry.Device, m predict.Motion) (predict.Choice, error) {
+// moved stores a report about a device's movement, predicts where the device goes, and prepares
+// the place when it is time.
+func (s *predictor) moved(d registry.Device, m predict.Motion) (predict.Choice, error) {
 	if s.coverage == nil {
 		return predict.Choice{}, errNoCoverage
 	}
@@ -101,19 +100,19 @@ func (s *foresight) moved(d registry.Device, m predict.Motion) (predict.Choice, 
 	}
 	s.motions[d.ID] = now
 	if !choice.None() && !choice.Prepare {
-		// It is not time yet. What is reported until then may change it.
+		// It is too early to prepare. A later report may change the prediction.
 		now.timer = time.AfterFunc(choice.PrepareAt.Sub(s.now()), func() { s.due(d, m, current, choice) })
 	}
 	s.mu.Unlock()
 	if choice.Prepare {
-		s.foresee(d.ID, choice)
+		s.prepareChoice(d.ID, choice)
 	}
 	return choice, nil
 }
 
-// predict finds where a device goes. How early a place has to be prepared
-// depends on which it is, so it is asked for twice.
-func (s *foresight) predict(d registry.Device, m predict.Motion, current network.PortRef, before predict.Choice) (predict.Choice, error) {
+// predict returns where a device goes. It asks the coverage twice, because how early a place has
+// to be prepared depends on which place it is.
+func (s *predictor) predict(d registry.Device, m predict.Motion, current network.PortRef, before predict.Choice) (predict.Choice, error) {
 	now := s.now()
 	choice, err := s.coverage.Predict(m, current, before, 0, now, s.settings.Predict)
 	if err != nil || choice.None() {
@@ -127,25 +126,24 @@ func (s *foresight) predict(d registry.Device, m predict.Motion, current network
 	s.mu.Unlock()
 	setup, err := s.setupTime(d, via, choice.Next)
 	if err != nil {
-		setup = 0 // the way may be there again by then
+		setup = 0 // there may be a path again by then
 	}
 	return s.coverage.Predict(m, current, before, setup, now, s.settings.Predict)
 }
 
 // due prepares a place whose time has come without another report.
-func (s *foresight) due(d registry.Device, m predict.Motion, current network.PortRef, before predict.Choice) {
+func (s *predictor) due(d registry.Device, m predict.Motion, current network.PortRef, before predict.Choice) {
 	s.start(func(context.Context) {
 		choice, err := s.predict(d, m, current, before)
 		if err == nil && !choice.None() && choice.Next == before.Next {
-			s.foresee(d.ID, choice)
+			s.prepareChoice(d.ID, choice)
 		}
 	})
 }
 
-// foresee prepares a predicted place: for as long as it takes to come there, and
-// the usual time more. A place on another domain's side is that domain's to
-// prepare.
-func (s *foresight) foresee(id string, choice predict.Choice) {
+// prepareChoice prepares a predicted place, for the time until the device arrives plus the usual
+// timeout. A place in another domain is prepared by that domain.
+func (s *predictor) prepareChoice(id string, choice predict.Choice) {
 	timeout := max(choice.Enter.Sub(s.now()), 0) + s.settings.PrepareTimeout
 	s.start(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, s.settings.RequestTimeout)
@@ -162,7 +160,7 @@ func (s *foresight) foresee(id string, choice predict.Choice) {
 	})
 }
 
-func (s *foresight) prepareNext(ctx context.Context, id string, choice predict.Choice, timeout time.Duration) error {
+func (s *predictor) prepareNext(ctx context.Context, id string, choice predict.Choice, timeout time.Duration) error {
 	mac := s.macAt(id, choice.Name)
 	border, _ := s.borderAt(choice.Next)
 	if border.Peer == "" {

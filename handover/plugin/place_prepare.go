@@ -12,54 +12,53 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// prepare makes a place ready for a device that is elsewhere. One of a seamless
-// class gets its packets at both from now on; for others the branch is laid but
-// for its join, which costs no traffic. It is taken back after a time; zero leaves
-// that to somebody else.
-func (s *placement) prepare(ctx context.Context, t *trip, from, to route.Place, peer string, timeout time.Duration) error {
-	x := &second{place: to, peer: peer, cause: t.rec.Cause}
-	if t.m.prepared() && t.m.second.place == to {
+// prepare prepares a place for a device that is elsewhere. A device of a seamless class gets its
+// packets at both places from now on. For others only the branch without its join is written,
+// which costs no traffic. The preparation ends after the timeout; zero starts no timer.
+func (s *placement) prepare(ctx context.Context, op *operation, from, to route.Place, peer string, timeout time.Duration) error {
+	x := &second{place: to, peer: peer, cause: op.record.Cause}
+	if op.mobile.hasPrepared() && op.mobile.second.place == to {
 		if timeout > 0 {
-			s.setSecond(t.id, t.m, stepServe, x, timeout) // for longer
+			s.setSecond(op.id, op.mobile, stepServe, x, timeout) // for longer
 		}
 		return nil
 	}
-	bicast, err := s.branch(ctx, t, from, to)
+	bicast, err := s.branch(ctx, op, from, to)
 	if err == nil {
-		t.rec.Bicast = bicast
-		how := stepLay
+		op.record.Bicast = bicast
+		how := stepPrepare
 		if bicast {
-			how = stepCopy
+			how = stepBicast
 		}
-		s.setSecond(t.id, t.m, how, x, timeout)
+		s.setSecond(op.id, op.mobile, how, x, timeout)
 	}
-	s.ended(t, err)
+	s.finish(op, err)
 	return err
 }
 
-// branch makes the way to a second place, and says whether packets go there.
-func (s *placement) branch(ctx context.Context, t *trip, from, to route.Place) (bool, error) {
-	if t.m.state == nowhere || s.registry.ClassOf(t.device).Policy == registry.PolicySeamless {
-		p, err := s.plan(t, from, to)
+// branch writes the rules of the path to a second place, and reports whether packets go there.
+func (s *placement) branch(ctx context.Context, op *operation, from, to route.Place) (bool, error) {
+	if op.mobile.state == detached || s.registry.ClassOf(op.device).Policy == registry.PolicySeamless {
+		p, err := s.plan(op, from, to)
 		if err != nil {
 			return false, err
 		}
 		if p.Fallback == "" {
-			s.describe(t, &p)
-			return true, s.follow(ctx, t, route.Steps(t.m.plan, p))
+			s.recordPlan(op, &p)
+			return true, s.applySteps(ctx, op, route.Steps(op.mobile.plan, p))
 		}
-		t.rec.Fallback = p.Fallback
-		t.rec.Policy = string(registry.PolicySaving)
-		if t.m.state == nowhere {
-			return false, s.follow(ctx, t, route.Steps(t.m.plan, p))
+		op.record.Fallback = p.Fallback
+		op.record.Policy = string(registry.PolicySaving)
+		if op.mobile.state == detached {
+			return false, s.applySteps(ctx, op, route.Steps(op.mobile.plan, p))
 		}
 	}
-	p, err := s.plan(t, to)
+	p, err := s.plan(op, to)
 	if err != nil {
 		return false, err
 	}
-	s.describe(t, &p)
-	return false, s.declare(ctx, t, t.m.plan, lay(t.m.plan.Program.Rules, p.Program.Rules), rule.ApplyOptions{Atomic: true}, true)
+	s.recordPlan(op, &p)
+	return false, s.declare(ctx, op, op.mobile.plan, withBranch(op.mobile.plan.Program.Rules, p.Program.Rules), rule.ApplyOptions{Atomic: true}, true)
 }
 
 // prepareAt prepares a port for a device.
@@ -81,20 +80,20 @@ func (s *placement) prepareAt(ctx context.Context, id string, at network.PortRef
 		if mac.IsZero() {
 			mac = d.HomeMAC()
 		}
-		t := s.newTrip(d, l.IP, KindPrepare, cause, s.now())
-		s.setVia(t.m, d)
-		t.rec.From, t.rec.To = spotOf(l.Attachment), &Spot{Port: Port{at}, MAC: mac}
-		return s.prepare(ctx, t, placeOf(l.Attachment), route.Place{At: at, MAC: mac}, "", timeout)
+		op := s.newOperation(d, l.IP, KindPrepare, cause, s.now())
+		s.setVia(op.mobile, d)
+		op.record.From, op.record.To = spotOf(l.Attachment), &Spot{Port: Port{at}, MAC: mac}
+		return s.prepare(ctx, op, placeOf(l.Attachment), route.Place{At: at, MAC: mac}, "", timeout)
 	})
 }
 
-// setupTime is how long it takes to prepare a port: the slowest switch of the way
-// there has to confirm its rules, and a packet has to travel down.
+// setupTime returns how long it takes to prepare a port: the slowest switch of the path has to
+// confirm its rules, and a packet has to travel down the path.
 func (s *placement) setupTime(d registry.Device, via string, at network.PortRef) (time.Duration, error) {
 	top := s.net.Topology()
-	p, err := route.Make(top, s.want(d, s.ipOf(d), via, route.Place{At: at, MAC: d.HomeMAC()}))
+	p, err := route.Make(top, s.wantAt(d, s.ipOf(d), via, route.Place{At: at, MAC: d.HomeMAC()}))
 	if err != nil {
-		return 0, fmt.Errorf("way to %v: %w", at, err)
+		return 0, fmt.Errorf("path to %v: %w", at, err)
 	}
 	c, l := route.Branch(top, p.Path, s.net.ControlLatency)
 	return route.Waited(c, l), nil

@@ -10,37 +10,40 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Kind is what happened to a device.
+// Kind says what happened to a device.
 type Kind string
 
 // The kinds of records.
+// KindAttach: the device came and had no place before.
 const (
 	// KindAttach: the device came, and was nowhere before.
 	KindAttach Kind = "attach"
 	// KindMove: the device moved from one place to another.
+	// KindPrepare: a place was prepared for the device.
 	KindMove Kind = "move"
 	// KindPrepare: a place was prepared for it.
+	// KindDetach: the device's rules were removed.
 	KindPrepare Kind = "prepare"
 	// KindDetach: its rules were removed.
+	// KindReroute: the device's rules were moved away from a failed part of the network.
 	KindDetach Kind = "detach"
 	// KindReroute: its rules were led around a part of the network that is gone.
 	KindReroute Kind = "reroute"
 )
 
-// kindEvents are the verbs of the events that tell of them.
+// kindEvents holds the verb of the event that reports each kind.
 var kindEvents = map[Kind]string{
 	KindAttach: "attached", KindMove: "moved", KindPrepare: "prepared", KindDetach: "detached", KindReroute: "rerouted",
 }
 
-// How a record ended.
+// Results of a record.
 const (
 	ResultDone    = "done"
 	ResultFailed  = "failed"
 	ResultPending = "pending"
 )
 
-// Parts are the times a handover took. T_c of the model is the sum of the first
-// four.
+// Parts holds the times that a handover took. T_c of the model is the sum of the first four.
 type Parts struct {
 	Ta Duration `json:"t_a" doc:"Association: from the port's coming up until somebody there is heard, by ARP or DHCP; 0 if the device was idle there before, or for over 10 s"`
 	Td Duration `json:"t_d" doc:"DHCP: from the device's first message there to the answer, without the rules"`
@@ -57,7 +60,7 @@ type Parts struct {
 
 func (p *Parts) sum() { p.Tc = p.Ta + p.Td + p.Tf + p.Te }
 
-// Changes counts what a handover changed in the switches.
+// Changes counts the rules that a handover changed in the switches.
 type Changes struct {
 	Added    int `json:"added"`
 	Modified int `json:"modified"`
@@ -112,10 +115,10 @@ type Record struct {
 	How     string    `json:"how,omitempty" doc:"How it ended"`
 }
 
-// Duration is a time.Duration that is text in JSON: "2.1ms".
+// Duration is a time.Duration that is written as text in JSON: "2.1ms".
 type Duration = units.Duration
 
-// hops prints a path as people and tests read it.
+// hops formats a path for people and tests.
 func hops(path []network.Hop) []string {
 	var out []string
 	for _, h := range path {
@@ -132,7 +135,7 @@ type history struct {
 
 func newHistory(size int) *history { return &history{ring: make([]Record, max(size, 1)), next: 1} }
 
-// add numbers a record and keeps it in the place of the oldest.
+// add numbers a record and stores it in the place of the oldest.
 func (h *history) add(r Record) uint64 {
 	r.ID = h.next
 	h.next++
@@ -140,7 +143,7 @@ func (h *history) add(r Record) uint64 {
 	return r.ID
 }
 
-// at is the record of that number, unless it has been forgotten.
+// at returns the record of that number, or nil if it has been overwritten.
 func (h *history) at(id uint64) *Record {
 	r := &h.ring[id%uint64(len(h.ring))]
 	if id == 0 || r.ID != id {
@@ -149,7 +152,7 @@ func (h *history) at(id uint64) *Record {
 	return r
 }
 
-// latest calls f with the records, the latest first, until it returns false.
+// latest calls f with the records, the latest first, until f returns false.
 func (h *history) latest(f func(*Record) bool) {
 	for id := h.next - 1; id > 0; id-- {
 		r := h.at(id)

@@ -15,68 +15,66 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 )
 
-// trip is a change of where a device is served, with its record.
-type trip struct {
+// operation is a change of where a device is served, with its record.
+type operation struct {
 	id     string
 	device registry.Device
 	ip     netip.Addr
-	m      *mobile
-	rec    Record
-	// arrived is when the message came that caused it.
+	mobile *mobile
+	record Record
+	// arrived is when the message that caused the operation arrived.
 	arrived time.Time
-	// written, if set, is called when the rules are in the switches, before old
-	// ones are removed.
+	// written, if set, is called once the rules are in the switches, before old ones are removed.
 	written func()
-	// strays leaves rules alone of ways that the device has left, since packets are
-	// still on their way there: the end of the second place removes them.
-	strays bool
-	// linger is how long what leads to the old place stays, for packets that are under way
-	// there.
+	// keepOld keeps the rules of paths that the device has left, because packets are still in
+	// flight there. The end of the second place removes them.
+	keepOld bool
+	// linger is how long rules to the old place stay for packets in flight there.
 	linger time.Duration
-	// later are the rules by which the device will be served at its new place alone.
-	later []network.Rule
+	// final are the rules by which the device will later be served at its new place alone.
+	final []network.Rule
 }
 
-// newTrip begins a record.
-func (s *placement) newTrip(d registry.Device, ip netip.Addr, kind Kind, cause string, arrived time.Time) *trip {
-	return &trip{
-		id: d.ID, device: d, ip: ip, m: s.mobileOf(d.ID), arrived: arrived,
-		rec: Record{
+// newOperation returns an operation whose record begins now.
+func (s *placement) newOperation(d registry.Device, ip netip.Addr, kind Kind, cause string, arrived time.Time) *operation {
+	return &operation{
+		id: d.ID, device: d, ip: ip, mobile: s.mobileOf(d.ID), arrived: arrived,
+		record: Record{
 			Device: d.ID, IP: ip, Kind: kind, Cause: cause, Started: arrived, Result: ResultPending,
 			Policy: string(s.registry.ClassOf(d).Policy),
 		},
 	}
 }
 
-// confirmed takes note that the rules are in the switches.
-func (t *trip) confirmed() {
-	if t.written != nil {
-		t.rec.Parts.Trigger = Duration(time.Since(t.arrived))
-		t.written()
+// confirmed notes that the rules are in the switches.
+func (op *operation) confirmed() {
+	if op.written != nil {
+		op.record.Parts.Trigger = Duration(time.Since(op.arrived))
+		op.written()
 	}
 }
 
-// key is where the device's rules stand in the ledger.
+// key returns the key of the device's rules in the ledger.
 func key(id string) string { return "device/" + id }
 
-// plan plans for places.
-func (s *placement) plan(t *trip, places ...route.Place) (route.Plan, error) {
-	return route.Make(s.net.Topology(), s.want(t.device, t.ip, t.m.via, places...))
+// plan returns a plan that serves the device at places.
+func (s *placement) plan(op *operation, places ...route.Place) (route.Plan, error) {
+	return route.Make(s.net.Topology(), s.wantAt(op.device, op.ip, op.mobile.via, places...))
 }
 
-// follow takes the steps that lead to a plan.
-func (s *placement) follow(ctx context.Context, t *trip, steps []route.Step) error {
+// applySteps declares the rules of all steps, one after the other.
+func (s *placement) applySteps(ctx context.Context, op *operation, steps []route.Step) error {
 	for i, step := range steps {
 		how := rule.ApplyOptions{Atomic: true, Waves: step.Waves}
 		rules := step.Plan.Program.Rules
-		if t.strays {
-			rules = keep(ahead(rules, t.later), t.m.rules)
+		if op.keepOld {
+			rules = withOldPath(withFinal(rules, op.final), op.mobile.rules)
 		}
 		last := i == len(steps)-1
 		if last {
-			how.Linger = t.linger
+			how.Linger = op.linger
 		}
-		if err := s.declare(ctx, t, step.Plan, rules, how, last); err != nil {
+		if err := s.declare(ctx, op, step.Plan, rules, how, last); err != nil {
 			return err
 		}
 		if step.Settle && !last {
@@ -90,9 +88,9 @@ func (s *placement) follow(ctx context.Context, t *trip, steps []route.Step) err
 	return nil
 }
 
-// declare makes rules those of the device. What it had before is as it was if
-// that fails. With the last step the device is served as it is to be.
-func (s *placement) declare(ctx context.Context, t *trip, p route.Plan, rules []network.Rule, how rule.ApplyOptions, last bool) error {
+// declare replaces the device's rules by rules. If that fails, the device has the rules of before.
+// After the last step the device is served as planned.
+func (s *placement) declare(ctx context.Context, op *operation, p route.Plan, rules []network.Rule, how rule.ApplyOptions, last bool) error {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
 	began := time.Now()
@@ -100,131 +98,133 @@ func (s *placement) declare(ctx context.Context, t *trip, p route.Plan, rules []
 	written := func() {
 		tf = time.Since(began)
 		if last {
-			t.confirmed()
+			op.confirmed()
 		}
 	}
-	how.AllowDown, how.Written = s.anyDown(t.m.rules), written
-	s.change(func() { t.m.writing = rules })
-	err := s.rules.Apply(ctx, key(t.id), rule.Program{Rules: rules}, how)
-	t.rec.Parts.Tf += Duration(cmp.Or(tf, time.Since(began)))
+	how.AllowDown, how.Written = s.anyDown(op.mobile.rules), written
+	s.change(func() { op.mobile.writing = rules })
+	err := s.rules.Apply(ctx, key(op.id), rule.Program{Rules: rules}, how)
+	op.record.Parts.Tf += Duration(cmp.Or(tf, time.Since(began)))
 	if err != nil {
-		s.change(func() { t.m.writing = nil })
+		s.change(func() { op.mobile.writing = nil })
 		return err
 	}
-	t.rec.Changes.add(compare(t.m.rules, rules))
-	// In one change: whoever looks in between would take the device to be nowhere.
-	s.change(func() { t.m.plan, t.m.rules, t.m.writing, t.m.err = p, rules, nil, ""; t.m.to(stepServe) })
+	op.record.Changes.add(diffRules(op.mobile.rules, rules))
+	// One change under the lock: otherwise a reader in between would take the device for detached.
+	s.change(func() {
+		op.mobile.plan, op.mobile.rules, op.mobile.writing, op.mobile.err = p, rules, nil, ""
+		op.mobile.advance(stepServe)
+	})
 	return nil
 }
 
-// anyDown says whether a switch with one of the rules is not connected: what is
-// to be removed there is removed when it is back.
+// anyDown reports whether a switch with one of the rules is not connected. What is to be removed
+// there is removed when it is back.
 func (s *placement) anyDown(rules []network.Rule) bool {
 	top := s.net.Topology()
 	return slices.ContainsFunc(rules, func(r network.Rule) bool { return !top.Has(r.Switch) })
 }
 
-// place has the device served at a place where it has come to. It returns when
-// packets reach it there.
-func (s *placement) place(ctx context.Context, t *trip, from, to *registry.Attachment) error {
-	t.rec.From, t.rec.To = spotOf(from), spotOf(to)
-	class := s.registry.ClassOf(t.device)
+// serveAt serves the device at a place to which it has come. It returns when packets reach the
+// device there.
+func (s *placement) serveAt(ctx context.Context, op *operation, from, to *registry.Attachment) error {
+	op.record.From, op.record.To = spotOf(from), spotOf(to)
+	class := s.registry.ClassOf(op.device)
 	target := placeOf(to)
-	if t.m.prepared() && t.m.second.place == target {
-		t.rec.Prepared = true
+	if op.mobile.hasPrepared() && op.mobile.second.place == target {
+		op.record.Prepared = true
 	}
-	if class.Policy == registry.PolicySeamless && t.m.state != nowhere && from != nil {
-		done, err := s.placeSeamless(ctx, t, placeOf(from), target, class.Overlap)
+	if class.Policy == registry.PolicySeamless && op.mobile.state != detached && from != nil {
+		done, err := s.serveSeamless(ctx, op, placeOf(from), target, class.Overlap)
 		if done || err != nil {
 			return err
 		}
-		t.rec.Policy = string(registry.PolicySaving)
+		op.record.Policy = string(registry.PolicySaving)
 	}
-	return s.placeSaving(ctx, t, target, from == nil || from.MAC == to.MAC && from.Peer == "")
+	return s.serveSaving(ctx, op, target, from == nil || from.MAC == to.MAC && from.Peer == "")
 }
 
-// placeSeamless sends to both places for a while. It is false where that is not
-// possible.
-func (s *placement) placeSeamless(ctx context.Context, t *trip, from, to route.Place, overlap time.Duration) (bool, error) {
+// serveSeamless sends packets to both places for a while, and reports whether that was possible.
+func (s *placement) serveSeamless(ctx context.Context, op *operation, from, to route.Place, overlap time.Duration) (bool, error) {
 	if from == to {
 		return false, nil
 	}
-	p, err := s.plan(t, from, to)
+	p, err := s.plan(op, from, to)
 	switch {
 	case err != nil:
-		t.rec.Fallback = err.Error()
+		op.record.Fallback = err.Error()
 		return false, nil
 	case p.Fallback != "":
-		t.rec.Fallback = p.Fallback
+		op.record.Fallback = p.Fallback
 		return false, nil
 	}
-	alone, err := s.plan(t, to)
+	alone, err := s.plan(op, to)
 	if err != nil {
 		return false, err
 	}
-	s.describe(t, &p)
-	t.strays, t.later = true, alone.Program.Rules
-	if sameWant(&t.m.plan, &p) && t.m.plan.Bicast() {
-		t.confirmed() // as it was prepared
-	} else if err := s.follow(ctx, t, route.Steps(t.m.plan, p)); err != nil {
+	s.recordPlan(op, &p)
+	op.keepOld, op.final = true, alone.Program.Rules
+	if sameWant(&op.mobile.plan, &p) && op.mobile.plan.Bicast() {
+		op.confirmed() // the place was prepared so
+	} else if err := s.applySteps(ctx, op, route.Steps(op.mobile.plan, p)); err != nil {
 		return false, err
 	}
-	t.rec.Bicast = true
-	s.setSecond(t.id, t.m, stepCross, &second{place: from}, overlap)
+	op.record.Bicast = true
+	s.setSecond(op.id, op.mobile, stepMove, &second{place: from}, overlap)
 	return true, nil
 }
 
-// sameWant says whether two plans serve the same places in the same way.
+// sameWant reports whether two plans serve the same places in the same way.
 func sameWant(a, b *route.Plan) bool {
 	x, y := a.Want(), b.Want()
 	return x.IP == y.IP && x.Home == y.Home && slices.Equal(x.Places, y.Places) && slices.Equal(x.Borders, y.Borders)
 }
 
-// placeSaving switches over. A device that was nowhere, or comes with the same
-// interface, is at no old place any more: what counts then is to be fast, else to
-// lose nothing on the way.
-func (s *placement) placeSaving(ctx context.Context, t *trip, to route.Place, left bool) error {
-	p, err := s.plan(t, to)
+// serveSaving switches over to one place. If left is set, the device is no longer at its old
+// place: it had none, or has moved with the same interface. Then the switch-over is made fast;
+// otherwise it is made without loss.
+func (s *placement) serveSaving(ctx context.Context, op *operation, to route.Place, left bool) error {
+	p, err := s.plan(op, to)
 	if err != nil {
 		return err
 	}
-	s.describe(t, &p)
-	c, l := route.Branch(s.net.Topology(), route.Compare(t.m.plan, p).Branch, s.net.ControlLatency)
+	s.recordPlan(op, &p)
+	c, l := route.Branch(s.net.Topology(), route.Compare(op.mobile.plan, p).Branch, s.net.ControlLatency)
 	if left {
 		if m := route.Latency(c, l); len(m) > 0 {
-			t.rec.Parts.Model = Duration(m[len(m)-1])
+			op.record.Parts.Model = Duration(m[len(m)-1])
 		}
-		// There is nobody at the old place to lose anything: no switch waits until
-		// another, or it itself, has confirmed a part.
-		err = s.declare(ctx, t, p, p.Program.Rules, rule.ApplyOptions{Waves: route.Burst(t.m.plan, p)}, true)
+		// Nobody at the old place can lose packets: no switch waits until another, or it itself,
+		// has confirmed a part.
+		err = s.declare(ctx, op, p, p.Program.Rules, rule.ApplyOptions{Waves: route.Burst(op.mobile.plan, p)}, true)
 	} else {
-		t.rec.Parts.Model = Duration(route.Waited(c, l))
-		t.linger = s.underWay(t.m.plan.Path)
-		err = s.follow(ctx, t, route.Steps(t.m.plan, p))
+		op.record.Parts.Model = Duration(route.Waited(c, l))
+		op.linger = s.inFlightTime(op.mobile.plan.Path)
+		err = s.applySteps(ctx, op, route.Steps(op.mobile.plan, p))
 	}
 	if err == nil {
-		s.change(func() { t.m.to(stepSettle) })
+		s.change(func() { op.mobile.advance(stepSettle) })
 	}
 	return err
 }
 
-// describe writes a plan into the record.
-func (s *placement) describe(t *trip, p *route.Plan) {
-	t.rec.Path = hops(p.Path)
+// recordPlan writes a plan into the record.
+func (s *placement) recordPlan(op *operation, p *route.Plan) {
+	op.record.Path = hops(p.Path)
 	if p.Bicast() {
-		t.rec.Join, t.rec.Path = p.Join.String(), hops(p.Branch)
-	} else if t.m.state != nowhere {
-		if c := route.Compare(t.m.plan, *p); c.Join != 0 {
-			t.rec.Join = c.Join.String()
+		op.record.Join, op.record.Path = p.Join.String(), hops(p.Branch)
+	} else if op.mobile.state != detached {
+		if c := route.Compare(op.mobile.plan, *p); c.Join != 0 {
+			op.record.Join = c.Join.String()
 		}
 	}
 }
 
-// setSecond takes a step to a state with a second place, and has that ended in time; zero
-// leaves that to somebody else.
+// setSecond changes the state by a step to one with a second place, which ends after the given
+// time. Zero starts no timer.
 func (s *placement) setSecond(id string, m *mobile, how step, x *second, after time.Duration) {
 	s.change(func() {
-		if m.hold(how, x); after == 0 {
+		if m.advanceWith(how, x); after == 0 {
 			return
 		}
 		x.until = s.now().Add(after)
@@ -233,17 +233,17 @@ func (s *placement) setSecond(id string, m *mobile, how step, x *second, after t
 }
 
 const (
-	// linger is how long rules that are not needed any more stay after those that
-	// replace them are confirmed: packets are still on their way, a switch may go by
-	// what it remembers after it has confirmed a rule, and the device may still send
-	// from its old place. On a busy machine each of these takes tenths of a second.
+	// linger is how long rules that are no longer needed stay after those that replace them are
+	// confirmed. Packets are still in flight, a switch may use cached decisions after it has
+	// confirmed a rule, and the device may still send from its old place. On a busy machine each
+	// of these takes tenths of a second.
 	linger = 800 * time.Millisecond
-	// endSecondRetry is how soon the end of a second place is tried again, at first.
+	// endSecondRetry is the first delay before the end of a second place is tried again.
 	endSecondRetry = 100 * time.Millisecond
 	endSecondTries = 50
 )
 
-// endSecond has the device served at one place again.
+// endSecond serves the device at one place again.
 func (s *placement) endSecond(id string, x *second, tries int) {
 	again := func(after time.Duration, tries int) {
 		s.change(func() { x.timer = time.AfterFunc(after, func() { s.endSecond(id, x, tries) }) })
@@ -253,7 +253,7 @@ func (s *placement) endSecond(id string, x *second, tries int) {
 		if m.second != x {
 			return
 		}
-		done, err := s.single(ctx, id, m, x)
+		done, err := s.singleStep(ctx, id, m, x)
 		switch {
 		case err != nil && tries < endSecondTries:
 			s.log.Warn("a device is still served at two places", "device", id, "error", err)
@@ -268,47 +268,47 @@ func (s *placement) endSecond(id string, x *second, tries int) {
 	}
 }
 
-// single takes one step towards serving the device only where it is, and says
-// whether that was the last. What replaces a rule is written in one step, and what
-// is not needed any more deleted in a later one, so that nothing is lost.
-func (s *placement) single(ctx context.Context, id string, m *mobile, x *second) (done bool, err error) {
+// singleStep takes one step towards serving the device at its own place only, and reports whether
+// it was the last. Rules are replaced in one step and deleted in a later one, so that nothing is
+// lost.
+func (s *placement) singleStep(ctx context.Context, id string, m *mobile, x *second) (done bool, err error) {
 	d, known := s.registry.Device(id)
 	l, leased := s.registry.Lease(id)
 	if !known || !leased || l.Attachment == nil {
-		s.change(func() { m.to(stepSettle) })
+		s.change(func() { m.advance(stepSettle) })
 		return true, nil
 	}
-	t := s.newTrip(d, l.IP, KindMove, "", s.now())
-	p, err := s.plan(t, placeOf(l.Attachment))
+	op := s.newOperation(d, l.IP, KindMove, "", s.now())
+	p, err := s.plan(op, placeOf(l.Attachment))
 	if err != nil {
 		return false, fmt.Errorf("plan: %w", err)
 	}
 	for {
 		steps := route.Steps(m.plan, p)
 		step := steps[0]
-		both := withLeftovers(ahead(step.Plan.Program.Rules, p.Program.Rules), m.rules)
-		if compare(m.rules, both) != (Changes{}) {
-			err := s.declare(ctx, t, step.Plan, both, rule.ApplyOptions{Atomic: true, Waves: step.Waves}, false)
-			s.amend(id, m, t.rec.Changes)
+		both := withRemaining(withFinal(step.Plan.Program.Rules, p.Program.Rules), m.rules)
+		if diffRules(m.rules, both) != (Changes{}) {
+			err := s.declare(ctx, op, step.Plan, both, rule.ApplyOptions{Atomic: true, Waves: step.Waves}, false)
+			s.amendMove(id, m, op.record.Changes)
 			return false, err
 		}
 		if len(steps) > 1 {
 			s.change(func() { m.plan = step.Plan })
 			continue
 		}
-		if err := s.declare(ctx, t, p, p.Program.Rules, rule.ApplyOptions{Atomic: true}, false); err != nil {
+		if err := s.declare(ctx, op, p, p.Program.Rules, rule.ApplyOptions{Atomic: true}, false); err != nil {
 			return false, err
 		}
-		s.amend(id, m, t.rec.Changes)
-		s.change(func() { m.to(stepSettle) })
+		s.amendMove(id, m, op.record.Changes)
+		s.change(func() { m.advance(stepSettle) })
 		return true, nil
 	}
 }
 
-// alone serves the device at once only where it is.
-func (s *placement) alone(ctx context.Context, id string, m *mobile, x *second) error {
+// dropSecond serves the device at its own place only, at once.
+func (s *placement) dropSecond(ctx context.Context, id string, m *mobile, x *second) error {
 	for {
-		if done, err := s.single(ctx, id, m, x); done || err != nil {
+		if done, err := s.singleStep(ctx, id, m, x); done || err != nil {
 			return err
 		}
 	}
@@ -319,40 +319,40 @@ func (s *placement) detach(ctx context.Context, id string, ip netip.Addr, from *
 	m := s.mobileOf(id)
 	d, _ := s.registry.Device(id)
 	d.ID = id
-	t := s.newTrip(d, ip, KindDetach, cause, s.now())
-	t.rec.From = spotOf(from)
+	op := s.newOperation(d, ip, KindDetach, cause, s.now())
+	op.record.From = spotOf(from)
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
 	began := time.Now()
 	err := errors.Join(s.rules.Remove(ctx, key(id)), s.rules.Remove(ctx, keyAnswer+id))
-	t.rec.Parts.Tf = Duration(time.Since(began))
+	op.record.Parts.Tf = Duration(time.Since(began))
 	if err == nil {
-		t.rec.Changes = compare(m.rules, nil)
+		op.record.Changes = diffRules(m.rules, nil)
 		s.change(func() {
 			m.plan, m.rules, m.answers = route.Plan{}, nil, answers{}
-			m.to(stepRemove)
+			m.advance(stepRemove)
 		})
 		s.forgetMobile(id)
 	}
-	if t.rec.Changes != (Changes{}) || err != nil {
-		s.ended(t, err)
+	if op.record.Changes != (Changes{}) || err != nil {
+		s.finish(op, err)
 	}
 	return err
 }
 
-// ended closes a record, and tells of it.
-func (s *placement) ended(t *trip, err error) uint64 {
-	r := &t.rec
+// finish closes the record, stores it and publishes it, and returns its number.
+func (s *placement) finish(op *operation, err error) uint64 {
+	r := &op.record
 	r.Result = ResultDone
 	if err != nil {
 		r.Result, r.How = ResultFailed, err.Error()
 	}
 	r.Parts.sum()
-	r.Took = Duration(time.Since(t.arrived))
+	r.Took = Duration(time.Since(op.arrived))
 	s.mu.Lock()
 	r.ID = s.history.add(*r)
 	s.mu.Unlock()
-	s.metrics.ended(r)
+	s.metrics.countRecord(r)
 	s.publish("device."+kindEvents[r.Kind], r)
 	args := []any{"device", r.Device, "ip", r.IP, "cause", r.Cause, "policy", r.Policy, "rules", time.Duration(r.Parts.Tf), "took", time.Duration(r.Took)}
 	if r.To != nil {
@@ -366,10 +366,10 @@ func (s *placement) ended(t *trip, err error) uint64 {
 	return r.ID
 }
 
-// amend adds what was changed after a move, by the end of its overlap, to the
-// device's latest move.
-func (s *placement) amend(id string, m *mobile, c Changes) {
-	if m.prepared() {
+// amendMove adds rule changes made at the end of a move's overlap to the record of the device's
+// latest move.
+func (s *placement) amendMove(id string, m *mobile, c Changes) {
+	if m.hasPrepared() {
 		return
 	}
 	s.metrics.rules.WithLabelValues("modified").Add(float64(c.Modified))

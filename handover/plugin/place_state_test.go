@@ -57,19 +57,19 @@ func TestTransitions(t *testing.T) {
 	for range 10_000 {
 		before, s := m.state, step(random.IntN(len(stepNames)))
 		switch s {
-		case stepLay, stepCopy, stepCross:
-			if before == nowhere || before == awaited {
+		case stepPrepare, stepBicast, stepMove:
+			if before == detached || before == expected {
 				continue // there is nothing to lay a second way from
 			}
-			m.hold(s, &second{})
+			m.advanceWith(s, &second{})
 		default:
-			m.to(s)
+			m.advance(s)
 		}
 		seen[m.state] = true
 		if next, ok := transitions[before][s]; ok && m.state != next || !ok && m.state != before {
 			t.Fatalf("%v: %v leads to %v", before, s, m.state)
 		}
-		if (m.second != nil) != (m.state >= laid) {
+		if (m.second != nil) != (m.state >= prepared) {
 			t.Fatalf("%v: %v leads to %v with a second place %v", before, s, m.state, m.second)
 		}
 	}
@@ -77,7 +77,7 @@ func TestTransitions(t *testing.T) {
 		if !seen[state(i)] {
 			t.Errorf("%v is never reached", state(i))
 		}
-		if transitions[state(i)][stepRemove] != nowhere {
+		if transitions[state(i)][stepRemove] != detached {
 			t.Errorf("%v does not end", state(i))
 		}
 	}
@@ -93,16 +93,16 @@ func TestStates(t *testing.T) {
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				m := r.mobiles[id]
-				return m == nil && want == nowhere || m != nil && m.state == want
+				return m == nil && want == detached || m != nil && m.state == want
 			})
 		}
-		is("at first", "car", nowhere)
+		is("at first", "car", detached)
 		ip := r.attach(edge3, mac1)
 		is("where it came", "car", served)
 		if err := r.prepareAt(t.Context(), "car", edge4, mac1, "test", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		is("with a place prepared", "car", laid)
+		is("with a place prepared", "car", prepared)
 		r.move(edge4, mac1, ip)
 		is("after its move", "car", served)
 
@@ -110,7 +110,7 @@ func TestStates(t *testing.T) {
 		if err := r.prepareAt(t.Context(), "phone", edge4, mac3, "test", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		is("with a place prepared", "phone", copied)
+		is("with a place prepared", "phone", bicasting)
 		r.move(edge4, mac3, ip)
 		is("after its move", "phone", leaving)
 		is("when its old place is over", "phone", served)
@@ -119,6 +119,6 @@ func TestStates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		is("in the end", "phone", nowhere)
+		is("in the end", "phone", detached)
 	})
 }

@@ -8,34 +8,35 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// What a queue refuses work for.
+// A queue refuses work with one of these errors.
 var (
 	errBusy    = errors.New("too much is waiting to be done")
 	errStopped = errors.New("the service is not running")
 )
 
-// queue does work for keys: for each key one job after the other, for different keys at
-// once. Its methods may be called concurrently.
+// queue runs jobs in the order of their arrival for each key, and concurrently for different keys.
+// Its methods may be called concurrently.
 type queue struct {
-	tasks        *tasks.Group // what works on keys
-	perKey, most int          // jobs that may wait
+	tasks         *tasks.Group // the goroutines that run jobs
+	perKey, total int          // bounds of waiting jobs
 
 	mu      sync.Mutex
-	jobs    map[string][]func(context.Context) // of keys for which something is done now
+	jobs    map[string][]func(context.Context) // waiting, by keys for which a job runs now
 	waiting int
 }
 
-// newQueue returns one that lets so many jobs wait for each key, and for all.
-func newQueue(t *tasks.Group, perKey, most int) *queue {
-	return &queue{tasks: t, perKey: perKey, most: most, jobs: map[string][]func(context.Context){}}
+// newQueue returns a queue in which at most perKey jobs wait for one key, and at most total for
+// all.
+func newQueue(t *tasks.Group, perKey, total int) *queue {
+	return &queue{tasks: t, perKey: perKey, total: total, jobs: map[string][]func(context.Context){}}
 }
 
-// Add has a job done. It never waits.
+// Add queues a job. It never waits.
 func (q *queue) Add(key string, job func(context.Context)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	jobs, busy := q.jobs[key]
-	if len(jobs) >= q.perKey || q.waiting >= q.most {
+	if len(jobs) >= q.perKey || q.waiting >= q.total {
 		return errBusy
 	}
 	q.jobs[key] = append(jobs, job)
@@ -51,7 +52,7 @@ func (q *queue) Add(key string, job func(context.Context)) error {
 	return nil
 }
 
-// Do has a job done and waits for its end.
+// Do queues a job and waits until it has run.
 func (q *queue) Do(ctx context.Context, key string, job func(context.Context) error) error {
 	done := make(chan error, 1)
 	err := q.Add(key, func(run context.Context) {
@@ -75,7 +76,7 @@ func (q *queue) Do(ctx context.Context, key string, job func(context.Context) er
 	}
 }
 
-// work does the jobs of a key until there are none.
+// work runs the jobs of a key until none is left.
 func (q *queue) work(ctx context.Context, key string) {
 	for {
 		q.mu.Lock()
@@ -92,7 +93,7 @@ func (q *queue) work(ctx context.Context, key string) {
 	}
 }
 
-// Load is how many jobs wait, and for how many keys something is done.
+// Load returns how many jobs wait, and for how many keys a job runs.
 func (q *queue) Load() (waiting, working int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

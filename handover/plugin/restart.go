@@ -10,36 +10,35 @@ import (
 )
 
 const (
-	// quiet is for how long the topology must not have changed before devices of
-	// before a restart get their rules, unless all links of before are known: with
-	// half of them, ways would be found that are not those their packets take now.
-	quiet = 400 * time.Millisecond
-	// settleTick is how often the topology is looked at.
-	settleTick = 20 * time.Millisecond
+	// quietTime is how long the topology must not have changed before devices get their rules
+	// after a restart, unless all links of before are known. With half of the links, paths would
+	// be found that differ from those the packets take now.
+	quietTime = 400 * time.Millisecond
+	// topologyPoll is how often the topology is checked after a start.
+	topologyPoll = 20 * time.Millisecond
 )
 
-// load reads the registry from the store, puts in what is configured, and takes up
-// what was under way between domains: nothing may be done for a device that roams
-// before it is known that it does.
+// load reads the registry from the store, applies the configured definitions to it, and restores
+// what was in progress between domains. That a device roams must be known before anything is done
+// for it.
 func (s *Service) load(ctx context.Context) error {
-	if err := errors.Join(s.registry.Load(ctx, s.settings.Definitions), s.links.recall(ctx)); err != nil || s.domain == nil {
+	if err := errors.Join(s.registry.Load(ctx, s.settings.Definitions), s.links.load(ctx)); err != nil || s.domain == nil {
 		return err
 	}
 	return s.domain.Restore(ctx)
 }
 
-// redeclare brings the rules of attached devices back into the ledger after a
-// start. What is in the switches already is not written again, and what the
-// switches have stays as it is until all is declared, or until no more switches
-// are to be expected. Then the rest is removed.
-func (s *Service) redeclare(ctx context.Context) {
-	began, tick := time.Now(), time.NewTicker(settleTick)
+// restoreRules declares the rules of attached devices in the ledger after a start. Rules that are
+// in the switches already are not written again. What the switches have stays until all rules are
+// declared, or until no more switches are to be expected; then the ledger removes the rest.
+func (s *Service) restoreRules(ctx context.Context) {
+	began, tick := time.Now(), time.NewTicker(topologyPoll)
 	defer tick.Stop()
 	version, since := s.net.Topology().Version, time.Now()
 	tried := false
 	for time.Since(began) < s.settings.Settle {
-		s.resumeEarly()
-		waiting := s.undeclared()
+		s.resumePostponed()
+		waiting := s.withoutRules()
 		if len(waiting) == 0 {
 			break
 		}
@@ -47,7 +46,7 @@ func (s *Service) redeclare(ctx context.Context) {
 		if top.Version != version {
 			version, since = top.Version, time.Now()
 		}
-		if known := !tried && s.links.complete(top); known || time.Since(since) >= quiet && len(top.Switches) > 0 {
+		if known := !tried && s.links.complete(top); known || time.Since(since) >= quietTime && len(top.Switches) > 0 {
 			s.declareAll(ctx, waiting)
 			tried, since = true, time.Now()
 			continue
@@ -58,10 +57,10 @@ func (s *Service) redeclare(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-	s.change(func() { s.settled = true })
-	s.declareAll(ctx, s.undeclared()) // those that waited for the place where they were
-	left := s.undeclared()
-	if tasks.Sleep(ctx, settling) != nil { // packets are on their way by rules that are to be removed
+	s.change(func() { s.topologySettled = true })
+	s.declareAll(ctx, s.withoutRules()) // those that waited for the place where they were before
+	left := s.withoutRules()
+	if tasks.Sleep(ctx, settling) != nil { // packets are still in flight by rules that are to be removed
 		return
 	}
 	s.rules.Ready()
@@ -69,14 +68,14 @@ func (s *Service) redeclare(ctx context.Context) {
 	s.ready = true
 	s.mu.Unlock()
 	for _, id := range left {
-		s.log.Warn("after the start a device could not be served: its switch is not connected, or there is no way to it", "device", id)
+		s.log.Warn("after the start a device could not be served: its switch is not connected, or no path leads to it", "device", id)
 	}
 	s.log.Info("handover: ready", "devices", len(s.registry.Devices()), "not_served", len(left), "took", time.Since(began).Round(time.Millisecond))
 	s.publish("service.ready", map[string]any{"not_served": len(left), "took": Duration(time.Since(began))})
 }
 
-// undeclared are the attached devices without rules.
-func (s *Service) undeclared() []string {
+// withoutRules returns the attached devices that have no rules.
+func (s *Service) withoutRules() []string {
 	var out []string
 	for _, l := range s.registry.Leases() {
 		if l.Attachment == nil || !l.Active(s.now()) {
@@ -84,7 +83,7 @@ func (s *Service) undeclared() []string {
 		}
 		s.mu.Lock()
 		m := s.mobiles[l.Device]
-		if m == nil || m.state == nowhere {
+		if m == nil || m.state == detached {
 			out = append(out, l.Device)
 		}
 		s.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Name is the service's name: its path in the API, its keys in the store, its
-// owner of rules.
+// Name is the service's name. It appears in the paths of the API, in the keys of the store and as
+// the owner of rules.
 const Name = "handover"
 
-// Options is what a Service works with.
+// Options holds what a Service needs from the controller.
 type Options struct {
 	Network  service.Network
 	Rules    service.Ledger
@@ -29,18 +29,18 @@ type Options struct {
 	Bus      *event.Bus
 	Log      *slog.Logger
 	Settings Settings
-	// Dial connects to neighbours; nil for the ordinary way.
+	// Dial connects to neighbours. If it is nil, the domain package's own dialer is used.
 	Dial domain.Dialer
 
-	// clock replaces the time in tests.
+	// clock replaces time.Now in tests.
 	clock func() time.Time
 }
 
-// Service is handover in the controller. Its rooms stand on one another, the later on the
-// earlier: core, placement, guards, intake, operations.
+// Service is the handover service of the controller. Its components embed one another, the later
+// the earlier: core, placement, guards, packetHandler, apiHandlers.
 type Service struct {
-	*operations
-	links knownLinks // belong to Run
+	*apiHandlers
+	links knownLinks // used by the goroutine of Run only
 }
 
 // New returns a Service that has not started yet.
@@ -53,19 +53,19 @@ func New(o Options) (*Service, error) {
 	}
 	c := &core{
 		net: o.Network, rules: o.Rules, bus: o.Bus, log: o.Log.With("service", Name), settings: o.Settings.withDefaults(), now: o.clock,
-		loaded: make(chan struct{}), keeping: service.NewLoop(), tasks: tasks.New(),
+		loaded: make(chan struct{}), reconcileLoop: service.NewLoop(), tasks: tasks.New(),
 	}
 	c.ctx = c.tasks.Context()
 	c.queue = newQueue(c.tasks, maxQueued, maxWaiting)
 	p := &placement{core: c, mobiles: map[string]*mobile{}, motions: map[string]*motion{}, history: newHistory(c.settings.History)}
-	in := &intake{guards: newGuards(p), ports: map[network.PortRef]association{}}
+	in := &packetHandler{guards: newGuards(p), ports: map[network.PortRef]association{}}
 	s := &Service{
-		operations: &operations{intake: in, foresight: &foresight{placement: p}, daemons: &daemons{core: c, orders: newOrders(o.clock)}},
-		links:      knownLinks{store: o.Store, log: c.log},
+		apiHandlers: &apiHandlers{packetHandler: in, predictor: &predictor{placement: p}, daemons: &daemons{core: c, orders: newOrders(o.clock)}},
+		links:       knownLinks{store: o.Store, log: c.log},
 	}
 	c.registry = registry.New(registry.Options{Store: o.Store, Clock: o.clock, Log: c.log, Publish: c.publish, Changed: s.declaredChanged})
 	in.dhcp = dhcp.New(c.registry, dhcp.Options{})
-	if err := errors.Join(s.cover(), s.meetNeighbours(o)); err != nil {
+	if err := errors.Join(s.loadCoverage(), s.connectNeighbours(o)); err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
 	c.metrics = newMetrics(s)
@@ -73,38 +73,38 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// Name is the service's name.
+// Name returns the service's name.
 func (s *Service) Name() string { return Name }
 
-// Loaded is closed when what the store has is there.
+// Loaded returns a channel that is closed once the stored devices and leases have been read.
 func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
-// Run works until ctx ends. Rules of devices stay in the switches.
+// Run runs the service until ctx ends. The rules of devices stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
 	defer s.tasks.Stop()
-	s.began = s.now()
+	s.started = s.now()
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
 	close(s.loaded)
 	s.refreshView()
-	s.applyPunts(s.ctx) // before the switches' rules are compared with what is wanted
+	s.applyPunts(s.ctx) // before the rules in the switches are compared with the declared ones
 	s.start(s.registry.Run)
 	s.start(func(ctx context.Context) { s.gateways.asking.Run(ctx, 0, askUnknown, s.findGateways) })
 	s.start(func(ctx context.Context) { service.NewLoop().Run(ctx, 0, expireInterval, s.expire) })
-	s.redeclare(s.ctx)
+	s.restoreRules(s.ctx)
 	if s.domain != nil {
 		s.start(s.domain.Run)
 	}
-	s.keepUp(s.ctx)
-	s.keeping.Run(s.ctx, settleChanges, resync, s.keepUp)
+	s.reconcile(s.ctx)
+	s.reconcileLoop.Run(s.ctx, settleChanges, resync, s.reconcile)
 	s.view.Store(nil)
 	return nil
 }
 
-// NetworkChanged tells the service of a change in the network. It does not block.
+// NetworkChanged updates the service after a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
 	case network.PortUp:
@@ -112,7 +112,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 		s.ports[e.Port] = association{up: e.At}
 		s.mu.Unlock()
 		if _, border := s.borderAt(e.Port); border {
-			s.gateways.reached()
+			s.gateways.askAgain()
 		}
 	case network.PortDown:
 		s.mu.Lock()

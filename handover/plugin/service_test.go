@@ -223,7 +223,7 @@ func TestLeadsWithoutAGap(t *testing.T) {
 		gap := false
 		looking.Go(func() {
 			for led := false; !gap && !stop.Load(); {
-				leads := r.leads(here, ip)
+				leads := r.acceptsFrom(here, ip)
 				led, gap = led || leads, led && !leads
 			}
 		})

@@ -21,26 +21,27 @@ type Border struct {
 	Peer string
 }
 
-// What is done when a MAC address that is in use at one port asks at another.
+// Claims holds one of these. They say what happens when a MAC address that is in use at one port
+// sends a DHCP request at another.
 const (
-	// ClaimMove lets it move: radio networks never tell that a device has left.
+	// ClaimMove moves the device: radio networks do not report that a device has left.
 	ClaimMove = "move"
-	// ClaimRefuse refuses it unless the request is signed, as long as the old
-	// port is up: for cables, where a port that is up has its device.
+	// ClaimRefuse refuses an unsigned request while the old port is up. It suits cables, where a
+	// port that is up has its device.
 	ClaimRefuse = "refuse"
 )
 
-// Cell is what an attachment point covers. Its place may be a border port that leads to a
-// neighbour: then that neighbour's network covers the area.
+// Cell is the area that an attachment point covers. If its place is a border port that leads to a
+// neighbour, the neighbour's network covers the area.
 type Cell struct {
 	predict.Cell
-	// Interface says which of its MAC addresses a device uses there, from 1; zero
-	// stands for the one that it uses when it comes.
+	// Interface selects the MAC address that a device uses there, counted from 1; zero stands for
+	// the one with which it arrives.
 	Interface int
 }
 
-// Settings are what the controller's configuration says of the service.
-// What an operator changes while it runs is in the registry.
+// Settings holds the service's part of the controller's configuration. What an operator changes at
+// run time is in the registry.
 type Settings struct {
 	// Domain is our own name towards neighbours.
 	Domain  string
@@ -52,21 +53,20 @@ type Settings struct {
 
 	Cells  []Cell
 	Origin *predict.Geo
-	// Predict are the bounds of predictions.
+	// Predict bounds the predictions.
 	Predict predict.Options
 
 	// Claims is ClaimMove or ClaimRefuse.
 	Claims string
-	// RequestTimeout bounds the work on one DHCP message, RulesTimeout one change
-	// of rules within it.
+	// RequestTimeout bounds the work on one DHCP message, RulesTimeout one change of rules within
+	// it.
 	RequestTimeout, RulesTimeout time.Duration
-	// PrepareTimeout is how long a place stays prepared for a device that does
-	// not come.
+	// PrepareTimeout is how long a place stays prepared for a device that does not come.
 	PrepareTimeout time.Duration
 	// Settle bounds how long after a start the service waits for the switches of
 	// devices that are attached.
 	Settle time.Duration
-	// History is how many records are remembered.
+	// History is how many records are kept.
 	History int
 }
 
@@ -83,22 +83,22 @@ func (t Settings) withDefaults() Settings {
 	return t
 }
 
-// Specs are classes, pools and devices as an operator writes them, by name.
+// Specs holds the classes, pools and devices of a configuration file, by name.
 type Specs struct {
 	Classes map[string]ClassSpec
 	Pools   map[string]PoolSpec
 	Devices map[string]DeviceSpec
 }
 
-// Parse reads the specifications, and tells everything that is wrong with them
-// and with how they fit together. A fault's field begins with where it stands:
+// Parse parses the specifications. The faults name everything that is wrong with one of them or
+// with their combination; a fault's field begins with its place in the file:
 // "pools.campus.prefix".
-func (x Specs) Parse() (Settings, service.Faults) {
+func (s Specs) Parse() (Settings, service.Faults) {
 	var t Settings
 	var faults service.Faults
-	t.Classes = parsed(x.Classes, "classes", &faults, ClassSpec.Parse)
-	t.Pools = parsed(x.Pools, "pools", &faults, PoolSpec.Parse)
-	t.Devices = parsed(x.Devices, "devices", &faults, DeviceSpec.Parse)
+	t.Classes = parseSection(s.Classes, "classes", &faults, ClassSpec.Parse)
+	t.Pools = parseSection(s.Pools, "pools", &faults, PoolSpec.Parse)
+	t.Devices = parseSection(s.Devices, "devices", &faults, DeviceSpec.Parse)
 	if len(faults) > 0 {
 		return t, faults
 	}
@@ -106,8 +106,8 @@ func (x Specs) Parse() (Settings, service.Faults) {
 	return t, registry.New(registry.Options{}).Fits(t.Definitions)
 }
 
-// parsed are the specifications of one section.
-func parsed[S, T any](all map[string]S, section string, faults *service.Faults, parse func(S, string) (T, service.Faults)) map[string]T {
+// parseSection parses the specifications of one section.
+func parseSection[S, T any](all map[string]S, section string, faults *service.Faults, parse func(S, string) (T, service.Faults)) map[string]T {
 	out := map[string]T{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		v, found := parse(all[name], name)

@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// seenAgain is the shortest time between two attempts to follow a device by its packets.
-const seenAgain = time.Second
+// followInterval is the shortest time between two attempts to follow a device by its packets.
+const followInterval = time.Second
 
-// followPacket moves a device to the port where a packet of it has come in, as if it had asked
-// for its address there. Some DHCP clients do not watch their link and would say nothing
-// before their lease is to be renewed.
+// followPacket moves a device to the port where one of its packets has arrived, as if the device
+// had asked for its address there. Some DHCP clients do not watch their link and would send
+// nothing before their lease is to be renewed.
 //
-// A packet is a weaker sign than a request, so it counts only if the port where the
-// device was has lost its link, if it bears the MAC address that the device had there,
-// and if the device may move there by an unsigned request: the request that is made of
-// the packet passes all guards of one that was sent.
-func (s *intake) followPacket(at network.PortRef, h *packet.Headers, arrived time.Time) {
+// A packet is weaker evidence than a request. It counts only if the port where the device was has
+// lost its link, if the packet has the MAC address that the device used there, and if the device
+// may move there by an unsigned request. The request that is made from the packet passes all
+// checks of one that was sent.
+func (s *packetHandler) followPacket(at network.PortRef, h *packet.Headers, arrived time.Time) {
 	d, known := s.registry.DeviceByIP(h.Src)
 	if !known || !s.hasLeft(d, at, h) {
 		return
@@ -47,14 +47,14 @@ func (s *intake) followPacket(at network.PortRef, h *packet.Headers, arrived tim
 		m.UpdateOption(dhcpv4.OptClientIdentifier(l.ClientID))
 	}
 	in := incoming{at: at, src: h.EthSrc, chaddr: l.MAC, message: m.ToBytes(), arrived: arrived, seen: true}
-	if err := s.queue.Add(d.ID, func(ctx context.Context) { s.dhcpMessage(ctx, in) }); err != nil {
+	if err := s.queue.Add(d.ID, func(ctx context.Context) { s.handleDHCP(ctx, in) }); err != nil {
 		s.metrics.dropped.WithLabelValues("waiting").Inc()
 	}
 }
 
-// hasLeft reports whether a device is no longer where its lease says, and a packet at
-// another port may be of it.
-func (s *intake) hasLeft(d registry.Device, at network.PortRef, h *packet.Headers) bool {
+// hasLeft reports whether a device is no longer where its lease says, so that a packet at another
+// port may be the device's.
+func (s *packetHandler) hasLeft(d registry.Device, at network.PortRef, h *packet.Headers) bool {
 	l, ok := s.registry.Lease(d.ID)
 	if !ok || !l.Active(s.now()) || l.Attachment == nil || l.Attachment.Peer != "" || d.Home != "" {
 		return false
@@ -66,12 +66,12 @@ func (s *intake) hasLeft(d registry.Device, at network.PortRef, h *packet.Header
 	return known && !up && l.Attachment.At != at && l.Attachment.MAC == h.EthSrc
 }
 
-// mayFollow reports whether it is time to follow a device, and notes that it is done.
-func (s *intake) mayFollow(id string, now time.Time) bool {
+// mayFollow reports whether a device may be followed again, and records that it is.
+func (s *packetHandler) mayFollow(id string, now time.Time) bool {
 	m := s.mobileOf(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(m.followed) < seenAgain {
+	if now.Sub(m.followed) < followInterval {
 		return false
 	}
 	m.followed = now

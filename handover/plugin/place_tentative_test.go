@@ -96,7 +96,7 @@ func TestDoubtBeforeOldSwitchIsThere(t *testing.T) {
 			r.w.Restart()
 			r.w.connect(slices.DeleteFunc([]openflow.DatapathID{1, 2, 3, 4, 5}, func(d openflow.DatapathID) bool { return d == edge3.Switch }), without)
 			settle := func(s *Settings) {
-				if s.Settle = 4 * quiet; comes {
+				if s.Settle = 4 * quietTime; comes {
 					s.Settle = time.Minute
 				}
 			}
@@ -167,7 +167,7 @@ func TestNoDoubtAfterStart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l.Attachment.Since = l.Attachment.Since.Add(-2 * doubtAge)
+			l.Attachment.Since = l.Attachment.Since.Add(-2 * tentativeAge)
 			b, err := json.Marshal(l)
 			if err != nil {
 				t.Fatal(err)

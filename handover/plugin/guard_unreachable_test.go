@@ -53,20 +53,20 @@ func TestAskBeyond(t *testing.T) {
 // Somebody who makes up hosts is told of a few times, and remembered no longer than
 // they are.
 func TestStraysAreBounded(t *testing.T) {
-	s, now, told := newStrays(), time.Now(), 0
+	s, now, told := newUnreachableHosts(), time.Now(), 0
 	for i := range 1000 {
-		if s.saw(edge3, addr4(0x0a080000+uint32(i)), openflow.MAC{6, 0, 0, 0, byte(i >> 8), byte(i)}, now) {
+		if s.add(edge3, addr4(0x0a080000+uint32(i)), openflow.MAC{6, 0, 0, 0, byte(i >> 8), byte(i)}, now) {
 			told++
 		}
 	}
-	if told != maxStrays || len(s.errors(now)) != maxStrays {
-		t.Errorf("told %d times, %d are remembered, want %d", told, len(s.errors(now)), maxStrays)
+	if told != maxUnreachable || len(s.errors(now)) != maxUnreachable {
+		t.Errorf("told %d times, %d are remembered, want %d", told, len(s.errors(now)), maxUnreachable)
 	}
-	later := now.Add(strayAge + time.Second)
+	later := now.Add(unreachableAge + time.Second)
 	if got := s.errors(later); len(got) != 0 {
 		t.Errorf("after a while: %q", got)
 	}
-	if !s.saw(edge3, addr4(0x0a080001), mac1, later) || !s.saw(edge4, addr4(0x0a080001), mac1, later) {
+	if !s.add(edge3, addr4(0x0a080001), mac1, later) || !s.add(edge4, addr4(0x0a080001), mac1, later) {
 		t.Error("what comes again after a while, or elsewhere, is not told")
 	}
 }
