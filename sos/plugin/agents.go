@@ -8,13 +8,13 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// registry is SOS's agents, agent one of them.
+// registry holds the agents of SOS; agent is one of them.
 type (
 	registry = agents.Registry[*agentapi.Client, agentapi.SessionRecord, agentapi.Live]
 	agent    = agents.Agent[*agentapi.Client]
 )
 
-// newRegistry returns the agents, none so far.
+// newRegistry returns an empty registry of agents.
 func (s *Service) newRegistry() *registry {
 	return agents.New(agents.Options[*agentapi.Client, agentapi.SessionRecord, agentapi.Live]{
 		Service: Name, Network: s.net, Store: s.store, Log: s.log, Publish: s.publish,
@@ -26,15 +26,16 @@ func (s *Service) newRegistry() *registry {
 			c := s.settings()
 			return time.Duration(c.SilentAfter), time.Duration(c.PeerTimeout)
 		},
-		Event: s.endings.agentEvent, Missed: s.endings.findMissed, Heard: s.endings.tellLate, Lost: s.endings.lose,
+		Event: s.endings.agentEvent, Missed: s.endings.findMissed, Heard: s.endings.sendPendingAborts, Lost: s.endings.endSessionsOf,
 		Peers: s.sessions.peers, Changed: s.agentsChanged,
 	})
 }
 
-// agentsChanged has handler and keeper look at the agents again.
+// agentsChanged updates the packet-in handler's snapshot after a change of the agents, and
+// requests a reconciliation.
 func (s *Service) agentsChanged() {
 	s.mu.Lock()
-	maps.DeleteFunc(s.endings.untold, func(a *agent, _ []agentapi.SessionID) bool { return s.agents.Get(a.Name) != a })
+	maps.DeleteFunc(s.endings.pendingAborts, func(a *agent, _ []agentapi.SessionID) bool { return s.agents.Get(a.Name) != a })
 	s.selection.refresh()
 	s.mu.Unlock()
 	s.wake()

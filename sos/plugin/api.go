@@ -43,7 +43,7 @@ func (s *Service) postEnable(on bool) func(context.Context, *service.Nothing) (*
 	}
 }
 
-// Needed lists the data addresses of agents, for examinations of the network.
+// Needed returns the data addresses of the agents, for examinations of the network.
 func (s *Service) Needed() []diagnosis.Needed { return s.agents.Needed("SOS") }
 
 type byID struct {

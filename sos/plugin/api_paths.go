@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// pathsWithin is how long an agent may take to list its paths.
-const pathsWithin = 5 * time.Second
+// pathsTimeout bounds how long an agent may take to list its paths.
+const pathsTimeout = 5 * time.Second
 
-// PathInfo is what an agent knows of one path, as the API shows it.
+// PathInfo is what an agent knows about one path, as the API shows it.
 type PathInfo struct {
 	Peer     string           `json:"peer" doc:"Address of the other agent"`
 	Port     uint16           `json:"port" doc:"Data port of the side that accepts connections"`
@@ -37,7 +37,7 @@ func (s *Service) getPaths(ctx context.Context, in *byName) (*service.Body[[]Pat
 	if a == nil {
 		return nil, service.Problem(fmt.Errorf("agent %q: %w", in.Name, service.ErrUnknown), "path.name", in.Name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, pathsWithin)
+	ctx, cancel := context.WithTimeout(ctx, pathsTimeout)
 	defer cancel()
 	list, err := a.Client.Paths(ctx)
 	if err != nil {

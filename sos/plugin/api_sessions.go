@@ -32,7 +32,7 @@ func (s *Service) status() Status {
 	now := time.Now()
 	st := Status{
 		Enabled: s.config.Enabled, Ready: s.running, Entries: len(s.selection.whitelist), Agents: len(s.agents.List()),
-		Setups: s.sessions.setups, Sessions: len(s.sessions.byFlow), TakenOver: s.taken, Errors: errs, Direct: s.sessions.directs.list(),
+		Setups: s.sessions.setups, Sessions: len(s.sessions.byFlow), TakenOver: s.takeoverResult, Errors: errs, Direct: s.sessions.directs.list(),
 	}
 	for i := range s.selection.whitelist {
 		if s.selection.whitelist[i].Active(now) {
@@ -57,7 +57,7 @@ func (s *Service) getSessions(_ context.Context, in *sessionsInput) (*service.Bo
 	return &service.Body[[]Record]{Body: list[:min(len(list), in.Limit)]}, nil
 }
 
-// records lists sessions without their course, the latest first.
+// records returns sessions without their samples, the latest first.
 func (s *Service) records(which string) []Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *Service) deleteSession(_ context.Context, in *byID) (*service.Nothing, 
 	return nil, nil
 }
 
-// Stats are the service's totals with the sessions they stand for.
+// Stats holds the service's totals together with the sessions that it lists.
 type Stats struct {
 	Live     []Record          `json:"live"`
 	Past     []Record          `json:"past"`

@@ -17,21 +17,22 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// The history is kept in the store in pages, each written once: what has ended
-// within a second, compressed. What a controller that is killed has not written, the
-// agents tell the next one.
+// The history is kept in the store in pages. Each page is written once and holds,
+// compressed, the sessions that ended within one second. If a controller is killed before
+// it has written a page, its agents report these sessions to the next controller.
 const (
 	keyHistory = Name + "/history/"
 	keyTotals  = Name + "/totals"
 	// saveEvery is how often a page is written.
 	saveEvery = time.Second
-	// maxPage bounds the records of a page, and with it a value of the store.
+	// maxPage bounds the number of records in a page, and so the size of a value in the
+	// store.
 	maxPage = 256
-	// maxPageBytes bounds what a page is unpacked to.
+	// maxPageBytes bounds the size of a page after decompression.
 	maxPageBytes = 64 << 20
 )
 
-// Totals count what has ended since the service was first started, over all
+// Totals counts the sessions that have ended since the service was first started, over all
 // restarts of the controller.
 type Totals struct {
 	Carried   uint64 `json:"carried" doc:"Sessions carried by agents to their end"`
@@ -40,7 +41,7 @@ type Totals struct {
 	BytesDown uint64 `json:"bytes_down" doc:"The same to clients"`
 }
 
-// notEstablished begins what is told of a session that never was one.
+// notEstablished begins the description of a session whose set-up failed.
 const notEstablished = "not established: "
 
 func (t *Totals) count(r *Record) {
@@ -53,22 +54,22 @@ func (t *Totals) count(r *Record) {
 	t.BytesDown += r.BytesDown
 }
 
-// history keeps the records of ended sessions, the oldest first, and brings them into
-// the store. The service's lock guards all of it.
+// history keeps the records of ended sessions, the oldest first, and stores them. The
+// service's lock guards all of it.
 type history struct {
 	*core
 	sessions *sessions
 	records  []Record
 	totals   Totals
-	added    uint64 // records ever
-	saved    uint64 // those of them that need not be stored any more
+	added    uint64 // records added since the start
+	saved    uint64 // how many of them need not be stored any more
 	pages    []page
-	// orphans are sessions of which agents have told only that they ended.
+	// orphans holds the sessions of which agents have reported only the end.
 	orphans map[agentapi.SessionID]*orphan
-	// remembered are sessions that lasted when an earlier controller ended, outlived
-	// those in the store that have ended.
-	remembered []remembered
-	outlived   []agentapi.SessionID
+	// storedSessions holds the sessions that were live when an earlier controller ended.
+	// endedKeys lists the stored sessions that have ended since.
+	storedSessions []storedSession
+	endedKeys      []agentapi.SessionID
 }
 
 // page is a part of the history in the store.
@@ -77,10 +78,10 @@ type page struct {
 	records int
 }
 
-// finish takes in a session that has ended, and returns its record. The lock is held.
+// finish adds a session that has ended, and returns its record. The lock is held.
 func (s *history) finish(ss *session) Record {
-	if ss.stored {
-		s.outlived = append(s.outlived, ss.id)
+	if ss.inStore {
+		s.endedKeys = append(s.endedKeys, ss.id)
 	}
 	rec := ss.record()
 	s.add(rec)
@@ -94,7 +95,7 @@ func (s *history) add(r Record) {
 	s.trim()
 }
 
-// carried adds a session that agents have carried to its end, and that nobody has counted
+// carried adds a session that agents have carried to its end and that has not been counted
 // yet. The lock is held.
 func (s *history) carried(r Record) {
 	s.add(r)
@@ -102,7 +103,7 @@ func (s *history) carried(r Record) {
 	s.metrics.ended(r)
 }
 
-// known are the ids of the records.
+// known returns the set of ids of the records.
 func (s *history) known() map[string]bool {
 	ids := make(map[string]bool, len(s.records))
 	for i := range s.records {
@@ -111,7 +112,7 @@ func (s *history) known() map[string]bool {
 	return ids
 }
 
-// unsaved are the records that are not in the store.
+// unsaved returns the records that are not in the store yet.
 func (s *history) unsaved() []Record {
 	n := min(s.added-s.saved, uint64(len(s.records)))
 	return s.records[uint64(len(s.records))-n:]
@@ -124,7 +125,7 @@ func (s *history) trim() {
 	}
 }
 
-// run writes what has ended to the store until ctx ends, and the rest then.
+// run stores ended sessions until ctx ends, and then the remaining ones.
 func (s *history) run(ctx context.Context) {
 	for tasks.Sleep(ctx, saveEvery) == nil {
 		s.archiveOrphans()
@@ -135,9 +136,9 @@ func (s *history) run(ctx context.Context) {
 	s.saveLive(context.WithoutCancel(ctx))
 }
 
-// save writes the records that are not in the store yet, and deletes the
-// pages that are older than the history is long. What cannot be written now is
-// written with the next page.
+// save stores the records that are not in the store yet, and deletes the pages that the
+// configured length of the history no longer needs. What cannot be written now is written
+// with the next page.
 func (s *history) save(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -172,7 +173,8 @@ func (s *history) save(ctx context.Context) {
 	}
 }
 
-// outdated takes the oldest pages that the history can do without off the list.
+// outdated removes the oldest pages that the history does not need from the list, and
+// returns them.
 func (s *history) outdated() []page {
 	total := 0
 	for _, p := range s.pages {
@@ -188,7 +190,7 @@ func (s *history) outdated() []page {
 	return old
 }
 
-// savePage writes a page together with the totals that it leads to.
+// savePage stores a page together with the totals that include it.
 func (s *history) savePage(ctx context.Context, batch []Record, totals Totals) (page, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -196,12 +198,12 @@ func (s *history) savePage(ctx context.Context, batch []Record, totals Totals) (
 	if err := errors.Join(err, json.NewEncoder(z).Encode(batch), z.Close()); err != nil {
 		return page{}, err
 	}
-	// In the order of their names pages are in the order of their time.
+	// Pages in the order of their keys are in the order of time.
 	p := page{fmt.Sprintf("%s%016x-%.8s", keyHistory, time.Now().UnixNano(), agentapi.NewSessionID()), len(batch)}
 	return p, s.store.Apply(ctx, store.OpPut(p.key, b.Bytes()), store.OpPut(keyTotals, sum))
 }
 
-// load reads what earlier controllers have stored. A page that cannot be read costs only
+// load reads what earlier controllers have stored. A page that cannot be read loses only
 // its own records.
 func (s *history) load(ctx context.Context) error {
 	var totals Totals
@@ -230,7 +232,7 @@ func (s *history) load(ctx context.Context) error {
 		s.records = append(s.records, batch...)
 		s.pages = append(s.pages, page{e.Key, len(batch)})
 	}
-	s.totals, s.remembered = totals, live
+	s.totals, s.storedSessions = totals, live
 	s.trim()
 	s.metrics.resume(totals)
 	return nil

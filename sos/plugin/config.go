@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// Config is the service's global configuration. It is kept in the store and
-// changed through the API.
+// Config is the service's global configuration. It is kept in the store and changed through
+// the API.
 type Config struct {
 	Enabled bool   `json:"enabled" doc:"Take new connections; sessions under way are never touched by it"`
 	Tuning  Tuning `json:"tuning" doc:"Parameters of transfers whose whitelist entry does not set them"`
@@ -32,7 +32,7 @@ type Config struct {
 	History            int `json:"history" doc:"Ended sessions that are remembered, over restarts too"`
 }
 
-// DefaultConfig is what a new controller starts with.
+// DefaultConfig returns the configuration of a new controller.
 func DefaultConfig() Config {
 	return Config{
 		Enabled: true, Tuning: Tuning{Transport: "tcp", Paths: 1},
@@ -45,7 +45,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// ConfigChange is a change of the configuration; what is left out stays.
+// ConfigChange is a change of the configuration. A nil field leaves its setting unchanged.
 type ConfigChange struct {
 	Enabled            *bool           `json:"enabled,omitempty"`
 	Tuning             *Tuning         `json:"tuning,omitempty"`
@@ -63,7 +63,7 @@ type ConfigChange struct {
 	History            *int            `json:"history,omitempty" minimum:"0" maximum:"100000"`
 }
 
-// Apply returns the changed configuration, or everything that is wrong.
+// Apply returns the changed configuration, or all faults of the change.
 func (ch ConfigChange) Apply(c Config) (Config, service.Faults) {
 	var faults service.Faults
 	duration := func(field string, in *string, out *agentapi.Duration, low, high time.Duration) {
@@ -115,7 +115,7 @@ func (ch ConfigChange) applyWords(c *Config) service.Faults {
 	return faults
 }
 
-// metric is the configured metric; the configuration has been checked.
+// metric returns the configured path metric.
 func (c *Config) metric() network.Metric {
 	m, err := topology.ParseMetric(c.Metric)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *Config) metric() network.Metric {
 	return m
 }
 
-// setupTime bounds the whole set-up of a session.
+// setupTime returns the time limit of a session's whole set-up.
 func (c *Config) setupTime() time.Duration {
 	return time.Duration(c.PrepareTimeout) + 2*time.Duration(c.RulesTimeout) + time.Duration(c.CommitTimeout)
 }

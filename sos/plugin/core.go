@@ -21,37 +21,39 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// core is what all parts of the service share.
+// core holds what all parts of the service share.
 type core struct {
-	net     service.Network
-	rules   service.Ledger
-	store   store.Store
-	bus     *event.Bus
-	log     *slog.Logger
-	strange lograte.Limit // lines that any client can cause
-	opts    Options
-	metrics *metrics
-	agents  *registry
-	// treatments are what others promise to the connections.
+	net       service.Network
+	rules     service.Ledger
+	store     store.Store
+	bus       *event.Bus
+	log       *slog.Logger
+	warnLimit lograte.Limit // limits warnings that any client can cause
+	opts      Options
+	metrics   *metrics
+	agents    *registry
+	// treatments holds what other services promise to connections.
 	treatments *network.Treatments
 
-	// tasks are the goroutines that Run waits for; ctx, theirs, ends when Run ends.
+	// tasks holds the goroutines that Run waits for. Their context, ctx, ends when Run
+	// ends.
 	tasks *tasks.Group
 	ctx   context.Context
-	// resync keeps punt rules and paths up to date.
+	// resync runs the reconciliation of punt rules and paths.
 	resync service.Loop
 
-	// mu guards what follows, and what changes in the parts and in their sessions.
+	// mu guards the fields below, and what changes in the parts and in their sessions.
 	mu      sync.Mutex
 	running bool
 	began   time.Time // when the start was over
 	config  Config
 }
 
-// start runs f in a goroutine that Run waits for. It does nothing after the end.
+// start runs f in a goroutine that Run waits for, and reports whether it did. After Run has
+// ended it does nothing.
 func (s *core) start(f func(context.Context)) bool { return s.tasks.Start(f) }
 
-// wake has punt rules and paths looked at again.
+// wake requests a reconciliation of punt rules and paths.
 func (s *core) wake() { s.resync.Wake() }
 
 // publish puts an event on the bus.
@@ -61,58 +63,59 @@ func (s *core) publish(kind string, attrs any) {
 	}
 }
 
-// settings are the configuration now.
+// settings returns the current configuration.
 func (s *core) settings() Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.config
 }
 
-// isLive says whether a session is live now.
+// isLive reports whether a session is live.
 func (s *core) isLive(ss *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return ss.state == StateLive
 }
 
-// beganWithin says whether the start has been over for less than d.
+// beganWithin reports whether the start was over less than d ago.
 func (s *core) beganWithin(d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.began) < d
 }
 
-// anchorOf tells where an address is anchored, nil if it does not move.
+// anchorOf returns the anchor of a mobile host's address, or nil if the address is not
+// mobile.
 func (s *core) anchorOf(a netip.Addr) *network.Anchor {
-	if anchor, moves := s.net.Anchored(a); moves {
+	if anchor, ok := s.net.Anchored(a); ok {
 		return &anchor
 	}
 	return nil
 }
 
-// seesTCPFlags says whether a switch's rules can match TCP's flags.
-func (s *core) seesTCPFlags(d openflow.DatapathID) bool {
+// matchesTCPFlags reports whether a switch's rules can match TCP flags.
+func (s *core) matchesTCPFlags(d openflow.DatapathID) bool {
 	can, _ := s.net.CanMatch(d, openflow.FieldTCPFlags)
 	return can
 }
 
-// puntsSYN says whether first packets of connections go on coming up where a side's
-// packets come in.
+// puntsSYN reports whether first packets of connections still come to the controller from
+// every switch at which a side's packets enter.
 func (s *core) puntsSYN(sd *Side) bool {
-	return !slices.ContainsFunc(sd.ways(), func(way []network.Hop) bool { return !s.seesTCPFlags(way[0].Switch) })
+	return !slices.ContainsFunc(sd.allPaths(), func(path []network.Hop) bool { return !s.matchesTCPFlags(path[0].Switch) })
 }
 
-// rulesOf are those of one side of a session, with the queues of what is promised to it.
+// rulesOf returns the rules of one side of a session, with the queues of its treatments.
 func (s *core) rulesOf(l *Layout, r agentapi.Role) ([]network.Rule, error) {
 	rules, err := l.rulesOf(r, s.net.CanSet)
 	if err != nil {
 		return nil, err
 	}
-	return l.queued(r, rules, s.treatments.Queue), nil
+	return l.withQueues(r, rules, s.treatments.Queue), nil
 }
 
-// writeSide writes the rules between one end host and its agent as a layout has them,
-// and more, and waits until the switches have them.
+// writeSide writes the rules between one end host and its agent as given by a layout,
+// together with more, and waits until the switches have them.
 func (s *core) writeSide(ctx context.Context, ss *session, l *Layout, r agentapi.Role, options rule.ApplyOptions, more ...network.Rule) error {
 	rules, err := s.rulesOf(l, r)
 	if err != nil {
@@ -121,8 +124,7 @@ func (s *core) writeSide(ctx context.Context, ss *session, l *Layout, r agentapi
 	return s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: append(rules, more...)}, options)
 }
 
-// abort makes the agents reset and forget a session; those that are nil are
-// left out.
+// abort tells agents to reset and forget a session. It skips nil agents.
 func (s *core) abort(id agentapi.SessionID, of ...*agent) {
 	of = slices.DeleteFunc(of, func(a *agent) bool { return a == nil })
 	agents.Together(context.WithoutCancel(s.ctx), undoTimeout, of, func(ctx context.Context, _ int, a *agent) error {

@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// Reason says why a whitelisted connection went directly.
+// Reason is why a whitelisted connection went directly.
 type Reason string
 
-// The reasons. The first four are bounds: such a connection is not tried.
+// The reasons. The first four are limits: for such a connection no set-up is tried.
 const (
 	ReasonStarting      Reason = "starting"
 	ReasonSetups        Reason = "setups"
@@ -31,7 +31,7 @@ const (
 	ReasonMoves         Reason = "moves"
 )
 
-// remedies says of each reason what helps, or that nothing has to.
+// remedies holds for each reason what helps, or that nothing is needed.
 var remedies = map[Reason]string{
 	ReasonStarting:      "nothing to do: the controller had just been started",
 	ReasonSetups:        "raise max_setups with \"sluice sos config set\", if this many connections at once are wanted",
@@ -41,28 +41,28 @@ var remedies = map[Reason]string{
 	ReasonServerUnknown: "check that the server is up, and that it or its router is on a switch of this controller",
 	ReasonNoAgent:       "look at \"sluice sos agents list\": one agent near each end has to be up, placed and not full",
 	ReasonNoGain:        "nothing to do if both ends are at one site; otherwise add an agent near each end",
-	ReasonNoPath:        "look at \"sluice network links\": the way between an end and its agent is broken",
+	ReasonNoPath:        "look at \"sluice network links\": the path between an end and its agent is broken",
 	ReasonAgent:         "look at the agent's log, and at its route to the end and to its peer",
 	ReasonRules:         "look at the controller's log for what the switch refuses, and at the room in its tables",
 	ReasonServer:        "nothing to do in SOS: the server would have refused, or not answered, without it as well",
 	ReasonMoves:         "have an agent at the switch of a border port of the mobile network (handover.roots), and switches with several tables there",
 }
 
-// errQueue, errNoServer and errRules tell the reasons of failed set-ups apart.
+// errQueue, errNoServer and errRules distinguish the reasons of failed set-ups.
 var (
 	errQueue    = errors.New("too many connections at once")
 	errNoServer = errors.New("no place of the server is known")
 	errRules    = errors.New("rules were not written")
 )
 
-// reasonOf says why a set-up failed.
+// reasonOf returns the reason for which a set-up failed.
 func reasonOf(err error) Reason {
 	kinds := []struct {
 		err    error
 		reason Reason
 	}{
 		{errQueue, ReasonQueue},
-		{errMoves, ReasonMoves},
+		{errMobile, ReasonMoves},
 		{errNoServer, ReasonServerUnknown},
 		{agents.ErrNone, ReasonNoAgent},
 		{ErrNoGain, ReasonNoGain},
@@ -91,10 +91,10 @@ type Direct struct {
 	Remedy string    `json:"remedy" doc:"What helps"`
 }
 
-// directs counts by reason.
+// directs holds the counts by reason.
 type directs map[Reason]*Direct
 
-// add counts one more. Of causes only the latest is kept.
+// add counts one more connection. Only the latest cause is kept.
 func (d directs) add(why Reason, cause string, now time.Time) {
 	x := d[why]
 	if x == nil {
@@ -105,7 +105,7 @@ func (d directs) add(why Reason, cause string, now time.Time) {
 	x.Latest, x.Cause = now, cause
 }
 
-// list has the most frequent first.
+// list returns the counts, the most frequent reason first.
 func (d directs) list() []Direct {
 	out := make([]Direct, 0, len(d))
 	for _, x := range d {

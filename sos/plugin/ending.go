@@ -11,43 +11,46 @@ import (
 )
 
 const (
-	// otherEnd is how long the second agent may take to end a session after the first;
-	// then it is told to, unless the first has closed it in order.
-	otherEnd = 3 * time.Second
-	// maxUntold bounds the sessions that an agent is told of when it is back.
-	maxUntold = 4096
+	// secondEndTimeout is how long the second agent may take to end a session after the
+	// first. After that it is told to end the session, unless the first agent closed it in
+	// order.
+	secondEndTimeout = 3 * time.Second
+	// maxPendingAborts bounds the sessions that an agent is told to abort when it is
+	// reachable again.
+	maxPendingAborts = 4096
 )
 
-// endings takes sessions from the first word of their end to the history.
+// endings takes sessions from the first report of their end to the history.
 type endings struct {
 	*core
 	sessions *sessions
 	history  *history
 	pairs    *pairs
 	resets   *resets
-	// untold are sessions that agents could not be told the end of, under the lock.
-	untold map[*agent][]agentapi.SessionID
+	// pendingAborts lists the sessions that could not be aborted at agents; guarded by the
+	// lock.
+	pendingAborts map[*agent][]agentapi.SessionID
 }
 
-// agentDone takes in that an agent is done with a session. It may have been since
-// before we were started.
+// agentDone handles an agent's report that it is done with a session. If before is set, the
+// session may have ended before this controller was started.
 func (s *endings) agentDone(r agentapi.SessionRecord, before bool) {
 	s.mu.Lock()
 	ss := s.sessions.byID[r.ID]
 	if ss == nil {
 		if before || !s.running {
-			s.history.noteOrphan(r)
+			s.history.addOrphan(r)
 		}
 		s.mu.Unlock()
 		return
 	}
-	if _, known := ss.ended[r.Role]; !known && len(ss.ended) == 1 {
+	if _, ok := ss.ended[r.Role]; !ok && len(ss.ended) == 1 {
 		close(ss.bothEnded)
 	}
 	ss.ended[r.Role] = r
-	s.sessions.opened(ss)
-	ss.progress(r.Role, r.Counters, time.Now())
-	live, first := ss.state == StateLive, len(ss.ended) == 1 // the second is awaited already
+	s.sessions.leaveHalfOpen(ss)
+	ss.recordCounters(r.Role, r.Counters, time.Now())
+	live, first := ss.state == StateLive, len(ss.ended) == 1 // windUp waits for the second already
 	s.mu.Unlock()
 	if live && first {
 		s.windUp(ss)
@@ -59,35 +62,36 @@ func (s *endings) windUp(ss *session) {
 	s.start(func(ctx context.Context) {
 		s.awaitSecond(ctx, ss)
 		s.mu.Lock()
-		mine, orderly := ss.state == StateLive, orderly(ss.ended)
+		mine, orderly := ss.state == StateLive, endedOrderly(ss.ended)
 		if mine {
 			if orderly {
 				ss.enter(StateEnding)
 			} else {
 				ss.enter(StateResetting)
 			}
-			ss.how = ending(ss.ended)
+			ss.how = describeEnd(ss.ended)
 		}
 		s.mu.Unlock()
 		if !mine {
 			return
 		}
 		if !orderly {
-			// An agent that lost its peer may itself be cut off from its end
-			// host, which would then wait for ever.
-			bothRoles(func(r agentapi.Role) { s.resets.end(ctx, ss, r) })
+			// An agent that lost its peer may itself be cut off from its end host, which
+			// would then wait forever.
+			forBothRoles(func(r agentapi.Role) { s.resets.notify(ctx, ss, r) })
 		}
-		if tasks.Sleep(ctx, toTick(time.Now(), s.opts.Linger)) == nil {
+		if tasks.Sleep(ctx, untilTick(time.Now(), s.opts.Linger)) == nil {
 			s.end(ctx, ss)
 		}
 	})
 }
 
-// awaitSecond waits for the second agent to be done as well. After an orderly end of
-// the first it has all the time that its end host takes: what that has not read yet
-// is still being carried. Otherwise it is told to end.
+// awaitSecond waits until the second agent is done as well. After an orderly end at the
+// first agent the second may take as long as its end host does, because data that the host
+// has not read yet is still being carried. Otherwise the second agent is told to end the
+// session.
 func (s *endings) awaitSecond(ctx context.Context, ss *session) {
-	for !await(ctx, ss.bothEnded, otherEnd) && ctx.Err() == nil {
+	for !await(ctx, ss.bothEnded, secondEndTimeout) && ctx.Err() == nil {
 		s.mu.Lock()
 		mine, closed := ss.state == StateLive, true
 		for _, r := range ss.ended {
@@ -99,13 +103,14 @@ func (s *endings) awaitSecond(ctx context.Context, ss *session) {
 		}
 		if !closed {
 			s.abort(ss.id, ss.client, ss.server)
-			await(ctx, ss.bothEnded, otherEnd)
+			await(ctx, ss.bothEnded, secondEndTimeout)
 			return
 		}
 	}
 }
 
-// await waits for the channel to be closed, but not for ever.
+// await waits until done is closed, d has passed or ctx ends, and reports whether done is
+// closed.
 func await(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -117,12 +122,13 @@ func await(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// endTick is when rules of ended sessions go: those of many together. Each change
-// of its tables makes Open vSwitch look through all that it has cached.
+// endTick is the interval at which rules of ended sessions are removed, those of many
+// sessions together: Open vSwitch revalidates its whole cache after each change of its
+// tables.
 const endTick = 50 * time.Millisecond
 
-// toTick is how long to wait for d, and then for the next tick.
-func toTick(now time.Time, d time.Duration) time.Duration {
+// untilTick returns the time until the first tick after now+d.
+func untilTick(now time.Time, d time.Duration) time.Duration {
 	at := now.Add(d)
 	return at.Truncate(endTick).Add(endTick).Sub(now)
 }
@@ -137,8 +143,8 @@ func (s *endings) end(ctx context.Context, ss *session) {
 	s.mu.Lock()
 	s.sessions.remove(ss)
 	close(ss.over)
-	if ss.carried() {
-		s.sessions.passed.add(opening{ss.flow, ss.isn}, time.Now())
+	if ss.clientClosed() {
+		s.sessions.completed.add(synID{ss.flow, ss.isn}, time.Now())
 	}
 	rec := s.history.finish(ss)
 	s.mu.Unlock()
@@ -149,34 +155,35 @@ func (s *endings) end(ctx context.Context, ss *session) {
 
 // removeRules removes the session's rules from the switches.
 func (s *endings) removeRules(ctx context.Context, ss *session) {
-	bothRoles(func(r agentapi.Role) { s.removeSide(ctx, ss, r) })
-	s.pairs.drop(ss)
+	forBothRoles(func(r agentapi.Role) { s.removeSide(ctx, ss, r) })
+	s.pairs.release(ss)
 }
 
-// removeSide removes those of one side.
+// removeSide removes the rules of one side.
 func (s *endings) removeSide(ctx context.Context, ss *session, r agentapi.Role) {
 	if err := s.rules.Remove(ctx, ss.key(r)); err != nil {
 		s.log.Warn("rules could not be removed", "session", ss.id, "end", r, "error", err)
 	}
 }
 
-// bothRoles does something at both ends at once.
-func bothRoles(f func(agentapi.Role)) { tasks.Each(bothRole[:], len(bothRole), f) }
+// forBothRoles calls f for both roles concurrently.
+func forBothRoles(f func(agentapi.Role)) { tasks.Each(roles[:], len(roles), f) }
 
-// lose ends the sessions of an agent that is gone, with another; nil: all.
-func (s *endings) lose(a, with *agent, cause error) {
+// endSessionsOf ends the sessions that a lost agent carried together with another; if with
+// is nil, all of its sessions.
+func (s *endings) endSessionsOf(a, with *agent, cause error) {
 	lost := s.sessions.of(a, with)
 	if len(lost) > 0 {
 		s.log.Warn("sessions end with their agent", "agent", a.Name, "sessions", len(lost), "error", cause)
 	}
 	for _, ss := range lost {
-		s.breakOff(ss, "agent lost: "+a.Name, a)
+		s.terminate(ss, "agent lost: "+a.Name, a)
 	}
 }
 
-// breakOff ends a session: the agents that are there reset their own ends, and the
-// controller has both end hosts know.
-func (s *endings) breakOff(ss *session, how string, lost *agent) {
+// terminate ends a session: both agents reset their own ends, and the controller notifies
+// both end hosts. It does not wait for the lost agent, if there is one.
+func (s *endings) terminate(ss *session, how string, lost *agent) {
 	s.mu.Lock()
 	mine := ss.state == StateLive
 	if mine {
@@ -188,23 +195,25 @@ func (s *endings) breakOff(ss *session, how string, lost *agent) {
 		return
 	}
 	s.start(func(ctx context.Context) {
-		bothRoles(func(r agentapi.Role) {
+		forBothRoles(func(r agentapi.Role) {
 			if a := ss.agent(r); a == lost {
-				s.start(func(ctx context.Context) { s.tell(ctx, a, ss.id) })
+				s.start(func(ctx context.Context) { s.abortAgent(ctx, a, ss.id) })
 			} else {
-				s.tell(ctx, a, ss.id)
+				s.abortAgent(ctx, a, ss.id)
 			}
-			// An agent resets its end once, as soon as it loses its peer: if that does not get
-			// there, as when its switch is just being written, the end host would wait for ever.
-			s.resets.end(ctx, ss, r)
+			// An agent resets its end once, as soon as it loses its peer. If that reset is
+			// lost, for example because its switch is just being written, the end host
+			// would wait forever.
+			s.resets.notify(ctx, ss, r)
 		})
 		s.end(ctx, ss)
 	})
 }
 
-// tell has an agent reset its end of a session. It reports false when the agent
-// cannot be told; it then is when it is back, lest it waits for its peer.
-func (s *endings) tell(ctx context.Context, a *agent, id agentapi.SessionID) bool {
+// abortAgent tells an agent to reset its end of a session, and reports whether it did. An
+// agent that could not be told is told once it is reachable again, so that it does not wait
+// for its peer.
+func (s *endings) abortAgent(ctx context.Context, a *agent, id agentapi.SessionID) bool {
 	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
 	err := a.Client.Abort(ctx, id)
@@ -213,45 +222,46 @@ func (s *endings) tell(ctx context.Context, a *agent, id agentapi.SessionID) boo
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.untold[a]) < maxUntold {
-		s.untold[a] = append(s.untold[a], id)
+	if len(s.pendingAborts[a]) < maxPendingAborts {
+		s.pendingAborts[a] = append(s.pendingAborts[a], id)
 	}
 	return false
 }
 
-// tellLate tells an agent that is back what it could not be told.
-func (s *endings) tellLate(ctx context.Context, a *agent) {
+// sendPendingAborts sends the aborts that an agent missed while it was unreachable.
+func (s *endings) sendPendingAborts(ctx context.Context, a *agent) {
 	s.mu.Lock()
-	untold := s.untold[a]
-	delete(s.untold, a)
+	ids := s.pendingAborts[a]
+	delete(s.pendingAborts, a)
 	s.mu.Unlock()
-	for _, id := range untold {
-		s.tell(ctx, a, id)
+	for _, id := range ids {
+		s.abortAgent(ctx, a, id)
 	}
 }
 
-// endIfLeft ends a session whose end host has left: it is led by nobody any more, or by
-// other borders than its agent stands at. What either end still sends would mean nothing
-// to the other. One that has not been seen since the start may yet be.
-func (s *endings) endIfLeft(ss *session) {
-	for _, r := range bothRole {
-		if s.left(ss, r) {
-			s.log.Info("a session ends with its end host's stay", "session", ss.id, "end", ss.endOf(r))
-			s.breakOff(ss, fmt.Sprintf("the %s has left", r), nil)
+// endIfHostLeft ends a session whose mobile end host has left: no service places the host
+// any more, or its borders no longer include the switch of its agent. Segments from either
+// end would then be meaningless to the other. A host that has not been seen since the start
+// may still appear, and its session stays.
+func (s *endings) endIfHostLeft(ss *session) {
+	for _, r := range roles {
+		if s.hasLeft(ss, r) {
+			s.log.Info("a session ends with its end host's stay", "session", ss.id, "end", ss.endAddr(r))
+			s.terminate(ss, fmt.Sprintf("the %s has left", r), nil)
 		}
 	}
 }
 
-func (s *endings) left(ss *session, r agentapi.Role) bool {
+func (s *endings) hasLeft(ss *session, r agentapi.Role) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	side := ss.Layout.side(r)
-	if !side.moves() {
+	if !side.isMobile() {
 		return false
 	}
-	a := s.anchorOf(ss.endOf(r))
+	a := s.anchorOf(ss.endAddr(r))
 	if a != nil {
-		if _, here := a.Border(side.agentAt().Switch); here {
+		if _, ok := a.Border(side.agentAt().Switch); ok {
 			ss.anchored[r] = true
 			return false
 		}

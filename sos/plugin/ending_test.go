@@ -18,7 +18,7 @@ func TestSlowEnd(t *testing.T) {
 	select {
 	case <-b.y.waits:
 		t.Fatal("the other agent was told to end its side")
-	case <-time.After(otherEnd + 500*time.Millisecond):
+	case <-time.After(secondEndTimeout + 500*time.Millisecond):
 	}
 	b.y.finish(id, agentapi.ReasonClosed)
 	b.clean()

@@ -12,14 +12,14 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// collectEntries returns the collection of the whitelist's entries, by their identifiers.
+// collectEntries returns the collection of whitelist entries, keyed by identifier.
 func (s *selection) collectEntries() *service.Collection[Entry] {
 	return service.NewCollection(service.Options[Entry]{
 		Kind: service.Kind[Entry]{
 			Noun: "entry", Nouns: "entries of the whitelist", Prefix: keyWhitelist, Event: "whitelist", Most: maxEntries,
 			Contradicts: func(id string, e Entry, all []service.Item[Entry]) error {
 				for _, x := range all {
-					if x.Name != id && x.Value.same(&e) {
+					if x.Name != id && x.Value.overlaps(&e) {
 						return fmt.Errorf("entry %s allows the same connections at that time: %w", x.Name, service.ErrExists)
 					}
 				}
@@ -30,30 +30,30 @@ func (s *selection) collectEntries() *service.Collection[Entry] {
 	})
 }
 
-// entriesChanged brings the whitelist into the switches. Sessions that an entry allowed
-// which has gone go on.
+// entriesChanged applies the changed whitelist to the switches. Sessions whose entry was
+// removed continue.
 func (s *selection) entriesChanged(ctx context.Context, _ []service.Change[Entry]) {
-	s.changed(ctx, func() { s.whitelist = inOrder(s.entries.Values()) })
+	s.update(ctx, func() { s.whitelist = sortByAge(s.entries.Values()) })
 }
 
-// inOrder sorts entries by when they were added, which decides.
-func inOrder(entries []Entry) Whitelist {
+// sortByAge sorts entries by the time they were added: the oldest that matches decides.
+func sortByAge(entries []Entry) Whitelist {
 	slices.SortFunc(entries, func(a, b Entry) int { return a.Added.Compare(b.Added) })
 	return entries
 }
 
-// parseEntry makes an entry of a request: one that takes the place of another stands where
-// that stood.
+// parseEntry builds an entry from a request. An entry that replaces another keeps its
+// position.
 func (s *selection) parseEntry(id string, spec EntrySpec) (string, Entry, error) {
 	e, faults := spec.Parse()
 	if len(faults) == 0 {
-		faults = e.over(time.Now())
+		faults = e.checkExpired(time.Now())
 	}
 	e.ID, e.Added = id, time.Now().UTC()
 	if id == "" {
 		e.ID = agentapi.NewSessionID().String()[:12]
 	}
-	if was, there := s.entries.Item(id); there {
+	if was, ok := s.entries.Item(id); ok {
 		e.Added = was.Value.Added
 	}
 	return e.ID, e, faults.Err()
@@ -65,10 +65,10 @@ type EntryInfo struct {
 	Notes []string `json:"notes,omitempty" doc:"Which of its connections are not carried though nothing is wrong: those of which another service has the packets"`
 }
 
-// showEntries is how the API shows entries.
+// showEntries returns the entries as the API shows them.
 func (s *selection) showEntries(all []service.Item[Entry]) []EntryInfo {
 	out, matches := make([]EntryInfo, len(all)), make([][]openflow.Match, len(all))
-	for i, e := range inOrder(values(all)) {
+	for i, e := range sortByAge(values(all)) {
 		out[i].Entry = e
 		for _, p := range punts(&e) {
 			if m, err := p.match(false); err == nil {

@@ -7,30 +7,31 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// HandlePacketIn looks for first packets of whitelisted connections. It runs on
-// the switch's goroutine and never waits.
+// HandlePacketIn handles the first packets of whitelisted connections. It runs on the
+// switch's goroutine and never blocks.
 func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	if !p.Headers.Has(packet.TCP) || p.Headers.IsFragment() {
 		return network.Continue
 	}
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
-	if s.selection.view.Load().guards(&p.Headers) {
+	if s.selection.snapshot.Load().fromSessionPort(&p.Headers) {
 		return s.fromAgent(flow{client: p.Headers.Source(), server: p.Headers.Destination()}, p.Resubmit)
 	}
 	if p.Headers.IsSYN() && packet.MPTCPOf(p.Headers.TCPOptions(p.Data)).Join {
-		return network.Continue // its connection is there, and goes without agents
+		return network.Continue // a subflow of an existing connection, which goes without agents
 	}
 	return s.segment(at, &p.Headers, packetIn{p})
 }
 
-// fromAgent decides about a segment from an agent's session port. That of a
-// session was given to an old decision: its rules are there, so it is sent through
-// the tables again. Any other is a stray, and ends here.
+// fromAgent handles a segment from an agent's session port. If the segment belongs to a
+// session, a switch forwarded it by a cached decision although the session's rules are
+// installed, so fromAgent sends it through the tables again. It drops every other segment
+// as a stray.
 func (s *Service) fromAgent(f flow, resubmit func() error) network.Verdict {
 	s.mu.Lock()
-	_, known := s.sessions.agentFlows[f]
+	_, ok := s.sessions.agentFlows[f]
 	s.mu.Unlock()
-	if known {
+	if ok {
 		err := resubmit()
 		if err == nil {
 			s.metrics.resubmitted.Inc()
@@ -44,13 +45,13 @@ func (s *Service) fromAgent(f flow, resubmit func() error) network.Verdict {
 	return network.Stop
 }
 
-// segment decides about a TCP segment that a switch sent up.
+// segment handles a TCP segment that a switch sent to the controller.
 func (s *Service) segment(at network.PortRef, h *packet.Headers, p punted) network.Verdict {
 	f := flow{client: h.Source(), server: h.Destination()}
 	if !h.IsSYN() {
 		return s.resets.answer(at, f, h)
 	}
-	entry := s.selection.view.Load().find(f)
+	entry := s.selection.snapshot.Load().find(f)
 	if entry == nil {
 		return network.Continue
 	}
@@ -59,11 +60,11 @@ func (s *Service) segment(at network.PortRef, h *packet.Headers, p punted) netwo
 	}
 	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst, isn: h.Seq, dscp: h.DSCP, anchor: s.anchorOf(f.client.Addr())}
 	top := s.net.Topology()
-	if o.anchor == nil && !top.IsEdge(at) || o.anchor != nil && !passes(o.anchor, at, top) {
+	if o.anchor == nil && !top.IsEdge(at) || o.anchor != nil && !mayEnterAt(o.anchor, at, top) {
 		return network.Continue
 	}
 	if h.VLANTags > 0 {
 		o.vlan = h.VLANID
 	}
-	return s.setups.offered(o, entry, p)
+	return s.setups.handleOffer(o, entry, p)
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	refused = func(err error) { panic(err) }
+	reportInvalidTransition = func(err error) { panic(err) }
 	goleak.VerifyTestMain(m)
 }
 
@@ -82,7 +82,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b.eventually("the agents are guarded, and that is stored", func() bool {
-		guards, err := b.store.List(t.Context(), keyGuards)
+		guards, err := b.store.List(t.Context(), keyStrayRules)
 		return err == nil && len(guards) == 2
 	})
 	return b

@@ -13,18 +13,19 @@ const (
 	protoTCP      = 6
 )
 
-// header is what the rules of a session look at and change in a packet.
+// header holds the fields of a packet that a session's rules match and change.
 type header struct {
 	vlan           uint16
 	ethSrc, ethDst openflow.MAC
 	src, dst       netip.AddrPort
 }
 
-// fields are a header as rules match and set it, in the order in which they set it.
+// fields holds a header as rules match and set it, in the order in which they set it.
 type fields [9]openflow.OXM
 
-// The first fields, which rules for the connection do not match, but for the VLAN of
-// tagged packets: untagged ones are matched without it, as in the published table.
+// These are the first fields. The rules of a connection do not match them, except for the
+// VLAN of tagged packets: untagged packets are matched without it, as in the published
+// table.
 const (
 	fieldVLAN = iota
 	fieldEthSrc
@@ -42,8 +43,8 @@ func (h header) fields() fields {
 	}
 }
 
-// changes lists in which fields another header differs. A zero MAC in that means that the
-// address is left as it is.
+// changes returns the indices of the fields in which another header differs. A zero MAC in
+// the other header leaves the address as it is.
 func (f fields) changes(to fields) (out []int) {
 	for i := range f {
 		kept := (i == fieldEthSrc || i == fieldEthDst) && to[i].MAC().IsZero()
@@ -54,7 +55,7 @@ func (f fields) changes(to fields) (out []int) {
 	return out
 }
 
-// match selects exactly the packets of one TCP connection, with what else is given.
+// match returns a match of exactly the packets of one TCP connection, narrowed by more.
 func (f fields) match(more ...openflow.OXM) (openflow.Match, error) {
 	if f[fieldVLAN] != openflow.VLANVID(0) {
 		more = append(more, f[fieldVLAN])
@@ -64,7 +65,8 @@ func (f fields) match(more ...openflow.OXM) (openflow.Match, error) {
 
 func (h header) match(more ...openflow.OXM) (openflow.Match, error) { return h.fields().match(more...) }
 
-// retag moves a packet from one VLAN to another; zero is untagged.
+// retag returns the actions that move a packet from one VLAN to another; zero means
+// untagged.
 func retag(from, to uint16) []openflow.Action {
 	switch {
 	case from == to:

@@ -7,23 +7,23 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Held is a packet that waits for a decision; a *network.Held.
+// Held is a packet that waits for a decision, such as a *network.Held.
 type Held interface {
-	// Output sends it on by actions.
+	// Output sends the packet by the given actions.
 	Output([]openflow.Action) error
-	// Forward hands it to default forwarding.
+	// Forward releases the packet to default forwarding.
 	Forward() error
-	// Drop gives it up.
+	// Drop discards the packet.
 	Drop()
 }
 
-// punted is a packet that a switch has sent up.
+// punted is a packet that a switch has sent to the controller.
 type punted interface {
 	Hold(time.Duration) (Held, error)
 	Output([]openflow.Action) error
 }
 
-// packetIn is a *network.PacketIn.
+// packetIn implements punted by a *network.PacketIn.
 type packetIn struct{ *network.PacketIn }
 
 func (p packetIn) Hold(d time.Duration) (Held, error) { return p.PacketIn.Hold(d) }

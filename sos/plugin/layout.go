@@ -13,40 +13,41 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// Capable says whether a switch can set a field.
+// Capable reports whether a switch can set a field.
 type Capable func(openflow.DatapathID, openflow.Field) bool
 
-// ErrIncapable says that no switch on the way between an end host and its agent
-// can rewrite what has to be rewritten.
-var ErrIncapable = errors.New("no switch on the way can rewrite the field")
+// ErrIncapable means that no switch on the path between an end host and its agent can
+// rewrite a field that has to be rewritten.
+var ErrIncapable = errors.New("no switch on the path can rewrite the field")
 
-// Layout is all that the rules of a session between its end hosts and their
-// agents follow from.
+// Layout holds everything from which the rules between a session's end hosts and their
+// agents are computed.
 type Layout struct {
 	Client, Server netip.AddrPort
 	ClientSide     Side
 	ServerSide     Side
-	// Steered says that a way between the agents was known in the network. The
-	// rules here do not depend on it; a restarted controller waits for it.
+	// Steered reports that the network knew a path between the agents. The rules here do
+	// not depend on it; a restarted controller waits for such a path.
 	Steered bool `json:",omitempty"`
-	// PeersRouted says that the agents reach each other by a router, so that
-	// their way is not ours to steer.
+	// PeersRouted reports that the agents reach each other through a router, so that the
+	// controller cannot steer their path.
 	PeersRouted bool `json:",omitempty"`
-	// DSCP is that of the client's first packet.
+	// DSCP is the DSCP of the client's first packet.
 	DSCP uint8 `json:",omitempty"`
-	// Up and Down are what is promised to the packets of the client and of the server.
+	// Up and Down are the treatments promised to the packets of the client and of the
+	// server.
 	Up   network.Treatment `json:",omitzero"`
 	Down network.Treatment `json:",omitzero"`
 }
 
-// Side is one half of a session: an end host as its interception switch sees
-// it, the agent that stands in for the other end, and the way between the two.
+// Side is one half of a session: an end host as its interception switch sees it, the agent
+// that stands in for the other end, and the path between the two.
 type Side struct {
-	// EndMAC is the address by which the end host is reached from the
-	// interception switch: its own, or that of the router before it.
+	// EndMAC is the address by which the end host is reached from the interception switch:
+	// its own, or that of the router before it.
 	EndMAC openflow.MAC
-	// FarMAC is the address the end host believes the other end to have: its
-	// own, or that of the router towards it.
+	// FarMAC is the address that the end host takes for that of the other end: its own, or
+	// that of the router towards it.
 	FarMAC openflow.MAC
 	// EndVLAN is the VLAN of the end host's packets at the interception switch.
 	EndVLAN uint16
@@ -55,57 +56,60 @@ type Side struct {
 	AgentPort uint16
 	AgentMAC  openflow.MAC
 	AgentVLAN uint16
-	// PuntsSYN says that the interception switch tells first packets of connections from
-	// others. They come to the controller, all of them, which sends them on to the agent;
-	// the session's rule is for the others. It is the client's side's only.
+	// PuntsSYN reports that the interception switch distinguishes first packets of
+	// connections from others. All first packets come to the controller, which sends them
+	// on to the agent; the session's rule matches the other packets. Only the client's side
+	// sets it.
 	PuntsSYN bool `json:",omitempty"`
-	// OnLink says that the agent addresses its frames to the end host itself,
-	// so that their destination needs no rewriting.
+	// OnLink reports that the agent addresses its frames to the end host itself, so that
+	// their destination needs no rewriting.
 	OnLink bool
 
-	// Path leads from the end host to the agent: it enters its first switch,
-	// the interception switch, by the end host's port, and leaves the last by
-	// the agent's.
+	// Path leads from the end host to the agent. It enters its first switch, the
+	// interception switch, by the end host's port, and leaves the last switch by the
+	// agent's.
 	Path []network.Hop
-	// Ways are those of an end host that moves; Path is one of them. They lead to the
-	// agent from every switch that all of its packets pass, wherever it is, by every port
-	// that they may come in by. EndMAC is then the address by which it is known there.
-	Ways [][]network.Hop `json:",omitempty"`
+	// MobilePaths holds the paths of a mobile end host; Path is one of them. They lead to the
+	// agent from every switch that all of the host's packets pass, wherever the host is,
+	// and from every port by which the packets may come in there. EndMAC is then the host's
+	// address at these switches.
+	MobilePaths [][]network.Hop `json:"Ways,omitempty"`
 }
 
-// agentAt is where the way to the agent ends.
+// agentAt returns the port at which the path to the agent ends.
 func (sd *Side) agentAt() network.PortRef { return outPort(sd.Path[len(sd.Path)-1]) }
 
-// ways are those by which the end host's packets may come to the agent.
-func (sd *Side) ways() [][]network.Hop {
-	if sd.moves() {
-		return sd.Ways
+// allPaths returns the paths by which the end host's packets may reach the agent.
+func (sd *Side) allPaths() [][]network.Hop {
+	if sd.isMobile() {
+		return sd.MobilePaths
 	}
 	return [][]network.Hop{sd.Path}
 }
 
-// moves says that the end host's way changes without any change of the session's rules.
-func (sd *Side) moves() bool { return len(sd.Ways) > 0 }
+// isMobile reports whether the end host can move without a change of the session's rules.
+func (sd *Side) isMobile() bool { return len(sd.MobilePaths) > 0 }
 
-// ClientRules returns the rules at the client's side (1 and 2 of the published
-// table), those for packets to the client first.
+// ClientRules returns the rules at the client's side (1 and 2 of the published table),
+// those for packets to the client first.
 func (l Layout) ClientRules(can Capable) ([]network.Rule, error) {
 	return sideRules(l.ClientSide, l.Client, l.Server, can)
 }
 
-// Opening returns what becomes of the client's first packet where it came in: what
-// becomes of the others by rule 1, or, if that is for all of them, the tables.
+// Opening returns the actions for the client's first packet at the port where it came in.
+// If the side punts SYNs, they are those of rule 1; otherwise the packet goes through the
+// tables, because rule 1 matches it as well.
 func (l Layout) Opening(can Capable, at network.PortRef) ([]openflow.Action, error) {
 	side := &l.ClientSide
 	if !side.PuntsSYN {
 		return []openflow.Action{openflow.Output(openflow.PortTable)}, nil
 	}
-	if side.moves() {
-		i := slices.IndexFunc(side.Ways, func(way []network.Hop) bool { return inPort(way[0]) == at })
+	if side.isMobile() {
+		i := slices.IndexFunc(side.MobilePaths, func(path []network.Hop) bool { return inPort(path[0]) == at })
 		if i < 0 {
 			return nil, fmt.Errorf("from %v to agent %v: %w", at, side.Agent, network.ErrNoPath)
 		}
-		side.Path, side.Ways = side.Ways[i], nil
+		side.Path, side.MobilePaths = side.MobilePaths[i], nil
 	}
 	rules, err := l.ClientRules(can)
 	if err != nil {
@@ -119,8 +123,8 @@ func (l Layout) ServerRules(can Capable) ([]network.Rule, error) {
 	return sideRules(l.ServerSide, l.Server, l.Client, can)
 }
 
-// rulesOf are those of one side: towards the end host and towards the agent, each from
-// its end to where packets come in.
+// rulesOf returns the rules of one side: those towards the end host, then those towards the
+// agent, each from its far end to where packets come in.
 func (l *Layout) rulesOf(r agentapi.Role, can Capable) ([]network.Rule, error) {
 	client, err := l.ClientRules(can)
 	if err != nil {
@@ -140,17 +144,17 @@ func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, er
 		return nil, fmt.Errorf("%v: %w to agent %v", end.Addr(), network.ErrNoPath, s.Agent)
 	}
 	agent := netip.AddrPortFrom(s.Agent, s.AgentPort)
-	// What the end host sends arrives at the agent addressed to the agent, and
-	// what the agent sends arrives at the end host as if from the far end.
+	// What the end host sends arrives at the agent addressed to the agent, and what the
+	// agent sends arrives at the end host as if from the far end.
 	sent := header{vlan: s.EndVLAN, src: end, dst: far}
 	arrives := header{vlan: s.AgentVLAN, src: end, dst: agent, ethDst: s.AgentMAC}
 	answer := header{vlan: s.AgentVLAN, src: agent, dst: end}
 	seen := header{vlan: s.EndVLAN, src: far, dst: end, ethSrc: s.FarMAC}
-	if !s.OnLink || s.moves() {
+	if !s.OnLink || s.isMobile() {
 		seen.ethDst = s.EndMAC
 	}
-	if s.moves() {
-		return s.movingRules(sent, arrives, answer, seen, can)
+	if s.isMobile() {
+		return s.mobileRules(sent, arrives, answer, seen, can)
 	}
 	back := service.Reversed(s.Path)
 	toEnd, err := chain(back, answer, seen, can, lastCapable)
@@ -161,18 +165,17 @@ func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, er
 	if err != nil {
 		return nil, err
 	}
-	if err := s.spareSYN(&toAgent[0]); err != nil {
+	if err := s.exceptSYN(&toAgent[0]); err != nil {
 		return nil, err
 	}
-	// A rule works only when those behind it do, so each chain is written from
-	// its end.
+	// A rule works only once the rules behind it do, so each chain is written from its end.
 	slices.Reverse(toEnd)
 	slices.Reverse(toAgent)
 	return append(toEnd, toAgent...), nil
 }
 
-// spareSYN makes a rule one for all but first packets of connections, if those come up.
-func (sd *Side) spareSYN(r *network.Rule) (err error) {
+// exceptSYN makes a rule exclude first packets of connections, if those are punted.
+func (sd *Side) exceptSYN(r *network.Rule) (err error) {
 	if !sd.PuntsSYN {
 		return nil
 	}
@@ -182,8 +185,8 @@ func (sd *Side) spareSYN(r *network.Rule) (err error) {
 	return nil
 }
 
-// chain carries a connection's packets along a path and changes their headers
-// on the way from one form to another, each part at the switch that pick names.
+// chain returns the rules that carry a connection's packets along a path and change their
+// headers from one form to another, each field at the switch that pick chooses.
 func chain(path []network.Hop, from, to header, can Capable, pick picker) ([]network.Rule, error) {
 	if from.src.Addr().Is4() != to.src.Addr().Is4() || from.dst.Addr().Is4() != to.dst.Addr().Is4() {
 		return nil, fmt.Errorf("%v and %v are of different address families: the agent needs an address of the connection's family", from, to)
@@ -222,15 +225,15 @@ func chain(path []network.Hop, from, to header, can Capable, pick picker) ([]net
 // picker chooses the hop at which a field is set.
 type picker func([]network.Hop, openflow.Field, Capable) (int, bool)
 
-// firstCapable sets a field as early as possible: at the interception switch,
-// or, if that is limited hardware, at the first switch behind it that can.
+// firstCapable returns the earliest hop that can set a field: the interception switch or,
+// if that switch cannot, the first capable one behind it.
 func firstCapable(path []network.Hop, f openflow.Field, can Capable) (int, bool) {
 	i := slices.IndexFunc(path, func(h network.Hop) bool { return can(h.Switch, f) })
 	return i, i >= 0
 }
 
-// lastCapable mirrors firstCapable on the way back, so that both directions of
-// a connection are rewritten at the same switch.
+// lastCapable mirrors firstCapable in the opposite direction, so that both directions of a
+// connection are rewritten at the same switch.
 func lastCapable(path []network.Hop, f openflow.Field, can Capable) (int, bool) {
 	for i := len(path) - 1; i >= 0; i-- {
 		if can(path[i].Switch, f) {
@@ -240,7 +243,7 @@ func lastCapable(path []network.Hop, f openflow.Field, can Capable) (int, bool) 
 	return 0, false
 }
 
-// inPort and outPort are where packets come into a switch and leave it.
+// inPort and outPort return the ports by which packets enter and leave a hop's switch.
 func inPort(h network.Hop) network.PortRef { return network.PortRef{Switch: h.Switch, Port: h.In} }
 
 func outPort(h network.Hop) network.PortRef { return network.PortRef{Switch: h.Switch, Port: h.Out} }
@@ -253,8 +256,8 @@ func switchesOf(path []network.Hop) []openflow.DatapathID {
 	return out
 }
 
-// checkDisjoint refuses rules that would overwrite each other. It happens when
-// limited switches make both sides of a session look alike on a shared link.
+// checkDisjoint returns an error if rules would overwrite each other. That happens if
+// switches that cannot rewrite make both sides of a session look alike on a shared link.
 func checkDisjoint(rules []network.Rule) error {
 	type place struct {
 		dpid  openflow.DatapathID

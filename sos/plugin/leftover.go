@@ -9,18 +9,18 @@ import (
 )
 
 // leftover is a session that cannot be taken over. Until it is cleared away its connection
-// is known: the rules by which an end is reset would catch a new connection's packets, so
-// its client has to wait for their removal.
+// stays registered: the rules that reset an end would also match the packets of a new
+// connection, so its client has to wait for their removal.
 type leftover struct {
 	*recovery
-	f  *found
-	ss *session
+	reported *foundSession
+	ss       *session
 }
 
-// leave gives a session up.
-func (x *recovery) leave(id agentapi.SessionID, f *found) *leftover {
+// abandon gives up a session that cannot be taken over.
+func (x *recovery) abandon(id agentapi.SessionID, f *foundSession) *leftover {
 	about := sessionContext{Started: time.Now()}
-	for _, s := range f.seen {
+	for _, s := range f.reports {
 		if c, ok := readContext(s.Context); ok {
 			about = c
 		}
@@ -28,39 +28,39 @@ func (x *recovery) leave(id agentapi.SessionID, f *found) *leftover {
 	ss := newSession(id, about)
 	ss.how = "after a restart of the controller its agents did not both know it"
 	ss.enter(StateResetting)
-	for role, s := range f.seen {
+	for role, s := range f.reports {
 		ss.last[role] = s.Counters
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.taken.Dropped++
-	x.history.expect(id)
+	x.takeoverResult.Dropped++
+	x.history.forgetOrphan(id)
 	if x.sessions.byFlow[ss.flow] == nil && ss.flow.client.IsValid() {
 		x.sessions.byFlow[ss.flow] = ss
 	}
 	return &leftover{x, f, ss}
 }
 
-// clear ends what is left of the session: the agents that know it reset their ends, the
-// controller those of which nobody tells.
+// clear ends what is left of the session: the agents that know it reset their ends, and the
+// controller resets the ends whose agents do not report it.
 func (x *leftover) clear(ctx context.Context) {
 	defer x.cleared()
 	ss := x.ss
-	for _, r := range bothRole {
-		if a := x.f.at[r]; a != nil {
+	for _, r := range roles {
+		if a := x.reported.agents[r]; a != nil {
 			x.abort(ss.id, a)
 		}
 	}
 	x.mu.Lock()
 	mine := x.sessions.byFlow[ss.flow] == ss
 	x.mu.Unlock()
-	if !mine || !x.f.half() {
-		// Its client is with other agents, or it never came to these.
+	if !mine || !x.reported.isHalf() {
+		// The client has other agents by now, or never reached these.
 		return
 	}
-	for _, r := range bothRole {
+	for _, r := range roles {
 		path := ss.Layout.side(r).Path
-		if _, told := x.f.seen[r]; told || len(path) == 0 {
+		if _, ok := x.reported.reports[r]; ok || len(path) == 0 {
 			continue
 		}
 		for deadline := time.Now().Add(x.opts.Settle); !x.net.Topology().Has(path[0].Switch) && time.Now().Before(deadline); {
@@ -68,12 +68,12 @@ func (x *leftover) clear(ctx context.Context) {
 				return
 			}
 		}
-		x.resets.end(ctx, ss, r)
+		x.resets.notify(ctx, ss, r)
 		x.endings.removeSide(ctx, ss, r)
 	}
 }
 
-// cleared forgets the session. If it ever was one, it is in the history then.
+// cleared removes the session and, if it was ever established, moves it to the history.
 func (x *leftover) cleared() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -81,7 +81,7 @@ func (x *leftover) cleared() {
 	if x.sessions.byFlow[x.ss.flow] == x.ss {
 		delete(x.sessions.byFlow, x.ss.flow)
 	}
-	if x.f.half() {
+	if x.reported.isHalf() {
 		x.ss.enter(StateEnded)
 		x.history.carried(x.ss.record())
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// metrics are the service's figures for Prometheus.
+// metrics holds the service's Prometheus metrics.
 type metrics struct {
 	*service.Metrics
 	up, finished, reroutes prometheus.Counter
@@ -34,7 +34,7 @@ func newMetrics(s *Service) *metrics {
 		refused:     m.Counters("offers_refused_total", "Whitelisted connections that were not tried, by the bound that was reached.", "bound"),
 		finished:    m.Counter("sessions_ended_total", "Sessions that were carried to their end."),
 		bytes:       m.Counters("carried_bytes_total", "Payload of ended sessions, by direction.", "direction"),
-		reroutes:    m.Counter("reroutes_total", "Ways of sessions and of pairs of agents that were changed."),
+		reroutes:    m.Counter("reroutes_total", "Changes of the paths of sessions and of pairs of agents."),
 		resubmitted: m.Counter("agent_packets_resubmitted_total", "Packets of sessions' agents that a switch judged by an old decision and sent up; they were sent through its tables again."),
 		strays:      m.Counter("agent_packets_stray_total", "Packets from agents' session ports that belong to no session, and reached no end host."),
 		setup:       m.Durations("setup_seconds", "Duration of a session's set-up, by step.", "step"),
@@ -50,7 +50,7 @@ func (m *metrics) established(st Steps) {
 	}
 }
 
-// resume goes on from what earlier controllers have counted.
+// resume adds the totals of earlier controllers.
 func (m *metrics) resume(t Totals) {
 	m.up.Add(float64(t.Carried))
 	m.finished.Add(float64(t.Carried))

@@ -7,26 +7,25 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// Sessions go on without a controller, and end without one. Their agents remember
-// the latest that have ended, and tell the next controller of them when it first
-// hears them: those that nobody has archived belong to the history.
+// Sessions continue without a controller, and end without one. Their agents remember the
+// latest that have ended and report them to the next controller in their first event. Those
+// that no controller has archived are added to the history.
 
 const (
-	// orphanWait is how long the second agent may take to tell of an end.
+	// orphanWait is how long the second agent may take to report an end.
 	orphanWait = 3 * time.Second
-	// maxOrphans bounds the sessions that wait for that.
+	// maxOrphans bounds the sessions that wait for such a report.
 	maxOrphans = 1 << 14
 )
 
-// orphan is a session that has ended at agents, and that this controller has not
-// set up.
+// orphan is a session that has ended at its agents and that this controller has not set up.
 type orphan struct {
 	since time.Time
 	ended map[agentapi.Role]agentapi.SessionRecord
 }
 
-// noteOrphan takes in that an agent was done with such a session. The lock is held.
-func (s *history) noteOrphan(r agentapi.SessionRecord) {
+// addOrphan records an agent's report of such a session's end. The lock is held.
+func (s *history) addOrphan(r agentapi.SessionRecord) {
 	o := s.orphans[r.ID]
 	if o == nil {
 		if len(s.orphans) >= maxOrphans {
@@ -38,36 +37,36 @@ func (s *history) noteOrphan(r agentapi.SessionRecord) {
 	o.ended[r.Role] = r
 }
 
-// expect forgets what is known of a session that will be in the history when it has been
-// cleared away. The lock is held.
-func (s *history) expect(id agentapi.SessionID) {
+// forgetOrphan removes what is known of a session that is added to the history once it has
+// been cleared away. The lock is held.
+func (s *history) forgetOrphan(id agentapi.SessionID) {
 	delete(s.orphans, id)
-	s.remembered = slices.DeleteFunc(s.remembered, func(r remembered) bool {
+	s.storedSessions = slices.DeleteFunc(s.storedSessions, func(r storedSession) bool {
 		if r.id == id {
-			s.outlived = append(s.outlived, id)
+			s.endedKeys = append(s.endedKeys, id)
 		}
 		return r.id == id
 	})
 }
 
-// archiveOrphans moves what has ended without a controller to the history.
+// archiveOrphans moves sessions that ended without a controller to the history.
 func (s *history) archiveOrphans() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.running || len(s.orphans)+len(s.remembered) == 0 {
-		return // before the start is over, it may yet be taken over
+	if !s.running || len(s.orphans)+len(s.storedSessions) == 0 {
+		return // until the start is over, the sessions may still be taken over
 	}
 	known := s.known()
 	var found []Record
 	if time.Since(s.began) > orphanWait {
-		found = s.recall(known)
+		found = s.lostSessions(known)
 	}
 	for id, o := range s.orphans {
 		if len(o.ended) < 2 && time.Since(o.since) < orphanWait {
 			continue
 		}
 		delete(s.orphans, id)
-		if r, ok := o.record(); ok && !known[r.ID] && !s.beyond(*r.Ended) {
+		if r, ok := o.record(); ok && !known[r.ID] && !s.predatesHistory(*r.Ended) {
 			found = append(found, r)
 		}
 	}
@@ -80,9 +79,9 @@ func (s *history) archiveOrphans() {
 	}
 }
 
-// beyond says whether what ended then is older than the history is long: if it was
-// ever in the history, nothing tells any more.
-func (s *history) beyond(ended time.Time) bool {
+// predatesHistory reports whether a session that ended at the given time is older than the
+// history reaches back: whether it was ever in the history is then not known.
+func (s *history) predatesHistory(ended time.Time) bool {
 	if len(s.records) == 0 || len(s.records) < s.config.History {
 		return s.config.History == 0
 	}
@@ -90,8 +89,9 @@ func (s *history) beyond(ended time.Time) bool {
 	return oldest != nil && !ended.After(*oldest)
 }
 
-// record describes the session from what its agents kept of it, unless it
-// never was one: then its client was not released to its agent.
+// record returns a record of the session from what its agents kept, and reports whether
+// there is one. There is none if the session was never established: its client was then not
+// released to its agent.
 func (o *orphan) record() (Record, bool) {
 	var about sessionContext
 	var id agentapi.SessionID
@@ -112,7 +112,7 @@ func (o *orphan) record() (Record, bool) {
 		return Record{}, false
 	}
 	ss := newSession(id, about)
-	ss.state, ss.ended, ss.how = StateEnded, o.ended, ending(o.ended)+"; told by its agents afterwards"
+	ss.state, ss.ended, ss.how = StateEnded, o.ended, describeEnd(o.ended)+"; told by its agents afterwards"
 	for role, r := range o.ended {
 		ss.last[role] = r.Counters
 	}

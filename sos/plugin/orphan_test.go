@@ -132,7 +132,7 @@ func (b *bench) nobodyReset() {
 	select {
 	case f := <-b.net.Sent:
 		b.t.Errorf("somebody is provoked to be reset: %x", f)
-	case <-time.After(2 * probeEvery):
+	case <-time.After(2 * maxProbeDelay):
 	}
 }
 
@@ -189,8 +189,8 @@ func TestSlowAgentKeepsItsSessions(t *testing.T) {
 	if live := b.service.records("live"); len(live) != 1 || live[0].ID != id.String() || live[0].State != StateLive {
 		t.Errorf("after the restart %+v is live", live)
 	}
-	if b.service.taken.Dropped != 0 || b.x.count() != 1 {
-		t.Errorf("%+v, the other agent has %d", b.service.taken, b.x.count())
+	if b.service.takeoverResult.Dropped != 0 || b.x.count() != 1 {
+		t.Errorf("%+v, the other agent has %d", b.service.takeoverResult, b.x.count())
 	}
 }
 

@@ -15,86 +15,86 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// maxSalts is how many times a pair's path tags are drawn anew when one of them
-// is another pair's.
+// maxSalts is how often new path tags are drawn for a pair if a tag is in use by another
+// pair.
 const maxSalts = 4
 
-// pair is two agents with the rules that all their sessions share. users counts
-// the sessions, shares those that have a treatment; they belong to the service's lock. The
-// rest is guarded by mu.
+// pair holds the rules that all sessions between two agents share. users counts the
+// sessions, treatments counts those with a treatment; the service's lock guards both. mu
+// guards the rest.
 type pair struct {
-	key    string
-	users  int
-	shares map[shared]int
+	key        string
+	users      int
+	treatments map[pairTreatment]int
 
 	mu       sync.Mutex
 	steering Steering
 	applied  bool
 }
 
-// now is how its packets go.
-func (p *pair) now() Steering {
+// current returns the steering that is in the switches.
+func (p *pair) current() Steering {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.steering
 }
 
-// terminal describes an agent as an end of a pair's path.
+// terminal returns an agent as an end of a pair's path, and its port.
 func terminal(a *agent, addr netip.Addr) (Terminal, network.PortRef) {
 	st := a.State()
 	p := st.Places[addr]
 	return Terminal{Addr: addr, MAC: p.MAC, VLAN: p.VLAN, DataPorts: st.Status.DataPorts}, p.At
 }
 
-// pairs are the ways between agents, and what is told of the treatments that they have.
+// pairs holds the paths between agents, and the treatments that apply on them.
 type pairs struct {
 	*core
 	all map[string]*pair // under the lock
 }
 
-// use makes the rules between the session's agents stand, for at least the
-// number of paths the session asks for. Each success is given back by drop.
-func (s *pairs) use(ctx context.Context, ss *session) error {
+// acquire writes the rules between the session's agents, for at least the number of paths
+// that the session asks for. The caller calls release after each success.
+func (s *pairs) acquire(ctx context.Context, ss *session) error {
 	xAddr, yAddr := ss.Layout.ClientSide.Agent, ss.Layout.ServerSide.Agent
 	key := pairKey(xAddr, yAddr)
 	s.mu.Lock()
 	p := s.all[key]
 	if p == nil {
-		p = &pair{key: key, shares: map[shared]int{}}
+		p = &pair{key: key, treatments: map[pairTreatment]int{}}
 		s.all[key] = p
 	}
 	p.users++
 	ss.pair = key
-	s.share(ss)
+	s.countTreatments(ss)
 	s.mu.Unlock()
 	want, err := s.steering(ss)
 	if err == nil {
 		err = s.apply(ctx, p, want)
 	}
 	if err != nil {
-		s.drop(ss)
+		s.release(ss)
 		return fmt.Errorf("%w, between the agents: %w", errRules, err)
 	}
 	s.notePaths(ss, want)
 	return nil
 }
 
-// notePaths keeps the paths between its agents in a session's record.
+// notePaths stores the paths between the session's agents in the session, for its record.
 func (s *pairs) notePaths(ss *session, steering Steering) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ss.agentPaths, ss.between = nil, nil
-	for _, x := range ss.shares {
-		ss.between = append(ss.between, steering.carried(x)...)
+	ss.agentPaths, ss.carriedBetween = nil, nil
+	for _, x := range ss.treatments {
+		ss.carriedBetween = append(ss.carriedBetween, steering.carriedPorts(x)...)
 	}
 	for _, path := range steering.Paths {
 		ss.agentPaths = append(ss.agentPaths, hops(path))
 	}
 }
 
-// steering computes the way between the session's agents. No path in the
-// topology, or a router on the way, means that a network which is not ours
-// connects them, and that no rules are needed.
+// steering computes the steering between the session's agents. If the topology has no path,
+// or a router is on it, a network that this controller does not manage connects the agents,
+// and no rules are needed.
 func (s *pairs) steering(ss *session) (Steering, error) {
 	top := s.net.Topology()
 	s.mu.Lock()
@@ -113,12 +113,12 @@ func (s *pairs) steering(ss *session) (Steering, error) {
 		st.Paths = routes(top, from, to, max(ss.Tuning.Paths, 1), s.config.metric())
 	}
 	if p := s.all[ss.pair]; p != nil {
-		st.share(p.sorted(), s.treatments.Queue)
+		st.addTreatments(p.sortedTreatments(), s.treatments.Queue)
 	}
 	return st, nil
 }
 
-// routes finds up to n paths that share no link.
+// routes returns up to n paths that share no link.
 func routes(top *topology.Topology, from, to network.PortRef, n int, m network.Metric) [][]network.Hop {
 	if n > 1 && from.Switch != to.Switch {
 		var out [][]network.Hop
@@ -133,8 +133,8 @@ func routes(top *topology.Topology, from, to network.PortRef, n int, m network.M
 	return nil
 }
 
-// apply writes the pair's rules if they are not what is wanted. A pair that
-// has more paths than a session asks for keeps them.
+// apply writes the pair's rules if they differ from what is wanted. A pair that has more
+// paths than a session asks for keeps them.
 func (s *pairs) apply(ctx context.Context, p *pair, want Steering) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,12 +159,12 @@ func (s *pairs) apply(ctx context.Context, p *pair, want Steering) error {
 	return fmt.Errorf("%s: %w: path tags collide with those of other agents", p.key, network.ErrConflict)
 }
 
-// serves says whether the present steering carries what is wanted.
+// serves reports whether the steering carries what is wanted.
 func (s Steering) serves(want Steering) bool {
 	same := func(a, b Terminal) bool {
 		return a.Addr == b.Addr && a.MAC == b.MAC && a.VLAN == b.VLAN && slices.Equal(a.DataPorts, b.DataPorts)
 	}
-	if !same(s.X, want.X) || !same(s.Y, want.Y) || len(s.Paths) < len(want.Paths) || !slices.EqualFunc(s.Shares, want.Shares, Share.same) {
+	if !same(s.X, want.X) || !same(s.Y, want.Y) || len(s.Paths) < len(want.Paths) || !slices.EqualFunc(s.Treatments, want.Treatments, TreatmentQueues.equal) {
 		return false
 	}
 	for _, a := range s.Paths {
@@ -177,20 +177,20 @@ func (s Steering) serves(want Steering) bool {
 	return true
 }
 
-// drop gives back what use took. The rules go when no session uses them
-// any more; a short while later, so that a new session finds them still there.
-func (s *pairs) drop(ss *session) {
+// release undoes acquire. The rules are removed when no session uses them any more, after a
+// short delay, so that a new session still finds them.
+func (s *pairs) release(ss *session) {
 	s.mu.Lock()
 	p := s.all[ss.pair]
 	idle := false
 	if p != nil {
-		for _, x := range ss.shares {
-			p.shares[x]--
+		for _, x := range ss.treatments {
+			p.treatments[x]--
 		}
 		p.users--
 		idle = p.users == 0
 	}
-	ss.pair, ss.shares = "", nil
+	ss.pair, ss.treatments = "", nil
 	s.mu.Unlock()
 	if idle {
 		s.start(func(ctx context.Context) {
@@ -219,7 +219,7 @@ func (s *pairs) remove(ctx context.Context, p *pair) {
 	p.applied = false
 }
 
-// reroute recomputes the way between a session's agents if it has to be.
+// reroute recomputes the paths between a session's agents if necessary.
 func (s *pairs) reroute(ctx context.Context, ss *session) {
 	s.mu.Lock()
 	p := s.all[ss.pair]
@@ -227,7 +227,7 @@ func (s *pairs) reroute(ctx context.Context, ss *session) {
 	if p == nil {
 		return
 	}
-	was := p.now()
+	was := p.current()
 	want, err := s.steering(ss)
 	if err != nil || len(want.Paths) == 0 && len(was.Paths) > 0 {
 		return
@@ -235,18 +235,18 @@ func (s *pairs) reroute(ctx context.Context, ss *session) {
 	ctx, cancel := context.WithTimeout(ctx, rerouteTimeout)
 	defer cancel()
 	if err := s.apply(ctx, p, want); err != nil {
-		s.log.Warn("agents keep their way: the new one could not be written", "pair", p.key, "error", err)
+		s.log.Warn("agents keep their path: rules for the new one could not be written", "pair", p.key, "error", err)
 		return
 	}
-	if now := p.now(); !slices.EqualFunc(was.Paths, now.Paths, slices.Equal[[]network.Hop]) {
+	if now := p.current(); !slices.EqualFunc(was.Paths, now.Paths, slices.Equal[[]network.Hop]) {
 		s.metrics.reroutes.Inc()
 		s.notePaths(ss, now)
 		s.publish("agents.rerouted", map[string]any{"pair": p.key})
-		s.log.Info("agents have a new way", "pair", p.key, "paths", len(now.Paths))
+		s.log.Info("agents have a new path", "pair", p.key, "paths", len(now.Paths))
 	}
 }
 
-// valid says whether every hop and link of the paths is still there.
+// valid reports whether every hop and link of the paths still exists.
 func valid(top *topology.Topology, paths [][]network.Hop) bool {
 	for _, path := range paths {
 		for i, h := range path {

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// resolveTimeout bounds the search for a server that is not known yet;
-	// startTimeout does while we have just been started, and nobody is known.
+	// resolveTimeout bounds the search for a server that is not known yet. startTimeout
+	// bounds it shortly after a start, when no host is known.
 	resolveTimeout = 500 * time.Millisecond
 	startTimeout   = 2 * time.Second
-	// newsFor is how long after our start it may take until agents have told their
-	// ports and have been found in the network.
-	newsFor = 2 * time.Second
+	// announceTimeout is how long after a start it may take until agents have reported
+	// their ports and have been found in the network.
+	announceTimeout = 2 * time.Second
 )
 
-// offer is a connection's first packet as its interception switch saw it.
+// offer is the first packet of a connection as its interception switch saw it.
 type offer struct {
 	flow           flow
 	at             network.PortRef
@@ -33,10 +33,10 @@ type offer struct {
 	vlan           uint16
 	isn            uint32 // the client's initial sequence number
 	dscp           uint8
-	anchor         *network.Anchor // of a client that moves
+	anchor         *network.Anchor // set if the client is mobile
 }
 
-// client is the end that has sent the packet.
+// client returns the end that has sent the packet.
 func (o *offer) client() endpoint {
 	e := endpoint{Place: agents.Place{At: o.at, MAC: o.ethSrc, VLAN: o.vlan}, anchor: o.anchor}
 	if o.anchor != nil {
@@ -45,28 +45,28 @@ func (o *offer) client() endpoint {
 	return e
 }
 
-// endpoint is an end host, or the router it is reached by.
+// endpoint is an end host, or the router that leads to it.
 type endpoint struct {
 	agents.Place
-	// routed says that a router stands between the two ends.
+	// routed reports that a router stands between the two ends.
 	routed bool
-	// anchor is set for one that moves: its place is then a border.
+	// anchor is set if the end host is mobile: its place is then a border.
 	anchor *network.Anchor
 }
 
-// findServer finds the place at which the server is intercepted: its own, or
-// else that of the router by which the client reaches it.
+// findServer finds the place at which the server is intercepted: its own, or that of the
+// router by which the client reaches it.
 func (x *setup) findServer(ctx context.Context) (endpoint, error) {
 	addr := x.o.flow.server.Addr()
 	a := x.anchorOf(addr)
 	for _, moving := range []*network.Anchor{x.o.anchor, a} {
-		if err := x.carriable(moving); err != nil {
+		if err := x.checkCarriable(moving); err != nil {
 			return endpoint{}, err
 		}
 	}
 	if a != nil {
 		if x.o.anchor != nil {
-			return endpoint{}, fmt.Errorf("%w, and so is the other: their packets need not pass a border", errMoves)
+			return endpoint{}, fmt.Errorf("%w, and so is the other: their packets need not pass a border", errMobile)
 		}
 		return endpoint{Place: agents.Place{At: a.Borders[0], MAC: a.MAC}, routed: a.MAC != x.o.ethDst, anchor: a}, nil
 	}
@@ -88,52 +88,53 @@ func (x *setup) findServer(ctx context.Context) (endpoint, error) {
 	return endpoint{Place: agents.PlaceOf(h), routed: h.MAC != x.o.ethDst}, nil
 }
 
-// assignInTime has a connection wait for agents of which there is news, if none of
-// the others will do.
-func (x *setup) assignInTime(ctx context.Context, refused map[*agent]bool) error {
+// assignOrWait assigns agents. If no agent will do, it waits for agents that are expected
+// to announce themselves.
+func (x *setup) assignOrWait(ctx context.Context, refused map[*agent]bool) error {
 	for {
 		err := x.assign(refused)
-		if !errors.Is(err, ErrNoGain) || !x.agents.Expected(x.beganWithin(newsFor)) || tasks.Sleep(ctx, settleEvery) != nil {
+		if !errors.Is(err, ErrNoGain) || !x.agents.Expected(x.beganWithin(announceTimeout)) || tasks.Sleep(ctx, settleEvery) != nil {
 			return err
 		}
 	}
 }
 
-// assign chooses the session's agents and counts it as theirs at once, so that
-// sessions set up at the same time spread.
+// assign chooses the session's agents and counts the session as theirs at once, so that
+// sessions set up at the same time are spread over the agents.
 func (x *setup) assign(refused map[*agent]bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	metric, top := x.config.metric(), x.net.Topology()
-	list, of := x.agents.Candidates(x.o.flow.client.Addr(), refused, x.nearTo(x.o.client(), top, metric), x.nearTo(x.server, top, metric))
+	list, of := x.agents.Candidates(x.o.flow.client.Addr(), refused, x.costTo(x.o.client(), top, metric), x.costTo(x.server, top, metric))
 	limit := agents.Tolerance(metric, time.Duration(x.config.EqualLatency).Seconds())
 	client, server, err := Choose(list, limit, x.config.Balance)
 	switch moves := x.o.anchor != nil || x.server.anchor != nil; {
 	case err != nil && moves:
-		return fmt.Errorf("%w, and its agent has to stand at its border: %w", errMoves, err)
+		return fmt.Errorf("%w, and its agent has to stand at its border: %w", errMobile, err)
 	case err != nil:
 		return err
 	}
-	x.ss.take(of[client], of[server])
+	x.ss.assignAgents(of[client], of[server])
 	return nil
 }
 
-// take gives the session its agents. The lock is held.
-func (ss *session) take(client, server *agent) {
+// assignAgents sets the session's agents and counts the session as theirs. The lock is
+// held.
+func (ss *session) assignAgents(client, server *agent) {
 	ss.client, ss.server, ss.ClientAgent, ss.ServerAgent = client, server, client.Name, server.Name
 	client.Take()
 	server.Take()
 }
 
-// release takes the session off its agents' counts. The lock is held.
-func (ss *session) release() {
+// releaseAgents removes the session from its agents' counts. The lock is held.
+func (ss *session) releaseAgents() {
 	if ss.client != nil {
 		ss.client.Release()
 		ss.server.Release()
 	}
 }
 
-// plan computes the session's layout but for what only the agents know.
+// plan computes the session's layout, except for what only the agents know.
 func (x *setup) plan() error {
 	top := x.net.Topology()
 	x.mu.Lock()
@@ -158,23 +159,23 @@ func (x *setup) plan() error {
 	}
 	l.ClientSide.PuntsSYN = x.puntsSYN(&l.ClientSide)
 	ss.epoch = x.treatments.Epoch()
-	l.treat(x.treatments.Of)
+	l.updateTreatments(x.treatments.Of)
 	_, l.Steered = top.Path(l.ClientSide.agentAt(), l.ServerSide.agentAt(), network.MetricHops)
 	return nil
 }
 
-// attach puts the agent and the way to it into the side.
+// attach sets the agent of a side and the path to it.
 func (sd *Side) attach(a *agent, family netip.Addr, end endpoint, top *topology.Topology, metric network.Metric) error {
 	st := a.State()
 	addr, _ := st.Addr(family)
-	p, known := st.Places[addr]
-	if !known {
+	p, ok := st.Places[addr]
+	if !ok {
 		return fmt.Errorf("agent %s %s", a.Name, st.Unfit(family))
 	}
 	sd.Agent, sd.AgentMAC, sd.AgentVLAN = addr, p.MAC, p.VLAN
 	if end.anchor != nil {
 		var err error
-		if sd.Ways, err = waysTo(end.anchor, p.At, top, metric); err != nil {
+		if sd.MobilePaths, err = pathsTo(end.anchor, p.At, top, metric); err != nil {
 			return fmt.Errorf("agent %s: %w", a.Name, err)
 		}
 	}
@@ -186,8 +187,9 @@ func (sd *Side) attach(a *agent, family netip.Addr, end endpoint, top *topology.
 	return nil
 }
 
-// settle completes the layout with what the agents have bound.
-func (l *Layout) settle(client, server agentapi.PrepareReply) error {
+// complete adds the ports that the agents have bound, and what else they have answered, to
+// the layout.
+func (l *Layout) complete(client, server agentapi.PrepareReply) error {
 	for _, x := range []struct {
 		side  *Side
 		reply agentapi.PrepareReply

@@ -10,7 +10,7 @@ import (
 // PortRange is a range of TCP ports, both ends included.
 type PortRange struct{ First, Last uint16 }
 
-// ParsePortRange reads "443" or "8000-8099".
+// ParsePortRange parses "443" or "8000-8099".
 func ParsePortRange(s string) (PortRange, error) {
 	first, last, isRange := strings.Cut(s, "-")
 	if !isRange {
@@ -38,10 +38,10 @@ func parsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// Contains says whether the port lies in the range.
+// Contains reports whether the port lies in the range.
 func (r PortRange) Contains(port uint16) bool { return r.First <= port && port <= r.Last }
 
-// String is what ParsePortRange reads.
+// String returns the range in the form that ParsePortRange reads.
 func (r PortRange) String() string {
 	if r.First == r.Last {
 		return strconv.Itoa(int(r.First))
@@ -49,20 +49,20 @@ func (r PortRange) String() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-// MarshalText makes ranges readable in JSON.
+// MarshalText returns the range as String does.
 func (r PortRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText accepts what ParsePortRange accepts.
+// UnmarshalText parses the range as ParsePortRange does.
 func (r *PortRange) UnmarshalText(b []byte) (err error) {
 	*r, err = ParsePortRange(string(b))
 	return err
 }
 
-// portBlock is a value and mask as a flow entry matches them.
+// portBlock is a value and a mask as a flow entry matches them.
 type portBlock struct{ value, mask uint16 }
 
-// blocks splits the range into the fewest masked values that cover exactly it:
-// at most 30.
+// blocks splits the range into the fewest masked values that cover exactly the range: at
+// most 30.
 func (r PortRange) blocks() []portBlock {
 	var out []portBlock
 	next, end := uint32(r.First), uint32(r.Last)+1

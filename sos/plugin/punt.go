@@ -15,17 +15,17 @@ const (
 	tcpRST = 0x004
 	tcpACK = 0x010
 
-	// wholePacket asks a switch to send packets to the controller unabridged.
+	// wholePacket makes a switch send packets to the controller in full length.
 	wholePacket = 0xffff
 )
 
-// punt is the selection of one punt rule.
+// punt is what one punt rule matches.
 type punt struct {
 	client, server netip.Prefix
 	port           portBlock
 }
 
-// punts lists what an entry's clients, servers and ports select together.
+// punts returns the combinations of an entry's clients, servers and ports.
 func punts(e *Entry) []punt {
 	var out []punt
 	for _, c := range e.Clients {
@@ -43,15 +43,16 @@ func punts(e *Entry) []punt {
 	return out
 }
 
-// Punts returns the rules that bring the first packets of whitelisted
-// connections from one switch to the controller. A switch that cannot match TCP
-// flags sends all their packets; the plugin lets all but the first pass.
+// Punts returns the rules that bring the first packets of whitelisted connections from one
+// switch to the controller. A switch that cannot match TCP flags sends all packets of these
+// connections; the plugin lets all but the first pass.
 //
-// Those that ask are leased. Below each stands one that changes nothing and stays, so that
-// a switch looks at the same fields of a packet with and without them. Otherwise what it
-// has cached without a controller covers first packets too, and when the controller is back
-// Open vSwitch may change that in place of what it has cached of these: then they go
-// directly for as long as they come (docs/topics/cached-decisions.md).
+// The punt rules are leased. Below each stands a permanent rule that changes nothing, so
+// that a switch examines the same fields of a packet with and without the punt rules.
+// Otherwise the flows that Open vSwitch caches without a controller would cover first
+// packets too. When the controller is back, Open vSwitch may update such a cached flow in
+// place, and then first packets go directly for as long as they keep the flow alive
+// (docs/topics/cached-decisions.md).
 func Punts(w Whitelist, at time.Time, dpid openflow.DatapathID, flags bool) ([]network.Rule, error) {
 	var rules []network.Rule
 	seen := make(map[openflow.Match]bool)

@@ -3,14 +3,15 @@ package plugin
 import "time"
 
 const (
-	// recentFor is how long a connection is remembered that went directly, or that is
-	// over: as long as its first packet may be sent again, or arrive late.
+	// recentFor is how long a connection that went directly, or that has ended, is
+	// remembered: as long as its first packet may be repeated or arrive late.
 	recentFor = 30 * time.Second
 	// maxRecent bounds how many such connections are remembered.
 	maxRecent = 65536
 )
 
-// recent remembers for recentFor. It is bounded in number: the oldest is forgotten.
+// recent is a set whose elements expire after recentFor. It is bounded: a new element
+// replaces the oldest.
 type recent[K comparable] struct {
 	until map[K]time.Time
 	order []K
@@ -20,7 +21,7 @@ type recent[K comparable] struct {
 func newRecent[K comparable]() *recent[K] { return &recent[K]{until: make(map[K]time.Time)} }
 
 func (r *recent[K]) add(k K, now time.Time) {
-	if _, known := r.until[k]; !known {
+	if _, ok := r.until[k]; !ok {
 		if len(r.order) < maxRecent {
 			r.order = append(r.order, k)
 		} else {
@@ -34,9 +35,9 @@ func (r *recent[K]) add(k K, now time.Time) {
 
 func (r *recent[K]) has(k K, now time.Time) bool { return now.Before(r.until[k]) }
 
-// opening is a connection's first packet. Another connection of the same ports has
-// another initial sequence number (RFC 6528).
-type opening struct {
+// synID identifies the first packet of a connection. Another connection between the same
+// ports has another initial sequence number (RFC 6528).
+type synID struct {
 	flow flow
 	isn  uint32
 }

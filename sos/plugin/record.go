@@ -47,7 +47,7 @@ type Record struct {
 	Samples       []Sample `json:"samples,omitempty" doc:"The course of the transfer"`
 }
 
-// record describes the session, without its course. The lock is held.
+// record returns the record of the session. The lock is held.
 func (ss *session) record() Record {
 	r := Record{
 		ID: ss.id.String(), State: ss.state, Client: ss.flow.client, Server: ss.flow.server, Entry: ss.Entry,
@@ -73,7 +73,7 @@ func (ss *session) record() Record {
 	return r
 }
 
-// bitsPerSecond is the mean rate of so many bytes.
+// bitsPerSecond returns the mean rate of the given number of bytes.
 func bitsPerSecond(bytes uint64, took agentapi.Duration) float64 {
 	if took <= 0 {
 		return 0
@@ -81,7 +81,7 @@ func bitsPerSecond(bytes uint64, took agentapi.Duration) float64 {
 	return float64(bytes) * 8 / time.Duration(took).Seconds()
 }
 
-// hops prints a path as people and tests read it.
+// hops formats a path as records show it.
 func hops(path []network.Hop) []string {
 	var out []string
 	for _, h := range path {

@@ -7,18 +7,18 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// listTimeout bounds how long an agent may take to say which sessions it carries.
+// listTimeout bounds how long an agent may take to list its sessions.
 const listTimeout = 5 * time.Second
 
-// agentEvent takes in what an agent tells: counters, and sessions that have ended.
+// agentEvent handles an event of an agent: counters, and sessions that have ended.
 func (s *endings) agentEvent(a *agent, e agentapi.Event, before bool) {
 	now := time.Now()
 	s.mu.Lock()
 	for _, l := range e.Live {
 		if ss := s.sessions.byID[l.ID]; ss != nil && ss.agent(l.Role) == a {
-			ss.progress(l.Role, l.Counters, now)
+			ss.recordCounters(l.Role, l.Counters, now)
 			if l.Role == agentapi.RoleClient && (l.Phase == agentapi.PhaseRunning || l.Phase == agentapi.PhaseClosing) {
-				s.sessions.opened(ss)
+				s.sessions.leaveHalfOpen(ss)
 			}
 		}
 	}
@@ -28,8 +28,8 @@ func (s *endings) agentEvent(a *agent, e agentapi.Event, before bool) {
 	}
 }
 
-// findMissed ends the sessions whose end an agent no longer remembers: it keeps
-// only so many, and its events may have been out of reach for a while.
+// findMissed ends the sessions whose end an agent no longer remembers. An agent remembers a
+// limited number of ends, and its events may have been out of reach for a while.
 func (s *endings) findMissed(ctx context.Context, a *agent) {
 	type half struct {
 		id   agentapi.SessionID
@@ -38,8 +38,8 @@ func (s *endings) findMissed(ctx context.Context, a *agent) {
 	unknown := map[half]agentapi.Counters{}
 	s.mu.Lock()
 	for id, ss := range s.sessions.byID {
-		for _, r := range bothRole {
-			if _, over := ss.ended[r]; !over && ss.state == StateLive && ss.agent(r) == a {
+		for _, r := range roles {
+			if _, ok := ss.ended[r]; !ok && ss.state == StateLive && ss.agent(r) == a {
 				unknown[half{id, r}] = ss.last[r]
 			}
 		}
@@ -58,9 +58,9 @@ func (s *endings) findMissed(ctx context.Context, a *agent) {
 	for h, last := range unknown {
 		s.mu.Lock()
 		ss := s.sessions.byID[h.id]
-		told := ss == nil || ss.ended[h.role].Reason != ""
+		reported := ss == nil || ss.ended[h.role].Reason != ""
 		s.mu.Unlock()
-		if told {
+		if reported {
 			continue
 		}
 		s.agentDone(agentapi.SessionRecord{
@@ -70,8 +70,8 @@ func (s *endings) findMissed(ctx context.Context, a *agent) {
 	}
 }
 
-// progress takes in an agent's counters. The lock is held.
-func (ss *session) progress(r agentapi.Role, c agentapi.Counters, at time.Time) {
+// recordCounters stores an agent's counters. The lock is held.
+func (ss *session) recordCounters(r agentapi.Role, c agentapi.Counters, at time.Time) {
 	ss.last[r] = c
 	if r != agentapi.RoleClient && ss.last[agentapi.RoleClient] != (agentapi.Counters{}) {
 		return
@@ -79,7 +79,7 @@ func (ss *session) progress(r agentapi.Role, c agentapi.Counters, at time.Time) 
 	ss.samples.add(Sample{At: at, BytesUp: c.BytesUp, BytesDown: c.BytesDown, Retransmits: ss.retransmits()})
 }
 
-// retransmits adds up what both agents sent again.
+// retransmits returns the number of segments that both agents have sent again.
 func (ss *session) retransmits() uint64 {
 	return ss.last[agentapi.RoleClient].Retransmits + ss.last[agentapi.RoleServer].Retransmits
 }

@@ -120,7 +120,7 @@ func TestRestart(t *testing.T) {
 	if got := b.fate(next); got != "released" {
 		t.Errorf("once that is over, its first packet is %s", got)
 	}
-	if taken := b.service.taken; taken.Sessions != 1 || taken.Dropped != 1 {
+	if taken := b.service.takeoverResult; taken.Sessions != 1 || taken.Dropped != 1 {
 		t.Errorf("taken over: %+v", taken)
 	}
 	for _, id := range b.x.ids() {

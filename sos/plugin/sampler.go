@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// maxSamples bounds what is remembered of one session's course.
+// maxSamples bounds the number of samples kept of one session.
 const maxSamples = 128
 
 // Sample is the state of a transfer at one time.
@@ -15,12 +15,12 @@ type Sample struct {
 	Retransmits uint64    `json:"retransmits" doc:"TCP segments sent again between the agents so far"`
 }
 
-// sampler keeps a session's course in bounded memory: when it is full it drops
-// every other sample and takes new ones half as often.
+// sampler keeps the samples of a session in bounded memory: when it is full it drops every
+// other sample, and takes new ones half as often.
 type sampler struct {
 	samples []Sample
 	every   time.Duration
-	// The last two that were added, kept or not.
+	// before and last are the last two samples that were added, kept or not.
 	before, last Sample
 }
 
@@ -39,13 +39,13 @@ func (s *sampler) add(x Sample) {
 	s.samples = append(s.samples, x)
 }
 
-// rate is what the session carried between the last two samples, both directions
-// together, in bit/s; 0 until there are two.
+// rate returns the rate between the last two samples, both directions together, in bit/s; 0
+// until there are two.
 func (s *sampler) rate() float64 {
 	seconds := s.last.At.Sub(s.before.At).Seconds()
-	was, is := s.before.BytesUp+s.before.BytesDown, s.last.BytesUp+s.last.BytesDown
-	if s.before.At.IsZero() || seconds <= 0 || is < was {
+	before, last := s.before.BytesUp+s.before.BytesDown, s.last.BytesUp+s.last.BytesDown
+	if s.before.At.IsZero() || seconds <= 0 || last < before {
 		return 0
 	}
-	return float64(is-was) * 8 / seconds
+	return float64(last-before) * 8 / seconds
 }

@@ -18,51 +18,53 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Keys in the store.
+// These are keys in the store.
 const (
 	keyConfig    = Name + "/config"
 	keyWhitelist = Name + "/whitelist/"
-	// keyEdges is where switches with punt rules are remembered.
+	// keyEdges is the prefix of the switches with punt rules.
 	keyEdges = Name + "/edges/"
 )
 
 // storeTimeout bounds each access to the store.
 const storeTimeout = 5 * time.Second
 
-// selection says which connections are carried, and has the switches send their first
-// packets up. What is guarded is so by the service's lock, the configuration too.
+// selection decides which connections are carried, and installs the rules that bring their
+// first packets to the controller. The service's lock guards what is marked as guarded, and
+// the configuration.
 type selection struct {
 	*core
 	// changes serialises changes of the configuration, so that store and memory agree.
 	changes   sync.Mutex
 	entries   *service.Collection[Entry]
 	whitelist Whitelist // guarded: the entries in their order
-	punts     *standing[edge]
-	// view is what the packet-in handler looks at without a lock.
-	view atomic.Pointer[view]
+	punts     *persistentRules[edge]
+	// snapshot is what the packet-in handler reads without a lock.
+	snapshot atomic.Pointer[snapshot]
 }
 
-// view is an immutable extract of the state for the packet-in handler.
-type view struct {
+// snapshot is an immutable extract of the state for the packet-in handler.
+type snapshot struct {
 	enabled   bool
 	whitelist Whitelist
 	agents    map[netip.Addr]bool // addresses of agents
-	// sessionPorts are the ports that agents use for sessions alone, by address.
+	// sessionPorts holds, by agent address, the ports that the agent uses for sessions
+	// only.
 	sessionPorts map[netip.Addr]control.PortRange
 }
 
-// edge is a switch that has been given punt rules. After a restart switches are back long
-// before it shows which of them have hosts: their punt rules are then still wanted, and
-// connections go on being noticed.
+// edge is a switch that has punt rules. After a restart a switch is connected long before
+// the network knows again that it has hosts. Its punt rules are wanted all the time, so
+// that no connection is missed.
 type edge struct {
 	Switch openflow.DatapathID `json:"switch"`
-	Flags  bool                `json:"flags"` // it matches TCP flags
+	Flags  bool                `json:"flags"` // whether it matches TCP flags
 }
 
 func newSelection(c *core) *selection {
 	s := &selection{core: c}
 	s.entries = s.collectEntries()
-	s.punts = newStanding(c, "punt/", keyEdges, "switch takes no rules for first packets; connections from there go directly", func(e edge) ([]network.Rule, error) {
+	s.punts = newPersistentRules(c, "punt/", keyEdges, "switch takes no rules for first packets; connections from there go directly", func(e edge) ([]network.Rule, error) {
 		s.mu.Lock()
 		list := s.whitelist
 		if !s.config.Enabled {
@@ -74,7 +76,7 @@ func newSelection(c *core) *selection {
 	return s
 }
 
-// load reads the configuration and the edges; the entries have been loaded.
+// load reads the configuration and the edges. The entries have been loaded before.
 func (s *selection) load(ctx context.Context) error {
 	cfg := DefaultConfig()
 	if e, err := s.store.Get(ctx, keyConfig); err == nil {
@@ -89,15 +91,15 @@ func (s *selection) load(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.config, s.whitelist = cfg, inOrder(s.entries.Values())
+	s.config, s.whitelist = cfg, sortByAge(s.entries.Values())
 	s.refresh()
 	return nil
 }
 
-// refresh publishes the state for the packet-in handler. The lock is held, or nobody
-// else knows the service yet.
+// refresh publishes a new snapshot for the packet-in handler. The lock is held, or the
+// service is not shared yet.
 func (s *selection) refresh() {
-	v := &view{enabled: s.config.Enabled, whitelist: s.whitelist, agents: map[netip.Addr]bool{}, sessionPorts: map[netip.Addr]control.PortRange{}}
+	v := &snapshot{enabled: s.config.Enabled, whitelist: s.whitelist, agents: map[netip.Addr]bool{}, sessionPorts: map[netip.Addr]control.PortRange{}}
 	for _, a := range s.agents.List() {
 		st := a.State()
 		for _, addr := range st.Addrs {
@@ -107,17 +109,17 @@ func (s *selection) refresh() {
 			}
 		}
 	}
-	s.view.Store(v)
+	s.snapshot.Store(v)
 }
 
-// guards says whether a segment comes from one of an agent's session ports.
-func (v *view) guards(h *packet.Headers) bool {
-	r, known := v.sessionPorts[h.Src]
-	return known && r.First <= h.SrcPort && h.SrcPort <= r.Last
+// fromSessionPort reports whether a segment comes from one of an agent's session ports.
+func (v *snapshot) fromSessionPort(h *packet.Headers) bool {
+	r, ok := v.sessionPorts[h.Src]
+	return ok && r.First <= h.SrcPort && h.SrcPort <= r.Last
 }
 
-// find returns the entry that allows a connection, nil if none does.
-func (v *view) find(f flow) *Entry {
+// find returns the entry that allows a connection, or nil.
+func (v *snapshot) find(f flow) *Entry {
 	if !v.enabled || v.agents[f.client.Addr()] || v.agents[f.server.Addr()] {
 		return nil
 	}
@@ -129,23 +131,23 @@ func (v *view) find(f flow) *Entry {
 func (s *selection) applyPunts(ctx context.Context) {
 	wanted := s.punts.latest()
 	for _, dpid := range s.net.EdgeSwitches() {
-		wanted[dpid.String()] = edge{dpid, s.seesTCPFlags(dpid)}
+		wanted[dpid.String()] = edge{dpid, s.matchesTCPFlags(dpid)}
 	}
-	s.punts.keep(ctx, wanted, network.ApplyOptions{})
+	s.punts.apply(ctx, wanted, network.ApplyOptions{})
 }
 
-// changed makes a change of what is guarded, and brings it into the switches.
-func (s *selection) changed(ctx context.Context, change func()) {
+// update applies a change of the guarded state, and then updates the switches.
+func (s *selection) update(ctx context.Context, change func()) {
 	s.mu.Lock()
 	change()
 	s.refresh()
 	s.mu.Unlock()
-	s.applyPunts(ctx) // in force when the caller is told that it is; the keeper mends what fails
+	s.applyPunts(ctx) // applied before the caller is answered; the reconciler retries what fails
 	s.wake()
 }
 
-// setConfig stores and applies a changed configuration. What is wrong with the change are
-// Faults.
+// setConfig stores and applies a changed configuration. It returns Faults if the change is
+// invalid.
 func (s *selection) setConfig(ctx context.Context, ch ConfigChange) (Config, error) {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -162,7 +164,7 @@ func (s *selection) setConfig(ctx context.Context, ch ConfigChange) (Config, err
 	if err != nil {
 		return cfg, fmt.Errorf("store %s: %w", keyConfig, err)
 	}
-	s.changed(ctx, func() {
+	s.update(ctx, func() {
 		s.config = cfg
 		s.publish("config.changed", cfg)
 	})

@@ -19,11 +19,11 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Name is the service's name: its path in the API, its keys in the store, its
-// owner of rules.
+// Name is the name of the service: in the paths of the API, in the keys of the store and as
+// the owner of rules.
 const Name = "sos"
 
-// Options is what a Service works with.
+// Options holds what New needs.
 type Options struct {
 	Network service.Network
 	Rules   service.Ledger
@@ -32,37 +32,38 @@ type Options struct {
 	Log     *slog.Logger
 	// AgentTLS holds the controller's certificate and the CA of the agents.
 	AgentTLS *tls.Config
-	// Dial connects to agents; nil for the ordinary way.
+	// Dial connects to agents; nil means a TCP connection.
 	Dial control.Dialer
-	// ControlSubnets are those in which agents that announce themselves may have
-	// their control address, besides the address that they do it from.
+	// ControlSubnets lists the subnets in which an agent that announces itself may have its
+	// control address, besides the address that it announces itself from.
 	ControlSubnets []netip.Prefix
-	// Settle is how long after a start the service waits for the switches of
-	// sessions that are being taken over.
+	// Settle is how long the service waits after a start for the switches of sessions that
+	// it takes over.
 	Settle time.Duration
-	// Linger is how long a session's rules stay after its agents are done: their end
-	// hosts have acknowledged everything then, but may say so once more.
+	// Linger is how long the rules of a session stay after its agents are done. The end
+	// hosts have acknowledged everything by then, but may repeat an acknowledgement.
 	Linger time.Duration
 
-	// Treatments are what others promise to the connections; nil if nobody does.
+	// Treatments holds the treatments that other services promise to connections; nil if
+	// there are none.
 	Treatments *network.Treatments
 }
 
-// Service is SOS in the controller: parts that share a core, and one lock. Each has the
-// state of one idea, and knows those before it.
+// Service is the controller's side of SOS. It consists of parts that share a core and one
+// lock. Each part holds the state of one task and uses only the parts listed before it.
 type Service struct {
 	*core
-	selection *selection
-	sessions  *sessions
-	history   *history
-	pairs     *pairs
-	resets    *resets
-	endings   *endings
-	keeper    *keeper
-	setups    *setups
-	guards    *standing[guard]
-	taken     takeover
-	loaded    chan struct{} // closed when what the store has is there
+	selection      *selection
+	sessions       *sessions
+	history        *history
+	pairs          *pairs
+	resets         *resets
+	endings        *endings
+	reconciler     *reconciler
+	setups         *setups
+	strayRules     *persistentRules[strayRules]
+	takeoverResult takeover
+	loaded         chan struct{} // closed when the stored state has been read
 }
 
 // New returns a Service that has not started yet.
@@ -80,13 +81,13 @@ func New(o Options) (*Service, error) {
 		resync: service.NewLoop(), tasks: tasks.New(), config: DefaultConfig(),
 	}
 	c.ctx = c.tasks.Context()
-	s := &Service{core: c, selection: newSelection(c), sessions: newSessions(c), guards: newGuards(c), loaded: make(chan struct{})}
+	s := &Service{core: c, selection: newSelection(c), sessions: newSessions(c), strayRules: newStrayRules(c), loaded: make(chan struct{})}
 	s.history = &history{core: c, sessions: s.sessions, orphans: map[agentapi.SessionID]*orphan{}}
 	s.pairs = &pairs{core: c, all: map[string]*pair{}}
 	s.resets = &resets{core: c, all: map[flow]*reset{}}
-	s.endings = &endings{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, resets: s.resets, untold: map[*agent][]agentapi.SessionID{}}
-	s.keeper = &keeper{core: c, sessions: s.sessions, pairs: s.pairs, endings: s.endings}
-	s.setups = &setups{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, endings: s.endings, keeper: s.keeper, working: make(chan struct{}, maxWorking)}
+	s.endings = &endings{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, resets: s.resets, pendingAborts: map[*agent][]agentapi.SessionID{}}
+	s.reconciler = &reconciler{core: c, sessions: s.sessions, pairs: s.pairs, endings: s.endings}
+	s.setups = &setups{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, endings: s.endings, reconciler: s.reconciler, active: make(chan struct{}, maxActiveSetups)}
 	c.agents = s.newRegistry()
 	c.metrics = newMetrics(s)
 	c.treatments.Subscribe(Name, c.wake)
@@ -94,17 +95,17 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// Name is the service's name.
+// Name returns the name of the service.
 func (s *Service) Name() string { return Name }
 
-// Loaded is closed when what the store has is there.
+// Loaded returns a channel that is closed once the stored state has been read.
 func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
-// Run works until ctx ends. Rules of live sessions stay in the switches.
+// Run runs the service until ctx ends. The rules of live sessions stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
-	defer s.agents.Close() // when nothing that may speak to an agent runs any more
+	defer s.agents.Close() // deferred first, so that it runs after everything that may call an agent
 	defer s.tasks.Stop()
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("sos: %w", err)
@@ -117,15 +118,15 @@ func (s *Service) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.running, s.began = true, time.Now()
 	s.mu.Unlock()
-	s.keepUp(s.ctx)
+	s.reconcileLoop(s.ctx)
 	s.mu.Lock()
 	s.running = false
 	s.mu.Unlock()
 	return nil
 }
 
-// load reads what the store has and starts to follow the agents. Changes of the
-// configuration wait: one made in between would be in the store alone.
+// load reads the stored state and starts to follow the agents. It locks out changes of the
+// configuration, because a change made meanwhile would reach the store only.
 func (s *Service) load(ctx context.Context) error {
 	s.selection.changes.Lock()
 	defer s.selection.changes.Unlock()
@@ -138,23 +139,23 @@ func (s *Service) load(ctx context.Context) error {
 	return s.agents.Load(ctx)
 }
 
-// loadRest reads what is not a collection.
+// loadRest reads the stored state that is not kept in a collection.
 func (s *Service) loadRest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return errors.Join(s.selection.load(ctx), s.guards.load(ctx), s.history.load(ctx))
+	return errors.Join(s.selection.load(ctx), s.strayRules.load(ctx), s.history.load(ctx))
 }
 
-// keepUp keeps punt rules, agents' places and sessions' paths in step with the
-// network and the clock until ctx ends.
-func (s *Service) keepUp(ctx context.Context) {
+// reconcileLoop keeps punt rules, the places of agents and the paths of sessions up to date
+// with the network and the clock until ctx ends.
+func (s *Service) reconcileLoop(ctx context.Context) {
 	next := time.AfterFunc(0, s.wake)
 	defer next.Stop()
 	s.resync.Run(ctx, debounce, resyncEvery, func(ctx context.Context) {
 		s.selection.applyPunts(ctx)
 		s.agents.Refresh()
-		s.guards.keep(ctx, s.wantedGuards(), network.ApplyOptions{})
-		s.keeper.reroute(ctx)
+		s.strayRules.apply(ctx, s.wantedStrayRules(), network.ApplyOptions{})
+		s.reconciler.reroute(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if at := s.selection.whitelist.NextChange(time.Now()); !at.IsZero() {
@@ -163,7 +164,7 @@ func (s *Service) keepUp(ctx context.Context) {
 	})
 }
 
-// NetworkChanged tells the service of a change in the network. It does not block.
+// NetworkChanged informs the service of a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	if e.Kind != network.HostRemoved {
 		s.wake()

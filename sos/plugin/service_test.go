@@ -376,7 +376,7 @@ func TestReroute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("the agents' way avoids the link", func() bool { return len(b.net.snapshot()["pair/10.0.0.11/10.0.0.12"]) == len(pair) })
+	b.eventually("the agents' path avoids the link", func() bool { return len(b.net.snapshot()["pair/10.0.0.11/10.0.0.12"]) == len(pair) })
 	sameRules(t, "pair", b.net.snapshot()["pair/10.0.0.11/10.0.0.12"], pair)
 	b.x.finish(id, agentapi.ReasonClosed)
 	b.y.finish(id, agentapi.ReasonClosed)
@@ -387,7 +387,7 @@ func TestRemovedEntryLeavesSessions(t *testing.T) {
 	b := newBench(t)
 	_, held := b.syn(hostA)
 	b.fate(held)
-	list := b.service.selection.view.Load().whitelist
+	list := b.service.selection.snapshot.Load().whitelist
 	if err := b.service.selection.entries.Remove(t.Context(), list[0].ID, 0); err != nil {
 		t.Fatal(err)
 	}

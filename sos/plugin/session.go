@@ -11,16 +11,16 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// flow is a TCP connection as its client opened it.
+// flow identifies a TCP connection by its ends, as its client opened it.
 type flow struct{ client, server netip.AddrPort }
 
 func (f flow) String() string { return fmt.Sprintf("%v to %v", f.client, f.server) }
 
-// sessionContext is what the agents keep of a session for a controller that
-// starts anew.
+// sessionContext is what the agents keep about a session for a controller that has
+// restarted.
 type sessionContext struct {
 	Layout Layout `json:"layout"`
-	// ClientAt and ServerAt are where the interception switches see the ends.
+	// ClientAt and ServerAt are the ports at which the interception switches see the ends.
 	ClientAt    network.PortRef `json:"client_at"`
 	ServerAt    network.PortRef `json:"server_at"`
 	ClientAgent string          `json:"client"`
@@ -30,17 +30,16 @@ type sessionContext struct {
 	Started     time.Time       `json:"started"`
 }
 
-// maxContext is what an agent keeps for a session.
+// maxContext bounds the bytes that an agent keeps for a session.
 const maxContext = 16 << 10
 
-// readContext reads what an agent has kept.
+// readContext decodes what an agent has kept, and reports whether it is valid.
 func readContext(b []byte) (c sessionContext, ok bool) {
 	return c, len(b) <= maxContext && json.Unmarshal(b, &c) == nil
 }
 
-// session is one connection from its first packet until its rules are gone.
-// What stands before its context is fixed when its set-up is over; the rest belongs to the
-// service's lock.
+// session is one connection from its first packet until its rules are gone. Fields up to
+// sessionContext do not change after the set-up; the service's lock guards the others.
 type session struct {
 	id   agentapi.SessionID
 	flow flow
@@ -52,36 +51,38 @@ type session struct {
 	server     *agent
 	pair       string
 	agentPaths [][]string
-	// shares are the treatments that it has between its agents, and between the ports by
-	// which it has them there. marks are the DSCPs that its agents were told, by role, and
-	// epoch that of the treatments of all that.
-	shares  []shared
-	between []network.Carried
-	marks   [2]agentapi.Marks
-	epoch   uint64
-	steps   Steps
-	// halfOpen says that the client has not come to its agent yet.
+	// treatments lists the treatments of the session's packets between its agents, and
+	// carriedBetween the ports at which they apply. marks holds the DSCPs that its agents
+	// were told, by role. epoch is the version of the promised treatments that all of these
+	// follow.
+	treatments     []pairTreatment
+	carriedBetween []network.Carried
+	marks          [2]agentapi.Marks
+	epoch          uint64
+	steps          Steps
+	// halfOpen reports that the client has not reached its agent yet.
 	halfOpen bool
 	samples  sampler
-	// last are the agents' latest counters, ended their final records.
+	// last holds the agents' latest counters, ended their final records.
 	last  map[agentapi.Role]agentapi.Counters
 	ended map[agentapi.Role]agentapi.SessionRecord
 	// bothEnded is closed when both agents have reported the end.
 	bothEnded chan struct{}
-	// over is closed when nothing of the session is left in the network; awaited says
-	// that a first packet of the next connection with its ports waits for that.
-	over    chan struct{}
-	awaited bool
-	// anchored are the sides whose end host moves and has been seen to be led, since
+	// over is closed when nothing of the session is left in the network. nextWaiting
+	// reports that the first packet of the next connection with the same ports waits for
+	// that.
+	over        chan struct{}
+	nextWaiting bool
+	// anchored holds the sides whose end host is mobile and has been seen at a border since
 	// the start.
 	anchored map[agentapi.Role]bool
 	how      string
-	stored   bool // the store has it as a live one
+	inStore  bool // whether the store holds it as a live session
 	// changing serialises changes of the session's rules after its set-up.
 	changing sync.Mutex
 }
 
-// newSession returns one in no state.
+// newSession returns a session without a state.
 func newSession(id agentapi.SessionID, about sessionContext) *session {
 	return &session{
 		id: id, flow: flow{about.Layout.Client, about.Layout.Server}, sessionContext: about,
@@ -90,7 +91,7 @@ func newSession(id agentapi.SessionID, about sessionContext) *session {
 	}
 }
 
-// ofRole is what belongs to a role.
+// ofRole returns client or server, as the role says.
 func ofRole[T any](r agentapi.Role, client, server T) T {
 	if r == agentapi.RoleClient {
 		return client
@@ -102,35 +103,36 @@ func other(r agentapi.Role) agentapi.Role { return ofRole(r, agentapi.RoleServer
 
 func (s *session) agent(r agentapi.Role) *agent { return ofRole(r, s.client, s.server) }
 
-// at is where the interception switch of a side sees its end host.
+// at returns the port at which the interception switch of a side sees its end host.
 func (s *session) at(r agentapi.Role) *network.PortRef { return ofRole(r, &s.ClientAt, &s.ServerAt) }
 
-// carriedBy says whether one of the session's agents is a, and the other is with; nil: any.
+// carriedBy reports whether a is one of the session's agents and with is the other. If with
+// is nil, any other agent will do.
 func (s *session) carriedBy(a, with *agent) bool {
 	x, y := s.client, s.server
 	return x == a && (with == nil || y == with) || y == a && (with == nil || x == with)
 }
 
-// agents are both, in the order of their roles.
+// agents returns both agents in the order of roles.
 func (s *session) agents() []*agent { return []*agent{s.client, s.server} }
 
-// carried says that the client was connected and that its connection has been closed
-// in order, so that it will not send its first packet again. The service's lock is held.
-func (s *session) carried() bool {
+// clientClosed reports whether the client was connected and its connection was closed in
+// order, so that it will not repeat its first packet. The service's lock is held.
+func (s *session) clientClosed() bool {
 	return s.isn != 0 && s.ended[agentapi.RoleClient].Reason == agentapi.ReasonClosed
 }
 
-// keys under which the rules of the two sides stand in the ledger.
+// key returns the key of a side's rules in the ledger.
 func (s *session) key(r agentapi.Role) string { return fmt.Sprintf("session/%v/%s", s.id, r) }
 
-var bothRole = [2]agentapi.Role{agentapi.RoleClient, agentapi.RoleServer}
+var roles = [2]agentapi.Role{agentapi.RoleClient, agentapi.RoleServer}
 
-// ends are the end host of a side, and that of the other.
+// ends returns the address of the end host on a side, and that of the other end host.
 func (l *Layout) ends(r agentapi.Role) (end, far netip.AddrPort) {
 	return ofRole(r, l.Client, l.Server), ofRole(r, l.Server, l.Client)
 }
 
-// Steps are how long the parts of a set-up took.
+// Steps holds the duration of each step of a set-up.
 type Steps struct {
 	Queue   agentapi.Duration `json:"queue" doc:"Waiting for its turn"`
 	Select  agentapi.Duration `json:"select" doc:"Finding the ends, choosing agents and paths"`

@@ -10,46 +10,47 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// maxHalfOpen bounds the sessions whose clients have not come to their agents yet.
+// maxHalfOpen bounds the sessions whose clients have not reached their agents yet.
 const maxHalfOpen = 384
 
-// sessions are those that there are, with the bounds on those being set up, and what is
-// remembered of connections without one. The service's lock guards all of it.
+// sessions holds all current sessions, enforces the limits on set-ups, and remembers recent
+// connections without a session. The service's lock guards all of it.
 type sessions struct {
 	*core
 	byFlow map[flow]*session
 	byID   map[agentapi.SessionID]*session
-	// agentFlows are the sessions by what their agents send: from the agent's
-	// session port, to the end host.
+	// agentFlows maps the flows that agents send to end hosts, from their session ports, to
+	// sessions.
 	agentFlows map[flow]*session
-	// setups counts the sessions being set up, perClient does by client.
+	// setups counts the sessions being set up; perClient counts them by client.
 	setups    int
 	perClient map[netip.Addr]int
-	// halfOpen holds a token for each session whose client has not come to its agent yet.
-	halfOpen chan struct{}
-	direct   *recent[flow]    // connections that go directly
-	passed   *recent[opening] // connections that were carried to their end
-	directs  directs
+	// halfOpen holds a token for each session whose client has not reached its agent yet.
+	halfOpen  chan struct{}
+	direct    *recent[flow]  // connections that go directly
+	completed *recent[synID] // connections that were carried to their end
+	directs   directs
 }
 
 func newSessions(c *core) *sessions {
 	return &sessions{
 		core: c, byFlow: map[flow]*session{}, byID: map[agentapi.SessionID]*session{}, agentFlows: map[flow]*session{},
 		perClient: map[netip.Addr]int{}, halfOpen: make(chan struct{}, maxHalfOpen),
-		direct: newRecent[flow](), passed: newRecent[opening](), directs: directs{},
+		direct: newRecent[flow](), completed: newRecent[synID](), directs: directs{},
 	}
 }
 
-// admit makes a session of an offer, unless it is one already or there are too
-// many. The lock is held.
+// admit creates a session for an offer. It returns nil and a verdict if the connection has
+// a session already, went directly or ended a short time ago, or exceeds a limit. The lock
+// is held.
 func (s *sessions) admit(o offer, entry *Entry) (*session, network.Verdict) {
 	now := time.Now()
 	switch old := s.byFlow[o.flow]; {
 	case old != nil:
-		// The packet that is being held will do for both.
+		// The packet that is held already stands for this one too.
 		return nil, network.Stop
-	case s.passed.has(opening{o.flow, o.isn}, now):
-		return nil, network.Stop // a late copy
+	case s.completed.has(synID{o.flow, o.isn}, now):
+		return nil, network.Stop // a late copy of an ended connection's SYN
 	case s.direct.has(o.flow, now):
 		return nil, network.Continue
 	}
@@ -80,14 +81,14 @@ func (s *sessions) admit(o offer, entry *Entry) (*session, network.Verdict) {
 	return ss, network.Stop
 }
 
-// refuse counts a connection that is not tried. The lock is held.
+// refuse counts a connection for which no session is tried. The lock is held.
 func (s *sessions) refuse(reason Reason, cause string, now time.Time) {
 	s.metrics.refused.WithLabelValues(string(reason)).Inc()
 	s.directs.add(reason, cause, now)
 }
 
-// admitted ends the time in which a session counts as being set up. The lock is held.
-func (s *sessions) admitted(ss *session) {
+// endSetup stops counting a session as one being set up. The lock is held.
+func (s *sessions) endSetup(ss *session) {
 	s.setups--
 	client := ss.flow.client.Addr()
 	if s.perClient[client]--; s.perClient[client] <= 0 {
@@ -95,31 +96,29 @@ func (s *sessions) admitted(ss *session) {
 	}
 }
 
-// opened gives back a session's place among those whose clients have not come
-// yet. The lock is held.
-func (s *sessions) opened(ss *session) {
+// leaveHalfOpen returns a session's token of halfOpen, if it holds one. The lock is held.
+func (s *sessions) leaveHalfOpen(ss *session) {
 	if ss.halfOpen {
 		ss.halfOpen = false
 		<-s.halfOpen
 	}
 }
 
-// remove takes off the list a session that has ended. The lock is held.
+// remove removes a session that has ended from all lists. The lock is held.
 func (s *sessions) remove(ss *session) {
 	if s.byFlow[ss.flow] == ss {
 		delete(s.byFlow, ss.flow)
 	}
 	delete(s.byID, ss.id)
 	s.forgetAgentFlows(ss)
-	ss.release()
-	s.opened(ss)
+	ss.releaseAgents()
+	s.leaveHalfOpen(ss)
 	ss.enter(StateEnded)
 }
 
-// noteAgentFlows has packets of the session's agents known as a session's. The
-// lock is held.
+// noteAgentFlows registers the flows that the session's agents send. The lock is held.
 func (s *sessions) noteAgentFlows(ss *session) {
-	for _, r := range bothRole {
+	for _, r := range roles {
 		if ss.Layout.side(r).AgentPort != 0 {
 			s.agentFlows[ss.Layout.agentFlow(r)] = ss
 		}
@@ -128,14 +127,14 @@ func (s *sessions) noteAgentFlows(ss *session) {
 
 // forgetAgentFlows undoes noteAgentFlows. The lock is held.
 func (s *sessions) forgetAgentFlows(ss *session) {
-	for _, r := range bothRole {
+	for _, r := range roles {
 		if f := ss.Layout.agentFlow(r); s.agentFlows[f] == ss {
 			delete(s.agentFlows, f)
 		}
 	}
 }
 
-// live lists the live sessions.
+// live returns the live sessions.
 func (s *sessions) live() (out []*session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,12 +146,13 @@ func (s *sessions) live() (out []*session) {
 	return out
 }
 
-// of lists the live sessions of an agent with another; nil: with any.
+// of returns the live sessions that a carries together with another agent; if with is nil,
+// with any.
 func (s *sessions) of(a, with *agent) []*session {
 	return slices.DeleteFunc(s.live(), func(ss *session) bool { return !ss.carriedBy(a, with) })
 }
 
-// peers are the agents with which one carries live sessions.
+// peers returns the agents with which a carries live sessions.
 func (s *sessions) peers(a *agent) (out []*agent) {
 	for _, ss := range s.of(a, nil) {
 		o := ss.client
@@ -166,7 +166,7 @@ func (s *sessions) peers(a *agent) (out []*agent) {
 	return out
 }
 
-// count tells how many sessions are in which state.
+// count reports the number of sessions in each state.
 func (s *sessions) count(is func(float64, ...string)) {
 	states := map[State]int{StateSetup: 0, StateLive: 0, StateResetting: 0, StateEnding: 0}
 	s.mu.Lock()

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// undoTimeout bounds each of the steps by which a set-up is undone.
+	// undoTimeout bounds each step of undoing a set-up.
 	undoTimeout = time.Second
-	// maxAttempts is how many pairs of agents are asked when agents refuse.
+	// maxAttempts is how many pairs of agents are asked if agents refuse.
 	maxAttempts = 3
 )
 
-// setup makes a session of a connection whose first packet is held.
+// setup establishes a session for a connection whose first packet is held.
 type setup struct {
 	*setups
 	ss     *session
@@ -33,7 +33,7 @@ type setup struct {
 	done   progress
 }
 
-// progress of a set-up says what has to be undone.
+// progress records how far a set-up has come, and so what has to be undone.
 type progress uint8
 
 const (
@@ -42,109 +42,109 @@ const (
 	rulesWritten
 )
 
-// took adds the time since the last step to one of the steps.
-func (x *setup) took(step *agentapi.Duration) {
+// recordStep adds the time since the last step to the given step.
+func (x *setup) recordStep(step *agentapi.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	*step += x.watch.lap()
 }
 
-// inTurn does a set-up when it is its turn: few at a time are done fastest, and
-// sessions whose clients do not come, as in a flood, must not fill the agents. What a
-// session waits for its turn, half of its time at most, is not left to its set-up: a
-// client that waits for long is better served without SOS.
-func (x *setup) inTurn(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+// runLimited runs f once both limits admit it: the one on half-open sessions and the one on
+// active set-ups. Few set-ups at a time finish fastest, and sessions whose clients never
+// arrive, as in a SYN flood, must not fill the agents. It waits for at most half of limit:
+// a client that would wait longer is better served without SOS.
+func (x *setup) runLimited(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	queue, begun := context.WithTimeout(ctx, limit/2)
 	defer begun()
-	for _, turn := range []chan struct{}{x.sessions.halfOpen, x.working} {
+	for _, turn := range []chan struct{}{x.sessions.halfOpen, x.active} {
 		select {
 		case turn <- struct{}{}:
 		case <-queue.Done():
-			if turn == x.working {
+			if turn == x.active {
 				<-x.sessions.halfOpen
 			}
 			return fmt.Errorf("%w: not begun after %v", errQueue, limit/2)
 		}
 	}
-	defer func() { <-x.working }()
+	defer func() { <-x.active }()
 	x.mu.Lock()
 	x.ss.halfOpen = true
 	x.mu.Unlock()
 	return f(ctx)
 }
 
-// establish does the steps of a set-up in order.
+// establish performs the steps of a set-up in order.
 func (x *setup) establish(ctx context.Context) (err error) {
-	x.took(&x.ss.steps.Queue)
+	x.recordStep(&x.ss.steps.Queue)
 	if x.server, err = x.findServer(ctx); err != nil {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
 		x.done = agentsAsked
-		if err := x.engage(ctx); err != nil {
+		if err := x.prepareAgents(ctx); err != nil {
 			return err
 		}
 		x.done = rulesWritten
-		err := x.writeFar(ctx)
-		x.took(&x.ss.steps.Rules)
+		err := x.writeServerSide(ctx)
+		x.recordStep(&x.ss.steps.Rules)
 		if err == nil {
 			break
 		}
 		if !errors.Is(err, network.ErrConflict) || attempt == maxAttempts {
 			return err
 		}
-		// The agent has taken a port again that a session which has just ended
-		// still has rules for. It will take another.
+		// The agent has reused a port for which a session that has just ended still has
+		// rules. It will choose another.
 		x.endings.removeRules(ctx, x.ss)
-		x.disengage()
+		x.resetAgents()
 	}
 	if err := x.commit(ctx); err != nil {
 		return err
 	}
-	x.took(&x.ss.steps.Commit)
-	// The client's side comes last: until the server has accepted, a first
-	// packet that the client sends again must not reach its agent.
+	x.recordStep(&x.ss.steps.Commit)
+	// The client's side comes last: until the server has accepted, a first packet that the
+	// client repeats must not reach its agent.
 	if err := x.write(ctx, agentapi.RoleClient); err != nil {
 		return err
 	}
-	x.took(&x.ss.steps.Client)
+	x.recordStep(&x.ss.steps.Client)
 	return nil
 }
 
-// engage chooses agents and prepares them. Agents that refuse for a reason of
-// their own are passed over and others are asked.
-func (x *setup) engage(ctx context.Context) error {
+// prepareAgents chooses agents and prepares them. If an agent refuses for a reason of its
+// own, it tries others.
+func (x *setup) prepareAgents(ctx context.Context) error {
 	refused := map[*agent]bool{}
 	for attempt := 1; ; attempt++ {
-		if err := x.assignInTime(ctx, refused); err != nil {
+		if err := x.assignOrWait(ctx, refused); err != nil {
 			return err
 		}
 		if err := x.plan(); err != nil {
 			return err
 		}
-		x.took(&x.ss.steps.Select)
+		x.recordStep(&x.ss.steps.Select)
 		pass, err := x.prepare(ctx)
-		x.took(&x.ss.steps.Prepare)
+		x.recordStep(&x.ss.steps.Prepare)
 		if err == nil || len(pass) == 0 || attempt == maxAttempts || ctx.Err() != nil {
 			return err
 		}
 		for _, i := range pass {
 			refused[x.ss.agents()[i]] = true
 		}
-		x.disengage()
+		x.resetAgents()
 	}
 }
 
-// disengage takes the session off its agents and gives it a new id, so that late
-// answers to the old one cannot be mistaken.
-func (x *setup) disengage() {
+// resetAgents detaches the session from its agents and gives it a new id, so that late
+// answers to the old id cannot be taken for answers to the new one.
+func (x *setup) resetAgents() {
 	x.abortLater()
 	ss, t := x.ss, x.sessions
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	ss.release()
+	ss.releaseAgents()
 	ss.client, ss.server, ss.ClientAgent, ss.ServerAgent = nil, nil, "", ""
 	delete(t.byID, ss.id)
 	t.forgetAgentFlows(ss)
@@ -152,7 +152,8 @@ func (x *setup) disengage() {
 	t.byID[ss.id] = ss
 }
 
-// prepare asks both agents at once. It returns which of them may be passed over for others.
+// prepare asks both agents at once. If it fails, pass holds the indices of the agents that
+// may be replaced by others.
 func (x *setup) prepare(ctx context.Context) (pass []int, err error) {
 	ss, l := x.ss, &x.ss.Layout
 	about, err := json.Marshal(ss.sessionContext)
@@ -161,14 +162,14 @@ func (x *setup) prepare(ctx context.Context) (pass []int, err error) {
 	}
 	key := agentapi.NewKey()
 	var replies [2]agentapi.PrepareReply
-	marks := [2]agentapi.Marks{l.marks(bothRole[0]), l.marks(bothRole[1])}
+	marks := [2]agentapi.Marks{l.marks(roles[0]), l.marks(roles[1])}
 	errs := agents.Together(ctx, time.Duration(x.cfg.PrepareTimeout), ss.agents(), func(ctx context.Context, i int, a *agent) (err error) {
-		peer := other(bothRole[i])
+		peer := other(roles[i])
 		ports := ss.agent(peer).State().Status.DataPorts
 		replies[i], err = a.Client.Prepare(ctx, agentapi.PrepareRequest{
-			ID: ss.id, Key: key, Role: bothRole[i], Client: ss.flow.client, Server: ss.flow.server,
+			ID: ss.id, Key: key, Role: roles[i], Client: ss.flow.client, Server: ss.flow.server,
 			Peer:   agentapi.Peer{Addr: l.side(peer).Agent, DataPorts: ports[:min(len(ports), max(ss.Tuning.Paths, 1))]},
-			Paths:  x.pairs.known(ss, bothRole[i]),
+			Paths:  x.pairs.knownPaths(ss, roles[i]),
 			Params: ss.Tuning.params(), Idle: x.cfg.Idle, PeerTimeout: x.cfg.PeerTimeout, Context: about, Marks: marks[i],
 		})
 		return err
@@ -179,19 +180,19 @@ func (x *setup) prepare(ctx context.Context) (pass []int, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	ss.marks = marks
-	if err := l.settle(replies[0], replies[1]); err != nil {
+	if err := l.complete(replies[0], replies[1]); err != nil {
 		return nil, err
 	}
 	x.sessions.noteAgentFlows(ss)
 	return nil, nil
 }
 
-// writeFar writes the rules of the server's side and those between the agents.
-func (x *setup) writeFar(ctx context.Context) error {
+// writeServerSide writes the rules of the server's side and those between the agents.
+func (x *setup) writeServerSide(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(x.cfg.RulesTimeout))
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- x.pairs.use(ctx, x.ss) }()
+	go func() { done <- x.pairs.acquire(ctx, x.ss) }()
 	err := x.write(ctx, agentapi.RoleServer)
 	return errors.Join(err, <-done)
 }
@@ -206,16 +207,17 @@ func (x *setup) write(ctx context.Context, r agentapi.Role) error {
 	return nil
 }
 
-// commit has the server dialled; its answer decides. The client's agent opens
-// the connections between the agents at the same time.
+// commit makes the server's agent dial the server, whose answer decides. The client's agent
+// opens the connections between the agents at the same time.
 func (x *setup) commit(ctx context.Context) error {
 	return commitError(agents.Together(ctx, time.Duration(x.cfg.CommitTimeout), x.ss.agents(), func(ctx context.Context, _ int, a *agent) error {
 		return a.Client.Commit(ctx, x.ss.id)
 	}))
 }
 
-// commitError is why a commit failed. When the server has not taken the connection,
-// that is all: that the client's agent then finds its peer gone follows from it.
+// commitError returns why a commit failed. If the server did not accept the connection, it
+// returns only that error: the client's agent then reports its peer as gone, which is a
+// consequence.
 func commitError(errs agents.Errors) error {
 	var p *control.Problem
 	if errors.As(errs[1], &p) && slices.Contains([]control.Code{control.CodeRefused, control.CodeTimeout, control.CodeUnreachable}, p.Code) {
@@ -224,8 +226,8 @@ func commitError(errs agents.Errors) error {
 	return errs.Err()
 }
 
-// undo takes back what a failed set-up has done. The server's agent resets its
-// connection while the rules still make the reset look like the client's.
+// undo reverts what a failed set-up has done. The server's agent resets its connection
+// while the rules still make the reset look like the client's.
 func (x *setup) undo() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), 2*undoTimeout)
 	defer cancel()
@@ -234,12 +236,12 @@ func (x *setup) undo() {
 		x.abort(x.ss.id, x.ss.agents()...)
 		x.endings.removeRules(ctx, x.ss)
 	case agentsAsked:
-		// Without rules nothing of the agents is in the packet's way.
+		// Without rules, no agent is in the packet's path, so nobody has to wait.
 		x.abortLater()
 	}
 }
 
-// abortLater does not wait for the agents.
+// abortLater aborts the session at its agents without waiting for them.
 func (x *setup) abortLater() {
 	id, both := x.ss.id, x.ss.agents()
 	x.start(func(context.Context) { x.abort(id, both...) })

@@ -24,13 +24,13 @@ func TestWaitingIsBounded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &setup{ss: &session{}, setups: &setups{
-					core: &core{}, sessions: &sessions{halfOpen: make(chan struct{}, 2)}, working: make(chan struct{}, 1),
+					core: &core{}, sessions: &sessions{halfOpen: make(chan struct{}, 2)}, active: make(chan struct{}, 1),
 				}}
 				freed := make(chan struct{})
-				s.working <- struct{}{}
-				time.AfterFunc(c.free, func() { <-s.working; close(freed) })
+				s.active <- struct{}{}
+				time.AfterFunc(c.free, func() { <-s.active; close(freed) })
 				began, begun := time.Now(), false
-				err := s.inTurn(t.Context(), limit, func(ctx context.Context) error {
+				err := s.runLimited(t.Context(), limit, func(ctx context.Context) error {
 					begun = true
 					if deadline, _ := ctx.Deadline(); time.Until(deadline) != c.left {
 						t.Errorf("%v are left, want %v", time.Until(deadline), c.left)

@@ -11,33 +11,33 @@ import (
 )
 
 const (
-	// maxWorking is how many sessions are set up at once.
-	maxWorking = 32
-	// heldExtra is how much longer a first packet is held than its set-up may take:
-	// the time to undo it.
-	heldExtra = 3 * time.Second
+	// maxActiveSetups is how many sessions are set up at once.
+	maxActiveSetups = 32
+	// undoReserve is how much longer a first packet is held than its set-up may take: the
+	// time to undo the set-up.
+	undoReserve = 3 * time.Second
 )
 
-// setups takes connections from their held first packets to sessions.
+// setups turns connections whose first packets are held into sessions.
 type setups struct {
 	*core
-	sessions *sessions
-	history  *history
-	pairs    *pairs
-	endings  *endings
-	keeper   *keeper
-	working  chan struct{} // holds a token for each set-up that is being done
-	costs    agents.Costs
-	talk     talk // under the lock
+	sessions   *sessions
+	history    *history
+	pairs      *pairs
+	endings    *endings
+	reconciler *reconciler
+	active     chan struct{} // holds a token for each set-up in progress
+	costs      agents.Costs
+	logLimit   logLimiter // guarded by the lock
 }
 
-// offered admits a connection, lets its retransmitted first packet join, or
-// lets it go directly.
-func (s *setups) offered(o offer, entry *Entry, p punted) network.Verdict {
+// handleOffer decides whether a connection gets a session. A repeated first packet of a
+// connection that is being set up joins the one that is held.
+func (s *setups) handleOffer(o offer, entry *Entry, p punted) network.Verdict {
 	s.mu.Lock()
 	if old := s.sessions.byFlow[o.flow]; old != nil && old.state != StateSetup {
 		s.mu.Unlock()
-		return s.again(old, o, entry, p)
+		return s.handleRepeated(old, o, entry, p)
 	}
 	ss, verdict := s.sessions.admit(o, entry)
 	limit := s.config.setupTime()
@@ -45,10 +45,10 @@ func (s *setups) offered(o offer, entry *Entry, p punted) network.Verdict {
 	if ss == nil {
 		return verdict
 	}
-	held, err := p.Hold(limit + heldExtra)
+	held, err := p.Hold(limit + undoReserve)
 	if err != nil {
 		s.mu.Lock()
-		s.sessions.admitted(ss)
+		s.sessions.endSetup(ss)
 		s.sessions.remove(ss)
 		s.sessions.refuse(ReasonHold, err.Error(), time.Now())
 		s.mu.Unlock()
@@ -60,18 +60,18 @@ func (s *setups) offered(o offer, entry *Entry, p punted) network.Verdict {
 	return network.Stop
 }
 
-// run takes a session from its held first packet to the packet's release. Any
-// failure undoes everything and sends the packet on as if SOS were not there.
+// run establishes a session and then releases its first packet to its agent. After a
+// failure it undoes everything and forwards the packet as if SOS were not there.
 func (s *setups) run(ctx context.Context, ss *session, o offer, held Held) {
 	now := time.Now()
 	x := &setup{setups: s, ss: ss, o: o, cfg: s.settings(), watch: stopwatch{now, now}}
-	if err := x.inTurn(ctx, x.cfg.setupTime(), x.establish); err != nil {
+	if err := x.runLimited(ctx, x.cfg.setupTime(), x.establish); err != nil {
 		x.undo()
 		s.mu.Lock()
 		s.sessions.direct.add(ss.flow, time.Now())
 		s.mu.Unlock()
 		if ferr := held.Forward(); ferr != nil {
-			s.strange.Warn(s.log, "first packet could not be forwarded", "session", ss.id, "flow", ss.flow, "error", ferr)
+			s.warnLimit.Warn(s.log, "first packet could not be forwarded", "session", ss.id, "flow", ss.flow, "error", ferr)
 		}
 		s.failed(ss, err)
 		return
@@ -79,13 +79,14 @@ func (s *setups) run(ctx context.Context, ss *session, o offer, held Held) {
 	s.mu.Lock()
 	layout := ss.Layout
 	s.mu.Unlock()
-	s.open(ss, layout, o.at, held.Output)
+	s.releaseFirstPacket(ss, layout, o.at, held.Output)
 	s.established(ss, x.watch.total())
 }
 
-// open sends the client's first packet to its agent. If that fails, the client will
-// send it again: its switch is gone, or it was held too long and has gone directly.
-func (s *setups) open(ss *session, l Layout, at network.PortRef, output func([]openflow.Action) error) {
+// releaseFirstPacket sends the client's first packet to its agent. If that fails, the
+// client repeats the packet: either its switch is gone, or the packet was held too long and
+// has been forwarded directly.
+func (s *setups) releaseFirstPacket(ss *session, l Layout, at network.PortRef, output func([]openflow.Action) error) {
 	actions, err := l.Opening(s.net.CanSet, at)
 	if err == nil {
 		err = output(actions)
@@ -95,16 +96,16 @@ func (s *setups) open(ss *session, l Layout, at network.PortRef, output func([]o
 	}
 }
 
-// established makes a set-up session a live one.
+// established marks a session as live after its set-up.
 func (s *setups) established(ss *session, total agentapi.Duration) {
 	s.mu.Lock()
-	s.sessions.admitted(ss)
+	s.sessions.endSetup(ss)
 	ss.steps.Total = total
 	ss.enter(StateLive)
 	steps, rec := ss.steps, ss.record()
-	ended, news := len(ss.ended) > 0, s.keeper.carriesAnew(ss) || ss.behind(s.treatments.Epoch())
+	ended, outdated := len(ss.ended) > 0, s.reconciler.carriesNewPort(ss) || ss.treatmentOutdated(s.treatments.Epoch())
 	s.mu.Unlock()
-	if news {
+	if outdated {
 		s.wake()
 	}
 	s.metrics.established(steps)
@@ -115,39 +116,40 @@ func (s *setups) established(ss *session, total agentapi.Duration) {
 	}
 }
 
-// failed records a session that never was one.
+// failed records a session whose set-up failed.
 func (s *setups) failed(ss *session, err error) {
 	s.mu.Lock()
-	s.sessions.admitted(ss)
+	s.sessions.endSetup(ss)
 	s.sessions.remove(ss)
 	ss.how = notEstablished + err.Error()
 	s.history.finish(ss)
 	now, why := time.Now(), reasonOf(err)
 	s.sessions.directs.add(why, err.Error(), now)
-	told := s.talk.may(now)
+	logged := s.logLimit.allow(now)
 	s.mu.Unlock()
 	s.metrics.failed.WithLabelValues(string(why)).Inc()
-	if !told {
+	if !logged {
 		return
 	}
 	s.publish("session.direct", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server, "reason": why, "why": err.Error()})
 	s.log.Info("connection goes directly", "flow", ss.flow, "reason", why, "why", err)
 }
 
-// maxTalk is how many connections that go directly are told of in a second; in
-// a flood the metrics have to do.
-const maxTalk = 20
+// maxLogged is how many connections that go directly are logged and published per second.
+// In a flood, only the metrics count all of them.
+const maxLogged = 20
 
-// talk counts what has been told in the present second.
-type talk struct {
+// logLimiter counts what has been logged in the current second.
+type logLimiter struct {
 	second int64
 	n      int
 }
 
-func (t *talk) may(now time.Time) bool {
+// allow reports whether one more connection may be logged at the given time.
+func (t *logLimiter) allow(now time.Time) bool {
 	if sec := now.Unix(); sec != t.second {
-		*t = talk{second: sec}
+		*t = logLimiter{second: sec}
 	}
 	t.n++
-	return t.n <= maxTalk
+	return t.n <= maxLogged
 }

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// State is where a session stands.
+// State is the state of a session.
 type State string
 
 // The states, in order.
@@ -17,13 +17,13 @@ const (
 	StateEnded     State = "ended"
 )
 
-// transition is a change of a session's state, and what brings it about.
+// transition is a change of a session's state, and its cause.
 type transition struct {
-	from, to State // from is empty where the session begins
+	from, to State // empty where the session begins
 	when     string
 }
 
-// transitions are all that there are; docs/topics/sos.md prints them.
+// transitions lists all transitions that exist; docs/topics/sos.md prints them.
 var transitions = []transition{
 	{"", StateSetup, "a whitelisted connection's first packet is held, or both agents know the session after a restart of the controller"},
 	{"", StateResetting, "after a restart of the controller one agent knows it alone"},
@@ -35,11 +35,12 @@ var transitions = []transition{
 	{StateResetting, StateEnded, "the end hosts are told, or were waited for long enough, and its rules gone"},
 }
 
-// refused takes in a transition that does not exist, which is a fault of this package.
-var refused = func(err error) { slog.Error("a fault of SOS", "error", err) }
+// reportInvalidTransition reports a transition that does not exist, which is a bug in this
+// package.
+var reportInvalidTransition = func(err error) { slog.Error("a fault of SOS", "error", err) }
 
-// enter takes the session to a state. One that cannot follow is refused, and the session
-// stays where it is. The service's lock is held, or nobody else knows the session yet.
+// enter changes the session's state. It refuses a state that cannot follow; the session
+// then keeps its state. The service's lock is held, or the session is not shared yet.
 func (ss *session) enter(to State) {
 	for _, t := range transitions {
 		if t.from == ss.state && t.to == to {
@@ -47,5 +48,5 @@ func (ss *session) enter(to State) {
 			return
 		}
 	}
-	refused(fmt.Errorf("session %v of %v cannot go from %q to %q", ss.id, ss.flow, ss.state, to))
+	reportInvalidTransition(fmt.Errorf("session %v of %v cannot go from %q to %q", ss.id, ss.flow, ss.state, to))
 }

@@ -10,12 +10,12 @@ import (
 
 // Every transition of the table is made, every other refused.
 func TestTransitions(t *testing.T) {
-	defer func(before func(error)) { refused = before }(refused)
+	defer func(before func(error)) { reportInvalidTransition = before }(reportInvalidTransition)
 	states := []State{"", StateSetup, StateLive, StateResetting, StateEnding, StateEnded}
 	for _, from := range states {
 		for _, to := range states {
 			var err error
-			refused = func(e error) { err = e }
+			reportInvalidTransition = func(e error) { err = e }
 			ss := &session{state: from}
 			ss.enter(to)
 			may := slices.ContainsFunc(transitions, func(x transition) bool { return x.from == from && x.to == to })

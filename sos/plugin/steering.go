@@ -13,17 +13,17 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// Steering is all that the rules between two agents follow from (3 to 6 of the
-// published table). All sessions of the two agents share them.
+// Steering holds everything from which the rules between two agents are computed (3 to 6 of
+// the published table). All sessions of the two agents share these rules.
 type Steering struct {
 	X, Y Terminal
-	// Paths lead from X to Y. With one path the agents' packets go unmodified;
-	// with several, path k carries the connections of data port k.
+	// Paths lead from X to Y. With one path the agents' packets go unmodified; with
+	// several, path k carries the connections of data port k.
 	Paths [][]network.Hop
-	// Salt changes the path tags, should one collide with another pair's.
+	// Salt changes the path tags if one of them collides with another pair's.
 	Salt uint32
-	// Shares are the treatments that packets between the agents have.
-	Shares []Share
+	// Treatments lists the treatments of packets between the agents.
+	Treatments []TreatmentQueues
 }
 
 // Terminal is an agent as one end of a path.
@@ -31,7 +31,7 @@ type Terminal struct {
 	Addr netip.Addr
 	MAC  openflow.MAC
 	VLAN uint16
-	// DataPorts are the ports it listens on for other agents, one per path.
+	// DataPorts lists the ports on which the agent listens for other agents, one per path.
 	DataPorts []uint16
 }
 
@@ -50,7 +50,7 @@ func (s Steering) Rules(can Capable) ([]network.Rule, error) {
 			return nil, err
 		}
 		back, err := s.tagged(s.Y, s.X, k, service.Reversed(path))
-		both, err := s.shared(there, back, err)
+		both, err := s.withTreatments(there, back, err)
 		if err != nil {
 			return nil, err
 		}
@@ -59,8 +59,8 @@ func (s Steering) Rules(can Capable) ([]network.Rule, error) {
 	return rules, nil
 }
 
-// taggable says whether the ends of every path can write tags and the agents
-// have a data port for each path.
+// taggable reports whether the ends of every path can write tags and the agents have a data
+// port for each path.
 func (s Steering) taggable(can Capable) bool {
 	for _, path := range s.Paths {
 		first, last := path[0].Switch, path[len(path)-1].Switch
@@ -71,10 +71,10 @@ func (s Steering) taggable(can Capable) bool {
 	return len(s.X.DataPorts) >= len(s.Paths) && len(s.Y.DataPorts) >= len(s.Paths)
 }
 
-// plain is the single path without tags: packets pass unmodified, but for the
-// VLAN where the agents stand in different ones.
+// plain returns the rules of a single path without tags. Packets pass unmodified, except
+// for the VLAN if the agents are in different ones.
 func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
-	way := func(from, to Terminal, path []network.Hop) (rules []network.Rule, _ error) {
+	direction := func(from, to Terminal, path []network.Hop) (rules []network.Rule, _ error) {
 		last := len(path) - 1
 		for i := last; i >= 0; i-- {
 			hop := path[i]
@@ -92,21 +92,21 @@ func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
 			if err != nil {
 				return nil, fmt.Errorf("switch %v: %w", hop.Switch, err)
 			}
-			rules = append(rules, steer(hop.Switch, match, append(actions, openflow.Output(hop.Output()))))
+			rules = append(rules, steeringRule(hop.Switch, match, append(actions, openflow.Output(hop.Output()))))
 		}
 		return rules, nil
 	}
-	there, err := way(s.X, s.Y, path)
+	there, err := direction(s.X, s.Y, path)
 	if err != nil {
 		return nil, err
 	}
-	back, err := way(s.Y, s.X, service.Reversed(path))
-	return s.shared(there, back, err)
+	back, err := direction(s.Y, s.X, service.Reversed(path))
+	return s.withTreatments(there, back, err)
 }
 
-// arrive gives a packet the receiver's VLAN at the last switch. A network on the
-// way may have translated the VLAN already, so any tag is taken; at the switch
-// where the packet starts its tag is known and matched.
+// arrive returns the match fields and actions that give a packet the receiver's VLAN at the
+// last switch. A network on the path may have translated the VLAN already, so any tag is
+// accepted; at the switch where the packet starts its tag is known and matched.
 func arrive(from, to uint16, known bool) ([]openflow.OXM, []openflow.Action) {
 	if from == to {
 		return nil, nil
@@ -117,9 +117,9 @@ func arrive(from, to uint16, known bool) ([]openflow.OXM, []openflow.Action) {
 	return []openflow.OXM{openflow.AnyVLAN()}, retag(from, to)
 }
 
-// tagged is one direction of one of several paths. The first switch recognises
-// the path by the data port and writes the tag; switches in the core see only
-// the tag; the last one restores the agent's address.
+// tagged returns the rules of one direction of one of several paths. The first switch
+// recognises the path by the data port and writes the tag, switches in the core match only
+// the tag, and the last switch restores the agent's address.
 func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]network.Rule, error) {
 	if len(path) < 2 {
 		return nil, fmt.Errorf("path %d between %v and %v has no link: %w", k, from.Addr, to.Addr, network.ErrNoPath)
@@ -128,13 +128,13 @@ func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]networ
 	last := len(path) - 1
 	more, actions := arrive(from.VLAN, to.VLAN, false)
 	actions = append(actions, openflow.SetField(openflow.EthDst(to.MAC)), openflow.Output(path[last].Output()))
-	rules := []network.Rule{steer(path[last].Switch, openflow.MustMatch(append(more, openflow.EthDst(tag))...), actions)}
+	rules := []network.Rule{steeringRule(path[last].Switch, openflow.MustMatch(append(more, openflow.EthDst(tag))...), actions)}
 	for i := last - 1; i > 0; i-- {
-		rules = append(rules, steer(path[i].Switch, openflow.MustMatch(openflow.EthDst(tag)), []openflow.Action{openflow.Output(path[i].Out)}))
+		rules = append(rules, steeringRule(path[i].Switch, openflow.MustMatch(openflow.EthDst(tag)), []openflow.Action{openflow.Output(path[i].Out)}))
 	}
 	first := path[0]
-	// The connection was dialled either to the far agent's data port k, or from
-	// there to ours.
+	// The connection was dialled either to data port k of the far agent, or from there to
+	// data port k of this one.
 	for _, byPort := range []openflow.OXM{openflow.TCPDst(to.DataPorts[k]), openflow.TCPSrc(from.DataPorts[k])} {
 		fields := append(pairFields(from, to), openflow.InPort(first.In), byPort)
 		if from.VLAN != 0 {
@@ -144,7 +144,7 @@ func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]networ
 		if err != nil {
 			return nil, fmt.Errorf("switch %v: %w", first.Switch, err)
 		}
-		rules = append(rules, steer(first.Switch, match, []openflow.Action{
+		rules = append(rules, steeringRule(first.Switch, match, []openflow.Action{
 			openflow.SetField(openflow.EthDst(tag)), openflow.Output(first.Output()),
 		}))
 	}
@@ -158,14 +158,14 @@ func pairFields(from, to Terminal) []openflow.OXM {
 	}
 }
 
-func steer(dpid openflow.DatapathID, m openflow.Match, actions []openflow.Action) network.Rule {
+func steeringRule(dpid openflow.DatapathID, m openflow.Match, actions []openflow.Action) network.Rule {
 	return network.Rule{Switch: dpid, Stage: network.StageRoute, Offset: rule.RouteAgents, Match: m, Actions: actions}
 }
 
-// pathTag is the locally administered address of one path in one direction. It
-// follows from the path itself: a restarted controller finds the same tags
-// again, and a path that changes gets a new tag, so that the old way keeps
-// working until nothing is sent there any more.
+// pathTag returns the locally administered address that tags one path in one direction. It
+// is computed from the path itself. So a restarted controller finds the same tags again,
+// and a path that changes gets a new tag, so that the old path keeps working until nothing
+// is sent on it any more.
 func pathTag(from, to netip.Addr, path []network.Hop, salt uint32) openflow.MAC {
 	h := fnv.New64a()
 	_, _ = h.Write(from.AsSlice())
@@ -181,7 +181,7 @@ func pathTag(from, to netip.Addr, path []network.Hop, salt uint32) openflow.MAC 
 	return openflow.MAC{0x02, 0x53, sum[4] ^ sum[0], sum[5] ^ sum[1], sum[6] ^ sum[2], sum[7] ^ sum[3]}
 }
 
-// Key names the pair whatever its order.
+// pairKey returns the key of a pair, whatever the order of its agents.
 func pairKey(a, b netip.Addr) string {
 	addrs := []netip.Addr{a, b}
 	slices.SortFunc(addrs, netip.Addr.Compare)

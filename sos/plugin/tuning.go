@@ -11,8 +11,8 @@ import (
 // MaxPaths is how many paths one pair of agents may use at once.
 const MaxPaths = 8
 
-// Tuning holds the parameters of a transfer. What is left out is taken from the
-// level above: entry, configuration, the agent's own default.
+// Tuning holds the parameters of a transfer. A parameter that is not set is taken from the
+// next level: entry, configuration, the agent's own default.
 type Tuning struct {
 	Connections       int    `json:"connections,omitempty" minimum:"0" maximum:"64" doc:"Connections between the agents; 0: chosen by the agent from what it measures"`
 	ChunkBytes        int    `json:"chunk_bytes,omitempty" minimum:"0" maximum:"16777216" doc:"Bytes that travel on one connection at a time, 4096 to 16777216; 0: the agent's default"`
@@ -27,7 +27,7 @@ type Tuning struct {
 
 var congestionName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,14}$`)
 
-// check lists the fields that are wrong.
+// check returns the faults of the parameters.
 func (t Tuning) check() service.Faults {
 	var faults service.Faults
 	between := func(field string, v, low, high int) {
@@ -45,7 +45,7 @@ func (t Tuning) check() service.Faults {
 	return faults
 }
 
-// over returns t with what it leaves out taken from base.
+// over returns t with parameters that are not set taken from base.
 func (t Tuning) over(base Tuning) Tuning {
 	return Tuning{
 		Connections: cmp.Or(t.Connections, base.Connections), ChunkBytes: cmp.Or(t.ChunkBytes, base.ChunkBytes),
@@ -55,7 +55,7 @@ func (t Tuning) over(base Tuning) Tuning {
 	}
 }
 
-// params is the form in which agents are told.
+// params returns the parameters in the form that agents receive.
 func (t Tuning) params() agentapi.Params {
 	return agentapi.Params{
 		Connections: t.Connections, ChunkBytes: t.ChunkBytes, Queue: t.Queue,

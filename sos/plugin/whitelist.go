@@ -9,22 +9,23 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// Limits of one whitelist entry; they bound the punt rules it makes.
+// These limits of one whitelist entry bound the punt rules that it needs.
 const (
-	maxListed  = 16 // prefixes, or ranges of ports
-	maxPunts   = 1024
-	maxEntries = 1024
+	maxListItems = 16 // prefixes, or ranges of ports
+	maxPunts     = 1024
+	maxEntries   = 1024
 )
 
-// Entry allows transfers: TCP connections from the clients to the servers'
-// ports are carried by SOS from Start to Stop.
+// Entry allows transfers: SOS carries TCP connections from the clients to the servers'
+// ports that are opened between Start and Stop.
 type Entry struct {
 	ID      string         `json:"id"`
 	Name    string         `json:"name,omitempty"`
 	Clients []netip.Prefix `json:"clients"`
 	Servers []netip.Prefix `json:"servers"`
 	Ports   []PortRange    `json:"ports"`
-	// Start and Stop bound when new connections are taken; a zero one does not.
+	// Start and Stop bound the time in which new connections are taken; zero means no
+	// bound.
 	Start time.Time `json:"start,omitzero"`
 	Stop  time.Time `json:"stop,omitzero"`
 	// Tuning overrides the global parameters for these transfers.
@@ -32,24 +33,24 @@ type Entry struct {
 	Added  time.Time `json:"added"`
 }
 
-// Active says whether the entry takes new connections at that time.
+// Active reports whether the entry takes new connections at a time.
 func (e *Entry) Active(at time.Time) bool {
 	return !at.Before(e.Start) && (e.Stop.IsZero() || at.Before(e.Stop))
 }
 
-// same says whether the other entry allows the same connections, at a time that both
-// have: whichever is later would never be asked.
-func (e *Entry) same(o *Entry) bool {
+// overlaps reports whether the other entry allows the same connections at a common time:
+// the later of the two would then never apply.
+func (e *Entry) overlaps(o *Entry) bool {
 	apart := !e.Stop.IsZero() && !o.Start.Before(e.Stop) || !o.Stop.IsZero() && !e.Start.Before(o.Stop)
-	return !apart && sameSet(e.Clients, o.Clients) && sameSet(e.Servers, o.Servers) && sameSet(e.Ports, o.Ports)
+	return !apart && equalSets(e.Clients, o.Clients) && equalSets(e.Servers, o.Servers) && equalSets(e.Ports, o.Ports)
 }
 
-// sameSet compares lists without repetitions.
-func sameSet[T comparable](a, b []T) bool {
+// equalSets reports whether two lists without repetitions have the same elements.
+func equalSets[T comparable](a, b []T) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(x T) bool { return !slices.Contains(b, x) })
 }
 
-// Matches says whether the entry is for connections from the client to the server.
+// Matches reports whether the entry allows connections from the client to the server.
 func (e *Entry) Matches(client netip.Addr, server netip.AddrPort) bool {
 	contains := func(a netip.Addr) func(netip.Prefix) bool {
 		return func(p netip.Prefix) bool { return p.Contains(a) }
@@ -59,11 +60,11 @@ func (e *Entry) Matches(client netip.Addr, server netip.AddrPort) bool {
 		slices.ContainsFunc(e.Servers, contains(server.Addr()))
 }
 
-// Whitelist is an immutable list of entries, most specific meaning first: the
-// order in which they were added decides.
+// Whitelist is an immutable list of entries in the order in which they were added. The
+// first that matches decides.
 type Whitelist []Entry
 
-// Find returns the first active entry for the connection.
+// Find returns the first active entry for the connection, and reports whether there is one.
 func (w Whitelist) Find(at time.Time, client netip.Addr, server netip.AddrPort) (*Entry, bool) {
 	for i := range w {
 		if e := &w[i]; e.Active(at) && e.Matches(client, server) {
@@ -73,7 +74,7 @@ func (w Whitelist) Find(at time.Time, client netip.Addr, server netip.AddrPort) 
 	return nil, false
 }
 
-// NextChange is when an entry next starts or stops, or zero if none will.
+// NextChange returns when an entry next starts or stops; zero if none will.
 func (w Whitelist) NextChange(after time.Time) time.Time {
 	var next time.Time
 	for i := range w {
@@ -97,7 +98,7 @@ type EntrySpec struct {
 	Tuning  Tuning     `json:"tuning,omitzero" doc:"Parameters for these transfers; what is left out is taken from the configuration"`
 }
 
-// Parse turns the specification into an entry, or says everything that is wrong.
+// Parse returns the entry of the specification, or all of its faults.
 func (s EntrySpec) Parse() (Entry, service.Faults) {
 	e := Entry{Name: s.Name, Tuning: s.Tuning}
 	var faults service.Faults
@@ -125,18 +126,20 @@ func (s EntrySpec) Parse() (Entry, service.Faults) {
 	return e, faults
 }
 
-// over says that the entry would never allow anything.
-func (e *Entry) over(now time.Time) service.Faults {
+// checkExpired returns a fault if the entry has ended already and so would never allow
+// anything.
+func (e *Entry) checkExpired(now time.Time) service.Faults {
 	if e.Stop.IsZero() || e.Stop.After(now) {
 		return nil
 	}
 	return service.Faults{{Field: "stop", Value: e.Stop, Want: "a time to come: it is " + now.UTC().Format(time.RFC3339) + " now, and the entry would never allow anything"}}
 }
 
-// parseList reads a list without repetitions, and adds to the faults what is wrong with it.
+// parseList parses a list without repetitions, and adds what is wrong with it to the
+// faults.
 func parseList[T comparable](faults *service.Faults, field string, in []string, one, several string, parse func(string) (T, error)) (out []T) {
-	if len(in) == 0 || len(in) > maxListed {
-		faults.Add(field, in, "1 to %d %s", maxListed, several)
+	if len(in) == 0 || len(in) > maxListItems {
+		faults.Add(field, in, "1 to %d %s", maxListItems, several)
 		return nil
 	}
 	for i, text := range in {
@@ -153,7 +156,7 @@ func parseList[T comparable](faults *service.Faults, field string, in []string, 
 	return out
 }
 
-// parsePrefix accepts a prefix without bits beyond its length, or an address.
+// parsePrefix parses an address, or a prefix without bits beyond its length.
 func parsePrefix(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {

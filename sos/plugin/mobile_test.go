@@ -123,8 +123,8 @@ func TestMovingClientGoesDirectly(t *testing.T) {
 func TestMovingRules(t *testing.T) {
 	l := figure()
 	l.ClientSide.EndMAC, l.ClientSide.PuntsSYN = home, true
-	l.ClientSide.Ways = [][]network.Hop{{hop(1, 5, portX)}, {hop(1, 6, portX)}, {hop(8, 1, 4), hop(1, 8, portX)}, {hop(8, 4, 4), hop(1, 8, portX)}}
-	l.ClientSide.Path = l.ClientSide.Ways[0]
+	l.ClientSide.MobilePaths = [][]network.Hop{{hop(1, 5, portX)}, {hop(1, 6, portX)}, {hop(8, 1, 4), hop(1, 8, portX)}, {hop(8, 4, 4), hop(1, 8, portX)}}
+	l.ClientSide.Path = l.ClientSide.MobilePaths[0]
 	rules, err := l.ClientRules(everything)
 	if err != nil {
 		t.Fatal(err)
@@ -175,10 +175,10 @@ func TestMovingRules(t *testing.T) {
 	if got, want := send(1, portX, macX, home, agentX, hostA), fmt.Sprintf("%d to %v;", led, hostA.Addr()); got != want {
 		t.Errorf("from the agent: %q, want %q", got, want)
 	}
-	for i, way := range l.ClientSide.Ways {
-		got, err := l.Opening(everything, network.PortRef{Switch: way[0].Switch, Port: way[0].In})
-		if err != nil || !slices.Contains(got, openflow.Output(way[0].Output())) {
-			t.Errorf("way %d: its first packet goes by %v, %v", i, got, err)
+	for i, path := range l.ClientSide.MobilePaths {
+		got, err := l.Opening(everything, network.PortRef{Switch: path[0].Switch, Port: path[0].In})
+		if err != nil || !slices.Contains(got, openflow.Output(path[0].Output())) {
+			t.Errorf("path %d: its first packet goes by %v, %v", i, got, err)
 		}
 	}
 	if _, err := l.Opening(everything, at(1, border)); !errors.Is(err, network.ErrNoPath) {

@@ -12,41 +12,42 @@ import (
 )
 
 const (
-	// debounce is how long changes of the network are collected before paths are looked
-	// at again.
+	// debounce is how long changes of the network are collected before paths are checked
+	// again.
 	debounce = 20 * time.Millisecond
-	// resyncEvery is how often everything is looked at without a cause.
+	// resyncEvery is how often everything is checked without a cause.
 	resyncEvery = 10 * time.Second
-	// rerouteTimeout bounds how long one new way takes.
+	// rerouteTimeout bounds the time to write one new path.
 	rerouteTimeout = 5 * time.Second
 )
 
-// keeper keeps live sessions in step with the network, and with what is promised to them.
-type keeper struct {
+// reconciler keeps live sessions up to date with the network and with the treatments
+// promised to them.
+type reconciler struct {
 	*core
 	sessions *sessions
 	pairs    *pairs
 	endings  *endings
-	// carrying are the ports that those who promise treatments have been told of; under
-	// the lock.
-	carrying map[network.Carried]bool
+	// publishedPorts holds the ports that were last published to those who promise
+	// treatments; guarded by the lock.
+	publishedPorts map[network.Carried]bool
 }
 
-// reroute gives every live session whose way has broken, or whose ends have
-// moved, rules for a new one.
-func (s *keeper) reroute(ctx context.Context) {
+// reroute writes new rules for every live session whose path is broken or whose ends have
+// moved.
+func (s *reconciler) reroute(ctx context.Context) {
 	live := s.sessions.live()
-	s.retreat(ctx, live)
-	defer s.tellCarried()
-	widest := map[string]*session{} // for each pair the session that asks for most paths
+	s.updateTreatments(ctx, live)
+	defer s.publishCarried()
+	widest := map[string]*session{} // by pair, the session that asks for the most paths
 	for _, ss := range live {
 		if ctx.Err() != nil {
 			return
 		}
-		for _, r := range bothRole {
+		for _, r := range roles {
 			s.rerouteSide(ctx, ss, r)
 		}
-		s.endings.endIfLeft(ss)
+		s.endings.endIfHostLeft(ss)
 		if w := widest[ss.pair]; w == nil || w.Tuning.Paths < ss.Tuning.Paths {
 			widest[ss.pair] = ss
 		}
@@ -56,9 +57,9 @@ func (s *keeper) reroute(ctx context.Context) {
 	}
 }
 
-// rerouteSide recomputes one side of a session if it has to be.
-func (s *keeper) rerouteSide(ctx context.Context, ss *session, r agentapi.Role) {
-	next, changed := s.nextLayout(ss, r)
+// rerouteSide recomputes one side of a session if necessary.
+func (s *reconciler) rerouteSide(ctx context.Context, ss *session, r agentapi.Role) {
+	next, changed := s.updatedLayout(ss, r)
 	if !changed {
 		return
 	}
@@ -70,8 +71,8 @@ func (s *keeper) rerouteSide(ctx context.Context, ss *session, r agentapi.Role) 
 		return
 	}
 	path := hops(next.side(r).Path)
-	if err := s.writeSide(ctx, ss, &next, r, rule.ApplyOptions{}, s.silence(ss, r, &next)...); err != nil {
-		s.log.Warn("session keeps its way: the new one could not be written", "session", ss.id, "side", r, "error", err)
+	if err := s.writeSide(ctx, ss, &next, r, rule.ApplyOptions{}, s.dropRules(ss, r, &next)...); err != nil {
+		s.log.Warn("session keeps its path: rules for the new one could not be written", "session", ss.id, "side", r, "error", err)
 		return
 	}
 	s.mu.Lock()
@@ -79,19 +80,19 @@ func (s *keeper) rerouteSide(ctx context.Context, ss *session, r agentapi.Role) 
 	s.mu.Unlock()
 	s.metrics.reroutes.Inc()
 	s.publish("session.rerouted", map[string]any{"session": ss.id, "side": r, "path": path})
-	s.log.Info("session has a new way", "session", ss.id, "side", r, "path", path)
+	s.log.Info("session has a new path", "session", ss.id, "side", r, "path", path)
 }
 
-// silence are rules that drop what an end host and its agent go on sending where they
-// were: whoever is believed to have moved and has not would otherwise speak to the other
-// end host itself, in segments that mean nothing there, and be reset.
-func (s *keeper) silence(ss *session, r agentapi.Role, next *Layout) []network.Rule {
+// dropRules returns rules that drop what an end host and its agent still send at their old
+// places. A host that is wrongly believed to have moved would otherwise reach the other end
+// host itself, with segments that belong to no connection there, and be reset.
+func (s *reconciler) dropRules(ss *session, r agentapi.Role, next *Layout) []network.Rule {
 	s.mu.Lock()
 	before := ss.Layout
 	s.mu.Unlock()
 	was, err := before.rulesOf(r, s.net.CanSet)
-	if err != nil || before.side(r).moves() {
-		return nil // the switches of then cannot do that any more, and do nothing; or they do as it is
+	if err != nil || before.side(r).isMobile() {
+		return nil // the old switches can no longer rewrite and so forward nothing, or the rules of a mobile host drop such packets themselves
 	}
 	rules, err := next.rulesOf(r, s.net.CanSet)
 	if err != nil {
@@ -107,10 +108,10 @@ func (s *keeper) silence(ss *session, r agentapi.Role, next *Layout) []network.R
 	return drops
 }
 
-// nextLayout is the session's layout with one side brought up to date, and
-// whether anything has changed. Without a way there is no change: the old rules
+// updatedLayout returns the session's layout with one side brought up to date, and reports
+// whether it has changed. If there is no path, the layout does not change: the old rules
 // stay until there is one.
-func (s *keeper) nextLayout(ss *session, r agentapi.Role) (Layout, bool) {
+func (s *reconciler) updatedLayout(ss *session, r agentapi.Role) (Layout, bool) {
 	top := s.net.Topology()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,9 +121,9 @@ func (s *keeper) nextLayout(ss *session, r agentapi.Role) (Layout, bool) {
 	if !known || len(side.Path) == 0 {
 		return next, false
 	}
-	if side.moves() {
-		a := s.anchorOf(ss.endOf(r))
-		if a == nil || !side.bring(a, p, top, s.config.metric()) {
+	if side.isMobile() {
+		a := s.anchorOf(ss.endAddr(r))
+		if a == nil || !side.refreshPaths(a, p, top, s.config.metric()) {
 			return ss.Layout, false
 		}
 		side.PuntsSYN = r == agentapi.RoleClient && s.puntsSYN(side)

@@ -2,9 +2,9 @@ package plugin
 
 import "github.com/sluice-net/sluice/sos/agentapi"
 
-// orderly says whether both agents are sure that their end hosts know of the end.
-func orderly(ended map[agentapi.Role]agentapi.SessionRecord) bool {
-	for _, r := range bothRole {
+// endedOrderly reports whether both agents are sure that their end hosts know of the end.
+func endedOrderly(ended map[agentapi.Role]agentapi.SessionRecord) bool {
+	for _, r := range roles {
 		switch ended[r].Reason {
 		case "", agentapi.ReasonPeerLost, agentapi.ReasonFailed:
 			return false
@@ -13,8 +13,8 @@ func orderly(ended map[agentapi.Role]agentapi.SessionRecord) bool {
 	return true
 }
 
-// ending says how a session ended, from what its agents say.
-func ending(ended map[agentapi.Role]agentapi.SessionRecord) string {
+// describeEnd describes how a session ended, from the final records of its agents.
+func describeEnd(ended map[agentapi.Role]agentapi.SessionRecord) string {
 	client, server := ended[agentapi.RoleClient], ended[agentapi.RoleServer]
 	pick := func(r agentapi.SessionRecord) string {
 		if r.Detail != "" {

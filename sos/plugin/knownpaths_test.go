@@ -36,11 +36,11 @@ func TestKnownPath(t *testing.T) {
 		{"the slowest is not", link(at(1, 2), at(2, 1), 1e8, 0, false), link(at(2, 2), at(3, 1), 3e8, 0, true), hops, 0, 0},
 		{"nothing is", link(at(1, 2), at(2, 1), 1e9, 0, false), link(at(2, 2), at(3, 1), 1e9, 0, false), hops, 0, 0},
 		{"one link's latency is unknown", []topology.Link{{From: at(1, 2), To: at(2, 1)}, {From: at(2, 1), To: at(1, 2)}}, link(at(2, 2), at(3, 1), 3e8, 0, true), hops, 0, 0},
-		{"a link has no way back", link(at(1, 2), at(2, 1), 1e9, 0, true)[:1], link(at(2, 2), at(3, 1), 3e8, 0, true), hops, 0, 0},
+		{"a link has no reverse direction", link(at(1, 2), at(2, 1), 1e9, 0, true)[:1], link(at(2, 2), at(3, 1), 3e8, 0, true), hops, 0, 0},
 		{"one switch", nil, nil, hops[:1], 0, 0},
 	} {
 		top := topology.New(1, []openflow.DatapathID{1, 2, 3}, append(c.first, c.second...))
-		got := knownPath(top, c.hops)
+		got := estimatePath(top, c.hops)
 		if got.Rate != c.rate || time.Duration(got.RTT) != c.rtt {
 			t.Errorf("%s: %d bits a second, %v, want %d, %v", c.name, got.Rate, got.RTT, c.rate, c.rtt)
 		}

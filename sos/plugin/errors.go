@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Errors says what does not work now: a line for each, with cause and remedy, in order.
+// Errors returns what does not work now: sorted lines, each with a cause and a remedy.
 func (s *Service) Errors() []string {
-	lines := append(s.idle(), s.agents.Troubles()...)
+	lines := append(s.serviceErrors(), s.agents.Troubles()...)
 	for dpid, text := range s.selection.punts.failures() {
 		lines = append(lines, "switch "+dpid+" takes no punt rules: "+text+": connections from there go directly; make room in its tables, or leave it out of the path")
 	}
@@ -16,15 +16,16 @@ func (s *Service) Errors() []string {
 	return lines
 }
 
-// idle says why no connection is taken though agents or whitelist are there.
-func (s *Service) idle() []string {
+// serviceErrors returns why no connection is taken although agents or whitelist entries
+// exist.
+func (s *Service) serviceErrors() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, lines := time.Now(), []string{}
 	active := slices.ContainsFunc(s.selection.whitelist, func(e Entry) bool { return e.Active(now) })
 	switch {
 	case len(s.agents.List())+len(s.selection.whitelist) == 0:
-		return lines // nobody wants anything of it
+		return lines // SOS is not in use
 	case !s.config.Enabled:
 		lines = append(lines, "SOS is disabled: every new connection goes directly; \"sluice sos enable\"")
 	case len(s.selection.whitelist) == 0:

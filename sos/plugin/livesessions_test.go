@@ -36,7 +36,7 @@ func TestForgottenSession(t *testing.T) {
 		b.service.mu.Lock()
 		defer b.service.mu.Unlock()
 		ss := b.service.sessions.byID[id]
-		return ss != nil && ss.stored
+		return ss != nil && ss.inStore
 	})
 	b.stop()
 	for _, a := range []*fakeAgent{b.x, b.y} {

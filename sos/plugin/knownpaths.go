@@ -10,9 +10,10 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// known is what the network knows of the paths between a session's agents, in the
-// direction of what an agent sends: agents that have never met begin at their rate.
-func (s *pairs) known(ss *session, from agentapi.Role) []agentapi.Path {
+// knownPaths returns what the network knows about the paths between a session's agents, in
+// the direction in which an agent sends. Agents that have never met start at the rates of
+// these paths.
+func (s *pairs) knownPaths(ss *session, from agentapi.Role) []agentapi.Path {
 	top := s.net.Topology()
 	s.mu.Lock()
 	own, peer := ss.agent(from), ss.agent(other(from))
@@ -26,7 +27,7 @@ func (s *pairs) known(ss *session, from agentapi.Role) []agentapi.Path {
 	var out []agentapi.Path
 	known := false
 	for _, hops := range routes(top, a, b, n, metric) {
-		path := knownPath(top, hops)
+		path := estimatePath(top, hops)
 		out, known = append(out, path), known || path != agentapi.Path{}
 	}
 	if !known {
@@ -35,20 +36,20 @@ func (s *pairs) known(ss *session, from agentapi.Role) []agentapi.Path {
 	return out
 }
 
-// knownPath is what the links of a path leave free, and its round trip. The rate counts
-// where the operator has said how fast the slowest link is: ports tell the speed of
-// their cables, and what lies behind them may be slower.
-func knownPath(top *topology.Topology, hops []network.Hop) agentapi.Path {
+// estimatePath returns the free capacity of a path's links, and its round-trip time. The
+// capacity counts only if the operator has declared that of the slowest link: ports report
+// the speed of their cables, and what lies behind them may be slower.
+func estimatePath(top *topology.Topology, hops []network.Hop) agentapi.Path {
 	var slowest topology.Link
 	free := uint64(math.MaxUint64)
-	trip, measured := time.Duration(0), true
+	rtt, measured := time.Duration(0), true
 	for _, h := range hops[:len(hops)-1] {
 		l, ok := top.LinkFrom(outPort(h))
-		back, both := top.LinkFrom(l.To)
-		if !ok || !both {
+		back, okBack := top.LinkFrom(l.To)
+		if !ok || !okBack {
 			return agentapi.Path{}
 		}
-		trip += l.Latency + back.Latency
+		rtt += l.Latency + back.Latency
 		measured = measured && l.Latency > 0 && back.Latency > 0 && l.Capacity > 0
 		if slowest.Capacity == 0 || l.Capacity < slowest.Capacity {
 			slowest = l
@@ -60,5 +61,5 @@ func knownPath(top *topology.Topology, hops []network.Hop) agentapi.Path {
 	if !slowest.Declared || !measured {
 		return agentapi.Path{}
 	}
-	return agentapi.Path{Rate: free, RTT: control.Duration(trip)}
+	return agentapi.Path{Rate: free, RTT: control.Duration(rtt)}
 }

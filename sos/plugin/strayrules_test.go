@@ -21,7 +21,7 @@ import (
 func TestGuardsCoverTheSessionPorts(t *testing.T) {
 	ports := control.PortRange{First: 10240, Last: 32767}
 	for _, flags := range []bool{false, true} {
-		rules, err := Guards(at(1, portX), agentX.Addr(), ports, flags)
+		rules, err := StrayRules(at(1, portX), agentX.Addr(), ports, flags)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,8 +120,8 @@ func TestGuardsGoWithTheirAgent(t *testing.T) {
 
 func TestRefusedGuardIsRemembered(t *testing.T) {
 	b := newBench(t)
-	b.service.guards.note(agentX.Addr().String(), errors.New("no masks"))
-	if failed := b.service.guards.failures(); failed[agentX.Addr().String()] != "no masks" {
+	b.service.strayRules.recordResult(agentX.Addr().String(), errors.New("no masks"))
+	if failed := b.service.strayRules.failures(); failed[agentX.Addr().String()] != "no masks" {
 		t.Errorf("refused: %v", failed)
 	}
 }
@@ -154,6 +154,6 @@ func TestGuardsSideBySide(t *testing.T) {
 		}
 	}
 	b.net.mu.Unlock()
-	b.service.guards.keep(t.Context(), b.service.wantedGuards(), network.ApplyOptions{})
+	b.service.strayRules.apply(t.Context(), b.service.wantedStrayRules(), network.ApplyOptions{})
 	<-met
 }

@@ -34,7 +34,7 @@ func TestSentIsWhatTheEndHostWrites(t *testing.T) {
 		agentapi.RoleClient: connection(portA, hostA, hostB, openflow.EthSrc(macA), openflow.EthDst(macB), openflow.NoVLAN(), openflow.IPDSCP(10)),
 		agentapi.RoleServer: connection(portB, hostB, hostA, openflow.EthSrc(macB), openflow.EthDst(macA), openflow.VLANVID(7)),
 	} {
-		if got := l.sent(r); got != want {
+		if got := l.sentMatch(r); got != want {
 			t.Errorf("%s:\n got %v\nwant %v", r, got, want)
 		}
 	}
@@ -55,8 +55,8 @@ func TestSidesHaveQueues(t *testing.T) {
 		rules[i].Actions = append([]openflow.Action{openflow.SetQueue(queue)}, rules[i].Actions...)
 		return rules
 	}
-	sameRules(t, "client", l.queued(agentapi.RoleClient, client, ask), with(with(plainClient, 0, 2), 1, 1))
-	sameRules(t, "server", l.queued(agentapi.RoleServer, server, ask), with(plainServer, 0, 3))
+	sameRules(t, "client", l.withQueues(agentapi.RoleClient, client, ask), with(with(plainClient, 0, 2), 1, 1))
+	sameRules(t, "server", l.withQueues(agentapi.RoleServer, server, ask), with(plainServer, 0, 3))
 	if want := (agentapi.Marks{Peer: 11, End: 46}); l.marks(agentapi.RoleClient) != want {
 		t.Errorf("the client's agent marks %+v, want %+v", l.marks(agentapi.RoleClient), want)
 	}
@@ -68,7 +68,7 @@ func TestSidesHaveQueues(t *testing.T) {
 		t.Error("packets bear the DSCP in a network that is not ours")
 	}
 	want := []network.Carried{{Treatment: "up", At: at(1, portX)}, {Treatment: "down", At: at(1, portA)}}
-	if got := l.carried(agentapi.RoleClient); !slices.Equal(got, want) {
+	if got := l.carriedPorts(agentapi.RoleClient); !slices.Equal(got, want) {
 		t.Errorf("carried by %v, want %v", got, want)
 	}
 }
@@ -82,7 +82,7 @@ func TestSharesBetweenAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := pairXY(path)
-	s.share([]shared{{"up", 11, false}, {"down", 15, true}}, func(c network.Carried) uint32 {
+	s.addTreatments([]pairTreatment{{"up", 11, false}, {"down", 15, true}}, func(c network.Carried) uint32 {
 		if c.Treatment == "down" && c.At == at(1, portX) {
 			return 0 // nothing is to be set there
 		}
@@ -107,7 +107,7 @@ func TestSharesBetweenAgents(t *testing.T) {
 // A path with a tag is known in its core by the tag alone, so a treatment is there too.
 func TestSharesOfTaggedPaths(t *testing.T) {
 	s := pairXY([]network.Hop{hop(1, portX, 3), hop(7, 1, 2), hop(2, 3, portY)}, []network.Hop{hop(1, portX, 4), hop(8, 1, 2), hop(2, 4, portY)})
-	s.share([]shared{{"up", 11, false}}, func(network.Carried) uint32 { return 1 })
+	s.addTreatments([]pairTreatment{{"up", 11, false}}, func(network.Carried) uint32 { return 1 })
 	rules, err := s.Rules(everything)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestSharesOfTaggedPaths(t *testing.T) {
 		if r.Switch == 7 || r.Switch == 8 {
 			core++
 		}
-		if r.Actions[0] != openflow.SetQueue(1) || outOf(&r) == at(1, portX) {
+		if r.Actions[0] != openflow.SetQueue(1) || outputPort(&r) == at(1, portX) {
 			t.Errorf("%+v", r)
 		}
 	}

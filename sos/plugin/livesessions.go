@@ -10,35 +10,35 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// What agents know of a session goes with their processes. So that a session of which
-// both have gone while no controller ran is not missing in the history, the store has
-// those that have lasted for a while.
+// What agents know of a session is lost with their processes. If both processes end while
+// no controller runs, the session would be missing from the history. So the store keeps the
+// sessions that have lasted for a while.
 
 const (
 	keyLive = Name + "/live/"
-	// rememberAfter is how long a session has lasted when it is stored: most are over
-	// before, and cost the store nothing.
+	// rememberAfter is the age at which a session is stored. Most sessions are over before
+	// that, and cost the store nothing.
 	rememberAfter = 10 * time.Second
-	// maxRemembered bounds what is stored or deleted at once.
+	// maxRemembered bounds the sessions that are stored or deleted in one operation.
 	maxRemembered = 64
 )
 
-// remembered is a session of an earlier controller, from the store.
-type remembered struct {
+// storedSession is a session of an earlier controller, from the store.
+type storedSession struct {
 	id    agentapi.SessionID
 	about sessionContext
 }
 
-// loadLive reads the sessions that lasted when an earlier controller ended.
-func (s *history) loadLive(ctx context.Context) ([]remembered, error) {
+// loadLive reads the sessions that were live when an earlier controller ended.
+func (s *history) loadLive(ctx context.Context) ([]storedSession, error) {
 	entries, err := s.store.List(ctx, keyLive)
 	if err != nil {
 		return nil, fmt.Errorf("read the live sessions: %w", err)
 	}
-	var all []remembered
+	var all []storedSession
 	for _, e := range entries {
 		id, err := agentapi.ParseSessionID(e.Key[len(keyLive):])
-		r := remembered{id: id}
+		r := storedSession{id: id}
 		if err == nil {
 			err = json.Unmarshal(e.Value, &r.about)
 		}
@@ -51,14 +51,14 @@ func (s *history) loadLive(ctx context.Context) ([]remembered, error) {
 	return all, nil
 }
 
-// saveLive stores the sessions that have lasted for a while, and deletes those that
-// have ended since.
+// saveLive stores the sessions that have lasted for a while, and deletes those that have
+// ended since.
 func (s *history) saveLive(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
 		s.mu.Lock()
-		over := s.outlived[:min(len(s.outlived), maxRemembered)]
+		over := s.endedKeys[:min(len(s.endedKeys), maxRemembered)]
 		var ops []store.Op
 		for _, id := range over {
 			ops = append(ops, store.OpDelete(keyLive+id.String()))
@@ -68,12 +68,12 @@ func (s *history) saveLive(ctx context.Context) {
 			if len(ops) == maxRemembered {
 				break
 			}
-			if ss.state != StateLive || ss.stored || time.Since(ss.Started) < rememberAfter {
+			if ss.state != StateLive || ss.inStore || time.Since(ss.Started) < rememberAfter {
 				continue
 			}
-			if b, err := json.Marshal(ss.sessionContext); err == nil { // it was marshalled for its agents as well
+			if b, err := json.Marshal(ss.sessionContext); err == nil { // marshalling it for its agents has succeeded before
 				ops, lasting = append(ops, store.OpPut(keyLive+id.String(), b)), append(lasting, ss)
-				ss.stored = true // or it is not deleted if it ends meanwhile
+				ss.inStore = true // set before the write, so that it is deleted if the session ends meanwhile
 			}
 		}
 		s.mu.Unlock()
@@ -83,10 +83,10 @@ func (s *history) saveLive(ctx context.Context) {
 		err := s.store.Apply(ctx, ops...)
 		s.mu.Lock()
 		if err == nil {
-			s.outlived = s.outlived[len(over):]
+			s.endedKeys = s.endedKeys[len(over):]
 		} else {
 			for _, ss := range lasting {
-				ss.stored = false
+				ss.inStore = false
 			}
 		}
 		s.mu.Unlock()
@@ -97,15 +97,15 @@ func (s *history) saveLive(ctx context.Context) {
 	}
 }
 
-// recall compares the sessions that an earlier controller has stored with what agents
-// have told: those of which nobody knows go to the history. The lock is held.
-func (s *history) recall(known map[string]bool) (gone []Record) {
-	for _, r := range s.remembered {
+// lostSessions compares the sessions that an earlier controller has stored with what agents
+// have reported, and returns records of those that no agent knows. The lock is held.
+func (s *history) lostSessions(known map[string]bool) (gone []Record) {
+	for _, r := range s.storedSessions {
 		if ss := s.sessions.byID[r.id]; ss != nil {
-			ss.stored = true
+			ss.inStore = true
 			continue
 		}
-		s.outlived = append(s.outlived, r.id)
+		s.endedKeys = append(s.endedKeys, r.id)
 		if s.orphans[r.id] != nil || known[r.id.String()] {
 			continue
 		}
@@ -113,6 +113,6 @@ func (s *history) recall(known map[string]bool) (gone []Record) {
 		ss.state, ss.how = StateEnded, "not known to its agents any more after a restart of the controller"
 		gone = append(gone, ss.record())
 	}
-	s.remembered = nil
+	s.storedSessions = nil
 	return gone
 }
