@@ -1,4 +1,4 @@
-// Package stage starts the programs that play in a lab's network and measures
+// Package testbed starts the programs that play in a lab's network and measures
 // them: controller and agents of this binary, a web server, curl, iperf3,
 // haproxy. Experiments and the demo stand on it.
 //

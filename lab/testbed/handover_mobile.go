@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-net/sluice/handover/mobile"
 	"github.com/sluice-net/sluice/handover/plugin"
@@ -93,6 +94,9 @@ func (m *Mobile) start(ctx context.Context) error {
 	return m.run(ctx)
 }
 
+// statusWithin bounds how long the daemon is waited for when it is asked for its state.
+const statusWithin = 5 * time.Second
+
 // run starts the daemon and returns when the device has an address.
 func (m *Mobile) run(ctx context.Context) error {
 	p, err := StartDaemon(ctx, m.o.Host, m.log(), m.o.Binary, "mobile", "run", "--config", filepath.Join(m.dir, configFile))
@@ -101,7 +105,9 @@ func (m *Mobile) run(ctx context.Context) error {
 	}
 	m.daemon = p
 	return Poll(ctx, "the device's address", func() error {
-		s, err := m.Status(ctx)
+		asking, cancel := context.WithTimeout(ctx, statusWithin)
+		defer cancel()
+		s, err := m.Status(asking)
 		if err == nil && (s.Lease == nil || s.Active == "") {
 			err = errors.New("it has none")
 		}
