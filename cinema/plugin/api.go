@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// Register adds the service's operations and metrics to the API. With the role of an agent,
-// gateways may say what they want, and see the lineup.
+// Register adds the service's operations and metrics to the API. Gateways, which have the role
+// of an agent, may request channels for their viewers and read the lineup.
 func (s *Service) Register(a *api.API) {
 	s.metrics.register(a)
 	r := service.NewREST(a, Name)
@@ -30,15 +30,15 @@ func (s *Service) Register(a *api.API) {
 			some, next := service.After(s.viewers.list(), viewer.key, *in)
 			return &service.Page[ViewerInfo]{Link: next, Body: s.viewerInfos(ctx, some)}, nil
 		})
-	service.Show(r, "trees", "List the ways of the channels", s.ways.treeInfos)
-	service.Show(r, "links", "List what channels take of the links, and what they may", s.ways.linkInfos)
+	service.Show(r, "trees", "List the ways of the channels", s.trees.treeInfos)
+	service.Show(r, "links", "List what channels take of the links, and what they may", s.trees.linkInfos)
 	service.Show(r, "lineup", "Show what viewers can choose from", s.lineup)
 	s.registerThumbnails(a, r)
 	a.Permit(pki.RoleAgent, http.MethodGet, api.Prefix+"/"+Name+"/lineup")
 	a.Permit(pki.RoleAgent, http.MethodPost, api.Prefix+"/"+Name+"/wanted")
 	service.Register(r, http.MethodPost, "wanted", "Say which channels a viewer is to get; answered when the switches copy them",
 		func(ctx context.Context, in *service.Body[gatewayapi.Wanted]) (*service.Body[gatewayapi.Granted], error) {
-			out, err := s.want(ctx, &in.Body)
+			out, err := s.changeViewer(ctx, &in.Body)
 			if err != nil {
 				return nil, err
 			}
@@ -52,8 +52,8 @@ type byID struct {
 }
 
 func (s *Service) deleteViewer(ctx context.Context, in *byID) (*service.Nothing, error) {
-	is, err := s.remove(ctx, in.ID)
-	if !is {
+	ok, err := s.removeViewer(ctx, in.ID)
+	if !ok {
 		return nil, api.NotFound("path.id", in.ID, "there is no viewer of this identifier: list them to see who there is")
 	}
 	if err != nil {

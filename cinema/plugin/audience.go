@@ -13,39 +13,40 @@ import (
 	"github.com/sluice-net/sluice/service/agents"
 )
 
-// audience are the copies of a channel, by switch, and the gateways that cannot get any.
+// audience holds the copies of a channel by switch, and the gateways that cannot get any.
 type audience struct {
-	copies  map[openflow.DatapathID][]tree.Copy
-	behind  map[openflow.DatapathID][]string // gateways
-	treated map[openflow.DatapathID][]network.Carried
-	refused map[string]error
+	copies   map[openflow.DatapathID][]tree.Copy
+	gateways map[openflow.DatapathID][]string // names of the egress gateways at each switch
+	carried  map[openflow.DatapathID][]network.Carried
+	refused  map[string]error
 }
 
-// refuse notes at which switches there is no room.
+// refuse removes the copies at switches that the tree could not reach, and records the reason
+// for their gateways.
 func (a *audience) refuse(lacking map[openflow.DatapathID]error) {
 	for d, why := range lacking {
-		for _, gateway := range a.behind[d] {
+		for _, gateway := range a.gateways[d] {
 			a.refused[gateway] = why
 		}
 		delete(a.copies, d)
-		delete(a.treated, d)
+		delete(a.carried, d)
 	}
 }
 
-// audience is who watches a channel that comes in at a place.
-func (w *ways) audience(c *Channel, root agents.Place, from netip.AddrPort) audience {
+// audience returns who watches a channel that enters the network at root.
+func (tm *treeManager) audience(c *Channel, root agents.Place, from netip.AddrPort) audience {
 	a := audience{
 		map[openflow.DatapathID][]tree.Copy{}, map[openflow.DatapathID][]string{}, map[openflow.DatapathID][]network.Carried{}, map[string]error{},
 	}
-	ports, had := map[string][]uint16{}, map[watching]bool{}
-	for _, x := range w.viewers.watch(c.Name) {
+	ports, had := map[string][]uint16{}, map[endpoint]bool{}
+	for _, x := range tm.viewers.endpoints(c.Name) {
 		if !had[x] {
 			had[x] = true
 			ports[x.gateway] = append(ports[x.gateway], x.port)
 		}
 	}
 	for gateway, list := range ports {
-		p, addr, err := w.stands(gateway, root)
+		p, addr, err := tm.locateEgress(gateway, root)
 		if err != nil {
 			a.refused[gateway] = err
 			continue
@@ -55,12 +56,12 @@ func (w *ways) audience(c *Channel, root agents.Place, from netip.AddrPort) audi
 		if d == root.At.Switch {
 			in = root.At.Port
 		}
-		a.behind[d] = append(a.behind[d], gateway)
-		treated := w.treatment(from, addr, p)
+		a.gateways[d] = append(a.gateways[d], gateway)
+		treated := tm.treatment(from, addr, p)
 		if treated.Treatment != "" {
-			a.treated[d] = append(a.treated[d], treated)
+			a.carried[d] = append(a.carried[d], treated)
 		}
-		queue := w.Treatments.Queue(treated)
+		queue := tm.Treatments.Queue(treated)
 		for _, port := range list {
 			c := tree.CopyAt(p.At, in, p.MAC, netip.AddrPortFrom(addr, port))
 			c.Queue = queue
@@ -70,77 +71,79 @@ func (w *ways) audience(c *Channel, root agents.Place, from netip.AddrPort) audi
 	return a
 }
 
-// stands is where an egress gateway stands, if it can get what comes in at a place.
-func (w *ways) stands(gateway string, root agents.Place) (agents.Place, netip.Addr, error) {
-	g := w.egress.Get(gateway)
+// locateEgress returns the place and data address of an egress gateway, or an error if it
+// cannot get a channel that enters the network at root.
+func (tm *treeManager) locateEgress(gateway string, root agents.Place) (agents.Place, netip.Addr, error) {
+	g := tm.egress.Get(gateway)
 	if g == nil {
 		return agents.Place{}, netip.Addr{}, fmt.Errorf("egress gateway %q: %w", gateway, service.ErrUnknown)
 	}
 	st := g.State()
-	p, addr, err := w.place(&st)
+	p, addr, err := tm.place(&st)
 	switch {
 	case err != nil:
 		return p, addr, fmt.Errorf("egress gateway %s %w", gateway, err)
 	case p.VLAN != root.VLAN:
 		return p, addr, fmt.Errorf("egress gateway %s stands in VLAN %d and the ingress gateway in VLAN %d (0: none): both have to stand in the same", gateway, p.VLAN, root.VLAN)
-	case !w.Network.CanSet(p.At.Switch, openflow.FieldIPv4Dst) || !w.Network.CanSet(p.At.Switch, openflow.FieldUDPDst):
+	case !tm.Network.CanSet(p.At.Switch, openflow.FieldIPv4Dst) || !tm.Network.CanSet(p.At.Switch, openflow.FieldUDPDst):
 		return p, addr, fmt.Errorf("switch %v before egress gateway %s cannot rewrite IPv4 addresses and UDP ports", p.At.Switch, gateway)
 	}
 	return p, addr, nil
 }
 
-// share has the groups of a channel make the copies. Those for whom there is no room are over.
-func (l *line) share(copies map[openflow.DatapathID][]tree.Copy) (over map[netip.AddrPort]bool) {
-	maps.DeleteFunc(l.groups, func(d openflow.DatapathID, _ *tree.Groups) bool { return len(copies[d]) == 0 })
+// setCopies makes the channel's groups hold the given copies. It returns the destinations for
+// which the groups have no room.
+func (cs *channelState) setCopies(copies map[openflow.DatapathID][]tree.Copy) (overflow map[netip.AddrPort]bool) {
+	maps.DeleteFunc(cs.groups, func(d openflow.DatapathID, _ *tree.Groups) bool { return len(copies[d]) == 0 })
 	for d, list := range copies {
-		if l.groups[d] == nil {
-			l.groups[d] = &tree.Groups{}
+		if cs.groups[d] == nil {
+			cs.groups[d] = &tree.Groups{}
 		}
-		for _, c := range l.groups[d].Set(list) {
-			if over == nil {
-				over = map[netip.AddrPort]bool{}
+		for _, c := range cs.groups[d].Set(list) {
+			if overflow == nil {
+				overflow = map[netip.AddrPort]bool{}
 			}
-			over[c.To] = true
+			overflow[c.To] = true
 		}
 	}
-	return over
+	return overflow
 }
 
-// refusedTo says why a channel does not get to a viewer's port of a gateway, or nil.
-func (w *ways) refusedTo(channel string, to watching) error {
-	g := w.egress.Get(to.gateway)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l := w.lines[channel]
-	if l == nil {
+// refusalFor returns why a channel does not reach a viewer's port of a gateway, or nil.
+func (tm *treeManager) refusalFor(channel string, to endpoint) error {
+	g := tm.egress.Get(to.gateway)
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	cs := tm.states[channel]
+	if cs == nil {
 		return nil
 	}
-	if err := l.refused[to.gateway]; err != nil {
+	if err := cs.refused[to.gateway]; err != nil {
 		return err
 	}
 	if g == nil {
 		return nil
 	}
 	st := g.State()
-	if addr, _ := st.Addr(w.Media); l.over[netip.AddrPortFrom(addr, to.port)] {
+	if addr, _ := st.Addr(tm.Media); cs.overflow[netip.AddrPortFrom(addr, to.port)] {
 		return fmt.Errorf("there are %d viewers of it behind one switch, as many as may be", tree.MaxCopies)
 	}
 	return nil
 }
 
-// troubles says who does not get a channel, and why.
-func (w *ways) troubles(channel string) (lines []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l := w.lines[channel]
-	if l == nil {
+// problems lists who does not get a channel, and why.
+func (tm *treeManager) problems(channel string) (lines []string) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	cs := tm.states[channel]
+	if cs == nil {
 		return nil
 	}
-	for _, gateway := range slices.Sorted(maps.Keys(l.refused)) {
-		lines = append(lines, fmt.Sprintf("viewers of gateway %s do not get it: %v", gateway, l.refused[gateway]))
+	for _, gateway := range slices.Sorted(maps.Keys(cs.refused)) {
+		lines = append(lines, fmt.Sprintf("viewers of gateway %s do not get it: %v", gateway, cs.refused[gateway]))
 	}
-	if len(l.over) > 0 {
-		lines = append(lines, fmt.Sprintf("%d viewers do not get it: there are as many behind one switch as may be, %d", len(l.over), tree.MaxCopies))
+	if len(cs.overflow) > 0 {
+		lines = append(lines, fmt.Sprintf("%d viewers do not get it: there are as many behind one switch as may be, %d", len(cs.overflow), tree.MaxCopies))
 	}
 	return lines
 }

@@ -32,7 +32,7 @@ func benchmarkChange(b *testing.B, others, atOnce int) {
 }
 
 func wants(b *testing.B, s *Service, h *hall, n int, channels ...string) {
-	_, err := s.want(b.Context(), &gatewayapi.Wanted{Gateway: h.name, Viewer: id(n), Port: uint16(6000 + n), Channels: channels})
+	_, err := s.changeViewer(b.Context(), &gatewayapi.Wanted{Gateway: h.name, Viewer: id(n), Port: uint16(6000 + n), Channels: channels})
 	if err != nil {
 		b.Error(err)
 	}

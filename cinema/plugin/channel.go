@@ -17,10 +17,10 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// MaxChannels bounds the channels.
+// MaxChannels is the highest number of channels.
 const MaxChannels = 4096
 
-// ChannelSpec is a channel as an operator asks for it.
+// ChannelSpec is a channel as an operator declares it.
 type ChannelSpec struct {
 	Name    string     `json:"name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$" patternDescription:"up to 63 lower-case letters, digits and dashes, a letter or digit first" doc:"Lower-case letters, digits and dashes" example:"news"`
 	Number  int        `json:"number" minimum:"1" maximum:"9999" doc:"Number of its own, by which its packets are known" example:"1"`
@@ -41,29 +41,30 @@ type Channel struct {
 	Source  string     `json:"source,omitempty"`
 	BitRate units.Rate `json:"bit_rate"`
 	Ingress string     `json:"ingress,omitempty"`
-	// ViewHash and PublishHash are those of the passwords, by bcrypt; empty for none.
+	// ViewHash and PublishHash are the bcrypt hashes of the passwords; empty means no password.
 	ViewHash    string `json:"view_hash,omitempty"`
 	PublishHash string `json:"publish_hash,omitempty"`
 }
 
 var channelName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// maxPassword is the longest password that bcrypt looks at, in bytes.
+// maxPassword is the length in bytes beyond which bcrypt ignores a password.
 const maxPassword = 72
 
-// Parse makes a channel of a specification, or says everything that is wrong with it.
+// Parse converts a specification to a channel, and returns all its faults.
 func (s *ChannelSpec) Parse() (Channel, service.Faults) {
 	c := Channel{Name: s.Name, Title: s.Title, Source: s.Source, BitRate: s.BitRate, Ingress: s.Ingress}
 	var faults service.Faults
 	faults.Check(s.Number >= 1 && s.Number <= gatewayapi.MaxNumber, "number", s.Number, "a number from 1 to %d", gatewayapi.MaxNumber)
 	c.Number = uint16(min(max(s.Number, 0), gatewayapi.MaxNumber))
-	c.ViewHash = hashed("view_password", s.ViewPassword, &faults)
-	c.PublishHash = hashed("publish_password", s.PublishPassword, &faults)
-	return c, append(faults, c.check()...)
+	c.ViewHash = hashPassword("view_password", s.ViewPassword, &faults)
+	c.PublishHash = hashPassword("publish_password", s.PublishPassword, &faults)
+	return c, append(faults, c.validate()...)
 }
 
-// hashed is the hash of a password, which takes some ten milliseconds; empty for none.
-func hashed(field, password string, faults *service.Faults) string {
+// hashPassword returns the hash of a password, or "" if there is none. It takes some ten
+// milliseconds.
+func hashPassword(field, password string, faults *service.Faults) string {
 	if password == "" {
 		return ""
 	}
@@ -78,12 +79,12 @@ func hashed(field, password string, faults *service.Faults) string {
 	return string(hash)
 }
 
-// check says what is wrong with a channel wherever it comes from, but for its number.
-func (c *Channel) check() (faults service.Faults) {
+// validate returns the faults of a channel from any origin, except those of its number.
+func (c *Channel) validate() (faults service.Faults) {
 	faults.Check(channelName.MatchString(c.Name), "name", c.Name, "up to 63 lower-case letters, digits and dashes, a letter or digit first")
 	faults.Check(len(c.Title) <= 512 && !strings.ContainsFunc(c.Title, unicode.IsControl), "title", c.Title, "up to 128 characters in one line")
 	faults.Check(c.BitRate >= gatewayapi.MinRate && c.BitRate <= gatewayapi.MaxRate, "bit_rate", c.BitRate, "a rate from %v to %v", gatewayapi.MinRate, gatewayapi.MaxRate)
-	if why := wrongSource(c.Source); why != "" {
+	if why := sourceFault(c.Source); why != "" {
 		faults.Add("source", gatewayapi.ShownSource(c.Source), "%s", why)
 	}
 	faults.Check(len(c.Ingress) <= 63, "ingress", c.Ingress, "the name of an ingress gateway")
@@ -95,27 +96,27 @@ func (c *Channel) check() (faults service.Faults) {
 	return faults
 }
 
-// ParseFile makes a channel of what a configuration file says, where passwords stand as
-// hashes, or says everything that is wrong with it.
+// ParseFile converts a channel of a configuration file, which holds hashes instead of
+// passwords, and returns all its faults.
 func (s *ChannelSpec) ParseFile(viewHash, publishHash string) (Channel, service.Faults) {
 	c, faults := s.Parse()
 	c.ViewHash, c.PublishHash = viewHash, publishHash
 	hashes := Channel{Name: "x", BitRate: gatewayapi.MinRate, ViewHash: viewHash, PublishHash: publishHash}
-	return c, append(faults, hashes.check()...)
+	return c, append(faults, hashes.validate()...)
 }
 
-// decode reads a channel of the store.
+// decode reads a channel from its stored form.
 func decode(b []byte) (c Channel, err error) {
 	if err = json.Unmarshal(b, &c); err != nil {
 		return c, err
 	}
-	faults := c.check()
+	faults := c.validate()
 	faults.Check(c.Number >= 1 && c.Number <= gatewayapi.MaxNumber, "number", c.Number, "a number from 1 to %d", gatewayapi.MaxNumber)
 	return c, faults.Err()
 }
 
-// contradicts says which other channel has the number of one, as Faults.
-func contradicts(name string, c Channel, all []service.Item[Channel]) error {
+// conflicts returns Faults if another channel has the same number.
+func conflicts(name string, c Channel, all []service.Item[Channel]) error {
 	for _, x := range all {
 		if x.Name != name && x.Value.Number == c.Number {
 			return service.Faults{{Field: "number", Value: c.Number, Want: fmt.Sprintf("a number of its own: channel %s has this one", x.Name)}}
@@ -126,8 +127,8 @@ func contradicts(name string, c Channel, all []service.Item[Channel]) error {
 
 const sourceForm = "test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp and a host, without blanks"
 
-// wrongSource says what a source should be; empty if it is right.
-func wrongSource(source string) string {
+// sourceFault returns what a source should be, or "" if it is valid.
+func sourceFault(source string) string {
 	if source == "" {
 		return ""
 	}
@@ -157,7 +158,7 @@ func wrongSource(source string) string {
 	return ""
 }
 
-// atGateway is the channel as its ingress gateway has it.
-func (c *Channel) atGateway(media netip.Addr) gatewayapi.Channel {
+// forGateway returns the channel in the form that its ingress gateway gets.
+func (c *Channel) forGateway(media netip.Addr) gatewayapi.Channel {
 	return gatewayapi.Channel{Name: c.Name, Number: c.Number, Source: c.Source, BitRate: c.BitRate, To: media, PublishHash: c.PublishHash}
 }

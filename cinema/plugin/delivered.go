@@ -13,59 +13,59 @@ import (
 )
 
 const (
-	// readEvery is how often counters of buckets are read at most, readTimeout how long that
-	// may take, readAtOnce how many switches are asked at once.
-	readEvery   = 2 * time.Second
-	readTimeout = time.Second
-	readAtOnce  = 16
+	// readInterval is the least time between two readings of the bucket counters, readTimeout
+	// bounds one reading, and maxParallelReads how many switches are asked at the same time.
+	readInterval     = 2 * time.Second
+	readTimeout      = time.Second
+	maxParallelReads = 16
 )
 
-// groupAt is a group of a switch.
+// groupAt identifies a group of a switch.
 type groupAt struct {
 	sw openflow.DatapathID
 	id uint32
 }
 
-// reading is what the buckets of a group had counted.
+// reading holds the counters of a group's buckets at one time.
 type reading struct {
 	buckets []openflow.Bucket
 	counts  []uint64
 }
 
-// deliveries count the packets that switches have copied to each viewer, from what buckets
-// count. A bucket begins anew when its group is changed: what it has counted between the last
-// reading and that is not in the sum.
-type deliveries struct {
-	ways *ways
+// deliveryCounters counts the packets that switches have copied to each viewer, from the
+// counters of buckets. The counters of a bucket start again when its group changes, so what it
+// counted between the last reading and the change is missing from the sum.
+type deliveryCounters struct {
+	trees *treeManager
 
-	mu   sync.Mutex // held while it is read
-	at   time.Time
-	last map[groupAt]reading
-	sums map[string]uint64 // by viewer
+	mu     sync.Mutex // held during a reading
+	readAt time.Time
+	last   map[groupAt]reading
+	sums   map[string]uint64 // by viewer
 }
 
-func newDeliveries(w *ways) *deliveries {
-	return &deliveries{ways: w, last: map[groupAt]reading{}, sums: map[string]uint64{}}
+func newDeliveryCounters(tm *treeManager) *deliveryCounters {
+	return &deliveryCounters{trees: tm, last: map[groupAt]reading{}, sums: map[string]uint64{}}
 }
 
-// of gives the sums, by viewer, no older than a reading takes. They are not to be changed.
-func (t *deliveries) of(ctx context.Context) map[string]uint64 {
+// sumsByViewer returns the sums, at most readInterval old. The caller must not change the map.
+func (t *deliveryCounters) sumsByViewer(ctx context.Context) map[string]uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if time.Since(t.at) < readEvery {
+	if time.Since(t.readAt) < readInterval {
 		return t.sums
 	}
-	before := t.ways.copying()
-	counted := t.ways.counted(ctx, before)
-	t.sums, t.last = t.ways.tally(t.last, t.sums, before, counted)
-	t.at = time.Now()
+	before := t.trees.installedBuckets()
+	counted := t.trees.readCounters(ctx, before)
+	t.sums, t.last = t.trees.tally(t.last, t.sums, before, counted)
+	t.readAt = time.Now()
 	return t.sums
 }
 
-// tally adds to sums what groups have counted since they were last read. Those that have been
-// changed meanwhile are left to the next reading.
-func (w *ways) tally(last map[groupAt]reading, sums map[string]uint64, before map[groupAt][]openflow.Bucket, counted map[groupAt][]openflow.Counter) (map[string]uint64, map[groupAt]reading) {
-	viewers, after := w.whoAt(), w.copying()
+// tally returns the sums with what groups have counted since they were last read. Groups that
+// have changed in the meantime are left to the next reading.
+func (tm *treeManager) tally(last map[groupAt]reading, sums map[string]uint64, before map[groupAt][]openflow.Bucket, counted map[groupAt][]openflow.Counter) (map[string]uint64, map[groupAt]reading) {
+	viewers, after := tm.viewersByAddress(), tm.installedBuckets()
 	next, out := map[groupAt]reading{}, map[string]uint64{}
 	for _, all := range viewers {
 		for _, id := range all {
@@ -75,21 +75,21 @@ func (w *ways) tally(last map[groupAt]reading, sums map[string]uint64, before ma
 	for g, list := range before {
 		counters := counted[g]
 		if len(counters) != len(list) || !sameList(after[g], list) {
-			if was, read := last[g]; read {
-				next[g] = was
+			if prev, read := last[g]; read {
+				next[g] = prev
 			}
 			continue
 		}
-		was := last[g]
+		prev := last[g]
 		now := reading{list, make([]uint64, len(list))}
 		for i := range list {
 			n := counters[i].Packets
-			if n == math.MaxUint64 { // the switch does not count
+			if n == math.MaxUint64 { // the switch has no such counter
 				n = 0
 			}
 			now.counts[i] = n
-			if sameList(was.buckets, list) && n >= was.counts[i] {
-				n -= was.counts[i]
+			if sameList(prev.buckets, list) && n >= prev.counts[i] {
+				n -= prev.counts[i]
 			}
 			for _, id := range viewers[tree.BucketTo(list[i])] {
 				out[id] += n
@@ -100,16 +100,17 @@ func (w *ways) tally(last map[groupAt]reading, sums map[string]uint64, before ma
 	return out, next
 }
 
-// sameList says whether two lists of buckets are one: a list is made anew when something changes.
+// sameList reports whether two lists of buckets are the same slice. A new slice is made
+// whenever a list changes.
 func sameList(a, b []openflow.Bucket) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }
 
-// whoAt are the viewers, by where their packets go.
-func (w *ways) whoAt() map[netip.AddrPort][]string {
+// viewersByAddress returns the viewers' identifiers by the destination of their packets.
+func (tm *treeManager) viewersByAddress() map[netip.AddrPort][]string {
 	out := map[netip.AddrPort][]string{}
-	for _, v := range w.viewers.list() {
-		if g := w.egress.Get(v.gateway); g != nil {
+	for _, v := range tm.viewers.list() {
+		if g := tm.egress.Get(v.gateway); g != nil {
 			st := g.State()
-			if addr, ok := st.Addr(w.Media); ok {
+			if addr, ok := st.Addr(tm.Media); ok {
 				at := netip.AddrPortFrom(addr, v.port)
 				out[at] = append(out[at], v.id)
 			}
@@ -118,14 +119,14 @@ func (w *ways) whoAt() map[netip.AddrPort][]string {
 	return out
 }
 
-// copying are the groups that are in the switches as they are planned.
-func (w *ways) copying() map[groupAt][]openflow.Bucket {
+// installedBuckets returns the groups whose planned buckets are installed in the switches.
+func (tm *treeManager) installedBuckets() map[groupAt][]openflow.Bucket {
 	out := map[groupAt][]openflow.Bucket{}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range w.lines {
-		for g, list := range l.lists {
-			if sameList(l.planLists[g], list) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	for _, cs := range tm.states {
+		for g, list := range cs.lists {
+			if sameList(cs.planLists[g], list) {
 				out[g] = list
 			}
 		}
@@ -133,9 +134,8 @@ func (w *ways) copying() map[groupAt][]openflow.Bucket {
 	return out
 }
 
-// counted asks the switches of groups what these have counted. One that does not answer is
-// left out.
-func (w *ways) counted(ctx context.Context, groups map[groupAt][]openflow.Bucket) map[groupAt][]openflow.Counter {
+// readCounters reads the counters of the groups. It leaves out switches that do not answer.
+func (tm *treeManager) readCounters(ctx context.Context, groups map[groupAt][]openflow.Bucket) map[groupAt][]openflow.Counter {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var switches []openflow.DatapathID
@@ -148,10 +148,10 @@ func (w *ways) counted(ctx context.Context, groups map[groupAt][]openflow.Bucket
 	}
 	var mu sync.Mutex
 	out := map[groupAt][]openflow.Counter{}
-	tasks.Each(switches, readAtOnce, func(d openflow.DatapathID) {
-		all, err := w.Rules.GroupStats(ctx, d)
+	tasks.Each(switches, maxParallelReads, func(d openflow.DatapathID) {
+		all, err := tm.Rules.GroupStats(ctx, d)
 		if err != nil {
-			w.strange.Info(w.Log, "counters of buckets cannot be read", "switch", d, "error", err)
+			tm.warnLimiter.Info(tm.Log, "counters of buckets cannot be read", "switch", d, "error", err)
 			return
 		}
 		mu.Lock()

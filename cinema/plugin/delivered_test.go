@@ -31,7 +31,7 @@ func TestDelivered(t *testing.T) {
 	expect := func(when string, want map[string]uint64) {
 		t.Helper()
 		b.service.delivered.mu.Lock()
-		b.service.delivered.at = time.Time{}
+		b.service.delivered.readAt = time.Time{}
 		b.service.delivered.mu.Unlock()
 		for range 3 {
 			got := map[string]uint64{}

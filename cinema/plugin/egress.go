@@ -25,9 +25,9 @@ func (s *Service) newEgress() *egressRegistry {
 		Dial: func(r agents.AgentRecord) (*gatewayapi.Egress, error) {
 			return gatewayapi.NewEgress(r.URL, s.AgentTLS, s.Dial)
 		},
-		Event: s.egressTells,
+		Event: s.handleEgressEvent,
 		Peers: func(a *egressGateway) []*egressGateway {
-			if s.viewers.at(a.Name) == 0 {
+			if s.viewers.countAt(a.Name) == 0 {
 				return nil
 			}
 			return []*egressGateway{nil}
@@ -37,36 +37,36 @@ func (s *Service) newEgress() *egressRegistry {
 	})
 }
 
-// egressTells takes in what an egress gateway tells. What it has asked for comes before what
-// it tells, for as long as its events may have been on their way.
-func (s *Service) egressTells(a *egressGateway, e control.Event[gatewayapi.ViewerEvent, gatewayapi.Viewer], before bool) {
+// handleEgressEvent processes an event of an egress gateway. A request of the gateway takes
+// precedence over its events for as long as these may have been sent before the request.
+func (s *Service) handleEgressEvent(a *egressGateway, e control.Event[gatewayapi.ViewerEvent, gatewayapi.Viewer], before bool) {
 	if !before {
-		s.zapped(a.Name, e.Ended)
+		s.publishZaps(a.Name, e.Ended)
 	}
 	if len(e.Live) == 0 && (e.Status.Sessions > 0 || len(e.Ended) > 0) {
-		return // an event about what has happened alone
+		return // the event only reports what happened, not the present state
 	}
 	open := func(channel string) bool {
-		x, is := s.Channels.Item(channel)
-		return !is || x.Value.ViewHash == ""
+		x, ok := s.Channels.Item(channel)
+		return !ok || x.Value.ViewHash == ""
 	}
 	if before {
-		open = func(string) bool { return true } // an earlier controller has let them in
+		open = func(string) bool { return true } // an earlier controller has checked their passwords
 	}
-	all, back := s.viewers.take(a.Name, e.Instance, e.Live, s.bounds(a), time.Now(), open)
+	all, back := s.viewers.applyReport(a.Name, e.Instance, e.Live, s.bounds(a), time.Now(), open)
 	for _, x := range all {
-		s.tellViewer(x)
+		s.publishViewer(x)
 	}
 	if len(all) > 0 || back {
 		s.Channels.Wake()
 	}
 }
 
-// limit is how many viewers a gateway takes.
-func limit(st *agents.State) int { return cmp.Or(st.Limit(), MaxViewers) }
+// viewerLimit returns how many viewers a gateway accepts.
+func viewerLimit(st *agents.State) int { return cmp.Or(st.Limit(), MaxViewers) }
 
-// zapped tells of viewers' changes of channel, which their gateways have made.
-func (s *Service) zapped(gateway string, all []gatewayapi.ViewerEvent) {
+// publishZaps publishes the changes of channel that a gateway's viewers have made.
+func (s *Service) publishZaps(gateway string, all []gatewayapi.ViewerEvent) {
 	for _, x := range all {
 		if x.What == "changed" && viewerID.MatchString(x.Viewer) && channelName.MatchString(x.Channel) {
 			s.publish("viewer.changed", map[string]any{"viewer": x.Viewer, "gateway": gateway, "channel": x.Channel, "zap": x.Zap})
@@ -75,8 +75,8 @@ func (s *Service) zapped(gateway string, all []gatewayapi.ViewerEvent) {
 	}
 }
 
-// tellViewer tells of a viewer that is new, or gone.
-func (s *Service) tellViewer(x changed) {
+// publishViewer publishes that a viewer has joined or left.
+func (s *Service) publishViewer(x viewerChange) {
 	attrs := map[string]any{"viewer": x.id, "gateway": x.gateway}
 	switch {
 	case len(x.before) == 0 && len(x.after) > 0:
@@ -88,28 +88,28 @@ func (s *Service) tellViewer(x changed) {
 	}
 }
 
-// egressLost ends what an egress gateway does: until it is heard again, or, if an operator
-// has removed it, for good.
+// egressLost stops the copies to an egress gateway: until it is heard again, or for good if an
+// operator has removed it.
 func (s *Service) egressLost(a, _ *egressGateway, cause error) {
 	if errors.Is(cause, agents.ErrReplaced) {
-		return // its events have told that
+		return // the new gateway's events have told that
 	}
 	if s.egress.Get(a.Name) == a {
-		s.viewers.leave(a.Name)
+		s.viewers.markUnreachable(a.Name)
 	} else {
-		for _, x := range s.viewers.forget(a.Name) {
-			s.tellViewer(x)
+		for _, x := range s.viewers.removeGateway(a.Name) {
+			s.publishViewer(x)
 		}
-		s.gates.forget(a.Name)
+		s.admission.forget(a.Name)
 	}
 	s.Channels.Wake()
 }
 
-// touched are the channels that a change of a viewer concerns: those that are new to it, or of
-// which it is not known that it gets them, and those that it has no longer.
-func (x *changed) touched() (added, removed []string) {
+// diff returns the channels that a change of a viewer affects: those that are new or not
+// confirmed yet, and those that are removed.
+func (x *viewerChange) diff() (added, removed []string) {
 	for _, c := range x.after {
-		if x.again || !slices.Contains(x.before, c) {
+		if x.repeated || !slices.Contains(x.before, c) {
 			added = append(added, c)
 		}
 	}
@@ -121,13 +121,13 @@ func (x *changed) touched() (added, removed []string) {
 	return added, removed
 }
 
-// remove ends a viewer at the network.
-func (s *Service) remove(ctx context.Context, id string) (bool, error) {
-	x, is := s.viewers.end(id)
-	if !is {
+// removeViewer stops all copies to a viewer, and reports whether there was such a viewer.
+func (s *Service) removeViewer(ctx context.Context, id string) (bool, error) {
+	x, ok := s.viewers.remove(id)
+	if !ok {
 		return false, nil
 	}
-	s.tellViewer(x)
+	s.publishViewer(x)
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	return true, s.reconcile(ctx, x.before)

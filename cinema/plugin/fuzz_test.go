@@ -18,14 +18,14 @@ func FuzzSource(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		shown := gatewayapi.ShownSource(s)
-		if wrongSource(s) != "" || s == "" {
+		if sourceFault(s) != "" || s == "" {
 			return
 		}
 		scheme, rest, _ := strings.Cut(s, ":")
 		if !strings.Contains(" test file rtsp rtmp srt udp ", " "+strings.ToLower(scheme)+" ") || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 			t.Errorf("%q is accepted", s)
 		}
-		if user, _, is := strings.Cut(rest, "@"); is && strings.Contains(user, ":hush") && strings.Contains(shown, "hush") {
+		if user, _, ok := strings.Cut(rest, "@"); ok && strings.Contains(user, ":hush") && strings.Contains(shown, "hush") {
 			t.Errorf("%q is shown as %q", s, shown)
 		}
 	})
@@ -44,23 +44,23 @@ func FuzzViewers(f *testing.F) {
 			if json.Unmarshal(b, &all) != nil {
 				return
 			}
-			now = now.Add(goneAfter)
-			v.take("east", []string{"one", "one", "two"}[i], all, bounds{viewers: 3}, now, func(c string) bool { return c != "secret" })
+			now = now.Add(reportGrace)
+			v.applyReport("east", []string{"one", "one", "two"}[i], all, bounds{viewers: 3}, now, func(c string) bool { return c != "secret" })
 			ports, entries := map[uint16]bool{}, 0
 			for _, x := range v.list() {
 				entries += len(x.channels)
-				if ports[x.port] || x.port < leastPort || !viewerID.MatchString(x.id) || len(x.channels) == 0 || len(x.channels) > gatewayapi.MaxWatched {
+				if ports[x.port] || x.port < minPort || !viewerID.MatchString(x.id) || len(x.channels) == 0 || len(x.channels) > gatewayapi.MaxWatched {
 					t.Errorf("%+v", x)
 				}
 				ports[x.port] = true
 			}
-			for c, of := range v.of {
+			for c, of := range v.byChannel {
 				if entries -= len(of); c == "secret" || len(of) == 0 {
 					t.Errorf("%d viewers of %q", len(of), c)
 				}
 			}
-			if entries != 0 || len(ports) > 3 || len(v.gates["east"].ports) != len(ports) {
-				t.Errorf("%d viewers, ports %v, off by %d", len(ports), v.gates["east"].ports, entries)
+			if entries != 0 || len(ports) > 3 || len(v.gateways["east"].ports) != len(ports) {
+				t.Errorf("%d viewers, ports %v, off by %d", len(ports), v.gateways["east"].ports, entries)
 			}
 		}
 	})

@@ -348,7 +348,7 @@ func id(n int) string { return fmt.Sprintf("%032x", n) }
 // want has a gateway ask for a viewer.
 func (b *bench) want(h *hall, n int, at uint16, channels ...string) error {
 	tells(h, id(n), at, channels...)
-	_, err := b.service.want(b.t.Context(), &gatewayapi.Wanted{Gateway: h.name, Viewer: id(n), Port: at, Channels: channels})
+	_, err := b.service.changeViewer(b.t.Context(), &gatewayapi.Wanted{Gateway: h.name, Viewer: id(n), Port: at, Channels: channels})
 	return err
 }
 

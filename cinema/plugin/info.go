@@ -61,11 +61,11 @@ type ViewerInfo struct {
 	Zap      units.Duration `json:"zap" doc:"What the last of them took, from the request to the first packet of the new channel's key frame"`
 	Packets  uint64         `json:"packets" doc:"Packets that its gateway has got for it"`
 	Lost     uint64         `json:"lost" doc:"Packets lost between the gateways"`
-	// Delivered is what switches count, the others what the gateway does.
+	// Delivered is counted by switches, the other figures by the gateway.
 	Delivered uint64 `json:"delivered" doc:"Packets that its switch has copied to it, by the counters of its buckets; what they count between a reading and a change of their group is not in it"`
 }
 
-// TreeInfo is the way of a channel as the API shows it.
+// TreeInfo is the tree of a channel as the API shows it.
 type TreeInfo struct {
 	Channel  string       `json:"channel"`
 	BitRate  units.Rate   `json:"bit_rate" doc:"What is kept for it on each link"`
@@ -85,7 +85,7 @@ type TreeSwitch struct {
 	Copies int    `json:"copies" doc:"Copies for viewers, and for gateways that copy to theirs themselves"`
 }
 
-// show is what answers show of channels.
+// show converts channels to the form that the API shows.
 func (s *Service) show(all []service.Item[Channel]) []ChannelInfo {
 	out := make([]ChannelInfo, len(all))
 	for i := range all {
@@ -95,9 +95,9 @@ func (s *Service) show(all []service.Item[Channel]) []ChannelInfo {
 }
 
 func (s *Service) channelInfo(x service.Item[Channel]) ChannelInfo {
-	i := ChannelInfo{Declared: declared(&x.Value), Condition: s.Channels.Condition(x), OnAir: gatewayapi.OnAirWaiting, Viewers: s.viewers.count(x.Name)}
-	i.Trouble = s.trouble(x.Name)
-	st, at := s.sources.state(x.Name)
+	i := ChannelInfo{Declared: declared(&x.Value), Condition: s.Channels.Condition(x), OnAir: gatewayapi.OnAirWaiting, Viewers: s.viewers.countWatching(x.Name)}
+	i.Trouble = s.problem(x.Name)
+	st, at := s.sources.channelState(x.Name)
 	i.At = at
 	if st.Name != "" {
 		i.OnAir, i.Measured, i.KeyFrames, i.Producer, i.Error = onAir(st.OnAir), st.Measured, st.KeyFrames, st.Producer, st.Error
@@ -108,19 +108,19 @@ func (s *Service) channelInfo(x service.Item[Channel]) ChannelInfo {
 	return i
 }
 
-// trouble says what of a channel is not as it should be; empty if nothing is wrong.
-func (s *Service) trouble(channel string) string {
+// problem returns what is wrong with a channel, or "".
+func (s *Service) problem(channel string) string {
 	var lines []string
 	if err := s.Channels.Trouble(channel); err != nil {
 		lines = append(lines, err.Error())
 	}
-	if said := s.sources.trouble(channel); said != "" {
+	if said := s.sources.problem(channel); said != "" {
 		lines = append(lines, said)
 	}
-	return strings.Join(append(lines, s.ways.troubles(channel)...), "; ")
+	return strings.Join(append(lines, s.trees.problems(channel)...), "; ")
 }
 
-// onAir is what a gateway says, as far as it is one of the words.
+// onAir returns a gateway's value if it is one of the defined ones, and OnAirWaiting otherwise.
 func onAir(x gatewayapi.OnAir) gatewayapi.OnAir {
 	if x == gatewayapi.OnAirLive || x == gatewayapi.OnAirDown {
 		return x
@@ -128,16 +128,16 @@ func onAir(x gatewayapi.OnAir) gatewayapi.OnAir {
 	return gatewayapi.OnAirWaiting
 }
 
-// viewerInfos shows viewers.
+// viewerInfos converts viewers to the form that the API shows.
 func (s *Service) viewerInfos(ctx context.Context, all []viewer) []ViewerInfo {
-	out, delivered := []ViewerInfo{}, s.delivered.of(ctx)
+	out, delivered := []ViewerInfo{}, s.delivered.sumsByViewer(ctx)
 	for _, v := range all {
 		i := ViewerInfo{
-			ID: v.id, Gateway: v.gateway, Port: v.port, Channels: slices.Clone(v.channels), Since: v.told.Since, Player: v.told.Player,
-			Changes: v.told.Changes, Zap: v.told.Zap, Packets: v.told.Packets, Lost: v.told.Lost, Delivered: delivered[v.id],
+			ID: v.id, Gateway: v.gateway, Port: v.port, Channels: slices.Clone(v.channels), Since: v.reported.Since, Player: v.reported.Player,
+			Changes: v.reported.Changes, Zap: v.reported.Zap, Packets: v.reported.Packets, Lost: v.reported.Lost, Delivered: delivered[v.id],
 		}
-		if v.told.Address.IsValid() {
-			i.Address = v.told.Address.String()
+		if v.reported.Address.IsValid() {
+			i.Address = v.reported.Address.String()
 		}
 		out = append(out, i)
 	}
@@ -145,50 +145,50 @@ func (s *Service) viewerInfos(ctx context.Context, all []viewer) []ViewerInfo {
 }
 
 // treeInfos lists the trees.
-func (w *ways) treeInfos() []TreeInfo {
+func (tm *treeManager) treeInfos() []TreeInfo {
 	out := []TreeInfo{}
-	for _, x := range w.Channels.Items() {
-		out = append(out, w.treeInfo(x))
+	for _, x := range tm.Channels.Items() {
+		out = append(out, tm.treeInfo(x))
 	}
 	return out
 }
 
-func (w *ways) treeInfo(x service.Item[Channel]) TreeInfo {
+func (tm *treeManager) treeInfo(x service.Item[Channel]) TreeInfo {
 	i := TreeInfo{Channel: x.Name, BitRate: x.Value.BitRate, Links: []string{}, Switches: []TreeSwitch{}}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l := w.lines[x.Name]
-	if l == nil || len(l.applied.Edges)+len(l.copies) == 0 {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	cs := tm.states[x.Name]
+	if cs == nil || len(cs.applied.Edges)+len(cs.copies) == 0 {
 		return i
 	}
-	i.From = l.applied.Root.String()
+	i.From = cs.applied.Root.String()
 	onward := map[openflow.DatapathID]int{}
-	for _, e := range l.applied.Edges {
+	for _, e := range cs.applied.Edges {
 		onward[e.From.Switch]++
 		i.Links = append(i.Links, e.From.String())
 	}
-	for _, e := range l.former.tree.Edges {
-		if !slices.Contains(l.applied.Edges, e) {
+	for _, e := range cs.draining.tree.Edges {
+		if !slices.Contains(cs.applied.Edges, e) {
 			i.Former = append(i.Former, e.From.String())
 		}
 	}
-	in := l.applied.In()
+	in := cs.applied.InPorts()
 	for _, d := range slices.Sorted(maps.Keys(in)) {
-		c := l.copies[d]
+		c := cs.copies[d]
 		i.Switches = append(i.Switches, TreeSwitch{Switch: d.String(), In: in[d], Out: onward[d], Groups: c.groups, Copies: c.copies})
 		i.Viewers += c.copies
 	}
 	return i
 }
 
-// lineup is what viewers can choose from.
+// lineup returns the channels and gateways from which viewers can choose.
 func (s *Service) lineup() gatewayapi.Lineup {
 	out := gatewayapi.Lineup{Channels: []gatewayapi.Listed{}, Gateways: []gatewayapi.Gateway{}}
 	for _, x := range s.Channels.Items() {
 		c := &x.Value
-		st, at := s.sources.state(x.Name)
+		st, at := s.sources.channelState(x.Name)
 		l := gatewayapi.Listed{
-			Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), OnAir: onAir(st.OnAir), Viewers: s.viewers.count(c.Name), Protected: c.ViewHash != "",
+			Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), OnAir: onAir(st.OnAir), Viewers: s.viewers.countWatching(c.Name), Protected: c.ViewHash != "",
 		}
 		if c.Source == "" && c.PublishHash != "" {
 			l.PublishAt = s.sources.publicURL(at)
@@ -207,7 +207,8 @@ func (s *Service) lineup() gatewayapi.Lineup {
 	return out
 }
 
-// publicURL is what a gateway says of itself, if it is one that a page may show.
+// publicURL returns the URL that a gateway has reported if a page may link to it, and ""
+// otherwise.
 func publicURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || len(text) > 256 {

@@ -9,40 +9,41 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// write brings a channel's program into the switches. A switch that takes no meters has none:
-// there the ingress gateway alone holds producers to what channels may send.
-func (w *ways) write(ctx context.Context, channel string, p network.Program, o network.ApplyOptions) error {
-	err := w.Rules.Apply(ctx, channel, p, o)
+// apply installs a channel's rules and groups. A switch that supports no meters gets none;
+// there only the ingress gateway limits producers to the channel's rate.
+func (tm *treeManager) apply(ctx context.Context, channel string, p network.Program, o network.ApplyOptions) error {
+	err := tm.Rules.Apply(ctx, channel, p, o)
 	if len(p.Meters) == 0 || !errors.Is(err, network.ErrRefused) {
 		return err
 	}
-	if w.Rules.Apply(ctx, channel, tree.Unmetered(p), o) != nil {
-		return err // it is not the meters
+	if tm.Rules.Apply(ctx, channel, tree.WithoutMeters(p), o) != nil {
+		return err // the refusal has another cause
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
 	for _, m := range p.Meters {
-		if !w.unmetered[m.Switch] {
-			w.Log.Info("a switch takes no meters: what producers send there is held to its rate by ingress gateways alone", "switch", m.Switch, "error", err)
+		if !tm.withoutMeters[m.Switch] {
+			tm.Log.Info("a switch takes no meters: what producers send there is held to its rate by ingress gateways alone", "switch", m.Switch, "error", err)
 		}
-		w.unmetered[m.Switch] = true
+		tm.withoutMeters[m.Switch] = true
 	}
 	return nil
 }
 
-// meter is the number of the meter of a channel that comes in at a switch; zero if that has none.
-func (w *ways) meter(c *Channel, at openflow.DatapathID) uint32 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.unmetered[at] {
+// meterNumber returns the meter of a channel that enters the network at a switch, or zero if
+// the switch supports no meters.
+func (tm *treeManager) meterNumber(c *Channel, at openflow.DatapathID) uint32 {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	if tm.withoutMeters[at] {
 		return 0
 	}
 	return tree.MeterNumber(c.Number)
 }
 
-// remeter has a switch be asked again whether it takes meters.
-func (w *ways) remeter(d openflow.DatapathID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.unmetered, d)
+// retryMeters makes the next installation try meters at a switch again.
+func (tm *treeManager) retryMeters(d openflow.DatapathID) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	delete(tm.withoutMeters, d)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// metrics are the service's figures for Prometheus.
+// metrics holds the service's Prometheus metrics.
 type metrics struct {
 	own, ingress, egress *service.Metrics
 
@@ -24,10 +24,10 @@ func newMetrics(s *Service) *metrics {
 	m := &metrics{own: service.NewMetrics(Name), ingress: service.NewMetrics(Name + "_ingress"), egress: service.NewMetrics(Name + "_egress")}
 	s.sources.registry.Metrics(m.ingress)
 	s.egress.Metrics(m.egress)
-	m.own.Gauges("channels", "Channels.", nil, func(is func(float64, ...string)) { is(float64(len(s.Channels.Items()))) })
-	m.own.Gauges("viewers", "Viewers, by egress gateway.", []string{"gateway"}, func(is func(float64, ...string)) {
+	m.own.Gauges("channels", "Channels.", nil, func(emit func(float64, ...string)) { emit(float64(len(s.Channels.Items()))) })
+	m.own.Gauges("viewers", "Viewers, by egress gateway.", []string{"gateway"}, func(emit func(float64, ...string)) {
 		for _, a := range s.egress.List() {
-			is(float64(s.viewers.at(a.Name)), a.Name)
+			emit(float64(s.viewers.countAt(a.Name)), a.Name)
 		}
 	})
 	m.changes = m.own.Durations("change_seconds", "Time from a gateway's request for a viewer until the switches have it, by what it was: join, change, leave.", "kind")
@@ -41,8 +41,8 @@ func newMetrics(s *Service) *metrics {
 
 func (m *metrics) register(a *api.API) { a.Metrics().MustRegister(m.own, m.ingress, m.egress) }
 
-// change counts a change of a viewer.
-func (m *metrics) change(x changed, took time.Duration) {
+// change records the duration of a viewer's change.
+func (m *metrics) change(x viewerChange, took time.Duration) {
 	kind := "change"
 	switch {
 	case len(x.before) == 0:

@@ -167,7 +167,7 @@ func (w *wired) register() {
 		}
 	}
 	w.eventually("gateways are placed, and switches joined", func() bool {
-		return w.service.unknown() == "" && len(w.net.Topology().Links) == 4
+		return w.service.missing() == "" && len(w.net.Topology().Links) == 4
 	})
 }
 
@@ -184,7 +184,7 @@ func TestInNetwork(t *testing.T) {
 		t.Helper()
 		h := w.halls[hall]
 		tells(h, id(n), uint16(6000+n), channels...)
-		_, err := w.service.want(t.Context(), &gatewayapi.Wanted{Gateway: h.name, Viewer: id(n), Port: uint16(6000 + n), Channels: channels})
+		_, err := w.service.changeViewer(t.Context(), &gatewayapi.Wanted{Gateway: h.name, Viewer: id(n), Port: uint16(6000 + n), Channels: channels})
 		if err != nil {
 			t.Fatalf("viewer %d: %v", n, err)
 		}
@@ -224,7 +224,7 @@ func TestInNetwork(t *testing.T) {
 	stop = w.start(2)
 	w.eventually("the next one is ready", func() bool {
 		select {
-		case <-w.service.started:
+		case <-w.service.ready:
 			return len(w.service.viewers.list()) == 4
 		default:
 			return false

@@ -43,7 +43,7 @@ func TestRestart(t *testing.T) {
 	b.eventually("the channel goes round", func() bool { _, links := b.copies("a"); return links == 2 })
 	b.net.SetTopology(triangle(3)) // what a new tree would not do
 	tells(b.west, id(31), 6001, "b")
-	if _, err := b.service.want(t.Context(), &gatewayapi.Wanted{Gateway: "west", Viewer: id(31), Port: 6001, Channels: []string{"b"}, Password: "secret"}); err != nil {
+	if _, err := b.service.changeViewer(t.Context(), &gatewayapi.Wanted{Gateway: "west", Viewer: id(31), Port: 6001, Channels: []string{"b"}, Password: "secret"}); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("the tree is stored", func() bool {
@@ -56,7 +56,7 @@ func TestRestart(t *testing.T) {
 	if after := b.ledger.AtReady(); !reflect.DeepEqual(after, before) {
 		t.Errorf("declared again:\n%v\nbefore:\n%v", after, before)
 	}
-	if n := b.service.viewers.count("b"); n != 1 {
+	if n := b.service.viewers.countWatching("b"); n != 1 {
 		t.Errorf("%d viewers of the channel with a password", n)
 	}
 	b.mustWant(b.east, 40, 7000, "a")
@@ -120,16 +120,16 @@ func TestGatewayReplaced(t *testing.T) {
 	v := newViewers()
 	open := func(string) bool { return true }
 	told := []gatewayapi.Viewer{{ID: id(1), Port: 6000, Channels: []string{"a"}}}
-	v.take("east", "first", told, bounds{viewers: 10}, now, open)
+	v.applyReport("east", "first", told, bounds{viewers: 10}, now, open)
 	w := &gatewayapi.Wanted{Gateway: "east", Viewer: id(2), Port: 6000, Channels: []string{"a"}}
-	if out, err := v.want(w, bounds{viewers: 10}, now); err != nil || len(out) != 2 || len(out[1].after) != 0 {
+	if out, err := v.request(w, bounds{viewers: 10}, now); err != nil || len(out) != 2 || len(out[1].after) != 0 {
 		t.Errorf("a port that is another's now: %+v, %v", out, err)
 	}
-	v.take("east", "second", nil, bounds{viewers: 10}, now.Add(time.Second), open)
+	v.applyReport("east", "second", nil, bounds{viewers: 10}, now.Add(time.Second), open)
 	if got := v.list(); len(got) != 1 || got[0].id != id(2) {
 		t.Errorf("what the new one has asked for before its first event: %+v", got)
 	}
-	if out, _ := v.take("east", "second", nil, bounds{viewers: 10}, now.Add(5*time.Second), open); len(out) != 1 || len(v.list()) != 0 {
+	if out, _ := v.applyReport("east", "second", nil, bounds{viewers: 10}, now.Add(5*time.Second), open); len(out) != 1 || len(v.list()) != 0 {
 		t.Errorf("%+v, left %+v", out, v.list())
 	}
 }
@@ -139,28 +139,28 @@ func TestGatewayReplaced(t *testing.T) {
 func TestGatewayAway(t *testing.T) {
 	v, now, b := newViewers(), time.Now(), bounds{viewers: 10}
 	want := func(n int, channels ...string) error {
-		_, err := v.want(&gatewayapi.Wanted{Gateway: "east", Viewer: id(n), Port: uint16(6000 + n), Channels: channels}, b, now)
+		_, err := v.request(&gatewayapi.Wanted{Gateway: "east", Viewer: id(n), Port: uint16(6000 + n), Channels: channels}, b, now)
 		return err
 	}
-	v.take("east", "one", nil, b, now, nil)
+	v.applyReport("east", "one", nil, b, now, nil)
 	for n := range 2 {
 		if err := want(n, "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	v.leave("east")
+	v.markUnreachable("east")
 	for n, channels := range [][]string{{"b", "a"}, {"a"}, {"a"}} {
-		r, is := errors.AsType[*refusal](want(n, channels...))
-		if !is || r.field != "gateway" {
+		r, ok := errors.AsType[*refusal](want(n, channels...))
+		if !ok || r.field != "gateway" {
 			t.Errorf("viewer %d may have %v: %v", n, channels, r)
 		}
 	}
-	if err := want(1); err != nil || v.at("east") != 1 {
-		t.Errorf("%v, and %d viewers are left", err, v.at("east"))
+	if err := want(1); err != nil || v.countAt("east") != 1 {
+		t.Errorf("%v, and %d viewers are left", err, v.countAt("east"))
 	}
-	v.take("east", "one", nil, b, now, nil)
-	if err := want(2, "a"); err != nil || v.count("a") != 2 {
-		t.Errorf("it is heard again: %v, %d viewers", err, v.count("a"))
+	v.applyReport("east", "one", nil, b, now, nil)
+	if err := want(2, "a"); err != nil || v.countWatching("a") != 2 {
+		t.Errorf("it is heard again: %v, %d viewers", err, v.countWatching("a"))
 	}
 }
 
@@ -185,7 +185,7 @@ func TestRemoveViewer(t *testing.T) {
 
 // statusOf is that of an error of the API.
 func statusOf(err error) int {
-	if e, is := errors.AsType[huma.StatusError](err); is {
+	if e, ok := errors.AsType[huma.StatusError](err); ok {
 		return e.GetStatus()
 	}
 	return 0
@@ -198,7 +198,7 @@ func TestPasswords(t *testing.T) {
 	b := newBench(t)
 	b.protect("b", "secret")
 	ask := func(n int, password string) error {
-		_, err := b.service.want(t.Context(), &gatewayapi.Wanted{Gateway: "east", Viewer: id(n), Port: uint16(6000 + n), Channels: []string{"b"}, Password: password})
+		_, err := b.service.changeViewer(t.Context(), &gatewayapi.Wanted{Gateway: "east", Viewer: id(n), Port: uint16(6000 + n), Channels: []string{"b"}, Password: password})
 		return err
 	}
 	tells(b.east, id(1), 6001, "b")
@@ -208,7 +208,7 @@ func TestPasswords(t *testing.T) {
 	if err := ask(1, ""); err != nil {
 		t.Errorf("who has the channel already: %v", err)
 	}
-	for i := range wrongMost {
+	for i := range maxViewerFailures {
 		if err := ask(2, fmt.Sprint("guess", i)); statusOf(err) != http.StatusForbidden {
 			t.Errorf("a wrong password: %v", err)
 		}
@@ -219,7 +219,7 @@ func TestPasswords(t *testing.T) {
 	if err := ask(2, "secret"); err != nil {
 		t.Errorf("a right one that needs no comparison: %v", err)
 	}
-	for range 2 * wrongMost {
+	for range 2 * maxViewerFailures {
 		if err := ask(5, ""); statusOf(err) != http.StatusForbidden {
 			t.Errorf("no password, which is no guess: %v", err)
 		}
@@ -248,7 +248,7 @@ func TestHostileGateway(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.mustWant(b.west, 1, 6000, "a")
-	b.eventually("its limit is known", func() bool { st := b.service.egress.Get("east").State(); return limit(&st) == 100 })
+	b.eventually("its limit is known", func() bool { st := b.service.egress.Get("east").State(); return viewerLimit(&st) == 100 })
 	for i := range 300 {
 		_ = b.want(b.east, i, uint16(10000+i), "a")
 	}
@@ -258,12 +258,12 @@ func TestHostileGateway(t *testing.T) {
 		all[i] = gatewayapi.Viewer{ID: id(i), Port: uint16(i), Channels: []string{"a"}}
 	}
 	v := newViewers()
-	v.take("east", "first", all, bounds{viewers: limitOf(0)}, time.Now(), func(string) bool { return true })
-	if n := v.at("east"); n > MaxViewers || n < MaxViewers-leastPort {
+	v.applyReport("east", "first", all, bounds{viewers: limitOf(0)}, time.Now(), func(string) bool { return true })
+	if n := v.countAt("east"); n > MaxViewers || n < MaxViewers-minPort {
 		t.Errorf("%d viewers", n)
 	}
 	v = newViewers()
-	v.take("east", "first", []gatewayapi.Viewer{
+	v.applyReport("east", "first", []gatewayapi.Viewer{
 		{ID: "x", Port: 6000, Channels: []string{"a"}},
 		{ID: id(1), Port: 80, Channels: []string{"a"}},
 		{ID: id(2), Port: 6000},
@@ -279,9 +279,9 @@ func TestHostileGateway(t *testing.T) {
 	}
 	b.eventually("others are copied to", func() bool { to, _ := b.copies("a"); return slices.Contains(to, "10.0.0.3:6000") && len(to) == 101 })
 	b.mustWant(b.west, 2, 6001, "b")
-	door := b.service.gates.of("east")
-	for range maxAtOnce {
-		door.places <- struct{}{}
+	door := b.service.admission.gateway("east")
+	for range maxPendingChanges {
+		door.changes <- struct{}{}
 	}
 	if err := b.want(b.east, 1, 10001, "b"); statusOf(err) != http.StatusTooManyRequests {
 		t.Errorf("one change too many: %v", err)
@@ -292,5 +292,5 @@ func TestHostileGateway(t *testing.T) {
 func limitOf(told int) int {
 	st := agents.State{}
 	st.Status.MaxSessions = told
-	return limit(&st)
+	return viewerLimit(&st)
 }

@@ -21,85 +21,87 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Name is the service's name: its path in the API, its keys in the store, its owner of rules.
+// Name is the service's name in the API, in the keys of the store, and as the owner of rules.
 const Name = "cinema"
 
-// What Options stand for that say nothing.
+// Defaults of Options.
 const (
 	DefaultShare  = 0.5
 	defaultSettle = 10 * time.Second
 )
 
-// DefaultMedia is the address to which channels' datagrams go unless configured (RFC 2544).
+// DefaultMedia is the default destination address of channels' datagrams (RFC 2544).
 var DefaultMedia = netip.AddrFrom4([4]byte{198, 19, 255, 1})
 
-// Options is what a Service works with.
+// Options holds what a Service needs.
 type Options struct {
 	Network service.Network
 	Rules   Owner
 	Store   store.Store
 	Bus     *event.Bus
 	Log     *slog.Logger
-	// AgentTLS holds the controller's certificate and the CA of the gateways; nil for those
-	// of this machine. Dial connects to them; nil for the ordinary way.
+	// AgentTLS holds the controller's certificate and the CA of the gateways; it is nil if they
+	// run on this machine. Dial connects to gateways; nil is the default dialer.
 	AgentTLS *tls.Config
 	Dial     control.Dialer
-	// ControlSubnets are those in which gateways that announce themselves may have their
-	// control address, besides the address that they do it from.
+	// ControlSubnets are the subnets in which a gateway that announces itself may have its
+	// control address, besides the address from which it announces itself.
 	ControlSubnets []netip.Prefix
-	// Media is the address to which channels' datagrams go. No host has it.
+	// Media is the destination address of channels' datagrams. No host has it.
 	Media netip.Addr
-	// Share is what of each link channels may take, from 0 to 1.
+	// Share is the share of each link that channels may take, from 0 to 1.
 	Share float64
-	// LinkMACs has channels cross each link from a source address of its own.
+	// LinkMACs makes channels cross each link with a source address of its own.
 	LinkMACs bool
-	// Settle is how long after a start the service waits for the gateways and switches that
-	// it knew.
+	// Settle is how long the service waits after a start for the gateways and switches that it
+	// knew before.
 	Settle time.Duration
-	// Treatments are where it is known what others promise to channels; nil if nobody does.
+	// Treatments is the registry of what other services promise to flows; nil if no service
+	// does.
 	Treatments *network.Treatments
-	// Configured are the channels of the configuration, by name.
+	// Configured holds the channels of the configuration, by name.
 	Configured map[string]Channel
 }
 
-// Owner is the service's part of the ledger of rules; a *network.Owner.
+// Owner is the service's part of the ledger of rules, such as a *network.Owner.
 type Owner interface {
 	service.Ledger
 	GroupID(number uint16) uint32
 }
 
-// core is what all parts of the service share.
+// core holds what all parts of the service share.
 type core struct {
 	Options
 	Channels *service.Reconciler[Channel]
 
-	metrics *metrics
-	strange lograte.Limit // lines that gateways can cause
-	tasks   *tasks.Group
-	started chan struct{} // closed when viewers are what gateways want
+	metrics     *metrics
+	warnLimiter lograte.Limit // limits log lines that gateways can cause
+	tasks       *tasks.Group
+	ready       chan struct{} // closed when awaitNetwork has returned
 }
 
-// publish puts an event on the bus.
+// publish publishes an event on the bus.
 func (c *core) publish(kind string, attrs any) {
 	if c.Bus != nil {
 		c.Bus.Publish(Name+"."+kind, attrs)
 	}
 }
 
-// Service is Cinema in the controller: parts that share a core. Each knows those before it.
+// Service is Cinema in the controller. Its parts share a core, and each part uses only those
+// listed before it.
 type Service struct {
 	*core
-	sources *sources
-	viewers *viewers
-	egress  *egressRegistry
-	ways    *ways
-	gates   *doors
+	sources   *sources
+	viewers   *viewers
+	egress    *egressRegistry
+	trees     *treeManager
+	admission *admissionLimiter
 
-	delivered  *deliveries
+	delivered  *deliveryCounters
 	thumbnails *gatewayapi.Thumbnails
 }
 
-// New returns a Service that has not started yet.
+// New returns a Service that is not running yet.
 func New(o Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -109,32 +111,32 @@ func New(o Options) *Service {
 		o.Media = DefaultMedia
 	}
 	o.Share, o.Settle = cmp.Or(o.Share, DefaultShare), cmp.Or(o.Settle, defaultSettle)
-	c := &core{Options: o, tasks: tasks.New(), started: make(chan struct{})}
-	s := &Service{core: c, sources: newSources(c), viewers: newViewers(), gates: newDoors()}
+	c := &core{Options: o, tasks: tasks.New(), ready: make(chan struct{})}
+	s := &Service{core: c, sources: newSources(c), viewers: newViewers(), admission: newAdmissionLimiter()}
 	s.egress = s.newEgress()
-	s.ways = newWays(c, s.sources, s.viewers, s.egress)
-	s.delivered = newDeliveries(s.ways)
+	s.trees = newTreeManager(c, s.sources, s.viewers, s.egress)
+	s.delivered = newDeliveryCounters(s.trees)
 	c.Channels = service.NewReconciler(service.Options[Channel]{
 		Kind: service.Kind[Channel]{
 			Noun: "channel", Nouns: "channels", Prefix: Name + "/channels/", Event: "channel", Most: MaxChannels,
-			Decode: decode, Contradicts: contradicts, Tell: func(c Channel) any { return declared(&c) },
+			Decode: decode, Contradicts: conflicts, Tell: func(c Channel) any { return declared(&c) },
 		},
 		Store: o.Store, Log: o.Log, Publish: s.publish,
-	}, &rules{o.Rules, s.ways}, s.ways.program)
-	c.Channels.Await = s.takeOver
+	}, &rules{o.Rules, s.trees}, s.trees.program)
+	c.Channels.Await = s.awaitNetwork
 	o.Treatments.Subscribe(Name, c.Channels.Wake)
 	s.thumbnails = gatewayapi.NewThumbnails(s.thumbnail)
 	c.metrics = newMetrics(s)
 	return s
 }
 
-// Name is the service's name.
+// Name returns the service's name.
 func (s *Service) Name() string { return Name }
 
-// Loaded is closed when what the store has is there.
+// Loaded returns a channel that is closed once the stored channels have been read.
 func (s *Service) Loaded() <-chan struct{} { return s.Channels.Loaded() }
 
-// Run works until ctx ends. Rules and groups stay in the switches.
+// Run runs the service until ctx ends. Rules and groups stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
@@ -147,36 +149,36 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.sources.registry.While(ctx, func(ctx context.Context) error {
 		return s.egress.While(ctx, func(ctx context.Context) error {
 			defer s.tasks.Stop()
-			s.ways.load(ctx)
-			s.tasks.Start(s.ways.keep)
+			s.trees.loadTrees(ctx)
+			s.tasks.Start(s.trees.persist)
 			s.tasks.Start(s.sources.run)
 			return s.Channels.Run(ctx, s.Configured)
 		})
 	})
 }
 
-// NetworkChanged tells the service of a change in the network. It does not block.
+// NetworkChanged handles a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	s.sources.registry.NetworkChanged(e)
 	s.egress.NetworkChanged(e)
 	if e.Kind == network.SwitchUp {
-		s.ways.remeter(e.Switch)
+		s.trees.retryMeters(e.Switch)
 	}
-	switch e.Kind { // where gateways are, the registries tell
+	switch e.Kind { // the registries report changed places of gateways
 	case network.LinkDown:
-		s.ways.moved()
-		s.mend(e.Link.From)
+		s.trees.linksChanged()
+		s.repairChannels(e.Link.From)
 	case network.SwitchDown, network.SwitchUp:
-		s.ways.connected(e.Switch, e.Kind == network.SwitchUp)
+		s.trees.switchChanged(e.Switch, e.Kind == network.SwitchUp)
 	case network.LinkUp:
-		s.ways.moved()
+		s.trees.linksChanged()
 	default:
 		return
 	}
 	s.Channels.Wake()
 }
 
-// Needed lists the data addresses of gateways, for examinations of the network.
+// Needed lists the data addresses of gateways that the network must be able to reach.
 func (s *Service) Needed() []diagnosis.Needed {
 	return append(s.sources.registry.Needed(Name), s.egress.Needed(Name)...)
 }

@@ -73,7 +73,7 @@ func TestGrantAndBurst(t *testing.T) {
 	ask := func(burst bool, channels ...string) *gatewayapi.Granted {
 		t.Helper()
 		tells(b.east, id(1), 6000, channels...)
-		out, err := b.service.want(t.Context(), &gatewayapi.Wanted{Gateway: "east", Viewer: id(1), Port: 6000, Channels: channels, Burst: burst})
+		out, err := b.service.changeViewer(t.Context(), &gatewayapi.Wanted{Gateway: "east", Viewer: id(1), Port: 6000, Channels: channels, Burst: burst})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,10 +150,10 @@ func TestLinkCut(t *testing.T) {
 	b.expect("a", 2, "10.0.0.2:6000", "10.0.0.2:6001")
 	change(triangle(4, [2]openflow.DatapathID{1, 2}, [2]openflow.DatapathID{2, 3}))
 	b.eventually("nothing gets there", func() bool { to, _ := b.copies("a"); return len(to) == 0 })
-	if why := b.trouble("a"); !strings.Contains(why, "gateway east") || !strings.Contains(why, tree.ErrNoWay.Error()) {
+	if why := b.trouble("a"); !strings.Contains(why, "gateway east") || !strings.Contains(why, tree.ErrNoPath.Error()) {
 		t.Errorf("trouble %q", why)
 	}
-	if err := b.want(b.east, 3, 6002, "a"); err == nil || !strings.Contains(err.Error(), tree.ErrNoWay.Error()) {
+	if err := b.want(b.east, 3, 6002, "a"); err == nil || !strings.Contains(err.Error(), tree.ErrNoPath.Error()) {
 		t.Errorf("a viewer beyond: %v", err)
 	}
 	tells(b.east, id(3), 6002)
@@ -181,7 +181,7 @@ func TestNoRoom(t *testing.T) {
 	}
 	b.expect("a", 1, "10.0.0.2:6000")
 	b.expect("b", 0)
-	if n := b.service.viewers.count("b"); n != 0 {
+	if n := b.service.viewers.countWatching("b"); n != 0 {
 		t.Errorf("%d viewers of what cannot be", n)
 	}
 	b.mustWant(b.west, 3, 6000, "b")
@@ -209,7 +209,7 @@ func TestGatewayLost(t *testing.T) {
 	b.mustWant(b.west, 2, 6000, "a")
 	b.east.end()
 	b.awaitCopies("a", "10.0.0.3:6000")
-	if n := b.service.viewers.count("a"); n != 1 {
+	if n := b.service.viewers.countWatching("a"); n != 1 {
 		t.Errorf("%d viewers", n)
 	}
 	for n, channel := range map[int]string{1: "b", 3: "a"} {
@@ -222,7 +222,7 @@ func TestGatewayLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.awaitCopies("a")
-	if n := b.service.viewers.at("west"); n != 0 {
+	if n := b.service.viewers.countAt("west"); n != 0 {
 		t.Errorf("%d viewers of a gateway that is removed", n)
 	}
 }

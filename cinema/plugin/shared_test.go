@@ -18,7 +18,7 @@ func TestSharedPort(t *testing.T) {
 			}
 		})
 		w := gatewayapi.Wanted{Gateway: b.west.name, Viewer: id(n), Port: 6000, Shared: true, Channels: channels}
-		if _, err := b.service.want(t.Context(), &w); err != nil {
+		if _, err := b.service.changeViewer(t.Context(), &w); err != nil {
 			t.Fatal(err)
 		}
 	}

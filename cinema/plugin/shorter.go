@@ -8,39 +8,41 @@ import (
 )
 
 const (
-	// steady is how long links have neither come nor gone until channels are led by shorter ways:
-	// one that comes and goes moves nothing.
-	steady = 5 * time.Second
-	// shorterEvery is how often a shorter way is looked for otherwise: others may have left room.
-	shorterEvery = 30 * time.Second
+	// stableAfter is how long links must not have changed before channels move to shorter
+	// paths, so that a flapping link moves nothing.
+	stableAfter = 5 * time.Second
+	// shortenInterval is how often a shorter tree is tried without a change of links, because
+	// other channels may have released room.
+	shortenInterval = 30 * time.Second
 )
 
-// moved notes that links have come or gone.
-func (w *ways) moved() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.changed = time.Now()
+// linksChanged records that a link has come up or gone down.
+func (tm *treeManager) linksChanged() {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	tm.linksChangedAt = time.Now()
 }
 
-// looks says whether it is time to look for a shorter way for a channel, and notes that.
-func (w *ways) looks(l *line) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now, since := time.Now(), w.changed.Add(steady)
-	if now.Before(since) || now.Before(l.former.until) || l.looked.After(since) && now.Sub(l.looked) < shorterEvery {
+// shortenDue reports whether it is time to try a shorter tree for a channel, and records the
+// attempt.
+func (tm *treeManager) shortenDue(cs *channelState) bool {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	now, since := time.Now(), tm.linksChangedAt.Add(stableAfter)
+	if now.Before(since) || now.Before(cs.draining.until) || cs.shortenTriedAt.After(since) && now.Sub(cs.shortenTriedAt) < shortenInterval {
 		return false
 	}
-	l.looked = now
+	cs.shortenTriedAt = now
 	return true
 }
 
-// shorter is a tree of fewer links for a channel than the one that it has, if there is one to
-// which it can move with each packet arriving once; otherwise the one that it has.
-func (w *ways) shorter(channel string, l *line, t tree.Tree, want tree.Want, top *network.Topology) tree.Tree {
-	if len(t.Edges) < 2 || !w.looks(l) || !w.there(t, top) {
+// shorten returns a tree with fewer links for a channel, if there is one to which it can move
+// without packets arriving twice. Otherwise it returns t.
+func (tm *treeManager) shorten(channel string, cs *channelState, t tree.Tree, want tree.Want, top *network.Topology) tree.Tree {
+	if len(t.Edges) < 2 || !tm.shortenDue(cs) || !tm.intact(t, top) {
 		return t
 	}
-	if next, is := w.book.Shorter(channel, top, want); is {
+	if next, ok := tm.reservations.Shorter(channel, top, want); ok {
 		return next
 	}
 	return t

@@ -17,9 +17,9 @@ func TestShorterWay(t *testing.T) {
 	b.service.NetworkChanged(network.Event{Kind: network.LinkUp})
 	b.net.SetTopology(triangle(3))
 	b.moves([][2]int{{3, 2}}) // not yet
-	b.service.ways.mu.Lock()
-	b.service.ways.changed = time.Now().Add(-steady)
-	b.service.ways.mu.Unlock()
+	b.service.trees.mu.Lock()
+	b.service.trees.linksChangedAt = time.Now().Add(-stableAfter)
+	b.service.trees.mu.Unlock()
 	b.moves([][2]int{{4, 2}, {2, 1}})
 	if x := get[[]TreeInfo](b, "trees")[0]; len(x.Links) != 1 || len(x.Former) != 0 {
 		t.Errorf("%+v", x)

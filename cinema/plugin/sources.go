@@ -18,37 +18,37 @@ type (
 	ingressGateway  = agents.Agent[*gatewayapi.Ingress]
 )
 
-// toldMost bounds the channels of which an ingress gateway is listened to.
-const toldMost = 2 * MaxChannels
+// maxReported bounds the channels that are read from an ingress gateway's report.
+const maxReported = 2 * MaxChannels
 
-// head is what an ingress gateway has.
-type head struct {
-	instance string // of its events; empty before the first
-	told     map[string]gatewayapi.ChannelState
-	// failed says why it does not have a channel as it should.
+// ingressState is what the controller knows of an ingress gateway.
+type ingressState struct {
+	instance string // of the gateway's process; empty before its first event
+	reported map[string]gatewayapi.ChannelState
+	// failed holds the errors of the last requests, by channel.
 	failed map[string]error
-	// refused are channels that it has had no room for.
-	refused map[string]refused
-	// measured is what channels have sent.
-	measured map[string]*measured
+	// refused holds the channels for which the gateway had no room.
+	refused map[string]capacityRefusal
+	// rates holds the reported bit rates, by channel.
+	rates map[string]*rateWindow
 }
 
-// sources are the ingress gateways, and which has which channels.
+// sources manages the ingress gateways and the assignment of channels to them.
 type sources struct {
 	*core
 	registry *ingressRegistry
 	loop     service.Loop
 
-	mu    sync.Mutex       // guards what follows; a leaf, but for the locks of registries
-	homes map[string]home  // by channel
-	given map[string]given // by gateway
-	heads map[string]*head // by gateway
-	// telling are the gateways that are being told something.
-	telling map[string]bool
+	mu          sync.Mutex               // guards the fields below; under it only locks of registries are taken
+	assignments map[string]assignment    // by channel
+	loads       map[string]gatewayLoad   // by gateway
+	states      map[string]*ingressState // by gateway
+	// syncing holds the gateways to which requests are being sent.
+	syncing map[string]bool
 }
 
 func newSources(c *core) *sources {
-	s := &sources{core: c, loop: service.NewLoop(), homes: map[string]home{}, given: map[string]given{}, heads: map[string]*head{}, telling: map[string]bool{}}
+	s := &sources{core: c, loop: service.NewLoop(), assignments: map[string]assignment{}, loads: map[string]gatewayLoad{}, states: map[string]*ingressState{}, syncing: map[string]bool{}}
 	s.registry = agents.New(agents.Options[*gatewayapi.Ingress, gatewayapi.ChannelEvent, gatewayapi.ChannelState]{
 		Service: Name + "/ingress", Commands: "sluice cinema gateways ingress", Network: s.Network, Store: s.Store, Log: s.Log,
 		Publish:     func(kind string, attrs any) { s.publish("ingress-"+kind, attrs) },
@@ -56,62 +56,62 @@ func newSources(c *core) *sources {
 		Dial: func(r agents.AgentRecord) (*gatewayapi.Ingress, error) {
 			return gatewayapi.NewIngress(r.URL, s.AgentTLS, s.Dial)
 		},
-		Event: s.hear,
+		Event: s.handleEvent,
 		Peers: func(a *ingressGateway) []*ingressGateway {
-			if len(s.of(a.Name)) == 0 {
+			if len(s.channelsOf(a.Name)) == 0 {
 				return nil
 			}
 			return []*ingressGateway{nil}
 		},
-		Lost:    s.lose,
-		Changed: s.changed,
+		Lost:    s.gatewayLost,
+		Changed: s.wake,
 	})
 	return s
 }
 
-// changed has all looked at again that depends on where gateways are.
-func (s *sources) changed() {
+// wake starts a new round over channels and ingress gateways.
+func (s *sources) wake() {
 	s.Channels.Wake()
 	s.loop.Wake()
 }
 
-// head is that of an ingress gateway. The lock is held.
-func (s *sources) head(name string) *head {
-	h := s.heads[name]
+// ingress returns the state of an ingress gateway. s.mu is held.
+func (s *sources) ingress(name string) *ingressState {
+	h := s.states[name]
 	if h == nil {
-		h = &head{told: map[string]gatewayapi.ChannelState{}, failed: map[string]error{}, refused: map[string]refused{}, measured: map[string]*measured{}}
-		s.heads[name] = h
+		h = &ingressState{reported: map[string]gatewayapi.ChannelState{}, failed: map[string]error{}, refused: map[string]capacityRefusal{}, rates: map[string]*rateWindow{}}
+		s.states[name] = h
 	}
 	return h
 }
 
-// hear takes in what an ingress gateway tells.
-func (s *sources) hear(a *ingressGateway, e control.Event[gatewayapi.ChannelEvent, gatewayapi.ChannelState], before bool) {
+// handleEvent processes an event of an ingress gateway.
+func (s *sources) handleEvent(a *ingressGateway, e control.Event[gatewayapi.ChannelEvent, gatewayapi.ChannelState], before bool) {
 	if !before {
-		s.happened(a.Name, e.Ended)
+		s.publishEvents(a.Name, e.Ended)
 	}
 	if len(e.Live) == 0 && (e.Status.Sessions > 0 || len(e.Ended) > 0) {
-		return // an event about what has happened alone
+		return // the event only reports what happened, not the present state
 	}
 	s.mu.Lock()
-	h := s.head(a.Name)
-	if h.instance != e.Instance { // another process may have room
+	h := s.ingress(a.Name)
+	if h.instance != e.Instance { // a new process may have room
 		clear(h.refused)
 	}
 	h.instance = e.Instance
-	clear(h.told)
-	for _, c := range e.Live[:min(len(e.Live), toldMost)] {
-		h.told[c.Name] = c
+	clear(h.reported)
+	for _, c := range e.Live[:min(len(e.Live), maxReported)] {
+		h.reported[c.Name] = c
 	}
-	h.measure(time.Now())
+	h.recordRates(time.Now())
 	s.mu.Unlock()
 	s.loop.Wake()
 }
 
-// happened tells of what has become of channels.
-func (s *sources) happened(gateway string, all []gatewayapi.ChannelEvent) {
+// publishEvents publishes what has happened to channels.
+func (s *sources) publishEvents(gateway string, all []gatewayapi.ChannelEvent) {
 	for _, x := range all {
-		if _, is := s.Channels.Item(x.Channel); !is {
+		if _, ok := s.Channels.Item(x.Channel); !ok {
 			continue
 		}
 		attrs := map[string]any{"channel": x.Channel, "gateway": gateway, "detail": x.Detail}
@@ -126,27 +126,27 @@ func (s *sources) happened(gateway string, all []gatewayapi.ChannelEvent) {
 	}
 }
 
-// lose gives the channels of an ingress gateway to others.
-func (s *sources) lose(a, _ *ingressGateway, cause error) {
+// gatewayLost releases the channels of an ingress gateway, so that others get them.
+func (s *sources) gatewayLost(a, _ *ingressGateway, cause error) {
 	if errors.Is(cause, agents.ErrReplaced) {
-		return // it has told what it has
+		return // the new gateway has reported its channels
 	}
 	s.mu.Lock()
-	delete(s.heads, a.Name)
-	for channel, x := range s.homes {
+	delete(s.states, a.Name)
+	for channel, x := range s.assignments {
 		if x.gateway == a.Name {
-			s.put(channel, home{})
+			s.setAssignment(channel, assignment{})
 		}
 	}
 	s.mu.Unlock()
-	s.changed()
+	s.wake()
 }
 
-// of lists the channels that an ingress gateway is to have.
-func (s *sources) of(gateway string) (channels []string) {
+// channelsOf lists the channels that are assigned to an ingress gateway.
+func (s *sources) channelsOf(gateway string) (channels []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c, x := range s.homes {
+	for c, x := range s.assignments {
 		if x.gateway == gateway {
 			channels = append(channels, c)
 		}
@@ -154,9 +154,9 @@ func (s *sources) of(gateway string) (channels []string) {
 	return channels
 }
 
-// find is where a channel comes into the network, and from which address.
-func (s *sources) find(c *Channel) (p agents.Place, from netip.Addr, err error) {
-	a, err := s.home(c)
+// locate returns where a channel enters the network, and its source address.
+func (s *sources) locate(c *Channel) (p agents.Place, from netip.Addr, err error) {
+	a, err := s.assignedGateway(c)
 	if err != nil {
 		return p, from, err
 	}
@@ -168,7 +168,7 @@ func (s *sources) find(c *Channel) (p agents.Place, from netip.Addr, err error) 
 	return p, from, err
 }
 
-// place is where a gateway stands, and with which address.
+// place returns where a gateway is attached, and its data address.
 func (c *core) place(st *agents.State) (agents.Place, netip.Addr, error) {
 	addr, ok := st.Addr(c.Media)
 	if !ok {
@@ -181,49 +181,51 @@ func (c *core) place(st *agents.State) (agents.Place, netip.Addr, error) {
 	return p, addr, nil
 }
 
-// state is what the ingress gateway of a channel has told of it, and which that is.
-func (s *sources) state(channel string) (gatewayapi.ChannelState, string) {
+// channelState returns what the ingress gateway of a channel has reported of it, and the
+// gateway's name.
+func (s *sources) channelState(channel string) (gatewayapi.ChannelState, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := s.homes[channel].gateway
-	if h := s.heads[at]; h != nil {
-		return h.told[channel], at
+	at := s.assignments[channel].gateway
+	if h := s.states[at]; h != nil {
+		return h.reported[channel], at
 	}
 	return gatewayapi.ChannelState{}, at
 }
 
-// trouble is what the ingress gateway of a channel says to what it is told of it, or that it
-// sends more than it declares; empty if nothing is wrong.
-func (s *sources) trouble(channel string) string {
+// problem returns the error of the last request about a channel to its ingress gateway, or that
+// the channel exceeds its declared rate; "" if neither holds.
+func (s *sources) problem(channel string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := s.homes[channel].gateway
-	h := s.heads[at]
+	at := s.assignments[channel].gateway
+	h := s.states[at]
 	switch {
 	case h == nil:
 		return ""
 	case h.failed[channel] != nil:
 		return fmt.Sprintf("ingress gateway %s: %v", at, h.failed[channel])
 	}
-	return h.measured[channel].excess(h.told[channel].BitRate)
+	return h.rates[channel].excess(h.reported[channel].BitRate)
 }
 
-// forget ends that a channel has a gateway.
-func (s *sources) forget(channel string) {
+// unassign removes the assignment of a channel.
+func (s *sources) unassign(channel string) {
 	s.mu.Lock()
-	s.put(channel, home{})
+	s.setAssignment(channel, assignment{})
 	s.mu.Unlock()
 	s.loop.Wake()
 }
 
-// heard says whether an ingress gateway has told what it has.
-func (s *sources) heard(gateway string) bool {
+// hasReported reports whether an ingress gateway has sent its first event.
+func (s *sources) hasReported(gateway string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heads[gateway] != nil && s.heads[gateway].instance != ""
+	return s.states[gateway] != nil && s.states[gateway].instance != ""
 }
 
-// publicURL is where producers reach an ingress gateway; empty if that is not known.
+// publicURL returns the URL at which producers reach an ingress gateway, or "" if it is not
+// known.
 func (s *sources) publicURL(ingress string) string {
 	if a := s.registry.Get(ingress); a != nil {
 		st := a.State()

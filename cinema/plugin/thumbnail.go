@@ -15,15 +15,15 @@ type byChannel struct {
 	Channel string `query:"channel" required:"true" minLength:"1" doc:"Name of the channel"`
 }
 
-// registerThumbnails lets operators and gateways see what channels show. The channel is a
-// parameter, since what gateways may do is told by paths.
+// registerThumbnails lets operators and gateways see thumbnails of channels. The channel is a
+// query parameter because permissions of gateways apply to paths.
 func (s *Service) registerThumbnails(a *api.API, r service.REST) {
 	const path = "thumbnail"
 	a.Permit(pki.RoleAgent, http.MethodGet, api.Prefix+"/"+Name+"/"+path)
 	service.Register(r, http.MethodGet, path, "Show a small picture of a channel that is on the air and has no password",
 		func(ctx context.Context, in *byChannel) (*service.Body[gatewayapi.Thumbnail], error) {
-			x, is := s.Channels.Item(in.Channel)
-			if !is || x.Value.ViewHash != "" {
+			x, ok := s.Channels.Item(in.Channel)
+			if !ok || x.Value.ViewHash != "" {
 				return nil, api.NotFound("query.channel", in.Channel, "want the name of a channel without a password for viewers")
 			}
 			t, err := s.thumbnails.Of(ctx, in.Channel)
@@ -34,10 +34,10 @@ func (s *Service) registerThumbnails(a *api.API, r service.REST) {
 		})
 }
 
-// thumbnail asks the ingress gateway of a channel for one.
+// thumbnail requests a thumbnail from the ingress gateway of a channel.
 func (s *Service) thumbnail(ctx context.Context, channel string) (t gatewayapi.Thumbnail, err error) {
 	x, _ := s.Channels.Item(channel)
-	a, err := s.sources.home(&x.Value)
+	a, err := s.sources.assignedGateway(&x.Value)
 	if err != nil {
 		return t, err
 	}

@@ -10,60 +10,61 @@ import (
 )
 
 const (
-	// PerGroup bounds the buckets of a group: 818 of ours fit into a message of OpenFlow
-	// 1.3, and Open vSwitch makes some 740 rewritten copies before it leaves its fast path.
-	PerGroup = 700
-	// MaxGroups bounds the groups of a channel at one switch, so that each channel has
-	// numbers of its own for them.
+	// MaxBuckets bounds the buckets of a group. A message of OpenFlow 1.3 holds 818 of ours,
+	// and Open vSwitch makes some 740 rewritten copies before it leaves its fast path.
+	MaxBuckets = 700
+	// MaxGroups bounds the groups of a channel at one switch, so that each channel has group
+	// numbers of its own.
 	MaxGroups = 4
-	// Open vSwitch makes a packet's copies of a list of actions, and leaves out every group
-	// that begins beyond 64 KiB of it, without a word. A copy takes so many bytes of it, and
-	// more at the first for each gateway in a group, and in another queue.
-	mostBytes, copyBytes, gatewayBytes, queueBytes = 60_000, 24, 64, 16
-	// MaxCopies is how many viewers of one gateway a channel may have behind one switch.
-	MaxCopies = (mostBytes - MaxGroups*gatewayBytes) / copyBytes
+	// Open vSwitch executes all copies of a packet as one list of actions, and silently omits
+	// each group that begins beyond 64 KiB of that list. A copy takes copyBytes of the list.
+	// The first copy for each gateway in a group takes gatewayBytes more, and a copy in a queue
+	// queueBytes more.
+	maxActionBytes, copyBytes, gatewayBytes, queueBytes = 60_000, 24, 64, 16
+	// MaxCopies is how many viewers of one gateway a channel can have behind one switch.
+	MaxCopies = (maxActionBytes - MaxGroups*gatewayBytes) / copyBytes
 )
 
-// Copy is what one viewer gets: a channel's packets with another destination.
+// Copy is the copy of a channel's packets for one viewer, with another destination.
 type Copy struct {
-	// Out is the port by which it leaves, as an output action names it.
+	// Out is the output port, as an output action names it.
 	Out uint32
-	// MAC and To are the new destination: the gateway, and the port that is the viewer's.
+	// MAC and To are the new destination: the gateway, and the viewer's port there.
 	MAC openflow.MAC
 	To  netip.AddrPort
-	// Queue is the one of the port in which it leaves; zero for none.
+	// Queue is the queue of the output port; zero means none.
 	Queue uint32
 }
 
-// bucket is the copy as a bucket of a group.
+// bucket returns the bucket of a group that makes the copy.
 func (c Copy) bucket() openflow.Bucket {
 	actions := []openflow.Action{
 		openflow.SetField(openflow.EthDst(c.MAC)), openflow.SetField(openflow.IPDst(c.To.Addr())), openflow.SetField(openflow.UDPDst(c.To.Port())),
 	}
-	return openflow.NewBucket(append(queued(actions, 0, c.Queue), openflow.Output(c.Out))...)
+	return openflow.NewBucket(append(appendSetQueue(actions, 0, c.Queue), openflow.Output(c.Out))...)
 }
 
 func compareCopies(a, b Copy) int {
 	return cmp.Or(a.To.Compare(b.To), slices.Compare(a.MAC[:], b.MAC[:]), cmp.Compare(a.Out, b.Out), cmp.Compare(a.Queue, b.Queue))
 }
 
-// Groups are the copies of one channel at one switch. A copy stays in its group, and one
-// that is new goes into the first with room, so that a viewer's change is a change of one
-// group. The zero value has none.
+// Groups holds the copies of one channel at one switch. A copy stays in its group, and a new
+// one goes into the first group with room, so that a viewer's change modifies one group only.
+// The zero value has no copies.
 type Groups struct {
-	groups [MaxGroups][]placed // each in the order of its copies
+	groups [MaxGroups][]entry // sorted by compareCopies
 	lists  [MaxGroups][]openflow.Bucket
 	at     map[Copy]int
 }
 
-// placed is a copy with its bucket.
-type placed struct {
+// entry is a copy with its bucket.
+type entry struct {
 	Copy
 	bucket openflow.Bucket
 }
 
-// Set makes the groups have these copies. It returns those for which there is no room.
-func (g *Groups) Set(copies []Copy) (over []Copy) {
+// Set makes the groups hold these copies. It returns those for which there is no room.
+func (g *Groups) Set(copies []Copy) (overflow []Copy) {
 	copies = slices.Clone(copies)
 	slices.SortFunc(copies, compareCopies)
 	copies = slices.Compact(copies)
@@ -73,7 +74,7 @@ func (g *Groups) Set(copies []Copy) (over []Copy) {
 	}
 	for n := range g.groups {
 		before := len(g.groups[n])
-		g.groups[n] = slices.DeleteFunc(g.groups[n], func(p placed) bool { return !wanted[p.Copy] })
+		g.groups[n] = slices.DeleteFunc(g.groups[n], func(p entry) bool { return !wanted[p.Copy] })
 		if len(g.groups[n]) != before {
 			g.lists[n] = nil
 		}
@@ -85,25 +86,25 @@ func (g *Groups) Set(copies []Copy) (over []Copy) {
 		}
 	}
 	g.at = at
-	first, room := 0, mostBytes-g.bytes()
+	first, room := 0, maxActionBytes-g.bytes()
 	for _, c := range copies {
-		if _, has := g.at[c]; has {
+		if _, ok := g.at[c]; ok {
 			continue
 		}
-		for first < MaxGroups && len(g.groups[first]) >= PerGroup {
+		for first < MaxGroups && len(g.groups[first]) >= MaxBuckets {
 			first++
 		}
 		if first == MaxGroups || g.cost(first, c) > room {
-			over = append(over, c)
+			overflow = append(overflow, c)
 			continue
 		}
 		room -= g.cost(first, c)
 		g.insert(first, c)
 	}
-	return over
+	return overflow
 }
 
-// bytes is what the copies take of a switch's list of actions.
+// bytes returns how much of a switch's list of actions the copies take.
 func (g *Groups) bytes() (n int) {
 	for _, group := range g.groups {
 		for i, p := range group {
@@ -123,32 +124,33 @@ func (c Copy) bytes() int {
 	return copyBytes
 }
 
-// cost is by how much one more copy in a group has the list grow, at most.
+// cost returns an upper bound of the bytes that another copy in a group adds to the list of
+// actions.
 func (g *Groups) cost(n int, c Copy) int {
-	i, _ := g.place(n, c)
+	i, _ := g.index(n, c)
 	for _, beside := range []int{i - 1, i} {
 		if beside >= 0 && beside < len(g.groups[n]) && g.groups[n][beside].MAC == c.MAC {
 			return c.bytes()
 		}
 	}
 	if i > 0 && i < len(g.groups[n]) && g.groups[n][i-1].MAC == g.groups[n][i].MAC {
-		return c.bytes() + 2*gatewayBytes // it parts those of another gateway
+		return c.bytes() + 2*gatewayBytes // it separates two copies for another gateway
 	}
 	return c.bytes() + gatewayBytes
 }
 
-// place is where a copy stands in a group.
-func (g *Groups) place(n int, c Copy) (int, bool) {
-	return slices.BinarySearchFunc(g.groups[n], c, func(p placed, c Copy) int { return compareCopies(p.Copy, c) })
+// index returns the position of a copy in a group, and whether it is there.
+func (g *Groups) index(n int, c Copy) (int, bool) {
+	return slices.BinarySearchFunc(g.groups[n], c, func(p entry, c Copy) int { return compareCopies(p.Copy, c) })
 }
 
 func (g *Groups) insert(n int, c Copy) {
-	i, _ := g.place(n, c)
-	g.groups[n] = slices.Insert(g.groups[n], i, placed{c, c.bucket()})
+	i, _ := g.index(n, c)
+	g.groups[n] = slices.Insert(g.groups[n], i, entry{c, c.bucket()})
 	g.at[c], g.lists[n] = n, nil
 }
 
-// reversed reports whether a copy leaves by the port by which the channel comes in.
+// reversed reports whether a copy leaves by the port by which the channel enters.
 func (g *Groups) reversed() bool {
 	for c := range g.at {
 		if c.Out == openflow.PortInPort {
@@ -158,10 +160,10 @@ func (g *Groups) reversed() bool {
 	return false
 }
 
-// Len is how many copies there are.
+// Len returns the number of copies.
 func (g *Groups) Len() int { return len(g.at) }
 
-// Count is how many groups there are.
+// Count returns the number of groups that have copies.
 func (g *Groups) Count() (n int) {
 	for _, x := range g.groups {
 		if len(x) > 0 {
@@ -171,7 +173,7 @@ func (g *Groups) Count() (n int) {
 	return n
 }
 
-// buckets are those of a group; none if there is no such group. They are not to be changed.
+// buckets returns the buckets of a group, or nil. The caller must not change them.
 func (g *Groups) buckets(n int) []openflow.Bucket {
 	if g.lists[n] == nil {
 		for _, p := range g.groups[n] {
@@ -181,8 +183,8 @@ func (g *Groups) buckets(n int) []openflow.Bucket {
 	return g.lists[n]
 }
 
-// Lists are the buckets of the groups, by the numbers of these. A list is another one when
-// something in it has changed. They are not to be changed.
+// Lists returns the buckets of the groups, by group. Each change makes a new slice, so that the
+// caller can compare slices by identity. It must not change them.
 func (g *Groups) Lists() map[int][]openflow.Bucket {
 	out := map[int][]openflow.Bucket{}
 	for n := range g.groups {
@@ -193,7 +195,7 @@ func (g *Groups) Lists() map[int][]openflow.Bucket {
 	return out
 }
 
-// BucketTo is where the copy of a bucket goes.
+// BucketTo returns the destination of a bucket's copy.
 func BucketTo(b openflow.Bucket) (to netip.AddrPort) {
 	for _, a := range b.Actions {
 		switch {
@@ -207,12 +209,12 @@ func BucketTo(b openflow.Bucket) (to netip.AddrPort) {
 	return to
 }
 
-// GroupNumber is the number of the n-th group of the channel with a number, from which a
-// network.Owner makes a group's identifier.
+// GroupNumber returns the number of a channel's n-th group, from which a network.Owner makes
+// the group's identifier.
 func GroupNumber(channel uint16, n int) uint16 { return channel*MaxGroups + uint16(n) }
 
-// CopyAt is the copy for a viewer of a gateway that stands at a port, of what comes in by
-// another port of the same switch.
+// CopyAt returns the copy for a viewer of a gateway at a port, if the channel enters the same
+// switch by port in.
 func CopyAt(at network.PortRef, in uint32, mac openflow.MAC, to netip.AddrPort) Copy {
 	return Copy{Out: network.Hop{Switch: at.Switch, In: in, Out: at.Port}.Output(), MAC: mac, To: to}
 }

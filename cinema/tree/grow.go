@@ -9,21 +9,22 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Want is what a channel needs of its tree.
+// Want describes the tree that a channel needs.
 type Want struct {
-	// Root is the port by which it comes.
+	// Root is the port by which the channel enters the network.
 	Root network.PortRef
-	// Rate is what it may send, in bit/s.
+	// Rate is what the channel may send, in bit/s.
 	Rate uint64
-	// Switches are those behind which it is watched.
+	// Switches are the switches behind which the channel is watched.
 	Switches []openflow.DatapathID
-	// Unsure says of a link that the topology does not have whether it may be there all the
-	// same, like those of a switch that has just been connected again. nil: none may.
-	Unsure func(Edge) bool
+	// Unverified reports whether a link that the topology does not have may be up all the same,
+	// like those of a switch that has just reconnected. If it is nil, no link may.
+	Unverified func(Edge) bool
 }
 
-// Room says how much a channel may send over the link that leaves by a port, and how much
-// all channels together, in bit/s. all is zero where that is not known; then there is room.
+// Room returns how much a channel may still send over the link that leaves by a port, and how
+// much all channels together may, in bit/s. If all is zero, the capacity is not known and there
+// is always room.
 type Room func(from network.PortRef) (left, all uint64)
 
 func (r Room) has(e Edge, rate uint64) bool {
@@ -31,57 +32,58 @@ func (r Room) has(e Edge, rate uint64) bool {
 	return all == 0 || left >= rate
 }
 
-// Grow makes a tree for what is wanted of one that was there before. Links of the old tree
-// that are still there and have room stay. Switches that are missing are reached over the
-// fewest other links, the nearest first, so that the choice depends on the network alone. A
-// switch for which no way has room is refused, and costs the others nothing. One that is
-// cut off from the controller, or has been of late, and is reached by no other way, keeps
-// the way that it had.
+// Grow changes an old tree to one that reaches what is wanted. Links of the old tree that are
+// still up and have room stay. It reaches missing switches over the fewest additional links,
+// the nearest switch first, so that the result depends on the network alone. A switch for which
+// no path has room is refused, with the reason, and does not affect the others. A switch that
+// is disconnected from the controller, or was until recently, keeps its old path if there is no
+// other.
 func Grow(top *network.Topology, old Tree, w Want, room Room) (Tree, map[openflow.DatapathID]error) {
-	g := &growth{top: top, old: old, want: w, room: room, by: map[openflow.DatapathID]Edge{}}
-	kept := grown(w.Root, old.Edges, func(e Edge) bool { return e.In(top) && room.has(e, w.Rate) })
+	g := &grower{top: top, old: old, want: w, room: room, uplink: map[openflow.DatapathID]Edge{}}
+	kept := connected(w.Root, old.Edges, func(e Edge) bool { return e.InTopology(top) && room.has(e, w.Rate) })
 	for _, e := range kept.Edges {
-		g.by[e.To.Switch] = e
+		g.uplink[e.To.Switch] = e
 	}
-	refused := g.reach()
-	g.keepDark(refused)
-	return g.pruned(), refused
+	refused := g.connectMissing()
+	g.keepUnverified(refused)
+	return g.prune(), refused
 }
 
-// In says whether a topology has the link.
-func (e Edge) In(top *network.Topology) bool {
+// InTopology reports whether a topology has the link.
+func (e Edge) InTopology(top *network.Topology) bool {
 	l, ok := top.LinkFrom(e.From)
 	return ok && l.To == e.To
 }
 
-// Dark says of a link that it may be there whether or not the topology has it: one of its switches
-// is not connected, or its links are not known yet, of which unsure knows; nil: no such link is.
-func (e Edge) Dark(top *network.Topology, unsure func(Edge) bool) bool {
-	return !top.Has(e.From.Switch) || !top.Has(e.To.Switch) || unsure != nil && !e.In(top) && unsure(e)
+// Unverified reports whether the link may be up although the controller cannot see it: one of
+// its switches is disconnected, or maybeUp reports that its links are not known yet. If
+// maybeUp is nil, only the former counts.
+func (e Edge) Unverified(top *network.Topology, maybeUp func(Edge) bool) bool {
+	return !top.Has(e.From.Switch) || !top.Has(e.To.Switch) || maybeUp != nil && !e.InTopology(top) && maybeUp(e)
 }
 
-// growth is a tree that is being made.
-type growth struct {
+// grower builds a tree.
+type grower struct {
 	top  *network.Topology
 	old  Tree
 	want Want
 	room Room
-	// by has the link by which each switch is reached, but for that of the root.
-	by map[openflow.DatapathID]Edge
+	// uplink holds the link by which each switch is reached, except that of the root.
+	uplink map[openflow.DatapathID]Edge
 
-	// What follows is for the search: an arc for each link, and behind those one for each
-	// switch, to it from a node of its own that stands for the tree.
-	g       *graph.Graph
+	// The graph for the search has an arc for each link. After those it has one for each
+	// switch, from an additional node that stands for the whole tree.
+	graph   *graph.Graph
 	weights graph.Weights
 }
 
-func (g *growth) has(d openflow.DatapathID) bool {
-	_, ok := g.by[d]
+func (g *grower) has(d openflow.DatapathID) bool {
+	_, ok := g.uplink[d]
 	return ok || d == g.want.Root.Switch
 }
 
-// missing are the switches that are wanted and not reached.
-func (g *growth) missing() (out []openflow.DatapathID) {
+// missing returns the wanted switches that are not reached yet.
+func (g *grower) missing() (out []openflow.DatapathID) {
 	for _, d := range g.want.Switches {
 		if !g.has(d) {
 			out = append(out, d)
@@ -91,34 +93,35 @@ func (g *growth) missing() (out []openflow.DatapathID) {
 	return slices.Compact(out)
 }
 
-// reach leads the tree to what is missing, and says what cannot be reached.
-func (g *growth) reach() map[openflow.DatapathID]error {
+// connectMissing extends the tree to the missing switches, and returns the reason for each that
+// it cannot reach.
+func (g *grower) connectMissing() map[openflow.DatapathID]error {
 	refused := map[openflow.DatapathID]error{}
 	missing := g.missing()
 	if len(missing) == 0 {
 		return refused
 	}
-	g.prepare()
+	g.buildGraph()
 	for len(missing) > 0 {
-		g.weigh(func(network.Link) float64 { return -1 })
-		i, way := g.nearest(missing)
-		if way == nil {
+		g.setWeights(func(network.Link) float64 { return -1 })
+		i, path := g.nearest(missing)
+		if path == nil {
 			break
 		}
-		for _, e := range way {
-			g.by[e.To.Switch] = e
+		for _, e := range path {
+			g.uplink[e.To.Switch] = e
 		}
 		missing = slices.Delete(missing, i, i+1)
 		missing = slices.DeleteFunc(missing, g.has) // it may lie on the way
 	}
 	for _, d := range missing {
-		refused[d] = g.why(d)
+		refused[d] = g.refusalReason(d)
 	}
 	return refused
 }
 
-// prepare makes the graph.
-func (g *growth) prepare() {
+// buildGraph builds the graph for the search.
+func (g *grower) buildGraph() {
 	n := len(g.top.Switches)
 	arcs := make([]graph.Arc, 0, len(g.top.Links)+n)
 	for _, l := range g.top.Links {
@@ -129,20 +132,20 @@ func (g *growth) prepare() {
 	for i := range g.top.Switches {
 		arcs = append(arcs, graph.Arc{From: n, To: i})
 	}
-	g.g, _ = graph.New(n+1, arcs) // the ends are those of the topology
+	g.graph, _ = graph.New(n+1, arcs) // the arcs' ends are nodes of the topology
 	g.weights = make(graph.Weights, len(arcs))
 }
 
-// weigh says what each arc costs; full is what a link costs that has no room. The arc to a
-// switch of the tree costs nothing, so no way leads over links to such a one.
-func (g *growth) weigh(full func(network.Link) float64) {
+// setWeights sets the cost of each arc; full returns the cost of a link without room. The arc
+// to a switch of the tree costs nothing, so no path leads over links to such a switch.
+func (g *grower) setWeights(full func(network.Link) float64) {
 	for i, l := range g.top.Links {
 		e := Edge{l.From, l.To}
 		switch {
 		case !g.room.has(e, g.want.Rate):
 			g.weights[i] = full(l)
 		case slices.Contains(g.old.Edges, e):
-			g.weights[i] = 0 // what was there before stays, if it can
+			g.weights[i] = 0 // prefer links of the old tree
 		default:
 			g.weights[i] = 1
 		}
@@ -155,10 +158,10 @@ func (g *growth) weigh(full func(network.Link) float64) {
 	}
 }
 
-// nearest is the one of some switches that the fewest links lead to from the tree, and the
-// way; nil if there is none.
-func (g *growth) nearest(of []openflow.DatapathID) (int, []Edge) {
-	fan, ok := g.g.ShortestTree(len(g.top.Switches), g.weights)
+// nearest returns the index of the switch that the fewest links connect to the tree, and the
+// path to it; the path is nil if there is none.
+func (g *grower) nearest(of []openflow.DatapathID) (int, []Edge) {
+	fan, ok := g.graph.ShortestTree(len(g.top.Switches), g.weights)
 	best, least, end := -1, math.Inf(1), 0
 	for i, d := range of {
 		if n, known := g.top.Index(d); ok && known && fan.Cost(n) < least {
@@ -169,33 +172,33 @@ func (g *growth) nearest(of []openflow.DatapathID) (int, []Edge) {
 		return best, nil
 	}
 	p, _ := fan.Path(end)
-	way := []Edge{}
+	path := []Edge{}
 	for _, arc := range p.Arcs {
 		if arc < len(g.top.Links) {
 			l := g.top.Links[arc]
-			way = append(way, Edge{l.From, l.To})
+			path = append(path, Edge{l.From, l.To})
 		}
 	}
-	return best, way
+	return best, path
 }
 
-// keepDark keeps the old ways to what is refused because a switch is not connected, or its
-// links are not known yet: it may well go on copying.
-func (g *growth) keepDark(refused map[openflow.DatapathID]error) {
-	was := g.old.by()
+// keepUnverified keeps the old paths to refused switches that are disconnected or whose links
+// are not known yet, because such a switch may still copy.
+func (g *grower) keepUnverified(refused map[openflow.DatapathID]error) {
+	prev := g.old.uplinks()
 	for d := range refused {
-		var way []Edge
+		var path []Edge
 		for at := d; !g.has(at); {
-			e, ok := was[at]
-			if !ok || len(way) > len(g.old.Edges) || !e.Dark(g.top, g.want.Unsure) && !(e.In(g.top) && g.room.has(e, g.want.Rate)) {
-				way = nil
+			e, ok := prev[at]
+			if !ok || len(path) > len(g.old.Edges) || !e.Unverified(g.top, g.want.Unverified) && !(e.InTopology(g.top) && g.room.has(e, g.want.Rate)) {
+				path = nil
 				break
 			}
-			way = append(way, e)
+			path = append(path, e)
 			at = e.From.Switch
 		}
-		for _, e := range way {
-			g.by[e.To.Switch] = e
+		for _, e := range path {
+			g.uplink[e.To.Switch] = e
 		}
 		if g.has(d) {
 			delete(refused, d)
@@ -203,13 +206,13 @@ func (g *growth) keepDark(refused map[openflow.DatapathID]error) {
 	}
 }
 
-// pruned is the tree without what leads to nothing that is wanted.
-func (g *growth) pruned() Tree {
+// prune returns the tree without branches that lead to no wanted switch.
+func (g *grower) prune() Tree {
 	t, kept := Tree{Root: g.want.Root}, map[openflow.DatapathID]bool{}
 	for _, d := range g.want.Switches {
 		for !kept[d] && g.has(d) {
 			kept[d] = true
-			if e, ok := g.by[d]; ok {
+			if e, ok := g.uplink[d]; ok {
 				t.Edges = append(t.Edges, e)
 				d = e.From.Switch
 			}

@@ -24,8 +24,8 @@ func square(without ...openflow.DatapathID) *network.Topology {
 	return topology.New(1, all, links)
 }
 
-func newSquareBook() *Book {
-	return NewBook(0.5, func(network.PortRef) uint64 { return 100e6 })
+func newSquareBook() *Reservations {
+	return NewReservations(0.5, func(network.PortRef) uint64 { return 100e6 })
 }
 
 var in = network.PortRef{Switch: 1, Port: 9}
@@ -37,9 +37,9 @@ func (t Tree) text() (out []string) {
 	return out
 }
 
-func grow(t *testing.T, b *Book, channel string, top *network.Topology, rate uint64, want []string, to ...openflow.DatapathID) map[openflow.DatapathID]error {
+func grow(t *testing.T, r *Reservations, channel string, top *network.Topology, rate uint64, want []string, to ...openflow.DatapathID) map[openflow.DatapathID]error {
 	t.Helper()
-	got, refused := b.Grow(channel, top, Want{Root: in, Rate: rate, Switches: to})
+	got, refused := r.Grow(channel, top, Want{Root: in, Rate: rate, Switches: to})
 	if !slices.Equal(got.text(), want) {
 		t.Errorf("%s to %v: %v, want %v, refused %v", channel, to, got.text(), want, refused)
 	}
@@ -49,55 +49,55 @@ func grow(t *testing.T, b *Book, channel string, top *network.Topology, rate uin
 // A tree grows by the fewest links, is pruned, stays where a new one would not, goes round a
 // link that is gone, and says where there is no room.
 func TestGrow(t *testing.T) {
-	b := newSquareBook()
-	grow(t, b, "a", square(), 20e6, []string{"1>2"}, 2)
-	grow(t, b, "a", square(), 20e6, []string{"1>2", "2>3"}, 2, 3)
-	grow(t, b, "a", square(), 20e6, []string{"1>2", "2>3", "3>4"}[:2], 3, 3)
-	b.Restore("a", 20e6, Tree{in, []Edge{{network.PortRef{Switch: 4, Port: 3}, network.PortRef{Switch: 3, Port: 4}}, {network.PortRef{Switch: 1, Port: 4}, network.PortRef{Switch: 4, Port: 1}}}})
-	grow(t, b, "a", square(), 20e6, []string{"4>3", "1>4"}, 3)
-	grow(t, b, "a", square(4), 20e6, []string{"1>2", "2>3"}, 3)
-	grow(t, b, "b", square(), 40e6, []string{"1>4", "4>3"}[:1], 4)
-	refused := grow(t, b, "c", square(), 40e6, nil, 2, 4)
+	r := newSquareBook()
+	grow(t, r, "a", square(), 20e6, []string{"1>2"}, 2)
+	grow(t, r, "a", square(), 20e6, []string{"1>2", "2>3"}, 2, 3)
+	grow(t, r, "a", square(), 20e6, []string{"1>2", "2>3", "3>4"}[:2], 3, 3)
+	r.Restore("a", 20e6, Tree{in, []Edge{{network.PortRef{Switch: 4, Port: 3}, network.PortRef{Switch: 3, Port: 4}}, {network.PortRef{Switch: 1, Port: 4}, network.PortRef{Switch: 4, Port: 1}}}})
+	grow(t, r, "a", square(), 20e6, []string{"4>3", "1>4"}, 3)
+	grow(t, r, "a", square(4), 20e6, []string{"1>2", "2>3"}, 3)
+	grow(t, r, "b", square(), 40e6, []string{"1>4", "4>3"}[:1], 4)
+	refused := grow(t, r, "c", square(), 40e6, nil, 2, 4)
 	const want = "link 0000000000000001/2: 40Mbit wanted, 30Mbit of the 50Mbit for channels are left"
 	if len(refused) != 2 || refused[2].Error() != want {
 		t.Errorf("refused %v, want %s", refused, want)
 	}
-	b.Release("a")
-	grow(t, b, "c", square(), 40e6, []string{"1>2"}, 2)
-	if left, all := b.room(network.PortRef{Switch: 1, Port: 2}); left != 10e6 || all != 50e6 {
+	r.Release("a")
+	grow(t, r, "c", square(), 40e6, []string{"1>2"}, 2)
+	if left, all := r.room(network.PortRef{Switch: 1, Port: 2}); left != 10e6 || all != 50e6 {
 		t.Errorf("%d left of %d", left, all)
 	}
 	top := square()
-	for i, got := range b.Loads(top.Links) {
+	for i, got := range r.Loads(top.Links) {
 		want := map[string]Load{"1>2": {1, 40e6, 50e6}, "1>4": {1, 40e6, 50e6}}
-		way := Tree{Edges: []Edge{{top.Links[i].From, top.Links[i].To}}}.text()[0]
-		if w, carries := want[way]; carries && got != w || !carries && got != (Load{Most: 50e6}) {
-			t.Errorf("%s: %+v, want %+v", way, got, w)
+		path := Tree{Edges: []Edge{{top.Links[i].From, top.Links[i].To}}}.text()[0]
+		if w, carries := want[path]; carries && got != w || !carries && got != (Load{Most: 50e6}) {
+			t.Errorf("%s: %+v, want %+v", path, got, w)
 		}
 	}
 }
 
 // A switch that is not connected keeps the way that it had, and has none if it had none.
 func TestDark(t *testing.T) {
-	b := newSquareBook()
-	grow(t, b, "a", square(), 20e6, []string{"1>2", "2>3"}, 2, 3)
-	if refused := grow(t, b, "a", square(3), 20e6, []string{"1>2", "2>3"}, 2, 3); len(refused) > 0 {
+	r := newSquareBook()
+	grow(t, r, "a", square(), 20e6, []string{"1>2", "2>3"}, 2, 3)
+	if refused := grow(t, r, "a", square(3), 20e6, []string{"1>2", "2>3"}, 2, 3); len(refused) > 0 {
 		t.Errorf("refused %v", refused)
 	}
-	if refused := grow(t, b, "b", square(3), 20e6, []string{"1>2"}, 2, 3); !errors.Is(refused[3], network.ErrSwitchDown) {
+	if refused := grow(t, r, "b", square(3), 20e6, []string{"1>2"}, 2, 3); !errors.Is(refused[3], network.ErrSwitchDown) {
 		t.Errorf("refused %v", refused)
 	}
-	if refused := grow(t, b, "a", square(2, 4), 20e6, []string{"1>2", "2>3"}, 3); len(refused) > 0 {
+	if refused := grow(t, r, "a", square(2, 4), 20e6, []string{"1>2", "2>3"}, 3); len(refused) > 0 {
 		t.Errorf("refused %v", refused)
 	}
-	if refused := grow(t, b, "b", square(2, 4), 20e6, nil, 3); !errors.Is(refused[3], ErrNoWay) {
+	if refused := grow(t, r, "b", square(2, 4), 20e6, nil, 3); !errors.Is(refused[3], ErrNoPath) {
 		t.Errorf("refused %v", refused)
 	}
 }
 
 // Channels that look for shorter ways at the same moment take no more than there is room for.
 func TestShorterTogether(t *testing.T) {
-	b := newSquareBook()
+	r := newSquareBook()
 	long := Tree{in, []Edge{
 		{network.PortRef{Switch: 4, Port: 3}, network.PortRef{Switch: 3, Port: 4}},
 		{network.PortRef{Switch: 3, Port: 2}, network.PortRef{Switch: 2, Port: 3}},
@@ -105,16 +105,16 @@ func TestShorterTogether(t *testing.T) {
 	}}
 	names := []string{"a", "b", "c"}
 	for _, name := range names {
-		b.Restore(name, 15e6, long)
+		r.Restore(name, 15e6, long)
 	}
-	b.Restore("other", 15e6, Tree{in, []Edge{{network.PortRef{Switch: 1, Port: 2}, network.PortRef{Switch: 2, Port: 1}}}})
+	r.Restore("other", 15e6, Tree{in, []Edge{{network.PortRef{Switch: 1, Port: 2}, network.PortRef{Switch: 2, Port: 1}}}})
 	var all sync.WaitGroup
 	for _, name := range names {
-		all.Go(func() { b.Shorter(name, square(), Want{Root: in, Rate: 15e6, Switches: []openflow.DatapathID{2}}) })
+		all.Go(func() { r.Shorter(name, square(), Want{Root: in, Rate: 15e6, Switches: []openflow.DatapathID{2}}) })
 	}
 	all.Wait()
 	links := square().Links
-	for i, load := range b.Loads(links) {
+	for i, load := range r.Loads(links) {
 		if load.Taken > load.Most {
 			t.Errorf("link %v carries %d of %d bit/s", links[i].From, load.Taken, load.Most)
 		}

@@ -8,30 +8,30 @@ import (
 )
 
 const (
-	// meterBase is added to a channel's number to make its meter's: above those of critical
-	// flows, and below 2^18, of which Open vSwitch has so many.
+	// meterBase is added to a channel's number to make its meter's. The result is above the
+	// meters of critical flows, and below 2^18, which is how many Open vSwitch has.
 	meterBase = 0x20000
-	// spare is how much more than its rate a channel may send, in percent: headers, and what
-	// an encoder does not know beforehand.
-	spare = 25
-	// leastBurst is the least that a meter lets through at once, in kbit: a key frame.
-	leastBurst = 1000
+	// headroomPercent is how far a channel may exceed its rate: headers, and what an encoder
+	// cannot predict.
+	headroomPercent = 25
+	// minBurst is the least burst of a meter, in kbit: a key frame.
+	minBurst = 1000
 )
 
-// MeterNumber is the number of the meter of the channel with a number, where it comes in.
+// MeterNumber returns the number of a channel's meter at the switch where it enters.
 func MeterNumber(channel uint16) uint32 { return meterBase + uint32(channel) }
 
-// meterOf holds a channel to its rate, of which it may send a second's at once.
-func meterOf(d openflow.DatapathID, id uint32, rate uint64) network.Meter {
-	kbit := uint32(min((rate+rate*spare/100+999)/1000, 1<<31))
+// newMeter returns a meter that limits a channel to its rate, with a burst of one second.
+func newMeter(d openflow.DatapathID, id uint32, rate uint64) network.Meter {
+	kbit := uint32(min((rate+rate*headroomPercent/100+999)/1000, 1<<31))
 	return network.Meter{
 		Switch: d, ID: id, Flags: openflow.MeterFlagKbps | openflow.MeterFlagBurst,
-		Bands: []openflow.MeterBand{{Type: openflow.BandDrop, Rate: kbit, Burst: max(kbit, leastBurst)}},
+		Bands: []openflow.MeterBand{{Type: openflow.BandDrop, Rate: kbit, Burst: max(kbit, minBurst)}},
 	}
 }
 
-// Unmetered is a channel's program without its meters.
-func Unmetered(p network.Program) network.Program {
+// WithoutMeters returns a channel's program without its meters.
+func WithoutMeters(p network.Program) network.Program {
 	p.Meters, p.Rules = nil, slices.Clone(p.Rules)
 	for i := range p.Rules {
 		p.Rules[i].Meter = 0

@@ -18,39 +18,40 @@ const (
 	protoUDP    = 17
 )
 
-// Plan is what a channel is to be in the network.
+// Plan describes what a channel needs in the network.
 type Plan struct {
 	Tree Tree
-	// Before is the way that it had, from the same root: what is under way on it still arrives.
-	// The zero value is none.
-	Before Tree
-	// From and To are the source and the destination of its datagrams.
+	// Draining is the channel's old tree, from the same root, on which packets in flight still
+	// arrive. The zero value is none.
+	Draining Tree
+	// From and To are the source and the destination of the channel's datagrams.
 	From, To netip.AddrPort
-	// Copies are those for its viewers, by switch. All the switches are of the tree.
+	// Copies holds the copies for the channel's viewers, by switch. All the switches are part
+	// of Tree.
 	Copies map[openflow.DatapathID]*Groups
-	// Rate is what the channel may send, in bit/s. Meter is the number of the meter that holds
-	// it to that where it comes in; zero: the switch there has none.
+	// Rate is what the channel may send, in bit/s. Meter is the number of the meter that
+	// enforces it where the channel enters; zero if the switch there supports none.
 	Rate  uint64
 	Meter uint32
-	// Queues are those in which it leaves by links, by the ports from which they lead; left
-	// out: none.
+	// Queues holds the queues in which the channel leaves by links, by output port; a port that
+	// is missing has none.
 	Queues map[network.PortRef]uint32
-	// LinkMACs has it cross each link from a source address of its own.
+	// LinkMACs makes the channel cross each link with a source address of its own.
 	LinkMACs bool
-	// Group makes the identifier of the n-th group at a switch.
+	// Group returns the identifier of the n-th group at a switch.
 	Group func(n int) uint32
 }
 
-// Program is the channel as rules and groups: at each switch one rule, for what comes in by
-// the port of the tree, and the groups of the viewers behind it. Without viewers, and without
-// Before, it is empty. Where only the former way leads, and nobody gets copies any more, the
-// rule drops: what is still under way is dropped as the channel's, and not by a guard.
-// The rules of the switches that are farthest from the root come first: written in this
-// order, none leads to where there is none yet.
+// Program returns the channel's rules and groups: at each switch one rule for packets from the
+// port of the tree, and the groups of the viewers behind it. Without viewers and without
+// Draining it is empty. Where only the draining tree leads and no copies are left, the rule
+// drops packets in flight, so that they do not meet the guard. Rules of the switches farthest
+// from the root come first: if they are written in this order, no rule forwards to a switch
+// without one.
 func (p *Plan) Program() (out network.Program) {
-	forks, copies := p.Tree.beside(p.Before), map[openflow.DatapathID][]openflow.Action{}
-	for _, at := range p.taken() {
-		first, known := copies[at.Switch] // what is set for a link is not for viewers
+	forks, copies := p.Tree.transition(p.Draining), map[openflow.DatapathID][]openflow.Action{}
+	for _, at := range p.inPorts() {
+		first, known := copies[at.Switch] // actions for a link must not apply to viewers' copies
 		if !known {
 			groups := p.groups(at.Switch)
 			out.Groups = append(out.Groups, groups...)
@@ -61,42 +62,42 @@ func (p *Plan) Program() (out network.Program) {
 		}
 		r := network.Rule{
 			Switch: at.Switch, Stage: network.StageRewrite, Offset: rule.RewriteChannel,
-			Match: p.match(at.Port), Actions: p.onward(first, at.Port, forks[at]),
+			Match: p.match(at.Port), Actions: p.forwardActions(first, at.Port, forks[at]),
 		}
 		if len(r.Actions) == 0 && at.Switch == p.Tree.Root.Switch {
 			continue
 		}
 		if at.Switch == p.Tree.Root.Switch && p.Meter != 0 {
 			r.Meter = p.Meter
-			out.Meters = append(out.Meters, meterOf(at.Switch, p.Meter, p.Rate))
+			out.Meters = append(out.Meters, newMeter(at.Switch, p.Meter, p.Rate))
 		}
 		out.Rules = append(out.Rules, r)
 	}
 	return out
 }
 
-// taken lists by which ports switches take the channel up, those that are farthest from the
+// inPorts lists the ports by which the channel enters its switches, those farthest from the
 // root first.
-func (p *Plan) taken() []network.PortRef {
+func (p *Plan) inPorts() []network.PortRef {
 	far := map[network.PortRef]int{}
-	for _, t := range []Tree{p.Before, p.Tree} {
-		depth := t.depth()
-		for d, in := range t.In() {
+	for _, t := range []Tree{p.Draining, p.Tree} {
+		depth := t.depths()
+		for d, in := range t.InPorts() {
 			far[network.PortRef{Switch: d, Port: in}] = depth[d]
 		}
 	}
 	return slices.SortedFunc(maps.Keys(far), func(a, b network.PortRef) int { return cmp.Or(cmp.Compare(far[b], far[a]), a.Compare(b)) })
 }
 
-// onward adds what sends the channel on by links to what a switch does with it.
-func (p *Plan) onward(actions []openflow.Action, in uint32, links []Edge) []openflow.Action {
+// forwardActions appends the actions that send the channel out by links.
+func (p *Plan) forwardActions(actions []openflow.Action, in uint32, links []Edge) []openflow.Action {
 	slices.SortFunc(links, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(p.Queues[a.From], p.Queues[b.From]), a.From.Compare(b.From))
 	})
 	queue := uint32(0)
 	for _, e := range links {
 		at := e.From
-		actions = queued(actions, queue, p.Queues[at])
+		actions = appendSetQueue(actions, queue, p.Queues[at])
 		queue = p.Queues[at]
 		if p.LinkMACs {
 			actions = append(actions, openflow.SetField(openflow.EthSrc(LinkMAC(at))))
@@ -106,27 +107,26 @@ func (p *Plan) onward(actions []openflow.Action, in uint32, links []Edge) []open
 	return actions
 }
 
-// LinkMAC is the source address of what crosses the link from a port, if each is to have one of
-// its own: a network of learning switches between ours then sees no address at two places. It
-// is locally administered, and the same in every run. Two links share one with a probability of
-// 1 in 10^12.
+// LinkMAC returns the source address for packets that cross the link from a port, so that
+// learning switches between ours see no address at two places. It is locally administered and
+// the same in every run. Two links share one with a probability of 1 in 10^12.
 func LinkMAC(from network.PortRef) openflow.MAC {
 	h := fnv.New64a()
-	_ = binary.Write(h, binary.BigEndian, from) // into a hash
+	_ = binary.Write(h, binary.BigEndian, from) // a hash returns no errors
 	sum := h.Sum64()
 	sum ^= sum >> 40
 	return openflow.MAC{0x02, byte(sum >> 32), byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}
 }
 
-// queued adds what has packets leave in another queue than before.
-func queued(actions []openflow.Action, before, queue uint32) []openflow.Action {
+// appendSetQueue appends an action that selects a queue, if it differs from the one before.
+func appendSetQueue(actions []openflow.Action, before, queue uint32) []openflow.Action {
 	if queue == before {
 		return actions
 	}
 	return append(actions, openflow.SetQueue(queue))
 }
 
-// groups are those that have copies at a switch.
+// groups returns the groups that have copies at a switch.
 func (p *Plan) groups(d openflow.DatapathID) (out []network.Group) {
 	at := p.Copies[d]
 	if at == nil {
@@ -145,16 +145,16 @@ func (p *Plan) match(in uint32) openflow.Match {
 		openflow.IPSrc(p.From.Addr()), openflow.IPDst(p.To.Addr()), openflow.UDPSrc(p.From.Port()), openflow.UDPDst(p.To.Port()))
 }
 
-// Guard is what a switch does with all else that goes to the address of channels: nothing.
-// So only what is announced and watched gets on.
+// Guard returns the rule by which a switch drops all other packets to the address of channels.
+// So only channels that are declared and watched are forwarded.
 func Guard(d openflow.DatapathID, media netip.Addr) network.Program {
 	return guard(d, 0, openflow.EthType(ethTypeIPv4), openflow.IPDst(media))
 }
 
-// GuardByECN does the same, and looks at ECN. It is there for Open vSwitch: what that has cached of
-// a channel's packets does not cover ECN, so it goes with the channel's rules, and is not turned
-// into a decision to drop, which whoever comes back within seconds would meet. A switch that does
-// not take it has nothing else less.
+// GuardByECN returns a guard that also matches ECN. It is for Open vSwitch, whose cached
+// decisions about a channel's packets do not cover ECN. They are then removed together with the
+// channel's rules, and not turned into a cached drop, which viewers who return within seconds
+// would meet. A switch that refuses this rule lacks nothing else.
 func GuardByECN(d openflow.DatapathID, media netip.Addr) network.Program {
 	return guard(d, 1, openflow.EthType(ethTypeIPv4), openflow.IPECN(0), openflow.IPDst(media))
 }

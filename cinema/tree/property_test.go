@@ -51,7 +51,7 @@ func TestNoCircle(t *testing.T) {
 // The shortest circle that there could be: a ring that is entered elsewhere than before.
 func TestNoCircleInRing(t *testing.T) {
 	ring := [][2]int{{1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 2}, {1, 4}}
-	way := func(w *world, order ...int) []Edge {
+	path := func(w *world, order ...int) []Edge {
 		var edges []Edge
 		for i := range order[1:] {
 			for _, l := range w.links {
@@ -69,8 +69,8 @@ func TestNoCircleInRing(t *testing.T) {
 		}
 		c := &channel{name: "c", number: 1, root: w.port(1), groups: map[openflow.DatapathID]*Groups{}}
 		all := func(Edge) bool { return true }
-		w.lead(t, c, grown(c.root, way(w, 1, 2, 3, 4, 5), all), nil)
-		w.lead(t, c, grown(c.root, way(w, 1, 4, 5, 2, 3), all), nil)
+		w.lead(t, c, connected(c.root, path(w, 1, 2, 3, 4, 5), all), nil)
+		w.lead(t, c, connected(c.root, path(w, 1, 4, 5, 2, 3), all), nil)
 	})
 }
 
@@ -101,7 +101,7 @@ func (w *world) drawTree(t *rapid.T, root network.PortRef) Tree {
 		}
 	}
 	left := rapid.IntRange(0, len(w.switches)).Draw(t, "links of the tree")
-	return grown(root, edges, func(Edge) bool { left--; return left >= 0 })
+	return connected(root, edges, func(Edge) bool { left--; return left >= 0 })
 }
 
 // A long way that turns round would be a circle for a moment: it is taken apart first.
@@ -109,7 +109,7 @@ func TestMoves(t *testing.T) {
 	at := func(d openflow.DatapathID, p uint32) network.PortRef { return network.PortRef{Switch: d, Port: p} }
 	edge := func(from, to openflow.DatapathID) Edge { return Edge{at(from, uint32(10+to)), at(to, uint32(20+from))} }
 	tree := func(root network.PortRef, edges ...Edge) Tree {
-		return grown(root, edges, func(Edge) bool { return true })
+		return connected(root, edges, func(Edge) bool { return true })
 	}
 	in := at(1, 1)
 	there := tree(in, edge(1, 2), edge(2, 3), edge(3, 4), edge(4, 5))
@@ -129,8 +129,8 @@ func TestMoves(t *testing.T) {
 		"by another port":    {tree(at(1, 2), there.Edges...), true, false, 0},
 		"by another gateway": {tree(at(5, 1), edge(5, 4)), true, false, 0},
 	} {
-		if kept := there.Common(x.next); there.Moves(x.next) != x.moves || Circle(there, x.next) != x.circle || len(kept.Edges) != x.kept {
-			t.Errorf("%s: moves %v, circle %v, kept %v", name, there.Moves(x.next), Circle(there, x.next), kept)
+		if kept := there.Common(x.next); there.Moves(x.next) != x.moves || HasLoop(there, x.next) != x.circle || len(kept.Edges) != x.kept {
+			t.Errorf("%s: moves %v, circle %v, kept %v", name, there.Moves(x.next), HasLoop(there, x.next), kept)
 		}
 	}
 	if (Tree{}).Moves(there) {
@@ -206,7 +206,7 @@ func (w *world) check(t *rapid.T) {
 func (w *world) checkRefusal(t *rapid.T, c *channel, d openflow.DatapathID, why error) {
 	taken := map[network.PortRef]uint64{}
 	for _, other := range w.channels {
-		if held := w.book.held[other.name]; other != c {
+		if held := w.book.byChannel[other.name]; other != c {
 			for _, e := range held.tree.Edges {
 				taken[e.From] += held.rate
 			}
@@ -224,7 +224,7 @@ func (w *world) checkRefusal(t *rapid.T, c *channel, d openflow.DatapathID, why 
 			}
 		}
 	}
-	if refusal, is := errors.AsType[*Refusal](why); reached[d] || is && !full(refusal.Link.From) || !is && !errors.Is(why, ErrNoWay) {
+	if refusal, is := errors.AsType[*Refusal](why); reached[d] || is && !full(refusal.Link.From) || !is && !errors.Is(why, ErrNoPath) {
 		t.Fatalf("%s: switch %v is refused, since %v; there is a way: %v", c.name, d, why, reached[d])
 	}
 }
@@ -312,13 +312,13 @@ func TestGroups(t *testing.T) {
 			sum := 0
 			for n := range MaxGroups {
 				sum += len(g.buckets(n))
-				if len(g.buckets(n)) > PerGroup {
+				if len(g.buckets(n)) > MaxBuckets {
 					t.Fatalf("group %d has %d buckets", n, len(g.buckets(n)))
 				}
 			}
 			for c, n := range g.at {
-				if was, stayed := before[c]; stayed && was != n {
-					t.Fatalf("%v has gone from group %d to %d", c, was, n)
+				if prev, stayed := before[c]; stayed && prev != n {
+					t.Fatalf("%v has gone from group %d to %d", c, prev, n)
 				}
 			}
 			if sum != g.Len() || g.Len() > 0 && g.Count() == 0 {

@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ErrNoWay says that no links lead there, with room or without.
-var ErrNoWay = errors.New("no links lead there")
+// ErrNoPath says that no links lead to a switch, with or without room.
+var ErrNoPath = errors.New("no links lead there")
 
-// Refusal says which link lacks room for a channel. It is the first on the way that lacks
-// room at the fewest links.
+// Refusal is the error for a link that lacks room for a channel. It is the first such link on
+// the path that has the fewest of them.
 type Refusal struct {
 	Link Edge
-	// Rate is what was wanted, Left what channels may still send, All what they may
+	// Rate was requested, Left is what channels may still send, and All what they may send
 	// together, in bit/s.
 	Rate, Left, All uint64
 }
@@ -27,21 +27,21 @@ func (r *Refusal) Error() string {
 		r.Link.From, units.FormatRate(float64(r.Rate)), units.FormatRate(float64(r.Left)), units.FormatRate(float64(r.All)))
 }
 
-// lacking is what a link without room costs in the search for why: more than any way that
-// has room.
-const lacking = 1 << 20
+// fullLinkCost is the cost of a link without room in the search for the reason of a refusal. It
+// exceeds that of any path with room.
+const fullLinkCost = 1 << 20
 
-// why says why a switch is not reached.
-func (g *growth) why(d openflow.DatapathID) error {
+// refusalReason returns why a switch cannot be reached.
+func (g *grower) refusalReason(d openflow.DatapathID) error {
 	if !g.top.Has(d) {
 		return fmt.Errorf("switch %v: %w", d, network.ErrSwitchDown)
 	}
-	g.weigh(func(network.Link) float64 { return lacking })
-	_, way := g.nearest([]openflow.DatapathID{d})
-	for _, e := range way {
+	g.setWeights(func(network.Link) float64 { return fullLinkCost })
+	_, path := g.nearest([]openflow.DatapathID{d})
+	for _, e := range path {
 		if left, all := g.room(e.From); all != 0 && left < g.want.Rate {
 			return &Refusal{e, g.want.Rate, left, all}
 		}
 	}
-	return fmt.Errorf("from %v to switch %v: %w", g.want.Root, d, ErrNoWay)
+	return fmt.Errorf("from %v to switch %v: %w", g.want.Root, d, ErrNoPath)
 }

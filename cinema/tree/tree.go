@@ -14,20 +14,20 @@ type Edge struct {
 	To   network.PortRef `json:"to"`
 }
 
-// Tree is the way of one channel. The zero value reaches nothing.
+// Tree is the path of one channel to all its switches. The zero value reaches nothing.
 type Tree struct {
-	// Root is the port by which the channel comes into the network.
+	// Root is the port by which the channel enters the network.
 	Root network.PortRef `json:"root"`
-	// Edges are the links by which it goes on, by the switches to which they lead: to each
-	// of them one, and none to that of the root.
+	// Edges are the links by which the channel is forwarded, ordered by the switch to which
+	// they lead. One link leads to each switch, and none to that of the root.
 	Edges []Edge `json:"edges,omitempty"`
 }
 
-// Equal says whether two trees are the same way.
+// Equal reports whether two trees are the same.
 func (t Tree) Equal(o Tree) bool { return t.Root == o.Root && slices.Equal(t.Edges, o.Edges) }
 
-// In has the port by which each switch gets the channel.
-func (t Tree) In() map[openflow.DatapathID]uint32 {
+// InPorts returns the port by which each switch gets the channel.
+func (t Tree) InPorts() map[openflow.DatapathID]uint32 {
 	in := make(map[openflow.DatapathID]uint32, len(t.Edges)+1)
 	if !t.Root.IsZero() {
 		in[t.Root.Switch] = t.Root.Port
@@ -38,21 +38,21 @@ func (t Tree) In() map[openflow.DatapathID]uint32 {
 	return in
 }
 
-// Moves says whether a way of t becomes another one in next. What only grows or only shrinks
-// does not move.
+// Moves reports whether next reaches part of the network by another path than t. A tree that
+// only grows or only shrinks does not move.
 func (t Tree) Moves(next Tree) bool {
 	kept := t.Common(next)
 	return len(kept.Edges) < len(t.Edges) && len(kept.Edges) < len(next.Edges) || !t.Root.IsZero() && t.Root != next.Root
 }
 
-// Leaves says whether next, from the same root, leaves out a switch that t reaches.
-func (t Tree) Leaves(next Tree) bool {
-	in := next.In()
+// Prunes reports whether next, from the same root, omits a switch that t reaches.
+func (t Tree) Prunes(next Tree) bool {
+	in := next.InPorts()
 	return t.Root == next.Root && slices.ContainsFunc(t.Edges, func(e Edge) bool { _, reached := in[e.To.Switch]; return !reached })
 }
 
-// by has the link by which each switch gets the channel, but for that of the root.
-func (t Tree) by() map[openflow.DatapathID]Edge {
+// uplinks returns the link by which each switch gets the channel, except the root's switch.
+func (t Tree) uplinks() map[openflow.DatapathID]Edge {
 	by := make(map[openflow.DatapathID]Edge, len(t.Edges))
 	for _, e := range t.Edges {
 		by[e.To.Switch] = e
@@ -60,9 +60,9 @@ func (t Tree) by() map[openflow.DatapathID]Edge {
 	return by
 }
 
-// depth is how many links each switch is from the root.
-func (t Tree) depth() map[openflow.DatapathID]int {
-	by, depth := t.by(), map[openflow.DatapathID]int{}
+// depths returns how many links each switch is from the root.
+func (t Tree) depths() map[openflow.DatapathID]int {
+	by, depth := t.uplinks(), map[openflow.DatapathID]int{}
 	for d := range by {
 		for at := d; at != t.Root.Switch && depth[d] <= len(by); at = by[at].From.Switch {
 			depth[d]++
@@ -71,16 +71,16 @@ func (t Tree) depth() map[openflow.DatapathID]int {
 	return depth
 }
 
-// Common is what t and next have in common, as far as it hangs together from the root.
+// Common returns the links that t and next share, as far as they are connected to the root.
 func (t Tree) Common(next Tree) Tree {
 	if t.Root != next.Root {
 		return Tree{}
 	}
-	return grown(t.Root, t.Edges, func(e Edge) bool { return slices.Contains(next.Edges, e) })
+	return connected(t.Root, t.Edges, func(e Edge) bool { return slices.Contains(next.Edges, e) })
 }
 
-// grown is what edges make from a root on, of those that may be used.
-func grown(root network.PortRef, edges []Edge, may func(Edge) bool) Tree {
+// connected returns the tree that the usable edges form from a root on.
+func connected(root network.PortRef, edges []Edge, may func(Edge) bool) Tree {
 	t, reached := Tree{Root: root}, map[openflow.DatapathID]bool{root.Switch: true}
 	for more := true; more; {
 		more = false
@@ -95,7 +95,7 @@ func grown(root network.PortRef, edges []Edge, may func(Edge) bool) Tree {
 	return t
 }
 
-// sort brings the edges into their order.
+// sort sorts the edges by the switch to which they lead.
 func (t *Tree) sort() {
 	slices.SortFunc(t.Edges, func(a, b Edge) int { return cmp.Compare(a.To.Switch, b.To.Switch) })
 }

@@ -66,7 +66,7 @@ type world struct {
 	owner    *ledger.Owner
 	gateways []gateway
 	channels []*channel
-	book     *Book
+	book     *Reservations
 }
 
 // share is that of channels of each link.
@@ -79,7 +79,7 @@ func newWorld(n int) *world {
 		ports: map[openflow.DatapathID]uint32{},
 	}
 	w.owner, _ = w.ledger.AddOwner("cinema", false)
-	w.book = NewBook(share, func(at network.PortRef) uint64 { return w.capacity[at] })
+	w.book = NewReservations(share, func(at network.PortRef) uint64 { return w.capacity[at] })
 	for i := 1; i <= n; i++ {
 		d := openflow.DatapathID(i)
 		w.switches, w.tables[d] = append(w.switches, d), fake.NewFlowTable(nil)
@@ -235,7 +235,7 @@ func (w *world) shorter(t *rapid.T, c *channel, than Tree, want Want) Tree {
 	if !is {
 		return than
 	}
-	if len(s.Edges) >= len(than.Edges) || slices.ContainsFunc(want.Switches, func(d openflow.DatapathID) bool { _, gets := s.In()[d]; return !gets }) {
+	if len(s.Edges) >= len(than.Edges) || slices.ContainsFunc(want.Switches, func(d openflow.DatapathID) bool { _, gets := s.InPorts()[d]; return !gets }) {
 		t.Fatalf("%s: %v to %v is no shorter way than %v", c.name, s, want.Switches, than)
 	}
 	return s
@@ -261,21 +261,21 @@ func (w *world) lead(t *rapid.T, c *channel, next Tree, copies map[openflow.Data
 			w.send(t, c, c.applied.Root)
 		}
 	}
-	if Circle(c.applied, next) || Bounces(c.applied, next, c.groups) {
+	if HasLoop(c.applied, next) || Bounces(c.applied, next, c.groups) {
 		kept := p
 		kept.Tree = c.applied.Common(next)
 		w.plan(t, c.name, kept.Program(), calm)
 	}
-	if c.applied.Moves(next) && !Circle(c.applied, next) && c.applied.Root == next.Root && w.there(c.applied) {
-		p.Before = c.applied
-		w.planLossless(t, c, p.Program(), next.Twice(c.applied))
-		p.Before = Tree{}
+	if c.applied.Moves(next) && !HasLoop(c.applied, next) && c.applied.Root == next.Root && w.there(c.applied) {
+		p.Draining = c.applied
+		w.planLossless(t, c, p.Program(), next.Duplicates(c.applied))
+		p.Draining = Tree{}
 	}
-	if !c.applied.Moves(next) && c.applied.Leaves(next) {
-		p.Before = c.applied
+	if !c.applied.Moves(next) && c.applied.Prunes(next) {
+		p.Draining = c.applied
 		w.plan(t, c.name, p.Program(), calm)
 		w.checkLeft(t, c, next)
-		p.Before = Tree{}
+		p.Draining = Tree{}
 	}
 	w.plan(t, c.name, p.Program(), calm)
 	c.applied = next
@@ -284,8 +284,8 @@ func (w *world) lead(t *rapid.T, c *channel, next Tree, copies map[openflow.Data
 // checkLeft says which switch leaves it to a guard to drop what is under way of a channel that it
 // does not get any more.
 func (w *world) checkLeft(t *rapid.T, c *channel, next Tree) {
-	still := next.In()
-	for d, in := range c.applied.In() {
+	still := next.InPorts()
+	for d, in := range c.applied.InPorts() {
 		if _, is := still[d]; is {
 			continue
 		}

@@ -79,7 +79,7 @@ func (w *world) drawChannel(t *rapid.T) {
 
 // leads is what the tree does with a packet of the channel.
 func (c *channel) leads(at network.PortRef, h *packet.Headers) (outs []copyOut, ok bool) {
-	in, on := c.way.In()[at.Switch]
+	in, on := c.way.InPorts()[at.Switch]
 	if len(c.viewers) == 0 || !on || in != at.Port || !h.Has(packet.IPv4|packet.UDP) || h.Src != c.from.ip || h.Destination() != media || h.SrcPort != channelPort {
 		return nil, false
 	}

@@ -38,11 +38,11 @@ func TestDrainingKeepsItsChannels(t *testing.T) {
 	}
 	lost := func(b *bench) {
 		s := b.service.sources
-		s.lose(s.registry.Get("studio"), nil, errors.New("for a moment"))
+		s.gatewayLost(s.registry.Get("studio"), nil, errors.New("for a moment"))
 		b.eventually("it has told what it has", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.heads["studio"] != nil && len(s.heads["studio"].told) == 2
+			return s.states["studio"] != nil && len(s.states["studio"].reported) == 2
 		})
 	}
 	for _, c := range []struct {
@@ -66,7 +66,7 @@ func TestDrainingKeepsItsChannels(t *testing.T) {
 					t.Errorf("%s is at %s", channel, at)
 				}
 			}
-			if _, drop := b.service.sources.differing(b.service.sources.registry.Get("studio")); len(drop) > 0 {
+			if _, drop := b.service.sources.diff(b.service.sources.registry.Get("studio")); len(drop) > 0 {
 				t.Errorf("it is to drop %v", drop)
 			}
 		})
@@ -83,7 +83,7 @@ func TestDropsNoneWithoutAnother(t *testing.T) {
 	b.net.set(func() { b.net.gate = 1e6 })
 	b.service.Channels.Wake()
 	b.eventually("there is no room for the channels", func() bool { return b.at("a") == "" && b.at("b") == "" })
-	if _, drop := s.differing(studio); len(drop) > 0 {
+	if _, drop := s.diff(studio); len(drop) > 0 {
 		t.Errorf("it is to drop %v", drop)
 	}
 	a := b.configured["a"]
@@ -93,8 +93,8 @@ func TestDropsNoneWithoutAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.eventually("it has none any more", func() bool { return len(b.studio.list()) == 0 })
-	if st := studio.State(); st.Liveness != agents.Up || !slices.Equal(s.of("studio"), nil) {
-		t.Errorf("%+v is to have %v", st, s.of("studio"))
+	if st := studio.State(); st.Liveness != agents.Up || !slices.Equal(s.channelsOf("studio"), nil) {
+		t.Errorf("%+v is to have %v", st, s.channelsOf("studio"))
 	}
 }
 
@@ -138,7 +138,7 @@ func TestIngressHasNoRoom(t *testing.T) {
 	spare.fails(full)
 	b.add("c", 3)
 	b.eventually("the other tells of c", func() bool {
-		told, at := b.service.sources.state("c")
+		told, at := b.service.sources.channelState("c")
 		return at == "studio" && told.Name == "c"
 	})
 	b.studio.fails(&control.Problem{Title: "the gateway is draining", Code: control.CodeDraining})
@@ -147,7 +147,7 @@ func TestIngressHasNoRoom(t *testing.T) {
 		said := b.trouble("d")
 		return strings.Contains(said, "spare refuses it") && strings.Contains(said, "the gateway is full: 1 channels") && strings.Contains(said, "studio refuses it") && b.at("d") == ""
 	})
-	if n, most := spare.fails(full), 2+2*int(time.Since(began)/refusedFor); n < 1 || n > most {
+	if n, most := spare.fails(full), 2+2*int(time.Since(began)/capacityRefusalTTL); n < 1 || n > most {
 		t.Errorf("it has refused %d times, want 1 to %d", n, most)
 	}
 	if at := b.at("c"); at != "studio" {
@@ -156,7 +156,7 @@ func TestIngressHasNoRoom(t *testing.T) {
 	spare.fails(nil)
 	s := b.service.sources
 	s.mu.Lock()
-	s.heads["spare"].refused["d"] = refused{at: time.Now().Add(-refusedFor)}
+	s.states["spare"].refused["d"] = capacityRefusal{at: time.Now().Add(-capacityRefusalTTL)}
 	s.mu.Unlock()
 	b.eventually("d is where there is room again", func() bool { return b.at("d") == "spare" && len(spare.list()) == 1 })
 }

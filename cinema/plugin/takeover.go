@@ -7,32 +7,32 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// settleEvery is how often is looked whether all is known again after a start.
-const settleEvery = 50 * time.Millisecond
+// settlePoll is how often the state is checked after a start.
+const settlePoll = 50 * time.Millisecond
 
-// takeOver waits until it is known again what gateways want, and where everything is that
-// trees of before led over, but not for ever. Until it returns, switches are left as they are.
-func (s *Service) takeOver(ctx context.Context) {
+// awaitNetwork waits, up to Options.Settle, until all gateways have reported and all links of
+// restored trees are known again. Switches are not changed before it returns.
+func (s *Service) awaitNetwork(ctx context.Context) {
 	for _, x := range s.Channels.Items() {
-		s.ways.restore(&x.Value)
+		s.trees.restore(&x.Value)
 	}
 	settle, cancel := context.WithTimeout(ctx, s.Settle)
 	defer cancel()
 	s.Treatments.Await(settle)
-	why := s.unknown()
-	for why != "" && tasks.Sleep(settle, settleEvery) == nil {
-		why = s.unknown()
+	why := s.missing()
+	for why != "" && tasks.Sleep(settle, settlePoll) == nil {
+		why = s.missing()
 	}
 	if why != "" && ctx.Err() == nil {
 		s.Log.Warn("channels go on with what is known", "after", s.Settle, "unknown", why)
 	}
-	close(s.started)
+	close(s.ready)
 }
 
-// unknown says what is not known yet of what there was before; empty if all is.
-func (s *Service) unknown() string {
+// missing returns what is not known yet of the state before the restart, or "".
+func (s *Service) missing() string {
 	for _, a := range s.sources.registry.List() {
-		if !s.sources.heard(a.Name) {
+		if !s.sources.hasReported(a.Name) {
 			return "what ingress gateway " + a.Name + " has"
 		}
 		st := a.State()
@@ -41,7 +41,7 @@ func (s *Service) unknown() string {
 		}
 	}
 	for _, a := range s.egress.List() {
-		if !s.viewers.heard(a.Name) {
+		if !s.viewers.hasReported(a.Name) {
 			return "what egress gateway " + a.Name + " wants"
 		}
 		st := a.State()
@@ -49,5 +49,5 @@ func (s *Service) unknown() string {
 			return "where egress gateway " + a.Name + " stands"
 		}
 	}
-	return s.ways.unknown()
+	return s.trees.missingLink()
 }

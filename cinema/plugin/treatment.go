@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/service/agents"
 )
 
-// treatment is what is promised to what a gateway at a place gets of a channel, at that place:
-// what others say of packets from the channel's source to the gateway, which is as viewers'
-// copies leave the last switch.
+// treatment returns what other services promise to a channel's packets to a gateway, at the
+// gateway's place. It matches packets from the channel's source to the gateway, which is how
+// viewers' copies leave the last switch.
 func (c *core) treatment(from netip.AddrPort, to netip.Addr, at agents.Place) network.Carried {
 	vlan := openflow.NoVLAN()
 	if at.VLAN != 0 {
@@ -22,10 +22,10 @@ func (c *core) treatment(from netip.AddrPort, to netip.Addr, at agents.Place) ne
 	return network.Carried{Treatment: c.Treatments.Of(m).Name, At: at.At}
 }
 
-// treat has a channel leave by the links of its tree as is promised to the gateways behind
-// them, and says so to those who promise. A link to several gateways has it once, with what is
-// promised to the first, by name.
-func (c *core) treat(t tree.Tree, to map[openflow.DatapathID][]network.Carried) map[network.PortRef]uint32 {
+// queues returns the queues in which a channel leaves by the links of its tree, and reports to
+// the services that promise them where it goes. A link to several gateways carries the channel
+// once, with the treatment that is first by name.
+func (c *core) queues(t tree.Tree, to map[openflow.DatapathID][]network.Carried) map[network.PortRef]uint32 {
 	by := map[openflow.DatapathID]network.PortRef{}
 	for _, e := range t.Edges {
 		by[e.To.Switch] = e.From
@@ -36,7 +36,7 @@ func (c *core) treat(t tree.Tree, to map[openflow.DatapathID][]network.Carried) 
 		for _, x := range list {
 			all = append(all, x)
 			for at, on := by[d]; on; at, on = by[at.Switch] {
-				if is := carried[at].Treatment; is == "" || x.Treatment < is {
+				if emit := carried[at].Treatment; emit == "" || x.Treatment < emit {
 					carried[at] = network.Carried{Treatment: x.Treatment, At: at}
 				}
 			}

@@ -15,11 +15,11 @@ type LinkInfo struct {
 	Most     units.Rate `json:"most" doc:"What channels may take of it; 0bit: its capacity is not known, and no channel is refused for it"`
 }
 
-// linkInfos lists the links between switches, each direction by itself.
-func (w *ways) linkInfos() []LinkInfo {
-	links := w.Network.Topology().Links
+// linkInfos lists the links between switches, each direction separately.
+func (tm *treeManager) linkInfos() []LinkInfo {
+	links := tm.Network.Topology().Links
 	out := make([]LinkInfo, len(links))
-	for i, x := range w.book.Loads(links) {
+	for i, x := range tm.reservations.Loads(links) {
 		out[i] = LinkInfo{links[i].From.String(), links[i].To.String(), x.Channels, rateOf(x.Taken), rateOf(x.Most)}
 	}
 	return out

@@ -21,7 +21,7 @@ import (
 func TestPortsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rates := map[string]uint64{"a": 2, "b": 3, "c": 5}
-		b := bounds{viewers: 20, port: portRoom{network.PortRef{Switch: 1, Port: 9}, rapid.Uint64Range(1, 40).Draw(t, "most"), []string{"east", "west"}}, rate: func(c string) uint64 { return rates[c] }}
+		b := bounds{viewers: 20, port: portCapacity{network.PortRef{Switch: 1, Port: 9}, rapid.Uint64Range(1, 40).Draw(t, "most"), []string{"east", "west"}}, rate: func(c string) uint64 { return rates[c] }}
 		v, now := newViewers(), time.Now()
 		channels := rapid.SampledFrom([][]string{nil, {"a"}, {"b"}, {"c"}, {"a", "b"}, {"c", "a"}, {"b", "c"}})
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -29,32 +29,32 @@ func TestPortsHold(t *testing.T) {
 			port, list := rapid.Uint16Range(6000, 6008).Draw(t, "port"), channels.Draw(t, "channels")
 			b := b
 			if gateway == "far" {
-				b.port = portRoom{}
+				b.port = portCapacity{}
 			}
 			before := naive(v, b.rate)
 			now = now.Add(time.Duration(rapid.IntRange(0, 4).Draw(t, "seconds")) * time.Second)
 			if rapid.Bool().Draw(t, "asks") {
 				w := &gatewayapi.Wanted{Gateway: gateway, Viewer: id(n), Port: port, Channels: list}
-				if _, err := v.want(w, b, now); err != nil && before+b.rate(list[0])+5 <= b.port.most {
+				if _, err := v.request(w, b, now); err != nil && before+b.rate(list[0])+5 <= b.port.most {
 					t.Fatalf("%v, with %d of %d taken", err, before, b.port.most)
 				}
 			} else {
 				all := []gatewayapi.Viewer{{ID: id(n), Port: port, Channels: list}}
-				v.take(gateway, "one", all, b, now, func(string) bool { return true })
+				v.applyReport(gateway, "one", all, b, now, func(string) bool { return true })
 			}
 			if after := naive(v, b.rate); after > before && gateway != "far" && after > b.port.most {
 				t.Fatalf("%d are taken of %d", after, b.port.most)
 			}
-			if sum := v.taken(&bounds{port: portRoom{gateways: []string{"east", "west"}}, rate: b.rate}); sum != naive(v, b.rate) {
+			if sum := v.taken(&bounds{port: portCapacity{gateways: []string{"east", "west"}}, rate: b.rate}); sum != naive(v, b.rate) {
 				t.Fatalf("%d are counted of %d", sum, naive(v, b.rate))
 			}
 		}
 		for _, x := range v.list() {
-			if _, err := v.want(&gatewayapi.Wanted{Gateway: x.gateway, Viewer: x.id}, b, now); err != nil {
+			if _, err := v.request(&gatewayapi.Wanted{Gateway: x.gateway, Viewer: x.id}, b, now); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for name, g := range v.gates {
+		for name, g := range v.gateways {
 			if len(g.load.viewers)+len(g.load.copies) > 0 {
 				t.Fatalf("%s still has %+v", name, g.load)
 			}
@@ -146,16 +146,16 @@ func TestIngressPortFull(t *testing.T) {
 
 // A channel that sends more than it declares says so after ten seconds, and not before.
 func TestSendsMoreThanDeclared(t *testing.T) {
-	m, now := &measured{}, time.Now()
+	m, now := &rateWindow{}, time.Now()
 	feed := func(seconds int, rate units.Rate) {
 		for range seconds * 10 {
 			now = now.Add(100 * time.Millisecond)
 			m.add(rate, now)
 		}
 	}
-	says := func(is bool) {
+	says := func(ok bool) {
 		t.Helper()
-		if said := m.excess(2e6); strings.Contains(said, "2Mbit are declared") != is {
+		if said := m.excess(2e6); strings.Contains(said, "2Mbit are declared") != ok {
 			t.Errorf("it says %q", said)
 		}
 	}
@@ -168,7 +168,7 @@ func TestSendsMoreThanDeclared(t *testing.T) {
 	now = now.Add(time.Minute)
 	feed(1, 3e6)
 	says(false)
-	if feed(10_000, 0); len(m.samples) > int(measuredFor/measuredEvery) {
+	if feed(10_000, 0); len(m.samples) > int(rateWindowLength/minSampleInterval) {
 		t.Errorf("%d samples are kept", len(m.samples))
 	}
 	says(false)
@@ -176,22 +176,22 @@ func TestSendsMoreThanDeclared(t *testing.T) {
 
 // What an ingress gateway measures is the trouble of the channel.
 func TestExcessIsTrouble(t *testing.T) {
-	h := &head{told: map[string]gatewayapi.ChannelState{}, measured: map[string]*measured{}}
-	h.told["a"] = gatewayapi.ChannelState{Channel: gatewayapi.Channel{Name: "a", BitRate: 2e6}, OnAir: gatewayapi.OnAirLive, Measured: 9e6}
-	s := &sources{homes: map[string]home{"a": {gateway: "studio"}}, heads: map[string]*head{"studio": h}}
+	h := &ingressState{reported: map[string]gatewayapi.ChannelState{}, rates: map[string]*rateWindow{}}
+	h.reported["a"] = gatewayapi.ChannelState{Channel: gatewayapi.Channel{Name: "a", BitRate: 2e6}, OnAir: gatewayapi.OnAirLive, Measured: 9e6}
+	s := &sources{assignments: map[string]assignment{"a": {gateway: "studio"}}, states: map[string]*ingressState{"studio": h}}
 	now := time.Now()
 	for i := range 11 {
-		if said := s.trouble("a"); said != "" {
+		if said := s.problem("a"); said != "" {
 			t.Fatal(said)
 		}
-		h.measure(now.Add(time.Duration(i) * time.Second))
+		h.recordRates(now.Add(time.Duration(i) * time.Second))
 	}
-	if said := s.trouble("a"); !strings.Contains(said, "9Mbit on average") {
+	if said := s.problem("a"); !strings.Contains(said, "9Mbit on average") {
 		t.Errorf("it says %q", said)
 	}
-	h.told["a"] = gatewayapi.ChannelState{Channel: h.told["a"].Channel, OnAir: gatewayapi.OnAirDown}
-	if h.measure(time.Now()); s.trouble("a") != "" {
-		t.Error(s.trouble("a"))
+	h.reported["a"] = gatewayapi.ChannelState{Channel: h.reported["a"].Channel, OnAir: gatewayapi.OnAirDown}
+	if h.recordRates(time.Now()); s.problem("a") != "" {
+		t.Error(s.problem("a"))
 	}
 }
 
@@ -200,18 +200,18 @@ func TestToldBeforeItLeft(t *testing.T) {
 	v, now, b := newViewers(), time.Now(), bounds{viewers: 10, rate: func(string) uint64 { return 1 }}
 	told := []gatewayapi.Viewer{{ID: id(1), Port: 6000, Channels: []string{"a"}}}
 	tells := func(after time.Duration) bool {
-		out, _ := v.take("east", "one", told, b, now.Add(after), func(string) bool { return true })
+		out, _ := v.applyReport("east", "one", told, b, now.Add(after), func(string) bool { return true })
 		return len(out) > 0
 	}
 	for _, channels := range [][]string{{"a"}, nil} {
-		if _, err := v.want(&gatewayapi.Wanted{Gateway: "east", Viewer: id(1), Port: 6000, Channels: channels}, b, now); err != nil {
+		if _, err := v.request(&gatewayapi.Wanted{Gateway: "east", Viewer: id(1), Port: 6000, Channels: channels}, b, now); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if tells(0) || tells(goneAfter-time.Millisecond) || len(v.list()) != 0 {
+	if tells(0) || tells(reportGrace-time.Millisecond) || len(v.list()) != 0 {
 		t.Errorf("it is back: %+v", v.list())
 	}
-	if !tells(goneAfter) || len(v.list()) != 1 || len(v.gates["east"].left) != 0 {
+	if !tells(reportGrace) || len(v.list()) != 1 || len(v.gateways["east"].departed) != 0 {
 		t.Errorf("a viewer that is told of for so long is not there: %+v", v.list())
 	}
 }

@@ -27,13 +27,13 @@ func TestSwitchBack(t *testing.T) {
 	b.service.NetworkChanged(network.Event{Kind: network.SwitchUp, Switch: 2})
 	look()
 	b.expect("a", 1, "10.0.0.2:6000")
-	b.service.ways.mu.Lock()
-	b.service.ways.sure[2] = time.Now()
-	b.service.ways.mu.Unlock()
+	b.service.trees.mu.Lock()
+	b.service.trees.linksKnownAt[2] = time.Now()
+	b.service.trees.mu.Unlock()
 	look()
 	b.expect("a", 0)
 	b.service.NetworkChanged(network.Event{Kind: network.SwitchUp, Switch: 3})
-	if n := len(b.service.ways.sure); n > 0 {
+	if n := len(b.service.trees.linksKnownAt); n > 0 {
 		t.Errorf("%d switches are remembered", n)
 	}
 }
