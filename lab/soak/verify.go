@@ -2,10 +2,14 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/sos/agentapi"
 	sos "github.com/sluice-net/sluice/sos/plugin"
 )
 
@@ -32,26 +36,49 @@ func (f *fleet) verify(ctx context.Context) (all []check) {
 	return all
 }
 
-// noSessions waits until every session has ended.
+// noSessions waits until every session has ended. Of one that has not, the error has what the
+// controller and both agents say.
 func (f *fleet) noSessions(ctx context.Context) error {
-	return testbed.Poll(ctx, "the sessions' end", func() error {
+	var live []sos.Record
+	err := testbed.Poll(ctx, "the sessions' end", func() error {
 		all, err := f.Sessions(ctx)
 		if err != nil {
 			return err
 		}
-		live, example := 0, ""
-		for _, s := range all {
-			if s.State != sos.StateEnded {
-				live++
-				example = fmt.Sprintf("%v to %v is %s", s.Client, s.Server, s.State)
-			}
-		}
-		if live > 0 {
-			return fmt.Errorf("%d sessions have not ended: %s", live, example)
+		live = slices.DeleteFunc(all, func(s sos.Record) bool { return s.State == sos.StateEnded })
+		if len(live) > 0 {
+			return fmt.Errorf("%d sessions have not ended", len(live))
 		}
 		return nil
 	})
+	if err == nil || len(live) == 0 {
+		return err
+	}
+	err = fmt.Errorf("%w; one of them: %+v", err, live[0])
+	id, ierr := agentapi.ParseSessionID(live[0].ID)
+	if ierr != nil {
+		return errors.Join(err, ierr)
+	}
+	for _, host := range []string{"x", "y"} {
+		agent, aerr := f.AgentClient(host)
+		if aerr != nil {
+			return errors.Join(err, aerr)
+		}
+		defer agent.Close()
+		asking, cancel := context.WithTimeout(ctx, statusWithin)
+		said, aerr := agent.Session(asking, id)
+		cancel()
+		if aerr != nil {
+			err = fmt.Errorf("%w; agent %s: %w", err, host, aerr)
+			continue
+		}
+		err = fmt.Errorf("%w; agent %s: phase %s, %+v", err, host, said.Phase, said.Counters)
+	}
+	return err
 }
+
+// statusWithin bounds how long an agent is waited for when it is asked for a session.
+const statusWithin = 5 * time.Second
 
 func (f *fleet) classActive(ctx context.Context) error {
 	return testbed.Poll(ctx, "the class", func() error {
