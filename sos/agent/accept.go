@@ -22,37 +22,38 @@ import (
 // tlsHandshake is the first byte of a TLS connection.
 const tlsHandshake = 0x16
 
-// acceptor takes in the connections that peers make to the agent's data ports.
+// acceptor accepts the connections that peers make to the agent's data ports.
 type acceptor struct {
-	a *Agent
+	agent *Agent
 	// unauthenticated and expected hold a token for each accepted connection that has not
-	// proved a key yet: from anywhere, and from the peer of a session.
+	// proved a key yet: from any address, and from the peer of a session.
 	unauthenticated, expected chan struct{}
 
-	mu       sync.Mutex // a leaf: nothing else is locked under it
-	closed   bool
-	hosting  map[netip.Addr]int // sessions by the peer that opens their connections
-	accepted map[net.Conn]struct{}
+	mu             sync.Mutex // a leaf: nothing else is locked under it
+	closed         bool
+	sessionsByPeer map[netip.Addr]int // number of sessions by the peer that opens their connections
+	accepted       map[net.Conn]struct{}
 }
 
 func newAcceptor(a *Agent) *acceptor {
 	return &acceptor{
-		a: a, unauthenticated: make(chan struct{}, a.cfg.MaxUnauthenticated),
-		expected: make(chan struct{}, max(a.cfg.MaxUnauthenticated, a.cfg.MaxSessions)),
-		hosting:  make(map[netip.Addr]int), accepted: make(map[net.Conn]struct{}),
+		agent: a, unauthenticated: make(chan struct{}, a.cfg.MaxUnauthenticated),
+		expected:       make(chan struct{}, max(a.cfg.MaxUnauthenticated, a.cfg.MaxSessions)),
+		sessionsByPeer: make(map[netip.Addr]int), accepted: make(map[net.Conn]struct{}),
 	}
 }
 
-// expect notes that a session, or minus one of them, waits for connections from a peer.
-func (x *acceptor) expect(peer netip.Addr, sessions int) {
+// countPeer adds to the number of sessions that wait for connections from a peer; sessions
+// may be negative.
+func (x *acceptor) countPeer(peer netip.Addr, sessions int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.hosting[peer] += sessions; x.hosting[peer] == 0 {
-		delete(x.hosting, peer)
+	if x.sessionsByPeer[peer] += sessions; x.sessionsByPeer[peer] == 0 {
+		delete(x.sessionsByPeer, peer)
 	}
 }
 
-// close has no connection wait for a peer any more.
+// close stops the acceptor and ends idle connections.
 func (x *acceptor) close() {
 	x.mu.Lock()
 	x.closed = true
@@ -60,8 +61,8 @@ func (x *acceptor) close() {
 	x.endIdle()
 }
 
-// endIdle ends the connections that peers hold idle, and those of nobody known.
-// Those of sessions that have just ended are left to send their last frame.
+// endIdle ends the connections that peers keep idle, and those that have not proved a key.
+// Connections of sessions that have just ended still send their last frame.
 func (x *acceptor) endIdle() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -70,7 +71,8 @@ func (x *acceptor) endIdle() {
 	}
 }
 
-// track registers an accepted connection; it reports false when the agent closes.
+// track registers an accepted connection. If the agent is closing, it closes the connection
+// and returns false.
 func (x *acceptor) track(c net.Conn) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -90,20 +92,20 @@ func (x *acceptor) untrack(c net.Conn) {
 
 // run accepts connections on one data port until the listener closes.
 func (x *acceptor) run(ln net.Listener) {
-	a := x.a
-	patient := listen.New(ln, func(err error) {
-		a.strange.Warn(a.log, "accept on data port", "address", ln.Addr(), "error", err)
+	a := x.agent
+	retrying := listen.New(ln, func(err error) {
+		a.warnLimit.Warn(a.log, "accept on data port", "address", ln.Addr(), "error", err)
 	})
-	defer context.AfterFunc(a.ctx, func() { _ = patient.Close() })()
+	defer context.AfterFunc(a.ctx, func() { _ = retrying.Close() })()
 	for {
-		nc, err := patient.Accept()
+		nc, err := retrying.Accept()
 		if err != nil {
 			return
 		}
-		seats := x.seats(nc)
+		slots := x.slotsFor(nc)
 		select {
-		case seats <- struct{}{}:
-			a.wg.Go(func() { x.greet(nc, seats) })
+		case slots <- struct{}{}:
+			a.wg.Go(func() { x.serve(nc, slots) })
 		default:
 			a.metrics.rejected.Inc()
 			resetNow(nc)
@@ -111,58 +113,58 @@ func (x *acceptor) run(ln net.Listener) {
 	}
 }
 
-// seats says among whom a fresh connection counts: those that have not proved a key,
-// however many and silent they are, must not keep the peers of sessions out.
-func (x *acceptor) seats(nc net.Conn) chan struct{} {
+// slotsFor returns the limit under which a new connection counts. Connections that have not
+// proved a key, however many and silent they are, must not lock out the peers of sessions.
+func (x *acceptor) slotsFor(nc net.Conn) chan struct{} {
 	from, err := netip.ParseAddrPort(nc.RemoteAddr().String())
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err == nil && x.hosting[from.Addr().Unmap()] > 0 {
+	if err == nil && x.sessionsByPeer[from.Addr().Unmap()] > 0 {
 		return x.expected
 	}
 	return x.unauthenticated
 }
 
-// greet serves one accepted connection: sessions, one after the other. Until
-// the first opening it holds one of the seats, of which there are few.
-func (x *acceptor) greet(nc net.Conn, seats <-chan struct{}) {
-	a := x.a
-	fresh := true
-	welcome := func() {
-		if fresh {
-			fresh = false
-			<-seats
+// serve serves one accepted connection: sessions, one after the other. It holds one of the
+// few slots until the first opening has been accepted.
+func (x *acceptor) serve(nc net.Conn, slots <-chan struct{}) {
+	a := x.agent
+	holding := true
+	authenticated := func() {
+		if holding {
+			holding = false
+			<-slots
 		}
 	}
-	defer welcome()
+	defer authenticated()
 	if !x.track(nc) {
 		return
 	}
 	defer x.untrack(nc)
 	c, err := x.unwrap(nc)
 	for first := true; err == nil; first = false {
-		patience := a.cfg.OpeningTimeout
+		timeout := a.cfg.OpeningTimeout
 		if !first {
-			patience = a.cfg.WarmIdle + a.cfg.OpeningTimeout
+			timeout = a.cfg.WarmIdle + a.cfg.OpeningTimeout
 		}
 		var s *session
 		var index int
-		s, index, err = x.opening(c, patience)
+		s, index, err = x.readOpening(c, timeout)
 		if err != nil && first {
 			a.metrics.rejected.Inc()
 			a.log.Debug("data connection rejected", "from", nc.RemoteAddr(), "error", err)
 		}
 		if err == nil {
-			welcome()
-			err = s.carry(c, index, nil)
+			authenticated()
+			err = s.serveConn(c, index, nil)
 		}
 	}
 	resetNow(nc)
 }
 
-// unwrap looks at the first byte and puts TLS on if it is asked for.
+// unwrap reads ahead one byte and starts TLS if that byte begins a TLS handshake.
 func (x *acceptor) unwrap(nc net.Conn) (net.Conn, error) {
-	a := x.a
+	a := x.agent
 	deadline := time.Now().Add(a.cfg.OpeningTimeout)
 	if err := nc.SetDeadline(deadline); err != nil {
 		return nil, err
@@ -181,7 +183,7 @@ func (x *acceptor) unwrap(nc net.Conn) (net.Conn, error) {
 	return tc, nil
 }
 
-// peek returns the first byte without taking it.
+// peek returns the first byte without consuming it.
 func peek(nc net.Conn) (byte, error) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
@@ -206,10 +208,10 @@ func peek(nc net.Conn) (byte, error) {
 	return b[0], err
 }
 
-// opening reads an opening, finds its session, checks the proof, and
-// answers. Nothing is said to those who cannot prove the key.
-func (x *acceptor) opening(nc net.Conn, patience time.Duration) (*session, int, error) {
-	if err := x.wait(nc, patience); err != nil {
+// readOpening reads an opening, finds its session, checks the proof, and answers. Whoever
+// cannot prove the key gets no answer.
+func (x *acceptor) readOpening(nc net.Conn, timeout time.Duration) (*session, int, error) {
+	if err := x.setWaitDeadline(nc, timeout); err != nil {
 		return nil, 0, err
 	}
 	var raw [wire.OpeningSize]byte
@@ -219,7 +221,7 @@ func (x *acceptor) opening(nc net.Conn, patience time.Duration) (*session, int, 
 	if err := wire.CheckPrefix(raw[:wire.PrefixSize]); err != nil {
 		return nil, 0, err
 	}
-	if err := nc.SetDeadline(time.Now().Add(x.a.cfg.OpeningTimeout)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(x.agent.cfg.OpeningTimeout)); err != nil {
 		return nil, 0, err
 	}
 	if _, err := io.ReadFull(nc, raw[wire.PrefixSize:]); err != nil {
@@ -242,20 +244,20 @@ func (x *acceptor) opening(nc net.Conn, patience time.Duration) (*session, int, 
 	return s, int(o.Index), nc.SetDeadline(time.Time{})
 }
 
-// wait sets the deadline of a connection on which the agent waits for a peer,
-// unless the agent closes: then close has set, or will set, a nearer one.
-func (x *acceptor) wait(nc net.Conn, patience time.Duration) error {
+// setWaitDeadline sets the deadline of a connection on which the agent waits for a peer. If
+// the agent is closing, it returns an error instead, because close sets a nearer deadline.
+func (x *acceptor) setWaitDeadline(nc net.Conn, timeout time.Duration) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
 		return net.ErrClosed
 	}
-	return nc.SetDeadline(time.Now().Add(patience))
+	return nc.SetDeadline(time.Now().Add(timeout))
 }
 
-// admit finds the session of an opening and uses the opening up.
+// admit finds the session of an opening and marks the opening as used.
 func (x *acceptor) admit(o wire.Opening, raw []byte, nc net.Conn) (*session, error) {
-	s := x.a.session(o.Session)
+	s := x.agent.session(o.Session)
 	if s == nil || s.role != roleAcceptor {
 		return nil, fmt.Errorf("session %x is not announced", o.Session)
 	}
@@ -265,7 +267,7 @@ func (x *acceptor) admit(o wire.Opening, raw []byte, nc net.Conn) (*session, err
 	if _, secured := nc.(*tls.Conn); secured != s.params.TLS {
 		return nil, errors.New("the session and the connection differ about TLS")
 	}
-	if !s.generation(int(o.Index), o.Generation) {
+	if !s.useGeneration(int(o.Index), o.Generation) {
 		return nil, fmt.Errorf("opening %d/%d of session %x was used before", o.Index, o.Generation, o.Session)
 	}
 	if err := s.congestion.tune(nc); err != nil {

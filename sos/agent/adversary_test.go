@@ -24,7 +24,7 @@ func (p *pair) dataPort(a *Agent) string {
 // closed checks that the agent closes c without a word.
 func closed(t *testing.T, c net.Conn) {
 	t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 	b, err := io.ReadAll(c)
 	if len(b) != 0 {
 		t.Errorf("the agent said %q", b)
@@ -168,7 +168,7 @@ func TestImpostor(t *testing.T) {
 	x, _ := p.requests(f, netip.AddrPortFrom(p.clientAddr, 4242), agentapi.Params{})
 	at := ln.Addr().(*net.TCPAddr).AddrPort()
 	x.Peer = agentapi.Peer{Addr: at.Addr(), DataPorts: []uint16{at.Port()}}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if _, err := p.toX.Prepare(ctx, x); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestBadFrames(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = c.Write(frame)
-		_ = c.SetReadDeadline(time.Now().Add(patience))
+		_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 		if _, err := io.Copy(io.Discard, c); err != nil && !errors.Is(err, unix.ECONNRESET) {
 			t.Errorf("frame %d: %v", i, err)
 		}
@@ -213,7 +213,7 @@ func TestStrangeClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	x, y := p.requests(f, netip.AddrPortFrom(p.clientAddr, from.port), agentapi.Params{})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if _, err := p.toY.Prepare(ctx, y); err != nil {
 		t.Fatal(err)

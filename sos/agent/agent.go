@@ -18,14 +18,14 @@ import (
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
-// keepPipes is how many idle pipes an agent holds.
+// keepPipes is how many idle pipes an agent keeps.
 const keepPipes = 256
 
 // Agent is a running SOS agent.
 type Agent struct {
 	cfg        Config
 	log        *slog.Logger
-	strange    lograte.Limit // lines that anybody can cause
+	warnLimit  lograte.Limit // limits warnings that anybody can cause
 	epoch      time.Time
 	transports transports
 	buffer     int                   // bytes one data connection may have in flight
@@ -39,7 +39,7 @@ type Agent struct {
 	pipes    *pipePool
 	ports    *ports
 	routes   *routes
-	sizes    *sizes
+	sizes    *sessionSizes
 	warm     *warmPool
 	peers    *peers
 	pacers   *pacers
@@ -50,22 +50,22 @@ type Agent struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
-	resets    []*resetWatch // none where it is not permitted
+	resets    []*resetWatch // empty if packet sockets are not permitted
 	control   net.Listener
 	server    *control.Server[agentapi.SessionRecord, agentapi.Live]
 	data      []net.Listener
 	dataPorts []uint16
 
-	mu       sync.Mutex
-	closed   bool
-	sessions map[agentapi.SessionID]*session
-	seeking  map[netip.Addr]bool
-	awaiting map[netip.AddrPort]*session // by the port on which they listen for their client
-	mems     map[int]*buffers
+	mu             sync.Mutex
+	closed         bool
+	sessions       map[agentapi.SessionID]*session
+	probing        map[netip.Addr]bool
+	awaitingClient map[netip.AddrPort]*session // sessions by the address and port at which they wait for their client
+	bufferPools    map[int]*buffers
 }
 
-// Run runs an agent until ctx ends. Then its sessions end with RST and
-// everything it has opened is closed.
+// Run runs an agent until ctx ends. Then it ends the agent's sessions with RST and closes
+// everything that the agent has opened.
 func Run(ctx context.Context, cfg Config) error {
 	a, err := New(ctx, cfg)
 	if err != nil {
@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// New starts an agent; Close ends it.
+// New starts an agent; Close stops it.
 func New(ctx context.Context, cfg Config) (*Agent, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -85,8 +85,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, epoch: time.Now(),
-		peers: newPeers(), sessions: make(map[agentapi.SessionID]*session), seeking: make(map[netip.Addr]bool),
-		awaiting: make(map[netip.AddrPort]*session), mems: make(map[int]*buffers),
+		peers: newPeers(), sessions: make(map[agentapi.SessionID]*session), probing: make(map[netip.Addr]bool),
+		awaitingClient: make(map[netip.AddrPort]*session), bufferPools: make(map[int]*buffers),
 	}
 	a.acceptor = newAcceptor(a)
 	a.pacers = newPacers(a)
@@ -97,7 +97,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.warm = newWarmPool(&a.cfg)
 	a.ports = newPorts(a.cfg.SessionPorts)
 	a.routes = newRoutes()
-	a.sizes = newSizes()
+	a.sizes = newSessionSizes()
 	a.starts = newStartRoutes(a)
 	if err := a.start(); err != nil {
 		a.Close()
@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// start opens what the agent needs and starts what it runs.
+// start opens what the agent needs and starts its goroutines.
 func (a *Agent) start() error {
 	var err error
 	if a.controlTLS, a.dataTLS, err = a.cfg.loadTLS(); err != nil {
@@ -130,13 +130,13 @@ func (a *Agent) start() error {
 		a.wg.Go(func() { a.serveResets(w) })
 	}
 	if a.cfg.Memory != "" {
-		if err := a.pacers.load(a.cfg.Memory); err != nil { // and not overwritten: it may be something else
+		if err := a.pacers.load(a.cfg.Memory); err != nil { // The file is not overwritten: it may hold something else.
 			a.warn("what paths carry is not remembered: " + err.Error())
 		} else {
-			a.wg.Go(a.remember)
+			a.wg.Go(a.savePaths)
 		}
 	}
-	a.wg.Go(a.beat)
+	a.wg.Go(a.runPeriodic)
 	a.wg.Go(func() {
 		if err := a.server.Serve(a.control, a.controlTLS); err != nil {
 			a.log.Error("no controller is answered any more", "error", err)
@@ -171,7 +171,7 @@ func (a *Agent) probe() {
 	if err := raiseFiles(); err != nil {
 		a.warn("few files: " + err.Error())
 	}
-	if err := overlap(a.cfg.SessionPorts); err != nil {
+	if err := checkPortOverlap(a.cfg.SessionPorts); err != nil {
 		a.warn(err.Error())
 	}
 	for _, addr := range a.cfg.addrs() {
@@ -194,7 +194,7 @@ func (a *Agent) warn(text string) {
 func (a *Agent) listen() error {
 	t, _ := a.transports.byName(a.cfg.Transport)
 	for _, port := range a.cfg.DataPorts {
-		// A port that the kernel chooses for the first address is that of the second.
+		// A port that the kernel chooses for the first address is used for the second, too.
 		for _, addr := range a.cfg.addrs() {
 			ln, err := t.Listen(a.ctx, netip.AddrPortFrom(addr, port))
 			if err != nil {
@@ -213,13 +213,13 @@ func (a *Agent) listen() error {
 	return nil
 }
 
-// ControlAddr is the address of the control server.
+// ControlAddr returns the address of the control server.
 func (a *Agent) ControlAddr() netip.AddrPort { return a.control.Addr().(*net.TCPAddr).AddrPort() }
 
-// DataPorts are the ports on which peers are accepted.
+// DataPorts returns the ports on which peers are accepted.
 func (a *Agent) DataPorts() []uint16 { return a.dataPorts }
 
-// Close ends every session with RST and waits until all has stopped.
+// Close ends every session with RST and waits until all goroutines have stopped.
 func (a *Agent) Close() {
 	a.mu.Lock()
 	a.closed = true
@@ -247,8 +247,8 @@ func (a *Agent) Close() {
 	}
 }
 
-// beat runs what is done periodically.
-func (a *Agent) beat() {
+// runPeriodic runs the periodic work.
+func (a *Agent) runPeriodic() {
 	t := time.NewTicker(a.cfg.Beat / 2)
 	defer t.Stop()
 	second := time.NewTicker(time.Second)
@@ -269,7 +269,7 @@ func (a *Agent) beat() {
 	}
 }
 
-// now is the agent's clock: monotonic nanoseconds, never 0.
+// now returns the agent's clock: monotonic nanoseconds, never 0.
 func (a *Agent) now() int64 { return int64(time.Since(a.epoch)) + 1 }
 
 // session returns a session, or nil.
@@ -279,14 +279,14 @@ func (a *Agent) session(id agentapi.SessionID) *session {
 	return a.sessions[id]
 }
 
-// list returns the sessions.
+// list returns all sessions.
 func (a *Agent) list() []*session {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.AppendSeq(make([]*session, 0, len(a.sessions)), maps.Values(a.sessions))
 }
 
-// register makes s known, or says why not.
+// register adds s to the agent's sessions, or returns the reason for refusing it.
 func (a *Agent) register(s *session) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -299,27 +299,27 @@ func (a *Agent) register(s *session) error {
 		return &control.Problem{Title: "agent is full", Code: control.CodeFull, Detail: fmt.Sprintf("%d sessions", a.cfg.MaxSessions)}
 	}
 	a.sessions[s.req.ID] = s
-	a.wg.Add(1) // until forget has given everything back: Close waits for it
+	a.wg.Add(1) // until forget has released everything: Close waits for it
 	if s.role == roleAcceptor {
-		a.acceptor.expect(s.req.Peer.Addr, 1)
+		a.acceptor.countPeer(s.req.Peer.Addr, 1)
 	}
 	return nil
 }
 
-// forget records the end of s and, when all that runs for it has stopped,
-// gives its memory back.
+// forget removes s and records its end. When everything that runs for s has stopped, it
+// releases its memory.
 func (a *Agent) forget(s *session) {
 	s.mu.Lock()
 	at := netip.AddrPortFrom(s.own, s.port)
 	s.mu.Unlock()
 	a.mu.Lock()
 	delete(a.sessions, s.req.ID)
-	if a.awaiting[at] == s {
-		delete(a.awaiting, at)
+	if a.awaitingClient[at] == s {
+		delete(a.awaitingClient, at)
 	}
 	a.mu.Unlock()
 	if s.role == roleAcceptor {
-		a.acceptor.expect(s.req.Peer.Addr, -1)
+		a.acceptor.countPeer(s.req.Peer.Addr, -1)
 	}
 	a.metrics.ended(s)
 	a.server.Record(s.record())
@@ -333,14 +333,14 @@ func (a *Agent) forget(s *session) {
 	}()
 }
 
-// memory returns the buffers of a size, shared by the sessions in copy mode.
-func (a *Agent) memory(size int) *buffers {
+// buffersOf returns the buffers of a size, which the sessions in copy mode share.
+func (a *Agent) buffersOf(size int) *buffers {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b := a.mems[size]
+	b := a.bufferPools[size]
 	if b == nil {
 		b = newBuffers(size)
-		a.mems[size] = b
+		a.bufferPools[size] = b
 	}
 	return b
 }

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// path is what is known about the way to a peer.
+// path is what is known about the path to a peer.
 type path struct {
 	rtt        time.Duration
-	loss       float64 // share of segments sent again
+	loss       float64 // share of segments that were retransmitted
 	rate       uint64  // bytes a second, over all connections
 	congestion string
 	buffer     int // bytes one connection may have in flight
 }
 
-// path sums up what the session's connections show, with what earlier sessions
-// have shown where these are too young to tell.
+// path returns the combined figures of the session's connections, with those of earlier
+// sessions where the connections are too young to tell.
 func (m *congestionManager) path() path {
 	s := m.s
 	p := path{congestion: s.params.CongestionControl, buffer: s.agent.buffer}
@@ -52,33 +52,34 @@ func (m *congestionManager) path() path {
 const (
 	shortPath = 2 * time.Millisecond
 	segment   = 1448.0
-	// What auto wants to be able to reach, in bytes a second: some times what the
-	// path carries already, so that the number grows with it.
-	leastAim, mostAim = 125e6, 1.25e9
-	headroom          = 4
+	// Auto mode aims at a multiple of the rate that the path carries already, in bytes a
+	// second within these bounds, so that the number of connections grows with the rate.
+	minTarget, maxTarget = 125e6, 1.25e9
+	headroom             = 4
 )
 
-// choose is auto: how many connections the path needs, and why. It never goes
-// above most.
-func choose(p path, most int) (n int, why string) {
+// chooseConns returns how many connections the path needs in auto mode, at most most, and
+// why.
+func chooseConns(p path, most int) (n int, why string) {
 	clamp := func(n int) int { return max(1, min(n, most)) }
 	if p.rtt < shortPath {
 		n = clamp(2)
 		return n, fmt.Sprintf("round trip of %v: a short path needs no more", p.rtt.Round(10*time.Microsecond))
 	}
 	seconds := p.rtt.Seconds()
-	aim := min(max(headroom*float64(p.rate), leastAim), mostAim)
+	aim := min(max(headroom*float64(p.rate), minTarget), maxTarget)
 	need := aim * seconds
 	byBuffer := int(math.Ceil(need / (float64(p.buffer) / 2)))
 	if p.congestion == "bbr" {
-		// One fills the path; a second goes on while the first looks for the round
-		// trip. Each further one mainly makes the others' chunks wait for its own.
+		// One connection fills the path. A second goes on while the first probes for the
+		// minimum round trip. Each further one mainly makes the others' chunks wait for its
+		// own.
 		n = clamp(max(2, byBuffer))
 		return n, fmt.Sprintf("bbr, round trip %v, loss %.3f %%: buffers of %d MiB carry %.0f MB in flight",
 			p.rtt.Round(time.Millisecond), 100*p.loss, p.buffer>>20, need/1e6)
 	}
-	// Without a model of the path, each loss halves one window (Mathis et al.):
-	// the others go on, so the more there are, the less one loss costs.
+	// Without a model of the path, each loss halves one window (Mathis et al.). The other
+	// connections continue, so the more there are, the less one loss costs.
 	n = max(8, byBuffer)
 	if p.loss > 0 {
 		each := segment / seconds * 1.22 / math.Sqrt(p.loss)

@@ -102,7 +102,7 @@ func shake(t *testing.T, server, client *tls.Config) (h handshake) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	done := make(chan error, 1)
 	go func() {
 		conn, err := l.Accept()

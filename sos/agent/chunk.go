@@ -7,24 +7,24 @@ import (
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
-// chunk is a piece of one direction, on the sending side, from when it is read
-// from the end host until the peer has confirmed it.
+// chunk is a piece of one direction, on the sending side, from when it is read from the end
+// host until the peer has confirmed it.
 type chunk struct {
 	seq   uint64
 	size  int
 	flags wire.Flags
 
-	out  *pipe  // the payload to send; nil while it is only kept
-	kept *pipe  // the same payload, kept until confirmed
-	mem  []byte // the payload in copy mode, or if pipes are small, instead of the pipes
+	out  *pipe  // the payload to send; nil while it is only retained
+	kept *pipe  // the same payload, retained until it is confirmed
+	mem  []byte // the payload, instead of the pipes, in copy mode or if pipes are small
 }
 
-// header is the header that announces the chunk.
+// header returns the header that announces the chunk.
 func (c *chunk) header() wire.Header {
 	return wire.Header{Kind: wire.Data, Flags: c.flags, Length: uint32(c.size), Number: c.seq}
 }
 
-// buffers hands out memory for copy mode.
+// buffers provides memory for copy mode.
 type buffers struct {
 	size int
 	pool sync.Pool
@@ -39,8 +39,8 @@ func newBuffers(size int) *buffers {
 	return b
 }
 
-// get returns memory for at least n bytes: a peer may send larger chunks than
-// this agent does.
+// get returns memory for at least n bytes. A peer may send larger chunks than this agent
+// does.
 func (b *buffers) get(n int) []byte {
 	if n > b.size {
 		return make([]byte, n)
@@ -54,7 +54,7 @@ func (b *buffers) put(m []byte) {
 	}
 }
 
-// release gives back what the chunk holds.
+// release releases the pipes and the memory of the chunk.
 func (c *chunk) release(pipes *pipePool, mem *buffers) {
 	if c.out != nil {
 		pipes.put(c.out)
@@ -68,9 +68,9 @@ func (c *chunk) release(pipes *pipePool, mem *buffers) {
 	c.out, c.kept, c.mem = nil, nil, nil
 }
 
-// keep makes the kept payload from the one to send, and leaves the latter to
-// the caller. Where the kernel gives this user only small pipes any more, what
-// has come through a larger one is kept in memory.
+// keep copies the payload to send into the retained one; the caller then owns the pipe to
+// send. If the kernel no longer gives this user pipes as large, the payload is retained in
+// memory.
 func (c *chunk) keep(pipes *pipePool) error {
 	kept, err := pipes.get()
 	if err != nil {
@@ -92,10 +92,10 @@ func (c *chunk) keep(pipes *pipePool) error {
 	return nil
 }
 
-// lost prepares a chunk, whose connection died, for another one.
+// lost prepares a chunk whose connection was lost for another connection.
 func (c *chunk) lost(pipes *pipePool) {
 	if c.kept == nil {
-		return // it was never begun, or it is in memory
+		return // it was never started, or it is in memory
 	}
 	if c.out != nil {
 		pipes.put(c.out)

@@ -15,109 +15,113 @@ import (
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
-// Config is all that an agent is told. The zero value of a field means its
-// default; DefaultConfig shows them.
+// Config is the configuration of an agent. The zero value of a field means its default,
+// which DefaultConfig returns.
 type Config struct {
 	// Listen is the address of the control server. Without TLS only a loopback
 	// address is permitted.
 	Listen string `yaml:"listen"`
-	// Cert, Key and CA are PEM files: the agent's certificate, its key, and the
-	// authority of the controller's certificate, which must have the role
-	// controller, and of the peers', which must have the role agent. Roles are
-	// those of holders whose certificates name none.
+	// Cert, Key and CA are PEM files: the agent's certificate, its key, and the authority
+	// that has issued the certificates of the controller, which must have the role
+	// controller, and of the peers, which must have the role agent.
 	Cert string `yaml:"cert"`
 	Key  string `yaml:"key"`
 	CA   string `yaml:"ca"`
 
+	// Roles gives the roles of holders whose certificates name none.
 	Roles pki.Mapping `yaml:"-" json:"-"`
 
-	// DataAddr is the address towards end hosts and peers. It must be one
-	// address, because the rules in the switches name it.
+	// DataAddr is the address towards end hosts and peers. It must be a single address,
+	// because the rules in the switches name it.
 	DataAddr netip.Addr `yaml:"data_addr"`
-	// SecondAddr is the same of the other address family, for an agent that carries
+	// SecondAddr is the data address of the other address family, for an agent that carries
 	// both; the zero Addr if it carries one.
 	SecondAddr netip.Addr `yaml:"second_addr"`
-	// DataPorts are the ports for peers, one for each path.
+	// DataPorts lists the ports for peers, one for each path.
 	DataPorts []uint16 `yaml:"data_ports"`
 
-	// SessionPorts are the ports towards end hosts: one for each session, and not
-	// again for 20 s after it. The switches let nothing from these ports to an end
-	// host but what belongs to a session, so nothing else may use them, nor may the
-	// system give them to other connections (net.ipv4.ip_local_port_range).
+	// SessionPorts is the range of ports towards end hosts. Each session has one, which is
+	// not used again for 20 s after the session. The switches drop packets from these ports
+	// to end hosts that do not belong to a session. So nothing else may use them, and the
+	// system must not assign them to other connections (net.ipv4.ip_local_port_range).
 	SessionPorts control.PortRange `yaml:"session_ports"`
 
-	// MaxSessions bounds the sessions; more are refused as full.
+	// MaxSessions bounds the sessions; an agent that has as many refuses more.
 	MaxSessions int `yaml:"max_sessions"`
-	// MaxUnauthenticated bounds the data connections that have not proved themselves;
-	// those from the addresses of sessions' peers are bounded apart, by MaxSessions.
+	// MaxUnauthenticated bounds the data connections that have not proved themselves. Those
+	// from the addresses of sessions' peers are bounded separately, by MaxSessions.
 	MaxUnauthenticated int `yaml:"max_unauthenticated"`
-	// MaxConnections bounds p.
+	// MaxConnections bounds the connections of a session.
 	MaxConnections int `yaml:"max_connections"`
 
-	// Connections is p; 0 lets the agent choose, up to AutoConnections.
+	// Connections is the number of connections of a session (p); 0 lets the agent choose,
+	// up to AutoConnections.
 	Connections     int `yaml:"connections"`
 	AutoConnections int `yaml:"auto_connections"`
-	// ChunkBytes is c.
+	// ChunkBytes is the size of a chunk (c).
 	ChunkBytes int `yaml:"chunk_bytes"`
-	// Queue is q: how many chunks a connection may run ahead. A session holds
-	// at most p*q*c bytes each way.
+	// Queue is how many chunks a connection may run ahead (q). A session holds at most
+	// p*q*c bytes in each direction.
 	Queue     int    `yaml:"queue"`
 	Transport string `yaml:"transport"`
-	// CongestionControl is used between agents; empty lets the agent choose: cubic
-	// on local paths, else bbr where the kernel has it, and cubic for as long as
-	// several connections of it carry more.
+	// CongestionControl is used between agents. If it is empty, the agent chooses: cubic on
+	// local paths, and otherwise bbr if the kernel has it.
 	CongestionControl string `yaml:"congestion_control"`
 
 	// BufferBytes is the size of a data connection's socket buffers.
 	BufferBytes int `yaml:"buffer_bytes"`
-	// NotSentLowat bounds a data connection's unsent backlog. On a long path a
-	// fast connection may have more: what it sends in the time of Lateness, by
-	// which the agent's machine may be late.
+	// NotSentLowat bounds a data connection's unsent backlog. On a long path a fast
+	// connection may have more: what it sends in the time of Lateness, by which the agent's
+	// machine may be late.
 	NotSentLowat int           `yaml:"notsent_lowat"`
 	Lateness     time.Duration `yaml:"lateness"`
 	// PipeBytes is the capacity of a pipe.
 	PipeBytes int `yaml:"pipe_bytes"`
-	// Memory is the file in which the rates of paths are kept over restarts; empty: none.
+	// Memory is the file in which the rates of paths are kept over restarts; if it is
+	// empty, they are not kept.
 	Memory string `yaml:"memory"`
 	// InitialWindow is the credit of a session with an unknown peer.
 	InitialWindow int `yaml:"initial_window"`
 
-	// WarmPerPeer and WarmTotal bound the idle connections, WarmIdle their time.
+	// WarmPerPeer and WarmTotal bound the number of idle connections, WarmIdle their idle
+	// time.
 	WarmPerPeer int           `yaml:"warm_per_peer"`
 	WarmTotal   int           `yaml:"warm_total"`
 	WarmIdle    time.Duration `yaml:"warm_idle"`
 
 	// DialTimeout is how long the server may take to answer.
 	DialTimeout time.Duration `yaml:"dial_timeout"`
-	// PrepareTimeout ends a session that is not committed, or whose client does not come.
+	// PrepareTimeout is the time after which a session ends that is not committed, or whose
+	// client does not connect.
 	PrepareTimeout time.Duration `yaml:"prepare_timeout"`
 	// OpeningTimeout is how long a peer may take to connect and prove itself.
 	OpeningTimeout time.Duration `yaml:"opening_timeout"`
-	// Beat is the heartbeat on data connections. A connection that is silent
-	// for ConnTimeout is lost, and opened again. A peer that is not heard may be
-	// alive behind a path that is down, which TCP outlives; it is lost when its
-	// machine says that it no longer runs, or after PeerTimeout.
+	// Beat is the interval of heartbeats on data connections. A connection that is silent
+	// for ConnTimeout is lost, and opened again. A peer that is not heard may be alive
+	// behind a path that is down, which TCP survives. It is lost when its machine refuses
+	// connections, or after PeerTimeout.
 	Beat        time.Duration `yaml:"beat"`
 	ConnTimeout time.Duration `yaml:"conn_timeout"`
 	PeerTimeout time.Duration `yaml:"peer_timeout"`
-	// IdleTimeout ends a session without traffic.
+	// IdleTimeout is the time after which a session without traffic ends.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// ResetDrain is how long a reset waits for the bytes before it.
 	ResetDrain time.Duration `yaml:"reset_drain"`
-	// AutoInterval is how often auto looks at p again.
+	// AutoInterval is how often auto mode reconsiders the number of connections.
 	AutoInterval time.Duration `yaml:"auto_interval"`
-	// KeepAliveIdle, KeepAliveInterval and KeepAliveCount are TCP keep-alive towards end hosts.
+	// KeepAliveIdle, KeepAliveInterval and KeepAliveCount configure TCP keep-alive towards
+	// end hosts.
 	KeepAliveIdle     time.Duration `yaml:"keepalive_idle"`
 	KeepAliveInterval time.Duration `yaml:"keepalive_interval"`
 	KeepAliveCount    int           `yaml:"keepalive_count"`
 
-	// Log takes the agent's messages; nil discards them.
+	// Log receives the agent's messages; nil discards them.
 	Log *slog.Logger `yaml:"-" json:"-"`
 	// Version is reported in the status.
 	Version string `yaml:"-" json:"-"`
-	// TLS and DataTLS replace what would be made from Cert, Key and CA: the
-	// control server's configuration (pki.Server with RoleController), and
-	// that of data connections (DataTLS).
+	// TLS and DataTLS replace the configurations that are otherwise made from Cert, Key and
+	// CA: that of the control server (pki.Server with RoleController), and that of data
+	// connections (DataTLS).
 	TLS     *tls.Config `yaml:"-" json:"-"`
 	DataTLS *tls.Config `yaml:"-" json:"-"`
 }
@@ -158,7 +162,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// withDefaults fills in the zero fields.
+// withDefaults returns c with zero fields set to their defaults.
 func (c Config) withDefaults() Config {
 	d := DefaultConfig()
 	if len(c.DataPorts) == 0 {
@@ -207,7 +211,7 @@ func orDefault[T comparable](v, d T) T {
 	return v
 }
 
-// A FieldError says which field of a Config is wrong, and what would be right.
+// A FieldError names a field of a Config that is wrong, and says what would be right.
 type FieldError struct {
 	Field string // as in the configuration file
 	Value any
@@ -301,7 +305,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// addrs are the agent's data addresses.
+// addrs returns the agent's data addresses.
 func (c *Config) addrs() []netip.Addr {
 	if c.SecondAddr.IsValid() {
 		return []netip.Addr{c.DataAddr, c.SecondAddr}
@@ -309,7 +313,7 @@ func (c *Config) addrs() []netip.Addr {
 	return []netip.Addr{c.DataAddr}
 }
 
-// addrFor is the data address of the other's family, or the zero Addr.
+// addrFor returns the data address of the other address's family, or the zero Addr.
 func (c *Config) addrFor(other netip.Addr) netip.Addr {
 	for _, own := range c.addrs() {
 		if own.Is4() == other.Is4() {
@@ -319,7 +323,7 @@ func (c *Config) addrFor(other netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// params fills in the parameters that a session does not name.
+// params returns p with the parameters that it does not set taken from the configuration.
 func (c *Config) params(p agentapi.Params) agentapi.Params {
 	p.Connections = orDefault(p.Connections, c.Connections)
 	p.ChunkBytes = orDefault(p.ChunkBytes, c.ChunkBytes)

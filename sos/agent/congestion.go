@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// light is below which round trip a path is taken for local. There bbr's pacing
-// costs three times the processor time and wins nothing.
-const light = time.Millisecond
+// localRTT is the round trip below which a path counts as local. On such a path bbr's
+// pacing costs three times the processor time and gains nothing.
+const localRTT = time.Millisecond
 
-// congestion are the congestion controls that an agent chooses from. A socket
-// that has once had bbr is paced by the kernel's timers ever after, so all sockets
-// begin with local, and get another when their path is known to be long.
+// congestion holds the congestion controls that an agent chooses from. Once a socket has
+// used bbr, the kernel's timers pace it forever, so all sockets start with local, and get
+// another when their path is known to be long.
 type congestion struct {
 	long   string // for long paths: bbr where the kernel has it
-	local  string // for local ones, and before the handshake
+	local  string // for local paths, and before the handshake
 	system string // what the kernel gives a socket that asks for nothing
 }
 
-// findCongestion tries what this process may use.
+// findCongestion finds out which congestion controls this process may use.
 func findCongestion() congestion {
 	system := ""
 	if b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err == nil {
@@ -50,15 +50,16 @@ func mayUse(name string) bool {
 	return setCongestion(fd, name) == nil
 }
 
-// pick chooses for a path. A local path that loses segments is treated as a long one.
-func (c congestion) pick(rtt time.Duration, loss float64) string {
-	if rtt > 0 && rtt < light && loss < 1e-4 {
+// choose returns the congestion control for a path. A local path that loses segments is
+// treated as a long one.
+func (c congestion) choose(rtt time.Duration, loss float64) string {
+	if rtt > 0 && rtt < localRTT && loss < 1e-4 {
 		return c.local
 	}
 	return c.long
 }
 
-// longBacklog is what a connection on a long path may hold unsent at first.
+// longBacklog is how many unsent bytes a connection on a long path may hold at first.
 const longBacklog = 1 << 20
 
 // tune prepares a connection for the session.
@@ -74,29 +75,29 @@ func (m *congestionManager) tune(nc net.Conn) error {
 	}
 	name := s.params.CongestionControl
 	if name == "" {
-		name = s.agent.congestion.pick(stats.MinRTT, stats.loss())
+		name = s.agent.congestion.choose(stats.MinRTT, stats.loss())
 	}
-	// On a connection from the pool bbr would believe what it knew of the path when
+	// On a connection from the pool, bbr would rely on a model of the path from a time when
 	// other connections had their shares of it.
 	if name == s.agent.congestion.long {
-		if err := m.afresh(nc); err != nil {
+		if err := m.restart(nc); err != nil {
 			return err
 		}
 	}
-	if err := t.Tune(nc, name); err != nil || stats.MinRTT < light {
+	if err := t.Tune(nc, name); err != nil || stats.MinRTT < localRTT {
 		return err
 	}
 	return t.Backlog(nc, max(longBacklog, s.agent.cfg.NotSentLowat))
 }
 
-// models says whether the session uses the congestion control that models the path.
-func (m *congestionManager) models() bool {
+// modelsPath reports whether the session uses bbr, which models the path.
+func (m *congestionManager) modelsPath() bool {
 	c := m.s.agent.congestion
 	return c.long == "bbr" && (m.s.params.CongestionControl == "" || m.s.params.CongestionControl == c.long)
 }
 
-// afresh has the congestion control for long paths begin anew on a connection.
-func (m *congestionManager) afresh(nc net.Conn) error {
+// restart makes a connection's congestion control for long paths start anew.
+func (m *congestionManager) restart(nc net.Conn) error {
 	t, c := m.s.transport(), m.s.agent.congestion
 	if err := t.Steer(nc, c.local); err != nil {
 		return err
@@ -104,9 +105,9 @@ func (m *congestionManager) afresh(nc net.Conn) error {
 	return t.Steer(nc, c.long)
 }
 
-// loss is the share of segments a connection has sent again, once it has sent
-// enough to tell.
-func (s LinkStats) loss() float64 {
+// loss returns the share of segments that a connection has retransmitted, or 0 until it has
+// sent enough to tell.
+func (s ConnStats) loss() float64 {
 	if s.Sent < 2000 {
 		return 0
 	}

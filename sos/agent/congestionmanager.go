@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// congestionManager looks at a session's connections to the peer.
+// congestionManager manages the congestion control of a session's connections to the peer.
 type congestionManager struct {
 	s   *session
-	rtt atomic.Int64 // of the slowest path: no chunk is in order before it is
+	rtt atomic.Int64 // of the slowest path, because no chunk is in order before it arrives there
 }
 
-// watch looks at the connections, at each beat.
-func (m *congestionManager) watch() {
+// update samples the connections, at each heartbeat interval.
+func (m *congestionManager) update() {
 	slowest := time.Duration(0)
 	for _, c := range *m.s.conns.Load() {
 		stats, err := m.s.stats(c.net)
 		if err != nil {
 			continue
 		}
-		if stats.MinRTT > light {
-			c.adapt(stats)
+		if stats.MinRTT > localRTT {
+			c.adaptBacklog(stats)
 		}
 		slowest = max(slowest, stats.RTT)
 	}

@@ -20,50 +20,49 @@ var (
 	errAck      = fmt.Errorf("%w: confirms chunks that were not sent", wire.ErrFrame)
 )
 
-// conn is a data connection while it serves a session. Its reader is the
-// goroutine that calls serve; its writer is a goroutine of its own. Control
-// frames are written by whoever has news, unless a chunk is being written:
-// then the writer adds them after it.
+// conn is a data connection while it serves a session. Its reader is the goroutine that
+// calls serve; its writer is a goroutine of its own. Whoever causes a control frame writes
+// it, unless a chunk is being written: then the writer adds it after the chunk.
 type conn struct {
 	s     *session
 	index int
 	net   net.Conn
-	// opening is what the peer has to answer before anything else that it says
-	// counts; nil when it has.
+	// opening is the opening that the peer has to answer before any of its frames are
+	// accepted; nil after the answer.
 	opening []byte
 	raw     syscall.RawConn // nil in copy mode
 
-	in  *rawReader // the reader's
-	out *rawWriter // the writer's
+	in  *rawReader // used by the reader
+	out *rawWriter // used by the writer
 
 	wmu        sync.Mutex // held while frames are written
 	ctl        *rawWriter
-	rest       []byte // begun control frames
+	rest       []byte // partly written control frames
 	frames     [8 * wire.HeaderSize]byte
 	windowSent uint64
-	closedOut  bool // Release or Reset was sent: nothing may follow
+	outClosed  bool // whether Release or Reset was sent: nothing may follow
 	ackSent    atomic.Uint64
 
-	dirty    atomic.Bool // control frames are due
-	beat     atomic.Bool // a heartbeat is due
-	received atomic.Uint64
-	reset    atomic.Uint64
-	release  atomic.Bool
-	flush    chan struct{} // copy mode: wakes the flusher
+	controlDue atomic.Bool // whether control frames are due
+	beat       atomic.Bool // whether a heartbeat is due
+	received   atomic.Uint64
+	reset      atomic.Uint64
+	release    atomic.Bool
+	flush      chan struct{} // copy mode: wakes the flusher
 
 	qmu         sync.Mutex
 	unconfirmed wire.Unconfirmed[*chunk]
 
-	heard   atomic.Int64 // when bytes last came, in nanoseconds of the agent's clock
-	wrote   atomic.Int64
-	leaving atomic.Bool // the writer is to stop
-	backlog int         // the beat's: bytes that may be unsent
-	earlier uint64      // segments sent again for the sessions that had it before
-	failure atomic.Pointer[error]
-	pacer   *pacer
+	heard             atomic.Int64 // when bytes were last received, in nanoseconds of the agent's clock
+	wrote             atomic.Int64
+	leaving           atomic.Bool // whether the writer has to stop
+	backlog           int         // bytes that may be unsent; used by the periodic work
+	retransmitsBefore uint64      // segments retransmitted for the sessions that had the connection before
+	failure           atomic.Pointer[error]
+	pacer             *pacer
 
-	fmu  sync.Mutex // a leaf
-	free bool       // the session is done with the connection, which another may have now
+	fmu      sync.Mutex // a leaf
+	detached bool       // whether the session is done with the connection, which another may use now
 }
 
 func newConn(s *session, index int, nc net.Conn) (*conn, error) {
@@ -72,7 +71,7 @@ func newConn(s *session, index int, nc net.Conn) (*conn, error) {
 	c.heard.Store(now)
 	c.wrote.Store(now)
 	if stats, err := s.stats(nc); err == nil {
-		c.earlier = stats.Retransmits
+		c.retransmitsBefore = stats.Retransmits
 	}
 	if s.copying {
 		return c, nil
@@ -90,18 +89,18 @@ func newConn(s *session, index int, nc net.Conn) (*conn, error) {
 	return c, nil
 }
 
-// retransmits counts the segments that were sent again for this session.
+// retransmits returns the number of segments that were retransmitted for this session.
 func (c *conn) retransmits() uint64 {
 	stats, err := c.s.stats(c.net)
 	if err != nil {
 		return 0
 	}
-	return stats.Retransmits - min(stats.Retransmits, c.earlier)
+	return stats.Retransmits - min(stats.Retransmits, c.retransmitsBefore)
 }
 
 // serve runs the connection until both sides have given it up in order, by Release or by
-// Reset (nil), or until it fails. In both cases nothing of the session uses it afterwards;
-// on failure it is closed.
+// Reset, and then returns nil, or until it fails. In both cases nothing of the session uses
+// it afterwards; after a failure it is closed.
 func (c *conn) serve() error {
 	var wg sync.WaitGroup
 	wg.Go(c.writeLoop)
@@ -109,7 +108,7 @@ func (c *conn) serve() error {
 	if c.raw == nil {
 		wg.Go(func() { c.flushLoop(stop) })
 	}
-	c.kick() // the window
+	c.kick() // sends the initial window
 	err := c.readAnswer()
 	if err == nil {
 		err = c.readLoop()
@@ -117,7 +116,8 @@ func (c *conn) serve() error {
 	if !errors.Is(err, errReleased) {
 		c.fail(err)
 	}
-	// A chunk that is being sent is sent to its end; a peer that does not read it loses the connection.
+	// A chunk that is being sent is completed; a peer that does not read it loses the
+	// connection.
 	_ = c.net.SetWriteDeadline(time.Now().Add(c.s.agent.cfg.OpeningTimeout))
 	c.leaving.Store(true)
 	c.s.out.wake()
@@ -135,36 +135,36 @@ func (c *conn) serve() error {
 	return c.leave()
 }
 
-// leave separates the connection from its session, so that another session can have it, and
-// returns why it failed, if it did.
+// leave separates the connection from its session, so that another session can use it. It
+// returns why the connection failed, if it did.
 func (c *conn) leave() error {
 	c.fmu.Lock()
 	defer c.fmu.Unlock()
 	if f := c.failure.Load(); f != nil {
 		return *f
 	}
-	c.free = true
+	c.detached = true
 	return c.net.SetReadDeadline(time.Time{})
 }
 
-// fail closes the connection; reader and writer return.
+// fail closes the connection, so that its reader and writer return.
 func (c *conn) fail(err error) {
 	if err == nil {
 		err = errors.New("closed")
 	}
 	c.fmu.Lock()
 	defer c.fmu.Unlock()
-	if !c.free && c.failure.CompareAndSwap(nil, &err) {
+	if !c.detached && c.failure.CompareAndSwap(nil, &err) {
 		c.leaving.Store(true)
 		resetNow(c.net)
 	}
 }
 
-// end takes leave of the connection at the session's end. It tells the peer the cause, if
-// there is one, and what the peer still sends is dropped until its own Reset: then the
-// connection is free for another session. With cause 0 it waits for the peer's Reset only.
-// A peer that needs no cause, because its side has ended first, is not sent megabytes that
-// it would drop: then the connection is closed.
+// end gives up the connection at the session's end. If cause is not 0, it sends the cause
+// to the peer, and drops what the peer still sends until the peer's own Reset; then another
+// session can use the connection. With cause 0 it only waits for the peer's Reset. A peer
+// that needs no cause, because its side has ended first, would drop what is still
+// unacknowledged: if that is much, the connection is closed.
 func (c *conn) end(cause wire.Cause) {
 	if c.s.peerEnded.Load() && c.unacked() > maxDropped {
 		c.fail(errOver)
@@ -176,26 +176,26 @@ func (c *conn) end(cause wire.Cause) {
 	}
 	c.fmu.Lock()
 	defer c.fmu.Unlock()
-	if !c.free {
+	if !c.detached {
 		_ = c.net.SetReadDeadline(time.Now().Add(2 * c.s.agent.cfg.ResetDrain))
 	}
 }
 
-// maxDropped is how many bytes may be on their way to a peer that drops them, for the sake of
-// keeping their connection.
+// maxDropped is how many bytes may be in flight to a peer that drops them, for the sake of
+// keeping the connection.
 const maxDropped = 1 << 20
 
-// unacked returns how many bytes the peer has not acknowledged, 0 for a closed socket.
+// unacked returns how many bytes the peer has not acknowledged; 0 for a closed socket.
 func (c *conn) unacked() int {
 	return unackedOf(func(f func(fd int) error) error { return onSocket(c.net, f) })
 }
 
-// writeLoop sends the chunks that it is dealt.
+// writeLoop sends the chunks that the source gives to this connection.
 func (c *conn) writeLoop() {
 	pass := func() { c.s.out.pass(c) }
 	for !c.leaving.Load() {
-		// First the room, then the chunk: a chunk taken by a connection that
-		// cannot send it would hold all others up.
+		// First wait for room, then take a chunk: a chunk taken by a connection that cannot
+		// send it would delay all others.
 		if c.raw != nil {
 			if err := c.out.waitWritable(pass); err != nil {
 				c.fail(err)
@@ -214,7 +214,7 @@ func (c *conn) writeLoop() {
 	c.s.out.pass(c)
 }
 
-// sendChunk writes one chunk. From its first byte on it counts as sent; if the
+// sendChunk writes one chunk. The chunk counts as sent from its first byte on; if the
 // connection fails, it is among the lost ones.
 func (c *conn) sendChunk(ch *chunk, pass func()) error {
 	out := ch.out
@@ -223,11 +223,11 @@ func (c *conn) sendChunk(ch *chunk, pass func()) error {
 			c.s.out.lost([]*chunk{ch})
 			return err
 		}
-		// From here on the pipe being sent is the writer's alone: a confirmation
-		// gives back only what is kept.
+		// From here on, only the writer uses the pipe being sent: a confirmation releases
+		// only the retained one.
 		defer c.s.agent.pipes.put(out)
 	}
-	mem := ch.mem // once it counts as sent, a confirmation may take it from the chunk
+	mem := ch.mem // once the chunk counts as sent, a confirmation may clear this field
 	c.wmu.Lock()
 	defer c.unlock()
 	c.qmu.Lock()
@@ -256,7 +256,7 @@ func (c *conn) sendChunk(ch *chunk, pass func()) error {
 
 // copyChunk writes one chunk in copy mode.
 func (c *conn) copyChunk(head, payload []byte, pass func()) error {
-	pass() // a write through TLS may wait without telling
+	pass() // a write through TLS may block without a notification
 	if _, err := c.net.Write(head); err != nil {
 		return err
 	}
@@ -267,21 +267,22 @@ func (c *conn) copyChunk(head, payload []byte, pass func()) error {
 	return err
 }
 
-// unlock ends the writing of frames, after the control frames that became due.
+// unlock ends the writing of frames, after writing the control frames that became due
+// meanwhile.
 func (c *conn) unlock() {
-	if c.raw != nil && c.dirty.Swap(false) && c.failure.Load() == nil {
+	if c.raw != nil && c.controlDue.Swap(false) && c.failure.Load() == nil {
 		c.control()
 	}
 	c.wmu.Unlock()
-	if c.dirty.Load() {
+	if c.controlDue.Load() {
 		c.kick()
 	}
 }
 
-// kick has the control frames written that are due: now if possible, else by
-// whoever writes at present.
+// kick writes the control frames that are due: at once if possible, otherwise the goroutine
+// that is writing at present does it.
 func (c *conn) kick() {
-	c.dirty.Store(true)
+	c.controlDue.Store(true)
 	if c.raw == nil {
 		select {
 		case c.flush <- struct{}{}:
@@ -289,8 +290,8 @@ func (c *conn) kick() {
 		}
 		return
 	}
-	for c.dirty.Load() && c.wmu.TryLock() {
-		c.dirty.Store(false)
+	for c.controlDue.Load() && c.wmu.TryLock() {
+		c.controlDue.Store(false)
 		more := c.control()
 		c.wmu.Unlock()
 		if !more {
@@ -299,7 +300,7 @@ func (c *conn) kick() {
 	}
 }
 
-// flushLoop writes the control frames in copy mode, where a write may wait.
+// flushLoop writes the control frames in copy mode, where a write may block.
 func (c *conn) flushLoop(stop chan struct{}) {
 	for {
 		select {
@@ -308,8 +309,8 @@ func (c *conn) flushLoop(stop chan struct{}) {
 		case <-c.flush:
 		}
 		c.wmu.Lock()
-		c.dirty.Store(false)
-		if b := c.due(nil); len(b) > 0 {
+		c.controlDue.Store(false)
+		if b := c.appendDue(nil); len(b) > 0 {
 			if _, err := c.net.Write(b); err != nil {
 				c.fail(err)
 			}
@@ -318,16 +319,16 @@ func (c *conn) flushLoop(stop chan struct{}) {
 	}
 }
 
-// control writes what is due without waiting; wmu is held. It reports false
-// when the socket takes no more: then the next chunk or beat tries again.
+// control writes the control frames that are due without blocking; wmu is held. It returns
+// false if the socket accepts no more: then the next chunk or heartbeat tries again.
 func (c *conn) control() bool {
-	b := c.due(append(c.frames[:0], c.rest...))
+	b := c.appendDue(append(c.frames[:0], c.rest...))
 	c.rest = nil
 	for len(b) > 0 {
 		n, err := c.ctl.tryWrite(b)
 		if err == unix.EAGAIN {
 			c.rest = append([]byte(nil), b...)
-			c.dirty.Store(true)
+			c.controlDue.Store(true)
 			return false
 		}
 		if err != nil {
@@ -339,7 +340,7 @@ func (c *conn) control() bool {
 	return true
 }
 
-// finishControl completes control frames that were begun; wmu is held.
+// finishControl completes partly written control frames; wmu is held.
 func (c *conn) finishControl(pass func()) error {
 	if len(c.rest) == 0 {
 		return nil
@@ -349,9 +350,9 @@ func (c *conn) finishControl(pass func()) error {
 	return err
 }
 
-// due appends the control frames that are due; wmu is held.
-func (c *conn) due(b []byte) []byte {
-	if c.closedOut {
+// appendDue appends the control frames that are due; wmu is held.
+func (c *conn) appendDue(b []byte) []byte {
+	if c.outClosed {
 		return b
 	}
 	if n := c.received.Load(); n != c.ackSent.Load() {
@@ -363,17 +364,18 @@ func (c *conn) due(b []byte) []byte {
 		b = wire.Header{Kind: wire.Window, Number: n}.AppendTo(b)
 	}
 	if n := c.reset.Load(); n != 0 {
-		c.closedOut = true
+		c.outClosed = true
 		b = wire.Header{Kind: wire.Reset, Number: n}.AppendTo(b)
 	} else if c.release.Load() {
-		c.closedOut = true
+		c.outClosed = true
 		b = wire.Header{Kind: wire.Release}.AppendTo(b)
 	}
 	c.wrote.Store(c.s.agent.now())
 	return b
 }
 
-// finishRelease sends the session's last frame on this connection, unless it has been sent.
+// finishRelease sends the session's last frame on this connection, unless it was sent
+// before.
 func (c *conn) finishRelease() error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -381,7 +383,7 @@ func (c *conn) finishRelease() error {
 	if err := c.net.SetWriteDeadline(time.Now().Add(c.s.agent.cfg.OpeningTimeout)); err != nil {
 		return err
 	}
-	b := c.due(append([]byte(nil), c.rest...))
+	b := c.appendDue(append([]byte(nil), c.rest...))
 	c.rest = nil
 	if _, err := c.net.Write(b); err != nil {
 		return err
@@ -389,8 +391,8 @@ func (c *conn) finishRelease() error {
 	return c.net.SetWriteDeadline(time.Time{})
 }
 
-// tick runs every beat: it sends a heartbeat on a connection that was quiet and
-// gives up one from which nothing is heard.
+// tick runs at every heartbeat interval: it sends a heartbeat on a connection that was
+// quiet, and gives up a connection from which nothing was received.
 func (c *conn) tick(now int64) {
 	cfg := &c.s.agent.cfg
 	if time.Duration(now-c.heard.Load()) > cfg.ConnTimeout {
@@ -400,7 +402,7 @@ func (c *conn) tick(now int64) {
 	if time.Duration(now-c.wrote.Load()) >= cfg.Beat || c.received.Load() != c.ackSent.Load() {
 		c.beat.Store(true)
 		c.kick()
-	} else if c.dirty.Load() {
+	} else if c.controlDue.Load() {
 		c.kick()
 	}
 }
@@ -408,10 +410,10 @@ func (c *conn) tick(now int64) {
 // maxBacklog bounds the unsent bytes of a connection, however fast it is.
 const maxBacklog = 16 << 20
 
-// adapt lets a fast connection hold more unsent bytes: as many as it sends in
-// the time in which the agent may be late. Too few make it run dry, and bbr
-// then takes the agent's lateness for the path's limit.
-func (c *conn) adapt(stats LinkStats) {
+// adaptBacklog lets a fast connection hold more unsent bytes: as many as it sends in the
+// time by which the agent may be late. With too few the connection runs dry, and bbr then
+// takes the agent's lateness for the path's limit.
+func (c *conn) adaptBacklog(stats ConnStats) {
 	least := max(longBacklog, c.s.agent.cfg.NotSentLowat)
 	want := min(max(least, int(float64(stats.Rate)*c.s.agent.cfg.Lateness.Seconds())), max(least, maxBacklog))
 	if c.backlog == 0 {

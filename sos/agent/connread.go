@@ -6,11 +6,11 @@ import (
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
-// ackEvery is after how many chunks a connection confirms without being asked.
+// ackEvery is the number of chunks after which a connection confirms without being asked.
 const ackEvery = 8
 
-// readLoop handles the peer's frames until the connection ends. It is never
-// held up by an end host.
+// readLoop handles the peer's frames until the connection ends. An end host never delays
+// it.
 func (c *conn) readLoop() error {
 	var head [wire.HeaderSize]byte
 	for {
@@ -28,8 +28,8 @@ func (c *conn) readLoop() error {
 	}
 }
 
-// readAnswer takes the peer's answer to the opening. How long it may take is the
-// beat's business, as with everything that is awaited from the peer.
+// readAnswer reads the peer's answer to the opening. It has no deadline of its own: tick
+// fails the connection if nothing is received.
 func (c *conn) readAnswer() error {
 	if c.opening == nil {
 		return nil
@@ -58,7 +58,7 @@ func (c *conn) handle(h wire.Header) error {
 	case wire.Window:
 		c.s.out.grant(h.Number)
 	case wire.Reset:
-		c.reset.CompareAndSwap(0, uint64(wire.CauseEndHost)) // the answer, unless this side has sent its own
+		c.reset.CompareAndSwap(0, uint64(wire.CauseEndHost)) // the answer to the Reset, unless this side has sent one itself
 		c.s.peerReset(wire.Cause(h.Number))
 		return errReleased
 	case wire.Release:
@@ -68,7 +68,7 @@ func (c *conn) handle(h wire.Header) error {
 	return nil
 }
 
-// confirm takes an Ack.
+// confirm handles an Ack.
 func (c *conn) confirm(count uint64) error {
 	c.qmu.Lock()
 	done, ok := c.unconfirmed.Confirm(count)
@@ -80,7 +80,7 @@ func (c *conn) confirm(count uint64) error {
 	return nil
 }
 
-// receive takes one chunk.
+// receive receives one chunk.
 func (c *conn) receive(h wire.Header) error {
 	r, err := c.s.in.begin(h)
 	if err != nil {
@@ -88,13 +88,13 @@ func (c *conn) receive(h wire.Header) error {
 	}
 	switch {
 	case r == nil:
-		if err = c.drop(int(h.Length)); err == nil {
+		if err = c.discard(int(h.Length)); err == nil {
 			c.received.Add(1)
 		}
 	case h.Length == 0:
 		c.received.Add(1)
-		c.s.in.added(r, 0)
-		c.s.in.leave(r)
+		c.s.in.received(r, 0)
+		c.s.in.endReception(r)
 	case c.raw == nil:
 		err = c.receiveCopy(r)
 	default:
@@ -103,30 +103,30 @@ func (c *conn) receive(h wire.Header) error {
 	if err != nil {
 		return err
 	}
-	// The last chunk is confirmed at once, with all before it: the end of the
+	// The last chunk is confirmed at once, with all before it, because the end of the
 	// session waits for that.
 	if h.Flags != 0 || c.s.in.closing() {
-		c.s.askAcks()
+		c.s.sendAcks()
 	} else if c.received.Load()-c.ackSent.Load() >= ackEvery {
 		c.kick()
 	}
 	return nil
 }
 
-// came notes n bytes of r, of which left are still to come. The chunk is
-// counted before it is passed on, because passing on may complete the session,
-// and then its confirmation is the last thing that this connection says.
-func (c *conn) came(r *reception, n, left int) {
+// noteReceived records n received bytes of r, of which left are still to come. The chunk is
+// counted before it is passed on, because passing it on may complete the session, and then
+// its confirmation is the last frame on this connection.
+func (c *conn) noteReceived(r *reception, n, left int) {
 	c.heard.Store(c.s.agent.now())
 	if left == 0 {
 		c.received.Add(1)
 	}
-	c.s.in.added(r, n)
+	c.s.in.received(r, n)
 }
 
-// receiveSplice moves the chunk's payload into pipes as it comes.
+// receiveSplice moves the chunk's payload into pipes as it arrives.
 func (c *conn) receiveSplice(r *reception) error {
-	defer c.s.in.leave(r)
+	defer c.s.in.endReception(r)
 	full := false
 	for left := r.size; left > 0; {
 		p, err := c.s.in.tail(r, full)
@@ -145,20 +145,20 @@ func (c *conn) receiveSplice(r *reception) error {
 			return io.ErrUnexpectedEOF
 		}
 		left -= n
-		c.came(r, n, left)
+		c.noteReceived(r, n, left)
 	}
 	return nil
 }
 
 // receiveCopy reads the chunk's payload into memory.
 func (c *conn) receiveCopy(r *reception) error {
-	defer c.s.in.leave(r)
+	defer c.s.in.endReception(r)
 	m := c.s.in.memory(r)
 	for left := r.size; left > 0; {
 		n, err := c.net.Read(m[r.size-left : r.size])
 		if n > 0 {
 			left -= n
-			c.came(r, n, left)
+			c.noteReceived(r, n, left)
 		}
 		if err != nil {
 			return err
@@ -167,8 +167,8 @@ func (c *conn) receiveCopy(r *reception) error {
 	return nil
 }
 
-// drop reads n bytes for nobody.
-func (c *conn) drop(n int) error {
+// discard reads and drops n bytes.
+func (c *conn) discard(n int) error {
 	if c.raw == nil {
 		_, err := io.CopyN(io.Discard, c.net, int64(n))
 		return err

@@ -7,18 +7,18 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// A session's connections to the peer: how they come and go.
+// This file handles how a session's connections to the peer start and end.
 
-// transport is the session's transport, which prepare has checked.
+// transport returns the session's transport, which prepare has checked.
 func (s *session) transport() Transport {
 	t, _ := s.agent.transports.byName(s.params.Transport)
 	return t
 }
 
-// stats are what the transport says of a connection to the peer.
-func (s *session) stats(c net.Conn) (LinkStats, error) { return s.transport().Stats(c) }
+// stats returns the transport's figures of a connection to the peer.
+func (s *session) stats(c net.Conn) (ConnStats, error) { return s.transport().Stats(c) }
 
-// ports are the peer's data ports that the session uses.
+// ports returns the peer's data ports that the session uses.
 func (s *session) ports() []uint16 {
 	ports := s.req.Peer.DataPorts
 	if n := s.params.Paths; n > 0 && n < len(ports) {
@@ -27,9 +27,10 @@ func (s *session) ports() []uint16 {
 	return ports
 }
 
-// carry runs a connection for the session until both sides have released it (nil) or its end. What the
-// peer has still to answer of an opening is not nil.
-func (s *session) carry(nc net.Conn, index int, opening []byte) error {
+// serveConn runs a connection for the session until both sides have released it, and then
+// returns nil, or until it fails. If the peer still has to answer an opening, opening is
+// that one, and otherwise nil.
+func (s *session) serveConn(nc net.Conn, index int, opening []byte) error {
 	c, err := newConn(s, index, nc)
 	if err == nil {
 		c.opening = opening
@@ -59,7 +60,7 @@ func (s *session) attach(c *conn) error {
 	return err
 }
 
-// join takes c in among the session's connections.
+// join adds c to the session's connections.
 func (s *session) join(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *session) join(c *conn) error {
 	return nil
 }
 
-// detach takes c from the session after it was released (err nil) or lost.
+// detach removes c from the session after it was released (err is nil) or lost.
 func (s *session) detach(c *conn, err error) {
 	defer s.wg.Done()
 	c.pacer.remove(c)
@@ -108,27 +109,27 @@ func (s *session) detach(c *conn, err error) {
 	case over:
 		s.finish(agentapi.ReasonClosed, "", 0)
 	case len(list) == 0 && s.role == roleAcceptor && !released:
-		s.agent.seek(s.req.Peer)
+		s.agent.probePeer(s.req.Peer)
 	}
 }
 
-// live reports whether connections to the peer are still wanted. When all of
-// them died in the last round trip, one more is, to release the peer.
-func (s *session) live() bool {
+// wantsConns reports whether connections to the peer are still wanted. If all of them were
+// lost in the last round trip, one more is wanted, to release the peer.
+func (s *session) wantsConns() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.ended && (!s.graceful || !s.peerDone)
 }
 
-// askAcks has all connections confirm what they have received.
-func (s *session) askAcks() {
+// sendAcks makes all connections confirm what they have received.
+func (s *session) sendAcks() {
 	for _, c := range *s.conns.Load() {
 		c.kick()
 	}
 }
 
-// announce tells the peer the new limit, on the connection last heard of.
-func (s *session) announce() {
+// announceWindow sends the new limit to the peer, on the connection that was heard last.
+func (s *session) announceWindow() {
 	var best *conn
 	for _, c := range *s.conns.Load() {
 		if best == nil || c.heard.Load() > best.heard.Load() {
@@ -140,8 +141,9 @@ func (s *session) announce() {
 	}
 }
 
-// generation accepts each number of a connection index at most once.
-func (s *session) generation(index int, g uint32) bool {
+// useGeneration accepts each generation of a connection index at most once, and reports
+// whether it does.
+func (s *session) useGeneration(index int, g uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended || index >= len(s.last) || g <= s.last[index] {
@@ -151,7 +153,7 @@ func (s *session) generation(index int, g uint32) bool {
 	return true
 }
 
-// nextGeneration numbers this agent's own openings of an index.
+// nextGeneration returns the next generation of this agent's own openings of an index.
 func (s *session) nextGeneration(index int) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 func (a *Agent) newServer() *control.Server[agentapi.SessionRecord, agentapi.Live] {
 	s := control.NewServer[agentapi.SessionRecord](control.Options[agentapi.Live]{
 		Log: a.log, MaxSessions: a.cfg.MaxSessions, Status: a.status, Sessions: func() int { return len(a.list()) },
-		Live: a.live, Totals: a.total.now, Metrics: a.metrics.registry,
+		Live: a.live, Totals: a.total.sum, Metrics: a.metrics.registry,
 	})
 	control.Handle(s, "POST /v1/sessions", func(_ *http.Request, in agentapi.PrepareRequest) (agentapi.PrepareReply, error) {
 		out, err := a.prepare(in)
@@ -48,7 +48,7 @@ func (a *Agent) newServer() *control.Server[agentapi.SessionRecord, agentapi.Liv
 	return s
 }
 
-// refusal counts an error of prepare or commit.
+// refusal counts an error of prepare or commit, and returns it.
 func (a *Agent) refusal(err error) error {
 	if err != nil {
 		a.metrics.refused.WithLabelValues(string(control.AsProblem(err).Code)).Inc()
@@ -56,7 +56,7 @@ func (a *Agent) refusal(err error) error {
 	return err
 }
 
-// withSession finds the session of the path.
+// withSession calls f with the session that the request's path names.
 func (a *Agent) withSession(r *http.Request, f func(*session) error) error {
 	id, err := agentapi.ParseSessionID(r.PathValue("id"))
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *Agent) withSession(r *http.Request, f func(*session) error) error {
 	return f(s)
 }
 
-// status is what the agent tells of itself beside its load.
+// status returns the agent's status, except for its load.
 func (a *Agent) status() control.Status {
 	return control.Status{
 		Version: a.cfg.Version, Addrs: a.cfg.addrs(), DataPorts: a.dataPorts, SessionPorts: a.cfg.SessionPorts,
@@ -77,10 +77,10 @@ func (a *Agent) status() control.Status {
 	}
 }
 
-// live describes the sessions for the event stream.
+// live returns the sessions for the event stream.
 func (a *Agent) live() (out []agentapi.Live) {
 	for _, s := range a.list() {
-		out = append(out, s.live1())
+		out = append(out, s.liveInfo())
 	}
 	return out
 }

@@ -23,7 +23,7 @@ import (
 )
 
 func shortContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -128,7 +128,7 @@ func TestCommitFails(t *testing.T) {
 		timeout time.Duration
 		code    control.Code
 	}{
-		{netip.AddrPortFrom(addrServer, nobody.port).String(), patience, control.CodeRefused},
+		{netip.AddrPortFrom(addrServer, nobody.port).String(), testTimeout, control.CodeRefused},
 		{full.Addr().String(), 300 * time.Millisecond, control.CodeTimeout},
 	} {
 		p := newPair(t, func(_, y *Config) { y.DialTimeout = c.timeout })

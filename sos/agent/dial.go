@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
-// errUnknown means that the peer closed a fresh connection without an answer:
-// it does not know the session, or the key is wrong.
+// errUnknown means that the peer closed a new connection without an answer: it does not
+// know the session, or the key is wrong.
 var errUnknown = errors.New("the peer does not accept the session")
 
 // dialer opens a session's connections to the peer, at the client's agent.
@@ -26,35 +26,35 @@ type dialer struct {
 	s    *session
 	once sync.Once
 
-	mu    sync.Mutex
-	early *early // nil when it was taken, or there is none
-	err   error  // why no connection stands
-	warm  int    // connections that came from the pool
-	p     int    // how many connections are wanted
-	why   string // so many
+	mu     sync.Mutex
+	early  *early // nil if it was taken or never existed
+	err    error  // why there is no connection
+	warm   int    // connections that came from the pool
+	wanted int    // how many connections are wanted
+	why    string // why this many
 }
 
-// open starts the connections to the peer, once. The first decides how many
-// there will be.
-func (d *dialer) open() {
+// start opens the connections to the peer; only the first call has an effect. The first
+// connection determines how many there will be.
+func (d *dialer) start() {
 	d.once.Do(func() {
-		d.s.spawn(func() { d.link(0) })
-		d.s.spawn(d.more)
+		d.s.spawn(func() { d.maintain(0) })
+		d.s.spawn(d.openMore)
 	})
 }
 
-// more opens the other connections: a second at once where the number is auto,
-// which is never content with one, the rest when the first has shown the path. Where
-// the server's sessions have been short, one has to show first that it is not.
-func (d *dialer) more() {
+// openMore opens the other connections. In auto mode, which always uses at least two, it
+// opens the second at once, and the others when the first has shown the path. If the
+// server's recent sessions were short, it waits until this one has turned out not to be.
+func (d *dialer) openMore() {
 	s := d.s
 	opened, auto := 1, s.params.Connections == 0
 	again := time.NewTicker(s.agent.cfg.AutoInterval)
 	defer again.Stop()
 	switch {
-	case auto && s.agent.sizes.short(s.req.Server):
+	case auto && s.agent.sizes.likelyShort(s.req.Server):
 		d.mu.Lock()
-		d.p, d.why = 1, "the server's sessions have been short"
+		d.wanted, d.why = 1, "the server's sessions have been short"
 		d.mu.Unlock()
 		later := time.NewTimer(4 * s.agent.cfg.AutoInterval)
 		defer later.Stop()
@@ -66,14 +66,14 @@ func (d *dialer) more() {
 		}
 	case auto && s.agent.cfg.AutoConnections > 1:
 		opened = 2
-		s.spawn(func() { d.link(1) })
+		s.spawn(func() { d.maintain(1) })
 	}
 	select {
 	case <-s.opened:
 	case <-s.over:
 		return
 	}
-	d.addLinks(&opened)
+	d.addConns(&opened)
 	if !auto {
 		return
 	}
@@ -82,36 +82,36 @@ func (d *dialer) more() {
 		case <-s.over:
 			return
 		case <-again.C:
-			d.addLinks(&opened)
+			d.addConns(&opened)
 		}
 	}
 }
 
-// addLinks opens as many connections as the path as known now asks for.
-func (d *dialer) addLinks(opened *int) {
+// addConns opens as many connections as the current knowledge of the path asks for.
+func (d *dialer) addConns(opened *int) {
 	s := d.s
 	p, why := s.params.Connections, "as configured"
 	if p == 0 {
 		path := s.congestion.path()
-		p, why = choose(path, s.agent.cfg.AutoConnections)
+		p, why = chooseConns(path, s.agent.cfg.AutoConnections)
 	}
 	p = min(max(p, len(s.ports())), s.agent.cfg.MaxConnections)
 	d.mu.Lock()
-	if p > d.p {
-		d.p, d.why = max(p, *opened), why
+	if p > d.wanted {
+		d.wanted, d.why = max(p, *opened), why
 	}
 	d.mu.Unlock()
 	for ; *opened < p; *opened++ {
 		index := *opened
-		s.spawn(func() { d.link(index) })
+		s.spawn(func() { d.maintain(index) })
 	}
 }
 
-// link keeps connection index standing while the session lives.
-func (d *dialer) link(index int) {
+// maintain keeps the connection of an index established while the session lives.
+func (d *dialer) maintain(index int) {
 	pause := newBackoff(20*time.Millisecond, 500*time.Millisecond)
 	refusals := 0
-	for d.s.live() {
+	for d.s.wantsConns() {
 		nc, opening, err := d.connect(index)
 		if err == nil {
 			refusals = 0
@@ -129,9 +129,10 @@ func (d *dialer) link(index int) {
 	}
 }
 
-// serve runs a connection to its end. After a release it goes to the pool.
+// serve runs a connection to its end. After a release it returns the connection to the
+// pool.
 func (d *dialer) serve(nc net.Conn, index int, opening []byte) error {
-	err := d.s.carry(nc, index, opening)
+	err := d.s.serveConn(nc, index, opening)
 	if err != nil {
 		resetNow(nc)
 		d.s.agent.log.Debug("data connection lost", "session", d.s.req.ID, "index", index, "error", err)
@@ -141,8 +142,8 @@ func (d *dialer) serve(nc net.Conn, index int, opening []byte) error {
 	return nil
 }
 
-// failed notes why no connection stands. A peer that refuses twice while none stands has
-// no use for the session.
+// failed records why there is no connection. A peer that refuses twice while no connection
+// exists no longer has the session.
 func (d *dialer) failed(err error, refusals int) {
 	d.mu.Lock()
 	d.err = err
@@ -152,14 +153,14 @@ func (d *dialer) failed(err error, refusals int) {
 	}
 }
 
-// connect returns a connection for the session: a warm one if there is, else a
-// fresh one. On a fresh one the peer has proved itself; on a warm one it had to
-// do so before, and its answer to the opening, which is returned, is not waited
-// for: that would cost every session a round trip.
+// connect returns a connection for the session: one from the pool if there is one,
+// otherwise a new one. On a new one the peer has proved itself. On one from the pool it did
+// so before, and connect does not wait for its answer to the opening, because that would
+// cost every session a round trip; it returns the opening instead.
 func (d *dialer) connect(index int) (nc net.Conn, opening []byte, err error) {
 	pool, key := d.s.agent.warm, d.warmKey(index)
 	for nc := pool.take(key); nc != nil; nc = pool.take(key) {
-		if !ended(nc) && d.s.congestion.tune(nc) == nil {
+		if !isClosed(nc) && d.s.congestion.tune(nc) == nil {
 			if opening, err := d.sendOpening(nc, index); err == nil {
 				d.mu.Lock()
 				d.warm++
@@ -167,7 +168,7 @@ func (d *dialer) connect(index int) (nc net.Conn, opening []byte, err error) {
 				return nc, opening, nil
 			}
 		}
-		resetNow(nc) // it died in the pool
+		resetNow(nc) // it was lost in the pool
 	}
 	if nc, err = d.dialPeer(index); err != nil {
 		return nil, nil, err
@@ -195,7 +196,7 @@ func (d *dialer) dialPeer(index int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.agent.cfg.OpeningTimeout)
 	defer cancel()
 	to := d.warmKey(index).peer
-	nc, err := s.transport().Dial(ctx, s.own, to, s.params.CongestionControl, s.marks.now().Peer)
+	nc, err := s.transport().Dial(ctx, s.own, to, s.params.CongestionControl, s.marks.current().Peer)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +211,8 @@ func (d *dialer) dialPeer(index int) (net.Conn, error) {
 	return tc, nil
 }
 
-// sendOpening proves the key to the peer, and returns what the peer has to answer.
+// sendOpening proves the key to the peer, and returns the opening that the peer has to
+// answer.
 func (d *dialer) sendOpening(nc net.Conn, index int) ([]byte, error) {
 	s := d.s
 	window := uint32(s.in.limit.Load() >> 10) // in KiB
@@ -252,7 +254,7 @@ func checkAnswer(opening, key []byte, read func([]byte) error) error {
 	return err
 }
 
-// wait waits until the first connection to the peer stands.
+// wait waits until the first connection to the peer is established.
 func (d *dialer) wait(ctx context.Context) error {
 	s := d.s
 	select {
@@ -269,7 +271,7 @@ func (d *dialer) wait(ctx context.Context) error {
 	return fmt.Errorf("no connection to agent %v yet: %w", s.req.Peer.Addr, context.DeadlineExceeded)
 }
 
-// backoff is a growing pause.
+// backoff is an exponential back-off.
 type backoff struct{ first, most, next time.Duration }
 
 func newBackoff(first, most time.Duration) *backoff {
@@ -278,7 +280,8 @@ func newBackoff(first, most time.Duration) *backoff {
 
 func (b *backoff) reset() { b.next = b.first }
 
-// wait pauses; it reports false when ctx ended.
+// wait sleeps for the current delay and doubles it, up to the maximum. It returns false if
+// ctx ends first.
 func (b *backoff) wait(ctx context.Context) bool {
 	t := time.NewTimer(b.next)
 	defer t.Stop()

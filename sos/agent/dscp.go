@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// setDSCP has what a socket sends bear a DSCP.
+// setDSCP sets the DSCP of what a socket sends.
 func setDSCP(fd int, dscp uint8) error {
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	if err != nil {
@@ -26,7 +26,7 @@ func setDSCP(fd int, dscp uint8) error {
 	return setInts(fd, []intOption{{unix.IPPROTO_IP, unix.IP_TOS, int(dscp) << 2}})
 }
 
-// checkMarks refuses what is no DSCP.
+// checkMarks returns an error if a mark is not a DSCP.
 func checkMarks(m agentapi.Marks) error {
 	for _, x := range []struct {
 		field string
@@ -39,14 +39,14 @@ func checkMarks(m agentapi.Marks) error {
 	return nil
 }
 
-// marker has what a session sends bear its DSCPs.
+// marker sets the DSCPs of what a session sends.
 type marker struct {
 	s     *session
-	mu    sync.Mutex // held while sockets are given their DSCP; the session's may be locked under it
+	mu    sync.Mutex // held while the DSCPs of sockets are set; the session's lock may be taken under it
 	marks agentapi.Marks
 }
 
-// set gives all that the session sends other DSCPs.
+// set changes the DSCPs of everything that the session sends.
 func (k *marker) set(m agentapi.Marks) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -60,37 +60,38 @@ func (k *marker) set(m agentapi.Marks) error {
 	return k.markEnd()
 }
 
-// now are the DSCPs of what the session sends.
-func (k *marker) now() agentapi.Marks {
+// current returns the DSCPs of what the session sends.
+func (k *marker) current() agentapi.Marks {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.marks
 }
 
-// unmark takes the session's DSCP off a connection that others will have.
+// unmark removes the session's DSCP from a connection that other sessions will use.
 func (k *marker) unmark(nc net.Conn) {
 	if err := k.s.transport().Mark(nc, 0); err != nil && !errors.Is(err, net.ErrClosed) {
 		k.s.agent.log.Debug("DSCP of a connection that is given back", "session", k.s.req.ID, "error", err)
 	}
 }
 
-// mark gives a connection to the peer the session's DSCP. Whoever has made it one of the
-// session's does so again: the DSCP may be another since it was tuned.
+// mark sets the session's DSCP on a connection to the peer. attach calls it again after
+// tune has, because the DSCP may have changed in between.
 func (k *marker) mark(nc net.Conn) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.s.transport().Mark(nc, k.marks.Peer)
 }
 
-// markEnds is markEnd for who does not hold mu.
+// markEnds locks mu and calls markEnd.
 func (k *marker) markEnds() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.markEnd()
 }
 
-// markEnd gives what the end host is sent its DSCP: from the very first segment, if its
-// socket does not exist yet, by what that comes from. mu is held.
+// markEnd sets the DSCP of what is sent to the end host. If the end host's socket does not
+// exist yet, it sets it on the socket from which that will come, so that the very first
+// segment has it. mu is held.
 func (k *marker) markEnd() error {
 	s := k.s
 	s.mu.Lock()

@@ -104,7 +104,7 @@ func TestMarksBeforeTheEnd(t *testing.T) {
 	}
 	defer from.close()
 	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	x, y := p.requests(f, netip.AddrPortFrom(p.clientAddr, from.port), agentapi.Params{})
 	x.Marks.End, y.Marks.End = 46, 10

@@ -5,14 +5,14 @@ import (
 	"net"
 )
 
-// early is a connection to the peer that is made while the session is being
+// early is a connection to the peer that is established while the session is being
 // prepared, to save a round trip at commit. It carries nothing until then.
 type early struct {
 	done chan struct{}
 	conn net.Conn
 }
 
-// dialEarly begins to connect to the peer, unless a warm connection waits.
+// dialEarly starts to connect to the peer, unless a warm connection is available.
 func (d *dialer) dialEarly() {
 	s := d.s
 	if s.params.TLS || s.agent.warm.has(d.warmKey(0)) {
@@ -26,7 +26,7 @@ func (d *dialer) dialEarly() {
 		defer close(e.done)
 		ctx, cancel := context.WithTimeout(s.ctx, s.agent.cfg.OpeningTimeout)
 		defer cancel()
-		nc, err := s.transport().Dial(ctx, s.own, d.warmKey(0).peer, s.params.CongestionControl, s.marks.now().Peer)
+		nc, err := s.transport().Dial(ctx, s.own, d.warmKey(0).peer, s.params.CongestionControl, s.marks.current().Peer)
 		if err == nil {
 			e.conn = nc
 		}
@@ -36,7 +36,8 @@ func (d *dialer) dialEarly() {
 	}
 }
 
-// takeEarly returns the early connection, waiting until it stands; nil if there is none.
+// takeEarly waits until the early connection is established and returns it; nil if there is
+// none.
 func (d *dialer) takeEarly() net.Conn {
 	d.mu.Lock()
 	e := d.early

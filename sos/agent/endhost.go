@@ -18,7 +18,7 @@ import (
 type endHost struct {
 	conn *net.TCPConn
 	rc   syscall.RawConn
-	shut atomic.Bool // our direction was ended by FIN
+	shut atomic.Bool // whether the agent has ended its direction by FIN
 }
 
 func newEndHost(c *net.TCPConn, a *Agent) (*endHost, error) {
@@ -31,9 +31,10 @@ func newEndHost(c *net.TCPConn, a *Agent) (*endHost, error) {
 		if err := setEndOptions(fd, a.cfg.KeepAliveIdle, a.cfg.KeepAliveInterval, a.cfg.KeepAliveCount); err != nil {
 			return err
 		}
-		// An end host is near, or else the system's own choice is as good as any.
-		stats, err := linkStats(fd)
-		if err != nil || (stats.MinRTT > 0 && stats.MinRTT < light) {
+		// An end host is usually near. If it is not, the system's own choice is as good as
+		// any.
+		stats, err := tcpStats(fd)
+		if err != nil || (stats.MinRTT > 0 && stats.MinRTT < localRTT) {
 			return err
 		}
 		return setCongestion(fd, a.congestion.system)
@@ -42,33 +43,33 @@ func newEndHost(c *net.TCPConn, a *Agent) (*endHost, error) {
 
 func (e *endHost) on(f func(fd int) error) error { return onRaw(e.rc, f) }
 
-// closeWrite passes the other end's FIN on.
+// closeWrite passes on the other end's FIN.
 func (e *endHost) closeWrite() {
 	e.shut.Store(true)
-	_ = e.conn.CloseWrite() // an error shows on the reading side as well
+	_ = e.conn.CloseWrite() // the reading side sees an error as well
 }
 
 // abort sends RST.
 func (e *endHost) abort() { resetNow(e.conn) }
 
-// complete is called when both directions have ended: from here on the connection
-// ends well even if the process dies. What is still to be sent is sent.
+// complete is called when both directions have ended: from here on the connection ends well
+// even if the process dies, and the kernel still sends what is unsent.
 func (e *endHost) complete() {
 	_ = e.on(func(fd int) error { return setLinger(fd, false) })
 }
 
-// close gives a complete connection to the kernel.
+// close leaves a complete connection to the kernel.
 func (e *endHost) close() { _ = e.conn.Close() }
 
-// acknowledged reports whether the end host has everything of a complete
-// connection, our FIN included, or is gone.
+// acknowledged reports whether the end host has acknowledged everything of a complete
+// connection, including the FIN, or is gone.
 func (e *endHost) acknowledged() bool { return e.gone() || e.unacked() == 0 }
 
-// tcpClosed is the state of a socket whose connection is gone.
+// tcpClosed is the state of a socket without a connection.
 const tcpClosed = 7
 
-// gone reports whether the socket has no connection any more: it was reset, timed
-// out, or both sides' FIN have been acknowledged.
+// gone reports whether the socket has no connection any more: it was reset or timed out, or
+// the FINs of both sides have been acknowledged.
 func (e *endHost) gone() bool {
 	gone := false
 	_ = e.on(func(fd int) error {
@@ -79,18 +80,18 @@ func (e *endHost) gone() bool {
 	return gone
 }
 
-// dead reports whether the connection was reset or timed out, without taking
-// the error from whoever reads or writes next. After both sides' FIN a socket
-// looks the same, so only the time before our own FIN tells.
+// dead reports whether the connection was reset or timed out, without consuming the error
+// that the next read or write returns. After the FINs of both sides a socket looks the
+// same, so the answer is false once this side has sent its FIN.
 func (e *endHost) dead() bool {
-	return e.gone() && !e.shut.Load() // in this order: our FIN may go out at any moment
+	return e.gone() && !e.shut.Load() // in this order, because the FIN may be sent at any moment
 }
 
-// unacked returns how many bytes the end host has not acknowledged, 0 for a closed socket.
+// unacked returns how many bytes the end host has not acknowledged; 0 for a closed socket.
 func (e *endHost) unacked() int { return unackedOf(e.on) }
 
-// unackedOf returns how many bytes the other end of a socket has not acknowledged, 0 for a
-// closed one; on runs a function on the socket.
+// unackedOf returns how many bytes the other end of a socket has not acknowledged; 0 for a
+// closed socket. It runs its system call through on.
 func unackedOf(on func(func(fd int) error) error) int {
 	n := 0
 	_ = on(func(fd int) (err error) {
@@ -100,10 +101,10 @@ func unackedOf(on func(func(fd int) error) error) int {
 	return n
 }
 
-// listenFor opens a port for one client, any that is free if it is 0. The short
-// queue is enough, because one connection is all that is ever accepted.
+// listenFor opens a port for one client; port 0 means any free port. The short queue is
+// enough, because only one connection is ever accepted.
 func listenFor(ctx context.Context, at netip.AddrPort, congestion string) (*net.TCPListener, error) {
-	lc := net.ListenConfig{KeepAlive: -1, Control: beforeUse(func(fd int) error { return beforeEnd(fd, congestion) })}
+	lc := net.ListenConfig{KeepAlive: -1, Control: controlFunc(func(fd int) error { return prepareEndSocket(fd, congestion) })}
 	lc.SetMultipathTCP(false)
 	ln, err := lc.Listen(ctx, "tcp", at.String())
 	if err != nil {
@@ -121,26 +122,27 @@ func listenFor(ctx context.Context, at netip.AddrPort, congestion string) (*net.
 	return t, nil
 }
 
-// beforeEnd prepares a socket that an end host will be connected to, by itself or, if
-// it listens, by what it accepts. Were the death of the process an RST only once the
-// connection has been taken in, one that dies before would end it like a FIN.
-func beforeEnd(fd int, congestion string) error {
+// prepareEndSocket prepares a socket for an end host's connection. If the socket listens,
+// accepted connections inherit the options. The linger time must be set here: if it were
+// set only after accepting, a process that dies before that would end the connection by a
+// FIN instead of an RST.
+func prepareEndSocket(fd int, congestion string) error {
 	if err := setLinger(fd, true); err != nil {
 		return err
 	}
 	return setCongestion(fd, congestion)
 }
 
-// deafen makes a listener take no notice of anybody, without giving its port
-// back. While the switches still lead the client here, a closed port would
-// refuse a new connection of the client's that uses the same port again; so its
-// first packet is lost, and finds its way when it is sent again.
-func deafen(ln *net.TCPListener) {
-	nobody := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+// dropIncoming makes a listener ignore all packets without releasing its port. While the
+// switches still forward the client's packets here, a closed port would refuse a new
+// connection of the client that uses the same port again. Instead its first packet is lost,
+// and reaches the server when the client repeats it.
+func dropIncoming(ln *net.TCPListener) {
+	dropAll := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	rc, err := ln.SyscallConn()
 	if err == nil {
 		err = onRaw(rc, func(fd int) error {
-			f := unix.SockFprog{Len: uint16(len(nobody)), Filter: &nobody[0]}
+			f := unix.SockFprog{Len: uint16(len(dropAll)), Filter: &dropAll[0]}
 			if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &f); err != nil {
 				return err
 			}
@@ -152,17 +154,17 @@ func deafen(ln *net.TCPListener) {
 	}
 }
 
-// reservation is a port that is bound, for a dial later.
+// reservation is a bound port for a later dial.
 type reservation struct {
 	file *os.File
 	port uint16
 }
 
-// reserve binds a port, any that is free if it is 0. Its last connection may still be in
-// TIME_WAIT, for a minute where the client closes first: a new one to the same server is told
-// from that by its timestamps (RFC 6191), and the dial of one without them fails with
-// EADDRNOTAVAIL. Were such ports left out, an agent would carry no more than the 375 connections
-// a second for which its ports last.
+// reserve binds a port; port 0 means any free port. Its last connection may still be in
+// TIME_WAIT, for a minute if the client closes first. A new connection to the same server
+// is distinguished from it by timestamps (RFC 6191), and the dial of one without timestamps
+// fails with EADDRNOTAVAIL. If such ports were left out, an agent's ports would last for no
+// more than 375 connections a second.
 func reserve(at netip.AddrPort, congestion string) (*reservation, error) {
 	family := unix.AF_INET
 	if at.Addr().Is6() {
@@ -172,7 +174,7 @@ func reserve(at netip.AddrPort, congestion string) (*reservation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket towards the server: %w", err)
 	}
-	err = beforeEnd(fd, congestion)
+	err = prepareEndSocket(fd, congestion)
 	if err == nil && at.Port() != 0 {
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	}
@@ -202,8 +204,8 @@ func reserve(at netip.AddrPort, congestion string) (*reservation, error) {
 
 func (r *reservation) close() { _ = r.file.Close() }
 
-// dial connects from the reserved port; the reservation is used up. The error
-// wraps ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH or the context's.
+// dial connects from the reserved port; the reservation is used up. The error wraps
+// ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH or the context's.
 func (r *reservation) dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	defer r.close()
 	rc, err := r.file.SyscallConn()

@@ -37,8 +37,8 @@ type pair struct {
 	marks        map[agentapi.Role]agentapi.Marks // of the sessions that are opened
 }
 
-// patience bounds every wait of these tests. It is only reached when a test fails.
-const patience = 30 * time.Second
+// testTimeout bounds every wait of these tests. It is only reached when a test fails.
+const testTimeout = 30 * time.Second
 
 // addresses of the four machines of a test, all on the loopback interface.
 var (
@@ -56,7 +56,7 @@ func testConfig(addr netip.Addr) Config {
 	cfg.InitialWindow = 1 << 20
 	// Silence is tested between processes; here a machine that is busy with
 	// other tests must not look like a lost peer.
-	cfg.ConnTimeout, cfg.PeerTimeout = patience, 2*patience
+	cfg.ConnTimeout, cfg.PeerTimeout = testTimeout, 2*testTimeout
 	if os.Getenv("SOS_TEST_LOG") != "" {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -121,7 +121,7 @@ func (p *pair) open(params agentapi.Params) *flow {
 }
 
 func (p *pair) tryOpen(params agentapi.Params) (*flow, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
 	from, err := reserve(netip.AddrPortFrom(p.clientAddr, 0), "")
@@ -183,7 +183,7 @@ func (p *pair) requests(f *flow, client netip.AddrPort, params agentapi.Params) 
 // ended waits for the record of the flow's session at an agent.
 func (f *flow) ended(a *Agent) agentapi.SessionRecord {
 	f.p.t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(testTimeout)
 	defer deadline.Stop()
 	for {
 		list, changed := a.server.Records()
@@ -219,7 +219,7 @@ func sum(r io.Reader) ([32]byte, int64, error) {
 // eventually polls until f holds.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(testTimeout)
 	defer deadline.Stop()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()

@@ -74,7 +74,7 @@ func TestSmallPipes(t *testing.T) {
 func readHeader(t *testing.T, c net.Conn) wire.Header {
 	t.Helper()
 	var b [wire.HeaderSize]byte
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 	for {
 		if _, err := io.ReadFull(c, b[:]); err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func TestReleaseBeforeResentChunks(t *testing.T) {
 	p := newPair(t, nil)
 	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
 	_, req := p.requests(f, netip.AddrPortFrom(p.clientAddr, 4242), agentapi.Params{})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if _, err := p.toY.Prepare(ctx, req); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestReleaseBeforeResentChunks(t *testing.T) {
 		go func() {
 			buf := make([]byte, 4096)
 			for {
-				_ = c.SetReadDeadline(time.Now().Add(patience))
+				_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 				n, err := c.Read(buf)
 				for i := 0; i+wire.HeaderSize <= n; i += wire.HeaderSize {
 					if h, herr := wire.ParseHeader(buf[i:]); herr == nil && h.Kind == wire.Data {

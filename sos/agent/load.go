@@ -4,7 +4,7 @@ import (
 	"sync"
 )
 
-// totals are the bytes of all sessions so far.
+// totals counts the bytes of all sessions so far.
 type totals struct {
 	a *Agent
 
@@ -13,8 +13,8 @@ type totals struct {
 	goneOut uint64
 }
 
-// now sums them up, from and to end hosts, and what pipes hold.
-func (t *totals) now() (in, out, held uint64) {
+// sum returns the bytes from and to end hosts, and the bytes held in pipes.
+func (t *totals) sum() (in, out, held uint64) {
 	t.mu.Lock()
 	in, out = t.goneIn, t.goneOut
 	t.mu.Unlock()
@@ -28,8 +28,8 @@ func (t *totals) now() (in, out, held uint64) {
 	return in, out, held
 }
 
-// gone keeps the bytes of a session that has ended.
-func (t *totals) gone(s *session) {
+// add adds the bytes of a session that has ended.
+func (t *totals) add(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.goneIn += s.out.bytes.Load()

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// metrics are the agent's Prometheus metrics, in a registry of its own.
+// metrics holds the agent's Prometheus metrics, in a registry of their own.
 type metrics struct {
 	registry *prometheus.Registry
 	refused  *prometheus.CounterVec
@@ -57,9 +57,9 @@ func newMetrics(a *Agent) *metrics {
 	return m
 }
 
-// ended takes the figures of a session that has ended.
+// ended adds the figures of a session that has ended.
 func (m *metrics) ended(s *session) {
-	m.agent.total.gone(s)
+	m.agent.total.add(s)
 	r := s.record()
 	m.ends.WithLabelValues(string(r.Reason)).Inc()
 	m.bytes.WithLabelValues("up").Add(float64(r.Counters.BytesUp))

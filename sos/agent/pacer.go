@@ -11,93 +11,94 @@ import (
 )
 
 const (
-	// A path is looked at so many times in a round trip, but no more often than this.
-	looksPerTrip, leastLook = 8, 5 * time.Millisecond
-	// Looking takes no more than one part in so many of the time, but it is done so often at least.
-	lookShare, mostPause = 20, 500 * time.Millisecond
-	// A round trip that is longer has not been measured.
-	mostTrip = time.Minute
-	// Where nobody sends, or the path is short, it is looked at so often.
-	idleLook = 50 * time.Millisecond
-	// A path on which nobody has sent for so long has its rate tried again.
+	// A path is updated this many times in a round trip, but no more often than this.
+	updatesPerRTT, minUpdateInterval = 8, 5 * time.Millisecond
+	// An update may take at most this fraction of the time (one part in updateShare), but
+	// there is at least one in this interval.
+	updateShare, maxUpdateInterval = 20, 500 * time.Millisecond
+	// A longer round trip is not a measurement.
+	maxRTT = time.Minute
+	// A path is updated at this interval if nobody sends on it or it is short.
+	idleInterval = 50 * time.Millisecond
+	// After so long without traffic, a path's rate is tried again.
 	quietAfter = time.Second
-	// After so long a remembered rate is doubtful.
+	// After so long without a confirmation, a rate is doubtful.
 	doubtfulAfter = 10 * time.Minute
-	// What segments of the usual size carry, of a link's rate.
+	// This is the share of a link's rate that is payload in segments of the usual size.
 	payloadShare = 0.955
-	// The connections that a session is expected to send by.
-	usualConns = 2
-	// What a connection needs is smoothed: each look counts so much.
+	// A session is expected to send on this many connections.
+	expectedConns = 2
+	// The demand of a connection is smoothed: each update has this weight.
 	demandShare = 0.2
-	// Round trips differ by so many segments at a connection's pace.
+	// Round trips vary by the time of this many segments at a connection's pace.
 	grainSegments = 4
-	// A pace is set anew when it changes by more than this share.
+	// A pace is set again if it changes by more than this share.
 	paceStep = 0.02
 )
 
-// pacer holds what is sent on one path, to a peer's data port or from an own one,
-// to the path's rate, and divides that among the sessions.
+// pacer limits what is sent on one path, to a peer's data port or from one of the agent's
+// own, to the path's rate, and divides the rate among the sessions.
 type pacer struct {
 	a *Agent
 
-	mu        sync.Mutex // a leaf
-	control   *pathrate.Control
-	known     time.Time // when the path has last shown its rate
-	declared  time.Time // when the controller has last told the rate, until the path has shown its own; zero for never
-	rtt       time.Duration
-	queue     time.Duration // round trip beyond that, at the last look
-	segment   int
-	conns     map[*conn]*paced
-	delivered uint64
-	lost      uint64
-	sending   int               // sessions that had more to send than they could, at the last look
-	weight    float64           // theirs together
-	joined    map[*session]bool // and those whose connections have come since
-	wake      chan struct{}     // a connection has come
-	sent      time.Time         // when somebody has last sent
-	running   bool
-	active    bool          // somebody sent at the last look
-	took      time.Duration // the last look
+	mu           sync.Mutex // a leaf
+	control      *pathrate.Control
+	shownAt      time.Time // when the path last showed its rate
+	declared     time.Time // when the controller last declared the rate, until the path shows its own; zero for never
+	rtt          time.Duration
+	queue        time.Duration // how much longer the round trip was at the last update
+	segment      int
+	conns        map[*conn]*pacedConn
+	delivered    uint64
+	lost         uint64
+	sending      int               // number of sessions at the last update that had more to send than they could
+	weight       float64           // the sum of their weights
+	joined       map[*session]bool // sessions whose connections were added since
+	wake         chan struct{}     // signals that a connection was added
+	sent         time.Time         // when somebody last sent
+	running      bool
+	active       bool          // whether somebody sent at the last update
+	lastDuration time.Duration // duration of the last update
 }
 
-// paced is what a pacer notes of one connection.
-type paced struct {
-	seen    LinkStats
-	bytes   uint64    // of its session, at the last look
-	at      time.Time // when it was last looked at
-	busy    time.Time // when it has last sent
-	waiting bool      // it had bytes that it could not send yet
-	rested  bool      // it was not looked at
-	payload payload
+// pacedConn is the state that a pacer keeps for one connection.
+type pacedConn struct {
+	seen    ConnStats
+	bytes   uint64    // bytes of its session, at the last update
+	at      time.Time // when it was last sampled
+	busy    time.Time // when it last sent
+	waiting bool      // whether it had bytes that it could not send yet
+	rested  bool      // whether it was not sampled
+	payload segmentPayload
 	rate    float64 // bytes a second that it sends, while it has no more to send
-	pace    float64 // as set
+	pace    float64 // the pace that was set
 }
 
 func newPacer(a *Agent) *pacer {
-	return &pacer{a: a, conns: map[*conn]*paced{}, joined: map[*session]bool{}, wake: make(chan struct{}, 1)}
+	return &pacer{a: a, conns: map[*conn]*pacedConn{}, joined: map[*session]bool{}, wake: make(chan struct{}, 1)}
 }
 
-// add takes a connection in, and gives it a pace to begin with.
+// add adds a connection and sets its initial pace.
 func (p *pacer) add(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.renew(now)
+	p.retryRate(now)
 	if c.s.params.Share == agentapi.ShareAll {
 		return
 	}
-	own := &paced{at: now, busy: now, bytes: c.s.out.bytes.Load()}
+	own := &pacedConn{at: now, busy: now, bytes: c.s.out.bytes.Load()}
 	own.seen, _ = c.s.stats(c.net)
 	p.conns[c] = own
-	if own.seen.MinRTT >= shortPath && own.seen.MinRTT < mostTrip {
+	if own.seen.MinRTT >= shortPath && own.seen.MinRTT < maxRTT {
 		p.joined[c.s] = true
 		n, all := p.sending+len(p.joined), p.weight
 		for s := range p.joined {
 			all += s.weight()
 		}
 		pace := p.control.Pace() * c.s.weight() / all
-		p.set(c, own, pace/usualConns)
-		text := p.began(pace, n)
+		p.setPace(c, own, pace/expectedConns)
+		text := p.describeStart(pace, n)
 		c.s.start.CompareAndSwap(nil, &text)
 	}
 	if !p.running {
@@ -110,18 +111,18 @@ func (p *pacer) add(c *conn) {
 	}
 }
 
-// remove lets a connection go, at no pace.
+// remove removes a connection and its pace.
 func (p *pacer) remove(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if own := p.conns[c]; own != nil && own.pace > 0 {
-		p.set(c, own, math.Inf(1))
+		p.setPace(c, own, math.Inf(1))
 	}
 	delete(p.conns, c)
 }
 
-// renew has the rate of a path tried again on which nobody has sent for a while.
-func (p *pacer) renew(now time.Time) {
+// retryRate makes the rate of a path be tried again if nobody has sent on it for a while.
+func (p *pacer) retryRate(now time.Time) {
 	if p.control == nil || !p.active && now.Sub(p.sent) > quietAfter {
 		rate, shown := 0.0, 0.0
 		if p.control != nil {
@@ -132,17 +133,17 @@ func (p *pacer) renew(now time.Time) {
 	p.sent = now
 }
 
-// doubtful says whether the path has not shown its rate for a while.
+// doubtful reports whether the path has not shown its rate for a while.
 func (p *pacer) doubtful(now time.Time) bool {
-	last := p.known
+	last := p.shownAt
 	if p.declared.After(last) {
 		last = p.declared
 	}
 	return now.Sub(last) > doubtfulAfter
 }
 
-// began says how fast a session begins, as one of n, and why.
-func (p *pacer) began(pace float64, n int) string {
+// describeStart describes how fast a session starts, as one of n, and why.
+func (p *pacer) describeStart(pace float64, n int) string {
 	mbit := func(rate float64) float64 { return rate * 8 / 1e6 }
 	why := "nothing is known of the path"
 	if r := p.control.Rate(); r > 0 {
@@ -154,7 +155,7 @@ func (p *pacer) began(pace float64, n int) string {
 	return fmt.Sprintf("%.1f Mbit/s: %s", mbit(pace), why)
 }
 
-// paceOf is what a connection may send, in bytes a second; zero if nothing holds it.
+// paceOf returns what a connection may send, in bytes a second; zero if it is not paced.
 func (p *pacer) paceOf(c *conn) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,9 +165,10 @@ func (p *pacer) paceOf(c *conn) uint64 {
 	return 0
 }
 
-// told takes what the controller knows of the path, where nobody here has seen it: what is free there, which
-// is another each time.
-func (p *pacer) told(path agentapi.Path) {
+// setDeclared sets what the controller knows about the path, unless this agent has seen its
+// rate itself. The declared rate is the capacity that is free at present, so it changes
+// each time.
+func (p *pacer) setDeclared(path agentapi.Path) {
 	if path.Rate == 0 || path.RTT == 0 {
 		return
 	}
@@ -177,7 +179,7 @@ func (p *pacer) told(path agentapi.Path) {
 	case p.control == nil || p.control.Rate() == 0:
 	case p.declared.IsZero():
 		return
-	case now.Sub(p.sent) <= quietAfter: // what is free now is free of what has just been sent, too
+	case now.Sub(p.sent) <= quietAfter: // the free capacity is measured while this agent's own traffic uses the path
 		p.declared = now
 		return
 	}
@@ -191,17 +193,17 @@ func (p *pacer) told(path agentapi.Path) {
 	}
 }
 
-// window is how many segments each of so many connections should send in the first round trip; zero
-// if the path's rate is not known.
-func (p *pacer) window(conns int) int {
-	in := p.inFlight()
+// initialWindow returns how many segments each of conns connections should send in the
+// first round trip; zero if the path's rate is not known.
+func (p *pacer) initialWindow(conns int) int {
+	in := p.bdp()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return in / max(p.segment, 1) / max(conns, usualConns)
+	return in / max(p.segment, 1) / max(conns, expectedConns)
 }
 
-// inFlight is how many bytes the path holds at its known rate.
-func (p *pacer) inFlight() int {
+// bdp returns the bandwidth-delay product of the path at its known rate, in bytes.
+func (p *pacer) bdp() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.control == nil {
@@ -210,7 +212,7 @@ func (p *pacer) inFlight() int {
 	return int(max(p.control.Rate(), p.control.Shown()) * p.rtt.Seconds())
 }
 
-// run looks at the path as long as there are connections.
+// run updates the path as long as there are connections.
 func (p *pacer) run() {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -219,14 +221,14 @@ func (p *pacer) run() {
 		select {
 		case <-t.C:
 		case <-p.wake:
-			if early := p.pause() - time.Since(last); early > 0 {
-				t.Reset(early)
+			if left := p.minInterval() - time.Since(last); left > 0 {
+				t.Reset(left)
 				continue
 			}
 		case <-p.a.ctx.Done():
 			return
 		}
-		next, more := p.look()
+		next, more := p.update()
 		if !more {
 			return
 		}
@@ -235,20 +237,21 @@ func (p *pacer) run() {
 	}
 }
 
-// pause is how long the path is left alone after a look, however many connections come.
-func (p *pacer) pause() time.Duration {
+// minInterval returns how long to wait after an update, however many connections are added.
+func (p *pacer) minInterval() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return pauseAfter(p.took)
+	return intervalAfter(p.lastDuration)
 }
 
-// pauseAfter is how long to wait at least after a look that has taken so long.
-func pauseAfter(took time.Duration) time.Duration {
-	return min(max(leastLook, lookShare*took), mostPause)
+// intervalAfter returns the least time to wait after an update that has taken so long.
+func intervalAfter(took time.Duration) time.Duration {
+	return min(max(minUpdateInterval, updateShare*took), maxUpdateInterval)
 }
 
-// look takes a look at the connections, and paces them. It says when to look again, if at all.
-func (p *pacer) look() (next time.Duration, more bool) {
+// update samples the connections and sets their paces. It returns the time until the next
+// update, and false if there are no connections.
+func (p *pacer) update() (next time.Duration, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.joined)
@@ -257,74 +260,74 @@ func (p *pacer) look() (next time.Duration, more bool) {
 		return 0, false
 	}
 	now := time.Now()
-	defer func() { p.took = time.Since(now) }()
+	defer func() { p.lastDuration = time.Since(now) }()
 	s, sending := p.sample(now)
 	switch {
 	case !sending || s.MinRTT == 0:
 		p.active, p.sending, p.weight = false, 0, 0
-		return idleLook, true
+		return idleInterval, true
 	case s.MinRTT < shortPath:
 		p.active, p.sending, p.weight = false, 0, 0
-		p.free()
-		return idleLook, true
+		p.unpace()
+		return idleInterval, true
 	}
-	p.renew(now)
+	p.retryRate(now)
 	p.active, p.rtt, p.queue = true, s.MinRTT, max(s.RTT-s.MinRTT, 0)
-	p.control.GiveWay(p.least())
+	p.control.SetMinShare(p.minShare())
 	before := p.control.Phase()
-	p.control.Look(s)
+	p.control.Update(s)
 	if p.control.Phase() == pathrate.PhaseGrow && before != pathrate.PhaseGrow {
 		p.restart()
 	}
 	if p.control.Sure() && !s.Idle {
-		p.known, p.declared = now, time.Time{}
+		p.shownAt, p.declared = now, time.Time{}
 	}
 	p.divide(now)
-	return max(min(s.MinRTT/looksPerTrip, mostPause), pauseAfter(time.Since(now))), true
+	return max(min(s.MinRTT/updatesPerRTT, maxUpdateInterval), intervalAfter(time.Since(now))), true
 }
 
-// free lets connections of a path that has turned out to be short go at no pace.
-func (p *pacer) free() {
+// unpace removes the paces of connections if their path has turned out to be short.
+func (p *pacer) unpace() {
 	for c, own := range p.conns {
 		if own.pace > 0 && !math.IsInf(own.pace, 1) {
-			p.set(c, own, math.Inf(1))
+			p.setPace(c, own, math.Inf(1))
 		}
 	}
 }
 
-// restart has bbr begin anew where it is used: it has stayed within the pace, and would
-// follow it upwards only now and then. On a way that has become longer it would keep to a
-// window for the shorter one, each time for ten seconds more: there the pace alone holds
-// what is sent.
+// restart restarts bbr where it is used: bbr has stayed within the pace, and would follow
+// it upwards only now and then. If the path has become longer, bbr would keep to a window
+// for the shorter path, for ten more seconds each time; there another congestion control is
+// used, and the pace alone limits what is sent.
 func (p *pacer) restart() {
 	for c, own := range p.conns {
-		if !own.waiting || !c.s.congestion.models() {
+		if !own.waiting || !c.s.congestion.modelsPath() {
 			continue
 		}
-		if p.control.Longer() {
+		if p.control.PathLengthened() {
 			_ = c.s.transport().Steer(c.net, p.a.congestion.local)
 		} else {
-			_ = c.s.congestion.afresh(c.net) // a connection that fails is seen to fail elsewhere
+			_ = c.s.congestion.restart(c.net) // other code detects a connection that fails
 		}
 	}
 }
 
-// grain is for how long segments wait for each other on a connection: the kernel sends two at a
-// time, and acknowledges two at once.
-func grain(segment int, pace float64) time.Duration {
+// ackGrain returns how long segments of a connection wait for each other: the kernel sends
+// two at a time, and acknowledges two at once.
+func ackGrain(segment int, pace float64) time.Duration {
 	if pace <= 0 {
 		return 0
 	}
 	return time.Duration(grainSegments * float64(segment) / pace * float64(time.Second))
 }
 
-// sample looks at those connections that may have sent.
+// sample samples the connections that may have sent.
 func (p *pacer) sample(now time.Time) (s pathrate.Sample, sending bool) {
 	s.At, s.Idle = time.Duration(p.a.now()), true
 	most := uint32(0)
 	for c, own := range p.conns {
 		bytes := c.s.out.bytes.Load()
-		if !own.waiting && bytes == own.bytes && now.Sub(own.busy) > max(4*p.rtt, idleLook) {
+		if !own.waiting && bytes == own.bytes && now.Sub(own.busy) > max(4*p.rtt, idleInterval) {
 			own.rested = true
 			continue
 		}
@@ -333,12 +336,12 @@ func (p *pacer) sample(now time.Time) (s pathrate.Sample, sending bool) {
 			continue
 		}
 		if own.rested {
-			own.payload = payload{}
+			own.payload = segmentPayload{}
 		}
 		arrived := stats.Delivered - own.seen.Delivered
-		own.payload.sent(&own.seen, &stats)
+		own.payload.record(&own.seen, &stats)
 		bytesArrived := float64(arrived) * own.payload.average(stats.Segment)
-		if own.rested { // what else has arrived meanwhile were frames of a few bytes, over a long time
+		if own.rested { // everything else that arrived meanwhile were frames of a few bytes, over a long time
 			own.rested, bytesArrived = false, min(bytesArrived, float64(bytes-own.bytes))
 		}
 		p.delivered += uint64(bytesArrived)
@@ -354,9 +357,9 @@ func (p *pacer) sample(now time.Time) (s pathrate.Sample, sending bool) {
 		s.Idle = s.Idle && !own.waiting
 		sending = sending || own.waiting
 		if arrived >= most && stats.RTT > 0 {
-			most, s.RTT, s.Grain, p.segment = arrived, stats.RTT, grain(stats.Segment, own.pace), stats.Segment
+			most, s.RTT, s.Grain, p.segment = arrived, stats.RTT, ackGrain(stats.Segment, own.pace), stats.Segment
 		}
-		if 0 < stats.MinRTT && stats.MinRTT < mostTrip && (s.MinRTT == 0 || stats.MinRTT < s.MinRTT) {
+		if 0 < stats.MinRTT && stats.MinRTT < maxRTT && (s.MinRTT == 0 || stats.MinRTT < s.MinRTT) {
 			s.MinRTT = stats.MinRTT
 		}
 	}

@@ -34,25 +34,25 @@ func TestMaxMinShare(t *testing.T) {
 // What the controller knows counts where nobody here knows better.
 func TestTold(t *testing.T) {
 	p := newPacer(nil)
-	p.told(agentapi.Path{Rate: 1e8})
-	p.told(agentapi.Path{RTT: agentapi.Duration(time.Second)})
-	if p.window(0) != 0 || p.inFlight() != 0 {
-		t.Errorf("half of what is to be known gives a window of %d", p.window(0))
+	p.setDeclared(agentapi.Path{Rate: 1e8})
+	p.setDeclared(agentapi.Path{RTT: agentapi.Duration(time.Second)})
+	if p.initialWindow(0) != 0 || p.bdp() != 0 {
+		t.Errorf("half of what is to be known gives a window of %d", p.initialWindow(0))
 	}
-	p.told(agentapi.Path{Rate: 1e8, RTT: agentapi.Duration(100 * time.Millisecond)})
-	if w := p.window(0); w < 350 || w > 450 {
+	p.setDeclared(agentapi.Path{Rate: 1e8, RTT: agentapi.Duration(100 * time.Millisecond)})
+	if w := p.initialWindow(0); w < 350 || w > 450 {
 		t.Errorf("100 Mbit/s, 100 ms: a window of %d segments for each of two connections", w)
 	}
-	p.told(agentapi.Path{Rate: 1e9, RTT: agentapi.Duration(100 * time.Millisecond)})
-	if w := p.window(0); w > 450 {
+	p.setDeclared(agentapi.Path{Rate: 1e9, RTT: agentapi.Duration(100 * time.Millisecond)})
+	if w := p.initialWindow(0); w > 450 {
 		t.Errorf("what is free just after something was sent is taken: a window of %d segments", w)
 	}
 	p.sent = time.Now().Add(-2 * quietAfter)
-	p.told(agentapi.Path{Rate: 1e9, RTT: agentapi.Duration(100 * time.Millisecond)})
-	if w := p.window(0); w < 3500 {
+	p.setDeclared(agentapi.Path{Rate: 1e9, RTT: agentapi.Duration(100 * time.Millisecond)})
+	if w := p.initialWindow(0); w < 3500 {
 		t.Errorf("an operator's correction is not taken: a window of %d segments", w)
 	}
-	if w := p.window(16); w > p.window(0)/7 {
+	if w := p.initialWindow(16); w > p.initialWindow(0)/7 {
 		t.Errorf("each of 16 connections has a window of %d segments", w)
 	}
 	now := time.Now()
@@ -61,14 +61,14 @@ func TestTold(t *testing.T) {
 	}
 	for after, share := range map[time.Duration]float64{time.Minute: 0.9, 2 * doubtfulAfter: 0.45} {
 		p.sent = now
-		p.renew(now.Add(after))
+		p.retryRate(now.Add(after))
 		if pace := p.control.Pace(); pace < share*1e9/8*payloadShare || pace > (share+0.1)*1e9/8*payloadShare {
 			t.Errorf("%v after it was declared a rate is begun with %.0f bytes a second", after, pace)
 		}
 	}
-	p.declared, p.known, p.sent = time.Time{}, now, time.Time{} // it has shown itself
-	p.told(agentapi.Path{Rate: 1e7, RTT: agentapi.Duration(100 * time.Millisecond)})
-	if w := p.window(0); w < 3500 {
+	p.declared, p.shownAt, p.sent = time.Time{}, now, time.Time{} // it has shown itself
+	p.setDeclared(agentapi.Path{Rate: 1e7, RTT: agentapi.Duration(100 * time.Millisecond)})
+	if w := p.initialWindow(0); w < 3500 {
 		t.Errorf("what is known was replaced: a window of %d segments", w)
 	}
 }
@@ -76,16 +76,16 @@ func TestTold(t *testing.T) {
 // What segments carry is what they have carried lately, however many small ones there have been.
 func TestPayload(t *testing.T) {
 	const full = 1448
-	var p payload
+	var p segmentPayload
 	if got := p.average(full); got != full {
 		t.Errorf("of one that has sent nothing: %v", got)
 	}
-	var at LinkStats
+	var at ConnStats
 	send := func(segments uint32, each uint64) {
 		before := at
 		at.DataSent += segments
 		at.BytesSent += uint64(segments) * each
-		p.sent(&before, &at)
+		p.record(&before, &at)
 	}
 	at.DataSent = math.MaxUint32 - 10
 	for range 100 {
@@ -108,17 +108,17 @@ func TestPayload(t *testing.T) {
 // A path on which somebody sends goes on as it is, however late it is looked at.
 func TestLateLook(t *testing.T) {
 	p, now := newPacer(nil), time.Now()
-	p.renew(now)
+	p.retryRate(now)
 	before := p.control
 	p.active = true
-	if p.renew(now.Add(time.Minute)); p.control != before {
+	if p.retryRate(now.Add(time.Minute)); p.control != before {
 		t.Error("a late look has it begin anew")
 	}
 	p.active = false
-	if p.renew(now.Add(time.Minute + quietAfter/2)); p.control != before {
+	if p.retryRate(now.Add(time.Minute + quietAfter/2)); p.control != before {
 		t.Error("it has rested for no longer than a look takes, and begins anew")
 	}
-	if p.renew(now.Add(4 * time.Minute)); p.control == before {
+	if p.retryRate(now.Add(4 * time.Minute)); p.control == before {
 		t.Error("a path that has rested goes on as it was")
 	}
 }
@@ -126,7 +126,7 @@ func TestLateLook(t *testing.T) {
 // What nothing holds has no pace.
 func TestPaceOfFree(t *testing.T) {
 	p, c := newPacer(nil), &conn{}
-	p.conns[c] = &paced{pace: math.Inf(1)}
+	p.conns[c] = &pacedConn{pace: math.Inf(1)}
 	if got := p.paceOf(c); got != 0 {
 		t.Errorf("%d bytes a second", got)
 	}

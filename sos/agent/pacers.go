@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// pacers are an agent's, by path. They stay when nobody sends, with what they know.
+// pacers holds an agent's pacers, by path. They keep what they know while nobody sends.
 type pacers struct {
 	a *Agent
 
@@ -17,13 +17,13 @@ type pacers struct {
 
 func newPacers(a *Agent) *pacers { return &pacers{a: a, all: map[netip.AddrPort]*pacer{}} }
 
-// of is the pacer of a path, which is made if there is none.
+// of returns the pacer of a path, and creates it if necessary.
 func (x *pacers) of(path netip.AddrPort) *pacer {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	p := x.all[path]
 	if p == nil {
-		if len(x.all) >= rememberPeers {
+		if len(x.all) >= maxPeers {
 			x.evict()
 		}
 		p = newPacer(x.a)
@@ -32,7 +32,7 @@ func (x *pacers) of(path netip.AddrPort) *pacer {
 	return p
 }
 
-// evict forgets the path that has rested longest; mu is held.
+// evict removes the path that has been idle longest; mu is held.
 func (x *pacers) evict() {
 	var oldest netip.AddrPort
 	var at time.Time
@@ -47,8 +47,8 @@ func (x *pacers) evict() {
 	delete(x.all, oldest)
 }
 
-// pathOf names the path of a connection with a peer: by the peer's address, and the data
-// port of the side that accepted it.
+// pathOf returns the key of a connection's path: the peer's address, and the data port of
+// the side that accepted the connection.
 func (s *session) pathOf(nc net.Conn) netip.AddrPort {
 	at := nc.RemoteAddr()
 	if s.role == roleAcceptor {

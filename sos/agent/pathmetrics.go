@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// pathMetrics tell what is known of each path, and how it is used.
+// pathMetrics exports what is known about each path, and how it is used.
 type pathMetrics struct {
 	pacers *pacers
 

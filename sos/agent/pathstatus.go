@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// status lists what is known of the paths, by peer and port.
+// status returns what is known about the paths, sorted by peer and port.
 func (x *pacers) status(now time.Time) []agentapi.PathStatus {
 	x.mu.Lock()
 	all := maps.Clone(x.all)
 	x.mu.Unlock()
 	out := make([]agentapi.PathStatus, 0, len(all))
 	for path, p := range all {
-		if s, is := p.status(path, now); is {
+		if s, ok := p.status(path, now); ok {
 			out = append(out, s)
 		}
 	}
@@ -27,8 +27,8 @@ func (x *pacers) status(now time.Time) []agentapi.PathStatus {
 	return out
 }
 
-// status describes the path, if it was ever used.
-func (p *pacer) status(path netip.AddrPort, now time.Time) (s agentapi.PathStatus, is bool) {
+// status describes the path, and reports whether it was ever used.
+func (p *pacer) status(path netip.AddrPort, now time.Time) (s agentapi.PathStatus, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.control == nil {
@@ -36,7 +36,7 @@ func (p *pacer) status(path netip.AddrPort, now time.Time) (s agentapi.PathStatu
 	}
 	bits := func(bytes float64) uint64 { return uint64(8 * bytes) }
 	s = agentapi.PathStatus{
-		Peer: path.Addr(), Port: path.Port(), Rate: bits(p.control.Rate()), Seen: p.known,
+		Peer: path.Addr(), Port: path.Port(), Rate: bits(p.control.Rate()), Seen: p.shownAt,
 		Doubtful: p.control.Rate() > 0 && p.doubtful(now),
 		RTT:      agentapi.Duration(p.rtt), Phase: string(p.control.Phase()),
 	}

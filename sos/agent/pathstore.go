@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// maxMemory bounds the file that is read; rememberPeers paths take less.
-	maxMemory = 1 << 20
-	// forgetAfter is how old what is remembered may be.
-	forgetAfter = 30 * 24 * time.Hour
+	// maxStoreBytes bounds the size of the file; maxPeers paths take less.
+	maxStoreBytes = 1 << 20
+	// maxStoredAge is the age up to which stored paths are used.
+	maxStoredAge = 30 * 24 * time.Hour
 	// saveEvery is how often the file is written, if something has changed.
 	saveEvery = time.Minute
 )
 
-// remembered is a path as the memory's file has it.
-type remembered struct {
+// storedPath is a path as the file stores it.
+type storedPath struct {
 	Peer    netip.Addr `json:"peer"`
 	Port    uint16     `json:"port"`
 	Rate    float64    `json:"bytes_per_second"`
@@ -36,28 +36,28 @@ type remembered struct {
 	Seen    time.Time  `json:"seen"`
 }
 
-// check says what is wrong with an entry that somebody else may have written.
-func (r *remembered) check(now time.Time) error {
+// check returns an error if the entry, which somebody else may have written, is invalid.
+func (r *storedPath) check(now time.Time) error {
 	switch {
 	case !r.Peer.IsValid() || r.Port == 0:
 		return errors.New("no peer")
-	case math.IsNaN(r.Rate) || r.Rate <= 0 || r.Rate > mostRemembered:
+	case math.IsNaN(r.Rate) || r.Rate <= 0 || r.Rate > maxStoredRate:
 		return fmt.Errorf("rate of %v bytes a second", r.Rate)
 	case r.RTT <= 0 || r.RTT > time.Minute.Microseconds():
 		return fmt.Errorf("round trip of %d microseconds", r.RTT)
 	case r.Segment < 500 || r.Segment > 65535:
 		return fmt.Errorf("segments of %d bytes", r.Segment)
-	case now.Sub(r.Seen) > forgetAfter:
+	case now.Sub(r.Seen) > maxStoredAge:
 		return errors.New("too old")
 	}
 	return nil
 }
 
-// mostRemembered is the most that is believed of a path, in bytes a second.
-const mostRemembered = 1.25e12
+// maxStoredRate is the highest rate that is accepted, in bytes a second.
+const maxStoredRate = 1.25e12
 
-// load fills the pacers with what a file remembers. Paths with something wrong or old are
-// left out; a file that is not ours, or damaged, is refused whole.
+// load restores the pacers from a file. It skips entries that are invalid or old, and
+// refuses a file that is damaged or of another kind.
 func (x *pacers) load(file string) error {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,64 +67,65 @@ func (x *pacers) load(file string) error {
 		return err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxMemory+1))
+	b, err := io.ReadAll(io.LimitReader(f, maxStoreBytes+1))
 	if err != nil {
 		return err
 	}
-	if len(b) > maxMemory {
-		return fmt.Errorf("%s: more than %d bytes", file, maxMemory)
+	if len(b) > maxStoreBytes {
+		return fmt.Errorf("%s: more than %d bytes", file, maxStoreBytes)
 	}
-	var all []remembered
+	var all []storedPath
 	if err := json.Unmarshal(b, &all); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	if len(all) > rememberPeers {
-		return fmt.Errorf("%s: %d paths, want at most %d", file, len(all), rememberPeers)
+	if len(all) > maxPeers {
+		return fmt.Errorf("%s: %d paths, want at most %d", file, len(all), maxPeers)
 	}
 	now := time.Now()
 	for _, r := range all {
 		if r.check(now) == nil {
-			x.of(netip.AddrPortFrom(r.Peer, r.Port)).recall(r, now)
+			x.of(netip.AddrPortFrom(r.Peer, r.Port)).restore(r, now)
 		}
 	}
 	return nil
 }
 
-// recall takes what is remembered of a path. A clock that was ahead, or is behind, makes it doubtful.
-func (p *pacer) recall(r remembered, now time.Time) {
+// restore sets the stored rate of a path. If the clock was ahead, or is behind, the rate is
+// doubtful.
+func (p *pacer) restore(r storedPath, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	age := now.Sub(r.Seen)
 	p.control = pathrate.New(r.Rate, 0, age < 0 || age > doubtfulAfter)
-	p.known, p.rtt, p.segment = r.Seen, time.Duration(r.RTT)*time.Microsecond, r.Segment
+	p.shownAt, p.rtt, p.segment = r.Seen, time.Duration(r.RTT)*time.Microsecond, r.Segment
 	if age < 0 {
-		p.known = now.Add(-2 * doubtfulAfter)
+		p.shownAt = now.Add(-2 * doubtfulAfter)
 	}
 }
 
-// known lists what is worth remembering.
-func (x *pacers) known(now time.Time) []remembered {
+// stored returns the paths that are worth storing.
+func (x *pacers) stored(now time.Time) []storedPath {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	all := make([]remembered, 0, len(x.all))
+	all := make([]storedPath, 0, len(x.all))
 	for path, p := range x.all {
 		p.mu.Lock()
 		if p.control != nil {
-			r := remembered{Peer: path.Addr(), Port: path.Port(), Rate: p.control.Rate(), RTT: p.rtt.Microseconds(), Segment: p.segment, Seen: p.known}
+			r := storedPath{Peer: path.Addr(), Port: path.Port(), Rate: p.control.Rate(), RTT: p.rtt.Microseconds(), Segment: p.segment, Seen: p.shownAt}
 			if r.check(now) == nil {
 				all = append(all, r)
 			}
 		}
 		p.mu.Unlock()
 	}
-	slices.SortFunc(all, func(a, b remembered) int {
+	slices.SortFunc(all, func(a, b storedPath) int {
 		return cmp.Or(a.Peer.Compare(b.Peer), cmp.Compare(a.Port, b.Port))
 	})
 	return all
 }
 
-// save writes what is known of the paths, whole or not at all.
-func save(file string, all []remembered) error {
+// writePaths replaces the file atomically.
+func writePaths(file string, all []storedPath) error {
 	b, err := json.Marshal(all)
 	if err != nil {
 		return err
@@ -132,23 +133,23 @@ func save(file string, all []remembered) error {
 	return wholefile.Replace(file, b, 0o600)
 }
 
-// remember keeps the paths in the configured file until the agent ends.
-func (a *Agent) remember() {
+// savePaths writes the paths to the configured file periodically until the agent ends.
+func (a *Agent) savePaths() {
 	t := time.NewTicker(saveEvery)
 	defer t.Stop()
-	var last []remembered
+	var last []storedPath
 	for more := true; more; {
 		select {
 		case <-t.C:
 		case <-a.ctx.Done():
 			more = false
 		}
-		now := a.pacers.known(time.Now())
+		now := a.pacers.stored(time.Now())
 		if slices.Equal(now, last) {
 			continue
 		}
-		if err := save(a.cfg.Memory, now); err != nil {
-			a.strange.Warn(a.log, "paths are not remembered", "file", a.cfg.Memory, "error", err)
+		if err := writePaths(a.cfg.Memory, now); err != nil {
+			a.warnLimit.Warn(a.log, "paths are not remembered", "file", a.cfg.Memory, "error", err)
 			continue
 		}
 		last = now

@@ -23,9 +23,9 @@ func TestMemory(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 	p := x.of(path)
-	p.control, p.known, p.rtt, p.segment = pathrate.New(3e7, 0, false), time.Now(), 150*time.Millisecond, 1448
+	p.control, p.shownAt, p.rtt, p.segment = pathrate.New(3e7, 0, false), time.Now(), 150*time.Millisecond, 1448
 	x.of(netip.MustParseAddrPort("192.0.2.2:8441")) // of which nothing is known
-	if err := save(file, x.known(time.Now())); err != nil {
+	if err := writePaths(file, x.stored(time.Now())); err != nil {
 		t.Fatal(err)
 	}
 	y := newTestPacers()
@@ -39,8 +39,8 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry := func(change func(*remembered)) []byte {
-		var all []remembered
+	entry := func(change func(*storedPath)) []byte {
+		var all []storedPath
 		if err := json.Unmarshal(whole, &all); err != nil {
 			t.Fatal(err)
 		}
@@ -56,16 +56,16 @@ func TestMemory(t *testing.T) {
 		refused bool
 	}{
 		"cut off":           {whole[:len(whole)-3], true},
-		"too long":          {make([]byte, maxMemory+1), true},
-		"too many":          {[]byte("[" + strings.Repeat("{},", rememberPeers) + "{}]"), true},
+		"too long":          {make([]byte, maxStoreBytes+1), true},
+		"too many":          {[]byte("[" + strings.Repeat("{},", maxPeers) + "{}]"), true},
 		"of another kind":   {[]byte("name: west\n"), true},
-		"no peer":           {entry(func(r *remembered) { r.Peer = netip.Addr{} }), false},
-		"no rate":           {entry(func(r *remembered) { r.Rate = 0 }), false},
-		"endless rate":      {entry(func(r *remembered) { r.Rate = 1e300 }), false},
-		"no round trip":     {entry(func(r *remembered) { r.RTT = -1 }), false},
-		"endless trip":      {entry(func(r *remembered) { r.RTT = 1 << 62 }), false},
-		"tiny segments":     {entry(func(r *remembered) { r.Segment = 1 }), false},
-		"from another time": {entry(func(r *remembered) { r.Seen = time.Unix(0, 0) }), false},
+		"no peer":           {entry(func(r *storedPath) { r.Peer = netip.Addr{} }), false},
+		"no rate":           {entry(func(r *storedPath) { r.Rate = 0 }), false},
+		"endless rate":      {entry(func(r *storedPath) { r.Rate = 1e300 }), false},
+		"no round trip":     {entry(func(r *storedPath) { r.RTT = -1 }), false},
+		"endless trip":      {entry(func(r *storedPath) { r.RTT = 1 << 62 }), false},
+		"tiny segments":     {entry(func(r *storedPath) { r.Segment = 1 }), false},
+		"from another time": {entry(func(r *storedPath) { r.Seen = time.Unix(0, 0) }), false},
 	} {
 		if err := os.WriteFile(file, c.text, 0o600); err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestMemory(t *testing.T) {
 			t.Errorf("%s: %v, %d paths", name, err, len(z.all))
 		}
 	}
-	if err := os.WriteFile(file, entry(func(r *remembered) { r.Seen = time.Now().Add(time.Hour) }), 0o600); err != nil {
+	if err := os.WriteFile(file, entry(func(r *storedPath) { r.Seen = time.Now().Add(time.Hour) }), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	z := newTestPacers()
@@ -89,8 +89,8 @@ func TestMemory(t *testing.T) {
 
 // No file makes an agent fail, or believe in more than there can be.
 func FuzzMemory(f *testing.F) {
-	valid := remembered{Peer: netip.MustParseAddr("192.0.2.1"), Port: 8441, Rate: 3e7, RTT: 150_000, Segment: 1448, Seen: time.Now()}
-	b, err := json.Marshal([]remembered{valid})
+	valid := storedPath{Peer: netip.MustParseAddr("192.0.2.1"), Port: 8441, Rate: 3e7, RTT: 150_000, Segment: 1448, Seen: time.Now()}
+	b, err := json.Marshal([]storedPath{valid})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func FuzzMemory(f *testing.F) {
 			t.Errorf("%v, and %d paths", err, len(x.all))
 		}
 		for path, p := range x.all {
-			if w := p.window(0); w < 0 || p.control.Rate() <= 0 || p.control.Rate() > mostRemembered || !path.IsValid() {
+			if w := p.initialWindow(0); w < 0 || p.control.Rate() <= 0 || p.control.Rate() > maxStoredRate || !path.IsValid() {
 				t.Errorf("%v: %d segments, rate %v", path, w, p.control.Rate())
 			}
 		}

@@ -1,20 +1,20 @@
 package agent
 
-// payload is what a connection's segments have carried lately: between chunks there are frames of a few
-// bytes, and one that has rested has sent nothing else.
-type payload struct{ segments, bytes float64 }
+// segmentPayload estimates what a connection's segments have carried lately. Between chunks
+// there are frames of a few bytes, and a connection that has rested has sent nothing else.
+type segmentPayload struct{ segments, bytes float64 }
 
-// lately is how much each look leaves of what those before it have seen.
-const lately = 0.8
+// payloadDecay is the weight that earlier updates keep at each update.
+const payloadDecay = 0.8
 
-// sent takes what has been sent between two looks.
-func (p *payload) sent(before, now *LinkStats) {
-	p.segments = lately*p.segments + float64(now.DataSent-before.DataSent)
-	p.bytes = lately*p.bytes + float64(now.BytesSent-before.BytesSent)
+// record adds what has been sent between two updates.
+func (p *segmentPayload) record(before, now *ConnStats) {
+	p.segments = payloadDecay*p.segments + float64(now.DataSent-before.DataSent)
+	p.bytes = payloadDecay*p.bytes + float64(now.BytesSent-before.BytesSent)
 }
 
-// average is what a segment carries, of which a full one carries so much.
-func (p *payload) average(full int) float64 {
+// average returns the mean payload of a segment; a full segment carries full bytes.
+func (p *segmentPayload) average(full int) float64 {
 	if p.segments < 1 {
 		return float64(full)
 	}

@@ -12,41 +12,41 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// seekRefusals is how often a peer's machine has to say that nobody listens there
+// maxRefusals is how often a peer's machine has to refuse a connection to the data port
 // before its agent counts as dead.
-const seekRefusals = 2
+const maxRefusals = 2
 
-// seek finds out whether a peer is alive that opens no connections any more,
-// though a session waits for them. A path that is down answers nothing; the
-// machine of an agent that has died refuses, and then the sessions are over at
-// once. The dialling side of a session finds the same out as it dials.
-func (a *Agent) seek(peer agentapi.Peer) {
+// probePeer finds out whether a peer is alive that opens no connections although a session
+// waits for them. If the path is down, nothing answers; if the agent has died, its machine
+// refuses connections, and then the sessions end at once. The dialling side of a session
+// finds that out when it dials.
+func (a *Agent) probePeer(peer agentapi.Peer) {
 	if len(peer.DataPorts) == 0 {
-		return // nobody has said where it listens
+		return // its ports are not known
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || a.seeking[peer.Addr] {
+	if a.closed || a.probing[peer.Addr] {
 		return
 	}
-	a.seeking[peer.Addr] = true
-	a.wg.Go(func() { a.seekUntilFound(peer) })
+	a.probing[peer.Addr] = true
+	a.wg.Go(func() { a.probeUntilDone(peer) })
 }
 
-// seekUntilFound asks until no session waits for the peer any more.
-func (a *Agent) seekUntilFound(peer agentapi.Peer) {
+// probeUntilDone probes the peer until no session waits for it any more.
+func (a *Agent) probeUntilDone(peer agentapi.Peer) {
 	pause := newBackoff(20*time.Millisecond, time.Second)
 	for refusals := 0; ; {
-		orphans := a.orphans(peer.Addr)
+		orphans := a.waitingSessions(peer.Addr)
 		if len(orphans) == 0 {
 			return
 		}
-		if err := a.knock(netip.AddrPortFrom(peer.Addr, peer.DataPorts[0])); errors.Is(err, unix.ECONNREFUSED) {
+		if err := a.probeListener(netip.AddrPortFrom(peer.Addr, peer.DataPorts[0])); errors.Is(err, unix.ECONNREFUSED) {
 			refusals++
 		} else {
 			refusals = 0
 		}
-		if refusals >= seekRefusals {
+		if refusals >= maxRefusals {
 			for _, s := range orphans {
 				s.finish(agentapi.ReasonPeerLost, "nobody listens on the peer's data port", 0)
 			}
@@ -57,25 +57,25 @@ func (a *Agent) seekUntilFound(peer agentapi.Peer) {
 	}
 }
 
-// orphans are the sessions that wait for connections from the peer. When there
-// are none, the search is over: the next orphan starts another.
-func (a *Agent) orphans(peer netip.Addr) []*session {
+// waitingSessions returns the sessions that wait for connections from the peer. If there
+// are none, it ends the search, so that the next waiting session starts another.
+func (a *Agent) waitingSessions(peer netip.Addr) []*session {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []*session
 	for _, s := range a.sessions {
-		if s.role == roleAcceptor && s.req.Peer.Addr == peer && s.lastHeard() != 0 && len(*s.conns.Load()) == 0 && s.live() {
+		if s.role == roleAcceptor && s.req.Peer.Addr == peer && s.lastHeard() != 0 && len(*s.conns.Load()) == 0 && s.wantsConns() {
 			out = append(out, s)
 		}
 	}
 	if len(out) == 0 {
-		delete(a.seeking, peer)
+		delete(a.probing, peer)
 	}
 	return out
 }
 
-// knock connects to a peer's data port and leaves again.
-func (a *Agent) knock(to netip.AddrPort) error {
+// probeListener connects to a peer's data port and closes the connection.
+func (a *Agent) probeListener(to netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(a.ctx, a.cfg.OpeningTimeout)
 	defer cancel()
 	t, _ := a.transports.byName(a.cfg.Transport)
@@ -86,8 +86,8 @@ func (a *Agent) knock(to netip.AddrPort) error {
 	return err
 }
 
-// lastHeard is when the session's peer was last heard, on the agent's clock; 0
-// before the first time.
+// lastHeard returns when the session's peer was last heard, on the agent's clock; 0 if it
+// never was.
 func (s *session) lastHeard() int64 {
 	s.mu.Lock()
 	heard := s.heard
@@ -98,7 +98,7 @@ func (s *session) lastHeard() int64 {
 	return heard
 }
 
-// peersHeard says how long each peer of a session has been silent.
+// peersHeard returns how long each peer of a session has been silent.
 func (a *Agent) peersHeard() []control.PeerStatus {
 	last := map[netip.Addr]int64{}
 	for _, s := range a.list() {

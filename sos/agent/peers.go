@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// rememberPeers bounds how many peers an agent remembers.
-const rememberPeers = 1024
+// maxPeers bounds how many peers an agent remembers.
+const maxPeers = 1024
 
-// peerNote is what the last session with a peer has shown.
+// peerNote holds the figures of the last session with a peer.
 type peerNote struct {
 	at     time.Time
 	rtt    time.Duration
-	loss   float64 // share of segments sent again
+	loss   float64 // share of segments that were retransmitted
 	window int     // credit that was in use
 }
 
-// peers remembers paths to peers, so that the next session starts with the
-// right number of connections and a window of the right size.
+// peers remembers paths to peers, so that the next session starts with the right number of
+// connections and a window of the right size.
 type peers struct {
 	mu    sync.Mutex
 	notes map[netip.Addr]peerNote
@@ -26,8 +26,9 @@ type peers struct {
 
 func newPeers() *peers { return &peers{notes: make(map[netip.Addr]peerNote)} }
 
-// window is the credit to start with: first, or what was in use lately.
-func (p *peers) window(peer netip.Addr, first int) int {
+// initialWindow returns the credit to start with: the one that was used lately, but at
+// least first.
+func (p *peers) initialWindow(peer netip.Addr, first int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, ok := p.notes[peer]
@@ -37,7 +38,7 @@ func (p *peers) window(peer netip.Addr, first int) int {
 	return max(first, n.window)
 }
 
-// learn takes a finished session's figures.
+// learn records the figures of a finished session.
 func (p *peers) learn(s *session) {
 	path := s.congestion.path()
 	s.in.mu.Lock()
@@ -45,7 +46,7 @@ func (p *peers) learn(s *session) {
 	s.in.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.notes) >= rememberPeers {
+	if len(p.notes) >= maxPeers {
 		for k := range p.notes {
 			delete(p.notes, k)
 			break
@@ -54,7 +55,7 @@ func (p *peers) learn(s *session) {
 	p.notes[s.req.Peer.Addr] = peerNote{at: time.Now(), rtt: path.rtt, loss: path.loss, window: size}
 }
 
-// recall returns the note about a peer.
+// recall returns the note about a peer, and reports whether there is one.
 func (p *peers) recall(peer netip.Addr) (peerNote, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spliceFlags: move pages where the kernel can, and never wait inside the kernel,
-// because waiting is done in the runtime's poller.
+// spliceFlags makes the kernel move pages where it can, and never block, because waiting is
+// done in the runtime's poller.
 const spliceFlags = unix.SPLICE_F_MOVE | unix.SPLICE_F_NONBLOCK
 
-// pipe is a kernel pipe that holds payload on its way through the agent. One
-// goroutine may fill it while another empties it.
+// pipe is a kernel pipe that holds payload on its path through the agent. One goroutine may
+// fill it while another empties it.
 type pipe struct {
 	r, w int
 	held atomic.Int64 // bytes in it
@@ -23,7 +23,7 @@ type pipe struct {
 // errSmallPipe means that a pipe has less room than another.
 var errSmallPipe = errors.New("pipe has too little room")
 
-// close gives the descriptors back.
+// close closes the descriptors.
 func (p *pipe) close() {
 	_ = unix.Close(p.r)
 	_ = unix.Close(p.w)
@@ -38,7 +38,7 @@ func (p *pipe) fill(fd, n int) (int, error) {
 	return m, err
 }
 
-// copyFrom moves a few bytes by copying, across urgent data where splice stops.
+// copyFrom copies a few bytes, to get across urgent data, at which splice stops.
 func (p *pipe) copyFrom(fd, n int) (int, error) {
 	var b [512]byte
 	m, err := receive(fd, b[:min(n, len(b))])
@@ -97,8 +97,8 @@ func (p *pipe) load(n int) ([]byte, error) {
 	return b, nil
 }
 
-// pipePool keeps empty pipes for use again, because making one costs three
-// system calls and an allocation of its ring.
+// pipePool keeps empty pipes for reuse, because creating one costs three system calls and
+// an allocation of its ring.
 type pipePool struct {
 	size int // wanted capacity in bytes
 	keep int // how many idle pipes to hold
@@ -110,7 +110,7 @@ type pipePool struct {
 	inUse  atomic.Int64
 }
 
-// newPipePool opens what the pool needs.
+// newPipePool returns an empty pool of pipes of the given size.
 func newPipePool(size, keep int) (*pipePool, error) {
 	null, err := unix.Open("/dev/null", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -140,8 +140,8 @@ func (pp *pipePool) get() (*pipe, error) {
 	return p, nil
 }
 
-// grow raises the pipe's capacity as far as the kernel allows. A small pipe
-// works too, only with more system calls.
+// grow raises the pipe's capacity as far as the kernel allows. A small pipe works too, only
+// with more system calls.
 func (pp *pipePool) grow(p *pipe) {
 	for size := pp.size; size > 64<<10; size /= 2 {
 		if _, err := unix.FcntlInt(uintptr(p.w), unix.F_SETPIPE_SZ, size); err == nil {
@@ -150,7 +150,7 @@ func (pp *pipePool) grow(p *pipe) {
 	}
 }
 
-// put takes a pipe back, emptying it if needed.
+// put returns a pipe to the pool, emptying it if necessary.
 func (pp *pipePool) put(p *pipe) {
 	pp.inUse.Add(-1)
 	for n := p.held.Load(); n > 0; n = p.held.Load() {

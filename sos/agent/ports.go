@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// portRest is how long a session's port stays unused after the session:
-	// switches go on by cached decisions about it for as long as they see packets,
-	// and Open vSwitch keeps one that is not used for 10 s.
-	portRest = 20 * time.Second
-	// maxTaken is how many ports in a row may be somebody else's.
-	maxTaken = 64
+	// portCooldown is how long a session's port stays unused after the session. Switches
+	// use cached decisions about a port for as long as they see its packets, and Open
+	// vSwitch keeps a decision that is not used for 10 s.
+	portCooldown = 20 * time.Second
+	// maxPortTries is how many ports in a row may be in use by others.
+	maxPortTries = 64
 )
 
 var errNoPort = errors.New("no port for a session is free")
 
-// ports are an agent's ports towards end hosts. The one that has been unused for
-// longest is taken first. Its methods may be called concurrently.
+// ports holds an agent's ports towards end hosts. The port that has been unused for longest
+// is taken first. Its methods may be called concurrently.
 type ports struct {
 	mu   sync.Mutex
-	free []freePort // a ring, the longest unused at head
+	free []freePort // a ring, the longest unused port at head
 	head int
 	n    int
 	now  func() time.Time
@@ -38,12 +38,12 @@ type ports struct {
 
 type freePort struct {
 	port uint16
-	// since is when its last session ended; the zero time if it had none.
+	// since is when the port's last session ended; zero if it had none.
 	since time.Time
 }
 
-// newPorts begins at random, so that an agent that is started again does not use
-// the ports of its last sessions first.
+// newPorts returns the ports of a range, starting at a random one, so that an agent that is
+// started again does not use the ports of its last sessions first.
 func newPorts(r control.PortRange) *ports {
 	n := int(r.Last) - int(r.First) + 1
 	p := &ports{free: make([]freePort, n), n: n, now: time.Now}
@@ -54,19 +54,19 @@ func newPorts(r control.PortRange) *ports {
 	return p
 }
 
-// take removes the port that has been unused for longest.
+// take removes and returns the port that has been unused for longest.
 func (p *ports) take() (uint16, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.n == 0 || p.now().Sub(p.free[p.head].since) < portRest {
-		return 0, fmt.Errorf("%w: all %d are in use or rest for %v after their session", errNoPort, len(p.free), portRest)
+	if p.n == 0 || p.now().Sub(p.free[p.head].since) < portCooldown {
+		return 0, fmt.Errorf("%w: all %d are in use or rest for %v after their session", errNoPort, len(p.free), portCooldown)
 	}
 	port := p.free[p.head].port
 	p.head, p.n = (p.head+1)%len(p.free), p.n-1
 	return port, nil
 }
 
-// give returns a port that take has given, once.
+// give returns a port that take has removed. It must be called once for each.
 func (p *ports) give(port uint16) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,8 +74,8 @@ func (p *ports) give(port uint16) {
 	p.n++
 }
 
-// bind calls open with one port after the other until it is not somebody else's.
-// The caller gives the port back.
+// bind calls open with one port after the other until one is not in use by others. The
+// caller must give the port back.
 func (p *ports) bind(open func(port uint16) error) (uint16, error) {
 	for tries := 1; ; tries++ {
 		port, err := p.take()
@@ -87,15 +87,15 @@ func (p *ports) bind(open func(port uint16) error) (uint16, error) {
 			return port, nil
 		}
 		p.give(port)
-		if !errors.Is(err, unix.EADDRINUSE) || tries == maxTaken {
+		if !errors.Is(err, unix.EADDRINUSE) || tries == maxPortTries {
 			return 0, err
 		}
 	}
 }
 
-// overlap says what is wrong with the system's range of local ports: a port that
-// the system gives to any connection is not for sessions alone.
-func overlap(r control.PortRange) error {
+// checkPortOverlap returns an error if the system's range of local ports overlaps the
+// session ports: sessions need ports that the system does not assign to other connections.
+func checkPortOverlap(r control.PortRange) error {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
 		return nil // a system without the setting

@@ -26,19 +26,19 @@ func TestPortsRestAndAreTakenInTurn(t *testing.T) {
 		t.Fatalf("a fifth port of four: %v", err)
 	}
 	p.give(order[2])
-	now = now.Add(portRest / 2)
+	now = now.Add(portCooldown / 2)
 	p.give(order[0])
 	if port, err := p.take(); !errors.Is(err, errNoPort) {
 		t.Fatalf("port %d did not rest: %v", port, err)
 	}
-	now = now.Add(portRest / 2)
+	now = now.Add(portCooldown / 2)
 	if port, err := p.take(); err != nil || port != order[2] {
 		t.Errorf("took %d, %v; want %d, the longest unused", port, err, order[2])
 	}
 	if _, err := p.take(); !errors.Is(err, errNoPort) {
 		t.Errorf("the second has rested for half its time only: %v", err)
 	}
-	now = now.Add(portRest)
+	now = now.Add(portCooldown)
 	if port, err := p.take(); err != nil || port != order[0] {
 		t.Errorf("took %d, %v; want %d", port, err, order[0])
 	}

@@ -18,13 +18,13 @@ import (
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
-// maxContext bounds the controller's own data in a session.
+// maxContext bounds the bytes that a controller may attach to a session.
 const maxContext = 16 << 10
 
-// maxPaths is how many paths a session may have.
+// maxPaths bounds the paths of a session.
 const maxPaths = 64
 
-// checkRequest refuses a request that is wrong, before anything is done for it.
+// checkRequest returns an error if a request is invalid, before anything is done for it.
 func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 	addrs := []struct {
 		field string
@@ -113,7 +113,7 @@ func (a *Agent) checkParams(p *agentapi.Params) error {
 	return nil
 }
 
-// prepare binds what a session needs.
+// prepare binds the ports that a session needs.
 func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, error) {
 	if err := a.checkRequest(&req); err != nil {
 		return agentapi.PrepareReply{}, err
@@ -123,17 +123,17 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 	if req.Role == agentapi.RoleServer {
 		own, other = other, own
 	}
-	toPeer, err := a.routes.to(req.Peer.Addr)
+	toPeer, err := a.routes.lookup(req.Peer.Addr)
 	if err != nil {
 		return reply, &control.Problem{Title: "no route to the peer", Code: control.CodeNoPeer, Detail: err.Error()}
 	}
-	toEnd, err := a.routes.to(own)
+	toEnd, err := a.routes.lookup(own)
 	if err != nil {
 		return reply, &control.Problem{Title: "no route to the end host", Code: control.CodeNoRoute, Detail: err.Error()}
 	}
 	reply.MAC, reply.OnLink, reply.PeerOnLink = a.macs[reply.Addr], toEnd.onLink, toPeer.onLink
 	reply.NextHopEndMAC = a.routes.mac(toEnd)
-	if far, err := a.routes.to(other); err == nil {
+	if far, err := a.routes.lookup(other); err == nil {
 		reply.NextHopMAC = a.routes.mac(far)
 	}
 	s := newSession(a, req, a.cfg.params(req.Params))
@@ -141,7 +141,7 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 		s.cancel()
 		return reply, err
 	}
-	a.hasten(reply.Addr, &req, toPeer, s.params)
+	a.setInitialWindow(reply.Addr, &req, toPeer, s.params)
 	if reply.Port, err = s.bind(); err == nil {
 		err = s.marks.markEnds()
 	}
@@ -153,13 +153,13 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 	s.reply = reply
 	s.mu.Unlock()
 	if s.role == roleDialer {
-		a.await(s, reply.Port)
+		a.watchClient(s, reply.Port)
 		s.dial.dialEarly()
 	}
 	return reply, nil
 }
 
-// paths are those that a session's connections with its peer take.
+// paths returns the pacers of the paths that a session's connections with its peer take.
 func (a *Agent) paths(req *agentapi.PrepareRequest) []*pacer {
 	ports := req.Peer.DataPorts
 	if req.Role == agentapi.RoleServer {
@@ -169,29 +169,28 @@ func (a *Agent) paths(req *agentapi.PrepareRequest) []*pacer {
 	for i, port := range ports[:min(len(ports), max(req.Params.Paths, len(req.Paths), 1))] {
 		p := a.pacers.of(netip.AddrPortFrom(req.Peer.Addr, port))
 		if i < len(req.Paths) {
-			p.told(req.Paths[i])
+			p.setDeclared(req.Paths[i])
 		}
 		all = append(all, p)
 	}
 	return all
 }
 
-// hasten has connections with a session's peer begin at the known rate of their paths. Those that
-// nothing paces begin as the kernel has them begin.
-func (a *Agent) hasten(own netip.Addr, req *agentapi.PrepareRequest, way route, params agentapi.Params) {
+// setInitialWindow makes connections with a session's peer start at the known rate of their
+// paths. Connections that nothing paces start with the kernel's own window.
+func (a *Agent) setInitialWindow(own netip.Addr, req *agentapi.PrepareRequest, via route, params agentapi.Params) {
 	paths := a.paths(req)
 	if params.Share == agentapi.ShareAll {
 		return
 	}
 	segments := 0
 	for _, p := range paths {
-		segments = max(segments, p.window((params.Connections+len(paths)-1)/len(paths))) // they go by the paths in turn
+		segments = max(segments, p.initialWindow((params.Connections+len(paths)-1)/len(paths))) // connections are spread over the paths in turn
 	}
-	a.starts.want(own, req.Peer.Addr, way, segments)
+	a.starts.request(own, req.Peer.Addr, via, segments)
 }
 
-// bind opens the session's port: to listen on for the client, or to dial the
-// server from.
+// bind opens the session's port: to listen on for the client, or to dial the server from.
 func (s *session) bind() (uint16, error) {
 	local := s.agent.congestion.local
 	at := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(s.own, port) }
@@ -210,7 +209,7 @@ func (s *session) bind() (uint16, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended { // it has given nothing back, for it had no port
+	if s.ended { // its end did not release the port, because it had none yet
 		if r != nil {
 			r.close()
 		} else {
@@ -228,12 +227,12 @@ func (s *session) bind() (uint16, error) {
 
 // awaitClient accepts the announced client, and nobody else.
 func (s *session) awaitClient(ln *net.TCPListener) {
-	defer deafen(ln)
-	patient := listen.New(ln, func(err error) {
-		s.agent.strange.Warn(s.agent.log, "cannot accept a session's client for now", "session", s.req.ID, "error", err)
+	defer dropIncoming(ln)
+	retrying := listen.New(ln, func(err error) {
+		s.agent.warnLimit.Warn(s.agent.log, "cannot accept a session's client for now", "session", s.req.ID, "error", err)
 	})
 	for {
-		nc, err := patient.Accept()
+		nc, err := retrying.Accept()
 		if err != nil {
 			return // the session is over
 		}
@@ -241,7 +240,7 @@ func (s *session) awaitClient(ln *net.TCPListener) {
 		from := c.RemoteAddr().(*net.TCPAddr).AddrPort()
 		if netip.AddrPortFrom(from.Addr().Unmap(), from.Port()) != s.req.Client {
 			s.agent.metrics.rejected.Inc()
-			s.agent.strange.Warn(s.agent.log, "connection from a stranger on a session's port", "session", s.req.ID, "from", from)
+			s.agent.warnLimit.Warn(s.agent.log, "connection from a stranger on a session's port", "session", s.req.ID, "from", from)
 			resetNow(c)
 			continue
 		}
@@ -251,15 +250,15 @@ func (s *session) awaitClient(ln *net.TCPListener) {
 			s.fail(err)
 			return
 		}
-		if s.connected(e) {
-			s.dial.open()
+		if s.setEndHost(e) {
+			s.dial.start()
 		}
 		return
 	}
 }
 
-// commit dials the server, or opens the connections to the peer and waits for
-// the first. It may be called once.
+// commit dials the server, or opens the connections to the peer and waits for the first. It
+// may be called once.
 func (s *session) commit(ctx context.Context) error {
 	s.mu.Lock()
 	if s.phase != agentapi.PhasePrepared && s.phase != agentapi.PhaseRunning {
@@ -290,16 +289,16 @@ func (s *session) commit(ctx context.Context) error {
 		s.fail(err)
 		return err
 	}
-	if !s.connected(e) {
+	if !s.setEndHost(e) {
 		return &control.Problem{Title: "session is over", Code: control.CodeNotFound}
 	}
 	return nil
 }
 
-// commitClient opens the connections to the peer. If none can be had, it is
-// better to know before the client's SYN is released.
+// commitClient opens the connections to the peer. If none can be established, the
+// controller has to know that before it releases the client's SYN.
 func (s *session) commitClient(ctx context.Context) error {
-	s.dial.open()
+	s.dial.start()
 	ctx, cancel := context.WithTimeout(ctx, s.agent.cfg.OpeningTimeout)
 	defer cancel()
 	if err := s.dial.wait(ctx); err != nil {
@@ -309,7 +308,7 @@ func (s *session) commitClient(ctx context.Context) error {
 	return nil
 }
 
-// dialProblem tells how a server did not take the connection.
+// dialProblem returns the problem that describes why a server did not accept a connection.
 func dialProblem(server netip.AddrPort, err error) *control.Problem {
 	p := &control.Problem{Title: "server does not take the connection", Detail: fmt.Sprintf("%v: %v", server, err)}
 	switch {

@@ -65,7 +65,7 @@ func (r *rig) connect(t *testing.T, params agentapi.Params) {
 	defer ln.Close()
 	var at netip.AddrPort
 	r.id, at = announce(t, r.chain, netip.AddrPortFrom(r.chain.client, from.port), ln.Addr().(*net.TCPAddr).AddrPort(), params)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	var err error
 	r.client, err = from.dial(ctx, at)
@@ -106,7 +106,7 @@ func (r *rig) bothReset(t *testing.T, client <-chan error) {
 			isReset(t, "client", r.client)
 			return
 		}
-		_ = r.client.SetWriteDeadline(time.Now().Add(patience))
+		_ = r.client.SetWriteDeadline(time.Now().Add(testTimeout))
 		if err := <-client; !errors.Is(err, unix.ECONNRESET) {
 			t.Errorf("client: %v, want a reset", err)
 		}
@@ -119,7 +119,7 @@ func (r *rig) bothReset(t *testing.T, client <-chan error) {
 // agent that nothing else tells gives its peer up.
 func isReset(t *testing.T, name string, c net.Conn) {
 	t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 	if _, err := io.Copy(io.Discard, c); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("%s: %v, want a reset", name, err)
 	}
@@ -203,7 +203,7 @@ func TestBreak(t *testing.T) {
 			pause.For(d, "the link is down for so long")
 			ip(t, "-n "+r.chain.x+" link set y up")
 			ip(t, "-n "+r.chain.x+" route add default via "+r.agentY.String())
-			_ = r.server.SetReadDeadline(time.Now().Add(patience))
+			_ = r.server.SetReadDeadline(time.Now().Add(testTimeout))
 			if _, err := io.CopyN(io.Discard, r.server, 20<<20); err != nil {
 				t.Errorf("after the break: %v", err)
 			}

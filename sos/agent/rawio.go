@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rawReader reads one socket by system calls of our own choice and waits in the
-// runtime's poller. One goroutine at a time uses it. Its callbacks are made
-// once, so that the data path does not allocate.
+// rawReader reads one socket by system calls and waits in the runtime's poller. One
+// goroutine at a time may use it. Its callbacks are allocated once, so that the data path
+// does not allocate.
 type rawReader struct {
 	rc syscall.RawConn
 
@@ -29,9 +29,8 @@ func newRawReader(rc syscall.RawConn) *rawReader {
 	return r
 }
 
-// splice waits until up to max bytes have moved into p. It returns 0 bytes and
-// no error at the end of the stream. full means that p has no room although
-// the socket has bytes.
+// splice waits until up to max bytes have moved into p. It returns 0 bytes and no error at
+// the end of the stream. full means that p has no room although the socket has bytes.
 func (r *rawReader) splice(p *pipe, max int) (n int, full bool, err error) {
 	r.pipe, r.max, r.n, r.full, r.err = p, max, 0, false, nil
 	if err := r.rc.Read(r.onSplice); err != nil {
@@ -45,8 +44,8 @@ func (r *rawReader) trySplice(fd uintptr) bool {
 	if r.n > 0 || (r.err != nil && r.err != unix.EAGAIN) {
 		return true
 	}
-	// Nothing moved although the socket has bytes? Then the pipe has no room,
-	// or they came just now, or splice has stopped at urgent data.
+	// If nothing moved although the socket has bytes, the pipe has no room, or the bytes
+	// have just arrived, or splice has stopped at urgent data.
 	if queued(int(fd)) == 0 {
 		return r.err != unix.EAGAIN
 	}
@@ -60,7 +59,8 @@ func (r *rawReader) trySplice(fd uintptr) bool {
 	return r.err != unix.EAGAIN
 }
 
-// read waits until some bytes are in b; 0 bytes and no error is the end of the stream.
+// read waits until it has read some bytes into b. It returns 0 bytes and no error at the
+// end of the stream.
 func (r *rawReader) read(b []byte) (int, error) {
 	r.buf, r.n, r.err = b, 0, nil
 	if err := r.rc.Read(r.onRead); err != nil {
@@ -92,7 +92,7 @@ func (r *rawReader) readFull(b []byte) error {
 	return nil
 }
 
-// rawWriter writes one socket, like rawReader reads it.
+// rawWriter writes one socket as rawReader reads one.
 type rawWriter struct {
 	rc syscall.RawConn
 
@@ -118,8 +118,8 @@ func newRawWriter(rc syscall.RawConn) *rawWriter {
 	return w
 }
 
-// splice moves n bytes from p into the socket, waiting as needed. Before the
-// first wait it calls blocked, if not nil.
+// splice moves n bytes from p into the socket, waiting as needed. Before the first wait it
+// calls blocked, if blocked is not nil.
 func (w *rawWriter) splice(p *pipe, n int, blocked func()) error {
 	w.pipe, w.left, w.err, w.blocked = p, n, nil, blocked
 	if err := w.rc.Write(w.onSplice); err != nil {
@@ -146,7 +146,7 @@ func (w *rawWriter) stepSplice(fd uintptr) bool {
 	return true
 }
 
-// wait tells the owner once that the writer is about to wait.
+// wait calls blocked before the first wait.
 func (w *rawWriter) wait() bool {
 	if w.blocked != nil {
 		w.blocked()
@@ -155,7 +155,8 @@ func (w *rawWriter) wait() bool {
 	return false
 }
 
-// trySplice moves what the socket takes now of up to n bytes; unix.EAGAIN when nothing.
+// trySplice moves up to n bytes, as many as the socket accepts now. It returns unix.EAGAIN
+// if that is none.
 func (w *rawWriter) trySplice(p *pipe, n int) (int, error) {
 	w.pipe, w.left, w.n, w.err = p, n, 0, nil
 	if err := w.rc.Control(w.onTrySplice); err != nil {
@@ -188,7 +189,8 @@ func (w *rawWriter) stepWrite(fd uintptr) bool {
 	return true
 }
 
-// tryWrite writes what the socket takes of b now; unix.EAGAIN when nothing.
+// tryWrite writes as much of b as the socket accepts now. It returns unix.EAGAIN if that is
+// nothing.
 func (w *rawWriter) tryWrite(b []byte) (int, error) {
 	w.buf, w.flags, w.n, w.err = b, 0, 0, nil
 	if err := w.rc.Control(w.onTryWrite); err != nil {
@@ -197,7 +199,7 @@ func (w *rawWriter) tryWrite(b []byte) (int, error) {
 	return w.n, w.err
 }
 
-// spliceSome is trySplice that waits until the socket takes something.
+// spliceSome is like trySplice, but waits until the socket accepts something.
 func (w *rawWriter) spliceSome(p *pipe, n int) (int, error) {
 	w.pipe, w.left, w.n, w.err = p, n, 0, nil
 	if err := w.rc.Write(w.onSpliceSome); err != nil {
@@ -206,7 +208,7 @@ func (w *rawWriter) spliceSome(p *pipe, n int) (int, error) {
 	return w.n, w.err
 }
 
-// writeSome is tryWrite that waits until the socket takes something.
+// writeSome is like tryWrite, but waits until the socket accepts something.
 func (w *rawWriter) writeSome(b []byte) (int, error) {
 	w.buf, w.flags, w.n, w.err = b, 0, 0, nil
 	if err := w.rc.Write(w.onWriteSome); err != nil {
@@ -215,8 +217,8 @@ func (w *rawWriter) writeSome(b []byte) (int, error) {
 	return w.n, w.err
 }
 
-// waitWritable waits until the socket's unsent backlog is short. Before it
-// waits it calls blocked, if not nil.
+// waitWritable waits until the socket's unsent backlog is short. Before it waits it calls
+// blocked, if blocked is not nil.
 func (w *rawWriter) waitWritable(blocked func()) error {
 	w.err, w.blocked = nil, blocked
 	if err := w.rc.Write(w.onPoll); err != nil {

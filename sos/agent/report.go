@@ -6,9 +6,9 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// describe is the session as listings show it.
+// describe returns the session as listings show it.
 func (s *session) describe() agentapi.Session {
-	counters, marks := s.counters(), s.marks.now()
+	counters, marks := s.counters(), s.marks.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return agentapi.Session{
@@ -18,15 +18,15 @@ func (s *session) describe() agentapi.Session {
 	}
 }
 
-// live1 is the session as the event stream shows it.
-func (s *session) live1() agentapi.Live {
+// liveInfo returns the session as the event stream shows it.
+func (s *session) liveInfo() agentapi.Live {
 	counters := s.counters()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return agentapi.Live{ID: s.req.ID, Role: s.req.Role, Phase: s.phase, Counters: counters}
 }
 
-// record is the session after its end.
+// record returns the record of the session after its end.
 func (s *session) record() agentapi.SessionRecord {
 	r := agentapi.SessionRecord{Session: s.describe(), Ended: time.Now()}
 	s.mu.Lock()
@@ -35,7 +35,7 @@ func (s *session) record() agentapi.SessionRecord {
 	return r
 }
 
-// counters are the session's figures.
+// counters returns the session's figures.
 func (s *session) counters() agentapi.Counters {
 	conns := *s.conns.Load()
 	c := agentapi.Counters{
@@ -58,7 +58,7 @@ func (s *session) counters() agentapi.Counters {
 	c.ReorderChunks = s.in.order.Len()
 	s.in.mu.Unlock()
 	s.dial.mu.Lock()
-	c.ConnsWarm, c.Connections, c.Why = s.dial.warm, s.dial.p, s.dial.why
+	c.ConnsWarm, c.Connections, c.Why = s.dial.warm, s.dial.wanted, s.dial.why
 	s.dial.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()

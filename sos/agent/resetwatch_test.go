@@ -36,7 +36,7 @@ func FuzzParseHeading(f *testing.F) {
 	f.Add(v6, true)
 	f.Add(v6[:50], true)
 	f.Fuzz(func(t *testing.T, b []byte, v6 bool) {
-		h, ok := parseHeading(b, v6)
+		h, ok := parseTCPHeader(b, v6)
 		if ok && (h.from.Addr().Is4() == v6 || h.to.Addr().Is4() == v6) {
 			t.Errorf("%v to %v, v6 %v", h.from, h.to, v6)
 		}
@@ -48,12 +48,12 @@ func TestParseHeading(t *testing.T) {
 		0x46, 0, 0, 44, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 1, 1, 1, // with an option
 		0x12, 0x34, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, 0x50, flagRST, 0, 0, 0, 0, 0, 0,
 	}
-	want := heading{netip.MustParseAddrPort("10.0.0.1:4660"), netip.MustParseAddrPort("10.0.0.2:80"), 7, flagRST}
-	if h, ok := parseHeading(b, false); !ok || h != want {
+	want := tcpHeader{netip.MustParseAddrPort("10.0.0.1:4660"), netip.MustParseAddrPort("10.0.0.2:80"), 7, flagRST}
+	if h, ok := parseTCPHeader(b, false); !ok || h != want {
 		t.Errorf("%+v, %v; want %+v", h, ok, want)
 	}
 	for n := range 38 {
-		if _, ok := parseHeading(b[:n], false); ok {
+		if _, ok := parseTCPHeader(b[:n], false); ok {
 			t.Errorf("%d bytes are taken for a segment", n)
 		}
 	}

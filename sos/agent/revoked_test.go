@@ -57,7 +57,7 @@ func TestRevocationEndsControl(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			heard, ended := make(chan struct{}, 1), make(chan error, 1)
 			go func() {

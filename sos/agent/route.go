@@ -16,8 +16,8 @@ type route struct {
 	onLink  bool
 }
 
-// routeTo asks the kernel. The error wraps ENETUNREACH or EHOSTUNREACH when
-// there is no way.
+// routeTo asks the kernel for its route to an address. The error wraps ENETUNREACH or
+// EHOSTUNREACH if there is none.
 func routeTo(addr netip.Addr) (route, error) {
 	found, err := netlink.RouteGet(net.IP(addr.AsSlice()))
 	if err != nil {
@@ -33,8 +33,8 @@ func routeTo(addr netip.Addr) (route, error) {
 	return r, nil
 }
 
-// nextHopMAC looks into the neighbour table. What is not there it has the
-// kernel ask for, without waiting; the next session will find it.
+// nextHopMAC looks up the next hop in the neighbour table. If it is not there, nextHopMAC
+// makes the kernel ask for it, without waiting, so that the next session finds it.
 func (r route) nextHopMAC() string {
 	family := netlink.FAMILY_V4
 	if r.nextHop.Is6() {
@@ -52,14 +52,14 @@ func (r route) nextHopMAC() string {
 	return ""
 }
 
-// askNeighbour makes the kernel resolve the next hop. A packet of ours would do so
-// too, but a switch may keep the way of its addresses in a cache, and lead the first
-// packet of the session by it past rules that it has just confirmed.
+// askNeighbour makes the kernel resolve the next hop. Sending a packet would do so too, but
+// a switch may have cached how to forward it, and could then forward the first packet of
+// the session by the same cached flow past rules that it has just confirmed.
 func (r route) askNeighbour() {
 	_ = netlink.NeighSet(&netlink.Neigh{LinkIndex: r.link, IP: r.nextHop.AsSlice(), State: netlink.NUD_NONE, Flags: netlink.NTF_USE})
 }
 
-// interfaceMAC is the MAC address of the interface that has addr; empty if none has.
+// interfaceMAC returns the MAC address of the interface that has addr; empty if none has.
 func interfaceMAC(addr netip.Addr) string {
 	list, err := net.Interfaces()
 	if err != nil {

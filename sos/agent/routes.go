@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	// routeAge is how long what the kernel said of a way is believed: sessions of
-	// one pair of hosts come in crowds, and asking costs as much as opening a port.
+	// routeAge is how long a route that the kernel has returned is used. Many sessions of
+	// one pair of hosts start at the same time, and asking costs as much as opening a port.
 	routeAge = time.Second
-	// maxRoutes bounds what is remembered.
+	// maxRoutes bounds the number of cached routes.
 	maxRoutes = 4096
 )
 
-// routes remembers for a moment what the kernel said of ways and neighbours. It
-// is safe for concurrent use.
+// routes caches the kernel's routes and neighbours for a short time. It is safe for
+// concurrent use.
 type routes struct {
-	mu   sync.Mutex
-	ways map[netip.Addr]timed[route]
-	hops map[route]timed[string]
+	mu     sync.Mutex
+	routes map[netip.Addr]timed[route]
+	hops   map[route]timed[string]
 }
 
 type timed[T any] struct {
@@ -28,32 +28,32 @@ type timed[T any] struct {
 }
 
 func newRoutes() *routes {
-	return &routes{ways: map[netip.Addr]timed[route]{}, hops: map[route]timed[string]{}}
+	return &routes{routes: map[netip.Addr]timed[route]{}, hops: map[route]timed[string]{}}
 }
 
-// to is the way to an address. The error is routeTo's.
-func (r *routes) to(addr netip.Addr) (route, error) {
-	return remember(&r.mu, r.ways, addr, func() (route, bool, error) {
-		way, err := routeTo(addr)
-		return way, err == nil, err
+// lookup returns the route to an address. The error is that of routeTo.
+func (r *routes) lookup(addr netip.Addr) (route, error) {
+	return cached(&r.mu, r.routes, addr, func() (route, bool, error) {
+		route, err := routeTo(addr)
+		return route, err == nil, err
 	})
 }
 
-// mac is the address of the way's next hop, empty while it is not known.
-func (r *routes) mac(way route) string {
-	mac, _ := remember(&r.mu, r.hops, way, func() (string, bool, error) {
-		mac := way.nextHopMAC()
+// mac returns the MAC address of the route's next hop; empty while it is not known.
+func (r *routes) mac(via route) string {
+	mac, _ := cached(&r.mu, r.hops, via, func() (string, bool, error) {
+		mac := via.nextHopMAC()
 		return mac, mac != "", nil
 	})
 	return mac
 }
 
-// remember returns what is known of a key, or asks; the answer says whether it
-// may be kept.
-func remember[K comparable, V any](mu *sync.Mutex, known map[K]timed[V], key K, ask func() (V, bool, error)) (V, error) {
+// cached returns the cached value of a key, or calls ask, whose second result reports
+// whether the value may be cached.
+func cached[K comparable, V any](mu *sync.Mutex, values map[K]timed[V], key K, ask func() (V, bool, error)) (V, error) {
 	now := time.Now()
 	mu.Lock()
-	old, ok := known[key]
+	old, ok := values[key]
 	mu.Unlock()
 	if ok && now.Sub(old.at) < routeAge {
 		return old.value, nil
@@ -64,9 +64,9 @@ func remember[K comparable, V any](mu *sync.Mutex, known map[K]timed[V], key K, 
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(known) >= maxRoutes {
-		clear(known)
+	if len(values) >= maxRoutes {
+		clear(values)
 	}
-	known[key] = timed[V]{v, now}
+	values[key] = timed[V]{v, now}
 	return v, err
 }

@@ -18,7 +18,7 @@ import (
 
 // bounded gives both ends of a flow a deadline, so that a hang is a failure.
 func bounded(f *flow) {
-	deadline := time.Now().Add(4 * patience)
+	deadline := time.Now().Add(4 * testTimeout)
 	_ = f.client.SetDeadline(deadline)
 	_ = f.server.SetDeadline(deadline)
 }
@@ -139,7 +139,7 @@ func TestResetWhileStopped(t *testing.T) {
 			t.Errorf("reason %q", r.Reason)
 		}
 	}
-	_ = f.server.SetReadDeadline(time.Now().Add(patience))
+	_ = f.server.SetReadDeadline(time.Now().Add(testTimeout))
 	if _, err := io.Copy(io.Discard, f.server); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("server: %v, want a reset", err)
 	}
@@ -408,7 +408,7 @@ func TestWarmAfterReset(t *testing.T) {
 // used is a transport whose connections have sent segments again before.
 type used struct{ Transport }
 
-func (u used) Stats(c net.Conn) (LinkStats, error) {
+func (u used) Stats(c net.Conn) (ConnStats, error) {
 	s, err := u.Transport.Stats(c)
 	s.Retransmits += 1000
 	return s, err

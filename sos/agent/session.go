@@ -19,7 +19,7 @@ var (
 	errOver     = errors.New("session is over")
 )
 
-// role is which side of the inter-agent connections an agent is.
+// role is the side of the inter-agent connections that an agent is on.
 type role int
 
 const (
@@ -34,7 +34,7 @@ type session struct {
 	role    role
 	own     netip.Addr      // the agent's address, of the session's family
 	params  agentapi.Params // with defaults filled in
-	copying bool            // payload goes through user space
+	copying bool            // whether payload goes through user space
 	mem     *buffers
 	in      *sink   // peer to end host
 	out     *source // end host to peer
@@ -42,35 +42,35 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	over   chan struct{} // closed when the session has ended
-	opened chan struct{} // closed when the first connection to the peer stands
-	large  chan struct{} // closed when it has carried more than a short session does
+	opened chan struct{} // closed when the first connection to the peer is established
+	large  chan struct{} // closed when more bytes have been carried than in a short session
 	grown  sync.Once
 	wg     sync.WaitGroup // everything that runs for the session
 	conns  atomic.Pointer[[]*conn]
-	start  atomic.Pointer[string] // how fast it began, and why
+	start  atomic.Pointer[string] // how fast it started, and why
 
-	active    atomic.Int64 // last byte moved, nanoseconds of the agent's clock
-	peerEnded atomic.Bool  // the peer's side of the session has ended by a reset
+	active    atomic.Int64 // time of the last byte moved, nanoseconds of the agent's clock
+	peerEnded atomic.Bool  // whether the peer's side of the session has ended by a reset
 
-	dial       dialer // the client's agent's
+	dial       dialer // used by the client's agent
 	congestion congestionManager
 	marks      marker
 
 	mu        sync.Mutex // a leaf: nothing else is locked under it
 	phase     agentapi.Phase
 	port      uint16
-	reply     agentapi.PrepareReply // what prepare was told
+	reply     agentapi.PrepareReply // the reply to prepare
 	ended     bool
-	graceful  bool // both directions are complete at this agent
-	peerDone  bool // and at the dialling one, which has released a connection
-	delivered bool // and the end host has acknowledged everything
+	graceful  bool // whether both directions are complete at this agent
+	peerDone  bool // and at the peer as well, which has released a connection
+	delivered bool // whether the end host has acknowledged everything
 	end       *endHost
 	listener  *net.TCPListener
-	clientISN uint32 // sequence number of the client's SYN, when clientSYN says that it came
+	clientISN uint32 // sequence number of the client's SYN, if clientSYN is set
 	clientSYN bool
 	reserved  *reservation
 	since     int64 // when the phase began
-	heard     int64 // last news of the peer from connections now gone
+	heard     int64 // when the peer was last heard on connections that are closed now
 	last      []uint32
 	started   time.Time
 	setup     time.Duration
@@ -92,15 +92,15 @@ func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *
 		s.role = roleAcceptor
 	}
 	if s.copying {
-		s.mem = a.memory(params.ChunkBytes)
+		s.mem = a.buffersOf(params.ChunkBytes)
 	}
 	s.ctx, s.cancel = context.WithCancel(a.ctx)
 	s.conns.Store(&[]*conn{})
 	s.active.Store(a.now())
 	most := max(params.ChunkBytes*params.Queue*orDefault(params.Connections, a.cfg.AutoConnections), 2*(params.ChunkBytes+wire.ChunkCost))
-	credit := a.peers.window(req.Peer.Addr, a.cfg.InitialWindow)
+	credit := a.peers.initialWindow(req.Peer.Addr, a.cfg.InitialWindow)
 	for _, p := range a.paths(&req) {
-		credit = max(credit, creditTrips*p.inFlight())
+		credit = max(credit, creditTrips*p.bdp())
 	}
 	s.in = newSink(s, window{
 		size: min(most, credit), most: most,
@@ -110,28 +110,30 @@ func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *
 	return s
 }
 
-// spawn runs f as a part of the session. It reports false, and runs nothing,
-// when the session has ended.
+// spawn runs f as a part of the session. If the session has ended, it does not run f and
+// returns false.
 func (s *session) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return false
 	}
-	s.wg.Go(f) // under mu: nobody waits for the group before the end
+	s.wg.Go(f) // under mu, so that nobody waits for the group before the end
 	return true
 }
 
-// moved notes that bytes have moved, of a direction's total so far.
-func (s *session) moved(total uint64) {
+// noteProgress records that bytes have moved; total is what its direction has carried so
+// far.
+func (s *session) noteProgress(total uint64) {
 	s.active.Store(s.agent.now())
 	if total > shortSession {
 		s.grown.Do(func() { close(s.large) })
 	}
 }
 
-// connected gives the session its end host.
-func (s *session) connected(e *endHost) bool {
+// setEndHost gives the session its end host, and reports whether the session still needs
+// one.
+func (s *session) setEndHost(e *endHost) bool {
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -150,7 +152,7 @@ func (s *session) connected(e *endHost) bool {
 	return true
 }
 
-// setRunning moves to the running phase when both sides stand; mu is held.
+// setRunning enters the running phase if both sides are connected; mu is held.
 func (s *session) setRunning() {
 	if s.end == nil || s.phase == agentapi.PhaseRunning || s.phase == agentapi.PhaseClosing {
 		return
@@ -163,16 +165,16 @@ func (s *session) setRunning() {
 	}
 }
 
-// check sees whether both directions are complete.
-func (s *session) check() {
+// checkComplete ends or closes the session if both directions are complete.
+func (s *session) checkComplete() {
 	flag, sent := s.out.done()
 	if !sent {
 		return
 	}
 	if flag == wire.FlagRST {
-		s.finish(s.ownReset(), "", 0) // the peer gives its connections up when the other end host is reset
+		s.finish(s.ownReset(), "", 0) // the peer gives up its connections when the other end host is reset
 		if s.in.isReset() {
-			s.endConns(wire.CauseEndHost) // which it is already, and the peer waits as well
+			s.endConns(wire.CauseEndHost) // it is reset already, and the peer waits as well
 		}
 		return
 	}
@@ -191,9 +193,9 @@ func (s *session) check() {
 	s.mu.Unlock()
 	end.complete()
 	s.agent.peers.learn(s)
-	s.spawn(s.deliver)
+	s.spawn(s.awaitDelivery)
 	if s.role == roleAcceptor && !(peerDone && len(conns) == 0) {
-		s.askAcks()
+		s.sendAcks()
 		return // the dialer releases the connections when it is done as well
 	}
 	for _, c := range conns {
@@ -202,14 +204,15 @@ func (s *session) check() {
 	}
 }
 
-// complete says whether nothing is left to be done for the session; mu is held.
+// complete reports whether nothing is left to do for the session; mu is held.
 func (s *session) complete() bool {
 	return s.graceful && s.delivered && s.peerDone && len(*s.conns.Load()) == 0
 }
 
-// deliver waits until the end host has all that it was sent, and ends the session
-// if that was the last: until then the switches have to lead its packets here.
-func (s *session) deliver() {
+// awaitDelivery waits until the end host has acknowledged everything that it was sent,
+// because until then the switches have to forward its packets to this agent. It ends the
+// session if that was the last thing to wait for.
+func (s *session) awaitDelivery() {
 	pause := newBackoff(2*time.Millisecond, 100*time.Millisecond)
 	for !s.end.acknowledged() {
 		if !pause.wait(s.ctx) {

@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
-// ownReset and otherReset name the reset by this agent's and the other end host.
+// ownReset and otherReset return the reason for a reset by this agent's and by the other
+// end host.
 func (s *session) ownReset() agentapi.Reason   { return resetOf(s.role == roleDialer) }
 func (s *session) otherReset() agentapi.Reason { return resetOf(s.role == roleAcceptor) }
 
@@ -18,9 +19,9 @@ func resetOf(client bool) agentapi.Reason {
 	return agentapi.ReasonServerReset
 }
 
-// endFlag decides how the end host ended its direction, when reading it gave
-// err or, with nil, no more bytes. A reset whose error the writing side has
-// taken looks like a FIN to the reader.
+// endFlag returns how the end host ended its direction, after a read has returned err or,
+// if err is nil, no more bytes. A reset whose error the writing side has consumed looks
+// like a FIN to the reader.
 func (s *session) endFlag(err error) wire.Flags {
 	s.mu.Lock()
 	end := s.end
@@ -32,10 +33,10 @@ func (s *session) endFlag(err error) wire.Flags {
 	return wire.FlagRST
 }
 
-// endBroken is called when the end host takes no more bytes. What it has sent
-// before is still read and carried, then its reset follows in order; where
-// that cannot be, the reset goes at once.
-func (s *session) endBroken() {
+// endHostBroken is called when the end host accepts no more bytes. What it has sent before
+// is still read and carried, and its reset follows in order. If that is impossible, the
+// reset is sent at once.
+func (s *session) endHostBroken() {
 	if s.out.ended() || s.out.blocked() {
 		s.finish(s.ownReset(), "", wire.CauseEndHost)
 		return
@@ -43,9 +44,9 @@ func (s *session) endBroken() {
 	s.out.wake()
 }
 
-// endByReset passes the other end's reset on, after the bytes before it have
-// arrived; a slow reader is not waited for.
-func (s *session) endByReset() {
+// passReset passes on the other end's reset after the bytes before it have arrived. It does
+// not wait for a slow reader longer than ResetDrain.
+func (s *session) passReset() {
 	s.mu.Lock()
 	end := s.end
 	s.mu.Unlock()
@@ -75,17 +76,17 @@ func (s *session) peerReset(cause wire.Cause) {
 		reason = s.otherReset()
 	}
 	s.peerEnded.Store(true)
-	s.finish(reason, "", wire.CauseEndHost) // the peer has been told, or tells the same
+	s.finish(reason, "", wire.CauseEndHost) // the peer knows already, or sends the same cause
 }
 
-// fail ends the session for a fault of this agent.
+// fail ends the session because of a fault of this agent.
 func (s *session) fail(err error) {
 	s.finish(agentapi.ReasonFailed, err.Error(), wire.CauseAgent)
 }
 
-// finish ends the session, once. Unless it is complete, the end host gets RST;
-// a cause other than 0 is told to the peer. It does not wait: the connections to the peer
-// take leave of the session by themselves.
+// finish ends the session; only the first call has an effect. Unless the session is
+// complete, the end host gets an RST. A cause other than 0 is sent to the peer. finish does
+// not wait: the connections to the peer leave the session by themselves.
 func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause) {
 	s.mu.Lock()
 	if s.ended {
@@ -102,9 +103,9 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 	s.mu.Unlock()
 
 	if graceful {
-		s.agent.sizes.note(s.req.Server, s.in.bytes.Load()+s.out.bytes.Load())
+		s.agent.sizes.record(s.req.Server, s.in.bytes.Load()+s.out.bytes.Load())
 	}
-	s.out.stop() // first, or the reader takes the abort for the end host's
+	s.out.stop() // first, so that the reader does not take the abort for one by the end host
 	switch {
 	case end != nil && graceful:
 		end.close()
@@ -112,7 +113,7 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 		end.abort()
 	}
 	if listener != nil {
-		deafen(listener)
+		dropIncoming(listener)
 	}
 	if reserved != nil && end == nil {
 		reserved.close()
@@ -131,12 +132,12 @@ func (s *session) endConns(cause wire.Cause) {
 	}
 }
 
-// deafFor is how long the client's port at the agent stays open, but deaf, after
-// the session's end: until the switches lead nobody there any more.
-const deafFor = 3 * time.Second
+// portLinger is how long the client's port at the agent stays open, but ignores packets,
+// after the session's end: until the switches no longer forward packets there.
+const portLinger = 3 * time.Second
 
-// freePort gives the session's port back: that for the client when it has been
-// deaf for long enough, or the agent closes.
+// freePort gives back the session's port. It keeps a port for the client for portLinger
+// first, unless the agent closes.
 func (s *session) freePort() {
 	s.mu.Lock()
 	ln, port := s.listener, s.port
@@ -148,7 +149,7 @@ func (s *session) freePort() {
 	if ln == nil {
 		return
 	}
-	rest := time.NewTimer(deafFor)
+	rest := time.NewTimer(portLinger)
 	defer rest.Stop()
 	select {
 	case <-rest.C:

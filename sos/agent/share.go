@@ -7,29 +7,30 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// leastShares are the shares of a path down to which sessions give way.
-var leastShares = map[agentapi.Share]float64{"": 0.25, agentapi.SharePolite: 0.25, agentapi.ShareEqual: 0.5}
+// minShares holds the share of a path down to which sessions give way to other traffic.
+var minShares = map[agentapi.Share]float64{"": 0.25, agentapi.SharePolite: 0.25, agentapi.ShareEqual: 0.5}
 
-// least is the largest of them, of those that send: a path has one pace.
-func (p *pacer) least() float64 {
-	most := leastShares[agentapi.SharePolite]
+// minShare returns the largest such share of the sessions that send, because a path has
+// only one pace.
+func (p *pacer) minShare() float64 {
+	most := minShares[agentapi.SharePolite]
 	for c, own := range p.conns {
 		if own.waiting {
-			most = max(most, leastShares[c.s.params.Share])
+			most = max(most, minShares[c.s.params.Share])
 		}
 	}
 	return most
 }
 
-// weight is for how much a session counts among those of its path.
+// weight returns the weight of a session among those on its path.
 func (s *session) weight() float64 { return float64(max(s.params.Weight, 1)) }
 
-// divide gives each session that sends a share of the pace by its weight, and what those
-// do not need that have less to send to the others.
+// divide gives each sending session a share of the pace by its weight, and gives to the
+// others what sessions that have less to send do not need.
 func (p *pacer) divide(now time.Time) {
 	all := map[*session][]*conn{}
 	for c, own := range p.conns {
-		if own.waiting || now.Sub(own.busy) < 2*max(p.rtt, idleLook) {
+		if own.waiting || now.Sub(own.busy) < 2*max(p.rtt, idleInterval) {
 			all[c.s] = append(all[c.s], c)
 		}
 	}
@@ -51,12 +52,13 @@ func (p *pacer) divide(now time.Time) {
 	}
 	share := maxMinShare(p.control.Pace(), demands)
 	for s, conns := range all {
-		p.split(conns, min(share*s.weight(), p.control.Pace())) // all may have more than there is, if nobody wants it
+		p.split(conns, min(share*s.weight(), p.control.Pace())) // the share exceeds the pace if nobody needs more
 	}
 }
 
-// split divides a session's share among its connections. One that sends much less than its
-// part, as bbr does when it looks for the round trip, leaves it to the others meanwhile.
+// split divides a session's share among its connections. A connection that sends much less
+// than its part, as with bbr while it probes for the minimum round trip, leaves the rest to
+// the others meanwhile.
 func (p *pacer) split(conns []*conn, share float64) {
 	equal := share / float64(len(conns))
 	demands := make([]demand, len(conns))
@@ -74,12 +76,12 @@ func (p *pacer) split(conns []*conn, share float64) {
 		most = maxMinShare(share, demands)
 	}
 	for _, c := range conns {
-		p.set(c, p.conns[c], most)
+		p.setPace(c, p.conns[c], most)
 	}
 }
 
-// set paces a connection, if its pace has changed.
-func (p *pacer) set(c *conn, own *paced, pace float64) {
+// setPace sets a connection's pace, if it has changed.
+func (p *pacer) setPace(c *conn, own *pacedConn, pace float64) {
 	if math.Abs(pace-own.pace) < paceStep*own.pace {
 		return
 	}
@@ -88,11 +90,11 @@ func (p *pacer) set(c *conn, own *paced, pace float64) {
 	}
 }
 
-// demand is what somebody wants of a whole, and for how much it counts, more than zero.
+// demand is how much somebody wants of a whole, and a weight above zero.
 type demand struct{ wants, weight float64 }
 
-// maxMinShare is the largest share of a whole, for a weight of one, that all may have when each
-// takes no more than it wants.
+// maxMinShare returns the max-min fair share of a whole for a weight of one: the largest
+// that all may have when each takes no more than it wants.
 func maxMinShare(whole float64, all []demand) float64 {
 	share := 0.0
 	for {

@@ -10,25 +10,25 @@ import (
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
-// reception is a chunk that is arriving, or waits for its turn. Its fields are
-// guarded by the sink's mutex.
+// reception is a chunk that is arriving, or waits for its turn. The sink's mutex guards its
+// fields.
 type reception struct {
-	seq    uint64
-	size   int
-	flags  wire.Flags
-	got    int // bytes received
-	gone   int // bytes that have left: passed on, or skipped as passed on before
-	pipes  []*pipe
-	mem    []byte // copy mode
-	users  int    // the connection that receives, the list of waiting ones, the pump
-	listed bool
+	seq       uint64
+	size      int
+	flags     wire.Flags
+	received  int // bytes received
+	forwarded int // bytes that were passed on, or skipped because an earlier reception had passed them on
+	pipes     []*pipe
+	mem       []byte // copy mode
+	refs      int    // references: the connection that receives, the list of waiting receptions, the pump
+	listed    bool
 }
 
-// sink is the receiving half of a session: it puts the chunks in order and
-// passes them on to the end host. Whoever brings the bytes that are next passes
-// them on itself as long as the end host takes them; when it does not, a
-// goroutine of the sink's own waits for it, so that the connections to the peer
-// are always read. What the peer may send ahead is limited by its credit.
+// sink is the receiving half of a session: it puts the chunks in order and passes them on
+// to the end host. The reader that receives the next bytes passes them on itself as long as
+// the end host accepts them. When it does not, a goroutine of the sink waits for it, so
+// that the connections to the peer are always read. The credit limits what the peer may
+// send ahead.
 type sink struct {
 	s   *session
 	end *endHost
@@ -38,21 +38,21 @@ type sink struct {
 	order     *wire.Ordered[*reception]
 	passed    int // bytes of the next chunk that the end host has
 	pumping   bool
-	discard   bool // the end host is gone: take everything, pass on nothing
-	finished  bool // the direction's end has been passed on
+	discard   bool // whether the end host is gone: receive everything, pass on nothing
+	finished  bool // whether the direction's end has been passed on
 	resetting bool
-	consumed  uint64 // what the chunks passed on have cost of the window
+	consumed  uint64 // cost, in window, of the chunks that were passed on
 	held      int
 	window    window
 
-	stuck  chan struct{} // wakes the sink's goroutine
-	limit  atomic.Uint64 // granted to the peer
-	bytes  atomic.Uint64
-	closed atomic.Bool
+	pumpWake chan struct{} // wakes the sink's goroutine
+	limit    atomic.Uint64 // granted to the peer
+	bytes    atomic.Uint64
+	closed   atomic.Bool
 }
 
 func newSink(s *session, w window) *sink {
-	k := &sink{s: s, window: w, order: wire.NewOrdered[*reception](uint64(2*w.most/wire.ChunkCost) + 2), stuck: make(chan struct{}, 1)}
+	k := &sink{s: s, window: w, order: wire.NewOrdered[*reception](uint64(2*w.most/wire.ChunkCost) + 2), pumpWake: make(chan struct{}, 1)}
 	k.limit.Store(uint64(w.size))
 	return k
 }
@@ -65,12 +65,12 @@ func (k *sink) start(e *endHost) {
 	k.pump(false)
 }
 
-// begin decides about an arriving chunk. It returns nil when the payload is to
-// be dropped, and an error when the peer breaks the rules.
+// begin decides about an arriving chunk. It returns nil if the payload has to be dropped,
+// and an error if the peer violates the protocol.
 func (k *sink) begin(h wire.Header) (*reception, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r := &reception{seq: h.Number, size: int(h.Length), flags: h.Flags, users: 2, listed: true}
+	r := &reception{seq: h.Number, size: int(h.Length), flags: h.Flags, refs: 2, listed: true}
 	decision, old := k.order.Begin(h.Number, r)
 	switch decision {
 	case wire.Discard:
@@ -88,7 +88,8 @@ func (k *sink) begin(h wire.Header) (*reception, error) {
 	return r, nil
 }
 
-// tail returns the pipe that the connection may fill for r, a further one when full.
+// tail returns the pipe that the connection may fill for r. If full is set, it adds another
+// pipe.
 func (k *sink) tail(r *reception, full bool) (*pipe, error) {
 	k.mu.Lock()
 	if n := len(r.pipes); n > 0 && !full {
@@ -107,13 +108,13 @@ func (k *sink) tail(r *reception, full bool) (*pipe, error) {
 	return p, nil
 }
 
-// added notes that n more bytes of r have come, and passes on what can be.
-func (k *sink) added(r *reception, n int) {
+// received records that n more bytes of r have arrived, and passes on what can be.
+func (k *sink) received(r *reception, n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r.got += n
+	r.received += n
 	k.held += n
-	if r.got == r.size {
+	if r.received == r.size {
 		k.complete(r)
 	}
 	if r.seq == k.order.Next() {
@@ -121,19 +122,19 @@ func (k *sink) added(r *reception, n int) {
 	}
 }
 
-// leave says that the connection is done with r: all of it has come, or the
-// connection died.
-func (k *sink) leave(r *reception) {
+// endReception is called when the connection is done with r: all of it has arrived, or the
+// connection was lost.
+func (k *sink) endReception(r *reception) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r.got < r.size && k.order.Drop(r.seq, r) {
+	if r.received < r.size && k.order.Drop(r.seq, r) {
 		k.unlist(r)
 	}
-	k.unuse(r)
+	k.unref(r)
 }
 
-// complete notes that all of r has come. Another reception of the same chunk
-// may stand for it so far, or have come first; mu is held.
+// complete records that all of r has arrived. Another reception of the same chunk may be
+// listed for it, or may have been completed first; mu is held.
 func (k *sink) complete(r *reception) {
 	kept, old, replaced := k.order.Complete(r.seq, r)
 	if replaced {
@@ -141,25 +142,25 @@ func (k *sink) complete(r *reception) {
 	}
 	if kept && !r.listed {
 		r.listed = true
-		r.users++
+		r.refs++
 	}
 }
 
-// unlist takes r from the waiting ones; mu is held.
+// unlist removes r from the waiting receptions; mu is held.
 func (k *sink) unlist(r *reception) {
 	if r.listed {
 		r.listed = false
-		k.unuse(r)
+		k.unref(r)
 	}
 }
 
-// unuse gives r's memory back after its last user; mu is held.
-func (k *sink) unuse(r *reception) {
-	r.users--
-	if r.users > 0 {
+// unref drops a reference to r, and releases its memory with the last; mu is held.
+func (k *sink) unref(r *reception) {
+	r.refs--
+	if r.refs > 0 {
 		return
 	}
-	k.held -= r.got - r.gone
+	k.held -= r.received - r.forwarded
 	for _, p := range r.pipes {
 		k.s.agent.pipes.put(p)
 	}
@@ -169,28 +170,28 @@ func (k *sink) unuse(r *reception) {
 	r.pipes, r.mem = nil, nil
 }
 
-// fairShare is how many pieces a connection's reader passes on in one go: it
+// maxInlinePieces is how many pieces a connection's reader passes on in a row, because it
 // has a connection to read.
-const fairShare = 64
+const maxInlinePieces = 64
 
-// pump passes on what is next, until there is nothing more or the end host
-// takes no more. With wait, in the sink's own goroutine, it waits for the end
-// host. mu is held, and let go during system calls.
+// pump passes on the next bytes, until there are no more or the end host accepts no more.
+// If wait is set, as in the sink's own goroutine, it waits for the end host. mu is held,
+// but released during system calls.
 func (k *sink) pump(wait bool) {
 	if k.pumping || k.finished || (k.end == nil && !k.discard) {
 		return
 	}
 	k.pumping = true
 	for pieces := 0; !k.finished; pieces++ {
-		if !wait && pieces == fairShare {
-			k.handOver()
+		if !wait && pieces == maxInlinePieces {
+			k.wakePump()
 			break
 		}
 		r, complete, ok := k.order.Head()
 		if !ok {
 			break
 		}
-		if r.got == r.gone {
+		if r.received == r.forwarded {
 			if !complete {
 				break
 			}
@@ -199,13 +200,13 @@ func (k *sink) pump(wait bool) {
 		}
 		err := k.pass(r, wait)
 		if err == unix.EAGAIN {
-			k.handOver()
+			k.wakePump()
 			break
 		}
 		if err != nil {
 			k.discard = true
 			k.mu.Unlock()
-			k.s.endBroken()
+			k.s.endHostBroken()
 			k.mu.Lock()
 		}
 	}
@@ -213,10 +214,10 @@ func (k *sink) pump(wait bool) {
 	k.grant()
 }
 
-// handOver leaves the rest to the sink's goroutine.
-func (k *sink) handOver() {
+// wakePump leaves the rest to the sink's goroutine.
+func (k *sink) wakePump() {
 	select {
-	case k.stuck <- struct{}{}:
+	case k.pumpWake <- struct{}{}:
 	default:
 	}
 }
@@ -238,7 +239,7 @@ func (k *sink) advance(r *reception) {
 		k.finish()
 	case r.flags == wire.FlagRST:
 		k.resetting, k.finished = true, true
-		k.s.spawn(k.s.endByReset)
+		k.s.spawn(k.s.passReset)
 	}
 }
 
@@ -246,24 +247,24 @@ func (k *sink) finish() {
 	k.finished = true
 	k.closed.Store(true)
 	k.mu.Unlock()
-	k.s.check()
+	k.s.checkComplete()
 	k.mu.Lock()
 }
 
-// pass moves some bytes of r, the head, to the end host. mu is held, and let go
-// during the system call.
+// pass moves some bytes of r, the head, to the end host. mu is held, but released during
+// the system call.
 func (k *sink) pass(r *reception, wait bool) error {
 	if k.discard {
-		k.skip(r, r.got-r.gone)
+		k.skip(r, r.received-r.forwarded)
 		return nil
 	}
-	if n := min(k.passed, r.got) - r.gone; n > 0 {
-		// An earlier reception of this chunk has passed these on.
+	if n := min(k.passed, r.received) - r.forwarded; n > 0 {
+		// An earlier reception of this chunk has passed these bytes on.
 		k.skip(r, n)
 		return nil
 	}
-	r.users++
-	avail := r.got - r.gone
+	r.refs++
+	avail := r.received - r.forwarded
 	var p *pipe
 	if r.mem == nil {
 		p = r.pipes[0]
@@ -271,11 +272,11 @@ func (k *sink) pass(r *reception, wait bool) error {
 	}
 	if avail == 0 {
 		k.nextPipe(r)
-		k.unuse(r)
+		k.unref(r)
 		return nil
 	}
 	m := r.mem
-	from := r.gone
+	from := r.forwarded
 	k.mu.Unlock()
 	var n int
 	var err error
@@ -291,20 +292,20 @@ func (k *sink) pass(r *reception, wait bool) error {
 	}
 	k.mu.Lock()
 	if n > 0 {
-		r.gone += n
+		r.forwarded += n
 		k.held -= n
-		k.passed = max(k.passed, r.gone)
+		k.passed = max(k.passed, r.forwarded)
 		k.consumed += uint64(n)
-		k.s.moved(k.bytes.Add(uint64(n)))
+		k.s.noteProgress(k.bytes.Add(uint64(n)))
 		if p != nil && p.held.Load() == 0 && len(r.pipes) > 1 && r.pipes[0] == p {
 			k.nextPipe(r)
 		}
 	}
-	k.unuse(r)
+	k.unref(r)
 	return err
 }
 
-// nextPipe gives back r's first pipe, which is empty and no longer filled.
+// nextPipe releases r's first pipe, which is empty and no longer filled.
 func (k *sink) nextPipe(r *reception) {
 	if len(r.pipes) > 1 {
 		k.s.agent.pipes.put(r.pipes[0])
@@ -324,20 +325,20 @@ func (k *sink) skip(r *reception, n int) {
 			k.nextPipe(r)
 		}
 	}
-	r.gone += n
+	r.forwarded += n
 	k.held -= n
 	if k.discard {
 		k.consumed += uint64(n)
 	}
 }
 
-// grant tells the peer, now and then, what it may send; mu is held.
+// grant raises the peer's limit once it can grow by a quarter of the window; mu is held.
 func (k *sink) grant() {
 	k.window.note(k.consumed, time.Now())
 	limit := k.consumed + uint64(k.window.size)
 	if limit-k.limit.Load() >= uint64(k.window.size/4) {
 		k.limit.Store(limit)
-		k.s.announce()
+		k.s.announceWindow()
 	}
 }
 
@@ -347,7 +348,7 @@ func (k *sink) run() {
 		select {
 		case <-k.s.over:
 			return
-		case <-k.stuck:
+		case <-k.pumpWake:
 		}
 		k.mu.Lock()
 		k.pump(true)
@@ -355,7 +356,7 @@ func (k *sink) run() {
 	}
 }
 
-// abandon makes the sink take everything and pass on nothing.
+// abandon makes the sink receive everything and pass on nothing.
 func (k *sink) abandon() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -363,7 +364,7 @@ func (k *sink) abandon() {
 	k.pump(false)
 }
 
-// drop releases what waits, after the session's end.
+// drop releases the waiting receptions, after the session's end.
 func (k *sink) drop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -372,7 +373,7 @@ func (k *sink) drop() {
 	}
 }
 
-// memory gives r its buffer in copy mode.
+// memory sets and returns r's buffer in copy mode.
 func (k *sink) memory(r *reception) []byte {
 	m := k.s.mem.get(r.size)
 	k.mu.Lock()
@@ -381,7 +382,7 @@ func (k *sink) memory(r *reception) []byte {
 	return m
 }
 
-// done reports whether the other end's direction has been passed on to its end.
+// done reports whether the other end's direction has been passed on completely.
 func (k *sink) done() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -402,5 +403,5 @@ func (k *sink) broken() bool {
 	return k.discard
 }
 
-// closing reports whether the direction is complete: then acks are not delayed.
+// closing reports whether the direction is complete: then acknowledgements are not delayed.
 func (k *sink) closing() bool { return k.closed.Load() }

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setBuffers gives a socket buffers of size bytes each way, past the kernel's
-// limits. Without the privilege (force) it leaves them to the kernel's own
-// tuning, which reaches further than net.core.rmem_max would permit.
+// setBuffers sets a socket's buffers to size bytes in each direction, beyond the kernel's
+// limits. Without the privilege to do so (force) it leaves them to the kernel's own tuning,
+// which reaches further than net.core.rmem_max would permit.
 func setBuffers(fd, size int, force bool) error {
 	if !force {
 		return nil
@@ -24,8 +24,8 @@ func setBuffers(fd, size int, force bool) error {
 	})
 }
 
-// mayForceBuffers tries whether this process may exceed the limits of
-// net.core.rmem_max and wmem_max, which takes CAP_NET_ADMIN.
+// mayForceBuffers reports whether this process may exceed the limits net.core.rmem_max and
+// wmem_max, which takes CAP_NET_ADMIN.
 func mayForceBuffers() bool {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -35,7 +35,7 @@ func mayForceBuffers() bool {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1<<20) == nil
 }
 
-// setCongestion selects the congestion control. No name leaves it as it is.
+// setCongestion sets the congestion control. An empty name leaves it as it is.
 func setCongestion(fd int, name string) error {
 	if name == "" {
 		return nil
@@ -46,7 +46,8 @@ func setCongestion(fd int, name string) error {
 	return nil
 }
 
-// congestionControls lists what the kernel offers to this process.
+// congestionControls returns the congestion controls that the kernel offers to this
+// process.
 func congestionControls() []string {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
 	if err != nil {
@@ -62,7 +63,7 @@ func setDataOptions(fd, lowat int) error {
 	return setInts(fd, []intOption{
 		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 		{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, lowat},
-		// Idle connections in the pool have no heartbeat of the sessions.
+		// Idle connections in the pool have no heartbeats from sessions.
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 5},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 2},
@@ -70,9 +71,9 @@ func setDataOptions(fd, lowat int) error {
 	})
 }
 
-// setEndOptions prepares a connection to an end host. Until the session ends
-// well the socket lingers for zero seconds: if this process is killed, the
-// kernel then sends RST, and the end host does not take the loss for an end.
+// setEndOptions prepares a connection to an end host. Until the session ends well, the
+// socket's linger time is zero: if this process is killed, the kernel then sends RST, and
+// the end host does not take the loss for a regular end.
 func setEndOptions(fd int, keepIdle, keepInterval time.Duration, keepCount int) error {
 	if err := setLinger(fd, true); err != nil {
 		return err
@@ -98,7 +99,7 @@ func setInts(fd int, options []intOption) error {
 	return nil
 }
 
-// setLinger makes close send RST (on) or FIN (off).
+// setLinger makes close send RST (reset) or FIN.
 func setLinger(fd int, reset bool) error {
 	l := unix.Linger{}
 	if reset {
@@ -110,16 +111,16 @@ func setLinger(fd int, reset bool) error {
 	return nil
 }
 
-// seconds rounds up, because the kernel takes whole seconds and refuses 0.
+// seconds rounds up, because the kernel accepts whole seconds only and refuses 0.
 func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
 
-// linkStats reads TCP_INFO.
-func linkStats(fd int) (LinkStats, error) {
+// tcpStats reads TCP_INFO.
+func tcpStats(fd int) (ConnStats, error) {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
-		return LinkStats{}, fmt.Errorf("TCP_INFO: %w", err)
+		return ConnStats{}, fmt.Errorf("TCP_INFO: %w", err)
 	}
-	return LinkStats{
+	return ConnStats{
 		RTT:         time.Duration(info.Rtt) * time.Microsecond,
 		MinRTT:      time.Duration(info.Min_rtt) * time.Microsecond,
 		Sent:        uint64(info.Segs_out),

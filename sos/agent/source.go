@@ -10,10 +10,9 @@ import (
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
-// source is the sending half of a session: it reads the end host and deals the
-// chunks out to the connections' writers. One writer at a time has the turn to
-// read; it keeps it as long as its connection takes the bytes at once, and
-// passes it on before it waits.
+// source is the sending half of a session: it reads the end host and distributes the chunks
+// to the connections' writers. One writer at a time has the turn to read. It keeps the turn
+// as long as its connection accepts the bytes at once, and gives it away before it waits.
 type source struct {
 	s   *session
 	end *endHost // nil until the end host is connected
@@ -21,16 +20,16 @@ type source struct {
 
 	mu       sync.Mutex
 	cond     *sync.Cond
-	turn     *conn // whose turn it is to read, or nil
+	turn     *conn // the writer whose turn it is to read, or nil
 	waiting  int   // writers in cond.Wait
-	nudged   bool  // the reader of the end host was woken on purpose
-	next     uint64
-	sent     uint64 // what the chunks numbered so far cost of the window
-	limit    uint64 // what the peer permits
-	again    []*chunk
+	nudged   bool  // whether the reader of the end host was woken on purpose
+	nextSeq  uint64
+	sent     uint64 // cost, in window, of the chunks numbered so far
+	limit    uint64 // limit granted by the peer
+	resend   []*chunk
 	pending  int  // chunks numbered and not confirmed
-	finished bool // the last chunk has been numbered
-	arrived  bool // the peer has said that it has all of them
+	finished bool // whether the last chunk has been numbered
+	arrived  bool // whether the peer has reported that it has all chunks
 	lastFlag wire.Flags
 	stopped  bool
 
@@ -53,7 +52,7 @@ func (o *source) start(e *endHost) {
 	o.cond.Broadcast()
 }
 
-// grant raises the limit; it never goes back, so grants may arrive in any order.
+// grant raises the limit. The limit never decreases, so grants may arrive in any order.
 func (o *source) grant(limit uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,8 +62,8 @@ func (o *source) grant(limit uint64) {
 	}
 }
 
-// take returns the next chunk for w, or nil when w should stop. A chunk that
-// has to be sent again goes first.
+// take returns the next chunk for w, or nil if w has to stop. Chunks that have to be sent
+// again go first.
 func (o *source) take(w *conn) *chunk {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -72,11 +71,11 @@ func (o *source) take(w *conn) *chunk {
 		switch {
 		case o.stopped || w.leaving.Load():
 			o.dropTurn(w)
-			o.cond.Signal() // the wake-up that w has had may have been for another
+			o.cond.Signal() // the wake-up that w received may have been meant for another writer
 			return nil
-		case len(o.again) > 0:
-			c := o.again[0]
-			o.again = o.again[1:]
+		case len(o.resend) > 0:
+			c := o.resend[0]
+			o.resend = o.resend[1:]
 			return c
 		case o.mayRead(w):
 			o.turn = w
@@ -95,7 +94,7 @@ func (o *source) take(w *conn) *chunk {
 	}
 }
 
-// mayRead says whether w may read the end host now.
+// mayRead reports whether w may read the end host now.
 func (o *source) mayRead(w *conn) bool {
 	return (o.turn == nil || o.turn == w) && o.end != nil && !o.finished &&
 		o.sent+wire.ChunkCost < o.limit
@@ -115,8 +114,7 @@ func (o *source) dropTurn(w *conn) {
 	}
 }
 
-// nudge makes the writer that waits for the end host's bytes look up. The
-// caller holds mu.
+// nudge wakes the writer that waits for the end host's bytes. The caller holds mu.
 func (o *source) nudge() {
 	o.cond.Broadcast()
 	if o.turn != nil && o.end != nil && !o.nudged {
@@ -125,7 +123,7 @@ func (o *source) nudge() {
 	}
 }
 
-// wake makes every writer look whether it should stop.
+// wake makes every writer check whether it has to stop.
 func (o *source) wake() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,8 +138,7 @@ func (o *source) stop() {
 	o.nudge()
 }
 
-// read makes the next chunk of what the end host has sent. It returns nil when
-// it was nudged.
+// read returns the next chunk of what the end host has sent, or nil if it was nudged.
 func (o *source) read() *chunk {
 	c := &chunk{}
 	n, err := o.fill(c)
@@ -164,16 +161,16 @@ func (o *source) read() *chunk {
 		}
 		o.finished, o.lastFlag = true, c.flags
 	}
-	c.seq, c.size = o.next, n
-	o.next++
+	c.seq, c.size = o.nextSeq, n
+	o.nextSeq++
 	o.pending++
 	o.sent += c.header().Cost()
-	o.s.moved(o.bytes.Add(uint64(n)))
+	o.s.noteProgress(o.bytes.Add(uint64(n)))
 	o.chunks.Add(1)
 	return c
 }
 
-// fill moves up to a chunk of payload, as far as the limit permits, into c.
+// fill moves up to a chunk of payload into c, as far as the limit permits.
 func (o *source) fill(c *chunk) (int, error) {
 	o.mu.Lock()
 	size := int(min(uint64(o.s.params.ChunkBytes), o.limit-o.sent-wire.ChunkCost))
@@ -192,7 +189,7 @@ func (o *source) fill(c *chunk) (int, error) {
 	return n, err
 }
 
-// confirmed takes chunks that the peer has.
+// confirmed handles chunks that the peer has confirmed.
 func (o *source) confirmed(done []*chunk) {
 	for _, c := range done {
 		c.release(o.s.agent.pipes, o.s.mem)
@@ -204,30 +201,30 @@ func (o *source) confirmed(done []*chunk) {
 	over := o.finished && o.pending == 0
 	o.mu.Unlock()
 	if over {
-		o.s.check()
+		o.s.checkComplete()
 	}
 }
 
-// released is called when the peer has released a connection: it does that when
-// it has every chunk. Those it has not confirmed had gone by a connection that
-// died, and need not be sent again.
+// released is called when the peer has released a connection, which it does when it has
+// every chunk. Chunks that it has not confirmed arrived on a connection that was lost, and
+// need not be sent again.
 func (o *source) released() {
 	o.mu.Lock()
 	over := o.finished && !o.arrived
 	if over {
 		o.arrived, o.pending = true, 0
-		for _, c := range o.again {
+		for _, c := range o.resend {
 			c.release(o.s.agent.pipes, o.s.mem)
 		}
-		o.again = nil
+		o.resend = nil
 	}
 	o.mu.Unlock()
 	if over {
-		o.s.check()
+		o.s.checkComplete()
 	}
 }
 
-// lost takes back the chunks of a connection that died.
+// lost takes back the chunks of a lost connection.
 func (o *source) lost(chunks []*chunk) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -241,9 +238,9 @@ func (o *source) lost(chunks []*chunk) {
 		c.lost(o.s.agent.pipes)
 	}
 	o.resent.Add(uint64(len(chunks)))
-	o.again = append(o.again, chunks...)
-	wire.SortChunks(o.again, func(c *chunk) uint64 { return c.seq })
-	if len(o.again) > 0 {
+	o.resend = append(o.resend, chunks...)
+	wire.SortChunks(o.resend, func(c *chunk) uint64 { return c.seq })
+	if len(o.resend) > 0 {
 		if o.waiting > 0 {
 			o.cond.Broadcast()
 		} else {
@@ -277,8 +274,8 @@ func (o *source) blocked() bool {
 func (o *source) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, c := range o.again {
+	for _, c := range o.resend {
 		c.release(o.s.agent.pipes, o.s.mem)
 	}
-	o.again = nil
+	o.resend = nil
 }

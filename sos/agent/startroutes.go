@@ -15,52 +15,53 @@ import (
 )
 
 const (
-	// startPriority is that of the rules which lead to the agents' routing tables, one
-	// for each data address; startProtocol marks the routes in them as ours.
+	// startPriority is the priority of the rules that select the agents' routing tables,
+	// one for each data address. startProtocol marks the routes in these tables as ours.
 	startPriority = 7444
 	startProtocol = 0x53
-	// startWhile is how long a route stands after it was last wanted: it counts only
-	// while connections are made, and later the way may be another.
-	startWhile = 5 * time.Second
-	// A receiver offers so many segments at once, as far as its buffers go.
-	startReceive = 12000
-	// And nobody sends more than so many into a path unseen.
-	mostStart = 20000
+	// startRouteLifetime is how long a route stays after it was last requested. It has an
+	// effect only while connections are established, and the regular route may change
+	// later.
+	startRouteLifetime = 5 * time.Second
+	// A receiver advertises this many segments at first, as far as its buffers reach.
+	startInitRwnd = 12000
+	// No sender sends more than this many into a path before the first acknowledgement.
+	maxInitCwnd = 20000
 	// The kernel's own initial window (RFC 6928).
-	kernelStart = 10
+	kernelInitCwnd = 10
 )
 
-// startRoutes are routes to peers that give new connections an initial window of
-// their path's rate. They stand in a table of their own, for what comes from the
-// agent's data addresses only, and no longer than connections are being made.
+// startRoutes installs routes to peers that give new connections an initial window by their
+// path's rate. The routes are in a table of their own, apply only to packets from the
+// agent's data addresses, and stay no longer than connections are being established.
 type startRoutes struct {
 	a *Agent
 
-	mu     sync.Mutex
-	ruled  map[netip.Addr]bool // own addresses whose rule stands
-	wanted map[netip.Addr]*startRoute
+	mu      sync.Mutex
+	hasRule map[netip.Addr]bool // own addresses whose rule is installed
+	wanted  map[netip.Addr]*startRoute
 }
 
 type startRoute struct {
 	own, peer netip.Addr
-	way       route
+	via       route
 	window    int
-	put       time.Time
+	installed time.Time
 	until     time.Time
 	route     *netlink.Route
 }
 
 func newStartRoutes(a *Agent) *startRoutes {
-	return &startRoutes{a: a, ruled: map[netip.Addr]bool{}, wanted: map[netip.Addr]*startRoute{}}
+	return &startRoutes{a: a, hasRule: map[netip.Addr]bool{}, wanted: map[netip.Addr]*startRoute{}}
 }
 
-// open leads what comes from an own address to its table, and removes from that what an
-// agent that was killed has left.
+// open adds the rule that selects an own address's table, and removes from the table what
+// an agent that was killed has left.
 func (r *startRoutes) open(own netip.Addr) error {
 	if own.IsLoopback() {
 		return nil
 	}
-	if err := removeLeft(familyOf(own), own); err != nil {
+	if err := removeStale(familyOf(own), own); err != nil {
 		return err
 	}
 	if err := addRule(own); err != nil {
@@ -68,13 +69,13 @@ func (r *startRoutes) open(own netip.Addr) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ruled[own] = true
+	r.hasRule[own] = true
 	return nil
 }
 
-// removeLeft removes what agents that were killed have left: routes of an address, and rules with their
-// routes of addresses that this machine has no longer.
-func removeLeft(family int, own netip.Addr) error {
+// removeStale removes what agents that were killed have left: routes of an address, and the
+// rules and routes of addresses that this machine no longer has.
+func removeStale(family int, own netip.Addr) error {
 	rules, err := netlink.RuleListFiltered(family, &netlink.Rule{Priority: startPriority}, netlink.RT_FILTER_PRIORITY)
 	if err != nil {
 		return fmt.Errorf("rules of priority %d: %w", startPriority, err)
@@ -94,9 +95,9 @@ func removeLeft(family int, own netip.Addr) error {
 	return nil
 }
 
-// removeRoutes removes routes of ours from a table.
+// removeRoutes removes the agents' routes from a table.
 func removeRoutes(family, table int) {
-	left, _ := netlink.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE) // there may be no such table
+	left, _ := netlink.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE) // the table may not exist
 	for _, x := range left {
 		if x.Protocol == startProtocol {
 			_ = netlink.RouteDel(&x)
@@ -104,7 +105,7 @@ func removeRoutes(family, table int) {
 	}
 }
 
-// addRule leads what comes from an own address to its table, if nothing does.
+// addRule adds the rule that selects an own address's table, unless it exists.
 func addRule(own netip.Addr) error {
 	if err := netlink.RuleAdd(startRule(own)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("rule from %v: %w", own, err)
@@ -112,44 +113,44 @@ func addRule(own netip.Addr) error {
 	return nil
 }
 
-// want has connections with a peer begin with a window of so many segments, or the
-// kernel's own if that is more.
-func (r *startRoutes) want(own, peer netip.Addr, way route, window int) {
+// request makes connections with a peer start with a window of the given segments, or with
+// the kernel's own window if that is larger.
+func (r *startRoutes) request(own, peer netip.Addr, via route, window int) {
 	own, peer = own.Unmap(), peer.Unmap()
-	window = min(max(window, kernelStart), mostStart)
+	window = min(max(window, kernelInitCwnd), maxInitCwnd)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.ruled[own] || own.Is4() != peer.Is4() {
+	if !r.hasRule[own] || own.Is4() != peer.Is4() {
 		return
 	}
 	now := time.Now()
 	x := r.wanted[peer]
-	if x == nil && len(r.wanted) >= rememberPeers {
+	if x == nil && len(r.wanted) >= maxPeers {
 		return
 	}
-	if x != nil && x.way == way && x.own == own && now.Sub(x.put) < routeAge {
-		x.until = now.Add(startWhile)
-		if window < x.window*3/4 { // the route is that of others' connections, too
+	if x != nil && x.via == via && x.own == own && now.Sub(x.installed) < routeAge {
+		x.until = now.Add(startRouteLifetime)
+		if window < x.window*3/4 { // other connections use the route as well
 			x.window, x.route.InitCwnd = window, window
 			_ = netlink.RouteReplace(x.route)
 		}
 		return
 	}
 	if x != nil {
-		x.remove() // or it would be found for the kernel's own
+		x.remove() // otherwise the lookup in install would find it instead of the kernel's own route
 		delete(r.wanted, peer)
 	}
-	x = &startRoute{own: own, peer: peer, way: way, window: window, put: now, until: now.Add(startWhile)}
-	if err := x.set(); err != nil {
-		r.a.strange.Warn(r.a.log, "connections with a peer start slowly", "peer", peer, "error", err)
+	x = &startRoute{own: own, peer: peer, via: via, window: window, installed: now, until: now.Add(startRouteLifetime)}
+	if err := x.install(); err != nil {
+		r.a.warnLimit.Warn(r.a.log, "connections with a peer start slowly", "peer", peer, "error", err)
 		return
 	}
 	r.wanted[peer] = x
 }
 
-// set writes the route, as the kernel leads the peer's packets without it. It leaves
-// alone what one route cannot say.
-func (x *startRoute) set() error {
+// install writes the route, a copy of the one by which the kernel would otherwise reach the
+// peer. It returns an error if a single route cannot express that one.
+func (x *startRoute) install() error {
 	found, err := netlink.RouteGetWithOptions(x.peer.AsSlice(), &netlink.RouteGetOptions{SrcAddr: x.own.AsSlice(), FIBMatch: true})
 	if err != nil {
 		return err
@@ -163,23 +164,23 @@ func (x *startRoute) set() error {
 	}
 	x.route = &netlink.Route{
 		Dst: hostNet(x.peer), Src: x.own.AsSlice(), LinkIndex: now.LinkIndex, Gw: now.Gw, Table: startTable(x.own), Protocol: startProtocol,
-		InitCwnd: x.window, InitRwnd: startReceive, MTU: now.MTU, AdvMSS: now.AdvMSS,
+		InitCwnd: x.window, InitRwnd: startInitRwnd, MTU: now.MTU, AdvMSS: now.AdvMSS,
 	}
 	if now.Gw == nil {
 		x.route.Scope = netlink.SCOPE_LINK
 	} else {
 		x.route.Flags = int(netlink.FLAG_ONLINK)
 	}
-	if err := addRule(x.own); err != nil { // somebody may have taken it out
+	if err := addRule(x.own); err != nil { // somebody may have removed it
 		return err
 	}
 	return netlink.RouteReplace(x.route)
 }
 
-// remove takes the route out. It goes by itself with its link.
+// remove removes the route. The kernel removes it together with its link.
 func (x *startRoute) remove() { _ = netlink.RouteDel(x.route) }
 
-// startTable is the number of an own address's routing table.
+// startTable returns the number of an own address's routing table.
 func startTable(own netip.Addr) int {
 	h := fnv.New32a()
 	_, _ = h.Write(own.AsSlice())
@@ -200,12 +201,12 @@ func familyOf(a netip.Addr) int {
 	return netlink.FAMILY_V4
 }
 
-// hostNet is the prefix of one address.
+// hostNet returns the prefix of one address.
 func hostNet(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// expire removes the routes that are no longer wanted.
+// expire removes the routes that are no longer requested.
 func (r *startRoutes) expire(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,13 +218,13 @@ func (r *startRoutes) expire(now time.Time) {
 	}
 }
 
-// close removes everything.
+// close removes all routes and rules.
 func (r *startRoutes) close() {
-	r.expire(time.Now().Add(2 * startWhile))
+	r.expire(time.Now().Add(2 * startRouteLifetime))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for own := range r.ruled {
+	for own := range r.hasRule {
 		_ = netlink.RuleDel(startRule(own))
 	}
-	clear(r.ruled)
+	clear(r.hasRule)
 }

@@ -39,17 +39,17 @@ func TestStartRouteIsTheKernels(t *testing.T) {
 	peer := n.server
 	aged := func() { // what is known of it is looked up anew
 		for _, x := range r.wanted {
-			x.put = x.put.Add(-2 * routeAge)
+			x.installed = x.installed.Add(-2 * routeAge)
 		}
 	}
 	want := func(window int) string {
 		t.Helper()
 		in(func() {
-			way, err := routeTo(peer)
+			via, err := routeTo(peer)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.want(n.client, peer, way, window)
+			r.request(n.client, peer, via, window)
 		})
 		return tableOf(n.c, n.client)
 	}
@@ -91,11 +91,11 @@ func TestStartRoutesLeft(t *testing.T) {
 		ip(t, fmt.Sprintf("-n %s addr add %s/24 dev x", n.c, own))
 		if err := inNamespace(n.c, func() error {
 			killed := newStartRoutes(&Agent{log: slog.New(slog.DiscardHandler)})
-			way, err := routeTo(n.server)
+			via, err := routeTo(n.server)
 			if err == nil {
 				err = killed.open(own)
 			}
-			killed.want(own, n.server, way, 100)
+			killed.request(own, n.server, via, 100)
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -120,17 +120,17 @@ func TestStartRoutesExpire(t *testing.T) {
 	n := newChain(t, 1500, true)
 	r, in := starter(t, n)
 	in(func() {
-		way, err := routeTo(n.server)
+		via, err := routeTo(n.server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.want(n.client, n.server, way, 100)
+		r.request(n.client, n.server, via, 100)
 		r.expire(time.Now())
 	})
 	if got := tableOf(n.c, n.client); !strings.Contains(got, "initcwnd 100") {
 		t.Errorf("%q", got)
 	}
-	in(func() { r.expire(time.Now().Add(2 * startWhile)) })
+	in(func() { r.expire(time.Now().Add(2 * startRouteLifetime)) })
 	if got := tableOf(n.c, n.client); got != "" {
 		t.Errorf("left: %q", got)
 	}

@@ -29,7 +29,7 @@ func TestFailedHandshakesFillNoLog(t *testing.T) {
 		if _, err := c.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
-		_ = c.SetReadDeadline(time.Now().Add(patience))
+		_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 		_, _ = io.Copy(io.Discard, c) // until the agent has closed
 		_ = c.Close()
 	}

@@ -6,13 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls of the data path. None of them waits, so they are made
-// without telling Go's scheduler: otherwise an agent that wakes up a thousand
-// times a second would wake the runtime's monitor as often, which costs as much
-// as the work itself.
+// These are the system calls of the data path. None of them blocks, so they are made
+// without informing Go's scheduler. Otherwise an agent that wakes up a thousand times a
+// second would wake the runtime's monitor as often, which costs as much as the work itself.
 
-// splice moves up to n bytes between descriptors. It returns unix.EAGAIN when
-// nothing can move now.
+// splice moves up to n bytes between descriptors. It returns unix.EAGAIN if nothing can
+// move now.
 func splice(from, to, n int) (int, error) {
 	for {
 		moved, _, e := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(from), 0, uintptr(to), 0, uintptr(n), spliceFlags)
@@ -26,7 +25,7 @@ func splice(from, to, n int) (int, error) {
 	}
 }
 
-// tee makes the pipe to hold n bytes of the pipe from, without taking them.
+// tee copies n bytes from one pipe to another without consuming them.
 func tee(from, to, n int) (int, error) {
 	for {
 		moved, _, e := unix.RawSyscall6(unix.SYS_TEE, uintptr(from), uintptr(to), uintptr(n), unix.SPLICE_F_NONBLOCK, 0, 0)
@@ -40,7 +39,7 @@ func tee(from, to, n int) (int, error) {
 	}
 }
 
-// receive is read(2) on a socket, for b that is not empty.
+// receive calls recv(2) without blocking; b must not be empty.
 func receive(fd int, b []byte) (int, error) {
 	for {
 		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
@@ -54,7 +53,7 @@ func receive(fd int, b []byte) (int, error) {
 	}
 }
 
-// send is send(2) that does not raise SIGPIPE, for b that is not empty.
+// send calls send(2) without blocking and without raising SIGPIPE; b must not be empty.
 func send(fd int, b []byte, flags int) (int, error) {
 	for {
 		n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
@@ -69,8 +68,8 @@ func send(fd int, b []byte, flags int) (int, error) {
 	}
 }
 
-// writable asks poll(2) whether the socket can be written. If not, the kernel
-// will report when it can, which an ioctl would not make it do.
+// writable reports whether poll(2) finds the socket writable. If it does not, the kernel
+// reports when it is, which it would not do after an ioctl.
 func writable(fd int) (bool, error) {
 	p := unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
 	var now unix.Timespec
@@ -84,7 +83,7 @@ func writable(fd int) (bool, error) {
 	return false, e
 }
 
-// queued is how many bytes wait in the socket; 0 if it cannot tell.
+// queued returns how many bytes wait in the socket; 0 if the kernel cannot tell.
 func queued(fd int) int {
 	var n int32
 	if _, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCINQ, uintptr(unsafe.Pointer(&n))); e != 0 {

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tunedBuffer is how far the kernel's own tuning takes a socket's buffers.
+// tunedBuffer returns how far the kernel's own tuning extends a socket's buffers.
 func tunedBuffer() int {
 	return min(lastField("/proc/sys/net/ipv4/tcp_rmem"), lastField("/proc/sys/net/ipv4/tcp_wmem"))
 }
 
-// lastField reads the last number of a sysctl; 0 if it cannot.
+// lastField returns the last number of a sysctl; 0 if it cannot be read.
 func lastField(file string) int {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -32,25 +32,25 @@ func lastField(file string) int {
 	return n
 }
 
-// keepCongestionState makes idle connections keep their window. The setting
-// belongs to the agent's network namespace; in that of the machine it is the
+// keepCongestionState makes idle connections keep their window. The agent changes the
+// setting only in a network namespace of its own; in that of the machine it is the
 // operator's to change.
 func keepCongestionState() error {
 	const file = "/proc/sys/net/ipv4/tcp_slow_start_after_idle"
 	if lastField(file) == 0 {
 		return nil
 	}
-	// This one setting exists only in the machine's first network namespace.
+	// This setting exists only in the machine's first network namespace.
 	if _, err := os.Stat("/proc/sys/net/core/netdev_max_backlog"); err == nil {
 		return errors.New("the agent changes it only in a network namespace of its own")
 	}
 	return os.WriteFile(file, []byte("0"), 0o644)
 }
 
-// wantFiles is enough for a thousand sessions.
-const wantFiles = 1 << 14
+// wantedFiles is enough for a thousand sessions.
+const wantedFiles = 1 << 14
 
-// raiseFiles raises the limit of open files to what is permitted.
+// raiseFiles raises the limit of open files as far as permitted.
 func raiseFiles() error {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
@@ -62,8 +62,8 @@ func raiseFiles() error {
 			return err
 		}
 	}
-	if l.Cur < wantFiles {
-		return fmt.Errorf("the limit is %d, %d are wanted: raise LimitNOFILE", l.Cur, wantFiles)
+	if l.Cur < wantedFiles {
+		return fmt.Errorf("the limit is %d, %d are wanted: raise LimitNOFILE", l.Cur, wantedFiles)
 	}
 	return nil
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
-// tick is the session's share of the agent's beat. It never waits.
+// tick does the session's periodic work. It never blocks.
 func (s *session) tick(now int64) {
 	for _, c := range *s.conns.Load() {
 		c.tick(now)
 	}
-	s.congestion.watch()
+	s.congestion.update()
 	s.mu.Lock()
 	phase, since, graceful, end := s.phase, s.since, s.graceful, s.end
 	peerDone, delivered := s.peerDone, s.delivered
@@ -21,12 +21,12 @@ func (s *session) tick(now int64) {
 	heard := s.lastHeard()
 	age := func(t int64) time.Duration { return time.Duration(now - t) }
 	idle := orDefault(time.Duration(s.req.Idle), cfg.IdleTimeout)
-	patience := orDefault(time.Duration(s.req.PeerTimeout), cfg.PeerTimeout)
+	timeout := orDefault(time.Duration(s.req.PeerTimeout), cfg.PeerTimeout)
 	switch {
-	case heard != 0 && !peerDone && age(max(heard, since)) > patience:
-		s.finish(agentapi.ReasonPeerLost, "nothing heard from the peer for "+patience.String(), wire.CauseAgent)
+	case heard != 0 && !peerDone && age(max(heard, since)) > timeout:
+		s.finish(agentapi.ReasonPeerLost, "nothing heard from the peer for "+timeout.String(), wire.CauseAgent)
 	case graceful:
-		// The peer has not answered a release, or the end host takes nothing.
+		// The peer has not answered a release, or the end host accepts nothing.
 		if s.role == roleDialer && delivered && age(since) > cfg.OpeningTimeout || age(since) > idle {
 			s.finish(agentapi.ReasonClosed, "", 0)
 		}

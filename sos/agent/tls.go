@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// loadTLS returns the configurations of the control server and of data
-// connections; nil where there is no certificate.
+// loadTLS returns the TLS configurations of the control server and of data connections; nil
+// if there is no certificate.
 func (c *Config) loadTLS() (control, data *tls.Config, err error) {
 	control, data = c.TLS, c.DataTLS
 	if c.Cert == "" {
@@ -31,9 +31,9 @@ func (c *Config) loadTLS() (control, data *tls.Config, err error) {
 	return control, data, nil
 }
 
-// readDataTLS makes the configuration of data connections, for both sides.
-// Peers are known by the session's key; the certificate only has to show that
-// they are agents of the same authority, whatever their address.
+// readDataTLS returns the TLS configuration of data connections, for both sides. The
+// session's key authenticates peers; the certificate only has to show that they are agents
+// of the same authority, whatever their address.
 func (c *Config) readDataTLS() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 	if err != nil {
@@ -56,15 +56,15 @@ func (c *Config) readDataTLS() (*tls.Config, error) {
 	return config, nil
 }
 
-// DataTLS returns the configuration of data connections, for both sides, of an
-// agent with the certificate and the authority in pool. roles are those of other
+// DataTLS returns the TLS configuration of data connections, for both sides, of an agent
+// with the given certificate and the authorities in pool. roles gives the roles of other
 // agents whose certificates name none.
 func DataTLS(cert tls.Certificate, pool *x509.CertPool, roles pki.Mapping) *tls.Config {
 	isAgent := roles.Require(pki.RoleAgent)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
 		ClientCAs: pool, ClientAuth: tls.RequireAnyClientCert,
-		InsecureSkipVerify: true, // VerifyConnection checks the chain, without a name
+		InsecureSkipVerify: true, // VerifyConnection checks the chain without a name
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if err := verifyChain(s, pool); err != nil {
 				return err
@@ -74,7 +74,7 @@ func DataTLS(cert tls.Certificate, pool *x509.CertPool, roles pki.Mapping) *tls.
 	}
 }
 
-// verifyChain checks that the other side's certificate comes from the authority.
+// verifyChain checks that the authority has issued the other side's certificate.
 func verifyChain(s tls.ConnectionState, pool *x509.CertPool) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("peer has no certificate")

@@ -14,16 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Transport makes the connections between two agents. The framing and the
-// session logic do not know which one is used: they need ordered reliable byte
-// streams, several at once.
+// Transport makes the connections between two agents. The framing and the session logic do
+// not depend on which one is used: they need several ordered reliable byte streams.
 //
-// A connection that implements syscall.Conn is spliced; any other, such as one
-// under TLS, is copied. So a transport over MPTCP (one connection, whose
-// subflows are the parallel ones) splices like TCP, and one over QUIC (each
-// connection a stream) copies, without a change elsewhere.
+// A connection that implements syscall.Conn is spliced; any other, such as one under TLS,
+// is copied. So a transport over MPTCP (one connection whose subflows run in parallel)
+// would be spliced like TCP, and one over QUIC (each connection a stream) would be copied,
+// without a change elsewhere.
 type Transport interface {
-	// Name is how sessions ask for it.
+	// Name returns the name by which sessions select the transport.
 	Name() string
 	// Listen opens a data port.
 	Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error)
@@ -33,37 +32,38 @@ type Transport interface {
 	Steer(c net.Conn, congestion string) error
 	// Tune prepares a connection, fresh or from the pool, for a session.
 	Tune(c net.Conn, congestion string) error
-	// Mark has what a connection sends from now on bear a DSCP.
+	// Mark sets the DSCP of what a connection sends from now on.
 	Mark(c net.Conn, dscp uint8) error
 	// Pace bounds what the connection sends, in bytes of payload a second; infinity for no bound.
 	Pace(c net.Conn, rate float64) error
 	// Backlog bounds the bytes that the connection holds unsent.
 	Backlog(c net.Conn, bytes int) error
-	// Stats describes the connection's path.
-	Stats(c net.Conn) (LinkStats, error)
-	// CongestionControls lists the names Dial and Tune take; empty where there is no choice.
+	// Stats returns figures of the connection and its path.
+	Stats(c net.Conn) (ConnStats, error)
+	// CongestionControls returns the names that Dial and Tune accept; empty if there is no
+	// choice.
 	CongestionControls() []string
 }
 
-// LinkStats is what a transport knows about one connection.
-type LinkStats struct {
+// ConnStats holds what a transport knows about one connection.
+type ConnStats struct {
 	RTT         time.Duration
 	MinRTT      time.Duration
 	Sent        uint64 // segments
-	Retransmits uint64 // segments sent again
+	Retransmits uint64 // segments retransmitted
 	Rate        uint64 // bytes a second delivered lately
 	Delivered   uint32 // segments that the peer's kernel has, in order or not; wraps
 	DataSent    uint32 // segments with payload; wraps
-	BytesSent   uint64 // payload bytes, again or not
+	BytesSent   uint64 // payload bytes, including retransmissions
 	Unsent      int    // bytes that wait to be sent
 	Segment     int    // payload bytes of a full segment
 }
 
-// tcpTransport is parallel TCP.
+// tcpTransport implements Transport by parallel TCP connections.
 type tcpTransport struct {
 	buffer int // bytes, each way
 	lowat  int
-	force  bool   // the process may exceed the kernel's limits
+	force  bool   // whether the process may exceed the kernel's limits
 	start  string // congestion control until Tune
 }
 
@@ -96,10 +96,10 @@ func (t *tcpTransport) Dial(ctx context.Context, from netip.Addr, to netip.AddrP
 	return c, nil
 }
 
-// control sets what must be set before the handshake: the buffers decide the
-// window scale. The handshake bears the DSCP, too.
+// control sets what must be set before the handshake: the buffers determine the window
+// scale, and the handshake has the DSCP, too.
 func (t *tcpTransport) control(congestion string, dscp uint8) func(string, string, syscall.RawConn) error {
-	return beforeUse(func(fd int) error {
+	return controlFunc(func(fd int) error {
 		if err := setBuffers(fd, t.buffer, t.force); err != nil {
 			return err
 		}
@@ -110,8 +110,8 @@ func (t *tcpTransport) control(congestion string, dscp uint8) func(string, strin
 	})
 }
 
-// beforeUse makes f what package net calls for a new socket.
-func beforeUse(f func(fd int) error) func(string, string, syscall.RawConn) error {
+// controlFunc returns f in the form of net.Dialer.Control.
+func controlFunc(f func(fd int) error) func(string, string, syscall.RawConn) error {
 	return func(_, _ string, rc syscall.RawConn) error { return onRaw(rc, f) }
 }
 
@@ -157,10 +157,10 @@ func (t *tcpTransport) Pace(c net.Conn, rate float64) error {
 }
 
 // Stats implements Transport.
-func (t *tcpTransport) Stats(c net.Conn) (LinkStats, error) {
-	var s LinkStats
+func (t *tcpTransport) Stats(c net.Conn) (ConnStats, error) {
+	var s ConnStats
 	err := onSocket(c, func(fd int) (err error) {
-		s, err = linkStats(fd)
+		s, err = tcpStats(fd)
 		return err
 	})
 	return s, err
@@ -194,7 +194,7 @@ func onRaw(rc syscall.RawConn, f func(fd int) error) error {
 	return err
 }
 
-// transports are the transports an agent has, by name.
+// transports lists the transports of an agent.
 type transports []Transport
 
 func (ts transports) names() []string {

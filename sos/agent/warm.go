@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// warmKey says for what a warm connection can be used again.
+// warmKey identifies the connections for which a warm connection can be reused.
 type warmKey struct {
 	peer      netip.AddrPort
 	transport string
@@ -27,16 +27,15 @@ func (d *dialer) warmKey(index int) warmKey {
 	}
 }
 
-// warmPool holds idle connections to peers, with the congestion state they
-// have. The dialling side owns it: it closes them first, before the accepting
-// side's longer patience ends.
+// warmPool holds idle connections to peers with their congestion state. The dialling side
+// owns it and closes connections first: the accepting side waits longer.
 type warmPool struct {
 	perPeer, total int
-	patience       time.Duration
+	maxIdle        time.Duration
 
 	mu     sync.Mutex
 	idle   map[warmKey][]warmConn
-	of     map[netip.Addr]int // how many there are to each peer
+	byPeer map[netip.Addr]int // number of connections to each peer
 	count  int
 	closed bool
 }
@@ -48,13 +47,13 @@ type warmConn struct {
 
 func newWarmPool(cfg *Config) *warmPool {
 	return &warmPool{
-		perPeer: cfg.WarmPerPeer, total: cfg.WarmTotal, patience: cfg.WarmIdle,
-		idle: make(map[warmKey][]warmConn), of: make(map[netip.Addr]int),
+		perPeer: cfg.WarmPerPeer, total: cfg.WarmTotal, maxIdle: cfg.WarmIdle,
+		idle: make(map[warmKey][]warmConn), byPeer: make(map[netip.Addr]int),
 	}
 }
 
-// ended says whether the peer has closed a connection on which nothing is awaited.
-func ended(c net.Conn) bool {
+// isClosed reports whether the peer has closed a connection on which nothing is expected.
+func isClosed(c net.Conn) bool {
 	over := false
 	err := onSocket(c, func(fd int) error {
 		var b [1]byte
@@ -65,18 +64,18 @@ func ended(c net.Conn) bool {
 	return over || errors.Is(err, net.ErrClosed)
 }
 
-// put keeps c, or closes it when there are enough.
+// put keeps c, or closes it if there are enough.
 func (w *warmPool) put(k warmKey, c net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.of[k.peer.Addr()] >= w.perPeer || w.count >= w.total {
+	if w.closed || w.byPeer[k.peer.Addr()] >= w.perPeer || w.count >= w.total {
 		_ = c.Close()
 		return
 	}
 	w.set(k, append(w.idle[k], warmConn{conn: c, since: time.Now()}))
 }
 
-// take returns the connection used last, or nil.
+// take returns the connection that was used last, or nil.
 func (w *warmPool) take(k warmKey) net.Conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +94,7 @@ func (w *warmPool) has(k warmKey) bool {
 	return len(w.idle[k]) > 0
 }
 
-// size is the number of idle connections.
+// size returns the number of idle connections.
 func (w *warmPool) size() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,8 +104,8 @@ func (w *warmPool) size() int {
 func (w *warmPool) set(k warmKey, list []warmConn) {
 	more, peer := len(list)-len(w.idle[k]), k.peer.Addr()
 	w.count += more
-	if w.of[peer] += more; w.of[peer] == 0 {
-		delete(w.of, peer)
+	if w.byPeer[peer] += more; w.byPeer[peer] == 0 {
+		delete(w.byPeer, peer)
 	}
 	if len(list) == 0 {
 		delete(w.idle, k)
@@ -121,7 +120,7 @@ func (w *warmPool) expire(now time.Time) {
 	defer w.mu.Unlock()
 	for k, list := range w.idle {
 		n := 0
-		for n < len(list) && now.Sub(list[n].since) > w.patience {
+		for n < len(list) && now.Sub(list[n].since) > w.maxIdle {
 			_ = list[n].conn.Close()
 			n++
 		}
@@ -138,6 +137,6 @@ func (w *warmPool) close() {
 		}
 	}
 	clear(w.idle)
-	clear(w.of)
+	clear(w.byPeer)
 	w.count, w.closed = 0, true
 }

@@ -45,7 +45,7 @@ func (p *pair) clientAt(t *testing.T, peer netip.AddrPort) (f *flow, client net.
 	}
 	x, _ := p.requests(f, netip.AddrPortFrom(p.clientAddr, from.port), agentapi.Params{Connections: 1})
 	x.Peer = agentapi.Peer{Addr: peer.Addr(), DataPorts: []uint16{peer.Port()}}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	at, err := p.toX.Prepare(ctx, x)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestWarmDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	opening := make([]byte, wire.OpeningSize)
-	_ = peer.SetReadDeadline(time.Now().Add(patience))
+	_ = peer.SetReadDeadline(time.Now().Add(testTimeout))
 	if _, err := io.ReadFull(peer, opening); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestWarmDoesNotWait(t *testing.T) {
 	if _, err := peer.Write(append(reply, "ok"...)); err != nil {
 		t.Fatal(err)
 	}
-	_ = client.SetReadDeadline(time.Now().Add(patience))
+	_ = client.SetReadDeadline(time.Now().Add(testTimeout))
 	got := make([]byte, 2)
 	if _, err := io.ReadFull(client, got); err != nil || string(got) != "ok" {
 		t.Errorf("the client reads %q, %v", got, err)
@@ -98,7 +98,7 @@ func TestWarmImpostor(t *testing.T) {
 	at, peer := p.silentPeer(t)
 	_, client := p.clientAt(t, at)
 	opening := make([]byte, wire.OpeningSize)
-	_ = peer.SetReadDeadline(time.Now().Add(patience))
+	_ = peer.SetReadDeadline(time.Now().Add(testTimeout))
 	if _, err := io.ReadFull(peer, opening); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestResetByPeerThatDoesNotRead(t *testing.T) {
 	f, client := p.clientAt(t, at)
 	go func() { _, _ = sendAll(client, 1<<30, 1) }() // ends with the session
 	opening := make([]byte, wire.OpeningSize)
-	_ = peer.SetReadDeadline(time.Now().Add(patience))
+	_ = peer.SetReadDeadline(time.Now().Add(testTimeout))
 	if _, err := io.ReadFull(peer, opening); err != nil {
 		t.Fatal(err)
 	}
@@ -155,11 +155,11 @@ func TestWarmEnded(t *testing.T) {
 	p := newPair(t, nil)
 	at, peer := p.silentPeer(t)
 	nc := p.x.warm.take(warmKey{peer: at, transport: p.x.cfg.Transport})
-	if ended(nc) {
+	if isClosed(nc) {
 		t.Error("a connection that stands counts as ended")
 	}
 	_ = peer.Close()
-	eventually(t, "it counts as ended", func() bool { return ended(nc) })
+	eventually(t, "it counts as ended", func() bool { return isClosed(nc) })
 	_ = nc.Close()
 }
 
@@ -205,8 +205,8 @@ func TestWarmPoolIsBounded(t *testing.T) {
 		t.Errorf("when one has been taken: %d idle, %d closed", w.size(), closed())
 	}
 	w.expire(time.Now().Add(2 * time.Minute))
-	if w.size() != 0 || closed() != len(far) || len(w.of) != 0 {
-		t.Errorf("when their time is over: %d idle, %d of %d closed, %v", w.size(), closed(), len(far), w.of)
+	if w.size() != 0 || closed() != len(far) || len(w.byPeer) != 0 {
+		t.Errorf("when their time is over: %d idle, %d of %d closed, %v", w.size(), closed(), len(far), w.byPeer)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestShortSessionsTakeOneConnection(t *testing.T) {
 	_ = f.client.CloseWrite()
 	_ = f.server.CloseWrite()
 	f.ended(p.x)
-	if p.x.sizes.short(f.p.serverListen.Addr().(*net.TCPAddr).AddrPort()) {
+	if p.x.sizes.likelyShort(f.p.serverListen.Addr().(*net.TCPAddr).AddrPort()) {
 		t.Error("the server's sessions still count as short")
 	}
 }

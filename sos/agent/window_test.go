@@ -53,7 +53,7 @@ func TestChoose(t *testing.T) {
 		{"cubic without loss", path{rtt: 100 * time.Millisecond, congestion: "cubic", buffer: 128 << 20}, 8},
 		{"cubic with loss", path{rtt: 100 * time.Millisecond, loss: 1e-4, congestion: "cubic", buffer: 128 << 20}, most},
 	} {
-		n, why := choose(c.path, most)
+		n, why := chooseConns(c.path, most)
 		if n != c.want || why == "" {
 			t.Errorf("%s: %d (%s), want %d", c.name, n, why, c.want)
 		}
@@ -67,7 +67,7 @@ func TestPickCongestion(t *testing.T) {
 		loss float64
 		want string
 	}{{0, 0, "bbr"}, {100 * time.Microsecond, 0, "cubic"}, {100 * time.Microsecond, 0.01, "bbr"}, {50 * time.Millisecond, 0, "bbr"}} {
-		if got := c.pick(x.rtt, x.loss); got != x.want {
+		if got := c.choose(x.rtt, x.loss); got != x.want {
 			t.Errorf("%v, loss %v: %s, want %s", x.rtt, x.loss, got, x.want)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // Event is one line of an agent's event stream.
 type Event = control.Event[SessionRecord, Live]
 
-// Client speaks to one agent. It is safe for concurrent use.
+// Client is a client of one agent. It is safe for concurrent use.
 type Client struct {
 	*control.Client[SessionRecord, Live]
 }

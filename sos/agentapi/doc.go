@@ -1,8 +1,9 @@
-// Package agentapi is the part of the SOS agent's control API that is its own: the types
-// and the client of what is done with sessions. Package control has the rest.
+// Package agentapi is the part of the control API that only SOS agents have: the types and
+// the client of the operations on sessions. Package control has the rest. Start reading at
+// Client.
 //
 //	POST   /v1/sessions              PrepareRequest -> PrepareReply
-//	POST   /v1/sessions/{id}/commit  dial the server, or arm the client side
+//	POST   /v1/sessions/{id}/commit  dial the server, or connect to the peer
 //	DELETE /v1/sessions/{id}         abort: RST to the end host, forget
 //	GET    /v1/sessions              []Session
 //	GET    /v1/sessions/{id}         Session
@@ -11,6 +12,6 @@
 // same time, because an agent's data ports are constant and part of its Status.
 // Commit goes to both once the switches have their rules: at the server's agent
 // it dials the server, at the client's agent it opens the connections between
-// the agents, so that they stand when the client's first byte comes. A session
-// that is not committed, or whose client does not come, expires by itself.
+// the agents, so that they are established when the client's first byte arrives. A
+// session that is not committed, or whose client does not connect, expires by itself.
 package agentapi

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Phase is where a live session stands.
+// Phase is the phase of a live session.
 type Phase string
 
 // The phases, in order.
@@ -14,15 +14,15 @@ const (
 	PhasePrepared  Phase = "prepared"  // ports are bound
 	PhaseCommitted Phase = "committed" // server dialled, or waiting for the client
 	PhaseRunning   Phase = "running"   // the end host is connected and the peer has proved itself
-	PhaseClosing   Phase = "closing"   // the end host is done; connections to the peer are being given back
+	PhaseClosing   Phase = "closing"   // the end host is done; connections to the peer are being released
 )
 
-// Counters are the figures of one session. Up is client to server.
+// Counters holds the figures of one session. Up is client to server.
 type Counters struct {
 	BytesUp       uint64 `json:"bytes_up"`
 	BytesDown     uint64 `json:"bytes_down"`
 	ChunksSent    uint64 `json:"chunks_sent"`
-	ChunksResent  uint64 `json:"chunks_resent"`    // again on another connection, after a loss of one
+	ChunksResent  uint64 `json:"chunks_resent"`    // sent again on another connection, after a connection was lost
 	ConnsOpen     int    `json:"connections_open"` // between the agents, now
 	ConnsLost     int    `json:"connections_lost"` // died in mid-session
 	ConnsWarm     int    `json:"connections_warm"` // taken from the pool
@@ -31,10 +31,10 @@ type Counters struct {
 	BufferedBytes uint64 `json:"buffered_bytes"`   // received, not yet passed on
 	WindowBytes   uint64 `json:"window_bytes"`     // credit granted to the peer
 	ReorderChunks int    `json:"reorder_chunks"`   // chunks waiting for an earlier one
-	Connections   int    `json:"connections"`      // p in use
-	Why           string `json:"why_connections"`  // why that p
-	// Start says how fast the agent began to send to the peer, and why; Pace is how fast it
-	// may send now, in bytes of payload a second, zero where nothing holds it.
+	Connections   int    `json:"connections"`      // number of connections wanted (p)
+	Why           string `json:"why_connections"`  // why this number
+	// Start describes how fast the agent started to send to the peer, and why. Pace is how
+	// fast it may send now, in bytes of payload a second; zero if it is not limited.
 	Start string `json:"start,omitempty"`
 	Pace  uint64 `json:"pace,omitempty"`
 }
@@ -53,13 +53,13 @@ type Session struct {
 	Reply     PrepareReply    `json:"reply"`
 	Params    Params          `json:"params"`
 	Started   time.Time       `json:"started"`
-	SetupTime Duration        `json:"setup_time"` // prepare until running
+	SetupTime Duration        `json:"setup_time"` // from prepare until running
 	Counters  Counters        `json:"counters"`
 	Context   json.RawMessage `json:"context,omitempty"`
 	Marks     Marks           `json:"marks,omitzero"`
 }
 
-// Reason says how a session ended.
+// Reason is how a session ended.
 type Reason string
 
 // The reasons.
@@ -85,18 +85,18 @@ type SessionRecord struct {
 	Session
 }
 
-// PathStatus is what an agent knows of one path.
+// PathStatus is what an agent knows about one path.
 type PathStatus struct {
 	Peer     netip.Addr `json:"peer"`
 	Port     uint16     `json:"port"`                 // the data port of the side that accepts connections
 	Rate     uint64     `json:"bits_per_second"`      // what it carries, in bits of payload a second; zero if not known
-	Doubtful bool       `json:"doubtful"`             // it has not shown its rate for a while, and is tried at half
-	Seen     time.Time  `json:"seen"`                 // when it has last shown its rate; zero for never
+	Doubtful bool       `json:"doubtful"`             // whether it has not shown its rate for a while, and is tried at half
+	Seen     time.Time  `json:"seen"`                 // when it last showed its rate; zero for never
 	RTT      Duration   `json:"rtt"`                  // round trip without a queue; zero if not known
-	Queue    Duration   `json:"queue"`                // by how much it was longer at the last look
-	Pace     uint64     `json:"pace_bits_per_second"` // bits of payload a second that all sessions together may send; zero while none does
-	Sessions int        `json:"sessions"`             // that have more to send than they may
-	Phase    string     `json:"phase"`                // what the agent does: find, try, hold, grow or drain
+	Queue    Duration   `json:"queue"`                // how much longer the round trip was at the last update
+	Pace     uint64     `json:"pace_bits_per_second"` // bits of payload a second that all sessions together may send; zero while none sends
+	Sessions int        `json:"sessions"`             // sessions that have more to send than they may
+	Phase    string     `json:"phase"`                // the activity of the agent: find, try, hold, grow or drain
 }
 
 // Live is the part of a live session that an Event carries.

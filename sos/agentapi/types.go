@@ -15,7 +15,7 @@ import (
 // Duration is a time.Duration that JSON carries as text, such as "1m30s".
 type Duration = control.Duration
 
-// SessionID names one session at both its agents. Its text form is 32 hex digits.
+// SessionID identifies one session at both of its agents. Its text form is 32 hex digits.
 type SessionID [16]byte
 
 // NewSessionID returns a random session id.
@@ -25,7 +25,7 @@ func NewSessionID() SessionID {
 	return id
 }
 
-// ParseSessionID reads the 32 hex digits that String writes.
+// ParseSessionID parses the 32 hex digits that String returns.
 func ParseSessionID(s string) (SessionID, error) {
 	var id SessionID
 	if len(s) != 2*len(id) {
@@ -95,7 +95,7 @@ func (k *Key) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Role says which end of the transfer an agent serves.
+// Role is the end of the transfer that an agent serves.
 type Role string
 
 // The two roles.
@@ -108,25 +108,26 @@ const (
 type Peer struct {
 	// Addr is the peer's data address.
 	Addr netip.Addr `json:"addr"`
-	// DataPorts are the peer's data ports, one for each path. The client's
-	// agent dials them; at the server's agent the list may be empty.
+	// DataPorts lists the peer's data ports, one for each path. The client's agent dials
+	// them; at the server's agent the list may be empty.
 	DataPorts []uint16 `json:"data_ports,omitempty"`
 }
 
-// MaxConnections is the most connections that one session may have between its
-// agents. The controller refuses more before it asks an agent.
+// MaxConnections bounds the connections that one session may have between its agents. The
+// controller refuses more before it asks an agent.
 const MaxConnections = 64
 
-// MaxPathRate is the most that Path.Rate may be.
+// MaxPathRate bounds Path.Rate.
 const MaxPathRate = 1e13
 
-// Path is what a controller knows of one path, in the direction of what the agent sends.
+// Path is what a controller knows about one path, in the direction in which the agent
+// sends.
 type Path struct {
-	Rate uint64   `json:"rate"` // bits a second that its links leave free, headers counted; zero if not known
+	Rate uint64   `json:"rate"` // bits a second that its links have free, headers included; zero if not known
 	RTT  Duration `json:"rtt"`  // round trip without queues; zero if not known
 }
 
-// Params are the parameters of one session. A zero value means: the agent's default.
+// Params holds the parameters of one session. A zero value means the agent's default.
 type Params struct {
 	Connections       int    `json:"connections,omitempty"`        // p; 0: auto
 	ChunkBytes        int    `json:"chunk_bytes,omitempty"`        // c
@@ -135,11 +136,11 @@ type Params struct {
 	CongestionControl string `json:"congestion_control,omitempty"` // "bbr", "cubic", what the kernel has; empty: the agent's choice
 	TLS               bool   `json:"tls,omitempty"`                // TLS 1.3 on the data connections
 	Paths             int    `json:"paths,omitempty"`              // how many of the peer's data ports to use; 0: all
-	Share             Share  `json:"share,omitempty"`              // what others on the path are left; empty: polite
-	Weight            int    `json:"weight,omitempty"`             // for how much it counts among the agents' sessions, up to MaxWeight; 0: 1
+	Share             Share  `json:"share,omitempty"`              // what is left to other traffic on the path; empty: polite
+	Weight            int    `json:"weight,omitempty"`             // weight of the session among the agents' sessions, up to MaxWeight; 0: 1
 }
 
-// MaxWeight is the most that Params.Weight may be.
+// MaxWeight bounds Params.Weight.
 const MaxWeight = 100
 
 // Share is what a session leaves of a path to traffic that is not its agent's.
@@ -149,10 +150,10 @@ type Share string
 const (
 	SharePolite Share = "polite" // gives way down to a quarter of the path
 	ShareEqual  Share = "equal"  // gives way down to a half
-	ShareAll    Share = "all"    // gives way to nobody, and is not held to the path's rate
+	ShareAll    Share = "all"    // does not give way, and is not limited to the path's rate
 )
 
-// Valid says whether it is one of the shares, or empty.
+// Valid reports whether s is one of the shares, or empty.
 func (s Share) Valid() bool {
 	return s == "" || s == SharePolite || s == ShareEqual || s == ShareAll
 }
@@ -166,49 +167,51 @@ type PrepareRequest struct {
 	Server netip.AddrPort `json:"server"`
 	Peer   Peer           `json:"peer"`
 	Params Params         `json:"params"`
-	// Paths are what the controller knows of the paths to the peer, one for each data
-	// port that is used, in their order. What the agent has seen itself counts before it.
+	// Paths holds what the controller knows about the paths to the peer, one for each data
+	// port that is used, in their order. What the agent has measured itself takes
+	// precedence.
 	Paths []Path `json:"paths,omitempty"`
-	// Idle ends the session after so long without a byte; 0: the agent's default.
+	// Idle is the time without a byte after which the session ends; 0 means the agent's
+	// default.
 	Idle Duration `json:"idle,omitempty"`
-	// PeerTimeout ends the session when the peer has not been heard for so long,
-	// though nothing says that it is dead; 0: the agent's default.
+	// PeerTimeout is the time without a sign of the peer after which the session ends, even
+	// if nothing shows that the peer is dead; 0 means the agent's default.
 	PeerTimeout Duration `json:"peer_timeout,omitempty"`
-	// Context is the controller's own, at most 16 KiB; the agent returns it in
-	// listings and records.
+	// Context is data of the controller, at most 16 KiB. The agent returns it in listings
+	// and records.
 	Context json.RawMessage `json:"context,omitempty"`
-	// Marks are the DSCPs of what the agent sends for the session.
+	// Marks holds the DSCPs of what the agent sends for the session.
 	Marks Marks `json:"marks,omitzero"`
 }
 
-// Marks are the DSCPs of what an agent sends for a session. Connections that are kept for
-// another session lose them.
+// Marks holds the DSCPs of what an agent sends for a session. They are removed from
+// connections that are kept for another session.
 type Marks struct {
 	Peer uint8 `json:"peer,omitempty"` // to the other agent
 	End  uint8 `json:"end,omitempty"`  // to the agent's own end host
 }
 
-// PrepareReply says what the agent has bound. All of it is real: the sockets exist.
+// PrepareReply describes what the agent has bound. The sockets exist.
 type PrepareReply struct {
 	// Addr is the agent's data address.
 	Addr netip.Addr `json:"addr"`
-	// Port is, in role client, where the agent listens for the client; in role
-	// server, the local port from which it will dial the server.
+	// Port is, in role client, the port on which the agent listens for the client and, in
+	// role server, the local port from which it will dial the server.
 	Port uint16 `json:"port"`
-	// DataPorts are the agent's data ports, one for each path.
+	// DataPorts lists the agent's data ports, one for each path.
 	DataPorts []uint16 `json:"data_ports"`
 	// MAC is the address of the interface that carries Addr.
 	MAC string `json:"mac,omitempty"`
-	// OnLink says that the agent's own end host is on the agent's subnet.
+	// OnLink reports that the agent's own end host is on the agent's subnet.
 	OnLink bool `json:"on_link"`
-	// PeerOnLink says that the other agent is on the agent's subnet: frames to
-	// it carry its own MAC address, not a router's.
+	// PeerOnLink reports that the other agent is on the agent's subnet: frames to it carry
+	// its own MAC address, not a router's.
 	PeerOnLink bool `json:"peer_on_link"`
-	// NextHopMAC belongs to the agent's next hop towards the other end host:
-	// what rule 7 (or 2) must write as source when the ends are behind routers.
-	// Empty when the agent does not know it (yet).
+	// NextHopMAC is the address of the agent's next hop towards the other end host, which
+	// rule 7 (or 2) must write as source if the ends are behind routers. It is empty while
+	// the agent does not know it.
 	NextHopMAC string `json:"next_hop_mac,omitempty"`
-	// NextHopEndMAC belongs to the agent's next hop towards its own end host.
-	// Empty when the agent does not know it (yet).
+	// NextHopEndMAC is the address of the agent's next hop towards its own end host. It is
+	// empty while the agent does not know it.
 	NextHopEndMAC string `json:"next_hop_end_mac,omitempty"`
 }

@@ -5,123 +5,133 @@ import (
 	"time"
 )
 
-// Sample is one look at all connections of a path together.
+// Sample holds the figures of all connections of a path at one time.
 type Sample struct {
 	At        time.Duration // on a monotonic clock
-	Delivered uint64        // bytes that the peer's kernel has, in order or not; only grows
-	Lost      uint64        // bytes sent again; only grows
-	RTT       time.Duration // the round trip now, smoothed; zero if not known
+	Delivered uint64        // bytes that the peer's kernel has, in order or not; never decreases
+	Lost      uint64        // bytes retransmitted; never decreases
+	RTT       time.Duration // the present round trip, smoothed; zero if not known
 	MinRTT    time.Duration // the least round trip seen; zero if not known
-	Grain     time.Duration // by which round trips differ without a queue, since segments wait for each other
-	Idle      bool          // no connection had bytes that it could not send yet
+	Grain     time.Duration // how much round trips vary without a queue, because segments wait for each other
+	Idle      bool          // whether no connection had bytes that it could not send yet
 }
 
-// Phase is what a Control does at present.
+// Phase is the present activity of a Control.
 type Phase string
 
-// The phases. A path of which nothing is known begins with PhaseFind, another
-// with PhaseTry.
+// The phases. A path about which nothing is known starts with PhaseFind, any other with
+// PhaseTry.
 const (
 	PhaseFind  Phase = "find"  // the pace grows each round trip, until the path shows its rate
-	PhaseTry   Phase = "try"   // sends at the known rate, which has not shown itself yet
+	PhaseTry   Phase = "try"   // sends at the known rate, which has not been confirmed yet
 	PhaseHold  Phase = "hold"  // sends a little below the known rate
-	PhaseGrow  Phase = "grow"  // sends faster than the known rate, to see whether the path carries more
+	PhaseGrow  Phase = "grow"  // sends faster than the known rate, to find out whether the path carries more
 	PhaseDrain Phase = "drain" // sends slower than the known rate, until the path's queue is empty
 )
 
 const (
-	// A path is held this much below its rate, so that its queue stays empty.
+	// The pace of a path is held at this share of its rate, so that its queue stays empty.
 	holdShare = 0.99
-	// A remembered rate is tried at this share of it, or at that one when it is doubtful.
+	// A remembered rate is tried at the first share of it, or at the second if it is
+	// doubtful.
 	tryShare, doubtfulShare = 0.95, 0.5
-	// After a queue that was ours, and after a try that was wrong.
+	// These are the shares of the rate after a queue that this sender has caused, and after
+	// a try that was too high.
 	drainShare, retreatShare = 0.75, 0.5
-	// Growth of the pace in a round trip: in the first of growing, and later. The queue of a
-	// path that is as long as a round trip holds what is sent too much until it is seen.
-	growFirst, growTrips, growGain = 1.1, 4, 1.5
-	// While nothing is known the pace is so many times what is delivered, so that this
-	// grows by growGain, too: delivered is what was sent one to two round trips ago.
+	// The pace grows by growFirst per round trip in the first growFirstSpans spans of
+	// growing, and by growGain later. If the path is as long as a round trip, its queue
+	// holds the excess until the queue is detected.
+	growFirst, growFirstSpans, growGain = 1.1, 4, 1.5
+	// While nothing is known, the pace is this multiple of the delivered rate, so that the
+	// delivered rate grows by growGain, too: what is delivered was sent one to two round
+	// trips ago.
 	findAhead = 1.85
-	// A start that has grown by less than this in so many round trips has found the rate.
-	plateauGain, plateauTrips = 1.25, 3
-	// Others are given way to down to this, unless GiveWay says otherwise.
-	evenShare = 0.5
-	// Others' queue: the pace falls and rises by so much in a round trip.
-	yield, regain = 0.9, 1.05
-	// And the rate by so much, down to what is delivered: it may have been taken for higher than it is,
-	// but by no more than one minus fallen.
-	ebb = 0.99
-	// The rate has fallen when less than this share of the pace is delivered. Of a pace that is below
-	// slow of the rate others take the rest for a moment: that says something of the path only when it
-	// lasts for so many spans, or much is lost.
-	fallen, slow, slowTrips = 0.85, 0.6, 4
-	// Where more than this share of the pace is delivered, what is sent does not wait.
-	enough = 0.95
-	// When growing has gained nothing the next waits twice as long, up to the last.
-	firstWait, mostWait = 4, 10 * time.Second
-	// A queue that has stood for so many spans is not one that goes by sending less.
-	floorTrips = 20
-	// A start does not end by a queue before so much of the pace is delivered.
+	// A start that has grown by less than this factor in so many spans has found the rate.
+	plateauGain, plateauSpans = 1.25, 3
+	// The pace gives way to other traffic down to this share of the rate, unless
+	// SetMinShare sets another.
+	defaultMinShare = 0.5
+	// In a queue caused by others, the pace decreases by the first factor per round trip,
+	// and recovers by the second.
+	paceDecay, paceRecovery = 0.9, 1.05
+	// The rate decays by this factor, down to what is delivered: it may have been
+	// overestimated, but by no more than 1 - fallenShare.
+	rateDecay = 0.99
+	// The rate has decreased if less than fallenShare of the pace is delivered. If the pace
+	// is below slowShare of the rate, others may take the rest for a moment. That says
+	// something about the path only if it lasts for slowSpans, or if much is lost.
+	fallenShare, slowShare, slowSpans = 0.85, 0.6, 4
+	// If more than this share of the pace is delivered, what is sent does not wait in a
+	// queue.
+	enoughShare = 0.95
+	// If growing has gained nothing, the wait until the next attempt doubles, from
+	// minWaitSpans up to maxWait.
+	minWaitSpans, maxWait = 4, 10 * time.Second
+	// A queue that has lasted for this many spans does not drain by sending less.
+	floorSpans = 20
+	// A queue does not end the start before this share of the pace is delivered.
 	usefulShare = 0.3
-	// So much lost is not chance.
+	// A loss of this share is not random.
 	heavyLoss = 0.1
-	// The queue that counts: a fifth of the round trip up to mostJitter, as machines make between
-	// them, or a sixteenth, at least so much, and a sample's grain up to one part in mostGrain: of
-	// many connections each is slow.
-	// One that is no longer than mildQueues of those may be others' or a loaded machine's: it ends no
-	// growth while what is delivered still grows.
-	leastQueue, mostJitter = 5 * time.Millisecond, 10 * time.Millisecond
-	mostGrain, mildQueues  = 4, 2
-	// A smoothed round trip remembers one that was long for so many grains.
-	forgets = 4
-	// What is delivered is measured over a round trip, at least so long.
-	leastSpan = 20 * time.Millisecond
-	// While nothing is known the pace is at least this, in bytes a second: slower
+	// A queue counts above a threshold: a fifth of the round trip but at most maxJitter,
+	// which is the jitter that machines cause, or a sixteenth of it; at least minQueue; and
+	// at least a sample's grain, of which at most the round trip divided by grainDivisor
+	// counts, because with many connections each is slow. A queue of at most mildQueues
+	// thresholds may be caused by others or by a loaded machine: it ends no growth while
+	// the delivered rate still grows.
+	minQueue, maxJitter      = 5 * time.Millisecond, 10 * time.Millisecond
+	grainDivisor, mildQueues = 4, 2
+	// A smoothed round trip is influenced by a long one for this many grains.
+	smoothingGrains = 4
+	// The delivered rate is measured over a round trip, but at least over this time.
+	minSpan = 20 * time.Millisecond
+	// While nothing is known, the pace is at least this, in bytes a second: slower
 	// connections find their rate by themselves.
-	firstPace = 5e6
-	// No path is held to less, in bytes a second: below it the times of single segments
-	// look like a queue, and connections do well by themselves. Its rate may be lower, down to
-	// leastRate.
-	leastPace, leastRate = 1.25e6, 1e3
+	initialPace = 5e6
+	// No pace is lower than minPace, in bytes a second: below it the times of single
+	// segments look like a queue, and connections perform well by themselves. A rate may be
+	// lower, down to minRate.
+	minPace, minRate = 1.25e6, 1e3
 )
 
-// Control is one path's rate. It is not safe for concurrent use.
+// Control determines the rate of one path. It is not safe for concurrent use.
 type Control struct {
-	phase  Phase
-	least  float64       // share of the rate down to which others are given way to
-	rate   float64       // bytes a second; 0: not known
-	last   float64       // the rate when it has last shown itself: others' traffic takes no more than a part of it away
-	less   time.Duration // since when less has been delivered than sent, in PhaseHold; 0: it is not
-	pace   float64       // bytes a second; 0: as fast as connections will
-	sure   bool          // the rate has shown itself since New
-	began  time.Duration
-	began0 bool // the first look was taken
-	looks  []look
-	best   float64 // the most delivered, in this phase
-	from   float64 // the rate when the phase began
-	bestAt time.Duration
-	wait   time.Duration // in PhaseHold, until the next growth
-	queue  time.Duration // since when the path's queue stands, and has for a while; 0: it does not
-	flow   time.Duration // since when what is delivered has been sent without a rest
-	base   time.Duration // round trip that counts as an empty queue's, if it is longer than the least
-	high   time.Duration // since when the round trip is longer than the least; 0: it is not
-	mild   bool          // by no more than mildQueues of what counts
-	shown  float64       // the most that was ever delivered
+	phase      Phase
+	minShare   float64       // share of the rate down to which the pace gives way to others
+	rate       float64       // bytes a second; 0: not known
+	lastShown  float64       // the rate when the path last showed it; other traffic reduces the rate only to a part of it
+	slowSince  time.Duration // since when less has been delivered than sent, in PhaseHold; 0 if it has not
+	pace       float64       // bytes a second; 0: not limited
+	sure       bool          // whether the path has shown its rate since New
+	phaseStart time.Duration
+	started    bool // whether the first sample was taken
+	samples    []pacedSample
+	best       float64 // the highest delivered rate in this phase
+	startRate  float64 // the rate at the start of the phase
+	bestAt     time.Duration
+	wait       time.Duration // in PhaseHold, until the next growth
+	queueSince time.Duration // since when the path has had a queue, if the queue has lasted; 0 if it has none
+	busySince  time.Duration // since when data has been sent without a pause
+	base       time.Duration // round trip that counts as that of an empty queue, if it is longer than the least
+	highSince  time.Duration // since when the round trip has been long; 0 if it is not
+	mild       bool          // whether it exceeds base by at most mildQueues thresholds
+	shown      float64       // the highest delivered rate so far
 }
 
-// look is a sample with the pace that was set before it.
-type look struct {
+// pacedSample is a sample together with the pace that was set before it.
+type pacedSample struct {
 	Sample
 	pace float64
 }
 
-// New returns the control of a path whose rate is known, in bytes a second, or zero;
-// a doubtful one is tried at half. Shown is what the path has carried at least.
+// New returns the control of a path whose rate is known, in bytes a second; zero means that
+// it is not. A doubtful rate is tried at half. shown is a rate that the path is known to
+// have carried.
 func New(rate, shown float64, doubtful bool) *Control {
-	c := &Control{least: evenShare, phase: PhaseFind, pace: max(firstPace, growGain*shown), shown: shown}
+	c := &Control{minShare: defaultMinShare, phase: PhaseFind, pace: max(initialPace, growGain*shown), shown: shown}
 	if rate > 0 {
-		rate = max(rate, leastRate)
-		c.phase, c.rate, c.last, c.pace = PhaseTry, rate, rate, tryShare*rate
+		rate = max(rate, minRate)
+		c.phase, c.rate, c.lastShown, c.pace = PhaseTry, rate, rate, tryShare*rate
 		if doubtful {
 			c.pace = doubtfulShare * rate
 		}
@@ -129,54 +139,57 @@ func New(rate, shown float64, doubtful bool) *Control {
 	return c
 }
 
-// GiveWay has others be given way to, down to a share of the path's rate, above zero and at most one.
-func (c *Control) GiveWay(least float64) { c.least = least }
+// SetMinShare sets the share of the path's rate, above zero and at most one, down to which
+// the pace gives way to other traffic.
+func (c *Control) SetMinShare(least float64) { c.minShare = least }
 
-// Pace is how fast the connections may send together, in bytes of payload a second.
-func (c *Control) Pace() float64 { return max(c.pace, leastPace) }
+// Pace returns how fast the connections may send together, in bytes of payload a second.
+func (c *Control) Pace() float64 { return max(c.pace, minPace) }
 
-// Rate is what the path is known to carry, in bytes of payload a second; zero if nothing is known.
+// Rate returns what the path is known to carry, in bytes of payload a second; zero if
+// nothing is known.
 func (c *Control) Rate() float64 { return c.rate }
 
-// Shown is the most that the path has carried, in bytes a second, whether or not it could carry more.
+// Shown returns the highest rate that the path has carried, in bytes a second, whether or
+// not it could carry more.
 func (c *Control) Shown() float64 { return c.shown }
 
-// Phase is what the control does.
+// Phase returns the present phase.
 func (c *Control) Phase() Phase { return c.phase }
 
-// Longer says whether the way has become longer than the least round trip that connections
-// on it have ever seen.
-func (c *Control) Longer() bool {
-	return len(c.looks) > 0 && c.base > c.looks[len(c.looks)-1].MinRTT*5/4
+// PathLengthened reports whether the path has become longer than the least round trip that
+// its connections have ever measured.
+func (c *Control) PathLengthened() bool {
+	return len(c.samples) > 0 && c.base > c.samples[len(c.samples)-1].MinRTT*5/4
 }
 
-// Sure says whether the path has shown its rate since New.
+// Sure reports whether the path has shown its rate since New.
 func (c *Control) Sure() bool { return c.sure }
 
-// Look takes a sample and adapts the pace. Samples come in the order of At, some
-// in each round trip.
-func (c *Control) Look(s Sample) {
-	if !c.began0 {
-		c.began0, c.began, c.bestAt = true, s.At, s.At
+// Update takes a sample and adapts the pace. Samples must be in the order of At, several in
+// each round trip.
+func (c *Control) Update(s Sample) {
+	if !c.started {
+		c.started, c.phaseStart, c.bestAt = true, s.At, s.At
 	}
-	if n := len(c.looks); n > 0 && s.At <= c.looks[n-1].At {
+	if n := len(c.samples); n > 0 && s.At <= c.samples[n-1].At {
 		return
 	}
 	c.push(s)
-	if s.MinRTT <= 0 || s.RTT <= 0 || len(c.looks) < 2 {
+	if s.MinRTT <= 0 || s.RTT <= 0 || len(c.samples) < 2 {
 		return
 	}
-	c.noteQueue(s)
-	c.noteFloor(s)
-	c.last = max(c.last, c.rate)
+	c.updateQueue(s)
+	c.updateBase(s)
+	c.lastShown = max(c.lastShown, c.rate)
 	c.shown = max(c.shown, c.delivered(c.span()))
 	if s.Idle {
-		c.rest(s)
-		c.flow = s.At + s.RTT
+		c.handleIdle(s)
+		c.busySince = s.At + s.RTT
 		return
 	}
-	if c.queue != 0 && c.delivered(c.recent()) == 0 {
-		return // the queue is not ours, or it is too early to tell
+	if c.queueSince != 0 && c.delivered(c.recent()) == 0 {
+		return // the queue is not caused by this sender, or it is too early to tell
 	}
 	switch c.phase {
 	case PhaseFind:
@@ -192,14 +205,14 @@ func (c *Control) Look(s Sample) {
 	}
 }
 
-// rest takes what an idle path has shown all the same.
-func (c *Control) rest(s Sample) {
+// handleIdle handles a sample of an idle path, which may still have shown a rate.
+func (c *Control) handleIdle(s Sample) {
 	if c.rate > 0 {
 		c.rate = max(c.rate, min(c.delivered(c.span()), c.carried()))
 	}
 	switch c.best, c.bestAt = 0, s.At; c.phase {
 	case PhaseTry:
-		c.began = s.At
+		c.phaseStart = s.At
 	case PhaseGrow:
 		c.enter(PhaseHold, s)
 	}
@@ -207,7 +220,7 @@ func (c *Control) rest(s Sample) {
 
 // enter begins a phase.
 func (c *Control) enter(p Phase, s Sample) {
-	c.phase, c.began, c.best, c.bestAt, c.from = p, s.At, 0, s.At, c.rate
+	c.phase, c.phaseStart, c.best, c.bestAt, c.startRate = p, s.At, 0, s.At, c.rate
 	switch p {
 	case PhaseHold:
 		c.pace = holdShare * c.rate
@@ -216,22 +229,23 @@ func (c *Control) enter(p Phase, s Sample) {
 	}
 }
 
-// ramp raises the pace by a factor in a round trip.
+// ramp raises the pace by a factor per round trip.
 func (c *Control) ramp(s Sample, gain float64) {
-	c.pace = min(c.Pace()*math.Pow(gain, c.trips(s)), max(findAhead*c.delivered(c.span()), growFirst*c.rate))
+	c.pace = min(c.Pace()*math.Pow(gain, c.rttsPassed(s)), max(findAhead*c.delivered(c.span()), growFirst*c.rate))
 }
 
-// found takes what is delivered, with the path's queue standing, for its rate.
-func (c *Control) found(rate float64) {
-	c.rate, c.sure = max(rate, leastRate), true
-	c.last = c.rate
+// setRate sets the rate to what is delivered while the path has a queue.
+func (c *Control) setRate(rate float64) {
+	c.rate, c.sure = max(rate, minRate), true
+	c.lastShown = c.rate
 }
 
-// find raises the pace with what is delivered, until the queue grows, or nothing more is delivered.
+// find raises the pace with the delivered rate until the queue grows, or until the
+// delivered rate no longer grows.
 func (c *Control) find(s Sample) {
 	d := c.delivered(c.span())
-	if c.queue != 0 && d > usefulShare*c.paceBefore(c.span()) && !(c.mild && d > growFirst*c.deliveredBefore(c.span())) {
-		c.found(c.carried())
+	if c.queueSince != 0 && d > usefulShare*c.paceBefore(c.span()) && !(c.mild && d > growFirst*c.previouslyDelivered(c.span())) {
+		c.setRate(c.carried())
 		c.enter(PhaseDrain, s)
 		return
 	}
@@ -239,23 +253,23 @@ func (c *Control) find(s Sample) {
 		c.best, c.bestAt = d, s.At
 	} else if d == 0 {
 		c.bestAt = s.At
-	} else if s.At-c.bestAt > plateauTrips*c.span() {
-		c.found(max(d, c.best))
+	} else if s.At-c.bestAt > plateauSpans*c.span() {
+		c.setRate(max(d, c.best))
 		c.enter(PhaseHold, s)
-		c.wait = firstWait * c.span()
+		c.wait = minWaitSpans * c.span()
 		return
 	}
 	if d > 0 {
-		c.pace = max(firstPace, c.pace*math.Pow(plateauGain, -c.trips(s)), findAhead*d)
+		c.pace = max(initialPace, c.pace*math.Pow(plateauGain, -c.rttsPassed(s)), findAhead*d)
 	}
 }
 
 // try waits until the first round trip has shown whether the rate is right.
 func (c *Control) try(s Sample) {
-	if c.queue != 0 {
-		wrong := c.fell(c.delivered(c.span()))
+	if c.queueSince != 0 {
+		wrong := c.belowPace(c.delivered(c.span()))
 		if wrong {
-			c.found(c.carried())
+			c.setRate(c.carried())
 		}
 		c.sure = true
 		if c.enter(PhaseDrain, s); wrong {
@@ -263,101 +277,102 @@ func (c *Control) try(s Sample) {
 		}
 		return
 	}
-	if s.At-c.began < c.trip()*5/2 {
+	if s.At-c.phaseStart < c.baseRTT()*5/2 {
 		return
 	}
-	if d := c.delivered(c.span()); c.fell(d) {
-		if c.lost() > heavyLoss*d { // it is lost on the way, without a queue
-			c.found(min(c.rate, max(d, c.rate/2)))
-		} // else it is the connections' windows, which grow
+	if d := c.delivered(c.span()); c.belowPace(d) {
+		if c.lost() > heavyLoss*d { // it is lost on the path, without a queue
+			c.setRate(min(c.rate, max(d, c.rate/2)))
+		} // otherwise the connections' windows limit it, and they grow
 		c.enter(PhaseHold, s)
-		c.wait = firstWait * c.span()
+		c.wait = minWaitSpans * c.span()
 		return
 	}
 	c.sure = true
 	c.enter(PhaseGrow, s)
 }
 
-// grow raises the pace while what is delivered grows with it.
+// grow raises the pace while the delivered rate grows with it.
 func (c *Control) grow(s Sample) {
 	d := c.delivered(c.span())
-	if c.queue != 0 && !(c.mild && d > enough*c.paceBefore(2*c.span())) {
-		c.found(max(c.from, c.carried()))
-		c.lengthen(c.rate > growFirst*c.from)
+	if c.queueSince != 0 && !(c.mild && d > enoughShare*c.paceBefore(2*c.span())) {
+		c.setRate(max(c.startRate, c.carried()))
+		c.setGrowWait(c.rate > growFirst*c.startRate)
 		c.enter(PhaseDrain, s)
 		return
 	}
 	c.rate = max(c.rate, min(d, c.carried()))
-	trips := float64(s.At-c.began) / float64(c.span())
-	if trips > 2 && c.fell(d) {
-		if c.lost() > heavyLoss*d { // somebody drops what is too much, without a queue
-			c.found(min(c.rate, max(d, c.from/2)))
+	trips := float64(s.At-c.phaseStart) / float64(c.span())
+	if trips > 2 && c.belowPace(d) {
+		if c.lost() > heavyLoss*d { // the excess is dropped without a queue
+			c.setRate(min(c.rate, max(d, c.startRate/2)))
 		}
-		c.lengthen(c.rate > growFirst*c.from)
+		c.setGrowWait(c.rate > growFirst*c.startRate)
 		c.enter(PhaseHold, s)
 		return
 	}
 	gain := growGain
-	if trips < growTrips {
+	if trips < growFirstSpans {
 		gain = growFirst
 	}
 	c.ramp(s, gain)
 }
 
-// lengthen sets the wait for the next growth.
-func (c *Control) lengthen(gained bool) {
-	least := firstWait * c.span()
-	if c.wait = min(2*max(c.wait, least/2), mostWait); gained {
+// setGrowWait sets the wait until the next growth.
+func (c *Control) setGrowWait(gained bool) {
+	least := minWaitSpans * c.span()
+	if c.wait = min(2*max(c.wait, least/2), maxWait); gained {
 		c.wait = least
 	}
 }
 
-// drain waits for the queue to be empty. While it stands the path shows its rate. A
-// queue that stays is others'.
+// drain waits until the queue is empty. While the queue lasts, the path shows its rate. A
+// queue that stays is caused by others.
 func (c *Control) drain(s Sample) {
 	if d := c.carried(); d > c.rate {
 		c.pace *= d / c.rate
 		c.rate = d
 	}
-	if c.queue == 0 || s.At-c.began > 3*c.span() {
+	if c.queueSince == 0 || s.At-c.phaseStart > 3*c.span() {
 		c.enter(PhaseHold, s)
 	}
 }
 
-// slower says whether the path carries less than it did: what is delivered is less than what is sent, and
-// others are not the cause.
-func (c *Control) slower(delivered float64, s Sample) bool {
-	if !c.fell(delivered) {
-		c.less = 0
+// pathSlower reports whether the path carries less than it did: less is delivered than
+// sent, and other traffic is not the cause.
+func (c *Control) pathSlower(delivered float64, s Sample) bool {
+	if !c.belowPace(delivered) {
+		c.slowSince = 0
 		return false
 	}
-	if c.less == 0 {
-		c.less = s.At
+	if c.slowSince == 0 {
+		c.slowSince = s.At
 	}
-	return c.paceBefore(2*c.span()) > slow*c.rate || c.lost() > heavyLoss*delivered || s.At-c.less >= slowTrips*c.span()
+	return c.paceBefore(2*c.span()) > slowShare*c.rate || c.lost() > heavyLoss*delivered || s.At-c.slowSince >= slowSpans*c.span()
 }
 
-// hold keeps the pace below the rate, gives way to others, and looks for more now and then.
+// hold keeps the pace below the rate, gives way to other traffic, and tries to grow
+// periodically.
 func (c *Control) hold(s Sample) {
-	trips := c.trips(s)
-	if c.queue == 0 {
-		c.less = 0
-		c.pace = min(c.pace*math.Pow(regain, trips), holdShare*c.rate)
-		if s.At-c.began > max(c.wait, 2*c.span()) && c.pace >= holdShare*c.rate {
+	trips := c.rttsPassed(s)
+	if c.queueSince == 0 {
+		c.slowSince = 0
+		c.pace = min(c.pace*math.Pow(paceRecovery, trips), holdShare*c.rate)
+		if s.At-c.phaseStart > max(c.wait, 2*c.span()) && c.pace >= holdShare*c.rate {
 			c.enter(PhaseGrow, s)
 		}
 		return
 	}
-	if s.At-c.queue < 2*c.span() {
+	if s.At-c.queueSince < 2*c.span() {
 		return
 	}
 	switch d := c.delivered(c.span()); {
 	case d == 0 || d >= c.rate:
-	case c.slower(d, s):
-		c.found(max(d, c.rate*math.Pow(retreatShare, trips)))
+	case c.pathSlower(d, s):
+		c.setRate(max(d, c.rate*math.Pow(retreatShare, trips)))
 	default:
-		c.rate = max(d, c.rate*math.Pow(ebb, trips), fallen*c.last, leastRate)
+		c.rate = max(d, c.rate*math.Pow(rateDecay, trips), fallenShare*c.lastShown, minRate)
 	}
-	c.pace = max(c.pace*math.Pow(yield, trips), c.least*c.rate)
-	c.began = s.At
+	c.pace = max(c.pace*math.Pow(paceDecay, trips), c.minShare*c.rate)
+	c.phaseStart = s.At
 }

@@ -70,7 +70,7 @@ func (l *link) run(c *Control, d time.Duration, others float64) {
 	for end := l.now + d; l.now < end; {
 		l.pass(c.Pace()*step.Seconds(), others*step.Seconds())
 		if l.now%every < step {
-			c.Look(l.sample(false))
+			c.Update(l.sample(false))
 		}
 	}
 }
@@ -142,13 +142,13 @@ func TestAfterRest(t *testing.T) {
 			for range 200 {
 				l.pass(0, 0)
 				if l.now%(5*time.Millisecond) == 0 {
-					c.Look(l.sample(true))
+					c.Update(l.sample(true))
 				}
 			}
 			l.run(c, 20*x.rtt+time.Second, 0)
 			within(t, "the rate after a rest", c.Rate(), l.rate, 0.05)
 			for i := range 20 { // an end host that stops now and then
-				c.Look(l.sample(i%2 == 0))
+				c.Update(l.sample(i%2 == 0))
 				l.run(c, 50*time.Millisecond, 0)
 			}
 			within(t, "the rate with rests", c.Rate(), l.rate, 0.05)
@@ -164,7 +164,7 @@ func TestSlowPath(t *testing.T) {
 		within(t, "the rate before", c.Rate(), known*l.rate, 0.01)
 		l.run(c, 30*time.Second, 0)
 		within(t, "the rate", c.Rate(), l.rate, 0.05)
-		within(t, "the pace", c.Pace(), leastPace, 0.01)
+		within(t, "the pace", c.Pace(), minPace, 0.01)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestNoQueue(t *testing.T) {
 				if l.now%(150*time.Millisecond) < 60*time.Millisecond {
 					s.RTT += late.RTT
 				}
-				c.Look(s)
+				c.Update(s)
 			}
 		}
 		within(t, name+": the rate", c.Rate(), l.rate, 0.15)
@@ -273,9 +273,9 @@ func TestLoadedMachine(t *testing.T) {
 			if l.pass(c.Pace()*step.Seconds(), 0); l.now%every < step {
 				s := l.sample(false)
 				if l.delivered > 0 {
-					s.RTT += max(leastQueue, min(x.rtt/5, mostJitter), x.rtt/16) * 5 / 4
+					s.RTT += max(minQueue, min(x.rtt/5, maxJitter), x.rtt/16) * 5 / 4
 				}
-				c.Look(s)
+				c.Update(s)
 			}
 		}
 		within(t, "the rate", c.Rate(), l.rate, 0.15)
@@ -294,7 +294,7 @@ func TestManyConnections(t *testing.T) {
 			if l.pass(c.Pace()*step.Seconds(), 0); l.now%every < step {
 				s := l.sample(false)
 				s.Grain = time.Second
-				c.Look(s)
+				c.Update(s)
 			}
 		}
 		within(t, "the rate", c.Rate(), l.rate, 0.15)
@@ -315,11 +315,11 @@ func TestAnySamples(t *testing.T) {
 			s.MinRTT = time.Duration(rapid.Int64Range(-1, 1e9).Draw(t, "least"))
 			s.RTT = s.MinRTT + time.Duration(rapid.Int64Range(-1e6, 1e9).Draw(t, "more"))
 			s.Idle = rapid.Bool().Draw(t, "idle")
-			c.Look(s)
+			c.Update(s)
 			if p := c.Pace(); math.IsNaN(p) || math.IsInf(p, 0) || p <= 0 {
 				t.Fatalf("the pace is %v", p)
 			}
-			if len(c.looks) > 10_000 {
+			if len(c.samples) > 10_000 {
 				t.Fatal("looks are not forgotten")
 			}
 		}

@@ -38,7 +38,7 @@ func (l *link) beside(c *Control, other *cubic, d time.Duration) {
 	for end := l.now + d; l.now < end; {
 		l.pass(c.Pace()*step.Seconds(), other.rate(l)*step.Seconds())
 		if l.now%every < step {
-			c.Look(l.sample(false))
+			c.Update(l.sample(false))
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestLinkChangesBesideOthers(t *testing.T) {
 			for _, stay := range []time.Duration{0, 20 * time.Second} {
 				l := newLink(x.mbit, x.rtt)
 				c := New(l.rate, 0, false)
-				c.GiveWay(least)
+				c.SetMinShare(least)
 				l.run(c, 5*time.Second, 0)
 				other := newCubic(l)
 				l.beside(c, other, 20*time.Second)
@@ -97,7 +97,7 @@ func TestElasticOthers(t *testing.T) {
 		for _, least := range []float64{0.25, 0.5} {
 			l := newLink(x.mbit, x.rtt)
 			c := New(l.rate, 0, false)
-			c.GiveWay(least)
+			c.SetMinShare(least)
 			l.run(c, 5*time.Second, 0)
 			other := newCubic(l)
 			l.beside(c, other, 60*time.Second)

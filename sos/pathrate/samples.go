@@ -2,44 +2,45 @@ package pathrate
 
 import "time"
 
-// push keeps the looks of the last spans.
+// push adds a sample and keeps those of the last three spans.
 func (c *Control) push(s Sample) {
-	c.looks = append(c.looks, look{s, c.Pace()})
+	c.samples = append(c.samples, pacedSample{s, c.Pace()})
 	n := 0
-	for n < len(c.looks)-2 && s.At-c.looks[n+1].At >= 3*c.span() {
+	for n < len(c.samples)-2 && s.At-c.samples[n+1].At >= 3*c.span() {
 		n++
 	}
-	c.looks = c.looks[n:]
+	c.samples = c.samples[n:]
 }
 
-// span is how long what is delivered is measured.
+// span returns the time over which the delivered rate is measured.
 func (c *Control) span() time.Duration {
-	return max(leastSpan, c.trip())
+	return max(minSpan, c.baseRTT())
 }
 
-// delivered is the rate over the last span, or as much of it as there is of what was sent
-// without a rest; zero if that is too little to tell.
+// delivered returns the delivered rate over the last span, or over the part of it in which
+// data was sent without a pause; zero if that is too short to tell.
 func (c *Control) delivered(span time.Duration) float64 {
-	last := c.looks[len(c.looks)-1]
+	last := c.samples[len(c.samples)-1]
 	first := last
-	for i := len(c.looks) - 2; i >= 0 && c.looks[i].At >= c.flow; i-- {
-		first = c.looks[i]
+	for i := len(c.samples) - 2; i >= 0 && c.samples[i].At >= c.busySince; i-- {
+		first = c.samples[i]
 		if last.At-first.At >= span {
 			break
 		}
 	}
-	if last.At-first.At < min(span, leastSpan) {
+	if last.At-first.At < min(span, minSpan) {
 		return 0
 	}
 	return float64(last.Delivered-first.Delivered) / (last.At - first.At).Seconds()
 }
 
-// deliveredBefore is the rate over the span before the last one; zero if it is not known.
-func (c *Control) deliveredBefore(span time.Duration) float64 {
-	now := c.looks[len(c.looks)-1].At
-	var last *look
-	for i := len(c.looks) - 1; i >= 0; i-- {
-		x := &c.looks[i]
+// previouslyDelivered returns the delivered rate over the span before the last one; zero if
+// it is not known.
+func (c *Control) previouslyDelivered(span time.Duration) float64 {
+	now := c.samples[len(c.samples)-1].At
+	var last *pacedSample
+	for i := len(c.samples) - 1; i >= 0; i-- {
+		x := &c.samples[i]
 		if last == nil && now-x.At >= span {
 			last = x
 		}
@@ -50,88 +51,89 @@ func (c *Control) deliveredBefore(span time.Duration) float64 {
 	return 0
 }
 
-// lost is how much was sent again over the last span, in bytes a second.
+// lost returns the retransmitted bytes a second over the last span.
 func (c *Control) lost() float64 {
-	last := c.looks[len(c.looks)-1]
-	for i := len(c.looks) - 2; i >= 0; i-- {
-		if d := last.At - c.looks[i].At; d >= c.span() {
-			return float64(last.Lost-c.looks[i].Lost) / d.Seconds()
+	last := c.samples[len(c.samples)-1]
+	for i := len(c.samples) - 2; i >= 0; i-- {
+		if d := last.At - c.samples[i].At; d >= c.span() {
+			return float64(last.Lost-c.samples[i].Lost) / d.Seconds()
 		}
 	}
 	return 0
 }
 
-// paceBefore is the pace that was set a time ago: what is delivered now was sent then.
+// paceBefore returns the pace that was set d ago: what is delivered now was sent then.
 func (c *Control) paceBefore(d time.Duration) float64 {
-	last := c.looks[len(c.looks)-1]
-	for i := len(c.looks) - 1; i > 0; i-- {
-		if last.At-c.looks[i].At >= d {
-			return c.looks[i].pace
+	last := c.samples[len(c.samples)-1]
+	for i := len(c.samples) - 1; i > 0; i-- {
+		if last.At-c.samples[i].At >= d {
+			return c.samples[i].pace
 		}
 	}
-	return c.looks[0].pace
+	return c.samples[0].pace
 }
 
-// fell says whether less is delivered than was sent at the pace of a round trip ago.
-func (c *Control) fell(delivered float64) bool {
-	return delivered > 0 && delivered < fallen*c.paceBefore(2*c.span())
+// belowPace reports whether less is delivered than was sent at the pace of two spans ago.
+func (c *Control) belowPace(delivered float64) bool {
+	return delivered > 0 && delivered < fallenShare*c.paceBefore(2*c.span())
 }
 
-// noteQueue sees since when the path's queue has stood. A machine that is late for a
-// moment makes the round trip longer, too: what counts lasts.
-func (c *Control) noteQueue(s Sample) {
+// updateQueue updates since when the path has had a queue. A machine that is late for a
+// moment makes the round trip longer, too, so only a queue that lasts counts.
+func (c *Control) updateQueue(s Sample) {
 	if s.RTT < c.base {
 		c.base = s.RTT
 	}
-	base := c.trip()
-	grain := min(s.Grain, base/mostGrain)
+	base := c.baseRTT()
+	grain := min(s.Grain, base/grainDivisor)
 	lasts := base / 2
-	if c.phase == PhaseFind || c.phase == PhaseTry { // there it grows fast
+	if c.phase == PhaseFind || c.phase == PhaseTry { // in these phases the queue grows fast
 		lasts = base / 4
 	}
-	lasts = max(lasts, forgets*grain)
-	counts := max(leastQueue, min(base/5, mostJitter), base/16, grain)
+	lasts = max(lasts, smoothingGrains*grain)
+	counts := max(minQueue, min(base/5, maxJitter), base/16, grain)
 	c.mild = s.RTT <= base+mildQueues*counts
 	switch {
 	case s.RTT <= base+counts:
-		c.high, c.queue = 0, 0
-	case c.high == 0:
-		c.high = s.At
-	case c.queue == 0 && s.At-c.high >= lasts:
-		c.queue = c.high
+		c.highSince, c.queueSince = 0, 0
+	case c.highSince == 0:
+		c.highSince = s.At
+	case c.queueSince == 0 && s.At-c.highSince >= lasts:
+		c.queueSince = c.highSince
 	}
 }
 
-// noteFloor takes a round trip for the path's that stays long however little is sent: the
-// path has changed, or it is never quiet.
-func (c *Control) noteFloor(s Sample) {
-	if c.queue == 0 || s.At-c.queue < floorTrips*c.span() {
+// updateBase takes a round trip that stays long however little is sent as that of the path:
+// the path has changed, or it is never idle.
+func (c *Control) updateBase(s Sample) {
+	if c.queueSince == 0 || s.At-c.queueSince < floorSpans*c.span() {
 		return
 	}
 	c.base = s.RTT
-	for _, l := range c.looks {
+	for _, l := range c.samples {
 		c.base = min(c.base, l.RTT)
 	}
-	c.high, c.queue = 0, 0
+	c.highSince, c.queueSince = 0, 0
 }
 
-// trips is how many round trips, at most one, have passed since the look before.
-func (c *Control) trips(s Sample) float64 {
-	return min((s.At-c.looks[len(c.looks)-2].At).Seconds()/c.trip().Seconds(), 1)
+// rttsPassed returns how many round trips, at most one, have passed since the previous
+// sample.
+func (c *Control) rttsPassed(s Sample) float64 {
+	return min((s.At-c.samples[len(c.samples)-2].At).Seconds()/c.baseRTT().Seconds(), 1)
 }
 
-// carried is what is delivered with the path's queue standing, but no more than was sent:
-// what has waited in a machine that was late arrives faster than the path carries it.
+// carried returns what is delivered while the path has a queue, but no more than was sent:
+// data that has waited in a machine that was late arrives faster than the path carries it.
 func (c *Control) carried() float64 {
 	most := 0.0
-	for _, l := range c.looks {
+	for _, l := range c.samples {
 		most = max(most, l.pace)
 	}
 	return min(c.delivered(c.recent()), most)
 }
 
-// recent is a span short enough to have been spent with the queue standing.
-func (c *Control) recent() time.Duration { return max(leastSpan, c.span()*3/4) }
+// recent returns a span that is short enough to lie within the time of the queue.
+func (c *Control) recent() time.Duration { return max(minSpan, c.span()*3/4) }
 
-// trip is the round trip of an empty queue.
-func (c *Control) trip() time.Duration { return max(c.base, c.looks[len(c.looks)-1].MinRTT) }
+// baseRTT returns the round trip with an empty queue.
+func (c *Control) baseRTT() time.Duration { return max(c.base, c.samples[len(c.samples)-1].MinRTT) }

@@ -12,14 +12,14 @@ const HeaderSize = 16
 // MaxChunk is the largest payload of one Data frame.
 const MaxChunk = 16 << 20
 
-// ChunkCost is what a chunk costs of the window beside its payload, so that the
+// ChunkCost is what a chunk costs of the window in addition to its payload, so that the
 // window bounds the number of chunks as well as their bytes.
 const ChunkCost = 16 << 10
 
-// FirstCredit is what each side of a session may send before the other has
-// granted anything: a request, without a round trip for the permission. Every
-// receiver takes as much, for it bears twice its window and that has room for two
-// of the smallest chunks at least.
+// FirstCredit is what each side of a session may send before the other has granted
+// anything, so that a request need not wait a round trip for permission. Every receiver can
+// accept as much: it accepts twice its window, and that has room for at least two of the
+// smallest chunks.
 const FirstCredit = 4 * ChunkCost
 
 // Kind is the type of a frame.
@@ -43,7 +43,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Flags qualify a Data frame.
+// Flags holds the flags of a Data frame.
 type Flags uint8
 
 // The flags. A chunk with one of them has no payload and is the direction's last.
@@ -70,8 +70,8 @@ type Header struct {
 	Number uint64
 }
 
-// Cost is what the frame takes of its direction's window. The last chunk is
-// free: it must be able to follow at once.
+// Cost returns what the frame takes of its direction's window. The last chunk is free,
+// because it must be able to follow at once.
 func (h Header) Cost() uint64 {
 	if h.Kind != Data || h.Flags != 0 {
 		return 0
@@ -79,7 +79,7 @@ func (h Header) Cost() uint64 {
 	return uint64(h.Length) + ChunkCost
 }
 
-// ErrFrame is wrapped by every error about a frame that breaks the rules.
+// ErrFrame is wrapped by every error about a frame that violates the protocol.
 var ErrFrame = errors.New("bad frame")
 
 // AppendTo appends the header's HeaderSize bytes to b.
@@ -106,7 +106,7 @@ func ParseHeader(b []byte) (Header, error) {
 	return h, h.check()
 }
 
-// check applies the rules of the header's kind.
+// check returns an error if the header violates the rules of its kind.
 func (h Header) check() error {
 	if h.Kind == Data {
 		return h.checkData()
@@ -120,7 +120,8 @@ func (h Header) check() error {
 	return nil
 }
 
-// checkData: a chunk has either payload or one flag that ends the direction.
+// checkData returns an error unless a chunk has either payload or one flag that ends the
+// direction.
 func (h Header) checkData() error {
 	switch h.Flags {
 	case 0:

@@ -13,7 +13,7 @@ const (
 	OpeningSize = 80
 	// AnswerSize is the size of an Answer on the wire.
 	AnswerSize = 56
-	// PrefixSize is how much of an opening tells it from garbage.
+	// PrefixSize is the number of bytes by which an opening is recognised.
 	PrefixSize = 6
 
 	magic       = "SOS\x00"
@@ -52,7 +52,7 @@ func (o Opening) AppendTo(b []byte, key []byte) []byte {
 	return append(b, proof(key, "sluice sos opening", b[start:])...)
 }
 
-// CheckPrefix reports ErrNotSOS when b, PrefixSize bytes, cannot start an opening.
+// CheckPrefix returns ErrNotSOS if b, PrefixSize bytes, cannot start an opening.
 func CheckPrefix(b []byte) error {
 	if len(b) < PrefixSize || string(b[:4]) != magic || b[4] != version || b[5] != kindOpening {
 		return ErrNotSOS
@@ -88,7 +88,7 @@ func VerifyOpening(b []byte, key []byte) error {
 	return verify(b[len(body):], proof(key, "sluice sos opening", body))
 }
 
-// Answer is what the accepting side sends when the opening was good.
+// Answer is what the accepting side sends if the opening was valid.
 type Answer struct {
 	Nonce [16]byte // random
 }
@@ -120,8 +120,8 @@ func ParseAnswer(b, opening, key []byte) (Answer, error) {
 	return a, nil
 }
 
-// proof is the HMAC of a label and the parts. The label keeps a proof of one
-// kind from passing for another.
+// proof returns the HMAC of a label and the parts. The label keeps a proof of one kind from
+// passing for another.
 func proof(key []byte, label string, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(label))

@@ -10,19 +10,19 @@ type Admission int
 
 // The decisions.
 const (
-	Take    Admission = iota // receive it; it stands for its number
+	Take    Admission = iota // receive it; it is the reception listed for its number
 	Replace                  // the same, in place of an unfinished reception on another connection
-	Discard                  // a complete copy is here already: read it and drop it
+	Discard                  // a complete copy exists already: read it and drop it
 	Reject                   // beyond what the sender may have sent
 )
 
-// Ordered brings the chunks of one direction into order. T is a reception, the
-// state of a chunk that is arriving or waiting.
+// Ordered brings the chunks of one direction into order. T is a reception, the state of a
+// chunk that is arriving or waiting.
 //
-// A chunk may arrive twice at the same time: the sender has given a connection
-// up, the receiver not yet. Which of the two will complete nobody can know, so
-// the last to begin stands for the number meanwhile, and the first to complete
-// is kept. It is not safe for concurrent use.
+// A chunk may arrive twice at the same time if the sender has given up a connection and the
+// receiver has not yet. Nobody can know which of the two will complete. So the one that
+// began last is listed for the number meanwhile, and the one that completes first is kept.
+// Ordered is not safe for concurrent use.
 type Ordered[T comparable] struct {
 	next    uint64
 	span    uint64
@@ -39,14 +39,15 @@ func NewOrdered[T comparable](span uint64) *Ordered[T] {
 	return &Ordered[T]{span: span, waiting: make(map[uint64]*slot[T])}
 }
 
-// Next is the number of the chunk to be passed on next.
+// Next returns the number of the chunk to be passed on next.
 func (o *Ordered[T]) Next() uint64 { return o.next }
 
-// Len is the number of chunks arriving or waiting.
+// Len returns the number of chunks arriving or waiting.
 func (o *Ordered[T]) Len() int { return len(o.waiting) }
 
-// Begin decides about chunk number seq. On Take and Replace, reception stands
-// for it from now on; on Replace, old did so before, and may still complete.
+// Begin decides about chunk number seq. If it returns Take or Replace, reception is listed
+// for the number from now on. If it returns Replace, old was listed before, and may still
+// complete.
 func (o *Ordered[T]) Begin(seq uint64, reception T) (decision Admission, old T) {
 	switch {
 	case seq < o.next:
@@ -67,14 +68,14 @@ func (o *Ordered[T]) Begin(seq uint64, reception T) (decision Admission, old T) 
 	}
 }
 
-// Complete says that reception has all of chunk seq. It returns whether it is
-// kept, and, when another one stood for the number, which.
+// Complete marks reception as having received all of chunk seq. It returns whether
+// reception is kept and, if another one was listed for the number, that one.
 func (o *Ordered[T]) Complete(seq uint64, reception T) (kept bool, old T, replaced bool) {
 	s := o.waiting[seq]
 	switch {
 	case seq < o.next || (s != nil && s.complete):
 		return false, old, false
-	case s == nil: // the one that stood for it was dropped
+	case s == nil: // the one that was listed was dropped
 		o.waiting[seq] = &slot[T]{reception: reception, complete: true}
 		return true, old, false
 	}
@@ -83,8 +84,8 @@ func (o *Ordered[T]) Complete(seq uint64, reception T) (kept bool, old T, replac
 	return true, old, replaced
 }
 
-// Drop forgets an unfinished reception, because its connection died. It reports
-// whether it stood for its number.
+// Drop removes an unfinished reception, because its connection was lost. It reports whether
+// the reception was listed for its number.
 func (o *Ordered[T]) Drop(seq uint64, reception T) bool {
 	s := o.waiting[seq]
 	if s == nil || s.complete || s.reception != reception {
@@ -94,7 +95,7 @@ func (o *Ordered[T]) Drop(seq uint64, reception T) bool {
 	return true
 }
 
-// Head returns the reception of the next chunk, if it has begun.
+// Head returns the reception of the next chunk, and reports whether there is one.
 func (o *Ordered[T]) Head() (reception T, complete, ok bool) {
 	s := o.waiting[o.next]
 	if s == nil {
@@ -103,13 +104,13 @@ func (o *Ordered[T]) Head() (reception T, complete, ok bool) {
 	return s.reception, s.complete, true
 }
 
-// Advance moves on after the head, complete, has been passed on.
+// Advance moves on to the next chunk after the head, which is complete, has been passed on.
 func (o *Ordered[T]) Advance() {
 	delete(o.waiting, o.next)
 	o.next++
 }
 
-// Drain empties it and returns what was arriving or waiting.
+// Drain removes and returns all receptions that are arriving or waiting.
 func (o *Ordered[T]) Drain() []T {
 	out := make([]T, 0, len(o.waiting))
 	for _, s := range o.waiting {
@@ -119,23 +120,23 @@ func (o *Ordered[T]) Drain() []T {
 	return out
 }
 
-// Unconfirmed holds, in the order sent, the chunks of one connection that the
-// peer has not confirmed. It is not safe for concurrent use.
+// Unconfirmed holds the chunks of one connection that the peer has not confirmed, in the
+// order in which they were sent. It is not safe for concurrent use.
 type Unconfirmed[T any] struct {
 	sent      []T
 	head      int
 	confirmed uint64
 }
 
-// Push adds a chunk, when its header is about to be sent.
+// Push adds a chunk whose header is about to be sent.
 func (u *Unconfirmed[T]) Push(c T) { u.sent = append(u.sent, c) }
 
-// Len is the number of chunks that are not confirmed.
+// Len returns the number of chunks that are not confirmed.
 func (u *Unconfirmed[T]) Len() int { return len(u.sent) - u.head }
 
-// Confirm takes the count of an Ack frame and returns the chunks it confirms.
-// ok is false when the count goes back or exceeds what was sent. The result is
-// valid until the next call.
+// Confirm takes the count of an Ack frame and returns the chunks that it confirms. ok is
+// false if the count decreases or exceeds what was sent. The result is valid until the next
+// call.
 func (u *Unconfirmed[T]) Confirm(count uint64) (done []T, ok bool) {
 	if count < u.confirmed || count-u.confirmed > uint64(u.Len()) {
 		return nil, false
@@ -152,15 +153,16 @@ func (u *Unconfirmed[T]) Confirm(count uint64) (done []T, ok bool) {
 	return done, true
 }
 
-// Lost empties it after the connection died and returns what must be sent again.
+// Lost removes and returns the chunks that must be sent again after the connection was
+// lost.
 func (u *Unconfirmed[T]) Lost() []T {
 	out := slices.Clone(u.sent[u.head:])
 	u.sent, u.head = nil, 0
 	return out
 }
 
-// SortChunks orders chunks that are to be sent again by their numbers, so that
-// the one the receiver waits for goes first.
+// SortChunks sorts chunks that are to be sent again by their numbers, so that the one for
+// which the receiver waits goes first.
 func SortChunks[T any](chunks []T, number func(T) uint64) {
 	slices.SortFunc(chunks, func(a, b T) int { return cmp.Compare(number(a), number(b)) })
 }
