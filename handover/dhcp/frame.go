@@ -9,16 +9,17 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-var limited = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+// limitedBroadcast is the IPv4 address of all hosts of a link.
+var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// Frame is the reply as an Ethernet frame to be sent out of the port where the
-// request came in. The decision has to have one.
+// Frame returns the reply as an Ethernet frame to be sent out of the port where the request came
+// in. The decision must have a reply.
 func (d *Decision) Frame(from openflow.MAC) []byte {
 	return Frame(d.Reply, from, d.From, d.To, d.ToIP)
 }
 
-// Frame puts a server's message into a UDP datagram, an IPv4 packet and an
-// Ethernet frame. A message that a relay is to pass on goes to the relay's port.
+// Frame wraps a server's message into a UDP datagram, an IPv4 packet and an Ethernet frame. A
+// message for a relay agent goes to the relay's port.
 func Frame(reply *dhcpv4.DHCPv4, from openflow.MAC, fromIP netip.Addr, to openflow.MAC, toIP netip.Addr) []byte {
 	payload := reply.ToBytes()
 	port := uint16(ClientPort)

@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// requestFrame is a client's message as it comes in.
+// requestFrame returns a client's message as a frame.
 func requestFrame(m *dhcpv4.DHCPv4, src openflow.MAC) []byte {
 	return packet.AppendUDP(nil, packet.Frame{Dst: packet.Broadcast, Src: src}, packet.UDPDatagram{
 		Src:     netip.AddrPortFrom(netip.IPv4Unspecified(), dhcp.ClientPort),
@@ -118,7 +118,7 @@ func TestOptionsContinueInOtherFields(t *testing.T) {
 	}
 }
 
-// replies are one of each kind.
+// replies returns a reply of each kind.
 func replies(b *bench) []dhcp.Decision {
 	relayed := b.rebooting(mac(1), ip(10))
 	relayed.GatewayIPAddr = ip(99).AsSlice()
@@ -162,7 +162,7 @@ func TestFramesAreWhatTheirParserExpects(t *testing.T) {
 	}
 }
 
-// TestTsharkAgrees has our frames dissected by somebody who did not write them.
+// TestTsharkAgrees compares our frames with their dissection by an independent implementation.
 func TestTsharkAgrees(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// deviceAnywhere is "phone", for which every port will do.
+// deviceAnywhere returns "phone", which may attach at every port.
 func deviceAnywhere() registry.Device {
 	return registry.Device{ID: "phone", MACs: []openflow.MAC{mac(1), mac(2), mac(3)}, Class: "open"}
 }
 
-// FuzzHandle gives the server frames of every kind. Whatever they are, it gives
-// an answer that can be read again, to a device that exists, or none.
+// FuzzHandle gives the server frames of every kind. The server either gives no answer, or one that
+// can be parsed again, to a device that exists.
 func FuzzHandle(f *testing.F) {
 	b := newBench(f)
 	for kind := dhcpv4.MessageTypeDiscover; kind <= dhcpv4.MessageTypeInform; kind++ {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	start   = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	gateway = ip(1)
-	// Two radios, and a place where strangers are not welcome.
+	// Two radios, and a port where unregistered devices may not attach.
 	radioA   = network.PortRef{Switch: 1, Port: 3}
 	radioB   = network.PortRef{Switch: 2, Port: 3}
 	backyard = network.PortRef{Switch: 3, Port: 3}
@@ -64,7 +64,7 @@ func newBench(t testing.TB, pools ...func(*registry.Pool)) *bench {
 	return b
 }
 
-// start is a controller that begins, with what the store has.
+// start starts a controller on the store.
 func (b *bench) start() {
 	if b.end != nil {
 		b.end()
@@ -98,7 +98,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// message is what a client with that hardware address sends.
+// message returns what a client with that hardware address sends.
 func (b *bench) message(kind dhcpv4.MessageType, chaddr openflow.MAC, mods ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
 	b.t.Helper()
 	m, err := dhcpv4.New(append([]dhcpv4.Modifier{
@@ -112,7 +112,7 @@ func (b *bench) handle(m *dhcpv4.DHCPv4, src openflow.MAC, at network.PortRef) d
 	return b.decide(dhcp.Request{Message: m, Src: src, At: at, Time: b.now})
 }
 
-// decide handles a request and commits the decision; the verdict tells of failures.
+// decide handles a request and commits the decision; the verdict reports failures.
 func (b *bench) decide(q dhcp.Request) dhcp.Decision {
 	d := b.Handle(b.ctx, q)
 	_ = d.Commit(b.ctx)

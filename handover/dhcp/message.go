@@ -13,28 +13,27 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Ports of DHCP.
+// UDP ports of DHCP.
 const (
 	ServerPort = 67
 	ClientPort = 68
 )
 
-// Offsets of the fields that options may overflow into (RFC 2132, section 9.3),
-// and the bits that say so.
+// Offsets of the header fields into which options may overflow (RFC 2132, section 9.3), and the
+// bits of the overload option.
 const (
 	snameAt, fileAt, cookieAt = 44, 108, 236
 	overloadFile              = 1
 	overloadSname             = 2
 )
 
-// maxEcho bounds the options of a request that come back in the reply.
+// maxEcho bounds the options of a request that are copied into the reply.
 const maxEcho = 255
 
 // ErrNotRequest says that a frame is not a whole DHCP message to a server.
 var ErrNotRequest = errors.New("dhcp: not a whole message to a DHCP server")
 
-// Parse reads the DHCP message to a server from a frame whose headers were read
-// into h.
+// Parse parses the DHCP message to a server in a frame whose headers were parsed into h.
 func Parse(frame []byte, h *packet.Headers) (*dhcpv4.DHCPv4, error) {
 	if !h.Has(packet.IPv4|packet.UDP) || h.DstPort != ServerPort || h.IsFragment() {
 		return nil, ErrNotRequest
@@ -50,8 +49,8 @@ func Parse(frame []byte, h *packet.Headers) (*dhcpv4.DHCPv4, error) {
 	return Decode(frame[h.Payload:end])
 }
 
-// Decode reads a DHCP message, also the options that continue in its fields for
-// names, and refuses one that no client sends.
+// Decode parses a DHCP message, including options that overflow into the fields for names, and
+// returns an error for a message that no client sends.
 func Decode(payload []byte) (*dhcpv4.DHCPv4, error) {
 	m, err := dhcpv4.FromBytes(payload)
 	if err != nil {
@@ -63,8 +62,7 @@ func Decode(payload []byte) (*dhcpv4.DHCPv4, error) {
 	return m, check(m)
 }
 
-// overload adds the options that are in the fields of the server's name and the
-// boot file.
+// overload adds the options in the fields of the server's name and the boot file.
 func overload(m *dhcpv4.DHCPv4, payload []byte) error {
 	v := m.Options.Get(dhcpv4.OptionOptionOverload)
 	if len(v) != 1 {
@@ -85,7 +83,7 @@ func overload(m *dhcpv4.DHCPv4, payload []byte) error {
 	return nil
 }
 
-// check says why the message is not a request that this server can answer.
+// check returns why the message is not a request that this server can answer, or nil.
 func check(m *dhcpv4.DHCPv4) error {
 	switch {
 	case m.OpCode != dhcpv4.OpcodeBootRequest:
@@ -113,7 +111,7 @@ func check(m *dhcpv4.DHCPv4) error {
 	return fmt.Errorf("dhcp: message type %v is none that clients send", m.MessageType())
 }
 
-// hardware is the client's hardware address; the message was checked.
+// hardware returns the client's hardware address, or zero if it is not an Ethernet address.
 func hardware(m *dhcpv4.DHCPv4) openflow.MAC {
 	if len(m.ClientHWAddr) != 6 {
 		return openflow.MAC{}
@@ -121,7 +119,7 @@ func hardware(m *dhcpv4.DHCPv4) openflow.MAC {
 	return openflow.MAC(m.ClientHWAddr)
 }
 
-// addr is the address in a field of the header; not valid if it is zero.
+// addr returns the address in a field of the header; it is invalid if the field is zero.
 func addr(ip net.IP) netip.Addr {
 	a, ok := netip.AddrFromSlice(ip)
 	if a = a.Unmap(); !ok || a.IsUnspecified() || !a.Is4() {
@@ -130,7 +128,7 @@ func addr(ip net.IP) netip.Addr {
 	return a
 }
 
-// addrOption is the address in an option; not valid if it is absent.
+// addrOption returns the address in an option; it is invalid if the option is absent.
 func addrOption(m *dhcpv4.DHCPv4, code dhcpv4.OptionCode) netip.Addr {
 	return addr(m.Options.Get(code))
 }

@@ -17,8 +17,8 @@ var unspecified = net.IP{0, 0, 0, 0}
 // broadcastFlag is the bit by which a client asks for broadcast.
 const broadcastFlag = 0x8000
 
-// reply is the beginning of every answer: what has to come back as it came
-// (RFC 2131, table 3; RFC 6842; RFC 3046).
+// reply returns a reply with the fields and options that are copied from the request (RFC 2131,
+// table 3; RFC 6842; RFC 3046).
 func (c *call) reply(kind dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 	m := c.Message
 	r := &dhcpv4.DHCPv4{
@@ -28,7 +28,7 @@ func (c *call) reply(kind dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 		Options: make(dhcpv4.Options, 16),
 	}
 	r.Options[dhcpv4.OptionDHCPMessageType.Code()] = []byte{byte(kind)}
-	r.Options[dhcpv4.OptionServerIdentifier.Code()] = c.d.From.AsSlice()
+	r.Options[dhcpv4.OptionServerIdentifier.Code()] = c.decision.From.AsSlice()
 	for _, code := range [...]dhcpv4.OptionCode{dhcpv4.OptionClientIdentifier, dhcpv4.OptionRelayAgentInformation} {
 		if v, ok := m.Options[code.Code()]; ok {
 			r.Options[code.Code()] = v
@@ -37,8 +37,8 @@ func (c *call) reply(kind dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 	return r
 }
 
-// answer makes an offer or acknowledgement of the address, with all parameters.
-// Without one, it is for a client that has its address and no lease of it.
+// answer makes an offer or acknowledgement of the address, with all parameters. Without an address
+// it is an answer to a client that has its address but no lease of it.
 func (c *call) answer(kind dhcpv4.MessageType, ip netip.Addr) {
 	r := c.reply(kind)
 	if kind == dhcpv4.MessageTypeAck {
@@ -47,13 +47,13 @@ func (c *call) answer(kind dhcpv4.MessageType, ip netip.Addr) {
 	parameters(r.Options, c.pool)
 	if ip.IsValid() {
 		r.YourIPAddr = ip.AsSlice()
-		lifetime(r.Options, c.pool.LeaseTime)
+		leaseTimes(r.Options, c.pool.LeaseTime)
 	}
-	c.d.Reply = r
-	c.address(ip)
+	c.decision.Reply = r
+	c.setDestination(ip)
 }
 
-// parameters adds what hosts of the pool are told.
+// parameters adds the parameters for hosts of the pool.
 func parameters(o dhcpv4.Options, p registry.Pool) {
 	o[dhcpv4.OptionSubnetMask.Code()] = net.CIDRMask(p.Prefix.Bits(), 32)
 	o[dhcpv4.OptionRouter.Code()] = p.Gateway.AsSlice()
@@ -72,9 +72,9 @@ func parameters(o dhcpv4.Options, p registry.Pool) {
 	}
 }
 
-// lifetime adds how long the lease lasts and when to renew it: after a half, and
-// by any server after seven eighths (RFC 2131, section 4.4.5).
-func lifetime(o dhcpv4.Options, d time.Duration) {
+// leaseTimes adds how long the lease lasts and when to renew it: after half of it, and by any
+// server after seven eighths (RFC 2131, section 4.4.5).
+func leaseTimes(o dhcpv4.Options, d time.Duration) {
 	set := func(code dhcpv4.OptionCode, t time.Duration) {
 		o[code.Code()] = binary.BigEndian.AppendUint32(nil, uint32(t/time.Second))
 	}
@@ -83,27 +83,26 @@ func lifetime(o dhcpv4.Options, d time.Duration) {
 	set(dhcpv4.OptionRebindingTimeValue, d/8*7)
 }
 
-// address chooses where the reply goes (RFC 2131, section 4.1). ip is the address
-// that the client gets, if any. Frames to a single host go to the source of the
-// request, which is the interface that the device now speaks through; it need not
-// be the client's hardware address.
-func (c *call) address(ip netip.Addr) {
+// setDestination sets where the reply goes (RFC 2131, section 4.1). ip is the address that the
+// client gets, if any. Frames to a single host go to the source of the request, the interface that
+// the device uses now, which need not have the client's hardware address.
+func (c *call) setDestination(ip netip.Addr) {
 	relay, own := addr(c.Message.GatewayIPAddr), addr(c.Message.ClientIPAddr)
-	refusal := c.d.Reply.MessageType() == dhcpv4.MessageTypeNak
-	c.d.To = c.Src
+	refusal := c.decision.Reply.MessageType() == dhcpv4.MessageTypeNak
+	c.decision.To = c.Src
 	switch {
 	case relay.IsValid():
-		c.d.ToIP = relay
+		c.decision.ToIP = relay
 		if refusal {
-			c.d.Reply.Flags |= broadcastFlag
+			c.decision.Reply.Flags |= broadcastFlag
 		}
 	case refusal:
-		c.d.To, c.d.ToIP = packet.Broadcast, limited
+		c.decision.To, c.decision.ToIP = packet.Broadcast, limitedBroadcast
 	case own.IsValid():
-		c.d.ToIP = own
+		c.decision.ToIP = own
 	case c.Message.Flags&broadcastFlag != 0 || !ip.IsValid():
-		c.d.To, c.d.ToIP = packet.Broadcast, limited
+		c.decision.To, c.decision.ToIP = packet.Broadcast, limitedBroadcast
 	default:
-		c.d.ToIP = ip
+		c.decision.ToIP = ip
 	}
 }

@@ -106,7 +106,7 @@ func TestARebootingClientThatIsKnownGetsAFreeAddress(t *testing.T) {
 	}
 }
 
-// One address wherever and by whichever interface the device asks.
+// A device has one address wherever and by whichever interface it asks.
 func TestADeviceMoves(t *testing.T) {
 	b := newBench(t)
 	first := b.attach(mac(1), mac(1), radioA)
@@ -295,7 +295,7 @@ func TestPoolsRunOut(t *testing.T) {
 	if d.Reply != nil || d.Err == nil {
 		t.Fatalf("%+v", d)
 	}
-	// Those who are bound are not concerned.
+	// Bound devices are not limited.
 	b.attach(mac(6), mac(6), backyard)
 }
 
@@ -316,7 +316,7 @@ func TestStrangers(t *testing.T) {
 	if d := b.attach(mac(50), mac(50), backyard); d.Device.ID != "mac-020000000032" || !d.Attach {
 		t.Fatalf("learned %+v", d)
 	}
-	// It has no say in where it may go: it stays, unless the port is listed.
+	// Its message does not decide where it may go: it stays, unless the port is listed.
 	l, _ := b.reg.Lease("mac-020000000032")
 	b.expect(b.handle(b.rebooting(mac(50), l.IP), mac(50), relay), dhcp.Denied)
 	b.expect(b.handle(b.rebooting(mac(50), l.IP), mac(50), radioB), dhcp.Granted)
@@ -345,14 +345,14 @@ func TestVisitorsAreToldOfTheirHome(t *testing.T) {
 	b.expect(b.handle(b.message(dhcpv4.MessageTypeDiscover, mac(61)), mac(61), radioA), dhcp.Ignored)
 }
 
-// The lease that is granted holds when the decision is committed, not before.
+// A granted lease is valid when the decision is committed, not before.
 func TestADecisionIsCommitted(t *testing.T) {
 	b := newBench(t)
 	d := b.expect(b.Handle(b.ctx, dhcp.Request{Message: b.rebooting(mac(1), ip(12)), Src: mac(1), At: radioA, Time: b.now}), dhcp.Granted)
 	if l, ok := b.reg.Lease("phone"); ok {
 		t.Fatalf("lease %+v before it was committed", l)
 	}
-	for range 2 { // what is committed is committed once
+	for range 2 { // a second commit changes nothing
 		b.must(d.Commit(b.ctx))
 	}
 	if l, _ := b.reg.Lease("phone"); l.IP != ip(12) || l.Attachment.At != radioA {

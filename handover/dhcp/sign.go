@@ -16,15 +16,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// OptionSignature is the option that carries a device's signature, one of those
-// left to each site.
+// OptionSignature is the option that carries a device's signature. It is one of the options
+// reserved for use within a site.
 const OptionSignature = dhcpv4.GenericOptionCode(224)
 
-// Window is how far the time in a signature may be from the server's.
+// Window is how much the time in a signature may differ from the server's.
 const Window = 30 * time.Second
 
-// The option is a version, the time in nanoseconds since 1970, a nonce, and the
-// HMAC-SHA256 of all that and of what of the message matters.
+// The option consists of a version, the time in nanoseconds since 1970, a nonce, and the
+// HMAC-SHA256 of these and of the fields of the message that a signature covers.
 const (
 	signVersion = 2
 	timeAt      = 1
@@ -35,25 +35,25 @@ const (
 	signLabel   = "sluice dhcp 224"
 )
 
-// Why a signature does not count.
+// Errors of signatures.
 var (
 	ErrUnsigned  = errors.New("the message is not signed")
 	ErrSignature = errors.New("the signature is not the device's")
 	ErrStale     = errors.New("the signature's time is not now")
-	ErrReplay    = errors.New("the signature was used before, or a newer one was")
+	ErrReplay    = errors.New("the signature, or a newer one, was used before")
 )
 
-// Stamp is what makes each signature of a device different from all others.
+// Stamp identifies a signature among all of a device.
 type Stamp struct {
 	Time  time.Time
 	Nonce [nonceBytes]byte
 }
 
-// Sign puts the device's signature into the message, in place of one that it has.
-// It is good once, for a frame with that source, within Window of now. What it
-// covers may not be changed afterwards: type, transaction, hardware address,
-// requested and own address, and the server that is chosen, so that what was meant for
-// another network does not count in ours.
+// Sign adds the device's signature to the message, in place of an earlier one. It is valid once,
+// for a frame with that source, within Window of now. The fields that it covers must not be
+// changed afterwards: type, transaction, hardware address, requested and own address, and the
+// chosen server. The server is covered so that a signature made for another network is not
+// accepted in ours.
 func Sign(key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) error {
 	if len(key) != registry.KeyBytes {
 		return fmt.Errorf("dhcp: sign: key of %d bytes: want %d", len(key), registry.KeyBytes)
@@ -71,9 +71,8 @@ func Sign(key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) error {
 	return nil
 }
 
-// Verify says when and by which nonce the message was signed with the key. That
-// the same message did not come before is for the caller to make sure;
-// [Server.Verify] does.
+// Verify verifies the message's signature by the key and returns its time and nonce. The caller
+// must make sure that the signature was not used before, as [Server.Verify] does.
 func Verify(key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) (Stamp, error) {
 	v, ok := m.Options[OptionSignature.Code()]
 	if !ok {
@@ -96,7 +95,7 @@ func Verify(key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) (Stam
 	return s, nil
 }
 
-// mac appends the code of the option's head and of the message to b.
+// mac appends the HMAC of the option's head and of the message to b.
 func mac(b, key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, head []byte) []byte {
 	chaddr, requested, own := hardware(m), as4(addrOption(m, dhcpv4.OptionRequestedIPAddress)), as4(addr(m.ClientIPAddr))
 	server := as4(addrOption(m, dhcpv4.OptionServerIdentifier))
@@ -115,7 +114,7 @@ func mac(b, key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, head []byte) []byte 
 	return h.Sum(b)
 }
 
-// as4 is the address, or zero if there is none.
+// as4 returns the address as bytes, or zero if it is invalid.
 func as4(a netip.Addr) (b [4]byte) {
 	if a.IsValid() {
 		b = a.As4()

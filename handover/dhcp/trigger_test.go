@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// What may move a device, and what may not.
+// TestTriggers checks what may move a device, and what may not.
 func TestTriggers(t *testing.T) {
 	cases := map[string]struct {
 		device  string
@@ -64,13 +64,13 @@ func TestTriggers(t *testing.T) {
 			if moved := now.Attachment.At == c.at; moved != (c.want == dhcp.Granted) {
 				t.Fatalf("it is at %v", now.Attachment.At)
 			}
-			// Where it is, it renews by what any client sends.
+			// At its place it renews by an ordinary message.
 			b.expect(b.handle(b.renewing(m, was.IP), m, now.Attachment.At), dhcp.Granted)
 		})
 	}
 }
 
-// Frames in which somebody else speaks for a device.
+// TestSpoofedRequests sends frames in which another host uses a device's addresses.
 func TestSpoofedRequests(t *testing.T) {
 	cases := map[string]struct {
 		chaddr, src openflow.MAC
@@ -165,23 +165,23 @@ func TestSignaturesCoverWhatMatters(t *testing.T) {
 	}
 }
 
-// What a signed request says at one place says it nowhere else, as far as the device
-// knows the place: by its interface, and by the server that it has chosen there. The port
-// it does not know.
+// A signed request is valid only at the place for which it was made, as far as the device knows
+// the place: by its interface, and by the server that it has chosen there. The device does not
+// know the port.
 func TestSignedRequestsAtAnotherPlace(t *testing.T) {
 	b := newBench(t)
 	b.expect(b.handle(b.sign(b.rebooting(mac(4), ip(10)), mac(4)), mac(4), radioA), dhcp.Granted)
 	b.now = b.now.Add(time.Second)
-	// Said in another network, to a server there, and repeated here without the server.
+	// Sent in another network, to a server there, and replayed here without the server.
 	elsewhere := b.rebooting(mac(4), ip(10))
 	elsewhere.UpdateOption(dhcpv4.OptServerIdentifier(ip(9).AsSlice()))
 	b.sign(elsewhere, mac(4))
 	delete(elsewhere.Options, dhcpv4.OptionServerIdentifier.Code())
 	b.expect(b.handle(elsewhere, mac(4), radioB), dhcp.Denied)
-	// Said by one interface, and repeated as if by another.
+	// Sent by one interface, and replayed as if by another.
 	b.now = b.now.Add(time.Second)
 	b.expect(b.handle(b.sign(b.rebooting(mac(4), ip(10)), mac(4)), mac(5), radioB), dhcp.Denied)
-	// What remains: a copy that overtakes the device's own request counts in its place,
+	// The remaining case: a copy that overtakes the device's own request is accepted in its place,
 	// until the device asks again.
 	b.now = b.now.Add(time.Second)
 	m := b.sign(b.rebooting(mac(4), ip(10)), mac(4))
@@ -208,17 +208,17 @@ func TestSignaturesAreGoodOnce(t *testing.T) {
 	b := newBench(t)
 	m := b.sign(b.rebooting(mac(4), ip(10)), mac(4))
 	b.expect(b.handle(m, mac(4), radioA), dhcp.Granted)
-	// What was said at one place is not to be repeated at another, now or after a
-	// restart of the controller.
+	// A request from one place cannot be replayed at another, now or after a restart of the
+	// controller.
 	b.expect(b.handle(m, mac(4), radioB), dhcp.Denied)
 	b.start()
 	b.expect(b.handle(m, mac(4), radioB), dhcp.Denied)
-	// Nor what the device signed without need.
+	// Nor one that the device signed without need.
 	b.now = b.now.Add(time.Second)
 	renewal := b.sign(b.renewing(mac(4), ip(10)), mac(4))
 	b.expect(b.handle(renewal, mac(4), radioA), dhcp.Granted)
 	b.expect(b.handle(renewal, mac(4), radioB), dhcp.Denied)
-	// Nor what it signed earlier and came late.
+	// Nor one that it signed earlier and that arrived late.
 	late := b.sign(b.rebooting(mac(4), ip(10)), mac(4))
 	b.now = b.now.Add(time.Second)
 	b.expect(b.handle(b.sign(b.rebooting(mac(4), ip(10)), mac(4)), mac(4), radioB), dhcp.Granted)
@@ -233,7 +233,7 @@ func TestSignaturesAreGoodOnce(t *testing.T) {
 	}
 }
 
-// TestNoSignatureCountsTwice signs more than is remembered, in any order.
+// TestNoSignatureCountsTwice uses more signatures than are remembered, in any order.
 func TestNoSignatureCountsTwice(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := newBench(t)

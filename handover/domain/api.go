@@ -16,14 +16,14 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// incoming is a pointer to a message, for receive.
+// incoming constrains P to be a pointer to T that is a message.
 type incoming[T any] interface {
 	*T
 	message
 }
 
-// Register adds the operations of neighbours, which certificates of their role
-// may use and which refuse all others, and those for operators.
+// Register adds the operations of neighbours, which require a certificate of role neighbour, and
+// those of operators.
 func (s *Service) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
 	receive(s, a, KindHello, "Say that one is there", nil, s.onHello)
@@ -32,7 +32,8 @@ func (s *Service) Register(a *api.API) {
 	receive(s, a, KindComplete, "Say that a device has arrived", func(m *Complete) Subject { return m.Subject }, s.Origin.onComplete)
 	receive(s, a, KindQuery, "Ask who has a device", nil, s.Origin.onQuery)
 	receive(s, a, KindClaim, "Take a device that has turned up unannounced", func(m *Claim) Subject { return m.Subject }, s.Origin.onClaim)
-	// Not in order: it may pass what is in the outbox about the device, and evidence is good once anyway.
+	// Without ordering: the message may overtake others about the device in the outbox, and
+	// evidence is accepted only once anyway.
 	receive(s, a, KindVerify, "Ask whether a device has signed a request", nil, s.Origin.onVerify)
 	receive(s, a, KindWithdraw, "Take a move back, or leave the chain", func(m *Withdraw) Subject { return m.Subject }, s.onWithdraw)
 
@@ -41,9 +42,9 @@ func (s *Service) Register(a *api.API) {
 	service.Show(r, "roaming", "List devices that are abroad, visiting, or on their way", s.records.roaming)
 }
 
-// receive adds one operation. Before f works on a message, the sender's
-// certificate and the message's freshness have been checked. about is the device
-// whose messages come in order, or nil.
+// receive adds one operation. Before f handles a message, the sender's certificate and the
+// message's freshness have been checked. about returns the device whose messages are ordered; it
+// may be nil.
 func receive[T, O any, P incoming[T]](s *Service, a *api.API, kind Kind, summary string, about func(P) Subject, f func(context.Context, *neighbour, P) (*O, error)) {
 	a.Permit(pki.RoleNeighbour, http.MethodPost, Path+string(kind))
 	op := huma.Operation{
@@ -76,14 +77,14 @@ func receive[T, O any, P incoming[T]](s *Service, a *api.API, kind Kind, summary
 	})
 }
 
-// problem is what the operations of neighbours are refused with: the API's own problem
-// document, or a Refusal.
+// problem is the body of a refused request: the API's own problem document, or a Refusal.
 type problem struct {
 	huma.ErrorModel
 	Code     Code      `json:"code,omitempty"`
 	Evidence *Evidence `json:"evidence,omitempty" doc:"With code here: shows that the device is where the refusal says"`
 }
 
+// refusals returns the responses with which a message may be refused, for the OpenAPI document.
 func refusals(a *api.API) map[string]*huma.Response {
 	schema := a.Huma().OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Problem")
 	all := map[string]*huma.Response{}
@@ -96,6 +97,7 @@ func refusals(a *api.API) map[string]*huma.Response {
 	return all
 }
 
+// deviceOf returns the name of the device whose messages are ordered, or an empty string.
 func deviceOf[P message](m P, about func(P) Subject) string {
 	if about == nil {
 		return ""
@@ -104,8 +106,8 @@ func deviceOf[P message](m P, about func(P) Subject) string {
 	return s.Device + "@" + s.Home
 }
 
-// sender returns the neighbour whose certificate the request came with, if it is
-// the one that the message says, and the message is for us.
+// sender returns the neighbour whose certificate the request came with. It refuses a message that
+// names another sender or another receiver.
 func (s *Service) sender(ctx context.Context, e *Envelope) (*neighbour, *Refusal) {
 	n := s.neighbours[e.From]
 	switch {
@@ -119,8 +121,8 @@ func (s *Service) sender(ctx context.Context, e *Envelope) (*neighbour, *Refusal
 	return n, nil
 }
 
-// handle works on a message within the bounds of the neighbour, and not before
-// Restore: of a device that we do not know yet we would say that it is not ours.
+// handle handles a message within the bounds of the neighbour, and only after Restore: before it a
+// device that has not been read yet would be reported as unknown.
 func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device string, f func(context.Context) error) error {
 	if refusal := n.guard.pass(e, device, s.now()); refusal != nil {
 		return refusal
@@ -142,7 +144,7 @@ func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device 
 	}
 }
 
-// NeighbourStatus is a neighbour as operators see it.
+// NeighbourStatus is the state of a neighbour for operators.
 type NeighbourStatus struct {
 	Name     string     `json:"name"`
 	URL      string     `json:"url"`
@@ -156,7 +158,7 @@ type NeighbourStatus struct {
 	Outbox   int        `json:"outbox" doc:"Messages that still have to reach it"`
 }
 
-// Neighbours lists the neighbours and how things are with them.
+// Neighbours returns the state of all neighbours.
 func (s *Service) Neighbours() []NeighbourStatus {
 	list := make([]NeighbourStatus, 0, len(s.neighbours))
 	for _, n := range s.neighbours {
@@ -181,7 +183,7 @@ func (s *Service) Neighbours() []NeighbourStatus {
 	return list
 }
 
-// Roaming is a device that is not just at home, as operators see it.
+// Roaming is a device that is not just at home, for operators.
 type Roaming struct {
 	ID         string     `json:"id"`
 	Home       string     `json:"home"`

@@ -16,21 +16,22 @@ import (
 	"github.com/sluice-net/sluice/internal/tlsconn"
 )
 
-// Path is where the operations for neighbours stand.
+// Path begins the paths of the operations for neighbours.
 const Path = api.Prefix + "/handover/neighbour/"
 
-// maxReply bounds what a neighbour may answer.
+// maxReply bounds the answer of a neighbour in bytes.
 const maxReply = 64 << 10
 
 // Dialer connects, for instance inside a network namespace.
 type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// client speaks to one neighbour.
+// client sends messages to one neighbour.
 type client struct {
 	base string
 	http *http.Client
 }
 
+// newClient returns a client of a neighbour; a nil dial uses the network of this process.
 func newClient(n Neighbour, dial Dialer) *client {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 3 * time.Second}).DialContext
@@ -40,17 +41,17 @@ func newClient(n Neighbour, dial Dialer) *client {
 		MaxIdleConnsPerHost: 16,
 		MaxConnsPerHost:     64,
 		IdleConnTimeout:     2 * time.Minute,
-		// What it may make us keep before the body is bounded as well.
+		// What a neighbour can make us store before the body is bounded as well.
 		MaxResponseHeaderBytes: 16 << 10,
 		ForceAttemptHTTP2:      true,
-		// A connection whose other end has vanished is not waited on again and again.
+		// A connection whose other end has vanished is closed after a failed ping.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 2 * time.Second},
 	}
 	return &client{
 		base: strings.TrimSuffix(n.URL, "/") + Path,
 		http: &http.Client{
 			Transport: t,
-			// A neighbour must not make us speak to somebody else.
+			// A neighbour must not redirect us to another server.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -58,8 +59,8 @@ func newClient(n Neighbour, dial Dialer) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// send posts one message. A refusal is a *Refusal; anything else that fails
-// leaves open whether the neighbour has done what was asked.
+// send posts one message. It returns a *Refusal if the neighbour has refused it. After any other
+// error it is unknown whether the neighbour has done what was asked.
 func (c *client) send(ctx context.Context, kind Kind, in, out any) error {
 	b, err := json.Marshal(in)
 	if err != nil {
@@ -84,7 +85,7 @@ func (c *client) send(ctx context.Context, kind Kind, in, out any) error {
 
 var errReply = errors.New("the answer is not one of this protocol")
 
-// decodeReply reads an answer.
+// decodeReply decodes an answer into out, or returns the refusal.
 func decodeReply(status int, body []byte, out any) error {
 	if len(body) > maxReply {
 		return fmt.Errorf("%w: more than %d bytes", errReply, maxReply)
@@ -106,7 +107,7 @@ func decodeReply(status int, body []byte, out any) error {
 		return fmt.Errorf("%w: status %d with code %.40q", errReply, status, r.Code)
 	}
 	r.Status = status
-	// It is a stranger's text that may end up in logs.
+	// The neighbour is not trusted, and its text may end up in logs.
 	r.Detail = printable(r.Detail)
 	return r
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// common is what both roles of a domain, and its neighbours, stand on.
+// common holds what both roles of a domain, and its neighbours, share.
 type common struct {
 	self       string
 	host       Host
@@ -22,12 +22,12 @@ type common struct {
 	metrics    *metrics
 	tasks      *tasks.Group
 	records    *records
-	// delivered notes that a message has reached a neighbour, or was refused for good.
+	// delivered records that a message has reached a neighbour, or was refused for good.
 	delivered func(ctx context.Context, n *neighbour, id string, o Unsent, err error) error
 }
 
-// oursToGive says whether the device is with us as far as is known; r is nil for
-// one that has not been abroad.
+// mayGiveAway reports whether the device is here as far as is known; r is nil for a device that
+// has not been abroad.
 func (s *common) oursToGive(r *Record, home string) bool {
 	if r == nil || r.Gone {
 		return home == s.self
@@ -35,8 +35,8 @@ func (s *common) oursToGive(r *Record, home string) bool {
 	return r.Host == s.self
 }
 
-// put makes the record visible, writes it, and sees that what is in its outbox is
-// delivered. The device's lock is held, or nobody else works yet.
+// put makes the record visible, writes it, and schedules the delivery of its outbox. The caller
+// holds the device's lock, or is the only user of the records.
 func (s *common) put(ctx context.Context, r *Record) {
 	s.records.show(r)
 	// A caller that has given up must not leave memory and store different.
@@ -52,11 +52,11 @@ func (s *common) put(ctx context.Context, r *Record) {
 	}
 }
 
+// errUnchanged ends a change without storing the record.
 var errUnchanged = errors.New("unchanged")
 
-// change runs f on the device's record, under its lock, with a deadline of its
-// own: what has begun is brought to an end although the caller has left. A nil
-// result puts the record.
+// change runs f on the device's record, under its lock. It uses a deadline of its own, so that a
+// change is completed even if the caller has left. If f returns nil the record is stored.
 func (s *common) change(ctx context.Context, id string, f func(context.Context, *Record) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timing.Request)
 	defer cancel()
@@ -71,7 +71,7 @@ func (s *common) change(ctx context.Context, id string, f func(context.Context, 
 	}
 }
 
-// asked is records.with for what a neighbour asks.
+// withForNeighbour is records.with for a neighbour's request.
 func (s *common) asked(ctx context.Context, id string, f func(*Record) *Refusal) error {
 	err := s.records.with(ctx, id, func(r *Record) error { return orNil(f(r)) })
 	if err != nil && codeOf(err) == "" {
@@ -80,12 +80,13 @@ func (s *common) asked(ctx context.Context, id string, f func(*Record) *Refusal)
 	return err
 }
 
+// newMove returns a move that begins now.
 func (s *common) newMove(peer string, stage Stage) *Move {
 	now := s.now()
 	return &Move{ID: newToken(), Peer: peer, Stage: stage, Started: now, Deadline: now.Add(s.timing.Move)}
 }
 
-// event tells the world that something happened to a device.
+// event publishes and logs that something happened to a device.
 func (s *common) event(kind string, r *Record, attrs map[string]any) {
 	attrs["device"], attrs["address"] = r.ID, r.IP.String()
 	s.emit("domain."+kind, attrs)
@@ -98,19 +99,19 @@ func (s *common) event(kind string, r *Record, attrs map[string]any) {
 	s.log.Info("device between domains: "+kind, args...)
 }
 
-// forget removes the device from this domain, whose part in the chain is over.
+// forget removes the device from this domain, whose part in the chain has ended.
 func (s *common) forget(ctx context.Context, r *Record) {
 	if err := s.host.Forget(ctx, r.ID); err != nil {
-		s.log.Error("a device that has gone was not removed", "device", r.ID, "error", err)
+		s.log.Error("a device that has left was not removed", "device", r.ID, "error", err)
 	}
 	r.end()
 }
 
-// violation notes that a neighbour has said what it may not say.
+// violation records that a neighbour has sent a message that it may not send.
 func (s *common) violation(n *neighbour, kind Kind, err error) {
 	s.metrics.refused(n.Name, kind, codeOf(err))
 	if n.mayLog(s.now()) {
-		s.log.Warn("what a neighbour says is refused", "neighbour", n.Name, "message", kind, "reason", err)
+		s.log.Warn("a neighbour's message is refused", "neighbour", n.Name, "message", kind, "reason", err)
 		s.emit("domain.refused", map[string]any{"neighbour": n.Name, "message": string(kind), "code": string(codeOf(err)), "reason": printable(err.Error())})
 	}
 }

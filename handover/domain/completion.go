@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// onComplete takes the word that a device has arrived elsewhere (t4) and ends its
-// stay here (t5).
+// onComplete handles the message that a device has arrived elsewhere (t4) and ends its stay here
+// (t5).
 func (s *Origin) onComplete(ctx context.Context, n *neighbour, in *Complete) (*struct{}, error) {
 	if err := in.check(); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
@@ -18,7 +18,7 @@ func (s *Origin) onComplete(ctx context.Context, n *neighbour, in *Complete) (*s
 		return nil, refusal
 	}
 	if r == nil {
-		return nil, nil // said before, and done
+		return nil, nil // the same was said before, and handled
 	}
 	proven := false
 	if m := r.outgoing(n.Name); m != nil && m.ID == in.Move && r.needsProof(n.Name) {
@@ -46,6 +46,7 @@ func orNil(r *Refusal) error {
 	return r
 }
 
+// check returns what is wrong with the message itself, or nil.
 func (c *Complete) check() error {
 	if !nameForm.MatchString(c.Host) {
 		return fmt.Errorf("host %.80q: the name of a domain", c.Host)
@@ -59,9 +60,9 @@ func (c *Complete) check() error {
 	return errors.Join(checkMove(c.Move), c.Evidence.check())
 }
 
-// mayComplete decides whether the neighbour may say where the device is: as the
-// receiver of the move, or as the domain to which we send its packets. It returns
-// nil for a nil record only if the same was said before.
+// mayComplete decides whether the neighbour may say where the device is: as the receiver of the
+// move, or as the domain to which we send its packets. It returns nil for a nil record only if the
+// same was said before.
 func (s *Origin) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
 	switch {
 	case in.Move != "" && s.done.has(in.Move):
@@ -87,20 +88,21 @@ func (s *Origin) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
 		}
 		return nil
 	}
+	// the same was said before
 	if r.Downstream == n.Name && r.Host == n.Name {
 		return nil // said before
 	}
 	return refuse(CodeUnknown, "no such move of %s to %q is under way", r.ID, n.Name)
 }
 
-// needsProof says whether the outgoing move has to be proven by the device. The
-// domain that it belongs to and the one that we have its packets from need not:
-// without them we have nothing of it anyway.
+// needsProof reports whether the device must prove the outgoing move. Moves to its home domain and
+// to the domain that we get its packets from need no proof: without them we get none of its
+// packets anyway.
 func (r *Record) needsProof(peer string) bool {
 	return r.Signed && !r.Move.Proven && peer != r.Home && peer != r.Upstream
 }
 
-// complete makes the neighbour the one that has the device.
+// complete records that the neighbour has the device.
 func (s *Origin) complete(ctx context.Context, n *neighbour, in *Complete, r *Record, proven bool) *Refusal {
 	if in.Move == "" {
 		r.Host = in.Host
@@ -110,7 +112,7 @@ func (s *Origin) complete(ctx context.Context, n *neighbour, in *Complete, r *Re
 	}
 	m := r.outgoing(n.Name)
 	if m == nil || m.ID != in.Move {
-		return nil // said before
+		return nil // the same was said before
 	}
 	if r.needsProof(n.Name) && !proven {
 		return refuse(CodeBusy, "the move of %s has begun anew", r.ID)
@@ -118,13 +120,12 @@ func (s *Origin) complete(ctx context.Context, n *neighbour, in *Complete, r *Re
 	return s.handOver(ctx, n, r)
 }
 
-// handOver ends the outgoing move: the device is with the neighbour. What this
-// domain does from now on is to send its packets there, or, if they no longer
-// pass through here, nothing.
+// handOver ends the outgoing move: the device is with the neighbour. From now on this domain sends
+// the device's packets there or, if they no longer pass through here, does nothing.
 func (s *Origin) handOver(ctx context.Context, n *neighbour, r *Record) *Refusal {
 	m := *r.Move
 	if !m.Carry {
-		// The receiver has the packets before us: we are out of it.
+		// The receiver gets the packets before us, so we leave the chain.
 		if err := s.host.Forget(ctx, r.ID); err != nil {
 			s.log.Error("a device that has left was not removed", "device", r.ID, "error", err)
 			return refuse(CodeFailed, "the old branch could not be removed")
@@ -145,8 +146,8 @@ func (s *Origin) handOver(ctx context.Context, n *neighbour, r *Record) *Refusal
 	return nil
 }
 
-// delivered notes that what was in the outbox has reached the neighbour, and what a
-// refusal of it means.
+// delivered records that a message in the outbox has reached the neighbour, or handles its
+// refusal.
 func (s *Origin) delivered(ctx context.Context, n *neighbour, id string, o Unsent, err error) error {
 	return s.records.with(ctx, id, func(r *Record) error {
 		if r == nil {
@@ -156,30 +157,31 @@ func (s *Origin) delivered(ctx context.Context, n *neighbour, id string, o Unsen
 		if err != nil {
 			s.refusedUnsent(ctx, n, r, o, err)
 		} else if m := r.outgoing(n.Name); o.Kind == KindWithdraw && m != nil && m.ID == o.Move {
-			s.cancelOutgoing(ctx, r) // the neighbour agrees that the move is over
+			s.cancelOutgoing(ctx, r) // the neighbour agrees that the move has ended
 		}
 		s.put(ctx, r)
 		return nil
 	})
 }
 
-// cancelOutgoing ends an outgoing move whose neighbour need not be told.
+// cancelOutgoing ends an outgoing move of which the neighbour need not be told.
 func (s *Origin) cancelOutgoing(ctx context.Context, r *Record) {
 	if err := s.host.Cancel(ctx, r.ID); err != nil {
-		s.log.Error("a branch was not taken back", "device", r.ID, "error", err)
+		s.log.Error("a branch could not be removed", "device", r.ID, "error", err)
 	}
 	r.Move = nil
 }
 
-// giveBack sends the packets of a device of ours to the domain that it has left for
-// home and gone back to before we could say so, if it shows that it is there.
+// giveBack sends the packets of a device of ours to a neighbour that still has it. The device had
+// come home and gone back there before we could tell the neighbour. The refusal must contain
+// evidence that the device is there.
 func (s *Origin) giveBack(ctx context.Context, n *neighbour, r *Record, err error) {
 	refusal, _ := errors.AsType[*Refusal](err)
 	if refusal.Evidence.check() != nil {
 		return
 	}
 	if r.Vouched != n.Name {
-		if wrong := s.prove(ctx, n, r, refusal.Evidence); wrong != nil { // asks nobody: it is our own
+		if wrong := s.prove(ctx, n, r, refusal.Evidence); wrong != nil { // asks nobody, because the device is our own
 			s.violation(n, KindComplete, wrong)
 			return
 		}
@@ -192,12 +194,13 @@ func (s *Origin) giveBack(ctx context.Context, n *neighbour, r *Record, err erro
 	s.event("handed-back", r, map[string]any{"neighbour": n.Name})
 }
 
-// refusedUnsent draws the consequence of a refusal that is final.
+// handleRefused handles a final refusal of a message in the outbox.
 func (s *Origin) refusedUnsent(ctx context.Context, n *neighbour, r *Record, o Unsent, err error) {
-	s.log.Warn("a neighbour has refused what it was told", "neighbour", n.Name, "message", o.Kind, "device", r.ID, "error", err)
+	s.log.Warn("a neighbour has refused a message", "neighbour", n.Name, "message", o.Kind, "device", r.ID, "error", err)
 	switch {
 	case o.Kind == KindWithdraw && codeOf(err) == CodeHere && r.outgoing(n.Name) != nil && r.Move.ID == o.Move:
-		// It has the device; its word was lost. One that can prove it must.
+		// The neighbour has the device; its message was lost. A device that can prove where it is
+		// must do so.
 		if r.needsProof(n.Name) || !r.Move.Back.IsZero() {
 			return
 		}
@@ -205,12 +208,12 @@ func (s *Origin) refusedUnsent(ctx context.Context, n *neighbour, r *Record, o U
 			s.log.Error("a device is with a neighbour but was not handed over", "device", r.ID, "error", refusal)
 		}
 	case o.Kind != KindComplete && r.outgoing(n.Name) != nil && r.Move.ID == o.Move:
-		// It knows nothing of the move.
+		// The neighbour does not know the move.
 		s.cancelOutgoing(ctx, r)
 	case o.Kind == KindComplete && codeOf(err) == CodeHere && r.Home == s.self && r.Host == s.self && r.Move == nil && r.Arrived == o.Move:
 		s.giveBack(ctx, n, r, err)
 	case o.Kind == KindComplete && o.Move != "" && r.Host == s.self && r.Upstream == n.Name && r.Arrived == o.Move:
-		// Those who have the device's packets will not send them here.
+		// The domains that have the device's packets will not send them here.
 		s.event("orphaned", r, map[string]any{"neighbour": n.Name, "reason": printable(err.Error())})
 		s.forget(ctx, r)
 	}

@@ -13,50 +13,51 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// Neighbour is another domain that we have an agreement with.
+// Neighbour is another domain with which this one has an agreement.
 type Neighbour struct {
-	// Name is how it is called here and in the certificate we issued to it; it
-	// must be the name it calls itself.
+	// Name is the neighbour's name here and in the certificate we issued to it. It must be the
+	// name that it uses itself.
 	Name string
-	// URL is its controller's API, like https://192.0.2.1:8443.
+	// URL is the address of its controller's API, like https://192.0.2.1:8443.
 	URL string
-	// TLS shows the certificate that it issued to us and trusts its authority.
+	// TLS presents the certificate that the neighbour issued to us, and trusts its authority.
 	TLS *tls.Config
-	// Prefixes hold the addresses of its own devices. Transit holds those of
-	// other domains' devices that it may pass on to us.
+	// Prefixes contain the addresses of its own devices. Transit contains those of other domains'
+	// devices that it may pass on to us.
 	Prefixes, Transit []netip.Prefix
 	// Peering is our border port that leads to it.
 	Peering network.PortRef
-	// Unsigned lets it claim devices without a key, by their hardware address
-	// alone. A device with a key must always prove that it is there.
+	// Unsigned lets it claim devices without a key, by their hardware address alone. A device with
+	// a key must always prove where it is.
 	Unsigned bool
 	// MaxVisitors bounds the devices it may have here at once; zero means 10000.
 	MaxVisitors int
 }
 
+// containsAddr reports whether one of the prefixes contains the address.
 func holds(prefixes []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // Timing bounds every wait of the protocol.
 type Timing struct {
-	// Answer bounds one question to a neighbour, and so how long the DHCP of an
-	// unknown device is held up by neighbours that are down. Default 500 ms.
+	// Answer bounds one question to a neighbour, and so how long neighbours that are down can
+	// delay the DHCP of an unknown device. Default 500 ms.
 	Answer time.Duration
 	// Request bounds a request that makes the neighbour change its rules. Default 3 s.
 	Request time.Duration
 	// Move bounds a move from its notice to its completion. Default 60 s.
 	Move time.Duration
-	// Window is how old a message may be, and how far clocks may differ. Default 30 s.
+	// Window bounds the age of a message, and the difference between clocks. Default 30 s.
 	Window time.Duration
-	// Forget is for how long a hardware address that nobody knew is not asked
-	// for again. Default 5 s.
+	// Forget is how long neighbours are not asked again for a hardware address that none of them
+	// knew. Default 5 s.
 	Forget time.Duration
-	// Hello is how often a neighbour is spoken to although there is nothing to
-	// say: it shows that it is there, and keeps the connection warm. Default 10 s.
+	// Hello is how often a neighbour is sent a hello. It shows whether the neighbour is there, and
+	// keeps the connection open. Default 10 s.
 	Hello time.Duration
-	// Retry is the first and RetryMax the longest pause between attempts to
-	// deliver what is in the outbox to a neighbour. Defaults 100 ms and 10 s.
+	// Retry is the first and RetryMax the longest pause between attempts to deliver the outbox to
+	// a neighbour. Defaults 100 ms and 10 s.
 	Retry, RetryMax time.Duration
 }
 
@@ -74,7 +75,7 @@ func (t Timing) withDefaults() Timing {
 
 const defaultMaxVisitors = 10000
 
-// checkNeighbours refuses what the configuration does not look at.
+// checkNeighbours checks what the configuration does not check.
 func checkNeighbours(self string, list []Neighbour) error {
 	for _, n := range list {
 		u, err := url.Parse(n.URL)

@@ -1,52 +1,46 @@
-// Package domain moves devices between operators. Each operator's controller
-// runs its own domain and rules only its own switches; domains that are joined by
-// a link between two of their border ports (a peering) tell each other over mutually
-// authenticated HTTPS which device comes, and then pass its packets over the
-// peering.
-//
-// # The steps
+// Package domain moves devices between operators. Each operator's controller runs its own domain
+// and controls only its own switches. Domains that are joined by a link between two of their
+// border ports (a peering) tell each other over mutually authenticated HTTPS which device comes,
+// and then pass its packets over the peering.
 //
 // Origin S has the device, receiver R gets it:
 //
 //	t0           S carries the device
 //	t1  notify   S to R: this device, with these addresses, heads for you
 //	t2           R prepares its branch and says so; S sends the packets both ways;
-//	    ready    S to R: your branch carries now. Until then R leaves the device's
+//	    ready    S to R: your branch gets packets now. Until then R leaves the device's
 //	             DHCP unanswered
 //	t3           R answers with the address that the device has
 //	t4  complete R to S: it is here
 //	t5           S sends to R alone and tells the domain that it has the packets from
 //
-// Without notice (reactive), R asks all neighbours at once who has the unknown
-// device (query), and claims it from the one that does (claim); from t3 on all is
-// the same. A withdraw takes back what has been told before.
+// Without notice (reactive), R asks all neighbours at once who has the unknown device (query), and
+// claims it from the one that does (claim); from t3 on all is the same. A withdraw revokes an
+// earlier message.
 //
-// # The chain
+// For each device that is not just at home a domain keeps one Record: upstream is the neighbour
+// from which its packets come (none at home), downstream the one to which they go (none where the
+// device is). A to B to C makes a chain. A device that comes back to a domain of the chain
+// shortens it, and the part that is no longer needed is withdrawn. Where its packets pass through
+// R already, R branches them itself and the origin sends nothing twice.
 //
-// For each device that is not just at home a domain keeps one Record: upstream is
-// the neighbour from which its packets come (none at home), downstream the one to
-// which they go (none where the device is). A to B to C makes a chain; a device
-// that comes back to a domain of the chain shortens it, and what is no longer
-// part of it is withdrawn. Where its packets pass through R already, R branches
-// them itself and the origin sends nothing twice.
+// A neighbour is trusted with little. It has one certificate of role neighbour, issued by us,
+// whose name is its name here; nothing else of our API is open to it. It can offer only devices
+// whose IP address lies in the prefixes configured for it and whose addresses belong to no other
+// device here. It can take or give back only a device that it was offered, that passes through it,
+// or that proves, by a request signed with the device's key, that it is there. Each message is
+// accepted only once. A refused message changes nothing, and is logged and counted.
 //
-// # Trust
+// A request in the visited domain does not prove by itself that the visitor sent it. The visitor's
+// key is with its home, which confirms (verify) whether the visitor has sent a request at a place
+// where it was not before. While the home cannot be asked the visitor stays where it is. A
+// signature does not name a domain: a domain that hears a device's request, and passes it on
+// faster than the domain for which it was meant, can claim the device, if there is an agreement
+// with that domain, too.
 //
-// A neighbour is trusted with little. It has one certificate of role neighbour,
-// issued by us, whose name is its name here; nothing else of our API is open to
-// it. It can offer only devices whose address lies in the prefixes configured for
-// it and whose addresses are nobody else's here. It can take or give back only a
-// device that it was offered, that passes through it, or that shows, by a request
-// signed with the device's key, that it is there. Messages are good once. What is
-// refused changes nothing, and is logged and counted.
+// Unlike the announcement of the dissertation, that of this package does not contain with whom the
+// device communicates: the rules match the device's own address and nothing else.
 //
-// Nor is the word of whoever asks in the visited domain enough: a visitor's key is
-// with its home, which says (verify) whether it was the visitor that has asked at a
-// place where it was not before. While the home cannot be asked the visitor stays
-// where it is. A signature does not name a domain: who hears a device's request
-// and passes it on faster than the domain that it was for can claim the device, if
-// there is an agreement with that one, too.
-//
-// The announcement does not tell whom the device talks to, as that of the
-// dissertation does: the rules match its own address and nothing else.
+// Start reading at Origin.Announce (t1, t2), Receiver.onNotify and Origin.onComplete; the reactive
+// variant is in reactive.go.
 package domain

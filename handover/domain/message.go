@@ -13,7 +13,7 @@ import (
 // Kind names a message; it is also the last element of its path.
 type Kind string
 
-// The messages.
+// The kinds of messages.
 const (
 	KindHello    Kind = "hello"
 	KindNotify   Kind = "notify"
@@ -25,20 +25,22 @@ const (
 	KindWithdraw Kind = "withdraw"
 )
 
-// Envelope is what every message carries, so that it counts once, now, and here.
+// Envelope is part of every message. It makes the message valid only once, only now, and only for
+// the receiver.
 type Envelope struct {
 	From string    `json:"from" maxLength:"63" doc:"Domain that sends it"`
 	To   string    `json:"to" maxLength:"63" doc:"Domain that it is for"`
 	Time time.Time `json:"time" doc:"When it was sent"`
-	// Nonce is used once.
+	// Nonce is used only once.
 	Nonce string `json:"nonce" minLength:"32" maxLength:"32" doc:"32 hex digits, never used again"`
 	// Sequence grows with every message of the sender about one device.
 	Sequence uint64 `json:"sequence" maximum:"9223372036854774784" doc:"Greater than in any earlier message about the device"`
 }
 
+// envelope implements message.
 func (e *Envelope) envelope() *Envelope { return e }
 
-// message is anything with an envelope.
+// message is implemented by everything with an envelope.
 type message interface{ envelope() *Envelope }
 
 // Subject names a device.
@@ -47,13 +49,15 @@ type Subject struct {
 	Device string `json:"device" maxLength:"64" doc:"Its name in that domain"`
 }
 
+// localID returns the device's name in the domain self.
 func (s Subject) localID(self string) string {
 	return Visitor{Home: s.Home, Device: s.Device}.LocalID(self)
 }
 
+// subject returns the visitor's name.
 func (v Visitor) subject() Subject { return Subject{v.Home, v.Device} }
 
-// Hello says that the sender is there.
+// Hello shows that the sender is there.
 type Hello struct{ Envelope }
 
 // Notify announces a device (t1).
@@ -67,21 +71,20 @@ type Notify struct {
 // Prepared answers Notify and Claim.
 type Prepared struct {
 	Move string `json:"move"`
-	// Carry asks the origin to send the device's packets over the peering.
-	// It is false if they pass through the receiver anyway.
+	// Carry asks the origin to send the device's packets over the peering. It is false if they
+	// pass through the receiver anyway.
 	Carry bool `json:"carry" doc:"The origin has to send the packets to the receiver"`
 }
 
-// Ready says that the origin's branch to the receiver carries (t2).
+// Ready says that the origin now sends packets to the receiver's branch (t2).
 type Ready struct {
 	Envelope
 	Subject
 	Move string `json:"move" minLength:"32" maxLength:"32"`
 }
 
-// Complete says that the device is with Host (t4). With a move it is the
-// receiver's word to the origin; without, an origin's to the domain that it has
-// the device's packets from.
+// Complete says that the device is with Host (t4). With a move the receiver sends it to the
+// origin; without one, an origin sends it to the domain that it has the device's packets from.
 type Complete struct {
 	Envelope
 	Subject
@@ -91,7 +94,7 @@ type Complete struct {
 	Evidence *Evidence `json:"evidence,omitempty" doc:"The device's DHCP request"`
 }
 
-// Query asks who has the device with a hardware address.
+// Query asks which domain has the device with a hardware address.
 type Query struct {
 	Envelope
 	MAC openflow.MAC `json:"mac" doc:"Hardware address that it asks about"`
@@ -104,7 +107,7 @@ type Answer struct {
 	Host    string   `json:"host,omitempty" maxLength:"63" doc:"Domain that the device is in, as far as is known"`
 }
 
-// Claim takes a device that has turned up unannounced.
+// Claim takes over a device that has appeared unannounced.
 type Claim struct {
 	Envelope
 	Subject
@@ -113,16 +116,14 @@ type Claim struct {
 	Evidence *Evidence    `json:"evidence,omitempty"`
 }
 
-// Verify asks the device's home, through the domains between, whether the
-// evidence is good.
+// Verify asks the device's home, through the domains between, whether the evidence is valid.
 type Verify struct {
 	Envelope
 	Subject
 	Evidence Evidence `json:"evidence"`
 }
 
-// Withdraw takes back a move or, without one, says that the sender no longer
-// carries the device.
+// Withdraw revokes a move or, without one, says that the sender no longer carries the device.
 type Withdraw struct {
 	Envelope
 	Subject
@@ -135,10 +136,11 @@ var tokenForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // newToken returns 128 random bits in hex.
 func newToken() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: the program is ended if it would
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	return hex.EncodeToString(b[:])
 }
 
+// checkMove returns an error if the name of a move is not valid.
 func checkMove(move string) error {
 	if !tokenForm.MatchString(move) {
 		return fmt.Errorf("move %.40q: 32 hex digits", move)

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// metrics are the figures of the protocol for Prometheus.
+// metrics holds the protocol's metrics for Prometheus.
 type metrics struct {
 	*service.Metrics
 	in, refusals, out *prometheus.CounterVec
@@ -38,10 +38,12 @@ func newMetrics(s *Service) *metrics {
 	}
 }
 
+// received counts an accepted message.
 func (m *metrics) received(neighbour string, kind Kind) {
 	m.in.WithLabelValues(neighbour, string(kind)).Inc()
 }
 
+// refused counts a refused message.
 func (m *metrics) refused(neighbour string, kind Kind, code Code) {
 	if code == "" {
 		code = CodeFailed
@@ -49,6 +51,7 @@ func (m *metrics) refused(neighbour string, kind Kind, code Code) {
 	m.refusals.WithLabelValues(neighbour, string(kind), string(code)).Inc()
 }
 
+// sent counts a message to a neighbour and measures its duration.
 func (m *metrics) sent(neighbour string, kind Kind, err error, took time.Duration) {
 	result := "ok"
 	if code := codeOf(err); code.known() {

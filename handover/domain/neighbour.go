@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// maxInflight bounds the requests of one neighbour that are worked on at once.
+// maxInflight bounds the concurrent requests of one neighbour.
 const maxInflight = 64
 
-// neighbour is a Neighbour as we deal with it.
+// neighbour is the state of a Neighbour.
 type neighbour struct {
 	Neighbour
 	us       *common
@@ -22,11 +22,12 @@ type neighbour struct {
 	inflight chan struct{}
 
 	mu     sync.Mutex
-	heard  time.Time // when it last answered or asked
-	fault  string    // why the last request came to nothing, if it did
+	heard  time.Time // when it last answered or sent a message
+	fault  string // why the last request failed, if it did
 	logged time.Time
 }
 
+// newNeighbour returns the state of a neighbour.
 func (s *common) newNeighbour(n Neighbour, dial Dialer) *neighbour {
 	n.MaxVisitors = cmp.Or(n.MaxVisitors, defaultMaxVisitors)
 	return &neighbour{
@@ -35,16 +36,15 @@ func (s *common) newNeighbour(n Neighbour, dial Dialer) *neighbour {
 	}
 }
 
-// spoke notes that it has asked something or answered.
+// noteHeard records that the neighbour has sent a message or answered one.
 func (n *neighbour) spoke(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.heard = now
 }
 
-// asked notes how the last request to it went. That it refuses what a device asks
-// for is no fault; that it does not take us for who we are, or our time for its own,
-// is one.
+// noteResult records the result of the last request to the neighbour. A refusal is no fault,
+// unless the neighbour does not accept our identity, our clock or our messages.
 func (n *neighbour) asked(err error, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,7 +57,7 @@ func (n *neighbour) asked(err error, now time.Time) {
 	}
 }
 
-// mayLog bounds what one neighbour can make us write.
+// mayLog bounds how often one neighbour can cause a log line.
 func (n *neighbour) mayLog(now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -68,7 +68,7 @@ func (n *neighbour) mayLog(now time.Time) bool {
 	return true
 }
 
-// tell sends one message, within the limit.
+// request sends one message and waits for the answer, at most for limit.
 func (n *neighbour) tell(ctx context.Context, kind Kind, m message, out any, limit time.Duration) error {
 	now := n.us.now()
 	*m.envelope() = Envelope{From: n.us.self, To: n.Name, Time: now, Nonce: newToken(), Sequence: n.us.sequence.next(now)}
@@ -83,10 +83,10 @@ func (n *neighbour) tell(ctx context.Context, kind Kind, m message, out any, lim
 	return err
 }
 
-// greet says hello now and then, until ctx ends.
+// greet sends a hello from time to time, until ctx ends.
 func (n *neighbour) greet(ctx context.Context) {
 	for {
-		// Whether it answers is noted in its state.
+		// The neighbour's state records whether it answers.
 		_ = n.tell(ctx, KindHello, &Hello{}, nil, n.us.timing.Request)
 		if tasks.Sleep(ctx, n.us.timing.Hello) != nil {
 			return

@@ -7,17 +7,16 @@ import (
 	"github.com/sluice-net/sluice/handover/registry"
 )
 
-// Origin is this domain as one that devices leave.
+// Origin is this domain in the role of one that devices leave.
 type Origin struct {
 	*common
-	// done are moves that were completed lately and left no record.
+	// done holds moves that were completed lately and left no record.
 	done *recent
 }
 
-// Announce tells the neighbour that a device of this domain heads for it, and
-// returns when both branches stand (t1 and t2). Announcing it again, with a new
-// heading, corrects an earlier word; announcing it to another neighbour withdraws
-// that.
+// Announce tells the neighbour that a device of this domain heads for it, and returns when both
+// branches stand (t1 and t2). Another announcement, with a new heading, replaces an earlier one;
+// one to another neighbour withdraws it.
 func (s *Origin) Announce(ctx context.Context, id, peer string, h Heading) error {
 	n := s.neighbours[peer]
 	if n == nil {
@@ -31,7 +30,8 @@ func (s *Origin) Announce(ctx context.Context, id, peer string, h Heading) error
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
 	defer end()
-	// What it has to know first: that the device is no longer there, perhaps.
+	// The neighbour must first know what is in the outbox: perhaps that the device is no longer
+	// there.
 	if err := n.deliverUnsent(ctx, id, true); err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
@@ -52,8 +52,8 @@ func (s *Origin) Announce(ctx context.Context, id, peer string, h Heading) error
 	if err := s.branch(ctx, id, peer, move, reply.Carry); err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
-	// The neighbour answers the device's DHCP from here on. If this does not get
-	// through now it is delivered later.
+	// The neighbour answers the device's DHCP from here on. If the message does not get through
+	// now it is delivered later.
 	if err := n.deliverUnsent(ctx, id, true); err != nil {
 		n.box.add(id, s.now(), 0)
 		return fmt.Errorf("announce %s to %q: tell that the branch stands: %w", id, peer, err)
@@ -61,7 +61,7 @@ func (s *Origin) Announce(ctx context.Context, id, peer string, h Heading) error
 	return nil
 }
 
-// beginOutgoing notes the move. The record that it returns is a copy.
+// beginOutgoing records the move. The returned record is a copy.
 func (s *Origin) beginOutgoing(ctx context.Context, id, peer string) (*Record, error) {
 	unlock, err := s.records.lock(ctx, id)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Origin) beginOutgoing(ctx context.Context, id, peer string) (*Record, e
 	return r, nil
 }
 
-// abroad is the record of a device that is here and will leave.
+// departing returns the record of a device that is here and will leave.
 func (s *Origin) abroad(r *Record, v Visitor) *Record {
 	if r == nil || r.Gone {
 		fresh := &Record{ID: v.LocalID(s.self), Visitor: v.clone(), Host: s.self}
@@ -105,12 +105,12 @@ func (s *Origin) abroad(r *Record, v Visitor) *Record {
 		return fresh
 	}
 	if r.Home == s.self {
-		r.Visitor = v.clone() // it may have changed its class
+		r.Visitor = v.clone() // its class may have changed
 	}
 	return r
 }
 
-// dropOutgoing undoes an outgoing move here and has the neighbour told.
+// dropOutgoing undoes an outgoing move here and queues a message to the neighbour.
 func (s *Origin) dropOutgoing(ctx context.Context, r *Record, why string) error {
 	m := r.Move
 	if m == nil {
@@ -125,8 +125,8 @@ func (s *Origin) dropOutgoing(ctx context.Context, r *Record, why string) error 
 	return nil
 }
 
-// takeBack ends a move that the neighbour did not accept. If it may have, all the
-// same, it is told.
+// abortOutgoing ends a move that the neighbour did not accept. If it may nevertheless have
+// accepted it, tell is set and the move is withdrawn.
 func (s *Origin) takeBack(ctx context.Context, id, peer, move string, tell bool) {
 	s.change(ctx, id, func(ctx context.Context, r *Record) error {
 		m := r.outgoing(peer)
@@ -141,8 +141,8 @@ func (s *Origin) takeBack(ctx context.Context, id, peer, move string, tell bool)
 	})
 }
 
-// branch sends the device's packets to the neighbour too (t2) and has it told
-// that it does.
+// branch sends the device's packets to the neighbour, too (t2), and queues the message that says
+// so.
 func (s *Origin) branch(ctx context.Context, id, peer, move string, carry bool) error {
 	return s.records.with(ctx, id, func(r *Record) error {
 		if r == nil {
@@ -150,10 +150,10 @@ func (s *Origin) branch(ctx context.Context, id, peer, move string, carry bool) 
 		}
 		m := r.outgoing(peer)
 		if m == nil || m.ID != move {
-			return ErrMoving // meanwhile it was taken back, or completed
+			return ErrMoving // meanwhile the move was withdrawn, or completed
 		}
 		if err := s.splitTo(ctx, r, m, carry); err != nil {
-			_ = s.dropOutgoing(ctx, r, "the branch could not be made") // told by err
+			_ = s.dropOutgoing(ctx, r, "the branch could not be made") // err reports the failure
 			s.put(ctx, r)
 			return err
 		}
@@ -164,9 +164,8 @@ func (s *Origin) branch(ctx context.Context, id, peer, move string, carry bool) 
 	})
 }
 
-// splitTo makes the origin's branch. Devices of saving policy get none before
-// they have arrived, and neither do those that are attached nowhere: there is
-// nothing to split.
+// branchTo makes the origin's branch. Devices with the saving policy get none before they have
+// arrived, and devices that are not attached have no packets to branch.
 func (s *Origin) splitTo(ctx context.Context, r *Record, m *Move, carry bool) error {
 	m.Carry = carry
 	if known, ok := s.host.Device(r.ID); ok && known.Here && carry && r.Policy == registry.PolicySeamless {
@@ -178,7 +177,7 @@ func (s *Origin) splitTo(ctx context.Context, r *Record, m *Move, carry bool) er
 	return nil
 }
 
-// Abandon takes back what was announced.
+// Abandon withdraws an announcement.
 func (s *Origin) Abandon(ctx context.Context, id string) error {
 	err := s.records.with(ctx, id, func(r *Record) error {
 		if r == nil || r.Move == nil || r.Move.In {

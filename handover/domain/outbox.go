@@ -11,26 +11,27 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// outbox has the names of devices about which something is to be sent to a neighbour.
+// outbox holds the names of devices about which messages have to be sent to a neighbour.
 type outbox struct {
-	wake chan struct{} // when there is another
+	wake chan struct{} // receives when there is another
 
 	mu      sync.Mutex
 	pending map[string]attempt
 }
 
-// attempt is when it is tried to deliver what there is about a device, and the pause before
-// that, if it has failed before.
+// attempt is when the messages about a device are next sent, and the pause before that, if they
+// have failed before.
 type attempt struct {
 	at    time.Time
 	pause time.Duration
 }
 
+// newOutbox returns an empty outbox.
 func newOutbox() *outbox {
 	return &outbox{pending: map[string]attempt{}, wake: make(chan struct{}, 1)}
 }
 
-// add has a delivery tried at a time, or earlier, if it is to be tried then anyway.
+// schedule schedules a delivery at a time, or keeps an earlier one.
 func (b *outbox) add(id string, at time.Time, pause time.Duration) {
 	b.mu.Lock()
 	x, known := b.pending[id]
@@ -46,7 +47,7 @@ func (b *outbox) add(id string, at time.Time, pause time.Duration) {
 	}
 }
 
-// take takes out what is due.
+// takeDue removes and returns what is due.
 func (b *outbox) take(now time.Time) map[string]attempt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,7 +61,7 @@ func (b *outbox) take(now time.Time) map[string]attempt {
 	return due
 }
 
-// next is how long it takes until something is due.
+// next returns how long it takes until something is due.
 func (b *outbox) next(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,9 +72,9 @@ func (b *outbox) next(now time.Time) time.Duration {
 	return wait
 }
 
-// deliverAll delivers what is in the outbox, until ctx ends. What fails is tried again
-// after pauses that grow, for each device by itself: one of which the neighbour
-// wants to know nothing holds up no other.
+// deliverAll delivers the outbox until ctx ends. A failed delivery is tried again after growing
+// pauses, for each device separately, so that a device about which the neighbour refuses messages
+// delays no other.
 func (n *neighbour) deliverAll(ctx context.Context) {
 	timing := n.us.timing
 	for {
@@ -96,13 +97,13 @@ func (n *neighbour) deliverAll(ctx context.Context) {
 	}
 }
 
-// talk is held by who tells the neighbour about a device, so that messages arrive
-// in the order of their numbers.
+// lockSending waits for the lock that a sender of messages about a device holds, so that they
+// arrive in the order of their numbers.
 func (n *neighbour) talk(ctx context.Context, id string) (end func(), err error) {
 	return n.us.records.lock(ctx, n.Name+" "+id)
 }
 
-// deliver sends, in order, what is in the outbox about one device.
+// deliver sends, in order, the messages in the outbox about one device.
 func (n *neighbour) deliver(ctx context.Context, id string) error {
 	end, err := n.talk(ctx, id)
 	if err != nil {
@@ -112,8 +113,8 @@ func (n *neighbour) deliver(ctx context.Context, id string) error {
 	return n.deliverUnsent(ctx, id, false)
 }
 
-// deliverUnsent is deliver for who holds the talk already. With all it sends also
-// what is held back.
+// deliverLocked is deliver for a caller that holds the lock of lockSending. If all is set it also
+// sends messages that are held back.
 func (n *neighbour) deliverUnsent(ctx context.Context, id string, all bool) error {
 	for {
 		r := n.us.records.get(id)
@@ -139,6 +140,7 @@ func (n *neighbour) deliverUnsent(ctx context.Context, id string, all bool) erro
 	}
 }
 
+// message returns the message to send.
 func (o Unsent) message(r *Record) message {
 	switch o.Kind {
 	case KindReady:

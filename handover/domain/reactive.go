@@ -16,35 +16,34 @@ import (
 const (
 	maxAsking = 64
 	maxNobody = 4096
-	// letFor is how long the word of its home lets a device in where it has asked:
+	// confirmedFor is how long a confirmation of its home lets a device in where it has asked:
 	// from its first message there to its last.
 	letFor = 10 * time.Second
 )
 
-// question is what neighbours are asked about: who has the hardware address, since
-// somebody asks by it at the port. What is remembered of the answer counts for that
-// port alone: who uses another's address elsewhere does not shut it out.
+// question is what neighbours are asked: who has the hardware address that is used at the port. A
+// negative answer is remembered for that port only, so a host that uses another's address
+// elsewhere does not lock it out.
 type question struct {
 	mac openflow.MAC
 	at  network.PortRef
 }
 
-// Receiver is this domain as one to which devices come.
+// Receiver is this domain in the role of one to which devices come.
 type Receiver struct {
 	*common
-	strange lograte.Limit // lines that any host can cause
+	strange lograte.Limit // limits log lines that any host can cause
 
 	mu sync.Mutex
-	// asking are hardware addresses about which neighbours are being asked,
-	// nobody those questions to which the answer was no, and until when that counts.
+	// asking holds the hardware addresses about which neighbours are being asked, notFound the
+	// questions with a negative answer, and until when each is remembered.
 	asking map[openflow.MAC]bool
 	nobody map[question]time.Time
 }
 
-// ask begins to ask the neighbours about a hardware address, unless they have
-// just been asked. When too many are asked about already the message is dropped:
-// to take the device for a stranger would give it another address than its own,
-// and clients ask again.
+// ask starts to ask the neighbours about a hardware address, unless they have just been asked. If
+// too many questions are in progress the message is dropped: clients ask again, whereas a device
+// that is wrongly taken for unknown would get another address than its own.
 func (s *Receiver) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
 	q := question{mac, h.place().At}
 	if h.MAC.IsZero() {
@@ -53,8 +52,8 @@ func (s *Receiver) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
 	return s.begin(q, Serve, func(ctx context.Context) error { return s.search(ctx, mac, h, e) })
 }
 
-// begin runs f about an address, and resumes it. If that has just come to nothing, or without
-// Run, it is what otherwise says.
+// begin runs f about an address in the background, and resumes the address afterwards. It returns
+// otherwise if f has failed lately, or if the service does not run.
 func (s *Receiver) begin(q question, otherwise Admission, f func(context.Context) error) Admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +63,7 @@ func (s *Receiver) begin(q question, otherwise Admission, f func(context.Context
 	case known && s.now().Before(until):
 		return otherwise
 	case len(s.asking) >= maxAsking:
-		if otherwise == Serve { // it is unknown
+		if otherwise == Serve { // the device is unknown
 			s.metrics.overflow.Inc()
 		}
 		return Wait
@@ -89,7 +88,8 @@ func (s *Receiver) begin(q question, otherwise Admission, f func(context.Context
 	return Wait
 }
 
-// remembered is for how long a no counts: not long if it may be a yes soon.
+// remembered returns how long a negative answer is remembered: briefly if it may soon become
+// positive.
 func (s *Receiver) remembered(err error) time.Duration {
 	if codeOf(err).passing() {
 		return min(s.timing.Retry, s.timing.Forget)
@@ -97,11 +97,11 @@ func (s *Receiver) remembered(err error) time.Duration {
 	return s.timing.Forget
 }
 
-// askHome has the home of a visitor say whether it is the visitor that asks at a
-// place where it was not before.
+// askHome asks the home of a visitor whether it is the visitor that has sent a request at a place
+// where it was not before.
 func (s *Receiver) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Admission {
 	if e == nil {
-		return Wait // it cannot be it, and nothing else may be given to it
+		return Wait // without evidence nothing may be given to it
 	}
 	return s.begin(question{mac, p.At}, Wait, func(ctx context.Context) error {
 		if refusal := s.vouched(ctx, r, *e); refusal != nil {
@@ -118,9 +118,9 @@ func (s *Receiver) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Ad
 	})
 }
 
-// vouched asks the home of a visitor. If one that has been announced cannot be
-// asked about now, it is let in all the same: its origin still wants to see the
-// evidence before it lets go.
+// confirmVisitor asks the home of a visitor. If the visitor has been announced and its home cannot
+// be asked now, it is let in nevertheless: its origin still demands the evidence before it lets
+// go.
 func (s *Receiver) vouched(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if r.Move == nil {
 		return s.verify(ctx, r, e)
@@ -134,15 +134,14 @@ func (s *Receiver) vouched(ctx context.Context, r *Record, e Evidence) *Refusal 
 	return refusal
 }
 
-// answer is what one neighbour said.
+// answer is the answer of one neighbour.
 type answer struct {
 	from *neighbour
 	Answer
 	err error
 }
 
-// search asks all neighbours at once who has the device, and takes it from the
-// one that does.
+// search asks all neighbours at once who has the device, and takes it over from the one that does.
 func (s *Receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *Evidence) error {
 	asked, cancel := context.WithTimeout(ctx, s.timing.Answer)
 	defer cancel()
@@ -152,7 +151,7 @@ func (s *Receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *E
 		ok := s.tasks.Start(func(context.Context) {
 			a := answer{from: n}
 			if known != nil {
-				// Without what is still in the outbox its answer would be out of date.
+				// Without what is still in the outbox the neighbour's answer would be outdated.
 				_ = n.deliver(asked, known.ID)
 			}
 			a.err = n.tell(asked, KindQuery, &Query{MAC: mac}, &a.Answer, s.timing.Answer)
@@ -170,9 +169,9 @@ func (s *Receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *E
 	return s.take(ctx, found, mac, h, e)
 }
 
-// choose waits for the answers and picks the domain that has the device. The word
-// of the device's home counts more than that of others, and is not waited for
-// longer than necessary: one dead neighbour delays nobody whose home answers.
+// choose waits for the answers and returns that of the domain that has the device. The answer of
+// the device's home takes precedence over others, and it is not waited for longer than necessary:
+// a neighbour that is down delays no device whose home answers.
 func (s *Receiver) choose(mac openflow.MAC, answers <-chan answer) (answer, error) {
 	var hosts, homes []answer
 	for range s.neighbours {
@@ -192,13 +191,13 @@ func (s *Receiver) choose(mac openflow.MAC, answers <-chan answer) (answer, erro
 		}
 		homes = append(homes, a)
 		if a.Host == a.from.Name && len(homes) == 1 {
-			return a, nil // at home: there is no better word
+			return a, nil // at home: no other answer takes precedence
 		}
 	}
 	return judge(hosts, homes)
 }
 
-// judge picks among contradicting answers.
+// resolve chooses among contradicting answers.
 func judge(hosts, homes []answer) (answer, error) {
 	if len(homes) > 1 {
 		return answer{}, fmt.Errorf("%q and %q both call it their own", homes[0].from.Name, homes[1].from.Name)
@@ -234,7 +233,7 @@ func (s *Receiver) credible(mac openflow.MAC, a answer) error {
 	return orNil(s.mayBring(a.from, *v, s.records.get(v.LocalID(s.self))))
 }
 
-// take claims the device and prepares its branch at the same time.
+// takeOver claims the device and prepares its branch at the same time.
 func (s *Receiver) take(ctx context.Context, from answer, mac openflow.MAC, h Heading, e *Evidence) error {
 	n, v := from.from, *from.Visitor
 	id := v.LocalID(s.self)
@@ -257,8 +256,8 @@ func (s *Receiver) take(ctx context.Context, from answer, mac openflow.MAC, h He
 	return s.endTake(ctx, n, id, move, h.place(), prepared, a.err)
 }
 
-// claim asks for the device when all that is in the outbox about it has been delivered: an
-// earlier word must not undo a later one.
+// claim claims the device after everything in the outbox about it has been delivered: an earlier
+// message must not undo a later one.
 func (s *Receiver) claim(ctx context.Context, n *neighbour, id string, claim *Claim) error {
 	end, err := n.talk(ctx, id)
 	if err != nil {
@@ -278,6 +277,7 @@ func (s *Receiver) claim(ctx context.Context, n *neighbour, id string, claim *Cl
 	return nil
 }
 
+// beginTakeOver records the move.
 func (s *Receiver) beginTake(ctx context.Context, n *neighbour, v Visitor, move string) error {
 	return s.records.with(ctx, v.LocalID(s.self), func(r *Record) error {
 		if refusal := s.mayBring(n, v, r); refusal != nil {
@@ -294,6 +294,7 @@ func (s *Receiver) beginTake(ctx context.Context, n *neighbour, v Visitor, move 
 	})
 }
 
+// prepareTakeOver makes the branch.
 func (s *Receiver) prepareTake(ctx context.Context, id, move string, h Heading) error {
 	return s.records.with(ctx, id, func(r *Record) error {
 		if r == nil || r.Move == nil || r.Move.ID != move {
@@ -303,7 +304,7 @@ func (s *Receiver) prepareTake(ctx context.Context, id, move string, h Heading) 
 	})
 }
 
-// endTake lets the device in where it has asked, or undoes what was begun.
+// endTakeOver lets the device in where it has asked, or undoes the move.
 func (s *Receiver) endTake(ctx context.Context, n *neighbour, id, move string, p Place, prepared, claimed error) error {
 	err := prepared
 	if err == nil {
@@ -331,7 +332,7 @@ func (s *Receiver) endTake(ctx context.Context, n *neighbour, id, move string, p
 	return nil
 }
 
-// forgetNobody drops hardware addresses that may be asked for again.
+// forgetNotFound removes the questions that may be asked again.
 func (s *Receiver) forgetNobody() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// onNotify takes an announcement (t1) and prepares (t2). The answer says that the
+// onNotify handles an announcement (t1) and prepares the branch (t2). The answer says that the
 // branch stands.
 func (s *Receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Prepared, error) {
 	v := in.Visitor
@@ -26,7 +26,7 @@ func (s *Receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Pre
 	}
 	out := &Prepared{Move: in.Move}
 	return out, s.asked(ctx, id, func(r *Record) *Refusal {
-		// Again, under the lock: while the home was asked things may have changed.
+		// Checked again under the lock: while the home was asked things may have changed.
 		if refusal := s.mayBring(n, v, r); refusal != nil {
 			return refusal
 		}
@@ -42,8 +42,8 @@ func (s *Receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Pre
 	})
 }
 
-// expect is the record of a device that comes: the present one, if it passes
-// through here already.
+// expect returns the record of a device that comes: the present one, if the device passes through
+// here already.
 func (s *Receiver) expect(r *Record, v Visitor) *Record {
 	if r == nil && v.Home == s.self {
 		k, _ := s.host.Device(v.Device)
@@ -57,16 +57,17 @@ func (s *Receiver) expect(r *Record, v Visitor) *Record {
 		fresh.Visitor = v.clone()
 		return fresh
 	}
-	return r // what we know of it ourselves is better than what we are told
+	return r // our own record is more reliable than what we are told
 }
 
+// incomingMove returns a move to here.
 func (s *Receiver) incomingMove(peer, id string, onChain bool) *Move {
 	m := s.newMove(peer, StagePreparing)
 	m.ID, m.In, m.Carry = id, true, !onChain
 	return m
 }
 
-// prepare lets the host make the branch, and undoes everything if it cannot.
+// prepare makes the host prepare the branch, and undoes everything if the host cannot.
 func (s *Receiver) prepare(ctx context.Context, r *Record, h Heading) error {
 	s.put(ctx, r)
 	err := s.host.Prepare(ctx, s.visit(r, h))
@@ -81,7 +82,7 @@ func (s *Receiver) prepare(ctx context.Context, r *Record, h Heading) error {
 	return err
 }
 
-// visit is what the host is told of a device that comes.
+// visit returns what the host is told of a device that comes.
 func (s *Receiver) visit(r *Record, h Heading) Visit {
 	via := r.Upstream
 	if !r.onChain(s.self) {
@@ -90,18 +91,18 @@ func (s *Receiver) visit(r *Record, h Heading) Visit {
 	return Visit{Visitor: r.Visitor.clone(), ID: r.ID, Via: via, Heading: h}
 }
 
-// endIncoming forgets a move to here.
+// endIncoming ends a move to here.
 func (s *Receiver) endIncoming(ctx context.Context, r *Record) {
 	r.Move = nil
 	if err := s.host.Cancel(ctx, r.ID); err != nil {
-		s.log.Error("a prepared branch was not taken back", "device", r.ID, "error", err)
+		s.log.Error("a prepared branch could not be removed", "device", r.ID, "error", err)
 	}
 	if !r.onChain(s.self) {
 		r.Gone = true
 	}
 }
 
-// abandonIncoming forgets a move to here and tells the origin.
+// abandonIncoming ends a move to here and queues a message to the origin.
 func (s *Receiver) abandonIncoming(ctx context.Context, r *Record, why string) {
 	m := r.Move
 	s.endIncoming(ctx, r)
@@ -109,12 +110,12 @@ func (s *Receiver) abandonIncoming(ctx context.Context, r *Record, why string) {
 	s.event("not-arrived", r, map[string]any{"neighbour": m.Peer, "reason": why})
 }
 
-// onReady lets the device in: the origin's branch carries.
+// onReady lets the device in: the origin sends packets to the branch.
 func (s *Receiver) onReady(ctx context.Context, n *neighbour, in *Ready) (*struct{}, error) {
 	id := in.localID(s.self)
 	return nil, s.asked(ctx, id, func(r *Record) *Refusal {
 		if r != nil && r.Arrived == in.Move && r.Host == s.self {
-			return nil // it has come already
+			return nil // the device has come already
 		}
 		if r == nil || r.incoming(n.Name) == nil || r.Move.ID != in.Move {
 			return refuse(CodeUnknown, "no such move of %s is under way", id)
@@ -126,15 +127,15 @@ func (s *Receiver) onReady(ctx context.Context, n *neighbour, in *Ready) (*struc
 	})
 }
 
-// resume has the DHCP messages of a device handled that were left unanswered.
+// resume lets the host handle the DHCP messages of a device that were left unanswered.
 func (s *Receiver) resume(r *Record) {
 	for _, m := range r.MACs {
 		s.host.Resume(m)
 	}
 }
 
-// Attached tells that the device has got its address from us at an edge port
-// (t3). e is the request; it may be nil. It does not block.
+// Attached records that the device has got its address from us at an edge port (t3). e is its
+// request, or nil. Attached does not block.
 func (s *Receiver) Attached(id string, e *Evidence) {
 	if s.records.get(id) == nil {
 		return
@@ -149,32 +150,31 @@ func (s *Receiver) Attached(id string, e *Evidence) {
 			case moved:
 				s.arrive(r, e, since)
 			}
-			r.LetUntil = time.Time{} // it was for this arrival
+			r.LetUntil = time.Time{} // the confirmation was for this arrival
 			return nil
 		})
 	})
 	if !ok {
-		s.log.Warn("a device's arrival is not told to its neighbours: the service does not run", "device", id)
+		s.log.Warn("neighbours are not told of a device's arrival: the service is not running", "device", id)
 	}
 }
 
-// overlapMargin is what ending the copies may take: switches go on by what they
-// remember for some milliseconds after they have confirmed a change.
+// overlapMargin is how long the end of the copies may take: switches use cached decisions for some
+// milliseconds after they have confirmed a change.
 const overlapMargin = 150 * time.Millisecond
 
-// arrive notes that the device is here and what is in the outbox for it: the word to the
-// origin (t4), the same to where its packets come from, and the end to a part of
-// the chain that is no longer used.
+// arrive records that the device is here, and queues the messages that follow: to the origin (t4),
+// to the domain from which its packets come, and to a part of the chain that is no longer used.
 func (s *Receiver) arrive(r *Record, e *Evidence, since time.Time) {
 	m, before := r.Move, r.Downstream
 	if m != nil && !m.In {
-		// It never left, or has come back; who saw it last will have it, and has
-		// to show it anew.
+		// The device never left, or has come back. The domain that saw it last gets it, and has to
+		// prove that anew.
 		m.Back, m.Seen, m.Proven, r.Host = since, e, false, s.self
 		return
 	}
 	came := ""
-	// A place that still gets copies must not let go before they end.
+	// A place that still gets copies must not be released before they end.
 	hold := since
 	if k, ok := s.host.Device(r.ID); ok && k.Overlap > 0 {
 		hold = since.Add(k.Overlap + overlapMargin)
@@ -206,8 +206,7 @@ func (s *Receiver) arrive(r *Record, e *Evidence, since time.Time) {
 	s.event("arrived", r, attrs)
 }
 
-// Left tells that a device that was here has given its address back or lost it.
-// It does not block.
+// Left records that a device that was here has released its address or lost it. It does not block.
 func (s *Receiver) Left(id string) {
 	if s.records.get(id) == nil {
 		return
@@ -224,8 +223,8 @@ func (s *Receiver) Left(id string) {
 	})
 }
 
-// Admit says what is to be done about a DHCP message with the hardware address,
-// whose device's place at is. It does not block; it may begin to ask neighbours.
+// Admit decides how to handle a DHCP message with the hardware address; h holds the place that it
+// came from. It does not block; it may start to ask neighbours.
 func (s *Receiver) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
 	r := s.records.ofMAC(mac)
 	switch {
@@ -242,9 +241,9 @@ func (s *Receiver) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
 	return Serve
 }
 
-// doubtful says whether its home has to say first that it is the device that asks
-// at the place: a visitor's key is not here. One that is where it was needs no
-// proof, and neither does one whose home has just given it.
+// needsConfirmation reports whether the home of a visitor first has to confirm that the visitor
+// has sent the request at the place: the visitor's key is not here. No confirmation is needed at
+// its present place, or if its home has just given one.
 func (s *Receiver) doubtful(r *Record, p Place) bool {
 	if !r.Signed || r.Home == s.self || r.Let == p && s.now().Before(r.LetUntil) {
 		return false

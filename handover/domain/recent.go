@@ -13,8 +13,10 @@ type recent struct {
 	set   map[string]bool
 }
 
+// newRecent returns an empty recent that holds up to limit names.
 func newRecent(limit int) *recent { return &recent{set: map[string]bool{}, limit: limit} }
 
+// add adds a name, and removes the oldest if there are too many.
 func (r *recent) add(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,6 +31,7 @@ func (r *recent) add(name string) {
 	}
 }
 
+// has reports whether the name is remembered.
 func (r *recent) has(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

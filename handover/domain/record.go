@@ -24,28 +24,28 @@ const (
 	StageExpired Stage = "expired"
 )
 
-// Move is a change of domain under way.
+// Move is a change of domain in progress.
 type Move struct {
 	ID string `json:"id"`
-	// Peer is the other domain; In says that we are the receiver.
+	// Peer is the other domain; In reports whether this domain is the receiver.
 	Peer string `json:"peer"`
 	In   bool   `json:"in,omitempty"`
-	// Reactive moves began with the device's own request.
+	// Reactive reports whether the move began with the device's own request.
 	Reactive bool  `json:"reactive,omitempty"`
 	Stage    Stage `json:"stage"`
-	// Carry says that the origin sends the packets over the peering.
+	// Carry reports whether the origin sends the packets over the peering.
 	Carry bool `json:"carry,omitempty"`
-	// Proven says that the device has shown that it is at the receiver.
+	// Proven reports whether the device has proved that it is at the receiver.
 	Proven bool `json:"proven,omitempty"`
-	// Back is when the device last attached at its origin although it was
-	// announced elsewhere: who saw it last has it. Seen is its request.
+	// Back is when the device last attached at its origin although it was announced elsewhere: the
+	// domain that saw it last has it. Seen is the device's request there.
 	Back     time.Time `json:"back,omitzero"`
 	Seen     *Evidence `json:"seen,omitempty"`
 	Started  time.Time `json:"started"`
 	Deadline time.Time `json:"deadline"`
 }
 
-// Unsent is a message that has to reach a neighbour, however long it takes.
+// Unsent is a message that has to reach a neighbour, however long that takes.
 type Unsent struct {
 	Peer     string    `json:"peer"`
 	Kind     Kind      `json:"kind"`
@@ -54,7 +54,7 @@ type Unsent struct {
 	Since    time.Time `json:"since,omitzero"`
 	Evidence *Evidence `json:"evidence,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
-	// NotBefore holds it back while its receiver still gets packets.
+	// NotBefore holds the message back while its receiver still gets packets.
 	NotBefore time.Time `json:"not_before,omitzero"`
 }
 
@@ -62,29 +62,31 @@ type Unsent struct {
 type Record struct {
 	ID string `json:"id"`
 	Visitor
-	// Upstream is the neighbour that the device's packets come from, Downstream
-	// the one they go to.
+	// Upstream is the neighbour from which the device's packets come, Downstream the one to which
+	// they go.
 	Upstream   string `json:"upstream,omitempty"`
 	Downstream string `json:"downstream,omitempty"`
-	// Former was downstream until the device came back here; it may still have
-	// to ask on behalf of those behind it.
+	// Former was downstream until the device came back here; it may still send questions for
+	// domains behind it.
 	Former string `json:"former,omitempty"`
 	// Host is the domain that has the device, as far as is known.
 	Host string `json:"host,omitempty"`
 	Move *Move  `json:"move,omitempty"`
-	// Let is where its home has last said that it is, which holds until LetUntil.
+	// Confirmed is the place that its home has last confirmed; the confirmation is valid until
+	// ConfirmedUntil.
 	Let      Place     `json:"let,omitzero"`
 	LetUntil time.Time `json:"let_until,omitzero"`
-	// Vouched is the neighbour with which its home has seen it since it came home.
+	// ConfirmedWith is the neighbour with which its home has confirmed it since it came home.
 	Vouched string `json:"vouched,omitempty"`
 	// Arrived is the move by which it last came here.
 	Arrived string   `json:"arrived,omitempty"`
 	Outbox  []Unsent `json:"outbox,omitempty"`
-	// Gone says that nothing is left to do but to deliver what is in the outbox.
+	// Gone reports whether only the outbox is left to be delivered.
 	Gone    bool      `json:"gone,omitempty"`
 	Changed time.Time `json:"changed"`
 }
 
+// clone returns a copy that shares nothing that changes.
 func (r *Record) clone() Record {
 	c := *r
 	c.Visitor = r.Visitor.clone()
@@ -96,15 +98,17 @@ func (r *Record) clone() Record {
 	return c
 }
 
-// onChain says whether the device's packets pass through here, move or no move.
+// onChain reports whether the device's packets pass through here, apart from a move.
 func (r *Record) onChain(self string) bool {
 	return !r.Gone && (r.Home == self || r.Upstream != "")
 }
 
-// outgoing is the move to the peer, or nil; incoming that from it.
+// outgoing returns the move to the peer, or nil.
 func (r *Record) outgoing(peer string) *Move { return r.moving(peer, false) }
+// incoming returns the move from the peer, or nil.
 func (r *Record) incoming(peer string) *Move { return r.moving(peer, true) }
 
+// moving returns the move to or from the peer, or nil.
 func (r *Record) moving(peer string, in bool) *Move {
 	if r.Move == nil || r.Move.In != in || r.Move.Peer != peer {
 		return nil
@@ -112,7 +116,7 @@ func (r *Record) moving(peer string, in bool) *Move {
 	return r.Move
 }
 
-// settled says that the record holds nothing worth remembering.
+// disposable reports whether the record holds nothing that has to be kept.
 func (r *Record) settled(self string) bool {
 	if len(r.Outbox) > 0 || r.Move != nil {
 		return false
@@ -120,22 +124,23 @@ func (r *Record) settled(self string) bool {
 	return r.Gone || !r.onChain(self) || r.Home == self && r.Downstream == ""
 }
 
-// end says that the device has nothing to do with us any more.
+// end records that this domain no longer has a part in the device's chain.
 func (r *Record) end() { r.Gone, r.Upstream, r.Downstream, r.Host, r.Move = true, "", "", "", nil }
 
-// relay passes on where the device is to the domain its packets come from.
+// relay tells the domain that its packets come from where the device is, unless that domain sent
+// the news.
 func (r *Record) relay(from string) {
 	if r.Upstream != from {
 		r.enqueue(Unsent{Peer: r.Upstream, Kind: KindComplete, Host: r.Host})
 	}
 }
 
-// drop forgets what waits about a move that is over.
+// dropMove removes the messages about a move that has ended.
 func (r *Record) drop(peer, move string) {
 	r.Outbox = slices.DeleteFunc(r.Outbox, func(o Unsent) bool { return o.Peer == peer && o.Move == move })
 }
 
-// dropOne removes the message that was delivered, unless a newer one has taken its place.
+// dropDelivered removes a delivered message, unless a newer one has replaced it.
 func (r *Record) dropOne(o Unsent) {
 	i := slices.IndexFunc(r.Outbox, func(x Unsent) bool {
 		return x.Peer == o.Peer && x.Kind == o.Kind && x.Move == o.Move && x.Host == o.Host && x.Reason == o.Reason && x.Since.Equal(o.Since)
@@ -145,7 +150,7 @@ func (r *Record) dropOne(o Unsent) {
 	}
 }
 
-// enqueue adds a message, in place of an earlier one that it makes pointless.
+// enqueue adds a message, in place of an earlier one that it makes obsolete.
 func (r *Record) enqueue(o Unsent) {
 	if o.Peer == "" {
 		return

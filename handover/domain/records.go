@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// records are those of the devices that are not just at home, in memory and in the store.
+// records holds the records of the devices that are not just at home, in memory and in the store.
 type records struct {
 	self  string
 	store store.Store
@@ -26,12 +26,13 @@ type records struct {
 	byMAC map[openflow.MAC]string
 }
 
+// newRecords returns records without any device.
 func newRecords(self string, st store.Store, now func() time.Time) *records {
 	return &records{self: self, store: st, now: now, locks: map[string]*deviceLock{}, all: map[string]*Record{}, byMAC: map[openflow.MAC]string{}}
 }
 
-// deviceLock is held by who changes a device's record or its rules. It is never
-// held while a neighbour is asked: two domains would wait for each other.
+// deviceLock is held while a device's record or its rules change. It is never held while a
+// neighbour is asked: two domains would wait for each other.
 type deviceLock struct {
 	held  chan struct{}
 	users int
@@ -63,7 +64,7 @@ func (x *records) lock(ctx context.Context, id string) (unlock func(), err error
 	}
 }
 
-// with calls f with a copy of the device's record, or nil, while nobody else changes it.
+// with calls f with a copy of the device's record, or nil, under the device's lock.
 func (x *records) with(ctx context.Context, id string, f func(*Record) error) error {
 	unlock, err := x.lock(ctx, id)
 	if err != nil {
@@ -93,7 +94,7 @@ func (x *records) ofMAC(mac openflow.MAC) *Record {
 	return x.get(id)
 }
 
-// show makes the record visible, without writing it.
+// set makes the record visible, without writing it.
 func (x *records) show(r *Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -114,8 +115,8 @@ func (x *records) show(r *Record) {
 	}
 }
 
-// count counts, for a neighbour, the devices that it has here, those whose packets go to it,
-// and the messages that still have to reach it.
+// count returns, for a neighbour, how many of its devices are here, how many devices' packets go
+// to it, and how many messages still have to reach it.
 func (x *records) count(name string) (visitors, abroad, outbox int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -135,7 +136,7 @@ func (x *records) count(name string) (visitors, abroad, outbox int) {
 	return visitors, abroad, outbox
 }
 
-// overdue lists devices whose move is past its deadline.
+// overdue returns the devices whose move is past its deadline.
 func (x *records) overdue() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -149,7 +150,7 @@ func (x *records) overdue() []string {
 	return ids
 }
 
-// roaming lists all devices that are not just at home.
+// roaming returns all devices that are not just at home.
 func (x *records) roaming() []Roaming {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -169,8 +170,10 @@ func (x *records) roaming() []Roaming {
 	return list
 }
 
+// storePrefix begins the store's keys of records.
 const storePrefix = "handover/domain/"
 
+// save writes the record, or deletes it if it is disposable.
 func (x *records) save(ctx context.Context, r *Record) error {
 	key := storePrefix + r.ID
 	if !r.settled(x.self) {
@@ -182,8 +185,8 @@ func (x *records) save(ctx context.Context, r *Record) error {
 	return nil
 }
 
-// load reads what was known before a restart. What cannot be read is left out and told: the
-// device can still come back by its own request.
+// load reads the records from before a restart, and the keys of those that cannot be read. A
+// device without its record can still come back by its own request.
 func (x *records) load(ctx context.Context) (known []Record, unreadable []string, err error) {
 	entries, err := x.store.List(ctx, storePrefix)
 	if err != nil {

@@ -14,17 +14,18 @@ type Code string
 
 // The codes.
 const (
-	// CodeReplay: the message was used before, is too old, or out of order.
+	// CodeReplay: the message was used before, is too old, or is out of order.
 	CodeReplay Code = "replay"
-	// CodeSender: the sender is no neighbour, or not the one it says.
+	// CodeSender: the sender is no neighbour, or not the one it claims to be.
 	CodeSender Code = "unknown-sender"
-	// CodeMalformed: the message contradicts itself.
+	// CodeMalformed: the message is not valid by itself.
 	CodeMalformed Code = "malformed"
 	// CodeNotYours: the sender may not say this about the device.
 	CodeNotYours Code = "not-yours"
 	// CodePrefix: the device's address is not one that the sender may bring.
 	CodePrefix Code = "prefix"
 	// CodeTaken: an address of the device belongs to somebody else.
+	// CodeTaken: an address of the device belongs to another host.
 	CodeTaken Code = "taken"
 	// CodeEvidence: nothing shows that the device is where the sender says.
 	CodeEvidence Code = "no-evidence"
@@ -43,12 +44,13 @@ func Codes() []Code {
 	return []Code{CodeReplay, CodeSender, CodeMalformed, CodeNotYours, CodePrefix, CodeTaken, CodeEvidence, CodeUnknown, CodeHere, CodeBusy, CodeFailed}
 }
 
-// passing says that the same message may be accepted later.
+// retryable reports whether the same message may be accepted later.
 func (c Code) passing() bool { return c == CodeBusy || c == CodeFailed || c == CodeReplay }
 
-// known says whether it is one of ours: a neighbour may write anything.
+// known reports whether the code is one of ours: a neighbour may send anything.
 func (c Code) known() bool { return slices.Contains(Codes(), c) }
 
+// status returns the HTTP status of the code.
 func (c Code) status() int {
 	switch c {
 	case CodeSender, CodeNotYours, CodePrefix, CodeEvidence:
@@ -64,7 +66,7 @@ func (c Code) status() int {
 	}
 }
 
-// Schema is the list of all codes, for the OpenAPI document.
+// Schema returns the list of all codes, for the OpenAPI document.
 func (Code) Schema(huma.Registry) *huma.Schema {
 	s := &huma.Schema{Type: huma.TypeString, Description: "Why, for the program at the other end"}
 	for _, c := range Codes() {
@@ -97,6 +99,7 @@ func (r *Refusal) GetStatus() int { return r.Status }
 // ContentType implements huma.ContentTypeFilter.
 func (r *Refusal) ContentType(string) string { return "application/problem+json" }
 
+// refuse returns a refusal.
 func refuse(code Code, format string, args ...any) *Refusal {
 	status := code.status()
 	return &Refusal{Status: status, Title: http.StatusText(status), Detail: fmt.Sprintf(format, args...), Code: code}
@@ -110,7 +113,7 @@ func codeOf(err error) Code {
 	return ""
 }
 
-// refusalOf turns what a Host said into a refusal.
+// refusalOf turns an error of a Host into a refusal.
 func refusalOf(err error) *Refusal {
 	switch r, ok := errors.AsType[*Refusal](err); {
 	case ok:
@@ -122,6 +125,6 @@ func refusalOf(err error) *Refusal {
 	case errors.Is(err, ErrNoDevice):
 		return refuse(CodeUnknown, "%v", ErrNoDevice)
 	}
-	// What failed inside is for our log, not for the neighbour.
+	// Internal errors are for our log, not for the neighbour.
 	return refuse(CodeFailed, "the domain could not do its part")
 }

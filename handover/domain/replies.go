@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-net/sluice/handover/registry"
 )
 
-// onHello says that we are here.
+// onHello answers a hello.
 func (s *Service) onHello(context.Context, *neighbour, *Hello) (*struct{}, error) { return nil, nil }
 
-// onQuery says whether we have the device with a hardware address, or own it.
-// What merely passes through here is not told: those who have it will say so.
+// onQuery answers whether we have the device with a hardware address, or own it. It does not
+// report a device that merely passes through here; the domain that has it does.
 func (s *Origin) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, error) {
 	if in.MAC.IsZero() || in.MAC.IsMulticast() {
 		return nil, refuse(CodeMalformed, "hardware address %v: a unicast address", in.MAC)
@@ -33,7 +33,7 @@ func (s *Origin) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, e
 	return &Answer{Known: true, Visitor: &v, Host: host}, nil
 }
 
-// onClaim gives a device away that has turned up with the neighbour.
+// onClaim gives away a device that has appeared with the neighbour.
 func (s *Origin) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepared, error) {
 	if err := errors.Join(checkMove(in.Move), in.Evidence.check()); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
@@ -51,7 +51,7 @@ func (s *Origin) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepare
 		return nil, refuse(CodeNotYours, "%v is no hardware address of %s", in.MAC, id)
 	}
 	if r != nil && r.outgoing(n.Name) != nil && r.Move.ID == in.Move {
-		return &Prepared{Move: in.Move, Carry: r.Move.Carry}, nil // asked before
+		return &Prepared{Move: in.Move, Carry: r.Move.Carry}, nil // the same was asked before
 	}
 	if r == nil || r.Gone {
 		r = &Record{ID: id, Visitor: k.Visitor}
@@ -62,7 +62,7 @@ func (s *Origin) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepare
 	return s.give(ctx, n, id, in.Move)
 }
 
-// give begins a move that the device has asked for itself.
+// giveAway begins a move that the device has requested itself.
 func (s *Origin) give(ctx context.Context, n *neighbour, id, move string) (*Prepared, error) {
 	out := &Prepared{Move: move}
 	return out, s.asked(ctx, id, func(r *Record) *Refusal {
@@ -79,9 +79,9 @@ func (s *Origin) give(ctx context.Context, n *neighbour, id, move string) (*Prep
 		}
 		r.Move = s.newMove(n.Name, StageAsked)
 		r.Move.ID, r.Move.Reactive, r.Move.Proven = move, true, true
-		// If the claimant is where the packets come from it needs nothing from us.
+		// If the packets come from the claimant it needs none from us.
 		if err := s.splitTo(ctx, r, r.Move, n.Name != r.Upstream); err != nil {
-			s.log.Warn("a device that has turned up elsewhere was not given away", "device", id, "neighbour", n.Name, "error", err)
+			s.log.Warn("a device that has appeared elsewhere was not given away", "device", id, "neighbour", n.Name, "error", err)
 			s.cancelOutgoing(ctx, r)
 			s.put(ctx, r)
 			return refusalOf(err)
@@ -93,8 +93,8 @@ func (s *Origin) give(ctx context.Context, n *neighbour, id, move string) (*Prep
 	})
 }
 
-// onVerify checks evidence for a domain that has the device from us, or to which
-// it is on its way.
+// onVerify verifies evidence for a domain that has the device from us, or to which it is on its
+// way.
 func (s *Origin) onVerify(ctx context.Context, n *neighbour, in *Verify) (*struct{}, error) {
 	if err := in.Evidence.check(); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
@@ -107,7 +107,7 @@ func (s *Origin) onVerify(ctx context.Context, n *neighbour, in *Verify) (*struc
 	if refusal := s.verify(ctx, r, in.Evidence); refusal != nil {
 		return nil, refusal
 	}
-	// Evidence is good once: what the neighbour says next needs none after this.
+	// Evidence is accepted only once, so the neighbour's next message needs none.
 	s.change(ctx, id, func(_ context.Context, now *Record) error {
 		switch m := now.outgoing(n.Name); {
 		case m != nil && r.Move != nil && m.ID == r.Move.ID && m.Back.Equal(r.Move.Back):

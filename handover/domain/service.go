@@ -13,10 +13,9 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Options is what a Service is made from.
+// Options holds what a Service needs.
 type Options struct {
-	// Self is the name of this domain, as in the certificates that neighbours
-	// have issued to it.
+	// Self is the name of this domain, as in the certificates that neighbours have issued to it.
 	Self       string
 	Neighbours []Neighbour
 	Host       Host
@@ -31,20 +30,20 @@ type Options struct {
 	Dial Dialer
 }
 
-// Service speaks the protocol for one domain: as one that devices leave, and as one to which
-// they come.
+// Service runs the protocol for one domain, in both roles: as one that devices leave, and as one
+// to which they come.
 type Service struct {
 	*common
 	// Origin and Receiver are its two roles.
 	Origin   *Origin
 	Receiver *Receiver
 
-	unknown *neighbour // stands for all who are no neighbours
-	// restored is closed when Restore has ended.
+	unknown *neighbour // stands for all senders that are no neighbours
+	// restored is closed when Restore has finished.
 	restored chan struct{}
 }
 
-// Errors of the calls a Host makes, for errors.Is.
+// Errors of the calls that a Host makes, for errors.Is.
 var (
 	ErrNoNeighbour = errors.New("no such neighbour")
 	ErrNotHere     = errors.New("the device is not attached in this domain")
@@ -75,15 +74,15 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// Restore takes up what was known before a restart. Call it once, when the Host knows
-// its devices again, and before Run: until then neighbours wait for an answer.
+// Restore restores the records of before a restart. It must be called once, after the Host has
+// read its devices and before Run. Until then neighbours wait for an answer.
 func (s *Service) Restore(ctx context.Context) error {
 	records, unreadable, err := s.records.load(ctx)
 	if err != nil {
 		return fmt.Errorf("handover/domain: %w", err)
 	}
 	for _, key := range unreadable {
-		s.log.Error("a record of a roaming device cannot be read and is left out", "key", key)
+		s.log.Error("a record of a roaming device cannot be decoded and is ignored", "key", key)
 	}
 	for i := range records {
 		r := &records[i]
@@ -92,7 +91,7 @@ func (s *Service) Restore(ctx context.Context) error {
 		if r.Move == nil || !r.Move.In {
 			continue
 		}
-		// It was on its way here: either it has come, or it has to be announced anew.
+		// The device was on its way here: either it has come, or it has to be announced anew.
 		if k, ok := s.host.Device(r.ID); ok && k.Here {
 			s.Receiver.arrive(r, nil, s.now())
 		} else {
@@ -104,19 +103,19 @@ func (s *Service) Restore(ctx context.Context) error {
 	return nil
 }
 
-// keepKnown drops from a record what refers to neighbours that are no more: with one
-// of the chain goes the device, whose packets have no way any more.
+// dropUnknownNeighbours removes from a record what refers to neighbours that no longer exist. If
+// one of the chain is missing the device is removed, because its packets have no path any more.
 func (s *Service) keepKnown(ctx context.Context, r *Record) {
 	for _, name := range []string{r.Upstream, r.Downstream} {
 		if name != "" && s.neighbours[name] == nil {
-			s.log.Warn("a roaming device is forgotten: there is no such neighbour any more", "device", r.ID, "neighbour", name)
+			s.log.Warn("a roaming device is removed: the neighbour no longer exists", "device", r.ID, "neighbour", name)
 			s.forget(ctx, r)
 		}
 	}
 	kept := r.Outbox[:0]
 	for _, o := range r.Outbox {
 		if s.neighbours[o.Peer] != nil {
-			o.NotBefore = time.Time{} // a restart takes longer
+			o.NotBefore = time.Time{} // a restart takes longer than the delay
 			kept = append(kept, o)
 		}
 	}
@@ -126,7 +125,7 @@ func (s *Service) keepKnown(ctx context.Context, r *Record) {
 	}
 }
 
-// Run delivers what is in the outbox to neighbours and watches over times, until ctx ends.
+// Run delivers the outboxes to the neighbours and enforces deadlines, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, s.tasks.Cancel)()
 	defer s.tasks.Stop()
@@ -142,14 +141,14 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// Upstream returns the neighbour over whose peering the packets of the device
-// come, and whether that is so. A Host that restarts asks it for its visitors.
+// Upstream returns the neighbour over whose peering the packets of the device come, and reports
+// whether there is one. A Host that restarts asks it for its visitors.
 func (s *Service) Upstream(id string) (string, bool) {
 	r, _ := s.Record(id)
 	return r.Upstream, r.Upstream != ""
 }
 
-// Record returns what is known of a device that is not just at home.
+// Record returns the record of a device that is not just at home.
 func (s *Service) Record(id string) (Record, bool) {
 	if r := s.records.get(id); r != nil {
 		return *r, true

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// mayBring decides whether the neighbour may bring us the device. r is what we
-// know of it, or nil. It asks nobody and changes nothing.
+// mayBring decides whether the neighbour may bring us the device. r is our record of it, or nil.
+// It asks nobody and changes nothing.
 func (s *common) mayBring(n *neighbour, v Visitor, r *Record) *Refusal {
 	if err := v.check(); err != nil {
 		return refuse(CodeMalformed, "%v", err)
@@ -36,8 +36,8 @@ func (s *common) mayBring(n *neighbour, v Visitor, r *Record) *Refusal {
 	return nil
 }
 
-// mayReturn decides about a device that is our own or passes through: only the
-// domain that has it, as far as we know, may bring it back.
+// mayReturn decides about a device that is our own or passes through: only the domain that has it,
+// as far as we know, may bring it back.
 func (s *common) mayReturn(n *neighbour, id string, r *Record) *Refusal {
 	switch {
 	case r == nil || r.Gone:
@@ -55,8 +55,8 @@ func (s *common) mayReturn(n *neighbour, id string, r *Record) *Refusal {
 	return nil
 }
 
-// inPrefix says whether the device's address is one that the neighbour may
-// bring: of its own if it is its home, else of a third domain it may pass on.
+// inPrefix reports whether the neighbour may bring a device with this address: one of its own
+// prefixes if it is the device's home, otherwise one of a third domain that it may pass on.
 func (s *common) inPrefix(n *neighbour, v Visitor) bool {
 	if v.Home == n.Name {
 		return holds(n.Prefixes, v.IP)
@@ -67,9 +67,8 @@ func (s *common) inPrefix(n *neighbour, v Visitor) bool {
 	return holds(n.Transit, v.IP)
 }
 
-// confirm asks the home of a device that another neighbour brings whether it is
-// there. A home that is no neighbour of ours cannot be asked: then the transit
-// agreement has to do.
+// confirm asks the home of a device that another neighbour brings whether the device is there. A
+// home that is no neighbour of ours cannot be asked; then the transit agreement has to suffice.
 func (s *common) confirm(ctx context.Context, n *neighbour, v Visitor) *Refusal {
 	home := s.neighbours[v.Home]
 	if home == nil || home == n {
@@ -85,8 +84,8 @@ func (s *common) confirm(ctx context.Context, n *neighbour, v Visitor) *Refusal 
 	return nil
 }
 
-// prove checks that the device is where the neighbour says: with its key, if it
-// has one, which only its home can do. The device's lock is not held.
+// prove checks that the device is where the neighbour says: with its key, if it has one, which
+// only its home can verify. The caller does not hold the device's lock.
 func (s *common) prove(ctx context.Context, n *neighbour, r *Record, e *Evidence) *Refusal {
 	if !r.Signed {
 		if !n.Unsigned {
@@ -100,8 +99,8 @@ func (s *common) prove(ctx context.Context, n *neighbour, r *Record, e *Evidence
 	return s.verify(ctx, r, *e)
 }
 
-// verify asks the key's owner: us, or whoever we have the device from, or are
-// about to.
+// verify verifies evidence with the owner of the key: ourselves, or the domain from which we have
+// the device or are about to get it.
 func (s *common) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if !slices.Contains(r.MACs, e.Src) {
 		return refuse(CodeEvidence, "%v is no hardware address of %s", e.Src, r.ID)

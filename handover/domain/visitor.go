@@ -12,11 +12,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Bounds of what a neighbour may tell.
+// Bounds of what a neighbour may send.
 const (
 	maxMACs     = 16
 	maxEvidence = 1500
-	// maxLocalID bounds a visitor's name and its home's together.
+	// maxLocalID bounds the sum of a visitor's name and its home's.
 	maxLocalID = 64
 )
 
@@ -30,18 +30,18 @@ type Visitor struct {
 	// Home is the domain it belongs to, Device its name there.
 	Home   string `json:"home" maxLength:"63" doc:"Domain that the device belongs to"`
 	Device string `json:"device" maxLength:"64" doc:"Its name in that domain"`
-	// MACs are all its hardware addresses; the first is seen beyond the edge.
+	// MACs holds all its hardware addresses; the first is seen beyond the edge.
 	MACs []openflow.MAC `json:"macs" minItems:"1" maxItems:"16" doc:"All its hardware addresses"`
 	IP   netip.Addr     `json:"ip" format:"ip-address" doc:"The IPv4 address that it keeps"`
-	// Policy is how it wants to be moved.
+	// Policy is how it should be moved.
 	Policy registry.Policy `json:"policy,omitempty" enum:"saving,seamless" doc:"How it is moved"`
-	// Signed says that it has a key, so that its home can tell its requests
-	// from those of others.
+	// Signed reports whether it has a key, so that its home can tell its requests from those of
+	// others.
 	Signed bool `json:"signed,omitempty" doc:"It signs its requests; its home can verify them"`
 }
 
-// LocalID is the visitor's name in the domain self: devices of two domains may
-// have the same name.
+// LocalID returns the visitor's name in the domain self. It contains the home, because devices of
+// two domains may have the same name.
 func (v Visitor) LocalID(self string) string {
 	if v.Home == self {
 		return v.Device
@@ -49,7 +49,7 @@ func (v Visitor) LocalID(self string) string {
 	return v.Device + "@" + v.Home
 }
 
-// check says what is wrong with the description itself.
+// check returns what is wrong with the description itself, or nil.
 func (v Visitor) check() error {
 	switch {
 	case !nameForm.MatchString(v.Home):
@@ -73,11 +73,12 @@ func (v Visitor) check() error {
 	return nil
 }
 
-// same says whether both describe one device with the same addresses.
+// same reports whether both describe one device with the same addresses.
 func (v Visitor) same(o Visitor) bool {
 	return v.Home == o.Home && v.Device == o.Device && v.IP == o.IP && slices.Equal(v.MACs, o.MACs)
 }
 
+// clone returns a copy that shares nothing with v.
 func (v Visitor) clone() Visitor {
 	v.MACs = slices.Clone(v.MACs)
 	return v
@@ -85,7 +86,7 @@ func (v Visitor) clone() Visitor {
 
 // Heading says where a device is going, as far as that is known.
 type Heading struct {
-	// At is an edge port of the receiver, if the two have agreed on names.
+	// At is an edge port of the receiver, if the two domains have agreed on names.
 	At *network.PortRef `json:"at,omitempty" doc:"Edge port of the receiving domain where it will attach, if known"`
 	// MAC is the hardware address that it will use there, if known.
 	MAC openflow.MAC `json:"mac,omitzero" doc:"Hardware address that it will use there, if known"`
@@ -93,8 +94,8 @@ type Heading struct {
 	Motion *Motion `json:"motion,omitempty" doc:"Where it is and how it moves"`
 }
 
-// Motion is a position with its velocity. Position is in metres on the plane
-// that both domains use, or in degrees.
+// Motion is a position with its velocity. The position is in metres on the plane that both domains
+// use, or in degrees.
 type Motion struct {
 	X       float64   `json:"x,omitempty" doc:"Metres east on a plane both domains use"`
 	Y       float64   `json:"y,omitempty" doc:"Metres north on that plane"`
@@ -105,7 +106,7 @@ type Motion struct {
 	Time    time.Time `json:"time" doc:"When it was there"`
 }
 
-// place is the one that the heading names, as far as it does.
+// place returns the place that the heading names; unknown parts are zero.
 func (h Heading) place() Place {
 	p := Place{MAC: h.MAC}
 	if h.At != nil {
@@ -120,7 +121,7 @@ type Evidence struct {
 	Message []byte       `json:"message" minLength:"1" format:"byte" maxLength:"2048" doc:"The DHCP message, base64"`
 }
 
-// check says what is wrong with the heading.
+// check returns what is wrong with the heading, or nil.
 func (h Heading) check() error {
 	if h.At != nil && (h.At.Switch == 0 || h.At.Port == 0) {
 		return fmt.Errorf("heading: port %v: a switch and one of its ports", h.At)
@@ -134,7 +135,7 @@ func (h Heading) check() error {
 	return nil
 }
 
-// check says what is wrong with the evidence.
+// check returns what is wrong with the evidence, or nil.
 func (e *Evidence) check() error {
 	if e != nil && (len(e.Message) == 0 || len(e.Message) > maxEvidence) {
 		return fmt.Errorf("evidence of %d bytes: 1 to %d", len(e.Message), maxEvidence)

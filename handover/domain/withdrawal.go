@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// onWithdraw takes a move back, or the part in the chain.
+// onWithdraw ends a move, or our part in the chain.
 func (s *Service) onWithdraw(ctx context.Context, n *neighbour, in *Withdraw) (*struct{}, error) {
 	if in.Move != "" {
 		if err := checkMove(in.Move); err != nil {
@@ -17,7 +17,7 @@ func (s *Service) onWithdraw(ctx context.Context, n *neighbour, in *Withdraw) (*
 	return nil, s.asked(ctx, in.localID(s.self), func(r *Record) *Refusal {
 		switch {
 		case r == nil || r.Gone:
-			return nil // there is nothing left to take back
+			return nil // there is nothing left to withdraw
 		case in.Move != "":
 			return s.withdrawMove(ctx, n, r, in.Move, why)
 		}
@@ -25,32 +25,33 @@ func (s *Service) onWithdraw(ctx context.Context, n *neighbour, in *Withdraw) (*
 	})
 }
 
+// withdrawMove ends a move that the neighbour has withdrawn.
 func (s *Service) withdrawMove(ctx context.Context, n *neighbour, r *Record, move string, why map[string]any) *Refusal {
 	switch {
 	case r.incoming(n.Name) != nil && r.Move.ID == move:
 		s.Receiver.endIncoming(ctx, r)
 		s.Receiver.resume(r)
 	case r.outgoing(n.Name) != nil && r.Move.ID == move:
-		// The receiver has given it up.
+		// The receiver has given up the move.
 		s.Origin.cancelOutgoing(ctx, r)
 		r.drop(n.Name, move)
 	case r.Arrived == move && r.Host == s.self:
 		return refuse(CodeHere, "%s has arrived", r.ID)
 	default:
-		return nil // not under way: nothing to take back
+		return nil // not in progress: there is nothing to withdraw
 	}
 	s.put(ctx, r)
 	s.event("withdrawn", r, why)
 	return nil
 }
 
-// withdrawChain ends our part in the chain: the domain that the packets come from
-// no longer sends any, or the one that they go to no longer has the device.
+// withdrawChain ends our part in the chain: the domain that the packets come from no longer sends
+// any, or the one that they go to no longer has the device.
 func (s *Service) withdrawChain(ctx context.Context, n *neighbour, r *Record, why map[string]any) *Refusal {
 	switch n.Name {
 	case r.Upstream:
 		r.enqueue(Unsent{Peer: r.Downstream, Kind: KindWithdraw, Reason: "its packets no longer pass through " + s.self})
-		// It has ended its part.
+		// That domain has ended its part.
 		r.Outbox = slices.DeleteFunc(r.Outbox, func(o Unsent) bool { return o.Peer == n.Name })
 	case r.Downstream:
 		r.enqueue(Unsent{Peer: r.Upstream, Kind: KindWithdraw, Reason: "the device has left"})
@@ -63,7 +64,7 @@ func (s *Service) withdrawChain(ctx context.Context, n *neighbour, r *Record, wh
 	return nil
 }
 
-// watch ends what takes too long, until ctx ends.
+// watch ends moves that are overdue, until ctx ends.
 func (s *Service) watch(ctx context.Context) {
 	tick := time.NewTicker(min(time.Second, max(s.timing.Move/10, 10*time.Millisecond)))
 	defer tick.Stop()
@@ -80,9 +81,9 @@ func (s *Service) watch(ctx context.Context) {
 	}
 }
 
-// expire ends a move that is overdue. The receiver gives it up. The origin asks
-// it back: if the device is with the neighbour after all, the neighbour says so.
-// While that cannot be asked, the branch stays, but not for ever.
+// expire ends a move that is overdue. The receiver gives it up. The origin withdraws it; if the
+// device is with the neighbour after all, the neighbour says so. While the neighbour cannot be
+// asked the branch stays, but only for a bounded time.
 func (s *Service) expire(ctx context.Context, r *Record) error {
 	m := r.Move
 	if m == nil || !s.now().After(m.Deadline) {

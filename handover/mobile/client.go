@@ -10,7 +10,7 @@ import (
 	"net/http"
 )
 
-// Client talks to a daemon by its control socket.
+// Client talks to a daemon over its control socket.
 type Client struct {
 	socket string
 	http   *http.Client
@@ -25,26 +25,27 @@ func Dial(socket string) *Client {
 	return &Client{socket: socket, http: &http.Client{Transport: t}}
 }
 
-// Close drops idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Status reads the daemon's state.
+// Status returns the daemon's state.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
 	return s, c.do(ctx, http.MethodGet, "/v1/status", nil, &s)
 }
 
-// Move has the device moved, and returns when it was.
+// Move moves the device, and returns after the move.
 func (c *Client) Move(ctx context.Context, r MoveRequest) (Move, error) {
 	var m Move
 	return m, c.do(ctx, http.MethodPost, "/v1/move", r, &m)
 }
 
-// Auto leaves the choice to the policy again.
+// Auto leaves the choice of the interface to the policy again.
 func (c *Client) Auto(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, "/v1/auto", struct{}{}, nil)
 }
 
+// do sends a request and decodes the answer into out, unless out is nil.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -80,7 +81,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) error
 	return nil
 }
 
-// known makes a problem's code an error again.
+// known returns the problem as the error that its code stands for, if there is one.
 func (p *problem) known() error {
 	for _, c := range codes {
 		if p.Code == c.code {
@@ -90,11 +91,11 @@ func (p *problem) known() error {
 	return p
 }
 
-// remoteError is an error of the daemon's as its client sees it.
+// remoteError is an error of the daemon as its client sees it.
 type remoteError struct {
 	*problem
 	kind error
 }
 
-// Unwrap lets callers tell errors apart.
+// Unwrap returns the error that the problem's code stands for.
 func (e *remoteError) Unwrap() error { return e.kind }

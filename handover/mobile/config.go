@@ -13,66 +13,65 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Config is all that a daemon is told.
+// Config is the configuration of a daemon.
 type Config struct {
 	// Device is the name under which the network knows the device.
 	Device string
-	// Key is the device's key, by which it signs requests; empty is none.
+	// Key is the device's key, with which it signs requests; empty for none.
 	Key []byte
-	// StateDir holds what must survive the daemon: the lease, and what has to be
-	// put back.
+	// StateDir is the directory of what must survive the daemon: the lease, and the changes to the
+	// device that have to be undone.
 	StateDir string
-	// Socket is the path of the control socket; empty is none.
+	// Socket is the path of the control socket; empty for none.
 	Socket string
-	// SocketGroup is the group that may use the socket, beside its owner; -1 is
-	// none.
+	// SocketGroup is the group that may use the socket, besides its owner; -1 for none.
 	SocketGroup int
 
-	// VNI is the virtual interface, VNIMAC its address and MTU its size; 0 is
-	// what the datapath chooses.
+	// VNI is the name of the virtual interface, VNIMAC its address and MTU its MTU; if MTU is 0
+	// the datapath chooses it.
 	VNI    string
 	VNIMAC openflow.MAC
 	MTU    int
-	// Interfaces carry the VNI's packets, in the order of preference.
+	// Interfaces are the physical interfaces, in the order of preference.
 	Interfaces []Interface
 	// Overlap is how long after a move the old interface is still listened to.
 	Overlap time.Duration
 
 	// Policy says when to move.
 	Policy policy.Rules
-	// Probe is how often the gateway is asked for on each interface without a
-	// cause, and over how many times loss is counted; an Interval of 0 is never.
+	// Probe says how often the gateway is probed on each interface, and over how many probes loss
+	// is computed. An Interval of 0 disables probing.
 	Probe Probe
 
-	// HostName is told to DHCP servers; empty is not.
+	// HostName is sent to DHCP servers, unless it is empty.
 	HostName string
 	// Retransmit is the first wait for a DHCP answer.
 	Retransmit time.Duration
 	// AttachTimeout bounds one attempt to join a network.
 	AttachTimeout time.Duration
-	// Release gives the lease back at the end.
+	// Release reports whether the lease is released at the end.
 	Release bool
-	// Sign adds the device's signature to a DHCP message; nil is none.
+	// Sign adds the device's signature to a DHCP message; nil if messages are not signed.
 	Sign func(m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) error
 
-	// Metric is that of the VNI's routes.
+	// Metric is the metric of the virtual interface's routes.
 	Metric int
-	// Resolver is the file for name servers; empty leaves them alone.
+	// Resolver is the file for name servers; if it is empty they are not configured.
 	Resolver string
 
-	// Orders is where the network's orders come from; nil is nowhere.
+	// Orders is the source of the network's orders; nil for none.
 	Orders OrderSource
 
-	// Version is reported in the status.
+	// Version is shown in the status.
 	Version string
-	// Log takes messages; nil discards them.
+	// Log receives log messages; nil discards them.
 	Log *slog.Logger
 }
 
 // Interface is a physical interface that the daemon may use.
 type Interface struct {
 	Name string
-	// Cost is what the policy compares by the criterion cost.
+	// Cost is compared by the policy's criterion cost.
 	Cost int
 }
 
@@ -82,7 +81,7 @@ type Probe struct {
 	Window   int
 }
 
-// withDefaults fills in what is zero.
+// withDefaults returns the configuration with defaults filled in for zero values.
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -96,7 +95,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate says what makes a configuration impossible to run.
+// Validate returns everything that makes the configuration impossible to run.
 func (c Config) Validate() error {
 	var errs []error
 	if len(c.Interfaces) == 0 || len(c.Interfaces) > datapath.MaxInterfaces {

@@ -21,17 +21,16 @@ const (
 	stopTimeout    = 2 * time.Second
 )
 
-// MoveRequest asks for a move.
+// MoveRequest is a request to move.
 type MoveRequest struct {
 	Interface string `json:"interface"`
-	// Hold keeps the device there, whatever the policy says: for that many
-	// seconds, or without end if it is negative; 0 leaves the next choice to the
-	// policy.
+	// Hold is how many seconds the device stays there, whatever the policy says; negative for
+	// without end. 0 leaves the next choice to the policy.
 	Hold float64 `json:"hold_seconds"`
 	Why  string  `json:"why,omitempty"`
 }
 
-// problem is an answer that is not a success (RFC 9457).
+// problem is the body of an error answer (RFC 9457).
 type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
@@ -42,7 +41,7 @@ type problem struct {
 // Error implements error.
 func (p *problem) Error() string { return p.Detail }
 
-// codes are the problems that callers may want to tell apart.
+// codes holds the errors that callers may want to distinguish.
 var codes = []struct {
 	err    error
 	code   string
@@ -55,7 +54,7 @@ var codes = []struct {
 	{context.DeadlineExceeded, "timeout", http.StatusGatewayTimeout},
 }
 
-// handler is the control interface.
+// handler returns the handler of the control interface.
 func (d *Daemon) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
@@ -83,11 +82,11 @@ func (d *Daemon) handler() http.Handler {
 	return mux
 }
 
-// read reads a request's body, for which it does not wait long; what the request
-// asks for may take its time.
+// readBody decodes a request's body, and reports whether it could. Only the reading has a short
+// deadline; the request itself may take longer.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	conn := http.NewResponseController(w)
-	_ = conn.SetReadDeadline(time.Now().Add(controlTimeout)) // it fails on a connection that has ended
+	_ = conn.SetReadDeadline(time.Now().Add(controlTimeout)) // fails only on a connection that has ended
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
 		err = jsonlimit.Default.Decode(text, into)
@@ -100,11 +99,13 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
+// badRequest answers that a request is not valid.
 func badRequest(w http.ResponseWriter, why string) {
 	const status = http.StatusBadRequest
 	send(w, status, "application/problem+json", &problem{Title: http.StatusText(status), Status: status, Code: "bad-request", Detail: why})
 }
 
+// writeResult answers with v, or with a problem if err is not nil.
 func answer(w http.ResponseWriter, v any, err error) {
 	if err == nil {
 		send(w, http.StatusOK, "application/json", v)
@@ -121,13 +122,14 @@ func answer(w http.ResponseWriter, v any, err error) {
 	send(w, p.Status, "application/problem+json", p)
 }
 
+// writeJSON writes an answer.
 func send(w http.ResponseWriter, status int, media string, v any) {
 	w.Header().Set("Content-Type", media)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the other side has gone if it fails
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
 }
 
-// serve answers on the control socket until ctx ends.
+// serve serves the control socket until ctx ends.
 func (d *Daemon) serve(ctx context.Context, l net.Listener) error {
 	s := &http.Server{
 		Handler: d.handler(), ReadHeaderTimeout: controlTimeout, IdleTimeout: time.Minute,
@@ -139,7 +141,7 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener) error {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if s.Shutdown(ending) != nil {
-			_ = s.Close() // who still waits after that has waited long enough
+			_ = s.Close() // stopTimeout was long enough for clients that still wait
 		}
 	})()
 	err := s.Serve(l)

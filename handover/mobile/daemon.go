@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Daemon is a running daemon. Its fields belong to the loop.
+// Daemon is a running daemon. Only the loop uses its fields.
 type Daemon struct {
 	cfg    Config
 	log    *slog.Logger
@@ -24,72 +24,74 @@ type Daemon struct {
 	choose policy.Selector
 	inbox  inbox
 	wg     sync.WaitGroup
-	ctx    context.Context // of everything the loop starts
+	ctx    context.Context // context of everything the loop starts
 	wake   *time.Timer
-	radios *time.Ticker // when signals are read
-	// overlap is when listening to an interface that was left may end.
+	radios *time.Ticker // ticks when radio signals are read
+	// overlap fires when listening to a left interface may end.
 	overlap *time.Timer
 
 	started    time.Time
 	interfaces []*iface // in the order of preference
 	held       leaseholder
 	orders     orders
-	// active is the interface in use and since when it has been; nil before the
-	// first lease.
+	// active is the interface in use, or nil before the first lease. since is when it became
+	// active.
 	active *iface
 	since  time.Time
-	// wish is an interface that was asked for, until wishEnds (zero: for ever).
+	// requested is an interface that somebody has asked for, until requestedUntil (zero: without
+	// end).
 	wish     string
 	wishEnds time.Time
 	attempt  *attempt
-	// told is when the kernel was last told where the gateway is.
+	// neighbourSet is when the kernel was last told the gateway's address.
 	told  time.Time
 	moves []Move
 	count Counters
 }
 
-// iface is what the loop knows of an interface.
+// iface is the loop's state of an interface.
 type iface struct {
 	Interface
 	link  device.Link
 	radio device.Radio
-	// noRadio is until when it is not asked again whether it has one.
+	// noRadioUntil is until when the interface is not asked again whether it has a radio.
 	noRadio time.Time
-	// attached says that the datapath has it, at link's index and address.
+	// attached reports whether the datapath has the interface, with link's index and address.
 	attached bool
-	// joined says that the network gave the lease to it since its link last came.
+	// joined reports whether the network has granted the lease on the interface since its link
+	// last came up.
 	joined bool
-	// lost is when its link went.
+	// lost is when its link went down.
 	lost time.Time
-	// leftUntil is until when packets may still be under way there, after the device has
-	// left it or has given up to move to it.
+	// leftUntil is until when packets may still be in flight there, after the device has left the
+	// interface or has given up a move to it.
 	leftUntil time.Time
-	// sample is what probing has found.
+	// sample is the latest result of probing.
 	sample  probe.Sample
 	probing *probing
-	// died is when the device left it because it was silent, deaths how often so in
-	// a row.
+	// wentSilent is when the device last left the interface because it was silent, silences how
+	// often that has happened in a row.
 	died   time.Time
 	deaths int
-	// bar says why, since when and until when it is not used; failures counts those in a
-	// row that led to one.
+	// backoff says why and how long the interface is not used; failures counts the failures in a
+	// row that led to it.
 	failures int
 	bar      bar
 }
 
-// bar keeps the device from an interface that has failed. Answered probes end it, since
-// what they show is newer, but not at once: the edge may answer for a while although
-// nothing gets through. If there is nothing else, an interface that answers is used.
+// backoff keeps the device from using an interface that has failed. Answered probes end it, since
+// they are newer, but not at once: the edge may answer for a while although no packet gets
+// through. If there is nothing else, an interface that answers is used.
 type bar struct {
 	why          string
 	since, until time.Time
-	// resort is when the interface may be a last resort at the earliest. silent says
-	// that it was barred because nothing was heard, so that answers end the bar.
+	// lastResort is the earliest time at which the interface may be used as a last resort. silent
+	// reports whether the interface was silent, so that answers end the back-off.
 	resort time.Time
 	silent bool
 }
 
-// probing is what probes by an interface.
+// probing is a running prober of an interface.
 type probing struct {
 	*task
 	*probe.Prober
@@ -98,6 +100,7 @@ type probing struct {
 // task is a goroutine that the loop has started and can stop.
 type task struct{ cancel context.CancelFunc }
 
+// newDaemon returns a daemon that does not run yet.
 func newDaemon(cfg Config, sys system, path datapath.Datapath) *Daemon {
 	d := &Daemon{
 		cfg: cfg, log: cfg.Log, sys: sys, path: path,
@@ -115,16 +118,15 @@ func newDaemon(cfg Config, sys system, path datapath.Datapath) *Daemon {
 	return d
 }
 
-// run serves the control interface, if there is a listener, and runs the loop
-// until ctx ends or something fails that the daemon cannot do without. All that
-// it has started has ended when it returns.
+// run serves the control interface, if there is a listener, and runs the loop until ctx ends or a
+// part fails that the daemon needs. All goroutines that it has started have ended when it returns.
 func (d *Daemon) run(ctx context.Context, control net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.wg.Wait()
 	defer cancel()
 	d.ctx, d.inbox.over = ctx, ctx.Done()
 	d.wake, d.overlap = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
-	d.overlap.Stop() // until there is one
+	d.overlap.Stop() // until there is an overlap
 	d.radios = time.NewTicker(radioInterval)
 	defer d.wake.Stop()
 	defer d.overlap.Stop()
@@ -147,6 +149,7 @@ func (d *Daemon) run(ctx context.Context, control net.Listener) error {
 	return d.loop(ctx, failed)
 }
 
+// loop handles events until ctx ends.
 func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
 	defer d.radios.Stop()
 	for {
@@ -171,6 +174,7 @@ func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
 	}
 }
 
+// find returns the interface of that name, or nil.
 func (d *Daemon) find(name string) *iface {
 	for _, i := range d.interfaces {
 		if i.Name == name {
@@ -180,8 +184,8 @@ func (d *Daemon) find(name string) *iface {
 	return nil
 }
 
-// mac is the address that frames of the interface bear.
+// mac returns the source address of frames that leave by the interface.
 func (i *iface) mac() openflow.MAC { return i.link.MAC }
 
-// usable says that the interface has a link and the datapath has the interface.
+// usable reports whether the interface has a link and the datapath has the interface.
 func (i *iface) usable() bool { return i.attached && i.link.Carrier }

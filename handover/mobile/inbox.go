@@ -2,16 +2,16 @@ package mobile
 
 import "context"
 
-// inboxSize bounds what waits for the loop.
+// inboxSize bounds the functions that wait for the loop.
 const inboxSize = 64
 
-// inbox holds what the others have the loop run.
+// inbox holds the functions that other goroutines send to the loop.
 type inbox struct {
 	functions chan func()
-	over      <-chan struct{} // closed when the loop ends
+	over      <-chan struct{} // closed when the loop has ended
 }
 
-// post has the loop run f.
+// post sends f to the loop, and reports whether it could.
 func (b *inbox) post(ctx context.Context, f func()) bool {
 	select {
 	case b.functions <- f:
@@ -23,7 +23,7 @@ func (b *inbox) post(ctx context.Context, f func()) bool {
 	}
 }
 
-// ask has the loop run f and waits until it has.
+// call sends f to the loop and waits until it has run. It reports whether f has run.
 func (b *inbox) ask(ctx context.Context, f func()) bool {
 	done := make(chan struct{})
 	if !b.post(ctx, func() { defer close(done); f() }) {

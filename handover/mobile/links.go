@@ -9,17 +9,18 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// radioInterval is how often signals are read.
+// radioInterval is how often radio signals are read.
 const radioInterval = time.Second
 
-// pathTimeout bounds one change of the datapath.
+// datapathTimeout bounds one change of the datapath.
 const pathTimeout = 5 * time.Second
 
+// datapathContext returns a context for one change of the datapath.
 func (d *Daemon) pathContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(d.ctx, pathTimeout)
 }
 
-// linkChanged takes in the state of an interface.
+// linkChanged handles a new state of an interface.
 func (d *Daemon) linkChanged(l device.Link) {
 	i := d.find(l.Name)
 	if i == nil {
@@ -27,7 +28,7 @@ func (d *Daemon) linkChanged(l device.Link) {
 	}
 	old := i.link
 	if l.Index == old.Index && int32(l.Flaps-old.Flaps) < 0 {
-		return // an event from before the daemon looked for itself
+		return // an event from before the daemon read the link itself
 	}
 	i.link = l
 	if l.Index != old.Index {
@@ -42,7 +43,7 @@ func (d *Daemon) linkChanged(l device.Link) {
 	if i.attached && l.MTU != old.MTU {
 		d.fitMTU(i)
 	}
-	// A carrier that went and came between two looks is a new link, too.
+	// A carrier that was lost and came back between two events is a new link, too.
 	if !l.Carrier || l.Flaps != old.Flaps || l.Index != old.Index {
 		d.linkLost(i)
 	}
@@ -63,27 +64,27 @@ func (d *Daemon) linkChanged(l device.Link) {
 	d.decide()
 }
 
-// fitMTU has the virtual interface, and what a lease says of its routes, follow a link
-// whose MTU is another now: what is larger would vanish there, and nobody be told.
+// fitMTU adapts the virtual interface, and the routes of the lease, to the changed MTU of a link.
+// Larger packets would be lost there without notice.
 func (d *Daemon) fitMTU(i *iface) {
 	ctx, cancel := d.pathContext()
 	defer cancel()
 	if err := d.path.FitMTU(ctx); err != nil {
-		d.log.Warn("the virtual interface does not follow a link's MTU", "interface", i.Name, "mtu", i.link.MTU, "error", err)
+		d.log.Warn("the virtual interface could not be adapted to a link's MTU", "interface", i.Name, "mtu", i.link.MTU, "error", err)
 	}
 	if d.held.lease != nil && d.active != nil {
 		d.held.configure()
 	}
 }
 
-// A link that went is looked at so often, for so long: it may come back at once, at
-// another place, and the kernel's event be held back.
+// A lost link is polled every linkPoll for linkPollFor: it may come back at once, at another
+// place, and the kernel's event may be delayed.
 const (
 	linkLook    = 20 * time.Millisecond
 	linkLookFor = 10 * time.Second
 )
 
-// lookAtLinks looks at the links that have just gone.
+// pollLostLinks reads the state of the links that were lost lately.
 func (d *Daemon) lookAtLinks() {
 	for _, i := range d.interfaces {
 		if i.linkIsAwaited() {
@@ -92,15 +93,16 @@ func (d *Daemon) lookAtLinks() {
 	}
 }
 
+// awaitsLink reports whether the interface has lost its link lately.
 func (i *iface) linkIsAwaited() bool {
 	return i.link.Present && !i.link.Carrier && !i.lost.IsZero() && time.Since(i.lost) < linkLookFor
 }
 
-// lookAtLink takes in the state of an interface, whether or not there was an event.
+// pollLink reads the state of an interface and handles a change.
 func (d *Daemon) lookAtLink(i *iface) {
 	l, err := d.sys.link(i.Name)
 	if err != nil {
-		d.log.Warn("the state of a link is not read", "interface", i.Name, "error", err)
+		d.log.Warn("the state of a link could not be read", "interface", i.Name, "error", err)
 		return
 	}
 	if l != i.link {
@@ -108,7 +110,7 @@ func (d *Daemon) lookAtLink(i *iface) {
 	}
 }
 
-// linkLost forgets what was true of a link that is no more.
+// linkLost resets the state that belonged to a lost link.
 func (d *Daemon) linkLost(i *iface) {
 	i.joined = false
 	i.stopProbe()
@@ -117,7 +119,7 @@ func (d *Daemon) linkLost(i *iface) {
 	}
 }
 
-// attach takes an interface over and gives it to the datapath.
+// attach adopts an interface and gives it to the datapath.
 func (d *Daemon) attach(i *iface) {
 	ctx, cancel := d.pathContext()
 	defer cancel()
@@ -132,28 +134,28 @@ func (d *Daemon) attach(i *iface) {
 	i.attached = true
 }
 
-// detach takes an interface from the datapath that is gone or another one now.
+// detach removes an interface from the datapath that is gone or has become another one.
 func (d *Daemon) detach(i *iface) {
 	i.attached = false
 	d.linkLost(i)
 	ctx, cancel := d.pathContext()
 	defer cancel()
 	if err := d.path.Detach(ctx, i.Name); err != nil {
-		d.log.Warn("the datapath does not give an interface up", "interface", i.Name, "error", err)
+		d.log.Warn("an interface could not be removed from the datapath", "interface", i.Name, "error", err)
 	}
 	if i.link.Present {
 		return
 	}
 	if err := d.sys.forget(i.Name); err != nil {
-		d.log.Warn("the journal is not written", "interface", i.Name, "error", err)
+		d.log.Warn("the journal could not be written", "interface", i.Name, "error", err)
 	}
 }
 
-// noRadioFor is for how long an interface that has no radio is not asked again: asking
-// is most of what a daemon at rest would do.
+// noRadioFor is how long an interface without a radio is not asked again: asking would be most of
+// what an idle daemon does.
 const noRadioFor = time.Minute
 
-// readRadios reads all signals. Another access point is another link.
+// readRadios reads all radio signals. A link to another access point is a new link.
 func (d *Daemon) readRadios() {
 	found, none := false, true
 	for _, i := range d.interfaces {
@@ -166,7 +168,7 @@ func (d *Daemon) readRadios() {
 		}
 		r, ok := d.sys.radio(i.Name, i.link.Index)
 		if !ok {
-			if i.radio == (device.Radio{}) { // not one that is just out of reach
+			if i.radio == (device.Radio{}) { // a radio that was read before may just be out of reach
 				i.noRadio = time.Now().Add(noRadioFor)
 			}
 			continue
@@ -181,7 +183,7 @@ func (d *Daemon) readRadios() {
 		}
 	}
 	if none {
-		d.radios.Reset(noRadioFor) // until a link is new
+		d.radios.Reset(noRadioFor) // until there is a new link
 	}
 	if found {
 		d.decide()

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Why a move did not come about.
+// Errors of moves.
 var (
 	ErrUnknown  = errors.New("the daemon has no such interface")
 	ErrNoLink   = errors.New("the interface has no link")
@@ -21,10 +21,10 @@ var (
 	errStrange  = errors.New("the network there gives the device another address")
 )
 
-// An interface that failed is left alone for barFrom, which doubles with each failure up
-// to barTo. barAnswered is the time after which an answered probe ends that: longer than
-// the controller takes by default to see that a place has lost its way to the border
-// ports, and to stop answering there.
+// An interface that failed is not used for backoffMin, which doubles with each failure up to
+// backoffMax. backoffAnswered is the time after which an answered probe ends the back-off. It is
+// longer than the controller takes by default to notice that a place has lost its path to the
+// border ports, and to stop answering there.
 const (
 	barFrom     = time.Second
 	barTo       = 30 * time.Second
@@ -37,36 +37,36 @@ type Move struct {
 	From string    `json:"from,omitempty"`
 	To   string    `json:"to"`
 	Why  string    `json:"why"`
-	// MakeBeforeBreak says that the old interface had a link until the end.
+	// MakeBeforeBreak reports whether the old interface had a link until the end.
 	MakeBeforeBreak bool `json:"make_before_break"`
-	// Lease is how long it took to get the lease, Switch how long the datapath
-	// took to change.
+	// Lease is how long it took to get the lease, Switch how long the datapath took to change.
 	Lease  time.Duration `json:"lease_ns"`
 	Switch time.Duration `json:"switch_ns,omitempty"`
-	// Address is what the device has since.
+	// Address is the device's address after the move.
 	Address string `json:"address,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
 
-// attempt is a move under way.
+// attempt is a move in progress.
 type attempt struct {
 	target  *iface
-	from    *iface // nil, if there is none, or it is the target
+	from    *iface // nil if there is none, or if it is the target
 	why     string
 	started time.Time
 	cancel  context.CancelFunc
-	// both says that the datapath listens to from and target.
+	// both reports whether the datapath listens to from and target.
 	both    bool
 	waiting []chan<- result
 }
 
+// result is the result of a move.
 type result struct {
 	move Move
 	err  error
 }
 
-// decide chooses an interface and begins a move if it is another one, or one
-// whose network has to be joined anew.
+// decide chooses an interface. It begins a move if that is not the active one, or if its network
+// has to be joined again.
 func (d *Daemon) decide() {
 	now := time.Now()
 	if !d.wishEnds.IsZero() && !now.Before(d.wishEnds) {
@@ -91,6 +91,7 @@ func (d *Daemon) decide() {
 	d.sleep(now, choice.Again)
 }
 
+// situation returns the state that the policy starts from.
 func (d *Daemon) situation(now time.Time) policy.Now {
 	s := policy.Now{Time: now, Since: d.since, Wish: d.wish}
 	if d.active != nil {
@@ -99,6 +100,7 @@ func (d *Daemon) situation(now time.Time) policy.Now {
 	return s
 }
 
+// candidates returns the interfaces as the policy sees them.
 func (d *Daemon) candidates(now time.Time) []policy.Candidate {
 	out := make([]policy.Candidate, len(d.interfaces))
 	for n, i := range d.interfaces {
@@ -114,19 +116,19 @@ func (d *Daemon) candidates(now time.Time) []policy.Candidate {
 	return out
 }
 
-// lastResort reports whether a barred interface may be used if there is nothing else: it
-// has answered since it was barred.
+// lastResort reports whether an interface in back-off may be used if there is nothing else: it
+// must have answered since the back-off began.
 func (d *Daemon) lastResort(i *iface, now time.Time) bool {
 	if i.sample.Silent || !i.sample.Answered.After(i.bar.since) {
 		return false
 	}
-	// Between two networks that answer at their edges and carry nothing, the device does
-	// not go to and fro without a pause.
+	// The back-off still holds between two networks that answer at their edges but carry nothing:
+	// otherwise the device would alternate between them without a pause.
 	cutOff := d.active == nil || !d.active.usable()
 	return cutOff && i.bar.silent || !now.Before(i.bar.resort)
 }
 
-// sleep sets the timer for the next decision that nothing else will bring about.
+// schedule sets the timer for the next decision that no event will cause.
 func (d *Daemon) sleep(now, again time.Time) {
 	next := now.Add(time.Hour)
 	for _, t := range []time.Time{again, d.wishEnds} {
@@ -147,8 +149,8 @@ func (d *Daemon) sleep(now, again time.Time) {
 	d.wake.Reset(next.Sub(now))
 }
 
-// begin starts a move: from now on the device also listens to the target, if the
-// old interface is still good and the datapath can take it.
+// begin starts a move. From now on the device also listens to the target, if the old interface is
+// still good and the datapath can do so.
 func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.cfg.AttachTimeout)
 	a := &attempt{target: target, why: why, started: time.Now(), cancel: cancel}
@@ -173,7 +175,7 @@ func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
 		socket, err := d.sys.dhcp(index)
 		var l lease.Lease
 		if err == nil {
-			defer socket.Close() // after the result is known: the kernel takes milliseconds for it
+			defer socket.Close() // after the result is known: closing takes the kernel milliseconds
 			l, err = d.held.join(ctx, lease.Port{Conn: socket, MAC: mac}, known)
 		}
 		took := time.Since(a.started)
@@ -181,8 +183,8 @@ func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
 	})
 }
 
-// use has the datapath send by an interface and listen to it, to others that are named,
-// and to those where packets of before may still be under way.
+// use makes the datapath send by an interface and listen to it, to the others named, and to those
+// where earlier packets may still be in flight.
 func (d *Daemon) use(send *iface, also ...*iface) error {
 	receive, now := []string{send.Name}, time.Now()
 	var again time.Time
@@ -208,7 +210,7 @@ func (d *Daemon) use(send *iface, also ...*iface) error {
 	return nil
 }
 
-// endOverlap stops listening to interfaces that were left a while ago.
+// endOverlap stops listening to interfaces whose overlap has ended.
 func (d *Daemon) endOverlap() {
 	if d.active == nil {
 		return
@@ -222,14 +224,14 @@ func (d *Daemon) endOverlap() {
 	}
 }
 
-// left notes that the device goes on elsewhere: what is under way there comes in for a
-// while.
+// markLeft records that the device has left the interface. Packets in flight there are still
+// received for the overlap.
 func (i *iface) left(overlap time.Duration) { i.leftUntil = time.Now().Add(overlap) }
 
-// finish ends a move, well or not.
+// finish ends a move, successful or not.
 func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error) {
 	if d.attempt != a {
-		return // abandoned
+		return // the move was abandoned
 	}
 	d.attempt = nil
 	m := Move{At: a.started, To: a.target.Name, Why: a.why, Lease: took}
@@ -250,7 +252,7 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 		d.sendAgain(a.target)
 	}
 	a.target.joined, a.target.failures = true, 0
-	a.target.sample.Silent, a.target.sample.Since = false, time.Time{} // the network has answered by it
+	a.target.sample.Silent, a.target.sample.Since = false, time.Time{} // the network has answered on it
 	if d.active != a.target {
 		d.active, d.since = a.target, time.Now()
 	}
@@ -273,8 +275,8 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 	d.decide()
 }
 
-// strange refuses a network that has another address for the device than the one
-// its connections have, unless there is no other, or somebody wants it so.
+// checkAddress returns an error if the network grants another address than the one that the
+// device's connections use, unless there is no other network, or somebody has asked for this one.
 func (d *Daemon) strange(a *attempt, l lease.Lease) error {
 	if a.from == nil || !a.from.usable() || !a.from.joined || !d.held.lease.Valid(time.Now()) || d.wish == a.target.Name || len(a.waiting) > 0 {
 		return nil
@@ -285,7 +287,7 @@ func (d *Daemon) strange(a *attempt, l lease.Lease) error {
 	return fmt.Errorf("%w: %v, not %v", errStrange, l.Address.Addr(), d.held.lease.Address.Addr())
 }
 
-// switchTo is the change of the datapath.
+// switchTo switches the datapath to the target, and returns how long that took.
 func (d *Daemon) switchTo(a *attempt) (time.Duration, error) {
 	var also []*iface
 	if a.both {
@@ -299,12 +301,12 @@ func (d *Daemon) switchTo(a *attempt) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// failed bars the target for a while and goes on with what there is.
+// attemptFailed backs off from the target and decides again.
 func (d *Daemon) failed(a *attempt, m Move, err error) {
 	m.Error = err.Error()
 	d.count.Failed++
 	d.record(a, m, err)
-	d.log.Warn("the network is not joined", "interface", m.To, "error", err, "after", m.Lease)
+	d.log.Warn("the network could not be joined", "interface", m.To, "error", err, "after", m.Lease)
 	if a.both {
 		if err := d.use(a.from); err != nil {
 			d.log.Warn("the datapath still listens to an interface that failed", "interface", a.target.Name, "error", err)
@@ -314,7 +316,7 @@ func (d *Daemon) failed(a *attempt, m Move, err error) {
 	d.decide()
 }
 
-// abandon ends a move that makes no sense any more.
+// abandon ends a move that is no longer useful.
 func (d *Daemon) abandon(why error) {
 	a := d.attempt
 	d.attempt = nil
@@ -332,7 +334,7 @@ func (d *Daemon) abandon(why error) {
 	d.record(a, m, why)
 }
 
-// record notes a move and tells those who wait for it.
+// record stores a move and notifies those who wait for it.
 func (d *Daemon) record(a *attempt, m Move, err error) {
 	d.moves = append(d.moves, m)
 	if n := len(d.moves) - historySize; n > 0 {
@@ -343,7 +345,7 @@ func (d *Daemon) record(a *attempt, m Move, err error) {
 	}
 }
 
-// fail bars an interface whose network could not be joined.
+// backOff starts a back-off from an interface whose network could not be joined.
 func (i *iface) fail(why error) {
 	now := time.Now()
 	i.bar = bar{

@@ -13,13 +13,12 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// vniMACFile holds an address that was made, so that it stays when the interface
-// it was made from is not there.
+// vniMACFile holds the derived address, so that it does not change when the interface it was
+// derived from is missing.
 const vniMACFile = "vni-mac"
 
-// ChooseVNIMAC is the virtual interface's address if none is configured: made,
-// once, from that of the first interface that is there, and kept in the folder if
-// keep says so.
+// ChooseVNIMAC returns the virtual interface's address if none is configured. It is derived once
+// from that of the first interface that is present, and stored in the directory if keep is set.
 func ChooseVNIMAC(stateDir string, interfaces []string, keep bool) (openflow.MAC, error) {
 	path := filepath.Join(stateDir, vniMACFile)
 	if b, err := os.ReadFile(path); err == nil {
@@ -49,7 +48,7 @@ func ChooseVNIMAC(stateDir string, interfaces []string, keep bool) (openflow.MAC
 	return openflow.MAC{}, fmt.Errorf("none of the interfaces %v is there to make the virtual interface's address from: set vni.mac", interfaces)
 }
 
-// madeFrom is a locally administered unicast address.
+// deriveMAC returns a locally administered unicast address derived from mac.
 func madeFrom(mac openflow.MAC) openflow.MAC {
 	sum := sha256.Sum256(append([]byte("sluice vni "), mac[:]...))
 	out := openflow.MAC(sum[:6])
@@ -68,7 +67,7 @@ func ReadKey(path string) ([]byte, error) {
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(string(b)))
 	if err != nil || len(key) != keyBytes {
-		return nil, fmt.Errorf("the device's key in %s: want %d hex digits", path, 2*keyBytes) // without what is there
+		return nil, fmt.Errorf("the device's key in %s: want %d hex digits", path, 2*keyBytes) // without the content, which is secret
 	}
 	return key, nil
 }

@@ -8,13 +8,12 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Order is what the network tells the device to do.
+// Order is an order of the network to the device.
 type Order struct {
-	// ID names the order towards the controller.
+	// ID identifies the order to the controller.
 	ID uint64
-	// MAC is the address of the interface that the device shall go on with. That
-	// of the virtual interface, or none, leaves the choice of another one than
-	// the present to the device.
+	// MAC is the address of the interface that the device shall use. If it is zero or the virtual
+	// interface's, the device chooses another interface than the present one.
 	MAC openflow.MAC
 	// Why is the controller's reason.
 	Why string
@@ -24,27 +23,27 @@ type Order struct {
 
 // OrderSource is a controller that gives orders.
 type OrderSource interface {
-	// Follow calls f with each order until the connection ends or ctx does, and
-	// connected once it stands.
+	// Follow calls f with each order until the connection or ctx ends, and connected once the
+	// connection is established.
 	Follow(ctx context.Context, connected func(), f func(Order)) error
-	// Report tells the controller what has become of an order.
+	// Report tells the controller the result of an order.
 	Report(ctx context.Context, o Order, m Move, err error) error
 }
 
-// Waits before a connection that has ended is made again.
+// Waits before a lost connection is made again.
 const (
 	ordersAgainFrom = time.Second
 	ordersAgainTo   = 30 * time.Second
-	// ordersStood is how long a connection must have stood to count as good.
+	// ordersStable is how long a connection must have lasted for the wait to start over.
 	ordersStood   = 10 * time.Second
 	reportTimeout = 5 * time.Second
 )
 
-// orders are followed of a controller that gives them.
+// orders follows the orders of a controller.
 type orders struct {
 	d      *Daemon
 	source OrderSource
-	state  string // how the controller is reached; the loop's
+	state  string // connection to the controller; only the loop uses it
 }
 
 // follow obeys the controller until ctx ends.
@@ -75,7 +74,7 @@ func (o *orders) follow(ctx context.Context) {
 	}
 }
 
-// note notes how the controller is reached, and logs what is new.
+// setState records the state of the connection to the controller, and logs a change.
 func (o *orders) note(ctx context.Context, state string) {
 	o.d.inbox.post(ctx, func() {
 		if o.state != state {
@@ -85,8 +84,7 @@ func (o *orders) note(ctx context.Context, state string) {
 	})
 }
 
-// obey carries an order out and reports what became of it. Orders come one after
-// the other.
+// obey carries out an order and reports the result. Orders are carried out one after the other.
 func (o *orders) obey(ctx context.Context, order Order) {
 	why := "ordered by the network"
 	if order.Why != "" {
@@ -100,16 +98,16 @@ func (o *orders) obey(ctx context.Context, order Order) {
 		m, err = o.d.MoveTo(moving, name, why, order.Hold)
 	}
 	if err != nil {
-		o.d.log.Warn("the network's order is not carried out", "order", order.ID, "mac", order.MAC, "error", err)
+		o.d.log.Warn("an order of the network was not carried out", "order", order.ID, "mac", order.MAC, "error", err)
 	}
 	reporting, stop := context.WithTimeout(ctx, reportTimeout)
 	defer stop()
 	if err := o.source.Report(reporting, order, m, err); err != nil && ctx.Err() == nil {
-		o.d.log.Warn("the controller does not hear what became of its order", "error", err)
+		o.d.log.Warn("the result of an order could not be reported", "error", err)
 	}
 }
 
-// meant is the interface that an order means.
+// interfaceFor returns the interface that an order names.
 func (o *orders) meant(ctx context.Context, mac openflow.MAC) (name string, err error) {
 	err = fmt.Errorf("%w with address %v", ErrUnknown, mac)
 	if !o.d.inbox.ask(ctx, func() {

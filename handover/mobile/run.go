@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-net/sluice/internal/listen"
 )
 
-// Run runs a daemon until ctx ends, and puts everything on the device back as it
-// was. If an earlier daemon was killed, it goes on where that has left off, and the
-// device is put back as it was before that one.
+// Run runs a daemon until ctx ends, and then restores the device to its earlier state. If an
+// earlier daemon was killed, Run continues its work, and restores the device to the state before
+// that daemon.
 func Run(ctx context.Context, cfg Config) (err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -27,9 +27,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, journal.Undo(nil), journal.Close()) }()
 	if n := journal.Len(); n > 0 {
-		cfg.Log.Warn("an earlier daemon did not end in order: this one goes on, and puts back its changes, too", "changes", n)
+		cfg.Log.Warn("an earlier daemon was killed: this one continues its work and undoes its changes, too", "changes", n)
 		if err := journal.Undo(func(c device.Change) bool { return !cfg.owns(c) }); err != nil {
-			cfg.Log.Error("not all of it could be put back", "error", err)
+			cfg.Log.Error("not all changes could be undone", "error", err)
 		}
 	}
 	var listener net.Listener
@@ -56,7 +56,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return d.run(ctx, listener)
 }
 
-// owns says whether a change was made to what this daemon has, too.
+// owns reports whether a change was made to something that this daemon uses, too.
 func (c Config) owns(change device.Change) bool {
 	if f := change.File; f != nil {
 		return f.Path == c.Resolver
@@ -64,8 +64,8 @@ func (c Config) owns(change device.Change) bool {
 	return slices.ContainsFunc(c.Interfaces, func(i Interface) bool { return i.Name == change.Link() })
 }
 
-// Restore puts back what a daemon has left that was killed: what it changed on
-// the device, and what its datapath has made.
+// Restore undoes what a killed daemon has left: its changes to the device, and what its datapath
+// has created.
 func Restore(ctx context.Context, cfg Config) (restored int, err error) {
 	cfg = cfg.withDefaults()
 	journal, err := device.OpenJournal(cfg.StateDir)
@@ -79,7 +79,7 @@ func Restore(ctx context.Context, cfg Config) (restored int, err error) {
 	if linkErr != nil || len(links) == 0 || !links[0].Present {
 		return restored, errors.Join(err, linkErr)
 	}
-	// A datapath takes over what another one has left, and removes it.
+	// Opening a datapath takes over what another one has left, and closing removes it.
 	path, pathErr := ebpf.Open(ctx, datapath.Config{VNI: cfg.VNI, VNIMAC: cfg.VNIMAC, MTU: cfg.MTU, Log: cfg.Log})
 	if pathErr != nil {
 		return restored, errors.Join(err, fmt.Errorf("mobile: datapath: %w", pathErr))

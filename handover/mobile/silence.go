@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// tellAgain is how often the kernel is told again where the gateway is: it may have
-// learned something else meanwhile.
+// neighbourInterval is how often the kernel is told again the gateway's address: it may have
+// learned another one meanwhile.
 const tellAgain = 10 * time.Second
 
-// startProbe begins to probe the gateway by an interface that has a link.
+// startProbe starts to probe the gateway by an interface that has a link.
 func (d *Daemon) startProbe(i *iface) {
 	router, ok := d.held.router()
 	if !ok || d.cfg.Probe.Interval <= 0 || i.probing != nil || !i.link.Carrier {
@@ -43,7 +43,7 @@ func (d *Daemon) startProbe(i *iface) {
 	})
 }
 
-// openProbes opens the socket for probes, and tries again until ctx ends.
+// openProbes opens the socket for probes, and retries until ctx ends.
 func (d *Daemon) openProbes(ctx context.Context, name string, index int) (conn, error) {
 	tick := time.NewTicker(d.cfg.Probe.Interval)
 	defer tick.Stop()
@@ -53,7 +53,7 @@ func (d *Daemon) openProbes(ctx context.Context, name string, index int) (conn, 
 			return socket, nil
 		}
 		if !told {
-			d.log.Warn("the gateway is not probed yet", "interface", name, "error", err)
+			d.log.Warn("the gateway cannot be probed yet", "interface", name, "error", err)
 		}
 		select {
 		case <-tick.C:
@@ -63,7 +63,7 @@ func (d *Daemon) openProbes(ctx context.Context, name string, index int) (conn, 
 	}
 }
 
-// tellUse tells what probes by an interface how that is used.
+// updateUse tells the prober of an interface how the interface is used.
 func (d *Daemon) tellUse(i *iface) {
 	switch {
 	case i.probing == nil:
@@ -75,7 +75,7 @@ func (d *Daemon) tellUse(i *iface) {
 	}
 }
 
-// restartProbes probes the gateway of a new lease.
+// restartProbes starts to probe the gateway of a new lease.
 func (d *Daemon) restartProbes() {
 	for _, i := range d.interfaces {
 		i.stopProbe()
@@ -83,7 +83,7 @@ func (d *Daemon) restartProbes() {
 	}
 }
 
-// stopProbe ends probing, and forgets what it has found.
+// stopProbe stops probing and forgets the results.
 func (i *iface) stopProbe() {
 	if i.probing != nil {
 		i.probing.cancel()
@@ -92,12 +92,12 @@ func (i *iface) stopProbe() {
 	i.sample = probe.Sample{}
 }
 
-// probed takes in what probing has found.
+// probed handles a result of probing.
 func (d *Daemon) probed(i *iface, s probe.Sample) {
 	old := i.sample
 	i.sample = s
 	if s.Error != "" && s.Error != old.Error {
-		d.log.Warn("a probe of the gateway is not sent, or its answer not received", "interface", i.Name, "error", s.Error)
+		d.log.Warn("a probe of the gateway could not be sent, or its answer not received", "interface", i.Name, "error", s.Error)
 	}
 	if i.bar.silent && s.Answered.After(i.bar.since.Add(barAnswered)) {
 		i.failures, i.bar = 0, bar{}
@@ -115,14 +115,14 @@ func (d *Daemon) probed(i *iface, s probe.Sample) {
 	d.decide()
 }
 
-// doubt finds out, when the interface in use begins to be silent, whether it still has
-// the link that it had, and whether the others are silent, too.
+// checkSilence finds out, when the interface in use starts to be silent, whether it still has its
+// link, and whether the others are silent, too.
 func (d *Daemon) doubt(active *iface) {
 	d.lookAtLink(active)
 	d.askOthers(active)
 }
 
-// askOthers probes the interfaces that are not in use.
+// probeOthers probes the interfaces that are not in use.
 func (d *Daemon) askOthers(active *iface) {
 	for _, i := range d.interfaces {
 		if i != active && i.probing != nil {
@@ -131,14 +131,14 @@ func (d *Daemon) askOthers(active *iface) {
 	}
 }
 
-// answers reports whether a probe by an interface was answered since the one in use has
-// fallen silent.
+// answers reports whether a probe by an interface was answered since the one in use has fallen
+// silent.
 func (d *Daemon) answers(i *iface) bool {
 	return !i.sample.Silent && !i.sample.Answered.IsZero() && (d.active == nil || i.sample.Answered.After(d.active.sample.Since))
 }
 
-// leftSilent bars an interface that was left because it was silent: what answers at
-// its edge may answer again at once although its packets get nowhere.
+// backOffSilent starts a back-off from an interface that was left because it was silent: its edge
+// may answer again at once although packets get no further.
 func (i *iface) leftSilent() {
 	now := time.Now()
 	if now.Sub(i.died) > 2*barTo {
@@ -152,18 +152,18 @@ func (i *iface) leftSilent() {
 	i.deaths++
 }
 
-// sendAgainWithin is how long ago a connection may have sent that an interface which
-// is left dead may have harmed.
+// retransmitWithin is how recently a connection must have sent for it to have lost packets on a
+// dead interface.
 const sendAgainWithin = time.Second
 
-// sendAgain has TCP go on at once after a radio has died: who sent into it has no more
-// to send until its own timeout, 200 ms at least on Linux. A connection's last segment
-// shows the peer what is missing before it, as TCP's tail loss probe would (RFC 8985,
-// section 7), and its last acknowledgment lets the peer send what will show that to us.
+// retransmit lets TCP continue at once after a radio has died: a sender that has sent everything
+// would wait for its own timeout, at least 200 ms on Linux. A connection's last segment shows the
+// peer what is missing before it, as TCP's tail loss probe would (RFC 8985, section 7), and its
+// last acknowledgment lets the peer send what shows the same to us.
 func (d *Daemon) sendAgain(target *iface) {
 	n, err := d.path.SendAgain(sendAgainWithin, target.sample.Gateway)
 	if err != nil {
-		d.log.Warn("the last segments of connections are not sent again", "interface", target.Name, "error", err)
+		d.log.Warn("the last segments of connections could not be sent again", "interface", target.Name, "error", err)
 	}
 	d.log.Debug("sent again", "interface", target.Name, "segments", n)
 }

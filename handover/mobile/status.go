@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// historySize is how many moves are remembered.
+// historySize is how many moves are kept.
 const historySize = 64
 
-// Counters count since the daemon's start.
+// Counters counts events since the daemon's start.
 type Counters struct {
 	Moves          uint64 `json:"moves"`
 	Failed         uint64 `json:"failed"`
@@ -22,7 +22,7 @@ type Counters struct {
 	AddressChanges uint64 `json:"address_changes"`
 }
 
-// Status is the daemon at a glance.
+// Status is the state of the daemon.
 type Status struct {
 	Version string    `json:"version,omitempty"`
 	Device  string    `json:"device,omitempty"`
@@ -31,30 +31,30 @@ type Status struct {
 	// Active is the interface in use; empty before the first lease.
 	Active string    `json:"active,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
-	// Joining is the interface of a move under way.
+	// Joining is the target of a move in progress.
 	Joining string `json:"joining,omitempty"`
-	// Wish is the interface that was asked for, until WishEnds if it is set.
+	// Requested is the interface that somebody has asked for, until RequestedUntil if that is set.
 	Wish       string            `json:"wish,omitempty"`
 	WishEnds   time.Time         `json:"wish_ends,omitzero"`
 	Lease      *lease.Lease      `json:"lease,omitempty"`
 	Interfaces []InterfaceStatus `json:"interfaces"`
-	// Moves are the latest, the last one last.
+	// Moves holds the latest moves, in the order of time.
 	Moves    []Move   `json:"moves"`
 	Counters Counters `json:"counters"`
 	// Orders says how the controller that gives orders is reached.
 	Orders string `json:"orders,omitempty"`
 }
 
-// VNI is the virtual interface.
+// VNI is the state of the virtual interface.
 type VNI struct {
 	Name    string       `json:"name"`
 	MAC     openflow.MAC `json:"mac"`
 	Address netip.Prefix `json:"address,omitzero"`
-	// Unsent counts packets that found no interface to leave by.
+	// Unsent counts packets for which there was no interface to send by.
 	Unsent uint64 `json:"unsent"`
 }
 
-// InterfaceStatus is an interface at a glance.
+// InterfaceStatus is the state of an interface.
 type InterfaceStatus struct {
 	Name    string       `json:"name"`
 	MAC     openflow.MAC `json:"mac,omitzero"`
@@ -63,20 +63,20 @@ type InterfaceStatus struct {
 	// Sends and Receives say what the datapath uses it for.
 	Sends    bool `json:"sends"`
 	Receives bool `json:"receives"`
-	// Joined says that the network has given the lease to it.
+	// Joined reports whether the network has granted the lease on it.
 	Joined bool `json:"joined"`
 	Cost   int  `json:"cost"`
-	// Signal is in dBm; 0 is not known.
+	// Signal is in dBm; 0 if it is unknown.
 	Signal int          `json:"signal,omitempty"`
 	AP     openflow.MAC `json:"ap,omitzero"`
-	// Loss is the share of the latest Probes of the gateway that was lost, and
-	// RTT how long the latest answer took.
+	// Loss is the share of the latest Probes of the gateway that was lost, and RTT the latest
+	// round trip.
 	Loss   float64       `json:"loss"`
 	Probes int           `json:"probes"`
 	RTT    time.Duration `json:"rtt_ns,omitempty"`
-	// Silent says that nothing is heard by it any more although it has a link.
+	// Silent reports whether nothing is received on it any more although it has a link.
 	Silent bool `json:"silent"`
-	// Barred says why it is not used, and until when.
+	// Barred says why it is not used, and Until for how long.
 	Barred   string    `json:"barred,omitempty"`
 	Until    time.Time `json:"until,omitzero"`
 	Sent     uint64    `json:"sent_packets"`
@@ -84,8 +84,8 @@ type InterfaceStatus struct {
 	Doubled  uint64    `json:"doubled_packets"`
 }
 
-// Status reads the daemon's state. The datapath's counters are not the loop's
-// business: a switch that does not answer must not hold up moves.
+// Status returns the daemon's state. It reads the datapath's counters outside the loop, so that a
+// datapath that does not answer cannot delay moves.
 func (d *Daemon) Status(ctx context.Context) (Status, error) {
 	var s Status
 	if !d.inbox.ask(ctx, func() { s = d.status() }) {
@@ -93,7 +93,7 @@ func (d *Daemon) Status(ctx context.Context) (Status, error) {
 	}
 	stats, err := d.path.Stats()
 	if err != nil {
-		d.log.Warn("the datapath's counters are not read", "error", err)
+		d.log.Warn("the datapath's counters could not be read", "error", err)
 	}
 	s.VNI.Unsent = stats.Unsent
 	for n := range s.Interfaces {
@@ -105,6 +105,7 @@ func (d *Daemon) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
+// status returns the state that the loop owns.
 func (d *Daemon) status() Status {
 	s := Status{
 		Version: d.cfg.Version, Device: d.cfg.Device, Started: d.started,

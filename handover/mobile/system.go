@@ -18,19 +18,19 @@ type conn interface {
 	io.Closer
 }
 
-// system is what the daemon needs of the machine. All but watch and the sockets
-// are called by the loop alone.
+// system is what the daemon needs of the machine. Only the loop calls its methods, except watch
+// and those that open sockets.
 type system interface {
 	// watch reports the state of the interfaces until ctx ends.
 	watch(ctx context.Context, names []string, report func(device.Link)) error
-	// link reads the state of one interface as it is now.
+	// link returns the present state of one interface.
 	link(name string) (device.Link, error)
-	// adopt takes an interface over, forget drops one that is gone.
+	// adopt takes over an interface, forget drops one that is gone.
 	adopt(name string) error
 	forget(name string) error
-	// radio reads the signal; false, if there is none.
+	// radio returns the radio's state, and false if there is no radio.
 	radio(name string, index int) (device.Radio, bool)
-	// configure gives the virtual interface what a lease says.
+	// configure configures the virtual interface by a lease.
 	configure(l lease.Lease) error
 	unconfigure() error
 	neighbour(router netip.Addr, mac openflow.MAC) error

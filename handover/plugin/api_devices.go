@@ -38,6 +38,7 @@ type DeviceInfo struct {
 	Error    string     `json:"error,omitempty" doc:"Why its rules are not as they should be"`
 }
 
+// deviceInfo returns a device as the API shows it.
 func (s *apiHandlers) deviceInfo(d registry.Device) DeviceInfo {
 	c := s.registry.ClassOf(d)
 	i := DeviceInfo{
@@ -184,6 +185,7 @@ type Status struct {
 // Errors returns what does not work now, one line for each problem.
 func (s *apiHandlers) Errors() []string { return s.status().Errors }
 
+// status returns the state of the service.
 func (s *apiHandlers) status() Status {
 	waiting, _ := s.queue.Load()
 	st := Status{

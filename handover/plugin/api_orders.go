@@ -64,6 +64,7 @@ type listener struct {
 	replaced chan struct{}
 }
 
+// newOrders returns orders without any listener.
 func newOrders(now func() time.Time) *orders {
 	// The numbers follow the clock, so they keep growing over a restart.
 	return &orders{now: now, next: uint64(now().UnixMilli()), latest: map[string]Order{}, listeners: map[string]*listener{}}

@@ -80,6 +80,7 @@ func (s *apiHandlers) getPositions(context.Context, *service.Nothing) (*service.
 	return &service.Body[[]PositionInfo]{Body: out}, nil
 }
 
+// positionInfo returns a device's latest report and prediction. The caller holds the lock.
 func (s *apiHandlers) positionInfo(id string, m *motion) PositionInfo {
 	r := m.report
 	i := PositionInfo{Device: id, X: r.At.X, Y: r.At.Y, Speed: r.Speed, Heading: r.Heading, Time: r.Time.UTC(), Covers: []string{}, Error: m.err}

@@ -79,6 +79,7 @@ func (s *apiHandlers) poolInfos(all []service.Item[registry.Pool]) []PoolInfo {
 	return out
 }
 
+// poolInfo returns a pool as the API shows it.
 func (s *apiHandlers) poolInfo(name string, configured bool, u registry.Usage) PoolInfo {
 	p, _ := s.registry.Pool(name)
 	i := PoolInfo{Name: name, Origin: api.Origin(configured), Size: u.Size, Held: u.Held, Quarantined: u.Quarantined, PoolSpec: PoolSpec{
@@ -114,6 +115,7 @@ type LeaseInfo struct {
 	Peer    string     `json:"peer,omitempty" doc:"Domain in which it is, if that is another one"`
 }
 
+// leaseInfo returns a lease as the API shows it.
 func (s *apiHandlers) leaseInfo(l registry.Lease) LeaseInfo {
 	i := LeaseInfo{
 		Device: l.Device, IP: l.IP.String(), Pool: l.Pool, State: "released", Granted: l.Granted.UTC(),

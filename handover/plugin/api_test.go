@@ -49,7 +49,7 @@ func (r *rig) ask(url, method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// with is the good input as JSON, but for one field; nil leaves it out.
+// with returns the valid input as JSON with one field changed; nil removes the field.
 func with(good map[string]any, field string, value any) string {
 	m := maps.Clone(good)
 	m[field] = value
@@ -63,8 +63,8 @@ func with(good map[string]any, field string, value any) string {
 	return string(b)
 }
 
-// Every kind of wrong input is refused whole, with the field and what would be
-// right, and changes nothing.
+// Every kind of invalid input is refused as a whole, with the field and what would be valid, and
+// changes nothing.
 func TestWrongInput(t *testing.T) {
 	r := newRig(t, func(s *Settings) {
 		s.Cells = []Cell{{Cell: predict.Cell{Name: "west", Place: edge3, Area: predict.Area{Radius: 10}}}}
@@ -147,7 +147,7 @@ func TestWrongInput(t *testing.T) {
 		{"POST", "devices/car/move", `{"hold":"ever"}`, 422, "body.hold"},
 		{"POST", "devices/car/prepare", `{"port":""}`, 422, "body.port"},
 		{"POST", "devices/car/prepare", `{"port":"` + edge4.String() + `","timeout":"1h"}`, 422, "body.timeout"},
-		{"POST", "devices/phone/prepare", `{"port":"` + edge4.String() + `"}`, 409, "path.name"}, // it is nowhere
+		{"POST", "devices/phone/prepare", `{"port":"` + edge4.String() + `"}`, 409, "path.name"}, // it has no place
 		{"POST", "devices/car/prepare", `{"port":"` + edge3.String() + `"}`, 409, "path.name"},   // it is there
 		{"POST", "devices/car/announce", `{"domain":"north"}`, 404, "body.domain"},
 		{"POST", "positions", `[]`, 422, "body"},
@@ -233,8 +233,8 @@ func (r *rig) daemon(url, id string, key []byte) (*http.Response, *bufio.Reader)
 	return resp, bufio.NewReader(resp.Body)
 }
 
-// A daemon hears its device's orders, by the device's key and nothing else; the
-// place has been prepared before.
+// A daemon receives its device's orders, by the device's key and no other; the place is prepared
+// before.
 func TestOrders(t *testing.T) {
 	key := slices.Repeat([]byte{9}, 32)
 	r := newRig(t, func(s *Settings) {
@@ -304,7 +304,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// A place that is prepared and not used is taken back.
+// A prepared place that is not used is given up after its timeout.
 func TestPrepareIsTakenBack(t *testing.T) {
 	for device, m := range map[string][]string{"car": {mac1.String(), mac2.String()}, "phone": {mac3.String(), "02:00:00:00:00:04"}} {
 		t.Run(device, func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestPrepareIsTakenBack(t *testing.T) {
 	}
 }
 
-// A device that drives from one cell into the next finds its place prepared.
+// The place of a device that drives from one cell into the next is prepared in time.
 func TestPrediction(t *testing.T) {
 	r := newRig(t, func(s *Settings) {
 		s.Cells = []Cell{

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// in gives the service a frame that came in by a port.
+// in passes a frame that came in by a port to the service.
 func (r *rig) in(at network.PortRef, data []byte) network.Verdict {
 	r.t.Helper()
 	var h packet.Headers
@@ -31,8 +31,8 @@ func (r *rig) send(at network.PortRef, src openflow.MAC, m *dhcpv4.DHCPv4) netwo
 	}))
 }
 
-// answer waits for the DHCP answer of a type at a port, and returns the address
-// that it is about. It is not valid if none comes in time.
+// answer waits for the DHCP answer of a type at a port, and returns its address. The address is
+// not valid if no answer comes in time.
 func (r *rig) answer(at network.PortRef, want dhcpv4.MessageType, within time.Duration) netip.Addr {
 	r.t.Helper()
 	deadline := time.NewTimer(within)
@@ -59,7 +59,7 @@ func (r *rig) answer(at network.PortRef, want dhcpv4.MessageType, within time.Du
 	}
 }
 
-// answerTime bounds the wait for what has to come.
+// answerTime bounds the wait for an answer that must come.
 const answerTime = 60 * time.Second
 
 func discover(chaddr openflow.MAC) *dhcpv4.DHCPv4 {
@@ -70,7 +70,7 @@ func discover(chaddr openflow.MAC) *dhcpv4.DHCPv4 {
 	return m
 }
 
-// request is a REQUEST by a client that remembers its address.
+// request returns a REQUEST by a client that remembers its address.
 func request(chaddr openflow.MAC, ip netip.Addr) *dhcpv4.DHCPv4 {
 	m, err := dhcpv4.New(dhcpv4.WithHwAddr(chaddr[:]), dhcpv4.WithMessageType(dhcpv4.MessageTypeRequest),
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip.AsSlice())))
@@ -104,7 +104,7 @@ func (r *rig) move(at network.PortRef, src openflow.MAC, ip netip.Addr) netip.Ad
 	return r.answer(at, dhcpv4.MessageTypeAck, answerTime)
 }
 
-// idle waits until no work is under way.
+// idle waits until no job is queued or running.
 func (r *rig) idle() {
 	r.t.Helper()
 	r.eventually("the work queue to be empty", func() bool {
@@ -113,20 +113,20 @@ func (r *rig) idle() {
 	})
 }
 
-// down follows a packet from the world beyond the border port to a device.
+// down follows a packet from beyond the border port to a device.
 func (r *rig) down(ip netip.Addr, home openflow.MAC) []arrival {
 	r.t.Helper()
 	return r.downAt(uplink, ip, home)
 }
 
-// downAt follows one that has come as far as a port.
+// downAt follows a packet that has come as far as a port.
 func (r *rig) downAt(at network.PortRef, ip netip.Addr, home openflow.MAC) []arrival {
 	r.t.Helper()
 	return r.w.deliver(r.t, at, fake.NewPacket(openflow.EthType(packet.TypeIPv4), openflow.EthSrc(routerMAC), openflow.EthDst(home),
 		openflow.IPSrc(server), openflow.IPDst(ip), openflow.IPProto(packet.ProtoTCP)))
 }
 
-// up follows a packet from a device to the world.
+// up follows a packet from a device to the border ports.
 func (r *rig) up(at network.PortRef, src openflow.MAC, ip netip.Addr) []arrival {
 	r.t.Helper()
 	return r.w.deliver(r.t, at, fake.NewPacket(openflow.EthType(packet.TypeIPv4), openflow.EthSrc(src), openflow.EthDst(routerMAC),

@@ -9,8 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// TestIdleTimeIsNoAssociation has a device ask for its address at a port that came
-// up a while ago.
+// TestIdleTimeIsNoAssociation requests an address at a port that came up a while ago.
 func TestIdleTimeIsNoAssociation(t *testing.T) {
 	ms := time.Millisecond
 	for _, tt := range []struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// sees has the controller get a packet with a device's address, as the guard against
-// forged addresses sends it up, and waits until what follows is done.
+// sees passes a packet with a device's address to the service, as a spoof rule sends it up, and
+// waits until it has been handled.
 func (r *rig) sees(at network.PortRef, src openflow.MAC, ip netip.Addr) {
 	r.t.Helper()
 	data := packet.AppendUDP(nil, packet.Frame{Dst: routerMAC, Src: src}, packet.UDPDatagram{
@@ -28,8 +28,8 @@ func (r *rig) sees(at network.PortRef, src openflow.MAC, ip netip.Addr) {
 	r.idle()
 }
 
-// A client that does not watch its link says nothing when its cable is moved: its packets
-// have it followed.
+// A client that does not watch its link sends no request when its cable is moved; its packets
+// cause the move.
 func TestPacketsAreFollowed(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac1)
@@ -48,11 +48,12 @@ func TestPacketsAreFollowed(t *testing.T) {
 	}
 }
 
-// A packet is no proof where a request would be none, or where the device may still be.
+// A packet causes no move where a request would not, or where the device may still be at its
+// place.
 func TestPacketsThatAreNotFollowed(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Settings)
-		up   bool // the port where the device is has a link
+		up   bool // whether the port of the device's place has a link
 		at   network.PortRef
 		src  openflow.MAC
 	}{

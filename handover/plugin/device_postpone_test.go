@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A device asks from nobody's address whether a place is alive. One whose way to the
-// border ports is cut is not, although its edge answers everything else.
+// A device asks by ARP without a sender's address whether a place works. A place whose path to the
+// border ports is cut does not answer, although its edge answers all other requests.
 func TestPlaceWithoutAWay(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac1)

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// gated is a store in which the next write of a lease waits, once it is shut, until
-// it is told how to end: with an error nothing is written.
+// gated is a store in which, once it is shut, the next write of a lease waits until the test
+// decides its result. After an error nothing is written.
 type gated struct {
 	store.Store
 	ended atomic.Pointer[chan error]
@@ -53,8 +53,8 @@ func newGated(t *testing.T) *gated {
 	return g
 }
 
-// served says whether packets to a device of home MAC address mac1 come out there,
-// and nowhere else.
+// served reports whether packets to a device with home MAC address mac1 arrive there, and nowhere
+// else.
 func (r *rig) served(ip netip.Addr, want arrival) bool {
 	got := r.down(ip, mac1)
 	return len(got) == 1 && got[0] == want
@@ -92,8 +92,7 @@ func TestRulesRunAheadOfTheStore(t *testing.T) {
 	}
 }
 
-// A device whose lease cannot be written stays where it was, or nowhere, and is not
-// told otherwise.
+// A device whose lease cannot be written stays where it was, or detached, and gets no answer.
 func TestALeaseThatCannotBeWrittenMovesNothing(t *testing.T) {
 	for name, seamless := range map[string]bool{"saving": false, "seamless": true} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +133,7 @@ func TestALeaseThatCannotBeWrittenMovesNothing(t *testing.T) {
 	})
 }
 
-// failing has a request fail whose lease the store refuses.
+// failing runs a request whose lease the store refuses.
 func (r *rig) failing(g *gated, request func()) {
 	r.t.Helper()
 	end := g.shut()
@@ -144,8 +143,8 @@ func (r *rig) failing(g *gated, request func()) {
 	r.idle()
 }
 
-// A controller that dies between rules and store comes back with the lease as it
-// was, and makes the rules those of the lease.
+// A controller that is killed between rules and store comes back with the stored lease, and
+// restores the rules of that lease.
 func TestKilledBetweenRulesAndStore(t *testing.T) {
 	g := newGated(t)
 	w := newWorld(treeLinks)
@@ -155,7 +154,7 @@ func TestKilledBetweenRulesAndStore(t *testing.T) {
 	end := g.shut()
 	r.send(edge4, mac2, request(mac2, ip))
 	r.eventually("the rules of the new place", func() bool { return r.served(ip, arrival{edge4, routerMAC, mac2}) })
-	// The first goes no further; what it has is what a second one finds.
+	// The first controller is stopped; a second one finds its rules and store.
 	again := start(t, w, g.Store, nil)
 	if l, _ := again.registry.Lease("car"); l.IP != ip || l.Attachment == nil || l.Attachment.At != edge3 {
 		t.Errorf("lease %+v", l)

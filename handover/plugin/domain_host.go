@@ -177,6 +177,7 @@ func (h host) Redirect(ctx context.Context, id, peer string, alone bool) error {
 	return h.queue.Do(ctx, id, func(ctx context.Context) error { return h.redirect(ctx, id, to, alone) })
 }
 
+// redirect does the work of Redirect, as a job of the device in the work queue.
 func (h host) redirect(ctx context.Context, id string, to *registry.Attachment, alone bool) error {
 	d, known := h.registry.Device(id)
 	l, leased := h.registry.Lease(id)

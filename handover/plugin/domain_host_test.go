@@ -22,12 +22,12 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// fakeDomain stands for the protocol between domains.
+// fakeDomain replaces the protocol between domains.
 type fakeDomain struct {
 	mu             sync.Mutex
 	admission      domain.Admission
 	attached, left []string
-	record         *domain.Record // of the one device that it knows
+	record         *domain.Record // of the only device that it knows
 	restored       bool
 }
 
@@ -61,7 +61,7 @@ func (d *fakeDomain) Left(id string) {
 func (d *fakeDomain) Announce(context.Context, string, string, domain.Heading) error { return nil }
 func (d *fakeDomain) Abandon(context.Context, string) error                          { return nil }
 
-// Upstream knows that devices of the west come by the north, once it is restored.
+// Upstream returns that devices of the west come by the north, once the fake is restored.
 func (d *fakeDomain) Upstream(id string) (string, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +95,7 @@ var (
 	busIP      = netip.MustParseAddr("10.7.0.50")
 )
 
-// newDomainRig is a service with a neighbour in the north.
+// newDomainRig returns a service with a neighbour in the north.
 func newDomainRig(t *testing.T, change ...func(*Settings)) (*rig, *fakeDomain) {
 	t.Helper()
 	return startDomain(t, newWorld(treeLinks), newStore(t), change...)
@@ -123,17 +123,16 @@ func bus() domain.Visitor {
 	return domain.Visitor{Home: "north", Device: "bus", MACs: []openflow.MAC{mac5, mac6}, IP: busIP, Policy: registry.PolicySeamless}
 }
 
-// through follows a packet that comes in by a port, between an outside host and a
-// device: to the device, or from it.
+// through follows a packet that comes in by a port, between an outside host and a device: to the
+// device, or from it.
 func (r *rig) through(in network.PortRef, src, dst openflow.MAC, from, to netip.Addr) []arrival {
 	r.t.Helper()
 	return r.w.deliver(r.t, in, fake.NewPacket(openflow.EthType(packet.TypeIPv4), openflow.EthSrc(src), openflow.EthDst(dst),
 		openflow.IPSrc(from), openflow.IPDst(to), openflow.IPProto(packet.ProtoTCP)))
 }
 
-// Where a MAC address that shows up at a second port is refused, a visitor moves on
-// the word of its home, which has looked at its signature. Nobody can give that for
-// one that does not sign.
+// If a MAC address that appears at a second port is refused, a visitor moves after its home has
+// confirmed its signature. A visitor that does not sign cannot be confirmed.
 func TestVisitorAtTwoPorts(t *testing.T) {
 	for name, signed := range map[string]bool{"signed": true, "without a key": false} {
 		t.Run(name, func(t *testing.T) {
@@ -162,8 +161,8 @@ func TestVisitorAtTwoPorts(t *testing.T) {
 	}
 }
 
-// A visitor is prepared where it is heading, gets the address it has, moves, and
-// leaves nothing behind.
+// A visitor's place is prepared where it is heading. The visitor gets its address, moves, and
+// leaves no state behind.
 func TestVisitor(t *testing.T) {
 	r, d := newDomainRig(t)
 	h, ctx := host{r.Service}, t.Context()
@@ -171,7 +170,7 @@ func TestVisitor(t *testing.T) {
 	id := v.LocalID("here")
 	at := edge3
 	visit := domain.Visit{Visitor: v, ID: id, Via: "north", Heading: domain.Heading{At: &at, MAC: mac5}}
-	for range 2 { // messages may come twice
+	for range 2 { // messages may arrive twice
 		if err := h.Prepare(ctx, visit); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +181,7 @@ func TestVisitor(t *testing.T) {
 		t.Errorf("before it comes: %v", got)
 	}
 
-	// Its domain is not ready: no answer, until it is.
+	// Its domain is not ready: there is no answer until it is.
 	d.admit(domain.Wait)
 	r.send(edge3, mac5, discover(mac5))
 	r.idle()
@@ -227,8 +226,8 @@ func TestVisitor(t *testing.T) {
 	}
 }
 
-// Where devices roam is known before anything is done for them: a visitor that came
-// by another domain than its own has its rules again as soon as those of all others.
+// Which devices roam is known before anything is done for them: a visitor that came by another
+// domain than its own has its rules again as soon as all others have theirs.
 func TestVisitorFromAfarAfterARestart(t *testing.T) {
 	w, st := newWorld(treeLinks), newStore(t)
 	far := func(s *Settings) { alter(s.Pools, "north", func(p *registry.Pool) { p.Home = "west" }) }
@@ -245,14 +244,14 @@ func TestVisitorFromAfarAfterARestart(t *testing.T) {
 	}
 	r.idle()
 	r.stop()
-	again, _ := startDomain(t, w, st, far, func(s *Settings) { s.Settle = time.Hour }) // it is ready, and not by that
+	again, _ := startDomain(t, w, st, far, func(s *Settings) { s.Settle = time.Hour }) // the service becomes ready even so
 	gw := mac("02:aa:00:00:00:07")
 	if got := again.through(peering, gw, mac5, server, busIP); !slices.Equal(got, []arrival{{edge3, gw, mac5}}) {
 		t.Errorf("to the visitor: %v", got)
 	}
 }
 
-// What a neighbour may not bring.
+// A neighbour may not bring a visitor with an address of another device.
 func TestVisitorWithSomebodysAddress(t *testing.T) {
 	r, _ := newDomainRig(t)
 	h := host{r.Service}

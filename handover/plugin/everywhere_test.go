@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 )
 
-// Without a border port there is nowhere to lead a device to, and other DHCP servers of
-// the network are left alone.
+// Without a border port devices cannot be served, and other DHCP servers of the network are left
+// alone.
 func TestPuntsNeedARoot(t *testing.T) {
 	for name, borders := range map[string][]Border{"a border port": {{Name: "up", At: uplink}}, "none": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -32,8 +32,8 @@ func TestPuntsNeedARoot(t *testing.T) {
 	}
 }
 
-// After a restart of the controller a switch is sent nothing for the punt rules
-// that it has, though the service is ready long before the switch is back.
+// After a restart of the controller no punt rules are sent to a switch that has them, even if the
+// service is ready long before the switch is back.
 func TestRestartLeavesPunts(t *testing.T) {
 	sw, st := fake.NewSwitch(fake.Options{DPID: 1, Ports: 9}), newStore(t)
 	punts := func() (n int) {

@@ -30,7 +30,7 @@ func ref(s, p int) network.PortRef {
 	return network.PortRef{Switch: openflow.DatapathID(s), Port: uint32(p)}
 }
 
-// cable makes the two directions of a link.
+// cable returns the two directions of a link.
 func cable(a, b network.PortRef) []network.Link {
 	return []network.Link{{From: a, To: b, Latency: time.Millisecond}, {From: b, To: a, Latency: time.Millisecond}}
 }
@@ -51,8 +51,8 @@ var (
 	treeLinks           = slices.Concat(cable(ref(1, 11), ref(2, 11)), cable(ref(2, 12), ref(3, 12)), cable(ref(2, 13), ref(4, 13)), cable(ref(1, 14), ref(5, 14)))
 )
 
-// world stands for the network: the platform's fakes, with switches whose tables hold what
-// is applied.
+// world replaces the network with the platform's fakes: switches whose tables hold the applied
+// rules.
 type world struct {
 	*servicetest.Network
 	*servicetest.Ledger
@@ -64,7 +64,7 @@ type world struct {
 	refuse func(key string) error
 	// written is called between writing and deleting.
 	written func(key string)
-	// mixed are keys of devices for which one change wrote and deleted.
+	// mixed holds the keys of devices for which one change both wrote and deleted rules.
 	mixed []string
 	sent  chan frame
 }
@@ -189,7 +189,7 @@ type arrival struct {
 	Src, Dst openflow.MAC
 }
 
-// deliver follows a packet until all copies have left or died.
+// deliver follows a packet until all its copies have left the network or were dropped.
 func (w *world) deliver(t *testing.T, at network.PortRef, p fake.Packet) []arrival {
 	t.Helper()
 	w.mu.Lock()
@@ -222,7 +222,7 @@ func (w *world) deliver(t *testing.T, at network.PortRef, p fake.Packet) []arriv
 	return out
 }
 
-// kept are the keys under which rules of devices stand.
+// kept returns the ledger keys of devices' rules.
 func (w *world) kept() []string {
 	var out []string
 	for _, key := range w.Keys() {
@@ -233,7 +233,7 @@ func (w *world) kept() []string {
 	return out
 }
 
-// written returns which switches were written to since the last call.
+// touched returns the switches that were written to since the last call.
 func (w *world) touched() []openflow.DatapathID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,7 +255,7 @@ type rig struct {
 	stop func()
 }
 
-// start runs a service in a world, on a store. before is called before it runs.
+// start starts a service in a world, on a store. before is called before the service runs.
 func start(t *testing.T, w *world, st store.Store, change func(*Settings), before ...func(*Service)) *rig {
 	t.Helper()
 	settings := testSettings(t)
@@ -326,14 +326,14 @@ var (
 	server           = netip.MustParseAddr("198.51.100.7")
 )
 
-// alter changes what is declared under a name.
+// alter changes a declaration.
 func alter[T any](all map[string]T, name string, f func(*T)) {
 	x := all[name]
 	f(&x)
 	all[name] = x
 }
 
-// testSettings have one pool, and classes of both policies.
+// testSettings returns settings with one pool, and classes of both policies.
 func testSettings(t *testing.T) Settings {
 	t.Helper()
 	settings, faults := Specs{

@@ -14,8 +14,8 @@ import (
 
 var gatewayIP = netip.MustParseAddr("10.8.0.1")
 
-// asked is what a switch makes of a question for an address, empty if it leaves the
-// answer to the controller.
+// asked returns a switch's answer to a question for an address; it is empty if the switch leaves
+// the answer to the controller.
 func (r *rig) asked(at network.PortRef, asker netip.Addr, mac openflow.MAC, target netip.Addr) string {
 	r.t.Helper()
 	r.w.mu.Lock()
@@ -34,15 +34,15 @@ func (r *rig) asked(at network.PortRef, asker netip.Addr, mac openflow.MAC, targ
 	return text
 }
 
-// answered is the answer to that question.
+// answered returns the expected answer to that question.
 func answered(asker netip.Addr, mac openflow.MAC, target netip.Addr, by openflow.MAC) string {
 	return fmt.Sprintf("true %v %v %v %v %v %v %v", openflow.EthSrc(by), openflow.EthDst(mac), openflow.ARPOp(packet.ARPReply),
 		openflow.ARPSPA(target), openflow.ARPSHA(by), openflow.ARPTPA(asker), openflow.ARPTHA(mac))
 }
 
-// Whoever asks again for what it knows has its answer from the switch, wherever the
-// device goes: the gateway for the device, and the device for the gateway. All else
-// comes to the controller, and so does everything when the device has gone.
+// Switches answer repeated questions, wherever the device goes: the gateway's for the device, and
+// the device's for the gateway. All other questions go to the controller, and all questions when
+// the device has left.
 func TestSwitchesAnswer(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac1)
@@ -81,7 +81,7 @@ func TestSwitchesAnswer(t *testing.T) {
 	}
 }
 
-// The answers are there before what nobody wants any more is removed after a start.
+// After a start the answering rules are written before obsolete rules are removed.
 func TestSwitchesAnswerAfterStart(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac1)
@@ -98,8 +98,8 @@ func TestSwitchesAnswerAfterStart(t *testing.T) {
 	}
 }
 
-// A switch that cannot write into ARP leaves the answer to the controller, and the
-// others answer.
+// A switch that cannot rewrite ARP leaves the answer to the controller, and the other switches
+// answer.
 func TestMuteSwitch(t *testing.T) {
 	w, refused := newWorld(treeLinks), false
 	w.refuse = func(key string) error {

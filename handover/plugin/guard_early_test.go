@@ -16,8 +16,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// What another service has had sent up before the rules for devices could see it goes as
-// they say: from where a device is, its way; from elsewhere with its address, nowhere.
+// A packet that was sent up for another service before it reached the rules for devices is sent as
+// those rules say: along the device's path if it comes from its place, and nowhere if another host
+// uses the device's address.
 func TestEarlyPackets(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac1)
@@ -53,8 +54,8 @@ func (c *counting) HandlePacketIn(*network.PacketIn) network.Verdict {
 	return network.Stop
 }
 
-// On a switch with tables a service is asked before the guard is, and is not told of what
-// has a device's address and comes from elsewhere.
+// On a switch with tables a service's packets are sent up before the guard stage, and the service
+// does not see packets that have a device's address and come from elsewhere.
 func TestNobodyIsAskedAboutForgedAddresses(t *testing.T) {
 	sw := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Tables: 3})
 	n, err := network.New(network.Config{Listen: []string{"127.0.0.1:0"}, DisableForwarding: true, DiscoveryInterval: 20 * time.Millisecond, DiscoverySettle: 20 * time.Millisecond})

@@ -30,6 +30,7 @@ type bucket struct {
 	dropped int // messages dropped since the bucket was last full
 }
 
+// newFloods returns floods without any port.
 func newFloods() *floods { return &floods{ports: map[network.PortRef]*bucket{}} }
 
 // allow reports whether a stranger's message at a port is handled. first is set for the first

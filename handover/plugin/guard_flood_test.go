@@ -65,22 +65,22 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// made is a MAC address that somebody has made up.
+// made returns an invented MAC address.
 func made(n int) openflow.MAC {
 	m := openflow.MAC{0x06, 0xee}
 	binary.BigEndian.PutUint32(m[2:], uint32(n))
 	return m
 }
 
-// dhcpFrame is a DHCP message of a client as it is sent.
+// dhcpFrame returns a frame with a DHCP message of a client.
 func dhcpFrame(src openflow.MAC, m *dhcpv4.DHCPv4) []byte {
 	return packet.AppendUDP(nil, packet.Frame{Dst: packet.Broadcast, Src: src}, packet.UDPDatagram{
 		Src: netip.AddrPortFrom(netip.IPv4Unspecified(), 68), Dst: netip.AddrPortFrom(netip.MustParseAddr("255.255.255.255"), 67), Payload: m.ToBytes(),
 	})
 }
 
-// A flood of DISCOVERs from one port, each of another client, costs a device at
-// another port nothing, and leaves it an address. It is bounded, counted and told.
+// A flood of DISCOVERs from one port, each of another client, delays no device at another port,
+// and leaves it an address. The flood is bounded, counted and reported.
 func TestFloodFromOnePort(t *testing.T) {
 	const pool, flood = 60, 3000
 	offers := make(chan netip.Addr, 16) // at port 2
@@ -145,7 +145,7 @@ func TestFloodFromOnePort(t *testing.T) {
 	if u.Size != pool || u.Held > pool/2+2 {
 		t.Errorf("the flood holds %d of %d addresses", u.Held, u.Size)
 	}
-	// How many are admitted in which time is TestFloods's to say.
+	// How many are admitted in which time is checked by TestFloods.
 	dropped := counted(t, s, "port")
 	if dropped == 0 {
 		t.Errorf("none of %d messages was dropped", flood)
@@ -156,12 +156,12 @@ func TestFloodFromOnePort(t *testing.T) {
 	t.Logf("%v of %d dropped", dropped, flood)
 }
 
-// counted is how many messages were dropped because of a bound.
+// counted returns how many messages were dropped because of a bound.
 func counted(t *testing.T, s *Service, bound string) (n float64) {
 	return countedIn(t, s.metrics.dropped, bound)
 }
 
-// countedIn is what a vector of counters with one label says of a value of it.
+// countedIn returns the counter of one label value.
 func countedIn(t *testing.T, v *prometheus.CounterVec, bound string) (n float64) {
 	t.Helper()
 	all := prometheus.NewRegistry()
@@ -180,7 +180,7 @@ func countedIn(t *testing.T, v *prometheus.CounterVec, bound string) (n float64)
 	return n
 }
 
-// happened lists the kinds of events since the subscription.
+// happened returns the kinds of events since the subscription.
 func happened(t *testing.T, bus *event.Bus, sub *event.Subscription) (kinds []string) {
 	t.Helper()
 	bus.Publish("the end", nil)

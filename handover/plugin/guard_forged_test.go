@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// arpFrom is an ARP packet.
+// arpFrom returns a frame with an ARP packet.
 func arpFrom(src openflow.MAC, dst openflow.MAC, m packet.ARPMessage) []byte {
 	return packet.AppendARP(nil, packet.Frame{Src: src, Dst: dst}, m)
 }
 
-// priorityTagged puts a tag of no VLAN into a frame, which hosts take for one
-// without a tag.
+// priorityTagged adds a priority tag (VLAN 0) to a frame, which hosts treat like a frame without a
+// tag.
 func priorityTagged(b []byte) []byte {
 	return slices.Concat(b[:12], []byte{0x81, 0, 0xa0, 0}, b[12:])
 }
 
-// Who may say what about addresses of gateways and devices.
+// TestForgedARP checks which hosts may send ARP about addresses of gateways and devices.
 func TestForgedARP(t *testing.T) {
 	gateway, free, far := netip.MustParseAddr("10.8.0.1"), netip.MustParseAddr("10.8.30.7"), netip.MustParseAddr("192.0.2.7")
 	liar := mac("06:ee:00:00:00:01")
@@ -77,8 +77,8 @@ func TestForgedARP(t *testing.T) {
 	}
 }
 
-// A port is told of once, however much and about whatever it forges, and once more
-// when it has been quiet for a while.
+// A port is reported once, however much and about whatever it forges, and once more when it has
+// been quiet for a while.
 func TestForgedARPIsBounded(t *testing.T) {
 	r := newRig(t, nil)
 	sub := r.bus.Subscribe(0)
@@ -101,7 +101,7 @@ func TestForgedARPIsBounded(t *testing.T) {
 	if len(r.forgers.ports) != 1 {
 		t.Errorf("%d ports are remembered", len(r.forgers.ports))
 	}
-	// The switch tells what it has dropped, and that it does so no longer.
+	// The switch reports how many packets it has dropped when its rules end.
 	for i, x := range rules {
 		if got := r.forgers.expire(time.Now().Add(silenceTime)); len(got) != 0 {
 			t.Fatalf("over while %d of %d rules stand: %v", len(rules)-i, len(rules), got)

@@ -36,6 +36,7 @@ type gateway struct {
 	asked time.Time
 }
 
+// newGateways returns gateways without any wanted address.
 func newGateways() *gateways {
 	return &gateways{asking: service.NewLoop(), known: map[netip.Addr]gateway{}}
 }

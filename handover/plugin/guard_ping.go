@@ -31,6 +31,7 @@ type ping struct {
 	ip netip.Addr
 }
 
+// newPings returns pings without any request.
 func newPings() *pings { return &pings{waiting: map[ping]chan time.Time{}} }
 
 // answered passes a reply on to the caller that waits for it.

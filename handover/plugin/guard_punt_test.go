@@ -43,7 +43,7 @@ func TestCover(t *testing.T) {
 	})
 }
 
-// The router and the server of a pool are not among those that are given out.
+// The addresses of a pool's router and server are not assignable.
 func TestGiven(t *testing.T) {
 	a := netip.MustParseAddr
 	for _, tt := range []struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// Where DHCP may be answered from.
+// TestRogueDHCP checks where DHCP may be answered from.
 func TestRogueDHCP(t *testing.T) {
 	peering := ref(5, 9)
 	r := newRig(t, func(s *Settings) { s.Borders = append(s.Borders, Border{Name: "north", At: peering, Peer: "north"}) })

@@ -27,7 +27,6 @@ const (
 	spoofToController spoofMode = iota
 	// spoofToControllerStale: the same, but cached decisions may outlive the rules.
 	spoofToControllerStale
-	// dropping: it has no meters.
 	// spoofDrop: such packets are dropped, because the switch has no meters.
 	spoofDrop
 )

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// What comes with an address of a pool from where no device has it passes the
-// meter on its way up, whatever its ECN, and is dropped by a switch without meters.
+// A packet with an address of a pool from a port where no device has it passes the meter on its
+// way to the controller, whatever its ECN. A switch without meters drops it.
 func TestSpoofRules(t *testing.T) {
 	given := []netip.Prefix{netip.MustParsePrefix("10.8.0.8/29"), netip.MustParsePrefix("10.8.0.16/28")}
 	for how, want := range map[spoofMode]int{spoofToController: 4, spoofToControllerStale: 2} {
@@ -38,8 +38,8 @@ func TestSpoofRules(t *testing.T) {
 	}
 }
 
-// Only a rule for packets from the device, from that very port, says that it is
-// there: not those for packets to it.
+// Only a rule for packets from the device, from that very port, accepts packets there; rules for
+// packets to the device do not.
 func TestTakes(t *testing.T) {
 	rules := []network.Rule{
 		{Switch: 1, Stage: network.StageDevice, Offset: rule.DeviceUp, Match: openflow.MustMatch(openflow.InPort(3), openflow.EthType(0x0800))},

@@ -33,6 +33,7 @@ type unreachableHost struct {
 	last time.Time
 }
 
+// newUnreachableHosts returns unreachableHosts without any host.
 func newUnreachableHosts() *unreachableHosts {
 	return &unreachableHosts{ports: map[network.PortRef][]unreachableHost{}}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// What a device asks for in its own network is asked for behind the border ports, in its
-// home MAC address, and the answer is brought to where it is.
+// A device's questions in its own network are sent behind the border ports, from its home MAC
+// address, and the answer is relayed to where the device is.
 func TestAskBeyond(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac2)
@@ -50,8 +50,8 @@ func TestAskBeyond(t *testing.T) {
 	}
 }
 
-// Somebody who makes up hosts is told of a few times, and remembered no longer than
-// they are.
+// A host that invents other hosts causes only a few reports, and the invented hosts are forgotten
+// in time.
 func TestStraysAreBounded(t *testing.T) {
 	s, now, told := newUnreachableHosts(), time.Now(), 0
 	for i := range 1000 {

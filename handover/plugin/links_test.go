@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A controller that starts again knows when it has found all links of before, those
-// included of switches that were not connected at the end.
+// A restarted controller knows when it has found all earlier links, including those of switches
+// that were not connected at the end.
 func TestLinksAreRemembered(t *testing.T) {
 	all, st := []openflow.DatapathID{1, 2, 3, 4, 5}, newStore(t)
 	r := start(t, newWorld(treeLinks), st, nil)

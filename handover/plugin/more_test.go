@@ -17,8 +17,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Rules survive the controller: after a restart they are as they were, and the
-// device has its lease.
+// Rules survive the controller: after a restart they are unchanged, and the device has its lease.
 func TestRestart(t *testing.T) {
 	r := newRig(t, nil)
 	car, phone := r.attach(edge3, mac1), r.attach(edge5, mac3)
@@ -29,7 +28,7 @@ func TestRestart(t *testing.T) {
 	}
 	r.stop()
 
-	// The ledger is empty again; the switches' tables are as they were.
+	// The ledger is empty again; the switches' tables are unchanged.
 	r.w.Restart()
 	next := start(t, r.w, r.st, nil)
 	next.at(car, mac1, edge3, mac1)
@@ -49,8 +48,8 @@ func TestRestart(t *testing.T) {
 	next.at(car, mac1, edge4, mac2)
 }
 
-// A start does not wait for ever for a switch that does not come back, and serves
-// its device when it does.
+// A start does not wait without bound for a switch that does not come back, and serves its device
+// when it does.
 func TestRestartWithoutTheEdge(t *testing.T) {
 	r := newRig(t, nil)
 	car, phone := r.attach(edge3, mac1), r.attach(edge5, mac3)
@@ -70,8 +69,8 @@ func TestRestartWithoutTheEdge(t *testing.T) {
 	next.at(car, mac1, edge3, mac1)
 }
 
-// Where the way dies the rules go around; where there is none they stay, and the
-// service says so.
+// If a path fails the rules use another one; if there is none they stay, and the service reports
+// it.
 func TestReroute(t *testing.T) {
 	links := slices.Concat(treeLinks, cable(ref(5, 15), ref(4, 15)))
 	st := newStore(t)
@@ -134,7 +133,7 @@ func TestARP(t *testing.T) {
 				var h packet.Headers
 				err := h.Parse(f.data)
 				if h.ARPOp == packet.ARPRequest {
-					continue // the service measures how far the device is
+					continue // the service measures the latency to the device
 				}
 				if err != nil || f.at != tt.at || h.EthDst != tt.src || h.Src != tt.who || h.ARPOp != packet.ARPReply {
 					t.Errorf("answer at %v: %+v", f.at, h)
@@ -148,7 +147,8 @@ func TestARP(t *testing.T) {
 	}
 }
 
-// A router that is not configured is found at the border port, and believed nowhere else.
+// A router that is not configured is found at the border port, and its ARP is accepted nowhere
+// else.
 func TestGatewayIsFound(t *testing.T) {
 	r := newRig(t, func(s *Settings) {
 		alter(s.Pools, "campus", func(p *registry.Pool) { p.GatewayMAC = openflow.MAC{} })
@@ -179,8 +179,8 @@ func TestGatewayIsFound(t *testing.T) {
 	}
 }
 
-// A router that could not be asked for, because its border port's switch was not connected,
-// is asked for as soon as that is back; one that is known is not.
+// A router that could not be asked for, because the switch of its border port was not connected,
+// is asked for as soon as the switch is back; a known router is not.
 func TestGatewaysAreAskedForWhenARootIsBack(t *testing.T) {
 	g, now := newGateways(), time.Now()
 	known, unknown := netip.MustParseAddr("10.8.0.1"), netip.MustParseAddr("10.9.0.1")
@@ -244,7 +244,7 @@ func TestWhoMayMove(t *testing.T) {
 	r.at(car, mac1, edge4, mac1)
 }
 
-// On cables a MAC address that shows up at a second port is not the device's.
+// On cables a MAC address that appears at a second port is not accepted as the device's.
 func TestTwoPortsRefused(t *testing.T) {
 	r := newRig(t, func(s *Settings) { s.Claims = ClaimRefuse })
 	ip := r.attach(edge3, mac1)
@@ -262,7 +262,7 @@ func TestTwoPortsRefused(t *testing.T) {
 	}
 }
 
-// A request that comes before the links are known is answered when they are.
+// A request that arrives before the links are known is answered when they are.
 func TestRequestBeforeTheLinksAreKnown(t *testing.T) {
 	w := newWorld(nil)
 	r := start(t, w, newStore(t), nil)
@@ -284,8 +284,7 @@ func TestRequestBeforeTheLinksAreKnown(t *testing.T) {
 	}
 }
 
-// A request that waited for a way says nothing any more when its device has been
-// granted another since, elsewhere.
+// A postponed request is outdated if its device has been granted another one since, elsewhere.
 func TestRequestOvertakenWhileItWaited(t *testing.T) {
 	w := newWorld(slices.Delete(slices.Clone(treeLinks), 4, 6)) // all but the link to edge4
 	r := start(t, w, newStore(t), nil)
@@ -306,8 +305,8 @@ func TestRequestOvertakenWhileItWaited(t *testing.T) {
 	r.at(ip, mac1, edge5, mac1)
 }
 
-// While the service waits after a start for a switch that does not come, requests
-// at the others do not.
+// While the service waits after a start for a switch that does not come back, requests at other
+// switches are answered.
 func TestRequestBesideASwitchThatDoesNotComeBack(t *testing.T) {
 	st := newStore(t)
 	r := start(t, newWorld(treeLinks), st, nil)
@@ -332,7 +331,7 @@ func TestRequestBesideASwitchThatDoesNotComeBack(t *testing.T) {
 			})
 			w.connect(there, slices.Delete(slices.Clone(treeLinks), 2, 4))
 			r.eventually("the request to be granted, though a switch is missing", func() bool { return granted(r) })
-			w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks) // for the service to be ready
+			w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks) // lets the service become ready
 		})
 	})
 	<-kept
@@ -359,7 +358,7 @@ func TestUnknownDevices(t *testing.T) {
 	}
 }
 
-// When a device's lease ends its rules go.
+// The rules of a device are removed when its lease ends.
 func TestExpiry(t *testing.T) {
 	r := newRig(t, func(s *Settings) {
 		alter(s.Pools, "campus", func(p *registry.Pool) { p.LeaseTime = 5 * time.Second })
@@ -370,7 +369,7 @@ func TestExpiry(t *testing.T) {
 	r.eventually("the rules to go", func() bool { return len(r.w.kept()) == 0 })
 }
 
-// expiredNow lets a device's lease end.
+// expiredNow ends a device's lease.
 func (r *rig) expiredNow(id string) {
 	r.t.Helper()
 	l, _ := r.registry.Lease(id)

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// What stands in the configuration is changed there alone: the API refuses, with
-// the place, and a restart changes nothing.
+// Configured declarations can be changed only in the configuration: the API refuses, and names the
+// place, and a restart changes nothing.
 func TestOrigins(t *testing.T) {
 	st := newStore(t)
 	r := start(t, newWorld(treeLinks), st, nil)
@@ -46,7 +46,7 @@ func TestOrigins(t *testing.T) {
 	}
 	r.stop()
 
-	// After a restart with less in the configuration: what is used stays, as the API's.
+	// After a restart with a smaller configuration, declarations in use are kept as the API's.
 	r = start(t, newWorld(treeLinks), st, func(s *Settings) {
 		s.Classes, s.Pools = nil, nil
 		delete(s.Devices, "phone")
@@ -63,7 +63,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// originOf is where one of a kind comes from; empty if there is none of the name.
+// originOf returns the origin of a declaration, or an empty string if there is none.
 func (r *rig) originOf(url, kind, name string) string {
 	r.t.Helper()
 	var all []struct{ Name, ID, Origin string }
@@ -79,7 +79,7 @@ func (r *rig) originOf(url, kind, name string) string {
 	return ""
 }
 
-// What is configured anew takes effect for devices that are attached, or is refused whole.
+// A new configuration takes effect for attached devices, or is refused as a whole.
 func TestReload(t *testing.T) {
 	r := newRig(t, nil)
 	url := r.serve()
@@ -101,7 +101,7 @@ func TestReload(t *testing.T) {
 	delete(next.Devices, "phone")
 	delete(next.Classes, "seamless")
 	alter(next.Devices, "car", func(d *registry.Device) {
-		d.MACs, d.Class = []openflow.MAC{mac2}, "new" // it came with another
+		d.MACs, d.Class = []openflow.MAC{mac2}, "new" // the device came with another address
 	})
 	next.Classes["new"] = registry.Class{Name: "new", Trigger: registry.TriggerOpen}
 	if err := r.Fits(next); err != nil {

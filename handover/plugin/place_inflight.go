@@ -18,7 +18,7 @@ const maxInFlight = 500 * time.Millisecond
 // inFlightTime returns how long packets may still be in flight along a path that is no longer
 // used.
 func (s *placement) inFlightTime(path []network.Hop) time.Duration {
-	_, links := route.Branch(s.net.Topology(), path, s.net.ControlLatency)
+	_, links := route.BranchLatencies(s.net.Topology(), path, s.net.ControlLatency)
 	out := settling
 	for _, l := range links {
 		out += l

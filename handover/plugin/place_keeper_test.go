@@ -8,8 +8,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// The network is told where a device is, as soon as it is there, and by the interface that
-// it uses.
+// The network knows where a device is as soon as it is there, and which interface it uses.
 func TestDevicesAreKept(t *testing.T) {
 	r := newRig(t, nil)
 	if _, kept := r.Keeps(mac1, netip.Addr{}); kept {
@@ -44,8 +43,8 @@ func TestDevicesAreKept(t *testing.T) {
 	})
 }
 
-// All traffic of a device passes the border, and who asks is told what stays as it is
-// wherever the device goes, and what does not.
+// All traffic of a device passes the border. Anchored returns what stays constant wherever the
+// device goes, and what does not.
 func TestDevicesAreAnchored(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac1)

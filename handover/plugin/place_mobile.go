@@ -20,7 +20,7 @@ type placement struct {
 	// served is called when a device's rules have been replaced.
 	served func(ctx context.Context, id string)
 
-	// The lock of core guards these.
+	// The lock of core guards the fields below.
 	mobiles map[string]*mobile
 	motions map[string]*motion // latest reports of devices about their movement
 	history *history
@@ -61,6 +61,7 @@ type second struct {
 	timer *time.Timer // nil if no timer ends it
 }
 
+// stop stops the timer, if there is one.
 func (x *second) stop() {
 	if x.timer != nil {
 		x.timer.Stop()

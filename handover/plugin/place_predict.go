@@ -160,6 +160,8 @@ func (s *predictor) prepareChoice(id string, choice predict.Choice) {
 	})
 }
 
+// prepareNext prepares a predicted place, or announces the device to the neighbour that covers
+// it.
 func (s *predictor) prepareNext(ctx context.Context, id string, choice predict.Choice, timeout time.Duration) error {
 	mac := s.macAt(id, choice.Name)
 	border, _ := s.borderAt(choice.Next)

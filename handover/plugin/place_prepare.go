@@ -91,10 +91,10 @@ func (s *placement) prepareAt(ctx context.Context, id string, at network.PortRef
 // confirm its rules, and a packet has to travel down the path.
 func (s *placement) setupTime(d registry.Device, via string, at network.PortRef) (time.Duration, error) {
 	top := s.net.Topology()
-	p, err := route.Make(top, s.wantAt(d, s.ipOf(d), via, route.Place{At: at, MAC: d.HomeMAC()}))
+	p, err := route.NewPlan(top, s.wantAt(d, s.ipOf(d), via, route.Place{At: at, MAC: d.HomeMAC()}))
 	if err != nil {
 		return 0, fmt.Errorf("path to %v: %w", at, err)
 	}
-	c, l := route.Branch(top, p.Path, s.net.ControlLatency)
-	return route.Waited(c, l), nil
+	c, l := route.BranchLatencies(top, p.Path, s.net.ControlLatency)
+	return route.WaveLatency(c, l), nil
 }

@@ -14,20 +14,16 @@ import (
 type Kind string
 
 // The kinds of records.
-// KindAttach: the device came and had no place before.
 const (
-	// KindAttach: the device came, and was nowhere before.
+	// KindAttach: the device came and had no place before.
 	KindAttach Kind = "attach"
 	// KindMove: the device moved from one place to another.
-	// KindPrepare: a place was prepared for the device.
 	KindMove Kind = "move"
-	// KindPrepare: a place was prepared for it.
-	// KindDetach: the device's rules were removed.
+	// KindPrepare: a place was prepared for the device.
 	KindPrepare Kind = "prepare"
-	// KindDetach: its rules were removed.
-	// KindReroute: the device's rules were moved away from a failed part of the network.
+	// KindDetach: the device's rules were removed.
 	KindDetach Kind = "detach"
-	// KindReroute: its rules were led around a part of the network that is gone.
+	// KindReroute: the device's rules were moved away from a failed part of the network.
 	KindReroute Kind = "reroute"
 )
 
@@ -58,6 +54,7 @@ type Parts struct {
 	Model   Duration `json:"model" doc:"What the model says for the rules, from the measured latencies of control connections and links"`
 }
 
+// sum computes Tc.
 func (p *Parts) sum() { p.Tc = p.Ta + p.Td + p.Tf + p.Te }
 
 // Changes counts the rules that a handover changed in the switches.
@@ -133,6 +130,7 @@ type history struct {
 	next uint64 // number of the next record, from 1
 }
 
+// newHistory returns a ring of size records.
 func newHistory(size int) *history { return &history{ring: make([]Record, max(size, 1)), next: 1} }
 
 // add numbers a record and stores it in the place of the oldest.

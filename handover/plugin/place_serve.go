@@ -59,7 +59,7 @@ func key(id string) string { return "device/" + id }
 
 // plan returns a plan that serves the device at places.
 func (s *placement) plan(op *operation, places ...route.Place) (route.Plan, error) {
-	return route.Make(s.net.Topology(), s.wantAt(op.device, op.ip, op.mobile.via, places...))
+	return route.NewPlan(s.net.Topology(), s.wantAt(op.device, op.ip, op.mobile.via, places...))
 }
 
 // applySteps declares the rules of all steps, one after the other.
@@ -189,7 +189,7 @@ func (s *placement) serveSaving(ctx context.Context, op *operation, to route.Pla
 		return err
 	}
 	s.recordPlan(op, &p)
-	c, l := route.Branch(s.net.Topology(), route.Compare(op.mobile.plan, p).Branch, s.net.ControlLatency)
+	c, l := route.BranchLatencies(s.net.Topology(), route.Compare(op.mobile.plan, p).Branch, s.net.ControlLatency)
 	if left {
 		if m := route.Latency(c, l); len(m) > 0 {
 			op.record.Parts.Model = Duration(m[len(m)-1])
@@ -198,7 +198,7 @@ func (s *placement) serveSaving(ctx context.Context, op *operation, to route.Pla
 		// has confirmed a part.
 		err = s.declare(ctx, op, p, p.Program.Rules, rule.ApplyOptions{Waves: route.Burst(op.mobile.plan, p)}, true)
 	} else {
-		op.record.Parts.Model = Duration(route.Waited(c, l))
+		op.record.Parts.Model = Duration(route.WaveLatency(c, l))
 		op.linger = s.inFlightTime(op.mobile.plan.Path)
 		err = s.applySteps(ctx, op, route.Steps(op.mobile.plan, p))
 	}

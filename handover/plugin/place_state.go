@@ -3,24 +3,18 @@ package plugin
 // state is how a device is served.
 type state uint8
 
-// detached: the device has no rules.
 const (
-	// nowhere: it has no rules.
-	// expected: a visitor has rules to the place where it will be.
+	// detached: the device has no rules.
 	detached state = iota
-	// awaited: a visitor has rules to where it will be.
-	// served: the device is served where it is, or was last.
+	// expected: a visitor has rules to the place where it will be.
 	expected
-	// served: it is served where it is, or was last.
-	// prepared: the path to a second place has its rules, but no packets go there yet.
+	// served: the device is served where it is, or was last.
 	served
-	// laid: the way to a second place is there, but nothing goes there yet.
-	// bicasting: packets also go to a second place, where the device is expected.
+	// prepared: the path to a second place has its rules, but no packets go there yet.
 	prepared
-	// copied: packets go to a second place, too, where the device is expected.
-	// leaving: packets also go to the place that the device has left, for a while.
+	// bicasting: packets also go to a second place, where the device is expected.
 	bicasting
-	// leaving: packets go to the place that the device has left, too, for a while.
+	// leaving: packets also go to the place that the device has left, for a while.
 	leaving
 )
 
@@ -31,27 +25,20 @@ func (s state) String() string { return stateNames[s] }
 // step is an event that changes a device's state.
 type step uint8
 
-// stepServe: rules to a place are in the switches.
 const (
 	// stepServe: rules to a place are in the switches.
-	// stepExpect: the place is where a visitor will be.
 	stepServe step = iota
-	// stepExpect: the place is that where a visitor will be.
-	// stepArrive: a visitor is there, or is no longer expected.
+	// stepExpect: the place is where a visitor will be.
 	stepExpect
-	// stepCome: a visitor is there, or does not come any more.
-	// stepPrepare: the path to a second place has its rules.
+	// stepArrive: a visitor is there, or is no longer expected.
 	stepArrive
-	// stepLay: the way to a second place has been laid.
-	// stepBicast: packets go to a second place.
+	// stepPrepare: the path to a second place has its rules.
 	stepPrepare
-	// stepCopy: packets go to a second place.
-	// stepMove: the device has gone to the second place, and the first is still served.
+	// stepBicast: packets go to a second place.
 	stepBicast
-	// stepCross: the device has gone to the second place, and the first is served on.
-	// stepSettle: only one place is served again.
+	// stepMove: the device has gone to the second place, and the first is still served.
 	stepMove
-	// stepSettle: one place is served alone again.
+	// stepSettle: only one place is served again.
 	stepSettle
 	// stepRemove: the rules have been removed.
 	stepRemove

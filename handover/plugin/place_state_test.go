@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// table prints the transitions as the documentation has them.
+// table formats the transitions as the documentation prints them.
 func table() string {
 	var b strings.Builder
 	b.WriteString("| state |")
@@ -37,7 +37,7 @@ func table() string {
 	return b.String()
 }
 
-// The documentation prints the table that is in force.
+// The documentation contains the current table.
 func TestTransitionsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/topics/handover.md")
 	if err != nil {
@@ -48,8 +48,8 @@ func TestTransitionsAreDocumented(t *testing.T) {
 	}
 }
 
-// Each state is reached and left, a second place is there in those alone that have one, and
-// ends with them, whatever happens.
+// Each state is reached and left. Only the states with a second place have one, and it ends with
+// them.
 func TestTransitions(t *testing.T) {
 	seen := map[state]bool{}
 	m := &mobile{}
@@ -59,7 +59,7 @@ func TestTransitions(t *testing.T) {
 		switch s {
 		case stepPrepare, stepBicast, stepMove:
 			if before == detached || before == expected {
-				continue // there is nothing to lay a second way from
+				continue // without rules there is nothing to branch from
 			}
 			m.advanceWith(s, &second{})
 		default:

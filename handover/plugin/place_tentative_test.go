@@ -19,8 +19,8 @@ import (
 // phone2 is the MAC address of the phone's second interface.
 var phone2 = mac("02:00:00:00:00:04")
 
-// again is a service that starts where another was killed: its ledger is empty, and
-// the switches have what they had.
+// again starts a service after another was killed: its ledger is empty, and the switches keep
+// their rules.
 func (r *rig) again(before ...func(*Service)) *rig {
 	r.t.Helper()
 	r.stop()
@@ -28,8 +28,8 @@ func (r *rig) again(before ...func(*Service)) *rig {
 	return start(r.t, r.w, r.st, nil, before...)
 }
 
-// both says whether packets to the phone come out at two places, and those from it
-// are taken at both.
+// both reports whether packets to the phone arrive at two places, and packets from it are accepted
+// at both.
 func (r *rig) both(ip netip.Addr, a, b arrival) bool {
 	r.t.Helper()
 	down := r.down(ip, mac3)
@@ -37,15 +37,14 @@ func (r *rig) both(ip netip.Addr, a, b arrival) bool {
 		len(r.up(a.At, a.Dst, ip)) == 1 && len(r.up(b.At, b.Dst, ip)) == 1
 }
 
-// longOverlap has both places served for longer than anything takes in a test: the service
-// is stopped before the old one is given up.
+// longOverlap makes the overlap longer than any test: the service is stopped before it gives up
+// the old place.
 func longOverlap(s *Settings) {
 	alter(s.Classes, "seamless", func(c *registry.Class) { c.Overlap = time.Minute })
 }
 
-// A controller that is killed when it has stored a move may not have answered. After
-// the start the device is served where it may still be, until it asks again: where it
-// is said to be, or where it was.
+// A controller that is killed after it has stored a move may not have answered. After the start
+// the device is served at both places, until it asks again at its new place or at its old one.
 func TestDoubtAfterStart(t *testing.T) {
 	old, now := arrival{edge3, routerMAC, mac3}, arrival{edge4, routerMAC, phone2}
 	for _, c := range []struct {
@@ -80,8 +79,8 @@ func TestDoubtAfterStart(t *testing.T) {
 	}
 }
 
-// The switch where a device was may connect last. Until it does, what the switches
-// have stays; and if it never does, the device is served where it is said to be.
+// The switch of the previous place may connect last. Until it does, the rules in the switches
+// stay; if it never does, the device is served at its stored place.
 func TestDoubtBeforeOldSwitchIsThere(t *testing.T) {
 	old, now := arrival{edge3, routerMAC, mac3}, arrival{edge4, routerMAC, phone2}
 	without := slices.DeleteFunc(slices.Clone(treeLinks), func(l network.Link) bool {
@@ -131,7 +130,8 @@ func TestDoubtBeforeOldSwitchIsThere(t *testing.T) {
 	}
 }
 
-// A device that asks again where it is said to be is served there, though the switch where it may have been is away.
+// A device that asks again at its stored place is served there, even if the switch of its previous
+// place is not connected.
 func TestAsksWhileOldSwitchIsAway(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac3)
@@ -156,8 +156,8 @@ func TestAsksWhileOldSwitchIsAway(t *testing.T) {
 	}
 }
 
-// A move of long ago is in no doubt, and neither is one after which the device has
-// asked again, or one of a class that is not seamless.
+// A move is not tentative if it was long ago, if the device has asked again since, or if its class
+// is not seamless.
 func TestNoDoubtAfterStart(t *testing.T) {
 	at := arrival{edge4, routerMAC, phone2}
 	for name, before := range map[string]func(*testing.T, *rig, netip.Addr){
@@ -191,8 +191,8 @@ func TestNoDoubtAfterStart(t *testing.T) {
 	}
 }
 
-// A move that is asked for while a start is under way begins from where the device
-// was, so that it is without loss too.
+// A move that is requested during a start begins from the device's previous place, so that it is
+// without loss, too.
 func TestMoveDuringStart(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac3)

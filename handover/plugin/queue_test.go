@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// Jobs of one key are done one after the other, those of others beside them, and no more
-// wait than may.
+// Jobs of one key run in order, those of other keys concurrently, and the bounds of waiting jobs
+// hold.
 func TestQueue(t *testing.T) {
 	group := tasks.New()
 	q := newQueue(group, 2, 3)

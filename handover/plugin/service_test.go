@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// at checks that a device is reachable at one place, both ways, and nowhere else.
+// at checks that a device is reachable at one place, in both directions, and nowhere else.
 func (r *rig) at(ip netip.Addr, home openflow.MAC, at network.PortRef, src openflow.MAC) {
 	r.t.Helper()
 	if got, want := r.down(ip, home), []arrival{{at, routerMAC, src}}; !slices.Equal(got, want) {
@@ -36,7 +36,7 @@ func TestAttachAndMoveSaving(t *testing.T) {
 	if l, _ := r.registry.Lease("car"); l.IP != ip || l.Attachment == nil || l.Attachment.At != edge3 {
 		t.Errorf("lease %+v", l)
 	}
-	// Somebody else's rules are none of a move's business.
+	// A move does not change the rules of other devices.
 	other := r.attach(edge5, mac3)
 	r.idle()
 	r.w.touched()
@@ -50,7 +50,7 @@ func TestAttachAndMoveSaving(t *testing.T) {
 	if got := r.up(edge3, mac1, ip); len(got) != 0 {
 		t.Errorf("the old place still takes packets: %v", got)
 	}
-	// The join is switch 2: above it nothing is written.
+	// The join is switch 2: no switch above it is written to.
 	if got := r.w.touched(); !slices.Equal(got, []openflow.DatapathID{2, 3, 4}) {
 		t.Errorf("written to %v, want the switches from the join to both edges", got)
 	}
@@ -97,7 +97,7 @@ func TestSeamless(t *testing.T) {
 	})
 }
 
-// thirdRadio gives the phone one radio more, and moves time to overlap.
+// thirdRadio adds a third radio to the phone, and sets a long overlap.
 func thirdRadio(m openflow.MAC) func(*Settings) {
 	return func(x *Settings) {
 		for name := range x.Classes {
@@ -107,8 +107,8 @@ func thirdRadio(m openflow.MAC) func(*Settings) {
 	}
 }
 
-// What is under way by a way that the device has just left goes on, though the device
-// has moved again since: to another place, or back.
+// Packets in flight on a path that the device has just left still arrive, even if the device has
+// moved again since: to another place, or back.
 func TestUnderWayThroughTwoMoves(t *testing.T) {
 	mac4, mac5 := mac("02:00:00:00:00:04"), mac("02:00:00:00:00:05")
 	for name, next := range map[string]struct {
@@ -143,9 +143,9 @@ func TestUnderWayThroughTwoMoves(t *testing.T) {
 	}
 }
 
-// A switch below the join has the rules by which the device will be served at its new
-// place alone as soon as it has moved, and no others for its packets: when the join goes
-// over to them, the switch has long gone by them.
+// A switch below the join has the rules by which the device will be served at its new place alone
+// as soon as it has moved, and no others for its packets. When the join changes to them, the
+// switch has used them for long.
 func TestRulesOfTheNewPlaceComeFirst(t *testing.T) {
 	mac4, mac5 := mac("02:00:00:00:00:04"), mac("02:00:00:00:00:05")
 	r := newRig(t, thirdRadio(mac5))
@@ -206,9 +206,9 @@ func TestRefusedRulesMoveNothing(t *testing.T) {
 	r.at(ip, mac1, edge4, mac2)
 }
 
-// From the moment at which a device's packets are taken at a place until it moves on,
-// every look says so, also when its rules have just been written: what the switch sends
-// up by an old decision would end in the controller else.
+// From the moment at which a device's packets are accepted at a place until it moves on,
+// acceptsFrom reports it, even while its rules are being written. Otherwise a packet that a switch
+// sends up because of an outdated decision would be dropped by the controller.
 func TestLeadsWithoutAGap(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac1)
@@ -239,8 +239,7 @@ func TestLeadsWithoutAGap(t *testing.T) {
 	}
 }
 
-// A device that goes back and forth ends up where it asked last, and leaves
-// nothing behind.
+// A device that goes back and forth ends up where it asked last, and leaves no state behind.
 func TestPingPong(t *testing.T) {
 	for name, m := range map[string][2]openflow.MAC{"saving": {mac1, mac2}, "seamless": {mac3, mac("02:00:00:00:00:04")}} {
 		t.Run(name, func(t *testing.T) {
@@ -279,7 +278,7 @@ func TestEdgeSwitchGoneInMidMove(t *testing.T) {
 	r.idle()
 	r.at(ip, mac1, edge3, mac1)
 
-	// The old edge switch is gone: the device moves all the same.
+	// The old edge switch is gone: the device can still move.
 	r.w.connect([]openflow.DatapathID{1, 2, 4, 5}, treeLinks)
 	r.NetworkChanged(network.Event{Kind: network.SwitchDown, Switch: 3})
 	if got := r.move(edge4, mac2, ip); got != ip {

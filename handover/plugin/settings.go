@@ -70,6 +70,7 @@ type Settings struct {
 	History int
 }
 
+// withDefaults returns the settings with defaults filled in for zero values.
 func (t Settings) withDefaults() Settings {
 	t.Claims = cmp.Or(t.Claims, ClaimMove)
 	t.RequestTimeout = cmp.Or(t.RequestTimeout, 5*time.Second)
@@ -102,7 +103,7 @@ func (s Specs) Parse() (Settings, service.Faults) {
 	if len(faults) > 0 {
 		return t, faults
 	}
-	t.Definitions = t.Definitions.Filled()
+	t.Definitions = t.Definitions.WithDefaults()
 	return t, registry.New(registry.Options{}).Fits(t.Definitions)
 }
 

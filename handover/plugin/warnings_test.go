@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/internal/logtest"
 )
 
-// A device whose requests are refused again and again, as those without a signature are
-// of one that signs, fills neither the log nor what is remembered of events.
+// A device whose requests are refused again and again, for example because it must sign and does
+// not, fills neither the log nor the history of events.
 func TestRefusedRequestsFillNoLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out logtest.Log

@@ -10,25 +10,26 @@ import (
 // Point is a place on a plane in metres: X east, Y north.
 type Point struct{ X, Y float64 }
 
+// finite reports whether both coordinates are finite.
 func (p Point) finite() bool { return finite(p.X) && finite(p.Y) }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// maxVertices bounds a polygon, maxMetres a coordinate: far beyond any network
-// of one operator, and where metres still have many digits left.
+// maxVertices bounds a polygon, maxMetres a coordinate. Both are far beyond any network of one
+// operator; at maxMetres a float still resolves small fractions of a metre.
 const (
 	maxVertices = 1000
 	maxMetres   = 1e7
 )
 
-// Area is a part of the plane: a circle if Radius is set, else a polygon.
+// Area is a part of the plane: a circle if Radius is set, otherwise a polygon.
 type Area struct {
 	Centre  Point
 	Radius  float64
 	Polygon []Point
 }
 
-// Contains says whether the point lies in the area.
+// Contains reports whether the point lies in the area.
 func (a Area) Contains(p Point) bool {
 	if len(a.Polygon) == 0 {
 		return math.Hypot(p.X-a.Centre.X, p.Y-a.Centre.Y) <= a.Radius
@@ -43,7 +44,7 @@ func (a Area) Contains(p Point) bool {
 	return inside
 }
 
-// check says what is wrong with the area.
+// check returns what is wrong with the area, or nil.
 func (a Area) check() error {
 	if len(a.Polygon) == 0 {
 		if !(a.Radius > 0) || a.Radius > maxMetres {
@@ -52,11 +53,12 @@ func (a Area) check() error {
 		return checkPoint(a.Centre)
 	}
 	if a.Radius != 0 || a.Centre != (Point{}) {
-		return errors.New("it is a circle and a polygon: give one of the two")
+		return errors.New("both a circle and a polygon are given: give one of the two")
 	}
 	return a.checkPolygon()
 }
 
+// checkPoint returns what is wrong with a point, or nil.
 func checkPoint(p Point) error {
 	if !p.finite() || math.Abs(p.X) > maxMetres || math.Abs(p.Y) > maxMetres {
 		return fmt.Errorf("point (%v, %v): finite, at most %v metres from the origin", p.X, p.Y, maxMetres)
@@ -64,6 +66,7 @@ func checkPoint(p Point) error {
 	return nil
 }
 
+// checkPolygon returns what is wrong with the polygon, or nil.
 func (a Area) checkPolygon() error {
 	n := len(a.Polygon)
 	if n < 3 || n > maxVertices {
@@ -86,7 +89,7 @@ func (a Area) checkPolygon() error {
 	for i := range n {
 		for j := i + 2; j < n; j++ {
 			if i == 0 && j == n-1 {
-				continue // neighbours share a point
+				continue // adjacent sides share a point
 			}
 			if cross(a.Polygon[i], a.Polygon[i+1], a.Polygon[j], a.Polygon[(j+1)%n]) {
 				return fmt.Errorf("polygon: its sides %d and %d cross", i+1, j+1)
@@ -96,11 +99,12 @@ func (a Area) checkPolygon() error {
 	return nil
 }
 
-// cross says whether the open segments ab and cd cross.
+// cross reports whether the open segments ab and cd cross.
 func cross(a, b, c, d Point) bool {
 	return side(a, b, c)*side(a, b, d) < 0 && side(c, d, a)*side(c, d, b) < 0
 }
 
+// side returns on which side of the line ab the point p lies: 1, -1, or 0 on the line.
 func side(a, b, p Point) float64 {
 	v := (b.X-a.X)*(p.Y-a.Y) - (b.Y-a.Y)*(p.X-a.X)
 	switch {
@@ -115,8 +119,8 @@ func side(a, b, p Point) float64 {
 // span is a time inside an area, in seconds from now.
 type span struct{ from, to float64 }
 
-// transit returns when a point that is now at p and moves with velocity v is in
-// the area, from now on, in order.
+// transit returns the times at which a point that is now at p and moves with velocity v is in the
+// area, from now on, in order.
 func (a Area) transit(p, v Point) []span {
 	if v == (Point{}) {
 		if a.Contains(p) {
@@ -130,6 +134,7 @@ func (a Area) transit(p, v Point) []span {
 	return a.transitPolygon(p, v)
 }
 
+// transitCircle is transit for a circle.
 func (a Area) transitCircle(p, v Point) []span {
 	x, y := p.X-a.Centre.X, p.Y-a.Centre.Y
 	square := v.X*v.X + v.Y*v.Y
@@ -146,9 +151,9 @@ func (a Area) transitCircle(p, v Point) []span {
 	return []span{s}
 }
 
-// transitPolygon cuts the way at every side that it meets, and asks of each
-// piece whether its middle is inside: that is right also where the way passes
-// through a corner or along a side.
+// transitPolygon cuts the line of movement at every side that it meets, and checks for each piece
+// whether its middle is inside. That is also correct where the line passes through a corner or
+// along a side.
 func (a Area) transitPolygon(p, v Point) []span {
 	cuts := []float64{0}
 	for i, q := range a.Polygon {

@@ -8,20 +8,20 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// Cell is what one attachment point covers.
+// Cell is the area that one attachment point covers.
 type Cell struct {
 	Name  string
 	Place network.PortRef
 	Area  Area
 }
 
-// Coverage is what all attachment points cover. It does not change once made.
+// Coverage holds the cells of all attachment points. It is immutable.
 type Coverage struct{ cells []Cell }
 
 const maxCells = 100000
 
-// NewCoverage checks the cells. An attachment point has one cell; cells may and
-// should overlap.
+// NewCoverage checks the cells and returns their coverage. An attachment point has one cell; cells
+// may and should overlap.
 func NewCoverage(cells []Cell) (*Coverage, error) {
 	if len(cells) > maxCells {
 		return nil, fmt.Errorf("predict: %d cells: at most %d", len(cells), maxCells)
@@ -42,6 +42,7 @@ func NewCoverage(cells []Cell) (*Coverage, error) {
 	return c, nil
 }
 
+// check returns what is wrong with the cell, or nil.
 func (c Cell) check() error {
 	if c.Place.IsZero() {
 		return errors.New("no place: name the switch and the port")

@@ -1,8 +1,10 @@
-// Package predict says, from a device's position, speed and heading and from the
-// coverage of the attachment points, where the device will attach next, when,
-// and from when on that place has to be prepared.
+// Package predict predicts where and when a device will attach next, and when that place has to be
+// prepared. It uses the device's position, speed and heading, and the coverage of the attachment
+// points.
 //
-// It is pure: time comes in as an argument and nothing is kept but what the
-// caller passes back in. Movement is taken to be straight at constant speed,
-// which over the seconds that a set-up takes is what a report can tell.
+// It is pure: the time is an argument, and the only state is what the caller passes back in.
+// Movement is assumed to be straight and at constant speed, which is all that one report can tell
+// about the seconds that a set-up takes.
+//
+// Start reading at [Coverage.Predict].
 package predict

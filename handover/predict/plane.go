@@ -9,6 +9,7 @@ import (
 // Geo is a place on earth in degrees.
 type Geo struct{ Lat, Lon float64 }
 
+// check returns an error if a Plane cannot represent the place.
 func (g Geo) check() error {
 	if !(math.Abs(g.Lat) <= maxLatitude) || !(math.Abs(g.Lon) <= 180) {
 		return fmt.Errorf("place %v, %v: latitude -%v to %v, longitude -180 to 180 degrees", g.Lat, g.Lon, maxLatitude, maxLatitude)
@@ -18,18 +19,18 @@ func (g Geo) check() error {
 
 const (
 	earthRadius = 6371008.8 // metres, mean
-	maxLatitude = 85        // nearer to a pole a plane is no picture of the earth
+	maxLatitude = 85        // nearer to a pole a plane does not represent the earth well
 	maxReach    = 200e3     // metres from the origin, for the same reason
 )
 
 // ErrTooFar says that a place is too far from the plane's origin.
 var ErrTooFar = errors.New("too far from the origin of the plane")
 
-// Plane pictures the earth around an origin: true there, and within 200 km good
-// enough to say when something enters a cell.
+// Plane is a projection of the earth around an origin. It is exact there, and within 200 km
+// accurate enough to predict when something enters a cell.
 type Plane struct {
 	origin Geo
-	shrink float64 // of a degree of longitude
+	shrink float64 // length of a degree of longitude at the origin, relative to the equator
 }
 
 // NewPlane returns the plane around the origin.
@@ -40,7 +41,7 @@ func NewPlane(origin Geo) (Plane, error) {
 	return Plane{origin: origin, shrink: math.Cos(origin.Lat * math.Pi / 180)}, nil
 }
 
-// Point is where the place lies on the plane.
+// Point returns the point of a place on the plane.
 func (p Plane) Point(g Geo) (Point, error) {
 	if err := g.check(); err != nil {
 		return Point{}, fmt.Errorf("predict: %w", err)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// haversine is the distance on the sphere: the judge of the plane.
+// haversine returns the distance on the sphere, with which the plane is compared.
 func haversine(a, b Geo) float64 {
 	rad := func(d float64) float64 { return d * math.Pi / 180 }
 	dLat, dLon := rad(b.Lat-a.Lat), rad(b.Lon-a.Lon)
@@ -25,7 +25,7 @@ func TestPlaneKeepsDistances(t *testing.T) {
 		}
 		near := Geo{origin.Lat + rapid.Float64Range(-0.1, 0.1).Draw(t, "north"), origin.Lon + rapid.Float64Range(-0.1, 0.1).Draw(t, "east")}
 		if math.Abs(near.Lon) > 180 {
-			near.Lon -= math.Copysign(360, near.Lon) // over the date line
+			near.Lon -= math.Copysign(360, near.Lon) // across the date line
 		}
 		p, err := plane.Point(near)
 		if err != nil {

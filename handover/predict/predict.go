@@ -13,17 +13,17 @@ type Motion struct {
 	At Point
 	// Speed is in metres per second, Heading in degrees clockwise from north.
 	Speed, Heading float64
-	// Accuracy is how many metres the position may be off.
+	// Accuracy is the error of the position in metres.
 	Accuracy float64
 	Time     time.Time
 }
 
 const (
-	maxSpeed    = 400 // metres per second: faster is no vehicle but an error
+	maxSpeed    = 400 // metres per second: a higher value is an error
 	maxAccuracy = 1e4
 )
 
-// Check refuses what is no motion.
+// Check returns an error if the report is not plausible.
 func (m Motion) Check() error {
 	if err := checkPoint(m.At); err != nil {
 		return fmt.Errorf("predict: %w", err)
@@ -41,37 +41,36 @@ func (m Motion) Check() error {
 	return nil
 }
 
-// velocity is the motion's in metres per second east and north.
+// velocity returns the velocity in metres per second east and north.
 func (m Motion) velocity() Point {
 	rad := m.Heading * math.Pi / 180
 	return Point{m.Speed * math.Sin(rad), m.Speed * math.Cos(rad)}
 }
 
-// After is where the device is at a time, if it goes on as reported.
+// After returns where the device is after the given time if it moves on as reported.
 func (m Motion) After(d time.Duration) Point {
 	v, s := m.velocity(), d.Seconds()
 	return Point{m.At.X + v.X*s, m.At.Y + v.Y*s}
 }
 
-// Options say how far a prediction goes and how it decides. Zero values mean the
-// defaults.
+// Options bounds predictions. Zero values mean the defaults.
 type Options struct {
 	// Horizon is how far ahead a crossing is looked for. Default 60 s.
 	Horizon time.Duration
 	// MaxAge is how old a report may be. Default 10 s.
 	MaxAge time.Duration
-	// MaxSkew is how far in the future, by our clock, a report may lie. Default 1 s.
+	// MaxSkew is how far in the future, by our clock, a report may be. Default 1 s.
 	MaxSkew time.Duration
-	// MinStay is how long the device has to stay in a cell to be worth
-	// preparing it. Default 1 s.
+	// MinStay is how long the device must stay in a cell for it to be prepared. Default 1 s.
 	MinStay time.Duration
-	// Hysteresis is how much longer it has to stay in another cell than in the
-	// one predicted before, for the prediction to change. Default 3 s.
+	// Hysteresis is how much longer the device must stay in another cell than in the one predicted
+	// before, for the prediction to change. Default 3 s.
 	Hysteresis time.Duration
 	// Margin is added to the set-up time. Default 200 ms.
 	Margin time.Duration
 }
 
+// withDefaults returns the options with defaults filled in.
 func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		v *time.Duration
@@ -91,28 +90,28 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Choice is a prediction: the zero value predicts nothing.
+// Choice is a prediction; the zero value predicts nothing.
 type Choice struct {
-	// Next is where the device will attach, Name that cell's name.
+	// Next is where the device will attach, Name the name of that cell.
 	Next network.PortRef
 	Name string
-	// Enter is when it enters the next cell, Leave when it leaves the present
-	// one. If Enter is later there is a gap between the two.
+	// Enter is when the device enters the next cell, Leave when it leaves the present one. If
+	// Enter is later there is a gap between the two.
 	Enter, Leave time.Time
-	// Stay is how long it will be in the next cell once it has left this one.
+	// Stay is how long the device will be in the next cell once it has left this one.
 	Stay time.Duration
-	// PrepareAt is when preparing has to begin; Prepare says that it has come,
-	// and stays true as long as Next is the same.
+	// PrepareAt is when preparing has to begin. Prepare reports whether that time has come, and
+	// stays true as long as Next is the same.
 	PrepareAt time.Time
 	Prepare   bool
 }
 
-// None says that nothing is predicted.
+// None reports whether nothing is predicted.
 func (c Choice) None() bool { return c.Next.IsZero() }
 
-// Predict says where a device that is attached at current goes next. before is
-// the previous answer for this device; setup how long the network takes to
-// prepare a branch, by the measured latencies.
+// Predict returns where a device that is attached at current goes next. before is the previous
+// prediction for this device; setup is how long the network takes to prepare a branch, by the
+// measured latencies.
 func (c *Coverage) Predict(m Motion, current network.PortRef, before Choice, setup time.Duration, now time.Time, o Options) (Choice, error) {
 	o = o.withDefaults()
 	if err := m.Check(); err != nil {
@@ -125,8 +124,8 @@ func (c *Coverage) Predict(m Motion, current network.PortRef, before Choice, set
 	if setup < 0 {
 		return Choice{}, fmt.Errorf("predict: set-up time %v: at least 0", setup)
 	}
-	way := way{at: m.After(age), v: m.velocity(), horizon: o.Horizon.Seconds(), shortest: o.MinStay.Seconds()}
-	best, ok := way.next(c.cells, current, before.Next, o.Hysteresis.Seconds())
+	track := trajectory{at: m.After(age), v: m.velocity(), horizon: o.Horizon.Seconds(), shortest: o.MinStay.Seconds()}
+	best, ok := track.next(c.cells, current, before.Next, o.Hysteresis.Seconds())
 	if !ok {
 		return Choice{}, nil
 	}
@@ -143,37 +142,37 @@ func (c *Coverage) Predict(m Motion, current network.PortRef, before Choice, set
 	return choice, nil
 }
 
-// seconds turns a number into a duration that does not overflow.
+// seconds converts a number of seconds into a duration, without overflow.
 func seconds(s float64) time.Duration {
 	const most = 1e9 // thirty years
 	return time.Duration(min(s, most) * float64(time.Second))
 }
 
-// way is a straight movement from now on, in seconds.
-type way struct {
+// trajectory is a straight movement from now on, in seconds.
+type trajectory struct {
 	at, v             Point
 	horizon, shortest float64
 }
 
-// candidate is a cell that could be next: entered at enter, while the present
-// one is left at leave; from then on the device stays so long.
+// candidate is a cell that could be next. It is entered at enter, while the present one is left at
+// leave; after that the device stays for stay.
 type candidate struct {
 	cell               Cell
 	enter, leave, stay float64
 	covers             bool // no gap between the two cells
 }
 
-// next picks the cell for when the present one is left: one that covers the
-// device there before one after a gap, then the one where it stays longest, or
-// that it reaches first. The one predicted before is kept unless another is
+// next chooses the cell for when the present one is left. A cell that covers the device then is
+// better than one after a gap. Of those that cover it, the one where it stays longest is best; of
+// the others, the one that it reaches first. The cell predicted before is kept unless another is
 // clearly better.
-func (w way) next(cells []Cell, current, before network.PortRef, hysteresis float64) (candidate, bool) {
-	leave := w.leaves(cells, current)
+func (w trajectory) next(cells []Cell, current, before network.PortRef, hysteresis float64) (candidate, bool) {
+	leave := w.leaveTime(cells, current)
 	if leave > w.horizon {
 		return candidate{}, false
 	}
 	var best, kept candidate
-	found, keeping := false, false
+	found, keep := false, false
 	for _, cell := range cells {
 		if cell.Place == current {
 			continue
@@ -183,35 +182,36 @@ func (w way) next(cells []Cell, current, before network.PortRef, hysteresis floa
 			continue
 		}
 		if cell.Place == before {
-			kept, keeping = c, true
+			kept, keep = c, true
 		}
 		if !found || c.better(best) {
 			best, found = c, true
 		}
 	}
-	if keeping && kept.covers == best.covers && kept.worth() >= best.worth()-hysteresis {
+	if keep && kept.covers == best.covers && kept.score() >= best.score()-hysteresis {
 		return kept, true
 	}
 	return best, found
 }
 
-// worth is what hysteresis is applied to.
-func (c candidate) worth() float64 {
+// score is the value that hysteresis is applied to: seconds of stay, or until the cell is entered.
+func (c candidate) score() float64 {
 	if c.covers {
 		return c.stay
 	}
 	return -c.enter
 }
 
+// better reports whether c is a better next cell than o, without hysteresis.
 func (c candidate) better(o candidate) bool {
 	if c.covers != o.covers {
 		return c.covers
 	}
-	return c.worth() > o.worth()
+	return c.score() > o.score()
 }
 
-// leaves is when the present cell is left: now, if it has none.
-func (w way) leaves(cells []Cell, current network.PortRef) float64 {
+// leaveTime returns when the present cell is left; zero if there is none.
+func (w trajectory) leaveTime(cells []Cell, current network.PortRef) float64 {
 	for _, cell := range cells {
 		if cell.Place != current {
 			continue
@@ -223,7 +223,8 @@ func (w way) leaves(cells []Cell, current network.PortRef) float64 {
 	return 0
 }
 
-func (w way) candidate(cell Cell, leave float64) (candidate, bool) {
+// candidate returns a cell's use as the next one, and reports whether it can be the next.
+func (w trajectory) candidate(cell Cell, leave float64) (candidate, bool) {
 	for _, s := range cell.Area.transit(w.at, w.v) {
 		if s.to <= leave || s.from > w.horizon {
 			continue

@@ -33,7 +33,7 @@ func coverage(t interface{ Fatal(...any) }, cells ...Cell) *Coverage {
 	return c
 }
 
-// road is a row of cells of 300 m radius every 500 m along the X axis.
+// road returns a row of cells of 300 m radius every 500 m along the X axis.
 func road(t interface{ Fatal(...any) }) *Coverage {
 	return coverage(t, circle(1, 0, 0, 300), circle(2, 500, 0, 300), circle(3, 1000, 0, 300))
 }
@@ -122,7 +122,7 @@ func TestAccuracyPreparesEarlier(t *testing.T) {
 }
 
 func TestPreparingIsKept(t *testing.T) {
-	// A report that puts the crossing further off does not take preparing back.
+	// A report that delays the crossing does not end the preparation.
 	before := Choice{Next: place(2), Prepare: true}
 	c, err := road(t).Predict(Motion{Speed: 20, Heading: 90, Time: noon}, place(1), before, 0, noon, Options{})
 	if err != nil || !c.Prepare {
@@ -135,8 +135,8 @@ func TestPreparingIsKept(t *testing.T) {
 	}
 }
 
-// A fork: two cells beyond the first, north and south of the way. A heading that
-// wavers by little must not change the prediction with each report.
+// A fork has two cells beyond the first, north and south of the line of movement. A heading that
+// varies little must not change the prediction with each report.
 func TestHysteresis(t *testing.T) {
 	cells := coverage(t, circle(1, 0, 0, 300), circle(2, 500, 150, 300), circle(3, 500, -150, 300))
 	changes := 0
@@ -255,7 +255,7 @@ func anyMotion(t *rapid.T) Motion {
 	}
 }
 
-// Whether a moving point is in an area at a time can be asked in two ways.
+// Contains and transit are compared at random times of a movement.
 func TestTransitAgreesWithContains(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, m := anyArea(t), anyMotion(t)
@@ -341,11 +341,11 @@ func checkChoice(t *rapid.T, cov *Coverage, m Motion, current network.PortRef, s
 	}
 }
 
-// convex says whether containing some points of a way means containing all.
+// convex reports whether a line between any two points of the area lies in it.
 func convex(a Area) bool { return len(a.Polygon) <= 3 }
 
-// The faster, the earlier on the way: at the time of preparing the distance to
-// the next cell is what is travelled in the set-up time.
+// The faster the device, the farther from the next cell it is when preparing begins: the distance
+// is what it travels in the set-up time.
 func TestLeadIsTravelledDistance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		speed := rapid.Float64Range(10, 100).Draw(t, "speed")

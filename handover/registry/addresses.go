@@ -7,33 +7,34 @@ import (
 )
 
 const (
-	// offerHold is how long an address that was offered waits for the request.
+	// offerHold is how long an offered address is reserved for the request.
 	offerHold = 30 * time.Second
-	// reuseAfter is how long an address rests after its lease has ended before
-	// somebody else may get it: time to take its rules out of the switches.
+	// reuseAfter is how long an address is reserved after its lease has ended, so that its rules
+	// can be removed from the switches before another device gets it.
 	reuseAfter = 10 * time.Second
-	// quarantine is how long an address that a client declined is given to nobody.
+	// quarantine is how long an address that a client has declined is given to nobody.
 	quarantine = 10 * time.Minute
 )
 
-// forever is later than any clock.
+// forever is later than any time of a clock.
 var forever = time.Unix(1<<40, 0)
 
-// address is what is known of an address that somebody has, had or was offered.
+// address is the state of an address that a device has, had or was offered.
 type address struct {
 	ip netip.Addr
-	// device has a claim to the address; until its end nobody else gets it. The
-	// claim of a lease does not end by itself but when Expire or Release says so.
+	// device has a claim to the address; nobody else gets it before until. The claim of a lease
+	// ends only when Expire or Release ends it.
 	device string
 	until  time.Time
-	// quarantined ends the time in which nobody at all gets it.
+	// quarantined is the time before which nobody gets the address.
 	quarantined time.Time
-	// pool gives the address out, unless it is nil; index is the place in its heap.
+	// pool is the pool that gives the address out, or nil; index is the address's place in the
+	// pool's heap.
 	pool  *pool
 	index int
 }
 
-// ends is when anybody may have the address.
+// ends returns when any device may have the address.
 func (a *address) ends() time.Time {
 	if a.quarantined.After(a.until) {
 		return a.quarantined
@@ -41,21 +42,20 @@ func (a *address) ends() time.Time {
 	return a.until
 }
 
-// free says whether the device may have the address now.
+// free reports whether the device may have the address now.
 func (a *address) free(device string, now time.Time) bool {
 	return a == nil || !now.Before(a.quarantined) && (a.device == device || !now.Before(a.until))
 }
 
-// allocator finds an address of a pool that is free for anybody. Addresses that
-// nobody had yet go first, then that which has been free for longest, so that a
-// device which comes back mostly finds its own.
+// allocator finds a free address of a pool. Addresses that no device has had yet come first, then
+// the one that has been free for longest, so that a device which comes back mostly gets its own
+// again.
 type allocator struct {
-	next netip.Addr // below it, all are in the heap
+	next netip.Addr // all addresses below it are in the heap
 	heap addressHeap
 }
 
-// find returns a free address, or none. It takes constant time, spread over the
-// pool's life.
+// find returns a free address, and reports whether there is one. It takes amortised constant time.
 func (p *pool) find(addrs map[netip.Addr]*address, now time.Time) (netip.Addr, bool) {
 	for ; p.next.IsValid() && !p.Last.Less(p.next); p.next = p.next.Next() {
 		if addrs[p.next] == nil && p.gives(p.next) {
@@ -68,7 +68,7 @@ func (p *pool) find(addrs map[netip.Addr]*address, now time.Time) (netip.Addr, b
 	return netip.Addr{}, false
 }
 
-// addressHeap has the address on top that is free first.
+// addressHeap is a heap with the address on top that becomes free first.
 type addressHeap []*address
 
 func (h addressHeap) Len() int           { return len(h) }
@@ -95,11 +95,11 @@ func (h *addressHeap) Pop() any {
 	return a
 }
 
-// address returns the record of ip, making one if there is none.
+// address returns the state of ip, and creates it if there is none.
 func (b *book) address(ip netip.Addr) *address {
 	a := b.addrs[ip]
 	if a == nil {
-		a = &address{ip: ip, pool: b.giver(ip)}
+		a = &address{ip: ip, pool: b.givenBy(ip)}
 		b.addrs[ip] = a
 		if a.pool != nil {
 			heap.Push(&a.pool.heap, a)
@@ -108,8 +108,8 @@ func (b *book) address(ip netip.Addr) *address {
 	return a
 }
 
-// claim gives the device the address until then. Whoever had a claim before loses what was
-// remembered of it.
+// claim gives the device the address until the given time. A device that had a claim before loses
+// its remembered lease of the address.
 func (b *book) claim(ip netip.Addr, device string, until time.Time) {
 	a := b.address(ip)
 	if old := b.devices[a.device]; old != nil && a.device != device && old.lease.IP == ip {
@@ -119,7 +119,7 @@ func (b *book) claim(ip netip.Addr, device string, until time.Time) {
 	reorder(a)
 }
 
-// rest ends the device's claim to the address, if it has one.
+// rest ends the device's claim to the address, if the device has one.
 func (b *book) rest(ip netip.Addr, device string, now time.Time) {
 	a := b.addrs[ip]
 	if a == nil || a.device != device {
@@ -132,15 +132,15 @@ func (b *book) rest(ip netip.Addr, device string, now time.Time) {
 	reorder(a)
 }
 
-// reorder restores the heap after the address's end has changed. The lock is held.
+// reorder restores the heap after the address's end has changed. The caller holds the lock.
 func reorder(a *address) {
 	if a.pool != nil {
 		heap.Fix(&a.pool.heap, a.index)
 	}
 }
 
-// giver is the pool that gives the address out, if one does.
-func (b *book) giver(ip netip.Addr) *pool {
+// givenBy returns the pool that gives the address out, or nil.
+func (b *book) givenBy(ip netip.Addr) *pool {
 	for _, p := range b.pools {
 		if p.gives(ip) {
 			return p
@@ -149,9 +149,9 @@ func (b *book) giver(ip netip.Addr) *pool {
 	return nil
 }
 
-// allocate starts the pool's allocator anew.
-func (b *book) allocate(p *pool) {
-	b.retire(p)
+// resetAllocator rebuilds the pool's allocator from the known addresses.
+func (b *book) resetAllocator(p *pool) {
+	b.clearAllocator(p)
 	p.allocator = allocator{next: p.First}
 	for _, a := range b.addrs {
 		if p.gives(a.ip) {
@@ -161,8 +161,8 @@ func (b *book) allocate(p *pool) {
 	}
 }
 
-// retire takes all addresses out of the pool's hands.
-func (b *book) retire(p *pool) {
+// clearAllocator removes all addresses from the pool's allocator.
+func (b *book) clearAllocator(p *pool) {
 	for _, a := range p.heap {
 		a.pool = nil
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// book is what a registry has in memory: which devices there are, and which address is
-// whose. Its methods want mu held, but for hold.
+// book is the registry's state in memory: which devices there are, and which device has which
+// address. Callers of its methods hold mu, except for hold.
 type book struct {
 	now func() time.Time
 
@@ -22,13 +22,14 @@ type book struct {
 	devices map[string]*record
 	macs    map[openflow.MAC]*record
 	addrs   map[netip.Addr]*address
-	// declined has the addresses in quarantine, with who declined them.
+	// declined holds the addresses in quarantine, with the device that declined each.
 	declined map[netip.Addr]decline
-	// pending has the MACs of the visitor that is being registered.
+	// pending holds the MACs of the visitor that is being registered.
 	pending []openflow.MAC
 	count   struct{ learned, unleased, visitors int }
 }
 
+// newBook returns an empty book.
 func newBook(now func() time.Time) *book {
 	if now == nil {
 		now = time.Now
@@ -39,41 +40,43 @@ func newBook(now func() time.Time) *book {
 	}
 }
 
+// pool is a pool with its allocator.
 type pool struct {
 	Pool
 	allocator
-	// coming is what the pool is about to be, while that is written.
-	coming *Pool
+	// replacement is what the pool will be once the change that is being written has been stored,
+	// or nil.
+	replacement *Pool
 }
 
-// record is a device with what it has.
+// record holds a device, its lease and its offers.
 type record struct {
-	// write is held by whoever changes the device or its lease.
+	// write is held while the device or its lease is being changed.
 	write sync.Mutex
 
 	// The rest is guarded by book.mu.
 	device Device
-	// lease has no address if the device has none, or lost it to somebody else.
+	// lease has no address if the device has none, or lost it to another device.
 	lease Lease
-	// offer is the address that was offered last; the claim to it may be over.
+	// offer is the address that was offered last; the claim to it may have ended.
 	offer netip.Addr
 	// reserved is the address of the lease that is being written.
 	reserved netip.Addr
-	// asked is the port where a device that was learned last asked for an address.
+	// asked is the port where a learned device last asked for an address.
 	asked network.PortRef
-	// stored is unset while a device that was learned has never had a lease: it is
-	// in memory only.
+	// stored is false while a learned device has never had a lease: it is in memory only.
 	stored bool
-	// unwritten says that the lease has more time than the store knows of.
+	// unwritten reports whether the lease lasts longer than the stored one.
 	unwritten bool
 	gone      bool
-	// idle is when the device last came to have no lease.
-	idle time.Time
-	// signed is the greatest Lease.Signed the device ever had.
+	// idleSince is when the device last lost its lease.
+	idleSince time.Time
+	// signed is the greatest Lease.Signed that the device has had.
 	signed time.Time
 }
 
-// addresses are those that the device is bound to, has, and is about to have.
+// addresses returns the address that the device is bound to, the one that it has, and the one that
+// is being leased to it.
 func (rec *record) addresses() (out []netip.Addr) {
 	held := netip.Addr{}
 	if rec.holds() {
@@ -87,7 +90,7 @@ func (rec *record) addresses() (out []netip.Addr) {
 	return out
 }
 
-// holds says whether the device has an address by a lease that nobody has ended.
+// holds reports whether the device has an address by a lease that has not been ended.
 func (rec *record) holds() bool { return rec.lease.IP.IsValid() && !rec.lease.Released }
 
 // decline is an address in quarantine.
@@ -96,8 +99,8 @@ type decline struct {
 	Until  time.Time `json:"until"`
 }
 
-// find finds a device.
-func (b *book) find(f func(Device) bool) (id string, found bool) {
+// find returns a device for which f returns true.
+func (b *book) find(f func(Device) bool) (id string, ok bool) {
 	for id, rec := range b.devices {
 		if f(rec.device) {
 			return id, true
@@ -106,8 +109,8 @@ func (b *book) find(f func(Device) bool) (id string, found bool) {
 	return "", false
 }
 
-// affected returns the record that the device has or will have, and the devices that were
-// learned and own one of its MACs.
+// affected returns the record that the device has or will have, and those of learned devices that
+// own one of its MACs.
 func (b *book) affected(d Device) (*record, []*record) {
 	rec := b.devices[d.ID]
 	if rec == nil {
@@ -129,7 +132,7 @@ func (b *book) addDevice(rec *record, d Device) {
 		delete(b.macs, m)
 	}
 	if old.ID == "" {
-		rec.idle = b.now()
+		rec.idleSince = b.now()
 		b.tally(d, rec.stored, 1)
 	} else {
 		b.tally(old, rec.stored, -1)
@@ -145,7 +148,7 @@ func (b *book) addDevice(rec *record, d Device) {
 	}
 }
 
-// tally counts the device in or out.
+// tally adds n to the counters that the device belongs to.
 func (b *book) tally(d Device, stored bool, n int) {
 	switch {
 	case d.Learned:
@@ -158,7 +161,7 @@ func (b *book) tally(d Device, stored bool, n int) {
 	}
 }
 
-// forget takes the device out of memory. Both locks are held.
+// forget removes the device from memory. The caller holds both locks.
 func (b *book) forget(rec *record) {
 	if rec.gone {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// Bounds of what is kept.
+// Bounds of what is stored.
 const (
 	maxClasses  = 256
 	maxPools    = 256
@@ -42,6 +42,7 @@ var (
 
 const nameWant = "1 to 64 letters, digits and any of . _ : @ -, a letter or digit first"
 
+// faults returns what is wrong with the class by itself.
 func (c Class) faults() service.Faults {
 	var f service.Faults
 	f.Check(namePattern.MatchString(c.Name), "name", c.Name, nameWant)
@@ -56,6 +57,7 @@ func (c Class) faults() service.Faults {
 	return f
 }
 
+// checkPorts adds a fault for each port that is no port of a switch.
 func checkPorts(f *service.Faults, ports []network.PortRef) {
 	f.Check(len(ports) <= maxPorts, "ports", len(ports), "at most %d ports", maxPorts)
 	for i, p := range ports {
@@ -63,6 +65,7 @@ func checkPorts(f *service.Faults, ports []network.PortRef) {
 	}
 }
 
+// faults returns what is wrong with the pool by itself.
 func (p Pool) faults() service.Faults {
 	var f service.Faults
 	f.Check(namePattern.MatchString(p.Name), "name", p.Name, nameWant)
@@ -84,6 +87,7 @@ func (p Pool) faults() service.Faults {
 	return f
 }
 
+// checkPoolAddresses adds what is wrong with the addresses of a pool whose prefix is valid.
 func checkPoolAddresses(f *service.Faults, p Pool) {
 	f.Check(p.usable(p.Gateway), "gateway", p.Gateway, "a host's address within %v", p.Prefix)
 	f.Check(!p.Server.IsValid() || p.usable(p.Server), "server", p.Server, "a host's address within %v, or nothing", p.Prefix)
@@ -100,22 +104,22 @@ func checkPoolAddresses(f *service.Faults, p Pool) {
 	}
 }
 
-// usable says whether a host of the pool's network may have the address.
+// usable reports whether a host of the pool's network may have the address.
 func (p Pool) usable(a netip.Addr) bool {
 	return unicast(a) && p.Prefix.Contains(a) && a != p.Prefix.Addr() && a != broadcast(p.Prefix)
 }
 
-// suits says whether a device may have the address.
+// suits reports whether a device may have the address.
 func (p Pool) suits(a netip.Addr) bool { return p.usable(a) && a != p.Gateway && a != p.Server }
 
-// gives says whether the address is one of those the pool gives out.
+// gives reports whether the address is one that the pool gives out.
 func (p Pool) gives(a netip.Addr) bool {
 	return p.First.IsValid() && a.Is4() && !a.Less(p.First) && !p.Last.Less(a) && a != p.Gateway && a != p.Server
 }
 
-// filled is the pool with its defaults written out: an end of the range that it does not
-// say is that of its prefix.
-func (p Pool) filled() Pool {
+// withDefaults returns the pool with its defaults filled in: an end of the range that is not set
+// is that of the prefix.
+func (p Pool) withDefaults() Pool {
 	if p.Home != "" || !p.Prefix.IsValid() || !p.Prefix.Addr().Is4() {
 		return p
 	}
@@ -128,6 +132,7 @@ func (p Pool) filled() Pool {
 	return p
 }
 
+// faults returns what is wrong with the device by itself.
 func (d Device) faults() service.Faults {
 	var f service.Faults
 	f.Check(namePattern.MatchString(d.ID), "name", d.ID, nameWant)
@@ -145,11 +150,12 @@ func (d Device) faults() service.Faults {
 	return f
 }
 
+// unicast reports whether the address is an IPv4 unicast address of a host.
 func unicast(a netip.Addr) bool {
 	return a.Is4() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && a.As4()[0] != 0 && a.As4()[0] < 240
 }
 
-// broadcast is the last address of an IPv4 prefix.
+// broadcast returns the last address of an IPv4 prefix.
 func broadcast(p netip.Prefix) netip.Addr {
 	b := p.Masked().Addr().As4()
 	for i := p.Bits(); i < 32; i++ {
@@ -158,8 +164,8 @@ func broadcast(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// span is the number of addresses from first to last, both included; it is not
-// positive if last is below first.
+// span returns the number of addresses from first to last, both included. It is not positive if
+// last is below first.
 func span(first, last netip.Addr) int {
 	n := func(a netip.Addr) int {
 		b := a.As4()

@@ -107,8 +107,8 @@ func TestPutPoolRefusesToLeaveDevicesOut(t *testing.T) {
 	b.fails(b.DeletePool(b.ctx, "main"), service.ErrUnknown)
 }
 
-// Neither a lease that is being written nor one that is asked for while the pool is
-// written ends up outside of the pool.
+// Neither a lease that is being written nor one that is requested while the pool is being written
+// ends up outside of the pool.
 func TestPutPoolBesideReservation(t *testing.T) {
 	b := newBench(t)
 	b.pool(nil)
@@ -141,7 +141,7 @@ func TestPutPoolBesideReservation(t *testing.T) {
 	}
 }
 
-// A pool that cannot be written stays as it is.
+// A pool whose change cannot be written stays unchanged.
 func TestPutPoolThatFails(t *testing.T) {
 	b := newBench(t)
 	b.pool(nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// classesChanged makes classes that were declared those that there are.
+// classesChanged applies changes of declared classes.
 func (r *Registry) classesChanged(_ context.Context, changes []service.Change[Class]) {
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()
@@ -20,7 +20,7 @@ func (r *Registry) classesChanged(_ context.Context, changes []service.Change[Cl
 	}
 }
 
-// classInUse says which pool or device is of the class.
+// classInUse returns an error that names a pool or device that uses the class, or nil.
 func (r *Registry) classInUse(name string) error {
 	for _, x := range r.PoolItems.Items() {
 		if x.Value.Class == name {
@@ -30,8 +30,9 @@ func (r *Registry) classInUse(name string) error {
 	return r.inUse(func(d Device) bool { return d.Class == name })
 }
 
-// inUse says which device keeps a class or a pool in use. Before the registry is loaded the
-// book has those alone that nobody declared.
+// inUse returns an error that names a device that uses a class or pool, or nil. It looks at the
+// declared devices as well as at the book, because before the registry is loaded the book holds
+// only devices that nobody declared.
 func (r *Registry) inUse(by func(Device) bool) error {
 	for _, x := range r.DeviceItems.Items() {
 		if by(x.Value) {
@@ -46,22 +47,22 @@ func (r *Registry) inUse(by func(Device) bool) error {
 	return nil
 }
 
-// DefaultClass names the class of devices that name none, VisitorsSaving and
-// VisitorsSeamless those of visitors. Unless such a class is declared, it has a policy, and
-// nothing else set.
+// DefaultClass names the class of devices that name none; VisitorsSaving and VisitorsSeamless name
+// those of visitors. Unless such a class is declared, it has a policy and nothing else set.
 const (
 	DefaultClass     = "default"
 	VisitorsSaving   = "visitors-saving"
 	VisitorsSeamless = "visitors-seamless"
 )
 
+// builtIn holds the policies of these classes while they are not declared.
 var builtIn = map[string]Policy{DefaultClass: PolicySaving, VisitorsSaving: PolicySaving, VisitorsSeamless: PolicySeamless}
 
 // defaultOverlap is the overlap of classes that set none.
 const defaultOverlap = 200 * time.Millisecond
 
-// ClassOf returns the device's class with every default filled in for it. Only of
-// a device that was learned the trigger stays empty, if its class sets none.
+// ClassOf returns the device's class with every default filled in. Only for a learned device the
+// trigger stays empty, if its class sets none.
 func (r *Registry) ClassOf(d Device) Class {
 	r.book.mu.RLock()
 	c := r.book.classes[cmp.Or(d.Class, DefaultClass)]

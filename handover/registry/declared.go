@@ -9,35 +9,37 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// Declared are the collections of what operators declare.
+// Declared holds the collections of what operators declare.
 type Declared struct {
 	ClassItems  *service.Collection[Class]
 	PoolItems   *service.Collection[Pool]
 	DeviceItems *service.Collection[Device]
 }
 
-// Definitions are what the configuration declares, by name.
+// Definitions holds what the configuration declares, by name.
 type Definitions struct {
 	Classes map[string]Class
 	Pools   map[string]Pool
 	Devices map[string]Device
 }
 
-// Filled are the definitions, with the only pool there is as that of devices without one.
-func (t Definitions) Filled() Definitions {
+// WithDefaults returns the definitions with the pool filled in for devices that name none, if
+// exactly one pool is declared.
+func (d Definitions) WithDefaults() Definitions {
 	one := newBook(nil)
-	for name, p := range t.Pools {
+	for name, p := range d.Pools {
 		one.pools[name] = &pool{Pool: p}
 	}
-	devices := maps.Clone(t.Devices)
+	devices := maps.Clone(d.Devices)
 	for id, d := range devices {
 		d.Pool = cmp.Or(d.Pool, one.onlyPool())
 		devices[id] = d
 	}
-	t.Devices = devices
-	return t
+	d.Devices = devices
+	return d
 }
 
+// declare creates the collections of what operators declare.
 func (r *Registry) declare(o Options) Declared {
 	return Declared{
 		service.NewCollection(service.Options[Class]{
@@ -53,7 +55,7 @@ func (r *Registry) declare(o Options) Declared {
 		service.NewCollection(service.Options[Pool]{
 			Kind: service.Kind[Pool]{
 				Noun: "pool", Nouns: "pools of addresses", Prefix: keyPool, Event: "pool", Most: maxPools,
-				Contradicts: func(_ string, p Pool, _ []service.Item[Pool]) error { return r.planPool(p.filled()) },
+				Contradicts: func(_ string, p Pool, _ []service.Item[Pool]) error { return r.planPool(p.withDefaults()) },
 				Abandoned:   r.abandonPool, InUse: r.poolInUse,
 			},
 			Store: o.Store, Log: r.log, Publish: o.Publish, Changed: r.poolsChanged,
@@ -69,8 +71,9 @@ func (r *Registry) declare(o Options) Declared {
 	}
 }
 
-// Configure takes what is configured now in the place of what was. What is in use and stands
-// there no longer is kept, as the API's; so devices come first, which use the others.
+// Configure replaces the configured definitions by next. A definition that is no longer configured
+// but still in use is kept as one of the API. Devices are configured first, because they use pools
+// and classes.
 func (r *Registry) Configure(ctx context.Context, next Definitions) error {
 	if err := r.DeviceItems.Configure(ctx, next.Devices); err != nil {
 		return err
@@ -81,18 +84,18 @@ func (r *Registry) Configure(ctx context.Context, next Definitions) error {
 	return r.ClassItems.Configure(ctx, next.Classes)
 }
 
-// Fits is everything that is wrong with definitions of the configuration: in themselves,
-// together, and beside what the API has declared and what devices have. A fault's field
-// begins with where it stands: "pools.campus.prefix". It changes nothing.
+// Fits returns everything that is wrong with definitions of the configuration: by themselves,
+// together, and beside what the API has declared and what devices have. A fault's field begins
+// with its place in the file: "pools.campus.prefix". Fits changes nothing.
 func (r *Registry) Fits(next Definitions) service.Faults {
-	t := trial{book: newBook(r.book.now), of: r.book}
-	devices, _ := beside(next.Devices, r.DeviceItems)
-	pools, otherPools := beside(next.Pools, r.PoolItems)
-	classes, otherClasses := beside(next.Classes, r.ClassItems)
+	t := trial{book: newBook(r.book.now), current: r.book}
+	devices, _ := merge(next.Devices, r.DeviceItems)
+	pools, otherPools := merge(next.Pools, r.PoolItems)
+	classes, otherClasses := merge(next.Classes, r.ClassItems)
 	r.book.mu.RLock()
 	defer r.book.mu.RUnlock()
 	t.keep()
-	// Of what is not configured any more that is kept which is in use.
+	// What is no longer configured is kept if it is in use.
 	used := func(by func(Device) bool) bool {
 		_, kept := t.find(by)
 		return kept || slices.ContainsFunc(devices, func(d service.Item[Device]) bool { return by(d.Value) })
@@ -109,35 +112,36 @@ func (r *Registry) Fits(next Definitions) service.Faults {
 		}
 	}
 	for _, x := range classes {
-		t.tell("classes", x.Name, x.Value.faults())
+		t.add("classes", x.Name, x.Value.faults())
 		t.classes[x.Name] = x.Value
 	}
 	for _, x := range pools {
-		t.pool(x.Name, x.Value.filled())
+		t.pool(x.Name, x.Value.withDefaults())
 	}
 	for _, x := range devices {
 		t.device(x.Name, x.Value)
 	}
 	for _, x := range pools {
-		t.tell("pools", x.Name, t.poolHolds(x.Value.filled()))
+		t.add("pools", x.Name, t.poolHolds(x.Value.withDefaults()))
 	}
 	return t.faults
 }
 
-// trial is a book that would be, beside the one that is.
+// trial is a book as it would be with other definitions, beside the present one.
 type trial struct {
 	*book
-	of     *book
-	faults service.Faults
+	current *book
+	faults  service.Faults
 }
 
-func (t *trial) tell(section, name string, found service.Faults) {
+// add adds the faults of one definition.
+func (t *trial) add(section, name string, found service.Faults) {
 	t.faults = append(t.faults, found.Below(name).Below(section)...)
 }
 
-// keep makes what devices have, and those that nobody declared, part of the trial.
+// keep adds the leases of devices, and the devices that nobody declared, to the trial.
 func (t *trial) keep() {
-	for id, rec := range t.of.devices {
+	for id, rec := range t.current.devices {
 		guest := rec.device.guest()
 		for _, ip := range rec.addresses() {
 			if guest || ip != rec.device.IP {
@@ -150,28 +154,30 @@ func (t *trial) keep() {
 	}
 }
 
+// pool adds a pool to the trial, or its faults.
 func (t *trial) pool(name string, p Pool) {
 	found := p.faults()
 	if len(found) == 0 {
 		found = t.poolFaults(p)
 	}
-	t.tell("pools", name, found)
+	t.add("pools", name, found)
 	if len(found) == 0 {
 		t.addPool(p)
 	}
 }
 
+// device adds a device to the trial, or its faults.
 func (t *trial) device(name string, d Device) {
 	found := d.faults()
 	rec, displaced := t.affected(d)
 	if len(found) == 0 {
 		found = append(t.giveWay(d, displaced), t.deviceFaults(&d, displaced)...)
 	}
-	t.tell("devices", name, found)
+	t.add("devices", name, found)
 	if len(found) > 0 {
 		return
 	}
-	if was := t.of.devices[name]; was != nil {
+	if was := t.current.devices[name]; was != nil {
 		rec.lease, rec.reserved = was.lease, was.reserved
 	}
 	for _, o := range displaced {
@@ -183,9 +189,9 @@ func (t *trial) device(name string, d Device) {
 	t.addDevice(rec, d)
 }
 
-// beside are what is configured and then what is the API's; others stood in the
-// configuration and do no more.
-func beside[T any](configured map[string]T, c *service.Collection[T]) (all, others []service.Item[T]) {
+// merge returns the configured definitions followed by those of the API. others are the
+// definitions that were configured before and no longer are.
+func merge[T any](configured map[string]T, c *service.Collection[T]) (all, others []service.Item[T]) {
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		all = append(all, service.Item[T]{Name: name, Value: configured[name], Configured: true})
 	}

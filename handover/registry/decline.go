@@ -8,12 +8,12 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// maxDeclines is how many addresses one device can have in quarantine, so that it
-// cannot use up a pool by declining all of it.
+// maxDeclines bounds the addresses that one device can have in quarantine, so that it cannot use
+// up a pool by declining all of it.
 const maxDeclines = 4
 
-// Decline ends the device's lease because it found the address in use, and gives
-// the address to nobody for a while.
+// Decline ends the device's lease because the device found its address in use, and puts the
+// address into quarantine.
 func (s *Lessor) Decline(ctx context.Context, id string, ip netip.Addr) error {
 	rec, err := s.book.hold(id)
 	if err != nil {
@@ -36,14 +36,15 @@ func (s *Lessor) Decline(ctx context.Context, id string, ip netip.Addr) error {
 	s.book.mu.Lock()
 	defer s.book.mu.Unlock()
 	s.book.declined[ip] = declined
-	rec.lease, rec.offer, rec.idle = ended, netip.Addr{}, s.book.now()
+	rec.lease, rec.offer, rec.idleSince = ended, netip.Addr{}, s.book.now()
 	a := s.book.address(ip)
 	a.quarantined = until
-	s.book.rest(ip, id, rec.idle)
+	s.book.rest(ip, id, rec.idleSince)
 	reorder(a)
 	return nil
 }
 
+// mayDecline returns an error if the device must not decline the address.
 func (s *Lessor) mayDecline(rec *record, ip netip.Addr) error {
 	s.book.mu.RLock()
 	defer s.book.mu.RUnlock()

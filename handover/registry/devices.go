@@ -9,50 +9,50 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// devicesChanged makes devices that were declared those that there are.
+// devicesChanged applies changes of declared devices.
 func (r *Registry) devicesChanged(ctx context.Context, changes []service.Change[Device]) {
 	var ids []string
 	for _, x := range changes {
 		ids = append(ids, x.Name)
 		if x.After == nil {
-			r.end(ctx, x.Name)
+			r.remove(ctx, x.Name)
 		} else {
-			r.take(ctx, x.After.Value)
+			r.registerDeclared(ctx, x.After.Value)
 		}
 	}
 	r.changed(ctx, ids)
 }
 
-// take makes a device that was declared one that there is.
-func (r *Registry) take(ctx context.Context, d Device) {
+// registerDeclared registers a declared device. If it conflicts with another it is logged, and not in force.
+func (r *Registry) registerDeclared(ctx context.Context, d Device) {
 	r.admin.Lock()
 	defer r.admin.Unlock()
-	err := errRaced
-	for errors.Is(err, errRaced) {
+	err := errConcurrent
+	for errors.Is(err, errConcurrent) {
 		err = r.register(ctx, d.clone())
 	}
 	if err != nil {
-		r.log.Error("a device is not in force as it was declared: remove what contradicts it, and declare it again", "device", d.ID, "error", err)
+		r.log.Error("a declared device is not in force: remove what conflicts with it, and declare it again", "device", d.ID, "error", err)
 	}
 }
 
-// end forgets a device that is not declared any more.
-func (r *Registry) end(ctx context.Context, id string) {
+// remove removes a device that is no longer declared.
+func (r *Registry) remove(ctx context.Context, id string) {
 	rec, err := r.book.hold(id)
 	if err != nil {
-		return // it was never in force
+		return // the device was never in force
 	}
 	defer rec.write.Unlock()
 	if err := write(ctx, r.store, store.OpDelete(keyLease+id)); err != nil {
-		r.log.Warn("the lease of a device that has gone is in the store until the next start", "device", id, "error", err)
+		r.log.Warn("the lease of a removed device stays in the store until the next start", "device", id, "error", err)
 	}
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()
 	r.book.forget(rec)
 }
 
-// DeleteGuest forgets a device that nobody declared, and its lease. Its address rests for a
-// while before somebody else gets it.
+// DeleteGuest removes a device that nobody declared, and its lease. Its address stays reserved for
+// a while before another device gets it.
 func (r *Registry) DeleteGuest(ctx context.Context, id string) error {
 	r.admin.Lock()
 	defer r.admin.Unlock()

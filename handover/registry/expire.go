@@ -11,27 +11,25 @@ import (
 )
 
 const (
-	// forgetLearned is how long a device that nobody registered is remembered
-	// after its lease has ended.
+	// forgetLearned is how long a learned device is remembered after its lease has ended.
 	forgetLearned = time.Hour
-	// forgetVisitor is how long a visitor is expected before it has a lease, and
-	// remembered after that has ended.
+	// forgetVisitor is how long a visitor without a lease is remembered, before its first lease
+	// and after its last.
 	forgetVisitor = 10 * time.Minute
 	// writeBatch is how many devices are written at once.
 	writeBatch = 32
 )
 
-// Expire ends the leases whose time has run out and returns them as they were,
-// with their attachments. It has to be called regularly: until it has reported a
-// lease, nobody else gets the address, and some seconds more, in which the
-// device's rules are to be removed. It also forgets visitors and devices that were
-// learned when nothing was heard of them for long; of a visitor that never had a
-// lease it returns a released one. It writes renewals for which there was no room
-// before. An error means that some have to wait for the next call.
+// Expire ends the leases that have expired and returns them as they were, with their attachments.
+// It has to be called regularly. Nobody else gets the address of a lease before Expire has
+// returned it, nor for some seconds after, in which the device's rules are to be removed. Expire
+// also removes visitors and learned devices that have not been heard of for long; for a visitor
+// that never had a lease it returns a released one. It also writes renewals for which the store
+// had no room before. An error means that some leases have to wait for the next call.
 func (s *Lessor) Expire(ctx context.Context, now time.Time) ([]Lease, error) {
 	var ended []Lease
 	over := func(rec *record) bool { return rec.ended(now) || s.book.forgotten(rec, now) }
-	err := s.writeOf(ctx, over, func(rec *record) ([]store.Op, func()) {
+	err := s.writeBatches(ctx, over, func(rec *record) ([]store.Op, func()) {
 		id := rec.device.ID
 		switch l := rec.lease; {
 		case s.book.forgotten(rec, now):
@@ -63,14 +61,14 @@ func (s *Lessor) Expire(ctx context.Context, now time.Time) ([]Lease, error) {
 	return ended, s.expireDeclined(ctx, now)
 }
 
-// writeOf writes what f says of some devices, so many at once, each time all or nothing. The
-// lock is held when it calls f; it calls what f returns, with the lock, when it is written.
-// Devices that are being changed just now are left out.
-func (s *Lessor) writeOf(ctx context.Context, some func(*record) bool, f func(*record) (ops []store.Op, written func())) error {
+// writeBatches writes, in batches that are each all or nothing, what f returns for the devices for
+// which selected returns true. It calls f with the lock held, and calls written with the lock held
+// after the write. It skips devices that are being changed at the moment.
+func (s *Lessor) writeBatches(ctx context.Context, selected func(*record) bool, f func(*record) (ops []store.Op, written func())) error {
 	var all []*record
 	s.book.mu.RLock()
 	for _, rec := range s.book.devices {
-		if some(rec) {
+		if selected(rec) {
 			all = append(all, rec)
 		}
 	}
@@ -83,6 +81,7 @@ func (s *Lessor) writeOf(ctx context.Context, some func(*record) bool, f func(*r
 	return nil
 }
 
+// writeBatch writes what f returns for a batch of devices.
 func (s *Lessor) writeBatch(ctx context.Context, recs []*record, f func(*record) ([]store.Op, func())) error {
 	var ops []store.Op
 	var done []func()
@@ -110,12 +109,12 @@ func (s *Lessor) writeBatch(ctx context.Context, recs []*record, f func(*record)
 	return nil
 }
 
-// ended says whether the lease's time has run out.
+// ended reports whether the lease has expired.
 func (rec *record) ended(now time.Time) bool { return rec.holds() && !rec.lease.Active(now) }
 
-// forgotten says whether the device is to be forgotten.
+// forgotten reports whether the device is to be removed because nothing has been heard of it.
 func (b *book) forgotten(rec *record, now time.Time) bool {
-	idle := now.Sub(rec.idle)
+	idle := now.Sub(rec.idleSince)
 	switch {
 	case rec.holds():
 		return false
@@ -130,7 +129,7 @@ func (b *book) forgotten(rec *record, now time.Time) bool {
 	return idle >= forgetLearned || !rec.lease.IP.IsValid()
 }
 
-// expireDeclined forgets the addresses whose quarantine is over.
+// expireDeclined removes the addresses whose quarantine has ended.
 func (s *Lessor) expireDeclined(ctx context.Context, now time.Time) error {
 	var over []netip.Addr
 	s.book.mu.RLock()

@@ -23,11 +23,11 @@ import (
 	"github.com/sluice-net/sluice/store/pebblestore"
 )
 
-// diskEnv tells the process that a test has started where its small disk is.
+// diskEnv tells a process that a test has started where its small disk is mounted.
 const diskEnv = "SLUICE_TEST_SMALL_DISK"
 
-// onSmallDisk runs the test of that name in a process of its own, which alone sees a file
-// system that is small; there it returns where that is.
+// onSmallDisk runs the named test in a process of its own that sees a small file system. In that
+// process it returns the mount point.
 func onSmallDisk(t *testing.T) (disk string, here bool) {
 	t.Helper()
 	if disk := os.Getenv(diskEnv); disk != "" {
@@ -53,7 +53,7 @@ func onSmallDisk(t *testing.T) (disk string, here bool) {
 	return "", false
 }
 
-// fill takes all that is free on the disk and returns what gives it back.
+// fill takes all free space of the disk, and returns a function that gives it back.
 func fill(t *testing.T, disk string) (free func()) {
 	t.Helper()
 	file := filepath.Join(disk, "somebody-elses")
@@ -76,9 +76,9 @@ func fill(t *testing.T, disk string) (free func()) {
 	}
 }
 
-// On a full disk a lease is renewed, and nothing else is done for a device: no lease is given
-// and no move is taken. When there is room the renewed lease is stored. A controller that is
-// restarted before knows the lease as it was.
+// On a full disk leases are renewed, but no new lease is granted and no move is accepted. When
+// there is room the renewed lease is stored. A controller that is restarted before that knows the
+// lease as it was stored.
 func TestLeasesAreRenewedOnAFullDisk(t *testing.T) {
 	disk, here := onSmallDisk(t)
 	if !here {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Learn returns the device to which the MAC belongs, or makes one of it if a pool
-// takes unknown devices in. It is kept in memory until it has a lease.
+// Learn returns the device to which the MAC belongs, or registers a new one with this MAC if a
+// pool learns unknown devices. A new device is kept in memory only until it has a lease.
 func (r *Registry) Learn(m openflow.MAC) (Device, error) {
 	d := Device{ID: "mac-" + strings.ReplaceAll(m.String(), ":", ""), MACs: []openflow.MAC{m}, Learned: true}
 	if err := refusal(d.faults(), ErrInvalid, "device", d.ID); err != nil {
@@ -20,7 +20,7 @@ func (r *Registry) Learn(m openflow.MAC) (Device, error) {
 	if rec := r.book.macs[m]; rec != nil {
 		return rec.device, nil
 	}
-	p, ok := r.book.learning()
+	p, ok := r.book.learningPool()
 	switch {
 	case !ok:
 		return Device{}, fmt.Errorf("MAC %v: %w, and no pool takes unknown devices in", m, ErrUnknown)
@@ -32,7 +32,7 @@ func (r *Registry) Learn(m openflow.MAC) (Device, error) {
 		return Device{}, fmt.Errorf("MAC %v: %w devices that nobody registered", m, ErrFull)
 	}
 	d.Pool, d.Class = p.Name, p.Class
-	rec := &record{device: d, idle: r.book.now()}
+	rec := &record{device: d, idleSince: r.book.now()}
 	r.book.devices[d.ID], r.book.macs[m] = rec, rec
 	r.book.tally(d, false, 1)
 	return d, nil

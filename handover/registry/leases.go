@@ -13,15 +13,15 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Lessor gives addresses to devices, for a time.
+// Lessor leases addresses to devices.
 type Lessor struct {
 	book  *book
 	store store.Store
 }
 
-// Offer chooses an address for the device and holds it for a short time: the one
-// it has or had, else the wish if that is free, else any that is. At is the port where
-// it asks, of which unregistered devices have a share. It writes nothing.
+// Offer chooses an address for the device and reserves it for a short time: the one the device has
+// or had, else the wish if that is free, else any free one. At is the port where the device asks;
+// unregistered devices at one port get only a share of the pool. Offer writes nothing.
 func (s *Lessor) Offer(id string, wish netip.Addr, at network.PortRef) (netip.Addr, error) {
 	s.book.mu.Lock()
 	defer s.book.mu.Unlock()
@@ -46,13 +46,14 @@ func (s *Lessor) Offer(id string, wish netip.Addr, at network.PortRef) (netip.Ad
 	return ip, nil
 }
 
-// extend claims the address until then, or for as long as it is claimed already.
+// extend claims the address until the given time, or for as long as it is claimed already.
 func (b *book) extend(ip netip.Addr, id string, until time.Time) {
 	if a := b.addrs[ip]; a == nil || a.device != id || a.until.Before(until) {
 		b.claim(ip, id, until)
 	}
 }
 
+// choose returns the address to offer to a device.
 func (b *book) choose(rec *record, p *pool, wish netip.Addr, now time.Time) (netip.Addr, error) {
 	id := rec.device.ID
 	if want := b.expected(rec, p, now); want.IsValid() {
@@ -70,9 +71,9 @@ func (b *book) choose(rec *record, p *pool, wish netip.Addr, now time.Time) (net
 	return netip.Addr{}, fmt.Errorf("device %q: pool %q: %w", id, p.Name, ErrExhausted)
 }
 
-// expected is the only address the device may get, or none if any of its pool
-// will do: that to which it is bound, else that of its lease, even if that has
-// ended, else that which it was offered.
+// expected returns the only address the device may get, or none if any of its pool will do. It is
+// the address to which the device is bound, else that of its lease, even if that has ended, else
+// the one it was offered.
 func (b *book) expected(rec *record, p *pool, now time.Time) netip.Addr {
 	if rec.device.IP.IsValid() {
 		return rec.device.IP
@@ -88,6 +89,7 @@ func (b *book) expected(rec *record, p *pool, now time.Time) netip.Addr {
 	return netip.Addr{}
 }
 
+// poolOf returns the pool of a device.
 func (b *book) poolOf(rec *record) (*pool, error) {
 	if p := b.pools[rec.device.Pool]; p != nil {
 		return p, nil
@@ -95,33 +97,33 @@ func (b *book) poolOf(rec *record) (*pool, error) {
 	return nil, fmt.Errorf("device %q: pool %q: %w", rec.device.ID, rec.device.Pool, ErrUnknown)
 }
 
-// Claim is what a client asks for and how.
+// Claim is a client's request for an address.
 type Claim struct {
 	IP       netip.Addr
 	ClientID []byte
 	// MAC is the client's hardware address in the request.
 	MAC openflow.MAC
-	// Attachment is where the device is from now on; nil leaves it as it is.
+	// Attachment is where the device is from now on; nil leaves it unchanged.
 	Attachment *Attachment
 	// Signed is the time in the request's signature, if it has one.
 	Signed time.Time
 }
 
-// Reservation is a lease that a device is to have, and that is not written yet:
-// nobody else gets its address, and the device has what it had before. It holds up
-// other changes of the device until Commit, which has to be called once.
+// Reservation is a lease that has not been written yet. Nobody else gets its address, and the
+// device keeps what it had before. It blocks other changes of the device until Commit, which has
+// to be called exactly once.
 type Reservation struct {
-	// Lease is what the device will have.
+	// Lease is the lease that the device will have.
 	Lease Lease
 
 	from    *Lessor
 	rec     *record
 	device  Device
-	learned bool // the device has to be written too
+	learned bool // the device has to be written, too
 }
 
-// Reserve gives the device the address, or more time for it, as soon as the
-// reservation is committed.
+// Reserve reserves the address for the device, or extends its lease. The change takes effect when
+// the reservation is committed.
 func (s *Lessor) Reserve(id string, c Claim) (*Reservation, error) {
 	if len(c.ClientID) > maxClientID {
 		return nil, fmt.Errorf("device %q: client identifier of %d bytes: %w: at most %d", id, len(c.ClientID), ErrInvalid, maxClientID)
@@ -137,7 +139,7 @@ func (s *Lessor) Reserve(id string, c Claim) (*Reservation, error) {
 	return v, err
 }
 
-// Commit makes the lease the one that the device has, with one write.
+// Commit makes the reserved lease the device's lease, with one write.
 func (v *Reservation) Commit(ctx context.Context) error {
 	defer v.rec.write.Unlock()
 	b, l, id := v.from.book, v.Lease, v.device.ID
@@ -154,8 +156,8 @@ func (v *Reservation) Commit(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		// Nobody can know whether it was written, so the address stays claimed for
-		// this device as long as the lease would have lasted.
+		// The write may have reached the store, so the address stays claimed for this device as
+		// long as the lease would have lasted.
 		return fmt.Errorf("lease of %v to device %q: %w", l.IP, id, err)
 	}
 	old := v.rec.lease
@@ -172,7 +174,7 @@ func (v *Reservation) Commit(ctx context.Context) error {
 	return nil
 }
 
-// reserve checks the claim, and keeps everybody else from the address.
+// reserve checks the claim, and reserves the address.
 func (s *Lessor) reserve(rec *record, c Claim) (*Reservation, error) {
 	s.book.mu.Lock()
 	defer s.book.mu.Unlock()
@@ -191,12 +193,12 @@ func (s *Lessor) reserve(rec *record, c Claim) (*Reservation, error) {
 	}
 	switch want := s.book.expected(rec, p, now); {
 	case want.IsValid() && c.IP != want:
-		return fail(fmt.Errorf("%w: it is to have %v", ErrNotYours, want))
+		return fail(fmt.Errorf("%w: it may have only %v", ErrNotYours, want))
 	case !want.IsValid() && !p.gives(c.IP):
 		return fail(fmt.Errorf("%w: pool %q gives out %v to %v", ErrNotYours, p.Name, p.First, p.Last))
 	}
-	if p.coming != nil && !p.coming.suits(c.IP) {
-		return fail(fmt.Errorf("%w: pool %q is about to leave it out", ErrNotYours, p.Name))
+	if p.replacement != nil && !p.replacement.suits(c.IP) {
+		return fail(fmt.Errorf("%w: a change of pool %q leaves it out", ErrNotYours, p.Name))
 	}
 	if a := s.book.addrs[c.IP]; !a.free(d.ID, now) {
 		if now.Before(a.quarantined) {
@@ -210,7 +212,7 @@ func (s *Lessor) reserve(rec *record, c Claim) (*Reservation, error) {
 	return &Reservation{Lease: l, from: s, rec: rec, device: d, learned: !rec.stored}, nil
 }
 
-// granted is the lease that follows from the present one and the claim.
+// granted returns the lease that follows from the present one and the claim.
 func (rec *record) granted(c Claim, p Pool, now time.Time) Lease {
 	l := Lease{
 		Device: rec.device.ID, IP: c.IP, Pool: p.Name, MAC: c.MAC, ClientID: slices.Clone(c.ClientID),
@@ -231,7 +233,7 @@ func (rec *record) granted(c Claim, p Pool, now time.Time) Lease {
 	return l
 }
 
-// next is the attachment that follows: the same one, if nothing but its time differs.
+// next returns the attachment that follows: the present one, if nothing but its time differs.
 func (a *Attachment) next(n Attachment, now time.Time) *Attachment {
 	if a != nil && a.At == n.At && a.MAC == n.MAC && a.Peer == n.Peer {
 		return a
@@ -242,8 +244,8 @@ func (a *Attachment) next(n Attachment, now time.Time) *Attachment {
 	return &n
 }
 
-// Release ends the device's lease and its attachment. The device gets the same
-// address again, if it comes back before that is needed for another.
+// Release ends the device's lease and its attachment. The device gets the same address again if it
+// comes back before another device needs it.
 func (s *Lessor) Release(ctx context.Context, id string) error {
 	return s.change(ctx, id, func(l Lease, _ time.Time) Lease {
 		l.Released, l.Attachment, l.Left = true, nil, nil
@@ -251,10 +253,9 @@ func (s *Lessor) Release(ctx context.Context, id string) error {
 	})
 }
 
-// SetAttachment says where the device is from now on, or with nil that it is
-// nowhere. What is so already is not written again; that a device without a lease
-// is nowhere, is always so. A device that comes back from
-// another domain has a whole lease time before it: it may have renewed there.
+// SetAttachment sets where the device is from now on; nil stands for no place. It writes nothing
+// if that is the case already, and a device without a lease never has a place. A device that comes
+// back from another domain gets a whole lease time, because it may have renewed its lease there.
 func (s *Lessor) SetAttachment(ctx context.Context, id string, a *Attachment) error {
 	err := s.change(ctx, id, func(l Lease, now time.Time) Lease {
 		away := l.Away()
@@ -275,8 +276,7 @@ func (s *Lessor) SetAttachment(ctx context.Context, id string, a *Attachment) er
 	return err
 }
 
-// change makes another lease of the one that the device holds. The lock is held when it
-// calls f.
+// change replaces the lease of the device by what f returns. It calls f with the lock held.
 func (s *Lessor) change(ctx context.Context, id string, f func(Lease, time.Time) Lease) error {
 	rec, err := s.book.hold(id)
 	if err != nil {
@@ -305,7 +305,7 @@ func (s *Lessor) change(ctx context.Context, id string, f func(Lease, time.Time)
 func (b *book) setLease(rec *record, l Lease) {
 	rec.lease, rec.unwritten = l, false
 	if l.Released {
-		rec.idle = b.now()
-		b.rest(l.IP, rec.device.ID, rec.idle)
+		rec.idleSince = b.now()
+		b.rest(l.IP, rec.device.ID, rec.idleSince)
 	}
 }

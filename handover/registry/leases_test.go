@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Until it is written, a lease is a promise: nobody else gets the address, and what
-// is known of the device is what it had.
+// Until a lease is written it is only reserved: nobody else gets the address, and the device keeps
+// what it had.
 func TestAReservedLeaseIsNotYetOne(t *testing.T) {
 	b := newBench(t)
 	b.pool(nil)
@@ -100,8 +100,8 @@ func TestAnAttachmentIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// Where a device was before it asked by another interface is known until it asks there
-// again, also after a restart; an interface that moves has left its old place.
+// The place where a device was before it asked by another interface is known until it asks again,
+// also after a restart. An interface that moves has left its old place.
 func TestWhereADeviceMayStillBe(t *testing.T) {
 	b := newBench(t)
 	b.pool(nil)
@@ -145,7 +145,7 @@ func TestAwayFromHomeALeaseDoesNotEnd(t *testing.T) {
 	}
 	b.restart()
 	b.must(b.SetAttachment(b.ctx, "car", nil))
-	b.clock.add(59 * time.Second) // it may have renewed there just now
+	b.clock.add(59 * time.Second) // the device may have renewed there just now
 	if ended := b.expire(); len(ended) != 0 {
 		t.Fatalf("ended: %+v", ended)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// snapshot is all that a registry knows, as text.
+// snapshot returns all that a registry knows, as text.
 func snapshot(b *bench) string {
 	text, err := json.MarshalIndent(map[string]any{
 		"classes": b.ClassItems.Values(), "pools": b.Pools(), "devices": b.Devices(), "leases": b.Leases(),
@@ -47,7 +47,7 @@ func TestUnknownDevicesAreLearned(t *testing.T) {
 	if again := b.grant(d.ID); again.IP != l.IP {
 		t.Fatalf("got %v after a restart, had %v", again.IP, l.IP)
 	}
-	// Registered by the operator it gives way, but not while it is here.
+	// A learned device gives way to a registered one, but not while it has a lease.
 	car := registry.Device{ID: "car", MACs: []openflow.MAC{mac(9)}}
 	refused(t, b.PutDevice(b.ctx, car), registry.ErrConflict, "macs[0]")
 	b.must(b.Release(b.ctx, d.ID))
@@ -125,7 +125,7 @@ func TestVisitorsBringTheirAddress(t *testing.T) {
 	b.pool(nil)
 	b.must(b.PutPool(b.ctx, eastPool()))
 	b.must(b.Adopt(b.ctx, visitor(), abroad))
-	b.must(b.Adopt(b.ctx, visitor(), abroad)) // told twice
+	b.must(b.Adopt(b.ctx, visitor(), abroad)) // the message may arrive twice
 	if got, err := b.Offer("bus@east", ip(10), network.PortRef{}); err != nil || got != abroad {
 		t.Fatalf("the visitor is offered %v, %v", got, err)
 	}
@@ -219,7 +219,7 @@ func TestALeaseThatWasNotWrittenIsNotGranted(t *testing.T) {
 			}
 			b.store.fail(false, false)
 			_, err = b.Grant(b.ctx, "b", registry.Claim{IP: ip(10)})
-			b.fails(err, registry.ErrTaken) // a may have it after a restart
+			b.fails(err, registry.ErrTaken) // a may have the address after a restart
 			_, err = b.Grant(b.ctx, "a", registry.Claim{IP: ip(10)})
 			b.must(err)
 			b.restart()
@@ -246,8 +246,7 @@ func TestExpireTriesAgain(t *testing.T) {
 	}
 }
 
-// What is stored and contradicts itself is in force but once, and what cannot be read is
-// nowhere.
+// Conflicting stored data are in force only once, and data that cannot be read are ignored.
 func TestLoadLeavesOutWhatContradicts(t *testing.T) {
 	device := func(id string, m byte, more string) string {
 		return `{"value":{"id":"` + id + `","macs":["` + mac(m).String() + `"],"pool":"main"` + more + `}}`

@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Load reads everything from the store, with what is configured in the place of what was. It
-// is called once, before any other method; ctx is to be that of Run. Of what contradicts
-// itself, what is configured counts before what the API has declared, and that before leases:
-// the rest is logged, and not in force.
+// Load reads everything from the store and applies the configured definitions to it. It is called
+// once, before any other method; ctx must be that of Run. If stored data conflict, the
+// configuration takes precedence over what the API has declared, and that over leases. The rest is
+// logged and not in force.
 func (r *Registry) Load(ctx context.Context, configured Definitions) error {
 	guests, err := store.ListJSON[Device](ctx, r.store, keyGuest)
 	if err != nil {
-		return fmt.Errorf("read the devices that nobody declared: %w", err)
+		return fmt.Errorf("read the undeclared devices: %w", err)
 	}
 	leases, err := store.ListJSON[Lease](ctx, r.store, keyLease)
 	if err != nil {
@@ -29,7 +29,7 @@ func (r *Registry) Load(ctx context.Context, configured Definitions) error {
 		return fmt.Errorf("read the declined addresses: %w", err)
 	}
 	r.loadGuests(guests)
-	// Devices first: they keep the others in use.
+	// Devices first: the pools and classes that they use are kept.
 	if err := r.DeviceItems.Load(ctx, configured.Devices); err != nil {
 		return err
 	}
@@ -44,27 +44,27 @@ func (r *Registry) Load(ctx context.Context, configured Definitions) error {
 		r.book.classes[x.Name] = x.Value
 	}
 	for _, x := range r.PoolItems.Items() {
-		r.book.addPool(x.Value.filled())
+		r.book.addPool(x.Value.withDefaults())
 	}
 	r.book.mu.Unlock()
 	for _, first := range []bool{true, false} {
 		for _, x := range r.DeviceItems.Items() {
 			if x.Configured == first {
-				r.take(ctx, x.Value)
+				r.registerDeclared(ctx, x.Value)
 			}
 		}
 	}
 	return r.loadAddresses(ctx, leases, declined)
 }
 
-// loadGuests puts devices that nobody declared into memory.
+// loadGuests reads devices that nobody declared into memory.
 func (r *Registry) loadGuests(guests map[string]Device) {
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(guests)) {
 		d := guests[id]
 		if slices.ContainsFunc(d.MACs, func(m openflow.MAC) bool { return r.book.macs[m] != nil }) {
-			r.log.Error("a stored device is left out: another has its MAC address", "device", id)
+			r.log.Error("a stored device is ignored: another has its MAC address", "device", id)
 			continue
 		}
 		if d.IP.IsValid() {
@@ -74,8 +74,8 @@ func (r *Registry) loadGuests(guests map[string]Device) {
 	}
 }
 
-// loadAddresses takes up leases, those that hold first; one of an address that is another
-// device's, or of a device that there is no longer, is ended.
+// loadAddresses reads leases, active ones first. A lease whose address belongs to another device,
+// or whose device no longer exists, is ended.
 func (r *Registry) loadAddresses(ctx context.Context, leases map[string]Lease, declined map[string]decline) error {
 	r.book.mu.Lock()
 	var over []string
@@ -89,7 +89,7 @@ func (r *Registry) loadAddresses(ctx context.Context, leases map[string]Lease, d
 	for text, q := range declined {
 		ip, err := netip.ParseAddr(text)
 		if err != nil {
-			r.log.Error("a stored address that was declined cannot be read", "address", text, "error", err)
+			r.log.Error("a stored declined address cannot be parsed", "address", text, "error", err)
 			continue
 		}
 		r.book.declined[ip] = q
@@ -99,7 +99,7 @@ func (r *Registry) loadAddresses(ctx context.Context, leases map[string]Lease, d
 	}
 	r.book.mu.Unlock()
 	for _, id := range over {
-		r.log.Warn("a stored lease is ended: its device is gone, or another device has its address", "device", id, "ip", leases[id].IP)
+		r.log.Warn("a stored lease is ended: its device no longer exists, or another device has its address", "device", id, "ip", leases[id].IP)
 		if err := write(ctx, r.store, store.OpDelete(keyLease+id)); err != nil {
 			return fmt.Errorf("end the lease of device %q: %w", id, err)
 		}
@@ -107,8 +107,8 @@ func (r *Registry) loadAddresses(ctx context.Context, leases map[string]Lease, d
 	return nil
 }
 
-// loadLease takes up a lease, unless it contradicts what there is. One that has ended is
-// remembered if nobody else got the address since.
+// loadLease reads a lease into memory, and reports whether it is consistent with the rest. A lease
+// that has ended is remembered if no other device has got the address since.
 func (b *book) loadLease(id string, l Lease) bool {
 	rec := b.devices[id]
 	if rec == nil {

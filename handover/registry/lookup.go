@@ -39,6 +39,7 @@ func (r *Registry) DeviceByIP(ip netip.Addr) (Device, bool) {
 	return rec.device, true
 }
 
+// deviceOf returns the device of a record, which may be nil.
 func deviceOf(rec *record) (Device, bool) {
 	if rec == nil {
 		return Device{}, false
@@ -46,8 +47,8 @@ func deviceOf(rec *record) (Device, bool) {
 	return rec.device, true
 }
 
-// Devices returns all devices, sorted by name, but for those that asked for an
-// address and have not taken one yet.
+// Devices returns all devices, sorted by name, without those that asked for an address and have
+// not taken one yet.
 func (r *Registry) Devices() []Device {
 	r.book.mu.RLock()
 	defer r.book.mu.RUnlock()
@@ -83,30 +84,30 @@ func (r *Registry) Pools() []Pool {
 	return out
 }
 
-// LearningPool returns the pool that takes unknown devices in, the first by name
-// if there are several.
+// LearningPool returns the pool that learns unknown devices, the first by name if there are
+// several.
 func (r *Registry) LearningPool() (Pool, bool) {
 	r.book.mu.RLock()
 	defer r.book.mu.RUnlock()
-	return r.book.learning()
+	return r.book.learningPool()
 }
 
-// Ours says whether the address lies in the network of one of our own pools.
+// Ours reports whether the address lies in the network of one of our own pools.
 func (r *Registry) Ours(ip netip.Addr) bool {
 	r.book.mu.RLock()
 	defer r.book.mu.RUnlock()
 	return r.book.ours(ip) != nil
 }
 
-// OnlyPool is the name of our pool if there is just one.
+// OnlyPool returns the name of our pool if there is exactly one.
 func (r *Registry) OnlyPool() string {
 	r.book.mu.RLock()
 	defer r.book.mu.RUnlock()
 	return r.book.onlyPool()
 }
 
-// Lease returns the device's lease, also one that has ended. There is none if the
-// device never had one or its address has gone to somebody else.
+// Lease returns the device's lease, even if it has ended. It returns false if the device never had
+// one or if another device has its address now.
 func (r *Registry) Lease(id string) (Lease, bool) {
 	r.book.mu.RLock()
 	defer r.book.mu.RUnlock()
@@ -117,7 +118,7 @@ func (r *Registry) Lease(id string) (Lease, bool) {
 	return rec.lease, true
 }
 
-// Signed is the time in the newest signed request of the device that was granted.
+// Signed returns the time in the newest granted signed request of the device.
 func (r *Registry) Signed(id string) time.Time {
 	r.book.mu.RLock()
 	defer r.book.mu.RUnlock()
@@ -127,8 +128,8 @@ func (r *Registry) Signed(id string) time.Time {
 	return time.Time{}
 }
 
-// Leases returns the leases of all devices, sorted by device, also those that
-// have ended and are remembered.
+// Leases returns the leases of all devices, sorted by device, including remembered ones that have
+// ended.
 func (r *Registry) Leases() []Lease {
 	r.book.mu.RLock()
 	defer r.book.mu.RUnlock()

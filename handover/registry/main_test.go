@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// clock is a time that tests set.
+// clock is a clock that tests set.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -40,8 +40,8 @@ func (c *clock) add(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// faulty is a store whose writes fail on demand, before or after they were made:
-// who called it cannot tell which.
+// faulty is a store whose writes fail on demand, before or after they were made; the caller cannot
+// distinguish the two.
 type faulty struct {
 	store.Store
 	mu            sync.Mutex
@@ -116,7 +116,8 @@ func (b *bench) run() {
 	b.t.Cleanup(b.end)
 }
 
-// PutClass declares a class as the API does; the others do the same with others.
+// PutClass declares a class as the API does; the following functions do the same for other
+// declarations.
 func (b *bench) PutClass(ctx context.Context, c registry.Class) error {
 	return b.ClassItems.Put(ctx, c.Name, c, 0)
 }
@@ -141,7 +142,7 @@ func (b *bench) DeleteDevice(ctx context.Context, id string) error {
 	return b.DeviceItems.Remove(ctx, id, 0)
 }
 
-// restart is a controller that was killed and comes back.
+// restart restarts the registry as after a crash.
 func (b *bench) restart() {
 	b.t.Helper()
 	b.end()

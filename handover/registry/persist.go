@@ -22,14 +22,14 @@ const (
 // storeTimeout bounds each write.
 const storeTimeout = 5 * time.Second
 
-// put is the operation that stores v, of which every value has a form in JSON.
+// put returns the operation that stores v as JSON. All values that are stored have a JSON form.
 func put(key string, v any) store.Op {
 	b, _ := json.Marshal(v)
 	return store.OpPut(key, b)
 }
 
-// write writes to the store, all or nothing, within a bounded time. No lock but
-// admin and those of records is held.
+// write writes to the store, all or nothing, within a bounded time. The caller holds no locks
+// except admin and those of records.
 func write(ctx context.Context, st store.Store, ops ...store.Op) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

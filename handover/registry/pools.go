@@ -9,26 +9,26 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// poolsChanged makes pools that were declared those that there are.
+// poolsChanged applies changes of declared pools.
 func (r *Registry) poolsChanged(ctx context.Context, changes []service.Change[Pool]) {
 	r.book.mu.Lock()
 	for _, x := range changes {
 		if old := r.book.pools[x.Name]; x.After == nil && old != nil {
-			r.book.retire(old)
+			r.book.clearAllocator(old)
 			delete(r.book.pools, x.Name)
 		}
 	}
 	for _, x := range changes {
 		if x.After != nil {
-			r.book.addPool(x.After.Value.filled())
+			r.book.addPool(x.After.Value.withDefaults())
 		}
 	}
 	r.book.mu.Unlock()
 	r.changed(ctx, nil)
 }
 
-// planPool checks that a pool fits, and keeps the addresses that it does not have from
-// being leased while it is written.
+// planPool checks that a pool fits, and prevents new leases of addresses that it will not have
+// while it is being written.
 func (r *Registry) planPool(p Pool) error {
 	if err := refusal(p.faults(), ErrInvalid, "pool", p.Name); err != nil {
 		return err
@@ -39,33 +39,33 @@ func (r *Registry) planPool(p Pool) error {
 		return err
 	}
 	if old := r.book.pools[p.Name]; old != nil {
-		old.coming = &p
+		old.replacement = &p
 	}
 	return nil
 }
 
-// abandonPool has a pool stay as it is.
+// abandonPool gives up a change of a pool that could not be written.
 func (r *Registry) abandonPool(name string) {
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()
 	if old := r.book.pools[name]; old != nil {
-		old.coming = nil
+		old.replacement = nil
 	}
 }
 
 // addPool makes the pool visible.
 func (b *book) addPool(p Pool) {
 	if old := b.pools[p.Name]; old != nil {
-		b.retire(old)
+		b.clearAllocator(old)
 	}
 	n := &pool{Pool: p}
 	b.pools[p.Name] = n
 	if p.Home == "" {
-		b.allocate(n)
+		b.resetAllocator(n)
 	}
 }
 
-// poolFaults says how a pool contradicts the others.
+// poolFaults returns how a pool conflicts with the others.
 func (b *book) poolFaults(p Pool) service.Faults {
 	var f service.Faults
 	if old := b.pools[p.Name]; old != nil {
@@ -82,7 +82,7 @@ func (b *book) poolFaults(p Pool) service.Faults {
 	return f
 }
 
-// poolHolds says which devices a pool would leave out.
+// poolHolds returns a fault for each device whose address the pool would not contain.
 func (b *book) poolHolds(p Pool) service.Faults {
 	var f service.Faults
 	for id, rec := range b.devices {
@@ -98,7 +98,7 @@ func (b *book) poolHolds(p Pool) service.Faults {
 	return f
 }
 
-// poolsFit compares two pools of different names.
+// checkPoolsFit adds how two pools of different names conflict.
 func checkPoolsFit(f *service.Faults, p, o Pool) {
 	if !p.Prefix.Overlaps(o.Prefix) {
 		return
@@ -112,13 +112,13 @@ func checkPoolsFit(f *service.Faults, p, o Pool) {
 	}
 }
 
-// poolInUse says which device belongs to the pool.
+// poolInUse returns an error that names a device that belongs to the pool, or nil.
 func (r *Registry) poolInUse(name string) error {
 	return r.inUse(func(d Device) bool { return d.Pool == name })
 }
 
-// learning is LearningPool with the lock held.
-func (b *book) learning() (Pool, bool) {
+// learningPool is LearningPool for callers that hold the lock.
+func (b *book) learningPool() (Pool, bool) {
 	var found *pool
 	for _, p := range b.pools {
 		if p.Learn && (found == nil || p.Name < found.Name) {
@@ -131,7 +131,7 @@ func (b *book) learning() (Pool, bool) {
 	return found.Pool, true
 }
 
-// onlyPool is the name of our pool if there is just one.
+// onlyPool is OnlyPool for callers that hold the lock.
 func (b *book) onlyPool() (found string) {
 	for _, p := range b.pools {
 		switch {
@@ -145,6 +145,7 @@ func (b *book) onlyPool() (found string) {
 	return found
 }
 
+// ours returns our own pool whose network contains the address, or nil.
 func (b *book) ours(ip netip.Addr) *pool {
 	for _, p := range b.pools {
 		if p.Home == "" && p.Prefix.Contains(ip) {
@@ -154,14 +155,14 @@ func (b *book) ours(ip netip.Addr) *pool {
 	return nil
 }
 
-// Usage is how much of a pool is in use.
+// Usage says how much of a pool is in use.
 type Usage struct {
-	// Size is how many addresses the pool gives out, Held how many of them nobody
-	// else may get now, Quarantined how many of those were declined.
+	// Size is how many addresses the pool gives out, Held how many of them are not free now,
+	// Quarantined how many of them were declined.
 	Size, Held, Quarantined int
 }
 
-// Usage returns the use of our own pools, by their names.
+// Usage returns the usage of our own pools, by their names.
 func (r *Registry) Usage() map[string]Usage {
 	now := r.book.now()
 	r.book.mu.RLock()
@@ -185,7 +186,7 @@ func (r *Registry) Usage() map[string]Usage {
 	return out
 }
 
-// size is the number of addresses that the pool gives out.
+// size returns the number of addresses that the pool gives out.
 func (p Pool) size() int {
 	n := span(p.First, p.Last)
 	within := func(a netip.Addr) bool { return !a.Less(p.First) && !p.Last.Less(a) }

@@ -18,19 +18,18 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// world is a registry with clients that believe what they were told, whatever
-// becomes of the controller and its store.
+// world is a registry with clients that rely on the answers they got, whatever happens to the
+// controller and its store.
 type world struct {
 	*bench
 	rt *rapid.T
-	// has is what each client believes to have, and until when; offers is what
-	// each was offered last.
+	// has holds the lease that each client believes it has; offers holds its last offer.
 	has    map[string]registry.Lease
 	offers map[string]netip.Addr
 }
 
-// TestNoTwoDevicesHaveOneAddress plays clients, an operator, a neighbour, a store
-// that fails and a controller that is killed, in any order.
+// TestNoTwoDevicesHaveOneAddress simulates clients, an operator, a neighbour, a failing store and
+// a killed controller, in any order.
 func TestNoTwoDevicesHaveOneAddress(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{bench: newBench(t), rt: rt, has: map[string]registry.Lease{}, offers: map[string]netip.Addr{}}
@@ -59,7 +58,7 @@ func TestNoTwoDevicesHaveOneAddress(t *testing.T) {
 	})
 }
 
-// who is a device, one of three that are learned among them.
+// who draws a device, one of three learned ones among them.
 func (w *world) who() string {
 	id := rapid.SampledFrom([]string{"d0", "d1", "d2", "d3", "d4", "d5", "bound", "l1", "l2", "l3"}).Draw(w.rt, "device")
 	if id[0] == 'l' {
@@ -83,7 +82,7 @@ func (w *world) discover() {
 	}
 }
 
-// request asks for what was offered, or what the client has, or anything.
+// request requests the offered address, the client's own, or any.
 func (w *world) request() {
 	id := w.who()
 	want := w.anyIP("address")
@@ -94,7 +93,7 @@ func (w *world) request() {
 		want = w.has[id].IP
 	}
 	if want != w.has[id].IP {
-		delete(w.has, id) // a client asks for another only when it has none
+		delete(w.has, id) // a client requests another only when it has none
 	}
 	l, err := w.Grant(w.ctx, id, registry.Claim{IP: want})
 	switch {
@@ -105,7 +104,7 @@ func (w *world) request() {
 		w.has[id] = l
 	case errors.Is(err, registry.ErrNotYours), errors.Is(err, registry.ErrTaken), errors.Is(err, registry.ErrQuarantined):
 		if want == w.has[id].IP {
-			delete(w.has, id) // DHCPNAK: the client begins anew
+			delete(w.has, id) // DHCPNAK: the client starts over
 		}
 	}
 }
@@ -115,7 +114,7 @@ func (w *world) giveUp(how func(context.Context, string) error) {
 	if _, ok := w.has[id]; !ok {
 		return
 	}
-	// The client has stopped using it, whatever becomes of its message.
+	// The client stops using the address, whatever happens to its message.
 	if err := how(w.ctx, id); err != nil && !errors.Is(err, errStore) && !errors.Is(err, registry.ErrFull) &&
 		!errors.Is(err, registry.ErrNoLease) && !errors.Is(err, registry.ErrNotYours) {
 		w.rt.Fatalf("%s gives up %v: %v", id, w.has[id].IP, err)
@@ -130,7 +129,7 @@ func (w *world) rebind() {
 		d.IP = w.anyIP("address")
 	}
 	if err := w.PutDevice(w.ctx, d); err != nil && !errors.Is(err, errStore) && !errors.Is(err, registry.ErrConflict) &&
-		!errors.Is(err, service.ErrChanged) { // what was written and not said to be is not in force yet
+		!errors.Is(err, service.ErrChanged) { // a change that was written without confirmation is not in force yet
 		w.rt.Fatal(err)
 	}
 }
@@ -148,7 +147,7 @@ func (w *world) away() {
 		}
 		return
 	}
-	// It renewed there, for as long as here, up to the moment it left.
+	// The device renewed its lease there, for as long as here, until it left.
 	if err := w.SetAttachment(w.ctx, id, nil); err != nil && !errors.Is(err, errStore) {
 		w.rt.Fatal(err)
 	}
@@ -168,7 +167,7 @@ func (w *world) end() {
 	}
 }
 
-// check is what has to be so at any time.
+// check checks the invariants.
 func (w *world) check() {
 	now := w.clock.now()
 	owners := map[netip.Addr]string{}
@@ -196,7 +195,7 @@ func (w *world) check() {
 	}
 }
 
-// TestManyAtOnce has clients, the operator and the clock at work at the same time.
+// TestManyAtOnce runs clients, the operator and the clock concurrently.
 func TestManyAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.pool(func(p *registry.Pool) { p.Learn, p.Last, p.LeaseTime = true, ip(25), 24*time.Hour })
@@ -221,7 +220,7 @@ func TestManyAtOnce(t *testing.T) {
 			for range 60 {
 				d, err := b.Learn(mac(i + 1))
 				if err != nil {
-					continue // being registered just now
+					continue // being registered at the moment
 				}
 				a, err := b.Offer(d.ID, netip.Addr{}, network.PortRef{})
 				if err != nil {
@@ -231,7 +230,7 @@ func TestManyAtOnce(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				if d.ID != "car" { // which the operator may delete while it is here
+				if d.ID != "car" { // the operator may delete it while it is here
 					take(d.ID, l.IP)
 					drop(l.IP)
 				}
@@ -264,8 +263,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// devicesOf lists the devices with what they hold. What one had before, the
-// registry may forget when it restarts.
+// devicesOf lists the devices with their leases. The registry may forget earlier leases when it
+// restarts.
 func devicesOf(b *bench) string {
 	var out strings.Builder
 	for _, d := range b.Devices() {

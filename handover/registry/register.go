@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// planDevice checks a device that is to be declared, and keeps its address from others while
-// it is written. A MAC or an address that another has is refused. A device that registered
-// itself by asking for an address gives way, if it holds none at the time.
+// planDevice checks a device that is to be declared, and reserves its address while it is being
+// written. It refuses a MAC or an address that another device has. A learned device gives way if
+// it has no lease at the time.
 func (r *Registry) planDevice(d Device) error {
 	f := d.faults()
 	f.Check(d.Home == "", "home", d.Home, "nothing: visitors are announced by their own domain")
@@ -32,9 +32,9 @@ func (r *Registry) planDevice(d Device) error {
 	return nil
 }
 
-// Adopt registers a visitor, a device of another domain, with the address it has
-// there. The address must not be one of our own networks, nor anybody's. The
-// pool, if the device names one, has to be one of its home's.
+// Adopt registers a visitor, a device of another domain, with the address it has there. The
+// address must not be one of our own networks, nor another device's. The pool, if the device names
+// one, must be one of its home's.
 func (r *Registry) Adopt(ctx context.Context, d Device, ip netip.Addr) error {
 	d.IP = ip
 	f := d.faults()
@@ -49,7 +49,8 @@ func (r *Registry) Adopt(ctx context.Context, d Device, ip netip.Addr) error {
 	return r.register(ctx, d.clone())
 }
 
-// giveWay says which devices that were learned do not give way to one that is declared.
+// giveWay returns a fault for each learned device that does not give way to a declared one,
+// because it has a lease.
 func (b *book) giveWay(d Device, displaced []*record) service.Faults {
 	var f service.Faults
 	for i, m := range d.MACs {
@@ -60,11 +61,11 @@ func (b *book) giveWay(d Device, displaced []*record) service.Faults {
 	return f
 }
 
-// errRaced says that a device came or went by itself while another was registered.
-var errRaced = fmt.Errorf("%w: it just came or went by itself; try again", ErrConflict)
+// errConcurrent says that a device was learned or forgotten while another was being registered.
+var errConcurrent = fmt.Errorf("%w: it just came or went by itself; try again", ErrConflict)
 
-// register checks the device against all others and makes it visible, one that nobody
-// declared when it has been written. r.admin is locked.
+// register checks the device against all others and makes it visible. A device that nobody
+// declared is written first. The caller holds r.admin.
 func (r *Registry) register(ctx context.Context, d Device) error {
 	r.book.mu.RLock()
 	rec, displaced := r.book.affected(d)
@@ -84,11 +85,11 @@ func (r *Registry) register(ctx context.Context, d Device) error {
 	defer r.book.mu.Unlock()
 	r.book.pending = nil
 	if err != nil && d.guest() {
-		// Nobody can know whether it was written: the address stays reserved.
+		// The write may have reached the store, so the address stays reserved.
 		return fmt.Errorf("register device %q: %w", d.ID, err)
 	}
 	if err != nil {
-		r.log.Warn("a device that was learned is in the store until the next start", "instead", d.ID, "error", err)
+		r.log.Warn("a learned device stays in the store until the next start", "instead", d.ID, "error", err)
 	}
 	for _, o := range displaced {
 		r.book.forget(o)
@@ -97,13 +98,13 @@ func (r *Registry) register(ctx context.Context, d Device) error {
 	return nil
 }
 
-// reserveDevice checks the device against what is registered, and claims its MACs and its
-// address. It returns what has to be written.
+// reserveDevice checks the device against what is registered, and claims its MACs and its address.
+// It returns what has to be written.
 func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) ([]store.Op, error) {
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()
 	if _, now := r.book.affected(*d); rec.gone || r.book.devices[d.ID] != nil && r.book.devices[d.ID] != rec || !slices.Equal(now, displaced) {
-		return nil, fmt.Errorf("device %q: %w", d.ID, errRaced)
+		return nil, fmt.Errorf("device %q: %w", d.ID, errConcurrent)
 	}
 	what := "device"
 	if d.Home != "" {
@@ -113,7 +114,7 @@ func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) ([
 		return nil, fmt.Errorf("visitor %q: %w: at most %d visitors", d.ID, ErrFull, maxVisitors)
 	}
 	f := r.book.deviceFaults(d, displaced)
-	if !d.guest() { // its class and its pool may be declared after it
+	if !d.guest() { // the class and pool of a declared device may be declared after it
 		f = r.book.conflicts(d, displaced)
 	}
 	if err := refusal(f, ErrConflict, what, d.ID); err != nil {
@@ -126,8 +127,8 @@ func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) ([
 	return registration(*d, rec, displaced), nil
 }
 
-// conflicts says which others have what a device wants, but for those that it displaces. One
-// without a pool gets the only one.
+// conflicts returns which other devices have what a device wants, without those that it displaces.
+// A device without a pool gets the only one.
 func (b *book) conflicts(d *Device, displaced []*record) service.Faults {
 	var f service.Faults
 	if old := b.devices[d.ID]; old != nil && old.device.Home != d.Home {
@@ -143,7 +144,7 @@ func (b *book) conflicts(d *Device, displaced []*record) service.Faults {
 	return f
 }
 
-// deviceFaults is conflicts, and what a device says of classes and pools.
+// deviceFaults returns conflicts and what is wrong with the device's class and pool.
 func (b *book) deviceFaults(d *Device, displaced []*record) service.Faults {
 	f := b.conflicts(d, displaced)
 	if _, ok := b.classes[d.Class]; !ok && d.Class != "" && builtIn[d.Class] == "" {
@@ -156,6 +157,7 @@ func (b *book) deviceFaults(d *Device, displaced []*record) service.Faults {
 	return f
 }
 
+// checkMACs adds a fault for each MAC that belongs to another device.
 func (b *book) checkMACs(f *service.Faults, d Device, displaced []*record) {
 	for i, m := range d.MACs {
 		o := b.macs[m]
@@ -166,6 +168,7 @@ func (b *book) checkMACs(f *service.Faults, d Device, displaced []*record) {
 	}
 }
 
+// checkPool adds what is wrong with the pool of a device.
 func (b *book) checkPool(f *service.Faults, d Device) {
 	if d.Pool == "" {
 		f.Check(d.Home != "", "pool", d.Pool, "one of the pools: %s", names(b.pools))
@@ -181,6 +184,7 @@ func (b *book) checkPool(f *service.Faults, d Device) {
 	}
 }
 
+// checkIP adds what is wrong with the address that a device is bound to.
 func (b *book) checkIP(f *service.Faults, d Device) {
 	if p := b.ours(d.IP); p != nil && d.Home != "" {
 		f.Add("ip", d.IP, "an address of %q: %v is our own, of pool %q", d.Home, p.Prefix, p.Name)
@@ -190,8 +194,8 @@ func (b *book) checkIP(f *service.Faults, d Device) {
 	}
 }
 
-// registration is what has to be written: of devices those alone that nobody declared, which
-// end when one that is declared, or a visitor, has what was theirs.
+// registration returns what has to be written. Only devices that nobody declared are stored here;
+// they are deleted when a declared device or a visitor takes over what was theirs.
 func registration(d Device, rec *record, displaced []*record) (ops []store.Op) {
 	switch {
 	case d.guest():

@@ -11,31 +11,31 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Options is what a Registry works with.
+// Options holds what a Registry needs.
 type Options struct {
 	Store store.Store
-	Clock func() time.Time // nil for the usual one
+	Clock func() time.Time // nil for time.Now
 	Log   *slog.Logger
-	// Publish tells of what was declared; it may be nil.
+	// Publish publishes changes of what is declared; it may be nil.
 	Publish func(kind string, attrs any)
-	// Changed does what follows from changes of what is declared: of devices, by their
-	// names, or of others if there are none. Whoever made a change waits for it.
+	// Changed is called after changes of what is declared: with the names of the devices that have
+	// changed, or with none if something else has. The change waits for its return.
 	Changed func(ctx context.Context, devices []string)
 }
 
-// Registry keeps classes, pools, devices and leases. Load it, then have it run; its other
-// methods, and those of Lessor, may be called from many goroutines. What they return is not
-// to be modified.
+// Registry holds classes, pools, devices and leases. Load must be called before Run; the other
+// methods, and those of Lessor, may be called concurrently. Callers must not modify what they
+// return.
 //
-// Three locks, taken in this order: admin is held through a change of which devices there
-// are, record.write through a change of one device or its lease, both over the write to
-// the store; book.mu guards the memory and is never held over a write. A change claims what
-// it needs under book.mu, is written, and becomes visible under it, so changes of different
-// devices are written at the same time and nobody waits for the store to read.
+// Three locks are taken in this order: admin is held while the set of devices changes,
+// record.write while one device or its lease changes, both over the write to the store. book.mu
+// guards the memory and is never held over a write. A change claims what it needs under book.mu,
+// is written, and then becomes visible under book.mu. So changes of different devices are written
+// concurrently, and readers never wait for the store.
 type Registry struct {
-	// Declared are changed by operators.
+	// Declared holds what operators declare.
 	Declared
-	// Lessor gives addresses to devices.
+	// Lessor leases addresses to devices.
 	Lessor *Lessor
 
 	book    *book
@@ -57,7 +57,7 @@ func New(o Options) *Registry {
 	return r
 }
 
-// Run follows what is declared until ctx, which is to be that of Load, ends.
+// Run runs the collections of what is declared until ctx ends, which must be that of Load.
 func (r *Registry) Run(ctx context.Context) {
 	running := tasks.New()
 	defer running.Stop()

@@ -39,7 +39,7 @@ func TestEachDeviceHasItsOwnAddress(t *testing.T) {
 	if l := b.grant("a"); l.IP != ip(10) {
 		t.Fatalf("first address %v", l.IP)
 	}
-	// The router's and the server's address are in the range, but not to be had.
+	// The addresses of the router and the server are in the range, but are not given out.
 	_, err := b.Offer("b", netip.Addr{}, network.PortRef{})
 	b.fails(err, registry.ErrExhausted)
 	if u := b.Usage(); len(u) != 1 || u["main"].Size != 1 || u["main"].Held != 1 {
@@ -113,7 +113,7 @@ func TestAPoolRunsOutAndRecovers(t *testing.T) {
 	b.clock.add(time.Minute)
 	b.must(b.Release(b.ctx, "c"))
 	_, err = b.Offer("d", netip.Addr{}, network.PortRef{})
-	b.fails(err, registry.ErrExhausted) // nobody has said yet that a and b are gone, and c's rests
+	b.fails(err, registry.ErrExhausted) // nobody has reported yet that a and b are gone, and c's address rests
 	ended := b.expire()
 	if len(ended) != 2 || ended[0].Released {
 		t.Fatalf("ended: %+v", ended)
@@ -125,7 +125,7 @@ func TestAPoolRunsOutAndRecovers(t *testing.T) {
 	if l := b.grant("d"); l.IP == netip.Addr(netip.Addr{}) {
 		t.Fatal("no address after one became free")
 	}
-	// Whoever comes back finds its own, if nobody took it.
+	// A device that comes back gets its own address, if nobody has taken it.
 	taken, _ := b.Lease("d")
 	for i, id := range []string{"a", "b", "c"} {
 		l, ok := b.Lease(id)
@@ -224,7 +224,7 @@ func TestStaticBindings(t *testing.T) {
 	if d, ok := b.DeviceByIP(ip(11)); !ok || d.ID != "in" {
 		t.Fatalf("%v is bound to %v", ip(11), d)
 	}
-	// Unbound, it is anybody's after a while.
+	// Without the binding anybody may get the address after a while.
 	b.device("in", 2)
 	b.clock.add(time.Minute)
 	b.expire()
@@ -275,7 +275,7 @@ func TestADeviceThatChangesKeepsItsLease(t *testing.T) {
 		t.Fatalf("moved from %v to %v", l.IP, again.IP)
 	}
 	b.device("van", 2)
-	// Bound to another address it has to move, and the old one comes free.
+	// A device that is bound to another address has to move, and the old address becomes free.
 	b.must(b.PutDevice(b.ctx, registry.Device{ID: "car", MACs: []openflow.MAC{mac(1)}, IP: ip(99)}))
 	_, err := b.Grant(b.ctx, "car", registry.Claim{IP: l.IP})
 	b.fails(err, registry.ErrNotYours)

@@ -9,13 +9,13 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// While the store cannot be written, a lease that is only to last longer does so in memory: a
-// device whose renewals are not answered would give up its address, and with it all that it
-// carries. The store gets it when there is room again. A controller that is restarted before
-// knows the lease as it was written: if its time is over by that, it is ended, and the
-// address, which is then the one that others get last, is the device's when it asks again.
+// While the store cannot be written, a renewed lease is extended in memory only: a device whose
+// renewals are not answered would give up its address and all connections that use it. The store
+// gets the lease when there is room again. A controller that is restarted before that knows the
+// lease as it was written. If it has expired by then it is ended; its address is then the last
+// that others get, so the device gets it when it asks again.
 
-// onlyRenews says whether nothing but the lease's time changes. The lock is held.
+// onlyRenews reports whether nothing but the lease's time changes. The caller holds the lock.
 func (v *Reservation) onlyRenews() bool {
 	l, old := v.Lease, v.rec.lease
 	return !v.learned && v.rec.holds() && old.IP == l.IP && old.Pool == l.Pool && old.MAC == l.MAC && bytes.Equal(old.ClientID, l.ClientID) &&
@@ -28,14 +28,14 @@ func unwritable(err error) bool {
 	return errors.As(err, &why)
 }
 
-// renew makes the lease last longer in memory. The lock is held.
+// renew extends the lease in memory. The caller holds the lock.
 func (rec *record) renew(l Lease) { rec.lease, rec.signed, rec.unwritten = l, l.Signed, true }
 
-// writeRenewed writes the leases that last longer than the store knows of. Where there is
-// still no room they wait on.
+// writeRenewed writes the leases that last longer than the stored ones. If the store still has no
+// room they stay in memory.
 func (s *Lessor) writeRenewed(ctx context.Context) error {
 	waits := func(rec *record) bool { return rec.unwritten }
-	err := s.writeOf(ctx, waits, func(rec *record) ([]store.Op, func()) {
+	err := s.writeBatches(ctx, waits, func(rec *record) ([]store.Op, func()) {
 		if !rec.unwritten {
 			return nil, nil
 		}

@@ -7,12 +7,11 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// admit says whether a device that asks at a port may take an address there. Those
-// that nobody registered may hold, at one port, no more than half of the pool's
-// addresses by offers and leases: whoever makes up devices there leaves the rest
-// to others. A device that has an address keeps it. The lock is held, until the device
-// has its address: or many that ask at the same time would all find room. At is zero for one
-// that has not asked at a port.
+// admit returns an error if a device must not take another address at a port. Unregistered devices
+// may hold, at one port, no more than half of the pool's addresses by offers and leases, so that a
+// host that invents devices leaves the rest to others. A device that has an address keeps it. The
+// caller holds the lock until the device has its address: otherwise several that ask at the same
+// time could exceed the bound. At is zero for a device that has not asked at a port.
 func (b *book) admit(rec *record, p *pool, at network.PortRef, now time.Time) error {
 	if !rec.device.Learned || at.IsZero() {
 		return nil
@@ -38,7 +37,7 @@ func (b *book) admit(rec *record, p *pool, at network.PortRef, now time.Time) er
 	return nil
 }
 
-// place is where the device is, or where it last asked.
+// place returns where the device is, or where it last asked.
 func (rec *record) place() network.PortRef {
 	if rec.holds() && rec.lease.Attachment != nil {
 		return rec.lease.Attachment.At

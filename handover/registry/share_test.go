@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// Devices that nobody registered have at most half of a pool at one port, however
-// they come by it; that leaves the other half to everybody else.
+// Unregistered devices have at most half of a pool at one port, by offers and leases together; the
+// other half is left to others.
 func TestShareOfAPort(t *testing.T) {
 	here, there := network.PortRef{Switch: 1, Port: 1}, network.PortRef{Switch: 2, Port: 1}
 	for _, c := range []struct {
 		name string
-		// have is what was asked for at the port here in a pool of 6; want are the
-		// answers to one more device at both ports.
+		// have prepares the requests at the port in a pool of 6; want holds the answers to one
+		// more device at both ports.
 		have              func(*bench)
 		wantHere, wantOut error
 	}{
@@ -66,7 +66,7 @@ func TestShareOfAPort(t *testing.T) {
 	}
 }
 
-// A device that has its address keeps it at a port whose share is used up.
+// A device keeps its address at a port whose share is used up.
 func TestShareIsNotTakenBack(t *testing.T) {
 	b := newBench(t)
 	b.pool(func(p *registry.Pool) { p.Learn, p.Last = true, ip(15) })
@@ -86,7 +86,7 @@ func TestShareIsNotTakenBack(t *testing.T) {
 	b.fails(err, registry.ErrExhausted)
 }
 
-// strangers has devices that nobody registered take addresses at a port.
+// strangers makes unregistered devices take addresses at a port.
 func (b *bench) strangers(n byte, at network.PortRef, leased bool) (ids []string) {
 	b.t.Helper()
 	for i := range n {
@@ -109,7 +109,7 @@ func (b *bench) offered(id string, at network.PortRef) netip.Addr {
 	return ip
 }
 
-// Of many that ask at the same time, no more get an address than one after the other.
+// Of many devices that ask concurrently, no more get an address than one after the other.
 func TestShareOfManyAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.pool(func(p *registry.Pool) { p.Learn, p.Last = true, ip(15) })

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// taker is a switch that takes everything and keeps nothing, so that what is
-// measured is the controller.
+// taker is a switch that accepts all messages and stores nothing, so that only the controller is
+// measured.
 func taker(conn net.Conn, dpid openflow.DatapathID) error {
 	send := func(m openflow.Message, xid uint32) error {
 		b, err := m.AppendTo(nil, xid)
@@ -53,7 +53,7 @@ func taker(conn net.Conn, dpid openflow.DatapathID) error {
 	}
 }
 
-// answer answers what a session cannot begin without; what it can, is refused.
+// answer answers the messages of a handshake; all others are refused.
 func answer(send func(openflow.Message, uint32) error, xid uint32, m *openflow.MultipartRequest) error {
 	var body openflow.MultipartBody
 	switch m.Body.(type) {
@@ -69,9 +69,9 @@ func answer(send func(openflow.Message, uint32) error, xid uint32, m *openflow.M
 	return send(&openflow.MultipartReply{Body: body}, xid)
 }
 
-// BenchmarkMigrationAmongMany takes one device to and fro among many on 50
-// switches: plan, waves, ledger, and the confirmation of the switches by loopback
-// connections. The number of devices must not show.
+// BenchmarkMigrationAmongMany moves one device back and forth among many on 50 switches: plan,
+// waves, ledger, and the confirmation of the switches over loopback connections. The number of
+// devices must not matter.
 func BenchmarkMigrationAmongMany(b *testing.B) {
 	top := campus(7, 6)
 	for _, devices := range []int{1, 1000} {
@@ -84,7 +84,7 @@ func BenchmarkMigrationAmongMany(b *testing.B) {
 			for i := range devices {
 				w.IP = netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
 				w.Places = []Place{place(i)}
-				p, err := Make(top, w)
+				p, err := NewPlan(top, w)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -99,7 +99,7 @@ func BenchmarkMigrationAmongMany(b *testing.B) {
 			b.ResetTimer()
 			for i := range b.N {
 				w.Places = []Place{place(devices + i)}
-				now, err := Make(top, w)
+				now, err := NewPlan(top, w)
 				if err != nil {
 					b.Fatal(err)
 				}

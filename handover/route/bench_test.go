@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// campus is a tree of one border, spines and leaves with extra links between
-// neighbouring leaves.
+// campus returns a tree of one border, spines and leaves with extra links between neighbouring
+// leaves.
 func campus(spines, leaves int) *network.Topology {
 	var ends []network.PortRef
 	for s := range spines {
@@ -24,15 +24,15 @@ func campus(spines, leaves int) *network.Topology {
 	return wires(n, ends...)
 }
 
-// BenchmarkMigration is all that the package does for one migration: the new plan
-// and its waves. The topology is one that has been planned on before, as all but
-// the first migration after a change find it.
+// BenchmarkMigration measures the whole work of the package for one migration: the new plan and
+// its waves. The topology has been planned on before, as for all but the first migration after a
+// change.
 func BenchmarkMigration(b *testing.B) {
 	for _, size := range [][2]int{{1, 4}, {7, 6}, {20, 24}} {
 		top := campus(size[0], size[1])
 		n := len(top.Switches)
 		w := want(Place{At: ref(n, 9), MAC: mac3})
-		old, err := Make(top, w)
+		old, err := NewPlan(top, w)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func BenchmarkMigration(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
 				w.Places = []Place{{At: ref(n-1-i%2, 9), MAC: mac4}}
-				now, err := Make(top, w)
+				now, err := NewPlan(top, w)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -10,15 +10,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Only switches from the join on to the old and the new edge are in a difference,
-// and none of another device's rules.
+// A change affects only switches from the join to the old and the new edge, and no rules of other
+// devices.
 func TestDifferenceIsBelowTheJoin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top := anyTopology(t)
 		want := Want{IP: device, Home: home, Borders: anyBorders(t, top)[:1]}
 		plan := func(places ...Place) Plan {
 			want.Places = places
-			p, err := Make(top, want)
+			p, err := NewPlan(top, want)
 			unlessUnreachable(t, err)
 			return p
 		}
@@ -85,8 +85,8 @@ func sameDifference(t *rapid.T, old, now *Plan, c Change) {
 	}
 }
 
-// Packets between two devices turn where their ways meet, wherever both are, and
-// never go round while one of them moves.
+// Packets between two devices turn where their paths meet, wherever both are, and never loop while
+// one of them moves.
 func TestDevicesReachEachOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top := anyTopology(t)
@@ -96,21 +96,21 @@ func TestDevicesReachEachOther(t *testing.T) {
 		borders := anyBorders(t, top)
 		there := anyEdge(t, top)
 		there.MAC = homeToo
-		o, err := Make(top, Want{IP: other, Home: homeToo, Borders: borders, Places: []Place{there}})
+		o, err := NewPlan(top, Want{IP: other, Home: homeToo, Borders: borders, Places: []Place{there}})
 		unlessUnreachable(t, err)
 		if len(o.Unreached) > 0 {
 			t.Skip("a network in parts")
 		}
 		want := Want{IP: device, Home: home, Borders: borders}
-		a, b := anyEdge(t, top), anyEdge(t, top) // a border that is a place is no border any more
+		a, b := anyEdge(t, top), anyEdge(t, top) // a border that is a place is not used as a border
 		want.Places = []Place{a}
-		old, err := Make(top, want)
+		old, err := NewPlan(top, want)
 		unlessUnreachable(t, err)
 		want.Places = []Place{a, b}
-		both, err := Make(top, want)
+		both, err := NewPlan(top, want)
 		unlessUnreachable(t, err)
 		want.Places = []Place{b}
-		now, err := Make(top, want)
+		now, err := NewPlan(top, want)
 		unlessUnreachable(t, err)
 		packet := ip(homeToo, home, other, device)
 		for _, p := range []*Plan{&old, &both, &now} {

@@ -7,21 +7,21 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// branchMAC is the destination that copies bear from the join to the end of a
-// branch. By it they are told from the same device's other packets, which may go
-// along the same links: those of other devices on their way up, or those of the
-// tree that will be when the device has moved.
+// branchMAC is the destination that copies have from the join to the end of a branch. It
+// distinguishes them from the device's other packets on the same links: those for other devices on
+// their way up, or those of the tree that will serve the device after its move.
 var branchMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x02}
 
-// entry is one rule of a plan, in the form in which waves are searched.
+// entry is one rule of a plan, in the form in which the search for waves uses it.
 type entry struct {
 	sw openflow.DatapathID
-	// up is for packets from the device, else it is for those to the device.
+	// up reports whether the rule is for packets from the device; otherwise it is for packets to
+	// it.
 	up bool
-	// in is the port, zero for all.
+	// in is the ingress port, or zero for all.
 	in uint32
-	// mac is the sender of packets from the device, the destination of those to
-	// it, zero for all.
+	// mac is the source of packets from the device, or the destination of packets to it; zero for
+	// all.
 	mac  openflow.MAC
 	outs [2]out
 	n    uint8
@@ -30,21 +30,22 @@ type entry struct {
 // out is one copy of the packet.
 type out struct {
 	port uint32
-	mac  openflow.MAC    // written as destination, zero for none
-	to   network.PortRef // where the link from port leads, zero for none
+	mac  openflow.MAC    // written as destination, zero to leave it unchanged
+	to   network.PortRef // where the link from port leads, zero if there is none
 }
 
+// add adds a copy.
 func (e *entry) add(o out) {
 	e.outs[e.n] = o
 	e.n++
 }
 
-// samePlace reports whether two entries match the same packets of a switch.
-func (e *entry) samePlace(o *entry) bool {
+// sameMatch reports whether two entries match the same packets of a switch.
+func (e *entry) sameMatch(o *entry) bool {
 	return e.up == o.up && e.in == o.in && e.mac == o.mac
 }
 
-// rule is the entry as the ledger takes it.
+// rule returns the entry as a rule for the ledger.
 func (e *entry) rule(w *Want) network.Rule {
 	r := network.Rule{Switch: e.sw, Stage: network.StageDevice, Offset: rule.DeviceUp}
 	oxms := [4]openflow.OXM{openflow.EthType(packet.TypeIPv4)}
@@ -74,6 +75,7 @@ func (e *entry) rule(w *Want) network.Rule {
 	return r
 }
 
+// upActions returns the actions for packets from the device.
 func (e *entry) upActions(w *Want) []openflow.Action {
 	actions := make([]openflow.Action, 0, 2)
 	if !e.mac.IsZero() && e.mac != w.Home {
@@ -82,7 +84,8 @@ func (e *entry) upActions(w *Want) []openflow.Action {
 	return append(actions, openflow.Output(e.output(e.outs[0].port)))
 }
 
-// downActions sends the copies that are not rewritten first.
+// downActions returns the actions for packets to the device. Copies that are not rewritten are
+// sent first.
 func (e *entry) downActions() []openflow.Action {
 	actions := make([]openflow.Action, 0, 2*e.n)
 	for _, o := range e.outs[:e.n] {
@@ -98,8 +101,8 @@ func (e *entry) downActions() []openflow.Action {
 	return actions
 }
 
-// output is what an action names to send by a port: not its number, if packets
-// come in by it.
+// output returns the port of an output action. A packet that leaves by its ingress port needs a
+// reserved port number.
 func (e *entry) output(port uint32) uint32 {
 	return network.Hop{In: e.in, Out: port}.Output()
 }

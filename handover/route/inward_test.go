@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Inward writes every switch of a plan once, and none before those that it sends
-// packets for the device to, but where the branch to a second place leads through
-// switches that other borders' packets come by: these send to each other.
+// Inward writes every switch of a plan once, and none before those to which it sends packets for
+// the device. The exception is a branch to a second place that leads through switches on the path
+// of other borders' packets: these send to each other.
 func TestInward(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top := anyTopology(t)
@@ -19,7 +19,7 @@ func TestInward(t *testing.T) {
 		if rapid.Bool().Draw(t, "two places") {
 			w.Places = append(w.Places, anyEdge(t, top))
 		}
-		p, err := Make(top, w)
+		p, err := NewPlan(top, w)
 		unlessUnreachable(t, err)
 		if err != nil {
 			return

@@ -8,15 +8,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Latency is the model of a switch-over: L[i] is when a device's packets can
-// reach switch i of a branch, counted from the moment when the changes are sent
-// to all its switches at once. c are the one-way latencies of the control
-// connections, in the order of the branch from the join on, and l those of the
-// links, l[i] between switch i and i+1.
+// Latency is the model of a switch-over in one burst. L[i] is the time after which a device's
+// packets can reach switch i of a branch, counted from when the changes are sent to all its
+// switches at once. c holds the one-way latencies of the control connections, in the order of the
+// branch from the join on, and l those of the links, l[i] between switches i and i+1.
 //
 //	L[0] = c[0];  L[i] = max(L[i-1] + l[i-1], c[i])
 //
-// Links that l does not tell count as zero.
+// Links that l does not contain count as zero.
 func Latency(c, l []time.Duration) []time.Duration {
 	out := make([]time.Duration, len(c))
 	for i := range c {
@@ -32,9 +31,9 @@ func Latency(c, l []time.Duration) []time.Duration {
 	return out
 }
 
-// Branch gives the latencies of the control connections and links along hops, as
-// Latency wants them.
-func Branch(t *network.Topology, hops []network.Hop, control func(openflow.DatapathID) time.Duration) (c, l []time.Duration) {
+// BranchLatencies returns the latencies of the control connections and links along hops, as
+// Latency takes them.
+func BranchLatencies(t *network.Topology, hops []network.Hop, control func(openflow.DatapathID) time.Duration) (c, l []time.Duration) {
 	for i, h := range hops {
 		c = append(c, control(h.Switch))
 		if i < len(hops)-1 {
@@ -45,11 +44,11 @@ func Branch(t *network.Topology, hops []network.Hop, control func(openflow.Datap
 	return c, l
 }
 
-// Waited is the model of a switch-over in waves: the branch without its join is
-// written while the join is given its change to hold ready, and the join makes it when
-// the slowest of all has confirmed. It is when a device's packets can be at the last
+// WaveLatency is the model of a switch-over in waves. The branch without its join is written while
+// the join receives its change without making it, and the join makes it when the slowest of all
+// has confirmed. WaveLatency returns the time after which a device's packets can be at the last
 // switch, the edge.
-func Waited(c, l []time.Duration) time.Duration {
+func WaveLatency(c, l []time.Duration) time.Duration {
 	if len(c) == 0 {
 		return 0
 	}
@@ -60,17 +59,16 @@ func Waited(c, l []time.Duration) time.Duration {
 	return 2*slices.Max(c) + c[0] + flight
 }
 
-// Establishment is the time T_c in which a device's connection is established,
-// in its parts: association, DHCP, rules, and the latency between the device and
-// its edge switch.
+// Establishment is the time T_c in which a device's connection is established, in its parts:
+// association, DHCP, rules, and the latency between the device and its edge switch.
 type Establishment struct{ Ta, Td, Tf, Te time.Duration }
 
-// Total is T_c = T_a + T_d + T_f + T_e.
+// Total returns T_c = T_a + T_d + T_f + T_e.
 func (e Establishment) Total() time.Duration { return e.Ta + e.Td + e.Tf + e.Te }
 
-// Establish is the model of T_c, without T_a: four DHCP messages between device
-// and controller, T_d = 4(T_e + c_e) where ce is the control latency of the edge
-// switch, and T_f = max(c_i) for all switches that get rules.
+// Establish is the model of T_c, without T_a: four DHCP messages between device and controller,
+// T_d = 4(T_e + c_e) where ce is the control latency of the edge switch, and T_f = max(c_i) for
+// all switches that get rules.
 func Establish(te, ce time.Duration, c []time.Duration) Establishment {
 	e := Establishment{Td: 4 * (te + ce), Te: te}
 	for _, d := range c {

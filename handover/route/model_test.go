@@ -31,8 +31,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// The model says what becomes of a packet: replay one that is sent again and again
-// from the join on, against switches that are written each at its own time.
+// The model is compared with a replay: a packet is sent again and again from the join on, against
+// switches that are written each at its own time.
 func TestLatencyIsWhenTheFirstPacketArrives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "switches")
@@ -59,7 +59,7 @@ func TestLatencyIsWhenTheFirstPacketArrives(t *testing.T) {
 		if got := Latency(c, l)[n-1]; got != first {
 			t.Fatalf("the model says %v, a packet is there at %v", got, first)
 		}
-		if waited := Waited(c, l); waited < Latency(c, l)[n-1] {
+		if waited := WaveLatency(c, l); waited < Latency(c, l)[n-1] {
 			t.Fatalf("in waves %v, at once %v", waited, Latency(c, l)[n-1])
 		}
 	})
@@ -79,14 +79,14 @@ func TestBranchLatencies(t *testing.T) {
 	}
 	top := topology.New(1, []openflow.DatapathID{1, 2, 3}, append(link(ref(1, 1), ref(2, 1), 4*ms), link(ref(2, 2), ref(3, 1), 5*ms)...))
 	hops := []network.Hop{{Switch: 1, In: 9, Out: 1}, {Switch: 2, In: 1, Out: 2}, {Switch: 3, In: 1, Out: 8}}
-	c, l := Branch(top, hops, func(d openflow.DatapathID) time.Duration { return time.Duration(d) * ms })
+	c, l := BranchLatencies(top, hops, func(d openflow.DatapathID) time.Duration { return time.Duration(d) * ms })
 	if !slices.Equal(c, []time.Duration{1 * ms, 2 * ms, 3 * ms}) || !slices.Equal(l, []time.Duration{4 * ms, 5 * ms}) {
 		t.Errorf("control %v, links %v", c, l)
 	}
 	if got := Latency(c, l); !slices.Equal(got, []time.Duration{1 * ms, 5 * ms, 10 * ms}) {
 		t.Errorf("%v", got)
 	}
-	if got := Waited(c, l); got != 6*ms+1*ms+9*ms {
+	if got := WaveLatency(c, l); got != 6*ms+1*ms+9*ms {
 		t.Errorf("in waves %v", got)
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Make plans how a device is served. The topology must be the one its rules are
-// to be written for. Where a bicast is not possible the plan serves the first
-// place alone and says why in Fallback.
-func Make(t *network.Topology, w Want) (Plan, error) {
+// NewPlan returns a plan that serves a device. The topology must be the one its rules will be
+// written for. If a bicast is not possible the plan serves the first place alone, and Fallback
+// says why.
+func NewPlan(t *network.Topology, w Want) (Plan, error) {
 	if err := w.check(t); err != nil {
 		return Plan{}, err
 	}
 	p := Plan{want: w, top: weak.Make(t)}
 	first := w.Places[0]
-	near, unreached := w.near(t, first)
+	near, unreached := w.reachable(t, first)
 	p.Unreached = unreached
-	egress, up, ok := w.exit(t, first, near)
+	egress, up, ok := w.egress(t, first, near)
 	if !ok {
 		return Plan{}, fmt.Errorf("%w: place %v", ErrUnreachable, first.At)
 	}
@@ -31,7 +31,7 @@ func Make(t *network.Topology, w Want) (Plan, error) {
 			borders = append(borders, r)
 		}
 	}
-	down := grow(t, borders, first.At)
+	down := newTree(t, borders, first.At)
 	p.Path = down.path(egress.At)
 	p.order = down.order()
 	p.upEntries(t, first, up)
@@ -39,21 +39,21 @@ func Make(t *network.Topology, w Want) (Plan, error) {
 		p.bicast(t, down, len(borders))
 	}
 	p.downEntries(down)
-	p.finish()
+	p.buildProgram()
 	return p, nil
 }
 
-// bicast finds the way to the second place, or gives it up.
+// bicast adds the path to the second place, or sets Fallback.
 func (p *Plan) bicast(t *network.Topology, down tree, borders int) {
 	second := p.want.Places[1]
-	near, _ := p.want.near(t, second)
-	_, up, ok := p.want.exit(t, second, near)
+	near, _ := p.want.reachable(t, second)
+	_, up, ok := p.want.egress(t, second, near)
 	if ok {
 		p.Branch, ok = down.branch(t, p.Path, borders, second.At)
 	}
 	if !ok {
 		p.Branch = nil
-		p.Fallback = fmt.Sprintf("no way from the path to %v and back to a border", second.At)
+		p.Fallback = fmt.Sprintf("no path from the first path to %v and back to a border", second.At)
 		return
 	}
 	p.Join = p.Branch[0].Switch
@@ -70,15 +70,15 @@ func (p *Plan) bicast(t *network.Topology, down tree, borders int) {
 	p.order = way
 }
 
-// upEntries are the rules for packets from a place. They end where the way meets
-// one that is there already.
+// upEntries adds the rules for packets from a place. They end where the path joins one that is
+// there already.
 func (p *Plan) upEntries(t *network.Topology, place Place, up []network.Hop) {
 	for i, h := range up {
 		e := entry{sw: h.Switch, up: true, in: h.In}
 		if i == 0 {
 			e.mac = place.MAC
 		}
-		if i > 0 && slices.ContainsFunc(p.entries, func(o entry) bool { return o.sw == e.sw && o.samePlace(&e) }) {
+		if i > 0 && slices.ContainsFunc(p.entries, func(o entry) bool { return o.sw == e.sw && o.sameMatch(&e) }) {
 			return
 		}
 		o := out{port: h.Out}
@@ -90,7 +90,7 @@ func (p *Plan) upEntries(t *network.Topology, place Place, up []network.Hop) {
 	}
 }
 
-// downEntries are the rules for packets to the device.
+// downEntries adds the rules for packets to the device.
 func (p *Plan) downEntries(down tree) {
 	for i := range down {
 		p.treeEntries(&down[i])
@@ -104,8 +104,8 @@ func (p *Plan) downEntries(down tree) {
 	}
 }
 
-// branchOut is where a switch of the branch sends the copy. The first marks it,
-// the last takes the mark away.
+// branchOut returns where switch i of the branch sends the copy. The first switch marks the copy,
+// the last removes the mark.
 func (p *Plan) branchOut(i int) out {
 	h, second := p.Branch[i], p.want.Places[1]
 	if i < len(p.Branch)-1 {
@@ -123,9 +123,8 @@ func (p *Plan) branchOut(i int) out {
 	return o
 }
 
-// treeEntries are the rules of a switch of the tree: one for all ports, and one
-// for each port that packets may come in by and leave by again, as those between
-// two devices behind one port.
+// treeEntries adds the rules of a switch of the tree: one for all ports, and one for each port by
+// which packets may both come in and leave, such as those between two devices behind one port.
 func (p *Plan) treeEntries(n *node) {
 	e := entry{sw: n.sw}
 	first := out{port: n.out, to: n.to}
@@ -142,7 +141,7 @@ func (p *Plan) treeEntries(n *node) {
 		case i > 0 && o.port == first.port:
 			continue // the first has made this rule
 		case o.to.IsZero() && o.mac.IsZero(), i == 0 && !o.to.IsZero():
-			continue // what another domain sends back to it, or a switch to the one before, goes nowhere
+			continue // packets that another domain, or the next switch, sends back are dropped
 		}
 		back := e
 		back.in = o.port
@@ -150,8 +149,8 @@ func (p *Plan) treeEntries(n *node) {
 	}
 }
 
-// finish makes the program of the entries.
-func (p *Plan) finish() {
+// buildProgram makes the program from the entries.
+func (p *Plan) buildProgram() {
 	p.Program.Rules = make([]network.Rule, len(p.entries))
 	for i := range p.entries {
 		e := &p.entries[i]

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// wires makes a topology of two-way links, each given by its two ends.
+// wires returns a topology of bidirectional links, each given by its two ends.
 func wires(switches int, ends ...network.PortRef) *network.Topology {
 	var ids []openflow.DatapathID
 	for s := 1; s <= switches; s++ {
@@ -24,7 +24,7 @@ func wires(switches int, ends ...network.PortRef) *network.Topology {
 	return topology.New(1, ids, links)
 }
 
-// fork is the border 1, below it 2, and below that the edges 3 and 4; 5 hangs on 1.
+// fork returns border 1, below it 2, and below that the edges 3 and 4; 5 is connected to 1.
 func fork() *network.Topology {
 	return wires(5, ref(1, 1), ref(2, 1), ref(2, 2), ref(3, 1), ref(2, 3), ref(4, 1), ref(1, 2), ref(5, 1))
 }
@@ -43,7 +43,7 @@ func want(places ...Place) Want {
 
 func make1(t *testing.T, top *network.Topology, w Want) Plan {
 	t.Helper()
-	p, err := Make(top, w)
+	p, err := NewPlan(top, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,8 +143,8 @@ func TestMoveOnATree(t *testing.T) {
 	}
 }
 
-// Where two borders' ways to the new place run against the old direction, the
-// switches turn round one after the other, those nearest to the device first.
+// If the paths of two borders to the new place use links in the old path's opposite direction, the
+// switches change one after the other, those nearest to the device first.
 func TestTurningAChain(t *testing.T) {
 	// 1 - 2 - 3 - 4, with a border on 2 and one on 3; the device moves from 1 to 4.
 	top := wires(4, ref(1, 1), ref(2, 1), ref(2, 2), ref(3, 1), ref(3, 2), ref(4, 1))
@@ -160,7 +160,7 @@ func TestTurningAChain(t *testing.T) {
 	if len(waves) != 3 || at(4) != 0 || at(3) != 1 || at(2) != 2 {
 		t.Errorf("waves %v", waves)
 	}
-	// All at once loses packets, but none goes round: a switch sends nothing back.
+	// A burst loses packets, but none loops: a switch sends nothing back.
 	if b := Burst(old, now); len(b) != 1 {
 		t.Errorf("burst %v", b)
 	}
@@ -191,13 +191,13 @@ func TestPlanRefuses(t *testing.T) {
 		"switch not there":   {want(Place{At: ref(9, 1), MAC: mac3}), ErrUnreachable},
 		"border not there":   {bad(func(w *Want) { w.Borders = []Border{{At: ref(9, 100)}} }), ErrUnreachable},
 	} {
-		if _, err := Make(top, c.want); !errors.Is(err, c.err) {
+		if _, err := NewPlan(top, c.want); !errors.Is(err, c.err) {
 			t.Errorf("%s: %v, want %v", name, err, c.err)
 		}
 	}
 }
 
-// What cannot be reached just now is left out and told.
+// A border that cannot be reached at the moment is left out and reported.
 func TestPartOfTheRoots(t *testing.T) {
 	w := want(at3)
 	far := Border{At: ref(9, 100), Peer: "b"}
@@ -207,7 +207,7 @@ func TestPartOfTheRoots(t *testing.T) {
 		t.Errorf("unreached %v, egress %v", p.Unreached, p.Egress)
 	}
 	w.Egress = &far.At
-	if _, err := Make(fork(), w); !errors.Is(err, ErrUnreachable) {
+	if _, err := NewPlan(fork(), w); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("an egress out of reach: %v", err)
 	}
 	p = make1(t, fork(), want(at3, Place{At: ref(9, 1), MAC: mac4}))

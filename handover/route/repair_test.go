@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// recabled takes links out of a topology, and puts new ones in, some of them at
-// ports that had led elsewhere.
+// recabled removes links from a topology and adds new ones, some of them at ports that had led
+// elsewhere.
 func recabled(t *rapid.T, top *network.Topology) *network.Topology {
 	links := slices.Clone(top.Links)
 	for i := range rapid.IntRange(1, 3).Draw(t, "changes") {
@@ -35,9 +35,8 @@ func recabled(t *rapid.T, top *network.Topology) *network.Topology {
 	return topology.New(2, top.Switches, links)
 }
 
-// While rules are brought in line with a network that has changed, nothing goes
-// round in a circle, and a device that still gets packets at its first place goes on
-// getting them.
+// While rules are adapted to a changed network, no packet loops, and a device that still gets
+// packets at its first place continues to get them.
 func TestRepairHarmsNobodyWhoIsServed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top := anyTopology(t)
@@ -46,13 +45,13 @@ func TestRepairHarmsNobodyWhoIsServed(t *testing.T) {
 		if rapid.Bool().Draw(t, "bicast") {
 			want.Places = append(want.Places, anyEdge(t, top))
 		}
-		old, err := Make(top, want)
+		old, err := NewPlan(top, want)
 		unlessUnreachable(t, err)
 		changed := recabled(t, top)
 		if rapid.Bool().Draw(t, "and a move") {
 			want.Places = []Place{anyEdge(t, top)}
 		}
-		now, err := Make(changed, want)
+		now, err := NewPlan(changed, want)
 		if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrInvalid) {
 			t.Skip(err)
 		}
@@ -73,8 +72,8 @@ func repair(t *rapid.T, top *network.Topology, old *Plan, step *Step, end *Plan)
 	for _, r := range slices.Concat(old.want.Borders, step.Plan.want.Borders) {
 		_, err := before.send(r.At, down())
 		circling[r.At] = err != nil
-		// A place that gets packets only because the branch to the other leads there
-		// by now is served by chance.
+		// A place that gets packets only because the branch to the other now leads there is served
+		// by chance.
 		got, strays := alone.send(r.At, down())
 		served[r] = err == nil && strays == nil && old.want.Places[0].count(got) == 1 && slices.Contains(common(old, &step.Plan), r) && !slices.Contains(end.Unreached, r)
 	}
@@ -102,7 +101,7 @@ func repair(t *rapid.T, top *network.Topology, old *Plan, step *Step, end *Plan)
 	}
 }
 
-// withoutBranch is a plan that serves the first place only, by the same ways.
+// withoutBranch returns a plan that serves the first place only, along the same paths.
 func (p *Plan) withoutBranch() *Plan {
 	q := *p
 	q.entries = slices.Clone(p.entries)
@@ -110,7 +109,7 @@ func (p *Plan) withoutBranch() *Plan {
 		q.entries[i].n = min(q.entries[i].n, 1)
 	}
 	q.order = slices.Clone(p.order)
-	q.finish()
+	q.buildProgram()
 	return &q
 }
 

@@ -6,40 +6,40 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// Steps are the changes that lead from one plan to another, in order; nearly always
-// it is one.
+// Steps returns the changes that lead from one plan to another, in order; nearly always there is
+// one.
 //
-// From a bicast to its second place they are two: the join stops serving the first
-// place, which is a change of one switch, and then the rules take their final form.
+// From a bicast to its second place there are two: the join stops serving the first place, which
+// changes one switch, and then the rules take their final form.
 //
-// Rules that tell packets by their port win over those that do not, and are deleted
-// last. Where one of the old plan would catch packets of the new plan until then, a
-// step before the last makes it do what the new plan does.
+// Rules that match a port take precedence over those that do not, and are deleted last. If one of
+// the old plan would match packets of the new plan until then, an additional step makes it do what
+// the new plan does.
 //
-// Where two switches wait for each other, as one for packets to the device and the
-// other for packets from it, a step adds what is new before anything is changed.
+// If two switches wait for each other, for example one for packets to the device and the other for
+// packets from it, a step adds what is new before anything is changed.
 func Steps(old, now Plan) []Step {
 	var out []Step
-	if old.Bicast() && len(now.want.Places) == 1 && now.want.Places[0] == old.want.Places[1] && old.carries(now.top.Value()) {
-		c := old.cut()
+	if old.Bicast() && len(now.want.Places) == 1 && now.want.Places[0] == old.want.Places[1] && old.branchIntact(now.top.Value()) {
+		c := old.cutOver()
 		out = append(out, Step{Plan: c, Waves: Waves(old, c), Settle: true})
 		old = c
 	}
-	if q, some := now.over(&old); some {
+	if q, some := now.withOverrides(&old); some {
 		out = append(out, change(&old, &q)...)
 		old = q
 	}
 	return append(out, change(&old, &now)...)
 }
 
-// change goes from one plan to another, by way of what both have where there is no
-// safe order else.
+// change returns the steps from one plan to another. If there is no safe order it goes through a
+// plan that has the rules of both.
 func change(old, now *Plan) []Step {
 	direct, safe := waves(old, now, true)
 	if safe {
 		return []Step{{Plan: *now, Waves: direct}}
 	}
-	both := old.and(now)
+	both := old.merged(now)
 	adding, first := waves(old, &both, true)
 	changing, second := waves(&both, now, true)
 	if first && second {
@@ -48,23 +48,23 @@ func change(old, now *Plan) []Step {
 	return []Step{{Plan: *now, Waves: direct}}
 }
 
-// and is the old plan with what is new in another.
-func (p *Plan) and(now *Plan) Plan {
+// merged returns the old plan with the entries that only the new plan has.
+func (p *Plan) merged(now *Plan) Plan {
 	q := *p
 	q.top = now.top
-	q.entries = rewired(slices.Clone(p.entries), now.top.Value())
+	q.entries = relinked(slices.Clone(p.entries), now.top.Value())
 	for _, e := range now.entries {
-		if among(p.at(e.sw), &e) == nil {
+		if findEntry(p.at(e.sw), &e) == nil {
 			q.entries = append(q.entries, e)
 		}
 	}
 	q.order = slices.Clone(now.order)
-	q.finish()
+	q.buildProgram()
 	return q
 }
 
-// carries reports whether the links of the branch are still there.
-func (p *Plan) carries(top *network.Topology) bool {
+// branchIntact reports whether the links of the branch are still there.
+func (p *Plan) branchIntact(top *network.Topology) bool {
 	for i, h := range p.Branch[:len(p.Branch)-1] {
 		next := network.PortRef{Switch: p.Branch[i+1].Switch, Port: p.Branch[i+1].In}
 		if top == nil {
@@ -77,9 +77,9 @@ func (p *Plan) carries(top *network.Topology) bool {
 	return true
 }
 
-// cut is a bicast whose join has stopped serving the first place: everything goes
-// by the branch.
-func (p *Plan) cut() Plan {
+// cutOver returns a bicast whose join has stopped serving the first place: all packets go along
+// the branch.
+func (p *Plan) cutOver() Plan {
 	c := *p
 	c.want.Places = p.want.Places[1:]
 	c.Join, c.Branch = 0, nil
@@ -99,20 +99,20 @@ func (p *Plan) cut() Plan {
 		}
 	}
 	c.order = slices.Clone(p.order)
-	c.finish()
+	c.buildProgram()
 	return c
 }
 
-// over is the plan with those rules of the old one, that would catch its packets,
-// turned to its own ways. It is false if there are none.
-func (p *Plan) over(old *Plan) (Plan, bool) {
+// withOverrides returns the plan together with those rules of the old one that would match its
+// packets, changed to do what the plan does. It returns false if there are none.
+func (p *Plan) withOverrides(old *Plan) (Plan, bool) {
 	q := *p
 	q.entries = slices.Clone(p.entries)
 	for _, e := range old.entries {
-		if e.up || e.in == 0 || among(p.at(e.sw), &e) != nil || !p.arrives(&e) {
+		if e.up || e.in == 0 || findEntry(p.at(e.sw), &e) != nil || !p.arrives(&e) {
 			continue
 		}
-		all := among(p.at(e.sw), &entry{})
+		all := findEntry(p.at(e.sw), &entry{})
 		if all == nil {
 			continue
 		}
@@ -124,7 +124,7 @@ func (p *Plan) over(old *Plan) (Plan, bool) {
 		return Plan{}, false
 	}
 	q.order = slices.Clone(p.order)
-	q.finish()
+	q.buildProgram()
 	return q, true
 }
 

@@ -8,20 +8,21 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// node is one switch of an in-tree: what packets to the device do there, from
-// whatever port they come.
+// node is one switch of an in-tree. It treats packets to the device alike, from whatever port they
+// come.
 type node struct {
 	sw      openflow.DatapathID
-	in      uint32 // port by which the first border's packets, or those of its first user, arrive
+	in      uint32 // port by which the packets of the first border that uses the node arrive
 	out     uint32
 	to      network.PortRef // where out leads; zero at the device
-	depth   int             // links to the device
-	borders int             // borders whose packets come by
+	depth   int             // number of links to the device
+	borders int             // number of borders whose packets pass the node
 }
 
 // tree is an in-tree from borders to a place.
 type tree []node
 
+// find returns the node of a switch, or nil.
 func (t tree) find(sw openflow.DatapathID) *node {
 	for i := range t {
 		if t[i].sw == sw {
@@ -31,10 +32,10 @@ func (t tree) find(sw openflow.DatapathID) *node {
 	return nil
 }
 
-// grow makes an in-tree. The first border gets a way of fewest links; each other
-// one goes its own such way until it meets what is there already. The ways of one
-// border to several places part once, so a move changes nothing above that point.
-func grow(top *network.Topology, borders []Border, place network.PortRef) tree {
+// newTree returns an in-tree. The first border gets a path with the fewest links; each other
+// border follows its own such path until it meets the tree. The paths of one border to several
+// places part only once, so a move changes nothing above that point.
+func newTree(top *network.Topology, borders []Border, place network.PortRef) tree {
 	t := make(tree, 0, 8)
 	for _, r := range borders {
 		p, ok := top.FanPath(r.At, place)
@@ -67,7 +68,7 @@ func grow(top *network.Topology, borders []Border, place network.PortRef) tree {
 	return t
 }
 
-// path is the way of packets that enter at a port.
+// path returns the path of packets that enter at a port.
 func (t tree) path(from network.PortRef) []network.Hop {
 	var out []network.Hop
 	for n := t.find(from.Switch); n != nil; n = t.find(n.to.Switch) {
@@ -80,7 +81,7 @@ func (t tree) path(from network.PortRef) []network.Hop {
 	return out
 }
 
-// order lists the switches, those nearest to the device first.
+// order returns the switches, those nearest to the device first.
 func (t tree) order() []openflow.DatapathID {
 	sorted := slices.Clone(t)
 	slices.SortStableFunc(sorted, func(a, b node) int { return cmp.Compare(a.depth, b.depth) })
@@ -91,15 +92,15 @@ func (t tree) order() []openflow.DatapathID {
 	return out
 }
 
-// branch finds the shortest way to a second place from a switch that the packets
-// of all borders pass. trunk is the first border's way.
+// branch returns the shortest path to a second place from a switch that the packets of all borders
+// pass. trunk is the first border's path.
 func (t tree) branch(top *network.Topology, trunk []network.Hop, borders int, to network.PortRef) ([]network.Hop, bool) {
 	end, ok := top.Index(to.Switch)
 	if !ok {
 		return nil, false
 	}
 	const unseen, source = -2, -1
-	via := make([]int, len(top.Switches)) // the place among found of the link that leads here
+	via := make([]int, len(top.Switches)) // index in found of the link that leads to each switch
 	for i := range via {
 		via[i] = unseen
 	}
@@ -129,7 +130,7 @@ func (t tree) branch(top *network.Topology, trunk []network.Hop, borders int, to
 	return traceBack(top, trunk, found, via, to), true
 }
 
-// traceBack reads the way that a search has found.
+// traceBack returns the path that a search has found.
 func traceBack(top *network.Topology, trunk []network.Hop, found []network.Link, via []int, to network.PortRef) []network.Hop {
 	out := to.Port
 	var back []network.Hop

@@ -11,9 +11,9 @@ import (
 type phase uint8
 
 const (
-	before phase = iota // it has the old rules
-	during              // it has the old rules, or the new ones as well
-	after               // it has the new rules, and of the old ones those that will be deleted
+	before phase = iota // the switch has the old rules
+	during              // the switch has the old rules, or the new ones as well
+	after               // the switch has the new rules, and those of the old ones that will be deleted
 )
 
 // site is a switch in an update.
@@ -23,17 +23,17 @@ type site struct {
 	phase    phase
 }
 
-// find looks for what a switch does with a packet that comes in by a port, from
-// or to an address.
+// find returns the entry by which the switch handles a packet that comes in by a port, from or to
+// an address, or nil. written selects the new rules.
 func (s *site) find(up bool, in uint32, mac openflow.MAC, written bool) *entry {
 	lookup := func(in uint32, mac openflow.MAC) *entry {
 		k := entry{up: up, in: in, mac: mac}
 		if written {
-			if e := among(s.now, &k); e != nil {
+			if e := findEntry(s.now, &k); e != nil {
 				return e
 			}
 		}
-		return among(s.old, &k)
+		return findEntry(s.old, &k)
 	}
 	if up {
 		return lookup(in, mac)
@@ -49,9 +49,10 @@ func (s *site) find(up bool, in uint32, mac openflow.MAC, written bool) *entry {
 	return lookup(0, openflow.MAC{})
 }
 
-func among(es []entry, k *entry) *entry {
+// findEntry returns the entry with the same match as k, or nil.
+func findEntry(es []entry, k *entry) *entry {
 	for i := range es {
-		if es[i].samePlace(k) {
+		if es[i].sameMatch(k) {
 			return &es[i]
 		}
 	}
@@ -61,7 +62,7 @@ func among(es []entry, k *entry) *entry {
 // written reports whether the switch gets or changes a rule.
 func (s *site) written() bool {
 	for i := range s.now {
-		if e := among(s.old, &s.now[i]); e == nil || *e != s.now[i] {
+		if e := findEntry(s.old, &s.now[i]); e == nil || *e != s.now[i] {
 			return true
 		}
 	}
@@ -71,78 +72,78 @@ func (s *site) written() bool {
 // cleared reports whether the switch loses a rule.
 func (s *site) cleared() bool {
 	for i := range s.old {
-		if among(s.now, &s.old[i]) == nil {
+		if findEntry(s.now, &s.old[i]) == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// start is where packets enter.
-type start struct {
+// source is a place where packets enter.
+type source struct {
 	at  network.PortRef
 	mac openflow.MAC
 	up  bool
-	// astray says that the old rules lead copies off their branch, on wires that
-	// were changed: they may go on doing so.
+	// astray reports whether the old rules lead copies off their branch, because links have
+	// changed. Then they may go on doing so.
 	astray bool
-	// served is what the old rules brought to its end: no state in between may
-	// lose that.
-	served care
+	// served says which copies the old rules delivered. No state in between may lose these.
+	served delivery
 }
 
-// care says which copies of a packet may not be lost.
-type care uint8
+// delivery says which copies of a packet must not be lost.
+type delivery uint8
 
 const (
-	none care = iota
+	none delivery = iota
 	firstCopy
 	allCopies
 )
 
-// update is the way from one plan to another.
+// update is the change from one plan to another.
 type update struct {
-	sites  []site
-	starts []start
-	seen   []visited
-	astray bool // of the start that is followed
+	sites   []site
+	sources []source
+	seen    []visited
+	astray  bool // value of the source that is being followed
 }
 
-// visited is a place that a search has been at.
+// visited is a place that a search has visited.
 type visited struct {
 	at   network.PortRef
 	mac  openflow.MAC
-	left bool // with all that follows from it
+	done bool // reports whether everything that follows from the place has been visited
 }
 
+// newUpdate returns the update from one plan to another, with all switches in their first phase.
 func newUpdate(old, now *Plan) *update {
 	u := &update{}
 	top := now.top.Value()
 	for _, sw := range now.order {
-		u.sites = append(u.sites, site{sw: sw, now: now.at(sw), old: rewired(old.at(sw), top)})
+		u.sites = append(u.sites, site{sw: sw, now: now.at(sw), old: relinked(old.at(sw), top)})
 	}
 	for _, sw := range old.order {
 		if u.site(sw) == nil {
-			u.sites = append(u.sites, site{sw: sw, old: rewired(old.at(sw), top)})
+			u.sites = append(u.sites, site{sw: sw, old: relinked(old.at(sw), top)})
 		}
 	}
 	for _, p := range []*Plan{old, now} {
 		for _, r := range p.want.Borders {
-			u.start(start{at: r.At})
+			u.addSource(source{at: r.At})
 		}
 		for _, pl := range p.want.Places {
-			u.start(start{at: pl.At, mac: pl.MAC, up: true})
+			u.addSource(source{at: pl.At, mac: pl.MAC, up: true})
 		}
 	}
 	return u
 }
 
-// nowhere is where a link leads that is no more.
-var nowhere = network.PortRef{Switch: ^openflow.DatapathID(0), Port: openflow.PortAny}
+// deadEnd is where a link leads that no longer exists.
+var deadEnd = network.PortRef{Switch: ^openflow.DatapathID(0), Port: openflow.PortAny}
 
-// rewired lets rules that were made for an earlier topology lead where their ports
+// relinked updates where rules that were made for an earlier topology lead: to where their ports
 // lead now.
-func rewired(es []entry, top *network.Topology) []entry {
+func relinked(es []entry, top *network.Topology) []entry {
 	if top == nil {
 		return es
 	}
@@ -155,14 +156,14 @@ func rewired(es []entry, top *network.Topology) []entry {
 			case ok:
 				o.to = l.To
 			case !o.to.IsZero():
-				o.to = nowhere
+				o.to = deadEnd
 			}
 		}
 	}
 	return es
 }
 
-// at lists the entries of a switch.
+// at returns the entries of a switch.
 func (p *Plan) at(sw openflow.DatapathID) []entry {
 	var out []entry
 	for i := range p.entries {
@@ -173,6 +174,7 @@ func (p *Plan) at(sw openflow.DatapathID) []entry {
 	return out
 }
 
+// site returns the state of a switch, or nil.
 func (u *update) site(sw openflow.DatapathID) *site {
 	for i := range u.sites {
 		if u.sites[i].sw == sw {
@@ -182,29 +184,29 @@ func (u *update) site(sw openflow.DatapathID) *site {
 	return nil
 }
 
-// start adds a place where packets enter. It is called before any switch leaves
-// its first phase.
-func (u *update) start(s start) {
-	known := slices.ContainsFunc(u.starts, func(o start) bool { return o.at == s.at && o.mac == s.mac && o.up == s.up })
+// addSource adds a place where packets enter. It is called before any switch leaves its first
+// phase.
+func (u *update) addSource(s source) {
+	known := slices.ContainsFunc(u.sources, func(o source) bool { return o.at == s.at && o.mac == s.mac && o.up == s.up })
 	if known {
 		return
 	}
 	if s.astray = !u.walk(s, none); s.astray && !u.walk(s, none) {
-		return // what goes round already, on wires that were changed, cannot be kept from it
+		return // packets that loop already, because links have changed, cannot be protected
 	}
 	for s.served = allCopies; s.served > none && !u.walk(s, s.served); {
 		s.served--
 	}
-	u.starts = append(u.starts, s)
+	u.sources = append(u.sources, s)
 }
 
-// safe reports whether, whatever part of the switches that are in the middle has
-// been written, no packet goes round in a circle or comes to a place twice and, if
-// lossless, none is lost that the old rules brought to its end.
-func (u *update) safe(lossless bool) bool {
-	for _, s := range u.starts {
+// safe reports whether no packet loops or arrives at a place twice, whatever part of the switches
+// in the middle phase has been written. If keep is set, it also requires that no packet is lost
+// that the old rules delivered.
+func (u *update) safe(keep bool) bool {
+	for _, s := range u.sources {
 		c := s.served
-		if !lossless {
+		if !keep {
 			c = none
 		}
 		if !u.walk(s, c) {
@@ -214,44 +216,44 @@ func (u *update) safe(lossless bool) bool {
 	return true
 }
 
-func (u *update) walk(s start, c care) bool {
+// walk follows the packets of a source, and reports whether they are treated safely.
+func (u *update) walk(s source, c delivery) bool {
 	u.seen, u.astray = u.seen[:0], s.astray
 	return u.visit(s.at, s.mac, s.up, c)
 }
 
-// visit follows packets that come in at a port, in every state that the switches
-// may be in, as far as they go. It is false when they come back to where they have
-// been, when two copies come to one place, or when one of which care is to be taken
-// meets a switch without a rule for it.
-func (u *update) visit(at network.PortRef, mac openflow.MAC, up bool, c care) bool {
+// visit follows packets that come in at a port, in every state that the switches may be in, as far
+// as they go. It returns false if they come back to a place where they have been, if two copies
+// come to one place, or if a copy that must not be lost meets a switch without a rule for it.
+func (u *update) visit(at network.PortRef, mac openflow.MAC, up bool, c delivery) bool {
 	for i := range u.seen {
 		if v := &u.seen[i]; v.at == at && v.mac == mac {
-			return v.left
+			return v.done
 		}
 	}
 	me := len(u.seen)
 	u.seen = append(u.seen, visited{at: at, mac: mac})
 	s := u.site(at.Switch)
 	if s == nil {
-		u.seen[me].left = true
+		u.seen[me].done = true
 		return c == none
 	}
 	for _, written := range []bool{false, true} {
 		if written && s.phase == before || !written && s.phase == after {
 			continue
 		}
-		if e := s.find(up, at.Port, mac, written); e == nil && c != none || e != nil && !u.pass(e, at, mac, c) {
+		if e := s.find(up, at.Port, mac, written); e == nil && c != none || e != nil && !u.follow(e, at, mac, c) {
 			return false
 		}
 	}
-	u.seen[me].left = true
+	u.seen[me].done = true
 	return true
 }
 
-// pass follows the copies that a rule sends.
-func (u *update) pass(e *entry, at network.PortRef, mac openflow.MAC, c care) bool {
+// follow follows the copies that a rule sends.
+func (u *update) follow(e *entry, at network.PortRef, mac openflow.MAC, c delivery) bool {
 	if !e.up && mac == branchMAC && e.mac != mac && !u.astray {
-		return false // a copy has strayed from its branch
+		return false // a copy has left its branch
 	}
 	for i, o := range e.outs[:e.n] {
 		of := c
@@ -259,23 +261,23 @@ func (u *update) pass(e *entry, at network.PortRef, mac openflow.MAC, c care) bo
 			of = none
 		}
 		switch {
-		case e.silent(at.Port, i):
+		case e.suppressed(at.Port, i):
 			if of != none && i == 0 {
 				return false
 			}
-		case !o.to.IsZero() && !u.visit(o.to, o.carried(e.up, mac), e.up, of):
+		case !o.to.IsZero() && !u.visit(o.to, o.carriedMAC(e.up, mac), e.up, of):
 			return false
 		}
 	}
-	return e.n < 2 || u.astray || !u.meet(at.Switch, mac, e)
+	return e.n < 2 || u.astray || !u.copiesMeet(at.Switch, mac, e)
 }
 
-// silent reports whether a switch leaves out a copy, because it would leave by the
-// port that the packet came in by, and the rule is not made for that.
-func (e *entry) silent(in uint32, i int) bool { return e.in == 0 && e.outs[i].port == in }
+// suppressed reports whether a switch does not send a copy, because it would leave by its ingress
+// port and the rule is not made for that.
+func (e *entry) suppressed(in uint32, i int) bool { return e.in == 0 && e.outs[i].port == in }
 
-// carried is the address by which the next switch tells a packet.
-func (o *out) carried(up bool, mac openflow.MAC) openflow.MAC {
+// carriedMAC returns the address by which the next switch identifies a packet.
+func (o *out) carriedMAC(up bool, mac openflow.MAC) openflow.MAC {
 	switch {
 	case up:
 		return openflow.MAC{}
@@ -291,8 +293,8 @@ type end struct {
 	mac openflow.MAC
 }
 
-// meet reports whether two copies that a switch makes may come to the same place.
-func (u *update) meet(sw openflow.DatapathID, mac openflow.MAC, e *entry) bool {
+// copiesMeet reports whether two copies that a switch makes may come to the same place.
+func (u *update) copiesMeet(sw openflow.DatapathID, mac openflow.MAC, e *entry) bool {
 	var ends [2][]end
 	for i := range ends {
 		var seen []end
@@ -301,9 +303,9 @@ func (u *update) meet(sw openflow.DatapathID, mac openflow.MAC, e *entry) bool {
 	return slices.ContainsFunc(ends[0], func(e end) bool { return slices.Contains(ends[1], e) })
 }
 
-// ends lists where a copy may leave, in every state that the switches may be in.
+// ends appends where a copy may leave the network, in every state that the switches may be in.
 func (u *update) ends(sw openflow.DatapathID, mac openflow.MAC, o *out, seen, found *[]end) {
-	mac = o.carried(false, mac)
+	mac = o.carriedMAC(false, mac)
 	if o.to.IsZero() {
 		*found = append(*found, end{network.PortRef{Switch: sw, Port: o.port}, mac})
 		return
@@ -319,7 +321,7 @@ func (u *update) ends(sw openflow.DatapathID, mac openflow.MAC, o *out, seen, fo
 		}
 		if e := s.find(false, o.to.Port, mac, written); e != nil {
 			for i := range e.outs[:e.n] {
-				if !e.silent(o.to.Port, i) {
+				if !e.suppressed(o.to.Port, i) {
 					u.ends(o.to.Switch, mac, &e.outs[i], seen, found)
 				}
 			}

@@ -18,8 +18,8 @@ func ref(s, p int) network.PortRef {
 	return network.PortRef{Switch: openflow.DatapathID(s), Port: uint32(p)}
 }
 
-// anyTopology draws up to eight switches with any links, parallel ones and some
-// that work in one direction only included.
+// anyTopology draws up to eight switches with any links, including parallel ones and some with one
+// direction only.
 func anyTopology(t *rapid.T) *network.Topology {
 	n := rapid.IntRange(1, 8).Draw(t, "switches")
 	var ids []openflow.DatapathID
@@ -75,7 +75,7 @@ func (s state) String() string {
 	return fmt.Sprintf("written %v, cleared %v", slices.Sorted(maps.Keys(s.written)), slices.Sorted(maps.Keys(s.cleared)))
 }
 
-// world is the network in that state.
+// world returns the network in that state.
 func (s state) world(top *network.Topology, old, now *Plan) *world {
 	w := load(top, old)
 	keep := rules(now)
@@ -138,7 +138,7 @@ func states(t *rapid.T, step *Step, cleared []openflow.DatapathID) (writing, del
 	return writing, deleting
 }
 
-// losing are the switches that hold rules of old that now does not have.
+// losing returns the switches that hold rules of old that now does not have.
 func losing(old, now *Plan) []openflow.DatapathID {
 	keep := rules(now)
 	var out []openflow.DatapathID
@@ -151,7 +151,7 @@ func losing(old, now *Plan) []openflow.DatapathID {
 	return out
 }
 
-// unlessUnreachable gives up a draw that has no way.
+// unlessUnreachable skips a draw without a path.
 func unlessUnreachable(t *rapid.T, err error) {
 	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrInvalid) {
 		t.Skip(err)
@@ -168,7 +168,7 @@ func TestNoStateLosesOrLoops(t *testing.T) {
 		want := Want{IP: device, Home: home, Borders: anyBorders(t, top)}
 		place := func() Place { return anyPlace(t, top, want.Borders) }
 		want.Places = []Place{place()}
-		old, err := Make(top, want)
+		old, err := NewPlan(top, want)
 		unlessUnreachable(t, err)
 		steady(t, top, &old)
 		for range rapid.IntRange(1, 4).Draw(t, "moves") {
@@ -188,7 +188,7 @@ func TestNoStateLosesOrLoops(t *testing.T) {
 					next.Egress = &by
 				}
 			}
-			now, err := Make(top, next)
+			now, err := NewPlan(top, next)
 			if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrInvalid) {
 				continue
 			}
@@ -230,7 +230,7 @@ func move(t *rapid.T, top *network.Topology, old *Plan, step *Step) {
 	}
 }
 
-// served are the places that the plan serves.
+// served returns the places that the plan serves.
 func (p *Plan) served() []Place {
 	if p.Bicast() {
 		return p.want.Places
@@ -238,7 +238,7 @@ func (p *Plan) served() []Place {
 	return p.want.Places[:1]
 }
 
-// borders are the entries that both plans serve.
+// common returns the borders that both plans serve.
 func common(old, now *Plan) []Border {
 	return slices.DeleteFunc(slices.Clone(old.want.Borders), func(r Border) bool {
 		return slices.Contains(old.Unreached, r) || slices.Contains(now.Unreached, r) || !slices.Contains(now.want.Borders, r)
@@ -292,8 +292,8 @@ func checkUp(t *rapid.T, s state, w *world, served []Place, old, now *Plan) {
 	}
 }
 
-// steady checks a plan at rest: each place gets each packet once, by way of the
-// hops that the plan names, and a stranger at the device's port gets nothing out.
+// steady checks a plan at rest: each place gets each packet once, along the hops of the plan, and
+// a stranger at the device's port can send nothing out.
 func steady(t *rapid.T, top *network.Topology, p *Plan) {
 	t.Helper()
 	w := load(top, p)
@@ -323,7 +323,7 @@ func steady(t *rapid.T, top *network.Topology, p *Plan) {
 			t.Fatalf("a stranger at %v sends as the device: %v", pl, got)
 		}
 	}
-	if hops := p.follow(p.Egress.At); !p.Bicast() && !slices.Equal(hops, p.Path) {
+	if hops := p.pathFrom(p.Egress.At); !p.Bicast() && !slices.Equal(hops, p.Path) {
 		t.Fatalf("packets go %v, the path is said to be %v", hops, p.Path)
 	}
 }

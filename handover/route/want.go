@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// check refuses what makes no sense, and puts the rest into its plain form: IPv4
-// addresses, no place or border twice, no border that is a place.
+// check validates the Want and normalises it: IPv4 addresses, no place or border twice, no border
+// that is a place.
 func (w *Want) check(t *network.Topology) error {
 	w.IP = w.IP.Unmap()
 	switch {
@@ -34,10 +34,11 @@ func (w *Want) check(t *network.Topology) error {
 	if len(w.Places) == 2 && w.Places[0] == w.Places[1] {
 		w.Places = w.Places[:1]
 	}
-	return w.checkRoots()
+	return w.checkBorders()
 }
 
-func (w *Want) checkRoots() error {
+// checkBorders validates and normalises the borders.
+func (w *Want) checkBorders() error {
 	borders := make([]Border, 0, len(w.Borders))
 	for _, r := range w.Borders {
 		known := slices.ContainsFunc(borders, func(o Border) bool { return o.At == r.At })
@@ -59,9 +60,9 @@ func (w *Want) checkRoots() error {
 	return nil
 }
 
-// near lists the borders with a way to the place, the nearest first, and those that
-// have none.
-func (w *Want) near(t *network.Topology, p Place) (near, unreached []Border) {
+// reachable returns the borders with a path to the place, the nearest first, and those without
+// one.
+func (w *Want) reachable(t *network.Topology, p Place) (near, unreached []Border) {
 	type reached struct {
 		border Border
 		hops   int
@@ -83,16 +84,15 @@ func (w *Want) near(t *network.Topology, p Place) (near, unreached []Border) {
 	return near, unreached
 }
 
-// exit chooses the border by which packets from the place leave, and their way: the
-// egress that is asked for, else the nearest uplink and, where there is none, the
-// nearest neighbour.
-func (w *Want) exit(t *network.Topology, p Place, near []Border) (Border, []network.Hop, bool) {
+// egress returns the border by which packets from the place leave, and their path. It is the
+// requested egress, or else the nearest uplink or, if there is none, the nearest neighbour.
+func (w *Want) egress(t *network.Topology, p Place, near []Border) (Border, []network.Hop, bool) {
 	for _, neighbours := range []bool{false, true} {
 		for _, r := range near {
 			if w.Egress != nil && r.At != *w.Egress || neighbours != (r.Peer != "") {
 				continue
 			}
-			if up, ok := upward(t, r.At, p.At); ok {
+			if up, ok := upPath(t, r.At, p.At); ok {
 				return r, up, true
 			}
 		}
@@ -100,9 +100,9 @@ func (w *Want) exit(t *network.Topology, p Place, near []Border) (Border, []netw
 	return Border{}, nil, false
 }
 
-// upward is the way from a place to a border: the way down turned round or, where a
-// link has one direction only, the shortest.
-func upward(t *network.Topology, border, place network.PortRef) ([]network.Hop, bool) {
+// upPath returns the path from a place to a border. It is the reverse of the path down or, where a
+// link has one direction only, the shortest path.
+func upPath(t *network.Topology, border, place network.PortRef) ([]network.Hop, bool) {
 	down, ok := t.FanPath(border, place)
 	if !ok {
 		return nil, false

@@ -5,27 +5,26 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Waves is the consistent order in which the switches of a change are written:
-// all switches of a wave at once, the next wave when all have confirmed. What is
-// deleted is deleted after the last wave; a change that only deletes has none, but
-// the list is not nil. An empty old plan is a first attachment.
+// Waves returns the consistent order in which the switches of a change are written: all switches
+// of a wave at once, the next wave when all have confirmed. Rules are deleted after the last wave.
+// A change that only deletes has no waves, but the slice is not nil. An empty old plan stands for
+// a first attachment.
 func Waves(old, now Plan) [][]openflow.DatapathID {
 	w, _ := waves(&old, &now, true)
 	return w
 }
 
-// Burst is the fastest order that lets no packet go round in a circle: packets may
-// be lost until all switches have their rules, as if the device had left its old
-// place already. Mostly it is a single wave.
+// Burst returns the fastest order in which no packet loops. Packets may be lost until all switches
+// have their rules, as if the device had left its old place already. Mostly it is a single wave.
 func Burst(old, now Plan) [][]openflow.DatapathID {
 	w, _ := waves(&old, &now, false)
 	return w
 }
 
-// Inward is an order for a plan of which nobody knows what the switches have: one
-// after the other, those nearest to the device first. Whatever a switch did with
-// packets to the device before, those that it now sends on find their rules, except
-// that with several borders a branch may pass switches that send to its join.
+// Inward returns an order for a plan when it is not known which rules the switches have: one
+// switch after the other, those nearest to the device first. Whatever a switch did with packets to
+// the device before, those that it now sends on find their rules. The exception is that with
+// several borders a branch may pass switches that send to its join.
 func Inward(now Plan) [][]openflow.DatapathID {
 	out := make([][]openflow.DatapathID, len(now.order))
 	for i, sw := range now.order {
@@ -34,9 +33,9 @@ func Inward(now Plan) [][]openflow.DatapathID {
 	return out
 }
 
-// waves takes, for each wave, every switch that may be written together with those
-// taken already, those nearest to the device first. It is false if a wave was taken
-// that is not safe, because there was no other.
+// waves puts into each wave every switch that can be written safely together with those already in
+// it, those nearest to the device first. It returns false if a wave is not safe because there was
+// no safe one.
 func waves(old, now *Plan, lossless bool) (out [][]openflow.DatapathID, safe bool) {
 	u := newUpdate(old, now)
 	var rest []*site
@@ -57,7 +56,7 @@ func waves(old, now *Plan, lossless bool) (out [][]openflow.DatapathID, safe boo
 			s.phase = before
 			later = append(later, s)
 		}
-		if len(wave) == 0 { // go on from the device's side
+		if len(wave) == 0 { // continue from the device's side
 			wave, later, safe = rest[:1], rest[1:], false
 		}
 		var ids []openflow.DatapathID
@@ -70,7 +69,7 @@ func waves(old, now *Plan, lossless bool) (out [][]openflow.DatapathID, safe boo
 	return out, safe
 }
 
-// Compare tells what a change touches.
+// Compare returns what a change touches.
 func Compare(old, now Plan) Change {
 	var c Change
 	for _, s := range newUpdate(&old, &now).sites {
@@ -89,7 +88,7 @@ func Compare(old, now Plan) Change {
 	if len(old.Path) == 0 {
 		return c
 	}
-	if entered := now.follow(old.Egress.At); len(entered) > 0 {
+	if entered := now.pathFrom(old.Egress.At); len(entered) > 0 {
 		c.Branch = entered
 	}
 	common := 0
@@ -103,8 +102,8 @@ func Compare(old, now Plan) Change {
 	return c
 }
 
-// follow is the way of packets to the device that enter at a port.
-func (p *Plan) follow(at network.PortRef) []network.Hop {
+// pathFrom returns the path of packets to the device that enter at a port.
+func (p *Plan) pathFrom(at network.PortRef) []network.Hop {
 	var hops []network.Hop
 	var mac openflow.MAC
 	for range p.order {
@@ -115,7 +114,7 @@ func (p *Plan) follow(at network.PortRef) []network.Hop {
 		}
 		o := &e.outs[0]
 		hops = append(hops, network.Hop{Switch: at.Switch, In: at.Port, Out: o.port})
-		mac = o.carried(false, mac)
+		mac = o.carriedMAC(false, mac)
 		if at = o.to; at.IsZero() {
 			return hops
 		}

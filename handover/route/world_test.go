@@ -44,8 +44,8 @@ type arrival struct {
 	src, dst openflow.MAC
 }
 
-// send follows a packet through the tables until all copies have left or died. It
-// fails when a copy comes back to where it was.
+// send follows a packet through the tables until all copies have left or were dropped. It returns
+// an error if a copy comes back to where it was.
 func (w *world) send(at network.PortRef, p fake.Packet) ([]arrival, error) {
 	var out []arrival
 	err := w.follow(at, p, map[string]bool{}, &out)
@@ -78,7 +78,7 @@ func (w *world) follow(at network.PortRef, p fake.Packet, been map[string]bool, 
 	return nil
 }
 
-// The parties of these tests.
+// The hosts of these tests.
 var (
 	device   = netip.MustParseAddr("10.0.0.7")
 	other    = netip.MustParseAddr("10.0.0.8")
@@ -94,10 +94,10 @@ func ip(src, dst openflow.MAC, from, to netip.Addr) fake.Packet {
 		openflow.IPSrc(from), openflow.IPDst(to), openflow.IPProto(17))
 }
 
-// down is a packet from the outside to the device.
+// down returns a packet from outside to the device.
 func down() fake.Packet { return ip(gateway, home, outside, device) }
 
-// up is a packet from the device, as it is seen at a place.
+// up returns a packet from the device, as seen at a place.
 func up(p Place) fake.Packet {
 	src := p.MAC
 	if src.IsZero() {
@@ -106,7 +106,7 @@ func up(p Place) fake.Packet {
 	return ip(src, gateway, device, outside)
 }
 
-// at is how often a packet has come to a place as it should.
+// count returns how often a packet has arrived at a place correctly.
 func (p Place) count(as []arrival) (n int) {
 	want := p.MAC
 	if want.IsZero() {
@@ -120,7 +120,7 @@ func (p Place) count(as []arrival) (n int) {
 	return n
 }
 
-// key is the identity of a rule in the network.
+// key identifies a rule in the network.
 type key struct {
 	sw openflow.DatapathID
 	rule.Key
@@ -134,7 +134,7 @@ func rules(p *Plan) map[key]network.Rule {
 	return out
 }
 
-// load makes a world in which a plan is written.
+// load returns a world whose switches have the rules of plans.
 func load(top *network.Topology, plans ...*Plan) *world {
 	w := newWorld(top)
 	for _, p := range plans {

@@ -118,7 +118,7 @@ func (p latencies) predict(m modelMove, radios int) time.Duration {
 	if radios == 1 {
 		return p.formula(m)
 	}
-	return p.around() + route.Waited(p.branch(m))
+	return p.around() + route.WaveLatency(p.branch(m))
 }
 
 // modelSamples are the measurements of one point, in ms.

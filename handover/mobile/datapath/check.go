@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// maxName is the length of an interface's name that Linux allows.
+// maxName is the longest interface name that Linux allows.
 const maxName = 15
 
-// Check refuses a configuration that no datapath could carry out.
+// Check returns an error for a configuration that no datapath could implement.
 func (c Config) Check() error {
 	if err := checkName(c.VNI); err != nil {
 		return fmt.Errorf("virtual interface: %w", err)
@@ -36,9 +36,11 @@ func (c Config) Check() error {
 	return nil
 }
 
-// CheckInterface refuses an interface that cannot join a datapath made from c.
+// CheckInterface returns an error for an interface that cannot be attached to a datapath made from
+// c.
 func (c Config) CheckInterface(i Interface) error { return i.check(c) }
 
+// check returns what is wrong with the interface, or nil.
 func (i Interface) check(c Config) error {
 	if err := checkName(i.Name); err != nil {
 		return fmt.Errorf("interface: %w", err)
@@ -54,12 +56,12 @@ func (i Interface) check(c Config) error {
 	return nil
 }
 
-// usualMTU is that of a VNI without interfaces.
+// usualMTU is the MTU of a VNI without interfaces.
 const usualMTU = 1500
 
-// FitMTU is the MTU for a VNI whose frames leave by the interfaces named, in
-// the network namespace of the calling thread: the smallest of theirs and of c's.
-// Nil stands for those of c.
+// FitMTU returns the MTU for a VNI whose frames leave by the named interfaces, in the network
+// namespace of the calling thread: the smallest of theirs and of c's. Nil stands for the
+// interfaces of c.
 func (c Config) FitMTU(names []string) int {
 	if names == nil {
 		for _, i := range c.Interfaces {
@@ -78,6 +80,7 @@ func (c Config) FitMTU(names []string) int {
 	return smallest
 }
 
+// checkName returns an error for a name that Linux does not allow.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -90,14 +93,14 @@ func checkName(name string) error {
 	return nil
 }
 
-// Choice is what Use decides, checked against the interfaces attached.
+// Choice holds the interfaces that Use has chosen.
 type Choice struct {
 	Send    string
 	Receive []string
 }
 
-// NewChoice checks the arguments of [Datapath.Use]; attached says which names
-// are known. Names that are given twice count once.
+// NewChoice checks the arguments of [Datapath.Use]; attached reports whether an interface is
+// attached. Names that are given twice count once.
 func NewChoice(send string, receive []string, attached func(string) bool) (Choice, error) {
 	c := Choice{Send: send}
 	if send != "" && !attached(send) {
@@ -114,7 +117,7 @@ func NewChoice(send string, receive []string, attached func(string) bool) (Choic
 	return c, nil
 }
 
-// Without is the choice after an interface went away.
+// Without returns the choice without an interface that was detached.
 func (c Choice) Without(name string) Choice {
 	if c.Send == name {
 		c.Send = ""

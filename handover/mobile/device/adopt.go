@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt makes a link carry nothing of its own: its addresses and routes are
-// taken off, IPv6 is switched off on it, and it is set up. Its traffic belongs to
-// the virtual interface from now on.
+// Adopt dedicates a link to the virtual interface: it removes the link's addresses and routes,
+// disables IPv6 on it, and sets it up.
 func (j *Journal) Adopt(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -46,7 +45,7 @@ func (j *Journal) Adopt(name string) error {
 	return nil
 }
 
-// inventory is what a link has that has to be put back.
+// inventory returns the changes that undo the removal of a link's addresses and routes.
 func inventory(link netlink.Link) ([]Change, error) {
 	name := link.Attrs().Name
 	var routed, direct []Change
@@ -69,8 +68,8 @@ func inventory(link netlink.Link) ([]Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("addresses: %w", err)
 	}
-	// What is last here is put back first: addresses in their order, then the
-	// routes, of which those by a router need the others.
+	// The last change is undone first: addresses in their order, then the routes, of which those
+	// by a router need the others.
 	out := slices.Concat(routed, direct)
 	for _, a := range slices.Backward(addresses) {
 		if c, ok := addressChange(name, a); ok {
@@ -80,10 +79,11 @@ func inventory(link netlink.Link) ([]Change, error) {
 	return out, nil
 }
 
+// families are the address families of routes.
 var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
 
-// routesOf are the routes of a link in all tables, without those that come and
-// go with its addresses.
+// routesOf returns the routes of a link in all tables, without those that the kernel adds and
+// removes with its addresses.
 func routesOf(link netlink.Link, family int) ([]netlink.Route, error) {
 	filter := &netlink.Route{LinkIndex: link.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
 	routes, err := netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
@@ -93,7 +93,8 @@ func routesOf(link netlink.Link, family int) ([]netlink.Route, error) {
 	return slices.DeleteFunc(routes, func(r netlink.Route) bool { return r.Protocol == unix.RTPROT_KERNEL }), nil
 }
 
-// addressChange is nothing for the addresses that the kernel makes by itself.
+// addressChange returns the change for an address, and false for addresses that the kernel creates
+// by itself.
 func addressChange(link string, a netlink.Addr) (Change, bool) {
 	p, ok := prefix(a.IPNet)
 	if !ok || p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() {
@@ -113,7 +114,7 @@ func addressChange(link string, a netlink.Addr) (Change, bool) {
 	return Change{Address: out}, true
 }
 
-// routeChange is nothing for the routes that routers announce.
+// routeChange returns the change for a route, and false for routes that routers announce.
 func routeChange(link string, family int, r netlink.Route) (Change, bool) {
 	if r.Type != unix.RTN_UNICAST || r.Protocol == unix.RTPROT_RA {
 		return Change{}, false
@@ -142,14 +143,14 @@ func routeChange(link string, family int, r netlink.Route) (Change, bool) {
 	return Change{Route: out}, true
 }
 
-// strip takes off what inventory has seen, and sets the link up.
+// strip removes what inventory has returned, and sets the link up.
 func strip(link netlink.Link, quieten bool, quiet string) error {
 	if quieten {
 		if err := os.WriteFile(filepath.Join("/proc/sys", quiet), []byte("1"), 0o644); err != nil {
 			return err
 		}
 	}
-	// Routes first: some are not tied to an address.
+	// Routes first: some do not belong to an address.
 	for _, family := range families {
 		routes, err := routesOf(link, family)
 		if err != nil {
@@ -166,7 +167,7 @@ func strip(link netlink.Link, quieten bool, quiet string) error {
 		return fmt.Errorf("addresses: %w", err)
 	}
 	for _, a := range addresses {
-		// A secondary address goes with its primary one.
+		// A secondary address is removed together with its primary one.
 		if err := netlink.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 			return fmt.Errorf("address %v: %w", a.IPNet, err)
 		}
@@ -177,8 +178,8 @@ func strip(link netlink.Link, quieten bool, quiet string) error {
 	return nil
 }
 
-// readSysctl says what it takes to set a kernel setting. One that the kernel
-// does not have needs nothing.
+// readSysctl returns the change for a kernel setting, and reports whether the setting has another
+// value than want. A setting that the kernel does not have needs no change.
 func readSysctl(path, want string) (Change, bool, error) {
 	b, err := os.ReadFile(filepath.Join("/proc/sys", path))
 	if errors.Is(err, os.ErrNotExist) {
@@ -191,12 +192,12 @@ func readSysctl(path, want string) (Change, bool, error) {
 	return Change{Sysctl: &Sysctl{Path: path, Old: old}}, old != want, nil
 }
 
-// Release undoes what was done to one link.
+// Release undoes the changes to one link.
 func (j *Journal) Release(name string) error {
 	return j.Undo(func(c Change) bool { return c.Link() == name })
 }
 
-// Forget drops what was done to a link that is gone.
+// Forget drops the changes to a link that is gone.
 func (j *Journal) Forget(name string) error {
 	j.changes = slices.DeleteFunc(j.changes, func(c Change) bool { return c.Link() == name })
 	return j.write()

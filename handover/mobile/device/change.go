@@ -17,8 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// Change is one change with what is needed to undo it. Exactly one of the
-// pointers is set.
+// Change is one change with what is needed to undo it. Exactly one of the pointers is set.
 type Change struct {
 	At      time.Time `json:"at"`
 	Sysctl  *Sysctl   `json:"sysctl,omitempty"`
@@ -28,7 +27,7 @@ type Change struct {
 	File    *File     `json:"file,omitempty"`
 }
 
-// Sysctl is a kernel setting that had another value.
+// Sysctl is a kernel setting that was changed.
 type Sysctl struct {
 	Path string `json:"path"` // below /proc/sys
 	Old  string `json:"old"`
@@ -39,7 +38,7 @@ type LinkUp struct {
 	Link string `json:"link"`
 }
 
-// Address is an address that was taken off a link.
+// Address is an address that was removed from a link.
 type Address struct {
 	Link      string       `json:"link"`
 	Prefix    netip.Prefix `json:"prefix"`
@@ -48,12 +47,12 @@ type Address struct {
 	Label     string       `json:"label,omitempty"`
 	Scope     int          `json:"scope,omitempty"`
 	Flags     int          `json:"flags,omitempty"`
-	// Valid and Preferred are how long it still had; zero is for ever.
+	// Valid and Preferred are the remaining lifetimes; zero is unlimited.
 	Valid     time.Duration `json:"valid,omitempty"`
 	Preferred time.Duration `json:"preferred,omitempty"`
 }
 
-// Route is a route that was taken off a link.
+// Route is a route that was removed from a link.
 type Route struct {
 	Link     string       `json:"link"`
 	To       netip.Prefix `json:"to"`
@@ -75,11 +74,11 @@ type File struct {
 	Old     []byte      `json:"old,omitempty"`
 	Mode    os.FileMode `json:"mode,omitempty"`
 	Existed bool        `json:"existed"`
-	// New is what was written: a file that somebody has changed since is theirs.
+	// New is what was written. A file that another program has changed since is not restored.
 	New []byte `json:"new"`
 }
 
-// String names what the change was made to.
+// String returns what was changed.
 func (c Change) String() string {
 	switch {
 	case c.Sysctl != nil:
@@ -96,7 +95,7 @@ func (c Change) String() string {
 	return "nothing"
 }
 
-// Link is the link that the change was made to, if it was one.
+// Link returns the link that was changed, or an empty string.
 func (c Change) Link() string {
 	switch {
 	case c.Sysctl != nil:
@@ -111,7 +110,7 @@ func (c Change) Link() string {
 	return ""
 }
 
-// undo puts back what was there. A link that is gone has nothing to put back.
+// undo restores the earlier state. A link that is gone has nothing to restore.
 func (c Change) undo() error {
 	var err error
 	switch {
@@ -132,6 +131,7 @@ func (c Change) undo() error {
 	return err
 }
 
+// undo writes the old value.
 func (s *Sysctl) undo() error {
 	err := os.WriteFile(filepath.Join("/proc/sys", s.Path), []byte(s.Old), 0o644)
 	if errors.Is(err, os.ErrNotExist) {
@@ -140,6 +140,7 @@ func (s *Sysctl) undo() error {
 	return err
 }
 
+// undo sets the link down.
 func (l *LinkUp) undo() error {
 	link, err := netlink.LinkByName(l.Link)
 	if err != nil {
@@ -148,6 +149,7 @@ func (l *LinkUp) undo() error {
 	return netlink.LinkSetDown(link)
 }
 
+// undo adds the address again, with the rest of its lifetime.
 func (a *Address) undo(passed time.Duration) error {
 	link, err := netlink.LinkByName(a.Link)
 	if err != nil {
@@ -170,6 +172,7 @@ func (a *Address) undo(passed time.Duration) error {
 	return netlink.AddrReplace(link, addr)
 }
 
+// undo adds the route again.
 func (r *Route) undo() error {
 	link, err := netlink.LinkByName(r.Link)
 	if err != nil {
@@ -191,11 +194,12 @@ func (r *Route) undo() error {
 	}
 	err = netlink.RouteReplace(route)
 	if errors.Is(err, unix.ENETDOWN) {
-		return nil // it went when the link did, whoever set that down
+		return nil // the link is down, and would have lost the route anyway
 	}
 	return err
 }
 
+// undo restores the old file, unless another program has changed it since.
 func (f *File) undo() error {
 	now, err := os.ReadFile(f.Path)
 	if errors.Is(err, os.ErrNotExist) && !f.Existed {
@@ -205,7 +209,7 @@ func (f *File) undo() error {
 		return err
 	}
 	if err == nil && !bytes.Equal(now, f.New) {
-		return nil // somebody else's by now
+		return nil // changed by another program
 	}
 	if !f.Existed {
 		return os.Remove(f.Path)
@@ -213,10 +217,12 @@ func (f *File) undo() error {
 	return wholefile.Replace(f.Path, f.Old, f.Mode)
 }
 
+// ipNet converts a prefix.
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
+// prefix converts a network, and returns false if it is none.
 func prefix(n *net.IPNet) (netip.Prefix, bool) {
 	if n == nil {
 		return netip.Prefix{}, false
@@ -229,4 +235,5 @@ func prefix(n *net.IPNet) (netip.Prefix, bool) {
 	return netip.PrefixFrom(a.Unmap(), ones), true
 }
 
+// sysctl joins the parts of a setting's path.
 func sysctl(parts ...string) string { return strings.Join(parts, "/") }

@@ -13,21 +13,21 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// Journal is the list of changes that were made, on disk. One process at a time
-// has it. It is not for concurrent use.
+// Journal is the list of changes, on disk. One process at a time holds it. It must not be used
+// concurrently.
 type Journal struct {
 	path    string
 	lock    *os.File
 	changes []Change
 }
 
-// JournalFile is the journal's name in its folder. It is there as long as something
-// is to be undone.
+// JournalFile is the journal's name in its directory. The file exists as long as there are changes
+// to undo.
 const JournalFile = "changes.json"
 
-// OpenJournal opens the journal in a folder, which is made if it is not there.
-// What an earlier process left in it is there to be undone. The error wraps
-// folderlock.ErrBusy when another daemon has it.
+// OpenJournal opens the journal in a directory, which is created if it does not exist. The journal
+// contains the changes that an earlier process has not undone. The error wraps folderlock.ErrBusy
+// if another daemon holds the journal.
 func OpenJournal(dir string) (*Journal, error) {
 	lock, err := folderlock.Take(dir, 0o700)
 	if err != nil {
@@ -41,6 +41,7 @@ func OpenJournal(dir string) (*Journal, error) {
 	return j, nil
 }
 
+// read reads the changes from disk.
 func (j *Journal) read() error {
 	b, err := os.ReadFile(j.path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -55,10 +56,10 @@ func (j *Journal) read() error {
 	return nil
 }
 
-// Len is the number of changes that are not undone.
+// Len returns the number of changes that are not undone.
 func (j *Journal) Len() int { return len(j.changes) }
 
-// Record notes changes that are about to be made.
+// Record records changes that are about to be made.
 func (j *Journal) Record(changes ...Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -71,8 +72,8 @@ func (j *Journal) Record(changes ...Change) error {
 	return j.write()
 }
 
-// Undo undoes the changes that match, the latest first; nil matches all. What
-// cannot be undone stays in the journal.
+// Undo undoes the changes that match, the latest first; nil matches all. Changes that cannot be
+// undone stay in the journal.
 func (j *Journal) Undo(match func(Change) bool) error {
 	var left []Change
 	var errs []error
@@ -92,7 +93,7 @@ func (j *Journal) Undo(match func(Change) bool) error {
 	return errors.Join(append(errs, j.write())...)
 }
 
-// write puts the journal on disk, whole or not at all.
+// write writes the journal to disk, completely or not at all.
 func (j *Journal) write() error {
 	if len(j.changes) == 0 {
 		if err := os.Remove(j.path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -110,5 +111,5 @@ func (j *Journal) write() error {
 	return nil
 }
 
-// Close lets another process have the journal.
+// Close releases the journal for other processes.
 func (j *Journal) Close() error { return j.lock.Close() }

@@ -22,21 +22,21 @@ type Link struct {
 	Index int
 	MAC   openflow.MAC
 	MTU   int
-	// Present says that the interface exists, Up that it is switched on, Carrier
-	// that it has a link.
+	// Present reports whether the interface exists, Up whether it is enabled, Carrier whether it
+	// has a link.
 	Present, Up, Carrier bool
-	// Flaps counts how often the carrier went or came: a device that was plugged
-	// from one place to another in an instant is told by it.
+	// Flaps counts the changes of the carrier. It shows that a device was moved to another place
+	// in an instant.
 	Flaps uint32
-	// Type is what the kernel calls the kind of hardware; 1 is Ethernet.
+	// Type is the kernel's hardware type; 1 is Ethernet.
 	Type uint16
 }
 
-// Ethernet is the Type of an interface that speaks Ethernet.
+// Ethernet is the Type of an Ethernet interface.
 const Ethernet = unix.ARPHRD_ETHER
 
-// Watch calls f with the state of each named interface, and again whenever it
-// changes, until ctx ends. Calls come one after the other.
+// Watch calls f with the state of each named interface, and again whenever it changes, until ctx
+// ends. It makes one call at a time.
 func Watch(ctx context.Context, names []string, f func(Link)) error {
 	events, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
 	if err != nil {
@@ -55,12 +55,13 @@ func Watch(ctx context.Context, names []string, f func(Link)) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case !errors.Is(err, unix.ENOBUFS): // then events were lost, and are made up for by a list
+		case !errors.Is(err, unix.ENOBUFS): // events were lost; the list makes up for them
 			return fmt.Errorf("watch links: %w", err)
 		}
 	}
 }
 
+// watcher reports changes of the named interfaces.
 type watcher struct {
 	names  []string
 	known  map[string]Link
@@ -84,6 +85,7 @@ func (w *watcher) list() error {
 	return nil
 }
 
+// note reports the state of a link if it has changed.
 func (w *watcher) note(l Link) {
 	if old, known := w.known[l.Name]; known && old == l || !slices.Contains(w.names, l.Name) {
 		return
@@ -105,11 +107,11 @@ func (w *watcher) follow(events *nl.NetlinkSocket) error {
 		for _, m := range messages {
 			l, err := parseLink(m.Data)
 			if err != nil {
-				continue // not of a kind that interfaces have
+				continue // not a message about an interface
 			}
 			if m.Header.Type == unix.RTM_DELLINK {
 				if old, ok := w.known[l.Name]; ok && old.Index != l.Index {
-					continue // of an interface that another one has replaced
+					continue // about an interface that another one has replaced
 				}
 				l = Link{Name: l.Name}
 			}
@@ -119,7 +121,7 @@ func (w *watcher) follow(events *nl.NetlinkSocket) error {
 	}
 }
 
-// renamed notes that a name is free when its interface has got another one.
+// renamed reports that a name is free if its interface has got another one.
 func (w *watcher) renamed(l Link) {
 	for name, old := range w.known {
 		if l.Present && old.Index == l.Index && name != l.Name {
@@ -128,8 +130,7 @@ func (w *watcher) renamed(l Link) {
 	}
 }
 
-// Links reads the state of the named interfaces; one that is not there is not
-// Present.
+// Links returns the state of the named interfaces; one that does not exist is not Present.
 func Links(names ...string) ([]Link, error) {
 	var out []Link
 	w := watcher{names: names, known: map[string]Link{}, report: func(l Link) { out = append(out, l) }}
@@ -139,9 +140,8 @@ func Links(names ...string) ([]Link, error) {
 	return out, nil
 }
 
-// ReadLink reads the state of one interface as it is now. The kernel holds events
-// back for up to a second when links have changed in the second before; this tells
-// at once.
+// ReadLink returns the present state of one interface. The kernel delays events for up to a second
+// if links have changed in the second before; ReadLink does not wait for them.
 func ReadLink(name string) (Link, error) {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
@@ -166,6 +166,7 @@ func ReadLink(name string) (Link, error) {
 // skipStatistics is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h.
 const skipStatistics = 1 << 3
 
+// list returns the state of all interfaces.
 func list() ([]Link, error) {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
@@ -184,7 +185,7 @@ func list() ([]Link, error) {
 	return links, nil
 }
 
-// parseLink reads a link message of the kernel's.
+// parseLink parses a link message of the kernel.
 func parseLink(b []byte) (Link, error) {
 	if len(b) < unix.SizeofIfInfomsg {
 		return Link{}, errors.New("a link message that ends early")
@@ -219,7 +220,8 @@ func parseLink(b []byte) (Link, error) {
 	return l, nil
 }
 
-// eachAttribute visits the attributes of a netlink message, all of which have to be whole.
+// eachAttribute calls visit with the attributes of a netlink message. An incomplete attribute is
+// an error.
 func eachAttribute(b []byte, visit func(kind uint16, value []byte) error) error {
 	for len(b) >= unix.SizeofRtAttr {
 		kind, value, rest, ok := genl.Next(b)
@@ -234,6 +236,7 @@ func eachAttribute(b []byte, visit func(kind uint16, value []byte) error) error 
 	return nil
 }
 
+// number decodes a number of the kernel's byte order, or returns 0 if it is too short.
 func number(b []byte) uint32 {
 	if len(b) < 4 {
 		return 0

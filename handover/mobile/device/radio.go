@@ -16,15 +16,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Radio is what an interface with a radio receives.
+// Radio is the state of an interface's radio.
 type Radio struct {
-	// Signal is in dBm; zero, if it is not known.
+	// Signal is in dBm; zero if it is unknown.
 	Signal int
-	// AP is the access point that it is associated with; zero, if not known.
+	// AP is the access point that it is associated with; zero if that is unknown.
 	AP openflow.MAC
 }
 
-// Of nl80211 (linux/nl80211.h).
+// Numbers of nl80211 (linux/nl80211.h).
 const (
 	getStation      = 17
 	attrIfindex     = 3
@@ -33,8 +33,8 @@ const (
 	infoSignal      = 7
 )
 
-// ReadRadio reads the signal of an interface: from the kernel's wireless stack,
-// or from the older /proc/net/wireless. False, if it has no radio.
+// ReadRadio returns the signal of an interface, from the kernel's wireless stack or from the older
+// /proc/net/wireless. It returns false if the interface has no radio.
 func ReadRadio(name string, index int) (Radio, bool) {
 	if r, err := station(index); err == nil {
 		return r, true
@@ -66,7 +66,7 @@ func station(index int) (Radio, error) {
 	return parseStation(messages[0])
 }
 
-// parseStation reads an answer to a request for stations.
+// parseStation parses an answer to a request for stations.
 func parseStation(b []byte) (Radio, error) {
 	if len(b) < unix.GENL_HDRLEN {
 		return Radio{}, errors.New("nl80211: a message that ends early")
@@ -94,8 +94,8 @@ func parseStation(b []byte) (Radio, error) {
 	return r, nil
 }
 
-// parseWireless finds the level of an interface in /proc/net/wireless, whose
-// lines are "wlan0: 0000   54.  -56.  -256        0 ...".
+// parseWireless finds the level of an interface in /proc/net/wireless, whose lines are "wlan0:
+// 0000 54. -56. -256 0 ...".
 func parseWireless(b []byte, name string) (int, bool) {
 	lines := bufio.NewScanner(bytes.NewReader(b))
 	for lines.Scan() {
@@ -106,7 +106,7 @@ func parseWireless(b []byte, name string) (int, bool) {
 		}
 		level, err := strconv.Atoi(strings.TrimSuffix(fields[2], "."))
 		if err != nil || level >= 0 || level < -200 {
-			return 0, false // of a driver that has a scale of its own
+			return 0, false // the driver uses a scale of its own
 		}
 		return level, true
 	}

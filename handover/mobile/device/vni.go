@@ -17,17 +17,17 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// protocol marks the routes that are ours: the number of DHCP.
+// protocol marks our routes: the number of DHCP.
 const protocol = unix.RTPROT_DHCP
 
-// Configure gives the virtual interface the lease's address, for as long as the
-// lease lasts, and routes with that metric. What it had from another lease goes.
+// Configure gives the virtual interface the lease's address, for as long as the lease lasts, and
+// routes with that metric. It removes what the interface had from another lease.
 func Configure(vni string, l lease.Lease, metric int) error {
 	link, err := netlink.LinkByName(vni)
 	if err != nil {
 		return fmt.Errorf("virtual interface %s: %w", vni, err)
 	}
-	// First: with an address go those that came after it in its subnet.
+	// First, because removing an address removes those that were added after it in its subnet.
 	if err := removeAddresses(link, func(p netip.Prefix) bool { return p != l.Address }); err != nil {
 		return err
 	}
@@ -39,9 +39,9 @@ func Configure(vni string, l lease.Lease, metric int) error {
 	return configureRoutes(link, l, metric)
 }
 
-// NoIPv6 switches IPv6 off on the virtual interface: the network moves IPv4 addresses
-// only, and applications that found another would lose their connections with the
-// next move. The setting goes with the interface.
+// NoIPv6 disables IPv6 on the virtual interface: the network moves IPv4 addresses only, and
+// applications that used an IPv6 address would lose their connections with the next move. The
+// setting ends with the interface.
 func NoIPv6(vni string) error {
 	path := sysctl("net", "ipv6", "conf", vni, "disable_ipv6")
 	_, needed, err := readSysctl(path, "1")
@@ -54,14 +54,12 @@ func NoIPv6(vni string) error {
 	return nil
 }
 
-// seconds are those of a lifetime in the kernel, which has the highest number
-// stand for no end.
+// seconds returns a lifetime for the kernel, in which the highest number stands for unlimited.
 func seconds(d time.Duration) int {
 	return int(min(max(d/time.Second, 1), math.MaxUint32))
 }
 
-// Unconfigure takes all IPv4 addresses, and the routes with them, off the
-// virtual interface.
+// Unconfigure removes all IPv4 addresses, and the routes with them, from the virtual interface.
 func Unconfigure(vni string) error {
 	link, err := netlink.LinkByName(vni)
 	if err != nil {
@@ -70,6 +68,7 @@ func Unconfigure(vni string) error {
 	return removeAddresses(link, func(netip.Prefix) bool { return true })
 }
 
+// removeAddresses removes the addresses for which which returns true.
 func removeAddresses(link netlink.Link, which func(netip.Prefix) bool) error {
 	addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
 	if err != nil {
@@ -90,7 +89,7 @@ func removeAddresses(link netlink.Link, which func(netip.Prefix) bool) error {
 func configureRoutes(link netlink.Link, l lease.Lease, metric int) error {
 	wanted, mtu := map[netip.Prefix]bool{}, l.MTU
 	if mtu >= link.Attrs().MTU {
-		mtu = 0 // the interface's own, which is less: packets larger than it would vanish
+		mtu = 0 // the interface's own MTU, which is less: larger packets would be lost
 	}
 	for _, r := range routesFor(l) {
 		route := &netlink.Route{
@@ -102,7 +101,7 @@ func configureRoutes(link netlink.Link, l lease.Lease, metric int) error {
 			route.Scope = netlink.SCOPE_LINK
 		default:
 			route.Gw = r.Via.AsSlice()
-			route.Flags = int(netlink.FLAG_ONLINK) // a router may be beyond the prefix
+			route.Flags = int(netlink.FLAG_ONLINK) // a router may be outside the prefix
 		}
 		if err := netlink.RouteReplace(route); err != nil {
 			return fmt.Errorf("route to %v by %s: %w", r.To, link.Attrs().Name, err)
@@ -128,6 +127,7 @@ func configureRoutes(link netlink.Link, l lease.Lease, metric int) error {
 	return nil
 }
 
+// routesFor returns the routes of a lease, including the default route.
 func routesFor(l lease.Lease) []lease.Route {
 	routes := l.Routes
 	if l.Router.IsValid() {
@@ -136,8 +136,8 @@ func routesFor(l lease.Lease) []lease.Route {
 	return routes
 }
 
-// SetNeighbour tells the kernel where the router is now, if it believes
-// something else: the network that the device has moved to may have another one.
+// SetNeighbour sets the router's address in the kernel, if the kernel has another one: the network
+// to which the device has moved may have another router.
 func SetNeighbour(vni string, router netip.Addr, mac openflow.MAC) error {
 	link, err := netlink.LinkByName(vni)
 	if err != nil {
@@ -160,8 +160,8 @@ func SetNeighbour(vni string, router netip.Addr, mac openflow.MAC) error {
 	return nil
 }
 
-// SetResolver writes the lease's name servers to a file like /etc/resolv.conf.
-// A file that is a link belongs to another program and is left alone: false.
+// SetResolver writes the lease's name servers to a file like /etc/resolv.conf. If the file is a
+// symbolic link it belongs to another program; then SetResolver leaves it alone and returns false.
 func (j *Journal) SetResolver(path string, l lease.Lease) (bool, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -194,6 +194,7 @@ func (j *Journal) SetResolver(path string, l lease.Lease) (bool, error) {
 	return true, nil
 }
 
+// resolver returns the content of the file.
 func resolver(l lease.Lease) []byte {
 	b := []byte("# written by sluice mobile for " + l.Address.Addr().String() + "\n")
 	if l.Domain != "" {
@@ -205,7 +206,7 @@ func resolver(l lease.Lease) []byte {
 	return b
 }
 
-// file is the change that was made to a file before.
+// file returns the earlier change of a file, or nil.
 func (j *Journal) file(path string) *File {
 	for _, c := range j.changes {
 		if c.File != nil && filepath.Clean(c.File.Path) == filepath.Clean(path) {
@@ -215,7 +216,7 @@ func (j *Journal) file(path string) *File {
 	return nil
 }
 
-// replaceFile records a change to a file in place of the one before it.
+// replaceFile records a change of a file in place of an earlier one.
 func (j *Journal) replaceFile(f File) error {
 	if ours := j.file(f.Path); ours != nil {
 		*ours = f

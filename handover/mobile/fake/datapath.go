@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Datapath remembers what it is told.
+// Datapath records its calls.
 type Datapath struct {
 	mu       sync.Mutex
 	attached []datapath.Interface
@@ -29,7 +29,7 @@ type Use struct {
 	Receive []string
 }
 
-// String is "send<receive,receive".
+// String returns "send<receive,receive".
 func (u Use) String() string { return fmt.Sprintf("%s<%v", u.Send, u.Receive) }
 
 // Attach implements datapath.Datapath.
@@ -64,21 +64,21 @@ func (d *Datapath) Use(_ context.Context, send string, receive []string) error {
 	return nil
 }
 
-// Refuse has Use return an error from now on; nil ends that.
+// Refuse makes Use return an error from now on; nil ends that.
 func (d *Datapath) Refuse(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.refuse = err
 }
 
-// Uses are the successful calls of Use.
+// Uses returns the successful calls of Use.
 func (d *Datapath) Uses() []Use {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.uses)
 }
 
-// Attached are the interfaces that are attached.
+// Attached returns the attached interfaces.
 func (d *Datapath) Attached() []datapath.Interface {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,21 +93,21 @@ func (d *Datapath) FitMTU(context.Context) error {
 	return nil
 }
 
-// Fitted is how often FitMTU was called.
+// Fitted returns how often FitMTU was called.
 func (d *Datapath) Fitted() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.fitted
 }
 
-// Traffic implements datapath.Datapath: the same for all interfaces.
+// Traffic implements datapath.Datapath, with the same counters for all interfaces.
 func (d *Datapath) Traffic(string) (datapath.Traffic, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.traffic, nil
 }
 
-// Carry counts frames that the device has sent, and heard.
+// Carry adds frames that the device has sent and heard to the counters.
 func (d *Datapath) Carry(sent, heard uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,7 +115,7 @@ func (d *Datapath) Carry(sent, heard uint64) {
 	d.traffic.Heard += heard
 }
 
-// SendAgain implements datapath.Datapath: it notes by what it would send.
+// SendAgain implements datapath.Datapath. It records the interface by which it would send.
 func (d *Datapath) SendAgain(time.Duration, openflow.MAC) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +123,7 @@ func (d *Datapath) SendAgain(time.Duration, openflow.MAC) (int, error) {
 	return 0, nil
 }
 
-// SentAgain are the interfaces by which SendAgain was asked to send.
+// SentAgain returns the interfaces by which SendAgain was called to send.
 func (d *Datapath) SentAgain() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,7 +149,7 @@ func (d *Datapath) Close() error {
 	return nil
 }
 
-// Closed says whether Close was called.
+// Closed reports whether Close was called.
 func (d *Datapath) Closed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package fake stands in for what is around a mobile device in tests: wires with a
-// DHCP server and a gateway behind them, and a datapath that only remembers.
+// Package fake simulates the surroundings of a mobile device in tests: wires with a DHCP server
+// and a gateway behind them, and a datapath that only records its calls.
 //
-// Everything runs by timers and channels, so it works with the clock of
-// testing/synctest.
+// Everything runs by timers and channels, so it works with the clock of testing/synctest.
 package fake

@@ -13,11 +13,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
+// gatewayMAC is the MAC address of the gateway.
 var gatewayMAC = openflow.MAC{2, 0, 0, 0, 0, 0xfe}
 
-// Network gives one address to one device, wherever it asks, and remembers where
-// that was. (The real server is handover/dhcp; this one has no state and no
-// registry, for tests of what goes on in the device.)
+// Network gives one address to one device, wherever it asks, and records where that was. (The real
+// server is handover/dhcp; this one has no state and no registry, for tests of the device alone.)
 type Network struct {
 	Lasts time.Duration
 
@@ -32,7 +32,7 @@ func NewNetwork(address string) *Network {
 	return &Network{address: netip.MustParsePrefix(address), Lasts: time.Hour}
 }
 
-// Gateway is the first address of the network, and where it is.
+// Gateway returns the first address of the network, and its MAC address.
 func (n *Network) Gateway() (netip.Addr, openflow.MAC) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,14 +46,14 @@ func (n *Network) SetAddress(address string) {
 	n.address = netip.MustParsePrefix(address)
 }
 
-// Refuse has the network answer nobody, or everybody again.
+// Refuse makes the network answer nobody, or everybody again.
 func (n *Network) Refuse(refuse bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.refuse = refuse
 }
 
-// Log lists what was asked since the last call: "DISCOVER at left".
+// Log returns the requests since the last call: "DISCOVER at left".
 func (n *Network) Log() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,7 +62,7 @@ func (n *Network) Log() []string {
 	return log
 }
 
-// At is the network at one of its places.
+// At returns the network's answers at one of its places.
 func (n *Network) At(place string) Answer {
 	return func(frame []byte, h *packet.Headers) []byte {
 		if !h.Has(packet.UDP) || h.DstPort != 67 {
@@ -82,7 +82,7 @@ func (n *Network) At(place string) Answer {
 	}
 }
 
-// reply is an offer or an acknowledgement, or a refusal of another address.
+// reply returns an offer or an acknowledgement, or a refusal of another address.
 func (n *Network) reply(m *dhcpv4.DHCPv4, to openflow.MAC) []byte {
 	kind := dhcpv4.MessageTypeAck
 	asked := m.RequestedIPAddress()

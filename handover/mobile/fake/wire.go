@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Answer is what a network sends back to a frame; nil is nothing.
+// Answer returns a network's answer to a frame, or nil.
 type Answer func(frame []byte, h *packet.Headers) []byte
 
-// Wire is an interface's way to a network. Frames take Delay each way.
+// Wire is an interface's link to a network. Frames take Delay each way.
 type Wire struct {
 	Delay time.Duration
 
@@ -31,55 +31,55 @@ type Wire struct {
 	sockets map[*Socket]bool
 }
 
-// NewWire returns a wire to a network that answers like that.
+// NewWire returns a wire to a network with the given answers.
 func NewWire(answer Answer) *Wire {
 	return &Wire{answer: answer, sockets: map[*Socket]bool{}, Delay: time.Millisecond}
 }
 
-// SetAnswer has the wire lead to another network.
+// SetAnswer connects the wire to another network.
 func (w *Wire) SetAnswer(answer Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answer = answer
 }
 
-// SetGateway has a gateway answer ARP.
+// SetGateway sets the gateway that answers ARP.
 func (w *Wire) SetGateway(ip netip.Addr, mac openflow.MAC) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gateway, w.at = ip, mac
 }
 
-// Edge has the gateway not answer pings, or answer them again: who answers ARP in its
-// place is at the edge, and the way from there is cut.
+// Edge sets whether the gateway answers echo requests. If only is set, a host at the edge answers
+// ARP in its place, and the path from there is cut.
 func (w *Wire) Edge(only bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.edge = only
 }
 
-// Refuse has sockets return an error for what they are to send; nil ends that.
+// Refuse makes sockets return an error for frames to send; nil ends that.
 func (w *Wire) Refuse(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refuse = err
 }
 
-// Cut has all frames get lost, or not.
+// Cut sets whether all frames are lost.
 func (w *Wire) Cut(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cut = cut
 }
 
-// Lose has the next frames from the device get lost.
+// Lose makes the next n frames from the device get lost.
 func (w *Wire) Lose(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lose = n
 }
 
-// Sent are the frames that the device has sent.
+// Sent returns the frames that the device has sent.
 func (w *Wire) Sent() [][]byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *Wire) Open() *Socket {
 	return s
 }
 
-// Deliver hands a frame to the device.
+// Deliver delivers a frame to the device.
 func (w *Wire) Deliver(frame []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,11 +105,12 @@ func (w *Wire) Deliver(frame []byte) {
 	for s := range w.sockets {
 		select {
 		case s.in <- frame:
-		default: // a socket that nobody reads loses frames, as in a kernel
+		default: // a full socket loses frames, as in a kernel
 		}
 	}
 }
 
+// send sends a frame of the device.
 func (w *Wire) send(frame []byte) error {
 	w.mu.Lock()
 	if err := w.refuse; err != nil {
@@ -133,6 +134,7 @@ func (w *Wire) send(frame []byte) error {
 	return nil
 }
 
+// reply returns the answer to a frame, or nil.
 func (w *Wire) reply(frame []byte) []byte {
 	h, err := packet.Parse(frame)
 	if err != nil {
@@ -156,14 +158,14 @@ func (w *Wire) reply(frame []byte) []byte {
 	return nil
 }
 
-// pong is the answer to an ICMP echo request.
+// pong returns the answer to an ICMP echo request.
 func pong(frame []byte, h *packet.Headers) []byte {
 	b := slices.Clone(frame)
 	copy(b, frame[6:12])
 	copy(b[6:], frame[:6])
 	copy(b[h.L3+12:], frame[h.L3+16:h.L3+20])
 	copy(b[h.L3+16:], frame[h.L3+12:h.L3+16])
-	b[h.L4] = 0 // nobody checks the checksum, which is another now
+	b[h.L4] = 0 // nobody verifies the checksum, which is wrong now
 	return b
 }
 

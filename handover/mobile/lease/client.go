@@ -15,50 +15,49 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Why a lease was not had.
+// Errors of a client.
 var (
 	// ErrSilence says that no server answered.
 	ErrSilence = errors.New("no DHCP server answers")
-	// ErrRefused says that the server wants the device to ask for another
-	// address (DHCPNAK).
+	// ErrRefused says that the server has refused the address (DHCPNAK).
 	ErrRefused = errors.New("the DHCP server refuses the address")
 	// ErrExpired says that the lease ended before a server extended it.
 	ErrExpired = errors.New("the lease has expired")
 )
 
-// Conn is an interface on which the client speaks. *raw.Socket is one.
+// Conn is an interface on which the client sends and receives. *raw.Socket implements it.
 type Conn interface {
 	Send(frame []byte) error
 	Receive(ctx context.Context) (raw.Frame, error)
 }
 
-// Port is a connection with the address its frames bear.
+// Port is a connection with the source address of its frames.
 type Port struct {
 	Conn
 	MAC openflow.MAC
 }
 
-// Config is what a client is told.
+// Config is the configuration of a client.
 type Config struct {
-	// MAC is the virtual interface's: chaddr of all messages.
+	// MAC is the address of the virtual interface, chaddr of all messages.
 	MAC openflow.MAC
-	// HostName is sent along if it is not empty.
+	// HostName is sent unless it is empty.
 	HostName string
-	// Sign adds the device's signature to a message that will be sent with that
-	// Ethernet source; nil means that the device has no key.
+	// Sign adds the device's signature to a message that will be sent with that Ethernet source;
+	// nil means that the device has no key.
 	Sign func(m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) error
-	// Retransmit is the wait before the first repetition; it doubles up to
-	// RetransmitMax. Zero means 100 ms and 4 s: the network of a device that has lost
-	// its link answers in milliseconds, and each one waited longer is a gap.
+	// Retransmit is the wait before the first retransmission; it doubles up to RetransmitMax. Zero
+	// means 100 ms and 4 s. The first wait is short because the network of a device that has lost
+	// its link answers in milliseconds, and waiting longer extends the gap.
 	Retransmit, RetransmitMax time.Duration
-	// RebootTries is how often a known address is asked for before the device
-	// begins anew. Zero means 4.
+	// RebootTries is how often a known address is requested before the client starts over. Zero
+	// means 4.
 	RebootTries int
-	// Log receives what an operator may want to know; nil means silence.
+	// Log receives messages for operators; nil discards them.
 	Log *slog.Logger
 }
 
-// Client gets and keeps leases.
+// Client gets and extends leases.
 type Client struct{ cfg Config }
 
 // New returns a client.
@@ -78,9 +77,8 @@ func New(c Config) *Client {
 	return &Client{cfg: c}
 }
 
-// Attach gets a lease on an interface: the known one if the server agrees, else
-// whatever it offers. Without a known lease, or when nobody knows that one, it
-// asks until ctx ends.
+// Attach gets a lease on an interface: the known one if the server agrees, otherwise one that it
+// offers. Without a known lease, or if no server confirms it, Attach asks until ctx ends.
 func (c *Client) Attach(ctx context.Context, p Port, known *Lease) (Lease, error) {
 	if known.Valid(time.Now()) {
 		l, err := c.reboot(ctx, p, known)
@@ -101,7 +99,7 @@ func (c *Client) Attach(ctx context.Context, p Port, known *Lease) (Lease, error
 	}
 }
 
-// reboot asks for the known address (state INIT-REBOOT).
+// reboot requests the known address (state INIT-REBOOT).
 func (c *Client) reboot(ctx context.Context, p Port, known *Lease) (Lease, error) {
 	x := c.begin(dhcpv4.MessageTypeRequest)
 	x.options = []dhcpv4.Option{dhcpv4.OptRequestedIPAddress(known.Address.Addr().AsSlice())}
@@ -109,7 +107,7 @@ func (c *Client) reboot(ctx context.Context, p Port, known *Lease) (Lease, error
 	return c.request(ctx, p, x)
 }
 
-// discover asks for any address and takes the first that is offered.
+// discover asks for any address and takes the first offer.
 func (c *Client) discover(ctx context.Context, p Port, known *Lease) (Lease, error) {
 	x := c.begin(dhcpv4.MessageTypeDiscover)
 	if known != nil && known.Address.IsValid() {
@@ -125,7 +123,7 @@ func (c *Client) discover(ctx context.Context, p Port, known *Lease) (Lease, err
 		return Lease{}, fmt.Errorf("%w: an offer of %v by %v", ErrRefused, address, server)
 	}
 	r := c.begin(dhcpv4.MessageTypeRequest)
-	r.xid = x.xid // the server may know the offer by it
+	r.xid = x.xid // the server may identify the offer by it
 	r.started = x.started
 	r.options = []dhcpv4.Option{
 		dhcpv4.OptRequestedIPAddress(address.AsSlice()),
@@ -148,13 +146,12 @@ func (c *Client) request(ctx context.Context, p Port, x exchange) (Lease, error)
 	if r.Message.MessageType() == dhcpv4.MessageTypeNak {
 		return Lease{}, fmt.Errorf("%w: %q", ErrRefused, r.Message.Message())
 	}
-	// The lease runs from when it was asked for: the server's clock cannot have
-	// begun earlier.
+	// The lease starts when it was requested: the server cannot have granted it earlier.
 	return fromACK(r.Message, r.From, x.started)
 }
 
-// Extend waits until the lease wants to be renewed and returns the new one, or
-// ErrExpired, or ErrRefused, after which the address must not be used.
+// Extend waits until the lease has to be renewed and returns the new lease. After ErrExpired or
+// ErrRefused the address must not be used.
 func (c *Client) Extend(ctx context.Context, p Port, l Lease) (Lease, error) {
 	if err := tasks.Sleep(ctx, time.Until(l.Renew)); err != nil {
 		return Lease{}, err
@@ -190,14 +187,13 @@ func (c *Client) Extend(ctx context.Context, p Port, l Lease) (Lease, error) {
 	}
 }
 
-// again is how long an answer is waited for before the request is repeated: half
-// of the rest, as RFC 2131 has it, but not less than a minute, or than a
-// sixteenth of a lease that is short.
+// retryAfter returns how long to wait for an answer before the request is repeated: half of the
+// rest, as in RFC 2131, but at least a minute, or a sixteenth of a short lease.
 func again(rest, whole time.Duration) time.Duration {
 	return min(max(rest/2, min(time.Minute, whole/16)), rest)
 }
 
-// Release gives the lease back. Nobody answers.
+// Release releases the lease. There is no answer.
 func (c *Client) Release(p Port, l Lease) error {
 	x := c.begin(dhcpv4.MessageTypeRelease)
 	x.client, x.server, x.serverMAC = l.Address.Addr(), l.Server, l.ServerMAC
@@ -209,8 +205,8 @@ func (c *Client) Release(p Port, l Lease) error {
 	return p.Send(f)
 }
 
-// jitter spreads a wait by a tenth either way, so that devices which lost their
-// network together do not ask together.
+// jitter varies a wait by up to a tenth either way, so that devices which lost their network
+// together do not ask together.
 func jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }

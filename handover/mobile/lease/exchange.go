@@ -15,32 +15,33 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// exchange is one question to a server, however often it is repeated.
+// exchange is one request to a server, including its retransmissions.
 type exchange struct {
 	kind    dhcpv4.MessageType
 	xid     dhcpv4.TransactionID
 	started time.Time
-	// client is the address the device has (ciaddr); not valid before it has one.
+	// client is the address that the device has (ciaddr); invalid before it has one.
 	client netip.Addr
-	// server is asked alone; not valid means everybody.
+	// server is the only server that is asked; invalid means any.
 	server    netip.Addr
 	serverMAC openflow.MAC
 	options   []dhcpv4.Option
-	// tries is how often it is sent; 0 means until the context ends.
+	// tries is how often the message is sent; 0 means until the context ends.
 	tries int
 	// wait is the first wait for an answer; 0 means the client's.
 	wait time.Duration
 }
 
+// begin returns an exchange that starts now.
 func (c *Client) begin(kind dhcpv4.MessageType) exchange {
 	x := exchange{kind: kind, started: time.Now()}
-	if id, err := dhcpv4.GenerateTransactionID(); err == nil { // it reads random bytes, which cannot fail
+	if id, err := dhcpv4.GenerateTransactionID(); err == nil { // fails only if the random source does, which ends the program
 		x.xid = id
 	}
 	return x
 }
 
-// exchange sends a message until an answer of one of the kinds comes.
+// exchange sends a message until an answer of one of the kinds arrives.
 func (c *Client) exchange(ctx context.Context, p Port, x exchange, kinds ...dhcpv4.MessageType) (Reply, error) {
 	wait := x.wait
 	if wait == 0 {
@@ -79,7 +80,7 @@ func (c *Client) answer(ctx context.Context, p Port, x exchange, wait time.Durat
 		}
 		r, err := parse(f.Data, f.Unsummed)
 		if err != nil {
-			continue // other clients' servers talk here, too
+			continue // messages to other clients arrive here, too
 		}
 		m := r.Message
 		if m.TransactionID != x.xid || !slices.Equal(m.ClientHWAddr, net.HardwareAddr(c.cfg.MAC[:])) {
@@ -91,16 +92,16 @@ func (c *Client) answer(ctx context.Context, p Port, x exchange, wait time.Durat
 	}
 }
 
-// requested are the options the device can use.
+// requested holds the options that the device can use.
 var requested = []dhcpv4.OptionCode{
 	dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer, dhcpv4.OptionDomainName,
 	dhcpv4.OptionInterfaceMTU, dhcpv4.OptionClasslessStaticRoute,
 	dhcpv4.OptionRenewTimeValue, dhcpv4.OptionRebindingTimeValue,
 }
 
-// frame is the exchange's message, signed anew, in its frame. Answers go to the
-// interface's own address; every other repetition asks for broadcast instead,
-// for servers that would answer the virtual interface's.
+// frame returns a frame with the exchange's message, signed anew. Answers are requested to the
+// interface's own address; every other retransmission requests a broadcast, for servers that would
+// send to the virtual interface's address.
 func (c *Client) frame(x exchange, src openflow.MAC, try int) ([]byte, error) {
 	now := time.Now()
 	m, err := dhcpv4.New(

@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Ports of DHCP.
+// UDP ports of DHCP.
 const (
 	ServerPort = 67
 	ClientPort = 68
 )
 
-// minMessage is what relays and servers of BOOTP's days expect at least.
+// minMessage is the length that relays and servers of BOOTP expect at least.
 const minMessage = 300
 
 var (
@@ -27,13 +27,13 @@ var (
 	limited   = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 )
 
-// ends are the addresses of a frame.
+// addresses are the addresses of a frame.
 type ends struct {
 	dst, src openflow.MAC
 	to, from netip.Addr
 }
 
-// frame puts a message into UDP, IPv4 and Ethernet.
+// frame wraps a message into UDP, IPv4 and Ethernet.
 func frame(e ends, m *dhcpv4.DHCPv4) []byte {
 	body := m.ToBytes()
 	for len(body) < minMessage {
@@ -53,8 +53,7 @@ type Reply struct {
 // errNotDHCP is returned for a frame that is no DHCP message to a client.
 var errNotDHCP = errors.New("not a DHCP message to a client")
 
-// parse reads a message out of a frame. Checksums are looked at unless the frame
-// came without them.
+// parse parses the message in a frame. It verifies checksums unless the frame came without them.
 func parse(data []byte, unsummed bool) (Reply, error) {
 	h, err := packet.Parse(data)
 	if err != nil {

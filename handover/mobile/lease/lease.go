@@ -13,11 +13,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Lease is an address that a server has granted, with what came with it.
+// Lease is an address that a server has granted, with its parameters.
 type Lease struct {
 	Address netip.Prefix `json:"address"`
-	// Server is the server's identifier, ServerMAC where its answer came from:
-	// renewals go there.
+	// Server is the server's identifier, ServerMAC the source of its answer. Renewals are sent
+	// there.
 	Server    netip.Addr   `json:"server"`
 	ServerMAC openflow.MAC `json:"server_mac"`
 	Router    netip.Addr   `json:"router,omitzero"`
@@ -27,8 +27,8 @@ type Lease struct {
 	MTU       int          `json:"mtu,omitempty"`
 
 	Granted time.Time `json:"granted"`
-	// Renew and Rebind are when the server, and then any server, is asked to
-	// extend the lease: T1 and T2 of RFC 2131.
+	// Renew and Rebind are when the server, and then any server, is asked to extend the lease: T1
+	// and T2 of RFC 2131.
 	Renew   time.Time `json:"renew"`
 	Rebind  time.Time `json:"rebind"`
 	Expires time.Time `json:"expires"`
@@ -37,11 +37,11 @@ type Lease struct {
 // Route is a classless static route (RFC 3442).
 type Route struct {
 	To netip.Prefix `json:"to"`
-	// Via is the router; unset, the destination is on the link.
+	// Via is the router; if it is unset the destination is on the link.
 	Via netip.Addr `json:"via,omitzero"`
 }
 
-// Valid says whether the address may be used at that time.
+// Valid reports whether the address may be used at that time.
 func (l *Lease) Valid(at time.Time) bool {
 	return l != nil && l.Address.IsValid() && at.Before(l.Expires)
 }
@@ -51,11 +51,11 @@ const (
 	minLease = 2 * time.Second
 	minMTU   = 576
 	maxList  = 64 // routes or name servers
-	// maxDomain is what DNS allows for a name.
+	// maxDomain is the limit of DNS for a name.
 	maxDomain = 253
 )
 
-// fromACK reads a lease from a server's acknowledgement.
+// fromACK returns the lease that a server's acknowledgement grants.
 func fromACK(m *dhcpv4.DHCPv4, from openflow.MAC, now time.Time) (Lease, error) {
 	address, ok := toAddr(m.YourIPAddr)
 	if !ok || address.IsMulticast() || address.IsLoopback() || address.IsLinkLocalUnicast() {
@@ -77,7 +77,7 @@ func fromACK(m *dhcpv4.DHCPv4, from openflow.MAC, now time.Time) (Lease, error) 
 	if lasts < minLease {
 		return Lease{}, fmt.Errorf("the server grants the address for %v only", lasts)
 	}
-	now = now.Round(0) // by the wall clock, which goes on while the device is suspended
+	now = now.Round(0) // by the wall clock, which continues while the device is suspended
 	l := Lease{
 		Address: netip.PrefixFrom(address, bits),
 		Server:  server, ServerMAC: from,
@@ -97,8 +97,8 @@ func fromACK(m *dhcpv4.DHCPv4, from openflow.MAC, now time.Time) (Lease, error) 
 
 var domainForm = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$`)
 
-// domainName is the domain, if it is one: what else a server may write does not
-// belong into a line of a file.
+// domainName returns the domain name, or an empty string if it is not valid: it is written into a
+// file, and a server may send anything.
 func domainName(m *dhcpv4.DHCPv4) string {
 	if name := m.DomainName(); len(name) <= maxDomain && domainForm.MatchString(name) {
 		return name
@@ -106,7 +106,8 @@ func domainName(m *dhcpv4.DHCPv4) string {
 	return ""
 }
 
-// times are T1 and T2, at half and at seven eighths unless the server says else.
+// renewalTimes returns T1 and T2, at half and at seven eighths unless the server sends other
+// values.
 func times(m *dhcpv4.DHCPv4, now time.Time, lasts time.Duration) (renew, rebind time.Time) {
 	t1, t2 := m.IPAddressRenewalTime(lasts/2), m.IPAddressRebindingTime(lasts-lasts/8)
 	if t1 <= 0 || t1 >= t2 || t2 >= lasts {
@@ -115,7 +116,7 @@ func times(m *dhcpv4.DHCPv4, now time.Time, lasts time.Duration) (renew, rebind 
 	return now.Add(t1), now.Add(t2)
 }
 
-// setRoutes reads the classless static routes, which replace the router.
+// setRoutes sets the classless static routes, which replace the router.
 func (l *Lease) setRoutes(m *dhcpv4.DHCPv4) {
 	routes := m.ClasslessStaticRoute()
 	if len(routes) == 0 || len(routes) > maxList {
@@ -128,7 +129,7 @@ func (l *Lease) setRoutes(m *dhcpv4.DHCPv4) {
 			continue
 		}
 		bits, _ := r.Dest.Mask.Size()
-		via, _ := toAddr(r.Router) // 0.0.0.0 is on the link
+		via, _ := toAddr(r.Router) // 0.0.0.0 stands for the link
 		if bits == 0 && via.IsValid() {
 			l.Router = via
 			continue
@@ -137,7 +138,7 @@ func (l *Lease) setRoutes(m *dhcpv4.DHCPv4) {
 	}
 }
 
-// toAddr is the IPv4 address; false, if it is none or 0.0.0.0.
+// toAddr returns the IPv4 address, and false if it is none or 0.0.0.0.
 func toAddr(ip net.IP) (netip.Addr, bool) {
 	a, ok := netip.AddrFromSlice(ip.To4())
 	if !ok || a.IsUnspecified() {
@@ -146,6 +147,7 @@ func toAddr(ip net.IP) (netip.Addr, bool) {
 	return a, true
 }
 
+// addrs returns the valid IPv4 addresses, up to maxList.
 func addrs(ips []net.IP) []netip.Addr {
 	var out []netip.Addr
 	for _, ip := range ips {

@@ -1,6 +1,5 @@
-// Package orders follows what a controller orders a mobile device to do, and
-// reports what has become of it.
+// Package orders follows the orders of a controller to a mobile device, and reports their results.
 //
-// Orders come as server-sent events of the controller's API. The device shows who
-// it is by its key, with a header that is good once.
+// Orders are server-sent events of the controller's API. The device authenticates with its key, by
+// a header that is valid only once.
 package orders

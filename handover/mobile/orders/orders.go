@@ -25,26 +25,24 @@ import (
 
 // Limits of the stream.
 const (
-	// silence is how long it may carry nothing: the controller sends a sign of
-	// life every five seconds.
+	// silenceTimeout is how long the stream may carry nothing: the controller sends a comment
+	// every five seconds.
 	silence  = 20 * time.Second
 	maxEvent = 64 << 10
 	maxText  = 500
 )
 
-// ErrReplaced is returned when another daemon has begun to follow the orders to
-// the same device.
+// ErrReplaced is returned when another daemon has started to follow the orders to the same device.
 var ErrReplaced = errors.New("another daemon follows the orders to this device")
 
-// Options say whose orders are followed, and where.
+// Options says whose orders are followed, and where.
 type Options struct {
-	// Server is the controller's URL, Device the device's name there, and Key its
-	// key.
+	// Server is the controller's URL, Device the device's name there, and Key its key.
 	Server, Device string
 	Key            []byte
 	// TLS is used for https servers; nil means the system's authorities.
 	TLS *tls.Config
-	// Dial connects, for a server that is not reached in the ordinary way.
+	// Dial connects to the server; nil means the network of this process.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -56,7 +54,7 @@ type Source struct {
 	last atomic.Uint64
 }
 
-// tlsTimeout bounds the greeting of a server.
+// tlsTimeout bounds the TLS handshake with a server.
 const tlsTimeout = 10 * time.Second
 
 // New returns a source. It does not connect yet.
@@ -78,16 +76,16 @@ func New(o Options) (*Source, error) {
 		opts: o, path: "/api/v1/handover/devices/" + url.PathEscape(o.Device) + "/orders",
 		http: &http.Client{
 			Transport: transport,
-			// What is signed for one place says nothing at another.
+			// A signature for one place must not be sent to another.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
 }
 
-// Close drops idle connections.
+// Close closes idle connections.
 func (s *Source) Close() { s.http.CloseIdleConnections() }
 
-// order is an order as the controller writes it.
+// order is an order as the controller encodes it.
 type order struct {
 	ID    uint64       `json:"id"`
 	MAC   openflow.MAC `json:"mac"`
@@ -120,7 +118,7 @@ func (s *Source) Follow(ctx context.Context, connected func(), f func(mobile.Ord
 			return cause(ctx, fmt.Errorf("the stream of orders ends: %w", err))
 		}
 		if e.add(strings.TrimRight(string(line), "\r\n")) {
-			watchdog.Stop() // obeying takes its time
+			watchdog.Stop() // carrying out an order takes time
 			if err := s.take(e, f); err != nil {
 				return err
 			}
@@ -130,6 +128,7 @@ func (s *Source) Follow(ctx context.Context, connected func(), f func(mobile.Ord
 	}
 }
 
+// cause returns why ctx has ended, or err if it has not.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -140,7 +139,7 @@ func cause(ctx context.Context, err error) error {
 // event is one event of the stream.
 type event struct{ kind, data string }
 
-// add takes in a line, and says whether the event is complete.
+// add adds a line, and reports whether the event is complete.
 func (e *event) add(line string) bool {
 	field, value, _ := strings.Cut(line, ":")
 	value = strings.TrimPrefix(value, " ")
@@ -155,8 +154,8 @@ func (e *event) add(line string) bool {
 	return false
 }
 
-// take hands an order on. Those of a kind that is not known are for daemons to
-// come.
+// handle handles an event. It ignores kinds that it does not know, so that later controllers may
+// add some.
 func (s *Source) take(e event, f func(mobile.Order)) error {
 	switch e.kind {
 	case "replaced":
@@ -174,7 +173,7 @@ func (s *Source) take(e event, f func(mobile.Order)) error {
 		return fmt.Errorf("read order %d: a hold of %q", o.ID, o.Hold)
 	}
 	if o.ID <= s.last.Load() {
-		return nil // obeyed already
+		return nil // carried out already
 	}
 	s.last.Store(o.ID)
 	why := o.Why
@@ -206,7 +205,7 @@ func (s *Source) Report(ctx context.Context, o mobile.Order, m mobile.Move, move
 	return resp.Body.Close()
 }
 
-// send returns an answer that is a success; the caller closes its body.
+// send sends a request and returns a successful answer; the caller closes its body.
 func (s *Source) send(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, s.opts.Server+path, bytes.NewReader(body))
 	if err != nil {

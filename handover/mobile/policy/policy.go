@@ -5,77 +5,76 @@ import (
 	"time"
 )
 
-// Criterion is something by which two usable interfaces are compared.
+// Criterion is a criterion by which two usable interfaces are compared.
 type Criterion string
 
 // The criteria.
 const (
-	// Order prefers what comes first in the list.
+	// Order prefers the interface that comes first in the list.
 	Order Criterion = "order"
-	// Cost prefers what costs less.
+	// Cost prefers the lower cost.
 	Cost Criterion = "cost"
-	// Signal prefers the stronger signal, where both have one.
+	// Signal prefers the stronger signal, if both have one.
 	Signal Criterion = "signal"
-	// Loss prefers the one that loses fewer probes.
+	// Loss prefers the interface that loses fewer probes.
 	Loss Criterion = "loss"
 )
 
-// Rules say what is usable and what is better, as the configuration has it.
+// Rules says which interfaces are usable and which is better, as configured.
 type Rules struct {
-	// The first criterion that tells two interfaces apart decides.
+	// The first criterion by which two interfaces differ decides.
 	Criteria  []Criterion `yaml:"criteria" oneof:"order|cost|signal|loss" doc:"By what interfaces are compared, one after the other; the order decides in the end."`
 	MinSignal int         `yaml:"min_signal" min:"-120" max:"0" doc:"Signal in dBm below which an interface is left, if there is another. 0: none."`
 	MaxLoss   float64     `yaml:"max_loss" min:"0" max:"1" doc:"Share of the latest probes whose loss makes an interface be left, if there is another. 0: none."`
-	// An interface that is not in use has to be better than the bounds by the margins, too.
+	// An interface that is not in use must be better than the bounds by the margins, too.
 	SignalMargin int           `yaml:"signal_margin" min:"0" max:"50" doc:"By how many dB another signal must be better."`
 	LossMargin   float64       `yaml:"loss_margin" min:"0" max:"1" doc:"By what share of probes another loss must be better."`
 	Dwell        time.Duration `yaml:"dwell" min:"0s" max:"1h" doc:"How long another interface must have been better."`
 	Hold         time.Duration `yaml:"hold" min:"0s" max:"1h" doc:"How long after a move the device stays, unless the interface fails."`
 }
 
-// minProbes is how many probes a share of lost ones needs to mean something.
+// minProbes is how many probes are needed for their loss to be meaningful.
 const minProbes = 5
 
-// Candidate is what is known of an interface.
+// Candidate is the state of an interface.
 type Candidate struct {
 	Name string
-	// Link says that it has one: carrier and, with radio, an access point.
+	// Link reports whether it has a link: a carrier and, with radio, an access point.
 	Link bool
-	// Signal is in dBm; zero, if the interface has no radio or it is not known.
+	// Signal is in dBm; zero if the interface has no radio or the signal is unknown.
 	Signal int
 	Loss   float64
 	Probes int
 	Cost   int
-	// Silent says that nothing is heard by it any more though it has a link, Answers
-	// that something was heard since the interface in use has fallen silent.
+	// Silent reports whether nothing is received on it any more although it has a link. Answers
+	// reports whether a probe was answered since the interface in use has fallen silent.
 	Silent, Answers bool
-	// Barred says why it cannot be used for now, if it cannot. LastResort says that it
+	// Barred says why it cannot be used for now; empty if it can. LastResort reports whether it
 	// may be used nevertheless if there is nothing else.
 	Barred     string
 	LastResort bool
 }
 
-// Choice is what to do.
+// Choice is the result of a choice.
 type Choice struct {
-	// Use names the interface; empty, if none can be used.
+	// Use names the interface; empty if none can be used.
 	Use string
 	Why string
-	// Again is when to choose again though nothing has changed; zero is never.
+	// Again is when to choose again even if nothing changes; zero for never.
 	Again time.Time
 }
 
 // Now is the state that a choice starts from.
 type Now struct {
 	Time time.Time
-	// Current is the interface in use, Since when it has been.
+	// Current is the interface in use, Since when it became that.
 	Current string
 	Since   time.Time
-	// Wish names an interface that somebody has asked for; it is used whenever
-	// it can be.
+	// Requested names an interface that somebody has asked for; it is used whenever possible.
 	Wish string
 }
 
-// Selector chooses. Its zero value but for Rules is ready.
+// Selector chooses interfaces. It needs only Rules to be set.
 type Selector struct {
 	Rules Rules
 
@@ -119,7 +118,7 @@ func (s *Selector) Choose(now Now, candidates []Candidate) Choice {
 	return s.compare(now, current, candidates)
 }
 
-// leave chooses when the current interface cannot be used at all.
+// replaceUnusable chooses when the current interface cannot be used at all.
 func (s *Selector) leave(current *Candidate, candidates []Candidate) Choice {
 	why := "the first choice"
 	if current != nil {
@@ -134,8 +133,8 @@ func (s *Selector) leave(current *Candidate, candidates []Candidate) Choice {
 	return Choice{Why: "no interface has a link"}
 }
 
-// outlive chooses when nothing is heard by the current interface. Only what answers
-// now is better: else it is the device itself that was held up.
+// replaceSilent chooses when nothing is received on the current interface. Only an interface that
+// answers now is better: otherwise the device itself may have been delayed.
 func (s *Selector) outlive(current *Candidate, candidates []Candidate) Choice {
 	why := current.Name + " is silent"
 	var answering []Candidate
@@ -150,7 +149,7 @@ func (s *Selector) outlive(current *Candidate, candidates []Candidate) Choice {
 	return Choice{Use: current.Name, Why: why + ", and nothing else answers"}
 }
 
-// compare looks for something better than a current interface that is usable.
+// compare looks for a better interface than a usable current one.
 func (s *Selector) compare(now Now, current *Candidate, candidates []Candidate) Choice {
 	best, why := current, ""
 	for i := range candidates {
@@ -182,9 +181,9 @@ func (s *Selector) compare(now Now, current *Candidate, candidates []Candidate) 
 	return Choice{Use: best.Name, Why: why}
 }
 
-// anyOf returns the best of the usable interfaces. If there is none, it returns the best
-// of those beyond the bounds, and then of those that are barred and a last resort: better
-// a weak one than none.
+// anyOf returns the best of the usable interfaces. If there is none, it returns the best of those
+// beyond the bounds, and then of those that are barred and a last resort: a weak interface is
+// better than none.
 func (s *Selector) anyOf(candidates []Candidate) *Candidate {
 	for _, usable := range []bool{true, false} {
 		if best := s.best(candidates, "", usable); best != nil {
@@ -216,12 +215,13 @@ func (s *Selector) best(candidates []Candidate, except string, usable bool) *Can
 	return best
 }
 
+// usable reports whether an interface can be used.
 func (s *Selector) usable(c *Candidate, entering bool) bool {
 	return c.Link && !c.Silent && c.Barred == "" && s.weak(c, entering) == ""
 }
 
-// weak says how an interface is beyond the bounds; one that is not in use yet
-// has to keep the margins, too.
+// weak says how an interface is beyond the bounds, or returns an empty string. An interface that
+// is not in use yet must keep the margins, too.
 func (s *Selector) weak(c *Candidate, entering bool) string {
 	minSignal, maxLoss := s.Rules.MinSignal, s.Rules.MaxLoss
 	if entering {
@@ -237,7 +237,7 @@ func (s *Selector) weak(c *Candidate, entering bool) string {
 	return ""
 }
 
-// better says why a is better than b; empty, if it is not.
+// better says why a is better than b, or returns an empty string.
 func (s *Selector) better(order []Candidate, a, b *Candidate) string {
 	for _, criterion := range s.Rules.Criteria {
 		difference, what := 0, ""
@@ -261,6 +261,7 @@ func (s *Selector) better(order []Candidate, a, b *Candidate) string {
 	return first(order, a, b)
 }
 
+// signal compares the signals; the result is positive if a's is better by more than the margin.
 func (s *Selector) signal(a, b *Candidate) int {
 	if a.Signal == 0 || b.Signal == 0 {
 		return 0
@@ -272,6 +273,7 @@ func (s *Selector) signal(a, b *Candidate) int {
 	return max(d-s.Rules.SignalMargin, 0)
 }
 
+// loss compares the losses; the result is positive if a's is better by more than the margin.
 func (s *Selector) loss(a, b *Candidate) int {
 	if a.Probes < minProbes || b.Probes < minProbes {
 		return 0
@@ -285,7 +287,7 @@ func (s *Selector) loss(a, b *Candidate) int {
 	return 0
 }
 
-// first says that a comes before b in the order.
+// first returns the reason that a comes before b in the order, or an empty string.
 func first(order []Candidate, a, b *Candidate) string {
 	for i := range order {
 		switch &order[i] {

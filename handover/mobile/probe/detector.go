@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 )
 
-// Times of the detection. Together with the probe interval they bound the time from a
-// death to its notice: on an access network with a round trip of up to 30 ms, 95 of 100
-// deaths are noticed within 150 ms, whichever direction has died and whatever runs.
+// Times of the detection. Together with the probe interval they bound the time from a death to its
+// detection: on an access network with a round trip of up to 30 ms, 95 of 100 deaths are detected
+// within 150 ms, whichever direction has died and whatever traffic runs.
 const (
 	// lookBusy is how often the traffic counters are read, at least, while traffic runs. It
 	// is also the silence after which a probe is sent. lookIdle is the same without
@@ -17,95 +17,93 @@ const (
 	lookBusy = 20 * time.Millisecond
 	lookIdle = time.Second
 	busyFor  = 300 * time.Millisecond
-	// busyInterval is the longest time between two probes while traffic runs. Packets
-	// that come in prove nothing about the packets that leave, so traffic does not
-	// replace probes.
+	// busyInterval is the longest time between two probes while traffic runs. Packets that come in
+	// prove nothing about the packets that leave, so traffic does not replace probes.
 	busyInterval = 60 * time.Millisecond
-	// again is the shortest time from an unanswered probe to the next one.
+	// probeGap is the shortest time from an unanswered probe to the next one.
 	again = 7 * time.Millisecond
-	// idleSpan is the time from the first unanswered probe to a death without traffic.
-	// heardSpan is the same while packets come in: then the answer is more likely to
-	// stand in a queue than to be lost, so more time is given. Long round trips, and
-	// ways that lose packets, extend both.
+	// idleSpan is the time from the first unanswered probe to a death without traffic. heardSpan
+	// is the same while packets come in: then the answer is more likely to be queued than lost, so
+	// more time is given. Long round trips, and paths that lose packets, extend both.
 	idleSpan  = 72 * time.Millisecond
 	heardSpan = 80 * time.Millisecond
-	// A way is dead if so many probes in a row are unanswered that the probability of
-	// chance is below `chance`, given the share of about lossMemory probes that were
-	// lost; but at least leastInRow and at most mostInRow.
+	// A path is dead if so many probes in a row are unanswered that the probability of chance is
+	// below `chance`, given the share of about lossMemory probes that were lost; but at least
+	// minInRow and at most maxInRow.
 	chance                = 1e-6
 	leastInRow, mostInRow = 4, 10
 	lossMemory            = 100
-	// A false alarm is a probe from before a death that is answered after it: the way
-	// stood still. From the second one on, within calmAfter of the one before, a row
-	// needs one more probe for each, up to mostFalse more, and lasts as long as the way
-	// stood still, up to mostStall. With mostStall a death is found within 600 ms. One
-	// alarm alone changes nothing, so that a single hiccup does not delay the notice of
-	// the deaths after it.
+	// A false alarm is a probe from before a death that is answered after it: the path had
+	// stalled. From the second false alarm on, within calmAfter of the previous one, a row needs
+	// one more probe for each, up to maxFalse more, and lasts as long as the path had stalled, up
+	// to maxStall. With maxStall a death is found within 600 ms. A single alarm changes nothing,
+	// so that one hiccup does not delay the detection of later deaths.
 	mostFalse = 3
 	mostStall = 250 * time.Millisecond
 	calmAfter = time.Minute
 	// firstRTT is the assumed round trip until one was measured (RFC 6298, 2.1).
 	firstRTT = time.Second
-	// leastWait is the shortest wait for an answer: the one who answers, or this
-	// process, may be held up.
+	// minWait is the shortest wait for an answer: the answering host, or this process, may be
+	// delayed.
 	leastWait = 10 * time.Millisecond
-	// mostVariance bounds what the round trip's variance adds to the wait for an
-	// answer: on an interface that is seldom probed one late answer counts for long.
+	// maxVariance bounds what the round trip's variance adds to the wait for an answer: on an
+	// interface that is seldom probed one late answer counts for long.
 	mostVariance = 25 * time.Millisecond
 	// lostAfter is the age at which a probe counts as lost.
 	lostAfter = time.Second
-	// leastRevival is the interval between the probes of a dead way, once its first ones
-	// are unanswered too, unless the configured interval is longer.
+	// minRevival is the interval between the probes of a dead path, after its first ones are
+	// unanswered too, unless the configured interval is longer.
 	leastRevival = 800 * time.Millisecond
 )
 
-// detector decides when to probe and when a way is dead. It has no clock and does no
-// I/O.
+// detector decides when to probe and when a path is dead. It has no clock and does no I/O.
 //
-// Two proofs are kept apart. A packet that comes in proves the direction towards the
-// device. Only the answer to a probe proves both, so only answers end a row of
-// unanswered probes and a death.
+// Two proofs are kept apart. A packet that comes in proves the direction towards the device. Only
+// the answer to a probe proves both directions, so only answers end a row of unanswered probes and
+// a death.
 type detector struct {
-	interval time.Duration // between two probes while nothing calls for one sooner
-	revival  time.Duration // the same at most on a dead way
-	eager    bool          // probe at least each busyInterval while traffic runs
+	interval time.Duration // between two probes when nothing requires one sooner
+	revival  time.Duration // longest interval on a dead path
+	eager    bool // probe at least every busyInterval while traffic runs
 	window   *Window
 
 	srtt, rttvar time.Duration // as in RFC 6298; zero until measured
-	latest       time.Duration // round trip
-	waiting      []sentProbe   // for their answers, oldest first
-	loss         float64       // smoothed; without what a dead way has lost
+	latest       time.Duration // latest round trip
+	waiting      []sentProbe // unanswered probes, oldest first
+	loss         float64 // smoothed loss, without the losses of a dead path
 
 	watching bool
-	counted  datapath.Traffic // at the last look
-	moved    time.Time        // when traffic was last seen to run
-	heard    time.Time        // when a packet last came in, answers included
-	answer   time.Time        // when a probe was last answered
-	unsure   time.Time        // since when traffic runs that no probe has followed; zero: none
+	counted  datapath.Traffic // at the last poll
+	moved    time.Time // when traffic was last seen
+	heard    time.Time // when a packet last came in, including answers
+	answer   time.Time // when a probe was last answered
+	unsure   time.Time // since when there is traffic that no probe has followed; zero: none
 
-	row         int       // probes since the last answer
+	row         int // probes since the last answer
 	first, last time.Time // when the first probe of the latest row, and the last of all, were sent
 	dead        bool
-	died        time.Time     // when the way was last declared dead
-	revived     time.Time     // when it last ceased to be dead
+	died        time.Time // when the path was last declared dead
+	revived     time.Time // when it last ceased to be dead
 	alarms      int           // recent false alarms
-	alarmed     time.Time     // when the last of them was
-	stall       time.Duration // the longest time that the way stood still then
-	asked       bool          // somebody wants a probe now
-	expected    time.Time     // when next wanted to be called
-	spared      bool          // the row was given time because the process was held up
+	alarmed     time.Time // when the last of them was
+	stall       time.Duration // the longest stall of the path then
+	asked       bool // somebody has asked for a probe
+	expected    time.Time // when next expects to be called
+	spared      bool // the row was given more time because the process was delayed
 }
 
+// sentProbe is a probe that waits for its answer.
 type sentProbe struct {
 	number uint16
 	at     time.Time
 }
 
+// newDetector returns a detector.
 func newDetector(interval time.Duration, window int) *detector {
 	return &detector{interval: interval, revival: max(interval, leastRevival), window: NewWindow(window)}
 }
 
-// look takes in the traffic counters.
+// observe handles a reading of the traffic counters.
 func (d *detector) look(now time.Time, t datapath.Traffic) {
 	switch {
 	case !d.watching:
@@ -124,19 +122,19 @@ func (d *detector) look(now time.Time, t datapath.Traffic) {
 	d.counted = t
 }
 
-// unwatch forgets the counters: those of the next look start anew.
+// resetCounters forgets the counters; those of the next poll start anew.
 func (d *detector) unwatch() { d.watching, d.unsure = false, time.Time{} }
 
-// alive takes in a proof that both directions work.
+// alive records a proof that both directions work.
 func (d *detector) alive(now time.Time) {
 	if d.dead {
 		d.revived = now
-		d.window.Reset() // what the dead way has lost says nothing about this one
+		d.window.Reset() // the losses of the dead path say nothing about this one
 	}
 	d.heard, d.answer, d.row, d.dead, d.spared = now, now, 0, false, false
 }
 
-// sent takes in that a probe was sent, or that the interface refused it.
+// sent records that a probe was sent, or that the interface refused it.
 func (d *detector) sent(now time.Time, number uint16) {
 	d.waiting = append(d.waiting, sentProbe{number, now})
 	if d.row++; d.row == 1 {
@@ -145,17 +143,17 @@ func (d *detector) sent(now time.Time, number uint16) {
 	d.last, d.unsure, d.asked = now, time.Time{}, false
 }
 
-// answered takes in the answer to a probe. If known is false the answer does not name
-// its probe and is taken for the answer to the oldest. The result is the round trip,
-// or 0 if it cannot be told (Karn's algorithm).
+// answered records the answer to a probe. If known is false the answer does not name its probe and
+// is taken for the answer to the oldest. It returns the round trip, or 0 if that is not known
+// (Karn's algorithm).
 func (d *detector) answered(now time.Time, number uint16, known bool) time.Duration {
 	i, found := 0, len(d.waiting) > 0
 	if known {
 		i, found = d.find(number)
 	}
 	if known && found && d.dead && !d.waiting[i].at.After(d.died) {
-		// The way did not lose this probe, so it was not dead but stood still. A link
-		// that died and came back has lost what was sent into it.
+		// The path did not lose this probe, so it was not dead but stalled. A link that died and
+		// came back has lost what was sent into it.
 		d.alarms, d.alarmed = min(d.alarms+1, mostFalse+1), now
 		d.stall = min(max(d.stall, now.Sub(d.first)), mostStall)
 	}
@@ -175,7 +173,7 @@ func (d *detector) answered(now time.Time, number uint16, known bool) time.Durat
 	return rtt
 }
 
-// find returns the place of a probe among those that wait for their answers.
+// find returns the index of a probe that waits for its answer.
 func (d *detector) find(number uint16) (int, bool) {
 	for i, p := range d.waiting {
 		if p.number == number {
@@ -185,6 +183,7 @@ func (d *detector) find(number uint16) (int, bool) {
 	return 0, false
 }
 
+// measured updates the smoothed round trip and its variance (RFC 6298).
 func (d *detector) measured(rtt time.Duration) {
 	d.latest = rtt
 	if d.srtt == 0 {
@@ -195,8 +194,8 @@ func (d *detector) measured(rtt time.Duration) {
 	d.srtt += (rtt - d.srtt) / 8
 }
 
-// next reports whether to probe now, and returns when to call it again at the latest.
-// After a probe it is called again at once.
+// next reports whether to probe now, and returns when to call it again at the latest. After a
+// probe it is called again at once.
 func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
 	late := !d.expected.IsZero() && now.Sub(d.expected) >= again
 	d.expire(now)
@@ -238,7 +237,7 @@ func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
 	return probe, wake
 }
 
-// expire counts probes as lost that nobody will answer any more.
+// expire counts old unanswered probes as lost.
 func (d *detector) expire(now time.Time) {
 	n := 0
 	for ; n < len(d.waiting) && now.Sub(d.waiting[n].at) >= lostAfter; n++ {
@@ -273,8 +272,8 @@ func (d *detector) gap(now time.Time, need int) time.Duration {
 	case d.hearing(now):
 		return max(gap, (heardSpan-wait)/time.Duration(need-1))
 	case d.row == 1 && !d.busy(now):
-		// The first probe has time to be answered: nobody is in a hurry, and otherwise
-		// more than one would be sent each time.
+		// The first probe gets time to be answered: there is no traffic that would suffer, and
+		// otherwise more than one probe would be sent each time.
 		return max(gap, min(wait, idleSpan-wait-time.Duration(need-2)*again))
 	}
 	return gap
@@ -292,9 +291,9 @@ func (d *detector) inRow() int {
 	return n
 }
 
-// wait returns how long to wait for the answer to the last probe of a row (as for a
-// retransmission in RFC 6298). While packets come in, it follows a queue that grows
-// faster than the smoothed round trip does.
+// wait returns how long to wait for the answer to the last probe of a row (as for a retransmission
+// in RFC 6298). While packets come in, it follows a queue that grows faster than the smoothed
+// round trip does.
 func (d *detector) wait(now time.Time) time.Duration {
 	rtt := d.srtt
 	if d.hearing(now) {
@@ -309,8 +308,10 @@ func (d *detector) wait(now time.Time) time.Duration {
 // hearing reports whether traffic comes in.
 func (d *detector) hearing(now time.Time) bool { return now.Sub(d.heard) < lookBusy && d.busy(now) }
 
+// busy reports whether there has been traffic lately.
 func (d *detector) busy(now time.Time) bool { return now.Sub(d.moved) < busyFor }
 
+// pollInterval returns how often the traffic counters are read.
 func (d *detector) lookEvery(now time.Time) time.Duration {
 	if d.busy(now) {
 		return lookBusy
@@ -318,8 +319,8 @@ func (d *detector) lookEvery(now time.Time) time.Duration {
 	return lookIdle
 }
 
-// silentSince returns when the current row of unanswered probes began, if one of them
-// should have been answered by now; else zero.
+// silentSince returns when the current row of unanswered probes began, if one of them should have
+// been answered by now; otherwise zero.
 func (d *detector) silentSince() time.Time {
 	if d.row < 2 {
 		return time.Time{}
@@ -327,6 +328,7 @@ func (d *detector) silentSince() time.Time {
 	return d.first
 }
 
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Of ICMP (RFC 792).
+// ICMP (RFC 792) and IPv4.
 const (
 	echoReply   = 0
 	echoRequest = 8
@@ -34,7 +34,7 @@ func appendEcho(b []byte, dst, src openflow.MAC, from, to netip.Addr, id, number
 	return b
 }
 
-// echoOf reads the identifier and the number of the answer to an echo request.
+// echoOf returns the identifier and the number of the answer to an echo request.
 func echoOf(frame []byte, h *packet.Headers) (id, number uint16, ok bool) {
 	if !h.Has(packet.ICMPv4) || h.ICMPType != echoReply || h.IsFragment() || len(frame) < h.L4+icmpHeader {
 		return 0, 0, false

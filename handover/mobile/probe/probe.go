@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Conn is the interface that probes leave by. *raw.Socket with the filter
-// raw.ProbeAnswers is one.
+// Conn is the interface by which probes leave. *raw.Socket with the filter raw.ProbeAnswers
+// implements it.
 type Conn interface {
 	Send(frame []byte) error
 	Receive(ctx context.Context) (raw.Frame, error)
@@ -26,60 +26,58 @@ type Config struct {
 	// MAC is the interface's address.
 	MAC     openflow.MAC
 	Gateway netip.Addr
-	// Interval is the time from one probe to the next on an interface in use while no
-	// traffic runs. On an interface that is not in use it is at least 5 s, and at least
-	// 800 ms while the gateway answers ARP only. Window is the number of probes over
-	// which loss is counted.
+	// Interval is the time from one probe to the next on an interface in use while there is no
+	// traffic. On an interface that is not in use it is at least 5 s, and at least 800 ms while
+	// the gateway answers ARP only. Window is the number of probes over which loss is computed.
 	Interval time.Duration
 	Window   int
 }
 
-// Use is how the interface is used that is probed; the zero value is not at all.
+// Use says how the probed interface is used; the zero value means that it is not in use.
 type Use struct {
-	// From is the device's address, which echo requests bear.
+	// From is the device's address, the source of echo requests.
 	From netip.Addr
-	// Traffic reads the counters of what goes by the interface.
+	// Traffic reads the traffic counters of the interface.
 	Traffic func() (datapath.Traffic, error)
 }
 
-// Sample is what is known after a probe.
+// Sample is the result of probing.
 type Sample struct {
 	// Loss is the share of the latest Probes that was not answered.
 	Loss   float64
 	Probes int
-	// RTT is how long the latest answer took; zero, if a probe is unanswered since,
-	// or it cannot be told which one was answered.
+	// RTT is the latest round trip. It is zero if a probe is unanswered since, or if it is not
+	// known which one was answered.
 	RTT time.Duration
 	// Gateway is the address that answered ARP last.
 	Gateway openflow.MAC
-	// Answered is when a probe was last answered; not each answer is reported.
+	// Answered is when a probe was last answered; not every answer is reported.
 	Answered time.Time
-	// Since is when the probes began that nothing has answered, if more than one has
-	// been sent; Silent says that they were enough to take the way for dead.
+	// Since is when the row of unanswered probes began, if there is more than one. Silent reports
+	// whether there were enough for the path to be considered dead.
 	Since  time.Time
 	Silent bool
-	// Error is why the latest probe was not sent, or answers are not received.
+	// Error is why the latest probe was not sent, or why answers are not received.
 	Error string
 }
 
-// Prober probes a gateway by one interface. Its methods may be called from several
-// goroutines.
+// Prober probes a gateway by one interface. Its methods may be called concurrently.
 type Prober struct {
 	c    Config
 	wake chan struct{}
 
 	mu    sync.Mutex
 	use   Use
-	fresh bool // use is new
+	fresh bool // use has not been applied yet
 	asked bool
 }
 
 // New returns a prober. It does nothing before Run.
 func New(c Config) *Prober { return &Prober{c: c, wake: make(chan struct{}, 1), fresh: true} }
 
-// SetUse says how the interface is used from now on. While it is in use the gateway
-// is asked for by ICMP echo, if it answers that: by the way that the device's packets
-// go, and not by somebody who answers ARP in the gateway's place.
+// SetUse sets how the interface is used from now on. While it is in use the gateway is probed by
+// ICMP echo, if it answers that. Echo requests take the path of the device's packets, whereas
+// another host may answer ARP in the gateway's place.
 func (p *Prober) SetUse(u Use) {
 	p.mu.Lock()
 	p.use, p.fresh = u, true
@@ -87,7 +85,7 @@ func (p *Prober) SetUse(u Use) {
 	p.poke()
 }
 
-// Ask has a probe sent now.
+// Ask requests a probe now.
 func (p *Prober) Ask() {
 	p.mu.Lock()
 	p.asked = true
@@ -95,6 +93,7 @@ func (p *Prober) Ask() {
 	p.poke()
 }
 
+// notify wakes Run.
 func (p *Prober) poke() {
 	select {
 	case p.wake <- struct{}{}:
@@ -102,28 +101,28 @@ func (p *Prober) poke() {
 	}
 }
 
-// spareInterval is the time between probes by an interface that is not in use. When the
-// one in use falls silent, the others are asked at once.
+// spareInterval is the time between probes by an interface that is not in use. When the one in use
+// falls silent, the others are probed at once.
 const spareInterval = 5 * time.Second
 
-// receiveAgain is the wait after receiving has failed.
+// receiveRetry is the wait after receiving has failed.
 const receiveAgain = 500 * time.Millisecond
 
 const (
-	// tellAnswered is the time after which an answer is reported that changes nothing.
+	// reportInterval is the time after which an answer is reported that changes nothing.
 	tellAnswered = 5 * time.Second
-	// askMAC is how often a gateway that answers pings is asked for its address, and
-	// askMACSoon how often while pings are unanswered: its address may have changed.
-	// The controller answers these requests, so they are not sent with each probe.
+	// macInterval is how often a gateway that answers echo requests is asked for its address, and
+	// macRetry how often while they are unanswered: its address may have changed. The controller
+	// answers these requests, so they are not sent with each probe.
 	askMAC     = 10 * time.Second
 	askMACSoon = 500 * time.Millisecond
-	// arpInterval is the shortest interval between probes while the gateway answers ARP
-	// only, for the same reason.
+	// arpInterval is the shortest interval between probes while the gateway answers ARP only, for
+	// the same reason.
 	arpInterval = 800 * time.Millisecond
 )
 
-// Run probes by conn until ctx ends, whatever the interface does, and reports each
-// change, and answers: the next one after Ask, else one in a while.
+// Run probes by conn until ctx ends, whatever happens to the interface. It reports each change,
+// the next answer after Ask, and otherwise an answer from time to time.
 func (p *Prober) Run(ctx context.Context, conn Conn, report func(Sample)) error {
 	r := run{
 		Prober: p, conn: conn, d: newDetector(p.c.Interval, p.c.Window),
@@ -147,7 +146,7 @@ func (p *Prober) Run(ctx context.Context, conn Conn, report func(Sample)) error 
 		case <-p.wake:
 		case <-timer.C:
 		}
-		for len(answers) > 0 { // before anything is taken for lost
+		for len(answers) > 0 { // before anything is considered lost
 			answered = r.take(<-answers) || answered
 		}
 		timer.Reset(time.Until(r.step()))
@@ -164,19 +163,19 @@ type run struct {
 	conn Conn
 	d    *detector
 	use  Use // as of the last step
-	// through says that the gateway has answered echo requests of this use.
+	// echoAnswered reports whether the gateway has answered echo requests during this use.
 	through bool
 	gateway openflow.MAC
 	arp     time.Time // when the last request was sent
-	id      uint16    // of echo requests
+	id      uint16 // identifier of echo requests
 	number  uint16
 	rtt     time.Duration
 	told    Sample
-	wanted  bool // somebody waits for an answer to be told
+	wanted  bool // somebody waits for an answer to be reported
 	trouble string
 }
 
-// answer is something that was received.
+// answer is an answer that was received, or an error.
 type answer struct {
 	at      time.Time
 	gateway openflow.MAC // zero for an echo
@@ -184,8 +183,7 @@ type answer struct {
 	err     error
 }
 
-// receive passes answers on until ctx ends. What finds no room is not missed: there
-// are others.
+// receive passes answers on until ctx ends. Answers that find no room are dropped: others follow.
 func (r *run) receive(ctx context.Context, to chan<- answer) {
 	for {
 		f, err := r.conn.Receive(ctx)
@@ -207,18 +205,18 @@ func (r *run) receive(ctx context.Context, to chan<- answer) {
 		case to <- a:
 		default:
 		}
-		if err != nil && tasks.Sleep(ctx, receiveAgain) != nil { // it is down, or gone
+		if err != nil && tasks.Sleep(ctx, receiveAgain) != nil { // the interface is down, or gone
 			return
 		}
 	}
 }
 
-// isARP says whether it is the gateway's answer to us.
+// isARP reports whether a packet is the gateway's answer to our ARP request.
 func (r *run) isARP(h *packet.Headers) bool {
 	return h.Has(packet.ARP) && h.ARPOp == packet.ARPReply && h.Src == r.c.Gateway && h.ARPTHA == r.c.MAC
 }
 
-// take takes in an answer, and says whether it is one to a probe that counts.
+// handle handles an answer, and reports whether it is the answer to a probe.
 func (r *run) take(a answer) bool {
 	switch {
 	case a.err != nil:
@@ -227,14 +225,14 @@ func (r *run) take(a answer) bool {
 	case !a.gateway.IsZero():
 		r.gateway = a.gateway
 		if r.through {
-			return false // somebody at the edge may answer whose way to the border ports is cut
+			return false // a host at the edge may answer although its path to the border ports is cut
 		}
 		r.rtt = r.d.answered(a.at, 0, false)
 	case a.id != r.id:
 		return false
 	default:
-		// The answer may come when the interface is not in use any more: it was left
-		// because the answer was late.
+		// The answer may arrive when the interface is no longer in use, because the late answer
+		// made the device leave it.
 		r.through = r.use.From.IsValid()
 		r.rtt = r.d.answered(a.at, a.no, true)
 		r.setInterval()
@@ -256,7 +254,7 @@ func (r *run) setInterval() {
 	r.d.eager = r.through
 }
 
-// step looks at the traffic, probes if it is time, and returns when to come again.
+// step reads the traffic counters, probes if it is time, and returns when to call it again.
 func (r *run) step() time.Time {
 	r.mu.Lock()
 	fresh, asked := r.fresh, r.asked
@@ -289,8 +287,8 @@ func (r *run) step() time.Time {
 	}
 }
 
-// send sends a probe. An interface that refuses it may be dead with its queue full:
-// that is no answer, and no reason to stop.
+// send sends a probe. An interface that refuses it may be dead with a full queue: that counts as
+// no answer, and does not stop probing.
 func (r *run) send(now time.Time) {
 	var err error
 	if r.use.From.IsValid() && !r.gateway.IsZero() {
@@ -307,6 +305,7 @@ func (r *run) send(now time.Time) {
 	}
 }
 
+// sample returns the present result.
 func (r *run) sample() Sample {
 	s := Sample{
 		Loss: r.d.window.Loss(), Probes: r.d.window.Len(), Gateway: r.gateway,
@@ -318,7 +317,7 @@ func (r *run) sample() Sample {
 	return s
 }
 
-// differs reports whether there is news.
+// differs reports whether two results differ in more than their times.
 func (s Sample) differs(o Sample) bool {
 	s.Answered, s.RTT, o.Answered, o.RTT = time.Time{}, 0, time.Time{}, 0
 	return s != o

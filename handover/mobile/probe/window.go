@@ -1,16 +1,16 @@
 package probe
 
-// Window remembers the fate of the latest probes.
+// Window holds the results of the latest probes.
 type Window struct {
 	lost []bool
 	next int
 	full bool
 }
 
-// NewWindow remembers that many probes.
+// NewWindow returns a Window of size probes.
 func NewWindow(size int) *Window { return &Window{lost: make([]bool, max(size, 1))} }
 
-// Add notes whether a probe was lost.
+// Add adds whether a probe was lost.
 func (w *Window) Add(lost bool) {
 	w.lost[w.next] = lost
 	w.next++
@@ -19,10 +19,10 @@ func (w *Window) Add(lost bool) {
 	}
 }
 
-// Reset forgets all probes.
+// Reset removes all results.
 func (w *Window) Reset() { w.next, w.full = 0, false }
 
-// Len is the number of probes that are remembered.
+// Len returns the number of probes in the window.
 func (w *Window) Len() int {
 	if w.full {
 		return len(w.lost)
@@ -30,7 +30,7 @@ func (w *Window) Len() int {
 	return w.next
 }
 
-// Loss is the share of them that was lost, from 0 to 1.
+// Loss returns the share of them that was lost, from 0 to 1.
 func (w *Window) Loss() float64 {
 	n := w.Len()
 	if n == 0 {

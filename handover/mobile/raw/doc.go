@@ -1,8 +1,6 @@
-// Package raw sends and receives whole Ethernet frames on one interface, by a
-// packet socket.
+// Package raw sends and receives whole Ethernet frames on one interface, by a packet socket.
 //
-// A packet socket sees a frame before any datapath takes it away, and needs no
-// address on the interface: that is how a mobile device speaks DHCP on a
-// network that it has not joined yet, and how it asks whether a gateway is
-// still there.
+// A packet socket receives a frame before any datapath takes it away, and needs no address on the
+// interface. So a mobile device can use DHCP on a network that it has not joined yet, and probe
+// whether a gateway is still reachable.
 package raw

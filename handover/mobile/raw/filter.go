@@ -2,7 +2,7 @@ package raw
 
 import "golang.org/x/sys/unix"
 
-// Filter is a classic BPF program that says which frames a socket gets.
+// Filter is a classic BPF program that selects the frames that a socket receives.
 type Filter []unix.SockFilter
 
 // Opcodes of classic BPF that the filters use.
@@ -17,10 +17,10 @@ const (
 	returnThis = unix.BPF_RET | unix.BPF_K
 )
 
-// wholeFrame is how much of a frame a filter lets through.
+// wholeFrame is how much of a frame a filter passes.
 const wholeFrame = 0xffff
 
-// UDPTo passes unfragmented IPv4 UDP to a port.
+// UDPTo returns a filter that passes unfragmented IPv4 UDP to a port.
 func UDPTo(port uint16) Filter {
 	return Filter{
 		{Code: loadHalf, K: 12},
@@ -37,7 +37,8 @@ func UDPTo(port uint16) Filter {
 	}
 }
 
-// ProbeAnswers passes answers to ARP requests and to unfragmented ICMP echo requests.
+// ProbeAnswers returns a filter that passes answers to ARP requests and to unfragmented ICMP echo
+// requests.
 func ProbeAnswers() Filter {
 	return Filter{
 		{Code: loadHalf, K: 12},

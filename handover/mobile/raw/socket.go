@@ -12,33 +12,34 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// Frame is a frame that was received.
+// Frame is a received frame.
 type Frame struct {
 	Data []byte
-	// Unsummed says that the sender is on this machine and has left the
-	// transport's checksum to a network card that the frame never met.
+	// Unsummed reports whether the sender is on this machine and has left the transport's checksum
+	// to a network card that the frame never passed.
 	Unsummed bool
 }
 
-// Socket is a packet socket on one interface. Send may be called by several
-// goroutines, Receive by one at a time.
+// Socket is a packet socket on one interface. Send may be called concurrently, Receive by one
+// goroutine at a time.
 type Socket struct {
 	file *os.File
 	conn rawConn
 	buf  [maxFrame]byte
 }
 
+// rawConn is the part of syscall.RawConn that Socket uses.
 type rawConn interface {
 	Read(f func(fd uintptr) bool) error
 	Write(f func(fd uintptr) bool) error
 }
 
+// maxFrame bounds a received frame.
 const maxFrame = 2048
 
-// Open opens a socket that gets the frames which come in by the interface and
-// pass the filter.
+// Open opens a socket that receives the frames which come in by the interface and pass the filter.
 func Open(ifindex int, filter Filter) (*Socket, error) {
-	// Protocol 0 keeps the socket deaf until the filter is in place.
+	// With protocol 0 the socket receives nothing until the filter is in place.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("packet socket (it needs CAP_NET_RAW): %w", err)
@@ -56,6 +57,7 @@ func Open(ifindex int, filter Filter) (*Socket, error) {
 	return &Socket{file: file, conn: conn}, nil
 }
 
+// prepare sets the socket's filter and options and binds it.
 func prepare(fd, ifindex int, filter Filter) error {
 	if len(filter) > 0 {
 		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
@@ -68,16 +70,17 @@ func prepare(fd, ifindex int, filter Filter) error {
 			return fmt.Errorf("option %d: %w", option, err)
 		}
 	}
-	// All protocols: sockets for one protocol come after the hooks by which a
-	// datapath takes frames away.
+	// All protocols: sockets for one protocol receive frames only after the hooks by which a
+	// datapath takes them away.
 	return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: ifindex})
 }
 
+// networkOrder converts a number to network byte order.
 func networkOrder(v uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }
 
-// Send sends a frame as it is.
+// Send sends a frame unchanged.
 func (s *Socket) Send(frame []byte) error {
 	var sendErr error
 	err := s.conn.Write(func(fd uintptr) bool {
@@ -90,7 +93,7 @@ func (s *Socket) Send(frame []byte) error {
 	return nil
 }
 
-// Receive waits for a frame. Its data is the caller's.
+// Receive waits for a frame. The caller owns its data.
 func (s *Socket) Receive(ctx context.Context) (Frame, error) {
 	if err := ctx.Err(); err != nil {
 		return Frame{}, err
@@ -104,6 +107,7 @@ func (s *Socket) Receive(ctx context.Context) (Frame, error) {
 	return f, err
 }
 
+// receive reads one frame.
 func (s *Socket) receive() (Frame, error) {
 	var (
 		n, oobn int
@@ -120,7 +124,7 @@ func (s *Socket) receive() (Frame, error) {
 	return Frame{Data: append([]byte(nil), s.buf[:n]...), Unsummed: unsummed(oob[:oobn])}, nil
 }
 
-// unsummed reads from the kernel's notes whether the checksum is still missing.
+// unsummed reports, from the kernel's control messages, whether the checksum is still missing.
 func unsummed(oob []byte) bool {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -137,5 +141,5 @@ func unsummed(oob []byte) bool {
 	return false
 }
 
-// Close closes the socket; a Receive that waits returns.
+// Close closes the socket and unblocks Receive.
 func (s *Socket) Close() error { return s.file.Close() }

@@ -49,7 +49,7 @@ func (w *world) drawDevice(t *rapid.T) {
 		want.Borders = append(want.Borders, route.Border{At: at})
 		known = append(known, handover.Border{Name: at.String(), At: at})
 	}
-	plan, err := route.Make(w.top, want)
+	plan, err := route.NewPlan(w.top, want)
 	if err != nil {
 		t.Fatalf("route %+v: %v", want, err)
 	}

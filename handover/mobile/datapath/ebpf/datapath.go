@@ -17,9 +17,8 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 )
 
-// Datapath carries a VNI's frames by programs in the kernel. Open and the
-// methods act on the network namespace of the thread that calls them, which has
-// to be the same each time.
+// Datapath carries a VNI's frames by programs in the kernel. Open and the methods act on the
+// network namespace of the thread that calls them, which must be the same each time.
 type Datapath struct {
 	config datapath.Config
 	log    *slog.Logger
@@ -40,9 +39,10 @@ type nic struct {
 	index   int
 	slot    uint32
 	receive *ebpf.Program
-	groups  int // socket
+	groups  int // socket that receives all groups
 }
 
+// close closes the program and the socket.
 func (n *nic) close() {
 	_ = n.receive.Close()
 	_ = unix.Close(n.groups)
@@ -51,8 +51,8 @@ func (n *nic) close() {
 // errClosed is returned by methods after Close.
 var errClosed = errors.New("the datapath is closed")
 
-// Open makes the VNI and attaches the interfaces. Programs that a killed daemon
-// has left are removed; its VNI is taken over.
+// Open creates the VNI and attaches the interfaces. It removes programs that a killed daemon has
+// left, and takes over its VNI.
 func Open(ctx context.Context, c datapath.Config) (*Datapath, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -70,6 +70,7 @@ func Open(ctx context.Context, c datapath.Config) (*Datapath, error) {
 	return d, nil
 }
 
+// open does the work of Open that Close undoes.
 func (d *Datapath) open(ctx context.Context) error {
 	stale, err := d.hooks.sweep()
 	if err != nil {
@@ -96,7 +97,7 @@ func (d *Datapath) open(ctx context.Context) error {
 	return nil
 }
 
-// Attach adds an interface, or takes it anew.
+// Attach adds an interface, or attaches it again.
 func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
 	if err := d.config.CheckInterface(i); err != nil {
 		return err
@@ -129,11 +130,10 @@ func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
 	}
 	d.nics[i.Name] = n
 	d.fitMTU()
-	return d.publish(d.current) // it may be in use and have a new index or address
+	return d.publish(d.current) // the interface may be in use and have a new index or address
 }
 
-// freeSlot finds the bit and the counters for an interface: those it had, or
-// some that nobody has.
+// freeSlot returns the bit and counters for an interface: those it had, or free ones.
 func (d *Datapath) freeSlot(old *nic) (uint32, error) {
 	if old != nil {
 		return old.slot, nil
@@ -168,7 +168,7 @@ func (d *Datapath) take(link netlink.Link, i datapath.Interface, slot uint32) (*
 	return n, nil
 }
 
-// drop takes a program away from its interface, if that is still there.
+// drop detaches a program from its interface, if that still exists.
 func (d *Datapath) drop(n *nic) error {
 	delete(d.nics, n.Name)
 	n.close()
@@ -182,7 +182,7 @@ func (d *Datapath) drop(n *nic) error {
 	return nil
 }
 
-// Detach takes an interface away.
+// Detach removes an interface.
 func (d *Datapath) Detach(_ context.Context, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -214,8 +214,8 @@ func (d *Datapath) Use(_ context.Context, send string, receive []string) error {
 	return d.publish(c)
 }
 
-// publish writes a choice for the programs to see. Interfaces that are being
-// replaced count as not in use.
+// publish writes a choice to the map that the programs read. Interfaces that are being replaced
+// count as not in use.
 func (d *Datapath) publish(c datapath.Choice) error {
 	var raw choice
 	if n := d.nics[c.Send]; n != nil {
@@ -227,7 +227,7 @@ func (d *Datapath) publish(c datapath.Choice) error {
 		}
 	}
 	if len(d.nics) > 1 {
-		raw.Merge = 1 // also with one to receive from: what it brings now, another may bring again later
+		raw.Merge = 1 // even with one interface to receive from: another may bring the same packets later
 	}
 	if err := d.progs.Choices.Put(uint32(0), raw); err != nil {
 		return fmt.Errorf("switching to %q: %w", c.Send, err)
@@ -236,7 +236,7 @@ func (d *Datapath) publish(c datapath.Choice) error {
 	return nil
 }
 
-// Stats reads the counters.
+// Stats returns the counters.
 func (d *Datapath) Stats() (datapath.Stats, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -262,7 +262,7 @@ func (d *Datapath) Stats() (datapath.Stats, error) {
 	return s, err
 }
 
-// Traffic reads what tells whether a way is alive.
+// Traffic returns the counters that show whether the path of an interface works.
 func (d *Datapath) Traffic(name string) (datapath.Traffic, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -281,10 +281,10 @@ func (d *Datapath) Traffic(name string) (datapath.Traffic, error) {
 	return t, err
 }
 
-// since is the time that has passed since a time of the programs' clock.
+// since returns the time since a time of the programs' clock.
 func since(at uint64) time.Duration {
 	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // there is no Linux without this clock
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // every Linux has this clock
 	return max(time.Duration(now.Nano()-int64(at)), 0)
 }
 
@@ -306,7 +306,7 @@ func (d *Datapath) Close() error {
 	return errors.Join(err, removeVNI(d.config.VNI))
 }
 
-// FitMTU gives the VNI the MTU that fits the interfaces.
+// FitMTU sets the VNI's MTU to fit the interfaces.
 func (d *Datapath) FitMTU(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -316,13 +316,14 @@ func (d *Datapath) FitMTU(context.Context) error {
 	return d.setMTU()
 }
 
-// fitMTU adapts the VNI after interfaces have come or gone.
+// fitMTU adapts the VNI's MTU after interfaces have been attached or detached.
 func (d *Datapath) fitMTU() {
 	if err := d.setMTU(); err != nil {
 		d.log.Warn("setting the virtual interface's MTU", "interface", d.config.VNI, "error", err)
 	}
 }
 
+// setMTU sets the VNI's MTU, if any interface is attached.
 func (d *Datapath) setMTU() error {
 	if len(d.nics) == 0 {
 		return nil

@@ -17,16 +17,16 @@ const (
 	egress  = netlink.HANDLE_MIN_EGRESS
 )
 
-// hookPriority leaves room for programs of others before and after ours.
+// hookPriority leaves room for other programs before and after ours.
 const hookPriority = 0x51c
 
-// hooks attaches programs under one name, by which those of a daemon that was
-// killed are found again.
+// hooks attaches programs under one name, by which those of a killed daemon are found again.
 type hooks struct{ name string }
 
+// hooksOf returns the hooks for the programs of a VNI.
 func hooksOf(vni string) hooks { return hooks{name: "sluice:" + vni} }
 
-// attach puts a program at a hook of an interface.
+// attach attaches a program to a hook of an interface.
 func (h hooks) attach(link netlink.Link, parent uint32, p *ebpf.Program) error {
 	if err := netlink.QdiscAdd(clsact(link)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return h.refused(link, "the clsact qdisc (CONFIG_NET_SCH_INGRESS)", err)
@@ -43,7 +43,7 @@ func (h hooks) attach(link netlink.Link, parent uint32, p *ebpf.Program) error {
 	return nil
 }
 
-// refused tells what the kernel lacks from what else can go wrong.
+// refused distinguishes a feature that the kernel lacks from other errors.
 func (h hooks) refused(link netlink.Link, what string, err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("interface %s: %w", link.Attrs().Name, unsupported(what, err))
@@ -51,8 +51,8 @@ func (h hooks) refused(link netlink.Link, what string, err error) error {
 	return fmt.Errorf("interface %s: %s: %w", link.Attrs().Name, what, err)
 }
 
-// detach takes our programs away from an interface, and the qdisc too if
-// nothing else is attached to it. It reports whether there were any.
+// detach detaches our programs from an interface, and removes the qdisc if nothing else is
+// attached to it. It reports whether there were any programs.
 func (h hooks) detach(link netlink.Link) (found bool, err error) {
 	others := false
 	for _, parent := range []uint32{ingress, egress} {
@@ -79,7 +79,7 @@ func (h hooks) detach(link netlink.Link) (found bool, err error) {
 	return found, nil
 }
 
-// sweep detaches our programs from all interfaces, and returns where some were.
+// sweep detaches our programs from all interfaces, and returns the interfaces that had some.
 func (h hooks) sweep() (names []string, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -97,13 +97,14 @@ func (h hooks) sweep() (names []string, err error) {
 	return names, nil
 }
 
+// clsact returns the qdisc of an interface.
 func clsact(link netlink.Link) *netlink.Clsact {
 	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}}
 }
 
-// gone recognises the errors for an interface or filter that has vanished.
+// gone reports whether the error says that an interface or filter has vanished.
 func gone(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOENT) || errors.Is(err, os.ErrNotExist)

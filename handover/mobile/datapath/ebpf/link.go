@@ -12,14 +12,14 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 )
 
-// vniAlias marks a VNI as made by this package.
+// vniAlias marks a VNI as created by this package.
 const vniAlias = "virtual interface of sluice mobile"
 
-// farEnd is the name of the pair's other end, which carries nothing.
+// farEnd returns the name of the pair's other end, which carries nothing.
 func farEnd(vni string) string { return vni[:min(len(vni), 11)] + "-end" }
 
-// makeVNI makes the virtual interface, or takes over the one that a daemon
-// which was killed has left, with whatever address it has.
+// makeVNI creates the virtual interface, or takes over the one that a killed daemon has left, with
+// its address.
 func makeVNI(c datapath.Config) (netlink.Link, error) {
 	link, err := netlink.LinkByName(c.VNI)
 	switch {
@@ -42,6 +42,7 @@ func makeVNI(c datapath.Config) (netlink.Link, error) {
 	return link, nil
 }
 
+// addVNI creates the virtual interface.
 func addVNI(c datapath.Config) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr = c.VNI, net.HardwareAddr(c.VNIMAC[:])
@@ -59,7 +60,7 @@ func addVNI(c datapath.Config) (netlink.Link, error) {
 	return netlink.LinkByName(c.VNI)
 }
 
-// setUpPair marks the pair as ours and keeps the far end from speaking.
+// setUpPair marks the pair as ours and prevents the far end from sending.
 func setUpPair(c datapath.Config) error {
 	link, err := netlink.LinkByName(c.VNI)
 	if err != nil {
@@ -69,11 +70,11 @@ func setUpPair(c datapath.Config) error {
 	if err != nil {
 		return err
 	}
-	_ = netlink.LinkSetIP6AddrGenMode(end, nl.IN6_ADDR_GEN_MODE_NONE) // fails where there is no IPv6: just as well
+	_ = netlink.LinkSetIP6AddrGenMode(end, nl.IN6_ADDR_GEN_MODE_NONE) // fails only without IPv6, where it is not needed
 	return errors.Join(netlink.LinkSetAlias(link, vniAlias), netlink.LinkSetARPOff(end), netlink.LinkSetUp(end))
 }
 
-// removeVNI removes a VNI that this package has made, and no other interface.
+// removeVNI removes a VNI that this package has created, and no other interface.
 func removeVNI(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err == nil && link.Attrs().Alias == vniAlias {
@@ -85,9 +86,9 @@ func removeVNI(name string) error {
 	return nil
 }
 
-// hearGroups makes an interface pass frames to all groups: which ones the
-// VNI's stack has joined, the interface cannot know. The kernel undoes it when
-// the socket is closed, also if the daemon is killed.
+// hearGroups makes an interface pass frames to all groups, because the interface cannot know which
+// ones the VNI's stack has joined. The kernel undoes it when the socket is closed, even if the
+// daemon is killed.
 func hearGroups(index int) (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

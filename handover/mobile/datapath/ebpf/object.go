@@ -18,6 +18,7 @@ import (
 
 //go:generate bpf/generate.sh
 
+// object is the compiled bpf/datapath.c.
 //go:embed bpf/datapath.o
 var object []byte
 
@@ -38,6 +39,7 @@ type counters struct {
 	Heard, HeardAt                           uint64
 }
 
+// add adds the counters of another processor.
 func (c *counters) add(o *counters) {
 	c.Sent += o.Sent
 	c.SentBytes += o.SentBytes
@@ -50,16 +52,16 @@ func (c *counters) add(o *counters) {
 	c.HeardAt = max(c.HeardAt, o.HeardAt)
 }
 
-// unsentSlot has the counters of frames that found no interface to leave by.
+// unsentSlot is the slot of the counters of frames for which there was no interface.
 const unsentSlot = datapath.MaxInterfaces
 
-// shared is what all programs of a datapath have in common.
+// shared holds what all programs of a datapath share.
 type shared struct {
 	spec *ebpf.CollectionSpec
 	objects
 }
 
-// objects are in the kernel.
+// objects are loaded into the kernel.
 type objects struct {
 	Send    *ebpf.Program `ebpf:"sluice_vni_tx"`
 	Choices *ebpf.Map     `ebpf:"choices"`
@@ -69,8 +71,8 @@ type objects struct {
 	Scratch *ebpf.Map     `ebpf:"scratch"`
 }
 
-// Probe says whether this kernel takes the programs. It changes nothing. The
-// error wraps [datapath.ErrUnsupported] and says what is missing.
+// Probe returns an error if this kernel cannot load the programs. It changes nothing. The error
+// wraps [datapath.ErrUnsupported] and says what is missing.
 func Probe() error {
 	s, err := loadShared(1, openflow.MAC{2})
 	if err != nil {
@@ -136,6 +138,7 @@ func (s *shared) loadReceiver(i datapath.Interface, slot uint32) (*ebpf.Program,
 	return loaded.Receive, nil
 }
 
+// close closes the program and the maps.
 func (s *shared) close() {
 	_ = s.Send.Close()
 	_ = s.Choices.Close()
@@ -145,7 +148,7 @@ func (s *shared) close() {
 	_ = s.Scratch.Close()
 }
 
-// counters adds up what the processors have counted in a slot.
+// counters returns the sum of a slot's counters over all processors.
 func (s *shared) counters(slot uint32) (counters, error) {
 	var each []counters
 	var sum counters
@@ -158,7 +161,7 @@ func (s *shared) counters(slot uint32) (counters, error) {
 	return sum, nil
 }
 
-// clear sets a slot's counters to zero, for the next interface that has it.
+// clear sets a slot's counters to zero, for the next interface that uses it.
 func (s *shared) clear(slot uint32) error {
 	n, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -167,7 +170,7 @@ func (s *shared) clear(slot uint32) error {
 	return s.Stats.Put(slot, make([]counters, n))
 }
 
-// unsupported names what the kernel refused.
+// unsupported returns an error that names the feature that the kernel lacks.
 func unsupported(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", datapath.ErrUnsupported, what, err)
 }

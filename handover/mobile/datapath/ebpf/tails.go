@@ -16,14 +16,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Of bpf/datapath.c.
+// Sizes of bpf/datapath.c.
 const (
 	tails    = 256
 	tailHead = 96
 	tailData = 1504
 )
 
-// tail is struct tail of bpf/datapath.c.
+// tail is struct tail of bpf/datapath.c: the last segment of a connection.
 type tail struct {
 	Lock, _          uint32
 	Head, Data, Skip uint32
@@ -67,7 +67,7 @@ func (d *Datapath) SendAgain(within time.Duration, gateway openflow.MAC) (sent i
 	return sent, err
 }
 
-// lately are the tails that are not older, the oldest first.
+// lately returns the segments that are not older than within, the oldest first.
 func (s *shared) lately(within time.Duration) ([]*tail, error) {
 	var found []*tail
 	for place := range uint32(tails) {
@@ -95,8 +95,8 @@ const (
 	protoTCP   = 6
 )
 
-// frame is the segment as it would have left the interface: the last piece of a large
-// one, and with the checksums that are the interface's to make.
+// frame returns the segment as it would have left the interface: the last piece of a large one,
+// with the checksums that the interface would compute.
 func (t *tail) frame() []byte {
 	b := append(slices.Clone(t.Bytes[:t.Head]), t.Bytes[tailHead:tailHead+t.Data]...)
 	be := binary.BigEndian

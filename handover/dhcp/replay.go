@@ -8,28 +8,30 @@ import (
 	"time"
 )
 
-// maxStamps is how many signatures of one device are remembered. When there are
-// more within the window, those as old as the oldest no longer count.
+// maxStamps bounds the signatures that are remembered of one device. If more arrive within the
+// window, those as old as the oldest are no longer accepted.
 const maxStamps = 256
 
-// guard remembers which signatures came, so that none counts twice. What it keeps
-// is bounded for each device, and kept for no longer than a signature counts.
-type guard struct {
+// replayGuard remembers the signatures that were used, so that none is accepted twice. What it
+// remembers is bounded for each device, and kept no longer than a signature is valid.
+type replayGuard struct {
 	mu      sync.Mutex
 	devices map[string]*stamps
 	swept   time.Time
 }
 
-// stamps are those of one device, oldest first, and all newer than floor.
+// stamps holds the signatures of one device, oldest first, all newer than floor.
 type stamps struct {
 	list  []Stamp
 	floor time.Time
 }
 
-func newGuard() *guard { return &guard{devices: make(map[string]*stamps)} }
+// newReplayGuard returns an empty replayGuard.
+func newReplayGuard() *replayGuard { return &replayGuard{devices: make(map[string]*stamps)} }
 
-// use takes the stamp, unless it was used or is not newer than floor.
-func (g *guard) use(device string, s Stamp, floor, now time.Time) error {
+// use marks the stamp as used. It returns an error if the stamp was used before or is not newer
+// than floor.
+func (g *replayGuard) use(device string, s Stamp, floor, now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sweep(now)
@@ -56,12 +58,13 @@ func (g *guard) use(device string, s Stamp, floor, now time.Time) error {
 	return nil
 }
 
+// compare orders stamps by time, then by nonce.
 func (s Stamp) compare(o Stamp) int {
 	return cmp.Or(s.Time.Compare(o.Time), slices.Compare(s.Nonce[:], o.Nonce[:]))
 }
 
-// sweep forgets, now and then, what is too old to count anyway.
-func (g *guard) sweep(now time.Time) {
+// sweep removes stamps that have expired, at most once per window.
+func (g *replayGuard) sweep(now time.Time) {
 	if now.Sub(g.swept) < Window {
 		return
 	}

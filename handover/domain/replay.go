@@ -11,32 +11,33 @@ const (
 	maxSequences = 1 << 16
 )
 
-// guard lets each message of one neighbour count once. What it remembers is
-// forgotten when the message would be too old anyway, so memory is bounded by the
-// window; beyond the bound messages are refused, not let through.
+// replayGuard accepts each message of one neighbour only once. It forgets a message when the
+// message would be too old anyway, so the window bounds its memory. If the bound is reached
+// messages are refused, not accepted.
 type guard struct {
 	window time.Duration
-	// began is when we started: what was sent before it may have been used
-	// already, with a memory that is gone.
+	// started is when this domain started. Earlier messages may have been accepted before, which
+	// is no longer known.
 	began time.Time
 
 	mu        sync.Mutex
-	nonces    map[string]time.Time // until when
-	sequences map[string]sequence  // by device
+	nonces    map[string]time.Time // when each can be forgotten
+	sequences map[string]sequence // latest by device
 	swept     time.Time
 }
 
+// sequence is the latest sequence number of a device.
 type sequence struct {
 	last  uint64
 	until time.Time
 }
 
+// newReplayGuard returns a replayGuard for messages sent after started.
 func newGuard(window time.Duration, began time.Time) *guard {
 	return &guard{window: window, began: began, nonces: map[string]time.Time{}, sequences: map[string]sequence{}, swept: began}
 }
 
-// pass refuses a message that is not fresh. device is empty for messages that are
-// about none.
+// accept refuses a message that is not fresh. device is empty for messages that are about none.
 func (g *guard) pass(e *Envelope, device string, now time.Time) *Refusal {
 	switch age := now.Sub(e.Time); {
 	case age > g.window, age < -g.window:
@@ -59,8 +60,8 @@ func (g *guard) pass(e *Envelope, device string, now time.Time) *Refusal {
 	if len(g.nonces) >= maxNonces || !known && len(g.sequences) >= maxSequences {
 		return refuse(CodeBusy, "too many messages within %v", g.window)
 	}
-	// The window reaches both ways: a message from a clock ahead of ours can be
-	// repeated for longer.
+	// The window extends both ways: a message from a clock ahead of ours can be repeated for
+	// longer.
 	until := now.Add(2 * g.window)
 	g.nonces[e.Nonce] = until
 	if device != "" {
@@ -69,7 +70,7 @@ func (g *guard) pass(e *Envelope, device string, now time.Time) *Refusal {
 	return nil
 }
 
-// sweep forgets what can no longer come back.
+// sweep removes what can no longer be repeated.
 func (g *guard) sweep(now time.Time) {
 	if now.Sub(g.swept) < g.window/4 {
 		return
@@ -87,13 +88,14 @@ func (g *guard) sweep(now time.Time) {
 	}
 }
 
-// counter numbers our own messages. It goes on after a restart, since it follows
-// the clock.
+// counter numbers our own messages. The numbers follow the clock, so they keep growing over a
+// restart.
 type counter struct {
 	mu   sync.Mutex
 	last uint64
 }
 
+// next returns the next number.
 func (c *counter) next(now time.Time) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,20 +17,21 @@ import (
 
 const (
 	leaseFile = "lease.json"
-	// keepAgain is the wait after an interface could not be opened for renewal.
+	// reopenInterval is the wait after an interface could not be opened for renewal.
 	keepAgain = time.Second
 )
 
-// leaseholder has the device's lease. Its fields belong to the loop.
+// leaseholder holds the device's lease. Only the loop uses its fields, except in the goroutine of
+// startRenewal.
 type leaseholder struct {
 	d      *Daemon
 	client *lease.Client
-	lease  *lease.Lease // nil is none
-	// keeping stops the goroutine that renews the lease.
+	lease  *lease.Lease // nil for none
+	// renewal is the goroutine that renews the lease, or nil.
 	keeping *task
 }
 
-// router is the gateway that the lease names, if there is a lease and it names one.
+// router returns the gateway that the lease names, if there is one.
 func (h *leaseholder) router() (netip.Addr, bool) {
 	if h.lease == nil {
 		return netip.Addr{}, false
@@ -38,7 +39,7 @@ func (h *leaseholder) router() (netip.Addr, bool) {
 	return h.lease.Router, h.lease.Router.IsValid()
 }
 
-// accept takes in a lease: the virtual interface gets what it says.
+// accept makes l the device's lease, and configures the virtual interface by it.
 func (h *leaseholder) accept(l lease.Lease) {
 	if h.lease != nil && h.lease.Address != l.Address {
 		h.d.log.Warn("the device has another address: its connections end", "old", h.lease.Address, "new", l.Address)
@@ -52,10 +53,10 @@ func (h *leaseholder) accept(l lease.Lease) {
 	}
 }
 
-// configure gives the virtual interface what the lease says.
+// configure configures the virtual interface by the lease.
 func (h *leaseholder) configure() {
 	if err := h.d.sys.configure(*h.lease); err != nil {
-		h.d.log.Error("the virtual interface does not get what the lease says", "error", err)
+		h.d.log.Error("the virtual interface could not be configured by the lease", "error", err)
 	}
 }
 
@@ -68,7 +69,7 @@ func (h *leaseholder) join(ctx context.Context, p lease.Port, known *lease.Lease
 	return l, err
 }
 
-// keep renews the lease by an interface from now on.
+// startRenewal renews the lease on an interface from now on.
 func (h *leaseholder) keep(i *iface) {
 	if h.keeping != nil {
 		h.keeping.cancel()
@@ -95,7 +96,7 @@ func (h *leaseholder) keep(i *iface) {
 	})
 }
 
-// extend waits until a lease wants to be renewed and renews it.
+// extend waits until a lease has to be renewed and renews it.
 func (h *leaseholder) extend(ctx context.Context, index int, p lease.Port, l lease.Lease) (lease.Lease, error) {
 	wait := time.Until(l.Renew)
 	for {
@@ -119,6 +120,7 @@ func (h *leaseholder) extend(ctx context.Context, index int, p lease.Port, l lea
 	}
 }
 
+// renewed handles a renewed lease.
 func (h *leaseholder) renewed(t *task, l lease.Lease) {
 	if h.keeping != t {
 		return
@@ -129,7 +131,7 @@ func (h *leaseholder) renewed(t *task, l lease.Lease) {
 	h.save()
 }
 
-// lost takes the address off the virtual interface, and asks for another.
+// leaseLost removes the address from the virtual interface, and starts to get another.
 func (h *leaseholder) lost(t *task, err error) {
 	if h.keeping != t {
 		return
@@ -138,7 +140,7 @@ func (h *leaseholder) lost(t *task, err error) {
 	h.d.log.Error("the lease is lost", "address", h.lease.Address, "error", err)
 	h.d.count.LeasesLost++
 	if err := h.d.sys.unconfigure(); err != nil {
-		h.d.log.Warn("the virtual interface keeps an address that has expired", "error", err)
+		h.d.log.Warn("an expired address could not be removed from the virtual interface", "error", err)
 	}
 	h.lease = nil
 	h.save()
@@ -149,7 +151,7 @@ func (h *leaseholder) lost(t *task, err error) {
 	h.d.decide()
 }
 
-// release gives the lease back at the end, if that is wanted.
+// release releases the lease at the end, if that is configured.
 func (h *leaseholder) release() {
 	if !h.d.cfg.Release || h.lease == nil || h.d.active == nil || !h.d.active.usable() {
 		return
@@ -159,14 +161,14 @@ func (h *leaseholder) release() {
 		err = errors.Join(h.client.Release(lease.Port{Conn: socket, MAC: h.d.active.mac()}, *h.lease), socket.Close())
 	}
 	if err != nil {
-		h.d.log.Warn("the lease is not released", "error", err)
+		h.d.log.Warn("the lease could not be released", "error", err)
 		return
 	}
 	h.lease = nil
 	h.save()
 }
 
-// load reads the lease that an earlier daemon had.
+// load reads the lease of an earlier daemon.
 func (h *leaseholder) load() {
 	b, err := os.ReadFile(filepath.Join(h.d.cfg.StateDir, leaseFile))
 	if err != nil {
@@ -174,7 +176,7 @@ func (h *leaseholder) load() {
 	}
 	var l lease.Lease
 	if err := json.Unmarshal(b, &l); err != nil || !l.Valid(time.Now()) {
-		return // of no use any more; the first lease replaces it
+		return // not usable; the first lease replaces it
 	}
 	h.lease = &l
 }
@@ -183,7 +185,7 @@ func (h *leaseholder) load() {
 func (h *leaseholder) save() {
 	path := filepath.Join(h.d.cfg.StateDir, leaseFile)
 	if h.lease == nil {
-		_ = os.Remove(path) // one that stays has expired, which the next daemon sees
+		_ = os.Remove(path) // a file that stays holds an expired lease, which the next daemon ignores
 		return
 	}
 	b, err := json.MarshalIndent(h.lease, "", "  ")
@@ -191,18 +193,17 @@ func (h *leaseholder) save() {
 		err = wholefile.Replace(path, append(b, '\n'), 0o600)
 	}
 	if err != nil {
-		h.d.log.Warn("the lease is not saved", "error", err)
+		h.d.log.Warn("the lease could not be saved", "error", err)
 	}
 }
 
-// setNeighbour tells the kernel where the gateway is in the network that the
-// device is in.
+// setNeighbour tells the kernel the gateway's address in the device's present network.
 func (h *leaseholder) setNeighbour(mac openflow.MAC) {
 	router, ok := h.router()
 	if !ok {
 		return
 	}
 	if err := h.d.sys.neighbour(router, mac); err != nil {
-		h.d.log.Debug("the gateway's address is not set", "error", err)
+		h.d.log.Debug("the gateway's address could not be set", "error", err)
 	}
 }
