@@ -124,7 +124,7 @@ func (s *Service) sender(ctx context.Context, e *Envelope) (*neighbour, *Refusal
 // handle handles a message within the bounds of the neighbour, and only after Restore: before it a
 // device that has not been read yet would be reported as unknown.
 func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device string, f func(context.Context) error) error {
-	if refusal := n.guard.pass(e, device, s.now()); refusal != nil {
+	if refusal := n.guard.accept(e, device, s.now()); refusal != nil {
 		return refusal
 	}
 	select {
@@ -133,7 +133,7 @@ func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device 
 	default:
 		return refuse(CodeBusy, "too many requests of %q at once", n.Name)
 	}
-	n.spoke(s.now())
+	n.noteHeard(s.now())
 	ctx, cancel := context.WithTimeout(ctx, s.timing.Request)
 	defer cancel()
 	select {

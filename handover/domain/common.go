@@ -28,7 +28,7 @@ type common struct {
 
 // mayGiveAway reports whether the device is here as far as is known; r is nil for a device that
 // has not been abroad.
-func (s *common) oursToGive(r *Record, home string) bool {
+func (s *common) mayGiveAway(r *Record, home string) bool {
 	if r == nil || r.Gone {
 		return home == s.self
 	}
@@ -38,7 +38,7 @@ func (s *common) oursToGive(r *Record, home string) bool {
 // put makes the record visible, writes it, and schedules the delivery of its outbox. The caller
 // holds the device's lock, or is the only user of the records.
 func (s *common) put(ctx context.Context, r *Record) {
-	s.records.show(r)
+	s.records.set(r)
 	// A caller that has given up must not leave memory and store different.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timing.Request)
 	defer cancel()
@@ -47,7 +47,7 @@ func (s *common) put(ctx context.Context, r *Record) {
 	}
 	for _, o := range r.Outbox {
 		if n := s.neighbours[o.Peer]; n != nil {
-			n.box.add(r.ID, o.NotBefore, 0)
+			n.outbox.schedule(r.ID, o.NotBefore, 0)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (s *common) change(ctx context.Context, id string, f func(context.Context, 
 }
 
 // withForNeighbour is records.with for a neighbour's request.
-func (s *common) asked(ctx context.Context, id string, f func(*Record) *Refusal) error {
+func (s *common) withForNeighbour(ctx context.Context, id string, f func(*Record) *Refusal) error {
 	err := s.records.with(ctx, id, func(r *Record) error { return orNil(f(r)) })
 	if err != nil && codeOf(err) == "" {
 		return refuse(CodeBusy, "%s is being worked on", id)

@@ -30,7 +30,7 @@ func (s *Origin) onComplete(ctx context.Context, n *neighbour, in *Complete) (*s
 		}
 		proven = true
 	}
-	return nil, s.asked(ctx, id, func(r *Record) *Refusal {
+	return nil, s.withForNeighbour(ctx, id, func(r *Record) *Refusal {
 		if refusal := s.mayComplete(n, in, r); refusal != nil || r == nil {
 			return refusal
 		}
@@ -88,9 +88,8 @@ func (s *Origin) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
 		}
 		return nil
 	}
-	// the same was said before
 	if r.Downstream == n.Name && r.Host == n.Name {
-		return nil // said before
+		return nil // the same was said before
 	}
 	return refuse(CodeUnknown, "no such move of %s to %q is under way", r.ID, n.Name)
 }
@@ -139,7 +138,7 @@ func (s *Origin) handOver(ctx context.Context, n *neighbour, r *Record) *Refusal
 		r.Downstream, r.Host, r.Move = n.Name, n.Name, nil
 		r.relay(n.Name)
 	}
-	r.drop(n.Name, m.ID)
+	r.dropMove(n.Name, m.ID)
 	s.done.add(m.ID)
 	s.put(ctx, r)
 	s.event("handed-over", r, map[string]any{"neighbour": n.Name, "took": s.now().Sub(m.Started).String()})
@@ -153,9 +152,9 @@ func (s *Origin) delivered(ctx context.Context, n *neighbour, id string, o Unsen
 		if r == nil {
 			return nil
 		}
-		r.dropOne(o)
+		r.dropDelivered(o)
 		if err != nil {
-			s.refusedUnsent(ctx, n, r, o, err)
+			s.handleRefused(ctx, n, r, o, err)
 		} else if m := r.outgoing(n.Name); o.Kind == KindWithdraw && m != nil && m.ID == o.Move {
 			s.cancelOutgoing(ctx, r) // the neighbour agrees that the move has ended
 		}
@@ -180,7 +179,7 @@ func (s *Origin) giveBack(ctx context.Context, n *neighbour, r *Record, err erro
 	if refusal.Evidence.check() != nil {
 		return
 	}
-	if r.Vouched != n.Name {
+	if r.ConfirmedWith != n.Name {
 		if wrong := s.prove(ctx, n, r, refusal.Evidence); wrong != nil { // asks nobody, because the device is our own
 			s.violation(n, KindComplete, wrong)
 			return
@@ -195,7 +194,7 @@ func (s *Origin) giveBack(ctx context.Context, n *neighbour, r *Record, err erro
 }
 
 // handleRefused handles a final refusal of a message in the outbox.
-func (s *Origin) refusedUnsent(ctx context.Context, n *neighbour, r *Record, o Unsent, err error) {
+func (s *Origin) handleRefused(ctx context.Context, n *neighbour, r *Record, o Unsent, err error) {
 	s.log.Warn("a neighbour has refused a message", "neighbour", n.Name, "message", o.Kind, "device", r.ID, "error", err)
 	switch {
 	case o.Kind == KindWithdraw && codeOf(err) == CodeHere && r.outgoing(n.Name) != nil && r.Move.ID == o.Move:

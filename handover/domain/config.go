@@ -35,7 +35,7 @@ type Neighbour struct {
 }
 
 // containsAddr reports whether one of the prefixes contains the address.
-func holds(prefixes []netip.Prefix, ip netip.Addr) bool {
+func containsAddr(prefixes []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
@@ -61,6 +61,7 @@ type Timing struct {
 	Retry, RetryMax time.Duration
 }
 
+// withDefaults returns the timing with defaults filled in.
 func (t Timing) withDefaults() Timing {
 	t.Answer = cmp.Or(t.Answer, 500*time.Millisecond)
 	t.Request = cmp.Or(t.Request, 3*time.Second)

@@ -18,13 +18,13 @@ const (
 	overlap = 5 * time.Millisecond
 )
 
-// fakeDevice is a device in one domain: where packets for it go there.
+// fakeDevice is a device in one domain, with the places where its packets go there.
 type fakeDevice struct {
 	Known
 	key      string
 	places   []string // edge, or names of neighbours
 	before   []string
-	prepared bool // and nothing more: Cancel forgets it
+	prepared bool // only prepared: Cancel removes it
 	via      string
 }
 
@@ -36,7 +36,7 @@ type fakeHost struct {
 	devices map[string]*fakeDevice
 	taken   map[netip.Addr]bool
 	fail    map[string]error
-	used    map[string]bool // evidence
+	used    map[string]bool // used evidence
 	calls   []string
 	resumed map[openflow.MAC]chan struct{}
 }
@@ -53,7 +53,7 @@ func (h *fakeHost) call(name, id string) error {
 	return h.fail[name]
 }
 
-// setFail lets calls of that name fail; nil lets them succeed again.
+// setFail makes calls of that name fail; nil makes them succeed again.
 func (h *fakeHost) setFail(name string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,7 +186,7 @@ func (h *fakeHost) Forget(_ context.Context, id string) error {
 	return nil
 }
 
-// sign makes evidence that a device with the key would send.
+// sign returns the evidence that a device with the key would send.
 func sign(mac openflow.MAC, key string) *Evidence {
 	return &Evidence{Src: mac, Message: []byte("key=" + key + " nonce=" + newToken())}
 }
@@ -222,7 +222,7 @@ func (h *fakeHost) Resume(mac openflow.MAC) {
 	}
 }
 
-// attach is what the host does when it has answered the device's DHCP.
+// attach does what the host does after it has answered the device's DHCP.
 func (h *fakeHost) attach(id string, p Place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -230,7 +230,7 @@ func (h *fakeHost) attach(id string, p Place) {
 	d.places, d.before, d.Here, d.Place, d.prepared = []string{edge}, nil, true, p, false
 }
 
-// snapshot is all that a wrong message must not change.
+// snapshot returns all state that an invalid message must not change.
 func (h *fakeHost) snapshot() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -259,14 +259,14 @@ var (
 // dhcp is a device that asks for an address until it gets one, or until it is decided that
 // none of the neighbours has one for it. Then the error is errNoAddress, and the domain
 // gives it an address of its own pools.
-func (d *testDomain) dhcp(mac openflow.MAC, e *Evidence, patience time.Duration) (netip.Addr, error) {
-	return d.dhcpAt(Heading{At: d.edge()}, mac, e, patience)
+func (d *testDomain) dhcp(mac openflow.MAC, e *Evidence, waitLimit time.Duration) (netip.Addr, error) {
+	return d.dhcpAt(Heading{At: d.edge()}, mac, e, waitLimit)
 }
 
 // dhcpAt is dhcp at a place of its own.
-func (d *testDomain) dhcpAt(h Heading, mac openflow.MAC, e *Evidence, patience time.Duration) (netip.Addr, error) {
+func (d *testDomain) dhcpAt(h Heading, mac openflow.MAC, e *Evidence, waitLimit time.Duration) (netip.Addr, error) {
 	h.MAC = mac
-	deadline := time.After(patience)
+	expired := time.After(waitLimit)
 	for {
 		if d.service().Receiver.Admit(mac, h, e) == Serve {
 			k, ok := d.host.DeviceByMAC(mac)
@@ -280,8 +280,8 @@ func (d *testDomain) dhcpAt(h Heading, mac openflow.MAC, e *Evidence, patience t
 		}
 		select {
 		case <-d.host.waiter(mac):
-		case <-deadline:
-			return netip.Addr{}, fmt.Errorf("%w within %v", errUndecided, patience)
+		case <-expired:
+			return netip.Addr{}, fmt.Errorf("%w within %v", errUndecided, waitLimit)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Each message is lost, answered into the void, or comes twice. Wherever the
-// device then is, its packets get there, and nothing is left over.
+// Each message is lost, loses its answer, or arrives twice. Wherever the device then is, its
+// packets get there, and no state is left over.
 func TestEachMessageLostOrDoubled(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Kind{KindNotify, KindReady, KindComplete} {
@@ -23,15 +23,15 @@ func TestEachMessageLostOrDoubled(t *testing.T) {
 				}
 				err := a.service().Origin.Announce(t.Context(), id, "b", at(b))
 				if err != nil && kind == KindNotify {
-					// Nobody knows whether it was heard: it is taken back, and
-					// the device is still served where it is.
+					// It is unknown whether the message was received: it is withdrawn, and the
+					// device is still served where it is.
 					if what == doubled {
 						t.Fatal(err)
 					}
 					settles(t, ds, a, id, "a")
 					announce(t, a, b, id)
 				}
-				ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+				ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 				wantAddress(t, ip, err, a.addressOf(id))
 				settles(t, ds, a, id, "b")
 				chainIs(t, ds, a, id, "a", "b")
@@ -49,7 +49,7 @@ func TestEachReactiveMessageLostOrDoubled(t *testing.T) {
 				a, b := ds[0], ds[1]
 				mac, id := a.device(1, nil)
 				a.setFate(once(kind, what))
-				// A client asks again, as all of them do, and signs anew.
+				// A client asks again, as all clients do, and signs anew.
 				var err error
 				for range 20 {
 					ip, e := b.dhcp(mac, sign(mac, "secret"), 2*time.Second)
@@ -60,7 +60,7 @@ func TestEachReactiveMessageLostOrDoubled(t *testing.T) {
 					if got := reach(ds, a, id); !slices.Contains(got, "a") {
 						t.Fatalf("not taken, packets come out in %v", got)
 					}
-					eventually(t, "it may be asked again", func() bool { b.service().Receiver.forgetNobody(); return len(b.service().Receiver.nobodyNow()) == 0 })
+					eventually(t, "it may be asked again", func() bool { b.service().Receiver.forgetNotFound(); return len(b.service().Receiver.nobodyNow()) == 0 })
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -76,7 +76,7 @@ func (s *Receiver) nobodyNow() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []string
-	for q := range s.nobody {
+	for q := range s.notFound {
 		list = append(list, q.mac.String())
 	}
 	return list
@@ -119,11 +119,11 @@ func TestNeighbourDown(t *testing.T) {
 	if got := reach(ds, a, id); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("packets come out in %v", got)
 	}
-	// Its home answers: the dead one delays nothing.
-	ip, err := c.dhcp(mac, sign(mac, "secret"), patience)
+	// Its home answers: the neighbour that is down delays nothing.
+	ip, err := c.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
-	// Nobody knows a stranger: that is found out without the dead one.
-	if ip, err := c.dhcp([6]byte{2, 9, 9, 9, 9, 9}, nil, patience); !errors.Is(err, errNoAddress) {
+	// A stranger is found to be unknown without the neighbour that is down.
+	if ip, err := c.dhcp([6]byte{2, 9, 9, 9, 9, 9}, nil, waitLimit); !errors.Is(err, errNoAddress) {
 		t.Errorf("a stranger got %v: %v", ip, err)
 	}
 	if st := a.service().Neighbours()[0]; st.Fault == "" {
@@ -133,21 +133,21 @@ func TestNeighbourDown(t *testing.T) {
 	eventually(t, "what was in the outbox to it is delivered", func() bool { return a.service().Neighbours()[0].Outbox == 0 })
 }
 
-// A neighbour takes connections and does not answer. A device whose home answers is served
-// long before the deadline of the question to the deaf one; everything else ends by it.
+// A neighbour accepts connections and does not answer. A device whose home answers is served long
+// before the deadline of the question to that neighbour; everything else ends by the deadline.
 func TestNeighbourDeaf(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
 	a, b, c := ds[0], ds[1], ds[2]
 	mac, id := a.device(1, nil)
 	b.setDelay(func(Kind) time.Duration { return time.Hour })
-	ip, err := c.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := c.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "c")
 	c.shut()
 	c.timing.Answer, c.timing.Request = 100*time.Millisecond, time.Second
 	c.start()
-	if ip, err := c.dhcp([6]byte{2, 9, 9, 9, 9, 9}, nil, patience); !errors.Is(err, errNoAddress) {
+	if ip, err := c.dhcp([6]byte{2, 9, 9, 9, 9, 9}, nil, waitLimit); !errors.Is(err, errNoAddress) {
 		t.Errorf("a stranger got %v: %v", ip, err)
 	}
 	if err := c.service().Origin.Announce(t.Context(), id+"@a", "b", at(b)); err == nil {
@@ -160,7 +160,7 @@ func TestNeighbourDeaf(t *testing.T) {
 	settles(t, ds, a, id, "c")
 }
 
-// The origin dies after the branch stands; the device arrives; the word waits.
+// The origin is killed after the branch stands. The device arrives, and the completion waits.
 func TestOriginDownAtTheCompletion(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -168,7 +168,7 @@ func TestOriginDownAtTheCompletion(t *testing.T) {
 	mac, id := a.device(1, nil)
 	announce(t, a, b, id)
 	a.shut()
-	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	if got := reach(ds, a, id); !slices.Contains(got, "b") {
 		t.Errorf("packets come out in %v", got)
@@ -189,8 +189,8 @@ func TestDeviceNeverComes(t *testing.T) {
 	chainIs(t, ds, a, id, "a")
 }
 
-// Neither the completion nor anything else gets through from the receiver, and
-// the origin cannot ask. The branch must not stay for ever.
+// Neither the completion nor anything else gets through from the receiver, and the origin cannot
+// ask. The branch must not stay without bound.
 func TestReceiverVanishesForGood(t *testing.T) {
 	t.Parallel()
 	timing := quick
@@ -203,8 +203,8 @@ func TestReceiverVanishesForGood(t *testing.T) {
 	eventually(t, "the branch is given up", func() bool { return slices.Equal(reach(ds, a, id), []string{"a"}) })
 }
 
-// The completion was lost for so long that the origin asks the move back: then it
-// learns that the device is there. One that can prove it must.
+// The completion was lost for so long that the origin withdraws the move: then it learns that the
+// device is at the receiver. A device that can prove that must do so.
 func TestOverdueButArrived(t *testing.T) {
 	t.Parallel()
 	for _, signed := range []bool{false, true} {
@@ -220,7 +220,7 @@ func TestOverdueButArrived(t *testing.T) {
 			return goesThrough
 		})
 		announce(t, a, b, id)
-		ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+		ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 		wantAddress(t, ip, err, a.addressOf(id))
 		if signed {
 			eventually(t, "the move is overdue", func() bool { return a.sawEvent("overdue") })
@@ -233,7 +233,7 @@ func TestOverdueButArrived(t *testing.T) {
 	}
 }
 
-// What the host cannot do must leave nothing behind.
+// A failure of the host must leave no state behind.
 func TestHostFails(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("a switch refuses")
@@ -265,7 +265,7 @@ func TestHostFails(t *testing.T) {
 		mac, id := a.device(1, func(d *fakeDevice) { d.Signed = false })
 		announce(t, a, b, id)
 		a.host.setFail("redirect", boom)
-		ip, err := b.dhcp(mac, nil, patience)
+		ip, err := b.dhcp(mac, nil, waitLimit)
 		wantAddress(t, ip, err, a.addressOf(id))
 		eventually(t, "it was tried", func() bool {
 			a.host.mu.Lock()
@@ -280,8 +280,8 @@ func TestHostFails(t *testing.T) {
 	})
 }
 
-// A neighbour whose clock is off refuses everything, which operators have to see,
-// also when it speaks itself.
+// A neighbour whose clock is wrong refuses everything. Operators have to see that, even while the
+// neighbour sends messages itself.
 func TestFaultOfANeighbourWithAnotherClock(t *testing.T) {
 	t.Parallel()
 	timing := quick

@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// FuzzMessage sends bytes with a neighbour's certificate. Whatever they are, the
-// API answers without a fault of its own, and no device of ours moves.
+// FuzzMessage sends bytes with a neighbour's certificate. Whatever they are, the API answers
+// without an internal error, and no device of ours moves.
 func FuzzMessage(f *testing.F) {
 	now := time.Now()
 	env := envelopeFor("b", "a", now)
@@ -76,7 +76,7 @@ func knownKind(kind string) bool {
 	return false
 }
 
-// fuzzed is a domain a with a device, whose neighbour b is nowhere.
+// fuzzed returns a domain a with a device and a neighbour b that does not exist.
 func fuzzed(f *testing.F) (*Service, http.Handler) {
 	h := newFakeHost("a")
 	h.devices["car"] = &fakeDevice{key: "secret", places: []string{edge}, Known: Known{Here: true, Visitor: Visitor{
@@ -102,7 +102,7 @@ func fuzzed(f *testing.F) (*Service, http.Handler) {
 	return s, a.Handler()
 }
 
-// FuzzReply reads what a neighbour answers: an error, or a value that can be used.
+// FuzzReply decodes a neighbour's answer: the result is an error, or a usable value.
 func FuzzReply(f *testing.F) {
 	f.Add(200, []byte(`{"move":"0123456789abcdef0123456789abcdef","carry":true}`))
 	f.Add(200, []byte(`{"known":true,"visitor":{"home":"a","device":"x","macs":["02:00:00:00:00:01"],"ip":"10.0.0.1"},"host":"a"}`))
@@ -126,7 +126,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// FuzzRecord reads a record from the store as another version may have left it.
+// FuzzRecord decodes a record from the store as another version may have left it.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"id":"car","home":"a","device":"car","macs":["02:00:00:00:00:01"],"ip":"10.1.0.1","downstream":"b","host":"b","changed":"2026-01-01T00:00:00Z"}`))
 	f.Add([]byte(`{"id":"car","home":"a","device":"car","macs":["02:00:00:00:00:01"],"ip":"10.1.0.1","move":{"id":"x","peer":"b"},"outbox":[{"peer":"b","kind":"complete"}]}`))
@@ -142,14 +142,14 @@ func FuzzRecord(f *testing.F) {
 		}
 		for _, r := range records {
 			c := r.clone()
-			_ = c.settled("a")
+			_ = c.disposable("a")
 			for _, o := range c.Outbox {
 				if _, err := json.Marshal(o.message(&c)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			c.drop("b", "x")
-			c.dropOne(Unsent{Peer: "b"})
+			c.dropMove("b", "x")
+			c.dropDelivered(Unsent{Peer: "b"})
 		}
 	})
 }

@@ -31,15 +31,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick are times for tests. What is waited for in vain and tried again is short. Deadlines
-// of what comes about are longer than any wait of a test: no slow machine gets to them, and
-// a test that waits for one instead of for its event fails.
+// quick are times for tests. Waits that end without success and are retried are short. Deadlines
+// of events that do occur are longer than any wait of a test, so that no slow machine reaches
+// them, and a test that waits for a deadline instead of its event fails.
 var quick = Timing{
-	Answer: 2 * patience, Request: 2 * patience, Move: 5 * time.Minute, Forget: 50 * time.Millisecond,
+	Answer: 2 * waitLimit, Request: 2 * waitLimit, Move: 5 * time.Minute, Forget: 50 * time.Millisecond,
 	Hello: time.Hour, Retry: 10 * time.Millisecond, RetryMax: 50 * time.Millisecond,
 }
 
-// fate is what happens to a message on its way.
+// fate is what happens to a message in transit.
 type fate string
 
 const (
@@ -86,8 +86,8 @@ func (d *testDomain) edge() *network.PortRef {
 	return &network.PortRef{Switch: openflow.DatapathID(d.number), Port: 1}
 }
 
-// newDomains makes domains called a, b, c ... of which each is a neighbour of
-// those that near says, and starts them.
+// newDomains creates domains called a, b, c ... with the neighbours that near selects, and starts
+// them.
 func newDomains(t testing.TB, count int, timing Timing, near func(i, j int) bool) []*testDomain {
 	t.Helper()
 	var list []*testDomain
@@ -148,7 +148,7 @@ func newDomain(t testing.TB, number int, timing Timing) *testDomain {
 	return d
 }
 
-// issueFor makes a certificate of d's authority.
+// issueFor issues a certificate of d's authority.
 func issueFor(t testing.TB, d *testDomain, role pki.Role, name string) pki.Files {
 	t.Helper()
 	ca, err := pki.Load(d.dir)
@@ -166,7 +166,7 @@ func issueFor(t testing.TB, d *testDomain, role pki.Role, name string) pki.Files
 	return pki.Files{Cert: filepath.Join(dir, name+".crt"), Key: filepath.Join(dir, name+".key"), CA: filepath.Join(d.dir, pki.CACertFile)}
 }
 
-// neighbourFor is o as d sees it, with the certificate that o has issued to d.
+// neighbourFor returns o as d sees it, with the certificate that o has issued to d.
 func neighbourFor(t testing.TB, d, o *testDomain) Neighbour {
 	t.Helper()
 	config, err := pki.Client(issueFor(t, o, pki.RoleNeighbour, d.name), pki.RoleController)
@@ -179,8 +179,8 @@ func neighbourFor(t testing.TB, d, o *testDomain) Neighbour {
 	}
 }
 
-// start begins to work, as a controller does: neighbours may speak to it before it
-// knows its devices again. Meanwhile the functions are called.
+// start starts the domain as a controller does: neighbours may send messages before it has read
+// its devices. Meanwhile the functions are called.
 func (d *testDomain) start(meanwhile ...func()) {
 	d.t.Helper()
 	s, err := New(Options{
@@ -216,7 +216,7 @@ func (d *testDomain) start(meanwhile ...func()) {
 	}()
 }
 
-// shut ends the controller; the network and the store stay.
+// shut stops the controller; the network and the store stay.
 func (d *testDomain) shut() {
 	d.mu.Lock()
 	stop := d.stop
@@ -227,7 +227,7 @@ func (d *testDomain) shut() {
 	}
 }
 
-// serve is the way to the API, on which messages get lost.
+// serve is the path to the API, on which messages get lost.
 func (d *testDomain) serve(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	handler, decide, delay := d.handler, d.fate, d.delay
@@ -293,7 +293,7 @@ func (d *testDomain) sawEvent(part string) bool {
 	return slices.ContainsFunc(d.events, func(e string) bool { return strings.Contains(e, part) })
 }
 
-// once gives the first message of the kind that fate.
+// once gives that fate to the first message of the kind.
 func once(kind Kind, what fate) func(Kind, string) fate {
 	var mu sync.Mutex
 	done := false

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// lyingAPI answers queries as it likes and agrees to all else.
+// lyingAPI answers queries with a and agrees to everything else.
 func lyingAPI(a Answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, string(KindQuery)) {
@@ -30,8 +30,8 @@ func (d *testDomain) lies(a Answer) {
 	d.handler = lyingAPI(a)
 }
 
-// b claims to have devices that it has not. No device ever gets an address that
-// is somebody else's, and one whose home answers gets its own.
+// b claims to have devices that it does not have. No device ever gets an address of another, and
+// one whose home answers gets its own.
 func TestLyingAnswers(t *testing.T) {
 	t.Parallel()
 	strangerMAC, ofC := openflow.MAC{2, 6, 6, 6, 6, 6}, openflow.MAC{2, 5, 5, 5, 5, 5}
@@ -65,16 +65,16 @@ func TestLyingAnswers(t *testing.T) {
 			c.host.taken[netip.MustParseAddr("10.2.0.99")] = true
 			before := c.addressOf(own)
 			b.lies(x.lie(mac))
-			ip, err := c.dhcp(mac, sign(mac, "secret"), patience)
+			ip, err := c.dhcp(mac, sign(mac, "secret"), waitLimit)
 			wantAddress(t, ip, err, a.addressOf(id))
 			settlesIn(t, c, id+"@a", ip)
-			// A device that nobody but the liar claims gets nothing from it.
+			// A device that only the liar claims gets nothing from it.
 			b.lies(x.lie(strangerMAC))
 			if x.name == "another device" {
 				b.lies(x.lie(mac))
 				return
 			}
-			if ip, err := c.dhcp(strangerMAC, nil, patience); !errors.Is(err, errNoAddress) {
+			if ip, err := c.dhcp(strangerMAC, nil, waitLimit); !errors.Is(err, errNoAddress) {
 				t.Errorf("a stranger got %v: %v", ip, err)
 			}
 			if k, ok := c.host.DeviceByMAC(strangerMAC); ok {
@@ -87,8 +87,8 @@ func TestLyingAnswers(t *testing.T) {
 	}
 }
 
-// b gives one address of its own to two devices that nobody else knows: only one of them
-// gets it.
+// b assigns one address of its own to two devices that nobody else knows: only one of them gets
+// it.
 func TestOneAddressForTwoDevices(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -102,7 +102,7 @@ func TestOneAddressForTwoDevices(t *testing.T) {
 	}{{first, "bait-1", nil}, {second, "bait-2", errNoAddress}} {
 		v := Visitor{Home: b.name, Device: x.id, MACs: []openflow.MAC{x.mac}, IP: bait}
 		b.lies(Answer{Known: true, Visitor: &v, Host: b.name})
-		ip, err := c.dhcp(x.mac, nil, patience)
+		ip, err := c.dhcp(x.mac, nil, waitLimit)
 		if !errors.Is(err, x.want) || err == nil && ip != bait {
 			t.Errorf("%s got %v, %v; want error %v", x.id, ip, err, x.want)
 		}
@@ -120,8 +120,7 @@ func settlesIn(t testing.TB, d *testDomain, id string, ip netip.Addr) {
 	}
 }
 
-// b says that it has a device of a, which is really there: a is asked and says
-// that it is not so.
+// b says that it has a device of a, which is really at a: a is asked and contradicts.
 func TestHomesWordCounts(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
@@ -129,7 +128,7 @@ func TestHomesWordCounts(t *testing.T) {
 	mac, id := a.device(1, nil)
 	k, _ := a.host.Device(id)
 	b.lies(Answer{Known: true, Visitor: &k.Visitor, Host: "b"})
-	ip, err := c.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := c.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	eventually(t, "it is known to come from its home", func() bool {
 		r, ok := c.service().Record(id + "@a")
@@ -137,9 +136,9 @@ func TestHomesWordCounts(t *testing.T) {
 	})
 }
 
-// a is down; b says that it has a's device, with an address that b may bring.
-// That is what transit means; with a second domain that says the same nobody
-// can tell, and neither is believed.
+// a is down, and b says that it has a's device, with an address that b may bring. That is what
+// transit permits. If a second domain says the same, it cannot be decided which is right, and
+// neither is believed.
 func TestContradictionWithoutTheHome(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 4, quick, everybody)
@@ -149,7 +148,7 @@ func TestContradictionWithoutTheHome(t *testing.T) {
 	a.shut()
 	b.lies(Answer{Known: true, Visitor: &k.Visitor, Host: "b"})
 	d.lies(Answer{Known: true, Visitor: &k.Visitor, Host: "d"})
-	if ip, err := c.dhcp(mac, sign(mac, "secret"), patience); !errors.Is(err, errNoAddress) {
+	if ip, err := c.dhcp(mac, sign(mac, "secret"), waitLimit); !errors.Is(err, errNoAddress) {
 		t.Errorf("got %v: %v", ip, err)
 	}
 	if st := c.state(); strings.Contains(st, id) {
@@ -157,8 +156,8 @@ func TestContradictionWithoutTheHome(t *testing.T) {
 	}
 }
 
-// Whatever a neighbour answers, it is an error or a value, and never more than
-// the bound.
+// Whatever a neighbour answers, the result is an error or a value, and never larger than the
+// bound.
 func TestAnswersThatAreNone(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// patience bounds every wait of these tests.
-const patience = 60 * time.Second
+// waitLimit bounds every wait of these tests.
+const waitLimit = 60 * time.Second
 
 func at(d *testDomain) Heading { return Heading{At: d.edge()} }
 
@@ -34,7 +34,7 @@ func (d *testDomain) addressOf(id string) netip.Addr {
 	return k.IP
 }
 
-// The six steps, with a look at where packets go after each.
+// The six steps, with a check of where packets go after each.
 func TestProactive(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -45,7 +45,7 @@ func TestProactive(t *testing.T) {
 	if got := reach(ds, a, id); !slices.Equal(got, []string{"a", "b"}) {
 		t.Fatalf("after the notice packets come out in %v", got)
 	}
-	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	if got := reach(ds, a, id); !slices.Contains(got, "b") {
 		t.Fatalf("before the completion packets come out in %v", got)
@@ -57,7 +57,7 @@ func TestProactive(t *testing.T) {
 	}
 }
 
-// Until the origin's branch carries, DHCP stays unanswered.
+// Until the origin sends packets to the branch, DHCP stays unanswered.
 func TestDHCPWaitsForBothBranches(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -81,7 +81,7 @@ func TestDHCPWaitsForBothBranches(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "b")
 }
@@ -95,12 +95,12 @@ func TestSavingBranchesLate(t *testing.T) {
 	if got := reach(ds, a, id); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("a device of saving policy is sent to %v", got)
 	}
-	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "b")
 }
 
-// move is one announced move with the device's request at the end.
+// move makes one announced move, with the device's request at the end.
 func move(t testing.TB, ds []*testDomain, home, from, to *testDomain, id string) {
 	t.Helper()
 	local := Visitor{Home: home.name, Device: id}.LocalID(from.name)
@@ -110,7 +110,7 @@ func move(t testing.TB, ds []*testDomain, home, from, to *testDomain, id string)
 	}
 	k, _ := from.host.Device(local)
 	mac := k.MACs[0]
-	ip, err := to.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := to.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, k.IP)
 	settles(t, ds, home, id, to.name)
 }
@@ -192,23 +192,22 @@ func TestReactive(t *testing.T) {
 	ds := newDomains(t, 3, quick, everybody)
 	a, c := ds[0], ds[2]
 	mac, id := a.device(1, nil)
-	ip, err := c.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := c.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "c")
 	chainIs(t, ds, a, id, "a", "c")
-	// And on, from a domain that is not its home, which has to ask the home.
-	ip, err = ds[1].dhcp(mac, sign(mac, "secret"), patience)
+	// And on, from a domain that is not its home and has to ask the home.
+	ip, err = ds[1].dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "b")
 	// Home unannounced: nobody needs to be asked.
-	ip, err = a.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err = a.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "a")
 	chainIs(t, ds, a, id, "a")
 }
 
-// A device that passes through a domain turns up there unannounced: its home has
-// to say that it is it.
+// A device that passes through a domain appears there unannounced: its home has to confirm it.
 func TestReturnToTheMiddleUnannounced(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
@@ -226,9 +225,9 @@ func TestReturnToTheMiddleUnannounced(t *testing.T) {
 	eventually(t, "it may be asked about again", func() bool {
 		b.service().Receiver.mu.Lock()
 		defer b.service().Receiver.mu.Unlock()
-		return len(b.service().Receiver.nobody) == 0
+		return len(b.service().Receiver.notFound) == 0
 	})
-	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "b")
 	chainIs(t, ds, a, id, "a", "b")
@@ -267,7 +266,7 @@ func TestAnnouncedElsewhereAfterAll(t *testing.T) {
 	if got := reach(ds, a, id); !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("packets come out in %v", got)
 	}
-	ip, err := c.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := c.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "c")
 }
@@ -288,7 +287,7 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// The device attaches in b and at once at home again, before b's word arrives.
+// The device attaches in b and at once at home again, before b's completion arrives.
 func TestBackBeforeTheCompletion(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -301,9 +300,9 @@ func TestBackBeforeTheCompletion(t *testing.T) {
 		}
 		return goesThrough
 	})
-	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
-	ip, err = a.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err = a.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	eventually(t, "home knows that it is back", func() bool {
 		r, ok := a.service().Record(id)
@@ -359,7 +358,7 @@ func TestManyDevicesAtOnce(t *testing.T) {
 				if err := a.service().Origin.Announce(context.Background(), id, "b", at(b)); err != nil {
 					return err
 				}
-				ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+				ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 				if err == nil && ip != a.addressOf(id) {
 					err = fmt.Errorf("%s got %v", id, ip)
 				}

@@ -15,15 +15,15 @@ const maxInflight = 64
 // neighbour is the state of a Neighbour.
 type neighbour struct {
 	Neighbour
-	us       *common
+	common   *common
 	client   *client
-	guard    *guard
-	box      *outbox
+	guard    *replayGuard
+	outbox   *outbox
 	inflight chan struct{}
 
 	mu     sync.Mutex
 	heard  time.Time // when it last answered or sent a message
-	fault  string // why the last request failed, if it did
+	fault  string    // why the last request failed, if it did
 	logged time.Time
 }
 
@@ -31,13 +31,13 @@ type neighbour struct {
 func (s *common) newNeighbour(n Neighbour, dial Dialer) *neighbour {
 	n.MaxVisitors = cmp.Or(n.MaxVisitors, defaultMaxVisitors)
 	return &neighbour{
-		Neighbour: n, us: s, client: newClient(n, dial), guard: newGuard(s.timing.Window, s.now()),
-		box: newOutbox(), inflight: make(chan struct{}, maxInflight),
+		Neighbour: n, common: s, client: newClient(n, dial), guard: newReplayGuard(s.timing.Window, s.now()),
+		outbox: newOutbox(), inflight: make(chan struct{}, maxInflight),
 	}
 }
 
 // noteHeard records that the neighbour has sent a message or answered one.
-func (n *neighbour) spoke(now time.Time) {
+func (n *neighbour) noteHeard(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.heard = now
@@ -45,7 +45,7 @@ func (n *neighbour) spoke(now time.Time) {
 
 // noteResult records the result of the last request to the neighbour. A refusal is no fault,
 // unless the neighbour does not accept our identity, our clock or our messages.
-func (n *neighbour) asked(err error, now time.Time) {
+func (n *neighbour) noteResult(err error, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	code := codeOf(err)
@@ -69,16 +69,16 @@ func (n *neighbour) mayLog(now time.Time) bool {
 }
 
 // request sends one message and waits for the answer, at most for limit.
-func (n *neighbour) tell(ctx context.Context, kind Kind, m message, out any, limit time.Duration) error {
-	now := n.us.now()
-	*m.envelope() = Envelope{From: n.us.self, To: n.Name, Time: now, Nonce: newToken(), Sequence: n.us.sequence.next(now)}
+func (n *neighbour) request(ctx context.Context, kind Kind, m message, out any, limit time.Duration) error {
+	now := n.common.now()
+	*m.envelope() = Envelope{From: n.common.self, To: n.Name, Time: now, Nonce: newToken(), Sequence: n.common.sequence.next(now)}
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	begin := time.Now()
 	err := n.client.send(bounded, kind, m, out)
-	n.us.metrics.sent(n.Name, kind, err, time.Since(begin))
+	n.common.metrics.sent(n.Name, kind, err, time.Since(begin))
 	if ctx.Err() == nil {
-		n.asked(err, n.us.now())
+		n.noteResult(err, n.common.now())
 	}
 	return err
 }
@@ -87,8 +87,8 @@ func (n *neighbour) tell(ctx context.Context, kind Kind, m message, out any, lim
 func (n *neighbour) greet(ctx context.Context) {
 	for {
 		// The neighbour's state records whether it answers.
-		_ = n.tell(ctx, KindHello, &Hello{}, nil, n.us.timing.Request)
-		if tasks.Sleep(ctx, n.us.timing.Hello) != nil {
+		_ = n.request(ctx, KindHello, &Hello{}, nil, n.common.timing.Request)
+		if tasks.Sleep(ctx, n.common.timing.Hello) != nil {
 			return
 		}
 	}

@@ -25,14 +25,14 @@ func (s *Origin) Announce(ctx context.Context, id, peer string, h Heading) error
 	if err := h.check(); err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
-	end, err := n.talk(ctx, id)
+	end, err := n.lockSending(ctx, id)
 	if err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
 	defer end()
 	// The neighbour must first know what is in the outbox: perhaps that the device is no longer
 	// there.
-	if err := n.deliverUnsent(ctx, id, true); err != nil {
+	if err := n.deliverLocked(ctx, id, true); err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
 	r, err := s.beginOutgoing(ctx, id, peer)
@@ -41,12 +41,12 @@ func (s *Origin) Announce(ctx context.Context, id, peer string, h Heading) error
 	}
 	move := r.Move.ID
 	var reply Prepared
-	err = n.tell(ctx, KindNotify, &Notify{Visitor: r.Visitor, Move: move, Heading: h}, &reply, s.timing.Request)
+	err = n.request(ctx, KindNotify, &Notify{Visitor: r.Visitor, Move: move, Heading: h}, &reply, s.timing.Request)
 	if err == nil && reply.Move != move {
 		err = fmt.Errorf("%w: it is about another move", errReply)
 	}
 	if err != nil {
-		s.takeBack(ctx, id, peer, move, codeOf(err) == "")
+		s.abortOutgoing(ctx, id, peer, move, codeOf(err) == "")
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
 	if err := s.branch(ctx, id, peer, move, reply.Carry); err != nil {
@@ -54,8 +54,8 @@ func (s *Origin) Announce(ctx context.Context, id, peer string, h Heading) error
 	}
 	// The neighbour answers the device's DHCP from here on. If the message does not get through
 	// now it is delivered later.
-	if err := n.deliverUnsent(ctx, id, true); err != nil {
-		n.box.add(id, s.now(), 0)
+	if err := n.deliverLocked(ctx, id, true); err != nil {
+		n.outbox.schedule(id, s.now(), 0)
 		return fmt.Errorf("announce %s to %q: tell that the branch stands: %w", id, peer, err)
 	}
 	return nil
@@ -73,13 +73,13 @@ func (s *Origin) beginOutgoing(ctx context.Context, id, peer string) (*Record, e
 		return nil, ErrNoDevice
 	}
 	r := s.records.get(id)
-	if !s.oursToGive(r, known.Home) {
+	if !s.mayGiveAway(r, known.Home) {
 		return nil, ErrNotHere
 	}
 	if err := known.check(); err != nil {
 		return nil, err
 	}
-	r = s.abroad(r, known.Visitor)
+	r = s.departing(r, known.Visitor)
 	if r.Move != nil && r.Move.In {
 		return nil, ErrMoving
 	}
@@ -96,7 +96,7 @@ func (s *Origin) beginOutgoing(ctx context.Context, id, peer string) (*Record, e
 }
 
 // departing returns the record of a device that is here and will leave.
-func (s *Origin) abroad(r *Record, v Visitor) *Record {
+func (s *Origin) departing(r *Record, v Visitor) *Record {
 	if r == nil || r.Gone {
 		fresh := &Record{ID: v.LocalID(s.self), Visitor: v.clone(), Host: s.self}
 		if r != nil {
@@ -127,7 +127,7 @@ func (s *Origin) dropOutgoing(ctx context.Context, r *Record, why string) error 
 
 // abortOutgoing ends a move that the neighbour did not accept. If it may nevertheless have
 // accepted it, tell is set and the move is withdrawn.
-func (s *Origin) takeBack(ctx context.Context, id, peer, move string, tell bool) {
+func (s *Origin) abortOutgoing(ctx context.Context, id, peer, move string, tell bool) {
 	s.change(ctx, id, func(ctx context.Context, r *Record) error {
 		m := r.outgoing(peer)
 		if m == nil || m.ID != move || m.Stage != StageAsked {
@@ -152,7 +152,7 @@ func (s *Origin) branch(ctx context.Context, id, peer, move string, carry bool) 
 		if m == nil || m.ID != move {
 			return ErrMoving // meanwhile the move was withdrawn, or completed
 		}
-		if err := s.splitTo(ctx, r, m, carry); err != nil {
+		if err := s.branchTo(ctx, r, m, carry); err != nil {
 			_ = s.dropOutgoing(ctx, r, "the branch could not be made") // err reports the failure
 			s.put(ctx, r)
 			return err
@@ -166,7 +166,7 @@ func (s *Origin) branch(ctx context.Context, id, peer, move string, carry bool) 
 
 // branchTo makes the origin's branch. Devices with the saving policy get none before they have
 // arrived, and devices that are not attached have no packets to branch.
-func (s *Origin) splitTo(ctx context.Context, r *Record, m *Move, carry bool) error {
+func (s *Origin) branchTo(ctx context.Context, r *Record, m *Move, carry bool) error {
 	m.Carry = carry
 	if known, ok := s.host.Device(r.ID); ok && known.Here && carry && r.Policy == registry.PolicySeamless {
 		if err := s.host.Redirect(ctx, r.ID, m.Peer, false); err != nil {

@@ -32,7 +32,7 @@ func newOutbox() *outbox {
 }
 
 // schedule schedules a delivery at a time, or keeps an earlier one.
-func (b *outbox) add(id string, at time.Time, pause time.Duration) {
+func (b *outbox) schedule(id string, at time.Time, pause time.Duration) {
 	b.mu.Lock()
 	x, known := b.pending[id]
 	if !known || at.Before(x.at) {
@@ -48,7 +48,7 @@ func (b *outbox) add(id string, at time.Time, pause time.Duration) {
 }
 
 // takeDue removes and returns what is due.
-func (b *outbox) take(now time.Time) map[string]attempt {
+func (b *outbox) takeDue(now time.Time) map[string]attempt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	due := map[string]attempt{}
@@ -76,22 +76,22 @@ func (b *outbox) next(now time.Time) time.Duration {
 // pauses, for each device separately, so that a device about which the neighbour refuses messages
 // delays no other.
 func (n *neighbour) deliverAll(ctx context.Context) {
-	timing := n.us.timing
+	timing := n.common.timing
 	for {
-		due := n.box.take(n.us.now())
+		due := n.outbox.takeDue(n.common.now())
 		tasks.Each(slices.Collect(maps.Keys(due)), 16, func(id string) {
 			if n.deliver(ctx, id) != nil {
 				pause := min(max(2*due[id].pause, timing.Retry), timing.RetryMax)
-				n.box.add(id, n.us.now().Add(pause), pause)
+				n.outbox.schedule(id, n.common.now().Add(pause), pause)
 			}
 		})
-		again := time.NewTimer(n.box.next(n.us.now()))
+		again := time.NewTimer(n.outbox.next(n.common.now()))
 		select {
 		case <-ctx.Done():
 			again.Stop()
 			return
 		case <-again.C:
-		case <-n.box.wake:
+		case <-n.outbox.wake:
 			again.Stop()
 		}
 	}
@@ -99,25 +99,25 @@ func (n *neighbour) deliverAll(ctx context.Context) {
 
 // lockSending waits for the lock that a sender of messages about a device holds, so that they
 // arrive in the order of their numbers.
-func (n *neighbour) talk(ctx context.Context, id string) (end func(), err error) {
-	return n.us.records.lock(ctx, n.Name+" "+id)
+func (n *neighbour) lockSending(ctx context.Context, id string) (end func(), err error) {
+	return n.common.records.lock(ctx, n.Name+" "+id)
 }
 
 // deliver sends, in order, the messages in the outbox about one device.
 func (n *neighbour) deliver(ctx context.Context, id string) error {
-	end, err := n.talk(ctx, id)
+	end, err := n.lockSending(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return n.deliverUnsent(ctx, id, false)
+	return n.deliverLocked(ctx, id, false)
 }
 
 // deliverLocked is deliver for a caller that holds the lock of lockSending. If all is set it also
 // sends messages that are held back.
-func (n *neighbour) deliverUnsent(ctx context.Context, id string, all bool) error {
+func (n *neighbour) deliverLocked(ctx context.Context, id string, all bool) error {
 	for {
-		r := n.us.records.get(id)
+		r := n.common.records.get(id)
 		if r == nil {
 			return nil
 		}
@@ -126,15 +126,15 @@ func (n *neighbour) deliverUnsent(ctx context.Context, id string, all bool) erro
 			return nil
 		}
 		o := r.Outbox[i]
-		if !all && n.us.now().Before(o.NotBefore) {
-			n.box.add(id, o.NotBefore, 0)
+		if !all && n.common.now().Before(o.NotBefore) {
+			n.outbox.schedule(id, o.NotBefore, 0)
 			return nil
 		}
-		err := n.tell(ctx, o.Kind, o.message(r), nil, n.us.timing.Request)
-		if code := codeOf(err); err != nil && (code == "" || code.passing()) {
+		err := n.request(ctx, o.Kind, o.message(r), nil, n.common.timing.Request)
+		if code := codeOf(err); err != nil && (code == "" || code.retryable()) {
 			return fmt.Errorf("not delivered yet: %w", err)
 		}
-		if err := n.us.delivered(ctx, n, id, o, err); err != nil {
+		if err := n.common.delivered(ctx, n, id, o, err); err != nil {
 			return err
 		}
 	}

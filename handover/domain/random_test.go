@@ -11,11 +11,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRandomTravels lets a device travel between three domains, announced or not,
-// while messages get lost and come twice and controllers are restarted. Whatever
-// happens it never gets another address than its own; and once the network is
-// quiet again and the device has asked where it is, its packets come out there,
-// and only there.
+// TestRandomTravels lets a device travel between three domains, announced or not, while messages
+// get lost or arrive twice and controllers are restarted. Whatever happens it never gets another
+// address than its own. Once the network is quiet again and the device has asked at its place, its
+// packets arrive there, and only there.
 func TestRandomTravels(t *testing.T) {
 	t.Parallel()
 	timing := quick
@@ -34,8 +33,8 @@ func travel(t *testing.T, rt *rapid.T, ds []*testDomain, number int) {
 	mac, id := a.device(number, nil)
 	want := a.addressOf(id)
 	local := func(d *testDomain) string { return Visitor{Home: a.name, Device: id}.LocalID(d.name) }
-	ask := func(d *testDomain, patience time.Duration) bool {
-		ip, err := d.dhcp(mac, sign(mac, "secret"), patience)
+	ask := func(d *testDomain, waitLimit time.Duration) bool {
+		ip, err := d.dhcp(mac, sign(mac, "secret"), waitLimit)
 		if err == nil && ip != want {
 			rt.Fatalf("%s got %v in %s, its own is %v", id, ip, d.name, want)
 		}
@@ -48,7 +47,7 @@ func travel(t *testing.T, rt *rapid.T, ds []*testDomain, number int) {
 		case "announce":
 			to := ds[rapid.IntRange(0, 2).Draw(rt, "to")]
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			_ = d.service().Origin.Announce(ctx, local(d), to.name, at(to)) // may fail: most domains do not have it
+			_ = d.service().Origin.Announce(ctx, local(d), to.name, at(to)) // may fail: most domains do not have the device
 			cancel()
 		case "ask":
 			ask(d, 300*time.Millisecond)
@@ -71,16 +70,16 @@ func travel(t *testing.T, rt *rapid.T, ds []*testDomain, number int) {
 	comesToRest(rt, ds, id, func() bool { return ask(last, 300*time.Millisecond) }, last, local(last), want)
 }
 
-// comesToRest lets the device ask where it is, as clients do that hear nothing,
-// until it is served and its packets come out there alone.
+// comesToRest lets the device ask at its place, as clients do that get no answer, until it is
+// served and its packets arrive only there.
 func comesToRest(rt *rapid.T, ds []*testDomain, id string, ask func() bool, last *testDomain, local string, want netip.Addr) {
-	deadline := time.Now().Add(patience)
+	end := time.Now().Add(waitLimit)
 	state := ""
-	for time.Now().Before(deadline) {
+	for time.Now().Before(end) {
 		if !ask() {
 			continue
 		}
-		// It stays; a while later all is quiet.
+		// The state is stable; a while later all is quiet.
 		if quietIn(ds, id, last, &state) {
 			if k, ok := last.host.Device(local); !ok || k.IP != want {
 				rt.Fatalf("%s: %+v, %v", id, k, ok)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// reach follows the packets of a device from its home and returns the domains in
-// which they come out at an edge port.
+// reach follows the packets of a device from its home and returns the domains in which they reach
+// an edge port.
 func reach(domains []*testDomain, home *testDomain, id string) []string {
 	byName := map[string]*testDomain{}
 	for _, d := range domains {
@@ -38,21 +38,21 @@ func reach(domains []*testDomain, home *testDomain, id string) []string {
 
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
+	timer := time.NewTimer(waitLimit)
+	defer timer.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !f() {
 		select {
 		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("%s: still not so after %v", what, patience)
+		case <-timer.C:
+			t.Fatalf("%s: still not so after %v", what, waitLimit)
 		}
 	}
 }
 
-// settles waits until the packets of the device come out in one domain only and
-// all outboxes are empty.
+// settles waits until the packets of the device arrive in one domain only and all outboxes are
+// empty.
 func settles(t testing.TB, domains []*testDomain, home *testDomain, id, in string) {
 	t.Helper()
 	last := ""
@@ -68,14 +68,14 @@ func settles(t testing.TB, domains []*testDomain, home *testDomain, id, in strin
 		}
 		return last == fmt.Sprint([]string{in})
 	}
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
+	timer := time.NewTimer(waitLimit)
+	defer timer.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
-		case <-deadline.C:
+		case <-timer.C:
 			t.Fatalf("packets of %s do not settle in %s: %s", id, in, last)
 		}
 	}

@@ -14,11 +14,11 @@ import (
 
 // Bounds of the reactive variant.
 const (
-	maxAsking = 64
-	maxNobody = 4096
+	maxAsking   = 64
+	maxNotFound = 4096
 	// confirmedFor is how long a confirmation of its home lets a device in where it has asked:
 	// from its first message there to its last.
-	letFor = 10 * time.Second
+	confirmedFor = 10 * time.Second
 )
 
 // question is what neighbours are asked: who has the hardware address that is used at the port. A
@@ -32,13 +32,13 @@ type question struct {
 // Receiver is this domain in the role of one to which devices come.
 type Receiver struct {
 	*common
-	strange lograte.Limit // limits log lines that any host can cause
+	logLimit lograte.Limit // limits log lines that any host can cause
 
 	mu sync.Mutex
 	// asking holds the hardware addresses about which neighbours are being asked, notFound the
 	// questions with a negative answer, and until when each is remembered.
-	asking map[openflow.MAC]bool
-	nobody map[question]time.Time
+	asking   map[openflow.MAC]bool
+	notFound map[question]time.Time
 }
 
 // ask starts to ask the neighbours about a hardware address, unless they have just been asked. If
@@ -57,7 +57,7 @@ func (s *Receiver) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
 func (s *Receiver) begin(q question, otherwise Admission, f func(context.Context) error) Admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch until, known := s.nobody[q]; {
+	switch until, known := s.notFound[q]; {
 	case s.asking[q.mac]:
 		return Wait
 	case known && s.now().Before(until):
@@ -72,12 +72,12 @@ func (s *Receiver) begin(q question, otherwise Admission, f func(context.Context
 		err := f(ctx)
 		s.mu.Lock()
 		delete(s.asking, q.mac)
-		if err != nil && len(s.nobody) < maxNobody {
-			s.nobody[q] = s.now().Add(s.remembered(err))
+		if err != nil && len(s.notFound) < maxNotFound {
+			s.notFound[q] = s.now().Add(s.remembered(err))
 		}
 		s.mu.Unlock()
 		if err != nil {
-			s.strange.Info(s.log, "no neighbour has given us the device", "mac", q.mac.String(), "port", q.at, "reason", err)
+			s.logLimit.Info(s.log, "no neighbour has given us the device", "mac", q.mac.String(), "port", q.at, "reason", err)
 		}
 		s.host.Resume(q.mac)
 	})
@@ -91,7 +91,7 @@ func (s *Receiver) begin(q question, otherwise Admission, f func(context.Context
 // remembered returns how long a negative answer is remembered: briefly if it may soon become
 // positive.
 func (s *Receiver) remembered(err error) time.Duration {
-	if codeOf(err).passing() {
+	if codeOf(err).retryable() {
 		return min(s.timing.Retry, s.timing.Forget)
 	}
 	return s.timing.Forget
@@ -104,14 +104,14 @@ func (s *Receiver) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Ad
 		return Wait // without evidence nothing may be given to it
 	}
 	return s.begin(question{mac, p.At}, Wait, func(ctx context.Context) error {
-		if refusal := s.vouched(ctx, r, *e); refusal != nil {
+		if refusal := s.confirmVisitor(ctx, r, *e); refusal != nil {
 			return refusal
 		}
 		s.change(ctx, r.ID, func(_ context.Context, r *Record) error {
 			if r.Gone {
 				return errUnchanged
 			}
-			r.Let, r.LetUntil = p, s.now().Add(letFor)
+			r.Confirmed, r.ConfirmedUntil = p, s.now().Add(confirmedFor)
 			return nil
 		})
 		return nil
@@ -121,14 +121,14 @@ func (s *Receiver) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Ad
 // confirmVisitor asks the home of a visitor. If the visitor has been announced and its home cannot
 // be asked now, it is let in nevertheless: its origin still demands the evidence before it lets
 // go.
-func (s *Receiver) vouched(ctx context.Context, r *Record, e Evidence) *Refusal {
+func (s *Receiver) confirmVisitor(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if r.Move == nil {
 		return s.verify(ctx, r, e)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timing.Answer)
 	defer cancel()
 	refusal := s.verify(ctx, r, e)
-	if refusal != nil && refusal.Code.passing() {
+	if refusal != nil && refusal.Code.retryable() {
 		return nil
 	}
 	return refusal
@@ -154,7 +154,7 @@ func (s *Receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *E
 				// Without what is still in the outbox the neighbour's answer would be outdated.
 				_ = n.deliver(asked, known.ID)
 			}
-			a.err = n.tell(asked, KindQuery, &Query{MAC: mac}, &a.Answer, s.timing.Answer)
+			a.err = n.request(asked, KindQuery, &Query{MAC: mac}, &a.Answer, s.timing.Answer)
 			answers <- a
 		})
 		if !ok {
@@ -166,7 +166,7 @@ func (s *Receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *E
 	if err != nil {
 		return err
 	}
-	return s.take(ctx, found, mac, h, e)
+	return s.takeOver(ctx, found, mac, h, e)
 }
 
 // choose waits for the answers and returns that of the domain that has the device. The answer of
@@ -194,11 +194,11 @@ func (s *Receiver) choose(mac openflow.MAC, answers <-chan answer) (answer, erro
 			return a, nil // at home: no other answer takes precedence
 		}
 	}
-	return judge(hosts, homes)
+	return resolve(hosts, homes)
 }
 
 // resolve chooses among contradicting answers.
-func judge(hosts, homes []answer) (answer, error) {
+func resolve(hosts, homes []answer) (answer, error) {
 	if len(homes) > 1 {
 		return answer{}, fmt.Errorf("%q and %q both call it their own", homes[0].from.Name, homes[1].from.Name)
 	}
@@ -234,14 +234,14 @@ func (s *Receiver) credible(mac openflow.MAC, a answer) error {
 }
 
 // takeOver claims the device and prepares its branch at the same time.
-func (s *Receiver) take(ctx context.Context, from answer, mac openflow.MAC, h Heading, e *Evidence) error {
+func (s *Receiver) takeOver(ctx context.Context, from answer, mac openflow.MAC, h Heading, e *Evidence) error {
 	n, v := from.from, *from.Visitor
 	id := v.LocalID(s.self)
 	ctx, cancel := context.WithTimeout(ctx, 2*s.timing.Request)
 	defer cancel()
 	move := newToken()
 	claimed := make(chan answer, 1)
-	if err := s.beginTake(ctx, n, v, move); err != nil {
+	if err := s.beginTakeOver(ctx, n, v, move); err != nil {
 		return err
 	}
 	ok := s.tasks.Start(func(context.Context) {
@@ -251,24 +251,24 @@ func (s *Receiver) take(ctx context.Context, from answer, mac openflow.MAC, h He
 	if !ok {
 		return context.Canceled
 	}
-	prepared := s.prepareTake(ctx, id, move, h)
+	prepared := s.prepareTakeOver(ctx, id, move, h)
 	a := <-claimed
-	return s.endTake(ctx, n, id, move, h.place(), prepared, a.err)
+	return s.endTakeOver(ctx, n, id, move, h.place(), prepared, a.err)
 }
 
 // claim claims the device after everything in the outbox about it has been delivered: an earlier
 // message must not undo a later one.
 func (s *Receiver) claim(ctx context.Context, n *neighbour, id string, claim *Claim) error {
-	end, err := n.talk(ctx, id)
+	end, err := n.lockSending(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := n.deliverUnsent(ctx, id, true); err != nil {
+	if err := n.deliverLocked(ctx, id, true); err != nil {
 		return err
 	}
 	var reply Prepared
-	if err := n.tell(ctx, KindClaim, claim, &reply, s.timing.Request); err != nil {
+	if err := n.request(ctx, KindClaim, claim, &reply, s.timing.Request); err != nil {
 		return err
 	}
 	if reply.Move != claim.Move {
@@ -278,7 +278,7 @@ func (s *Receiver) claim(ctx context.Context, n *neighbour, id string, claim *Cl
 }
 
 // beginTakeOver records the move.
-func (s *Receiver) beginTake(ctx context.Context, n *neighbour, v Visitor, move string) error {
+func (s *Receiver) beginTakeOver(ctx context.Context, n *neighbour, v Visitor, move string) error {
 	return s.records.with(ctx, v.LocalID(s.self), func(r *Record) error {
 		if refusal := s.mayBring(n, v, r); refusal != nil {
 			return refusal
@@ -295,7 +295,7 @@ func (s *Receiver) beginTake(ctx context.Context, n *neighbour, v Visitor, move 
 }
 
 // prepareTakeOver makes the branch.
-func (s *Receiver) prepareTake(ctx context.Context, id, move string, h Heading) error {
+func (s *Receiver) prepareTakeOver(ctx context.Context, id, move string, h Heading) error {
 	return s.records.with(ctx, id, func(r *Record) error {
 		if r == nil || r.Move == nil || r.Move.ID != move {
 			return ErrMoving
@@ -305,7 +305,7 @@ func (s *Receiver) prepareTake(ctx context.Context, id, move string, h Heading) 
 }
 
 // endTakeOver lets the device in where it has asked, or undoes the move.
-func (s *Receiver) endTake(ctx context.Context, n *neighbour, id, move string, p Place, prepared, claimed error) error {
+func (s *Receiver) endTakeOver(ctx context.Context, n *neighbour, id, move string, p Place, prepared, claimed error) error {
 	err := prepared
 	if err == nil {
 		err = claimed
@@ -317,7 +317,7 @@ func (s *Receiver) endTake(ctx context.Context, n *neighbour, id, move string, p
 		}
 		if err == nil {
 			r.Move.Stage = StageReady
-			r.Let, r.LetUntil = p, s.now().Add(letFor)
+			r.Confirmed, r.ConfirmedUntil = p, s.now().Add(confirmedFor)
 			return nil
 		}
 		s.endIncoming(ctx, r)
@@ -333,13 +333,13 @@ func (s *Receiver) endTake(ctx context.Context, n *neighbour, id, move string, p
 }
 
 // forgetNotFound removes the questions that may be asked again.
-func (s *Receiver) forgetNobody() {
+func (s *Receiver) forgetNotFound() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	for q, until := range s.nobody {
+	for q, until := range s.notFound {
 		if now.After(until) {
-			delete(s.nobody, q)
+			delete(s.notFound, q)
 		}
 	}
 }

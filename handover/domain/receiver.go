@@ -25,7 +25,7 @@ func (s *Receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Pre
 		}
 	}
 	out := &Prepared{Move: in.Move}
-	return out, s.asked(ctx, id, func(r *Record) *Refusal {
+	return out, s.withForNeighbour(ctx, id, func(r *Record) *Refusal {
 		// Checked again under the lock: while the home was asked things may have changed.
 		if refusal := s.mayBring(n, v, r); refusal != nil {
 			return refusal
@@ -36,7 +36,7 @@ func (s *Receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Pre
 			return refusalOf(err)
 		}
 		r.Move.Stage, out.Carry = StagePrepared, r.Move.Carry
-		s.records.show(r)
+		s.records.set(r)
 		s.event("expected", r, map[string]any{"neighbour": n.Name})
 		return nil
 	})
@@ -113,7 +113,7 @@ func (s *Receiver) abandonIncoming(ctx context.Context, r *Record, why string) {
 // onReady lets the device in: the origin sends packets to the branch.
 func (s *Receiver) onReady(ctx context.Context, n *neighbour, in *Ready) (*struct{}, error) {
 	id := in.localID(s.self)
-	return nil, s.asked(ctx, id, func(r *Record) *Refusal {
+	return nil, s.withForNeighbour(ctx, id, func(r *Record) *Refusal {
 		if r != nil && r.Arrived == in.Move && r.Host == s.self {
 			return nil // the device has come already
 		}
@@ -121,7 +121,7 @@ func (s *Receiver) onReady(ctx context.Context, n *neighbour, in *Ready) (*struc
 			return refuse(CodeUnknown, "no such move of %s is under way", id)
 		}
 		r.Move.Stage = StageReady
-		s.records.show(r)
+		s.records.set(r)
 		s.resume(r)
 		return nil
 	})
@@ -145,12 +145,12 @@ func (s *Receiver) Attached(id string, e *Evidence) {
 		s.change(ctx, id, func(_ context.Context, r *Record) error {
 			moved := r.Host != s.self || r.Move != nil || r.Downstream != ""
 			switch {
-			case r.Gone || !moved && r.LetUntil.IsZero():
+			case r.Gone || !moved && r.ConfirmedUntil.IsZero():
 				return errUnchanged
 			case moved:
 				s.arrive(r, e, since)
 			}
-			r.LetUntil = time.Time{} // the confirmation was for this arrival
+			r.ConfirmedUntil = time.Time{} // the confirmation was for this arrival
 			return nil
 		})
 	})
@@ -191,7 +191,7 @@ func (s *Receiver) arrive(r *Record, e *Evidence, since time.Time) {
 		r.enqueue(o)
 		r.Arrived = m.ID
 	}
-	r.Host, r.Downstream, r.Former, r.Vouched, r.Move = s.self, "", before, "", nil
+	r.Host, r.Downstream, r.Former, r.ConfirmedWith, r.Move = s.self, "", before, "", nil
 	if before != came {
 		r.enqueue(Unsent{Peer: before, Kind: KindWithdraw, Reason: "the device is in " + s.self, NotBefore: hold})
 	}
@@ -235,7 +235,7 @@ func (s *Receiver) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
 		return s.ask(mac, h, e)
 	case r.Move != nil && r.Move.In && r.Move.Stage != StageReady:
 		return Wait
-	case s.doubtful(r, h.place()):
+	case s.needsConfirmation(r, h.place()):
 		return s.askHome(r, mac, h.place(), e)
 	}
 	return Serve
@@ -244,8 +244,8 @@ func (s *Receiver) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
 // needsConfirmation reports whether the home of a visitor first has to confirm that the visitor
 // has sent the request at the place: the visitor's key is not here. No confirmation is needed at
 // its present place, or if its home has just given one.
-func (s *Receiver) doubtful(r *Record, p Place) bool {
-	if !r.Signed || r.Home == s.self || r.Let == p && s.now().Before(r.LetUntil) {
+func (s *Receiver) needsConfirmation(r *Record, p Place) bool {
+	if !r.Signed || r.Home == s.self || r.Confirmed == p && s.now().Before(r.ConfirmedUntil) {
 		return false
 	}
 	k, ok := s.host.Device(r.ID)

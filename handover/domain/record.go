@@ -74,10 +74,10 @@ type Record struct {
 	Move *Move  `json:"move,omitempty"`
 	// Confirmed is the place that its home has last confirmed; the confirmation is valid until
 	// ConfirmedUntil.
-	Let      Place     `json:"let,omitzero"`
-	LetUntil time.Time `json:"let_until,omitzero"`
+	Confirmed      Place     `json:"let,omitzero"`
+	ConfirmedUntil time.Time `json:"let_until,omitzero"`
 	// ConfirmedWith is the neighbour with which its home has confirmed it since it came home.
-	Vouched string `json:"vouched,omitempty"`
+	ConfirmedWith string `json:"vouched,omitempty"`
 	// Arrived is the move by which it last came here.
 	Arrived string   `json:"arrived,omitempty"`
 	Outbox  []Unsent `json:"outbox,omitempty"`
@@ -105,6 +105,7 @@ func (r *Record) onChain(self string) bool {
 
 // outgoing returns the move to the peer, or nil.
 func (r *Record) outgoing(peer string) *Move { return r.moving(peer, false) }
+
 // incoming returns the move from the peer, or nil.
 func (r *Record) incoming(peer string) *Move { return r.moving(peer, true) }
 
@@ -117,7 +118,7 @@ func (r *Record) moving(peer string, in bool) *Move {
 }
 
 // disposable reports whether the record holds nothing that has to be kept.
-func (r *Record) settled(self string) bool {
+func (r *Record) disposable(self string) bool {
 	if len(r.Outbox) > 0 || r.Move != nil {
 		return false
 	}
@@ -136,12 +137,12 @@ func (r *Record) relay(from string) {
 }
 
 // dropMove removes the messages about a move that has ended.
-func (r *Record) drop(peer, move string) {
+func (r *Record) dropMove(peer, move string) {
 	r.Outbox = slices.DeleteFunc(r.Outbox, func(o Unsent) bool { return o.Peer == peer && o.Move == move })
 }
 
 // dropDelivered removes a delivered message, unless a newer one has replaced it.
-func (r *Record) dropOne(o Unsent) {
+func (r *Record) dropDelivered(o Unsent) {
 	i := slices.IndexFunc(r.Outbox, func(x Unsent) bool {
 		return x.Peer == o.Peer && x.Kind == o.Kind && x.Move == o.Move && x.Host == o.Host && x.Reason == o.Reason && x.Since.Equal(o.Since)
 	})

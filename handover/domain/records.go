@@ -95,7 +95,7 @@ func (x *records) ofMAC(mac openflow.MAC) *Record {
 }
 
 // set makes the record visible, without writing it.
-func (x *records) show(r *Record) {
+func (x *records) set(r *Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if old := x.all[r.ID]; old != nil {
@@ -103,7 +103,7 @@ func (x *records) show(r *Record) {
 			delete(x.byMAC, m)
 		}
 	}
-	if r.settled(x.self) {
+	if r.disposable(x.self) {
 		delete(x.all, r.ID)
 		return
 	}
@@ -176,7 +176,7 @@ const storePrefix = "handover/domain/"
 // save writes the record, or deletes it if it is disposable.
 func (x *records) save(ctx context.Context, r *Record) error {
 	key := storePrefix + r.ID
-	if !r.settled(x.self) {
+	if !r.disposable(x.self) {
 		return store.PutJSON(ctx, x.store, key, r)
 	}
 	if err := x.store.Delete(ctx, key); err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -45,7 +45,7 @@ func Codes() []Code {
 }
 
 // retryable reports whether the same message may be accepted later.
-func (c Code) passing() bool { return c == CodeBusy || c == CodeFailed || c == CodeReplay }
+func (c Code) retryable() bool { return c == CodeBusy || c == CodeFailed || c == CodeReplay }
 
 // known reports whether the code is one of ours: a neighbour may send anything.
 func (c Code) known() bool { return slices.Contains(Codes(), c) }

@@ -14,15 +14,15 @@ const (
 // replayGuard accepts each message of one neighbour only once. It forgets a message when the
 // message would be too old anyway, so the window bounds its memory. If the bound is reached
 // messages are refused, not accepted.
-type guard struct {
+type replayGuard struct {
 	window time.Duration
 	// started is when this domain started. Earlier messages may have been accepted before, which
 	// is no longer known.
-	began time.Time
+	started time.Time
 
 	mu        sync.Mutex
 	nonces    map[string]time.Time // when each can be forgotten
-	sequences map[string]sequence // latest by device
+	sequences map[string]sequence  // latest by device
 	swept     time.Time
 }
 
@@ -33,16 +33,16 @@ type sequence struct {
 }
 
 // newReplayGuard returns a replayGuard for messages sent after started.
-func newGuard(window time.Duration, began time.Time) *guard {
-	return &guard{window: window, began: began, nonces: map[string]time.Time{}, sequences: map[string]sequence{}, swept: began}
+func newReplayGuard(window time.Duration, started time.Time) *replayGuard {
+	return &replayGuard{window: window, started: started, nonces: map[string]time.Time{}, sequences: map[string]sequence{}, swept: started}
 }
 
 // accept refuses a message that is not fresh. device is empty for messages that are about none.
-func (g *guard) pass(e *Envelope, device string, now time.Time) *Refusal {
+func (g *replayGuard) accept(e *Envelope, device string, now time.Time) *Refusal {
 	switch age := now.Sub(e.Time); {
 	case age > g.window, age < -g.window:
 		return refuse(CodeReplay, "the message was sent %v ago by our clock: at most %v", age.Round(time.Millisecond), g.window)
-	case e.Time.Before(g.began):
+	case e.Time.Before(g.started):
 		return refuse(CodeReplay, "the message is from before this controller started: send it anew")
 	case !tokenForm.MatchString(e.Nonce):
 		return refuse(CodeMalformed, "nonce: 32 hex digits")
@@ -71,7 +71,7 @@ func (g *guard) pass(e *Envelope, device string, now time.Time) *Refusal {
 }
 
 // sweep removes what can no longer be repeated.
-func (g *guard) sweep(now time.Time) {
+func (g *replayGuard) sweep(now time.Time) {
 	if now.Sub(g.swept) < g.window/4 {
 		return
 	}

@@ -8,13 +8,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// However messages are repeated, delayed and mixed, none counts twice, and those
-// about one device count in the order in which they were sent.
+// However messages are repeated, delayed and mixed, none is accepted twice, and those about one
+// device are accepted in the order in which they were sent.
 func TestGuardProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		start := time.Unix(1_800_000_000, 0)
-		g, now := newGuard(10*time.Second, start), start
+		g, now := newReplayGuard(10*time.Second, start), start
 		var sent []Envelope
 		var about []string
 		counted := map[string]bool{}
@@ -31,7 +31,7 @@ func TestGuardProperties(t *testing.T) {
 				e = Envelope{Time: now.Add(skew), Nonce: newToken(), Sequence: numbers.next(now)}
 				sent, about = append(sent, e), append(about, device)
 			}
-			if g.pass(&e, device, now) != nil {
+			if g.accept(&e, device, now) != nil {
 				continue
 			}
 			if counted[e.Nonce] {
@@ -51,11 +51,11 @@ func TestGuardProperties(t *testing.T) {
 func TestGuardIsBounded(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_800_000_000, 0)
-	g := newGuard(10*time.Second, start)
+	g := newReplayGuard(10*time.Second, start)
 	refused := 0
 	for i := range maxNonces + 100 {
 		e := Envelope{Time: start, Nonce: fmt.Sprintf("%032x", i)}
-		if r := g.pass(&e, "", start); r != nil {
+		if r := g.accept(&e, "", start); r != nil {
 			if r.Code != CodeBusy {
 				t.Fatal(r)
 			}
@@ -67,7 +67,7 @@ func TestGuardIsBounded(t *testing.T) {
 	}
 	later := start.Add(time.Minute)
 	e := Envelope{Time: later, Nonce: newToken()}
-	if r := g.pass(&e, "", later); r != nil || len(g.nonces) != 1 {
+	if r := g.accept(&e, "", later); r != nil || len(g.nonces) != 1 {
 		t.Errorf("after a minute: %v, %d remembered", r, len(g.nonces))
 	}
 }

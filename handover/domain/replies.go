@@ -26,7 +26,7 @@ func (s *Origin) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, e
 	if r != nil && !r.Gone {
 		v, host = r.Visitor.clone(), r.Host
 	}
-	ours := s.oursToGive(r, k.Home)
+	ours := s.mayGiveAway(r, k.Home)
 	if !ours && k.Home != s.self || host == "" || v.check() != nil {
 		return &Answer{}, nil
 	}
@@ -44,7 +44,7 @@ func (s *Origin) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepare
 		return nil, refuse(CodeUnknown, "there is no device %s", id)
 	}
 	r := s.records.get(id)
-	if !s.oursToGive(r, k.Home) {
+	if !s.mayGiveAway(r, k.Home) {
 		return nil, refuse(CodeNotYours, "%s is not here", id)
 	}
 	if !slices.Contains(k.MACs, in.MAC) {
@@ -59,18 +59,18 @@ func (s *Origin) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepare
 	if refusal := s.prove(ctx, n, r, in.Evidence); refusal != nil {
 		return nil, refusal
 	}
-	return s.give(ctx, n, id, in.Move)
+	return s.giveAway(ctx, n, id, in.Move)
 }
 
 // giveAway begins a move that the device has requested itself.
-func (s *Origin) give(ctx context.Context, n *neighbour, id, move string) (*Prepared, error) {
+func (s *Origin) giveAway(ctx context.Context, n *neighbour, id, move string) (*Prepared, error) {
 	out := &Prepared{Move: move}
-	return out, s.asked(ctx, id, func(r *Record) *Refusal {
+	return out, s.withForNeighbour(ctx, id, func(r *Record) *Refusal {
 		k, ok := s.host.Device(id)
-		if !ok || !s.oursToGive(r, k.Home) || k.check() != nil {
+		if !ok || !s.mayGiveAway(r, k.Home) || k.check() != nil {
 			return refuse(CodeNotYours, "%s is not here", id)
 		}
-		r = s.abroad(r, k.Visitor)
+		r = s.departing(r, k.Visitor)
 		if r.Move != nil && r.Move.In {
 			return refuse(CodeBusy, "another move of %s is under way", id)
 		}
@@ -80,7 +80,7 @@ func (s *Origin) give(ctx context.Context, n *neighbour, id, move string) (*Prep
 		r.Move = s.newMove(n.Name, StageAsked)
 		r.Move.ID, r.Move.Reactive, r.Move.Proven = move, true, true
 		// If the packets come from the claimant it needs none from us.
-		if err := s.splitTo(ctx, r, r.Move, n.Name != r.Upstream); err != nil {
+		if err := s.branchTo(ctx, r, r.Move, n.Name != r.Upstream); err != nil {
 			s.log.Warn("a device that has appeared elsewhere was not given away", "device", id, "neighbour", n.Name, "error", err)
 			s.cancelOutgoing(ctx, r)
 			s.put(ctx, r)
@@ -113,7 +113,7 @@ func (s *Origin) onVerify(ctx context.Context, n *neighbour, in *Verify) (*struc
 		case m != nil && r.Move != nil && m.ID == r.Move.ID && m.Back.Equal(r.Move.Back):
 			m.Proven = true
 		case now.Home == s.self && now.Host == s.self && now.Former == n.Name:
-			now.Vouched = n.Name
+			now.ConfirmedWith = n.Name
 		default:
 			return errUnchanged
 		}

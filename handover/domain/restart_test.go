@@ -13,8 +13,8 @@ func TestRestart(t *testing.T) {
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
 	announce(t, a, b, id)
-	// The receiver is restarted before the device has come: it forgets the move,
-	// and the origin learns it.
+	// The receiver is restarted before the device has come: it drops the move, and the origin
+	// learns of it.
 	b.shut()
 	b.start()
 	settles(t, ds, a, id, "a")
@@ -24,7 +24,7 @@ func TestRestart(t *testing.T) {
 	// The origin is restarted between the branch and the completion.
 	announce(t, a, b, id)
 	a.shut()
-	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	a.start()
 	settles(t, ds, a, id, "b")
@@ -41,8 +41,8 @@ func TestRestart(t *testing.T) {
 	chainIs(t, ds, a, id, "a")
 }
 
-// A neighbour that says something while the controller starts is heard when it knows
-// its devices again: that it knows nothing of a move would be the end of it.
+// A neighbour's message during a start is handled after the devices have been read: a premature
+// answer that a move is unknown would end the move.
 func TestMessagesBeforeRestore(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -50,7 +50,7 @@ func TestMessagesBeforeRestore(t *testing.T) {
 	mac, id := a.device(1, nil)
 	announce(t, a, b, id)
 	a.shut()
-	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	said := make(chan struct{}, 1)
 	a.setFate(func(kind Kind, _ string) fate {
@@ -72,7 +72,7 @@ func TestMessagesBeforeRestore(t *testing.T) {
 	}
 }
 
-// A device whose arrival was not written before the controller died.
+// A device's arrival was not written before the controller was killed.
 func TestRestartJustAfterAttaching(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)

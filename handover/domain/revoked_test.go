@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// closing tells when a connection has been closed by who made it.
+// closing reports when a connection has been closed by the side that dialled it.
 type closing struct {
 	net.Conn
 	once   sync.Once
@@ -67,7 +67,7 @@ func TestRevocationEndsConnectionsToNeighbours(t *testing.T) {
 	}
 	select {
 	case <-made[0].closed:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Error("the connection goes on")
 	}
 	if err := say(); err == nil || !strings.Contains(err.Error(), "was revoked") {

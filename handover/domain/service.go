@@ -67,7 +67,7 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		common: c, Origin: &Origin{common: c, done: newRecent(4096)},
-		Receiver: &Receiver{common: c, asking: map[openflow.MAC]bool{}, nobody: map[question]time.Time{}},
+		Receiver: &Receiver{common: c, asking: map[openflow.MAC]bool{}, notFound: map[question]time.Time{}},
 		unknown:  &neighbour{Neighbour: Neighbour{Name: "unknown"}}, restored: make(chan struct{}),
 	}
 	c.delivered, c.metrics = s.Origin.delivered, newMetrics(s)
@@ -86,7 +86,7 @@ func (s *Service) Restore(ctx context.Context) error {
 	}
 	for i := range records {
 		r := &records[i]
-		s.keepKnown(ctx, r)
+		s.dropUnknownNeighbours(ctx, r)
 		s.put(ctx, r)
 		if r.Move == nil || !r.Move.In {
 			continue
@@ -105,7 +105,7 @@ func (s *Service) Restore(ctx context.Context) error {
 
 // dropUnknownNeighbours removes from a record what refers to neighbours that no longer exist. If
 // one of the chain is missing the device is removed, because its packets have no path any more.
-func (s *Service) keepKnown(ctx context.Context, r *Record) {
+func (s *Service) dropUnknownNeighbours(ctx context.Context, r *Record) {
 	for _, name := range []string{r.Upstream, r.Downstream} {
 		if name != "" && s.neighbours[name] == nil {
 			s.log.Warn("a roaming device is removed: the neighbour no longer exists", "device", r.ID, "neighbour", name)

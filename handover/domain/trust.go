@@ -59,12 +59,12 @@ func (s *common) mayReturn(n *neighbour, id string, r *Record) *Refusal {
 // prefixes if it is the device's home, otherwise one of a third domain that it may pass on.
 func (s *common) inPrefix(n *neighbour, v Visitor) bool {
 	if v.Home == n.Name {
-		return holds(n.Prefixes, v.IP)
+		return containsAddr(n.Prefixes, v.IP)
 	}
-	if home := s.neighbours[v.Home]; home != nil && !holds(home.Prefixes, v.IP) {
+	if home := s.neighbours[v.Home]; home != nil && !containsAddr(home.Prefixes, v.IP) {
 		return false
 	}
-	return holds(n.Transit, v.IP)
+	return containsAddr(n.Transit, v.IP)
 }
 
 // confirm asks the home of a device that another neighbour brings whether the device is there. A
@@ -75,7 +75,7 @@ func (s *common) confirm(ctx context.Context, n *neighbour, v Visitor) *Refusal 
 		return nil
 	}
 	var a Answer
-	if err := home.tell(ctx, KindQuery, &Query{MAC: v.MACs[0]}, &a, s.timing.Answer); err != nil {
+	if err := home.request(ctx, KindQuery, &Query{MAC: v.MACs[0]}, &a, s.timing.Answer); err != nil {
 		return refuse(CodeFailed, "%q could not be asked about its device", v.Home)
 	}
 	if !a.Known || a.Visitor == nil || !a.Visitor.same(v) || a.Host != n.Name {
@@ -120,7 +120,7 @@ func (s *common) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if up == nil {
 		return refuse(CodeEvidence, "the home of %s cannot be asked", r.ID)
 	}
-	err := up.tell(ctx, KindVerify, &Verify{Subject: r.subject(), Evidence: e}, nil, s.timing.Request)
+	err := up.request(ctx, KindVerify, &Verify{Subject: r.subject(), Evidence: e}, nil, s.timing.Request)
 	switch {
 	case err == nil:
 		return nil

@@ -17,7 +17,7 @@ func envelopeFor(from, to string, now time.Time) Envelope {
 	return Envelope{From: from, To: to, Time: now, Nonce: newToken(), Sequence: uint64(now.UnixNano())}
 }
 
-// rogue speaks with the certificate of one domain, and says what it likes.
+// rogue returns a client with the certificate of one domain, to send arbitrary messages.
 func rogue(t testing.TB, as, to *testDomain) *client {
 	t.Helper()
 	c := newClient(neighbourFor(t, as, to), nil)
@@ -25,7 +25,7 @@ func rogue(t testing.TB, as, to *testDomain) *client {
 	return c
 }
 
-// state is all that a refused message must leave alone.
+// state returns all state that a refused message must not change.
 func (d *testDomain) state() string {
 	var b strings.Builder
 	for _, r := range d.service().records.roaming() {
@@ -41,8 +41,8 @@ func stranger(b *testDomain) Visitor {
 	return Visitor{Home: b.name, Device: "own", MACs: []openflow.MAC{{2, 7, 7, 7, 7, 7}}, IP: netip.AddrFrom4(ip), Policy: "saving"}
 }
 
-// TestLies lets b, a neighbour in good standing, tell c everything that it has no
-// right to. a is the home of most of what it is about.
+// TestLies lets b, a neighbour in good standing, send c everything that it may not say. Most of it
+// is about devices of a.
 func TestLies(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
@@ -121,7 +121,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// A message counts once, for a while, for one domain, from one sender.
+// A message is accepted once, for a while, by one domain, from one sender.
 func TestReplayAndDisguise(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
@@ -185,8 +185,8 @@ func TestReplayAndDisguise(t *testing.T) {
 	}
 }
 
-// Certificates that are not those of a neighbour get nowhere, an operator's that
-// bears its name included.
+// Certificates of other roles than neighbour are refused, including an operator's with the
+// neighbour's name.
 func TestWrongCertificates(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -221,7 +221,7 @@ func TestWrongCertificates(t *testing.T) {
 	if b.state() != before {
 		t.Error("something changed")
 	}
-	// And we do not speak to a server that is not the neighbour's.
+	// And we do not connect to a server that is not the neighbour's.
 	n := neighbourFor(t, a, b)
 	n.URL = a.url
 	speak := newClient(n, nil)
@@ -231,8 +231,8 @@ func TestWrongCertificates(t *testing.T) {
 	}
 }
 
-// A completion has to prove itself before the origin lets go, also where the
-// receiver could not ask before.
+// A completion must prove where the device is before the origin lets go, even if the receiver
+// could not ask before.
 func TestCompletionNeedsProof(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -240,8 +240,8 @@ func TestCompletionNeedsProof(t *testing.T) {
 	mac, id := a.device(1, nil)
 	announce(t, a, b, id)
 	a.setFate(once(KindVerify, lost))
-	// Somebody with the device's hardware address, but without its key, asks in b.
-	_, err := b.dhcp(mac, sign(mac, "guess"), patience)
+	// A host with the device's hardware address, but without its key, asks in b.
+	_, err := b.dhcp(mac, sign(mac, "guess"), waitLimit)
 	if err != nil {
 		t.Fatal(err) // b cannot know yet
 	}
@@ -262,7 +262,7 @@ func TestUnsignedDevices(t *testing.T) {
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, func(d *fakeDevice) { d.Signed = false })
-	if ip, err := b.dhcp(mac, nil, patience); !errors.Is(err, errNoAddress) {
+	if ip, err := b.dhcp(mac, nil, waitLimit); !errors.Is(err, errNoAddress) {
 		t.Errorf("by its hardware address alone it got %v: %v", ip, err)
 	}
 	if got := reach(ds, a, id); !slices.Equal(got, []string{"a"}) {
@@ -271,8 +271,8 @@ func TestUnsignedDevices(t *testing.T) {
 	a.shut()
 	a.list[0].Unsigned = true
 	a.start()
-	eventually(t, "b may ask again", func() bool { b.service().Receiver.forgetNobody(); return len(b.service().Receiver.nobodyNow()) == 0 })
-	ip, err := b.dhcp(mac, nil, patience)
+	eventually(t, "b may ask again", func() bool { b.service().Receiver.forgetNotFound(); return len(b.service().Receiver.nobodyNow()) == 0 })
+	ip, err := b.dhcp(mac, nil, waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "b")
 }
@@ -293,7 +293,7 @@ func TestVisitorsAreBounded(t *testing.T) {
 	}
 }
 
-// Strangers by the thousand must not keep the service from others for long.
+// Thousands of strangers must not keep the service from others for long.
 func TestFloodOfStrangers(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -312,7 +312,7 @@ func TestFloodOfStrangers(t *testing.T) {
 	settles(t, ds, a, id, "b")
 	b.service().Receiver.mu.Lock()
 	defer b.service().Receiver.mu.Unlock()
-	if len(b.service().Receiver.nobody) > maxNobody || len(b.service().Receiver.asking) > maxAsking {
-		t.Errorf("%d and %d addresses are remembered", len(b.service().Receiver.nobody), len(b.service().Receiver.asking))
+	if len(b.service().Receiver.notFound) > maxNotFound || len(b.service().Receiver.asking) > maxAsking {
+		t.Errorf("%d and %d addresses are remembered", len(b.service().Receiver.notFound), len(b.service().Receiver.asking))
 	}
 }

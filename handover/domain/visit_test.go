@@ -8,13 +8,13 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// second is another edge port of the domain.
+// second returns another edge port of the domain.
 func (d *testDomain) second() Heading {
 	return Heading{At: &network.PortRef{Switch: d.edge().Switch, Port: 2}}
 }
 
-// A visitor that signs moves about in the domain that it visits: its home says each
-// time that it is it, and nobody else is taken for it.
+// A visitor that signs moves within the domain that it visits: its home confirms each move, and no
+// other host is taken for it.
 func TestVisitorMovesInside(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 3, quick, everybody)
@@ -32,23 +32,23 @@ func TestVisitorMovesInside(t *testing.T) {
 	if k, _ := c.host.Device(id + "@a"); k.Place.At != *c.edge() {
 		t.Fatalf("it is at %+v", k.Place)
 	}
-	// Where it is it needs no proof, and elsewhere the stranger has not shut it out.
-	ip, err := c.dhcp(mac, nil, patience)
+	// At its place it needs no proof, and the stranger has not locked it out elsewhere.
+	ip, err := c.dhcp(mac, nil, waitLimit)
 	wantAddress(t, ip, err, want)
 	third := c.second()
 	third.At.Port = 3
 	e := sign(mac, "secret")
-	ip, err = c.dhcpAt(third, mac, e, patience)
+	ip, err = c.dhcpAt(third, mac, e, waitLimit)
 	wantAddress(t, ip, err, want)
-	// What was good for one place is not good for another.
+	// Evidence for one place is not valid for another.
 	if _, err := c.dhcpAt(at(c), mac, e, 300*time.Millisecond); err == nil {
 		t.Error("a request that was used moves the visitor")
 	}
 	settles(t, ds, a, id, "c")
 }
 
-// Without its home's word a visitor stays where it is, and is let go on when the
-// home is back.
+// Without its home's confirmation a visitor stays where it is; it may move on when the home is
+// back.
 func TestVisitorMovesWhileItsHomeIsDown(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -67,8 +67,8 @@ func TestVisitorMovesWhileItsHomeIsDown(t *testing.T) {
 	settles(t, ds, a, id, "b")
 }
 
-// Who has the hardware address of a device that is announced, but not its key, gets
-// none of its packets, and does not keep it from coming.
+// A host with the hardware address of an announced device, but without its key, gets none of its
+// packets, and does not keep it from coming.
 func TestAnnouncedDeviceHasToShowItself(t *testing.T) {
 	t.Parallel()
 	ds := newDomains(t, 2, quick, everybody)
@@ -83,13 +83,13 @@ func TestAnnouncedDeviceHasToShowItself(t *testing.T) {
 	if k, _ := b.host.Device(id + "@a"); k.Here {
 		t.Fatalf("it is taken to be here: %+v", k)
 	}
-	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "b")
 	chainIs(t, ds, a, id, "a", "b")
 }
 
-// One device whose completion the origin cannot work on holds up no other.
+// A device whose completion the origin cannot handle delays no other.
 func TestOneThatFailsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	timing := quick
@@ -101,16 +101,16 @@ func TestOneThatFailsHoldsUpNoOther(t *testing.T) {
 	other, otherID := a.device(2, nil)
 	announce(t, a, b, otherID)
 	a.host.setFail("redirect", ErrMoving)
-	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(id))
 	eventually(t, "the completion has failed", func() bool { return a.sawEvent("code:failed") })
 	a.host.setFail("redirect", nil)
-	ip, err = b.dhcp(other, sign(other, "secret"), patience)
+	ip, err = b.dhcp(other, sign(other, "secret"), waitLimit)
 	wantAddress(t, ip, err, a.addressOf(otherID))
 	settles(t, ds, a, otherID, "b")
 }
 
-// A visitor leaves, which its home does not hear, and comes again.
+// A visitor leaves, of which its home is not told, and comes again.
 func TestLeavesUnheardAndComesAgain(t *testing.T) {
 	t.Parallel()
 	timing := quick
@@ -125,7 +125,7 @@ func TestLeavesUnheardAndComesAgain(t *testing.T) {
 		r, ok := b.service().Record(id + "@a")
 		return ok && r.Gone && b.service().Neighbours()[0].Fault != ""
 	})
-	// Its home gives addresses to its own again as soon as it knows of it.
+	// Its home assigns addresses to it again as soon as it knows that it is back.
 	eventually(t, "it is served again", func() bool {
 		ip, err := b.dhcp(mac, sign(mac, "secret"), 300*time.Millisecond)
 		return err == nil && ip == a.addressOf(id)
@@ -133,8 +133,8 @@ func TestLeavesUnheardAndComesAgain(t *testing.T) {
 	settles(t, ds, a, id, "b")
 }
 
-// homeAgain is a device of the first of two domains that has visited the second and
-// is at home again, just now.
+// homeAgain returns a device of the first of two domains that has visited the second and has just
+// come home.
 func homeAgain(t *testing.T) (ds []*testDomain, id string, known Known) {
 	t.Helper()
 	ds = newDomains(t, 2, quick, everybody)
@@ -143,20 +143,20 @@ func homeAgain(t *testing.T) (ds []*testDomain, id string, known Known) {
 	move(t, ds, a, a, b, id)
 	known, _ = a.host.Device(id)
 	announce(t, b, a, id+"@a")
-	ip, err := a.dhcp(known.MACs[0], sign(known.MACs[0], "secret"), patience)
+	ip, err := a.dhcp(known.MACs[0], sign(known.MACs[0], "secret"), waitLimit)
 	wantAddress(t, ip, err, known.IP)
 	return ds, id, known
 }
 
-// A visitor goes home, and at once back to the domain that it has left, before that
-// has heard of it: to where it was, or to another port.
+// A visitor goes home, and at once back to the domain that it has left, before that domain has
+// been told: to its previous place, or to another port.
 func TestHomeAndBackBeforeTheCompletion(t *testing.T) {
 	t.Parallel()
 	for name, where := range map[string]func(*testDomain) Heading{"the same port": at, "another port": (*testDomain).second} {
 		t.Run(name, func(t *testing.T) {
 			ds, id, known := homeAgain(t)
 			a, b, mac := ds[0], ds[1], known.MACs[0]
-			ip, err := b.dhcpAt(where(b), mac, sign(mac, "secret"), patience)
+			ip, err := b.dhcpAt(where(b), mac, sign(mac, "secret"), waitLimit)
 			wantAddress(t, ip, err, known.IP)
 			eventually(t, "its packets come out there", func() bool { return slices.Equal(reach(ds, a, id), []string{"b"}) })
 			chainIs(t, ds, a, id, "a", "b")
@@ -164,8 +164,8 @@ func TestHomeAndBackBeforeTheCompletion(t *testing.T) {
 	}
 }
 
-// A domain that a device of ours has left says that it is there again, which it is
-// not: without the device's own word it gets nothing.
+// A domain that a device of ours has left claims falsely that the device is there again: without
+// evidence of the device it gets nothing.
 func TestLyingAboutComingBack(t *testing.T) {
 	t.Parallel()
 	ds, id, known := homeAgain(t)

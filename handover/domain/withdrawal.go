@@ -14,7 +14,7 @@ func (s *Service) onWithdraw(ctx context.Context, n *neighbour, in *Withdraw) (*
 		}
 	}
 	why := map[string]any{"neighbour": n.Name, "reason": printable(in.Reason)}
-	return nil, s.asked(ctx, in.localID(s.self), func(r *Record) *Refusal {
+	return nil, s.withForNeighbour(ctx, in.localID(s.self), func(r *Record) *Refusal {
 		switch {
 		case r == nil || r.Gone:
 			return nil // there is nothing left to withdraw
@@ -34,7 +34,7 @@ func (s *Service) withdrawMove(ctx context.Context, n *neighbour, r *Record, mov
 	case r.outgoing(n.Name) != nil && r.Move.ID == move:
 		// The receiver has given up the move.
 		s.Origin.cancelOutgoing(ctx, r)
-		r.drop(n.Name, move)
+		r.dropMove(n.Name, move)
 	case r.Arrived == move && r.Host == s.self:
 		return refuse(CodeHere, "%s has arrived", r.ID)
 	default:
@@ -76,7 +76,7 @@ func (s *Service) watch(ctx context.Context) {
 			for _, id := range s.records.overdue() {
 				s.change(ctx, id, s.expire)
 			}
-			s.Receiver.forgetNobody()
+			s.Receiver.forgetNotFound()
 		}
 	}
 }
