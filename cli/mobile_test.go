@@ -36,7 +36,7 @@ func mobileDaemon(t *testing.T, h http.Handler) string {
 
 func TestMobileStatus(t *testing.T) {
 	s := mobile.Status{
-		Device: "phone", Active: "wlan0", Wish: "wlan0",
+		Device: "phone", Active: "wlan0", Requested: "wlan0",
 		VNI:   mobile.VNI{Name: "sluice0", MAC: openflow.MAC{2, 0, 0, 0, 0, 1}},
 		Lease: &lease.Lease{Address: netip.MustParsePrefix("10.8.0.10/24"), Server: netip.MustParseAddr("10.8.0.1")},
 		Interfaces: []mobile.InterfaceStatus{

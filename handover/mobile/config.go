@@ -15,7 +15,7 @@ import (
 
 // Config is the configuration of a daemon.
 type Config struct {
-	// Device is the name under which the network knows the device.
+	// Device is the device's name in the network.
 	Device string
 	// Key is the device's key, with which it signs requests; empty for none.
 	Key []byte

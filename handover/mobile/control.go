@@ -59,11 +59,11 @@ func (d *Daemon) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
 		s, err := d.Status(r.Context())
-		answer(w, s, err)
+		writeResult(w, s, err)
 	})
 	mux.HandleFunc("POST /v1/move", func(w http.ResponseWriter, r *http.Request) {
 		var m MoveRequest
-		if !read(w, r, &m) {
+		if !readBody(w, r, &m) {
 			return
 		}
 		if m.Hold > maxHold.Seconds() {
@@ -74,17 +74,17 @@ func (d *Daemon) handler() http.Handler {
 			m.Why = "asked for by command"
 		}
 		done, err := d.MoveTo(r.Context(), m.Interface, m.Why, time.Duration(max(m.Hold, -1)*float64(time.Second)))
-		answer(w, done, err)
+		writeResult(w, done, err)
 	})
 	mux.HandleFunc("POST /v1/auto", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, struct{}{}, d.Auto(r.Context()))
+		writeResult(w, struct{}{}, d.Auto(r.Context()))
 	})
 	return mux
 }
 
 // readBody decodes a request's body, and reports whether it could. Only the reading has a short
 // deadline; the request itself may take longer.
-func read(w http.ResponseWriter, r *http.Request, into any) bool {
+func readBody(w http.ResponseWriter, r *http.Request, into any) bool {
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(controlTimeout)) // fails only on a connection that has ended
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -102,13 +102,13 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 // badRequest answers that a request is not valid.
 func badRequest(w http.ResponseWriter, why string) {
 	const status = http.StatusBadRequest
-	send(w, status, "application/problem+json", &problem{Title: http.StatusText(status), Status: status, Code: "bad-request", Detail: why})
+	writeJSON(w, status, "application/problem+json", &problem{Title: http.StatusText(status), Status: status, Code: "bad-request", Detail: why})
 }
 
 // writeResult answers with v, or with a problem if err is not nil.
-func answer(w http.ResponseWriter, v any, err error) {
+func writeResult(w http.ResponseWriter, v any, err error) {
 	if err == nil {
-		send(w, http.StatusOK, "application/json", v)
+		writeJSON(w, http.StatusOK, "application/json", v)
 		return
 	}
 	p := &problem{Status: http.StatusBadGateway, Code: "failed", Detail: err.Error()}
@@ -119,11 +119,11 @@ func answer(w http.ResponseWriter, v any, err error) {
 		}
 	}
 	p.Title = http.StatusText(p.Status)
-	send(w, p.Status, "application/problem+json", p)
+	writeJSON(w, p.Status, "application/problem+json", p)
 }
 
 // writeJSON writes an answer.
-func send(w http.ResponseWriter, status int, media string, v any) {
+func writeJSON(w http.ResponseWriter, status int, media string, v any) {
 	w.Header().Set("Content-Type", media)
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// controlled is a daemon by the real clock with its control socket.
+// controlled returns a daemon with the real clock and its control socket.
 func controlled(t *testing.T, edit func(*Config)) (*world, *Client) {
 	t.Helper()
 	w := newWorld(t, edit)
@@ -31,7 +31,7 @@ func controlled(t *testing.T, edit func(*Config)) (*world, *Client) {
 	return w, c
 }
 
-// until polls the daemon until its status is as it should be.
+// until polls the daemon until its status meets the condition.
 func until(t *testing.T, c *Client, what string, ok func(Status) bool) Status {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -58,13 +58,13 @@ func TestControl(t *testing.T) {
 	if err != nil || m.From != "a" || m.To != "b" || m.Why != "asked for by command" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if s := until(t, c, "moved", func(s Status) bool { return s.Active == "b" }); s.Wish != "b" || !s.WishEnds.IsZero() {
+	if s := until(t, c, "moved", func(s Status) bool { return s.Active == "b" }); s.Requested != "b" || !s.RequestedUntil.IsZero() {
 		t.Errorf("status %+v", s)
 	}
 	if err := c.Auto(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if s := until(t, c, "free", func(s Status) bool { return s.Wish == "" }); s.Counters.Moves != 2 {
+	if s := until(t, c, "free", func(s Status) bool { return s.Requested == "" }); s.Counters.Moves != 2 {
 		t.Errorf("status %+v", s)
 	}
 	if _, err := c.Move(t.Context(), MoveRequest{Interface: "x"}); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), `"x"`) {
@@ -93,7 +93,7 @@ func TestNoDaemon(t *testing.T) {
 	}
 }
 
-// source is a controller that gives the orders that a test puts into it.
+// source is a controller that gives the orders of a test.
 type source struct {
 	orders  chan Order
 	reports chan string
@@ -140,8 +140,8 @@ func TestOrders(t *testing.T) {
 		}
 	}
 	s := until(t, c, "moved", func(s Status) bool { return s.Active == "b" })
-	if last := s.Moves[len(s.Moves)-1]; last.Why != "ordered by the network: load" || s.Wish != "b" || s.WishEnds.IsZero() {
-		t.Errorf("%+v, wish %q until %v", last, s.Wish, s.WishEnds)
+	if last := s.Moves[len(s.Moves)-1]; last.Why != "ordered by the network: load" || s.Requested != "b" || s.RequestedUntil.IsZero() {
+		t.Errorf("%+v, wish %q until %v", last, s.Requested, s.RequestedUntil)
 	}
 }
 

@@ -17,36 +17,36 @@ import (
 
 // Daemon is a running daemon. Only the loop uses its fields.
 type Daemon struct {
-	cfg    Config
-	log    *slog.Logger
-	sys    system
-	path   datapath.Datapath
-	choose policy.Selector
-	inbox  inbox
-	wg     sync.WaitGroup
-	ctx    context.Context // context of everything the loop starts
-	wake   *time.Timer
-	radios *time.Ticker // ticks when radio signals are read
+	cfg      Config
+	log      *slog.Logger
+	sys      system
+	path     datapath.Datapath
+	selector policy.Selector
+	inbox    inbox
+	wg       sync.WaitGroup
+	ctx      context.Context // context of everything the loop starts
+	wake     *time.Timer
+	radios   *time.Ticker // ticks when radio signals are read
 	// overlap fires when listening to a left interface may end.
 	overlap *time.Timer
 
-	started    time.Time
-	interfaces []*iface // in the order of preference
-	held       leaseholder
-	orders     orders
+	started     time.Time
+	interfaces  []*iface // in the order of preference
+	leaseholder leaseholder
+	orders      orders
 	// active is the interface in use, or nil before the first lease. since is when it became
 	// active.
 	active *iface
 	since  time.Time
 	// requested is an interface that somebody has asked for, until requestedUntil (zero: without
 	// end).
-	wish     string
-	wishEnds time.Time
-	attempt  *attempt
+	requested      string
+	requestedUntil time.Time
+	attempt        *attempt
 	// neighbourSet is when the kernel was last told the gateway's address.
-	told  time.Time
-	moves []Move
-	count Counters
+	neighbourSet time.Time
+	moves        []Move
+	count        Counters
 }
 
 // iface is the loop's state of an interface.
@@ -55,7 +55,7 @@ type iface struct {
 	link  device.Link
 	radio device.Radio
 	// noRadioUntil is until when the interface is not asked again whether it has a radio.
-	noRadio time.Time
+	noRadioUntil time.Time
 	// attached reports whether the datapath has the interface, with link's index and address.
 	attached bool
 	// joined reports whether the network has granted the lease on the interface since its link
@@ -71,24 +71,24 @@ type iface struct {
 	probing *probing
 	// wentSilent is when the device last left the interface because it was silent, silences how
 	// often that has happened in a row.
-	died   time.Time
-	deaths int
+	wentSilent time.Time
+	silences   int
 	// backoff says why and how long the interface is not used; failures counts the failures in a
 	// row that led to it.
 	failures int
-	bar      bar
+	backoff  backoff
 }
 
 // backoff keeps the device from using an interface that has failed. Answered probes end it, since
 // they are newer, but not at once: the edge may answer for a while although no packet gets
 // through. If there is nothing else, an interface that answers is used.
-type bar struct {
+type backoff struct {
 	why          string
 	since, until time.Time
 	// lastResort is the earliest time at which the interface may be used as a last resort. silent
 	// reports whether the interface was silent, so that answers end the back-off.
-	resort time.Time
-	silent bool
+	lastResort time.Time
+	silent     bool
 }
 
 // probing is a running prober of an interface.
@@ -104,11 +104,11 @@ type task struct{ cancel context.CancelFunc }
 func newDaemon(cfg Config, sys system, path datapath.Datapath) *Daemon {
 	d := &Daemon{
 		cfg: cfg, log: cfg.Log, sys: sys, path: path,
-		choose:  policy.Selector{Rules: cfg.Policy},
-		inbox:   inbox{functions: make(chan func(), inboxSize)},
-		started: time.Now(),
+		selector: policy.Selector{Rules: cfg.Policy},
+		inbox:    inbox{functions: make(chan func(), inboxSize)},
+		started:  time.Now(),
 	}
-	d.held = leaseholder{d: d, client: lease.New(lease.Config{
+	d.leaseholder = leaseholder{d: d, client: lease.New(lease.Config{
 		MAC: cfg.VNIMAC, HostName: cfg.HostName, Sign: cfg.Sign, Retransmit: cfg.Retransmit, Log: cfg.Log,
 	})}
 	d.orders = orders{d: d, source: cfg.Orders}
@@ -124,13 +124,13 @@ func (d *Daemon) run(ctx context.Context, control net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.wg.Wait()
 	defer cancel()
-	d.ctx, d.inbox.over = ctx, ctx.Done()
+	d.ctx, d.inbox.closed = ctx, ctx.Done()
 	d.wake, d.overlap = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	d.overlap.Stop() // until there is an overlap
 	d.radios = time.NewTicker(radioInterval)
 	defer d.wake.Stop()
 	defer d.overlap.Stop()
-	d.held.load()
+	d.leaseholder.load()
 
 	failed := make(chan error, 2)
 	names := make([]string, len(d.interfaces))
@@ -155,7 +155,7 @@ func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
 	for {
 		select {
 		case <-ctx.Done():
-			d.held.release()
+			d.leaseholder.release()
 			return nil
 		case err := <-failed:
 			if ctx.Err() == nil {
@@ -168,7 +168,7 @@ func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
 		case <-d.overlap.C:
 			d.endOverlap()
 		case <-d.wake.C:
-			d.lookAtLinks()
+			d.pollLostLinks()
 			d.decide()
 		}
 	}

@@ -28,7 +28,8 @@ func TestMakeBeforeBreak(t *testing.T) {
 			t.Errorf("%+v, %v", m, err)
 		}
 		w.pass(0)
-		// Listens to both before it asks, sends by the new one after the answer.
+		// The datapath listens to both interfaces before the request, and sends by the new one
+		// after the answer.
 		w.uses("a<[a b]", "b<[b a]")
 		w.pass(299 * time.Millisecond)
 		w.uses()
@@ -53,7 +54,7 @@ func TestBreakBeforeMake(t *testing.T) {
 		w.carrier("a", true).pass(10 * time.Millisecond)
 		w.asked("REQUEST at a")
 		w.uses("a<[a]")
-		// The cable is moved so fast that only the count of changes tells.
+		// The cable is moved so fast that only the count of changes shows it.
 		w.link("a", func(l *device.Link) { l.Flaps += 2 }).pass(10 * time.Millisecond)
 		w.asked("REQUEST at a")
 		if s := w.status(); s.Counters.Moves != 3 || s.Counters.AddressChanges != 0 {
@@ -155,8 +156,8 @@ func TestMoveReplacesMove(t *testing.T) {
 	})
 }
 
-// Whatever the device does next, it takes in what is under way where it was until just
-// now, for as long as after any move.
+// Whatever the device does next, it receives packets in flight to the place that it has just left,
+// for as long as after any move.
 func TestListensToAllThatWereJustLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(c *Config) { c.Interfaces = append(c.Interfaces, Interface{Name: "c", Cost: 9}) }).start()
@@ -196,7 +197,7 @@ func TestTargetVanishesDuringTheMove(t *testing.T) {
 			t.Errorf("attached %v", got)
 		}
 		w.active("a")
-		// It comes back as another one.
+		// The interface comes back as another one.
 		w.wire["b"].Cut(false)
 		w.link("b", func(l *device.Link) {
 			*l = device.Link{Name: "b", Index: 9, MAC: openflow.MAC{2, 0, 0, 0, 0, 9}, Present: true, Up: true, Carrier: true, Flaps: 1}
@@ -219,14 +220,14 @@ func TestLeaseIsRenewedAndLost(t *testing.T) {
 		if s := w.status(); s.Counters.Renewals != 1 || time.Until(s.Lease.Expires) < 99*time.Second-2*time.Second {
 			t.Errorf("%+v", s.Lease)
 		}
-		// The server changes its mind: the next renewal is refused, another address follows.
+		// The server refuses the next renewal and grants another address.
 		w.net.SetAddress("10.8.0.20/24")
 		w.pass(51 * time.Second)
 		w.asked("REQUEST at a", "DISCOVER at a", "REQUEST at a")
 		if want := []string{"10.8.0.10/24", "10.8.0.10/24", "none", "10.8.0.20/24"}; !slices.Equal(w.configured, want) {
 			t.Errorf("configured %v", w.configured)
 		}
-		// Nobody answers any more: the address goes with the lease.
+		// Nobody answers any more: the address is removed when the lease expires.
 		w.net.Refuse(true)
 		w.pass(101 * time.Second)
 		if last := w.configured[len(w.configured)-1]; last != "none" {
@@ -278,7 +279,7 @@ func TestGatewayOfTheNewNetwork(t *testing.T) {
 		other := openflow.MAC{2, 9, 9, 9, 9, 9}
 		gateway, mac := w.net.Gateway()
 		w.wire["b"].SetGateway(gateway, other)
-		w.pass(6 * time.Second) // an interface that is not in use is seldom asked
+		w.pass(6 * time.Second) // an interface that is not in use is seldom probed
 		if got := w.neighbourIs(); got != mac {
 			t.Errorf("the gateway is at %v, want %v", got, mac)
 		}
@@ -309,7 +310,7 @@ func TestDatapathRefuses(t *testing.T) {
 	})
 }
 
-// A network that does not know the device is not worth its connections.
+// The device does not give up its connections for a network that does not know it.
 func TestStrangeNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(c *Config) { c.Policy.Hold = time.Second })
@@ -323,7 +324,7 @@ func TestStrangeNetwork(t *testing.T) {
 		if s := w.status(); !strings.Contains(s.Interfaces[1].Barred, "192.168.1.5") || s.VNI.Address.String() != "10.8.0.10/24" {
 			t.Errorf("%+v", s)
 		}
-		// With nothing to lose it will do, and by command anyhow.
+		// Without a working network it joins that one, and by command in any case.
 		w.carrier("a", false).pass(31 * time.Second)
 		w.active("b")
 		if s := w.status(); s.VNI.Address.String() != "192.168.1.5/24" || s.Counters.AddressChanges != 1 {
@@ -338,7 +339,7 @@ func TestStrangeNetwork(t *testing.T) {
 	})
 }
 
-// The virtual interface follows a radio whose MTU is lowered while it runs.
+// The virtual interface follows a radio whose MTU is lowered at run time.
 func TestMTUChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil).start()

@@ -26,9 +26,9 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// field is a device on two cables and a router behind both, which sends the
-// device's packets to where it has asked for its address last: the network of a
-// handover of the saving kind, with real frames and no switch.
+// field is a device on two cables and a router behind both, which sends the device's packets to
+// where it has last asked for its address. It simulates the network of a handover of the saving
+// policy, with real frames and no switch.
 type field struct {
 	t           *testing.T
 	device, far *nettest.Host
@@ -71,14 +71,13 @@ func newField(t *testing.T) *field {
 	return f
 }
 
-// setLink plugs the device's cable eth0 in or out, at the far end.
+// setLink sets the device's cable eth0 up or down, at the far end.
 func (f *field) setLink(state string) {
 	f.t.Helper()
 	f.far.Run("ip", "link", "set", "eth0", state)
 }
 
-// serve answers DHCP at one of the router's interfaces, and has packets go there
-// before it answers.
+// serve answers DHCP at one of the router's interfaces, and leads packets there before it answers.
 func (f *field) serve(name string) {
 	var socket *raw.Socket
 	err := f.far.Do(func() error {
@@ -139,7 +138,7 @@ func (f *field) start(interfaces ...mobile.Interface) *mobile.Client {
 	}
 	cmd := f.device.Command(context.Background(), self)
 	cmd.Env = append(os.Environ(), childConfig+"="+string(config))
-	stdin, err := cmd.StdinPipe() // it ends when this does
+	stdin, err := cmd.StdinPipe() // the daemon ends when this process does
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -157,7 +156,7 @@ func (f *field) start(interfaces ...mobile.Interface) *mobile.Client {
 	return c
 }
 
-// said is what the daemon has logged.
+// said returns what the daemon has logged.
 func (f *field) said() string {
 	b, err := os.ReadFile(f.log.Name())
 	if err != nil {
@@ -179,7 +178,7 @@ func (f *field) end(signal unix.Signal) {
 	}
 }
 
-// picture is what the device has of links, addresses, routes and settings.
+// picture returns the device's links, addresses, routes and settings.
 func (f *field) picture() string {
 	var lines []string
 	for _, args := range [][]string{{"-br", "link"}, {"-o", "addr", "show", "scope", "global"}, {"-4", "route"}, {"-6", "route"}} {
@@ -197,7 +196,7 @@ func (f *field) picture() string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// until polls the daemon until its status is as it should be.
+// until polls the daemon until its status meets the condition.
 func (f *field) until(c *mobile.Client, what string, ok func(mobile.Status) bool) mobile.Status {
 	f.t.Helper()
 	deadline := time.Now().Add(time.Minute)

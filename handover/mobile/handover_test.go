@@ -18,15 +18,15 @@ import (
 
 var both = []mobile.Interface{{Name: "eth0"}, {Name: "eth1"}}
 
-// settle makes both sides know each other. While they do not, an answer may be lost: the
-// router may ask for the device behind an interface that it is just leaving.
+// settle makes both sides know each other. Before that an answer may be lost: the router may ask
+// for the device behind an interface that it is just leaving.
 func (f *field) settle() {
 	f.t.Helper()
 	f.device.Run("ping", "-c", "1", "-w", "30", "10.8.0.1")
 }
 
-// That no packet is lost between two interfaces is proved with a real network: by
-// TestSeamlessDevice of test/handover.
+// TestSeamlessDevice of test/handover shows with a real network that no packet is lost between two
+// interfaces.
 func TestMovesBetweenTwoInterfaces(t *testing.T) {
 	f := newField(t)
 	c := f.start(both...)
@@ -151,8 +151,7 @@ func TestDeviceIsPutBack(t *testing.T) {
 		t.Errorf("the daemon has not taken over:\n%s", during)
 	}
 
-	// Killed: the connection outlives the daemon, and the next one knows what the
-	// device was like.
+	// Killed: the connection outlives the daemon, and the next one can restore the device.
 	f.end(unix.SIGKILL)
 	conn.works()
 	f.net.Log()
@@ -209,8 +208,8 @@ func TestTwoDaemons(t *testing.T) {
 	f.end(unix.SIGTERM)
 }
 
-// A radio's MTU that is lowered at run time is no black hole: what is too large is
-// refused or fragmented where it is made, also where the lease allows more.
+// The lowered MTU of a radio causes no black hole: larger packets are refused or fragmented where
+// they are sent, even if the lease allows more.
 func TestMTUFollowsTheRadios(t *testing.T) {
 	f := newField(t)
 	c := f.start(both...)

@@ -8,7 +8,7 @@ const inboxSize = 64
 // inbox holds the functions that other goroutines send to the loop.
 type inbox struct {
 	functions chan func()
-	over      <-chan struct{} // closed when the loop has ended
+	closed    <-chan struct{} // closed when the loop has ended
 }
 
 // post sends f to the loop, and reports whether it could.
@@ -18,13 +18,13 @@ func (b *inbox) post(ctx context.Context, f func()) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	case <-b.over:
+	case <-b.closed:
 		return false
 	}
 }
 
 // call sends f to the loop and waits until it has run. It reports whether f has run.
-func (b *inbox) ask(ctx context.Context, f func()) bool {
+func (b *inbox) call(ctx context.Context, f func()) bool {
 	done := make(chan struct{})
 	if !b.post(ctx, func() { defer close(done); f() }) {
 		return false
@@ -33,7 +33,7 @@ func (b *inbox) ask(ctx context.Context, f func()) bool {
 	case <-done:
 		return true
 	case <-ctx.Done():
-	case <-b.over:
+	case <-b.closed:
 	}
 	return false
 }

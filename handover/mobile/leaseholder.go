@@ -18,7 +18,7 @@ import (
 const (
 	leaseFile = "lease.json"
 	// reopenInterval is the wait after an interface could not be opened for renewal.
-	keepAgain = time.Second
+	reopenInterval = time.Second
 )
 
 // leaseholder holds the device's lease. Only the loop uses its fields, except in the goroutine of
@@ -28,7 +28,7 @@ type leaseholder struct {
 	client *lease.Client
 	lease  *lease.Lease // nil for none
 	// renewal is the goroutine that renews the lease, or nil.
-	keeping *task
+	renewal *task
 }
 
 // router returns the gateway that the lease names, if there is one.
@@ -70,13 +70,13 @@ func (h *leaseholder) join(ctx context.Context, p lease.Port, known *lease.Lease
 }
 
 // startRenewal renews the lease on an interface from now on.
-func (h *leaseholder) keep(i *iface) {
-	if h.keeping != nil {
-		h.keeping.cancel()
+func (h *leaseholder) startRenewal(i *iface) {
+	if h.renewal != nil {
+		h.renewal.cancel()
 	}
 	ctx, cancel := context.WithCancel(h.d.ctx)
 	t := &task{cancel}
-	h.keeping = t
+	h.renewal = t
 	l := *h.lease
 	index, mac := i.link.Index, i.mac()
 	h.d.wg.Go(func() {
@@ -87,7 +87,7 @@ func (h *leaseholder) keep(i *iface) {
 				return
 			}
 			if err != nil {
-				h.d.inbox.post(ctx, func() { h.lost(t, err) })
+				h.d.inbox.post(ctx, func() { h.leaseLost(t, err) })
 				return
 			}
 			l = renewed
@@ -116,13 +116,13 @@ func (h *leaseholder) extend(ctx context.Context, index int, p lease.Port, l lea
 		if !l.Valid(time.Now()) {
 			return lease.Lease{}, lease.ErrExpired
 		}
-		wait = keepAgain
+		wait = reopenInterval
 	}
 }
 
 // renewed handles a renewed lease.
 func (h *leaseholder) renewed(t *task, l lease.Lease) {
-	if h.keeping != t {
+	if h.renewal != t {
 		return
 	}
 	h.d.log.Debug("lease renewed", "address", l.Address, "expires", l.Expires)
@@ -132,11 +132,11 @@ func (h *leaseholder) renewed(t *task, l lease.Lease) {
 }
 
 // leaseLost removes the address from the virtual interface, and starts to get another.
-func (h *leaseholder) lost(t *task, err error) {
-	if h.keeping != t {
+func (h *leaseholder) leaseLost(t *task, err error) {
+	if h.renewal != t {
 		return
 	}
-	h.keeping = nil
+	h.renewal = nil
 	h.d.log.Error("the lease is lost", "address", h.lease.Address, "error", err)
 	h.d.count.LeasesLost++
 	if err := h.d.sys.unconfigure(); err != nil {

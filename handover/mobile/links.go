@@ -13,11 +13,11 @@ import (
 const radioInterval = time.Second
 
 // datapathTimeout bounds one change of the datapath.
-const pathTimeout = 5 * time.Second
+const datapathTimeout = 5 * time.Second
 
 // datapathContext returns a context for one change of the datapath.
-func (d *Daemon) pathContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(d.ctx, pathTimeout)
+func (d *Daemon) datapathContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(d.ctx, datapathTimeout)
 }
 
 // linkChanged handles a new state of an interface.
@@ -48,14 +48,14 @@ func (d *Daemon) linkChanged(l device.Link) {
 		d.linkLost(i)
 	}
 	if l.Carrier && (!old.Carrier || l.Flaps != old.Flaps || l.Index != old.Index) {
-		i.failures, i.bar, i.noRadio = 0, bar{}, time.Time{}
+		i.failures, i.backoff, i.noRadioUntil = 0, backoff{}, time.Time{}
 		d.radios.Reset(radioInterval)
 		d.startProbe(i)
 	}
 	if old.Carrier && !l.Carrier {
 		i.lost = time.Now()
 		if i == d.active {
-			d.askOthers(i)
+			d.probeOthers(i)
 		}
 	}
 	if old.Carrier != l.Carrier || old.Present != l.Present {
@@ -67,39 +67,39 @@ func (d *Daemon) linkChanged(l device.Link) {
 // fitMTU adapts the virtual interface, and the routes of the lease, to the changed MTU of a link.
 // Larger packets would be lost there without notice.
 func (d *Daemon) fitMTU(i *iface) {
-	ctx, cancel := d.pathContext()
+	ctx, cancel := d.datapathContext()
 	defer cancel()
 	if err := d.path.FitMTU(ctx); err != nil {
 		d.log.Warn("the virtual interface could not be adapted to a link's MTU", "interface", i.Name, "mtu", i.link.MTU, "error", err)
 	}
-	if d.held.lease != nil && d.active != nil {
-		d.held.configure()
+	if d.leaseholder.lease != nil && d.active != nil {
+		d.leaseholder.configure()
 	}
 }
 
 // A lost link is polled every linkPoll for linkPollFor: it may come back at once, at another
 // place, and the kernel's event may be delayed.
 const (
-	linkLook    = 20 * time.Millisecond
-	linkLookFor = 10 * time.Second
+	linkPoll    = 20 * time.Millisecond
+	linkPollFor = 10 * time.Second
 )
 
 // pollLostLinks reads the state of the links that were lost lately.
-func (d *Daemon) lookAtLinks() {
+func (d *Daemon) pollLostLinks() {
 	for _, i := range d.interfaces {
-		if i.linkIsAwaited() {
-			d.lookAtLink(i)
+		if i.awaitsLink() {
+			d.pollLink(i)
 		}
 	}
 }
 
 // awaitsLink reports whether the interface has lost its link lately.
-func (i *iface) linkIsAwaited() bool {
-	return i.link.Present && !i.link.Carrier && !i.lost.IsZero() && time.Since(i.lost) < linkLookFor
+func (i *iface) awaitsLink() bool {
+	return i.link.Present && !i.link.Carrier && !i.lost.IsZero() && time.Since(i.lost) < linkPollFor
 }
 
 // pollLink reads the state of an interface and handles a change.
-func (d *Daemon) lookAtLink(i *iface) {
+func (d *Daemon) pollLink(i *iface) {
 	l, err := d.sys.link(i.Name)
 	if err != nil {
 		d.log.Warn("the state of a link could not be read", "interface", i.Name, "error", err)
@@ -121,14 +121,14 @@ func (d *Daemon) linkLost(i *iface) {
 
 // attach adopts an interface and gives it to the datapath.
 func (d *Daemon) attach(i *iface) {
-	ctx, cancel := d.pathContext()
+	ctx, cancel := d.datapathContext()
 	defer cancel()
 	err := d.sys.adopt(i.Name)
 	if err == nil {
 		err = d.path.Attach(ctx, datapath.Interface{Name: i.Name, MAC: i.mac()})
 	}
 	if err != nil {
-		i.fail(err)
+		i.startBackoff(err)
 		return
 	}
 	i.attached = true
@@ -138,7 +138,7 @@ func (d *Daemon) attach(i *iface) {
 func (d *Daemon) detach(i *iface) {
 	i.attached = false
 	d.linkLost(i)
-	ctx, cancel := d.pathContext()
+	ctx, cancel := d.datapathContext()
 	defer cancel()
 	if err := d.path.Detach(ctx, i.Name); err != nil {
 		d.log.Warn("an interface could not be removed from the datapath", "interface", i.Name, "error", err)
@@ -159,7 +159,7 @@ const noRadioFor = time.Minute
 func (d *Daemon) readRadios() {
 	found, none := false, true
 	for _, i := range d.interfaces {
-		if i.link.Carrier && time.Now().Before(i.noRadio) {
+		if i.link.Carrier && time.Now().Before(i.noRadioUntil) {
 			continue
 		}
 		none = none && !i.link.Carrier
@@ -169,7 +169,7 @@ func (d *Daemon) readRadios() {
 		r, ok := d.sys.radio(i.Name, i.link.Index)
 		if !ok {
 			if i.radio == (device.Radio{}) { // a radio that was read before may just be out of reach
-				i.noRadio = time.Now().Add(noRadioFor)
+				i.noRadioUntil = time.Now().Add(noRadioFor)
 			}
 			continue
 		}

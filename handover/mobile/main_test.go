@@ -22,10 +22,10 @@ import (
 
 var vniMAC = openflow.MAC{6, 0, 0, 0, 0, 1}
 
-// childConfig has the test's program be a daemon: it is the configuration, as JSON.
+// childConfig makes the test's program run as a daemon; it holds the configuration, as JSON.
 const childConfig = "SLUICE_TEST_MOBILE"
 
-// child is what a test's daemon is told.
+// child is the configuration of a test's daemon.
 type child struct {
 	StateDir, Socket, Resolver string
 	Interfaces                 []mobile.Interface

@@ -14,11 +14,11 @@ import (
 
 // Errors of moves.
 var (
-	ErrUnknown  = errors.New("the daemon has no such interface")
-	ErrNoLink   = errors.New("the interface has no link")
-	ErrReplaced = errors.New("another move was asked for meanwhile")
-	errLinkLost = fmt.Errorf("%w any more", ErrNoLink)
-	errStrange  = errors.New("the network there gives the device another address")
+	ErrUnknown      = errors.New("the daemon has no such interface")
+	ErrNoLink       = errors.New("the interface has no link")
+	ErrReplaced     = errors.New("another move was asked for meanwhile")
+	errLinkLost     = fmt.Errorf("%w any more", ErrNoLink)
+	errOtherAddress = errors.New("the network there gives the device another address")
 )
 
 // An interface that failed is not used for backoffMin, which doubles with each failure up to
@@ -26,9 +26,9 @@ var (
 // longer than the controller takes by default to notice that a place has lost its path to the
 // border ports, and to stop answering there.
 const (
-	barFrom     = time.Second
-	barTo       = 30 * time.Second
-	barAnswered = 5 * time.Second
+	backoffMin      = time.Second
+	backoffMax      = 30 * time.Second
+	backoffAnswered = 5 * time.Second
 )
 
 // Move is a move that was made or tried.
@@ -69,17 +69,17 @@ type result struct {
 // has to be joined again.
 func (d *Daemon) decide() {
 	now := time.Now()
-	if !d.wishEnds.IsZero() && !now.Before(d.wishEnds) {
-		d.wish, d.wishEnds = "", time.Time{}
+	if !d.requestedUntil.IsZero() && !now.Before(d.requestedUntil) {
+		d.requested, d.requestedUntil = "", time.Time{}
 	}
 	for _, i := range d.interfaces {
-		if i.link.Present && !i.attached && !now.Before(i.bar.until) {
+		if i.link.Present && !i.attached && !now.Before(i.backoff.until) {
 			d.attach(i)
 		}
 	}
 	var choice policy.Choice
 	if d.attempt == nil {
-		choice = d.choose.Choose(d.situation(now), d.candidates(now))
+		choice = d.selector.Choose(d.situation(now), d.candidates(now))
 		if i := d.find(choice.Use); i != nil && (i != d.active || !i.joined) {
 			why := choice.Why
 			if i == d.active {
@@ -88,12 +88,12 @@ func (d *Daemon) decide() {
 			d.begin(i, why, nil)
 		}
 	}
-	d.sleep(now, choice.Again)
+	d.schedule(now, choice.Again)
 }
 
 // situation returns the state that the policy starts from.
 func (d *Daemon) situation(now time.Time) policy.Now {
-	s := policy.Now{Time: now, Since: d.since, Wish: d.wish}
+	s := policy.Now{Time: now, Since: d.since, Requested: d.requested}
 	if d.active != nil {
 		s.Current = d.active.Name
 	}
@@ -109,8 +109,8 @@ func (d *Daemon) candidates(now time.Time) []policy.Candidate {
 			Loss: i.sample.Loss, Probes: i.sample.Probes, Cost: i.Cost,
 			Silent: i.sample.Silent, Answers: d.answers(i),
 		}
-		if now.Before(i.bar.until) {
-			out[n].Barred, out[n].LastResort = i.bar.why, d.lastResort(i, now)
+		if now.Before(i.backoff.until) {
+			out[n].Barred, out[n].LastResort = i.backoff.why, d.lastResort(i, now)
 		}
 	}
 	return out
@@ -119,28 +119,28 @@ func (d *Daemon) candidates(now time.Time) []policy.Candidate {
 // lastResort reports whether an interface in back-off may be used if there is nothing else: it
 // must have answered since the back-off began.
 func (d *Daemon) lastResort(i *iface, now time.Time) bool {
-	if i.sample.Silent || !i.sample.Answered.After(i.bar.since) {
+	if i.sample.Silent || !i.sample.Answered.After(i.backoff.since) {
 		return false
 	}
 	// The back-off still holds between two networks that answer at their edges but carry nothing:
 	// otherwise the device would alternate between them without a pause.
 	cutOff := d.active == nil || !d.active.usable()
-	return cutOff && i.bar.silent || !now.Before(i.bar.resort)
+	return cutOff && i.backoff.silent || !now.Before(i.backoff.lastResort)
 }
 
 // schedule sets the timer for the next decision that no event will cause.
-func (d *Daemon) sleep(now, again time.Time) {
+func (d *Daemon) schedule(now, again time.Time) {
 	next := now.Add(time.Hour)
-	for _, t := range []time.Time{again, d.wishEnds} {
+	for _, t := range []time.Time{again, d.requestedUntil} {
 		if t.After(now) && t.Before(next) {
 			next = t
 		}
 	}
 	for _, i := range d.interfaces {
-		if at := now.Add(linkLook); i.linkIsAwaited() && at.Before(next) {
+		if at := now.Add(linkPoll); i.awaitsLink() && at.Before(next) {
 			next = at
 		}
-		for _, at := range []time.Time{i.bar.resort, i.bar.until} {
+		for _, at := range []time.Time{i.backoff.lastResort, i.backoff.until} {
 			if at.After(now) && at.Before(next) {
 				next = at
 			}
@@ -169,14 +169,14 @@ func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
 			a.both = true
 		}
 	}
-	index, mac, known := target.link.Index, target.mac(), d.held.lease
+	index, mac, known := target.link.Index, target.mac(), d.leaseholder.lease
 	d.wg.Go(func() {
 		defer cancel()
 		socket, err := d.sys.dhcp(index)
 		var l lease.Lease
 		if err == nil {
 			defer socket.Close() // after the result is known: closing takes the kernel milliseconds
-			l, err = d.held.join(ctx, lease.Port{Conn: socket, MAC: mac}, known)
+			l, err = d.leaseholder.join(ctx, lease.Port{Conn: socket, MAC: mac}, known)
 		}
 		took := time.Since(a.started)
 		d.inbox.post(d.ctx, func() { d.finish(a, l, took, err) })
@@ -197,7 +197,7 @@ func (d *Daemon) use(send *iface, also ...*iface) error {
 			receive = append(receive, i.Name)
 		}
 	}
-	ctx, cancel := d.pathContext()
+	ctx, cancel := d.datapathContext()
 	defer cancel()
 	if err := d.path.Use(ctx, send.Name, receive); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (d *Daemon) endOverlap() {
 
 // markLeft records that the device has left the interface. Packets in flight there are still
 // received for the overlap.
-func (i *iface) left(overlap time.Duration) { i.leftUntil = time.Now().Add(overlap) }
+func (i *iface) markLeft(overlap time.Duration) { i.leftUntil = time.Now().Add(overlap) }
 
 // finish ends a move, successful or not.
 func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error) {
@@ -239,17 +239,17 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 		m.From, m.MakeBeforeBreak = a.from.Name, a.from.usable() && a.from.joined && !a.from.sample.Silent
 	}
 	if err == nil {
-		err = d.strange(a, l)
+		err = d.checkAddress(a, l)
 	}
 	if err == nil {
 		m.Switch, err = d.switchTo(a)
 	}
 	if err != nil {
-		d.failed(a, m, err)
+		d.attemptFailed(a, m, err)
 		return
 	}
 	if a.from != nil && !m.MakeBeforeBreak {
-		d.sendAgain(a.target)
+		d.retransmit(a.target)
 	}
 	a.target.joined, a.target.failures = true, 0
 	a.target.sample.Silent, a.target.sample.Since = false, time.Time{} // the network has answered on it
@@ -257,41 +257,41 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 		d.active, d.since = a.target, time.Now()
 	}
 	if a.from != nil && a.from.sample.Silent {
-		a.from.leftSilent()
+		a.from.startSilentBackoff()
 	}
-	d.held.accept(l)
+	d.leaseholder.accept(l)
 	for _, i := range d.interfaces {
-		d.tellUse(i)
+		d.updateUse(i)
 	}
-	d.held.keep(d.active)
+	d.leaseholder.startRenewal(d.active)
 	m.Address = l.Address.Addr().String()
 	d.count.Moves++
 	d.record(a, m, nil)
-	d.held.save()
+	d.leaseholder.save()
 	d.log.Info("moved", "interface", m.To, "from", m.From, "address", l.Address, "lease", m.Lease, "switch", m.Switch, "why", m.Why)
 	if a.target.sample.Gateway != (openflow.MAC{}) {
-		d.held.setNeighbour(a.target.sample.Gateway)
+		d.leaseholder.setNeighbour(a.target.sample.Gateway)
 	}
 	d.decide()
 }
 
 // checkAddress returns an error if the network grants another address than the one that the
 // device's connections use, unless there is no other network, or somebody has asked for this one.
-func (d *Daemon) strange(a *attempt, l lease.Lease) error {
-	if a.from == nil || !a.from.usable() || !a.from.joined || !d.held.lease.Valid(time.Now()) || d.wish == a.target.Name || len(a.waiting) > 0 {
+func (d *Daemon) checkAddress(a *attempt, l lease.Lease) error {
+	if a.from == nil || !a.from.usable() || !a.from.joined || !d.leaseholder.lease.Valid(time.Now()) || d.requested == a.target.Name || len(a.waiting) > 0 {
 		return nil
 	}
-	if l.Address.Addr() == d.held.lease.Address.Addr() {
+	if l.Address.Addr() == d.leaseholder.lease.Address.Addr() {
 		return nil
 	}
-	return fmt.Errorf("%w: %v, not %v", errStrange, l.Address.Addr(), d.held.lease.Address.Addr())
+	return fmt.Errorf("%w: %v, not %v", errOtherAddress, l.Address.Addr(), d.leaseholder.lease.Address.Addr())
 }
 
 // switchTo switches the datapath to the target, and returns how long that took.
 func (d *Daemon) switchTo(a *attempt) (time.Duration, error) {
 	var also []*iface
 	if a.both {
-		a.from.left(d.cfg.Overlap)
+		a.from.markLeft(d.cfg.Overlap)
 		also = append(also, a.from)
 	}
 	began := time.Now()
@@ -302,7 +302,7 @@ func (d *Daemon) switchTo(a *attempt) (time.Duration, error) {
 }
 
 // attemptFailed backs off from the target and decides again.
-func (d *Daemon) failed(a *attempt, m Move, err error) {
+func (d *Daemon) attemptFailed(a *attempt, m Move, err error) {
 	m.Error = err.Error()
 	d.count.Failed++
 	d.record(a, m, err)
@@ -312,7 +312,7 @@ func (d *Daemon) failed(a *attempt, m Move, err error) {
 			d.log.Warn("the datapath still listens to an interface that failed", "interface", a.target.Name, "error", err)
 		}
 	}
-	a.target.fail(err)
+	a.target.startBackoff(err)
 	d.decide()
 }
 
@@ -322,7 +322,7 @@ func (d *Daemon) abandon(why error) {
 	d.attempt = nil
 	a.cancel()
 	if a.both && d.active == a.from {
-		a.target.left(d.cfg.Overlap) // the network may send there already
+		a.target.markLeft(d.cfg.Overlap) // the network may send there already
 		if err := d.use(a.from); err != nil {
 			d.log.Warn("the datapath still listens to two interfaces", "error", err)
 		}
@@ -345,12 +345,12 @@ func (d *Daemon) record(a *attempt, m Move, err error) {
 	}
 }
 
-// backOff starts a back-off from an interface whose network could not be joined.
-func (i *iface) fail(why error) {
+// startBackoff starts a back-off from an interface whose network could not be joined.
+func (i *iface) startBackoff(why error) {
 	now := time.Now()
-	i.bar = bar{
-		why: why.Error(), since: now, until: now.Add(min(barFrom<<min(i.failures, 10), barTo)),
-		resort: now.Add(barFrom), silent: errors.Is(why, lease.ErrSilence),
+	i.backoff = backoff{
+		why: why.Error(), since: now, until: now.Add(min(backoffMin<<min(i.failures, 10), backoffMax)),
+		lastResort: now.Add(backoffMin), silent: errors.Is(why, lease.ErrSilence),
 	}
 	i.failures++
 }

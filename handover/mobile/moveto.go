@@ -22,14 +22,14 @@ func (d *Daemon) MoveTo(ctx context.Context, name, why string, hold time.Duratio
 			done <- result{err: fmt.Errorf("%w: %s", ErrNoLink, name)}
 			return
 		}
-		d.wish, d.wishEnds = "", time.Time{}
+		d.requested, d.requestedUntil = "", time.Time{}
 		if hold != 0 {
-			d.wish = name
+			d.requested = name
 		}
 		if hold > 0 {
-			d.wishEnds = time.Now().Add(hold)
+			d.requestedUntil = time.Now().Add(hold)
 		}
-		i.failures, i.bar = 0, bar{}
+		i.failures, i.backoff = 0, backoff{}
 		if d.attempt != nil && d.attempt.target == i {
 			d.attempt.waiting = append(d.attempt.waiting, done)
 			return
@@ -38,7 +38,7 @@ func (d *Daemon) MoveTo(ctx context.Context, name, why string, hold time.Duratio
 			d.abandon(ErrReplaced)
 		}
 		d.begin(i, why, done)
-		d.sleep(time.Now(), time.Time{})
+		d.schedule(time.Now(), time.Time{})
 	})
 	if !posted {
 		return Move{}, context.Cause(ctx)
@@ -57,8 +57,8 @@ var errStopping = errors.New("the daemon is stopping")
 
 // Auto leaves the choice to the policy again.
 func (d *Daemon) Auto(ctx context.Context) error {
-	if !d.inbox.ask(ctx, func() {
-		d.wish, d.wishEnds = "", time.Time{}
+	if !d.inbox.call(ctx, func() {
+		d.requested, d.requestedUntil = "", time.Time{}
 		d.decide()
 	}) {
 		return errStopping

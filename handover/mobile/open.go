@@ -36,7 +36,7 @@ func ChooseVNIMAC(stateDir string, interfaces []string, keep bool) (openflow.MAC
 		if !l.Present || l.MAC.IsZero() {
 			continue
 		}
-		mac := madeFrom(l.MAC)
+		mac := deriveMAC(l.MAC)
 		if !keep {
 			return mac, nil
 		}
@@ -49,7 +49,7 @@ func ChooseVNIMAC(stateDir string, interfaces []string, keep bool) (openflow.MAC
 }
 
 // deriveMAC returns a locally administered unicast address derived from mac.
-func madeFrom(mac openflow.MAC) openflow.MAC {
+func deriveMAC(mac openflow.MAC) openflow.MAC {
 	sum := sha256.Sum256(append([]byte("sluice vni "), mac[:]...))
 	out := openflow.MAC(sum[:6])
 	out[0] = out[0]&^1 | 2

@@ -32,10 +32,10 @@ type OrderSource interface {
 
 // Waits before a lost connection is made again.
 const (
-	ordersAgainFrom = time.Second
-	ordersAgainTo   = 30 * time.Second
+	ordersRetryMin = time.Second
+	ordersRetryMax = 30 * time.Second
 	// ordersStable is how long a connection must have lasted for the wait to start over.
-	ordersStood   = 10 * time.Second
+	ordersStable  = 10 * time.Second
 	reportTimeout = 5 * time.Second
 )
 
@@ -48,34 +48,34 @@ type orders struct {
 
 // follow obeys the controller until ctx ends.
 func (o *orders) follow(ctx context.Context) {
-	wait := ordersAgainFrom
+	wait := ordersRetryMin
 	for {
 		began := time.Now()
 		err := o.source.Follow(ctx,
-			func() { o.note(ctx, "connected") },
+			func() { o.setState(ctx, "connected") },
 			func(order Order) { o.obey(ctx, order) })
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > ordersStood {
-			wait = ordersAgainFrom
+		if time.Since(began) > ordersStable {
+			wait = ordersRetryMin
 		}
 		text := "the connection ended"
 		if err != nil {
 			text = err.Error()
 		}
-		o.note(ctx, "not connected: "+text)
+		o.setState(ctx, "not connected: "+text)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return
 		}
-		wait = min(2*wait, ordersAgainTo)
+		wait = min(2*wait, ordersRetryMax)
 	}
 }
 
 // setState records the state of the connection to the controller, and logs a change.
-func (o *orders) note(ctx context.Context, state string) {
+func (o *orders) setState(ctx context.Context, state string) {
 	o.d.inbox.post(ctx, func() {
 		if o.state != state {
 			o.d.log.Info("orders of the network", "state", state)
@@ -90,10 +90,10 @@ func (o *orders) obey(ctx context.Context, order Order) {
 	if order.Why != "" {
 		why += ": " + order.Why
 	}
-	moving, cancel := context.WithTimeout(ctx, o.d.cfg.AttachTimeout+pathTimeout)
+	moving, cancel := context.WithTimeout(ctx, o.d.cfg.AttachTimeout+datapathTimeout)
 	defer cancel()
 	var m Move
-	name, err := o.meant(moving, order.MAC)
+	name, err := o.interfaceFor(moving, order.MAC)
 	if err == nil {
 		m, err = o.d.MoveTo(moving, name, why, order.Hold)
 	}
@@ -108,9 +108,9 @@ func (o *orders) obey(ctx context.Context, order Order) {
 }
 
 // interfaceFor returns the interface that an order names.
-func (o *orders) meant(ctx context.Context, mac openflow.MAC) (name string, err error) {
+func (o *orders) interfaceFor(ctx context.Context, mac openflow.MAC) (name string, err error) {
 	err = fmt.Errorf("%w with address %v", ErrUnknown, mac)
-	if !o.d.inbox.ask(ctx, func() {
+	if !o.d.inbox.call(ctx, func() {
 		any := mac.IsZero() || mac == o.d.cfg.VNIMAC
 		for _, i := range o.d.interfaces {
 			if i.mac() == mac || any && i != o.d.active && i.usable() {

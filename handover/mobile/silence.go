@@ -11,11 +11,11 @@ import (
 
 // neighbourInterval is how often the kernel is told again the gateway's address: it may have
 // learned another one meanwhile.
-const tellAgain = 10 * time.Second
+const neighbourInterval = 10 * time.Second
 
 // startProbe starts to probe the gateway by an interface that has a link.
 func (d *Daemon) startProbe(i *iface) {
-	router, ok := d.held.router()
+	router, ok := d.leaseholder.router()
 	if !ok || d.cfg.Probe.Interval <= 0 || i.probing != nil || !i.link.Carrier {
 		return
 	}
@@ -24,7 +24,7 @@ func (d *Daemon) startProbe(i *iface) {
 		MAC: i.mac(), Gateway: router, Interval: d.cfg.Probe.Interval, Window: d.cfg.Probe.Window,
 	})}
 	i.probing = p
-	d.tellUse(i)
+	d.updateUse(i)
 	index := i.link.Index
 	d.wg.Go(func() {
 		defer cancel()
@@ -64,12 +64,12 @@ func (d *Daemon) openProbes(ctx context.Context, name string, index int) (conn, 
 }
 
 // updateUse tells the prober of an interface how the interface is used.
-func (d *Daemon) tellUse(i *iface) {
+func (d *Daemon) updateUse(i *iface) {
 	switch {
 	case i.probing == nil:
-	case i == d.active && i.joined && d.held.lease != nil:
+	case i == d.active && i.joined && d.leaseholder.lease != nil:
 		name := i.Name
-		i.probing.SetUse(probe.Use{From: d.held.lease.Address.Addr(), Traffic: func() (datapath.Traffic, error) { return d.path.Traffic(name) }})
+		i.probing.SetUse(probe.Use{From: d.leaseholder.lease.Address.Addr(), Traffic: func() (datapath.Traffic, error) { return d.path.Traffic(name) }})
 	default:
 		i.probing.SetUse(probe.Use{})
 	}
@@ -99,31 +99,31 @@ func (d *Daemon) probed(i *iface, s probe.Sample) {
 	if s.Error != "" && s.Error != old.Error {
 		d.log.Warn("a probe of the gateway could not be sent, or its answer not received", "interface", i.Name, "error", s.Error)
 	}
-	if i.bar.silent && s.Answered.After(i.bar.since.Add(barAnswered)) {
-		i.failures, i.bar = 0, bar{}
+	if i.backoff.silent && s.Answered.After(i.backoff.since.Add(backoffAnswered)) {
+		i.failures, i.backoff = 0, backoff{}
 	}
 	if s.Silent != old.Silent {
 		d.log.Info("interface", "interface", i.Name, "silent", s.Silent)
 	}
-	if i == d.active && s.Gateway != (openflow.MAC{}) && (s.Gateway != old.Gateway || time.Since(d.told) > tellAgain) {
-		d.told = time.Now()
-		d.held.setNeighbour(s.Gateway)
+	if i == d.active && s.Gateway != (openflow.MAC{}) && (s.Gateway != old.Gateway || time.Since(d.neighbourSet) > neighbourInterval) {
+		d.neighbourSet = time.Now()
+		d.leaseholder.setNeighbour(s.Gateway)
 	}
 	if i == d.active && (!s.Since.IsZero() && s.Since != old.Since || s.Error != "" && s.Error != old.Error) {
-		d.doubt(i)
+		d.checkSilence(i)
 	}
 	d.decide()
 }
 
 // checkSilence finds out, when the interface in use starts to be silent, whether it still has its
 // link, and whether the others are silent, too.
-func (d *Daemon) doubt(active *iface) {
-	d.lookAtLink(active)
-	d.askOthers(active)
+func (d *Daemon) checkSilence(active *iface) {
+	d.pollLink(active)
+	d.probeOthers(active)
 }
 
 // probeOthers probes the interfaces that are not in use.
-func (d *Daemon) askOthers(active *iface) {
+func (d *Daemon) probeOthers(active *iface) {
 	for _, i := range d.interfaces {
 		if i != active && i.probing != nil {
 			i.probing.Ask()
@@ -137,31 +137,31 @@ func (d *Daemon) answers(i *iface) bool {
 	return !i.sample.Silent && !i.sample.Answered.IsZero() && (d.active == nil || i.sample.Answered.After(d.active.sample.Since))
 }
 
-// backOffSilent starts a back-off from an interface that was left because it was silent: its edge
+// startSilentBackoff starts a back-off from an interface that was left because it was silent: its edge
 // may answer again at once although packets get no further.
-func (i *iface) leftSilent() {
+func (i *iface) startSilentBackoff() {
 	now := time.Now()
-	if now.Sub(i.died) > 2*barTo {
-		i.deaths = 0
+	if now.Sub(i.wentSilent) > 2*backoffMax {
+		i.silences = 0
 	}
-	i.bar = bar{
-		why: "it was silent", since: now, until: now.Add(min(barFrom<<min(i.deaths, 10), barTo)),
-		resort: now.Add(barFrom), silent: true,
+	i.backoff = backoff{
+		why: "it was silent", since: now, until: now.Add(min(backoffMin<<min(i.silences, 10), backoffMax)),
+		lastResort: now.Add(backoffMin), silent: true,
 	}
-	i.died = now
-	i.deaths++
+	i.wentSilent = now
+	i.silences++
 }
 
 // retransmitWithin is how recently a connection must have sent for it to have lost packets on a
 // dead interface.
-const sendAgainWithin = time.Second
+const retransmitWithin = time.Second
 
 // retransmit lets TCP continue at once after a radio has died: a sender that has sent everything
 // would wait for its own timeout, at least 200 ms on Linux. A connection's last segment shows the
 // peer what is missing before it, as TCP's tail loss probe would (RFC 8985, section 7), and its
 // last acknowledgment lets the peer send what shows the same to us.
-func (d *Daemon) sendAgain(target *iface) {
-	n, err := d.path.SendAgain(sendAgainWithin, target.sample.Gateway)
+func (d *Daemon) retransmit(target *iface) {
+	n, err := d.path.SendAgain(retransmitWithin, target.sample.Gateway)
 	if err != nil {
 		d.log.Warn("the last segments of connections could not be sent again", "interface", target.Name, "error", err)
 	}

@@ -15,7 +15,7 @@ func TestSilentInterfaceIsLeft(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		sent, got uint64 // each millisecond
-		after     uint64 // what still comes when the way is dead
+		after     uint64 // still received when the path is dead
 		limit     time.Duration
 	}{
 		{"packets come", 0, 1, 0, 100 * time.Millisecond},
@@ -24,7 +24,7 @@ func TestSilentInterfaceIsLeft(t *testing.T) {
 		{"packets go, and come on", 1, 1, 1, 160 * time.Millisecond},
 		{"nothing runs", 0, 0, 0, 160 * time.Millisecond},
 	} {
-		for _, edge := range []bool{false, true} { // whether somebody goes on to answer ARP there
+		for _, edge := range []bool{false, true} { // whether a host there continues to answer ARP
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, func(c *Config) { c.Probe = Probe{Interval: 80 * time.Millisecond, Window: 50} }).start()
 				run := func(d time.Duration, sent, got uint64) {
@@ -50,7 +50,7 @@ func TestSilentInterfaceIsLeft(t *testing.T) {
 				if m := w.status().Moves; !strings.Contains(m[len(m)-1].Why, "a is silent") {
 					t.Errorf("%s: %+v", c.name, m[len(m)-1])
 				}
-				// It is not gone back to because somebody at its edge answers.
+				// The device does not go back because a host at its edge answers.
 				run(4*time.Second, 0, 0)
 				w.active("b")
 			})
@@ -58,8 +58,8 @@ func TestSilentInterfaceIsLeft(t *testing.T) {
 	}
 }
 
-// The kernel may hold the event of a cable that was moved back for a second: a device
-// under traffic looks for itself.
+// The kernel may delay the event of a moved cable for a second: a device under traffic reads the
+// link itself.
 func TestLinkEventIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(c *Config) { c.Interfaces = c.Interfaces[:1] }).start()
@@ -79,7 +79,7 @@ func TestLinkEventIsHeldBack(t *testing.T) {
 		last := w.heldBack("a", func(l *device.Link) { l.Carrier = true; l.Flaps++ })
 		run(25*time.Millisecond, 0)
 		w.asked("REQUEST at a")
-		// The events come in the end, and say nothing new, or what is over.
+		// The events come in the end, with old or known states.
 		for _, l := range []device.Link{old, last} {
 			w.report(l)
 		}
@@ -96,8 +96,8 @@ func TestLinkEventIsHeldBack(t *testing.T) {
 	})
 }
 
-// A device that hears nothing by any interface stays where it is, and goes where
-// something answers first.
+// A device that receives nothing by any interface stays where it is, and moves to the first that
+// answers.
 func TestEverythingIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil).start().pass(5 * time.Second)
@@ -114,7 +114,7 @@ func TestEverythingIsSilent(t *testing.T) {
 	})
 }
 
-// An interface that was asked for is left while it is silent.
+// A requested interface is left while it is silent.
 func TestSilentWish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil).start()
@@ -130,8 +130,8 @@ func TestSilentWish(t *testing.T) {
 	})
 }
 
-// diesOften lets radio a die and come back so often that it is barred for 16 s, and leaves
-// the device at b with a dead. It returns when a was barred last.
+// diesOften lets radio a die and come back so often that it is barred for 16 s, and leaves the
+// device at b with a dead. It returns when a was last barred.
 func (w *world) diesOften() time.Time {
 	w.t.Helper()
 	for range 5 {
@@ -150,8 +150,8 @@ func (w *world) diesOften() time.Time {
 	return s.Moves[len(s.Moves)-1].At
 }
 
-// Better a barred interface than none: when the other one loses its link, or dies, an
-// interface that answers again is used at once.
+// A barred interface is better than none: when the other one loses its link, or dies, an interface
+// that answers again is used at once.
 func TestBarredIsTheLastResort(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -171,12 +171,12 @@ func TestBarredIsTheLastResort(t *testing.T) {
 	}
 }
 
-// A bar ends when probes are answered for a while, though it would last for longer.
+// A back-off ends early when probes are answered for a while.
 func TestAnswersEndABar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(c *Config) { c.Probe.Interval = 80 * time.Millisecond }).start()
 		barred := w.diesOften()
-		w.pass(time.Until(barred.Add(barAnswered + spareProbes)))
+		w.pass(time.Until(barred.Add(backoffAnswered + spareProbes)))
 		if i := w.status().Interfaces[0]; i.Barred != "" {
 			t.Errorf("it has answered for 5 s and is barred until %v", i.Until)
 		}

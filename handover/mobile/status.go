@@ -34,10 +34,10 @@ type Status struct {
 	// Joining is the target of a move in progress.
 	Joining string `json:"joining,omitempty"`
 	// Requested is the interface that somebody has asked for, until RequestedUntil if that is set.
-	Wish       string            `json:"wish,omitempty"`
-	WishEnds   time.Time         `json:"wish_ends,omitzero"`
-	Lease      *lease.Lease      `json:"lease,omitempty"`
-	Interfaces []InterfaceStatus `json:"interfaces"`
+	Requested      string            `json:"wish,omitempty"`
+	RequestedUntil time.Time         `json:"wish_ends,omitzero"`
+	Lease          *lease.Lease      `json:"lease,omitempty"`
+	Interfaces     []InterfaceStatus `json:"interfaces"`
 	// Moves holds the latest moves, in the order of time.
 	Moves    []Move   `json:"moves"`
 	Counters Counters `json:"counters"`
@@ -88,7 +88,7 @@ type InterfaceStatus struct {
 // datapath that does not answer cannot delay moves.
 func (d *Daemon) Status(ctx context.Context) (Status, error) {
 	var s Status
-	if !d.inbox.ask(ctx, func() { s = d.status() }) {
+	if !d.inbox.call(ctx, func() { s = d.status() }) {
 		return Status{}, errStopping
 	}
 	stats, err := d.path.Stats()
@@ -109,8 +109,8 @@ func (d *Daemon) Status(ctx context.Context) (Status, error) {
 func (d *Daemon) status() Status {
 	s := Status{
 		Version: d.cfg.Version, Device: d.cfg.Device, Started: d.started,
-		VNI:  VNI{Name: d.cfg.VNI, MAC: d.cfg.VNIMAC},
-		Wish: d.wish, WishEnds: d.wishEnds,
+		VNI:       VNI{Name: d.cfg.VNI, MAC: d.cfg.VNIMAC},
+		Requested: d.requested, RequestedUntil: d.requestedUntil,
 		Moves: slices.Clone(d.moves), Counters: d.count, Interfaces: []InterfaceStatus{}, Orders: d.orders.state,
 	}
 	if s.Moves == nil {
@@ -122,8 +122,8 @@ func (d *Daemon) status() Status {
 	if d.attempt != nil {
 		s.Joining = d.attempt.target.Name
 	}
-	if d.held.lease != nil {
-		l := *d.held.lease
+	if d.leaseholder.lease != nil {
+		l := *d.leaseholder.lease
 		s.Lease = &l
 		if d.active != nil {
 			s.VNI.Address = l.Address
@@ -135,8 +135,8 @@ func (d *Daemon) status() Status {
 			Name: i.Name, MAC: i.link.MAC, Present: i.link.Present, Link: i.link.Carrier, Joined: i.joined, Cost: i.Cost,
 			Signal: i.radio.Signal, AP: i.radio.AP, Loss: i.sample.Loss, Probes: i.sample.Probes, RTT: i.sample.RTT, Silent: i.sample.Silent,
 		}
-		if now.Before(i.bar.until) {
-			f.Barred, f.Until = i.bar.why, i.bar.until
+		if now.Before(i.backoff.until) {
+			f.Barred, f.Until = i.backoff.why, i.backoff.until
 		}
 		s.Interfaces = append(s.Interfaces, f)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// world is a device with two interfaces and a network around it, by a fake clock.
+// world is a device with two interfaces and a network around it, with a fake clock.
 type world struct {
 	t    *testing.T
 	d    *Daemon
@@ -119,7 +119,7 @@ func (w *world) open(index int) (conn, error) {
 	return nil, fmt.Errorf("interface %d is down", index)
 }
 
-// newWorld makes a device with links a and b, both up.
+// newWorld returns a device with links a and b, both up.
 func newWorld(t *testing.T, edit func(*Config)) *world {
 	w := &world{
 		t: t, net: fake.NewNetwork("10.8.0.10/24"), path: &fake.Datapath{},
@@ -147,7 +147,7 @@ func newWorld(t *testing.T, edit func(*Config)) *world {
 	return w
 }
 
-// start runs the daemon until the test ends, and lets it come to rest.
+// start runs the daemon until the test ends, and waits until it is idle.
 func (w *world) start() *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.stop = cancel
@@ -182,7 +182,7 @@ func (w *world) link(name string, edit func(*device.Link)) *world {
 	return w
 }
 
-// heldBack changes a link, and the kernel does not report it yet.
+// heldBack changes a link without an event of the kernel.
 func (w *world) heldBack(name string, edit func(*device.Link)) device.Link {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,7 +196,7 @@ func (w *world) carrier(name string, up bool) *world {
 	return w.link(name, func(l *device.Link) { l.Carrier = up; l.Flaps++ })
 }
 
-// uses lists what the datapath was told since the last call.
+// uses checks the calls of the datapath's Use since the last call.
 func (w *world) uses(want ...string) {
 	w.t.Helper()
 	var got []string

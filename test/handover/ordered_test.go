@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// TestOrderedHandover has an operator tell the network to move a device: the
-// network prepares the place, and the daemon gets the order by its key and obeys it.
+// TestOrderedHandover lets an operator order a device to move: the network prepares the place, and
+// the daemon, which authenticates with its key, gets the order and carries it out.
 func TestOrderedHandover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{})
@@ -47,7 +47,7 @@ func TestOrderedHandover(t *testing.T) {
 		}
 		conn.works("on " + name)
 	}
-	if status, err := d.status(); err != nil || status.Wish != "eth1" || status.WishEnds.IsZero() || status.Orders != "connected" {
+	if status, err := d.status(); err != nil || status.Requested != "eth1" || status.RequestedUntil.IsZero() || status.Orders != "connected" {
 		t.Errorf("%+v, %v", status, err)
 	}
 }

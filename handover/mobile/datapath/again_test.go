@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// segment is one of the device's to its peer, with an option as usual.
+// segment returns a segment from the device to its peer, with a common option.
 func segment(src openflow.MAC, port layers.TCPPort, seq, ack uint32, payload string) []byte {
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: own4.AsSlice(), DstIP: peer4.AsSlice()}
 	tcp := &layers.TCP{SrcPort: port, DstPort: 80, Seq: seq, Ack: ack, ACK: true, Window: 500, Options: []layers.TCPOption{
@@ -27,7 +27,7 @@ func segment(src openflow.MAC, port layers.TCPPort, seq, ack uint32, payload str
 	return assemble(ether(src, apMAC, layers.EthernetTypeIPv4), ip, tcp, gopacket.Payload(payload))
 }
 
-// sendAgain calls SendAgain and wants so many segments sent.
+// sendAgain calls SendAgain and checks how many segments were sent.
 func (w *within) sendAgain(want int, within time.Duration, gateway openflow.MAC) {
 	w.t.Helper()
 	err := w.space.do(func() error {
@@ -42,8 +42,8 @@ func (w *within) sendAgain(want int, within time.Duration, gateway openflow.MAC)
 	}
 }
 
-// TestSendAgain sends segments into one interface and again by the other: the last
-// ones alone, and of TCP alone.
+// TestSendAgain sends segments into one interface and again by the other: only the last ones, and
+// only of TCP.
 func TestSendAgain(t *testing.T) {
 	d := newDevice(t)
 	dp := d.opened(t, d.config())
@@ -79,8 +79,8 @@ func TestSendAgain(t *testing.T) {
 	dp.sendAgain(0, 10*time.Millisecond, openflow.MAC{})
 }
 
-// TestSendAgainMakesTCPGoOn has an upload run into a dead interface, under a kernel
-// whose own timeout is far away.
+// TestSendAgainMakesTCPGoOn lets an upload run into a dead interface, under a kernel with a long
+// timeout of its own.
 func TestSendAgainMakesTCPGoOn(t *testing.T) {
 	const timeout, patience = "100s", 40 * time.Second
 	a := newAccess(t, true)

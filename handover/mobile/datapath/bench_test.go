@@ -41,7 +41,7 @@ func BenchmarkDatapath(b *testing.B) {
 	}
 }
 
-// benchTCP sends 64 MB for each turn.
+// benchTCP sends 64 MB in each iteration.
 func (a *access) benchTCP(b *testing.B, args ...string) {
 	const turn = 64 << 20
 	client := a.startIperf(b, append(args, "-C", "reno", "-n", strconv.Itoa(b.N*turn))...)
@@ -64,7 +64,7 @@ func (a *access) benchTCP(b *testing.B, args ...string) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// benchSwitch changes the interface, to and fro.
+// benchSwitch changes the interface, back and forth.
 func (w *within) benchSwitch(b *testing.B) {
 	err := w.space.do(func() error {
 		at, next := wifi, lte
@@ -81,7 +81,7 @@ func (w *within) benchSwitch(b *testing.B) {
 	}
 }
 
-// busy is the time that all processors together were not idle.
+// busy returns the time that all processors together were not idle.
 func busy(b *testing.B) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile("/proc/stat")
@@ -102,7 +102,7 @@ func busy(b *testing.B) time.Duration {
 	return ticks * time.Second / 100 // USER_HZ
 }
 
-// benchRoundTrip sends a datagram to and fro.
+// benchRoundTrip sends a datagram back and forth.
 func (a *access) benchRoundTrip(b *testing.B) {
 	open := func(s *space, at netip.Addr) (c *net.UDPConn) {
 		s.must(b, func() (err error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestOutward sends frames from the VNI and looks at what leaves.
+// TestOutward sends frames from the VNI and checks what leaves.
 func TestOutward(t *testing.T) {
 	d := newDevice(t)
 	dp := d.opened(t, d.config())
@@ -34,8 +34,8 @@ func TestOutward(t *testing.T) {
 	}
 }
 
-// TestInward sends frames to the device and looks at what the VNI gets. A frame
-// that is dropped is followed by one that is not.
+// TestInward sends frames to the device and checks what the VNI gets. After each frame that is
+// dropped it sends one that is not.
 func TestInward(t *testing.T) {
 	d := newDevice(t)
 	dp := d.opened(t, d.config())
@@ -61,7 +61,7 @@ func TestInward(t *testing.T) {
 	}
 }
 
-// TestInUse checks that only the interfaces in use carry anything.
+// TestInUse checks that only the interfaces in use carry frames.
 func TestInUse(t *testing.T) {
 	d := newDevice(t)
 	dp := d.opened(t, d.config())
@@ -126,8 +126,7 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// TestReplug takes interfaces away and brings them back, with another index and
-// another address.
+// TestReplug removes interfaces and brings them back, with another index and another address.
 func TestReplug(t *testing.T) {
 	d := newDevice(t)
 	dp := d.opened(t, d.config())

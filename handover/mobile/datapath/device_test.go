@@ -18,8 +18,8 @@ var (
 	vniMAC  = openflow.MAC{0x02, 0x11, 0, 0, 0, 0x01}
 	wifiMAC = openflow.MAC{0x02, 0x22, 0, 0, 0, 0x02}
 	lteMAC  = openflow.MAC{0x02, 0x33, 0, 0, 0, 0x03}
-	apMAC   = openflow.MAC{0x02, 0x44, 0, 0, 0, 0x04} // the networks' side of both
-	peerMAC = openflow.MAC{0x02, 0x55, 0, 0, 0, 0x05} // somebody behind it
+	apMAC   = openflow.MAC{0x02, 0x44, 0, 0, 0, 0x04} // the network's side of both
+	peerMAC = openflow.MAC{0x02, 0x55, 0, 0, 0, 0x05} // a host behind it
 )
 
 const (
@@ -28,13 +28,13 @@ const (
 	vni  = "vni0"
 )
 
-// needs skips a test where the kernel does not take the programs.
+// needs skips a test if the kernel cannot load the programs.
 func needs(t testing.TB) {
 	t.Helper()
 	err := ebpf.Probe()
 	var verifier *cebpf.VerifierError
 	switch {
-	case errors.As(err, &verifier): // a kernel that is too old would say so too, but then we want to know
+	case errors.As(err, &verifier): // a kernel that is too old would also report this, but a rejected program must not be hidden
 		t.Fatalf("%+v", verifier)
 	case errors.Is(err, datapath.ErrUnsupported):
 		t.Skip(err)
@@ -100,7 +100,7 @@ func (w *within) use(send string, receive ...string) {
 	}
 }
 
-// move is the way to another interface that loses nothing.
+// move switches to another interface without loss.
 func (w *within) move(from, to string) {
 	w.t.Helper()
 	w.use(to, from, to)

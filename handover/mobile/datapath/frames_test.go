@@ -20,7 +20,7 @@ var (
 	nobody      = openflow.MAC{}
 )
 
-// assemble builds a frame with all lengths and checksums right.
+// assemble builds a frame with correct lengths and checksums.
 func assemble(l ...gopacket.SerializableLayer) []byte {
 	b := gopacket.NewSerializeBuffer()
 	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, l...); err != nil {
@@ -33,7 +33,7 @@ func ether(src, dst openflow.MAC, kind layers.EthernetType) *layers.Ethernet {
 	return &layers.Ethernet{SrcMAC: src[:], DstMAC: dst[:], EthernetType: kind}
 }
 
-// udp4 is a datagram over IPv4. Its number makes it unlike any other.
+// udp4 returns a datagram over IPv4. Its number distinguishes it from all others.
 func udp4(src, dst openflow.MAC, from, to netip.Addr, port uint16, number byte) []byte {
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: from.AsSlice(), DstIP: to.AsSlice()}
 	udp := &layers.UDP{SrcPort: 4000, DstPort: layers.UDPPort(port)}
@@ -83,13 +83,13 @@ func eapol(src, dst openflow.MAC) []byte {
 	return append(append(append(append([]byte{}, dst[:]...), src[:]...), 0x88, 0x8e), make([]byte, 46)...)
 }
 
-// behaviour is a frame, where it starts, and what becomes of it.
+// behaviour is a frame, where it starts, and the expected result.
 type behaviour struct {
 	name     string
 	in, want []byte // nil want: it is dropped
 }
 
-// outward are frames of the VNI and what leaves by wifi.
+// outward returns frames of the VNI and what leaves by wifi.
 func outward() []behaviour {
 	return []behaviour{
 		{"IPv4", udp4(vniMAC, apMAC, own4, peer4, 9, 1), udp4(wifiMAC, apMAC, own4, peer4, 9, 1)},
@@ -106,7 +106,7 @@ func outward() []behaviour {
 	}
 }
 
-// inward are frames that come in by wifi and what the VNI gets.
+// inward returns frames that come in by wifi and what the VNI gets.
 func inward() []behaviour {
 	return []behaviour{
 		{"IPv4", udp4(apMAC, wifiMAC, peer4, own4, 9, 1), udp4(apMAC, vniMAC, peer4, own4, 9, 1)},

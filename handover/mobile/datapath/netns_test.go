@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// space is a network namespace without a name: it ends with the test.
+// space is a network namespace without a name; it ends with the test.
 type space struct{ file *os.File }
 
 func newSpace(t testing.TB) *space {
@@ -46,7 +46,7 @@ func newSpace(t testing.TB) *space {
 	return s
 }
 
-// onThread runs f on a thread that ends with it.
+// onThread runs f on a thread that ends after it.
 func onThread(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -71,7 +71,7 @@ func (s *space) do(f func() error) error {
 	})
 }
 
-// must is do for what a test cannot go on without.
+// must is do for steps without which a test cannot continue.
 func (s *space) must(t testing.TB, f func() error) {
 	t.Helper()
 	if err := s.do(f); err != nil {
@@ -108,7 +108,7 @@ func (s *space) run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// pair makes two interfaces that are connected.
+// pair creates two connected interfaces.
 func pair(t testing.TB, a *space, nameA string, macA openflow.MAC, b *space, nameB string, macB openflow.MAC) {
 	t.Helper()
 	a.must(t, func() error {
@@ -126,8 +126,8 @@ func pair(t testing.TB, a *space, nameA string, macA openflow.MAC, b *space, nam
 	b.up(t, nameB)
 }
 
-// up brings an interface up, without IPv6 addresses of its own: their
-// solicitations would stand between what the tests send.
+// up brings an interface up, without IPv6 addresses of its own: their solicitations would appear
+// among the frames of the tests.
 func (s *space) up(t testing.TB, name string) {
 	t.Helper()
 	s.must(t, func() error {
@@ -157,7 +157,7 @@ func (s *space) address(t testing.TB, name string, own netip.Prefix, peer netip.
 	})
 }
 
-// wire is a packet socket on an interface: what a network analyser sees.
+// wire is a packet socket on an interface: it receives what a network analyser would.
 type wire struct {
 	fd int
 	to unix.SockaddrLinklayer
@@ -194,7 +194,7 @@ func (w *wire) send(t testing.TB, frame []byte) {
 	}
 }
 
-// next is the next frame that comes in.
+// next returns the next frame that comes in.
 func (w *wire) next(t testing.TB) []byte {
 	t.Helper()
 	b := make([]byte, 65536)
@@ -205,7 +205,7 @@ func (w *wire) next(t testing.TB) []byte {
 	return b[:n]
 }
 
-// drain throws away what has come in.
+// drain discards the frames that have come in.
 func (w *wire) drain() {
 	b := make([]byte, 65536)
 	for {

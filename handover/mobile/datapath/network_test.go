@@ -14,10 +14,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// access is a network that the device is attached to at two places. It sends
-// everything for the device to both, each time to the address it is known by
-// there, and takes what comes from either: as the mobility network does while a
-// device moves.
+// access is a network to which the device is attached at two places. It sends everything for the
+// device to both, each time to the address it is known by there, and accepts packets from either,
+// like the mobility network while a device moves.
 type access struct {
 	*device
 	server *space
@@ -29,8 +28,8 @@ var (
 	serverNet = netip.PrefixFrom(peer4, 24)
 )
 
-// newAccess puts a server behind the device's two access points; both says
-// whether what is for the device goes to both or to the first only.
+// newAccess places a server behind the device's two access points; both selects whether packets
+// for the device go to both or to the first only.
 func newAccess(t testing.TB, both bool) *access {
 	t.Helper()
 	a := &access{device: newDevice(t), server: newSpace(t)}
@@ -65,7 +64,7 @@ func newAccess(t testing.TB, both bool) *access {
 	return a
 }
 
-// storeMAC writes an address into the frame, whose context is in R6.
+// storeMAC returns instructions that write an address into the frame, whose context is in R6.
 func storeMAC(offset int32, mac openflow.MAC) asm.Instructions {
 	return asm.Instructions{
 		asm.StoreImm(asm.RFP, -8, int64(int32(binary.LittleEndian.Uint32(mac[:4]))), asm.Word),

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
 )
 
-// inventory is everything a datapath could leave in a namespace.
+// inventory returns everything that a datapath could leave in a namespace.
 func (d *device) inventory(t *testing.T) string {
 	t.Helper()
 	var lines []string
@@ -51,8 +51,7 @@ func (d *device) inventory(t *testing.T) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestRemoval checks that nothing is left, and that an interface of somebody
-// else is not taken.
+// TestRemoval checks that nothing is left, and that another program's interface is not taken over.
 func TestRemoval(t *testing.T) {
 	d := newDevice(t)
 	d.run(t, "ethtool", "-K", wifi, "gro", "on")
@@ -63,7 +62,7 @@ func TestRemoval(t *testing.T) {
 		t.Fatal("the inventory does not see what a datapath makes")
 	}
 	dp.close()
-	dp.close() // twice is no harm
+	dp.close() // closing twice is allowed
 	if err := dp.call(func(ctx context.Context) error { return dp.inner.Use(ctx, wifi, []string{wifi}) }); err == nil {
 		t.Error("a closed datapath can be used")
 	}
@@ -96,11 +95,11 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
-// childVariable tells the test's own program to be a daemon.
+// childVariable makes the test's own program run as a daemon.
 const childVariable = "SLUICE_DATAPATH_CHILD"
 
-// runChild opens a datapath in the namespace it was started in, says so, and
-// waits to be killed.
+// runChild opens a datapath in the namespace it was started in, reports it, and waits to be
+// killed.
 func runChild() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -112,8 +111,8 @@ func runChild() {
 	select {}
 }
 
-// TestKilled kills a daemon: the device goes on working, and the next daemon
-// takes over its VNI with the address on it.
+// TestKilled kills a daemon: the device continues to work, and the next daemon takes over its VNI
+// with the address on it.
 func TestKilled(t *testing.T) {
 	d := newDevice(t)
 	d.run(t, "ethtool", "-K", wifi, "gro", "on")

@@ -54,7 +54,7 @@ func (s *space) stack(t *testing.T, name string, addrs ...string) {
 	})
 }
 
-// echo connects from one namespace to another and has a line sent back.
+// echo connects from one namespace to another and checks that a line is sent back.
 func echo(t *testing.T, from, to *space, at netip.Addr) {
 	t.Helper()
 	var l net.Listener
@@ -94,7 +94,7 @@ func echo(t *testing.T, from, to *space, at netip.Addr) {
 	})
 }
 
-// neighbour is the address that a namespace's kernel has found for another.
+// neighbour returns the address that a namespace's kernel has found for another.
 func (s *space) neighbour(t *testing.T, name string, of netip.Addr) (mac string) {
 	t.Helper()
 	s.must(t, func() error {
@@ -113,8 +113,8 @@ func (s *space) neighbour(t *testing.T, name string, of netip.Addr) (mac string)
 	return mac
 }
 
-// TestStacks lets two kernels talk, with ARP and neighbour discovery of their
-// own, first by one interface and then by the other.
+// TestStacks lets two kernels communicate, with their own ARP and neighbour discovery, first by
+// one interface and then by the other.
 func TestStacks(t *testing.T) {
 	d := newDevice(t)
 	dp := d.opened(t, d.config())

@@ -23,7 +23,7 @@ const (
 	perSecond = 100 // datagrams
 )
 
-// numbered is a stream of datagrams with numbers, and what arrived of it.
+// numbered is a stream of numbered datagrams, with those that have arrived.
 type numbered struct {
 	from, to net.PacketConn
 	sent     int
@@ -42,7 +42,7 @@ func newNumbered(t *testing.T, a *space, addrA netip.Addr, b *space, addrB netip
 			if err != nil {
 				return err
 			}
-			// The test is about the datapath and not about how soon it reads itself.
+			// The test is about the datapath and not about how soon its own process reads.
 			raw, err := c.(*net.UDPConn).SyscallConn()
 			if err != nil {
 				return err
@@ -101,7 +101,7 @@ func (n *numbered) send(t *testing.T, stop <-chan struct{}) {
 	}
 }
 
-// result counts what was lost, and what came more than once.
+// result returns how many datagrams were lost, and how many arrived more than once.
 func (n *numbered) result() (lost, doubled int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,7 +130,7 @@ type iperf struct {
 	} `json:"end"`
 }
 
-// startIperf serves on the server and returns the command for the device.
+// startIperf starts the server and returns the command for the device.
 func (a *access) startIperf(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	server := exec.Command("iperf3", "-s", "-1", "-B", peer4.String())
@@ -146,8 +146,8 @@ func (a *access) startIperf(t testing.TB, args ...string) *exec.Cmd {
 	return exec.Command("iperf3", append([]string{"-c", peer4.String(), "-J"}, args...)...)
 }
 
-// TestSwitching moves a device to and fro under a TCP download and numbered datagrams both
-// ways, while the network sends to both places: none is lost and none comes twice.
+// TestSwitching moves a device back and forth under a TCP download and numbered datagrams in both
+// directions, while the network sends to both places: no datagram is lost and none arrives twice.
 func TestSwitching(t *testing.T) {
 	a := newAccess(t, true)
 	if _, err := exec.LookPath("iperf3"); err != nil {
@@ -182,7 +182,7 @@ func TestSwitching(t *testing.T) {
 	downloadErr := download.Wait()
 	close(stop)
 	sending.Wait()
-	for _, n := range []*numbered{down, up} { // what is under way arrives
+	for _, n := range []*numbered{down, up} { // datagrams in flight arrive
 		eventually(t, "the last datagram arrives", func() bool {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -205,8 +205,8 @@ func TestSwitching(t *testing.T) {
 	}
 }
 
-// TestOffload checks TCP with all offloads of the device on: large frames and
-// partial checksums.
+// TestOffload checks TCP with all offloads of the device enabled: large frames and partial
+// checksums.
 func TestOffload(t *testing.T) {
 	a := newAccess(t, false)
 	dp := a.opened(t, a.config())
@@ -229,13 +229,13 @@ func TestOffload(t *testing.T) {
 		if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil || r.Error != "" {
 			t.Fatalf("%s: %v, %q", direction, err, r.Error)
 		}
-		if r.End.SumReceived.Bytes < 32e6 { // the report leaves out what is under way at the end
+		if r.End.SumReceived.Bytes < 32e6 { // the report omits what is in flight at the end
 			t.Errorf("%s: %d bytes of 64 MB arrived", direction, r.End.SumReceived.Bytes)
 		}
 	}
 	s := dp.stats().Interfaces[wifi]
 	out, in := s.SentBytes/s.SentPackets, s.ReceivedBytes/s.ReceivedPackets
-	if out < 3000 || in < 3000 { // the mean is of large frames and of acknowledgements
+	if out < 3000 || in < 3000 { // the mean over large frames and acknowledgements
 		t.Errorf("frames of %d bytes on average leave, and of %d arrive: they were cut on the way", out, in)
 	}
 	for name, s := range map[string]*space{"device": a.space, "server": a.server} {
@@ -245,7 +245,7 @@ func TestOffload(t *testing.T) {
 	}
 }
 
-// tcpChecksumErrors reads the kernel's counter of a namespace.
+// tcpChecksumErrors returns the kernel's counter of a namespace.
 func tcpChecksumErrors(t *testing.T, s *space) int {
 	t.Helper()
 	var text []byte

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 )
 
-// TestTraffic checks what counts as a sign of life: packets for the device alone,
-// copies too, and nothing that probes are made of or that anybody at the edge says to
+// TestTraffic checks which packets count as heard: only those for the device itself, including
+// copies, but neither those of which probes consist nor those that a host at the edge sends to
 // all.
 func TestTraffic(t *testing.T) {
 	d := newDevice(t)

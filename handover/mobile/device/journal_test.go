@@ -35,13 +35,13 @@ func TestJournalIsOneProcesses(t *testing.T) {
 	}
 }
 
-// A file is put back by a later process, unless somebody else has written it.
+// A later process restores a file, unless another program has written it.
 func TestFilesArePutBack(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		before string // "" is no file
-		after  string // what it holds when the journal is undone; "" is what was written
-		want   string // "" is no file
+		before string // "" for no file
+		after  string // content when the journal is undone; "" for what was written
+		want   string // "" for no file
 	}{
 		{"it was there", "nameserver 1.1.1.1\n", "", "nameserver 1.1.1.1\n"},
 		{"it was not", "", "", ""},
@@ -81,7 +81,7 @@ func TestFilesArePutBack(t *testing.T) {
 			if j.Len() != 1 {
 				t.Errorf("%d changes", j.Len())
 			}
-			for range 2 { // undoing twice is undoing once
+			for range 2 { // undoing is idempotent
 				if err := j.Undo(nil); err != nil {
 					t.Fatal(err)
 				}

@@ -28,14 +28,14 @@ func leaseWith(address string) lease.Lease {
 	}
 }
 
-// namespace puts the test's thread into a new network namespace.
+// namespace moves the test's thread into a new network namespace.
 func namespace(t *testing.T) {
 	t.Helper()
 	nettest.Namespace(t)
 	ip(t, "link", "set", "lo", "up")
 }
 
-// enter returns what takes another goroutine's thread into the test's namespace.
+// enter returns a function that moves another goroutine's thread into the test's namespace.
 func enter(t *testing.T) func() {
 	t.Helper()
 	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -44,14 +44,14 @@ func enter(t *testing.T) func() {
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return func() {
-		runtime.LockOSThread() // thrown away with the goroutine
+		runtime.LockOSThread() // ends with the goroutine
 		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// ip runs ip(8), which is the oracle of these tests, and returns what it says.
+// ip runs ip(8), the oracle of these tests, and returns its output.
 func ip(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ip", args...).CombinedOutput()
@@ -61,7 +61,7 @@ func ip(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// picture is all that ip(8) knows of the addresses and routes of a link.
+// picture returns what ip(8) shows of the addresses and routes of a link.
 func picture(t *testing.T, link string) string {
 	t.Helper()
 	var lines []string
@@ -147,7 +147,7 @@ func TestLinkThatWasDownIsSetDown(t *testing.T) {
 	if err := j.Release("m0"); err != nil || up() {
 		t.Fatalf("up %v, %v", up(), err)
 	}
-	// One that has gone needs nothing.
+	// A link that is gone needs nothing.
 	if err := j.Adopt("m0"); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestConfigure(t *testing.T) {
 	if got := ip(t, "-4", "addr", "show", "dev", "v0"); !strings.Contains(got, "valid_lft 359") && !strings.Contains(got, "valid_lft 3600") {
 		t.Errorf("the address does not end with the lease:\n%s", got)
 	}
-	// Another lease leaves nothing of the first.
+	// Another lease replaces all of the first.
 	if err := Configure("v0", leaseWith("10.8.0.20"), 41); err != nil {
 		t.Fatal(err)
 	}

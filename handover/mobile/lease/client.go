@@ -171,7 +171,7 @@ func (c *Client) Extend(ctx context.Context, p Port, l Lease) (Lease, error) {
 		if !rebinding {
 			x.server, x.serverMAC = l.Server, l.ServerMAC
 		}
-		x.tries, x.wait = 1, again(next.Sub(now), l.Expires.Sub(l.Granted))
+		x.tries, x.wait = 1, retryAfter(next.Sub(now), l.Expires.Sub(l.Granted))
 		renewed, err := c.request(ctx, p, x)
 		switch {
 		case err == nil, errors.Is(err, ErrRefused), ctx.Err() != nil:
@@ -189,7 +189,7 @@ func (c *Client) Extend(ctx context.Context, p Port, l Lease) (Lease, error) {
 
 // retryAfter returns how long to wait for an answer before the request is repeated: half of the
 // rest, as in RFC 2131, but at least a minute, or a sixteenth of a short lease.
-func again(rest, whole time.Duration) time.Duration {
+func retryAfter(rest, whole time.Duration) time.Duration {
 	return min(max(rest/2, min(time.Minute, whole/16)), rest)
 }
 

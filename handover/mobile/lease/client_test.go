@@ -67,7 +67,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// at is the operator's network at one of its ports.
+// at returns the operator's network at one of its ports.
 func (o *operator) at(port uint32) fake.Answer {
 	return func(frame []byte, h *packet.Headers) []byte {
 		m, err := dhcp.Parse(frame, h)
@@ -78,7 +78,7 @@ func (o *operator) at(port uint32) fake.Answer {
 		d := o.srv.Handle(context.Background(), dhcp.Request{
 			Message: m, Src: h.EthSrc, At: network.PortRef{Switch: 1, Port: port}, Time: time.Now(),
 		})
-		_ = d.Commit(context.Background()) // the verdict tells
+		_ = d.Commit(context.Background()) // the verdict reports a failure
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.decisions = append(o.decisions, d)
@@ -89,7 +89,7 @@ func (o *operator) at(port uint32) fake.Answer {
 	}
 }
 
-// took lists the kinds of messages and what became of them.
+// took returns the kinds of messages and their verdicts since the last call.
 func (o *operator) took() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -132,7 +132,7 @@ func TestLifeOfALease(t *testing.T) {
 			t.Errorf("it lasts %v", lasts)
 		}
 
-		// From another place: one message each way, and the server takes it for a move.
+		// From another place: one message each way, and the server treats it as a move.
 		wire.SetAnswer(o.at(2))
 		began := time.Now()
 		l, err = c.Attach(t.Context(), p, &l)
@@ -142,7 +142,7 @@ func TestLifeOfALease(t *testing.T) {
 		}
 		expect(t, "move", o.took(), "REQUEST granted")
 
-		// At T1 the server is asked alone, from the address.
+		// At T1 only the lease's server is asked, from the leased address.
 		before := time.Now()
 		renewed, err := c.Extend(t.Context(), p, l)
 		must(t, err)
@@ -172,7 +172,7 @@ func (o *operator) setSilent(silent bool) {
 	o.silent = silent
 }
 
-// attached is a client with a lease.
+// attached returns a client with a lease.
 func attached(t *testing.T) (*operator, *fake.Wire, Port, *Client, Lease) {
 	t.Helper()
 	o := newOperator(t)
@@ -197,7 +197,7 @@ func TestMessagesGetLost(t *testing.T) {
 		if took := time.Since(began); took < 250*time.Millisecond || took > 360*time.Millisecond {
 			t.Errorf("two lost requests cost %v", took)
 		}
-		// An answer that is lost is asked for again: signed anew, or it would be a replay.
+		// A lost answer is requested again, with a new signature: otherwise it would be a replay.
 		o.setSilent(true)
 		time.AfterFunc(50*time.Millisecond, func() { o.setSilent(false) })
 		if _, err := c.Attach(t.Context(), p, &l); err != nil {
@@ -303,7 +303,7 @@ func TestExtendEndsWithContext(t *testing.T) {
 	})
 }
 
-// What is not the answer to this question is not taken for it.
+// Messages that are no answers to the client's request are ignored.
 func TestForeignAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, wire, p, c, l := attached(t)

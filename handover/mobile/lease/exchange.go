@@ -125,7 +125,7 @@ func (c *Client) frame(x exchange, src openflow.MAC, try int) ([]byte, error) {
 		m.UpdateOption(o)
 	}
 	m.NumSeconds = uint16(min(now.Sub(x.started)/time.Second, math.MaxUint16))
-	e := ends{dst: broadcast, src: src, to: limited, from: netip.IPv4Unspecified()}
+	e := addresses{dst: broadcast, src: src, to: limitedBroadcast, from: netip.IPv4Unspecified()}
 	if x.client.IsValid() {
 		m.ClientIPAddr = x.client.AsSlice()
 		e.from = x.client

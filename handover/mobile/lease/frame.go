@@ -22,19 +22,19 @@ const (
 const minMessage = 300
 
 var (
-	be        = binary.BigEndian
-	broadcast = packet.Broadcast
-	limited   = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	be               = binary.BigEndian
+	broadcast        = packet.Broadcast
+	limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 )
 
 // addresses are the addresses of a frame.
-type ends struct {
+type addresses struct {
 	dst, src openflow.MAC
 	to, from netip.Addr
 }
 
 // frame wraps a message into UDP, IPv4 and Ethernet.
-func frame(e ends, m *dhcpv4.DHCPv4) []byte {
+func frame(e addresses, m *dhcpv4.DHCPv4) []byte {
 	body := m.ToBytes()
 	for len(body) < minMessage {
 		body = append(body, 0)

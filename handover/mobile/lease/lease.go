@@ -84,7 +84,7 @@ func fromACK(m *dhcpv4.DHCPv4, from openflow.MAC, now time.Time) (Lease, error) 
 		Domain: domainName(m), DNS: addrs(m.DNS()),
 		Granted: now, Expires: now.Add(lasts),
 	}
-	l.Renew, l.Rebind = times(m, now, lasts)
+	l.Renew, l.Rebind = renewalTimes(m, now, lasts)
 	if routers := addrs(m.Router()); len(routers) > 0 {
 		l.Router = routers[0]
 	}
@@ -108,7 +108,7 @@ func domainName(m *dhcpv4.DHCPv4) string {
 
 // renewalTimes returns T1 and T2, at half and at seven eighths unless the server sends other
 // values.
-func times(m *dhcpv4.DHCPv4, now time.Time, lasts time.Duration) (renew, rebind time.Time) {
+func renewalTimes(m *dhcpv4.DHCPv4, now time.Time, lasts time.Duration) (renew, rebind time.Time) {
 	t1, t2 := m.IPAddressRenewalTime(lasts/2), m.IPAddressRebindingTime(lasts-lasts/8)
 	if t1 <= 0 || t1 >= t2 || t2 >= lasts {
 		t1, t2 = lasts/2, lasts-lasts/8

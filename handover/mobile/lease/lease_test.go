@@ -103,7 +103,7 @@ func TestACKsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A lease for ever does not overflow.
+// An unlimited lease does not overflow.
 func TestLeaseForEver(t *testing.T) {
 	now := time.Now()
 	l, err := fromACK(ack(t, dhcpv4.WithLeaseTime(0xffffffff)), serverMAC, now)
@@ -114,7 +114,7 @@ func TestLeaseForEver(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	m := ack(f, dhcpv4.WithNetmask(net.CIDRMask(24, 32)), dhcpv4.WithDNS(net.IP{9, 9, 9, 9}), dhcpv4.WithRouter(net.IP{10, 8, 0, 1}))
-	whole := frame(ends{dst: nic, src: serverMAC, to: base4, from: base4}, m)
+	whole := frame(addresses{dst: nic, src: serverMAC, to: base4, from: base4}, m)
 	whole[35], whole[37] = 67, 68 // from the server to the client; unsummed below
 	f.Add(whole, true)
 	f.Add(whole, false)

@@ -27,9 +27,9 @@ import (
 const (
 	// silenceTimeout is how long the stream may carry nothing: the controller sends a comment
 	// every five seconds.
-	silence  = 20 * time.Second
-	maxEvent = 64 << 10
-	maxText  = 500
+	silenceTimeout = 20 * time.Second
+	maxEvent       = 64 << 10
+	maxText        = 500
 )
 
 // ErrReplaced is returned when another daemon has started to follow the orders to the same device.
@@ -98,7 +98,7 @@ type order struct {
 func (s *Source) Follow(ctx context.Context, connected func(), f func(mobile.Order)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing heard for %v", silence)) })
+	watchdog := time.AfterFunc(silenceTimeout, func() { cancel(fmt.Errorf("nothing heard for %v", silenceTimeout)) })
 	defer watchdog.Stop()
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if last := s.last.Load(); last > 0 {
@@ -119,12 +119,12 @@ func (s *Source) Follow(ctx context.Context, connected func(), f func(mobile.Ord
 		}
 		if e.add(strings.TrimRight(string(line), "\r\n")) {
 			watchdog.Stop() // carrying out an order takes time
-			if err := s.take(e, f); err != nil {
+			if err := s.handle(e, f); err != nil {
 				return err
 			}
 			e = event{}
 		}
-		watchdog.Reset(silence)
+		watchdog.Reset(silenceTimeout)
 	}
 }
 
@@ -156,7 +156,7 @@ func (e *event) add(line string) bool {
 
 // handle handles an event. It ignores kinds that it does not know, so that later controllers may
 // add some.
-func (s *Source) take(e event, f func(mobile.Order)) error {
+func (s *Source) handle(e event, f func(mobile.Order)) error {
 	switch e.kind {
 	case "replaced":
 		return ErrReplaced

@@ -18,8 +18,7 @@ import (
 
 var key = []byte("0123456789abcdef0123456789abcdef")
 
-// controller answers as the controller's API does, and checks each request's
-// header as that does.
+// controller answers like the controller's API, and checks each request's header like it.
 func controller(t *testing.T, stream func(w http.ResponseWriter, r *http.Request)) (*Source, chan string) {
 	t.Helper()
 	var checker deviceauth.Checker
@@ -83,7 +82,7 @@ func TestOrders(t *testing.T) {
 	if err == nil || connected != 1 || len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("%+v, connected %d, %v", got, connected, err)
 	}
-	// After the connection is made again, what was obeyed is not obeyed again.
+	// After a reconnection orders that were carried out are not carried out again.
 	got, _, _ = follow(t, s)
 	if first, second := <-last, <-last; len(got) != 0 || first != "" || second != "8" {
 		t.Errorf("%+v, first %q, second %q", got, first, second)

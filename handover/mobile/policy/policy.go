@@ -71,7 +71,7 @@ type Now struct {
 	Current string
 	Since   time.Time
 	// Requested names an interface that somebody has asked for; it is used whenever possible.
-	Wish string
+	Requested string
 }
 
 // Selector chooses interfaces. It needs only Rules to be set.
@@ -84,29 +84,29 @@ type Selector struct {
 
 // Choose chooses among the candidates, which are in the order of preference.
 func (s *Selector) Choose(now Now, candidates []Candidate) Choice {
-	var current, wish *Candidate
+	var current, requested *Candidate
 	for i := range candidates {
 		switch c := &candidates[i]; c.Name {
 		case now.Current:
 			current = c
-			if c.Name == now.Wish {
-				wish = c
+			if c.Name == now.Requested {
+				requested = c
 			}
-		case now.Wish:
-			wish = c
+		case now.Requested:
+			requested = c
 		}
 	}
-	if wish != nil && wish.Link && wish.Barred == "" && !wish.Silent {
+	if requested != nil && requested.Link && requested.Barred == "" && !requested.Silent {
 		s.challenger = ""
-		return Choice{Use: wish.Name, Why: "asked for"}
+		return Choice{Use: requested.Name, Why: "asked for"}
 	}
 	if current == nil || !current.Link || current.Barred != "" {
 		s.challenger = ""
-		return s.leave(current, candidates)
+		return s.replaceUnusable(current, candidates)
 	}
 	if current.Silent {
 		s.challenger = ""
-		return s.outlive(current, candidates)
+		return s.replaceSilent(current, candidates)
 	}
 	if why := s.weak(current, false); why != "" {
 		s.challenger = ""
@@ -119,7 +119,7 @@ func (s *Selector) Choose(now Now, candidates []Candidate) Choice {
 }
 
 // replaceUnusable chooses when the current interface cannot be used at all.
-func (s *Selector) leave(current *Candidate, candidates []Candidate) Choice {
+func (s *Selector) replaceUnusable(current *Candidate, candidates []Candidate) Choice {
 	why := "the first choice"
 	if current != nil {
 		why = current.Name + " has no link"
@@ -135,7 +135,7 @@ func (s *Selector) leave(current *Candidate, candidates []Candidate) Choice {
 
 // replaceSilent chooses when nothing is received on the current interface. Only an interface that
 // answers now is better: otherwise the device itself may have been delayed.
-func (s *Selector) outlive(current *Candidate, candidates []Candidate) Choice {
+func (s *Selector) replaceSilent(current *Candidate, candidates []Candidate) Choice {
 	why := current.Name + " is silent"
 	var answering []Candidate
 	for _, c := range candidates {

@@ -35,7 +35,7 @@ func loss(share float64) func(*Candidate) {
 	return func(c *Candidate) { c.Loss, c.Probes = share, 20 }
 }
 
-// rules are those of most tests.
+// rules returns the rules of most tests.
 func rules(criteria ...Criterion) Rules {
 	return Rules{
 		Criteria: criteria, MinSignal: -80, MaxLoss: 0.3, SignalMargin: 6, LossMargin: 0.1,
@@ -79,7 +79,7 @@ func TestFirstChoice(t *testing.T) {
 	}
 }
 
-// A step is a choice at a time, with what is to come of it.
+// A step is a choice at a time, with the expected result.
 type step struct {
 	at         float64
 	candidates []Candidate
@@ -160,7 +160,7 @@ func TestHysteresis(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := Selector{Rules: c.rules}
 			for _, x := range c.steps {
-				got := s.Choose(Now{Time: at(x.at), Current: "a", Since: at(c.since), Wish: c.wish}, x.candidates)
+				got := s.Choose(Now{Time: at(x.at), Current: "a", Since: at(c.since), Requested: c.wish}, x.candidates)
 				var again time.Time
 				if x.again != 0 {
 					again = at(x.again)
@@ -173,8 +173,8 @@ func TestHysteresis(t *testing.T) {
 	}
 }
 
-// Signals that waver by less than the margin never move the device, and whatever
-// happens, what is chosen has a link, and is not barred unless there is nothing else.
+// Signals that vary by less than the margin never move the device. Whatever happens, the chosen
+// interface has a link, and is not barred unless there is nothing else.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rules(rapid.Permutation([]Criterion{Order, Cost, Signal, Loss}).Draw(t, "criteria")...)

@@ -11,17 +11,17 @@ import (
 // detection: on an access network with a round trip of up to 30 ms, 95 of 100 deaths are detected
 // within 150 ms, whichever direction has died and whatever traffic runs.
 const (
-	// lookBusy is how often the traffic counters are read, at least, while traffic runs. It
-	// is also the silence after which a probe is sent. lookIdle is the same without
-	// traffic, which means that none has run for busyFor.
-	lookBusy = 20 * time.Millisecond
-	lookIdle = time.Second
+	// pollBusy is how often the traffic counters are read, at least, while traffic runs. It is also
+	// the silence after which a probe is sent. pollIdle is the same without traffic, which means
+	// that none has run for busyFor.
+	pollBusy = 20 * time.Millisecond
+	pollIdle = time.Second
 	busyFor  = 300 * time.Millisecond
 	// busyInterval is the longest time between two probes while traffic runs. Packets that come in
 	// prove nothing about the packets that leave, so traffic does not replace probes.
 	busyInterval = 60 * time.Millisecond
 	// probeGap is the shortest time from an unanswered probe to the next one.
-	again = 7 * time.Millisecond
+	probeGap = 7 * time.Millisecond
 	// idleSpan is the time from the first unanswered probe to a death without traffic. heardSpan
 	// is the same while packets come in: then the answer is more likely to be queued than lost, so
 	// more time is given. Long round trips, and paths that lose packets, extend both.
@@ -30,30 +30,30 @@ const (
 	// A path is dead if so many probes in a row are unanswered that the probability of chance is
 	// below `chance`, given the share of about lossMemory probes that were lost; but at least
 	// minInRow and at most maxInRow.
-	chance                = 1e-6
-	leastInRow, mostInRow = 4, 10
-	lossMemory            = 100
+	chance             = 1e-6
+	minInRow, maxInRow = 4, 10
+	lossMemory         = 100
 	// A false alarm is a probe from before a death that is answered after it: the path had
 	// stalled. From the second false alarm on, within calmAfter of the previous one, a row needs
 	// one more probe for each, up to maxFalse more, and lasts as long as the path had stalled, up
 	// to maxStall. With maxStall a death is found within 600 ms. A single alarm changes nothing,
 	// so that one hiccup does not delay the detection of later deaths.
-	mostFalse = 3
-	mostStall = 250 * time.Millisecond
+	maxFalse  = 3
+	maxStall  = 250 * time.Millisecond
 	calmAfter = time.Minute
 	// firstRTT is the assumed round trip until one was measured (RFC 6298, 2.1).
 	firstRTT = time.Second
 	// minWait is the shortest wait for an answer: the answering host, or this process, may be
 	// delayed.
-	leastWait = 10 * time.Millisecond
+	minWait = 10 * time.Millisecond
 	// maxVariance bounds what the round trip's variance adds to the wait for an answer: on an
 	// interface that is seldom probed one late answer counts for long.
-	mostVariance = 25 * time.Millisecond
+	maxVariance = 25 * time.Millisecond
 	// lostAfter is the age at which a probe counts as lost.
 	lostAfter = time.Second
 	// minRevival is the interval between the probes of a dead path, after its first ones are
 	// unanswered too, unless the configured interval is longer.
-	leastRevival = 800 * time.Millisecond
+	minRevival = 800 * time.Millisecond
 )
 
 // detector decides when to probe and when a path is dead. It has no clock and does no I/O.
@@ -64,32 +64,32 @@ const (
 type detector struct {
 	interval time.Duration // between two probes when nothing requires one sooner
 	revival  time.Duration // longest interval on a dead path
-	eager    bool // probe at least every busyInterval while traffic runs
+	eager    bool          // probe at least every busyInterval while traffic runs
 	window   *Window
 
 	srtt, rttvar time.Duration // as in RFC 6298; zero until measured
 	latest       time.Duration // latest round trip
-	waiting      []sentProbe // unanswered probes, oldest first
-	loss         float64 // smoothed loss, without the losses of a dead path
+	waiting      []sentProbe   // unanswered probes, oldest first
+	loss         float64       // smoothed loss, without the losses of a dead path
 
 	watching bool
 	counted  datapath.Traffic // at the last poll
-	moved    time.Time // when traffic was last seen
-	heard    time.Time // when a packet last came in, including answers
-	answer   time.Time // when a probe was last answered
-	unsure   time.Time // since when there is traffic that no probe has followed; zero: none
+	moved    time.Time        // when traffic was last seen
+	heard    time.Time        // when a packet last came in, including answers
+	answer   time.Time        // when a probe was last answered
+	unsure   time.Time        // since when there is traffic that no probe has followed; zero: none
 
-	row         int // probes since the last answer
+	row         int       // probes since the last answer
 	first, last time.Time // when the first probe of the latest row, and the last of all, were sent
 	dead        bool
-	died        time.Time // when the path was last declared dead
-	revived     time.Time // when it last ceased to be dead
+	died        time.Time     // when the path was last declared dead
+	revived     time.Time     // when it last ceased to be dead
 	alarms      int           // recent false alarms
-	alarmed     time.Time // when the last of them was
+	alarmed     time.Time     // when the last of them was
 	stall       time.Duration // the longest stall of the path then
-	asked       bool // somebody has asked for a probe
-	expected    time.Time // when next expects to be called
-	spared      bool // the row was given more time because the process was delayed
+	asked       bool          // somebody has asked for a probe
+	expected    time.Time     // when next expects to be called
+	extended    bool          // the row was given more time because the process was delayed
 }
 
 // sentProbe is a probe that waits for its answer.
@@ -100,11 +100,11 @@ type sentProbe struct {
 
 // newDetector returns a detector.
 func newDetector(interval time.Duration, window int) *detector {
-	return &detector{interval: interval, revival: max(interval, leastRevival), window: NewWindow(window)}
+	return &detector{interval: interval, revival: max(interval, minRevival), window: NewWindow(window)}
 }
 
 // observe handles a reading of the traffic counters.
-func (d *detector) look(now time.Time, t datapath.Traffic) {
+func (d *detector) observe(now time.Time, t datapath.Traffic) {
 	switch {
 	case !d.watching:
 		d.watching = true
@@ -123,7 +123,7 @@ func (d *detector) look(now time.Time, t datapath.Traffic) {
 }
 
 // resetCounters forgets the counters; those of the next poll start anew.
-func (d *detector) unwatch() { d.watching, d.unsure = false, time.Time{} }
+func (d *detector) resetCounters() { d.watching, d.unsure = false, time.Time{} }
 
 // alive records a proof that both directions work.
 func (d *detector) alive(now time.Time) {
@@ -131,7 +131,7 @@ func (d *detector) alive(now time.Time) {
 		d.revived = now
 		d.window.Reset() // the losses of the dead path say nothing about this one
 	}
-	d.heard, d.answer, d.row, d.dead, d.spared = now, now, 0, false, false
+	d.heard, d.answer, d.row, d.dead, d.extended = now, now, 0, false, false
 }
 
 // sent records that a probe was sent, or that the interface refused it.
@@ -154,8 +154,8 @@ func (d *detector) answered(now time.Time, number uint16, known bool) time.Durat
 	if known && found && d.dead && !d.waiting[i].at.After(d.died) {
 		// The path did not lose this probe, so it was not dead but stalled. A link that died and
 		// came back has lost what was sent into it.
-		d.alarms, d.alarmed = min(d.alarms+1, mostFalse+1), now
-		d.stall = min(max(d.stall, now.Sub(d.first)), mostStall)
+		d.alarms, d.alarmed = min(d.alarms+1, maxFalse+1), now
+		d.stall = min(max(d.stall, now.Sub(d.first)), maxStall)
 	}
 	d.alive(now)
 	if !found {
@@ -197,14 +197,14 @@ func (d *detector) measured(rtt time.Duration) {
 // next reports whether to probe now, and returns when to call it again at the latest. After a
 // probe it is called again at once.
 func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
-	late := !d.expected.IsZero() && now.Sub(d.expected) >= again
+	late := !d.expected.IsZero() && now.Sub(d.expected) >= probeGap
 	d.expire(now)
 	due := d.first.Add(d.pace(now)) // not after the last: then a long round trip would slow the pace
 	switch need := d.inRow(); {
 	case d.row == 0 && d.asked:
 		due = now
 	case d.row == 0:
-		if quiet := later(d.heard, d.unsure).Add(lookBusy); !d.unsure.IsZero() && quiet.Before(due) {
+		if quiet := later(d.heard, d.unsure).Add(pollBusy); !d.unsure.IsZero() && quiet.Before(due) {
 			due = quiet
 		}
 	case d.row < need:
@@ -213,19 +213,19 @@ func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
 		due = d.last.Add(d.wait(now))
 		switch {
 		case due.After(now):
-		case late && !d.spared:
-			d.spared = true
-			due = now.Add(again) // the answer may wait in its socket
+		case late && !d.extended:
+			d.extended = true
+			due = now.Add(probeGap) // the answer may wait in its socket
 		default:
 			d.dead, d.died = true, now
 		}
 	}
 	if d.dead {
-		due = d.last.Add(min(again<<min(d.row-leastInRow+1, 20), d.revival))
+		due = d.last.Add(min(probeGap<<min(d.row-minInRow+1, 20), d.revival))
 	}
 	probe = !due.After(now) && (d.row < d.inRow() || d.dead)
 	wake = due
-	if look := now.Add(d.lookEvery(now)); d.watching && look.Before(wake) {
+	if look := now.Add(d.pollInterval(now)); d.watching && look.Before(wake) {
 		wake = look
 	}
 	if n := len(d.waiting); n > 0 {
@@ -262,9 +262,9 @@ func (d *detector) pace(now time.Time) time.Duration {
 
 // gap returns the time from an unanswered probe of a row to the next one.
 func (d *detector) gap(now time.Time, need int) time.Duration {
-	gap, wait := again, d.wait(now)
+	gap, wait := probeGap, d.wait(now)
 	if d.alarms > 1 {
-		gap = max(gap, d.stall/(leastInRow-1))
+		gap = max(gap, d.stall/(minInRow-1))
 	}
 	switch {
 	case d.srtt == 0:
@@ -274,7 +274,7 @@ func (d *detector) gap(now time.Time, need int) time.Duration {
 	case d.row == 1 && !d.busy(now):
 		// The first probe gets time to be answered: there is no traffic that would suffer, and
 		// otherwise more than one probe would be sent each time.
-		return max(gap, min(wait, idleSpan-wait-time.Duration(need-2)*again))
+		return max(gap, min(wait, idleSpan-wait-time.Duration(need-2)*probeGap))
 	}
 	return gap
 }
@@ -284,8 +284,8 @@ func (d *detector) inRow() int {
 	if d.alarms > 0 && d.last.Sub(d.alarmed) > calmAfter {
 		d.alarms, d.stall = 0, 0
 	}
-	n := leastInRow + max(d.alarms-1, 0)
-	for p := math.Pow(d.loss, float64(n)); p > chance && n < mostInRow; p *= d.loss {
+	n := minInRow + max(d.alarms-1, 0)
+	for p := math.Pow(d.loss, float64(n)); p > chance && n < maxInRow; p *= d.loss {
 		n++
 	}
 	return n
@@ -302,21 +302,21 @@ func (d *detector) wait(now time.Time) time.Duration {
 	if rtt == 0 {
 		return firstRTT
 	}
-	return max(rtt+min(4*d.rttvar, mostVariance), leastWait)
+	return max(rtt+min(4*d.rttvar, maxVariance), minWait)
 }
 
 // hearing reports whether traffic comes in.
-func (d *detector) hearing(now time.Time) bool { return now.Sub(d.heard) < lookBusy && d.busy(now) }
+func (d *detector) hearing(now time.Time) bool { return now.Sub(d.heard) < pollBusy && d.busy(now) }
 
 // busy reports whether there has been traffic lately.
 func (d *detector) busy(now time.Time) bool { return now.Sub(d.moved) < busyFor }
 
 // pollInterval returns how often the traffic counters are read.
-func (d *detector) lookEvery(now time.Time) time.Duration {
+func (d *detector) pollInterval(now time.Time) time.Duration {
 	if d.busy(now) {
-		return lookBusy
+		return pollBusy
 	}
-	return lookIdle
+	return pollIdle
 }
 
 // silentSince returns when the current row of unanswered probes began, if one of them should have

@@ -9,18 +9,18 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 )
 
-// simulated is a detector by a clock of its own, on a way that loses packets. A stream of
-// one packet a millisecond leaves the device; other fields change that.
+// simulated is a detector with a simulated clock, on a path that loses packets. A stream of one
+// packet a millisecond leaves the device; other fields change that.
 type simulated struct {
 	*detector
 	now     time.Time
 	rtt     time.Duration
 	loss    float64
 	random  *rand.Rand
-	answers []sentProbe // on their way, with when they come
+	answers []sentProbe // in flight, with the times of arrival
 	traffic datapath.Traffic
 	number  uint16
-	idle    bool // nothing leaves but probes
+	idle    bool // only probes leave
 	down    bool // a packet comes in each millisecond
 	// dead names the directions that carry nothing.
 	dead struct{ up, down bool }
@@ -37,7 +37,7 @@ func simulate(rtt time.Duration, loss float64) *simulated {
 	return s
 }
 
-// run lets time pass, or until the way is taken for dead.
+// run lets time pass, or until the path is declared dead.
 func (s *simulated) run(d time.Duration) {
 	for end := s.now.Add(d); s.now.Before(end) && !s.detector.dead; s.now = s.now.Add(time.Millisecond) {
 		if !s.idle {
@@ -55,7 +55,7 @@ func (s *simulated) run(d time.Duration) {
 		if s.expected.After(s.now) && s.row > 0 {
 			continue
 		}
-		s.look(s.now, s.traffic)
+		s.observe(s.now, s.traffic)
 		for {
 			probe, _ := s.next(s.now)
 			if !probe {
@@ -70,7 +70,7 @@ func (s *simulated) run(d time.Duration) {
 	}
 }
 
-// TestLossIsNoDeath has ways lose probes at random, and be slow: they stay alive.
+// TestLossIsNoDeath simulates slow paths that lose probes at random: they stay alive.
 func TestLossIsNoDeath(t *testing.T) {
 	for _, c := range []struct {
 		rtt  time.Duration
@@ -100,7 +100,7 @@ func TestLossIsNoDeath(t *testing.T) {
 	}
 }
 
-// A process that was held up finds its answers late: that is no death.
+// A delayed process reads its answers late: that is no death.
 func TestHeldUp(t *testing.T) {
 	s := simulate(5*time.Millisecond, 0)
 	s.run(time.Second)
@@ -108,8 +108,8 @@ func TestHeldUp(t *testing.T) {
 		s.run(time.Millisecond)
 	}
 	s.loss, s.answers = 1, nil
-	s.run(3*again + 3*time.Millisecond) // all probes of the row are out
-	if s.row != leastInRow || s.detector.dead {
+	s.run(3*probeGap + 3*time.Millisecond) // all probes of the row are out
+	if s.row != minInRow || s.detector.dead {
 		t.Fatalf("%d in a row, dead %v", s.row, s.detector.dead)
 	}
 	s.now = s.now.Add(300 * time.Millisecond)
@@ -121,8 +121,8 @@ func TestHeldUp(t *testing.T) {
 	}
 }
 
-// A way whose deaths are false alarms, because it stalls for longer than others do, is
-// given more time, and less again when it has been calm.
+// A path with false alarms, because it stalls for longer than others do, gets more time, and less
+// again when it has been calm.
 func TestFalseAlarms(t *testing.T) {
 	s := simulate(5*time.Millisecond, 0)
 	s.run(time.Second)
@@ -152,15 +152,15 @@ func TestFalseAlarms(t *testing.T) {
 	}
 }
 
-// On a busy machine everything stands still for some tenths of a second now and then.
-// The third time this is no death any more.
+// On a busy machine everything stalls for some tenths of a second now and then. The third time
+// this no longer counts as a death.
 func TestStallsAreLearned(t *testing.T) {
 	for _, stall := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 		s := simulate(5*time.Millisecond, 0)
 		deaths := 0
 		for range 20 {
 			s.run(3 * time.Second)
-			s.rtt = stall // what is sent now is answered when the machine goes on
+			s.rtt = stall // probes sent now are answered when the machine continues
 			end := s.now.Add(stall)
 			for s.now.Before(end) {
 				if s.run(end.Sub(s.now)); s.detector.dead {
@@ -184,7 +184,7 @@ func TestStallsAreLearned(t *testing.T) {
 	}
 }
 
-// One answer that came late does not delay the notice of a death long after.
+// A single late answer does not delay the detection of a death long after.
 func TestLateAnswer(t *testing.T) {
 	s := simulate(5*time.Millisecond, 0)
 	s.run(time.Second)
@@ -196,8 +196,8 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
-// What the datapath says of when it last heard counts, not when it was asked: the first
-// probe does not wait for longer because the look came late.
+// The time at which the datapath last heard a packet counts, not the time of the reading: the
+// first probe is not delayed by a late reading.
 func TestQuietCounts(t *testing.T) {
 	s := simulate(5*time.Millisecond, 0)
 	s.run(time.Second)
@@ -205,17 +205,17 @@ func TestQuietCounts(t *testing.T) {
 		s.run(time.Millisecond)
 	}
 	s.traffic.Heard++
-	s.look(s.now, s.traffic)
-	s.now = s.now.Add(lookBusy)
+	s.observe(s.now, s.traffic)
+	s.now = s.now.Add(pollBusy)
 	s.traffic.Heard++
 	s.traffic.Quiet = 15 * time.Millisecond
-	s.look(s.now, s.traffic)
+	s.observe(s.now, s.traffic)
 	if probe, wake := s.next(s.now); probe || wake.Sub(s.now) > 5*time.Millisecond {
 		t.Errorf("probe %v, looked again in %v", probe, wake.Sub(s.now))
 	}
 }
 
-// Without traffic an answer is waited for before the next probe.
+// Without traffic the detector waits for an answer before the next probe.
 func TestIdleProbes(t *testing.T) {
 	s := simulate(20*time.Millisecond, 0)
 	s.idle = true
@@ -226,9 +226,8 @@ func TestIdleProbes(t *testing.T) {
 	}
 }
 
-// TestDeathsInTime lets each direction die under each kind of traffic, at each phase of
-// the probes, and once more after the way has come back. 95 of 100 deaths are noticed
-// within 150 ms.
+// TestDeathsInTime lets each direction die under each kind of traffic, at each phase of the
+// probes, and once more after the path has come back. 95 of 100 deaths are detected within 150 ms.
 func TestDeathsInTime(t *testing.T) {
 	for _, dead := range []struct{ up, down bool }{{true, false}, {false, true}, {true, true}} {
 		for _, traffic := range []struct{ up, down bool }{{}, {up: true}, {down: true}, {true, true}} {
@@ -254,7 +253,7 @@ func TestDeathsInTime(t *testing.T) {
 	}
 }
 
-// dies lets directions die and returns how long that is not noticed.
+// dies lets directions die and returns how long the detection takes.
 func (s *simulated) dies(t *testing.T, dead struct{ up, down bool }) time.Duration {
 	t.Helper()
 	s.dead = dead
@@ -265,7 +264,7 @@ func (s *simulated) dies(t *testing.T, dead struct{ up, down bool }) time.Durati
 	return s.now.Sub(died)
 }
 
-// returns lets a dead way work again after a while.
+// returns makes a dead path work again after a while.
 func (s *simulated) returns(t *testing.T, after time.Duration) {
 	t.Helper()
 	s.now = s.now.Add(after)
@@ -278,8 +277,8 @@ func (s *simulated) returns(t *testing.T, after time.Duration) {
 	}
 }
 
-// TestGrowingQueue fills a queue on the way: each answer takes longer than the one
-// before. Packets come in, so the way is not dead.
+// TestGrowingQueue fills a queue on the path: each answer takes longer than the one before.
+// Packets come in, so the path is not dead.
 func TestGrowingQueue(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		s := simulate(10*time.Millisecond, 0)

@@ -82,7 +82,7 @@ func (p *Prober) SetUse(u Use) {
 	p.mu.Lock()
 	p.use, p.fresh = u, true
 	p.mu.Unlock()
-	p.poke()
+	p.notify()
 }
 
 // Ask requests a probe now.
@@ -90,11 +90,11 @@ func (p *Prober) Ask() {
 	p.mu.Lock()
 	p.asked = true
 	p.mu.Unlock()
-	p.poke()
+	p.notify()
 }
 
 // notify wakes Run.
-func (p *Prober) poke() {
+func (p *Prober) notify() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -106,16 +106,16 @@ func (p *Prober) poke() {
 const spareInterval = 5 * time.Second
 
 // receiveRetry is the wait after receiving has failed.
-const receiveAgain = 500 * time.Millisecond
+const receiveRetry = 500 * time.Millisecond
 
 const (
 	// reportInterval is the time after which an answer is reported that changes nothing.
-	tellAnswered = 5 * time.Second
+	reportInterval = 5 * time.Second
 	// macInterval is how often a gateway that answers echo requests is asked for its address, and
 	// macRetry how often while they are unanswered: its address may have changed. The controller
 	// answers these requests, so they are not sent with each probe.
-	askMAC     = 10 * time.Second
-	askMACSoon = 500 * time.Millisecond
+	macInterval = 10 * time.Second
+	macRetry    = 500 * time.Millisecond
 	// arpInterval is the shortest interval between probes while the gateway answers ARP only, for
 	// the same reason.
 	arpInterval = 800 * time.Millisecond
@@ -142,16 +142,16 @@ func (p *Prober) Run(ctx context.Context, conn Conn, report func(Sample)) error 
 		case <-ctx.Done():
 			return ctx.Err()
 		case a := <-answers:
-			answered = r.take(a)
+			answered = r.handle(a)
 		case <-p.wake:
 		case <-timer.C:
 		}
 		for len(answers) > 0 { // before anything is considered lost
-			answered = r.take(<-answers) || answered
+			answered = r.handle(<-answers) || answered
 		}
 		timer.Reset(time.Until(r.step()))
-		if s := r.sample(); s.differs(r.told) || answered && (r.wanted || s.Answered.Sub(r.told.Answered) >= tellAnswered) {
-			r.told, r.wanted = s, r.wanted && !answered
+		if s := r.sample(); s.differs(r.reported) || answered && (r.wanted || s.Answered.Sub(r.reported.Answered) >= reportInterval) {
+			r.reported, r.wanted = s, r.wanted && !answered
 			report(s)
 		}
 	}
@@ -164,15 +164,15 @@ type run struct {
 	d    *detector
 	use  Use // as of the last step
 	// echoAnswered reports whether the gateway has answered echo requests during this use.
-	through bool
-	gateway openflow.MAC
-	arp     time.Time // when the last request was sent
-	id      uint16 // identifier of echo requests
-	number  uint16
-	rtt     time.Duration
-	told    Sample
-	wanted  bool // somebody waits for an answer to be reported
-	trouble string
+	echoAnswered bool
+	gateway      openflow.MAC
+	arp          time.Time // when the last request was sent
+	id           uint16    // identifier of echo requests
+	number       uint16
+	rtt          time.Duration
+	reported     Sample
+	wanted       bool // somebody waits for an answer to be reported
+	err          string
 }
 
 // answer is an answer that was received, or an error.
@@ -205,7 +205,7 @@ func (r *run) receive(ctx context.Context, to chan<- answer) {
 		case to <- a:
 		default:
 		}
-		if err != nil && tasks.Sleep(ctx, receiveAgain) != nil { // the interface is down, or gone
+		if err != nil && tasks.Sleep(ctx, receiveRetry) != nil { // the interface is down, or gone
 			return
 		}
 	}
@@ -217,14 +217,14 @@ func (r *run) isARP(h *packet.Headers) bool {
 }
 
 // handle handles an answer, and reports whether it is the answer to a probe.
-func (r *run) take(a answer) bool {
+func (r *run) handle(a answer) bool {
 	switch {
 	case a.err != nil:
-		r.trouble = a.err.Error()
+		r.err = a.err.Error()
 		return false
 	case !a.gateway.IsZero():
 		r.gateway = a.gateway
-		if r.through {
+		if r.echoAnswered {
 			return false // a host at the edge may answer although its path to the border ports is cut
 		}
 		r.rtt = r.d.answered(a.at, 0, false)
@@ -233,11 +233,11 @@ func (r *run) take(a answer) bool {
 	default:
 		// The answer may arrive when the interface is no longer in use, because the late answer
 		// made the device leave it.
-		r.through = r.use.From.IsValid()
+		r.echoAnswered = r.use.From.IsValid()
 		r.rtt = r.d.answered(a.at, a.no, true)
 		r.setInterval()
 	}
-	r.trouble = ""
+	r.err = ""
 	return true
 }
 
@@ -246,12 +246,12 @@ func (r *run) setInterval() {
 	switch {
 	case !r.use.From.IsValid():
 		r.d.interval = max(r.c.Interval, spareInterval)
-	case !r.through:
+	case !r.echoAnswered:
 		r.d.interval = max(r.c.Interval, arpInterval)
 	default:
 		r.d.interval = r.c.Interval
 	}
-	r.d.eager = r.through
+	r.d.eager = r.echoAnswered
 }
 
 // step reads the traffic counters, probes if it is time, and returns when to call it again.
@@ -260,8 +260,8 @@ func (r *run) step() time.Time {
 	fresh, asked := r.fresh, r.asked
 	r.fresh, r.asked = false, false
 	if fresh {
-		r.use, r.through, r.arp = r.Prober.use, false, time.Time{}
-		r.d.unwatch()
+		r.use, r.echoAnswered, r.arp = r.Prober.use, false, time.Time{}
+		r.d.resetCounters()
 		r.setInterval()
 		if r.use.From.IsValid() {
 			r.d.alive(time.Now()) // the network has just been joined by it
@@ -272,7 +272,7 @@ func (r *run) step() time.Time {
 	r.wanted = r.wanted || asked || fresh
 	if r.use.Traffic != nil {
 		if t, err := r.use.Traffic(); err == nil {
-			r.d.look(time.Now(), t)
+			r.d.observe(time.Now(), t)
 		}
 	}
 	for {
@@ -294,14 +294,14 @@ func (r *run) send(now time.Time) {
 	if r.use.From.IsValid() && !r.gateway.IsZero() {
 		err = r.conn.Send(appendEcho(nil, r.gateway, r.c.MAC, r.use.From, r.c.Gateway, r.id, r.number))
 	}
-	if since := now.Sub(r.arp); !r.through || r.d.row > 1 && since >= askMACSoon || since >= askMAC {
+	if since := now.Sub(r.arp); !r.echoAnswered || r.d.row > 1 && since >= macRetry || since >= macInterval {
 		r.arp = now
 		if e := r.conn.Send(packet.AppendARPRequest(nil, r.c.MAC, netip.IPv4Unspecified(), r.c.Gateway, 0)); err == nil {
 			err = e
 		}
 	}
 	if err != nil {
-		r.trouble = err.Error()
+		r.err = err.Error()
 	}
 }
 
@@ -309,7 +309,7 @@ func (r *run) send(now time.Time) {
 func (r *run) sample() Sample {
 	s := Sample{
 		Loss: r.d.window.Loss(), Probes: r.d.window.Len(), Gateway: r.gateway,
-		Answered: r.d.answer, Since: r.d.silentSince(), Silent: r.d.dead, Error: r.trouble,
+		Answered: r.d.answer, Since: r.d.silentSince(), Silent: r.d.dead, Error: r.err,
 	}
 	if r.d.row <= 1 {
 		s.RTT = r.rtt

@@ -27,7 +27,7 @@ var (
 	there   = openflow.MAC{2, 0, 0, 0, 0, 0xfe}
 )
 
-// rig is a prober on a wire whose way takes 3 ms, in a bubble of synctest.
+// rig is a prober on a wire with a latency of 3 ms, in a bubble of synctest.
 type rig struct {
 	*probe.Prober
 	wire *fake.Wire
@@ -60,7 +60,7 @@ func newRig(t *testing.T, ctx context.Context) *rig {
 	return r
 }
 
-// used has the interface be in use.
+// used sets the interface in use.
 func (r *rig) used() *rig {
 	r.SetUse(probe.Use{From: device, Traffic: func() (datapath.Traffic, error) {
 		r.mu.Lock()
@@ -72,7 +72,7 @@ func (r *rig) used() *rig {
 	return r
 }
 
-// pass lets time pass, each millisecond with so many frames that are sent and heard.
+// pass lets time pass; in each millisecond the given frames are sent and heard.
 func (r *rig) pass(d time.Duration, sent, heard uint64) *rig {
 	for range d / time.Millisecond {
 		r.mu.Lock()
@@ -94,8 +94,8 @@ func (r *rig) last() probe.Sample {
 	return r.samples[len(r.samples)-1]
 }
 
-// noticed lets time pass without a frame that comes, and says how long it took to
-// take the way for dead.
+// noticed lets time pass without incoming frames, and returns how long it took to declare the path
+// dead.
 func (r *rig) noticed(t *testing.T, sent uint64) time.Duration {
 	t.Helper()
 	for took := time.Duration(0); took < 10*time.Second; took += time.Millisecond {
@@ -111,7 +111,7 @@ func (r *rig) noticed(t *testing.T, sent uint64) time.Duration {
 func TestDeathIsNoticed(t *testing.T) {
 	for _, c := range []struct {
 		name        string
-		sent, heard uint64 // each millisecond before; what is sent goes on
+		sent, heard uint64 // in each millisecond before; sending continues
 		limit       time.Duration
 	}{
 		{"packets come", 0, 1, 95 * time.Millisecond},
@@ -146,7 +146,7 @@ func TestDeathIsNoticed(t *testing.T) {
 	}
 }
 
-// What is not in use is asked for by ARP alone, from nobody's address.
+// An interface that is not in use is probed by ARP only, without a sender's address.
 func TestUnusedInterface(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, t.Context()).pass(10*time.Second, 1, 0)
@@ -159,7 +159,7 @@ func TestUnusedInterface(t *testing.T) {
 				t.Errorf("the probe claims %+v, %v", h, err)
 			}
 		}
-		// What is not the gateway's answer to us counts for nothing.
+		// Packets that are not the gateway's answer to us do not count.
 		r.wire.Cut(true)
 		r.pass(5500*time.Millisecond, 0, 0)
 		r.wire.Cut(false)
@@ -177,8 +177,8 @@ func TestUnusedInterface(t *testing.T) {
 	})
 }
 
-// TestProbesOnDemand counts what probing costs. While traffic runs there is a probe each
-// 60 ms, since what is heard proves one direction only.
+// TestProbesOnDemand counts probes. While traffic runs there is a probe each 60 ms, since incoming
+// packets prove one direction only.
 func TestProbesOnDemand(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -215,7 +215,7 @@ func TestProbesOnDemand(t *testing.T) {
 	}
 }
 
-// A gateway that answers no pings is asked for by ARP.
+// A gateway that answers no echo requests is probed by ARP.
 func TestGatewayWithoutPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, t.Context())
@@ -230,7 +230,7 @@ func TestGatewayWithoutPings(t *testing.T) {
 	})
 }
 
-// An interface that refuses to send is probed on, and says why.
+// An interface that refuses to send is probed further, and the error is reported.
 func TestSendErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, t.Context()).used().pass(time.Second, 0, 0)

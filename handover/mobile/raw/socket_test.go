@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// cable puts the test's thread into a new network namespace with a cable between
-// two interfaces, and returns their indexes.
+// cable moves the test's thread into a new network namespace with a cable between two interfaces,
+// and returns their indexes.
 func cable(t *testing.T) (a, b int) {
 	t.Helper()
 	nettest.Namespace(t)
@@ -42,7 +42,7 @@ func cable(t *testing.T) (a, b int) {
 	return index["a"], index["b"]
 }
 
-// carries waits until an interface is up: the kernel drops what is sent before.
+// carries waits until an interface is up: the kernel drops frames that are sent before.
 func carries(t *testing.T, index int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -80,7 +80,7 @@ func udp(dst uint16, options int, fragment uint16) []byte {
 	return append(b, make([]byte, 20)...)
 }
 
-// icmp is a packet with the type, and an option, maybe a fragment.
+// icmp returns a packet of the type, with an option, which may be a fragment.
 func icmp(kind byte, fragment uint16) []byte {
 	b := udp(uint16(kind)<<8, 1, fragment)
 	b[23], b[38] = 1, kind
@@ -124,7 +124,7 @@ func TestFilters(t *testing.T) {
 				t.Fatalf("%s: want frame %d, got % x", c.name, n, got.Data)
 			}
 		}
-		// Everything was sent before: what else the filter let through is there.
+		// Everything was sent before, so all frames that the filter passes have arrived.
 		soon, stop := context.WithTimeout(ctx, 20*time.Millisecond)
 		if f, err := receiver.Receive(soon); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: one more frame % x, %v", c.name, f.Data, err)
@@ -137,7 +137,7 @@ func TestFilters(t *testing.T) {
 func TestReceiveEndsWithContextAndClose(t *testing.T) {
 	_, b := cable(t)
 	s := open(t, b, ProbeAnswers())
-	for range 3 { // the deadline of one call must not reach into the next
+	for range 3 { // the deadline of one call must not affect the next
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		if _, err := s.Receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v", err)

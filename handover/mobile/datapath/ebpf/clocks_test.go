@@ -19,13 +19,13 @@ type way struct {
 	mac     openflow.MAC
 }
 
-// bring has the packet come.
+// bring lets the packet come in.
 func (w way) bring() (verdict uint32, err error) {
 	verdict, _, err = w.receive.Test(frameOf(openflow.MAC{2, 9, 9, 9, 9, 9}, w.mac))
 	return verdict, err
 }
 
-// twoWays are two interfaces that are listened to, of which one is in use.
+// twoWays returns two interfaces that are listened to, of which one is in use.
 func twoWays(t *testing.T, inUse uint32) (s *shared, first, second way) {
 	t.Helper()
 	first.mac, second.mac = openflow.MAC{2, 0, 0, 0, 0, 2}, openflow.MAC{2, 0, 0, 0, 0, 3}
@@ -41,9 +41,9 @@ func twoWays(t *testing.T, inUse uint32) (s *shared, first, second way) {
 	return s, first, second
 }
 
-// TestCopyOfLaterClock brings a packet by two interfaces, of which the first noted
-// a later time than the second: two processors each read the clock before they look
-// for the packet, and the one that has read it first may look last.
+// TestCopyOfLaterClock lets a packet come in by two interfaces, of which the first records a later
+// time than the second. That happens if two processors each read the clock before they look up the
+// packet, and the one that has read it first looks it up last.
 func TestCopyOfLaterClock(t *testing.T) {
 	s, first, second := twoWays(t, 0)
 	if verdict, err := first.bring(); err != nil || verdict != redirected {
@@ -55,7 +55,7 @@ func TestCopyOfLaterClock(t *testing.T) {
 	}
 }
 
-// age makes the one packet that is remembered older.
+// age makes the remembered packet older.
 func age(t *testing.T, s *shared, by time.Duration) {
 	t.Helper()
 	var key uint64
@@ -69,8 +69,8 @@ func age(t *testing.T, s *shared, by time.Duration) {
 	}
 }
 
-// TestLateCopy brings a packet again after a second. By the interface that was left it
-// is a copy that was held up; by the one in use it is sent again.
+// TestLateCopy lets a packet come in again after a second. By the interface that was left it is a
+// delayed copy; by the one in use it is a retransmission.
 func TestLateCopy(t *testing.T) {
 	for _, inUse := range []uint32{0, 1} {
 		s, first, second := twoWays(t, inUse)
@@ -84,8 +84,8 @@ func TestLateCopy(t *testing.T) {
 	}
 }
 
-// TestCopiesAtOnceAfterLong has two processors bring copies of a packet that came long
-// ago as well: one of them is delivered.
+// TestCopiesAtOnceAfterLong lets two processors receive copies of a packet that also came long
+// ago: one of them is delivered.
 func TestCopiesAtOnceAfterLong(t *testing.T) {
 	s, first, second := twoWays(t, 0)
 	if _, err := first.bring(); err != nil {

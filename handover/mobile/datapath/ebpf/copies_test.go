@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestCopiesModel brings random packets, some of them repeated by their sender,
-// by three interfaces in random order. Each is delivered as often as the
-// interface has brought it that brought it most often, and at no time more often.
+// TestCopiesModel lets random packets, some of them retransmitted by their sender, come in by
+// three interfaces in random order. Each is delivered as often as by the interface that has
+// brought it most often, and never more often.
 func TestCopiesModel(t *testing.T) {
 	const interfaces, packets = 3, 4
 	var macs [interfaces]openflow.MAC
@@ -36,7 +36,7 @@ func TestCopiesModel(t *testing.T) {
 	}
 	turn := uint32(0)
 	rapid.Check(t, func(t *rapid.T) {
-		turn++ // keeps the packets of one check apart from those of the others
+		turn++ // distinguishes the packets of one check from those of the others
 		var brought [packets][interfaces]int
 		var delivered [packets]int
 		for range rapid.IntRange(1, 60).Draw(t, "arrivals") {
@@ -44,7 +44,7 @@ func TestCopiesModel(t *testing.T) {
 			in := frameOf(openflow.MAC{2, 9, 9, 9, 9, 9}, macs[by])
 			binary.BigEndian.PutUint32(in[42:], turn)
 			in[46] = byte(packet)
-			in[15], in[22], in[24] = byte(by), byte(64-by), byte(by) // ECN, TTL and checksum change on the way
+			in[15], in[22], in[24] = byte(by), byte(64-by), byte(by) // ECN, TTL and checksum may change in transit
 			verdict, _, err := receive[by].Test(in)
 			if err != nil {
 				t.Fatal(err)

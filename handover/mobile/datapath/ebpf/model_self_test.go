@@ -37,8 +37,8 @@ func TestARP(t *testing.T) {
 	}
 }
 
-// solicitation is a neighbour solicitation with options, with a checksum that
-// gopacket computes.
+// solicitation returns a neighbour solicitation with options, with a checksum that gopacket
+// computes.
 func solicitation(t testing.TB, source openflow.MAC, option openflow.MAC) []byte {
 	t.Helper()
 	ip := &layers.IPv6{
@@ -65,8 +65,8 @@ func solicitation(t testing.TB, source openflow.MAC, option openflow.MAC) []byte
 	return b.Bytes()
 }
 
-// TestNeighbourDiscovery compares with what gopacket makes of the address that
-// is wanted, checksum included.
+// TestNeighbourDiscovery compares with the frame that gopacket builds for the wanted address,
+// including the checksum.
 func TestNeighbourDiscovery(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		address := func(name string) openflow.MAC {

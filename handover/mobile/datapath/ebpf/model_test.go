@@ -7,11 +7,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// The model says in Go what the programs do: replace a MAC address wherever a frame
-// carries it, in the Ethernet header, in ARP, and in the options of IPv6 neighbour
-// discovery.
+// The model does in Go what the programs do: replace a MAC address wherever a frame carries it, in
+// the Ethernet header, in ARP, and in the options of IPv6 neighbour discovery.
 
-// Offsets of what is rewritten, in an untagged frame.
+// Offsets of the rewritten fields, in an untagged frame.
 const (
 	offDst     = 0
 	offSrc     = 6
@@ -30,7 +29,7 @@ const (
 
 var be = binary.BigEndian
 
-// outbound makes a frame of the VNI one of the interface, in place.
+// outbound rewrites a frame of the VNI for the interface, in place.
 func outbound(b []byte, vni, nic openflow.MAC) {
 	if len(b) < header {
 		return
@@ -47,7 +46,7 @@ func outbound(b []byte, vni, nic openflow.MAC) {
 	}
 }
 
-// inbound makes a frame that came in by the interface one for the VNI, in place.
+// inbound rewrites a frame that came in by the interface for the VNI, in place.
 func inbound(b []byte, vni, nic openflow.MAC) {
 	if len(b) < header {
 		return
@@ -90,7 +89,7 @@ func neighbourDiscovery(b []byte, from, to openflow.MAC) {
 	}
 }
 
-// adjust is the Internet checksum after from was replaced by to (RFC 1624).
+// adjust returns the Internet checksum after from was replaced by to (RFC 1624).
 func adjust(sum uint16, from, to openflow.MAC) uint16 {
 	s := uint32(^sum)
 	for i := 0; i < len(from); i += 2 {

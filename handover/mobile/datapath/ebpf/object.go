@@ -19,6 +19,7 @@ import (
 //go:generate bpf/generate.sh
 
 // object is the compiled bpf/datapath.c.
+//
 //go:embed bpf/datapath.o
 var object []byte
 

@@ -64,7 +64,7 @@ func loaded(t testing.TB, nic openflow.MAC) (*shared, *ebpf.Program) {
 	return s, receive
 }
 
-// TestHooksLeaveOthersAlone attaches beside a program of somebody else.
+// TestHooksLeaveOthersAlone attaches beside another program.
 func TestHooksLeaveOthersAlone(t *testing.T) {
 	s, receive := loaded(t, openflow.MAC{2, 0, 0, 0, 0, 2})
 	inSpace(t, func() error {
@@ -116,7 +116,7 @@ func TestHooksLeaveOthersAlone(t *testing.T) {
 
 // BenchmarkPrograms measures each program alone, by the kernel's own test run.
 func BenchmarkPrograms(b *testing.B) {
-	// One frame goes through again and again, so both sides have one address.
+	// One frame is sent through again and again, so both sides have one address.
 	vni := openflow.MAC{2, 0, 0, 0, 0, 1}
 	s, receive := loaded(b, vni)
 	out := frameOf(vni, openflow.MAC{2, 0, 0, 0, 0, 9})
@@ -147,7 +147,7 @@ func BenchmarkPrograms(b *testing.B) {
 	}
 }
 
-// frameOf is a full-sized datagram.
+// frameOf returns a full-sized datagram.
 func frameOf(src, dst openflow.MAC) []byte {
 	b := append(append(append([]byte{}, dst[:]...), src[:]...), 0x08, 0x00)
 	b = append(b, 0x45, 0, 5, 0xdc, 0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2)
@@ -155,7 +155,7 @@ func frameOf(src, dst openflow.MAC) []byte {
 	return append(b, make([]byte, 1514-len(b))...)
 }
 
-// segmentOf is a TCP segment of the same size.
+// segmentOf returns a TCP segment of the same size.
 func segmentOf(datagram []byte) []byte {
 	b := bytes.Clone(datagram)
 	b[23], b[46] = 6, 0x50

@@ -51,7 +51,7 @@ func TestRewritingAgrees(t *testing.T) {
 	})
 }
 
-// randomFrame is mostly near to what the programs look for.
+// randomFrame returns a frame that is mostly close to what the programs match.
 func randomFrame(t *rapid.T, macs ...openflow.MAC) []byte {
 	mac := func(name string) []byte {
 		m := rapid.SampledFrom(append(macs, openflow.MAC{2, 3, 4, 5, 6, 7})).Draw(t, name)
@@ -84,7 +84,7 @@ func randomFrame(t *rapid.T, macs ...openflow.MAC) []byte {
 	return append(b, make([]byte, max(60-len(b), 0))...)
 }
 
-// isDHCP is a frame for a DHCP client.
+// isDHCP reports whether a frame is for a DHCP client.
 func isDHCP(b []byte) bool {
 	if b[12] != 8 || b[13] != 0 || b[23] != 17 || b[20]&0x1f != 0 || b[21] != 0 {
 		return false
@@ -93,8 +93,8 @@ func isDHCP(b []byte) bool {
 	return at+2 <= len(b) && b[at] == 0 && b[at+1] == 68
 }
 
-// sameButForZero says whether only an ICMPv6 checksum differs, and only in
-// which of the two zeroes of one's complement it is.
+// sameButForZero reports whether only an ICMPv6 checksum differs, and only in which of the two
+// zeroes of one's complement it is.
 func sameButForZero(a, b []byte) bool {
 	const at = 56
 	zero := func(p []byte) bool { return len(p) > at+1 && p[at] == p[at+1] && (p[at] == 0 || p[at] == 0xff) }
