@@ -10,17 +10,17 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// forgetful makes a host ask for its neighbours again within three seconds, instead
-// of half a minute, and give them up three seconds later.
+// forgetful makes a host ask for its neighbours again within three seconds, instead of half a
+// minute, and give them up three seconds later.
 func (w *world) forgetful(host string) {
 	w.t.Helper()
 	const eth0 = "net.ipv4.neigh.eth0."
 	w.run(host, "sysctl", "-qw", eth0+"base_reachable_time_ms=1000", eth0+"delay_first_probe_time=1")
 }
 
-// TestGoesOnWithoutController ends the controller for as long as it takes the gateway and
-// a device to ask for each other, and to give up if nobody answers. What the switches
-// forward goes on both ways then, and when the controller has started again.
+// TestGoesOnWithoutController stops the controller for as long as it takes the gateway and a
+// device to ask for each other, and to give up if nobody answers. Meanwhile, and after the
+// controller has started again, packets flow in both directions.
 func TestGoesOnWithoutController(t *testing.T) {
 	t.Parallel()
 	const rest = 9 * time.Second
@@ -37,7 +37,7 @@ func TestGoesOnWithoutController(t *testing.T) {
 		up.goesOn("packets arrive at the server " + when)
 	}
 	goOn("before")
-	p.whole() // those rules that answer for others follow those of the device
+	p.whole() // the answering rules follow those of the device
 	p.kill()
 	pause.For(rest, "the controller is away for so long that neighbours whom nobody answers give up")
 	goOn("when nobody has answered for a while")

@@ -9,7 +9,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// said is a DHCP message that went over a host's interface.
+// said is a DHCP message on a host's interface.
 type said struct {
 	kind dhcpv4.MessageType
 	dst  netip.Addr
@@ -21,7 +21,7 @@ func (s said) String() string {
 		s.kind, s.dst, s.m.ClientIPAddr, s.m.YourIPAddr, s.m.RequestedIPAddress(), s.m.ServerIdentifier())
 }
 
-// capture keeps the DHCP messages of a host's interface, both ways.
+// capture keeps the DHCP messages on a host's interface, in both directions.
 type capture struct {
 	w   *world
 	mu  sync.Mutex
@@ -41,19 +41,19 @@ func (w *world) capture(host string, n int) *capture {
 	return c
 }
 
-// len is how many messages there were.
+// len returns how many messages there were.
 func (c *capture) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.all)
 }
 
-// answered waits, from message number n on, for a message that is asked about, and
-// returns the answer to it.
+// answered waits, from message number n on, for a message that meets the condition, and returns
+// the answer to it.
 func (c *capture) answered(n int, what string, asked func(said) bool) said {
 	c.w.t.Helper()
 	var answer said
-	ok := c.w.poll(leasePatience, func() bool {
+	ok := c.w.poll(leaseWait, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for i := n; i < len(c.all); i++ {
@@ -85,7 +85,7 @@ func (c *capture) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// The states in which a client asks, by what RFC 2131 has in the messages.
+// The states in which a client asks, by the contents of the message (RFC 2131).
 
 func discovering(s said) bool { return s.kind == dhcpv4.MessageTypeDiscover }
 

@@ -19,17 +19,17 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// leasePatience is longer than two of the shortest leases: clients renew when half
-// of one has passed and rebind when seven eighths have, or so; dhclient at random.
-const leasePatience = 130 * time.Second
+// leaseWait is longer than two of the shortest leases: clients renew after about half of one and
+// rebind after about seven eighths; dhclient at random times.
+const leaseWait = 130 * time.Second
 
 // dhcpProgram is a DHCP client of the distribution.
 type dhcpProgram struct {
 	name   string
-	reboot bool // it has the state INIT-REBOOT
-	// command runs it in the foreground on eth0.
+	reboot bool // whether it has the state INIT-REBOOT
+	// command returns the command that runs it in the foreground on eth0.
 	command func(dir string, bits int) []string
-	// release makes the running client release its address, or is run to do so.
+	// release makes the running client release its address, or a second run of the client does so.
 	releaseSignal syscall.Signal
 	releaseFlag   string
 }
@@ -39,7 +39,8 @@ func dhcpPrograms() []dhcpProgram {
 		{
 			name: "dhclient", reboot: true, releaseFlag: "-r",
 			command: func(dir string, bits int) []string {
-				// With its own pauses it may miss the eight seconds that a lease of a minute leaves to rebind.
+				// With its default pauses it may miss the eight seconds that a lease of a minute
+				// leaves to rebind.
 				_ = os.WriteFile(filepath.Join(dir, "conf"), []byte("initial-interval 2;\nbackoff-cutoff 4;\n"), 0o644)
 				script(dir, fmt.Sprintf(`case "$reason" in
 PREINIT) ip link set "$interface" up ;;
@@ -70,7 +71,7 @@ exit 0
 		{
 			name: "dhcpcd", reboot: true, releaseSignal: syscall.SIGALRM,
 			command: func(dir string, _ int) []string {
-				// It has its files at fixed places: it gets these places for itself.
+				// Its files have fixed paths, so it gets these paths for itself.
 				for _, sub := range []string{"lib", "run"} {
 					_ = os.Mkdir(filepath.Join(dir, sub), 0o755)
 				}
@@ -87,7 +88,7 @@ exit 0
 
 func script(dir, text string) {
 	if err := os.WriteFile(filepath.Join(dir, "script"), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-		panic(err) // a test's own folder
+		panic(err) // a test's own directory
 	}
 }
 
@@ -133,7 +134,7 @@ func (c *dhcpClient) start() {
 	go func(cmd *exec.Cmd, done chan error) { done <- cmd.Wait() }(c.cmd, c.done)
 }
 
-// kill ends the client as a crash does: it says nothing to the server.
+// kill kills the client: it sends nothing to the server.
 func (c *dhcpClient) kill() {
 	if c.cmd != nil {
 		_ = c.cmd.Process.Kill()
@@ -154,7 +155,7 @@ func (c *dhcpClient) release() {
 	c.w.run(c.host, append([]string{args[0], c.releaseFlag}, args[1:]...)...)
 }
 
-// address is the IPv4 address of a device's eth0.
+// address returns the IPv4 address of a device's eth0.
 func (w *world) address(host string) netip.Addr {
 	for _, word := range strings.Fields(w.run(host, "ip", "-4", "-o", "addr", "show", "dev", "eth0")) {
 		if p, err := netip.ParsePrefix(word); err == nil {
@@ -166,15 +167,14 @@ func (w *world) address(host string) netip.Addr {
 
 // reaches reports whether the server answers a host's ping.
 func (w *world) reaches(host string) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	return w.lab.Host(host).Command(ctx, "ping", "-c", "3", "-i", "0.2", "-W", "1", w.domain.ServerAddr.String()).Run() == nil
 }
 
-// TestRealClients has the DHCP clients of Linux systems go through all states:
-// INIT, SELECTING, RENEWING, REBINDING, INIT-REBOOT, and release. What they have
-// asked is read off their interface. Of each there are two: one is kept from
-// reaching the server by unicast, so that it rebinds.
+// TestRealClients runs the DHCP clients of Linux systems through all states: INIT, SELECTING,
+// RENEWING, REBINDING, INIT-REBOOT, and release. It reads their messages from their interface.
+// There are two of each; one is prevented from reaching the server by unicast, so that it rebinds.
 func TestRealClients(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
@@ -216,7 +216,7 @@ func TestRealClients(t *testing.T) {
 	}
 }
 
-// discovers checks a client's way to its first address.
+// discovers checks how a client gets its first address.
 func (c *dhcpClient) discovers() {
 	c.w.t.Helper()
 	offer := c.heard.answered(0, "DISCOVER", discovering)
@@ -231,8 +231,8 @@ func (c *dhcpClient) discovers() {
 	}
 }
 
-// configured waits until the host has the address that the client was given and, which the
-// client sets after it, a route to the server.
+// configured waits until the host has the granted address and, which the client sets after it, a
+// route to the server.
 func (c *dhcpClient) configured() {
 	c.w.t.Helper()
 	c.w.eventually(c.name+" has set its address and route", func() bool {
@@ -240,8 +240,8 @@ func (c *dhcpClient) configured() {
 	})
 }
 
-// confirmed checks that a client, in a message after the n-th, has asked to keep its
-// address and was told that it may.
+// confirmed checks that a client, in a message after the n-th, has asked to keep its address and
+// that this was granted.
 func (c *dhcpClient) confirmed(n int, what string, asked func(said) bool) {
 	c.w.t.Helper()
 	ack := c.heard.answered(n, what, asked)
@@ -250,7 +250,7 @@ func (c *dhcpClient) confirmed(n int, what string, asked func(said) bool) {
 	}
 }
 
-// reboots ends a client as a crash does and starts it again.
+// reboots kills a client and starts it again.
 func (c *dhcpClient) reboots() {
 	c.w.t.Helper()
 	if c.reboot {
@@ -265,7 +265,7 @@ func (c *dhcpClient) reboots() {
 	}
 }
 
-// releases has a client give its address back.
+// releases makes a client release its address.
 func (c *dhcpClient) releases() {
 	c.w.t.Helper()
 	c.release()
@@ -273,8 +273,8 @@ func (c *dhcpClient) releases() {
 	c.w.eventually("the device's rules are gone", func() bool { return len(c.w.rulesOf(c.ip)) == 0 })
 }
 
-// TestClientsThatIgnoreTheirLink moves the cables of clients that do not watch their link
-// and so do not ask again. Their packets have the network follow them.
+// TestClientsThatIgnoreTheirLink moves the cables of clients that do not watch their link and so
+// do not ask again. The network follows their packets.
 func TestClientsThatIgnoreTheirLink(t *testing.T) {
 	live.Test(t)
 	t.Parallel()

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// process is a world whose controller is the program itself, with its own store,
-// so that it can be killed.
+// process is a world whose controller is the program itself, with its own store, so that it can be
+// killed.
 type process struct {
 	*world
 	binary string
@@ -38,7 +38,7 @@ func newProcess(t *testing.T, o lab.MobilityOptions) *process {
 	return p
 }
 
-// launch starts the controller, also again after kill, on the same data folder.
+// launch starts the controller, also after kill, on the same data directory.
 func (p *process) launch() {
 	p.t.Helper()
 	cmd := p.lab.Control().Command(context.Background(), p.binary, "controller", "--config", p.configFile(apiAddress))
@@ -51,7 +51,7 @@ func (p *process) launch() {
 	p.cmd, p.done = cmd, done
 }
 
-// kill ends the controller as kill -9 does.
+// kill kills the controller.
 func (p *process) kill() {
 	if p.cmd != nil {
 		_ = p.cmd.Process.Kill()
@@ -63,10 +63,9 @@ func (p *process) kill() {
 // kills is how often TestControllerKilled kills the controller.
 const kills = 5
 
-// TestControllerKilled kills the controller in the middle of handovers. Wherever that
-// catches it, the device's packets go on arriving at one of its two places, and after the
-// next start the switches have exactly the rules of one place again, and its lease is the
-// same.
+// TestControllerKilled kills the controller in the middle of handovers. Whatever it was doing, the
+// device's packets continue to arrive at one of its two places. After the next start the switches
+// have exactly the rules of one place again, and its lease is the same.
 func TestControllerKilled(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, lab.MobilityOptions{Interfaces: 4})
@@ -80,7 +79,7 @@ func TestControllerKilled(t *testing.T) {
 	}
 	first, at := phones[0], 0
 	ip := first.ip
-	p.servedAt(radios, ip, place(at, first.macs[at])) // the gateway has asked for its MAC: nobody could answer later
+	p.servedAt(radios, ip, place(at, first.macs[at])) // the gateway has asked for its MAC address: later nobody could answer
 	rnd := rand.New(rand.NewPCG(5, 5))
 	for n := range kills {
 		to := (at + 1 + rnd.IntN(3)) % 4
@@ -121,8 +120,7 @@ func TestControllerKilled(t *testing.T) {
 	}
 }
 
-// whole waits until the controller is ready and the switches have exactly the rules that
-// it says.
+// whole waits until the controller is ready and the switches have exactly the rules of its ledger.
 func (p *process) whole() {
 	p.t.Helper()
 	p.eventually("rules are whole", func() bool {

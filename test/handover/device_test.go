@@ -70,7 +70,7 @@ func (w *world) device(binary, host, class string, interfaces int) *device {
 	}
 	d.done = make(chan error, 1)
 	go func() { d.done <- d.cmd.Wait() }()
-	d.http = &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	d.http = &http.Client{Timeout: waitLimit, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
 	w.t.Cleanup(func() {
@@ -89,7 +89,7 @@ func (w *world) device(binary, host, class string, interfaces int) *device {
 	return d
 }
 
-// end has the daemon end as a service manager does.
+// end ends the daemon as a service manager does.
 func (d *device) end() {
 	d.http.CloseIdleConnections()
 	if d.cmd == nil {
@@ -98,7 +98,7 @@ func (d *device) end() {
 	_ = d.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-d.done:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		d.w.t.Errorf("the daemon on %s does not end", d.host)
 		_ = d.cmd.Process.Kill()
 		<-d.done
@@ -135,7 +135,7 @@ func (d *device) status() (mobile.Status, error) {
 	return s, d.ask(http.MethodGet, "/v1/status", nil, &s)
 }
 
-// move has the device move to another of its interfaces.
+// move moves the device to another of its interfaces.
 func (d *device) move(name string) (mobile.Move, error) {
 	var m mobile.Move
 	return m, d.ask(http.MethodPost, "/v1/move", mobile.MoveRequest{Interface: name, Hold: -1}, &m)

@@ -30,8 +30,8 @@ type operator struct {
 	other   *operator
 }
 
-// newOperators brings up two domains, each with a controller in this process, a
-// pool of its own, and one that tells visitors of the other what they need.
+// newOperators starts two domains, each with a controller in this process, a pool of its own, and
+// one with the parameters for visitors from the other.
 func newOperators(t *testing.T, o lab.MobilityOptions) (a, b *operator) {
 	t.Helper()
 	l := lab.New(t, lab.MobilityDomains("hd", o))
@@ -47,8 +47,7 @@ func newOperators(t *testing.T, o lab.MobilityOptions) (a, b *operator) {
 	return a, b
 }
 
-// furnish waits until the controller knows its network, and tells it what it has
-// to know of addresses.
+// furnish waits until the controller knows its network, and declares the addresses that it needs.
 func (x *operator) furnish() {
 	x.t.Helper()
 	x.ready()
@@ -62,7 +61,7 @@ func (x *operator) furnish() {
 	})
 }
 
-// near is the next address, as text.
+// near returns the next address, as text.
 func near(a netip.Addr) string { return a.Next().String() }
 
 func newOperator(t *testing.T, l *lab.Lab, name string, d lab.MobilityDomain) *operator {
@@ -90,7 +89,7 @@ func newOperator(t *testing.T, l *lab.Lab, name string, d lab.MobilityDomain) *o
 	return x
 }
 
-// issue makes a certificate of the domain's authority.
+// issue issues a certificate of the domain's authority.
 func (x *operator) issue(role pki.Role, name string) pki.Files {
 	x.t.Helper()
 	ca, err := pki.Load(x.ca)
@@ -108,7 +107,7 @@ func (x *operator) issue(role pki.Role, name string) pki.Files {
 	return pki.Files{Cert: filepath.Join(dir, name+".crt"), Key: filepath.Join(dir, name+".key"), CA: filepath.Join(x.ca, pki.CACertFile)}
 }
 
-// text is the configuration of the domain's controller.
+// text returns the configuration of the domain's controller.
 func (x *operator) text() string {
 	own := pki.Files{Cert: filepath.Join(x.ca, "controller", "controller.crt"), Key: filepath.Join(x.ca, "controller", "controller.key"), CA: filepath.Join(x.ca, pki.CACertFile)}
 	theirs := x.other.issue(pki.RoleNeighbour, x.name)
@@ -133,7 +132,7 @@ func (x *operator) borderPort(port uint32) network.PortRef {
 	return network.PortRef{Switch: openflow.DatapathID(x.lab.Switch(x.domain.Root).DPID()), Port: port}
 }
 
-// switchesAt is where the domain's switches look for the controller.
+// switchesAt returns where the domain's switches connect to the controller.
 func (x *operator) switchesAt() netip.AddrPort {
 	x.t.Helper()
 	at, err := x.lab.ControllerAddrOf(x.name)
@@ -180,7 +179,7 @@ func (x *operator) ready() {
 	})
 }
 
-// owns says whether a node is one of the domain's switches.
+// owns reports whether a node is one of the domain's switches.
 func (x *operator) owns(node string) bool {
 	for _, s := range x.lab.Topology().Switches {
 		if s.Name == node {
@@ -190,7 +189,7 @@ func (x *operator) owns(node string) bool {
 	return false
 }
 
-// roaming is what the domain knows of a device that is not just at home.
+// roaming returns the domain's record of a device that is not just at home.
 func (x *operator) roaming(id string) (domain.Roaming, bool) {
 	x.t.Helper()
 	var list []domain.Roaming
@@ -203,8 +202,7 @@ func (x *operator) roaming(id string) (domain.Roaming, bool) {
 	return domain.Roaming{}, false
 }
 
-// settled waits until a device of a is in one of the domains and nobody owes
-// anybody anything.
+// settled waits until a device of home is in one of the domains and all outboxes are empty.
 func settled(home, in *operator, id string) {
 	home.t.Helper()
 	home.eventually(id+" is in "+in.name, func() bool {
@@ -218,7 +216,7 @@ func settled(home, in *operator, id string) {
 	})
 }
 
-// announce tells the other domain that a device heads for one of its ports.
+// announce announces to the other domain that a device heads for one of its ports.
 func (x *operator) announce(id string, to network.PortRef, mac openflow.MAC) {
 	x.t.Helper()
 	spec := plugin.AnnounceSpec{Domain: x.other.name, Port: to.String(), MAC: mac.String()}
@@ -227,7 +225,7 @@ func (x *operator) announce(id string, to network.PortRef, mac openflow.MAC) {
 	}
 }
 
-// rulesFor are the rules of the domain's switches that name an address.
+// rulesFor returns the rules of the domain's switches that match an address.
 func (x *operator) rulesFor(ip netip.Addr) []string {
 	x.t.Helper()
 	var all []string
@@ -244,7 +242,7 @@ func (x *operator) rulesFor(ip netip.Addr) []string {
 	return all
 }
 
-// describeDomain logs what a domain knows when a test has failed.
+// describeDomain logs the domain's state when a test has failed.
 func (x *operator) describeDomain() {
 	for _, what := range []string{"status", "devices", "leases", "roaming", "neighbours", "handovers?limit=6"} {
 		var v any

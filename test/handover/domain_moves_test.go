@@ -21,7 +21,7 @@ type traveller struct {
 }
 
 // TestDomains moves a device between two operators and inside the one that it visits. Its
-// connection goes on, its home confirms who it is, and when it has left nothing remains in
+// connection survives, its home confirms its identity, and when it has left no state remains in
 // the visited domain. An announced device is served in both domains before it moves.
 func TestDomains(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func (x *traveller) to(in *operator, eth string) {
 	x.conn.works("after the move to " + eth)
 }
 
-// announced moves the device abroad and home again; each domain tells the other before.
+// announced moves the device abroad and home again; each domain announces it to the other before.
 func (x *traveller) announced() {
 	x.t.Helper()
 	host := x.a.lab.Host("dev1")
@@ -63,8 +63,8 @@ func (x *traveller) announced() {
 	}
 }
 
-// inBoth waits until packets to the device come out at two of its interfaces, of which one
-// is in each domain.
+// inBoth waits until packets to the device arrive at two of its interfaces, of which one is in
+// each domain.
 func (x *traveller) inBoth() {
 	x.t.Helper()
 	x.a.eventually("the device is served in both domains", func() bool {
@@ -76,7 +76,7 @@ func (x *traveller) inBoth() {
 	})
 }
 
-// unannounced moves the device, which ends abroad: the domain it turns up in asks its
+// unannounced moves the device, which ends abroad: the domain in which it appears asks its
 // neighbour.
 func (x *traveller) unannounced() {
 	x.t.Helper()
@@ -97,8 +97,8 @@ func (x *traveller) inside() {
 	}
 }
 
-// stranger has somebody ask in the visited domain with the device's hardware address at
-// another port: it gets neither an answer nor a packet.
+// stranger sends requests in the visited domain with the device's hardware address from another
+// port: they get neither an answer nor a packet.
 func (x *traveller) stranger() {
 	x.t.Helper()
 	before := x.b.handovers("dev1@a", 1)[0]
@@ -118,9 +118,9 @@ func (x *traveller) stranger() {
 	x.conn.works("beside a stranger with the device's hardware address")
 }
 
-// TestDomainsHorizontal is the same with one interface whose cable goes from one
-// operator's edge to the other's. What was sent while there was no link, or no word of it,
-// may be lost.
+// TestDomainsHorizontal does the same with one interface whose cable is moved from one operator's
+// edge to the other's. Packets that were sent while there was no link, or before the network knew
+// of the move, may be lost.
 func TestDomainsHorizontal(t *testing.T) {
 	t.Parallel()
 	a, b := newOperators(t, lab.MobilityOptions{Interfaces: 1})

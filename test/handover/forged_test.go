@@ -18,11 +18,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// liarMAC is the address that a host of these tests would have others take for
-// the gateway's.
+// liarMAC is the address that a host of these tests claims to be the gateway's.
 var liarMAC = openflow.MAC{0x06, 0xee, 0, 0, 0, 1}
 
-// ordinary has a host ask for an address as any DHCP client does, and use it on eth0.
+// ordinary makes a host ask for an address like any DHCP client, and use it on eth0.
 func (w *world) ordinary(host string, n int) *phone {
 	w.t.Helper()
 	p := newPhone(n, 1)
@@ -36,8 +35,8 @@ func (w *world) ordinary(host string, n int) *phone {
 	return p
 }
 
-// forge has a host say twice a second, in every way that others believe, that an
-// address is at liarMAC, and returns how many packets that were.
+// forge makes a host claim twice a second, in every way that others believe, that an address is at
+// liarMAC. It returns how many packets that were.
 func (w *world) forge(r *radio, whose netip.Addr, victims map[openflow.MAC]netip.Addr, rounds int) (said int) {
 	w.t.Helper()
 	say := func(dst openflow.MAC, op uint16, tha openflow.MAC, tpa netip.Addr) {
@@ -65,10 +64,10 @@ func (w *world) forge(r *radio, whose netip.Addr, victims map[openflow.MAC]netip
 	return said
 }
 
-// TestForgedARP has a host of the access network say that the gateway is at its own
-// address, beside a device with signed requests and an ordinary client: neither
-// believes it, and the packets of both go on. The controller tells once where that comes
-// from, and when it is over how much there was; most of it the switch has dropped.
+// TestForgedARP lets a host of the access network claim that the gateway is at its own address,
+// beside a device with signed requests and an ordinary client. Neither believes it, and the
+// packets of both continue to arrive. The controller reports once where the claims come from, and
+// at the end how many there were; the switch has dropped most of them.
 func TestForgedARP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Devices: 3, Interfaces: 1})
@@ -106,8 +105,8 @@ func TestForgedARP(t *testing.T) {
 	if n := strings.Count(log, "ARP is forged at a port"); n != 1 {
 		t.Errorf("told %d times", n)
 	}
-	// The first ones came before the rule. Open vSwitch credits a rule with some packets
-	// of those before it, or after.
+	// The first ones came before the rule. Open vSwitch counts some packets of a rule for the one
+	// before it, or after.
 	over := regexp.MustCompile(`no longer forged.* port=` + liar.at().String() + ` dropped=(\d+)`).FindStringSubmatch(log)
 	if over == nil {
 		t.Fatalf("the log does not say how much was dropped of %v", liar.at())
@@ -120,10 +119,10 @@ func TestForgedARP(t *testing.T) {
 	}
 }
 
-// silences is what the rules have that drop what is forged.
+// silences is the priority of the rules that drop forged packets.
 var silences = fmt.Sprintf("priority=%d,", network.StageAdmit.Base()+rule.AdmitSilence)
 
-// silenced is how many packets a switch has dropped by rules that last for a while.
+// silenced returns how many packets a switch has dropped by rules that last for a while.
 func (w *world) silenced(name string) (n int) {
 	for line := range strings.Lines(w.flows(name)) {
 		if found := packetsOf.FindStringSubmatch(line); found != nil && contains(line, silences) {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// This file builds and reads frames without the help of the code under test.
+// This file builds and parses frames without the code under test.
 
 const (
 	etherHeader = 14
@@ -37,7 +37,7 @@ func ether(dst, src openflow.MAC, kind uint16) []byte {
 	return binary.BigEndian.AppendUint16(b, kind)
 }
 
-// udpFrame is a UDP datagram, without a UDP checksum, which IPv4 allows.
+// udpFrame returns a UDP datagram, without a UDP checksum, which IPv4 allows.
 func udpFrame(dst, src openflow.MAC, from, to netip.AddrPort, payload []byte) []byte {
 	b := ether(dst, src, typeIPv4)
 	b = append(b, 0x45, 0)
@@ -77,7 +77,7 @@ type arp struct {
 	spa, tpa netip.Addr
 }
 
-// frame is what is read of a frame.
+// frame is a parsed frame.
 type frame struct {
 	dst, src openflow.MAC
 	arp      *arp
@@ -96,7 +96,7 @@ func mustMAC(text string) openflow.MAC {
 
 func addr4(b []byte) netip.Addr { return netip.AddrFrom4([4]byte(b)) }
 
-// parse reads a frame; ok is false for what is neither ARP nor UDP over IPv4.
+// parse parses a frame; ok is false for what is neither ARP nor UDP over IPv4.
 func parse(b []byte) (f frame, ok bool) {
 	if len(b) < etherHeader {
 		return f, false
@@ -130,7 +130,7 @@ func parse(b []byte) (f frame, ok bool) {
 	return f, false
 }
 
-// dhcp reads a DHCP message.
+// dhcp parses a DHCP message.
 func (f frame) dhcp() *dhcpv4.DHCPv4 {
 	if f.to.Port() != dhcpClientPort && f.to.Port() != dhcpServerPort {
 		return nil

@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// patience bounds every wait of these tests.
-	patience = 40 * time.Second
+	// waitLimit bounds every wait of these tests.
+	waitLimit = 40 * time.Second
 	// apiAddress is where a controller that is a process serves its API, in the
 	// control namespace.
 	apiAddress = "127.0.0.1:8080"
@@ -42,25 +42,24 @@ type world struct {
 	t       testing.TB
 	lab     *lab.Lab
 	domain  lab.MobilityDomain
-	borders []string // as the configuration has them
-	extra   string   // what else it has about handover
+	borders []string // as configured
+	extra   string   // the rest of the handover section
 	dir     string   // of the controller's files
 	log     *logBuffer
 	rest    *client.Client
 	stop    func()
-	// steadfast devices do not look whether their networks work: they stay where they
-	// are told to be, also when the machine stands still for as long as it takes them to
-	// find a network silent.
+	// steadfast devices do not check whether their networks work. They stay where they are told to
+	// be, even if the machine stalls for as long as it takes them to find a network silent.
 	steadfast bool
-	mobile    string // what else is in the configuration of devices' daemons
+	mobile    string // the rest of the configuration of devices' daemons
 
 	probes  uint32 // how many packets have probed the rules
 	prober  *net.UDPConn
 	gateway *radio
 }
 
-// newWorld brings up a network of Mobility and a controller in this process, with
-// a pool of all addresses from .1.1 on.
+// newWorld starts a network of Mobility and a controller in this process, with a pool of all
+// addresses from .1.1 on.
 func newWorld(t testing.TB, o lab.MobilityOptions) *world {
 	t.Helper()
 	w := makeWorld(t, o)
@@ -68,8 +67,7 @@ func newWorld(t testing.TB, o lab.MobilityOptions) *world {
 	return w
 }
 
-// begin starts a controller, waits until it knows the network, and gives it the
-// pool.
+// begin starts a controller, waits until it knows the network, and declares the pool.
 func (w *world) begin() {
 	w.t.Helper()
 	w.start()
@@ -100,7 +98,7 @@ func (w *world) poolSpec() plugin.PoolSpec {
 	}
 }
 
-// config is the controller's configuration. Default forwarding is on, as it is
+// config returns the controller's configuration. Default forwarding is enabled, as it is
 // everywhere.
 func (w *world) config(listen string) string {
 	return fmt.Sprintf(`data_dir: %s/data
@@ -120,7 +118,7 @@ func (w *world) configFile(listen string) string {
 	return w.write(w.config(listen))
 }
 
-// write makes a file of the controller's configuration.
+// write writes the controller's configuration to a file.
 func (w *world) write(text string) string {
 	w.t.Helper()
 	file := filepath.Join(w.dir, "controller.yaml")
@@ -141,8 +139,8 @@ func (w *world) start() {
 	w.dial("http://"+api.Addr().String(), nil)
 }
 
-// serve runs a controller in this process until stop: switches reach it in the
-// control namespace, operators at the listener that is given.
+// serve runs a controller in this process until stop: switches connect in the control namespace,
+// operators to the given listener.
 func (w *world) serve(file string, switches netip.AddrPort, api net.Listener) {
 	w.t.Helper()
 	cfg, err := config.LoadController(config.Sources{File: file, Set: []string{"store.kind=memory"}})
@@ -174,13 +172,13 @@ func (w *world) serve(file string, switches netip.AddrPort, api net.Listener) {
 	})
 }
 
-// dial makes the client of the API.
+// dial creates the client of the API.
 func (w *world) dial(url string, dial func(context.Context, string, string) (net.Conn, error)) {
 	w.t.Helper()
 	w.connect(client.Options{Server: url, Dial: dial})
 }
 
-// connect makes a client of the API, with the token that the controller has made.
+// connect creates a client of the API, with the token that the controller has created.
 func (w *world) connect(o client.Options) {
 	w.t.Helper()
 	w.eventually("the controller has a token", func() bool {
@@ -233,8 +231,8 @@ func (w *world) ready() {
 	})
 }
 
-// floods waits until the rules of the broadcast tree are in the edges: before, what
-// default forwarding carries may be lost.
+// floods waits until the rules of the broadcast tree are in the edges: before that, packets of
+// default forwarding may be lost.
 func (w *world) floods() {
 	w.t.Helper()
 	flood := fmt.Sprintf("priority=%d,", network.StageRoute.Base()+rule.RouteFlood)
@@ -243,7 +241,7 @@ func (w *world) floods() {
 	})
 }
 
-// do asks the service's API.
+// do calls an operation of the service's API.
 func (w *world) do(method, path string, in, out any) error {
 	return w.rest.Do(context.Background(), method, "/api/v1/handover/"+path, in, out)
 }
@@ -265,12 +263,12 @@ func (w *world) get(path string, out any) {
 // eventually polls with a deadline.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	if !w.poll(patience, ok) {
-		w.t.Fatalf("waited %v in vain: %s", patience, what)
+	if !w.poll(waitLimit, ok) {
+		w.t.Fatalf("waited %v in vain: %s", waitLimit, what)
 	}
 }
 
-// poll asks until the answer is yes or the time is over.
+// poll polls until the condition holds or the time is over, and reports whether it holds.
 func (w *world) poll(limit time.Duration, ok func() bool) bool {
 	deadline := time.Now().Add(limit)
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -284,13 +282,13 @@ func (w *world) poll(limit time.Duration, ok func() bool) bool {
 	return true
 }
 
-// port is the switch port where a link ends.
+// port returns the switch port where a link ends.
 func (w *world) port(link string) network.PortRef {
 	name, port := w.lab.Link(link).Attachment()
 	return network.PortRef{Switch: openflow.DatapathID(w.lab.Switch(name).DPID()), Port: uint32(port)}
 }
 
-// switches names all switches.
+// switches returns the names of all switches.
 func (w *world) switches() []string {
 	var names []string
 	for _, s := range w.lab.Topology().Switches {
@@ -310,7 +308,7 @@ func (w *world) flows(name string) string {
 // run runs a program on a host and returns what it prints.
 func (w *world) run(host string, args ...string) string {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	out, err := w.lab.Host(host).Command(ctx, args[0], args[1:]...).CombinedOutput()
 	if err != nil {
@@ -335,13 +333,13 @@ func (w *world) describe() {
 	}
 }
 
-// head is the first lines of a text.
+// head returns the first lines of a text.
 func head(text string, lines int) string {
 	all := strings.SplitAfter(text, "\n")
 	return strings.Join(all[:min(len(all), lines)], "")
 }
 
-// logBuffer is a log that is read while it is written.
+// logBuffer is a log that can be read while it is written.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -364,7 +362,7 @@ func (b *logBuffer) String() string {
 	return b.b.String()
 }
 
-// problemText is what an error of the API says in full.
+// problemText returns the full text of an error of the API.
 func problemText(err error) string {
 	var p *client.Problem
 	if errors.As(err, &p) {

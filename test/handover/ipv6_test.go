@@ -12,11 +12,11 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// TestIPv6AndGroups is what becomes of frames of devices that are not IPv4 to one
-// receiver. IPv6 goes its ordinary way, by MAC addresses: a client has it before a
-// move and after; a device with the daemon has none, so that no connection stands
-// on what does not move. What comes in by a root for a group reaches every host
-// once; what a device sends to a group goes to the root alone.
+// TestIPv6AndGroups checks what happens to frames of devices that are not unicast IPv4. IPv6 is
+// forwarded as usual, by MAC addresses: a client has it before a move and after. A device with the
+// daemon has none, so that no connection uses an address that does not move. Packets to a group
+// that come in at a border port reach every host once; those from a device go to the border port
+// only.
 func TestIPv6AndGroups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Devices: 2, Interfaces: 2})

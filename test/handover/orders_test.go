@@ -23,8 +23,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestOrders has a device's daemon follow the orders of a real controller, by the
-// device's key alone. (No switch is needed for it.)
+// TestOrders lets a device's daemon follow the orders of a real controller, by the device's key
+// alone. (It needs no switch.)
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	const secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
@@ -48,7 +48,7 @@ func TestOrders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	connected, got, ended := make(chan struct{}), make(chan mobile.Order, 4), make(chan error, 1)
 	go func() {
@@ -76,7 +76,7 @@ func TestOrders(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A second daemon takes the place of the first.
+	// A second daemon replaces the first.
 	second, err := orders.New(orders.Options{Server: server, Device: "car7", Key: key})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestOrders(t *testing.T) {
 		t.Errorf("the second daemon: %v", err)
 	}
 
-	// Another key, or another device's, opens nothing.
+	// Another key, or another device's, is refused.
 	for name, o := range map[string]orders.Options{
 		"a wrong key":            {Server: server, Device: "car7", Key: []byte(strings.Repeat("x", 32))},
 		"another device's key":   {Server: server, Device: "car8", Key: key},
@@ -112,8 +112,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// lonelyController runs a controller that no switch knows, and returns the URL and
-// an operator's client of its API.
+// lonelyController runs a controller without switches, and returns the URL and an operator's
+// client of its API.
 func lonelyController(t *testing.T) (string, *client.Client) {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// answerWithin is how long a simulated client waits: it never asks twice, so that
-// every message counts.
+// answerWithin is how long a simulated client waits: it never asks twice, so that every message
+// counts.
 const answerWithin = 30 * time.Second
 
 // phone is a simulated device with a DHCP client.
@@ -28,7 +28,7 @@ type phone struct {
 	router netip.Addr
 }
 
-// newPhone makes the n-th phone with interfaces of their own addresses.
+// newPhone returns the n-th phone, with interfaces that have their own addresses.
 func newPhone(n, interfaces int) *phone {
 	p := &phone{id: fmt.Sprintf("phone%d", n)}
 	for i := range interfaces {
@@ -39,25 +39,25 @@ func newPhone(n, interfaces int) *phone {
 	return p
 }
 
-// message is a DHCP message of the phone's interface.
+// message returns a DHCP message of the phone's interface.
 func (p *phone) message(kind dhcpv4.MessageType, mac openflow.MAC, o ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
 	m, err := dhcpv4.New(append([]dhcpv4.Modifier{
 		dhcpv4.WithHwAddr(net.HardwareAddr(mac[:])), dhcpv4.WithMessageType(kind), dhcpv4.WithBroadcast(false),
 		dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer),
 	}, o...)...)
 	if err != nil {
-		panic(err) // only if there is no randomness
+		panic(err) // fails only without a source of randomness
 	}
 	_, _ = rand.Read(m.TransactionID[:])
 	return m
 }
 
-// refusal is an answer that is not the one hoped for.
+// refusal is an answer of another kind than wanted.
 type refusal struct{ kind dhcpv4.MessageType }
 
 func (r refusal) Error() string { return "answered by " + r.kind.String() }
 
-// ask sends a message by a radio and wants an answer of a kind.
+// ask sends a message by a radio and waits for an answer of a kind.
 func (p *phone) ask(ctx context.Context, r *radio, mac openflow.MAC, m *dhcpv4.DHCPv4, want dhcpv4.MessageType) (*dhcpv4.DHCPv4, error) {
 	reply, err := r.ask(ctx, mac, m, answerWithin)
 	if err != nil {
@@ -86,8 +86,8 @@ func (p *phone) join(ctx context.Context, r *radio, mac openflow.MAC) error {
 	return nil
 }
 
-// move asks at a new place for the address that it has: INIT-REBOOT, as a client
-// does that has associated anew.
+// move asks at a new place for the address that it has: INIT-REBOOT, like a client that has
+// associated again.
 func (p *phone) move(ctx context.Context, r *radio, mac openflow.MAC) error {
 	before := p.ip
 	ack, err := p.ask(ctx, r, mac, p.reboot(mac), dhcpv4.MessageTypeAck)
@@ -100,12 +100,12 @@ func (p *phone) move(ctx context.Context, r *radio, mac openflow.MAC) error {
 	return nil
 }
 
-// reboot is a REQUEST in the state INIT-REBOOT.
+// reboot returns a REQUEST in the state INIT-REBOOT.
 func (p *phone) reboot(mac openflow.MAC) *dhcpv4.DHCPv4 {
 	return p.message(dhcpv4.MessageTypeRequest, mac, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(p.ip.AsSlice())))
 }
 
-// renew is a REQUEST in the states RENEWING and REBINDING.
+// renew returns a REQUEST in the states RENEWING and REBINDING.
 func (p *phone) renew(mac openflow.MAC) *dhcpv4.DHCPv4 {
 	m := p.message(dhcpv4.MessageTypeRequest, mac)
 	m.ClientIPAddr = p.ip.AsSlice()
@@ -128,7 +128,7 @@ func (p *phone) macTexts() []string {
 	return all
 }
 
-// shortContext ends what would wait for an answer that must not come.
+// shortContext bounds the wait for an answer that must not come.
 func shortContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), refusedWithin)

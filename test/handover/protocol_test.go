@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// crowd is a world whose only device is an interface at each of four edges, by
-// which a test speaks for phones.
+// crowd returns a world whose only device has an interface at each of four edges, by which a test
+// simulates phones.
 func crowd(t *testing.T, o lab.MobilityOptions) (*world, []*radio) {
 	t.Helper()
 	o.Interfaces = 4
@@ -22,8 +22,8 @@ func crowd(t *testing.T, o lab.MobilityOptions) (*world, []*radio) {
 	return w, w.radios("dev1", 4)
 }
 
-// TestMessages sends every DHCP message in every state that RFC 2131 has, and what
-// is wrong in it, and looks at the answers.
+// TestMessages sends every DHCP message in every state of RFC 2131, valid and invalid, and checks
+// the answers.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
@@ -114,8 +114,8 @@ func TestMessages(t *testing.T) {
 	w.compareRules()
 }
 
-// TestNeighbours asks by ARP for everybody from everywhere: devices are told the
-// gateway and the server at every edge, the gateway is told the device's home MAC.
+// TestNeighbours asks by ARP for all addresses from all places: devices get the gateway's and the
+// server's address at every edge, the gateway gets the device's home MAC.
 func TestNeighbours(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
@@ -132,10 +132,10 @@ func TestNeighbours(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := r.askARP(p.macs[i], p.ip, p.router, patience); len(got) != 1 || got[0] != gateway {
+		if got := r.askARP(p.macs[i], p.ip, p.router, waitLimit); len(got) != 1 || got[0] != gateway {
 			t.Errorf("edge %d: the gateway is at %v, want %v once", i+1, got, gateway)
 		}
-		got := r.askARP(p.macs[i], p.ip, p.server, patience)
+		got := r.askARP(p.macs[i], p.ip, p.server, waitLimit)
 		if len(got) != 1 || serverMAC != (openflow.MAC{}) && got[0] != serverMAC {
 			t.Errorf("edge %d: the DHCP server is at %v, elsewhere at %v", i+1, got, serverMAC)
 		} else {
@@ -146,7 +146,7 @@ func TestNeighbours(t *testing.T) {
 		if out := w.run(w.domain.Gateway, "ip", "neigh", "show", p.ip.String()); !contains(out, p.macs[0].String()) {
 			t.Errorf("the gateway has %q, the home MAC is %v", out, p.macs[0])
 		}
-		if mac, ok := w.sends(p, r, p.macs[i], patience); !ok || mac != p.macs[0] {
+		if mac, ok := w.sends(p, r, p.macs[i], waitLimit); !ok || mac != p.macs[0] {
 			t.Errorf("edge %d: the gateway saw %v, %v; the home MAC is %v", i+1, mac, ok, p.macs[0])
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// radio is an interface of a host on which a test speaks, frame by frame, for any
-// number of devices. It also sees what the host's own programs receive.
+// radio is an interface of a host on which a test simulates, frame by frame, any number of
+// devices. It also sees what the host's own programs receive.
 type radio struct {
 	w    *world
 	link string
@@ -32,7 +32,7 @@ type radio struct {
 	next    int
 }
 
-// radio opens the interface ethN of a host. Its watches do not see what goes out.
+// radio opens the interface ethN of a host. Its watches do not see outgoing frames.
 func (w *world) radio(host string, n int) *radio {
 	w.t.Helper()
 	return w.openRadio(host, n, false)
@@ -59,8 +59,8 @@ func (w *world) openRadio(host string, n int, outgoing bool) *radio {
 	return r
 }
 
-// packetSocket opens an interface of the calling thread's namespace. It sees what
-// comes in and, if asked for, what goes out.
+// packetSocket opens an interface of the calling thread's namespace. It receives incoming frames
+// and, if outgoing is set, outgoing ones.
 func packetSocket(name string, outgoing bool) (*os.File, error) {
 	i, err := net.InterfaceByName(name)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *radio) read() {
 	}
 }
 
-// take gives a frame to whom it concerns.
+// take passes a frame to those that wait for it.
 func (r *radio) take(f frame) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,8 +123,8 @@ func (r *radio) take(f frame) {
 	}
 }
 
-// watch has every frame seen by f, until the function it returns is called. What a
-// frame holds is f's only during the call.
+// watch calls f with every frame until the returned function is called. The frame is valid only
+// during the call.
 func (r *radio) watch(f func(frame)) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,10 +143,10 @@ func (r *radio) send(b []byte) error {
 	return err
 }
 
-// at is the switch port where the radio is now.
+// at returns the switch port where the radio is now.
 func (r *radio) at() network.PortRef { return r.w.port(r.link) }
 
-// errSilence says that nobody answered.
+// errSilence says that nobody has answered.
 var errSilence = errors.New("no answer")
 
 // ask sends a DHCP message from a hardware address and waits for the answer.
@@ -184,7 +184,7 @@ func (r *radio) tell(src openflow.MAC, m *dhcpv4.DHCPv4) error {
 	return r.send(udpFrame(broadcastMAC, src, netip.AddrPortFrom(from, dhcpClientPort), netip.AddrPortFrom(broadcastIP, dhcpServerPort), m.ToBytes()))
 }
 
-// askARP asks who has an address and returns all that answer within the time.
+// askARP asks who has an address and returns all answers within the time.
 func (r *radio) askARP(src openflow.MAC, ip, whose netip.Addr, wait time.Duration) []openflow.MAC {
 	var mu sync.Mutex
 	var all []openflow.MAC
@@ -214,5 +214,5 @@ func (r *radio) askARP(src openflow.MAC, ip, whose netip.Addr, wait time.Duratio
 	return all
 }
 
-// hostMAC is the address of a host's interface ethN.
+// hostMAC returns the address of a host's interface ethN.
 func hostMAC(h *lab.LiveHost, n int) openflow.MAC { return openflow.MAC(h.MACOf(n)) }

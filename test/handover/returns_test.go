@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestReturnsLoseNothing has devices go to and fro between two places, and send a
-// burst as soon as they have their lease: the switches remember what they did with their
-// packets there when they had left, and must not go by that.
+// TestReturnsLoseNothing moves devices back and forth between two places, and sends a burst as
+// soon as they have their lease. The switches have cached decisions about the packets that arrived
+// there after the devices had left, and must not use them.
 func TestReturnsLoseNothing(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{Cross: true})
@@ -40,14 +40,14 @@ func TestReturnsLoseNothing(t *testing.T) {
 	w.compareRules()
 }
 
-// keepCached is for how long a switch of TestNothingCachedOfLeft keeps a decision that no
-// packet has used: longer than any wait of these tests.
+// keepCached is how long a switch of TestNothingCachedOfLeft keeps a decision that no packet has
+// used: longer than any wait of these tests.
 const keepCached = 10 * time.Minute
 
-// TestNothingCachedOfLeft has a device leave a place: the switches there forget what
-// they have decided about its packets when its rules are deleted, and do not keep it,
-// changed, until it is too old. Whoever comes back meets no old decision, which would
-// take a controller to correct.
+// TestNothingCachedOfLeft checks that the switches at a place that a device has left delete their
+// cached decisions about its packets together with its rules, and do not keep them, changed, until
+// they time out. A device that comes back then meets no outdated decision, which only a controller
+// could correct.
 func TestNothingCachedOfLeft(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
@@ -72,13 +72,13 @@ func TestNothingCachedOfLeft(t *testing.T) {
 	w.eventually("nothing of the device is cached in "+left, func() bool { return len(w.cachedFrom(left, p.ip)) == 0 })
 }
 
-// edgeOf names the switch that a radio is at.
+// edgeOf returns the switch that a radio is at.
 func (w *world) edgeOf(r *radio) string {
 	name, _ := w.lab.Link(r.link).Attachment()
 	return name
 }
 
-// cachedFrom are the decisions about IPv4 packets from an address that a switch keeps.
+// cachedFrom returns a switch's cached decisions about IPv4 packets from an address.
 func (w *world) cachedFrom(name string, from netip.Addr) []string {
 	w.t.Helper()
 	found, err := w.lab.Switch(name).Cached(w.t.Context(), "ipv4(src="+from.String()+",")
@@ -88,8 +88,8 @@ func (w *world) cachedFrom(name string, from netip.Addr) []string {
 	return found
 }
 
-// burst has a phone send n packets to the server, as fast as it can, and waits
-// until all have come.
+// burst sends n packets from a phone to the server, as fast as possible, and waits until all have
+// arrived.
 func (w *world) burst(p *phone, r *radio, mac openflow.MAC, n int) {
 	w.t.Helper()
 	if w.gateway == nil {
@@ -111,7 +111,7 @@ func (w *world) burst(p *phone, r *radio, mac openflow.MAC, n int) {
 			w.t.Fatal(err)
 		}
 	}
-	if !w.poll(patience, func() bool { return came.Load() >= int64(n) }) {
+	if !w.poll(waitLimit, func() bool { return came.Load() >= int64(n) }) {
 		w.t.Errorf("%d of %d packets came from where the device is, %s", came.Load(), n, r.link)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// serveDHCP has a host answer every DHCP message that it hears, as a server that has an
-// address for everybody does, until the function it returns is called.
+// serveDHCP makes a host answer every DHCP message that it receives, like a server that has an
+// address for everybody, until the returned function is called.
 func serveDHCP(t *testing.T, r *radio, host *lab.LiveHost, server netip.Addr) (stop func()) {
 	t.Helper()
 	return r.watch(func(f frame) {
@@ -33,9 +33,9 @@ func serveDHCP(t *testing.T, r *radio, host *lab.LiveHost, server netip.Addr) (s
 	})
 }
 
-// TestRogueDHCPServer has a host of the access network be a DHCP server: for a client that
-// the pool is not for, whose question everybody hears, and by itself. Nothing of it arrives;
-// what a server behind the root says does.
+// TestRogueDHCPServer runs a DHCP server on a host of the access network: for a client that no
+// pool is for, whose question everybody receives, and without any question. None of its messages
+// arrives; those of a server behind the border port do.
 func TestRogueDHCPServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Devices: 3, Interfaces: 1})

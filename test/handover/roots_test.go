@@ -7,8 +7,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// TestSeveralRoots lets packets come in by either root, whichever the device's
-// nearest is.
+// TestSeveralRoots lets packets come in by either border port, whichever is nearest to the device.
 func TestSeveralRoots(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{Roots: 2})

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// joinAll has all phones join at once, by the radio of their number.
+// joinAll makes all phones join at once, by the radio of their number.
 func joinAll(t *testing.T, radios []*radio, phones []*phone) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -42,9 +42,9 @@ func newPhones(from, n, interfaces int) []*phone {
 	return all
 }
 
-// TestRandomHandovers moves devices of both policies at random, many of them at once, and
-// then compares the switches' rules with the ledger's, and every device's place with where
-// its packets come out.
+// TestRandomHandovers moves devices of both policies at random, many of them at once. Then it
+// compares the switches' rules with the ledger's, and every device's place with where its packets
+// arrive.
 func TestRandomHandovers(t *testing.T) {
 	t.Parallel()
 	const seed, devices, moves, atOnce = 7, 40, 400, 20
@@ -90,8 +90,7 @@ func TestRandomHandovers(t *testing.T) {
 	t.Logf("%d handovers of %d devices (seed %d): %d rules in the switches, all in the ledger", moves, len(phones), seed, rules)
 }
 
-// anyBicast says whether the rules for one of the phones' addresses end at two
-// edge ports.
+// anyBicast reports whether the rules for one of the phones' addresses end at two edge ports.
 func (w *world) anyBicast(phones []*phone) bool {
 	ends := map[string]int{}
 	for _, f := range w.inSwitches() {
@@ -144,7 +143,7 @@ func TestWrittenSwitches(t *testing.T) {
 	t.Logf("switches and rules for each move: %+v", counts[0])
 }
 
-// rulesBySwitch are the switches' rules for devices, counters and ages left out.
+// rulesBySwitch returns the switches' rules for devices, without counters and ages.
 func (w *world) rulesBySwitch() map[string][]string {
 	w.t.Helper()
 	all := map[string][]string{}
@@ -159,7 +158,7 @@ func (w *world) rulesBySwitch() map[string][]string {
 	return all
 }
 
-// differing names the switches whose rules are not the same.
+// differing returns the switches whose rules differ.
 func differing(a, b map[string][]string) []string {
 	names := map[string]bool{}
 	for sw := range a {

@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// longOverlap is how long both places of a device are served in a move whose packets are
-// counted: so long that a machine that is busy with other things has ended the move before.
+// longOverlap is how long both places of a device are served in a move whose packets are counted:
+// so long that a busy machine has ended the move before.
 const longOverlap = "2s"
 
-// TestSeamlessDevice is the vertical handover: a device with two interfaces and the
-// daemon moves between them. No packet is lost, its TCP connection goes on, and the daemon
-// leaves the device as it was. How long a move takes, what TCP makes of it and that no
-// packet comes twice are claims of the experiments handover-policies and handover-moves.
+// TestSeamlessDevice tests the vertical handover: a device with two interfaces and the daemon
+// moves between them. No packet is lost, its TCP connection survives, and the daemon restores the
+// device. How long a move takes, how TCP reacts and that no packet arrives twice are claims of the
+// experiments handover-policies and handover-moves.
 func TestSeamlessDevice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{})
@@ -48,14 +48,14 @@ func TestSeamlessDevice(t *testing.T) {
 	}
 }
 
-// hostState is what a host has of interfaces, addresses and routes.
+// hostState returns a host's interfaces, addresses and routes.
 func (w *world) hostState(host string) string {
 	return w.run(host, "ip", "-4", "-br", "addr") + w.run(host, "ip", "-4", "route")
 }
 
-// TestSeamlessNetwork moves a device with an interface at each of four edges: every
-// packet comes by one of them or by both. The device's own part, which makes one of both,
-// is another test's.
+// TestSeamlessNetwork moves a device with an interface at each of four edges: every packet arrives
+// by one of them or by both. The device's own part, which delivers each packet once, has a test of
+// its own.
 func TestSeamlessNetwork(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{Cross: true})
@@ -89,8 +89,8 @@ func TestSeamlessNetwork(t *testing.T) {
 	w.compareRules()
 }
 
-// TestHorizontalHandover is a device with the daemon and one interface whose cable goes
-// from one edge switch to another and back. Its connection stays. What was sent while it
+// TestHorizontalHandover moves a device with the daemon and one interface whose cable goes from
+// one edge switch to another and back. Its connection survives. Packets that were sent while it
 // had no link, or no lease, may be lost.
 func TestHorizontalHandover(t *testing.T) {
 	t.Parallel()

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// TestSilentDeath has the radio in use, and then what is behind it, lose everything
-// while its link stays, under a stream to the device and one from it. The device
-// goes on by its other radio, by its default settings.
+// TestSilentDeath makes the radio in use, and then the network behind it, lose everything while
+// its link stays, under a stream to the device and one from it. With its default settings the
+// device continues by its other radio.
 func TestSilentDeath(t *testing.T) {
 	t.Parallel()
 	radio := delayline.Params{Delay: 2 * time.Millisecond}
@@ -57,7 +57,7 @@ func TestSilentDeath(t *testing.T) {
 	w.leaked()
 }
 
-// uses has the device use a radio, by its own choice from then on.
+// uses makes the device use a radio, by its own choice from then on.
 func (d *device) uses(name string) {
 	d.w.t.Helper()
 	d.w.eventually("the device uses "+name, func() bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// TestSmoke moves a host with a DHCP client of the distribution from one switch to another
-// and back. It keeps its address and its TCP connection to a server behind the root.
+// TestSmoke moves a host with a DHCP client of the distribution from one switch to another and
+// back. It keeps its address and its TCP connection to a server behind the border port.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Levels: 2, Interfaces: 1})

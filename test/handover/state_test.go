@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// leaseInfo is what these tests read of a lease.
+// leaseInfo is the part of a lease that these tests read.
 type leaseInfo struct {
 	Device string     `json:"device"`
 	IP     netip.Addr `json:"ip"`
@@ -34,7 +34,7 @@ func (w *world) leases() []leaseInfo {
 	return all
 }
 
-// lease is a device's lease.
+// lease returns a device's lease.
 func (w *world) lease(device string) (leaseInfo, bool) {
 	w.t.Helper()
 	for _, l := range w.leases() {
@@ -45,8 +45,8 @@ func (w *world) lease(device string) (leaseInfo, bool) {
 	return leaseInfo{}, false
 }
 
-// handovers are the latest records of a device, the latest first; all devices' if
-// it is empty.
+// handovers returns the latest records of a device, or of all devices if it is empty, the latest
+// first.
 func (w *world) handovers(device string, limit int) []plugin.Record {
 	w.t.Helper()
 	var all []plugin.Record
@@ -54,11 +54,11 @@ func (w *world) handovers(device string, limit int) []plugin.Record {
 	return all
 }
 
-// installed is a rule as it can be compared: of one switch, by its cookie.
+// installed identifies a rule for a comparison: by its switch and cookie.
 type installed struct{ sw, cookie, priority string }
 
-// ledger is what the controller says is in the switches for devices, and how many
-// rules the switches have not confirmed.
+// ledger returns the rules for devices that the switches have according to the controller, and how
+// many of them are unconfirmed.
 func (w *world) ledger() (all map[installed]string, unconfirmed int) {
 	w.t.Helper()
 	var rules []struct {
@@ -91,14 +91,13 @@ func hexDigits(s string) string {
 
 var ruleForm = regexp.MustCompile(`cookie=0x([0-9a-f]+),.*priority=(\d+),(\S+) actions=(\S+)`)
 
-// found is a rule as a switch has it.
+// found is a rule in a switch.
 type found struct {
 	installed
 	match, actions string
 }
 
-// inSwitches is what the switches say they have, of one owner: that of the
-// cookies given.
+// inSwitches returns the rules of one owner in the switches: those with the given cookies.
 func (w *world) inSwitches() []found {
 	w.t.Helper()
 	var all []found
@@ -127,7 +126,7 @@ func (f found) ofDevice() bool {
 	return err == nil && p >= base+lowestOffset && p <= base+highestOffset
 }
 
-// rulesOf are the rules for an address in all switches: "switch match actions".
+// rulesOf returns the rules for an address in all switches: "switch match actions".
 func (w *world) rulesOf(ip netip.Addr) []string {
 	w.t.Helper()
 	var all []string
@@ -145,18 +144,18 @@ func (w *world) rulesOf(ip netip.Addr) []string {
 	return all
 }
 
-// ownerBits are the magic number and the hash of the owner's name in a cookie.
+// ownerBits returns the magic number and the hash of the owner's name in a cookie.
 func ownerBits(cookie string) string {
 	return fmt.Sprintf("%016s", cookie)[:6]
 }
 
-// compareRules checks that the switches have exactly the rules that the ledger
-// says, as soon as nothing is under way, and returns how many there are.
+// compareRules checks that the switches have exactly the rules of the ledger, as soon as no change
+// is in progress, and returns how many there are.
 func (w *world) compareRules() int {
 	w.t.Helper()
 	var wrong []string
 	rules := 0
-	w.poll(patience, func() bool {
+	w.poll(waitLimit, func() bool {
 		rules, wrong = w.differences()
 		return len(wrong) == 0
 	})
@@ -166,7 +165,7 @@ func (w *world) compareRules() int {
 	return rules
 }
 
-// differences are those between the ledger and the switches.
+// differences returns the differences between the ledger and the switches.
 func (w *world) differences() (rules int, wrong []string) {
 	w.t.Helper()
 	want, unconfirmed := w.ledger()
@@ -219,11 +218,11 @@ func (w *world) leaked() {
 // probePort is the UDP port of packets that probe where a device is served.
 const probePort = 4444
 
-// delivered sends a packet from the server to an address and returns where it
-// came out, by radio and destination MAC. If it comes out nowhere another one is sent.
+// delivered sends a packet from the server to an address and returns where it arrived, by radio
+// and destination MAC. If it arrives nowhere it sends another one.
 func (w *world) delivered(radios []*radio, ip netip.Addr) (where []string) {
 	w.t.Helper()
-	w.poll(patience, func() bool {
+	w.poll(waitLimit, func() bool {
 		where = w.deliveredWithin(radios, ip, 2*time.Second)
 		return len(where) > 0
 	})
@@ -255,7 +254,7 @@ func (w *world) deliveredWithin(radios []*radio, ip netip.Addr, wait time.Durati
 		select {
 		case where := <-came:
 			all = append(all, where)
-			wait = 20 * time.Millisecond // for one that should not come
+			wait = 20 * time.Millisecond // for a copy that should not arrive
 		case <-time.After(wait):
 			slices.Sort(all)
 			return all
@@ -263,13 +262,13 @@ func (w *world) deliveredWithin(radios []*radio, ip netip.Addr, wait time.Durati
 	}
 }
 
-// servedAt checks that an address's packets come out at a place and nowhere else. A
-// switch confirms a rule before it stops to use what it has cached of the old one,
-// so the first packets may still go the old way.
+// servedAt checks that an address's packets arrive at a place and nowhere else. A switch confirms
+// a rule before it stops using its cached decisions, so the first packets may still take the old
+// path.
 func (w *world) servedAt(radios []*radio, ip netip.Addr, want string) {
 	w.t.Helper()
 	var where []string
-	if !w.poll(patience, func() bool {
+	if !w.poll(waitLimit, func() bool {
 		where = w.deliveredWithin(radios, ip, 200*time.Millisecond)
 		return slices.Equal(where, []string{want})
 	}) {
@@ -277,8 +276,8 @@ func (w *world) servedAt(radios []*radio, ip netip.Addr, want string) {
 	}
 }
 
-// sends has a phone send a packet to the server by a radio and returns the source
-// MAC that the gateway saw; ok is false if it has not come within the time.
+// sends sends a packet from a phone to the server by a radio and returns the source MAC that the
+// gateway saw; ok is false if the packet has not arrived within the time.
 func (w *world) sends(p *phone, r *radio, mac openflow.MAC, wait time.Duration) (seen openflow.MAC, ok bool) {
 	w.t.Helper()
 	if w.gateway == nil {
@@ -306,7 +305,7 @@ func (w *world) sends(p *phone, r *radio, mac openflow.MAC, wait time.Duration) 
 	}
 }
 
-// register makes phones known.
+// register registers phones.
 func (w *world) register(class string, phones ...*phone) {
 	w.t.Helper()
 	for _, p := range phones {
@@ -326,12 +325,12 @@ func (w *world) radios(host string, n int) []*radio {
 	return all
 }
 
-// place is how delivered names a place.
+// place returns a place in the form that delivered returns.
 func place(radio int, mac openflow.MAC) string { return fmt.Sprintf("%d %v", radio, mac) }
 
 func contains(text, part string) bool { return strings.Contains(text, part) }
 
-// fieldOf is the value of a field of a match as ovs-ofctl prints it.
+// fieldOf returns the value of a field of a match as ovs-ofctl prints it.
 func fieldOf(match, key string) (string, bool) {
 	for _, field := range strings.Split(match, ",") {
 		if v, ok := strings.CutPrefix(field, key); ok {
@@ -341,7 +340,7 @@ func fieldOf(match, key string) (string, bool) {
 	return "", false
 }
 
-// done says whether a device's move to where a radio is has ended.
+// done reports whether a device's move to where a radio is has ended.
 func (w *world) done(device string, r *radio) bool {
 	w.t.Helper()
 	return w.servedBy(device, r.at())

@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// TestHostInTheNetworkOfDevices has hosts with addresses in the devices' network and
-// no lease: one behind the root, which a device reaches, and one at an edge port,
-// which it does not. Of that one it is told at once that it cannot be reached, and
-// so is the operator, with what would help.
+// TestHostInTheNetworkOfDevices has hosts with addresses in the devices' network and no lease: one
+// behind the border port, which a device reaches, and one at an edge port, which it does not. The
+// device is told at once that this host cannot be reached, and so is the operator, with what would
+// help.
 func TestHostInTheNetworkOfDevices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Devices: 2, Interfaces: 1})

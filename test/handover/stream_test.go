@@ -17,19 +17,19 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// packetRate is how many packets a second a stream has. It is low on purpose: what these
-// tests say about packets has to hold on a machine that is busy with other things.
+// packetRate is how many packets a second a stream has. It is low on purpose: what these tests say
+// about packets must also hold on a busy machine.
 const packetRate = 100
 
-// stream sends numbered packets at a steady rate from one host to an address, and
-// counts where they arrive what has become of them.
+// stream sends numbered packets at a steady rate from one host to an address, and counts those
+// that arrive.
 type stream struct {
 	w    *world
 	out  *net.UDPConn
 	in   *net.UDPConn // nil if radios listen
-	off  []func()     // ends the radios' listening
+	off  []func()     // ends the radios' watches
 	quit chan struct{}
-	// sending and receiving are the goroutines; sent is the sender's until it ends.
+	// sending and receiving are the goroutines; sent belongs to the sender until it ends.
 	sending, receiving sync.WaitGroup
 
 	sent int
@@ -39,17 +39,17 @@ type stream struct {
 	arrivals []arrival
 }
 
-// arrival is a packet that came, at a radio or at a socket.
+// arrival is a packet that has arrived, at a radio or at a socket.
 type arrival struct{ number, by int }
 
 // gap is a run of packets that never arrived.
 type gap struct{ first, packets int }
 
-// report is what has become of a stream.
+// report is the result of a stream.
 type report struct {
 	sent, lost int
-	doubled    int // came again at the same place
-	copies     int // came at another place as well
+	doubled    int // arrived again at the same place
+	copies     int // arrived at another place as well
 	gaps       []gap
 }
 
@@ -57,16 +57,16 @@ func (r report) String() string {
 	return fmt.Sprintf("%d sent, %d lost in gaps %v, %d doubled, %d copies", r.sent, r.lost, r.gaps, r.doubled, r.copies)
 }
 
-// maxStream is how many packets a stream can count.
+// maxStream bounds the packets of a stream.
 const maxStream = 1 << 17
 
-// stream starts packets from the server to an address that a host has.
+// stream starts a stream from the server to an address of a host.
 func (w *world) stream(at string, to netip.AddrPort) *stream {
 	w.t.Helper()
 	return w.streamBetween(w.domain.Server, at, to)
 }
 
-// streamBetween starts packets from one host to an address of another.
+// streamBetween starts a stream from one host to an address of another.
 func (w *world) streamBetween(from, at string, to netip.AddrPort) *stream {
 	w.t.Helper()
 	s := w.newStream(from)
@@ -77,8 +77,7 @@ func (w *world) streamBetween(from, at string, to netip.AddrPort) *stream {
 	return s
 }
 
-// streamToRadios starts packets from the server to an address whose packets
-// radios see.
+// streamToRadios starts a stream from the server to an address whose packets arrive at radios.
 func (w *world) streamToRadios(radios []*radio, to netip.AddrPort) *stream {
 	w.t.Helper()
 	s := w.newStream(w.domain.Server)
@@ -118,8 +117,7 @@ func (w *world) udp(h *lab.LiveHost, local netip.AddrPort) *net.UDPConn {
 	return c
 }
 
-// send sends a packet at each tick. A sender that was kept from running sends fewer, and
-// none of them in a burst.
+// send sends a packet at each tick. A delayed sender sends fewer, and none of them in a burst.
 func (s *stream) send(to netip.AddrPort) {
 	tick := time.NewTicker(time.Second / packetRate)
 	defer tick.Stop()
@@ -182,18 +180,18 @@ func (s *stream) goesOn(what string) {
 	s.w.eventually(what, func() bool { return s.count() >= came+packetRate/2 })
 }
 
-// stop ends the stream, waits for what is on the way, and counts.
+// stop ends the stream, waits for packets in flight, and returns the result.
 func (s *stream) stop() report {
 	s.w.t.Helper()
 	close(s.quit)
 	s.sending.Wait()
-	s.w.poll(patience, func() bool { return s.came(s.sent - 1) })
+	s.w.poll(waitLimit, func() bool { return s.came(s.sent - 1) })
 	if s.in != nil {
 		_ = s.in.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // copies may follow
 	}
 	s.receiving.Wait()
 	if s.in != nil {
-		_ = s.in.Close() // its port is for the next one
+		_ = s.in.Close() // the next stream needs its port
 	}
 	for _, off := range s.off {
 		off()
@@ -265,7 +263,7 @@ func (w *world) connection(host string) *connection {
 	defer l.Close()
 	c := &connection{w: w}
 	err = w.lab.Host(host).Do(func() (err error) {
-		c.ends[0], err = net.DialTimeout("tcp4", l.Addr().String(), patience)
+		c.ends[0], err = net.DialTimeout("tcp4", l.Addr().String(), waitLimit)
 		return err
 	})
 	if err != nil {
@@ -279,13 +277,13 @@ func (w *world) connection(host string) *connection {
 	return c
 }
 
-// works fails the test unless some data arrives both ways, complete and in order.
+// works fails the test unless some data arrives in both directions, complete and in order.
 func (c *connection) works(when string) {
 	c.w.t.Helper()
 	c.next++
 	data := bytes.Repeat([]byte{c.next, 0, 1, 2, 3}, 2000)
 	for _, way := range [][2]net.Conn{{c.ends[0], c.ends[1]}, {c.ends[1], c.ends[0]}} {
-		deadline := time.Now().Add(patience)
+		deadline := time.Now().Add(waitLimit)
 		if err := errors.Join(way[0].SetDeadline(deadline), way[1].SetDeadline(deadline)); err != nil {
 			c.w.t.Fatal(err)
 		}

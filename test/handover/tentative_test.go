@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// TestKilledBeforeTheAnswer kills the controller when it has stored a seamless move,
-// of which the device has not had the answer. It goes on sending from its old place,
-// without a loss, and may go over to the new one.
+// TestKilledBeforeTheAnswer kills the controller after it has stored a seamless move that the
+// device has not been told of. The device continues to send from its old place, without a loss,
+// and may move to the new one.
 func TestKilledBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, lab.MobilityOptions{})
@@ -36,7 +36,7 @@ func TestKilledBeforeTheAnswer(t *testing.T) {
 	p.burst(x, radios[0], x.macs[0], 100)
 	p.burst(x, radios[1], x.macs[1], 100)
 	var where []string
-	if !p.poll(patience, func() bool {
+	if !p.poll(waitLimit, func() bool {
 		where = p.delivered(radios, x.ip)
 		return len(where) == 2 && slices.Contains(where, old) && slices.Contains(where, now)
 	}) {

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// TestDeviceVanishes has devices go silent in the middle of everything: after the
-// offer, after asking to move, and after a place was prepared for them.
+// TestDeviceVanishes has devices stop sending in the middle of an operation: after the offer,
+// after asking to move, and after a place was prepared for them.
 func TestDeviceVanishes(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
@@ -25,8 +25,8 @@ func TestDeviceVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := victim(t, w, radios, "seamless")
-	// It asks at the new place and is gone before the answer comes: the network
-	// serves it there, and leads its packets back when it comes back.
+	// It asks at the new place and is gone before the answer arrives: the network serves it there,
+	// and leads its packets back when it comes back.
 	if err := w.lab.SetLink(t.Context(), radios[2].link, false); err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +52,9 @@ func TestDeviceVanishes(t *testing.T) {
 	w.leaked()
 }
 
-// TestEdgeDisconnects cuts edges off from the controller while devices come and
-// go. Who moves away is served at once; what is left at the edge goes when it is
-// back.
+// TestEdgeDisconnects disconnects edges from the controller while devices come and go. A device
+// that moves away is served at once; its rules at the disconnected edge are removed when the edge
+// is back.
 func TestEdgeDisconnects(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
@@ -78,7 +78,7 @@ func TestEdgeDisconnects(t *testing.T) {
 		w.servedAt(radios, p.ip, place(1, p.macs[1]))
 	}
 	cut("edge1", true)
-	// Now the edge where they go is cut off while they ask.
+	// Now the edge to which they go is disconnected while they ask.
 	for n, p := range phones[10:] {
 		if n == 3 {
 			cut("edge3", false)
@@ -87,7 +87,7 @@ func TestEdgeDisconnects(t *testing.T) {
 			cut("edge3", true)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		_ = p.move(ctx, radios[2], p.macs[2]) // may be in vain: it asks again, as clients do
+		_ = p.move(ctx, radios[2], p.macs[2]) // may fail: it asks again, as clients do
 		cancel()
 	}
 	for _, p := range phones[10:] {
@@ -110,9 +110,8 @@ func TestEdgeDisconnects(t *testing.T) {
 	w.leaked()
 }
 
-// TestPreparedPlace prepares places by the API: for a device that does not come,
-// whose place is given up in time; for one that comes, which then has nothing to
-// wait for; and takes one back.
+// TestPreparedPlace prepares places by the API: for a device that does not come, whose place is
+// given up in time; for one that comes, which then has nothing to wait for; and cancels one.
 func TestPreparedPlace(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})

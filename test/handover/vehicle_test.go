@@ -11,9 +11,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// TestVehicle drives a device along a road of four cells and reports ten times a
-// second where it is. Each cell is prepared before it comes there, at the interface
-// that it uses there.
+// TestVehicle drives a device along a road of four cells and reports its position ten times a
+// second. Each cell is prepared before the device arrives, for the interface that it uses there.
 func TestVehicle(t *testing.T) {
 	t.Parallel()
 	const speed, spacing, radius, step = 50.0, 100.0, 60.0, 5.0 // metres, and metres per second
@@ -37,7 +36,7 @@ func TestVehicle(t *testing.T) {
 		if err := w.do(http.MethodPost, "positions", reports, &heard); err != nil {
 			t.Fatal(problemText(err))
 		}
-		// Half-way to the next cell it finds the next attachment point better.
+		// Half-way to the next cell the device finds the next attachment point better.
 		if next := int((x + spacing/2) / spacing); next > at && next < len(radios) {
 			at = next
 			w.eventually("the next place is served, too", func() bool {

@@ -20,7 +20,7 @@ import (
 // refusedWithin is how long a test waits for an answer that must not come.
 const refusedWithin = 700 * time.Millisecond
 
-// victim is a phone that has joined by the first radio.
+// victim returns a phone that has joined by the first radio.
 func victim(t *testing.T, w *world, radios []*radio, class string) *phone {
 	t.Helper()
 	p := newPhone(1, 4)
@@ -31,11 +31,11 @@ func victim(t *testing.T, w *world, radios []*radio, class string) *phone {
 	return p
 }
 
-// unmoved checks that an attempt to move a phone, which is at the first radio, was
-// not answered, and that its packets still come out where it is.
+// unmoved checks that an attempt to move a phone, which is at the first radio, was not answered,
+// and that its packets still arrive where it is.
 func unmoved(t *testing.T, w *world, radios []*radio, p *phone, what string, r *radio, mac openflow.MAC, m *dhcpv4.DHCPv4) {
 	t.Helper()
-	// It is answered before the rules of where it was are gone.
+	// The phone is answered before the rules of its old place are removed.
 	w.eventually("what brought the device here is over", func() bool { return w.done(p.id, radios[0]) })
 	before := w.rulesBySwitch()
 	if reply, err := r.ask(t.Context(), mac, m, refusedWithin); !errors.Is(err, errSilence) {
@@ -47,8 +47,8 @@ func unmoved(t *testing.T, w *world, radios []*radio, p *phone, what string, r *
 	w.servedAt(radios, p.ip, place(0, p.macs[0]))
 }
 
-// TestSpoofedRequests has strangers ask, by every message there is, for a device's
-// address at a port where the device may not be.
+// TestSpoofedRequests sends requests of every kind from strangers for a device's address, at a
+// port where the device may not be.
 func TestSpoofedRequests(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
@@ -73,18 +73,18 @@ func TestSpoofedRequests(t *testing.T) {
 	} {
 		unmoved(t, w, radios, p, c.what, radios[2], mac, c.m)
 	}
-	// chaddr of the victim in a frame of the stranger's own, and the other way round.
+	// chaddr of the victim in a frame of the stranger's own, and the reverse.
 	stranger := openflow.MAC{0x06, 0xbb, 0, 0, 0, 1}
 	unmoved(t, w, radios, p, "chaddr of the device", radios[2], stranger, p.reboot(mac))
 	unmoved(t, w, radios, p, "eth_src of the device", radios[2], mac, p.reboot(stranger))
 	unmoved(t, w, radios, p, "chaddr of the device, at a port where it may be", radios[1], stranger, p.reboot(mac))
-	// What is sent with the device's address from elsewhere goes nowhere.
+	// Packets with the device's address from elsewhere are dropped.
 	for _, from := range []openflow.MAC{mac, stranger} {
 		if seen, ok := w.sends(p, radios[2], from, refusedWithin); ok {
 			t.Errorf("a stranger sends with the device's address, seen with %v", seen)
 		}
 	}
-	if seen, ok := w.sends(p, radios[0], mac, patience); !ok || seen != mac {
+	if seen, ok := w.sends(p, radios[0], mac, waitLimit); !ok || seen != mac {
 		t.Errorf("the device itself sends, seen with %v: %v", seen, ok)
 	}
 	if l, ok := w.lease(p.id); !ok || l.IP != p.ip || l.released() {
@@ -98,8 +98,8 @@ func TestSpoofedRequests(t *testing.T) {
 	}
 }
 
-// TestSignedRequests moves a device that has a key: only by what it has signed,
-// and by each signature once.
+// TestSignedRequests moves a device that has a key: only by its signed requests, and only once by
+// each.
 func TestSignedRequests(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
@@ -152,7 +152,7 @@ func TestSignedRequests(t *testing.T) {
 		t.Fatalf("a signed request was not granted: %v", err)
 	}
 	w.servedAt(radios, p.ip, place(2, there))
-	// Somebody who has heard it says it again elsewhere, when the device is back.
+	// An eavesdropper replays the request elsewhere, when the device is back.
 	home := sign(p.reboot(mac), mac, key, time.Now())
 	if _, err := p.ask(t.Context(), radios[0], mac, home, dhcpv4.MessageTypeAck); err != nil {
 		t.Fatal(err)
@@ -161,8 +161,7 @@ func TestSignedRequests(t *testing.T) {
 	unmoved(t, w, radios, p, "a replay at another port", radios[3], there, move)
 }
 
-// TestExhaustedPool has one device more than addresses. It gets one as soon as one
-// is free.
+// TestExhaustedPool has one device more than addresses. It gets one as soon as one is free.
 func TestExhaustedPool(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
@@ -198,8 +197,8 @@ func TestExhaustedPool(t *testing.T) {
 	w.compareRules()
 }
 
-// TestTwoClaimOneMAC has the same MAC ask at two ports in turns. Which of them has
-// the address is as the class says; it is never both, and the log tells.
+// TestTwoClaimOneMAC sends requests with the same MAC at two ports in turns. The class decides
+// which of them has the address; it is never both, and the log reports it.
 func TestTwoClaimOneMAC(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
