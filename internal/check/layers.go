@@ -185,7 +185,7 @@ func Layers() []Layer {
 		{
 			Dir:   "examples",
 			May:   []string{"api", "cli", "controller", "event", "network", "openflow", "service"},
-			Tests: []string{"lab", "pki"},
+			Tests: []string{"lab", "pki", "store"},
 		},
 	}
 }

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cli"
+	"github.com/sluice-net/sluice/service/control"
+)
+
+func main() { os.Exit(cli.Main(cli.Extra{Service: newBalance, Commands: commands})) }
+
+func commands(app *cli.App) []*cobra.Command {
+	group := &cobra.Command{Use: name, Short: "Lead connections to virtual addresses to servers"}
+	group.AddCommand(cli.DeclaredCommands[Front, FrontInfo](app, "a virtual address", api.Prefix+"/"+name+"/fronts")...)
+	port := uint16(80)
+	beside := cli.AgentCommand(app, &cobra.Command{Use: "server", Short: "Tell the controller whether a server answers"}, name,
+		func(ctx context.Context, a cli.Agent) error {
+			agent := control.NewServer[Answers](control.Options[control.Nothing]{Log: a.Log})
+			go watch(ctx, agent, net.JoinHostPort(a.Data.Address.String(), strconv.Itoa(int(port))))
+			return a.Serve(ctx, agent)
+		})
+	beside.Flags().Uint16Var(&port, "port", port, "port of the server, at the agent's data address")
+	group.AddCommand(cli.AgentsCommand(app, name))
+	return []*cobra.Command{group, beside}
+}
+
+// watch is the agent: it connects to the server twice a second, and tells when that begins to
+// answer, or ends.
+func watch(ctx context.Context, agent *control.Server[Answers, control.Nothing], server string) {
+	tick := time.NewTicker(time.Second / 2)
+	defer tick.Stop()
+	dialer := net.Dialer{Timeout: time.Second}
+	for told, answers := false, false; ; told = true {
+		before := answers
+		c, err := dialer.DialContext(ctx, "tcp", server)
+		if answers = err == nil; answers {
+			_ = c.Close() // nothing was sent
+		}
+		if !told || answers != before {
+			agent.Record(Answers{answers})
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
