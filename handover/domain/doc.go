@@ -3,6 +3,8 @@
 // border ports (a peering) tell each other over mutually authenticated HTTPS which device comes,
 // and then pass its packets over the peering.
 //
+// # The steps
+//
 // Origin S has the device, receiver R gets it:
 //
 //	t0           S carries the device
@@ -18,11 +20,15 @@
 // claims it from the one that does (claim); from t3 on all is the same. A withdraw revokes an
 // earlier message.
 //
+// # The chain
+//
 // For each device that is not just at home a domain keeps one Record: upstream is the neighbour
 // from which its packets come (none at home), downstream the one to which they go (none where the
 // device is). A to B to C makes a chain. A device that comes back to a domain of the chain
 // shortens it, and the part that is no longer needed is withdrawn. Where its packets pass through
 // R already, R branches them itself and the origin sends nothing twice.
+//
+// # Trust
 //
 // A neighbour is trusted with little. It has one certificate of role neighbour, issued by us,
 // whose name is its name here; nothing else of our API is open to it. It can offer only devices

@@ -12,6 +12,8 @@
 // Package handover/mobile/datapath/ebpf implements it with programs in the kernel; the daemon's
 // own tests use an implementation that only records its calls.
 //
+// # What stays with the interface
+//
 // Frames that concern a link and not the address on it never reach the VNI: 802.1X (EAPOL), frames
 // to the reserved group addresses 01:80:c2:00:00:0x, and DHCP for IPv4. The daemon itself is the
 // DHCP client, with a packet socket on the interface. Packet sockets see all traffic, and frames

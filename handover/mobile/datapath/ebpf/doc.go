@@ -6,6 +6,8 @@
 // own buffer: partial checksums and GSO survive, and nothing is copied. One element of one map
 // holds the choice of interfaces, so a switch is one update of a map.
 //
+// # Design choices
+//
 // The programs are written in C and not assembled in Go, because loops over neighbour discovery's
 // options and a hash are readable there. The object is embedded; a test compiles the source again
 // where the compiler is installed.
@@ -17,6 +19,8 @@
 // The VNI is one end of a veth pair whose other end carries nothing: every kernel with containers
 // has veth, its carrier is constant, and it accepts GSO frames.
 //
+// # Copies
+//
 // A packet that the network sends to several interfaces is delivered once: from the interface that
 // brought it first. A table of fingerprints (addresses, ports, identification and the start of the
 // payload) counts how often each packet came by each interface. It is kept as soon as two
@@ -26,6 +30,8 @@
 // If an interface joins TCP segments before the programs see them (GRO), two interfaces may join
 // them differently. Such copies are not recognised, and TCP drops them itself. Datagrams are not
 // joined unless that is switched on.
+//
+// # Last segments
 //
 // For [Datapath.SendAgain] the last TCP segment of each connection is kept, one with payload and
 // one without, as soon as there are two interfaces. They are kept in an array of 256 places, each
