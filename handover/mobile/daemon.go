@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/mobile/datapath"
 	"github.com/sluice-net/sluice/handover/mobile/device"
 	"github.com/sluice-net/sluice/handover/mobile/lease"
 	"github.com/sluice-net/sluice/handover/mobile/policy"
@@ -20,7 +19,7 @@ type Daemon struct {
 	cfg      Config
 	log      *slog.Logger
 	sys      system
-	path     datapath.Datapath
+	path     forwarder
 	selector policy.Selector
 	inbox    inbox
 	wg       sync.WaitGroup
@@ -101,7 +100,7 @@ type probing struct {
 type task struct{ cancel context.CancelFunc }
 
 // newDaemon returns a daemon that does not run yet.
-func newDaemon(cfg Config, sys system, path datapath.Datapath) *Daemon {
+func newDaemon(cfg Config, sys system, path forwarder) *Daemon {
 	d := &Daemon{
 		cfg: cfg, log: cfg.Log, sys: sys, path: path,
 		selector: policy.Selector{Rules: cfg.Policy},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"time"
 
+	"github.com/sluice-net/sluice/handover/mobile/datapath"
 	"github.com/sluice-net/sluice/handover/mobile/device"
 	"github.com/sluice-net/sluice/handover/mobile/lease"
 	"github.com/sluice-net/sluice/handover/mobile/raw"
@@ -37,6 +39,18 @@ type system interface {
 	// dhcp opens a socket for DHCP, probes one for the answers to probes.
 	dhcp(index int) (conn, error)
 	probes(index int) (conn, error)
+}
+
+// forwarder is what the daemon needs of an *ebpf.Datapath. Tests replace it by one that only records
+// its calls.
+type forwarder interface {
+	Attach(ctx context.Context, i datapath.Interface) error
+	Detach(ctx context.Context, name string) error
+	FitMTU(ctx context.Context) error
+	Use(ctx context.Context, send string, receive []string) error
+	SendAgain(within time.Duration, gateway openflow.MAC) (sent int, err error)
+	Stats() (datapath.Stats, error)
+	Traffic(name string) (datapath.Traffic, error)
 }
 
 // machine is the real system.

@@ -99,7 +99,7 @@ type Choice struct {
 	Receive []string
 }
 
-// NewChoice checks the arguments of [Datapath.Use]; attached reports whether an interface is
+// NewChoice checks the arguments of a datapath's Use; attached reports whether an interface is
 // attached. Names that are given twice count once.
 func NewChoice(send string, receive []string, attached func(string) bool) (Choice, error) {
 	c := Choice{Send: send}

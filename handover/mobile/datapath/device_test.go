@@ -67,7 +67,7 @@ func (d *device) config() datapath.Config {
 type within struct {
 	t     testing.TB
 	space *space
-	inner datapath.Datapath
+	inner *ebpf.Datapath
 }
 
 // opened opens the datapath and closes it with the test.

@@ -20,7 +20,6 @@ type Datapath struct {
 	traffic  datapath.Traffic
 	fitted   int
 	again    []string
-	closed   bool
 }
 
 // Use is one call of Use.
@@ -32,7 +31,7 @@ type Use struct {
 // String returns "send<receive,receive".
 func (u Use) String() string { return fmt.Sprintf("%s<%v", u.Send, u.Receive) }
 
-// Attach implements datapath.Datapath.
+// Attach records that an interface is attached.
 func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -40,7 +39,7 @@ func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
 	return nil
 }
 
-// Detach implements datapath.Datapath.
+// Detach records that an interface is not attached any more.
 func (d *Datapath) Detach(_ context.Context, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,7 +47,7 @@ func (d *Datapath) Detach(_ context.Context, name string) error {
 	return nil
 }
 
-// Use implements datapath.Datapath.
+// Use records the interfaces in use. It returns an error if one is not attached.
 func (d *Datapath) Use(_ context.Context, send string, receive []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +84,7 @@ func (d *Datapath) Attached() []datapath.Interface {
 	return slices.Clone(d.attached)
 }
 
-// FitMTU implements datapath.Datapath.
+// FitMTU counts its calls.
 func (d *Datapath) FitMTU(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,7 +99,7 @@ func (d *Datapath) Fitted() int {
 	return d.fitted
 }
 
-// Traffic implements datapath.Datapath, with the same counters for all interfaces.
+// Traffic returns the same counters for all interfaces.
 func (d *Datapath) Traffic(string) (datapath.Traffic, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,7 +114,7 @@ func (d *Datapath) Carry(sent, heard uint64) {
 	d.traffic.Heard += heard
 }
 
-// SendAgain implements datapath.Datapath. It records the interface by which it would send.
+// SendAgain records the interface by which it would send.
 func (d *Datapath) SendAgain(time.Duration, openflow.MAC) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,7 +129,7 @@ func (d *Datapath) SentAgain() []string {
 	return slices.Clone(d.again)
 }
 
-// Stats implements datapath.Datapath.
+// Stats returns the interfaces of the last Use, without counters.
 func (d *Datapath) Stats() (datapath.Stats, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,19 +138,4 @@ func (d *Datapath) Stats() (datapath.Stats, error) {
 		s.Send, s.Receive = d.uses[n-1].Send, d.uses[n-1].Receive
 	}
 	return s, nil
-}
-
-// Close implements datapath.Datapath.
-func (d *Datapath) Close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed = true
-	return nil
-}
-
-// Closed reports whether Close was called.
-func (d *Datapath) Closed() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.closed
 }

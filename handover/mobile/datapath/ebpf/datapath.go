@@ -17,8 +17,14 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 )
 
-// Datapath carries a VNI's frames by programs in the kernel. Open and the methods act on the
-// network namespace of the thread that calls them, which must be the same each time.
+// Datapath carries frames between a VNI and the attached interfaces by programs in the kernel. No
+// frame passes before the first Use. The methods may be called concurrently; changes are made one
+// after the other. Open and the methods act on the network namespace of the thread that calls them,
+// which must be the same each time.
+//
+// A Datapath changes no address, route or link state of the interfaces: these are the daemon's. The
+// VNI is up when Open returns. The programs of a killed daemon continue to work; the next Open takes
+// over the VNI with its addresses, and removes the rest of what was left.
 type Datapath struct {
 	config datapath.Config
 	log    *slog.Logger
@@ -30,8 +36,6 @@ type Datapath struct {
 	nics    map[string]*nic
 	current datapath.Choice
 }
-
-var _ datapath.Datapath = (*Datapath)(nil)
 
 // nic is an attached interface.
 type nic struct {
@@ -97,7 +101,8 @@ func (d *Datapath) open(ctx context.Context) error {
 	return nil
 }
 
-// Attach adds an interface, or attaches it again.
+// Attach adds an interface, or attaches it again if its MAC address has changed or if it was
+// unplugged and came back. It carries nothing until Use names it.
 func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
 	if err := d.config.CheckInterface(i); err != nil {
 		return err
@@ -182,7 +187,7 @@ func (d *Datapath) drop(n *nic) error {
 	return nil
 }
 
-// Detach removes an interface.
+// Detach removes an interface, even one that has vanished. If it was in use, it no longer is.
 func (d *Datapath) Detach(_ context.Context, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -200,7 +205,18 @@ func (d *Datapath) Detach(_ context.Context, name string) error {
 	return d.drop(n)
 }
 
-// Use changes the interfaces in use by one update of a map.
+// Use makes one atomic change, by one update of a map: frames of the VNI leave by send, and frames
+// that come in by one of receive reach the VNI. If send is empty, frames of the VNI are dropped.
+// Frames of an attached interface that is not in receive are dropped.
+//
+// The network may send every packet to several interfaces. Each packet is delivered once, from the
+// interface in receive that brought it first.
+//
+// A switch that neither loses nor duplicates a packet, while the network sends to both places, is
+// Use(new, [old new]) followed by Use(new, [new]) when the old place has no packets in flight any
+// more.
+//
+// When Use returns nil the change is in force. After an error the datapath is unchanged.
 func (d *Datapath) Use(_ context.Context, send string, receive []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -262,7 +278,8 @@ func (d *Datapath) Stats() (datapath.Stats, error) {
 	return s, err
 }
 
-// Traffic returns the counters that show whether the path of an interface works.
+// Traffic returns the counters of one interface that show whether its path works. It is cheap: it
+// is called 50 times a second.
 func (d *Datapath) Traffic(name string) (datapath.Traffic, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -288,7 +305,7 @@ func since(at uint64) time.Duration {
 	return max(time.Duration(now.Nano()-int64(at)), 0)
 }
 
-// Close removes the programs and the VNI.
+// Close removes everything that the datapath has created, including the VNI.
 func (d *Datapath) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -306,7 +323,8 @@ func (d *Datapath) Close() error {
 	return errors.Join(err, removeVNI(d.config.VNI))
 }
 
-// FitMTU sets the VNI's MTU to fit the interfaces.
+// FitMTU sets the VNI's MTU to fit the attached interfaces, after that of one has changed. Attach
+// and Detach do so by themselves.
 func (d *Datapath) FitMTU(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -32,7 +32,10 @@ type tail struct {
 	Bytes            [tailHead + tailData]byte
 }
 
-// SendAgain sends the last segments of TCP connections again.
+// SendAgain sends again the last segment of each TCP connection that has sent one within the given
+// time, both the last with payload and the last without. The segments leave by the interface in
+// use, to the gateway's address there or, if that is zero, to their earlier destination. They
+// replace what a failed interface may have lost: a few hundred segments at most.
 func (d *Datapath) SendAgain(within time.Duration, gateway openflow.MAC) (sent int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
