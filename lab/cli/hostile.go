@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,12 +17,17 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// hostileDPID is what a hostile switch calls itself.
-const hostileDPID = 0xbad
+const (
+	// hostileDPID is what the first hostile switch calls itself; the others count on from it.
+	hostileDPID = 0xbad
+	// maxHostile is how many there may be at once.
+	maxHostile = 1024
+)
 
 func (f *labFlags) hostileSwitchCommand() *cobra.Command {
 	var (
 		limit   time.Duration
+		count   int
 		victims []string
 	)
 	kinds := hostile.Kinds()
@@ -36,9 +42,10 @@ func (f *labFlags) hostileSwitchCommand() *cobra.Command {
 		Short: "Have a switch do harm to a lab's controller",
 		Long: fmt.Sprintf(`Connects a switch to the controller of a lab that does its worst to it, in one way,
 for a time or until Ctrl-C. It calls itself %x and has nothing to do with the lab's own
-switches: those, their links and their hosts should not notice. Kinds, of a switch that
+switches: those, their links and their hosts should not notice. With --switches there are
+several of the kind at once, whose identifiers count on from that. Kinds, of a switch that
 %s`, hostileDPID, list.String()),
-		Example: "  sluice-lab hostile-switch packets --time 30s",
+		Example: "  sluice-lab hostile-switch packets --time 30s\n  sluice-lab hostile-switch packets --switches 64",
 		Args:    command.OneOf(names...),
 		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
 			for _, k := range kinds {
@@ -50,20 +57,25 @@ switches: those, their links and their hosts should not notice. Kinds, of a swit
 			if limit <= 0 {
 				return &command.UsageError{Err: fmt.Errorf("--time %v: want more than nothing, like 30s", limit)}
 			}
+			if count < 1 || count > maxHostile {
+				return &command.UsageError{Err: fmt.Errorf("--switches %d: want 1 to %d", count, maxHostile)}
+			}
 			hosts, err := parseVictims(victims)
 			if err != nil {
 				return &command.UsageError{Err: err}
 			}
-			return f.runHostileSwitch(cmd.Context(), kinds[slices.Index(names, args[0])], hosts, limit)
+			return f.runHostileSwitch(cmd.Context(), kinds[slices.Index(names, args[0])], hosts, count, limit)
 		},
 	}
 	f.nameFlag(cmd)
 	cmd.Flags().DurationVar(&limit, "time", time.Minute, "for how long")
+	cmd.Flags().IntVar(&count, "switches", 1, "how many of them")
 	cmd.Flags().StringArrayVar(&victims, "victim", nil, "a host whose addresses it claims, as MAC=IPV4; may be repeated; of the kind moves")
 	return cmd
 }
 
-func (f *labFlags) runHostileSwitch(ctx context.Context, k hostile.Kind, victims []hostile.Host, limit time.Duration) error {
+// runHostileSwitch runs count hostile switches of a kind until the time limit.
+func (f *labFlags) runHostileSwitch(ctx context.Context, k hostile.Kind, victims []hostile.Host, count int, limit time.Duration) error {
 	l, err := f.open()
 	if err != nil {
 		return err
@@ -72,10 +84,19 @@ func (f *labFlags) runHostileSwitch(ctx context.Context, k hostile.Kind, victims
 	defer cancel()
 	addr := l.ControllerAddr().String()
 	f.app.Printf("switch %x at %s: it %s", hostileDPID, addr, k.Does)
-	k.Run(ctx, hostile.Target{
-		DPID: hostileDPID, Victims: victims,
-		Dial: func(ctx context.Context) (net.Conn, error) { return l.Control().DialContext(ctx, "tcp", addr) },
-	})
+	if count > 1 {
+		f.app.Printf("and so do %d more", count-1)
+	}
+	var wg sync.WaitGroup
+	for i := range count {
+		wg.Go(func() {
+			k.Run(ctx, hostile.Target{
+				DPID: hostileDPID + openflow.DatapathID(i), Victims: victims,
+				Dial: func(ctx context.Context) (net.Conn, error) { return l.Control().DialContext(ctx, "tcp", addr) },
+			})
+		})
+	}
+	wg.Wait()
 	return nil
 }
 

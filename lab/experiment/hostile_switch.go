@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -26,10 +27,6 @@ const (
 	hostileInterval = time.Millisecond
 	// hostileVictims is how many addresses a switch claims that are elsewhere.
 	hostileVictims = 100
-	// What a hostile switch may cost: so many times the p99 without it, and so much
-	// memory of the controller.
-	hostileP99Bound    = 2
-	hostileMemoryBound = 200 << 20
 	// hostileIdle is when Open vSwitch gives up what it cached of a pair, 10 s by default:
 	// at each new rule it goes through all of that, and with 20,000 flows cached it takes a
 	// whole processor, which here the controller and the connections need.
@@ -40,19 +37,30 @@ const (
 	hostileNone = "none"
 )
 
+// hostileCount is a number of hostile switches of one kind, and what they may cost: the p99
+// of others as a multiple of that without them, and memory of the controller in MiB.
+type hostileCount struct {
+	switches  int
+	maxP99    float64
+	maxMemory int64
+}
+
+var hostileCounts = []hostileCount{{1, 2, 200}, {64, 3, 256}}
+
 func hostileSwitch() Experiment {
 	return Experiment{
 		Name:     "hostile-switch",
-		Title:    "New connections between two switches beside a third that does harm",
-		Question: "Does a switch that does its worst to the controller slow the connections of others, cost them links, or fill the memory?",
-		Varies:   []string{"kind"},
+		Title:    "New connections between two switches beside others that do harm",
+		Question: "Do switches that do their worst to the controller slow the connections of others, cost them links, or fill the memory?",
+		Varies:   []string{"kind", "switches"},
 		Run:      runHostileSwitch,
 	}
 }
 
-// hostileCase is what was seen beside one kind of hostile switch.
+// hostileCase is what was seen beside hostile switches of one kind.
 type hostileCase struct {
 	hostile.Kind
+	hostileCount
 	contacts testbed.Contacts
 	linkDown int64
 	memory   int64   // bytes more than without it, at the most
@@ -84,19 +92,25 @@ func runHostileSwitch(ctx context.Context, env *Env) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without a hostile switch before each kind and after the last: the machine changes
+	counts, err := chosen(env.Only, "switches", hostileCounts, func(c hostileCount) string { return strconv.Itoa(c.switches) })
+	if err != nil {
+		return nil, err
+	}
+	// Without a hostile switch before each case and after the last: the machine changes
 	// meanwhile, and each is compared with those beside it.
-	none := hostile.Kind{Name: hostileNone}
-	all := []hostile.Kind{none}
+	none := hostileCase{Kind: hostile.Kind{Name: hostileNone}}
+	all := []hostileCase{none}
 	for _, k := range kinds {
-		all = append(all, k, none)
+		for _, c := range counts {
+			all = append(all, hostileCase{Kind: k, hostileCount: c}, none)
+		}
 	}
 	env.Steps(len(all))
 	others, err := testbed.WatchOthers(os.Getpid())
 	if err != nil {
 		return nil, err
 	}
-	raw, err := env.CSV("hostile-switch", "kind", "connection_seconds")
+	raw, err := env.CSV("hostile-switch", "kind", "switches", "connection_seconds")
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +138,7 @@ func (rig *hostileRig) forgetIdle(ctx context.Context) error {
 	return nil
 }
 
-func (rig *hostileRig) run(ctx context.Context, kinds []hostile.Kind) (all []hostileCase, err error) {
+func (rig *hostileRig) run(ctx context.Context, cases []hostileCase) (all []hostileCase, err error) {
 	if err := rig.forgetIdle(ctx); err != nil {
 		return nil, err
 	}
@@ -148,11 +162,11 @@ func (rig *hostileRig) run(ctx context.Context, kinds []hostile.Kind) (all []hos
 		rig.watchLinks(watching)
 	}()
 	defer func() { stop(); <-watched }()
-	for _, k := range kinds {
-		rig.env.Step("%s", k.Name)
-		c, err := rig.measure(ctx, k)
+	for _, c := range cases {
+		rig.env.Step("%s, %d switches", c.Name, c.switches)
+		c, err := rig.measure(ctx, c)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", k.Name, err)
+			return nil, fmt.Errorf("%s, %d switches: %w", c.Name, c.switches, err)
 		}
 		rig.env.Logf("p50 %.2f, p99 %.2f ms, %d of %d without an answer, %d links lost, %d MiB more, %.2f cores, %.2f for other programs", c.quantile(0.5), c.quantile(0.99), c.contacts.Lost, c.contacts.Lost+len(c.contacts.Took), c.linkDown, c.memory>>20, c.cpu, c.others)
 		all = append(all, c)
@@ -173,8 +187,9 @@ func (rig *hostileRig) watchLinks(ctx context.Context) {
 	}
 }
 
-// measure makes connections beside one kind of hostile switch.
-func (rig *hostileRig) measure(ctx context.Context, k hostile.Kind) (c hostileCase, err error) {
+// measure makes connections beside hostile switches of one kind, and returns the case with
+// what was seen.
+func (rig *hostileRig) measure(ctx context.Context, c hostileCase) (_ hostileCase, err error) {
 	if err := rig.newcomers.Announce(ctx, time.Millisecond); err != nil {
 		return c, err
 	}
@@ -190,16 +205,15 @@ func (rig *hostileRig) measure(ctx context.Context, k hostile.Kind) (c hostileCa
 		return c, err
 	}
 	links := rig.linkDown.Load()
-	if k.Name != hostileNone {
-		d, err := rig.startHostile(ctx, k)
+	if c.Name != hostileNone {
+		d, err := rig.startHostile(ctx, c)
 		if err != nil {
 			return c, err
 		}
 		defer d.Stop()
 	}
-	c.Kind = k
 	lasts := rig.time
-	if k.Name == hostileNone {
+	if c.Name == hostileNone {
 		lasts /= 3
 	}
 	if _, err := rig.others.Processors(); err != nil { // what was before
@@ -227,18 +241,18 @@ func (rig *hostileRig) measure(ctx context.Context, k hostile.Kind) (c hostileCa
 	}
 	c.memory, c.linkDown = peak-before, rig.linkDown.Load()-links
 	for _, took := range c.contacts.Took {
-		if err := rig.raw.Row(k.Name, took); err != nil {
+		if err := rig.raw.Row(c.Name, c.switches, took); err != nil {
 			return c, err
 		}
 	}
 	return c, nil
 }
 
-// startHostile starts a hostile switch as a program of its own: on a machine of its own it
-// would take no processor from those it harms.
-func (rig *hostileRig) startHostile(ctx context.Context, k hostile.Kind) (*testbed.Daemon, error) {
+// startHostile starts the hostile switches of a case as a program of their own: on a machine
+// of their own they would take no processor from those they harm.
+func (rig *hostileRig) startHostile(ctx context.Context, c hostileCase) (*testbed.Daemon, error) {
 	args := []string{
-		"hostile-switch", k.Name,
+		"hostile-switch", c.Name, "--switches", strconv.Itoa(c.switches),
 		"--lab", rig.lab.Topology().Name, "--time", (2 * rig.time).String(),
 	}
 	left := hostileVictims
@@ -247,28 +261,29 @@ func (rig *hostileRig) startHostile(ctx context.Context, k hostile.Kind) (*testb
 			args = append(args, "--victim", fmt.Sprintf("%v=%v", mac, addr))
 		}
 	})
-	return testbed.StartLowest(ctx, rig.lab.Control(), filepath.Join(rig.env.Dir, "hostile-"+k.Name+".log"), rig.env.Lab, args...)
+	return testbed.StartLowest(ctx, rig.lab.Control(), filepath.Join(rig.env.Dir, fmt.Sprintf("hostile-%s-%d.log", c.Name, c.switches)), rig.env.Lab, args...)
 }
 
 func hostileResult(all []hostileCase, d time.Duration) *Result {
 	r := &Result{Network: fmt.Sprintf("two switches in a row with %d clients behind one and %d servers behind the other; each connection is the first of its pair for long, so that its SYN and the answer each go by the controller; 1,000 a second, %v beside each kind", hostileClients, hostileClients, d)}
-	t := Table{Title: "Time from SYN to SYN-ACK in ms", Columns: []string{"a switch that", "connections", "unanswered", "p50", "p99", "greatest", "p99 to that without", "links lost", "MiB more", "controller's cores", "other programs' cores"}}
+	t := Table{Title: "Time from SYN to SYN-ACK in ms", Columns: []string{"switches", "each", "connections", "unanswered", "p50", "p99", "greatest", "p99 to that without", "links lost", "MiB more", "controller's cores", "other programs' cores"}}
 	for i, c := range all {
-		does, ratio := "(none)", 1.0
+		does, ratio := hostileNone, 1.0
 		if c.Name != hostileNone { // every second: the slower of the two beside it counts
 			does, ratio = c.Does, c.quantile(0.99)/max(all[i-1].quantile(0.99), all[i+1].quantile(0.99))
 		}
-		t.Add(does, len(c.contacts.Took)+c.contacts.Lost, c.contacts.Lost, ms2(c.quantile(0.5)), ms2(c.quantile(0.99)), ms2(c.quantile(1)), fmt.Sprintf("%.2f", ratio), c.linkDown, c.memory>>20, fmt.Sprintf("%.2f", c.cpu), fmt.Sprintf("%.2f", c.others))
+		t.Add(c.switches, does, len(c.contacts.Took)+c.contacts.Lost, c.contacts.Lost, ms2(c.quantile(0.5)), ms2(c.quantile(0.99)), ms2(c.quantile(1)), fmt.Sprintf("%.2f", ratio), c.linkDown, c.memory>>20, fmt.Sprintf("%.2f", c.cpu), fmt.Sprintf("%.2f", c.others))
 		if c.Name == hostileNone {
 			continue
 		}
-		r.Claim(ratio <= hostileP99Bound, fmt.Sprintf("%s: p99 at most twice that without", c.Name), "%.2f ms, %.2f times", c.quantile(0.99), ratio)
-		r.Claim(c.contacts.Lost == 0, c.Name+": every connection is answered", "%d of %d are not", c.contacts.Lost, len(c.contacts.Took)+c.contacts.Lost)
-		r.Claim(c.linkDown == 0, c.Name+": no link is lost", "%d", c.linkDown)
-		r.Claim(c.memory <= hostileMemoryBound, c.Name+": the controller takes at most 200 MiB more", "%d MiB", c.memory>>20)
+		of := fmt.Sprintf("%s, %d switches", c.Name, c.switches)
+		r.Claim(ratio <= c.maxP99, fmt.Sprintf("%s: p99 at most %g times that without", of, c.maxP99), "%.2f ms, %.2f times", c.quantile(0.99), ratio)
+		r.Claim(c.contacts.Lost == 0, of+": every connection is answered", "%d of %d are not", c.contacts.Lost, len(c.contacts.Took)+c.contacts.Lost)
+		r.Claim(c.linkDown == 0, of+": no link is lost", "%d", c.linkDown)
+		r.Claim(c.memory>>20 <= c.maxMemory, fmt.Sprintf("%s: the controller takes at most %d MiB more", of, c.maxMemory), "%d MiB", c.memory>>20)
 	}
 	r.Tables = append(r.Tables, t)
-	r.Note("The hostile switch is a program of the lowest priority on the same cores: on a machine of its own it would take no processor from the switches and the controller. What its packets cost the kernel and the controller is in the figures.")
+	r.Note("The hostile switches are a program of the lowest priority on the same cores: on a machine of their own they would take no processor from the switches and the controller. What their packets cost the kernel and the controller is in the figures.")
 	r.Note("Other programs are those that ran before, but for the kernel's own threads: what they take, the connections wait for.")
 	r.Note("The rules of a pair are gone 2 s after its last packet (forwarding.idle_timeout, 1m by default), so that pairs are new again soon enough.")
 	r.Note("What Open vSwitch caches of a pair is gone %v after its last packet (other_config:max-idle, 10s by default): it goes through all of that at each new rule, and takes a processor for it which here the controller and the connections need.", hostileIdle)
