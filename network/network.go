@@ -26,7 +26,7 @@ type Network struct {
 	admission admission
 	switches  *registry
 	quota     *quota
-	turns     turns
+	crowd     *crowd
 
 	// Rules.
 	ledger *ledger.Ledger

@@ -25,9 +25,8 @@ func newSwitch(n *Network, conn net.Conn) *Switch {
 	}
 	s.held.limit = n.cfg.HoldLimit
 	s.role.Store(uint32(openflow.RoleEqual))
-	s.turn.of = n.turns
 	s.ch = newChannel(conn, &n.cfg, n.quota, &s.limiter, s.since)
-	s.ch.waits = s.turn.leave
+	s.ch.waits = s.leaveCrowd
 	s.pulse.ch, s.pulse.timeout = s.ch, n.cfg.EchoTimeout
 	return s
 }
@@ -82,7 +81,7 @@ func (s *Switch) serve(ctx context.Context, at *seat) {
 		return
 	}
 	wg.Go(func() { s.setUp(ctx) })
-	err := s.read(r)
+	err := s.read(ctx, r)
 	if ctx.Err() == nil {
 		admission.tell(s.dpid, "switch left", "reason", s.ch.reason(err))
 	}
@@ -100,16 +99,16 @@ const (
 // read handles input until the connection ends. Everything that one batch of
 // input causes is written at its end: to this switch, and to the others that it
 // concerned.
-func (s *Switch) read(r *openflow.Reader) error {
+func (s *Switch) read(ctx context.Context, r *openflow.Reader) error {
 	defer s.flushTouched() // what a batch has caused that ends with the connection
-	defer s.turn.leave()
+	defer s.leaveCrowd()
 	for {
 		m, err := r.Next()
 		if err != nil {
 			return err
 		}
-		if s.others() && s.share.busy(time.Now(), processors) {
-			s.turn.take()
+		if s.others() && !s.n.crowd.enter(ctx, &s.member) {
+			return ctx.Err()
 		}
 		now := time.Now()
 		s.ch.heard.Store(now.UnixNano())
@@ -127,13 +126,18 @@ func (s *Switch) read(r *openflow.Reader) error {
 			}
 		}
 		s.flushTouched()
-		s.turn.leave()
+		ended := time.Now()
+		s.n.crowd.leave(ctx, &s.member, count, int(s.n.admission.sessions.Load()))
 		if r.Buffered() {
 			runtime.Gosched()
 		}
-		s.giveWay(s.share.spend(now, time.Now(), processors))
+		s.giveWay(s.share.spend(now, ended, processors))
 	}
 }
+
+// leaveCrowd ends the switch's turn in the crowd, if it has one: before the reader waits for
+// something else, and when it ends.
+func (s *Switch) leaveCrowd() { s.n.crowd.end(&s.member, time.Now()) }
 
 // others reports whether there are other switches.
 func (s *Switch) others() bool { return s.n.admission.sessions.Load() > 1 }
@@ -215,7 +219,7 @@ func (s *Switch) answerEcho(m []byte) error {
 			return err
 		}
 		s.flushTouched()
-		s.turn.leave()
+		s.leaveCrowd()
 		timer := time.NewTimer(s.n.cfg.EchoTimeout)
 		select {
 		case <-s.ch.out.answered:

@@ -47,7 +47,7 @@ type Switch struct {
 	pkt     PacketIn
 	touched []*output
 	share   share
-	turn    turn
+	member  member
 	// resubmitted is made when it is first needed.
 	resubmitted *resubmitted
 
