@@ -3,6 +3,7 @@ package forward
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -121,33 +122,63 @@ func (t *Table) Delete(k Key) {
 // that go another way from now on, whose rules are to be replaced, and those
 // that cannot go on at all, whose rules are to be deleted. The table is brought
 // up to date. Flows whose way still exists are left alone, even if a better one
-// has appeared.
+// has appeared. It holds up nobody who decides upon packets meanwhile, and leaves alone what
+// they change.
 func (t *Table) Repair(v *View) (replaced []*Flow, gone []Key) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for k, f := range t.flows {
-		from, to := v.place(k.Src, k.VLAN, f.from()), v.place(k.Dst, k.VLAN, f.to())
-		if from.IsZero() || to.IsZero() {
-			gone = append(gone, k)
-			delete(t.flows, k)
+	for _, f := range t.all() {
+		n, intact := v.repaired(f)
+		if intact || !t.replace(f, n) {
 			continue
 		}
-		if f.ends(from, to) && v.intact(f.Path) {
-			continue
+		if n == nil {
+			gone = append(gone, f.Key)
+		} else {
+			replaced = append(replaced, n)
 		}
-		path, ok := v.Topology.Path(from, to, v.Metric)
-		if !ok || from == to {
-			gone = append(gone, k)
-			delete(t.flows, k)
-			continue
-		}
-		n := newFlow(k, path)
-		t.flows[k] = n
-		replaced = append(replaced, n)
 	}
 	slices.SortFunc(replaced, func(a, b *Flow) int { return a.compare(b.Key) })
 	slices.SortFunc(gone, Key.compare)
 	return replaced, gone
+}
+
+// all returns the flows in no order.
+func (t *Table) all() []*Flow {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Collect(maps.Values(t.flows))
+}
+
+// replace replaces a flow, or forgets it if n is nil. It reports false if the table has another
+// flow by now, or none.
+func (t *Table) replace(f, n *Flow) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.flows[f.Key] != f {
+		return false
+	}
+	if n == nil {
+		delete(t.flows, f.Key)
+	} else {
+		t.flows[f.Key] = n
+	}
+	return true
+}
+
+// repaired reports whether a flow can stay as it is. Otherwise it returns the flow that takes
+// its place, nil if there is none.
+func (v *View) repaired(f *Flow) (n *Flow, intact bool) {
+	from, to := v.place(f.Src, f.VLAN, f.from()), v.place(f.Dst, f.VLAN, f.to())
+	if from.IsZero() || to.IsZero() {
+		return nil, false
+	}
+	if f.ends(from, to) && v.intact(f.Path) {
+		return nil, true
+	}
+	path, ok := v.Topology.Path(from, to, v.Metric)
+	if !ok || from == to {
+		return nil, false
+	}
+	return newFlow(f.Key, path), false
 }
 
 func (f *Flow) from() topology.PortRef {

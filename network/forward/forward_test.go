@@ -189,6 +189,59 @@ func TestRepair(t *testing.T) {
 	}
 }
 
+// slowHosts is a host table whose lookups wait until they are let go on.
+type slowHosts struct {
+	*net
+	asked   chan struct{} // gets something with each lookup
+	resumed chan struct{}
+}
+
+func (s slowHosts) Lookup(m openflow.MAC, vlan uint16) (topology.PortRef, bool) {
+	s.asked <- struct{}{}
+	<-s.resumed
+	return s.net.Lookup(m, vlan)
+}
+
+// While flows are repaired, packets of others are decided upon, and what becomes of a flow
+// meanwhile is left alone.
+func TestRepairHoldsUpNobody(t *testing.T) {
+	n, table := ring(), NewTable()
+	table.Decide(n.view(), n.hosts[mac(1)], unicast(1, 2))
+	delete(n.hosts, mac(2))
+	n.edges[2] = nil
+	slow := slowHosts{n, make(chan struct{}, 8), make(chan struct{})}
+	v := n.view()
+	v.Hosts = slow
+	repaired := make(chan []Key)
+	go func() {
+		_, gone := table.Repair(v)
+		repaired <- gone
+	}()
+	<-slow.asked
+	decided := make(chan Decision)
+	go func() {
+		d := table.Decide(n.view(), n.hosts[mac(3)], unicast(3, 4))
+		table.Delete(Key{Src: mac(1), Dst: mac(2)})
+		decided <- d
+	}()
+	select {
+	case d := <-decided:
+		if !d.New {
+			t.Errorf("the flow of another pair is not new: %+v", d)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("a decision waits for the repair")
+		close(slow.resumed)
+		<-decided
+		<-repaired
+		return
+	}
+	close(slow.resumed)
+	if gone := <-repaired; len(gone) > 0 || table.Len() != 1 {
+		t.Errorf("%v are gone and %d flows left, want none and 1", gone, table.Len())
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	ip4, ip6 := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")
 	any4, any6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
