@@ -46,6 +46,9 @@ const (
 	// switches on two processors the guarantee is about 2,000 messages a second for each.
 	guaranteedPart = 16
 	messageCost    = time.Microsecond
+	// claimMessages is how many messages a claim about a host counts for that changes the host
+	// table or is refused: it takes several microseconds, and others learn of it.
+	claimMessages = 8
 	// guaranteedSaved is for how long a silent switch saves up its guarantee. Input that has
 	// piled up while the machine stood still puts no switch into the crowd.
 	guaranteedSaved = time.Second

@@ -2,12 +2,15 @@ package network
 
 import (
 	"context"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/network/hosts"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // talk reads a switch that has messages waiting all the time, in batches of a millisecond,
@@ -160,4 +163,40 @@ func TestMembersGiveUp(t *testing.T) {
 			t.Errorf("%d are read and %d wait, want none", c.reading, len(c.waiting))
 		}
 	})
+}
+
+// claimer is a handler that changes three hosts by each packet.
+type claimer struct{}
+
+func (claimer) Name() string { return "claimer" }
+
+func (claimer) HandlePacketIn(p *PacketIn) Verdict {
+	p.claims = make([]hosts.Change, 3)
+	return Stop
+}
+
+// Claims about hosts are counted, those of the last packet not again.
+func TestClaimsAreCounted(t *testing.T) {
+	n, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	conn, peer := net.Pipe()
+	defer conn.Close()
+	defer peer.Close()
+	s := newSwitch(n, conn)
+	s.up.Store(true)
+	m, err := (&openflow.PacketIn{BufferID: openflow.NoBuffer, InPort: 1, Data: make([]byte, 60)}).AppendTo(nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.chain = []Handler{claimer{}}
+	s.packetIn(m)
+	s.packetIn(m)
+	n.chain = nil
+	s.packetIn(m)
+	if s.claims != 6 {
+		t.Errorf("%d claims, want 6", s.claims)
+	}
 }

@@ -114,6 +114,7 @@ func (s *Switch) read(ctx context.Context, r *openflow.Reader) error {
 		s.ch.heard.Store(now.UnixNano())
 		s.pkt.At = now
 		count := 0
+		s.claims = 0
 		for {
 			if err := s.handle(m); err != nil {
 				return err
@@ -127,7 +128,7 @@ func (s *Switch) read(ctx context.Context, r *openflow.Reader) error {
 		}
 		s.flushTouched()
 		ended := time.Now()
-		s.n.crowd.leave(ctx, &s.member, count, int(s.n.admission.sessions.Load()))
+		s.n.crowd.leave(ctx, &s.member, count+s.claims*claimMessages, int(s.n.admission.sessions.Load()))
 		if r.Buffered() {
 			runtime.Gosched()
 		}

@@ -48,6 +48,7 @@ type Switch struct {
 	touched []*output
 	share   share
 	member  member
+	claims  int // about hosts, of packets of the present batch
 	// resubmitted is made when it is first needed.
 	resubmitted *resubmitted
 
