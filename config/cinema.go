@@ -40,7 +40,7 @@ type CinemaChannel struct {
 type ChannelSource string
 
 // String implements fmt.Stringer.
-func (s ChannelSource) String() string { return gatewayapi.ShownSource(string(s)) }
+func (s ChannelSource) String() string { return gatewayapi.RedactSource(string(s)) }
 
 // GoString keeps %#v from telling more.
 func (s ChannelSource) GoString() string { return strconv.Quote(s.String()) }

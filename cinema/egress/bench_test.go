@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/cinema/media"
 )
 
-// second is what a channel of 1 Mbit/s sends in a second: 30 pictures of four packets, of which
-// the first is a key frame, and 50 packets of sound.
+// second returns what a channel of 1 Mbit/s sends in a second: 30 pictures of four packets, of
+// which the first is a key frame, and 50 packets of sound.
 func second(sequence *uint16, stamp uint32) (all [][]byte) {
 	const pictures, parts, size = 30, 4, 950
 	slice := make([]byte, size)
@@ -45,7 +45,7 @@ func second(sequence *uint16, stamp uint32) (all [][]byte) {
 	return all
 }
 
-// cpu is the time that the thread has had.
+// cpu returns the processor time of the thread.
 func cpu(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
@@ -55,7 +55,7 @@ func cpu(b *testing.B) time.Duration {
 }
 
 // benchPath measures what a second of a channel costs one viewer, from the datagrams in the
-// kernel to what is sent; flush sends what waits.
+// kernel to the sending; flush sends what waits.
 func benchPath(b *testing.B, w *world, v *viewer, flush func()) {
 	w.studios["news"].copyTo(v.in.port(), v.id, false, false)
 	runtime.LockOSThread()
@@ -64,7 +64,7 @@ func benchPath(b *testing.B, w *world, v *viewer, flush func()) {
 	from := netip.MustParseAddrPort(studio.LocalAddr().String())
 	to := net.UDPAddrFromAddrPort(netip.MustParseAddrPort(socket.LocalAddr().String())).AddrPort()
 	v.mu.Lock()
-	v.await(from)
+	v.awaitKeyFrame(from)
 	v.mu.Unlock()
 	buffer, sequence, seconds := make([]byte, media.MaxDatagram+1), uint16(0), uint32(0)
 	now, spent, bits := time.Now(), time.Duration(0), 0
@@ -85,7 +85,7 @@ func benchPath(b *testing.B, w *world, v *viewer, flush func()) {
 				b.Fatal(err)
 			}
 			now = now.Add(time.Second / time.Duration(len(all)))
-			v.take(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), buffer[:n], now)
+			v.receive(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), buffer[:n], now)
 			flush()
 		}
 		spent += cpu(b) - began
@@ -104,32 +104,32 @@ func listenUDP(b *testing.B) *net.UDPConn {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
-	roomy(c)
+	enlargeReceiveBuffer(c)
 	return c
 }
 
-// What a viewer by WebRTC costs.
+// BenchmarkViewerByWebRTC measures the cost of a viewer by WebRTC.
 func BenchmarkViewerByWebRTC(b *testing.B) {
 	w := newWorld(b, nil, "news")
 	w.joins("news")
 	benchPath(b, w, w.all()[0], func() {})
 }
 
-// What a viewer by WebSocket costs.
+// BenchmarkViewerByWebSocket measures the cost of a viewer by WebSocket.
 func BenchmarkViewerByWebSocket(b *testing.B) {
 	w := newWorld(b, nil, "news")
 	p := w.watches("news")
 	w.until("picture and sound", p.sees(1))
 	v := w.all()[0]
-	was := v.out.(*wire)
-	mine := newWire(v, was.conn) // whose messages are written here
+	prev := v.out.(*webSocketSink)
+	mine := newWebSocketSink(v, prev.conn) // its messages are written here
 	v.mu.Lock()
 	v.out = mine
 	v.mu.Unlock()
 	benchPath(b, w, v, func() {
 		for {
-			m, is := mine.queue.take()
-			if !is {
+			m, ok := mine.queue.pop()
+			if !ok {
 				return
 			}
 			if err := mine.conn.Write(context.Background(), websocket.MessageBinary, m.data); err != nil {
@@ -138,6 +138,6 @@ func BenchmarkViewerByWebSocket(b *testing.B) {
 		}
 	})
 	v.mu.Lock()
-	v.out = was
+	v.out = prev
 	v.mu.Unlock()
 }

@@ -10,62 +10,62 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// Config is what a gateway works with.
+// Config configures a gateway.
 type Config struct {
-	// Name is the gateway's, as its certificate has it.
+	// Name is the gateway's name, as in its certificate.
 	Name    string
 	Version string
 	Log     *slog.Logger
 
-	// Control is where its controller reaches it, with TLS as the control server has it.
+	// Control is the listen address for the controller, and ControlTLS its TLS configuration.
 	Control    string
 	ControlTLS *tls.Config
 
-	// Data is the address at which channels come in, each viewer's at one of Ports.
+	// Data is the address that receives channels, for each viewer at one of Ports.
 	Data  netip.Addr
 	Ports control.PortRange
-	// Shared has all of them come in at one port, each channel once, and the gateway copy them
-	// to its viewers.
+	// Shared makes all channels arrive at one port, each of them once; the gateway then copies
+	// them to its viewers.
 	Shared bool
 
-	// Public is where viewers reach it by HTTP, TLS its certificate (nil: plain HTTP), URL
-	// what it is called by them.
+	// Public is the listen address for viewers' HTTP, PublicTLS its TLS configuration (nil
+	// means plain HTTP), and URL the address that viewers use.
 	Public    string
 	PublicTLS *tls.Config
 	URL       string
 
-	// Media are the addresses, with a port, at which viewers reach it by UDP.
+	// Media holds the addresses, with ports, that viewers reach by UDP.
 	Media []netip.AddrPort
 
-	// MaxViewers bounds the viewers, MaxPerAddress those of one client's address.
+	// MaxViewers bounds all viewers, and MaxPerAddress those of one client's address.
 	MaxViewers    int
 	MaxPerAddress int
-	// Proxies are reverse proxies that say whose the requests are that come by them.
+	// Proxies are trusted reverse proxies, which name the clients of their requests.
 	Proxies clientaddr.Proxies
-	// Burst has viewers who join or change get what has come since the last key frame.
+	// Burst makes viewers who join or change get the packets since the last key frame.
 	Burst bool
-	// MakeBeforeBreak has viewers who change see the old channel until the new one's key frame
-	// is there. Without it the old one ends first.
+	// MakeBeforeBreak lets viewers who change see the old channel until the new one's key frame
+	// arrives. Without it, the old channel ends first.
 	MakeBeforeBreak bool
 
 	Controller Controller
 	Times      Times
 }
 
-// Times is how long things may take.
+// Times holds the timeouts of a gateway.
 type Times struct {
-	// Ask bounds a question to the controller, KeyFrame the wait for a channel's key frame.
+	// Ask bounds a request to the controller, and KeyFrame the wait for a channel's key frame.
 	Ask, KeyFrame time.Duration
-	// Connect bounds the time from a viewer's offer until it is connected.
+	// Connect bounds the time from a viewer's offer until the viewer is connected.
 	Connect time.Duration
-	// Silence is after how long without a sign of life a viewer is gone, at most half of it
-	// later.
+	// Silence is how long a viewer may give no sign of life. It is removed within half of that
+	// time afterwards.
 	Silence time.Duration
-	// Poll is the time between two looks at the lineup.
+	// Poll is the time between two requests for the lineup.
 	Poll time.Duration
 }
 
-// DefaultTimes are those of a gateway in a network.
+// DefaultTimes returns the timeouts for normal use.
 func DefaultTimes() Times {
 	return Times{Ask: 2 * time.Second, KeyFrame: 5 * time.Second, Connect: 10 * time.Second, Silence: 6 * time.Second, Poll: time.Second}
 }

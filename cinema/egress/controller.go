@@ -8,18 +8,18 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// Controller is whom a gateway asks. An error of its methods is a *client.Problem, or that
-// there was no answer.
+// Controller is the gateway's view of its controller. An error of its methods is a
+// *client.Problem, or means that there was no answer.
 type Controller interface {
-	// Lineup is what there is to see.
+	// Lineup returns the channels and gateways.
 	Lineup(ctx context.Context) (gatewayapi.Lineup, error)
-	// Wanted says what a viewer is to get; it returns when it comes.
+	// Wanted requests channels for a viewer. It returns when the switches copy them.
 	Wanted(ctx context.Context, w gatewayapi.Wanted) (gatewayapi.Granted, error)
-	// Thumbnail is a small picture of a channel of the lineup.
+	// Thumbnail returns a small picture of a channel of the lineup.
 	Thumbnail(ctx context.Context, channel string) (gatewayapi.Thumbnail, error)
 }
 
-// NewController returns the one that a client speaks to. The client shows the gateway's
+// NewController returns a Controller that uses a client, which authenticates with the gateway's
 // certificate.
 func NewController(c *client.Client) Controller { return remote{c} }
 

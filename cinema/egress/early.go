@@ -5,20 +5,20 @@ import (
 	"net/netip"
 )
 
-// What may be kept of a channel whose source is not known yet: a group of pictures.
+// Bounds of the buffer for a channel whose source is not known yet: a group of pictures.
 const (
 	maxEarly      = 4096
 	maxEarlyBytes = 4 << 20
 )
 
-// early are datagrams that have come before the controller has said from where: the switches
-// have their rules, and a burst is on its way, before its answer is here. Those of other
-// sources are forgotten when it is.
-type early struct {
-	open  bool
-	port  uint16 // from which they are to come; 0: not known
-	all   []datagram
-	bytes int
+// earlyBuffer holds datagrams that arrive before the controller's answer names their source.
+// This happens because the switches have their rules, and the burst is on its way, before the
+// answer arrives. The answer then tells which of them belong to the channel.
+type earlyBuffer struct {
+	open      bool
+	port      uint16 // expected source port; zero if it is not known
+	datagrams []datagram
+	bytes     int
 }
 
 type datagram struct {
@@ -26,12 +26,12 @@ type datagram struct {
 	raw  []byte
 }
 
-// keep keeps a datagram, if it may be one that is waited for.
-func (e *early) keep(from netip.AddrPort, raw []byte) bool {
-	if !e.open || e.port != 0 && from.Port() != e.port || len(e.all) >= maxEarly || e.bytes+len(raw) > maxEarlyBytes {
+// add adds a copy of a datagram, and reports whether it may belong to the expected channel.
+func (b *earlyBuffer) add(from netip.AddrPort, raw []byte) bool {
+	if !b.open || b.port != 0 && from.Port() != b.port || len(b.datagrams) >= maxEarly || b.bytes+len(raw) > maxEarlyBytes {
 		return false
 	}
-	e.all = append(e.all, datagram{from, bytes.Clone(raw)})
-	e.bytes += len(raw)
+	b.datagrams = append(b.datagrams, datagram{from, bytes.Clone(raw)})
+	b.bytes += len(raw)
 	return true
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// Where the gateway's port has no room for two channels of a viewer, the old one ends before the
-// new one comes; a viewer for whom there is none at all is sent elsewhere.
+// TestPortFull checks that the old channel of a viewer ends before the new one starts if the
+// gateway's port has no room for both, and that a viewer for whom there is no room at all is
+// sent to another gateway.
 func TestPortFull(t *testing.T) {
 	w := newWorld(t, nil, "news", "sport")
 	p := w.joins("news")
@@ -32,15 +33,15 @@ func TestPortFull(t *testing.T) {
 	w.mu.Lock()
 	w.lines.Gateways = []gatewayapi.Gateway{{Name: "west", URL: w.url, Room: 5}, {Name: "east", URL: "https://east.example", Room: 3}}
 	w.mu.Unlock()
-	w.until("the lineup", func() bool { return w.elsewhere() != "" })
+	w.until("the lineup", func() bool { return w.otherGateway() != "" })
 	res, text := w.ask(http.MethodPost, "/whep/news", "application/sdp", w.newPlayer(webrtc.SettingEngine{}).offer())
 	if res.StatusCode != http.StatusTemporaryRedirect || res.Header.Get("Location") != "https://east.example/whep/news" {
 		t.Errorf("%s to %q: %s", res.Status, res.Header.Get("Location"), text)
 	}
 }
 
-// Without make-before-break a viewer never has two channels come, also where it does not get the
-// one that it asked for.
+// TestBreakBeforeMake checks that without make-before-break a viewer never has two channels,
+// even if it does not get the one that it requested.
 func TestBreakBeforeMake(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
 		c.MakeBeforeBreak, c.Times.KeyFrame = false, keyFrameTest

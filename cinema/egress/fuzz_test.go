@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// chromium is an offer as Chromium makes it, without what is long in it.
+// chromium is an offer of Chromium, without its long parts.
 const chromium = "v=0\r\no=- 4611731400430051336 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0 1\r\na=extmap-allow-mixed\r\na=msid-semantic: WMS\r\n" +
 	"m=video 9 UDP/TLS/RTP/SAVPF 96 97 103 104\r\nc=IN IP4 0.0.0.0\r\na=rtcp:9 IN IP4 0.0.0.0\r\na=ice-ufrag:4ZcD\r\na=ice-pwd:2/1muCWoOi3uLifh0NuRHlHJ\r\na=ice-options:trickle\r\n" +
 	"a=fingerprint:sha-256 75:74:5A:A6:A4:E5:52:F4:A7:67:4C:01:C7:EE:91:3F:21:3D:A2:E3:53:7B:6F:30:86:F2:30:AA:65:FB:04:24\r\na=setup:actpass\r\na=mid:0\r\n" +
@@ -22,7 +22,7 @@ const chromium = "v=0\r\no=- 4611731400430051336 2 IN IP4 127.0.0.1\r\ns=-\r\nt=
 	"m=audio 9 UDP/TLS/RTP/SAVPF 111\r\nc=IN IP4 0.0.0.0\r\na=ice-ufrag:4ZcD\r\na=ice-pwd:2/1muCWoOi3uLifh0NuRHlHJ\r\n" +
 	"a=fingerprint:sha-256 75:74:5A:A6:A4:E5:52:F4:A7:67:4C:01:C7:EE:91:3F:21:3D:A2:E3:53:7B:6F:30:86:F2:30:AA:65:FB:04:24\r\na=setup:actpass\r\na=mid:1\r\na=recvonly\r\na=rtcp-mux\r\na=rtpmap:111 opus/48000/2\r\na=fmtp:111 minptime=10;useinbandfec=1\r\n"
 
-// still is a gateway that does not run, for what needs no viewers.
+// still returns a gateway that does not run, for tests without viewers.
 func still(t testing.TB) *Gateway {
 	g, err := New(Config{
 		Name: "west", Log: slog.New(slog.DiscardHandler), Data: netip.MustParseAddr("127.0.0.1"), Ports: control.PortRange{First: 30000, Last: 34095},
@@ -35,10 +35,10 @@ func still(t testing.TB) *Gateway {
 	return g
 }
 
-// An offer of a browser is answered.
+// TestChromiumsOffer checks that a browser's offer is answered.
 func TestChromiumsOffer(t *testing.T) {
 	g := still(t)
-	p, err := g.media.accept(chromium, newViewer(g, netip.Addr{}, "whep", nil))
+	p, err := g.transport.accept(chromium, newViewer(g, netip.Addr{}, "whep", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestChromiumsOffer(t *testing.T) {
 	}
 }
 
-// Whatever is offered is answered or refused.
+// FuzzOffer checks that any offer is answered or refused.
 func FuzzOffer(f *testing.F) {
 	f.Add(chromium)
 	f.Add("v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\na=recvonly\r\n")
@@ -60,7 +60,7 @@ func FuzzOffer(f *testing.F) {
 	g := still(f)
 	f.Fuzz(func(t *testing.T, offer string) {
 		v := newViewer(g, netip.Addr{}, "whep", nil)
-		p, err := g.media.accept(offer, v)
+		p, err := g.transport.accept(offer, v)
 		if err == nil {
 			if _, err := p.start(t.Context()); err != nil && errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
@@ -71,7 +71,7 @@ func FuzzOffer(f *testing.F) {
 	})
 }
 
-// Whatever is asked for is refused, or a page of the site.
+// FuzzRequest checks that any request is refused, or is for a page of the site.
 func FuzzRequest(f *testing.F) {
 	f.Add("PUT", "/whep/sessions/0/channel", "application/json", `{"channel":"news"}`)
 	f.Add("POST", "/whep/news", "application/sdp", "v=0")
@@ -84,7 +84,7 @@ func FuzzRequest(f *testing.F) {
 			t.Skip()
 		}
 		req.RemoteAddr = "192.0.2.1:5"
-		g.limits = newLimits(&Config{MaxPerAddress: 10})
+		g.limits = newClientLimits(&Config{MaxPerAddress: 10})
 		req.Header.Set("Content-Type", kind)
 		res := httptest.NewRecorder()
 		h.ServeHTTP(res, req)

@@ -18,33 +18,33 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// Gateway is an egress gateway; make it with New. Its methods may be called by many goroutines.
+// Gateway is an egress gateway. Create it with New. It is safe for concurrent use.
 type Gateway struct {
-	cfg     Config
-	server  *control.Server[gatewayapi.ViewerEvent, gatewayapi.Viewer]
-	media   *transport
-	limits  *limits
-	metrics *metrics
-	tasks   *tasks.Group
-	lineup  atomic.Pointer[gatewayapi.Lineup]
-	strange lograte.Limit // lines that viewers can cause
-	repairs chan struct{} // holds one for each viewer that has what is missing sent again
-	hub     *hub          // nil if each viewer has a port of its own
+	cfg         Config
+	server      *control.Server[gatewayapi.ViewerEvent, gatewayapi.Viewer]
+	transport   *transport
+	limits      *clientLimits
+	metrics     *metrics
+	tasks       *tasks.Group
+	lineup      atomic.Pointer[gatewayapi.Lineup]
+	warnLimiter lograte.Limit // limits log lines that viewers can cause
+	repairs     chan struct{} // holds one element for each viewer that requests a repair
+	hub         *hub          // nil if each viewer has its own port
 
 	thumbnails *gatewayapi.Thumbnails
 
 	mu      sync.Mutex
 	viewers map[string]*viewer // by the secret of their session
-	joining int                // those that are not there yet
-	ports   map[uint16]bool    // in use
-	last    uint16             // given out last
+	joining int                // viewers that have not joined completely
+	ports   map[uint16]bool    // ports in use
+	last    uint16             // port that was assigned last
 }
 
-// New returns a gateway that does not run yet. It listens for viewers' media already.
+// New returns a gateway that listens for viewers' media, but does not serve anybody yet.
 func New(cfg Config) (*Gateway, error) {
 	cfg.Times = cmp.Or(cfg.Times, DefaultTimes())
 	g := &Gateway{
-		cfg: cfg, limits: newLimits(&cfg), tasks: tasks.New(), repairs: make(chan struct{}, maxRepairs),
+		cfg: cfg, limits: newClientLimits(&cfg), tasks: tasks.New(), repairs: make(chan struct{}, maxRepairs),
 		viewers: map[string]*viewer{}, ports: map[uint16]bool{}, last: cfg.Ports.Last,
 	}
 	g.metrics, g.thumbnails = newMetrics(g.count), gatewayapi.NewThumbnails(cfg.Controller.Thumbnail)
@@ -56,7 +56,7 @@ func New(cfg Config) (*Gateway, error) {
 		}
 		g.hub = newHub(port, socket, g.metrics)
 	}
-	if g.media, err = newTransport(cfg); err != nil {
+	if g.transport, err = newTransport(cfg); err != nil {
 		g.hub.close()
 		return nil, err
 	}
@@ -71,19 +71,19 @@ func (g *Gateway) status() control.Status {
 	return control.Status{Version: g.cfg.Version, Addrs: []netip.Addr{g.cfg.Data}, SessionPorts: g.cfg.Ports, PublicURL: g.cfg.URL}
 }
 
-// count is how many viewers there are.
+// count returns the number of viewers.
 func (g *Gateway) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.viewers) + g.joining
 }
 
-// live is what the controller is told of the viewers each second.
+// live returns what the controller is told of the viewers each second.
 func (g *Gateway) live() []gatewayapi.Viewer {
 	all := g.all()
 	out := make([]gatewayapi.Viewer, 0, len(all))
 	for _, v := range all {
-		out = append(out, v.tell())
+		out = append(out, v.report())
 	}
 	slices.SortFunc(out, func(a, b gatewayapi.Viewer) int { return cmp.Compare(a.ID, b.ID) })
 	return out
@@ -95,7 +95,7 @@ func (g *Gateway) all() []*viewer {
 	return slices.Collect(maps.Values(g.viewers))
 }
 
-// reserve counts a viewer that is about to join, if there is room for one.
+// reserve counts a viewer that is about to join, and reports whether there is room for it.
 func (g *Gateway) reserve() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,8 +106,9 @@ func (g *Gateway) reserve() bool {
 	return true
 }
 
-// joined has a viewer be there, or not after all (nil).
-func (g *Gateway) joined(v *viewer) {
+// finishJoin adds a viewer for which reserve was called, or only ends the reservation if v is
+// nil.
+func (g *Gateway) finishJoin(v *viewer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.joining--
@@ -116,8 +117,8 @@ func (g *Gateway) joined(v *viewer) {
 	}
 }
 
-// elsewhere is the page of the gateway of the lineup with the most room; empty if there is none.
-func (g *Gateway) elsewhere() string {
+// otherGateway returns the URL of the gateway in the lineup with the most room, or "".
+func (g *Gateway) otherGateway() string {
 	best := gatewayapi.Gateway{}
 	if l := g.lineup.Load(); l != nil {
 		for _, other := range l.Gateways {
@@ -135,19 +136,19 @@ func (g *Gateway) viewer(secret string) (*viewer, error) {
 	if v := g.viewers[secret]; v != nil {
 		return v, nil
 	}
-	return nil, refused(http.StatusNotFound, "session", "there is no such session; it may be over")
+	return nil, newRefusal(http.StatusNotFound, "session", "there is no such session; it may be over")
 }
 
-// leave ends a viewer, once. It does not wait for that.
-func (g *Gateway) leave(v *viewer, why string) {
+// endViewer ends a viewer, at most once. It does not wait for the end.
+func (g *Gateway) endViewer(v *viewer, why string) {
 	g.tasks.Start(func(context.Context) {
 		if g.remove(v) {
-			g.end(context.Background(), v, why)
+			g.finish(context.Background(), v, why)
 		}
 	})
 }
 
-// remove takes a viewer from among them; false if it is not there.
+// remove removes a viewer, and reports whether it was there.
 func (g *Gateway) remove(v *viewer) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -156,27 +157,27 @@ func (g *Gateway) remove(v *viewer) bool {
 	return there
 }
 
-// end ends a viewer that is no longer among them, and tells the controller.
-func (g *Gateway) end(ctx context.Context, v *viewer, why string) {
+// finish ends a viewer that has been removed, and tells the controller.
+func (g *Gateway) finish(ctx context.Context, v *viewer, why string) {
 	v.close()
 	g.limits.leave(v.address)
-	if _, err := g.want(ctx, v, nil, "", false); err != nil {
-		g.strange.Warn(g.cfg.Log, "the controller was not told that a viewer has left; it will find out by itself", "viewer", v.id, "error", err)
+	if _, err := g.requestChannels(ctx, v, nil, "", false); err != nil {
+		g.warnLimiter.Warn(g.cfg.Log, "the controller was not told that a viewer has left; it will find out by itself", "viewer", v.id, "error", err)
 	}
-	v.in.free()
-	g.server.Record(gatewayapi.ViewerEvent{At: time.Now(), Viewer: v.id, What: "left", Channel: v.seen(), Detail: why})
+	v.in.releasePort()
+	g.server.Record(gatewayapi.ViewerEvent{At: time.Now(), Viewer: v.id, What: "left", Channel: v.currentChannel(), Detail: why})
 }
 
-// want tells the controller which channels a viewer is to get, and returns where they come
-// from, but for those that come from nowhere at present.
-func (g *Gateway) want(ctx context.Context, v *viewer, channels []string, password string, burst bool) (_ map[string]netip.AddrPort, err error) {
+// requestChannels tells the controller which channels a viewer is to get. It returns their
+// sources; channels without a source at present are missing from the map.
+func (g *Gateway) requestChannels(ctx context.Context, v *viewer, channels []string, password string, burst bool) (_ map[string]netip.AddrPort, err error) {
 	if password != "" {
-		if err := g.limits.mayGuess(v.address, time.Now()); err != nil {
+		if err := g.limits.checkWrongPasswords(v.address, time.Now()); err != nil {
 			return nil, err
 		}
 		defer func() {
-			if wrongPassword(err) {
-				g.limits.wrong(v.address, time.Now())
+			if isWrongPassword(err) {
+				g.limits.countWrongPassword(v.address, time.Now())
 			}
 		}()
 	}
@@ -198,7 +199,7 @@ func (g *Gateway) want(ctx context.Context, v *viewer, channels []string, passwo
 	return from, nil
 }
 
-// port gives out a port of the range, each in its turn.
+// port assigns a free port of the range, in turn.
 func (g *Gateway) port() (uint16, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-net/sluice/internal/pause"
 )
 
-// A viewer who joins sees the picture from its key frame on, with sound, and the controller is
-// told of it until it leaves.
+// TestJoinAndLeave checks that a viewer who joins sees the picture from its key frame on, with
+// sound, and that the controller is told of it until it leaves.
 func TestJoinAndLeave(t *testing.T) {
 	w := newWorld(t, nil, "news", "sport")
 	p := w.joins("news")
@@ -51,8 +51,8 @@ func TestJoinAndLeave(t *testing.T) {
 	p.continuous()
 }
 
-// In many changes the player gets one continuous stream, and each is made before the break, with the
-// new channel's group of pictures in a burst.
+// TestManyChanges checks that the player gets one continuous stream over many changes, and that
+// each is make-before-break, with a burst of the new channel.
 func TestManyChanges(t *testing.T) {
 	w := newWorld(t, nil, "news", "sport", "film", "music")
 	p := w.joins("news")
@@ -68,7 +68,7 @@ func TestManyChanges(t *testing.T) {
 		if status != http.StatusOK {
 			t.Fatalf("change %d: %d %s", i, status, text)
 		}
-		pause.For(time.Second/perSecond, "no address may ask more often")
+		pause.For(time.Second/maxRequestRate, "no address may ask more often")
 		wants := w.wanted()
 		if last := wants[len(wants)-2:]; !slices.Equal(last[0], []string{name, old}) || !slices.Equal(last[1], []string{name}) {
 			t.Fatalf("from %s to %s it wanted %v", old, name, last)
@@ -95,7 +95,8 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// Viewers who change at the same moment, to the same channel, are in nobody's way.
+// TestChangesAtOnce checks that viewers who change to the same channel at the same time do not
+// disturb each other.
 func TestChangesAtOnce(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxViewers = 6 }, "news", "sport", "film")
 	w.limits.viewers = 6
@@ -129,7 +130,8 @@ func TestChangesAtOnce(t *testing.T) {
 	}
 }
 
-// A player that has lost its picture gets it again, without a gap; not more often than it may.
+// TestPictureLoss checks that a player that has lost its picture gets it again without a gap,
+// at a limited rate.
 func TestPictureLoss(t *testing.T) {
 	w := newWorld(t, nil, "news")
 	p := w.joins("news")
@@ -142,7 +144,7 @@ func TestPictureLoss(t *testing.T) {
 		}
 		return n
 	}
-	w.until("the third key frame", func() bool { return keys() == 3 }) // the picture has not been given again for a while
+	w.until("the third key frame", func() bool { return keys() == 3 }) // the refresh interval is over
 	w.studios["news"].ends()
 	w.until("a picture after it", func() bool { all := p.packets("video"); return all[len(all)-1].nal == 0x41 })
 	had := keys()
@@ -153,15 +155,15 @@ func TestPictureLoss(t *testing.T) {
 		}
 	}
 	w.until("the picture again", func() bool { return keys() > had })
-	w.until("more", func() bool { all := p.packets("video"); return all[len(all)-1].at.Sub(before) > refreshEvery })
-	if n, most := keys()-had, 2+int(time.Since(before)/refreshEvery); n > most {
+	w.until("more", func() bool { all := p.packets("video"); return all[len(all)-1].at.Sub(before) > refreshInterval })
+	if n, most := keys()-had, 2+int(time.Since(before)/refreshInterval); n > most {
 		t.Errorf("%d key frames after a hundred requests, want at most %d", n, most)
 	}
 	p.continuous()
 }
 
-// What does not come from where it was granted goes nowhere.
-func TestStrangersAreNotSeen(t *testing.T) {
+// TestUnexpectedSource checks that datagrams from an unexpected source are dropped.
+func TestUnexpectedSource(t *testing.T) {
 	w := newWorld(t, nil, "news", "sport")
 	p := w.joins("news")
 	port := w.live()[0].Port
@@ -189,12 +191,12 @@ func metricOf(w *world, name string) float64 {
 	return 0
 }
 
-// keyFrameTest is the wait for a key frame in tests of a channel that has none. Other channels have
-// theirs at once.
+// keyFrameTest is the timeout for a key frame in tests of a channel that has none. Other
+// channels have theirs at once.
 const keyFrameTest = 4 * time.Second
 
-// A channel without a key frame is not changed to; a change that waits for one is replaced by
-// another.
+// TestChannelWithoutKeyFrame checks that a viewer does not change to a channel without a key
+// frame, and that another change replaces the one that waits.
 func TestChannelWithoutKeyFrame(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Times.KeyFrame = keyFrameTest }, "news", "dark", "sport")
 	w.studios["dark"].falls(true)
@@ -226,8 +228,8 @@ func TestChannelWithoutKeyFrame(t *testing.T) {
 	p.continuous()
 }
 
-// A viewer of a channel that has no picture yet can change to one that has, and sees the
-// picture of its own as soon as there is one.
+// TestChannelThatBegins checks that a viewer of a channel without a picture can change to
+// another one, and sees its own channel's picture as soon as there is one.
 func TestChannelThatBegins(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Times.KeyFrame = keyFrameTest }, "dark", "darker", "sport")
 	w.studios["dark"].falls(true)
@@ -244,8 +246,8 @@ func TestChannelThatBegins(t *testing.T) {
 	p.continuous()
 }
 
-// While the controller is away those who watch go on watching. A change fails, in words, and works
-// when it is back.
+// TestControllerAway checks that viewers keep their channels while the controller is away, and
+// that a change fails with an explanation until it is back.
 func TestControllerAway(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Times.Ask = 4 * time.Second }, "news", "sport")
 	p := w.joins("news")
@@ -266,8 +268,8 @@ func TestControllerAway(t *testing.T) {
 	p.continuous()
 }
 
-// Who sees a channel that has been deleted can change to another one; that there is none of a name
-// is said of the one that was asked for alone.
+// TestDeletedChannel checks that a viewer of a deleted channel can change to another one, and
+// that the error for a missing channel names only the requested one.
 func TestDeletedChannel(t *testing.T) {
 	w := newWorld(t, nil, "news", "sport")
 	p := w.joins("news")
@@ -288,7 +290,7 @@ func TestDeletedChannel(t *testing.T) {
 	p.continuous()
 }
 
-// A channel that comes from another gateway by now is found again.
+// TestSourceMoves checks that a channel that has moved to another gateway is found again.
 func TestSourceMoves(t *testing.T) {
 	w := newWorld(t, nil, "news", "other")
 	p := w.joins("news")
@@ -302,7 +304,7 @@ func TestSourceMoves(t *testing.T) {
 	p.continuous()
 }
 
-// What a page asks for each second says which gateway answers.
+// TestChannels checks that the lineup for pages names the gateway that answers.
 func TestChannels(t *testing.T) {
 	w := newWorld(t, nil, "news")
 	w.mu.Lock()
@@ -316,7 +318,8 @@ func TestChannels(t *testing.T) {
 	}
 }
 
-// A channel that comes from nowhere is seen when it comes; one cannot change to it before.
+// TestChannelFromNowhere checks that a channel without a source is seen when it gets one, and
+// that a viewer cannot change to it before.
 func TestChannelFromNowhere(t *testing.T) {
 	w := newWorld(t, nil, "news", "later")
 	later := w.studios["later"]
@@ -338,7 +341,7 @@ func TestChannelFromNowhere(t *testing.T) {
 	q.continuous()
 }
 
-// What the controller says is told in the words of a viewer.
+// TestAnswersOfController checks that errors of the controller are explained to viewers.
 func TestAnswersOfController(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -359,7 +362,7 @@ func TestAnswersOfController(t *testing.T) {
 		"no answer that is one": {io.ErrUnexpectedEOF, http.StatusServiceUnavailable},
 		"a change in between":   {errReplaced, http.StatusConflict},
 	} {
-		if r, is := errors.AsType[*refusal](ofController(c.err, "news")); !is || r.Status != c.status || r.Detail == "" {
+		if r, ok := errors.AsType[*refusal](controllerRefusal(c.err, "news")); !ok || r.Status != c.status || r.Detail == "" {
 			t.Errorf("%s: %+v, want %d", name, r, c.status)
 		}
 	}

@@ -27,21 +27,21 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
-// world is a gateway, a controller that is none, and channels whose packets it has copied.
+// world is a gateway, a fake controller, and channels whose packets that copies.
 type world struct {
 	t testing.TB
 	*Gateway
 	url string
 	log *lockedLog
-	end func() // of the gateway
+	end func() // ends the gateway
 
 	mu       sync.Mutex
-	studios  map[string]*studio
+	studios  map[string]*fakeChannel
 	wants    []gatewayapi.Wanted
 	away     bool // the controller does not answer
 	lines    gatewayapi.Lineup
-	password string // of channels that are protected
-	full     int    // for so many channels of a viewer, and more, its port has no room; 0: it has
+	password string // of protected channels
+	full     int    // the port has no room for that many channels of a viewer; 0: it has room
 }
 
 type lockedLog struct {
@@ -64,11 +64,11 @@ func (l *lockedLog) text() string {
 // newWorld starts a gateway with channels of these names.
 func newWorld(t testing.TB, change func(*Config), names ...string) *world {
 	t.Helper()
-	if t, is := t.(*testing.T); is {
+	if t, ok := t.(*testing.T); ok {
 		t.Parallel()
 	}
 	ingress := newIngress()
-	w := &world{t: t, studios: map[string]*studio{}, log: &lockedLog{}, password: "sesame"}
+	w := &world{t: t, studios: map[string]*fakeChannel{}, log: &lockedLog{}, password: "sesame"}
 	for i, name := range names {
 		w.studios[name] = newStudio(t, ingress, uint16(i+1))
 		w.lines.Channels = append(w.lines.Channels, gatewayapi.Listed{Name: name, Number: uint16(i + 1), Title: strings.ToUpper(name), OnAir: gatewayapi.OnAirLive})
@@ -78,7 +78,7 @@ func newWorld(t testing.TB, change func(*Config), names ...string) *world {
 		Ports: control.PortRange{First: 30000, Last: 34095}, Media: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
 		MaxViewers: 10, MaxPerAddress: 10, Burst: true, MakeBeforeBreak: true, Controller: w, Times: DefaultTimes(),
 	}
-	// Nobody is gone, and nothing fails, because the machine is slow.
+	// No timeout passes because the machine is slow.
 	cfg.Times = Times{Ask: time.Minute, KeyFrame: time.Minute, Connect: time.Minute, Silence: time.Minute, Poll: 20 * time.Millisecond}
 	if change != nil {
 		change(&cfg)
@@ -121,11 +121,11 @@ func listenLocal(t testing.TB) net.Listener {
 }
 
 // until waits for a condition.
-func (w *world) until(what string, is func() bool) {
+func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); !is(); <-tick.C {
+	for end := time.Now().Add(time.Minute); !ok(); <-tick.C {
 		if time.Now().After(end) {
 			w.t.Fatalf("waited in vain for %s: %s", what, w.log.text())
 		}
@@ -204,7 +204,7 @@ func (w *world) wanted() [][]string {
 	return out
 }
 
-// fill leaves the gateway's port no room for so many channels of a viewer.
+// fill leaves the gateway's port no room for that many channels of a viewer.
 func (w *world) fill(channels int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,48 +14,49 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// maxInbox is how many datagrams wait for a viewer at most: some seconds of a channel. What is
-// beyond that it has lost.
+// maxInbox bounds the datagrams that wait for a viewer: some seconds of a channel. Further
+// datagrams are lost for this viewer.
 const maxInbox = 512
 
-// readAgain is how soon after an error datagrams are read again.
-const readAgain = 10 * time.Millisecond
+// readRetry is the pause before the next read after an error.
+const readRetry = 10 * time.Millisecond
 
-// hub is the one port of a gateway at which all its viewers' channels come in, each once. It
-// copies them to its viewers, and keeps each from the last key frame on for who joins.
+// hub receives the channels of all viewers at one port, each channel once. It distributes them
+// to the viewers, and keeps what has arrived since each channel's last key frame for new
+// viewers.
 type hub struct {
-	number  uint16
-	socket  *net.UDPConn
-	metrics *metrics
+	portNumber uint16
+	socket     *net.UDPConn
+	metrics    *metrics
 
-	mu       sync.Mutex
-	inlets   map[uint16]map[*hubInlet]bool // by the port that they follow
-	channels map[netip.AddrPort]*hubChannel
-	kept     map[uint16]bool // the ports of channels
+	mu          sync.Mutex
+	followers   map[uint16]map[*hubSource]bool // by the source port that they follow
+	channels    map[netip.AddrPort]*hubChannel
+	cachedPorts map[uint16]bool // source ports of the channels
 }
 
-// hubChannel is a channel that viewers have been granted, or the first that comes from a port that
-// one follows who is about to be: a burst may be here before the controller has said from where it
-// comes. The hub's lock guards its times.
+// hubChannel is a channel that viewers have been granted, or the first one from a port that a
+// new viewer follows: its burst may arrive before the controller's answer names its source. The
+// times are guarded by hub.mu.
 type hubChannel struct {
-	group        *media.Cache
-	heard, asked time.Time
+	group                  *media.Cache
+	receivedAt, repairedAt time.Time
 }
 
 func newHub(port uint16, socket *net.UDPConn, m *metrics) *hub {
-	return &hub{number: port, socket: socket, metrics: m, inlets: map[uint16]map[*hubInlet]bool{}, channels: map[netip.AddrPort]*hubChannel{}, kept: map[uint16]bool{}}
+	return &hub{portNumber: port, socket: socket, metrics: m, followers: map[uint16]map[*hubSource]bool{}, channels: map[netip.AddrPort]*hubChannel{}, cachedPorts: map[uint16]bool{}}
 }
 
-// close has nothing come in any more. A gateway without a hub has nothing to close.
+// close closes the port. It may be called on a nil hub.
 func (h *hub) close() {
 	if h != nil {
 		_ = h.socket.Close()
 	}
 }
 
-func (h *hub) inlet() *hubInlet { return &hubInlet{hub: h, inbox: make(chan datagram, maxInbox)} }
+func (h *hub) newSource() *hubSource { return &hubSource{hub: h, inbox: make(chan datagram, maxInbox)} }
 
-// run copies until ctx ends.
+// run distributes datagrams until ctx ends.
 func (h *hub) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, h.close)
 	defer stop()
@@ -65,104 +66,105 @@ func (h *hub) run(ctx context.Context) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // of one datagram
-			if tasks.Sleep(ctx, readAgain) != nil {
+		if err != nil { // an error of one datagram
+			if tasks.Sleep(ctx, readRetry) != nil {
 				return
 			}
 			continue
 		}
 		h.metrics.in.Add(uint64(n))
-		h.copy(datagram{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), bytes.Clone(b[:n])}, time.Now())
+		h.distribute(datagram{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), bytes.Clone(b[:n])}, time.Now())
 	}
 }
 
-// copy gives a datagram to those who follow its port, and keeps it if it is of a channel.
-func (h *hub) copy(d datagram, now time.Time) {
+// distribute passes a datagram to the sources that follow its port, and caches it if it belongs
+// to a channel.
+func (h *hub) distribute(d datagram, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.channels[d.from]
-	if port := d.from.Port(); c == nil && len(h.inlets[port]) > 0 && !h.kept[port] {
-		c = h.keep(d.from)
+	if port := d.from.Port(); c == nil && len(h.followers[port]) > 0 && !h.cachedPorts[port] {
+		c = h.cacheChannel(d.from)
 	}
 	if c != nil {
 		if p, err := media.Parse(d.raw); err == nil {
 			c.group.Add(p, d.raw, now)
-			c.heard = now
+			c.receivedAt = now
 		}
 	}
 	nobody := true
 	for _, port := range []uint16{d.from.Port(), 0} {
-		for i := range h.inlets[port] {
+		for s := range h.followers[port] {
 			nobody = false
 			select {
-			case i.inbox <- d:
+			case s.inbox <- d:
 			default: // it is too slow
 			}
 		}
 	}
 	if nobody {
-		h.metrics.strange.Inc()
+		h.metrics.unexpected.Inc()
 	}
 }
 
-// keep has a channel kept. The lock is held.
-func (h *hub) keep(from netip.AddrPort) *hubChannel {
-	c := &hubChannel{group: media.NewCache(group)}
-	h.channels[from], h.kept[from.Port()] = c, true
+// cacheChannel starts to cache a channel. h.mu is held.
+func (h *hub) cacheChannel(from netip.AddrPort) *hubChannel {
+	c := &hubChannel{group: media.NewCache(groupLimits)}
+	h.channels[from], h.cachedPorts[from.Port()] = c, true
 	return c
 }
 
-// hubInlet is a viewer's part of a hub.
-type hubInlet struct {
+// hubSource is a viewer's source of datagrams from a hub.
+type hubSource struct {
 	hub   *hub
 	inbox chan datagram
-	// The hub's lock guards what follows.
+	// The fields below are guarded by hub.mu.
 	ports  []uint16
 	closed bool
 }
 
-func (i *hubInlet) port() uint16 { return i.hub.number }
-func (i *hubInlet) free()        {}
+func (s *hubSource) port() uint16 { return s.hub.portNumber }
+func (s *hubSource) releasePort() {}
 
-func (i *hubInlet) close() {
-	i.hub.mu.Lock()
-	defer i.hub.mu.Unlock()
-	i.change(nil)
-	i.closed = true
+func (s *hubSource) close() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.replacePorts(nil)
+	s.closed = true
 }
 
-func (i *hubInlet) follow(ports []uint16) {
-	i.hub.mu.Lock()
-	defer i.hub.mu.Unlock()
-	if !i.closed {
-		i.change(ports)
+func (s *hubSource) setPorts(ports []uint16) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if !s.closed {
+		s.replacePorts(ports)
 	}
 }
 
-// change has the inlet follow other ports. The lock is held.
-func (i *hubInlet) change(ports []uint16) {
-	h := i.hub
-	for _, p := range i.ports {
-		delete(h.inlets[p], i)
+// replacePorts makes the source follow other ports. hub.mu is held.
+func (s *hubSource) replacePorts(ports []uint16) {
+	h := s.hub
+	for _, p := range s.ports {
+		delete(h.followers[p], s)
 	}
 	for _, p := range ports {
-		if h.inlets[p] == nil {
-			h.inlets[p] = map[*hubInlet]bool{}
+		if h.followers[p] == nil {
+			h.followers[p] = map[*hubSource]bool{}
 		}
-		h.inlets[p][i] = true
+		h.followers[p][s] = true
 	}
-	for _, p := range i.ports {
-		if len(h.inlets[p]) == 0 {
-			h.forget(p)
+	for _, p := range s.ports {
+		if len(h.followers[p]) == 0 {
+			h.dropPort(p)
 		}
 	}
-	i.ports = slices.Clone(ports)
+	s.ports = slices.Clone(ports)
 }
 
-// forget ends what is kept of channels from a port that nobody follows. The lock is held.
-func (h *hub) forget(port uint16) {
-	delete(h.inlets, port)
-	delete(h.kept, port)
+// dropPort drops the cached channels of a port that nobody follows any more. h.mu is held.
+func (h *hub) dropPort(port uint16) {
+	delete(h.followers, port)
+	delete(h.cachedPorts, port)
 	for from := range h.channels {
 		if from.Port() == port {
 			delete(h.channels, from)
@@ -170,43 +172,44 @@ func (h *hub) forget(port uint16) {
 	}
 }
 
-func (i *hubInlet) has(port uint16, now time.Time) bool {
-	i.hub.mu.Lock()
-	defer i.hub.mu.Unlock()
-	for from, c := range i.hub.channels {
-		if from.Port() == port && now.Sub(c.heard) < quiet && c.group.Size() > 0 {
+func (s *hubSource) hasChannel(port uint16, now time.Time) bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for from, c := range s.hub.channels {
+		if from.Port() == port && now.Sub(c.receivedAt) < sourceTimeout && c.group.Size() > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// group has the channel kept from now on. What has fallen silent is not shown again.
-func (i *hubInlet) group(from netip.AddrPort, now time.Time) [][]byte {
-	i.hub.mu.Lock()
-	defer i.hub.mu.Unlock()
-	c := i.hub.channels[from]
-	if c == nil && slices.Contains(i.ports, from.Port()) {
-		c = i.hub.keep(from)
+// group also starts to cache the channel. It returns nothing of a channel that has fallen
+// silent.
+func (s *hubSource) group(from netip.AddrPort, now time.Time) [][]byte {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	c := s.hub.channels[from]
+	if c == nil && slices.Contains(s.ports, from.Port()) {
+		c = s.hub.cacheChannel(from)
 	}
-	if c == nil || now.Sub(c.heard) >= quiet {
+	if c == nil || now.Sub(c.receivedAt) >= sourceTimeout {
 		return nil
 	}
 	return c.group.Group()
 }
 
-func (i *hubInlet) mayAsk(from netip.AddrPort, now time.Time) bool {
-	i.hub.mu.Lock()
-	defer i.hub.mu.Unlock()
-	c := i.hub.channels[from]
-	if c == nil || now.Sub(c.asked) < askEvery {
+func (s *hubSource) allowRepair(from netip.AddrPort, now time.Time) bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	c := s.hub.channels[from]
+	if c == nil || now.Sub(c.repairedAt) < repairInterval {
 		return false
 	}
-	c.asked = now
+	c.repairedAt = now
 	return true
 }
 
-func (i *hubInlet) run(ctx context.Context, v *viewer) {
+func (s *hubSource) run(ctx context.Context, v *viewer) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -218,8 +221,8 @@ func (i *hubInlet) run(ctx context.Context, v *viewer) {
 		select {
 		case <-ctx.Done():
 			return
-		case d := <-i.inbox:
-			v.take(d.from, d.raw, time.Now())
+		case d := <-s.inbox:
+			v.receive(d.from, d.raw, time.Now())
 		case now := <-due:
 			v.tick(now)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-net/sluice/internal/pause"
 )
 
-// Viewers of a gateway that copies to them itself have one port. A channel comes there once, is
-// sent again from its last key frame on for the first who wants it alone, and no longer comes
-// when nobody does; each sees what it would see with a port of its own.
+// TestSharedPort checks viewers of a gateway that copies to them itself. A channel arrives at
+// the one port once, is requested in a burst only for its first viewer, and ends with the last
+// one. Each viewer sees what it would see with a port of its own.
 func TestSharedPort(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Shared = true }, "news", "sport")
 	w.limits.viewers = 10
@@ -62,12 +62,12 @@ func TestSharedPort(t *testing.T) {
 	w.until("nobody", func() bool {
 		w.hub.mu.Lock()
 		defer w.hub.mu.Unlock()
-		return w.count() == 0 && !w.studios["news"].has(port) && !w.studios["sport"].has(port) && len(w.hub.channels)+len(w.hub.inlets) == 0
+		return w.count() == 0 && !w.studios["news"].has(port) && !w.studios["sport"].has(port) && len(w.hub.channels)+len(w.hub.followers) == 0
 	})
 }
 
-// A channel that comes from another port, as its number is another one, is found again by all who
-// see it.
+// TestSharedSourceMoves checks that all viewers find a channel again whose port has changed
+// with its number.
 func TestSharedSourceMoves(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Shared = true }, "news", "other")
 	p, q := w.joins("news"), w.joins("news")
@@ -85,22 +85,22 @@ func TestSharedSourceMoves(t *testing.T) {
 	}
 }
 
-// A viewer who takes nothing loses what is beyond its bound, and others nothing; what is of no
-// channel that somebody follows is counted, and not kept.
+// TestHubIsBounded checks that a slow viewer loses only its own datagrams, and that datagrams
+// of no channel that is followed are counted and not kept.
 func TestHubIsBounded(t *testing.T) {
 	g := still(t)
 	h := newHub(30000, nil, g.metrics)
 	from := netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), gatewayapi.SourcePort(1))
-	slow, quick := h.inlet(), h.inlet()
-	for _, i := range []*hubInlet{slow, quick} {
-		i.follow([]uint16{from.Port()})
-		i.group(from, time.Now())
+	slow, quick := h.newSource(), h.newSource()
+	for _, s := range []*hubSource{slow, quick} {
+		s.setPorts([]uint16{from.Port()})
+		s.group(from, time.Now())
 	}
 	raw := rtpPacket(media.VideoType, true, 1, 1, 1, 0x67, 1)
 	taken := 0
 	for range 3 * maxInbox {
-		h.copy(datagram{from, raw}, time.Now())
-		h.copy(datagram{netip.AddrPortFrom(from.Addr(), 1), raw}, time.Now())
+		h.distribute(datagram{from, raw}, time.Now())
+		h.distribute(datagram{netip.AddrPortFrom(from.Addr(), 1), raw}, time.Now())
 		for len(quick.inbox) > 0 {
 			<-quick.inbox
 			taken++
@@ -109,7 +109,7 @@ func TestHubIsBounded(t *testing.T) {
 	if len(slow.inbox) != maxInbox || taken != 3*maxInbox || len(h.channels) != 1 {
 		t.Errorf("%d wait, %d taken, channels: %v", len(slow.inbox), taken, h.channels)
 	}
-	if !slow.mayAsk(from, time.Now()) || quick.mayAsk(from, time.Now()) {
+	if !slow.allowRepair(from, time.Now()) || quick.allowRepair(from, time.Now()) {
 		t.Error("what is missing is not asked for once for both")
 	}
 	slow.close()
@@ -117,37 +117,37 @@ func TestHubIsBounded(t *testing.T) {
 		t.Error("who leaves takes the channel along")
 	}
 	quick.close()
-	quick.follow([]uint16{from.Port()}) // a request that ends late
+	quick.setPorts([]uint16{from.Port()}) // a request that ends late
 	quick.group(from, time.Now())
-	if len(h.channels)+len(h.inlets) != 0 {
-		t.Errorf("left: %v, %v", h.channels, h.inlets)
+	if len(h.channels)+len(h.followers) != 0 {
+		t.Errorf("left: %v, %v", h.channels, h.followers)
 	}
 }
 
-// A burst that comes before it is known from where is kept for the next one who watches, of one
-// source from each port.
+// TestHubKeepsWhatComesEarly checks that a burst that arrives before its source is known is
+// kept for the next viewer, for one source of each port.
 func TestHubKeepsWhatComesEarly(t *testing.T) {
 	h := newHub(30000, nil, still(t).metrics)
 	port := gatewayapi.SourcePort(1)
 	from, other := netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port), netip.AddrPortFrom(netip.MustParseAddr("10.0.0.2"), port)
 	raw := rtpPacket(media.VideoType, true, 1, 1, 1, 0x67, 1)
-	first := h.inlet()
-	h.copy(datagram{from, raw}, time.Now())
-	if first.has(port, time.Now()) {
+	first := h.newSource()
+	h.distribute(datagram{from, raw}, time.Now())
+	if first.hasChannel(port, time.Now()) {
 		t.Error("it is kept, and nobody follows it")
 	}
-	first.follow([]uint16{port})
+	first.setPorts([]uint16{port})
 	for _, at := range []netip.AddrPort{from, other} {
-		h.copy(datagram{at, raw}, time.Now())
+		h.distribute(datagram{at, raw}, time.Now())
 	}
-	if !first.has(port, time.Now()) || len(first.group(from, time.Now())) != 1 || len(h.channels) != 1 {
+	if !first.hasChannel(port, time.Now()) || len(first.group(from, time.Now())) != 1 || len(h.channels) != 1 {
 		t.Errorf("kept: %v", h.channels)
 	}
 	if first.group(other, time.Now()); len(h.channels) != 2 {
 		t.Error("what is said to be the source is not kept")
 	}
 	first.close()
-	if len(h.channels)+len(h.kept) != 0 {
-		t.Errorf("left: %v, %v", h.channels, h.kept)
+	if len(h.channels)+len(h.cachedPorts) != 0 {
+		t.Errorf("left: %v, %v", h.channels, h.cachedPorts)
 	}
 }

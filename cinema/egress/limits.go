@@ -13,122 +13,124 @@ import (
 	"github.com/sluice-net/sluice/internal/sources"
 )
 
-// What one client's address may do: so many requests each second, so many at once, and so many
-// connections. A trusted proxy may have as many connections as there may be viewers, and these.
+// Limits of one client's address: requests per second, requests in a burst, and connections. A
+// trusted proxy may have as many more connections as there may be viewers.
 const (
-	perSecond      = 20
-	atOnce         = 40
-	maxConnections = 256
+	maxRequestRate  = 20
+	maxRequestBurst = 40
+	maxConnections  = 256
 )
 
-// An address may be wrong about so many passwords in wrongFor: a fifth of what the controller lets
-// all viewers of a gateway be, so that one address does not keep the others out.
+// Limits of wrong passwords of one address within wrongPasswordWindow. It is a fifth of what
+// the controller accepts from all viewers of a gateway, so that one address does not lock out
+// the others.
 const (
-	maxWrong = 20
-	wrongFor = 10 * time.Second
+	maxWrongPasswords   = 20
+	wrongPasswordWindow = 10 * time.Second
 )
 
-// sendBuffer is how much of what is sent to a client may be on its way, in bytes.
+// sendBuffer bounds the bytes in flight to a client.
 const sendBuffer = 128 << 10
 
 const (
 	// maxAddresses bounds the addresses that are remembered.
 	maxAddresses = 1 << 16
-	// idle is after how long nothing needs to be remembered of an address: its requests are
-	// all forgiven by then.
-	idle = 10 * time.Second
+	// usageIdleTime is how long an idle address is remembered. Its request limiter is full
+	// again by then.
+	usageIdleTime = 10 * time.Second
 )
 
-// limits counts what each client's address does.
-type limits struct {
-	viewers int // that an address may have
-	proxies clientaddr.Proxies
-	behind  int // connections that a proxy may have more than an address
-	mu      sync.Mutex
-	of      sources.Table[netip.Addr, usage]
+// clientLimits counts what each client's address does.
+type clientLimits struct {
+	viewers    int // most viewers of an address
+	proxies    clientaddr.Proxies
+	proxyExtra int // additional connections of a proxy
+	mu         sync.Mutex
+	byAddress  sources.Table[netip.Addr, usage]
 }
 
 type usage struct {
-	requests    *rate.Limiter
-	viewers     int
-	connections int
-	wrongs      int       // passwords
-	since       time.Time // when they were begun to be counted
+	requests       *rate.Limiter
+	viewers        int
+	connections    int
+	wrongPasswords int       // within the current window
+	windowStart    time.Time // start of the window of wrong passwords
 }
 
-func newLimits(cfg *Config) *limits {
-	return &limits{viewers: cfg.MaxPerAddress, proxies: cfg.Proxies, behind: cfg.MaxViewers, of: sources.Table[netip.Addr, usage]{
-		New: func() *usage { return &usage{requests: rate.NewLimiter(perSecond, atOnce)} }, Most: maxAddresses, ForgetAfter: idle,
+func newClientLimits(cfg *Config) *clientLimits {
+	return &clientLimits{viewers: cfg.MaxPerAddress, proxies: cfg.Proxies, proxyExtra: cfg.MaxViewers, byAddress: sources.Table[netip.Addr, usage]{
+		New: func() *usage { return &usage{requests: rate.NewLimiter(maxRequestRate, maxRequestBurst)} }, Most: maxAddresses, ForgetAfter: usageIdleTime,
 		Keep: func(u *usage) bool { return u.viewers > 0 || u.connections > 0 },
 	}}
 }
 
-// address is as whose a request is counted.
-func (l *limits) address(r *http.Request) netip.Addr {
+// address returns the address to which a request is attributed.
+func (l *clientLimits) address(r *http.Request) netip.Addr {
 	return clientaddr.Source(l.proxies.Client(r)).Addr()
 }
 
-// request says whether an address may ask once more.
-func (l *limits) request(a netip.Addr, now time.Time) bool {
+// request reports whether an address may send another request.
+func (l *clientLimits) request(a netip.Addr, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.of.Find(a, now)
+	u := l.byAddress.Find(a, now)
 	return u != nil && u.requests.AllowN(now, 1)
 }
 
-// join says whether an address may have one viewer more, and counts it.
-func (l *limits) join(a netip.Addr, now time.Time) error {
+// join counts another viewer of an address, or returns an error if it has too many.
+func (l *clientLimits) join(a netip.Addr, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.of.Find(a, now)
+	u := l.byAddress.Find(a, now)
 	if u == nil || u.viewers >= l.viewers {
-		return refused(http.StatusTooManyRequests, "", "your address has %d viewers here already, which is the most", l.viewers)
+		return newRefusal(http.StatusTooManyRequests, "", "your address has %d viewers here already, which is the most", l.viewers)
 	}
 	u.viewers++
 	return nil
 }
 
-// leave counts one viewer less.
-func (l *limits) leave(a netip.Addr) {
+// leave removes a viewer from the count.
+func (l *clientLimits) leave(a netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of.Known(a).viewers--
+	l.byAddress.Known(a).viewers--
 }
 
-// mayGuess refuses a password of an address that has been wrong too often of late. What is right is not
-// counted: many who come by one address may join at once.
-func (l *limits) mayGuess(a netip.Addr, now time.Time) error {
+// checkWrongPasswords returns an error if an address has sent too many wrong passwords. Right
+// passwords are not counted, because many viewers behind one address may join at once.
+func (l *clientLimits) checkWrongPasswords(a netip.Addr, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if u := l.of.Known(a); u != nil && u.wrongs >= maxWrong && now.Sub(u.since) <= wrongFor {
-		return refused(http.StatusTooManyRequests, "Authorization", "too many wrong passwords from your address: try again in %v", wrongFor)
+	if u := l.byAddress.Known(a); u != nil && u.wrongPasswords >= maxWrongPasswords && now.Sub(u.windowStart) <= wrongPasswordWindow {
+		return newRefusal(http.StatusTooManyRequests, "Authorization", "too many wrong passwords from your address: try again in %v", wrongPasswordWindow)
 	}
 	return nil
 }
 
-// wrong counts a wrong password.
-func (l *limits) wrong(a netip.Addr, now time.Time) {
+// countWrongPassword counts a wrong password.
+func (l *clientLimits) countWrongPassword(a netip.Addr, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.of.Find(a, now)
+	u := l.byAddress.Find(a, now)
 	if u == nil {
-		return // too many addresses: its requests are refused
+		return // there are too many addresses, and its requests are refused
 	}
-	if now.Sub(u.since) > wrongFor {
-		u.since, u.wrongs = now, 0
+	if now.Sub(u.windowStart) > wrongPasswordWindow {
+		u.windowStart, u.wrongPasswords = now, 0
 	}
-	u.wrongs++
+	u.wrongPasswords++
 }
 
-// connect counts a connection; it says whether the address may have it. More may come by a proxy.
-func (l *limits) connect(a netip.Addr, proxy bool, now time.Time) bool {
+// connect counts a connection, and reports whether the address may have it. A proxy may have
+// more.
+func (l *clientLimits) connect(a netip.Addr, proxy bool, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	most := maxConnections
 	if proxy {
-		most += l.behind
+		most += l.proxyExtra
 	}
-	u := l.of.Find(a, now)
+	u := l.byAddress.Find(a, now)
 	if u == nil || u.connections >= most {
 		return false
 	}
@@ -136,45 +138,45 @@ func (l *limits) connect(a netip.Addr, proxy bool, now time.Time) bool {
 	return true
 }
 
-func (l *limits) disconnect(a netip.Addr) {
+func (l *clientLimits) disconnect(a netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of.Known(a).connections--
+	l.byAddress.Known(a).connections--
 }
 
-// listener closes connections that are more than an address may have.
-type listener struct {
+// limitedListener closes connections that exceed the limits of their address.
+type limitedListener struct {
 	net.Listener
-	limits *limits
+	limits *clientLimits
 }
 
 // Accept returns the next connection that is within the limits.
-func (l *listener) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if tcp, is := c.(*net.TCPConn); is {
-			_ = tcp.SetWriteBuffer(sendBuffer) // what a slow player misses is not on its way already
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(sendBuffer) // so that a slow player's data waits in its queue, where it can be skipped
 		}
 		from := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 		a := clientaddr.Source(from).Addr()
 		if l.limits.connect(a, l.limits.proxies.Trust(from), time.Now()) {
-			return &counted{Conn: c, end: sync.OnceFunc(func() { l.limits.disconnect(a) })}, nil
+			return &countedConn{Conn: c, end: sync.OnceFunc(func() { l.limits.disconnect(a) })}, nil
 		}
 		_ = c.Close()
 	}
 }
 
-// counted is a connection that is counted until it is closed.
-type counted struct {
+// countedConn is a connection that is counted until it is closed.
+type countedConn struct {
 	net.Conn
 	end func()
 }
 
 // Close closes the connection.
-func (c *counted) Close() error {
+func (c *countedConn) Close() error {
 	c.end()
 	return c.Conn.Close()
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// watchLineup looks at the lineup again and again. While the controller is away the last one is
-// kept.
-func (g *Gateway) watchLineup(ctx context.Context) {
+// pollLineup requests the lineup periodically. While the controller does not answer, it keeps
+// the last one.
+func (g *Gateway) pollLineup(ctx context.Context) {
 	away := false
 	for ctx.Err() == nil {
 		asked, cancel := context.WithTimeout(ctx, g.cfg.Times.Ask)
@@ -36,8 +36,8 @@ func (g *Gateway) watchLineup(ctx context.Context) {
 	}
 }
 
-// sourcePort is the port from which a channel's packets come; 0 if the channel is not in the
-// lineup, maybe not yet.
+// sourcePort returns the source port of a channel's packets, or 0 if the channel is not in the
+// lineup yet.
 func (g *Gateway) sourcePort(channel string) uint16 {
 	if l := g.lineup.Load(); l != nil {
 		for _, c := range l.Channels {
@@ -49,7 +49,7 @@ func (g *Gateway) sourcePort(channel string) uint16 {
 	return 0
 }
 
-// sourcePorts are those of several channels, of which some are known to come from somewhere.
+// sourcePorts returns the source ports of several channels, preferring the sources in from.
 func (g *Gateway) sourcePorts(channels []string, from map[string]netip.AddrPort) []uint16 {
 	ports := make([]uint16, len(channels))
 	for i, c := range channels {
@@ -60,68 +60,69 @@ func (g *Gateway) sourcePorts(channels []string, from map[string]netip.AddrPort)
 	return ports
 }
 
-// A channel whose packets do not come may come from another ingress gateway by now: how long
-// nothing may come, and how many channels are asked for each time.
+// If a channel's packets stop, another ingress gateway may have it. These constants set how
+// long they may be missing, how many channels are requested in each round, and how often rounds
+// are.
 const (
-	quiet     = time.Second
-	maxAsked  = 16
-	lookAgain = 2 * time.Second
+	sourceTimeout       = time.Second
+	maxSourceQueries    = 16
+	sourceCheckInterval = 2 * time.Second
 )
 
-// watchSources asks again where channels come from that do not come any more.
-func (g *Gateway) watchSources(ctx context.Context) {
-	for tasks.Sleep(ctx, lookAgain) == nil {
+// checkSources requests the sources of silent channels again.
+func (g *Gateway) checkSources(ctx context.Context) {
+	for tasks.Sleep(ctx, sourceCheckInterval) == nil {
 		silent := map[string][]*viewer{}
 		for _, v := range g.all() {
-			if channel, is := v.silent(time.Now()); is && (silent[channel] != nil || len(silent) < maxAsked) {
+			if channel, silentNow := v.silent(time.Now()); silentNow && (silent[channel] != nil || len(silent) < maxSourceQueries) {
 				silent[channel] = append(silent[channel], v)
 			}
 		}
 		for channel, viewers := range silent {
-			g.findAgain(ctx, channel, viewers)
+			g.relocate(ctx, channel, viewers)
 		}
 	}
 }
 
-func (g *Gateway) findAgain(ctx context.Context, channel string, viewers []*viewer) {
+func (g *Gateway) relocate(ctx context.Context, channel string, viewers []*viewer) {
 	var from map[string]netip.AddrPort
-	viewers[0].between(func() {
-		from, _ = g.want(ctx, viewers[0], []string{channel}, "", false) // if not, it is asked again soon
+	viewers[0].unlessChanging(func() {
+		from, _ = g.requestChannels(ctx, viewers[0], []string{channel}, "", false) // the next round asks again
 	})
 	if from == nil {
 		return
 	}
 	for _, v := range viewers {
-		v.between(func() { v.moved(channel, from[channel]) })
+		v.unlessChanging(func() { v.sourceMoved(channel, from[channel]) })
 	}
 }
 
-// silent says which channel the viewer sees, and whether nothing comes of it.
-func (v *viewer) silent(now time.Time) (channel string, is bool) {
+// silent returns the viewer's channel, and reports whether its packets have stopped.
+func (v *viewer) silent(now time.Time) (channel string, silent bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.channel, v.connected && now.Sub(v.heard) > quiet
+	return v.channel, v.connected && now.Sub(v.receivedAt) > sourceTimeout
 }
 
-// between calls f unless a change is under way; none begins until f returns.
-func (v *viewer) between(f func()) {
+// unlessChanging calls f unless a change is in progress. No change starts until f returns.
+func (v *viewer) unlessChanging(f func()) {
 	select {
-	case v.turn <- struct{}{}:
-		defer func() { <-v.turn }()
+	case v.changing <- struct{}{}:
+		defer func() { <-v.changing }()
 		f()
 	default:
 	}
 }
 
-// moved has the viewer's channel come from another source, unless it sees another channel by
-// now.
-func (v *viewer) moved(channel string, from netip.AddrPort) {
+// sourceMoved switches the viewer to a new source of its channel, unless it has changed to
+// another channel.
+func (v *viewer) sourceMoved(channel string, from netip.AddrPort) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.channel == channel && from.IsValid() && v.home != from {
-		v.home = from
-		v.in.follow([]uint16{from.Port()}) // another one, if the channel's number is
-		v.in.group(from, time.Now())       // is kept
-		v.await(from)
+	if v.channel == channel && from.IsValid() && v.currentSource != from {
+		v.currentSource = from
+		v.in.setPorts([]uint16{from.Port()}) // the port differs if the channel's number has changed
+		v.in.group(from, time.Now())         // starts to cache it
+		v.awaitKeyFrame(from)
 	}
 }

@@ -7,22 +7,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the gateway's.
+// metrics holds the gateway's metrics.
 type metrics struct {
-	registry *prometheus.Registry
-	in, out  atomic.Uint64 // bytes of media
-	strange  prometheus.Counter
-	repaired prometheus.Counter
-	slow     prometheus.Counter
-	asked    prometheus.Counter
-	refused  *prometheus.CounterVec
-	zap      prometheus.Histogram
+	registry   *prometheus.Registry
+	in, out    atomic.Uint64 // bytes of media
+	unexpected prometheus.Counter
+	repaired   prometheus.Counter
+	slow       prometheus.Counter
+	repairs    prometheus.Counter
+	refused    *prometheus.CounterVec
+	zap        prometheus.Histogram
 }
 
 func newMetrics(viewers func() int) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		strange: prometheus.NewCounter(prometheus.CounterOpts{
+		unexpected: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_cinema_strange_datagrams_total", Help: "Datagrams dropped because they are no packets, or of a source that no viewer is to get.",
 		}),
 		repaired: prometheus.NewCounter(prometheus.CounterOpts{
@@ -31,7 +31,7 @@ func newMetrics(viewers func() int) *metrics {
 		slow: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_cinema_slow_players_total", Help: "Times that a player by WebSocket was too slow, and missed pictures until a key frame.",
 		}),
-		asked: prometheus.NewCounter(prometheus.CounterOpts{
+		repairs: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_cinema_missing_asked_total", Help: "Times that a channel was asked for again because something of it was missing.",
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -45,15 +45,16 @@ func newMetrics(viewers func() int) *metrics {
 	bytes := func(name, help string, n *atomic.Uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(n.Load()) })
 	}
-	m.registry.MustRegister(m.strange, m.repaired, m.slow, m.asked, m.refused, m.zap,
+	m.registry.MustRegister(m.unexpected, m.repaired, m.slow, m.repairs, m.refused, m.zap,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sluice_cinema_viewers", Help: "Viewers of this gateway."}, func() float64 { return float64(viewers()) }),
 		bytes("sluice_cinema_received_bytes_total", "Bytes of channels' datagrams that came in.", &m.in),
 		bytes("sluice_cinema_sent_bytes_total", "Bytes of media that went out to viewers.", &m.out))
 	return m
 }
 
-// refuse counts an answer that is a refusal.
+// refuse counts a refusal.
 func (m *metrics) refuse(status int) { m.refused.WithLabelValues(strconv.Itoa(status)).Inc() }
 
-// totals are the bytes that came in and went out; nothing is held that has an end to wait for.
+// totals returns the bytes received and sent. held is always zero, as the gateway holds nothing
+// for sessions that end.
 func (m *metrics) totals() (in, out, held uint64) { return m.in.Load(), m.out.Load(), 0 }

@@ -24,11 +24,12 @@ type peer struct {
 	pc           *webrtc.PeerConnection
 	video, audio *webrtc.TrackLocalStaticRTP
 	answer       webrtc.SessionDescription
-	// atOnce is the number under which the player knows of playoutDelay; 0: it does not.
-	atOnce uint8
+	// playoutDelayID is the extension identifier of playoutDelay; zero if the player does not
+	// support it.
+	playoutDelayID uint8
 }
 
-// accept makes a peer that will answer an offer. It does nothing until it is started.
+// accept creates a peer for an offer. The peer does nothing until it is started.
 func (t *transport) accept(offer string, v *viewer) (*peer, error) {
 	if err := checkOffer(offer); err != nil {
 		return nil, err
@@ -38,27 +39,27 @@ func (t *transport) accept(offer string, v *viewer) (*peer, error) {
 		return nil, fmt.Errorf("peer connection: %w", err)
 	}
 	p := &peer{pc: pc}
-	if err := p.prepare(offer, v); err != nil {
+	if err := p.negotiate(offer, v); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// checkOffer says what is wrong with an offer before anything is made of it. It is parsed for
-// that, as what ends a line is for the parser to say.
+// checkOffer validates an offer before anything is created for it. It uses the parser, because
+// only that knows what ends a line.
 func checkOffer(offer string) error {
 	var s sdp.SessionDescription
 	if err := s.UnmarshalString(offer); err != nil {
-		return unanswerable(err)
+		return offerError(err)
 	}
 	if n := len(s.MediaDescriptions); n == 0 || n > maxSections {
-		return refused(http.StatusBadRequest, "body", "an SDP offer with %d media sections: want 1 to %d", n, maxSections)
+		return newRefusal(http.StatusBadRequest, "body", "an SDP offer with %d media sections: want 1 to %d", n, maxSections)
 	}
 	return nil
 }
 
-func (p *peer) prepare(offer string, v *viewer) (err error) {
+func (p *peer) negotiate(offer string, v *viewer) (err error) {
 	var senders []*webrtc.RTPSender
 	for _, x := range []struct {
 		track **webrtc.TrackLocalStaticRTP
@@ -75,17 +76,17 @@ func (p *peer) prepare(offer string, v *viewer) (err error) {
 		senders = append(senders, t.Sender())
 	}
 	if err := p.pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: offer}); err != nil {
-		return unanswerable(err)
+		return offerError(err)
 	}
 	if p.answer, err = p.pc.CreateAnswer(nil); err != nil {
-		return unanswerable(err)
+		return offerError(err)
 	}
-	if err := seesVideo(p.answer.SDP); err != nil {
+	if err := checkAnswer(p.answer.SDP); err != nil {
 		return err
 	}
 	for _, x := range senders[0].GetParameters().HeaderExtensions {
 		if x.URI == playoutDelay {
-			p.atOnce = uint8(x.ID)
+			p.playoutDelayID = uint8(x.ID)
 		}
 	}
 	p.pc.OnConnectionStateChange(func(s webrtc.PeerConnectionState) {
@@ -93,19 +94,19 @@ func (p *peer) prepare(offer string, v *viewer) (err error) {
 		case webrtc.PeerConnectionStateConnected:
 			v.connect(time.Now())
 		case webrtc.PeerConnectionStateFailed:
-			v.g.leave(v, "nothing comes from it any more")
+			v.g.endViewer(v, "nothing comes from it any more")
 		case webrtc.PeerConnectionStateClosed:
-			v.g.leave(v, "it has closed its connection")
+			v.g.endViewer(v, "it has closed its connection")
 		}
 	})
 	for _, s := range senders {
-		v.tasks.Start(func(context.Context) { v.listenTo(s) })
+		v.tasks.Start(func(context.Context) { v.readRTCP(s) })
 	}
 	return nil
 }
 
-// seesVideo says whether an answer has the house format's picture in it.
-func seesVideo(answer string) error {
+// checkAnswer returns an error unless an answer contains video of the house format.
+func checkAnswer(answer string) error {
 	var s sdp.SessionDescription
 	if err := s.Unmarshal([]byte(answer)); err != nil {
 		return fmt.Errorf("own answer: %w", err)
@@ -119,22 +120,22 @@ func seesVideo(answer string) error {
 	return nil
 }
 
-// errNoVideo is said of an offer that has no place for the house format.
-var errNoVideo = refused(http.StatusUnprocessableEntity, "body", "the offer receives no video that is sent here: want recvonly H.264, profile-level-id=42e01f;packetization-mode=1")
+// errNoVideo refuses an offer without a section for the house format.
+var errNoVideo = newRefusal(http.StatusUnprocessableEntity, "body", "the offer receives no video that is sent here: want recvonly H.264, profile-level-id=42e01f;packetization-mode=1")
 
-// unanswerable is what an offer is refused with that leads to an error.
-func unanswerable(err error) error {
+// offerError converts an error that an offer has caused to a refusal.
+func offerError(err error) error {
 	if errors.Is(err, webrtc.ErrSenderWithNoCodecs) {
 		return errNoVideo
 	}
-	return refused(http.StatusBadRequest, "body", "not an SDP offer that can be answered: %v", err)
+	return newRefusal(http.StatusBadRequest, "body", "not an SDP offer that can be answered: %v", err)
 }
 
-// start has the peer wait for its player, and returns the answer.
+// start makes the peer wait for its player, and returns the answer to the offer.
 func (p *peer) start(ctx context.Context) (string, error) {
 	gathered := webrtc.GatheringCompletePromise(p.pc)
 	if err := p.pc.SetLocalDescription(p.answer); err != nil {
-		return "", unanswerable(err)
+		return "", offerError(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -146,9 +147,9 @@ func (p *peer) start(ctx context.Context) (string, error) {
 	}
 }
 
-// listenTo takes the player's reports, and gives it what it asks for. Reading them is also what
-// has the interceptors see them.
-func (v *viewer) listenTo(s *webrtc.RTPSender) {
+// readRTCP reads the player's reports and handles its requests. The interceptors see the
+// reports only if they are read.
+func (v *viewer) readRTCP(s *webrtc.RTPSender) {
 	b := make([]byte, 1500)
 	for {
 		n, _, err := s.Read(b)
@@ -157,21 +158,21 @@ func (v *viewer) listenTo(s *webrtc.RTPSender) {
 		}
 		packets, err := rtcp.Unmarshal(b[:n])
 		if err != nil {
-			continue // it hurts who sends it
+			continue // an invalid report harms only its sender
 		}
 		for _, p := range packets {
 			switch p.(type) {
 			case *rtcp.PictureLossIndication, *rtcp.FullIntraRequest:
-				v.again(time.Now())
+				v.requestRefresh(time.Now())
 			}
 		}
 	}
 }
 
-// noDelay has a picture be shown as soon as it is decoded.
+// noDelay tells the player to show each picture as soon as it is decoded.
 var noDelay = []byte{0, 0, 0}
 
-// send has the player get a packet. That it cannot be sent is noticed by the transport.
+// send sends a packet to the player. It ignores errors, which the transport notices.
 func (p *peer) send(o media.Out) {
 	out := &rtp.Packet{
 		Header:  rtp.Header{Version: 2, Marker: o.Marker, SequenceNumber: o.Sequence, Timestamp: o.Timestamp},
@@ -180,12 +181,12 @@ func (p *peer) send(o media.Out) {
 	track := p.audio
 	if o.Video() {
 		track = p.video
-		if p.atOnce != 0 {
-			_ = out.SetExtension(p.atOnce, noDelay) // of a length that any extension may have
+		if p.playoutDelayID != 0 {
+			_ = out.SetExtension(p.playoutDelayID, noDelay) // the length is valid for any extension
 		}
 	}
 	_ = track.WriteRTP(out)
 }
 
-// close ends the connection and waits for what runs for it.
+// close closes the connection and waits for its goroutines.
 func (p *peer) close() { _ = p.pc.GracefulClose() }

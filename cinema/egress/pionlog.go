@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-net/sluice/internal/lograte"
 )
 
-// logFactory has pion's lines be some of the gateway's: what viewers can cause is a warning, and
-// bounded.
+// logFactory passes pion's messages to the gateway's log, as warnings and rate-limited, because
+// viewers can cause them.
 type logFactory struct {
-	log     *slog.Logger
-	strange lograte.Limit
+	log         *slog.Logger
+	warnLimiter lograte.Limit
 }
 
 // NewLogger implements logging.LoggerFactory.
@@ -25,35 +25,35 @@ type scoped struct {
 }
 
 func (s scoped) warn(text string) {
-	s.strange.Warn(s.log, "media transport", "part", s.scope, "reason", text)
+	s.warnLimiter.Warn(s.log, "media transport", "part", s.scope, "reason", text)
 }
 
-// Trace and the others implement logging.LeveledLogger.
+// Trace implements logging.LeveledLogger, as do the methods below. It discards the message.
 func (s scoped) Trace(string) {}
 
-// Tracef is left out.
+// Tracef discards the message.
 func (s scoped) Tracef(string, ...any) {}
 
-// Debug is left out.
+// Debug discards the message.
 func (s scoped) Debug(string) {}
 
-// Debugf is left out.
+// Debugf discards the message.
 func (s scoped) Debugf(string, ...any) {}
 
-// Info is left out.
+// Info discards the message.
 func (s scoped) Info(string) {}
 
-// Infof is left out.
+// Infof discards the message.
 func (s scoped) Infof(string, ...any) {}
 
-// Warn writes a line.
+// Warn logs the message.
 func (s scoped) Warn(text string) { s.warn(text) }
 
-// Warnf writes a line.
+// Warnf logs the message.
 func (s scoped) Warnf(format string, args ...any) { s.warn(fmt.Sprintf(format, args...)) }
 
-// Error writes a line.
+// Error logs the message.
 func (s scoped) Error(text string) { s.warn(text) }
 
-// Errorf writes a line.
+// Errorf logs the message.
 func (s scoped) Errorf(format string, args ...any) { s.warn(fmt.Sprintf(format, args...)) }

@@ -30,7 +30,7 @@ type got struct {
 	at        time.Time
 }
 
-// joins has a player see a channel.
+// joins makes a player watch a channel.
 func (w *world) joins(channel string, header ...string) *player {
 	w.t.Helper()
 	p := w.newPlayerThatJoins(channel, header...)
@@ -38,7 +38,7 @@ func (w *world) joins(channel string, header ...string) *player {
 	return p
 }
 
-// newPlayer returns one that has not asked for anything.
+// newPlayer returns a player that has not sent a request.
 func (w *world) newPlayer(s webrtc.SettingEngine) *player {
 	w.t.Helper()
 	s.SetIncludeLoopbackCandidate(true)
@@ -86,9 +86,9 @@ func (p *player) accept(res *http.Response, answer string) {
 	}
 }
 
-// plays takes what comes, and notes what no player could play: packets that come twice or out
-// of order. A gap may be the loss of a slow machine; that the gateway makes none is proved by
-// media.TestSplicerHolds.
+// plays reads the packets, and records what no player could play: duplicates and packets out of
+// order. A gap may be the loss of a slow machine; media.TestSplicerHolds proves that the
+// gateway makes none.
 func (p *player) plays(track *webrtc.TrackRemote, _ *webrtc.RTPReceiver) {
 	kind := track.Kind().String()
 	for {
@@ -118,7 +118,7 @@ func (p *player) packets(kind string) []got {
 	return slices.Clone(p.got[kind])
 }
 
-// hears says of which channel the last sound is that has come.
+// hears returns the channel of the last packet of sound.
 func (p *player) hears() byte {
 	all := p.packets("audio")
 	if len(all) == 0 {
@@ -127,7 +127,7 @@ func (p *player) hears() byte {
 	return all[len(all)-1].from
 }
 
-// continuous fails if anything came twice or out of order.
+// continuous fails the test if there were duplicates or packets out of order.
 func (p *player) continuous() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -137,7 +137,7 @@ func (p *player) continuous() {
 	}
 }
 
-// changes asks for another channel, and returns the zap time.
+// changes requests another channel, and returns the zap time.
 func (p *player) changes(channel string, header ...string) (time.Duration, int, string) {
 	p.t.Helper()
 	body, err := json.Marshal(map[string]string{"channel": channel})
@@ -145,7 +145,7 @@ func (p *player) changes(channel string, header ...string) (time.Duration, int, 
 		p.t.Fatal(err)
 	}
 	res, text := p.ask(http.MethodPut, p.session+"/channel", "application/json", string(body), header...)
-	var z zapped
+	var z changeResult
 	if res.StatusCode == http.StatusOK {
 		if err := json.Unmarshal([]byte(text), &z); err != nil {
 			p.t.Fatal(err)
@@ -154,7 +154,7 @@ func (p *player) changes(channel string, header ...string) (time.Duration, int, 
 	return time.Duration(z.Zap), res.StatusCode, text
 }
 
-// newPlayerThatJoins has a player see a channel that may have no picture yet.
+// newPlayerThatJoins makes a player watch a channel that may have no picture yet.
 func (w *world) newPlayerThatJoins(channel string, header ...string) *player {
 	w.t.Helper()
 	p := w.newPlayer(webrtc.SettingEngine{})

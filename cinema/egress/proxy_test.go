@@ -22,14 +22,14 @@ import (
 
 var onlyProxy = clientaddr.Proxies{netip.MustParsePrefix("127.0.0.9/32"), netip.MustParsePrefix("::1/128")}
 
-// from dials as a host of the loopback network.
+// from returns a transport that dials from a host of the loopback network.
 func from(host string) *http.Transport {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
 	return &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}
 }
 
-// Behind a trusted reverse proxy each client has its own share, whatever it says of itself; behind
-// another all together have one.
+// TestBehindProxy checks that each client behind a trusted reverse proxy has its own limits,
+// whatever it claims, and that all clients of another proxy share them.
 func TestBehindProxy(t *testing.T) {
 	for name, c := range map[string]struct {
 		proxies clientaddr.Proxies
@@ -77,8 +77,8 @@ func TestBehindProxy(t *testing.T) {
 	}
 }
 
-// Connections beyond those that an address may have are closed; a trusted proxy has one for each
-// viewer besides.
+// TestConnectionsAreBounded checks that connections beyond the limit of an address are closed,
+// and that a trusted proxy may have one more for each viewer.
 func TestConnectionsAreBounded(t *testing.T) {
 	for host, most := range map[string]int32{"127.0.0.1": maxConnections, "127.0.0.9": maxConnections + 20, "::1": maxConnections + 20} {
 		t.Run(host, func(t *testing.T) { connectionsAreBounded(t, host, most) })
@@ -94,7 +94,7 @@ func connectionsAreBounded(t *testing.T, host string, most int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &listener{raw, newLimits(&Config{MaxPerAddress: 1, MaxViewers: 20, Proxies: onlyProxy})}
+	l := &limitedListener{raw, newClientLimits(&Config{MaxPerAddress: 1, MaxViewers: 20, Proxies: onlyProxy})}
 	defer l.Close()
 	var accepted atomic.Int32
 	done := make(chan struct{})

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// What may wait for a player: a burst comes at once, and has to fit. More, or what has waited for
-// longer, is of no use to who watches live.
+// Bounds of a player's queue. A burst arrives at once and has to fit. More than that, or older
+// messages, are useless to a live viewer.
 const (
-	maxWaiting      = 4 << 20 // in bytes
-	maxWaitingTime  = time.Second
-	maxWaitingTexts = 64
+	maxQueuedBytes = 4 << 20 // in bytes
+	maxQueuedTime  = time.Second
+	maxQueuedTexts = 64
 )
 
-// message is one that a player is to get.
+// message is a message to a player.
 type message struct {
 	data         []byte
 	text         bool
@@ -22,7 +22,7 @@ type message struct {
 	at           time.Time
 }
 
-// queue is what waits for a player, in order.
+// queue holds the messages to a player, in order.
 type queue struct {
 	ready chan struct{}
 
@@ -30,17 +30,17 @@ type queue struct {
 	all   []message
 	bytes int
 	texts int
-	skip  bool // pictures are left out until a key frame
+	skip  bool // pictures are skipped until a key frame
 }
 
 func newQueue() *queue { return &queue{ready: make(chan struct{}, 1)} }
 
-// put adds a picture or sound. It returns false if the player is too slow: then all that waits is
-// left out, and pictures until the next key frame.
+// put adds a picture or sound. If the player is too slow, it drops everything that waits, skips
+// pictures until the next key frame, and returns false.
 func (q *queue) put(m message) (fits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	fits = q.bytes+len(m.data) <= maxWaiting && !q.late(m.at)
+	fits = q.bytes+len(m.data) <= maxQueuedBytes && !q.overdue(m.at)
 	if !fits {
 		q.skip = true
 		q.drop()
@@ -52,17 +52,17 @@ func (q *queue) put(m message) (fits bool) {
 	return fits
 }
 
-// late says whether the first that waits does so for too long. q.mu is held.
-func (q *queue) late(now time.Time) bool {
+// overdue reports whether the first media message has waited for too long. q.mu is held.
+func (q *queue) overdue(now time.Time) bool {
 	for _, m := range q.all {
 		if !m.text {
-			return now.Sub(m.at) > maxWaitingTime
+			return now.Sub(m.at) > maxQueuedTime
 		}
 	}
 	return false
 }
 
-// drop forgets pictures and sound. q.mu is held.
+// drop removes pictures and sound. q.mu is held.
 func (q *queue) drop() {
 	kept := q.all[:0]
 	for _, m := range q.all {
@@ -74,11 +74,11 @@ func (q *queue) drop() {
 	q.all, q.bytes = kept, 0
 }
 
-// tell adds a text; false if too many wait.
-func (q *queue) tell(text []byte) bool {
+// putText adds a text, and reports whether there was room for it.
+func (q *queue) putText(text []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.texts >= maxWaitingTexts {
+	if q.texts >= maxQueuedTexts {
 		return false
 	}
 	q.texts++
@@ -97,10 +97,10 @@ func (q *queue) add(m message) {
 	}
 }
 
-// next takes the first that waits, as soon as there is one.
+// next waits for the first message, and removes it from the queue.
 func (q *queue) next(ctx context.Context) (message, error) {
 	for {
-		if m, is := q.take(); is {
+		if m, ok := q.pop(); ok {
 			return m, nil
 		}
 		select {
@@ -111,7 +111,7 @@ func (q *queue) next(ctx context.Context) (message, error) {
 	}
 }
 
-func (q *queue) take() (m message, is bool) {
+func (q *queue) pop() (m message, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.all) == 0 {
@@ -120,7 +120,7 @@ func (q *queue) take() (m message, is bool) {
 	m = q.all[0]
 	q.all[0] = message{}
 	if len(q.all) == 1 {
-		q.all = q.all[:0] // its place is for the next one
+		q.all = q.all[:0] // reuse the slice
 	} else {
 		q.all = q.all[1:]
 	}

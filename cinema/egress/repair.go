@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	// askEvery is the least time between two times that a viewer's channel is asked for again
-	// because something of it is missing.
-	askEvery = 250 * time.Millisecond
-	// maxRepairs is how many of all viewers ask for that at once.
+	// repairInterval is the least time between two requests to repeat a viewer's channel
+	// because packets are missing.
+	repairInterval = 250 * time.Millisecond
+	// maxRepairs bounds the concurrent requests of all viewers for that.
 	maxRepairs = 16
 )
 
-// ask has what is missing of the picture be sent again: the switches do not know what they have
-// lost, the ingress gateway has it all. v.mu is held.
-func (v *viewer) ask(now time.Time) {
-	if !v.g.cfg.Burst || v.expected.IsValid() || now.Sub(v.asked) < askEvery || !v.splicer.Missing(now) {
+// requestRepair requests missing packets of the picture again. The switches do not know what
+// they have lost, but the ingress gateway has everything. v.mu is held.
+func (v *viewer) requestRepair(now time.Time) {
+	if !v.g.cfg.Burst || v.nextSource.IsValid() || now.Sub(v.repairedAt) < repairInterval || !v.splicer.Missing(now) {
 		return
 	}
-	v.asked = now
+	v.repairedAt = now
 	current := v.splicer.Current()
-	for _, raw := range v.in.group(current, now) { // the viewer alone may have lost it
-		v.put(current, raw, now)
+	for _, raw := range v.in.group(current, now) { // perhaps only this viewer has lost it
+		v.splice(current, raw, now)
 	}
-	if !v.splicer.Missing(now) || !v.in.mayAsk(current, now) {
+	if !v.splicer.Missing(now) || !v.in.allowRepair(current, now) {
 		return
 	}
 	select {
@@ -37,34 +37,34 @@ func (v *viewer) ask(now time.Time) {
 	channel := v.channel
 	if !v.tasks.Start(func(ctx context.Context) {
 		defer func() { <-v.g.repairs }()
-		v.between(func() { v.askFor(ctx, channel) })
+		v.unlessChanging(func() { v.requestBurst(ctx, channel) })
 	}) {
 		<-v.g.repairs
 	}
 }
 
-// askFor asks for a channel's group of pictures, if it is still the one that is seen.
-func (v *viewer) askFor(ctx context.Context, channel string) {
-	if v.seen() != channel {
+// requestBurst requests a channel's group of pictures, if it is still the viewer's channel.
+func (v *viewer) requestBurst(ctx context.Context, channel string) {
+	if v.currentChannel() != channel {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, askEvery)
+	ctx, cancel := context.WithTimeout(ctx, repairInterval)
 	defer cancel()
-	v.g.metrics.asked.Inc()
-	_, _ = v.g.want(ctx, v, []string{channel}, "", true) // if not, it is asked again soon
+	v.g.metrics.repairs.Inc()
+	_, _ = v.g.requestChannels(ctx, v, []string{channel}, "", true) // another request follows soon if this one fails
 }
 
-// askMeanwhile has the first channel's group of pictures be sent again while a change to it waits for a key
-// frame, of which the beginning may be lost: each time after twice as long. What it returns ends
-// that, and waits for what has been asked for.
-func (v *viewer) askMeanwhile(wanted []string) (settle func()) {
+// repeatBursts requests the new channel's group of pictures again while a change waits for a
+// key frame, whose beginning may be lost. The pauses between the requests double. The returned
+// function stops this, and waits for a request in progress.
+func (v *viewer) repeatBursts(wanted []string) (settle func()) {
 	ctx, cancel := context.WithCancel(v.tasks.Context())
 	done := make(chan struct{})
 	if !v.g.cfg.Burst || !v.tasks.Start(func(context.Context) {
 		defer close(done)
-		for pause := askEvery; tasks.Sleep(ctx, pause) == nil; pause *= 2 {
-			v.g.metrics.asked.Inc()
-			_, _ = v.want(v.tasks.Context(), wanted, "", true)
+		for pause := repairInterval; tasks.Sleep(ctx, pause) == nil; pause *= 2 {
+			v.g.metrics.repairs.Inc()
+			_, _ = v.requestChannels(v.tasks.Context(), wanted, "", true)
 		}
 	}) {
 		close(done)

@@ -8,9 +8,10 @@ import (
 	"github.com/sluice-net/sluice/cinema/media"
 )
 
-// What the network loses is sent again and put where it belongs, also while a viewer changes
-// channel. If it does not come before the next key frame, or before the other channel, the picture
-// goes on there: nothing is seen without what it needs, and little is missed.
+// TestLossIsRepaired checks that lost packets are requested again and put in their place, also
+// during a change of channel. If they do not arrive before the next key frame, or before the
+// other channel, the picture continues there. No picture is seen without what it depends on,
+// and little is missed.
 func TestLossIsRepaired(t *testing.T) {
 	w := newWorld(t, nil, "news", "sport")
 	p, q := w.watches("news"), w.joins("news")
@@ -25,7 +26,7 @@ func TestLossIsRepaired(t *testing.T) {
 		}
 		return n
 	}
-	repaired := func() int { // packets that were lost, and have not been given up
+	repaired := func() int { // packets that were lost, and not given up
 		n := lost()
 		for _, v := range w.live() {
 			n -= int(v.Lost)
@@ -73,8 +74,8 @@ type moment struct {
 	key bool
 }
 
-// missed is how long there was no picture where one should have been, and how many times that was
-// before a picture that needs those that are missing.
+// missed returns how long there was no picture where one should have been, and how often a
+// picture was shown that depends on missing ones.
 func missed(all []moment) (gone time.Duration, broken int) {
 	const usual = 40 * time.Millisecond
 	for i := 1; i < len(all); i++ {
@@ -89,7 +90,8 @@ func missed(all []moment) (gone time.Duration, broken int) {
 	return gone, broken
 }
 
-// Who cannot have it repaired goes on with the next key frame, and sees nothing that is broken.
+// TestLossWithoutRepair checks that a viewer who cannot have losses repaired continues with the
+// next key frame, and sees no broken picture.
 func TestLossWithoutRepair(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Burst = false }, "news")
 	p := w.watches("news")

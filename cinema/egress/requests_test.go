@@ -19,7 +19,8 @@ import (
 	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
-// What is wrong is refused, with the field and what would be right.
+// TestWrongRequests checks that invalid requests are refused with the field and what would be
+// valid.
 func TestWrongRequests(t *testing.T) {
 	w := newWorld(t, nil, "news", "vault")
 	w.studios["vault"].protected = true
@@ -110,7 +111,7 @@ func TestWrongRequests(t *testing.T) {
 	p.continuous()
 }
 
-// section is an offer with one of its media sections only.
+// section returns an offer with only one of its media sections.
 func section(offer, kind string) string {
 	parts := strings.Split(offer, "m=")
 	for i, s := range parts[1:] {
@@ -121,7 +122,7 @@ func section(offer, kind string) string {
 	return ""
 }
 
-// A viewer who asks a thousand times a second hurts only itself.
+// TestFlood checks that a viewer who sends a thousand requests a second harms only itself.
 func TestFlood(t *testing.T) {
 	w := newWorld(t, nil, "news", "sport")
 	p := w.joins("news")
@@ -137,10 +138,10 @@ func TestFlood(t *testing.T) {
 	for range 5000 {
 		answers[ask("198.51.100.7:99")]++
 	}
-	if answers[200] < atOnce || answers[200] > atOnce+100 || answers[200]+answers[429] != 5000 {
+	if answers[200] < maxRequestBurst || answers[200] > maxRequestBurst+100 || answers[200]+answers[429] != 5000 {
 		t.Errorf("%v", answers)
 	}
-	for range 3 * perSecond {
+	for range 3 * maxRequestRate {
 		answers[ask("[2001:db8::1]:5")]++
 		answers[ask("[2001:db8::2]:5")]++
 	}
@@ -156,8 +157,8 @@ func TestFlood(t *testing.T) {
 	p.continuous()
 }
 
-// An address that tries passwords asks the controller for few of them in a while; others, and right
-// passwords, are not counted.
+// TestWrongPasswords checks that an address that guesses passwords reaches the controller with
+// few of them, and that other addresses and right passwords are not counted.
 func TestWrongPasswords(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Proxies = clientaddr.Proxies{netip.MustParsePrefix("127.0.0.1/32")} }, "news", "vault")
 	w.studios["vault"].protected = true
@@ -168,11 +169,11 @@ func TestWrongPasswords(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := map[int]int{}
-	for i := range 2 * maxWrong {
+	for i := range 2 * maxWrongPasswords {
 		_, err := guesses.change("vault", fmt.Sprint("guess", i))
-		answers[asRefusal(ofController(err, "vault")).Status]++
+		answers[asRefusal(controllerRefusal(err, "vault")).Status]++
 	}
-	if answers[http.StatusUnauthorized] != maxWrong || answers[http.StatusTooManyRequests] != maxWrong {
+	if answers[http.StatusUnauthorized] != maxWrongPasswords || answers[http.StatusTooManyRequests] != maxWrongPasswords {
 		t.Errorf("%v", answers)
 	}
 	asked := 0
@@ -181,10 +182,10 @@ func TestWrongPasswords(t *testing.T) {
 			asked++
 		}
 	}
-	if asked != maxWrong {
+	if asked != maxWrongPasswords {
 		t.Errorf("the controller was asked %d times", asked)
 	}
-	for i := range 2 * maxWrong {
+	for i := range 2 * maxWrongPasswords {
 		if _, err := knows.change([]string{"vault", "news"}[i%2], w.password); err != nil {
 			t.Fatalf("change %d from another address: %v", i, err)
 		}
@@ -192,20 +193,20 @@ func TestWrongPasswords(t *testing.T) {
 	q.continuous()
 	now := time.Now()
 	one := netip.MustParseAddr("192.0.2.9")
-	for i := range maxWrong + 1 {
-		if err := w.limits.mayGuess(one, now); (err != nil) != (i == maxWrong) {
+	for i := range maxWrongPasswords + 1 {
+		if err := w.limits.checkWrongPasswords(one, now); (err != nil) != (i == maxWrongPasswords) {
 			t.Errorf("guess %d: %v", i, err)
 		}
-		w.limits.wrong(one, now)
+		w.limits.countWrongPassword(one, now)
 	}
-	if err := w.limits.mayGuess(one, now.Add(wrongFor+1)); err != nil {
+	if err := w.limits.checkWrongPasswords(one, now.Add(wrongPasswordWindow+1)); err != nil {
 		t.Errorf("a while later: %v", err)
 	}
 }
 
-// What is remembered of addresses is bounded, and forgotten.
+// TestAddressesAreForgotten checks that remembered addresses are bounded and expire.
 func TestAddressesAreForgotten(t *testing.T) {
-	l, now := newLimits(&Config{MaxPerAddress: 1}), time.Now()
+	l, now := newClientLimits(&Config{MaxPerAddress: 1}), time.Now()
 	for i := range maxAddresses + 100 {
 		a := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 		if ok := l.request(a, now); ok != (i < maxAddresses) {
@@ -213,18 +214,18 @@ func TestAddressesAreForgotten(t *testing.T) {
 		}
 	}
 	one := netip.MustParseAddr("192.0.2.1")
-	if l.request(one, now.Add(idle/2)) {
+	if l.request(one, now.Add(usageIdleTime/2)) {
 		t.Error("there is room before anybody is forgotten")
 	}
-	if !l.request(one, now.Add(2*idle)) || l.of.Len() != 1 {
-		t.Errorf("%d addresses are remembered", l.of.Len())
+	if !l.request(one, now.Add(2*usageIdleTime)) || l.byAddress.Len() != 1 {
+		t.Errorf("%d addresses are remembered", l.byAddress.Len())
 	}
 	if l.join(one, now) != nil || l.join(one, now) == nil {
 		t.Error("an address has one viewer")
 	}
 }
 
-// A gateway that is full, or drains, sends viewers where there is room.
+// TestFullAndDraining checks that a full or draining gateway sends viewers to one with room.
 func TestFullAndDraining(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxViewers = 1 }, "news", "sport")
 	p := w.joins("news")
@@ -244,7 +245,7 @@ func TestFullAndDraining(t *testing.T) {
 	if res, text := ask(); res.StatusCode != http.StatusTemporaryRedirect || res.Header.Get("Location") != "http://192.0.2.3:8445/whep/sport" {
 		t.Errorf("%s: %s", res.Status, text)
 	}
-	light := w.watches("sport").answered(func(t told) bool { return t.Refused != nil })
+	light := w.watches("sport").answered(func(t playerMessage) bool { return t.Refused != nil })
 	if light.Refused.Status != http.StatusServiceUnavailable || light.Location != "http://192.0.2.3:8445/" {
 		t.Errorf("by WebSocket: %+v, to %q", light.Refused, light.Location)
 	}
@@ -262,7 +263,7 @@ func TestFullAndDraining(t *testing.T) {
 	w.joins("sport")
 }
 
-// A draining gateway goes on for those who are there.
+// TestDrainingLeavesViewers checks that a draining gateway continues for its present viewers.
 func TestDrainingLeavesViewers(t *testing.T) {
 	w := newWorld(t, nil, "news", "sport")
 	p := w.joins("news")
@@ -274,8 +275,8 @@ func TestDrainingLeavesViewers(t *testing.T) {
 	p.continuous()
 }
 
-// Who does not connect is gone soon, and its port with it.
-func TestWhoDoesNotConnectIsGone(t *testing.T) {
+// TestViewerThatDoesNotConnect checks that such a viewer and its port are soon released.
+func TestViewerThatDoesNotConnect(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Times.Connect = 200 * time.Millisecond }, "news")
 	res, text := w.ask(http.MethodPost, "/whep/news", "application/sdp", w.newPlayer(webrtc.SettingEngine{}).offer())
 	if res.StatusCode != http.StatusCreated {
@@ -285,7 +286,7 @@ func TestWhoDoesNotConnectIsGone(t *testing.T) {
 	w.until("the controller to know", func() bool { wants := w.wanted(); return len(wants[len(wants)-1]) == 0 })
 }
 
-// A browser may use the gateway from another site, and is told so.
+// TestPreflight checks that browsers may use the gateway from other sites.
 func TestPreflight(t *testing.T) {
 	w := newWorld(t, nil, "news")
 	res, _ := w.ask(http.MethodOptions, "/whep/news", "", "", "Origin", "https://other.example", "Access-Control-Request-Method", "POST")
@@ -296,7 +297,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// The site has its files, and a policy that lets nothing else in.
+// TestSite checks the site's files, and that its policy permits nothing else.
 func TestSite(t *testing.T) {
 	w := newWorld(t, nil, "news")
 	for path, kind := range map[string]string{

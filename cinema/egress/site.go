@@ -11,12 +11,13 @@ import (
 //go:embed site
 var files embed.FS
 
-// kinds are the types of the site's files, whatever the machine thinks of their names.
-var kinds = map[string]string{
+// contentTypes holds the types of the site's files, so that they do not depend on the machine's
+// configuration.
+var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// site answers with the files of the site for people.
+// site serves the files of the web site.
 func (g *Gateway) site(w http.ResponseWriter, r *http.Request) error {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	switch name {
@@ -25,10 +26,10 @@ func (g *Gateway) site(w http.ResponseWriter, r *http.Request) error {
 	case "live":
 		name = "live.html"
 	}
-	kind := kinds[path.Ext(name)]
+	kind := contentTypes[path.Ext(name)]
 	text, err := fs.ReadFile(files, path.Join("site", path.Clean("/"+name)))
 	if err != nil || kind == "" {
-		return refused(http.StatusNotFound, "", "there is nothing at %.200q", r.URL.Path)
+		return newRefusal(http.StatusNotFound, "", "there is nothing at %.200q", r.URL.Path)
 	}
 	h := w.Header()
 	h.Set("Content-Type", kind)
@@ -36,15 +37,15 @@ func (g *Gateway) site(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Security-Policy", g.policy())
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Permissions-Policy", "camera=(self), microphone=(self), display-capture=(self)")
-	if g.cfg.PublicTLS != nil { // browsers complain where it came in the clear
+	if g.cfg.PublicTLS != nil { // browsers ignore the header without TLS, with a warning
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	}
-	_, _ = w.Write(text) // the client has gone, which it will notice
+	_, _ = w.Write(text) // an error means that the client has gone
 	return nil
 }
 
-// policy lets the site's pages use its own files, and talk to gateways: whichever there are, since
-// they come and go while a page is open.
+// policy returns a Content-Security-Policy that lets the site's pages use their own files, and
+// connect to any gateway, as gateways come and go while a page is open.
 func (g *Gateway) policy() string {
 	connect := "'self' https: wss:"
 	if g.cfg.PublicTLS == nil {

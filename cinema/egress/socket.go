@@ -6,12 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// burstBytes is the socket's room for what comes at once: a group of pictures.
+// burstBytes is the size of a socket's receive buffer: a group of pictures that arrives at
+// once.
 const burstBytes = 4 << 20
 
-// roomy gives a socket room for a burst, beyond the kernel's limit if the process may do that.
-func roomy(c *net.UDPConn) {
-	_ = c.SetReadBuffer(burstBytes) // as much as there may be
+// enlargeReceiveBuffer makes room for a burst, beyond the kernel's limit if the process has the
+// permission.
+func enlargeReceiveBuffer(c *net.UDPConn) {
+	_ = c.SetReadBuffer(burstBytes) // up to the kernel's limit
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return

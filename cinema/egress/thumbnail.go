@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// thumbnail answers with a small picture of a channel that everybody may watch.
+// thumbnail serves a small picture of a channel without a password.
 func (g *Gateway) thumbnail(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("channel")
 	i, l := -1, g.lineup.Load()
@@ -17,7 +17,7 @@ func (g *Gateway) thumbnail(w http.ResponseWriter, r *http.Request) error {
 		i = slices.IndexFunc(l.Channels, func(c gatewayapi.Listed) bool { return c.Name == name })
 	}
 	if i < 0 || l.Channels[i].Protected {
-		return refused(http.StatusNotFound, "channel", "there is no picture of channel %.80q", name)
+		return newRefusal(http.StatusNotFound, "channel", "there is no picture of channel %.80q", name)
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	var t gatewayapi.Thumbnail
@@ -26,11 +26,11 @@ func (g *Gateway) thumbnail(w http.ResponseWriter, r *http.Request) error {
 		t, err = g.thumbnails.Of(r.Context(), name)
 	}
 	if err != nil || len(t.JPEG) == 0 || len(t.JPEG) > gatewayapi.MaxThumbnail {
-		w.WriteHeader(http.StatusNoContent) // it has no picture now, or the controller is away
+		w.WriteHeader(http.StatusNoContent) // the channel has no picture now, or the controller does not answer
 		return nil
 	}
 	w.Header().Set("Content-Type", "image/jpeg")
-	_, _ = w.Write(t.JPEG) // the client has gone, which it will notice
+	_, _ = w.Write(t.JPEG) // an error means that the client has gone
 	return nil
 }
 

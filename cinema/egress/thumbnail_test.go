@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// There is a picture of a channel that is on air and that everybody may watch, and of no other.
+// TestThumbnail checks that only a live channel without a password has a thumbnail.
 func TestThumbnail(t *testing.T) {
 	w := newWorld(t, nil, "news", "secret", "dark")
 	w.mu.Lock()

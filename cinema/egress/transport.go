@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/cinema/media"
 )
 
-// resendPackets is how many packets are kept for players that miss one; a power of two.
+// resendPackets is how many packets are kept for retransmission; it is a power of two.
 const resendPackets = 1024
 
 // transport is what the peers of all viewers share: one UDP port on each address, and one
@@ -58,7 +58,7 @@ func newTransport(cfg Config) (*transport, error) {
 	}, nil
 }
 
-// listenMedia opens the ports at which viewers reach the gateway.
+// listenMedia opens the UDP ports for viewers.
 func listenMedia(cfg Config, logs *logFactory) (*ice.MultiUDPMuxDefault, error) {
 	var all []ice.UDPMux
 	for _, at := range cfg.Media {
@@ -69,15 +69,15 @@ func listenMedia(cfg Config, logs *logFactory) (*ice.MultiUDPMuxDefault, error) 
 			}
 			return nil, fmt.Errorf("ice: %w", err)
 		}
-		roomy(c)
+		enlargeReceiveBuffer(c)
 		all = append(all, ice.NewUDPMuxDefault(ice.UDPMuxParams{Logger: logs.NewLogger("ice"), UDPConn: c}))
 	}
 	return ice.NewMultiUDPMuxDefault(all...), nil
 }
 
-// settings have the gateway wait for its viewers at its own addresses. It is "lite" (RFC 8445,
-// section 2.5): it sends nothing to an address from which nobody has shown the session's
-// credentials, whatever an offer says.
+// settings returns the settings of a gateway that waits for its viewers at its own addresses.
+// It is an ICE "lite" agent (RFC 8445, section 2.5): whatever an offer says, the gateway sends
+// nothing to an address that has not shown the session's credentials.
 func settings(cfg Config, mux ice.UDPMux) webrtc.SettingEngine {
 	var s webrtc.SettingEngine
 	s.SetLite(true)
@@ -91,12 +91,12 @@ func settings(cfg Config, mux ice.UDPMux) webrtc.SettingEngine {
 
 func (t *transport) close() { _ = t.mux.Close() }
 
-// playoutDelay is a header extension that says how long a player may hold a picture back. Without
-// it Chromium takes the pictures of a burst, which come at once, for jitter, and holds all that
-// follow back by more and more.
+// playoutDelay is a header extension that says how long a player may delay a picture. Without
+// it, Chromium mistakes the pictures of a burst, which arrive at once, for jitter, and delays
+// all that follow more and more.
 const playoutDelay = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay"
 
-// The house format, as SDP has it.
+// The codecs of the house format, in terms of SDP.
 var (
 	videoCodec = webrtc.RTPCodecCapability{
 		MimeType: webrtc.MimeTypeH264, ClockRate: media.VideoClock,
@@ -125,7 +125,8 @@ func codecs() (*webrtc.MediaEngine, error) {
 	return e, nil
 }
 
-// interceptors send again what players miss, and report what was sent when.
+// interceptors returns the interceptors that retransmit packets on request and send sender
+// reports.
 func interceptors() (*interceptor.Registry, error) {
 	r := &interceptor.Registry{}
 	again, err := nack.NewResponderInterceptor(nack.ResponderSize(resendPackets))

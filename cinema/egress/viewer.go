@@ -13,70 +13,70 @@ import (
 	"github.com/sluice-net/sluice/internal/units"
 )
 
-// group bounds what is kept of a channel for a viewer: more than the longest group of pictures.
-var group = media.Limits{Bytes: 4 << 20, Packets: 4096, Age: 10 * time.Second}
+// groupLimits bounds what is cached of a channel for a viewer: more than the longest group of
+// pictures.
+var groupLimits = media.Limits{Bytes: 4 << 20, Packets: 4096, Age: 10 * time.Second}
 
-// refreshEvery is the least time between two pictures that a player has again.
-const refreshEvery = 500 * time.Millisecond
+// refreshInterval is the least time between two repetitions of a player's picture.
+const refreshInterval = 500 * time.Millisecond
 
-// outlet is how a viewer's stream gets to its player.
-type outlet interface {
-	// start has it wait for the player, and returns what answers the player's offer, if there
-	// was one.
+// sink sends a viewer's stream to its player.
+type sink interface {
+	// start makes the sink wait for the player, and returns the answer to the player's offer,
+	// if there was one.
 	start(ctx context.Context) (answer string, err error)
-	// send has the player get a packet. That it cannot be sent is noticed elsewhere.
+	// send sends a packet to the player. Errors are noticed elsewhere.
 	send(o media.Out)
-	// close ends it, and waits for what runs for it.
+	// close closes the sink and waits for its goroutines.
 	close()
 }
 
-// viewer is one player: its transport, the port at which its channels come, and the stream
-// that is made of them.
+// viewer is one player: its sink, the source of its channels, and the stream made of them.
 type viewer struct {
-	g       *Gateway
-	id      string // as the controller knows it
-	secret  string // of the session
-	address netip.Addr
-	since   time.Time
-	in      inlet
-	player  string // how it plays, as the controller is told
-	out     outlet
-	tasks   *tasks.Group
-	turn    chan struct{} // holds one while a change is made
+	g        *Gateway
+	id       string // known to the controller
+	secret   string // secret of the session's URL
+	address  netip.Addr
+	since    time.Time
+	in       source
+	player   string // protocol of the player
+	out      sink
+	tasks    *tasks.Group
+	changing chan struct{} // holds one element during a change
 
-	mu       sync.Mutex // of what follows, and of what goes to out
-	splicer  *media.Splicer
-	shown    *media.Cache   // of the channel in the stream
-	coming   *media.Cache   // of the one that is to be
-	home     netip.AddrPort // where the channel that is seen comes from
-	expected netip.AddrPort // where the one comes from that is to be
-	early    early
-	cut      chan struct{} // closed at the cut
-	first    media.Out     // after it, without its payload
-	replace  context.CancelCauseFunc
-	channel  string // that is seen
-	wanted   []string
+	mu            sync.Mutex // guards the fields below and the order of packets to out
+	splicer       *media.Splicer
+	currentCache  *media.Cache   // of the channel in the stream
+	nextCache     *media.Cache   // of the next channel
+	currentSource netip.AddrPort // source of the present channel
+	nextSource    netip.AddrPort // source of the next channel
+	early         earlyBuffer
+	cut           chan struct{} // closed when the stream has switched
+	first         media.Out     // first packet after the switch, without its payload
+	cancelChange  context.CancelCauseFunc
+	channel       string // the channel that the viewer sees
+	wanted        []string
 
-	heard     time.Time // when the last packet came
-	connected bool
-	whole     bool // the last packet ended a picture
-	refresh   bool // the player wants the picture again
-	refreshed time.Time
-	asked     time.Time // for what is missing
-	changes   int
-	zap       time.Duration
+	receivedAt      time.Time // when the last packet arrived
+	connected       bool
+	betweenPictures bool // the last packet ended a picture
+	wantsRefresh    bool // the player has requested the picture again
+	refreshed       time.Time
+	repairedAt      time.Time // last request for missing packets
+	changes         int
+	zap             time.Duration
 }
 
-// newViewer returns one without an outlet.
-func newViewer(g *Gateway, a netip.Addr, player string, in inlet) *viewer {
+// newViewer returns a viewer without a sink.
+func newViewer(g *Gateway, a netip.Addr, player string, in source) *viewer {
 	return &viewer{
-		g: g, id: random(), secret: random(), address: a, player: player, since: time.Now(), in: in,
-		tasks: tasks.New(), turn: make(chan struct{}, 1),
-		splicer: media.NewSplicer(), shown: media.NewCache(group), coming: media.NewCache(group), whole: true,
+		g: g, id: randomID(), secret: randomID(), address: a, player: player, since: time.Now(), in: in,
+		tasks: tasks.New(), changing: make(chan struct{}, 1),
+		splicer: media.NewSplicer(), currentCache: media.NewCache(groupLimits), nextCache: media.NewCache(groupLimits), betweenPictures: true,
 	}
 }
 
-// close ends the viewer and waits for what runs for it.
+// close ends the viewer and waits for its goroutines.
 func (v *viewer) close() {
 	v.tasks.Cancel()
 	v.in.close()
@@ -84,8 +84,8 @@ func (v *viewer) close() {
 	v.tasks.Stop()
 }
 
-// tell is what the controller is told.
-func (v *viewer) tell() gatewayapi.Viewer {
+// report returns what the controller is told of the viewer.
+func (v *viewer) report() gatewayapi.Viewer {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	c := v.splicer.Counts()
@@ -95,39 +95,40 @@ func (v *viewer) tell() gatewayapi.Viewer {
 	}
 }
 
-// seen is the channel that the viewer sees.
-func (v *viewer) seen() string {
+// currentChannel returns the channel that the viewer sees.
+func (v *viewer) currentChannel() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.channel
 }
 
-// want is Gateway.want, remembered for what the controller is told each second.
-func (v *viewer) want(ctx context.Context, channels []string, password string, burst bool) (map[string]netip.AddrPort, error) {
+// requestChannels calls Gateway.requestChannels, and records the channels for the controller's
+// events.
+func (v *viewer) requestChannels(ctx context.Context, channels []string, password string, burst bool) (map[string]netip.AddrPort, error) {
 	v.mu.Lock()
 	before := v.wanted
 	v.wanted = channels
 	v.mu.Unlock()
-	v.in.follow(v.g.sourcePorts(channels, nil))
-	from, err := v.g.want(ctx, v, channels, password, burst)
+	v.in.setPorts(v.g.sourcePorts(channels, nil))
+	from, err := v.g.requestChannels(ctx, v, channels, password, burst)
 	if err != nil {
 		v.mu.Lock()
 		v.wanted = before
 		v.mu.Unlock()
 		channels = before
 	}
-	v.in.follow(v.g.sourcePorts(channels, from))
+	v.in.setPorts(v.g.sourcePorts(channels, from))
 	return from, err
 }
 
-// wantNew is want for a first channel that is new: the ingress gateway sends what has come since
-// its last key frame, unless it is here.
-func (v *viewer) wantNew(ctx context.Context, channels []string, password string) (map[string]netip.AddrPort, error) {
-	v.in.follow(v.g.sourcePorts(channels, nil)) // or it may be forgotten just now
-	burst := v.g.cfg.Burst && !v.in.has(v.g.sourcePort(channels[0]), time.Now())
-	from, err := v.want(ctx, channels, password, burst)
+// requestNew requests channels of which the first is new. It also requests a burst of that
+// channel unless the source has it cached.
+func (v *viewer) requestNew(ctx context.Context, channels []string, password string) (map[string]netip.AddrPort, error) {
+	v.in.setPorts(v.g.sourcePorts(channels, nil)) // keeps the cache from being dropped now
+	burst := v.g.cfg.Burst && !v.in.hasChannel(v.g.sourcePort(channels[0]), time.Now())
+	from, err := v.requestChannels(ctx, channels, password, burst)
 	if home := from[channels[0]]; err == nil && home.IsValid() && v.g.cfg.Burst && !burst && len(v.in.group(home, time.Now())) == 0 {
-		return v.want(ctx, channels, password, true) // it was of another source
+		return v.requestChannels(ctx, channels, password, true) // the cached channel came from another source
 	}
 	return from, err
 }
@@ -138,61 +139,61 @@ func (v *viewer) due() time.Time {
 	return v.splicer.Due()
 }
 
-// take takes one datagram.
-func (v *viewer) take(from netip.AddrPort, raw []byte, now time.Time) {
+// receive processes one datagram.
+func (v *viewer) receive(from netip.AddrPort, raw []byte, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if from != v.expected && from != v.splicer.Current() {
-		if !v.early.keep(from, raw) {
-			v.g.metrics.strange.Inc()
+	if from != v.nextSource && from != v.splicer.Current() {
+		if !v.early.add(from, raw) {
+			v.g.metrics.unexpected.Inc()
 		}
 		return
 	}
-	v.heard = now
-	v.put(from, raw, now)
-	v.ask(now)
-	v.repair(now)
+	v.receivedAt = now
+	v.splice(from, raw, now)
+	v.requestRepair(now)
+	v.refreshPicture(now)
 }
 
-// put has a datagram go into the stream. v.mu is held.
-func (v *viewer) put(from netip.AddrPort, raw []byte, now time.Time) {
+// splice puts a datagram into the stream. v.mu is held.
+func (v *viewer) splice(from netip.AddrPort, raw []byte, now time.Time) {
 	p, err := media.Parse(raw)
 	if err != nil {
-		v.g.metrics.strange.Inc()
+		v.g.metrics.unexpected.Inc()
 		return
 	}
-	kept := v.shown
-	if from == v.expected {
-		kept = v.coming
+	kept := v.currentCache
+	if from == v.nextSource {
+		kept = v.nextCache
 	}
 	kept.Add(p, raw, now)
 	v.send(v.splicer.Push(from, p, now))
 }
 
-// tick goes on without what has not come in time.
+// tick gives up packets that have not arrived in time.
 func (v *viewer) tick(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.send(v.splicer.Tick(now))
-	v.ask(now)
-	v.repair(now)
+	v.requestRepair(now)
+	v.refreshPicture(now)
 }
 
-// send has the player get packets; v.mu is held.
+// send sends packets to the player. v.mu is held.
 func (v *viewer) send(out []media.Out) {
 	for _, o := range out {
 		if o.Cut {
-			v.shown, v.coming = v.coming, media.NewCache(group)
-			v.expected = netip.AddrPort{}
+			v.currentCache, v.nextCache = v.nextCache, media.NewCache(groupLimits)
+			v.nextSource = netip.AddrPort{}
 			close(v.cut)
 			v.first = o
 			v.first.Payload = nil
 		}
 		if o.Video() {
-			v.whole = o.Marker
+			v.betweenPictures = o.Marker
 		}
 		if o.KeyFrame() {
-			v.refresh = false // the player has what it needs
+			v.wantsRefresh = false // a key frame is on its way
 		}
 		if v.connected {
 			v.g.metrics.out.Add(uint64(len(o.Payload)))
@@ -201,22 +202,23 @@ func (v *viewer) send(out []media.Out) {
 	}
 }
 
-// again has the player get its picture again from the key frame on, as soon as it may.
-func (v *viewer) again(now time.Time) {
+// requestRefresh repeats the picture from its key frame on, as soon as that is permitted.
+func (v *viewer) requestRefresh(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.refresh = true
-	v.repair(now)
+	v.wantsRefresh = true
+	v.refreshPicture(now)
 }
 
-// repair gives the player its picture again if it wants it, between two pictures. v.mu is held.
-func (v *viewer) repair(now time.Time) {
-	if !v.refresh || !v.whole || !v.connected || now.Sub(v.refreshed) < refreshEvery {
+// refreshPicture repeats the picture if the player has requested it, but only between two
+// pictures. v.mu is held.
+func (v *viewer) refreshPicture(now time.Time) {
+	if !v.wantsRefresh || !v.betweenPictures || !v.connected || now.Sub(v.refreshed) < refreshInterval {
 		return
 	}
-	v.refresh, v.refreshed = false, now
+	v.wantsRefresh, v.refreshed = false, now
 	var packets []media.Packet
-	for _, raw := range v.shown.Group() {
+	for _, raw := range v.currentCache.Group() {
 		if p, err := media.Parse(raw); err == nil {
 			packets = append(packets, p)
 		}
@@ -225,12 +227,12 @@ func (v *viewer) repair(now time.Time) {
 	v.send(v.splicer.Repeat(packets, now))
 }
 
-// connect has the player get what there is: the picture from the last key frame on, at once.
+// connect marks the player as connected, and sends it the picture from the last key frame on.
 func (v *viewer) connect(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.connected, v.refresh, v.whole = true, true, true
-	v.repair(now)
+	v.connected, v.wantsRefresh, v.betweenPictures = true, true, true
+	v.refreshPicture(now)
 }
 
 func (v *viewer) isConnected() bool {

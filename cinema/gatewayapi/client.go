@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// Ingress speaks to one ingress gateway. It is safe for concurrent use.
+// Ingress is a client of one ingress gateway. It is safe for concurrent use.
 type Ingress struct {
 	*control.Client[ChannelEvent, ChannelState]
 }
@@ -20,22 +20,22 @@ func NewIngress(base string, config *tls.Config, dial control.Dialer) (*Ingress,
 	return &Ingress{c}, err
 }
 
-// Have makes it have a channel, or have it so.
-func (c *Ingress) Have(ctx context.Context, x Channel) error {
+// SetChannel assigns a channel to the gateway, or changes one that it has.
+func (c *Ingress) SetChannel(ctx context.Context, x Channel) error {
 	return c.Call(ctx, http.MethodPut, channelPath(x.Name), x, nil)
 }
 
-// Drop makes it have a channel no longer.
-func (c *Ingress) Drop(ctx context.Context, name string) error {
+// DeleteChannel removes a channel from the gateway.
+func (c *Ingress) DeleteChannel(ctx context.Context, name string) error {
 	return c.Call(ctx, http.MethodDelete, channelPath(name), nil, nil)
 }
 
-// Burst has it send what has come since a channel's last key frame.
+// Burst requests the packets since a channel's last key frame.
 func (c *Ingress) Burst(ctx context.Context, name string, b Burst) error {
 	return c.Call(ctx, http.MethodPost, channelPath(name)+"/burst", b, nil)
 }
 
-// Thumbnail is a small picture of a channel, made now or of late.
+// Thumbnail returns a small picture of a channel, which may be a cached one.
 func (c *Ingress) Thumbnail(ctx context.Context, name string) (t Thumbnail, err error) {
 	err = c.Call(ctx, http.MethodGet, channelPath(name)+"/thumbnail", nil, &t)
 	return t, err
@@ -43,7 +43,7 @@ func (c *Ingress) Thumbnail(ctx context.Context, name string) (t Thumbnail, err 
 
 func channelPath(name string) string { return "/v1/channels/" + url.PathEscape(name) }
 
-// Egress speaks to one egress gateway, which is told nothing but what all agents are.
+// Egress is a client of one egress gateway. It has only the requests that all agents answer.
 type Egress = control.Client[ViewerEvent, Viewer]
 
 // NewEgress returns a client of the gateway at base; see control.NewClient.

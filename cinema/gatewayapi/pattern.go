@@ -5,32 +5,33 @@ import (
 	"time"
 )
 
-// What a channel's test pattern has in its upper row, from the left: a square of the channel's
-// colour, two cells wide, and a cell for each bit of a clock, white if it is set. A cell's edge is
-// a twelfth of the picture's height; a picture that is too narrow has fewer bits.
+// A channel's test pattern has these in its top row, from the left: a square in the channel's
+// colour, two cells wide, and a cell for each bit of a clock, white if the bit is set. The edge
+// of a cell is a twelfth of the picture's height. A picture that is too narrow has fewer bits.
 
-// PatternClockBits is how many bits the clock has: the highest first, in Gray code, so that a
-// picture drawn while the clock goes on is wrong by a unit at most.
+// PatternClockBits is the number of the clock's bits. The highest comes first. They are in Gray
+// code, so that a picture drawn while the clock advances is wrong by one unit at most.
 const PatternClockBits = 13
 
-// PatternClockUnit is what the clock counts: the time of day of the gateway's machine since 1970.
-// It begins again after 16.4 s.
+// PatternClockUnit is the unit of the clock, which counts the time of day of the gateway's
+// machine since 1970. It wraps around after 16.4 s.
 const PatternClockUnit = 2 * time.Millisecond
 
-// PatternColour is that of the square in a channel's test pattern, as 0xRRGGBB: neighbours'
-// are far apart, so that whoever sees a picture knows of which channel it is.
+// PatternColour returns the colour of the square in a channel's test pattern, as 0xRRGGBB.
+// Channels with adjacent numbers have very different colours, so that a picture identifies its
+// channel.
 func PatternColour(number uint16) uint32 {
 	const golden = 0x9e3779
 	return uint32(number) * golden & 0xffffff
 }
 
-// PatternPitch is that of the tone in a channel's test pattern, in Hz: each number's a semitone
-// above that of the one before it, over three octaves.
+// PatternPitch returns the pitch of the tone in a channel's test pattern, in Hz. Each number's
+// pitch is a semitone above that of the number before it, over three octaves.
 func PatternPitch(number uint16) int { return int(220 * math.Pow(2, float64(number%36)/12)) }
 
-// PatternAge is how old the picture of a test pattern is that is seen at a time with these bits
-// of the clock; right for pictures that are younger than the clock's 16.4 s, if both machines
-// have the same time.
+// PatternAge returns the age of a test pattern's picture, given the bits of its clock and the
+// time at which it was seen. It is correct for pictures younger than 16.4 s, if the clocks of
+// both machines agree.
 func PatternAge(clock uint16, seen time.Time) time.Duration {
 	drawn := int64(clock)
 	for shift := 1; shift < PatternClockBits; shift *= 2 {

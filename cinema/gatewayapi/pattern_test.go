@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A clock read some time after it was drawn says how long that was, to its unit.
+// TestPatternAge checks that a clock's age is right to its unit.
 func TestPatternAge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		drawn := time.UnixMicro(rapid.Int64Range(0, 1<<52).Draw(t, "drawn"))

@@ -7,84 +7,86 @@ import (
 )
 
 const (
-	// MaxThumbnail bounds a thumbnail, in bytes.
+	// MaxThumbnail is the maximum size of a thumbnail in bytes.
 	MaxThumbnail = 32 << 10
-	// ThumbnailAge is for how long one is shown before another is made.
+	// ThumbnailAge is how long a thumbnail is used before another is made.
 	ThumbnailAge = 5 * time.Second
-	// thumbnailTimeout bounds the making of one, thumbnailsAtOnce how many are made at once.
-	thumbnailTimeout = 3 * time.Second
-	thumbnailsAtOnce = 4
-	// thumbnailKept is for how long one is kept that nobody asks for.
-	thumbnailKept = time.Minute
+	// thumbnailTimeout bounds one request for a thumbnail, and maxThumbnailRequests how many
+	// run at the same time.
+	thumbnailTimeout     = 3 * time.Second
+	maxThumbnailRequests = 4
+	// thumbnailTTL is how long a thumbnail that nobody requests is kept.
+	thumbnailTTL = time.Minute
 )
 
-// Thumbnail is a small picture of a channel: JPEG, 320x180 at most, and at most MaxThumbnail
+// Thumbnail is a small picture of a channel: a JPEG of at most 320x180 pixels and MaxThumbnail
 // bytes.
 type Thumbnail struct {
 	At   time.Time `json:"at" doc:"When it was made"`
 	JPEG []byte    `json:"jpeg" doc:"The picture, in base64"`
 }
 
-// Thumbnails keeps those of channels, and why there was none: however many ask, each is made
-// once in ThumbnailAge, and none that nobody asks for. Make it with NewThumbnails; its methods
-// may be called concurrently.
+// Thumbnails caches thumbnails of channels, or the errors instead. It requests a channel's
+// thumbnail at most once per ThumbnailAge, and only on demand. It is safe for concurrent use.
+// Create it with NewThumbnails.
 type Thumbnails struct {
-	get    func(ctx context.Context, channel string) (Thumbnail, error)
-	places chan struct{}
+	get   func(ctx context.Context, channel string) (Thumbnail, error)
+	slots chan struct{}
 
-	mu  sync.Mutex
-	all map[string]*keptThumbnail
+	mu     sync.Mutex
+	cached map[string]*cachedThumbnail
 }
 
-type keptThumbnail struct {
-	turn chan struct{} // holds one while it is made or read
-	at   time.Time
-	is   Thumbnail
-	err  error
-	used time.Time // under the lock of all
+type cachedThumbnail struct {
+	busy      chan struct{} // holds one element while the entry is made or read
+	madeAt    time.Time
+	thumbnail Thumbnail
+	err       error
+	usedAt    time.Time // guarded by Thumbnails.mu
 }
 
-// NewThumbnails returns one that gets thumbnails by a function.
+// NewThumbnails returns a cache that gets thumbnails by calling get.
 func NewThumbnails(get func(ctx context.Context, channel string) (Thumbnail, error)) *Thumbnails {
-	return &Thumbnails{get: get, places: make(chan struct{}, thumbnailsAtOnce), all: map[string]*keptThumbnail{}}
+	return &Thumbnails{get: get, slots: make(chan struct{}, maxThumbnailRequests), cached: map[string]*cachedThumbnail{}}
 }
 
-// Of is the thumbnail of a channel, which the caller knows to be one.
+// Of returns the thumbnail of a channel. The caller has checked that the channel exists.
 func (t *Thumbnails) Of(ctx context.Context, channel string) (Thumbnail, error) {
-	k := t.kept(channel, time.Now())
-	// Others want it, too, if the caller does not wait for it.
+	k := t.entry(channel, time.Now())
+	// Other callers want it too, so the caller's cancellation does not stop the request.
 	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), thumbnailTimeout)
 	defer cancel()
-	for _, turn := range []chan struct{}{k.turn, t.places} {
+	for _, turn := range []chan struct{}{k.busy, t.slots} {
 		select {
 		case turn <- struct{}{}:
 			defer func() { <-turn }()
 		case <-making.Done():
 			return Thumbnail{}, context.Cause(making)
 		}
-		if turn == k.turn && time.Since(k.at) < ThumbnailAge {
-			return k.is, k.err
+		if turn == k.busy && time.Since(k.madeAt) < ThumbnailAge {
+			return k.thumbnail, k.err
 		}
 	}
-	k.is, k.err = t.get(making, channel)
-	k.at = time.Now()
-	return k.is, k.err
+	k.thumbnail, k.err = t.get(making, channel)
+	k.madeAt = time.Now()
+	return k.thumbnail, k.err
 }
 
-// kept is what there is of a channel. What nobody has asked for of late is forgotten.
-func (t *Thumbnails) kept(channel string, now time.Time) *keptThumbnail {
+// entry returns the cache entry of a channel. When it adds one, it removes those that were not
+// used for thumbnailTTL.
+func (t *Thumbnails) entry(channel string, now time.Time) *cachedThumbnail {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.all[channel]
+	k := t.cached[channel]
 	if k == nil {
-		for name, other := range t.all {
-			if now.Sub(other.used) > thumbnailKept {
-				delete(t.all, name)
+		for name, other := range t.cached {
+			if now.Sub(other.usedAt) > thumbnailTTL {
+				delete(t.cached, name)
 			}
 		}
-		k = &keptThumbnail{turn: make(chan struct{}, 1)}
-		t.all[channel] = k
+		k = &cachedThumbnail{busy: make(chan struct{}, 1)}
+		t.cached[channel] = k
 	}
-	k.used = now
+	k.usedAt = now
 	return k
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// However many ask at once, a thumbnail is made once, and so is the finding that there is none;
-// what nobody asks for is forgotten.
+// TestThumbnails checks that concurrent requests make a thumbnail, or an error, only once, and
+// that an unused entry is removed.
 func TestThumbnails(t *testing.T) {
 	var made atomic.Int32
 	x := NewThumbnails(func(_ context.Context, channel string) (Thumbnail, error) {
@@ -35,11 +35,11 @@ func TestThumbnails(t *testing.T) {
 	if n := made.Load(); n != 2 {
 		t.Errorf("%d were made, want 2", n)
 	}
-	x.all["a"].at = time.Now().Add(-ThumbnailAge)
+	x.cached["a"].madeAt = time.Now().Add(-ThumbnailAge)
 	if _, err := x.Of(t.Context(), "a"); err != nil || made.Load() != 3 {
 		t.Errorf("an old one is not made again: %v, %d", err, made.Load())
 	}
-	if x.kept("b", time.Now().Add(2*thumbnailKept)); len(x.all) != 1 {
-		t.Errorf("%d are kept that nobody wants", len(x.all)-1)
+	if x.entry("b", time.Now().Add(2*thumbnailTTL)); len(x.cached) != 1 {
+		t.Errorf("%d are kept that nobody wants", len(x.cached)-1)
 	}
 }

@@ -21,61 +21,61 @@ import (
 
 // The last lines are kept, whatever is written, and none is long.
 func TestTail(t *testing.T) {
-	said := &tail{}
+	stderr := &tail{}
 	for _, s := range []string{"one\ntwo\nth", "ree\n\nfour\x1b[0m\x00\r\n", strings.Repeat("x", 1000), strings.Repeat("y", 1000)} {
-		if n, err := said.Write([]byte(s)); n != len(s) || err != nil {
+		if n, err := stderr.Write([]byte(s)); n != len(s) || err != nil {
 			t.Errorf("%d %v", n, err)
 		}
 	}
-	if got, want := said.String(), "two; three; four[0m; "+strings.Repeat("x", keepLine); got != want {
+	if got, want := stderr.String(), "two; three; four[0m; "+strings.Repeat("x", keepLine); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	said = &tail{}
-	fmt.Fprintln(said, "rtsp://me:secret@camera:554/x: Connection refused")
-	fmt.Fprintln(said, "Connection to srt://0.0.0.0:9000?mode=listener&passphrase=secret failed")
-	fmt.Fprint(said, strings.Repeat("x", keepLine-len(" rtsp://me:secret")), " rtsp://me:secret@camera:554/x")
+	stderr = &tail{}
+	fmt.Fprintln(stderr, "rtsp://me:secret@camera:554/x: Connection refused")
+	fmt.Fprintln(stderr, "Connection to srt://0.0.0.0:9000?mode=listener&passphrase=secret failed")
+	fmt.Fprint(stderr, strings.Repeat("x", keepLine-len(" rtsp://me:secret")), " rtsp://me:secret@camera:554/x")
 	want := "rtsp://…@camera:554/x: Connection refused; Connection to srt://0.0.0.0:9000?mode=listener&passphrase=… failed; " + strings.Repeat("x", keepLine-len(" rtsp://me:secret")) + " "
-	if got := said.String(); got != want {
+	if got := stderr.String(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		said := &tail{}
+		stderr := &tail{}
 		for _, b := range rapid.SliceOf(rapid.SliceOf(rapid.Byte())).Draw(t, "parts") {
-			if n, err := said.Write(b); n != len(b) || err != nil {
+			if n, err := stderr.Write(b); n != len(b) || err != nil {
 				t.Fatalf("%d %v", n, err)
 			}
 		}
-		if got := said.String(); len(got) > (keepLines+1)*(keepLine+2) || strings.ContainsAny(got, "\n\x00") {
+		if got := stderr.String(); len(got) > (keepLines+1)*(keepLine+2) || strings.ContainsAny(got, "\n\x00") {
 			t.Fatalf("%q", got)
 		}
 	})
 }
 
 // Places are bounded for each source and in all, and come back.
-func TestCrowd(t *testing.T) {
-	c := &crowd{most: 3, mostOfOne: 2}
+func TestConnLimiter(t *testing.T) {
+	c := &connLimiter{most: 3, mostPerSource: 2}
 	a, b := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
-	got := []bool{c.enter(a, false), c.enter(a, false), c.enter(a, false), c.enter(b, false), c.enter(b, true)}
+	got := []bool{c.acquire(a, false), c.acquire(a, false), c.acquire(a, false), c.acquire(b, false), c.acquire(b, true)}
 	if want := "[true true false true false]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %v", got, want)
 	}
-	c.leave(a)
-	if !c.enter(b, false) || len(c.from) != 2 {
+	c.release(a)
+	if !c.acquire(b, false) || len(c.bySource) != 2 {
 		t.Error("a place is lost")
 	}
-	if c.leave(a); c.enter(b, false) || !c.enter(b, true) {
+	if c.release(a); c.acquire(b, false) || !c.acquire(b, true) {
 		t.Error("a proxy has no more places than others")
 	}
 	for range 3 {
-		c.leave(b)
+		c.release(b)
 	}
-	if len(c.from) != 0 || c.all != 0 {
-		t.Errorf("%+v is left", c.from)
+	if len(c.bySource) != 0 || c.all != 0 {
+		t.Errorf("%+v is left", c.bySource)
 	}
 }
 
 // A source that holds all its connections keeps no other from having theirs.
-func TestListenerIsGuarded(t *testing.T) {
+func TestLimitedListener(t *testing.T) {
 	g, _, _ := start(t, nil)
 	at := strings.TrimPrefix(g.PublicURL(), "http://")
 	var open []net.Conn
@@ -117,7 +117,7 @@ func TestListenerIsGuarded(t *testing.T) {
 
 // Wrong passwords count for a while, right ones do not; sources that are remembered are bounded.
 func TestPasswords(t *testing.T) {
-	p, hash := newPasswords(), hashOf(t, "right")
+	p, hash := newPasswordChecker(), hashOf(t, "right")
 	one, other := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
 	check := func(source netip.Prefix, password string, want error) {
 		t.Helper()
@@ -125,22 +125,22 @@ func TestPasswords(t *testing.T) {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}
-	for range 3 * wrongOnes {
+	for range 3 * maxWrongPerSource {
 		check(one, "right", nil)
 	}
-	for range wrongOnes {
+	for range maxWrongPerSource {
 		check(one, "wrong", errWrongPassword)
 	}
 	check(one, "right", errTooManyWrong)
 	check(other, "right", nil)
-	p.wrong[one].since = p.wrong[one].since.Add(-wrongTime)
+	p.bySource[one].since = p.bySource[one].since.Add(-wrongWindow)
 	check(one, "right", nil)
-	p.all = attempts{since: time.Now(), n: allWrongOnes} // of others
+	p.all = attempts{since: time.Now(), n: maxWrongTotal} // of others
 	check(other, "right", nil)
 	check(other, "wrong", errTooManyWrong)
 	p.all = attempts{}
-	for range comparisons {
-		p.places <- struct{}{}
+	for range maxComparisons {
+		p.slots <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -153,14 +153,14 @@ func TestPasswords(t *testing.T) {
 	now := time.Now()
 	for i := range uint32(maxSources + 100) {
 		p.all = attempts{} // all together have had too many long before
-		p.begin(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32), false, now)
+		p.allowAttempt(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32), false, now)
 	}
-	if len(p.wrong) != maxSources {
-		t.Errorf("%d sources are remembered", len(p.wrong))
+	if len(p.bySource) != maxSources {
+		t.Errorf("%d sources are remembered", len(p.bySource))
 	}
 	check(netip.MustParsePrefix("192.0.2.78/32"), "right", nil)
-	if !p.begin(netip.MustParsePrefix("192.0.2.77/32"), false, now.Add(wrongTime)) || len(p.wrong) > 1 {
-		t.Errorf("%d sources are left after their time", len(p.wrong))
+	if !p.allowAttempt(netip.MustParsePrefix("192.0.2.77/32"), false, now.Add(wrongWindow)) || len(p.bySource) > 1 {
+		t.Errorf("%d sources are left after their time", len(p.bySource))
 	}
 }
 
@@ -176,8 +176,8 @@ func TestTogether(t *testing.T) {
 				spec := waits(name, i+1)
 				spec.BitRate += units.Rate(n % 1000)
 				if n%10 == 9 {
-					_ = c.Drop(t.Context(), name)
-				} else if err := c.Have(t.Context(), spec); err != nil {
+					_ = c.DeleteChannel(t.Context(), name)
+				} else if err := c.SetChannel(t.Context(), spec); err != nil {
 					t.Error(err)
 				}
 			}

@@ -66,7 +66,7 @@ func TestBrowserPublishes(t *testing.T) {
 			t.Errorf("the key frame at %d begins with a unit of type %d, not with its parameters", stamp, first)
 		}
 	}
-	if reports(t, all.of(7).to(mediaTo)) == 0 || g.totals.strange.Load() > 0 {
-		t.Errorf("%d reports, %d strange datagrams", reports(t, all.of(7).to(mediaTo)), g.totals.strange.Load())
+	if reports(t, all.of(7).to(mediaTo)) == 0 || g.totals.unexpected.Load() > 0 {
+		t.Errorf("%d reports, %d strange datagrams", reports(t, all.of(7).to(mediaTo)), g.totals.unexpected.Load())
 	}
 }

@@ -17,185 +17,188 @@ import (
 )
 
 const (
-	// silence is after how long without a datagram a channel is down: with the time until that
-	// is seen and told it is within two seconds.
-	silence = 1600 * time.Millisecond
-	// trouble is for how long what went wrong is told after the last time.
-	trouble = 5 * time.Second
-	// headers are those of IP and UDP, in bytes: what a link carries of a datagram beside it.
-	headers = 28
-	// senderReport is the type of the only RTCP packets that viewers need (RFC 3550, 12.1).
+	// silenceTimeout is how long a channel may be silent before it is down. Detection and the
+	// report to the controller add to this; together they take at most two seconds.
+	silenceTimeout = 1600 * time.Millisecond
+	// problemTTL is how long a problem is reported after it last occurred.
+	problemTTL = 5 * time.Second
+	// headerBytes is the length of the IP and UDP headers, which count against a channel's
+	// rate.
+	headerBytes = 28
+	// senderReport is the packet type of the only RTCP packets that viewers need (RFC 3550,
+	// 12.1).
 	senderReport = 200
 )
 
-// kept are the limits of a channel's group of pictures.
-var kept = media.Limits{Bytes: 4 << 20, Packets: 8192, Age: 12 * time.Second}
+// groupLimits bounds a channel's cached group of pictures.
+var groupLimits = media.Limits{Bytes: 4 << 20, Packets: 8192, Age: 12 * time.Second}
 
-// channel is one that the gateway has.
+// channel is a channel that the gateway has.
 type channel struct {
-	name   string
-	number uint16
-	to     netip.AddrPort
-	out    output
-	cache  *media.Cache
-	tasks  *tasks.Group // what runs for it
-	log    *slog.Logger
-	record func(gatewayapi.ChannelEvent)
-	totals *totals
-	epoch  time.Time
-	lines  lograte.Limit
-	bursts atomic.Int32 // under way
+	name       string
+	number     uint16
+	to         netip.AddrPort
+	out        output
+	cache      *media.Cache
+	tasks      *tasks.Group // goroutines of the channel
+	log        *slog.Logger
+	record     func(gatewayapi.ChannelEvent)
+	totals     *totals
+	epoch      time.Time
+	logLimiter lograte.Limit
+	bursts     atomic.Int32 // in progress
 
-	order sync.Mutex // keeps datagrams in the order in which they come
+	order sync.Mutex // keeps datagrams in the order of their arrival
 
-	mu       sync.Mutex
-	spec     gatewayapi.Channel
-	passed   window // bits
-	onAir    gatewayapi.OnAir
-	since    time.Time
-	last     time.Time // the last datagram
-	dropped  int       // datagrams in a row of excesses
-	excess   time.Time // the last of them
-	producer string
-	fault    string    // why the producer does not come
-	unsent   string    // why the last datagram that was not sent was not
-	lost     time.Time // when that was
-	session  *session  // who publishes
+	mu          sync.Mutex
+	spec        gatewayapi.Channel
+	sent        slidingWindow // bits
+	onAir       gatewayapi.OnAir
+	since       time.Time
+	receivedAt  time.Time // time of the last datagram
+	dropped     int       // datagrams dropped since the excess began
+	excessAt    time.Time // when the last one was dropped
+	producer    string
+	sourceError string    // why the source has ended
+	sendError   string    // why the last unsent datagram was not sent
+	unsentAt    time.Time // when that was
+	session     *session  // the producer's session, or nil
 }
 
-// newChannel returns one that nobody sends to yet.
+// newChannel returns a channel without a producer.
 func newChannel(spec gatewayapi.Channel, out output, log *slog.Logger, record func(gatewayapi.ChannelEvent), t *totals) *channel {
 	now := time.Now()
 	return &channel{
 		name: spec.Name, number: spec.Number, to: netip.AddrPortFrom(spec.To, gatewayapi.MediaPort),
-		out: out, cache: media.NewCache(kept), tasks: tasks.New(), log: log.With("channel", spec.Name), record: record, totals: t,
+		out: out, cache: media.NewCache(groupLimits), tasks: tasks.New(), log: log.With("channel", spec.Name), record: record, totals: t,
 		epoch: now, spec: spec, onAir: gatewayapi.OnAirWaiting, since: now,
 	}
 }
 
-// close ends all that runs for it.
+// close ends the channel and everything that runs for it.
 func (c *channel) close() {
 	c.tasks.Cancel()
 	if s := c.publisher(); s != nil {
 		s.end("the gateway has the channel no longer")
 		<-s.ended
 	}
-	_ = c.out.Close() // ends a write that waits
+	_ = c.out.Close() // ends a blocked write
 	c.tasks.Stop()
 }
 
-// feed takes one datagram of the producer.
+// feed processes one datagram of the producer.
 func (c *channel) feed(b []byte) {
 	p, err := media.Parse(b)
 	if err != nil || !p.Control && !p.Video() && !p.Audio() {
-		c.totals.strange.Add(1)
+		c.totals.unexpected.Add(1)
 		return
 	}
-	if p.Control && b[1] != senderReport { // the end of a producer is not that of the channel
+	if p.Control && b[1] != senderReport { // a producer's goodbye does not end the channel
 		return
 	}
 	c.order.Lock()
 	defer c.order.Unlock()
 	now := time.Now()
-	if !c.admit(len(b), now, p.Control) {
+	if !c.account(len(b), now, p.Control) {
 		return
 	}
 	c.cache.Add(p, b, now)
 	if err := c.out.send(b, c.to); err != nil {
-		c.notSent(err)
+		c.recordSendError(err)
 		return
 	}
 	c.totals.out.Add(uint64(len(b)))
 }
 
-// admit notes that something has come, and says whether it is within what the channel may
-// send. Reports are no sign of life: a producer that has nothing to show sends them, too.
-func (c *channel) admit(size int, now time.Time, report bool) bool {
+// account counts a datagram, and reports whether it is within the channel's rate. RTCP reports
+// do not make the channel live, because a producer without a picture sends them too.
+func (c *channel) account(size int, now time.Time, report bool) bool {
 	c.totals.in.Add(uint64(size))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !report {
-		c.last, c.fault = now, ""
-		c.become(gatewayapi.OnAirLive, c.producer)
+		c.receivedAt, c.sourceError = now, ""
+		c.setOnAir(gatewayapi.OnAirLive, c.producer)
 	}
 	most := int64(c.spec.BitRate) + int64(c.spec.BitRate)/4
-	if c.passed.add(now.Sub(c.epoch), 8*int64(size+headers), most) {
+	if c.sent.add(now.Sub(c.epoch), 8*int64(size+headerBytes), most) {
 		return true
 	}
-	if now.Sub(c.excess) > trouble {
+	if now.Sub(c.excessAt) > problemTTL {
 		c.dropped = 0
 	}
 	c.dropped++
-	c.excess = now
+	c.excessAt = now
 	c.totals.excess.Add(1)
 	return false
 }
 
-// become changes what the channel is, and tells of it if that is new. The caller holds mu.
-func (c *channel) become(is gatewayapi.OnAir, detail string) {
-	if c.onAir == is {
+// setOnAir sets the channel's state, and publishes a change. c.mu is held.
+func (c *channel) setOnAir(state gatewayapi.OnAir, detail string) {
+	if c.onAir == state {
 		return
 	}
-	c.onAir, c.since = is, time.Now()
-	c.record(gatewayapi.ChannelEvent{At: c.since, Channel: c.name, What: string(is), Detail: detail})
-	c.lines.Info(c.log, "channel is "+string(is), "detail", detail)
+	c.onAir, c.since = state, time.Now()
+	c.record(gatewayapi.ChannelEvent{At: c.since, Channel: c.name, What: string(state), Detail: detail})
+	c.logLimiter.Info(c.log, "channel is "+string(state), "detail", detail)
 }
 
-// tick finds out that the producer has fallen silent, and asks one that publishes for a key
-// frame if the last is old.
+// tick detects that the producer has fallen silent, and asks a WHIP producer for a key frame if
+// the last one is old.
 func (c *channel) tick(now time.Time) {
 	c.mu.Lock()
 	live := c.onAir == gatewayapi.OnAirLive
-	if quiet := now.Sub(c.last); live && quiet > silence {
-		c.become(gatewayapi.OnAirDown, fmt.Sprintf("nothing has come for %v", silence))
+	if quiet := now.Sub(c.receivedAt); live && quiet > silenceTimeout {
+		c.setOnAir(gatewayapi.OnAirDown, fmt.Sprintf("nothing has come for %v", silenceTimeout))
 	}
 	s := c.session
 	c.mu.Unlock()
-	if s != nil && live && c.stale(now, keyFrameEvery) {
+	if s != nil && live && c.stale(now, keyFrameInterval) {
 		s.askKeyFrame(now)
 	}
 }
 
-// stale says whether the last key frame is older than that.
+// stale reports whether the last key frame is older than the given duration.
 func (c *channel) stale(now time.Time, than time.Duration) bool {
 	age, known := c.cache.Age(now)
 	return !known || age >= than
 }
 
-// notSent notes why a datagram was not sent.
-func (c *channel) notSent(err error) {
+// recordSendError records why a datagram was not sent.
+func (c *channel) recordSendError(err error) {
 	c.totals.unsent.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unsent, c.lost = err.Error(), time.Now()
-	c.lines.Warn(c.log, "a datagram was not sent", "error", err)
+	c.sendError, c.unsentAt = err.Error(), time.Now()
+	c.logLimiter.Warn(c.log, "a datagram was not sent", "error", err)
 }
 
-// failed notes why the producer does not come.
-func (c *channel) failed(err error) {
+// recordSourceError records why the source has ended.
+func (c *channel) recordSourceError(err error) {
 	c.totals.failures.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.fault, c.producer = lograte.Shorten(err).(string), ""
-	c.lines.Warn(c.log, "the channel's source has ended", "error", err)
+	c.sourceError, c.producer = lograte.Shorten(err).(string), ""
+	c.logLimiter.Warn(c.log, "the channel's source has ended", "error", err)
 }
 
-// produced notes who the producer is.
-func (c *channel) produced(by string) {
+// setProducer records the name of the producer.
+func (c *channel) setProducer(by string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.producer = by
 }
 
-// current is what the controller has said of it last.
-func (c *channel) current() gatewayapi.Channel {
+// currentSpec returns the channel as the controller has last set it.
+func (c *channel) currentSpec() gatewayapi.Channel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.spec
 }
 
-// adjust takes what can change without a new producer; false: it is more than that.
-func (c *channel) adjust(spec gatewayapi.Channel) bool {
+// update applies changes that do not need a new producer. It reports false if the changes are
+// others, and changes nothing then.
+func (c *channel) update(spec gatewayapi.Channel) bool {
 	c.mu.Lock()
 	old := c.spec
 	same := old
@@ -216,32 +219,32 @@ func (c *channel) adjust(spec gatewayapi.Channel) bool {
 	return true
 }
 
-// state is what the controller is told each second.
+// state returns what the controller is told each second.
 func (c *channel) state() gatewayapi.ChannelState {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return gatewayapi.ChannelState{
-		Channel: c.spec, OnAir: c.onAir, Since: c.since, Measured: units.Rate(c.passed.second(now.Sub(c.epoch))),
-		KeyFrames: units.Duration(c.cache.Interval().Round(time.Millisecond)), Producer: c.producer, Error: c.wrong(now),
+		Channel: c.spec, OnAir: c.onAir, Since: c.since, Measured: units.Rate(c.sent.second(now.Sub(c.epoch))),
+		KeyFrames: units.Duration(c.cache.Interval().Round(time.Millisecond)), Producer: c.producer, Error: c.problem(now),
 	}
 }
 
-// wrong says what is wrong with the channel now. The caller holds mu.
-func (c *channel) wrong(now time.Time) string {
+// problem returns what is wrong with the channel now, or "". c.mu is held.
+func (c *channel) problem(now time.Time) string {
 	switch {
-	case c.fault != "":
-		return c.fault
-	case c.dropped > 0 && now.Sub(c.excess) < trouble:
+	case c.sourceError != "":
+		return c.sourceError
+	case c.dropped > 0 && now.Sub(c.excessAt) < problemTTL:
 		return fmt.Sprintf("the producer sends more than a quarter above %v: %d datagrams were dropped", c.spec.BitRate, c.dropped)
-	case c.unsent != "" && now.Sub(c.lost) < trouble:
-		return c.unsent
+	case c.sendError != "" && now.Sub(c.unsentAt) < problemTTL:
+		return c.sendError
 	}
 	return ""
 }
 
-// play has the channel's source read by a child process.
-func (c *channel) play(ffmpeg string, s source) {
-	k := &child{ffmpeg: ffmpeg, source: s, ch: c, first: firstPause}
-	c.tasks.Start(func(ctx context.Context) { k.run(ctx) })
+// startSource starts to read the channel's source with ffmpeg.
+func (c *channel) startSource(ffmpeg string, s source) {
+	f := &ffmpegSource{ffmpeg: ffmpeg, source: s, ch: c, firstBackoff: minBackoff}
+	c.tasks.Start(func(ctx context.Context) { f.run(ctx) })
 }

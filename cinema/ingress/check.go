@@ -10,12 +10,13 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// maxCost bounds what a comparison of a password takes; each more doubles it.
+// maxCost bounds the cost of a password hash. Each step doubles the time of a comparison.
 const maxCost = 12
 
 var channelName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// checkChannel says what is wrong with what a controller tells of the channel of a path.
+// checkChannel validates a channel that the controller has sent for a path, and parses its
+// source.
 func (g *Gateway) checkChannel(path string, c gatewayapi.Channel) (source, error) {
 	switch {
 	case !channelName.MatchString(c.Name):
@@ -49,8 +50,7 @@ func (g *Gateway) checkChannel(path string, c gatewayapi.Channel) (source, error
 	return s, nil
 }
 
-// checkBurst says what is wrong with where a burst is to go: it goes to gateways, and to
-// nothing else that an address can mean.
+// checkBurst validates the destination of a burst, which must be the address of another host.
 func (g *Gateway) checkBurst(b gatewayapi.Burst) error {
 	if why := g.notUnicast(b.To.Addr()); why != "" {
 		return control.BadRequest("to", "%v: %s", b.To, why)
@@ -61,10 +61,10 @@ func (g *Gateway) checkBurst(b gatewayapi.Burst) error {
 	return nil
 }
 
-// reserved are no hosts' addresses.
+// reserved holds addresses that no host has.
 var reserved = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("240.0.0.0/4")}
 
-// notUnicast says what keeps an address from being that of one other host; "": nothing.
+// notUnicast returns why an address is not that of another host, or "" if it is one.
 func (g *Gateway) notUnicast(a netip.Addr) string {
 	switch {
 	case !a.IsValid():
@@ -84,5 +84,5 @@ func (g *Gateway) notUnicast(a netip.Addr) string {
 	return ""
 }
 
-// clip bounds what is repeated of a request.
+// clip shortens text of a request for use in an answer.
 func clip(text string) string { return text[:min(len(text), 80)] }

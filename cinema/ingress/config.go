@@ -10,42 +10,42 @@ import (
 	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
-// DefaultMaxChannels is how many channels a gateway has at most unless configured.
+// DefaultMaxChannels is the default of Config.MaxChannels in configuration files.
 const DefaultMaxChannels = 64
 
-// Config is all that a gateway is told.
+// Config configures a gateway.
 type Config struct {
 	Log     *slog.Logger
 	Version string
-	// Listen is the address of the control server. TLS asks for the controller's
-	// certificate; nil is for the loopback interface.
+	// Listen is the address of the control server. TLS requires the controller's certificate;
+	// it is nil for the loopback interface.
 	Listen string
 	TLS    *tls.Config
-	// Data is the address, IPv4 and of one of the machine's interfaces, from which
-	// channels' datagrams come.
+	// Data is the source address of channels' datagrams: an IPv4 address of one of the
+	// machine's interfaces.
 	Data netip.Addr
-	// Public is where producers publish by WHIP: HTTP over TCP, and what they send over UDP
-	// at the port of the same number. A nil PublicTLS is plain HTTP.
+	// Public is the address at which producers publish by WHIP: HTTP over TCP, and media over
+	// UDP at the same port number. A nil PublicTLS means plain HTTP.
 	Public    netip.AddrPort
 	PublicTLS *tls.Config
-	// PublicURL is where producers find that; empty: made from Public.
+	// PublicURL is the URL that producers use; if it is empty, it is made from Public.
 	PublicURL string
-	// Proxies are reverse proxies that say whose the requests are that come by them.
+	// Proxies are trusted reverse proxies, which name the clients of their requests.
 	Proxies clientaddr.Proxies
-	// MaxChannels bounds the channels, and with them the child processes and producers.
+	// MaxChannels bounds the channels, and so the child processes and producers.
 	MaxChannels int
-	// FFmpeg is the program, by its path or by a name that is looked for in PATH; ffprobe is
-	// looked for beside it.
+	// FFmpeg is the path of ffmpeg, or a name to look up in PATH. The gateway expects ffprobe
+	// beside it.
 	FFmpeg string
-	// Certificates are files whose expiry is a metric, by what they are for.
+	// Certificates holds the files whose expiry is a metric, by purpose.
 	Certificates map[string]string
 
-	// open opens the output of a channel with a media address and a source port; nil: that
-	// of the kernel.
-	open func(to netip.Addr, port uint16) (output, error)
+	// openOutput opens the output of a channel with a media address and a source port. Nil
+	// means a socket.
+	openOutput func(to netip.Addr, port uint16) (output, error)
 }
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error if the configuration is invalid.
 func (c *Config) Validate() error {
 	if c.Log == nil {
 		return errors.New("no log")

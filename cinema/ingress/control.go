@@ -12,17 +12,17 @@ import (
 func (g *Gateway) newServer() *control.Server[gatewayapi.ChannelEvent, gatewayapi.ChannelState] {
 	s := control.NewServer[gatewayapi.ChannelEvent](control.Options[gatewayapi.ChannelState]{
 		Log: g.log, MaxSessions: g.cfg.MaxChannels, Status: g.status, Sessions: func() int { return len(g.list()) },
-		Live: g.live, Totals: g.load, Metrics: g.registry(),
+		Live: g.live, Totals: g.trafficTotals, Metrics: g.registry(),
 	})
 	control.Handle(s, "PUT /v1/channels/{name}", func(r *http.Request, in gatewayapi.Channel) (out control.Nothing, err error) {
 		source, err := g.checkChannel(r.PathValue("name"), in)
 		if err != nil {
 			return out, err
 		}
-		return out, g.have(in, source)
+		return out, g.setChannel(in, source)
 	})
 	control.Handle(s, "DELETE /v1/channels/{name}", func(r *http.Request, _ control.Nothing) (out control.Nothing, err error) {
-		g.drop(r.PathValue("name"))
+		g.deleteChannel(r.PathValue("name"))
 		return out, nil
 	})
 	control.Handle(s, "POST /v1/channels/{name}/burst", func(r *http.Request, in gatewayapi.Burst) (out control.Nothing, err error) {
@@ -41,12 +41,12 @@ func (g *Gateway) newServer() *control.Server[gatewayapi.ChannelEvent, gatewayap
 	return s
 }
 
-// status is what the gateway tells of itself beside its load.
+// status returns what the gateway reports of itself beside its load.
 func (g *Gateway) status() control.Status {
 	return control.Status{Version: g.cfg.Version, Addrs: []netip.Addr{g.cfg.Data}, PublicURL: g.public.url, Warnings: g.warnings}
 }
 
-// live describes the channels for the event stream.
+// live returns the states of the channels for the event stream.
 func (g *Gateway) live() (out []gatewayapi.ChannelState) {
 	for _, c := range g.list() {
 		out = append(out, c.state())
@@ -54,8 +54,8 @@ func (g *Gateway) live() (out []gatewayapi.ChannelState) {
 	return out
 }
 
-// load is what has come and gone, and what is kept, in bytes.
-func (g *Gateway) load() (in, out, held uint64) {
+// trafficTotals returns the bytes that were received and sent, and the bytes that are cached.
+func (g *Gateway) trafficTotals() (in, out, held uint64) {
 	for _, c := range g.list() {
 		held += uint64(c.cache.Size())
 	}

@@ -27,8 +27,8 @@ func waits(name string, number uint16) gatewayapi.Channel {
 // wants checks a refusal.
 func wants(t *testing.T, err error, code control.Code, field, detail string) {
 	t.Helper()
-	p, is := errors.AsType[*control.Problem](err)
-	if !is || p.Code != code || p.Field != field || !strings.Contains(p.Title+": "+p.Detail, detail) {
+	p, ok := errors.AsType[*control.Problem](err)
+	if !ok || p.Code != code || p.Field != field || !strings.Contains(p.Title+": "+p.Detail, detail) {
 		t.Errorf("%v; want %s of %q with %q", err, code, field, detail)
 	}
 }
@@ -40,7 +40,7 @@ func TestChannelsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Have(t.Context(), waits("first", 9)); err != nil {
+	if err := c.SetChannel(t.Context(), waits("first", 9)); err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range []struct {
@@ -72,7 +72,7 @@ func TestChannelsRefused(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			spec := waits("news", 7)
 			x.change(&spec)
-			wants(t, c.Have(t.Context(), spec), x.code, x.field, x.detail)
+			wants(t, c.SetChannel(t.Context(), spec), x.code, x.field, x.detail)
 		})
 	}
 	wants(t, c.Call(t.Context(), http.MethodPut, "/v1/channels/other", waits("news", 7), nil), control.CodeBadRequest, "name", "the path says")
@@ -86,7 +86,7 @@ func TestChannelsRefused(t *testing.T) {
 // A burst goes to hosts only, and not to too many at once.
 func TestBurstsRefused(t *testing.T) {
 	g, _, c := start(t, nil)
-	if err := c.Have(t.Context(), waits("news", 7)); err != nil {
+	if err := c.SetChannel(t.Context(), waits("news", 7)); err != nil {
 		t.Fatal(err)
 	}
 	for to, want := range map[string]string{
@@ -99,14 +99,14 @@ func TestBurstsRefused(t *testing.T) {
 	wants(t, c.Burst(t.Context(), "none", gatewayapi.Burst{}), control.CodeNotFound, "", "none")
 	to := gatewayapi.Burst{To: netip.MustParseAddrPort("192.0.2.9:5000")}
 	news := g.channel("news")
-	news.bursts.Store(channelBursts)
+	news.bursts.Store(maxChannelBursts)
 	wants(t, c.Burst(t.Context(), "news", to), control.CodeFull, "", "of the channel news")
 	news.bursts.Store(0)
-	for range allBursts {
+	for range maxBursts {
 		g.bursts <- struct{}{}
 	}
 	wants(t, c.Burst(t.Context(), "news", to), control.CodeFull, "", "of all channels")
-	for range allBursts {
+	for range maxBursts {
 		<-g.bursts
 	}
 	if err := c.Burst(t.Context(), "news", to); err != nil { // of nothing
@@ -119,32 +119,32 @@ func TestBurstsRefused(t *testing.T) {
 func TestRoom(t *testing.T) {
 	g, all, c := start(t, func(cfg *Config) { cfg.MaxChannels = 2 })
 	for i := range uint16(2) {
-		if err := c.Have(t.Context(), waits(fmt.Sprintf("c%d", i), i+1)); err != nil {
+		if err := c.SetChannel(t.Context(), waits(fmt.Sprintf("c%d", i), i+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wants(t, c.Have(t.Context(), waits("more", 3)), control.CodeFull, "", "2 channels")
-	if err := c.Drop(t.Context(), "c0"); err != nil {
+	wants(t, c.SetChannel(t.Context(), waits("more", 3)), control.CodeFull, "", "2 channels")
+	if err := c.DeleteChannel(t.Context(), "c0"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Drop(t.Context(), "c0"); err != nil { // it has it no longer
+	if err := c.DeleteChannel(t.Context(), "c0"); err != nil { // it has it no longer
 		t.Error(err)
 	}
 	if _, err := c.Drain(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, c.Have(t.Context(), waits("more", 3)), control.CodeDraining, "", "draining")
+	wants(t, c.SetChannel(t.Context(), waits("more", 3)), control.CodeDraining, "", "draining")
 	// What is said again changes nothing; what is said otherwise does, also while draining.
-	if err := c.Have(t.Context(), waits("c1", 2)); err != nil || all.of(2).closed {
+	if err := c.SetChannel(t.Context(), waits("c1", 2)); err != nil || all.of(2).closed {
 		t.Errorf("%v, closed: %v", err, all.of(2).closed)
 	}
 	old := all.of(2)
-	if err := c.Have(t.Context(), waits("c1", 5)); err != nil || !old.closed || all.of(5) == nil || len(g.list()) != 1 {
+	if err := c.SetChannel(t.Context(), waits("c1", 5)); err != nil || !old.closed || all.of(5) == nil || len(g.list()) != 1 {
 		t.Errorf("%v, the old one closed: %v", err, old.closed)
 	}
 	faster := waits("c1", 5)
 	faster.BitRate, faster.PublishHash = 2_000_000, hashOf(t, "p")
-	if err := c.Have(t.Context(), faster); err != nil || all.of(5).closed || state(t, g, "c1").Channel != faster {
+	if err := c.SetChannel(t.Context(), faster); err != nil || all.of(5).closed || state(t, g, "c1").Channel != faster {
 		t.Errorf("%v, %+v", err, state(t, g, "c1"))
 	}
 }
@@ -152,7 +152,7 @@ func TestRoom(t *testing.T) {
 // The controller learns where people publish, what there is, and what it carries.
 func TestStatus(t *testing.T) {
 	g, _, c := start(t, func(cfg *Config) { cfg.PublicURL = "https://live.example.org" })
-	if err := c.Have(t.Context(), waits("news", 7)); err != nil {
+	if err := c.SetChannel(t.Context(), waits("news", 7)); err != nil {
 		t.Fatal(err)
 	}
 	st, err := c.Status(t.Context())
@@ -179,7 +179,7 @@ func TestStatus(t *testing.T) {
 func TestLiveness(t *testing.T) {
 	t.Parallel()
 	g, all, c := start(t, nil)
-	if err := c.Have(t.Context(), waits("news", 7)); err != nil {
+	if err := c.SetChannel(t.Context(), waits("news", 7)); err != nil {
 		t.Fatal(err)
 	}
 	news := g.channel("news")
@@ -188,11 +188,11 @@ func TestLiveness(t *testing.T) {
 	news.feed(packet)
 	news.feed([]byte("no packet at all"))
 	news.feed([]byte{0x80, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9, 0}) // neither of the payload types
-	if n := len(all.of(7).to(mediaTo)); n != 1 || g.totals.strange.Load() != 2 || len(events(g, "news")) == 0 {
+	if n := len(all.of(7).to(mediaTo)); n != 1 || g.totals.unexpected.Load() != 2 || len(events(g, "news")) == 0 {
 		t.Errorf("%+v, %d sent", state(t, g, "news"), n)
 	}
 	until(t, "down", func() bool { return state(t, g, "news").OnAir == gatewayapi.OnAirDown })
-	if took := time.Since(began); took < silence-beat {
+	if took := time.Since(began); took < silenceTimeout-tickInterval {
 		t.Errorf("down after %v", took)
 	}
 	news.feed(packet)
@@ -205,10 +205,10 @@ func TestLiveness(t *testing.T) {
 func TestExcess(t *testing.T) {
 	t.Parallel()
 	g, all, c := start(t, nil)
-	if err := c.Have(t.Context(), waits("news", 7)); err != nil {
+	if err := c.SetChannel(t.Context(), waits("news", 7)); err != nil {
 		t.Fatal(err)
 	}
-	packet := make([]byte, 1250-headers) // 10 kbit
+	packet := make([]byte, 1250-headerBytes) // 10 kbit
 	copy(packet, []byte{0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9, 0x41})
 	began := time.Now()
 	for g.totals.excess.Load() == 0 {
@@ -232,7 +232,7 @@ func TestExcess(t *testing.T) {
 // A datagram that the kernel does not take is said, and the next one tried.
 func TestUnsent(t *testing.T) {
 	g, all, c := start(t, nil)
-	if err := c.Have(t.Context(), waits("news", 7)); err != nil {
+	if err := c.SetChannel(t.Context(), waits("news", 7)); err != nil {
 		t.Fatal(err)
 	}
 	all.of(7).failWith(errors.New("network is down"))
@@ -250,7 +250,7 @@ func TestUnsent(t *testing.T) {
 
 // A group is sent at an even rate: of 2 s at 1 Mbit/s within about 30 ms, and never faster than
 // the fastest rate.
-func TestPaced(t *testing.T) {
+func TestSendPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, x := range []struct {
 			packets     int
@@ -261,12 +261,12 @@ func TestPaced(t *testing.T) {
 				group[i] = make([]byte, 1200)
 			}
 			n, began := 0, time.Now()
-			paced(t.Context(), group, func([]byte) bool { n++; return true })
+			sendPaced(t.Context(), group, func([]byte) bool { n++; return true })
 			if took := time.Since(began); n != x.packets || took < x.least || took > x.most {
 				t.Errorf("%d of %d took %v, want %v to %v", n, x.packets, took, x.least, x.most)
 			}
 			n = 0
-			paced(t.Context(), group, func([]byte) bool { n++; return n < 2 })
+			sendPaced(t.Context(), group, func([]byte) bool { n++; return n < 2 })
 			if n != 2 {
 				t.Errorf("%d were tried after one was not sent", n)
 			}
@@ -283,7 +283,7 @@ func TestConfigRefused(t *testing.T) {
 		"no log":                 func(c *Config) { c.Log = nil },
 		"control address":        func(c *Config) { c.Listen = "192.0.2.77:1" },
 		"public address: listen": func(c *Config) { c.Public = netip.MustParseAddrPort("192.0.2.77:1") },
-		"no interface has":       func(c *Config) { c.open = nil },
+		"no interface has":       func(c *Config) { c.openOutput = nil },
 	} {
 		g, _, _ := start(t, nil)
 		cfg := g.cfg

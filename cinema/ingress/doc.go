@@ -1,17 +1,19 @@
-// Package ingress is Cinema's ingress gateway. Producers send it their streams, and each
-// channel that its controller has told it of goes out in the house format (package media) as
-// one flow of UDP datagrams, from a port that is the channel's alone.
+// Package ingress is Cinema's ingress gateway. Producers send it their streams. The gateway sends
+// each channel that its controller has assigned to it in the house format (package media), as
+// one flow of UDP datagrams from a port that only this channel uses.
 //
-// A channel's producer is either a child process of the gateway, ffmpeg, that reads what the
-// channel's source names and transcodes it, or somebody who publishes by WHIP (RFC 9725) at
-// the gateway's public listener, whose H.264 and Opus are sent on as they are.
+// A channel's producer is either ffmpeg, which the gateway runs to read and transcode the
+// channel's source, or a client that publishes by WHIP (RFC 9725) at the gateway's public
+// listener. The gateway forwards the H.264 and Opus of the latter unchanged.
 //
 //	POST   /whip/{channel}        an offer -> 201, an answer, and the session's address
 //	DELETE /whip/sessions/{id}    the end of it
 //
-// A datagram goes from its producer through channel.feed: it is parsed, counted against what
-// the channel may send, kept with its group of pictures, and sent.
+// A datagram goes from its producer through channel.feed: it is parsed, counted against the
+// channel's rate, cached with its group of pictures, and sent.
 //
-// What comes from producers is hostile. Connections, sessions, wrong passwords, bodies and
+// Producers are assumed to be hostile. Connections, sessions, wrong passwords, bodies and
 // everything that is kept are bounded, for each source address and in all.
+//
+// Start reading at Gateway in gateway.go, then at channel in channel.go.
 package ingress

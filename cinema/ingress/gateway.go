@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// beat is how often channels are looked at.
-const beat = 250 * time.Millisecond
+// tickInterval is how often channels are checked.
+const tickInterval = 250 * time.Millisecond
 
 // Gateway is a running ingress gateway.
 type Gateway struct {
@@ -28,20 +28,20 @@ type Gateway struct {
 	totals   totals
 	warnings []string
 	tasks    *tasks.Group
-	bursts   chan struct{} // places of bursts under way
+	bursts   chan struct{} // holds one element for each burst in progress
 	control  net.Listener
 	server   *control.Server[gatewayapi.ChannelEvent, gatewayapi.ChannelState]
 	public   *public
 
 	thumbnails *gatewayapi.Thumbnails
 
-	changes sync.Mutex // one change of the channels at a time
+	changes sync.Mutex // serializes changes of the channels
 
 	mu       sync.Mutex
 	channels map[string]*channel
 }
 
-// Run runs a gateway until ctx ends, and then closes everything that it has opened.
+// Run runs a gateway until ctx ends, and then closes it.
 func Run(ctx context.Context, cfg Config) error {
 	g, err := New(cfg)
 	if err != nil {
@@ -53,23 +53,23 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// New starts a gateway; Close ends it.
+// New starts a gateway. The caller ends it with Close.
 func New(cfg Config) (*Gateway, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("ingress gateway: %w", err)
 	}
 	cfg.FFmpeg = cmp.Or(cfg.FFmpeg, "ffmpeg")
-	if cfg.open == nil {
+	if cfg.openOutput == nil {
 		if _, err := linkOf(cfg.Data); err != nil {
 			return nil, err
 		}
-		cfg.open = (&network{from: cfg.Data, log: cfg.Log, have: map[netip.Addr]int{}}).open
+		cfg.openOutput = (&outputs{from: cfg.Data, log: cfg.Log, neighbours: map[netip.Addr]int{}}).open
 	}
 	g := &Gateway{
-		cfg: cfg, log: cfg.Log, tasks: tasks.New(), bursts: make(chan struct{}, allBursts), channels: map[string]*channel{},
+		cfg: cfg, log: cfg.Log, tasks: tasks.New(), bursts: make(chan struct{}, maxBursts), channels: map[string]*channel{},
 	}
 	g.thumbnails = gatewayapi.NewThumbnails(g.thumbnail)
-	g.warnings = missing(cfg.FFmpeg)
+	g.warnings = programWarnings(cfg.FFmpeg)
 	g.server = g.newServer()
 	if err := g.start(); err != nil {
 		g.Close()
@@ -78,7 +78,7 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// start opens what the gateway needs and starts what it runs.
+// start opens the gateway's listeners and starts its goroutines.
 func (g *Gateway) start() error {
 	var err error
 	if g.public, err = openPublic(g); err != nil {
@@ -88,7 +88,7 @@ func (g *Gateway) start() error {
 		return fmt.Errorf("control address: %w", err)
 	}
 	g.tasks.Start(g.public.run)
-	g.tasks.Start(g.beat)
+	g.tasks.Start(g.runTicks)
 	g.tasks.Start(func(context.Context) {
 		if err := g.server.Serve(g.control, g.cfg.TLS); err != nil {
 			g.log.Error("no controller is answered any more", "error", err)
@@ -97,8 +97,8 @@ func (g *Gateway) start() error {
 	return nil
 }
 
-// Close ends every channel, with its child processes and producers, and waits until all has
-// stopped.
+// Close ends all channels with their child processes and producers, and waits until everything
+// has stopped.
 func (g *Gateway) Close() {
 	g.server.Close()
 	if g.control != nil {
@@ -118,15 +118,15 @@ func (g *Gateway) Close() {
 	}
 }
 
-// ControlAddr is the address of the control server.
+// ControlAddr returns the address of the control server.
 func (g *Gateway) ControlAddr() netip.AddrPort { return g.control.Addr().(*net.TCPAddr).AddrPort() }
 
-// PublicURL is where producers publish.
+// PublicURL returns the URL at which producers publish.
 func (g *Gateway) PublicURL() string { return g.public.url }
 
-// beat looks at each channel again and again.
-func (g *Gateway) beat(ctx context.Context) {
-	t := time.NewTicker(beat)
+// runTicks checks each channel periodically until ctx ends.
+func (g *Gateway) runTicks(ctx context.Context) {
+	t := time.NewTicker(tickInterval)
 	defer t.Stop()
 	for {
 		select {
@@ -140,35 +140,36 @@ func (g *Gateway) beat(ctx context.Context) {
 	}
 }
 
-// channel returns one by its name, or nil.
+// channel returns the channel with a name, or nil.
 func (g *Gateway) channel(name string) *channel {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.channels[name]
 }
 
-// list returns the channels in the order of their numbers.
+// list returns the channels, ordered by number.
 func (g *Gateway) list() []*channel {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.SortedFunc(maps.Values(g.channels), func(a, b *channel) int { return int(a.number) - int(b.number) })
 }
 
-// have makes the gateway have a channel like that. One that is so already is left alone.
-func (g *Gateway) have(spec gatewayapi.Channel, s source) error {
+// setChannel adds a channel or changes it. It does nothing if the channel is already as
+// specified.
+func (g *Gateway) setChannel(spec gatewayapi.Channel, s source) error {
 	g.changes.Lock()
 	defer g.changes.Unlock()
 	old := g.channel(spec.Name)
-	if old != nil && old.adjust(spec) {
+	if old != nil && old.update(spec) {
 		return nil
 	}
-	if err := g.room(spec, old); err != nil {
+	if err := g.checkRoom(spec, old); err != nil {
 		return err
 	}
 	if old != nil {
 		g.remove(old)
 	}
-	out, err := g.cfg.open(spec.To, gatewayapi.SourcePort(spec.Number))
+	out, err := g.cfg.openOutput(spec.To, gatewayapi.SourcePort(spec.Number))
 	if err != nil {
 		return err
 	}
@@ -177,13 +178,14 @@ func (g *Gateway) have(spec gatewayapi.Channel, s source) error {
 	g.channels[spec.Name] = c
 	g.mu.Unlock()
 	if spec.Source != "" {
-		c.play(g.cfg.FFmpeg, s)
+		c.startSource(g.cfg.FFmpeg, s)
 	}
 	return nil
 }
 
-// room says whether the gateway can have a channel in the place of an old one, if there is one.
-func (g *Gateway) room(spec gatewayapi.Channel, old *channel) error {
+// checkRoom returns an error if the gateway cannot have a channel. old is the channel that it
+// replaces, or nil.
+func (g *Gateway) checkRoom(spec gatewayapi.Channel, old *channel) error {
 	all := g.list()
 	for _, c := range all {
 		if c.number == spec.Number && c != old {
@@ -203,8 +205,8 @@ func (g *Gateway) room(spec gatewayapi.Channel, old *channel) error {
 	return nil
 }
 
-// drop makes the gateway have a channel no longer.
-func (g *Gateway) drop(name string) {
+// deleteChannel removes a channel if the gateway has it.
+func (g *Gateway) deleteChannel(name string) {
 	g.changes.Lock()
 	defer g.changes.Unlock()
 	if c := g.channel(name); c != nil {
@@ -212,7 +214,7 @@ func (g *Gateway) drop(name string) {
 	}
 }
 
-// remove ends a channel. The caller holds changes.
+// remove closes a channel. g.changes is held.
 func (g *Gateway) remove(c *channel) {
 	g.mu.Lock()
 	delete(g.channels, c.name)
@@ -220,8 +222,8 @@ func (g *Gateway) remove(c *channel) {
 	c.close()
 }
 
-// missing says what the gateway's programs lack.
-func missing(ffmpeg string) []string {
+// programWarnings returns warnings about missing programs.
+func programWarnings(ffmpeg string) []string {
 	if _, err := exec.LookPath(ffmpeg); err != nil {
 		return []string{fmt.Sprintf("channels with a source do not come: install ffmpeg, or say where it is (%v)", err)}
 	}

@@ -96,7 +96,7 @@ func start(t *testing.T, change func(*Config)) (*Gateway, *sinks, *gatewayapi.In
 	all := &sinks{by: map[uint16]*sink{}}
 	cfg := Config{
 		Log: slog.New(slog.DiscardHandler), Version: "v1", Listen: "127.0.0.1:0", Data: netip.MustParseAddr("192.0.2.1"),
-		Public: netip.MustParseAddrPort("127.0.0.1:0"), MaxChannels: 4, open: all.open,
+		Public: netip.MustParseAddrPort("127.0.0.1:0"), MaxChannels: 4, openOutput: all.open,
 	}
 	if change != nil {
 		change(&cfg)

@@ -8,55 +8,56 @@ import (
 	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
-// How many connections the public listener has at once, and of one source.
+// Bounds of the public listener's connections, in all and from one source.
 const (
 	maxConns       = 512
 	maxSourceConns = 32
 )
 
-// crowd counts what there is at once of each source, and in all.
-type crowd struct {
-	most, mostOfOne int
+// connLimiter counts connections by source and in all.
+type connLimiter struct {
+	most, mostPerSource int
 
-	mu   sync.Mutex
-	all  int
-	from map[netip.Prefix]int
+	mu       sync.Mutex
+	all      int
+	bySource map[netip.Prefix]int
 }
 
-// enter takes a place, if there is one. A proxy may have all.
-func (c *crowd) enter(source netip.Prefix, proxy bool) bool {
+// acquire counts a connection, and reports whether it is within the bounds. The bound of a
+// source does not apply to proxies.
+func (c *connLimiter) acquire(source netip.Prefix, proxy bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all >= c.most || !proxy && c.from[source] >= c.mostOfOne {
+	if c.all >= c.most || !proxy && c.bySource[source] >= c.mostPerSource {
 		return false
 	}
-	if c.from == nil {
-		c.from = map[netip.Prefix]int{}
+	if c.bySource == nil {
+		c.bySource = map[netip.Prefix]int{}
 	}
 	c.all++
-	c.from[source]++
+	c.bySource[source]++
 	return true
 }
 
-// leave gives the place back.
-func (c *crowd) leave(source netip.Prefix) {
+// release removes a connection from the count.
+func (c *connLimiter) release(source netip.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--
-	if c.from[source]--; c.from[source] == 0 {
-		delete(c.from, source)
+	if c.bySource[source]--; c.bySource[source] == 0 {
+		delete(c.bySource, source)
 	}
 }
 
-// guardedListener closes connections for which its crowd has no place.
-type guardedListener struct {
+// limitedListener closes connections that exceed the bounds of its limiter.
+type limitedListener struct {
 	net.Listener
-	crowd   *crowd
+	limiter *connLimiter
 	proxies clientaddr.Proxies
 }
 
-// Accept returns a connection that has a place.
-func (l guardedListener) Accept() (net.Conn, error) {
+// Accept returns the next connection within the bounds.
+func (l limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -64,21 +65,21 @@ func (l guardedListener) Accept() (net.Conn, error) {
 		}
 		from := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 		source := clientaddr.Source(from)
-		if l.crowd.enter(source, l.proxies.Trust(from)) {
-			return &placed{conn, sync.OnceFunc(func() { l.crowd.leave(source) })}, nil
+		if l.limiter.acquire(source, l.proxies.Trust(from)) {
+			return &limitedConn{conn, sync.OnceFunc(func() { l.limiter.release(source) })}, nil
 		}
 		_ = conn.Close()
 	}
 }
 
-// placed is a connection that has a place until it is closed.
-type placed struct {
+// limitedConn is a connection that is counted until it is closed.
+type limitedConn struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
 // Close closes the connection.
-func (p *placed) Close() error {
-	p.leave()
+func (p *limitedConn) Close() error {
+	p.release()
 	return p.Conn.Close()
 }

@@ -14,35 +14,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mediaMAC is where datagrams to the media address go. No interface has it.
+// mediaMAC is the destination of datagrams to the media address. No interface has it.
 var mediaMAC = net.HardwareAddr{0x02, 0x00, 0xc6, 0x12, 0x00, 0x01}
 
-// output is where a channel's datagrams go out. It is safe for concurrent use.
+// output sends a channel's datagrams. It is safe for concurrent use.
 type output interface {
 	send(b []byte, to netip.AddrPort) error
 	Close() error
 }
 
-// udpOutput is a socket.
+// udpOutput is an output that uses a socket.
 type udpOutput struct {
 	*net.UDPConn
-	leave func() // takes the neighbour away
+	release func() // removes the neighbour entry
 }
 
-// network is what a gateway has in its kernel: sockets, and the entries in the table of
-// neighbours by which nobody has to answer who has a media address.
-type network struct {
-	from netip.Addr // the data address
+// outputs opens the sockets of channels. It also adds permanent neighbour entries for media
+// addresses, because no host would answer for them.
+type outputs struct {
+	from netip.Addr // data address of the gateway
 	log  *slog.Logger
 
-	mu   sync.Mutex
-	have map[netip.Addr]int // how many outputs go there
+	mu         sync.Mutex
+	neighbours map[netip.Addr]int // number of outputs by media address
 }
 
-// open opens a socket that sends from the data address and a port, by the interface that has
-// the address: so the kernel needs no route to where it sends. to is the media address.
-func (n *network) open(to netip.Addr, port uint16) (output, error) {
-	link, err := linkOf(n.from)
+// open opens a socket that sends from the data address and a port. It binds the socket to the
+// interface with that address, so that the kernel needs no route to the media address to.
+func (o *outputs) open(to netip.Addr, port uint16) (output, error) {
+	link, err := linkOf(o.from)
 	if err != nil {
 		return nil, err
 	}
@@ -57,22 +57,22 @@ func (n *network) open(to netip.Addr, port uint16) (output, error) {
 		}
 		return nil
 	}}
-	conn, err := bind.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(n.from, port).String())
+	conn, err := bind.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(o.from, port).String())
 	if err != nil {
 		return nil, fmt.Errorf("port %d for a channel: %w", port, err)
 	}
-	if err := n.meet(to, link); err != nil {
+	if err := o.addNeighbour(to, link); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	udp := conn.(*net.UDPConn)
-	_ = udp.SetWriteBuffer(1 << 20) // as much of it as the kernel permits
-	return udpOutput{udp, sync.OnceFunc(func() { n.part(to, link) })}, nil
+	_ = udp.SetWriteBuffer(1 << 20) // up to the kernel's limit
+	return udpOutput{udp, sync.OnceFunc(func() { o.removeNeighbour(to, link) })}, nil
 }
 
 // Close closes the socket.
 func (o udpOutput) Close() error {
-	o.leave()
+	o.release()
 	return o.UDPConn.Close()
 }
 
@@ -83,7 +83,7 @@ func (o udpOutput) send(b []byte, to netip.AddrPort) error {
 	return nil
 }
 
-// linkOf is the interface that has an address.
+// linkOf returns the interface that has an address.
 func linkOf(addr netip.Addr) (netlink.Link, error) {
 	all, err := netlink.AddrList(nil, unix.AF_INET)
 	if err != nil {
@@ -97,29 +97,29 @@ func linkOf(addr netip.Addr) (netlink.Link, error) {
 	return nil, fmt.Errorf("no interface has the data address %v", addr)
 }
 
-// meet makes an entry for a media address that has none yet.
-func (n *network) meet(to netip.Addr, by netlink.Link) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.have[to] == 0 {
+// addNeighbour adds the entry of a media address for its first output.
+func (o *outputs) addNeighbour(to netip.Addr, by netlink.Link) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.neighbours[to] == 0 {
 		if err := netlink.NeighSet(neighbour(to, by)); err != nil {
 			return fmt.Errorf("neighbour %v: %w (the gateway needs CAP_NET_ADMIN)", to, err)
 		}
 	}
-	n.have[to]++
+	o.neighbours[to]++
 	return nil
 }
 
-// part takes an entry away with the last output that goes there.
-func (n *network) part(to netip.Addr, by netlink.Link) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.have[to]--; n.have[to] > 0 {
+// removeNeighbour removes the entry with the last output to the address.
+func (o *outputs) removeNeighbour(to netip.Addr, by netlink.Link) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.neighbours[to]--; o.neighbours[to] > 0 {
 		return
 	}
-	delete(n.have, to)
+	delete(o.neighbours, to)
 	if err := netlink.NeighDel(neighbour(to, by)); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) {
-		n.log.Warn("a neighbour is left", "address", to, "interface", by.Attrs().Name, "error", err)
+		o.log.Warn("a neighbour is left", "address", to, "interface", by.Attrs().Name, "error", err)
 	}
 }
 

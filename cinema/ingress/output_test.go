@@ -23,10 +23,10 @@ import (
 func TestOutput(t *testing.T) {
 	gw, peer := newHosts(t)
 	taken := capture(t, peer)
-	n := &network{from: gwAddr, log: slog.New(slog.DiscardHandler), have: map[netip.Addr]int{}}
+	o := &outputs{from: gwAddr, log: slog.New(slog.DiscardHandler), neighbours: map[netip.Addr]int{}}
 	var outs []output
 	for _, number := range []uint16{7, 8} {
-		out := openIn(t, gw, n, number)
+		out := openIn(t, gw, o, number)
 		outs = append(outs, out)
 	}
 	wantNeighbour(t, gw, true)
@@ -54,7 +54,7 @@ func TestOutput(t *testing.T) {
 		t.Errorf("a burst: %x", frame)
 	}
 	gw.Must(func() error {
-		if out, err := n.open(mediaAddr, gatewayapi.SourcePort(7)); err == nil {
+		if out, err := o.open(mediaAddr, gatewayapi.SourcePort(7)); err == nil {
 			_ = out.Close()
 			return errors.New("two channels have one port")
 		}
@@ -65,7 +65,7 @@ func TestOutput(t *testing.T) {
 	closeIn(t, gw, outs[1])
 	wantNeighbour(t, gw, false)
 	gw.Must(func() error {
-		if _, err := (&network{from: netip.MustParseAddr("203.0.113.1")}).open(mediaAddr, 1); err == nil {
+		if _, err := (&outputs{from: netip.MustParseAddr("203.0.113.1")}).open(mediaAddr, 1); err == nil {
 			return errors.New("an address of no interface is taken")
 		}
 		return nil
@@ -85,10 +85,10 @@ func newHosts(t *testing.T) (gw, peer *nettest.Host) {
 	return gw, peer
 }
 
-func openIn(t *testing.T, h *nettest.Host, n *network, number uint16) (out output) {
+func openIn(t *testing.T, h *nettest.Host, o *outputs, number uint16) (out output) {
 	t.Helper()
 	h.Must(func() (err error) {
-		out, err = n.open(mediaAddr, gatewayapi.SourcePort(number))
+		out, err = o.open(mediaAddr, gatewayapi.SourcePort(number))
 		return err
 	})
 	return out

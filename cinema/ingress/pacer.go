@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// maxHold is how long a packet of sound is held at most, maxHeld how many are.
+	// maxHold bounds how long a packet of sound is held, and maxHeld how many are held.
 	maxHold = 60 * time.Millisecond
 	maxHeld = 16
-	// settles is how much less packets are held for each that comes.
-	settles = 20 * time.Microsecond
-	// anew is from how far off on a packet is of another clock.
-	anew = 200 * time.Millisecond
+	// settleStep is how much the delay of packets is reduced with each packet.
+	settleStep = 20 * time.Microsecond
+	// clockJump is the deviation at which a packet counts as one of another clock.
+	clockJump = 200 * time.Millisecond
 )
 
-// pacer holds packets of sound that come in clumps, as ffmpeg sends them, until each has its
-// time: as much after the last one as it is to be heard. Players keep sound back for as long as
-// it may come late, and another channel would be heard by so much later.
+// pacer smooths packets of sound that arrive in clumps, as ffmpeg sends them. It releases each
+// packet as long after the previous one as it is to be heard. Without it, players would buffer
+// sound for as long as it may be late, and play another channel's sound by that much later.
 type pacer struct {
 	begun bool
 	epoch time.Time
-	stamp uint32        // of the last packet
-	clock time.Duration // that of the last packet's timestamp
-	late  time.Duration // of packets behind that clock: of those that come latest
+	stamp uint32        // timestamp of the last packet
+	clock time.Duration // the last timestamp as a time since epoch
+	late  time.Duration // by how much the latest packets lag behind that clock
 	held  []heldPacket
 }
 
@@ -34,7 +34,7 @@ type heldPacket struct {
 	due time.Time
 }
 
-// add holds a packet.
+// add holds a packet until it is due.
 func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
 	if !c.begun {
 		c.begun, c.epoch, c.stamp = true, now, p.Timestamp
@@ -43,15 +43,15 @@ func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
 	c.stamp = p.Timestamp
 	late := now.Sub(c.epoch) - c.clock
 	switch off := late - c.late; {
-	case off > 0, off < -anew:
+	case off > 0, off < -clockJump:
 		c.late = late
 	default:
-		c.late = min(c.late-settles, late+maxHold)
+		c.late = min(c.late-settleStep, late+maxHold)
 		c.late = max(c.late, late)
 	}
 	due := c.epoch.Add(c.clock + c.late)
 	if n := len(c.held); n > 0 && due.Before(c.held[n-1].due) || n >= maxHeld {
-		due = now // of another clock, or too many: all go
+		due = now // another clock, or too many packets: release all
 		for i := range c.held {
 			c.held[i].due = now
 		}
@@ -59,7 +59,7 @@ func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
 	c.held = append(c.held, heldPacket{bytes.Clone(raw), due})
 }
 
-// due is when the next packet is; none is held: at the other time.
+// due returns when the next packet is due, or other if that is earlier or none is held.
 func (c *pacer) due(other time.Time) time.Time {
 	if len(c.held) > 0 && c.held[0].due.Before(other) {
 		return c.held[0].due

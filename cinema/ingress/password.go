@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// comparisons is how many passwords are compared at once; a comparison takes a
-	// processor for tens of milliseconds.
-	comparisons = 2
-	// compareWait is how long one waits for its turn.
+	// maxComparisons bounds the concurrent comparisons of passwords; each occupies a processor
+	// for tens of milliseconds.
+	maxComparisons = 2
+	// compareWait bounds the wait for a comparison to start.
 	compareWait = 3 * time.Second
-	// maxPassword is what bcrypt takes, in bytes.
+	// maxPassword is the longest password that bcrypt accepts, in bytes.
 	maxPassword = 72
-	// wrongOnes are how many wrong passwords a source has in wrongTime, and allWrongOnes
-	// all sources have, before more are refused without a comparison. Those that are known to
-	// be right pass when all have had too many, or a few who guess would keep producers out;
-	// they do not when their source has, or it could guess on.
-	wrongOnes, allWrongOnes = 5, 100
-	wrongTime               = 10 * time.Second
-	// maxSources is how many sources are remembered.
+	// maxWrongPerSource and maxWrongTotal bound the wrong passwords of one source and of all
+	// sources within wrongWindow. Further passwords are refused without a comparison. When the
+	// total is exceeded, cached right passwords still pass, because otherwise a few attackers
+	// could lock out all producers. When the source's own bound is exceeded, they do not,
+	// because otherwise it could go on guessing.
+	maxWrongPerSource, maxWrongTotal = 5, 100
+	wrongWindow                      = 10 * time.Second
+	// maxSources bounds the sources that are remembered.
 	maxSources = 4096
 )
 
@@ -36,31 +37,31 @@ var (
 	errBusy          = errors.New("too many passwords are being compared; try again")
 )
 
-// passwords compares passwords, and not too many. It is safe for concurrent use.
-type passwords struct {
-	places chan struct{}
-	right  *gatewayapi.RightPasswords
+// passwordChecker compares passwords at a limited rate. It is safe for concurrent use.
+type passwordChecker struct {
+	slots    chan struct{}
+	accepted *gatewayapi.PasswordCache
 
-	mu    sync.Mutex
-	wrong map[netip.Prefix]*attempts
-	all   attempts
+	mu       sync.Mutex
+	bySource map[netip.Prefix]*attempts
+	all      attempts
 }
 
-// attempts are those of a while, which are taken for wrong ones until they have turned out
+// attempts counts attempts within a window. An attempt counts as wrong until it turns out to be
 // right.
 type attempts struct {
 	since time.Time
 	n     int
 }
 
-func newPasswords() *passwords {
-	return &passwords{places: make(chan struct{}, comparisons), right: gatewayapi.NewRightPasswords(), wrong: map[netip.Prefix]*attempts{}}
+func newPasswordChecker() *passwordChecker {
+	return &passwordChecker{slots: make(chan struct{}, maxComparisons), accepted: gatewayapi.NewPasswordCache(), bySource: map[netip.Prefix]*attempts{}}
 }
 
-// check says whether a password from a source is that of a hash.
-func (p *passwords) check(ctx context.Context, source netip.Prefix, hash, password string) error {
-	known := p.right.Known(hash, password)
-	if !p.begin(source, known, time.Now()) {
+// check returns an error unless a password from a source matches a hash.
+func (p *passwordChecker) check(ctx context.Context, source netip.Prefix, hash, password string) error {
+	known := p.accepted.Contains(hash, password)
+	if !p.allowAttempt(source, known, time.Now()) {
 		return errTooManyWrong
 	}
 	if known {
@@ -72,49 +73,50 @@ func (p *passwords) check(ctx context.Context, source netip.Prefix, hash, passwo
 	ctx, cancel := context.WithTimeout(ctx, compareWait)
 	defer cancel()
 	select {
-	case p.places <- struct{}{}:
+	case p.slots <- struct{}{}:
 	case <-ctx.Done():
 		p.forgive(source)
 		return errBusy
 	}
 	err := bcrypt.CompareHashAndPassword([]byte(hash), []byte(password))
-	<-p.places
+	<-p.slots
 	if err != nil {
 		return errWrongPassword
 	}
-	p.right.Remember(hash, password)
+	p.accepted.Add(hash, password)
 	p.forgive(source)
 	return nil
 }
 
-// begin counts an attempt with a password that is not known, if there may be one more.
-func (p *passwords) begin(source netip.Prefix, known bool, now time.Time) bool {
+// allowAttempt counts an attempt, and reports whether it is permitted. A known password is not
+// counted.
+func (p *passwordChecker) allowAttempt(source netip.Prefix, known bool, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a := p.wrong[source]
+	a := p.bySource[source]
 	if a == nil && known {
 		return true
 	}
 	if a == nil {
-		if p.all.full(now, allWrongOnes) {
+		if p.all.exhausted(now, maxWrongTotal) {
 			return false
 		}
-		if len(p.wrong) >= maxSources {
+		if len(p.bySource) >= maxSources {
 			p.sweep(now)
 		}
-		if len(p.wrong) >= maxSources {
+		if len(p.bySource) >= maxSources {
 			return false
 		}
 		a = &attempts{}
-		p.wrong[source] = a
+		p.bySource[source] = a
 	}
-	if a.full(now, wrongOnes) {
+	if a.exhausted(now, maxWrongPerSource) {
 		return false
 	}
 	if known {
 		return true
 	}
-	if p.all.full(now, allWrongOnes) {
+	if p.all.exhausted(now, maxWrongTotal) {
 		return false
 	}
 	a.n++
@@ -122,29 +124,30 @@ func (p *passwords) begin(source netip.Prefix, known bool, now time.Time) bool {
 	return true
 }
 
-// full says whether there have been so many, and begins anew when their while is over.
-func (a *attempts) full(now time.Time, most int) bool {
-	if now.Sub(a.since) >= wrongTime {
+// exhausted reports whether the attempts have reached a bound. It starts a new window when the
+// last one is over.
+func (a *attempts) exhausted(now time.Time, most int) bool {
+	if now.Sub(a.since) >= wrongWindow {
 		a.since, a.n = now, 0
 	}
 	return a.n >= most
 }
 
-// forgive takes an attempt back.
-func (p *passwords) forgive(source netip.Prefix) {
+// forgive removes an attempt from the count.
+func (p *passwordChecker) forgive(source netip.Prefix) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a := p.wrong[source]; a != nil {
+	if a := p.bySource[source]; a != nil {
 		a.n = max(a.n-1, 0)
 	}
 	p.all.n = max(p.all.n-1, 0)
 }
 
-// sweep forgets sources whose while is over.
-func (p *passwords) sweep(now time.Time) {
-	for source, a := range p.wrong {
-		if now.Sub(a.since) >= wrongTime {
-			delete(p.wrong, source)
+// sweep removes sources whose window is over. p.mu is held.
+func (p *passwordChecker) sweep(now time.Time) {
+	for source, a := range p.bySource {
+		if now.Sub(a.since) >= wrongWindow {
+			delete(p.bySource, source)
 		}
 	}
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// pattern is a test pattern.
+// pattern describes a test pattern.
 type pattern struct {
 	width, height int
-	rate          int // pictures a second
+	rate          int // pictures per second
 	gap           time.Duration
 }
 
 var pictureSize = regexp.MustCompile(`^([0-9]{2,4})x([0-9]{2,4})$`)
 
-// parsePattern reads what follows "test:".
+// parsePattern parses what follows "test:".
 func parsePattern(text string) (pattern, error) {
-	p := pattern{width: 640, height: 360, rate: usualRate, gap: usualKeyFrames}
+	p := pattern{width: 640, height: 360, rate: defaultFrameRate, gap: defaultKeyFrameGap}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Path != "" || u.Fragment != "" {
 		return p, fmt.Errorf("%q: want parameters like ?size=640x360&rate=30&keyframes=2s, or nothing", text)
@@ -72,21 +72,21 @@ func (p *pattern) set(key, value string) error {
 	return nil
 }
 
-// input is what ffmpeg is told to make a channel's pattern: moving pictures, with a square of
-// the channel's colour, its number and name and a running clock, one for people and one for
-// machines, and a tone of its pitch.
+// input returns the arguments that make ffmpeg generate a channel's pattern: a moving picture
+// with a square in the channel's colour, its number and name, a clock for people and one for
+// programs, and a tone of the channel's pitch.
 func (p pattern) input(c gatewayapi.Channel) []string {
 	square := max(p.height/6, 16)
 	picture := fmt.Sprintf("testsrc2=size=%dx%d:rate=%d,drawbox=x=0:y=0:w=%d:h=%d:color=0x%06x:t=fill",
 		p.width, p.height, p.rate, square, square, gatewayapi.PatternColour(c.Number)) + clock(square/2)
 	if font := findFont(fonts); font != "" {
-		// A channel's name has no character that would have to be escaped here.
+		// A channel's name contains no character that must be escaped here.
 		picture += fmt.Sprintf(",drawtext=fontfile=%s:fontsize=%d:fontcolor=white:box=1:boxcolor=black@0.7:boxborderw=6:x=(w-tw)/2:y=h/2:"+
 			"text='%d %s %%{localtime\\:%%T} %%{n}'", font, max(p.height/12, 12), c.Number, c.Name)
 	}
 	tone := fmt.Sprintf("sine=frequency=%d:sample_rate=48000", gatewayapi.PatternPitch(c.Number))
-	// One input of both: ffmpeg reads ahead of time from each of several, and a picture would be
-	// eight old when its time comes.
+	// Picture and tone are one input: ffmpeg reads ahead from each of several inputs, and the
+	// pictures would then be late by eight.
 	return []string{"-re", "-f", "lavfi", "-i", picture + "[out0];" + tone + "[out1]"}
 }
 
@@ -97,8 +97,8 @@ func clock(cell int) string {
 	}
 	all := draw(2, gatewayapi.PatternClockBits, "black", "1")
 	for i := range gatewayapi.PatternClockBits {
-		// Bit n of the Gray code of a number x is whether x/2^(n+1), rounded, is odd; the highest is
-		// that of the number itself.
+		// Bit n of the Gray code of x is 1 if x/2^(n+1), rounded, is odd. The highest bit is
+		// that of x itself.
 		n := gatewayapi.PatternClockBits - 1 - i
 		divisor, round := gatewayapi.PatternClockUnit.Microseconds()<<(n+1), 0.5
 		if i == 0 {
@@ -109,7 +109,7 @@ func clock(cell int) string {
 	return all
 }
 
-// fonts are where a font is usual.
+// fonts holds the usual paths of a font.
 var fonts = []string{
 	"/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
 	"/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf",

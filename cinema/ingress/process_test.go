@@ -39,7 +39,7 @@ func childGateway(ctx context.Context, data netip.Addr) error {
 		Log: slog.New(slog.DiscardHandler), Listen: "127.0.0.1:0", Data: data, Public: netip.MustParseAddrPort("127.0.0.1:0"), MaxChannels: 1,
 	}
 	if data.IsLoopback() {
-		cfg.open = (&sinks{by: map[uint16]*sink{}}).open
+		cfg.openOutput = (&sinks{by: map[uint16]*sink{}}).open
 	}
 	g, err := New(cfg)
 	if err != nil {
@@ -52,15 +52,15 @@ func childGateway(ctx context.Context, data netip.Addr) error {
 	}
 	spec := waits("news", 7)
 	spec.Source = patternSource
-	if err := g.have(spec, s); err != nil {
+	if err := g.setChannel(spec, s); err != nil {
 		return err
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for said := false; ctx.Err() == nil; <-tick.C {
-		if s := g.channel("news").state(); s.OnAir == gatewayapi.OnAirLive && !said {
+	for stderr := false; ctx.Err() == nil; <-tick.C {
+		if s := g.channel("news").state(); s.OnAir == gatewayapi.OnAirLive && !stderr {
 			fmt.Println(s.Producer)
-			said = true
+			stderr = true
 		}
 	}
 	return nil

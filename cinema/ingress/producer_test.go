@@ -29,7 +29,7 @@ type producer struct {
 // newProducer makes one that has a codec for video and Opus.
 func newProducer(t *testing.T, codec string) *producer {
 	t.Helper()
-	s := webrtc.SettingEngine{LoggerFactory: quiet}
+	s := webrtc.SettingEngine{LoggerFactory: discardLogs}
 	s.SetIncludeLoopbackCandidate(true)
 	m := &webrtc.MediaEngine{}
 	if err := m.RegisterDefaultCodecs(); err != nil {
@@ -58,8 +58,8 @@ func newProducer(t *testing.T, codec string) *producer {
 		}
 		go p.listen(sender)
 	}
-	pc.OnConnectionStateChange(func(is webrtc.PeerConnectionState) {
-		if is == webrtc.PeerConnectionStateConnected {
+	pc.OnConnectionStateChange(func(state webrtc.PeerConnectionState) {
+		if state == webrtc.PeerConnectionStateConnected {
 			close(p.connected)
 		}
 	})
@@ -74,7 +74,7 @@ func (p *producer) listen(s *webrtc.RTPSender) {
 			return
 		}
 		for _, x := range packets {
-			if _, is := x.(*rtcp.PictureLossIndication); is {
+			if _, ok := x.(*rtcp.PictureLossIndication); ok {
 				p.asked.Add(1)
 			}
 		}

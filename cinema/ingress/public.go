@@ -24,28 +24,28 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// public is where producers publish.
+// public is the server for producers.
 type public struct {
-	g         *Gateway
-	url       string
-	listener  net.Listener
-	http      *http.Server
-	mux       ice.UDPMux // of all sessions
-	api       *webrtc.API
-	passwords *passwords
-	offers    chan struct{} // places of offers that are being answered
-	lines     lograte.Limit
-	refusals  lograte.Limit // events
-	tasks     *tasks.Group  // what runs for sessions
+	g          *Gateway
+	url        string
+	listener   net.Listener
+	http       *http.Server
+	mux        ice.UDPMux // UDP port of all sessions
+	api        *webrtc.API
+	passwords  *passwordChecker
+	offers     chan struct{} // holds one element for each offer in progress
+	logLimiter lograte.Limit
+	refusals   lograte.Limit // limits events
+	tasks      *tasks.Group  // goroutines of sessions
 
 	mu       sync.Mutex
 	sessions map[string]*session
 }
 
-// openPublic listens for producers.
+// openPublic starts to listen for producers.
 func openPublic(g *Gateway) (*public, error) {
 	p := &public{
-		g: g, passwords: newPasswords(), offers: make(chan struct{}, maxOffers), refusals: lograte.Limit{Burst: 20},
+		g: g, passwords: newPasswordChecker(), offers: make(chan struct{}, maxOffers), refusals: lograte.Limit{Burst: 20},
 		tasks: tasks.New(), sessions: map[string]*session{},
 	}
 	l, err := p.listen(g.cfg.Public)
@@ -66,8 +66,8 @@ func openPublic(g *Gateway) (*public, error) {
 	return p, nil
 }
 
-// listen opens the public address for TCP, and for media by UDP at the same port. Where any
-// port will do, one that another program has for UDP is tried again with another.
+// listen opens the public address for TCP, and the same port for media by UDP. If any port will
+// do and another program uses the UDP port, it tries another one.
 func (p *public) listen(at netip.AddrPort) (l net.Listener, err error) {
 	for tries := 0; ; tries++ {
 		if l, err = net.Listen("tcp", at.String()); err != nil {
@@ -83,7 +83,8 @@ func (p *public) listen(at netip.AddrPort) (l net.Listener, err error) {
 	}
 }
 
-// publicURL is how a listener is reached; one at every address is at the data address, too.
+// publicURL returns the URL of a listener. A listener on all addresses is reached at the data
+// address.
 func publicURL(at netip.AddrPort, data netip.Addr, encrypted bool) string {
 	scheme := "http"
 	if encrypted {
@@ -95,11 +96,11 @@ func publicURL(at netip.AddrPort, data netip.Addr, encrypted bool) string {
 	return scheme + "://" + at.String()
 }
 
-// serveAt makes the server, bounded in time and size for whoever connects.
+// serveAt creates the server, with bounds of time and size for all clients.
 func (p *public) serveAt(l net.Listener, encrypted bool) {
-	p.listener = guardedListener{
-		listen.New(l, func(err error) { p.lines.Warn(p.g.log, "cannot accept producers for now", "error", err) }),
-		&crowd{most: maxConns, mostOfOne: maxSourceConns}, p.g.cfg.Proxies,
+	p.listener = limitedListener{
+		listen.New(l, func(err error) { p.logLimiter.Warn(p.g.log, "cannot accept producers for now", "error", err) }),
+		&connLimiter{most: maxConns, mostPerSource: maxSourceConns}, p.g.cfg.Proxies,
 	}
 	if encrypted {
 		c := p.g.cfg.PublicTLS
@@ -113,12 +114,12 @@ func (p *public) serveAt(l net.Listener, encrypted bool) {
 		Handler:           anyOrigin(mux),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 30 * time.Second,
 		MaxHeaderBytes: 8 << 10,
-		ErrorLog:       log.New(p.lines.Writer(p.g.log, slog.LevelWarn, "public listener"), "", 0),
+		ErrorLog:       log.New(p.logLimiter.Writer(p.g.log, slog.LevelWarn, "public listener"), "", 0),
 	}
 }
 
-// anyOrigin lets pages of any site publish: who may is a matter of the password, which no
-// browser sends by itself.
+// anyOrigin permits pages of any site to publish. The password decides who may, and browsers
+// never send one on their own.
 func anyOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -135,20 +136,20 @@ func anyOrigin(next http.Handler) http.Handler {
 	})
 }
 
-// run serves until stop.
+// run serves producers until stop is called.
 func (p *public) run(context.Context) {
 	if err := p.http.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
 		p.g.log.Error("no producer is answered any more", "error", err)
 	}
 }
 
-// stop ends the server; sessions go on until their channels end.
+// stop stops the server. Sessions continue until their channels end.
 func (p *public) stop() {
 	_ = p.http.Close()
 	_ = p.listener.Close()
 }
 
-// close ends what is left of sessions.
+// close ends the remaining sessions.
 func (p *public) close() {
 	p.tasks.Stop()
 	_ = p.mux.Close()
@@ -158,7 +159,7 @@ func (p *public) close() {
 func refuse(w http.ResponseWriter, status int, title, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	// A client that has gone will notice.
+	// An error means that the client has gone.
 	_ = json.NewEncoder(w).Encode(control.Problem{Title: title, Status: status, Detail: detail, Code: codeOf(status)})
 }
 

@@ -52,19 +52,19 @@ func TestRTSP(t *testing.T) {
 	port, stop := camera(t, "0")
 	g, all, c := start(t, nil)
 	spec := gatewayapi.Channel{Name: "door", Number: 7, Source: "rtsp://127.0.0.1:" + port + "/stream", BitRate: 1_000_000, To: mediaAddr}
-	if err := c.Have(t.Context(), spec); err != nil {
+	if err := c.SetChannel(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	is := func(want gatewayapi.OnAir) func() bool {
+	ok := func(want gatewayapi.OnAir) func() bool {
 		return func() bool { return state(t, g, "door").OnAir == want }
 	}
-	until(t, "live", is(gatewayapi.OnAirLive))
+	until(t, "live", ok(gatewayapi.OnAirLive))
 	until(t, "two key frames", func() bool { return len(keyFrames(t, all.of(7).to(mediaTo))) > 1 })
 	checkHouseFormat(t, all.of(7).to(mediaTo))
 	stop()
-	until(t, "down", is(gatewayapi.OnAirDown))
+	until(t, "down", ok(gatewayapi.OnAirDown))
 	camera(t, port)
-	until(t, "live again", is(gatewayapi.OnAirLive))
+	until(t, "live again", ok(gatewayapi.OnAirLive))
 	if s := state(t, g, "door"); fault(s) != "" {
 		t.Errorf("%+v", s)
 	}

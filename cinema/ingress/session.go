@@ -18,42 +18,42 @@ import (
 )
 
 const (
-	// connectTime is how long a producer may take until its first packet has come.
-	connectTime = 15 * time.Second
-	// connectGrace is how long it may take before that counts as silence.
+	// connectTimeout bounds the time until the first packet of a producer.
+	connectTimeout = 15 * time.Second
+	// connectGrace is how long a connecting producer does not count as silent.
 	connectGrace = 3 * time.Second
-	// quietTime ends a producer that has fallen silent; one that sends is there for as long as
-	// it does. Another one may take its place after silence.
-	quietTime = 30 * time.Second
-	// gatherTime is how long an answer may take.
-	gatherTime = 5 * time.Second
-	// keyFrameEvery is how often a key frame is asked for at most.
-	keyFrameEvery = 2 * time.Second
+	// producerTimeout is how long a producer may be silent before its session ends. Another
+	// producer may replace it earlier, after silenceTimeout.
+	producerTimeout = 30 * time.Second
+	// gatherTimeout bounds the time to gather the addresses for an answer.
+	gatherTimeout = 5 * time.Second
+	// keyFrameInterval is the least time between two requests for a key frame.
+	keyFrameInterval = 2 * time.Second
 )
 
 var errPublished = errors.New("another producer publishes it; it can be replaced when it has been silent for 2 s")
 
 // session is a producer that publishes a channel.
 type session struct {
-	id     string // a secret
+	id     string // secret of the session's URL
 	ch     *channel
 	from   netip.Addr
 	answer string
 	pc     *webrtc.PeerConnection
-	tasks  *tasks.Group // its readers
-	over   context.CancelCauseFunc
-	ended  chan struct{} // closed when nothing of it is left
+	tasks  *tasks.Group // readers of its tracks
+	cancel context.CancelCauseFunc
+	ended  chan struct{} // closed when the session has released everything
 
-	mu    sync.Mutex
-	video webrtc.SSRC // 0: none yet
-	sound bool        // there is a track of it
-	since time.Time
-	heard time.Time // zero: not yet
-	asked time.Time // for a key frame
+	mu              sync.Mutex
+	video           webrtc.SSRC // 0 before the first track
+	sound           bool        // there is a track of sound
+	since           time.Time
+	receivedAt      time.Time // zero before the first packet
+	keyFrameAskedAt time.Time // last request for a key frame
 }
 
-// newSession makes a session of an offer, in the place of the channel's former producer if
-// that is silent.
+// newSession creates a session for an offer. It replaces the channel's producer if that is
+// silent.
 func (p *public) newSession(c *channel, from netip.Addr, offer string) (*session, error) {
 	if err := checkOffer(offer); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (p *public) newSession(c *channel, from netip.Addr, offer string) (*session
 	_, _ = rand.Read(id) // never fails
 	s := &session{id: hex.EncodeToString(id), ch: c, from: from, tasks: tasks.New(), ended: make(chan struct{}), since: time.Now()}
 	ctx, over := context.WithCancelCause(c.tasks.Context())
-	s.over = over
+	s.cancel = over
 	if err := c.claim(s); err != nil {
 		over(nil)
 		return nil, err
@@ -97,9 +97,9 @@ func (s *session) negotiate(api *webrtc.API, offer string) error {
 	}
 	s.pc = pc
 	pc.OnTrack(s.track)
-	pc.OnConnectionStateChange(func(is webrtc.PeerConnectionState) {
-		if is == webrtc.PeerConnectionStateFailed || is == webrtc.PeerConnectionStateClosed {
-			s.end("the connection is " + is.String())
+	pc.OnConnectionStateChange(func(state webrtc.PeerConnectionState) {
+		if state == webrtc.PeerConnectionStateFailed || state == webrtc.PeerConnectionStateClosed {
+			s.end("the connection is " + state.String())
 		}
 	})
 	if err := pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: offer}); err != nil {
@@ -115,14 +115,14 @@ func (s *session) negotiate(api *webrtc.API, offer string) error {
 	}
 	select {
 	case <-gathered:
-	case <-time.After(gatherTime):
-		return fmt.Errorf("the gateway does not find its own addresses within %v", gatherTime)
+	case <-time.After(gatherTimeout):
+		return fmt.Errorf("the gateway does not find its own addresses within %v", gatherTimeout)
 	}
-	s.answer, err = checkAnswer(pc.LocalDescription().SDP, s.ch.current().BitRate)
+	s.answer, err = checkAnswer(pc.LocalDescription().SDP, s.ch.currentSpec().BitRate)
 	return err
 }
 
-// watch waits until the session is over.
+// watch ends the session when it is overdue, and waits until it has ended.
 func (s *session) watch(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
@@ -135,37 +135,37 @@ func (s *session) watch(ctx context.Context) {
 			}
 		}
 	}
-	s.ch.lines.Info(s.ch.log, "a producer is gone", "from", s.from, "why", context.Cause(ctx))
+	s.ch.logLimiter.Info(s.ch.log, "a producer is gone", "from", s.from, "why", context.Cause(ctx))
 }
 
-// overdue says why the session's time is over, if it is.
+// overdue returns why the session must end, or "".
 func (s *session) overdue(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.heard.IsZero() && now.Sub(s.since) > connectTime:
-		return fmt.Sprintf("nothing has come for %v", connectTime)
-	case !s.heard.IsZero() && now.Sub(s.heard) > quietTime:
-		return fmt.Sprintf("nothing has come for %v", quietTime)
+	case s.receivedAt.IsZero() && now.Sub(s.since) > connectTimeout:
+		return fmt.Sprintf("nothing has come for %v", connectTimeout)
+	case !s.receivedAt.IsZero() && now.Sub(s.receivedAt) > producerTimeout:
+		return fmt.Sprintf("nothing has come for %v", producerTimeout)
 	}
 	return ""
 }
 
-// silent says whether another producer may take the place of this one.
+// silent reports whether another producer may replace this one.
 func (s *session) silent(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.heard
-	if last.IsZero() { // it is still connecting
+	last := s.receivedAt
+	if last.IsZero() { // the producer is still connecting
 		last = s.since.Add(connectGrace)
 	}
-	return now.Sub(last) > silence
+	return now.Sub(last) > silenceTimeout
 }
 
-// end has the session end; it does not wait for that.
-func (s *session) end(why string) { s.over(errors.New(why)) }
+// end ends the session without waiting for it.
+func (s *session) end(why string) { s.cancel(errors.New(why)) }
 
-// close gives back what the session has, and its place at the channel.
+// close releases what the session holds, and its channel.
 func (s *session) close() {
 	s.tasks.Cancel()
 	if s.pc != nil {
@@ -176,7 +176,7 @@ func (s *session) close() {
 	close(s.ended)
 }
 
-// track takes one of the producer's tracks, of which there may be one of each kind.
+// track starts to read a track of the producer, which may have one of each kind.
 func (s *session) track(t *webrtc.TrackRemote, r *webrtc.RTPReceiver) {
 	kind := uint8(media.AudioType)
 	s.mu.Lock()
@@ -191,13 +191,13 @@ func (s *session) track(t *webrtc.TrackRemote, r *webrtc.RTPReceiver) {
 		s.end("it has a second track of " + t.Kind().String())
 		return
 	}
-	s.tasks.Start(func(context.Context) { s.carry(t, kind) })
-	s.tasks.Start(func(context.Context) { s.report(r) })
+	s.tasks.Start(func(context.Context) { s.forward(t, kind) })
+	s.tasks.Start(func(context.Context) { s.forwardReports(r) })
 }
 
-// carry sends a track's packets on until the connection ends, as the house has them: with the
-// house's payload type, and without what only means something to the producer's connection.
-func (s *session) carry(t *webrtc.TrackRemote, kind uint8) {
+// forward sends a track's packets on until the connection ends. It sets the house format's
+// payload type, and removes what has a meaning only on the producer's connection.
+func (s *session) forward(t *webrtc.TrackRemote, kind uint8) {
 	buf := make([]byte, media.MaxDatagram)
 	for {
 		p, _, err := t.ReadRTP()
@@ -211,28 +211,28 @@ func (s *session) carry(t *webrtc.TrackRemote, kind uint8) {
 		if err != nil {
 			continue // longer than a datagram may be
 		}
-		s.hear()
+		s.touch()
 		s.ch.feed(buf[:n])
 	}
 }
 
-// hear notes that the producer is there.
-func (s *session) hear() {
+// touch records that a packet has arrived.
+func (s *session) touch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heard = time.Now()
+	s.receivedAt = time.Now()
 }
 
-// report sends a track's sender reports on until the connection ends.
-func (s *session) report(r *webrtc.RTPReceiver) {
+// forwardReports sends a track's sender reports on until the connection ends.
+func (s *session) forwardReports(r *webrtc.RTPReceiver) {
 	for {
 		packets, _, err := r.ReadRTCP()
 		if err != nil {
 			return
 		}
 		for _, p := range packets {
-			sr, is := p.(*rtcp.SenderReport)
-			if !is {
+			sr, ok := p.(*rtcp.SenderReport)
+			if !ok {
 				continue
 			}
 			plain := rtcp.SenderReport{SSRC: sr.SSRC, NTPTime: sr.NTPTime, RTPTime: sr.RTPTime, PacketCount: sr.PacketCount, OctetCount: sr.OctetCount}
@@ -243,35 +243,34 @@ func (s *session) report(r *webrtc.RTPReceiver) {
 	}
 }
 
-// askKeyFrame asks the producer for a key frame, not too often.
+// askKeyFrame requests a key frame from the producer, at most once per keyFrameInterval.
 func (s *session) askKeyFrame(now time.Time) {
 	s.mu.Lock()
 	video := s.video
-	if video == 0 || now.Sub(s.asked) < keyFrameEvery {
+	if video == 0 || now.Sub(s.keyFrameAskedAt) < keyFrameInterval {
 		s.mu.Unlock()
 		return
 	}
-	s.asked = now
+	s.keyFrameAskedAt = now
 	s.mu.Unlock()
-	// Of a connection that is gone the readers hear.
+	// The readers notice if the connection is gone.
 	_ = s.pc.WriteRTCP([]rtcp.Packet{&rtcp.PictureLossIndication{MediaSSRC: uint32(video)}})
 }
 
-// publisher is who publishes the channel now, or nil.
+// publisher returns the session that publishes the channel, or nil.
 func (c *channel) publisher() *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session
 }
 
-// claim gives a session the channel's place for a producer, if it is free or the one that has
-// it is silent.
+// claim makes a session the channel's producer, if there is none or the present one is silent.
 func (c *channel) claim(s *session) error {
 	for {
 		c.mu.Lock()
 		old := c.session
 		if old == nil {
-			c.session, c.producer, c.fault = s, s.from.String(), ""
+			c.session, c.producer, c.sourceError = s, s.from.String(), ""
 			c.mu.Unlock()
 			return nil
 		}
@@ -284,7 +283,7 @@ func (c *channel) claim(s *session) error {
 	}
 }
 
-// release gives the place back.
+// release removes a session from the channel.
 func (c *channel) release(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

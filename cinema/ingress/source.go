@@ -13,35 +13,35 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// maxSource bounds a source's text, in bytes.
+// maxSource is the maximum length of a source in bytes.
 const maxSource = 1024
 
-// What is made of a source that says nothing of it.
+// Defaults for sources that specify nothing else.
 const (
-	usualRate      = 30 // pictures a second
-	usualKeyFrames = 2 * time.Second
+	defaultFrameRate   = 30 // pictures per second
+	defaultKeyFrameGap = 2 * time.Second
 )
 
-// source is what a channel's child process reads.
+// source is what a channel's ffmpeg reads.
 type source struct {
 	scheme string
-	// input is what ffmpeg is told of it, up to -i and the address; the test pattern has
-	// none, because it is made of the channel.
+	// input holds the arguments of ffmpeg for the input, up to -i and the address. A test
+	// pattern has none, because its arguments depend on the channel.
 	input []string
-	// file is the path of a file, which can be looked at before it is played.
+	// file is the path of a file, which can be examined before it is played.
 	file string
-	// listens says that a producer connects to it, for which it waits as long as it takes.
+	// listens says that ffmpeg waits for a producer to connect, without a time limit.
 	listens bool
 	test    pattern
 }
 
-// parseSource reads a channel's source.
+// parseSource parses a channel's source.
 func parseSource(text string) (source, error) {
 	if len(text) > maxSource {
 		return source{}, fmt.Errorf("%d bytes, at most %d", len(text), maxSource)
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return source{}, fmt.Errorf("%q: want it without spaces and control characters", gatewayapi.ShownSource(text))
+		return source{}, fmt.Errorf("%q: want it without spaces and control characters", gatewayapi.RedactSource(text))
 	}
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch scheme {
@@ -53,21 +53,21 @@ func parseSource(text string) (source, error) {
 	case "rtsp", "rtmp", "srt", "udp":
 		return parseStream(scheme, text)
 	}
-	return source{}, fmt.Errorf("%q: want nothing (for WHIP), test:, file:/PATH, rtsp://, rtmp://, srt:// or udp://", gatewayapi.ShownSource(text))
+	return source{}, fmt.Errorf("%q: want nothing (for WHIP), test:, file:/PATH, rtsp://, rtmp://, srt:// or udp://", gatewayapi.RedactSource(text))
 }
 
 func parseFile(name string) (source, error) {
 	if !path.IsAbs(name) || path.Clean(name) != name {
 		return source{}, fmt.Errorf("%q: want file: and an absolute path, like file:/srv/film.mp4", name)
 	}
-	// What a file names, as a playlist does, is not to be fetched from the network.
+	// The files named in a playlist must not be fetched from the network.
 	return source{
 		scheme: "file", file: name,
 		input: []string{"-protocol_whitelist", "file", "-re", "-stream_loop", "-1", "-i", "file:" + name},
 	}, nil
 }
 
-// streams is what ffmpeg is told before the address of a stream.
+// streams holds the arguments of ffmpeg before the address of a stream.
 var streams = map[string][]string{
 	"rtsp": {"-protocol_whitelist", "rtsp,rtp,udp,tcp", "-rtsp_transport", "tcp", "-timeout", "5000000"},
 	"rtmp": {"-protocol_whitelist", "rtmp,tcp", "-listen", "1"},
@@ -75,14 +75,14 @@ var streams = map[string][]string{
 	"udp":  {"-protocol_whitelist", "udp", "-f", "mpegts"},
 }
 
-// parseStream reads the address of a stream: of a server to ask, or of where to listen.
+// parseStream parses the address of a stream: of a server, or of where to listen.
 func parseStream(scheme, text string) (source, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return source{}, fmt.Errorf("%q: want an address like %s://192.0.2.1:9000", gatewayapi.ShownSource(text), scheme)
+		return source{}, fmt.Errorf("%q: want an address like %s://192.0.2.1:9000", gatewayapi.RedactSource(text), scheme)
 	}
 	if u.Hostname() == "" && scheme == "rtsp" || u.Fragment != "" {
-		return source{}, fmt.Errorf("%q: want an address with a host and without a fragment", gatewayapi.ShownSource(text))
+		return source{}, fmt.Errorf("%q: want an address with a host and without a fragment", gatewayapi.RedactSource(text))
 	}
 	s := source{scheme: scheme, listens: scheme != "rtsp"}
 	address := text
@@ -96,11 +96,11 @@ func parseStream(scheme, text string) (source, error) {
 	return s, nil
 }
 
-// options are the parameters of an address that an operator may give; the others of ffmpeg's
-// name files or other addresses.
+// options holds the permitted parameters of an address. Other parameters of ffmpeg name files
+// or further addresses.
 var options = map[string][]string{"srt": {"latency", "passphrase", "streamid", "pbkeylen"}}
 
-// listenAt is the address at which ffmpeg is to wait for a producer.
+// listenAt returns the address at which ffmpeg waits for a producer.
 func listenAt(u *url.URL) (string, error) {
 	host := netip.IPv4Unspecified()
 	if h := u.Hostname(); h != "" {
@@ -116,7 +116,7 @@ func listenAt(u *url.URL) (string, error) {
 	given := u.Query()
 	for key := range given {
 		if !slices.Contains(options[u.Scheme], key) {
-			return "", fmt.Errorf("%q: want no parameters but %q", gatewayapi.ShownSource(u.String()), options[u.Scheme])
+			return "", fmt.Errorf("%q: want no parameters but %q", gatewayapi.RedactSource(u.String()), options[u.Scheme])
 		}
 	}
 	at := url.URL{Scheme: u.Scheme, Host: netip.AddrPortFrom(host, uint16(port)).String(), Path: u.Path}
@@ -131,66 +131,68 @@ func listenAt(u *url.URL) (string, error) {
 	return at.String(), nil
 }
 
-// shape is what is known of a source, or was found out of it by trying.
-type shape struct {
+// sourceProperties holds what is known of a source, from probing or from errors.
+type sourceProperties struct {
 	silent bool // it has no sound
-	copied bool // its video is in the house format already
+	copied bool // its video is in the house format and can be copied
 }
 
-// command is what ffmpeg is told to send a channel's source, in the house format, to a port
-// of the loopback interface.
-func (s source) command(c gatewayapi.Channel, port uint16, is shape) []string {
+// command returns the arguments that make ffmpeg send a channel's source, in the house format,
+// to a port of the loopback interface.
+func (s source) command(c gatewayapi.Channel, port uint16, properties sourceProperties) []string {
 	args := []string{"-hide_banner", "-nostdin", "-nostats", "-loglevel", "error"}
 	input, sound := s.input, "0:a:0"
-	rate, gap := usualRate, usualKeyFrames
+	rate, gap := defaultFrameRate, defaultKeyFrameGap
 	switch {
 	case s.scheme == "test":
 		input = s.test.input(c)
 		rate, gap = s.test.rate, s.test.gap
-	case is.copied:
+	case properties.copied:
 		input = []string{"-protocol_whitelist", "file,pipe", "-re", "-f", "concat", "-safe", "0", "-i", "pipe:0"}
 	}
 	args = append(args, input...)
 	args = append(args, "-map", "0:v:0")
-	video, audio := shares(int64(c.BitRate))
-	if is.copied {
+	video, audio := splitRate(int64(c.BitRate))
+	if properties.copied {
 		args = append(args, "-c:v", "copy", "-bsf:v", "h264_mp4toannexb,dump_extra=freq=keyframe")
 	} else {
 		args = append(args, encoder(video, rate, gap)...)
 	}
 	to := fmt.Sprintf("rtp://127.0.0.1:%d?rtcpport=%d&pkt_size=%d", port, port, packetSize)
 	args = append(args, "-f", "rtp", "-payload_type", "96", to)
-	if is.silent {
+	if properties.silent {
 		return args
 	}
 	return append(args, "-map", sound, "-c:a", "libopus", "-b:a", strconv.FormatInt(audio, 10), "-ar", "48000", "-ac", "2",
 		"-application", "lowdelay", "-frame_duration", "20", "-f", "rtp", "-payload_type", "111", to)
 }
 
-// plays is how many times a file is played by one process.
-const plays = 2000
+// playsPerProcess is how many times one process plays a file.
+const playsPerProcess = 2000
 
-// list is what ffmpeg reads of a file that is copied: its way to begin a file again by itself
-// does not go together with the filters that put parameters before key frames.
-func (s source) list() string {
+// concatList returns ffmpeg's input for a file that is copied: the file many times. ffmpeg's
+// own option to loop a file does not work with the filters that put parameter sets before key
+// frames.
+func (s source) concatList() string {
 	line := fmt.Sprintf("file 'file:%s'\n", strings.ReplaceAll(s.file, "'", `'\''`))
-	return "ffconcat version 1.0\n" + strings.Repeat(line, plays)
+	return "ffconcat version 1.0\n" + strings.Repeat(line, playsPerProcess)
 }
 
-// packetSize is the length of ffmpeg's RTP packets, in bytes at most: with all headers, and
+// packetSize is the maximum length of ffmpeg's RTP packets in bytes: with all headers, and
 // those of a tunnel, a packet fits into an Ethernet frame.
 const packetSize = 1200
 
-// shares divides a channel's bit rate, in bit/s, so that headers have room, too.
-func shares(all int64) (video, audio int64) {
+// splitRate divides a channel's bit rate, in bit/s, between video and audio, and leaves room
+// for headers.
+func splitRate(all int64) (video, audio int64) {
 	audio = min(max(all/12, 16_000), 96_000)
 	return max((all-audio)*82/100, 50_000), audio
 }
 
-// encoder is what makes the house format: the constrained baseline profile, no picture that
-// waits for a later one, one slice for each, and key frames at a fixed distance with their
-// parameters before them. Its buffer is so small that no second has a quarter more than the
-// others.
+// encoder returns the arguments for the house format: the constrained baseline profile, no
+// picture that depends on a later one, one slice per picture, and key frames at a fixed
+// interval, each with its parameter sets. The rate control buffer is so small that no second
+// exceeds the others by a quarter.
 func encoder(bitRate int64, rate int, gap time.Duration) []string {
 	pictures := max(int(gap*time.Duration(rate)/time.Second), 1)
 	return []string{

@@ -32,7 +32,7 @@ func TestSources(t *testing.T) {
 			if err != nil || s.listens != x.listens {
 				t.Fatalf("%+v, %v", s, err)
 			}
-			args := s.command(c, 5000, shape{})
+			args := s.command(c, 5000, sourceProperties{})
 			rest := args
 			for _, want := range x.want {
 				i := slices.IndexFunc(rest, func(a string) bool {
@@ -106,7 +106,7 @@ func FuzzParseSource(f *testing.F) {
 		if err != nil {
 			return
 		}
-		args := s.command(gatewayapi.Channel{Name: "news", Number: 1, BitRate: 1e6}, 5000, shape{})
+		args := s.command(gatewayapi.Channel{Name: "news", Number: 1, BitRate: 1e6}, 5000, sourceProperties{})
 		for i, a := range args {
 			if a == "-i" && (strings.HasPrefix(args[i+1], "-") || args[i+1] == "") || strings.ContainsAny(a, "\x00\n") {
 				t.Errorf("%q became %q", text, args)
@@ -116,10 +116,10 @@ func FuzzParseSource(f *testing.F) {
 }
 
 // What a channel is made of fits into its bit rate.
-func TestShares(t *testing.T) {
+func TestSplitRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.Int64Range(int64(gatewayapi.MinRate), int64(gatewayapi.MaxRate)).Draw(t, "bit rate")
-		video, audio := shares(all)
+		video, audio := splitRate(all)
 		if video <= 0 || audio <= 0 || video+audio > all*95/100 {
 			t.Fatalf("%d is %d and %d", all, video, audio)
 		}
@@ -137,7 +137,7 @@ func TestPatternsDiffer(t *testing.T) {
 
 // A second has what was added within it, and no second more than it may.
 func TestWindow(t *testing.T) {
-	var w window
+	var w slidingWindow
 	for i, x := range []struct {
 		clock  time.Duration
 		n      int64
@@ -167,7 +167,7 @@ func TestWindowHolds(t *testing.T) {
 			at time.Duration
 			n  int64
 		}
-		var w window
+		var w slidingWindow
 		var all []added
 		const most = 1000
 		at := time.Duration(0)

@@ -10,20 +10,20 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// What is kept of what a child says: the last lines, each so long.
+// Bounds of what is kept of a process's output: the number of lines, and the length of each.
 const (
 	keepLines = 3
 	keepLine  = 300
 )
 
-// tail keeps the last lines that are written to it. It is safe for concurrent use.
+// tail keeps the last lines written to it. It is safe for concurrent use.
 type tail struct {
 	mu    sync.Mutex
 	lines []string
-	part  []byte // of a line that has not ended
+	part  []byte // incomplete line
 }
 
-// Write never fails.
+// Write implements io.Writer. It never fails.
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,7 +39,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// end keeps the line that has ended.
+// end adds the complete line to the lines.
 func (t *tail) end() {
 	if line := t.last(); line != "" {
 		t.lines = append(t.lines, line)
@@ -50,18 +50,18 @@ func (t *tail) end() {
 	t.part = t.part[:0]
 }
 
-// last is the line that comes in, without the secrets of sources. What a cut has left of an
-// address is none: it may be an account without the sign of one.
+// last returns the incomplete line without the secrets of sources. It omits an address that was
+// cut off, because that may be an account whose end is missing.
 func (t *tail) last() string {
 	line := clean(t.part)
 	if len(t.part) == keepLine {
 		line = cutAddress.ReplaceAllString(line, "")
 	}
-	line = gatewayapi.ShownText(line)
+	line = gatewayapi.RedactText(line)
 	return strings.ToValidUTF8(line[:min(len(line), keepLine)], "")
 }
 
-// String is the lines, with "; " between them.
+// String returns the lines, separated by "; ".
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,10 +72,10 @@ func (t *tail) String() string {
 	return strings.Join(lines, "; ")
 }
 
-// cutAddress is a URL at the end of a line.
+// cutAddress matches a URL at the end of a line.
 var cutAddress = regexp.MustCompile(`\S*://\S*$`)
 
-// clean makes text of what a program has written, which may be anything.
+// clean converts a program's output, which may be any bytes, to text.
 func clean(b []byte) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

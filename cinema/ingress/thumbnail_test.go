@@ -21,7 +21,7 @@ func TestThumbnail(t *testing.T) {
 		{Name: "news", Number: 7, Source: "test:?size=1280x720&rate=10&keyframes=1s", BitRate: 1_000_000, To: mediaAddr},
 		{Name: "published", Number: 8, BitRate: 500_000, To: mediaAddr},
 	} {
-		if err := c.Have(t.Context(), spec); err != nil {
+		if err := c.SetChannel(t.Context(), spec); err != nil {
 			t.Fatal(err)
 		}
 	}

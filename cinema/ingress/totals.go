@@ -9,18 +9,18 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// totals count since the gateway's start.
+// totals holds counters since the gateway's start.
 type totals struct {
-	in, out  atomic.Uint64 // bytes of datagrams
-	strange  atomic.Uint64 // datagrams that are not of the house format
-	excess   atomic.Uint64 // datagrams beyond a channel's bit rate
-	unsent   atomic.Uint64 // datagrams that the kernel has not taken
-	failures atomic.Uint64 // ends of child processes
-	bursts   atomic.Uint64
-	refused  atomic.Uint64 // producers
+	in, out    atomic.Uint64 // bytes of datagrams
+	unexpected atomic.Uint64 // datagrams that are not in the house format
+	excess     atomic.Uint64 // datagrams dropped because they exceed a channel's rate
+	unsent     atomic.Uint64 // datagrams that the kernel has refused
+	failures   atomic.Uint64 // times that ffmpeg has ended
+	bursts     atomic.Uint64
+	refused    atomic.Uint64 // refused producers
 }
 
-// registry has the totals as Prometheus' metrics.
+// registry returns the Prometheus registry of the gateway's metrics.
 func (g *Gateway) registry() *prometheus.Registry {
 	counter := func(name, help string, from *atomic.Uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "sluice", Subsystem: "cinema_ingress", Name: name, Help: help},
@@ -30,7 +30,7 @@ func (g *Gateway) registry() *prometheus.Registry {
 	r.MustRegister(
 		counter("received_bytes_total", "Bytes of datagrams of producers.", &t.in),
 		counter("sent_bytes_total", "Bytes of channels' datagrams.", &t.out),
-		counter("strange_datagrams_total", "Datagrams of producers that are not of the house format.", &t.strange),
+		counter("strange_datagrams_total", "Datagrams of producers that are not of the house format.", &t.unexpected),
 		counter("excess_datagrams_total", "Datagrams beyond the bit rate of their channel.", &t.excess),
 		counter("unsent_datagrams_total", "Datagrams that the kernel has not taken.", &t.unsent),
 		counter("source_failures_total", "Ends of processes that read sources.", &t.failures),

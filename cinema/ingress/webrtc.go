@@ -18,32 +18,33 @@ import (
 	"github.com/sluice-net/sluice/internal/units"
 )
 
-// What producers send, as SDP says it.
+// SDP parameters of the house format.
 const (
 	houseVideo = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f"
 	houseAudio = "minptime=10;useinbandfec=1"
 )
 
-// quiet is the log of the WebRTC library, which anybody can have write.
-var quiet = &logging.DefaultLoggerFactory{Writer: io.Discard, DefaultLogLevel: logging.LogLevelDisabled}
+// discardLogs discards the WebRTC library's log, because anybody can fill it.
+var discardLogs = &logging.DefaultLoggerFactory{Writer: io.Discard, DefaultLogLevel: logging.LogLevelDisabled}
 
 // openMux opens the one UDP port of all sessions.
 func openMux(at netip.AddrPort) (ice.UDPMux, error) {
 	if at.Addr().IsUnspecified() {
-		// A link-local address names no host beyond its link, and cannot be bound while it is tentative.
-		return ice.NewMultiUDPMuxFromPort(int(at.Port()), ice.UDPMuxFromPortWithLogger(quiet.NewLogger("ice")),
+		// A link-local address is useless beyond its link, and cannot be bound while it is
+		// tentative.
+		return ice.NewMultiUDPMuxFromPort(int(at.Port()), ice.UDPMuxFromPortWithLogger(discardLogs.NewLogger("ice")),
 			ice.UDPMuxFromPortWithIPFilter(func(ip net.IP) bool { return !ip.IsLinkLocalUnicast() }))
 	}
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 	if err != nil {
 		return nil, err
 	}
-	_ = conn.SetReadBuffer(2 << 20) // as much of it as the kernel permits
-	return ice.NewUDPMuxDefault(ice.UDPMuxParams{Logger: quiet.NewLogger("ice"), UDPConn: conn}), nil
+	_ = conn.SetReadBuffer(2 << 20) // up to the kernel's limit
+	return ice.NewUDPMuxDefault(ice.UDPMuxParams{Logger: discardLogs.NewLogger("ice"), UDPConn: conn}), nil
 }
 
-// newAPI makes what sessions are made of: the house format and nothing else, and no way to
-// reach the gateway but its one port.
+// newAPI returns the WebRTC API for sessions. It supports only the house format, and only the
+// gateway's one port.
 func newAPI(mux ice.UDPMux, at netip.Addr) (*webrtc.API, error) {
 	m := &webrtc.MediaEngine{}
 	video := webrtc.RTPCodecParameters{
@@ -74,7 +75,7 @@ func newAPI(mux ice.UDPMux, at netip.Addr) (*webrtc.API, error) {
 			return nil, err
 		}
 	}
-	s := webrtc.SettingEngine{LoggerFactory: quiet}
+	s := webrtc.SettingEngine{LoggerFactory: discardLogs}
 	s.SetLite(true)
 	s.SetICEUDPMux(mux)
 	s.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
@@ -85,10 +86,10 @@ func newAPI(mux ice.UDPMux, at netip.Addr) (*webrtc.API, error) {
 	return webrtc.NewAPI(webrtc.WithMediaEngine(m), webrtc.WithInterceptorRegistry(r), webrtc.WithSettingEngine(s)), nil
 }
 
-// maxSections is how many media sections an offer may have.
+// maxSections bounds the media sections of an offer.
 const maxSections = 4
 
-// checkOffer says what is wrong with an offer before anything is made of it.
+// checkOffer validates an offer before anything is created for it.
 func checkOffer(text string) error {
 	var offer sdp.SessionDescription
 	if err := offer.UnmarshalString(text); err != nil {
@@ -107,8 +108,8 @@ func checkOffer(text string) error {
 	return nil
 }
 
-// checkAnswer says whether the producer and the gateway have the house's video in common, and
-// tells the producer how much it may send.
+// checkAnswer returns an error unless producer and gateway have agreed on the house format's
+// video. It returns the answer with the rate that the producer may send.
 func checkAnswer(text string, most units.Rate) (string, error) {
 	var answer sdp.SessionDescription
 	if err := answer.UnmarshalString(text); err != nil {
@@ -121,7 +122,7 @@ func checkAnswer(text string, most units.Rate) (string, error) {
 		if m.MediaName.Port.Value == 0 {
 			return "", fmt.Errorf("no video in common: want H.264 with %s", strings.ReplaceAll(houseVideo, ";", " "))
 		}
-		video, _ := shares(int64(most))
+		video, _ := splitRate(int64(most))
 		m.Bandwidth = append(m.Bandwidth, sdp.Bandwidth{Type: "TIAS", Bandwidth: uint64(video)}, sdp.Bandwidth{Type: "AS", Bandwidth: uint64(video / 1000)})
 	}
 	b, err := answer.Marshal()

@@ -16,7 +16,7 @@ import (
 const (
 	// maxOffer bounds an offer, in bytes.
 	maxOffer = 64 << 10
-	// maxOffers is how many are answered at once.
+	// maxOffers bounds the offers that are answered at the same time.
 	maxOffers = 16
 )
 
@@ -35,7 +35,7 @@ func (p *public) publish(w http.ResponseWriter, r *http.Request) {
 	if !p.permitted(w, r, c, from) {
 		return
 	}
-	select { // only now: who has no password, or is slow to send an offer, takes no place
+	select { // only here, so that clients without a password, or slow ones, take no place
 	case p.offers <- struct{}{}:
 		defer func() { <-p.offers }()
 	default:
@@ -45,21 +45,22 @@ func (p *public) publish(w http.ResponseWriter, r *http.Request) {
 	s, err := p.newSession(c, from, offer)
 	switch {
 	case errors.Is(err, errPublished):
-		p.refused(c, from, err)
+		p.recordRefusal(c, from, err)
 		refuse(w, http.StatusConflict, "the channel has a producer", err.Error())
 		return
 	case err != nil:
-		p.refused(c, from, err)
+		p.recordRefusal(c, from, err)
 		refuse(w, http.StatusNotAcceptable, "the offer cannot be taken", err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/sdp")
 	w.Header().Set("Location", "/whip/sessions/"+s.id)
 	w.WriteHeader(http.StatusCreated)
-	_, _ = io.WriteString(w, s.answer) // a client that has gone does not connect either
+	_, _ = io.WriteString(w, s.answer) // a client that does not get it does not connect
 }
 
-// readOffer reads the body, or refuses it.
+// readOffer returns the body. If it is invalid, readOffer answers with an error and reports
+// false.
 func readOffer(w http.ResponseWriter, r *http.Request) (string, bool) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/sdp" {
 		refuse(w, http.StatusUnsupportedMediaType, "not an offer", "want Content-Type: application/sdp")
@@ -77,9 +78,10 @@ func readOffer(w http.ResponseWriter, r *http.Request) (string, bool) {
 	return string(b), true
 }
 
-// permitted checks the producer's password, or refuses it.
+// permitted checks the producer's password. If it is wrong, permitted answers with an error and
+// reports false.
 func (p *public) permitted(w http.ResponseWriter, r *http.Request, c *channel, from netip.Addr) bool {
-	spec := c.current()
+	spec := c.currentSpec()
 	switch {
 	case spec.Source != "":
 		refuse(w, http.StatusForbidden, "nobody publishes this channel", "the gateway itself fetches it")
@@ -107,20 +109,20 @@ func (p *public) permitted(w http.ResponseWriter, r *http.Request, c *channel, f
 	default:
 		refuse(w, http.StatusServiceUnavailable, "the producer is refused", err.Error())
 	}
-	p.refused(c, from, err)
+	p.recordRefusal(c, from, err)
 	return false
 }
 
-// refused tells of a producer that was refused, unless there are too many of them.
-func (p *public) refused(c *channel, from netip.Addr, err error) {
+// recordRefusal logs and publishes a refused producer, at a limited rate.
+func (p *public) recordRefusal(c *channel, from netip.Addr, err error) {
 	p.g.totals.refused.Add(1)
-	p.lines.Warn(p.g.log, "a producer is refused", "channel", c.name, "from", from, "error", err)
+	p.logLimiter.Warn(p.g.log, "a producer is refused", "channel", c.name, "from", from, "error", err)
 	if _, turn := p.refusals.Turn(time.Now()); turn {
 		p.g.server.Record(gatewayapi.ChannelEvent{At: time.Now(), Channel: c.name, What: "refused", Detail: clip(from.String() + ": " + err.Error())})
 	}
 }
 
-// unpublish ends a session, whose secret is its address.
+// unpublish ends a session, which its secret URL identifies.
 func (p *public) unpublish(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	s := p.sessions[r.PathValue("id")]

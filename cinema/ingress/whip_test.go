@@ -23,7 +23,7 @@ func published(t *testing.T) (*Gateway, *sinks, *gatewayapi.Ingress) {
 	g, all, c := start(t, nil)
 	spec := waits("news", 7)
 	spec.PublishHash = hashOf(t, "secret")
-	if err := c.Have(t.Context(), spec); err != nil {
+	if err := c.SetChannel(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
 	return g, all, c
@@ -72,7 +72,7 @@ func TestWHIP(t *testing.T) {
 	p.run(t, [][]byte{pictures[1]}) // no key frame any more
 	until(t, "that a key frame is asked for", func() bool { return p.asked.Load() > 0 })
 	until(t, "that it is asked for again", func() bool { return p.asked.Load() > 1 })
-	if n, most := int(p.asked.Load()), 2+int(time.Since(without)/keyFrameEvery); n > most {
+	if n, most := int(p.asked.Load()), 2+int(time.Since(without)/keyFrameInterval); n > most {
 		t.Errorf("asked for %d times in %v, want at most %d", n, time.Since(without), most)
 	}
 	until(t, "a sender report", func() bool { return reports(t, all.of(7).to(mediaTo)) > 0 })
@@ -116,7 +116,7 @@ func TestWHIPEverywhere(t *testing.T) {
 	g.public.url = "http://127.0.0.1:" + port
 	spec := waits("news", 7)
 	spec.PublishHash = hashOf(t, "secret")
-	if err := c.Have(t.Context(), spec); err != nil {
+	if err := c.SetChannel(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
 	p := newProducer(t, webrtc.MimeTypeH264)
@@ -153,13 +153,13 @@ func TestOneProducer(t *testing.T) {
 	}
 	spec := waits("news", 7)
 	spec.PublishHash = hashOf(t, "other")
-	if err := c.Have(t.Context(), spec); err != nil {
+	if err := c.SetChannel(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the end of the session", func() bool { return g.channel("news").publisher() == nil })
 	fourth := newProducer(t, webrtc.MimeTypeH264)
 	fourth.publish(t, g, "news", "other")
-	if err := c.Drop(t.Context(), "news"); err != nil {
+	if err := c.DeleteChannel(t.Context(), "news"); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the end of all sessions", func() bool {
@@ -182,7 +182,7 @@ func TestWHIPRefuses(t *testing.T) {
 	fetched := waits("film", 8)
 	fetched.Source = "udp://127.0.0.1:" + strconv.Itoa(freePort(t))
 	for _, spec := range []gatewayapi.Channel{fetched, waits("nobody", 9)} {
-		if err := c.Have(t.Context(), spec); err != nil {
+		if err := c.SetChannel(t.Context(), spec); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,17 +234,17 @@ func TestWrongPasswords(t *testing.T) {
 	g, _, _ := published(t)
 	offer := newProducer(t, webrtc.MimeTypeH264).offer(t)
 	got := map[int]int{}
-	for range wrongOnes + 3 {
+	for range maxWrongPerSource + 3 {
 		status, _, _ := post(t, g, "news", "wrong", offer)
 		got[status]++
 	}
-	if got[http.StatusUnauthorized] != wrongOnes || got[http.StatusTooManyRequests] != 3 {
+	if got[http.StatusUnauthorized] != maxWrongPerSource || got[http.StatusTooManyRequests] != 3 {
 		t.Errorf("%v", got)
 	}
 	if status, _, body := post(t, g, "news", "secret", offer); status != http.StatusTooManyRequests {
 		t.Errorf("the right one then: %d %s", status, body)
 	}
-	if n := g.totals.refused.Load(); n != wrongOnes+4 {
+	if n := g.totals.refused.Load(); n != maxWrongPerSource+4 {
 		t.Errorf("%d were refused", n)
 	}
 }
@@ -273,18 +273,18 @@ func TestAnyOrigin(t *testing.T) {
 func TestProducerEndsBySilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, over := context.WithCancelCause(t.Context())
-		s := &session{ch: &channel{log: slog.New(slog.DiscardHandler)}, over: over, since: time.Now()}
+		s := &session{ch: &channel{log: slog.New(slog.DiscardHandler)}, cancel: over, since: time.Now()}
 		done := make(chan struct{})
 		go func() { defer close(done); s.watch(ctx) }()
 		for time.Since(s.since) < 48*time.Hour {
-			s.hear()
-			if pause.For(quietTime/2, "it sends"); ctx.Err() != nil {
+			s.touch()
+			if pause.For(producerTimeout/2, "it sends"); ctx.Err() != nil {
 				t.Fatalf("it was ended while it sent, after %v: %v", time.Since(s.since), context.Cause(ctx))
 			}
 		}
-		last := s.heard
+		last := s.receivedAt
 		<-done
-		if took := time.Since(last); took < quietTime || took > quietTime+2*time.Second || !strings.Contains(context.Cause(ctx).Error(), "nothing has come") {
+		if took := time.Since(last); took < producerTimeout || took > producerTimeout+2*time.Second || !strings.Contains(context.Cause(ctx).Error(), "nothing has come") {
 			t.Errorf("it was ended %v after its last packet: %v", took, context.Cause(ctx))
 		}
 	})
@@ -293,21 +293,21 @@ func TestProducerEndsBySilence(t *testing.T) {
 // A producer that has been let in and does not come is not waited for.
 func TestProducerDoesNotCome(t *testing.T) {
 	s := &session{since: time.Unix(0, 0)}
-	for after, over := range map[time.Duration]bool{connectTime: false, connectTime + 1: true} {
+	for after, over := range map[time.Duration]bool{connectTimeout: false, connectTimeout + 1: true} {
 		if why := s.overdue(time.Unix(0, 0).Add(after)); (why != "") != over {
 			t.Errorf("after %v: %q", after, why)
 		}
 	}
-	s.heard = time.Unix(100, 0)
-	for at, over := range map[time.Time]bool{s.heard.Add(quietTime): false, s.heard.Add(quietTime + 1): true} {
+	s.receivedAt = time.Unix(100, 0)
+	for at, over := range map[time.Time]bool{s.receivedAt.Add(producerTimeout): false, s.receivedAt.Add(producerTimeout + 1): true} {
 		if why := s.overdue(at); (why != "") != over {
 			t.Errorf("at %v: %q", at, why)
 		}
 	}
 	now := time.Now()
 	connecting := &session{since: now}
-	for at, s := range map[time.Duration]*session{0: {heard: now}, connectGrace: connecting} {
-		if s.silent(now.Add(at+silence)) || !s.silent(now.Add(at+silence+1)) {
+	for at, s := range map[time.Duration]*session{0: {receivedAt: now}, connectGrace: connecting} {
+		if s.silent(now.Add(at+silenceTimeout)) || !s.silent(now.Add(at+silenceTimeout+1)) {
 			t.Errorf("%+v is silent at the wrong time", s)
 		}
 	}

@@ -5,42 +5,42 @@ import (
 	"time"
 )
 
-// maxUnit bounds a picture, in bytes.
-const maxUnit = 2 << 20
+// maxUnitSize is the maximum size of a picture in bytes.
+const maxUnitSize = 2 << 20
 
-// Unit is a whole picture, as an access unit of H.264 in the format of Annex B, or a packet of
-// Opus.
+// Unit is a complete picture, as an access unit of H.264 in the format of Annex B, or a packet
+// of Opus.
 type Unit struct {
 	Sound bool
-	Key   bool // the picture needs none before it
-	Cut   bool // it is the first one of another channel
+	Key   bool // the picture depends on none before it
+	Cut   bool // the first picture after a change of channel
 	Time  time.Duration
-	// Data is its caller's. So many bytes as the assembler was made with are left free at its
-	// beginning.
+	// Data belongs to the caller. Its first bytes are reserved for a header of the length that
+	// NewAssembler was given.
 	Data []byte
 }
 
-// Assembler makes units of what a Splicer puts out, for one viewer (RFC 6184, packetization
-// mode 1). A picture that is not whole is left out, and so are those that need it, until the
+// Assembler assembles the packets of a Splicer to units, for one viewer (RFC 6184,
+// packetization mode 1). It omits incomplete pictures, and those that depend on them, until the
 // next key frame. It is not safe for concurrent use.
 type Assembler struct {
-	head     int
-	unit     Unit
-	size     int // of the last picture, as the next one may be
-	stamp    uint32
-	open     bool // a picture has begun
-	fragment bool // of a NAL unit that is not complete
-	broken   bool // the picture cannot become whole
-	lost     bool // pictures need what was left out
+	headroom      int
+	unit          Unit
+	size          int // of the last picture, an estimate for the next one
+	stamp         uint32
+	open          bool // a picture has started
+	fragment      bool // a NAL unit is incomplete
+	broken        bool // the picture cannot be completed
+	needsKeyFrame bool // an omitted picture makes the following ones useless
 }
 
-// NewAssembler returns one that leaves so many bytes free at the beginning of each unit.
-func NewAssembler(head int) *Assembler { return &Assembler{head: head, lost: true} }
+// NewAssembler returns an Assembler that reserves head bytes at the start of each unit.
+func NewAssembler(head int) *Assembler { return &Assembler{headroom: head, needsKeyFrame: true} }
 
-// Push takes a packet; it returns the unit that is complete by that, if one is.
+// Push adds a packet. It returns the unit that the packet completes, if it completes one.
 func (a *Assembler) Push(o Out) (Unit, bool) {
 	if o.Audio() {
-		data := make([]byte, a.head, a.head+len(o.Payload))
+		data := make([]byte, a.headroom, a.headroom+len(o.Payload))
 		return Unit{Sound: true, Time: o.Time, Data: append(data, o.Payload...)}, len(o.Payload) > 0
 	}
 	if !a.open || o.Timestamp != a.stamp {
@@ -55,28 +55,28 @@ func (a *Assembler) Push(o Out) (Unit, bool) {
 	return a.end()
 }
 
-// begin begins a picture. One that was not complete is lost.
+// begin starts a picture. It gives up an incomplete one.
 func (a *Assembler) begin(o Out) {
-	a.lost = a.lost || a.open
+	a.needsKeyFrame = a.needsKeyFrame || a.open
 	a.open, a.broken, a.fragment, a.stamp = true, false, false, o.Timestamp
-	a.unit = Unit{Time: o.Time, Cut: o.Cut, Data: make([]byte, a.head, a.head+a.size+a.size/4)}
+	a.unit = Unit{Time: o.Time, Cut: o.Cut, Data: make([]byte, a.headroom, a.headroom+a.size+a.size/4)}
 }
 
-// end returns the picture, if it can be decoded.
+// end returns the picture, and reports whether it can be decoded.
 func (a *Assembler) end() (Unit, bool) {
 	u := a.unit
 	a.open, a.unit = false, Unit{}
 	a.size = min(len(u.Data), 64<<10)
-	if a.broken || a.fragment || len(u.Data) == a.head {
-		a.lost = true
+	if a.broken || a.fragment || len(u.Data) == a.headroom {
+		a.needsKeyFrame = true
 		return Unit{}, false
 	}
-	a.lost = a.lost && !u.Key
-	return u, !a.lost
+	a.needsKeyFrame = a.needsKeyFrame && !u.Key
+	return u, !a.needsKeyFrame
 }
 
-// add adds what is in a packet; false if it cannot be part of the picture. A packet without
-// payload is.
+// add adds the payload of a packet to the picture, and reports whether it is valid there. An
+// empty payload is.
 func (a *Assembler) add(payload []byte) bool {
 	if len(payload) == 0 {
 		return true
@@ -127,5 +127,5 @@ func (a *Assembler) addNAL(header byte, rest []byte) bool {
 
 func (a *Assembler) grow(b []byte) bool {
 	a.unit.Data = append(a.unit.Data, b...)
-	return len(a.unit.Data) <= maxUnit
+	return len(a.unit.Data) <= maxUnitSize
 }

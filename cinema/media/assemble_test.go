@@ -12,14 +12,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// picture is one of a movie: its access unit, and the packets that it is sent in.
+// picture is a picture of a movie: its access unit, and its packets.
 type picture struct {
 	unit []byte
 	key  bool
 }
 
-// movie draws pictures of random sizes and packets them as a producer does. Each is
-// another.
+// movie draws pictures of random sizes, no two alike, and packetizes them as a producer does.
 func movie(t *rapid.T, pictures, gop int) (shot []picture, all []sent) {
 	var producer codecs.H264Payloader
 	sequence, stamp := rapid.Uint16().Draw(t, "sequence"), rapid.Uint32().Draw(t, "stamp")
@@ -48,15 +47,16 @@ func movie(t *rapid.T, pictures, gop int) (shot []picture, all []sent) {
 	return shot, all
 }
 
-// Whatever is lost, late or sent again, a viewer decodes whole pictures only, none without those
-// that it needs; and without loss all of them.
+// TestViewersSeeWholePictures checks that, whatever packets are lost, late or repeated, a
+// viewer decodes complete pictures only, and none without those that it depends on. Without
+// loss it decodes all of them.
 func TestViewersSeeWholePictures(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const pictures = 60
 		gop := rapid.IntRange(4, 30).Draw(t, "gop")
 		shot, all := movie(t, pictures, gop)
 		lossy := arrives(t, all)
-		if rapid.Bool().Draw(t, "repaired") { // the group again, by a burst
+		if rapid.Bool().Draw(t, "repaired") { // a burst repeats the group
 			for range rapid.IntRange(1, 4).Draw(t, "bursts") {
 				lossy = append(lossy, burst(all, time.Duration(rapid.IntRange(0, pictures*40).Draw(t, "burst"))*time.Millisecond, gop)...)
 			}
@@ -66,8 +66,8 @@ func TestViewersSeeWholePictures(t *testing.T) {
 		s.Change(northAddr)
 		last, seen, n := -1, time.Duration(-1), 0
 		for _, o := range playAll(s, lossy) {
-			u, is := a.Push(o)
-			if !is {
+			u, ok := a.Push(o)
+			if !ok {
 				continue
 			}
 			i := slices.IndexFunc(shot, func(p picture) bool { return bytes.Equal(p.unit, u.Data[3:]) })
@@ -83,21 +83,22 @@ func TestViewersSeeWholePictures(t *testing.T) {
 	})
 }
 
-// playAll is play to the end of what waits.
+// playAll plays the packets, and then releases what still waits.
 func playAll(s *Splicer, all []sent) []Out {
 	out := play(s, all)
 	return append(out, keep(s.Tick(start.Add(time.Minute)))...)
 }
 
-// Sound is a unit for each packet, at the time of the picture's clock.
+// TestSoundAndPictureHaveOneClock checks that sound is one unit per packet, with times of the
+// same clock as those of pictures.
 func TestSoundAndPictureHaveOneClock(t *testing.T) {
 	s, a := NewSplicer(), NewAssembler(0)
 	s.Change(northAddr)
 	var picture, sound time.Duration
 	for _, o := range play(s, film(northAddr, 1, 100, 5000, 100, 25)) {
-		u, is := a.Push(o)
+		u, ok := a.Push(o)
 		switch {
-		case is && u.Sound:
+		case ok && u.Sound:
 			sound = u.Time
 		case o.Video():
 			picture = o.Time
@@ -116,7 +117,7 @@ func TestAssembler(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		packets [][]byte
-		want    []byte // nil: none
+		want    []byte // nil means no unit
 	}{
 		{"one packet", [][]byte{key}, []byte{0, 0, 0, 1, 0x65, 1, 2}},
 		{"fragments", [][]byte{{0x7c, 0x85, 1}, {0x7c, 0x05, 2}, {0x7c, 0x45, 3}}, []byte{0, 0, 0, 1, 0x65, 1, 2, 3}},
@@ -131,21 +132,22 @@ func TestAssembler(t *testing.T) {
 		{"an aggregate that is cut off", [][]byte{key, {0x78, 0, 9, 0x67}}, nil},
 		{"an aggregate with something after it", [][]byte{key, {0x78, 0, 1, 0x67, 0}}, nil},
 		{"another mode", [][]byte{key, {0x79, 0, 1, 0x67}}, nil},
-		{"a picture that is too long", slices.Repeat([][]byte{bytes.Repeat([]byte{0x65}, 1400)}, maxUnit/1400+1), nil},
+		{"a picture that is too long", slices.Repeat([][]byte{bytes.Repeat([]byte{0x65}, 1400)}, maxUnitSize/1400+1), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := NewAssembler(0)
 			for i, p := range c.packets {
-				u, is := a.Push(Out{Packet: Packet{Type: VideoType, Marker: i == len(c.packets)-1, Payload: p}, Timestamp: 1})
-				if is != (c.want != nil && i == len(c.packets)-1) || is && (!bytes.Equal(u.Data, c.want) || !u.Key) {
-					t.Errorf("%v %+v", is, u)
+				u, ok := a.Push(Out{Packet: Packet{Type: VideoType, Marker: i == len(c.packets)-1, Payload: p}, Timestamp: 1})
+				if ok != (c.want != nil && i == len(c.packets)-1) || ok && (!bytes.Equal(u.Data, c.want) || !u.Key) {
+					t.Errorf("%v %+v", ok, u)
 				}
 			}
 		})
 	}
 }
 
-// Whatever packets hold, units are within their bound, and begin with a key frame.
+// FuzzAssembler checks that units are within their bound, and begin with a key frame, for any
+// packets.
 func FuzzAssembler(f *testing.F) {
 	f.Add([]byte{3, 0, 0x65, 1, 2, 4, 1, 0x7c, 0x85, 1, 2})
 	f.Add([]byte{8, 1, 0x78, 0, 2, 0x67, 9, 0, 1, 0x68, 3, 1, 0x41, 0, 0})
@@ -158,12 +160,12 @@ func FuzzAssembler(f *testing.F) {
 				p.Type = AudioType
 			}
 			stamp += uint32(what >> 4)
-			u, is := a.Push(Out{Packet: p, Timestamp: stamp})
+			u, ok := a.Push(Out{Packet: p, Timestamp: stamp})
 			script = script[2+n:]
-			if !is || u.Sound {
+			if !ok || u.Sound {
 				continue
 			}
-			if key = key || u.Key; !key || len(u.Data) > maxUnit+9 || !bytes.HasPrefix(u.Data[9:], []byte{0, 0, 0, 1}) {
+			if key = key || u.Key; !key || len(u.Data) > maxUnitSize+9 || !bytes.HasPrefix(u.Data[9:], []byte{0, 0, 0, 1}) {
 				t.Fatalf("%+v", u)
 			}
 		}

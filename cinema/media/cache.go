@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Limits bound a Cache. A group of pictures that goes beyond one of them is forgotten whole,
-// because without its beginning it is of no use.
+// Limits bounds a Cache. A group of pictures that exceeds a limit is dropped completely,
+// because the rest is useless without its beginning.
 type Limits struct {
-	Bytes   int // of datagrams
+	Bytes   int // total size of the datagrams
 	Packets int
 	Age     time.Duration // since the group's first packet
 }
 
-// Cache keeps a channel's pictures from the first packet of the last key frame on. It keeps no
-// sound, which is of no use later: a player has no place for sound of before it is there. It is
-// safe for concurrent use.
+// Cache keeps a channel's pictures since the first packet of the last key frame. It keeps no
+// sound, because a player cannot play sound from before its start. It is safe for concurrent
+// use.
 type Cache struct {
 	limits Limits
 
-	mu       sync.Mutex
-	open     bool // a group has begun and is within the limits
-	group    []cached
-	bytes    int
-	source   uint32    // of the video
-	stamp    uint32    // of the key frame
-	keyed    time.Time // when it came, also if its group is forgotten
-	interval time.Duration
+	mu            sync.Mutex
+	open          bool // a group has started and is within the limits
+	group         []cached
+	bytes         int
+	source        uint32    // SSRC of the video
+	keyFrameStamp uint32    // its RTP timestamp
+	keyFrameAt    time.Time // when it arrived; kept if the group is dropped
+	interval      time.Duration
 }
 
 // cached is one packet of the group.
@@ -36,55 +36,56 @@ type cached struct {
 	sequence uint16
 }
 
-// NewCache returns one that keeps nothing yet.
+// NewCache returns an empty Cache.
 func NewCache(l Limits) *Cache { return &Cache{limits: l} }
 
-// Add keeps a copy of a datagram, which p was parsed from, if it belongs to the group, in the
-// order of sequence numbers, each once. Video of another source than before ends the group.
+// Add adds a copy of a datagram, from which p was parsed, if it belongs to the group. The group
+// is in the order of sequence numbers, without duplicates. Video with another SSRC ends the
+// group.
 func (c *Cache) Add(p Packet, raw []byte, now time.Time) {
 	if !p.Video() {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.follow(p, now)
+	c.startGroup(p, now)
 	if !c.open {
 		return
 	}
-	at, fits := c.place(p)
+	at, fits := c.position(p)
 	if !fits {
 		return
 	}
-	if c.bytes+len(raw) > c.limits.Bytes || len(c.group) >= c.limits.Packets || now.Sub(c.keyed) > c.limits.Age {
-		c.forget()
+	if c.bytes+len(raw) > c.limits.Bytes || len(c.group) >= c.limits.Packets || now.Sub(c.keyFrameAt) > c.limits.Age {
+		c.drop()
 		return
 	}
 	c.group = slices.Insert(c.group, at, cached{raw: slices.Clone(raw), sequence: p.Sequence})
 	c.bytes += len(raw)
 }
 
-// follow begins a new group with a key frame that comes after the present group's, and ends
-// the group of another source.
-func (c *Cache) follow(p Packet, now time.Time) {
+// startGroup starts a new group at a key frame that is later than the present group's, and
+// drops a group of another SSRC.
+func (c *Cache) startGroup(p Packet, now time.Time) {
 	if p.SSRC != c.source {
-		c.forget()
-		c.source, c.keyed, c.interval = p.SSRC, time.Time{}, 0
+		c.drop()
+		c.source, c.keyFrameAt, c.interval = p.SSRC, time.Time{}, 0
 	}
-	again := !c.keyed.IsZero() && p.Timestamp == c.stamp // another packet of the same picture
+	samePicture := !c.keyFrameAt.IsZero() && p.Timestamp == c.keyFrameStamp // another packet of its key frame
 	late := len(c.group) > 0 && int16(p.Sequence-c.group[0].sequence) <= 0
-	if !p.KeyFrame() || again || late {
+	if !p.KeyFrame() || samePicture || late {
 		return
 	}
-	if !c.keyed.IsZero() {
-		c.interval = now.Sub(c.keyed)
+	if !c.keyFrameAt.IsZero() {
+		c.interval = now.Sub(c.keyFrameAt)
 	}
-	c.forget()
-	c.open, c.stamp, c.keyed = true, p.Timestamp, now
+	c.drop()
+	c.open, c.keyFrameStamp, c.keyFrameAt = true, p.Timestamp, now
 }
 
-// place says where in the group a packet belongs, if it does: one does not that comes twice or
-// from before the group's first.
-func (c *Cache) place(p Packet) (at int, fits bool) {
+// position returns where in the group a packet belongs. It reports false for duplicates and for
+// packets before the group's first.
+func (c *Cache) position(p Packet) (at int, fits bool) {
 	for i, x := range slices.Backward(c.group) {
 		switch d := int16(p.Sequence - x.sequence); {
 		case d == 0:
@@ -96,10 +97,10 @@ func (c *Cache) place(p Packet) (at int, fits bool) {
 	return 0, len(c.group) == 0
 }
 
-func (c *Cache) forget() { c.open, c.group, c.bytes = false, nil, 0 }
+func (c *Cache) drop() { c.open, c.group, c.bytes = false, nil, 0 }
 
-// Group returns the datagrams of the group, in order; none if no key frame has come, or if
-// what has come since is beyond a limit. They are shared and must not be changed.
+// Group returns the datagrams of the group, in order. There are none before the first key
+// frame, or if the group has exceeded a limit. They are shared and must not be changed.
 func (c *Cache) Group() [][]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,31 +111,31 @@ func (c *Cache) Group() [][]byte {
 	return out
 }
 
-// Size is what the group's datagrams take, in bytes.
+// Size returns the total size of the group's datagrams in bytes.
 func (c *Cache) Size() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bytes
 }
 
-// Interval is the time between the last two key frames; 0 if there were not two yet.
+// Interval returns the time between the last two key frames, or zero before the second one.
 func (c *Cache) Interval() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.interval
 }
 
-// Age is how long ago the last key frame came; false if none has come.
+// Age returns how long ago the last key frame arrived, and reports whether there was one.
 func (c *Cache) Age(now time.Time) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return now.Sub(c.keyed), !c.keyed.IsZero()
+	return now.Sub(c.keyFrameAt), !c.keyFrameAt.IsZero()
 }
 
-// Clear forgets the group and what was learnt of its source.
+// Clear drops the group and everything learnt from its source.
 func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forget()
-	c.source, c.keyed, c.interval = 0, time.Time{}, 0
+	c.drop()
+	c.source, c.keyFrameAt, c.interval = 0, time.Time{}, 0
 }

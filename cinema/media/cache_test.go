@@ -22,7 +22,8 @@ func put(t testing.TB, c *Cache, now time.Time, b []byte) {
 	c.Add(p, b, now)
 }
 
-// The group is all from the first packet of the last key frame on.
+// TestCache checks that the group holds everything since the first packet of the last key
+// frame.
 func TestCache(t *testing.T) {
 	c, now := NewCache(wide), time.Unix(0, 0)
 	key, slice := []byte{0x67, 1}, []byte{0x41, 1}
@@ -41,7 +42,7 @@ func TestCache(t *testing.T) {
 	for _, b := range want {
 		put(t, c, now, b)
 	}
-	put(t, c, now, datagram(t, AudioType, 2, 200, 1)) // sound is not kept, and RTCP is not
+	put(t, c, now, datagram(t, AudioType, 2, 200, 1)) // sound and RTCP are not kept
 	put(t, c, now, []byte{0x80, 200, 0, 1, 0, 0, 0, 7})
 	if g := c.Group(); !slices.EqualFunc(g, want, bytes.Equal) || c.Interval() != 0 {
 		t.Fatalf("%x, interval %v", g, c.Interval())
@@ -61,12 +62,13 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// What comes late stands where it belongs, if that is after the group's first packet.
+// TestCacheOrder checks that a late packet is put in its place, unless it precedes the group's
+// first packet.
 func TestCacheOrder(t *testing.T) {
 	c, now := NewCache(wide), time.Unix(0, 0)
 	first := datagram(t, VideoType, 65534, 200, 0x67, 1)
 	put(t, c, now, first)
-	for _, sequence := range []uint16{1, 65535, 0, 65530, 1, 3, 2, 65534} { // 65530 is older, 1 and 65534 are twice
+	for _, sequence := range []uint16{1, 65535, 0, 65530, 1, 3, 2, 65534} { // 65530 is too old, 1 and 65534 are duplicates
 		put(t, c, now, datagram(t, VideoType, sequence, 201, 0x41, 1))
 	}
 	put(t, c, now, datagram(t, VideoType, 65529, 100, 0x67, 1)) // an older key frame
@@ -83,7 +85,8 @@ func TestCacheOrder(t *testing.T) {
 	}
 }
 
-// A group that is too long is forgotten, and the next one is kept again.
+// TestCacheLimits checks that a group that is too long is dropped, and that the next one is
+// kept again.
 func TestCacheLimits(t *testing.T) {
 	key, slice := []byte{0x65, 1}, make([]byte, 100)
 	for name, limits := range map[string]Limits{
@@ -98,7 +101,7 @@ func TestCacheLimits(t *testing.T) {
 				now = now.Add(time.Second)
 				put(t, c, now, datagram(t, VideoType, i+1, uint32(i)+1, slice...))
 			}
-			put(t, c, now, datagram(t, VideoType, 11, 0, key...)) // the same picture still
+			put(t, c, now, datagram(t, VideoType, 11, 0, key...)) // still the same picture
 			if n := len(c.Group()); n != 0 || c.Size() != 0 {
 				t.Errorf("%d packets of %d bytes", n, c.Size())
 			}
@@ -110,7 +113,7 @@ func TestCacheLimits(t *testing.T) {
 	}
 }
 
-// Another producer's video does not continue the group.
+// TestCacheSource checks that another producer's video does not continue the group.
 func TestCacheSource(t *testing.T) {
 	c, now := NewCache(wide), time.Unix(0, 0)
 	put(t, c, now, datagram(t, VideoType, 1, 1, 0x65, 1))
@@ -121,8 +124,8 @@ func TestCacheSource(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order, a group begins with a key frame, has each video packet
-// once and in order, and is within the limits.
+// TestCacheHolds checks that, for any packets in any order, a group starts with a key frame,
+// has each video packet once and in order, and is within the limits.
 func TestCacheHolds(t *testing.T) {
 	payloads := [][]byte{{0x67, 1}, {0x65, 1}, {0x41, 1}, {0x7c, 0x85, 1}, {0x7c, 0x05, 1}, {}}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -161,7 +164,7 @@ func holds(t *rapid.T, c *Cache, limits Limits) {
 	}
 }
 
-// It is used by a producer, by bursts and by who asks for its state at once.
+// TestCacheTogether checks concurrent use by a producer, bursts and requests for the state.
 func TestCacheTogether(t *testing.T) {
 	c, now := NewCache(wide), time.Unix(0, 0)
 	var wg sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 	"github.com/pion/rtp"
 )
 
-// The house format's payload types, and the clocks of their timestamps in Hz.
+// Payload types of the house format, and the clock rates of their timestamps in Hz.
 const (
 	VideoType  = 96
 	AudioType  = 111
@@ -15,14 +15,14 @@ const (
 	AudioClock = 48000
 )
 
-// MaxDatagram is the longest datagram that Parse takes, in bytes: what fits into an Ethernet
-// frame without fragments.
+// MaxDatagram is the maximum length of a datagram in bytes: what fits into an Ethernet frame
+// without fragmentation.
 const MaxDatagram = 1472
 
 // NAL unit types (H.264, table 7-1; RFC 6184, table 1).
 const (
 	nalKeySlice   = 5
-	nalParameters = 7 // a sequence parameter set, with which a key frame begins
+	nalParameters = 7 // a sequence parameter set; a key frame begins with one
 	nalAggregate  = 24
 	nalFragment   = 28
 )
@@ -33,21 +33,20 @@ var (
 	errControl = errors.New("RTCP packet without version 2 or of less than 8 bytes")
 )
 
-// Packet is one datagram of a channel. Of an RTCP packet all is zero but Control and SSRC.
+// Packet is one datagram of a channel. An RTCP packet has only Control and SSRC.
 type Packet struct {
-	// Control says that it is RTCP (RFC 5761, section 4), such as a sender report.
+	// Control says that the packet is RTCP (RFC 5761, section 4), such as a sender report.
 	Control   bool
 	Type      uint8 // payload type
-	Marker    bool  // the last packet of a picture
+	Marker    bool  // last packet of a picture
 	Sequence  uint16
 	Timestamp uint32 // in the clock of the payload type
 	SSRC      uint32
-	// Payload is what lies between header and padding, maybe nothing. It is the datagram's
-	// own memory.
+	// Payload is what is between header and padding, and may be empty. It aliases the datagram.
 	Payload []byte
 }
 
-// Parse reads one datagram. Payload types other than the house format's are no error.
+// Parse parses one datagram. It accepts payload types other than those of the house format.
 func Parse(b []byte) (Packet, error) {
 	if len(b) > MaxDatagram {
 		return Packet{}, ErrTooLong
@@ -68,8 +67,8 @@ func Parse(b []byte) (Packet, error) {
 	}, nil
 }
 
-// isControl tells RTCP from RTP by the second byte: packet types 192 to 223 are payload types
-// 64 to 95 with a marker, which RTP leaves alone.
+// isControl reports whether a datagram with this second byte is RTCP. Packet types 192 to 223
+// correspond to payload types 64 to 95 with a marker, which RTP does not use.
 func isControl(second byte) bool {
 	t := second & 0x7f
 	return t >= 64 && t <= 95
@@ -83,39 +82,39 @@ func parseControl(b []byte) (Packet, error) {
 	return Packet{Control: true, SSRC: ssrc}, nil
 }
 
-// Video says whether it is part of a picture.
+// Video reports whether the packet is part of a picture.
 func (p Packet) Video() bool { return !p.Control && p.Type == VideoType }
 
-// Audio says whether it is sound.
+// Audio reports whether the packet is sound.
 func (p Packet) Audio() bool { return !p.Control && p.Type == AudioType }
 
-// KeyFrame says whether a key frame's access unit may begin with it: it holds, or is the first
-// fragment of, a sequence parameter set or a slice of a key frame. Several packets of one
-// access unit can be like that; all of them have the same timestamp.
+// KeyFrame reports whether a key frame's access unit may start with the packet: it contains, or
+// is the first fragment of, a sequence parameter set or a slice of a key frame. Several packets
+// of one access unit can be like this; all of them have the same timestamp.
 func (p Packet) KeyFrame() bool {
 	if !p.Video() || len(p.Payload) == 0 {
 		return false
 	}
 	switch kind := nalType(p.Payload[0]); kind {
 	case nalAggregate:
-		return aggregateBegins(p.Payload[1:])
+		return aggregateStartsKeyFrame(p.Payload[1:])
 	case nalFragment:
 		const start = 0x80
-		return len(p.Payload) > 1 && p.Payload[1]&start != 0 && begins(nalType(p.Payload[1]))
+		return len(p.Payload) > 1 && p.Payload[1]&start != 0 && startsKeyFrame(nalType(p.Payload[1]))
 	default:
-		return begins(kind)
+		return startsKeyFrame(kind)
 	}
 }
 
-// aggregateBegins looks into a STAP-A (RFC 6184, section 5.7.1), whose units have two bytes of
-// length each. One that is longer than the rest ends the search.
-func aggregateBegins(b []byte) bool {
+// aggregateStartsKeyFrame searches a STAP-A (RFC 6184, section 5.7.1), whose units have a
+// length field of two bytes. A unit that is longer than the rest ends the search.
+func aggregateStartsKeyFrame(b []byte) bool {
 	for len(b) > 2 {
 		n := int(b[0])<<8 | int(b[1])
 		if b = b[2:]; n == 0 || n > len(b) {
 			return false
 		}
-		if begins(nalType(b[0])) {
+		if startsKeyFrame(nalType(b[0])) {
 			return true
 		}
 		b = b[n:]
@@ -125,4 +124,4 @@ func aggregateBegins(b []byte) bool {
 
 func nalType(header byte) byte { return header & 0x1f }
 
-func begins(kind byte) bool { return kind == nalKeySlice || kind == nalParameters }
+func startsKeyFrame(kind byte) bool { return kind == nalKeySlice || kind == nalParameters }

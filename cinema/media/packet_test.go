@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// datagram makes an RTP packet.
+// datagram returns an RTP packet.
 func datagram(t testing.TB, kind uint8, sequence uint16, timestamp uint32, payload ...byte) []byte {
 	t.Helper()
 	p := rtp.Packet{Header: rtp.Header{Version: 2, PayloadType: kind, SequenceNumber: sequence, Timestamp: timestamp, SSRC: 7}, Payload: payload}
@@ -124,7 +124,7 @@ func TestKeyFrame(t *testing.T) {
 	}
 }
 
-// What was made of fields is read as these fields.
+// TestParseReadsWhatWasWritten checks that Parse returns the fields of a packet.
 func TestParseReadsWhatWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := rtp.Header{
@@ -145,7 +145,7 @@ func TestParseReadsWhatWasWritten(t *testing.T) {
 	})
 }
 
-// Whatever comes is an error, or a value that survives every accessor.
+// FuzzParse checks that any datagram gives an error, or a value that survives every accessor.
 func FuzzParse(f *testing.F) {
 	for _, payload := range [][]byte{{0x65, 1}, {0x78, 0, 2, 0x67, 1, 0, 2, 0x68, 1}, {0x7c, 0x85, 1}, {0x78, 0xff, 0xff}, {}} {
 		f.Add(datagram(f, VideoType, 1, 1, payload...))

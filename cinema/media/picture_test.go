@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The first picture is all that has its timestamp, fragments put together; sound and the next
-// picture are left out.
+// TestFirstPicture checks that the first picture is everything with its timestamp, with
+// fragments assembled, without sound and the next picture.
 func TestFirstPicture(t *testing.T) {
 	group := [][]byte{
 		datagram(t, VideoType, 1, 900, nalAggregate, 0, 2, 0x67, 1, 0, 2, 0x68, 2),

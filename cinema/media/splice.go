@@ -7,76 +7,76 @@ import (
 
 // Out is one packet of the spliced stream.
 type Out struct {
-	// Packet is what has come from the source. Its payload is valid until the splicer is used
-	// the next time.
+	// Packet is the packet from the source. Its payload is valid until the next call of the
+	// splicer.
 	Packet
 	// Sequence and Timestamp are those of the spliced stream.
 	Sequence  uint16
 	Timestamp uint32
-	// Time is since the stream began, by one clock for picture and sound.
+	// Time is the time since the start of the stream, by one clock for picture and sound.
 	Time time.Duration
-	// Cut says that it is the first packet of another channel's picture.
+	// Cut marks the first packet of another channel's picture.
 	Cut bool
 }
 
-// Counts is what a splicer has seen.
+// Counts holds the counters of a splicer.
 type Counts struct {
-	Packets uint64 // in the stream
-	Lost    uint64 // given up, of the source that was in the stream
-	Doubled uint64 // came again, or too late to be of use
-	Strange uint64 // from a source that is not expected, or of a type that is not
+	Packets    uint64 // packets in the stream
+	Lost       uint64 // given up, of the stream's source
+	Duplicates uint64 // duplicates, or too late
+	Unexpected uint64 // from an unexpected source, or of an unexpected type
 }
 
-// Splicer makes one continuous stream, of one picture and one sound, out of channels that
-// follow each other. It knows no clock and starts nothing: the time is an argument, and what
-// is to be sent is what its methods return, valid until the next call. It is not safe for
+// Splicer makes one continuous stream, of one picture and one sound, from channels that follow
+// each other. It reads no clock and starts no goroutines: the time is an argument, and its
+// methods return the packets to send, which are valid until the next call. It is not safe for
 // concurrent use.
 //
-// A channel enters at the first packet of a key frame, that of its sequence parameter set,
-// which is looked for among the packets that have come, in the order of their numbers.
+// A channel starts at the first packet of a key frame, the one with the sequence parameter set.
+// The splicer looks for it among the packets that have arrived, in the order of their numbers.
 //
-// A picture of which a packet is missing is waited for, and so is what follows, which cannot be
-// decoded without it: until the packet comes ([Splicer.Missing] says when to ask for it), or
-// another key frame.
+// If a packet of a picture is missing, the splicer holds back what follows, which cannot be
+// decoded without it. It waits for the packet ([Splicer.Missing] reports when to request it) or
+// for the next key frame.
 type Splicer struct {
 	current, next *feed
-	video, audio  line
+	video, audio  stamper
 	begin         time.Time
 	counts        Counts
 	out           []Out
 }
 
-// feed is a channel whose packets come.
+// feed is a channel whose packets arrive.
 type feed struct {
 	from         netip.AddrPort
-	video, audio order
+	video, audio reorderBuffer
 }
 
-// detour is how much later than others a packet may come that is not lost.
-const detour = 10 * time.Millisecond
+// reorderTolerance is how much later than others a packet may arrive without being lost.
+const reorderTolerance = 10 * time.Millisecond
 
-// NewSplicer returns one whose stream has nothing in it until a channel is there.
+// NewSplicer returns a Splicer whose stream is empty until the first channel arrives.
 func NewSplicer() *Splicer {
-	return &Splicer{video: line{rate: VideoClock, least: squeezed, squeezes: true}, audio: line{rate: AudioClock, least: heard}}
+	return &Splicer{video: stamper{rate: VideoClock, minStep: minPictureStep, compresses: true}, audio: stamper{rate: AudioClock, minStep: audioPacketTime}}
 }
 
-// Change has the stream change to the channel that comes from an address, as soon as that has
-// a key frame. A change that has not been made yet is given up.
+// Change switches the stream to the channel received from the given address at that channel's
+// next key frame. It replaces a change that is still pending.
 func (s *Splicer) Change(from netip.AddrPort) {
 	s.next = nil
 	if s.current == nil || s.current.from != from {
-		s.next = &feed{from: from, video: newOrder(videoWindow), audio: newOrder(audioWindow)}
-		s.next.video.whole = true
+		s.next = &feed{from: from, video: newReorderBuffer(videoWindow), audio: newReorderBuffer(audioWindow)}
+		s.next.video.strict = true
 	}
 }
 
-// Stay gives up a change that has not been made yet.
-func (s *Splicer) Stay() { s.next = nil }
+// CancelChange cancels a pending change.
+func (s *Splicer) CancelChange() { s.next = nil }
 
-// Changing says whether a change has not been made yet.
+// Changing reports whether a change is pending.
 func (s *Splicer) Changing() bool { return s.next != nil }
 
-// Current is where the channel in the stream comes from; it is not valid before the first.
+// Current returns the source of the channel in the stream. It is invalid before the first.
 func (s *Splicer) Current() netip.AddrPort {
 	if s.current == nil {
 		return netip.AddrPort{}
@@ -84,16 +84,16 @@ func (s *Splicer) Current() netip.AddrPort {
 	return s.current.from
 }
 
-// Counts returns what has been seen so far.
+// Counts returns the counters.
 func (s *Splicer) Counts() Counts { return s.counts }
 
-// Push takes a packet that has come from an address. Its payload is copied if it has to wait.
+// Push adds a packet from an address. If the packet has to wait, its payload is copied.
 func (s *Splicer) Push(from netip.AddrPort, p Packet, now time.Time) []Out {
 	s.out = s.out[:0]
 	f := s.feedOf(from)
 	switch {
 	case f == nil || !p.Control && !p.Video() && !p.Audio():
-		s.counts.Strange++
+		s.counts.Unexpected++
 	case p.Video():
 		s.pushVideo(f, p, now)
 	case p.Audio():
@@ -113,7 +113,7 @@ func (s *Splicer) feedOf(from netip.AddrPort) *feed {
 
 func (s *Splicer) pushVideo(f *feed, p Packet, now time.Time) {
 	if !f.video.add(p, now) {
-		s.counts.Doubled++
+		s.counts.Duplicates++
 		return
 	}
 	cut := false
@@ -121,10 +121,10 @@ func (s *Splicer) pushVideo(f *feed, p Packet, now time.Time) {
 		if !f.video.openAtKeyFrame(p, now) {
 			return
 		}
-		s.video.fresh = true
+		s.video.resync = true
 		if cut = f == s.next; cut {
 			s.current, s.next = f, nil
-			s.audio.fresh = true
+			s.audio.resync = true
 		}
 	}
 	s.drain(&f.video, &s.video, now, cut)
@@ -132,31 +132,31 @@ func (s *Splicer) pushVideo(f *feed, p Packet, now time.Time) {
 
 func (s *Splicer) pushAudio(f *feed, p Packet, now time.Time) {
 	if !f.audio.add(p, now) {
-		s.counts.Doubled++
+		s.counts.Duplicates++
 		return
 	}
 	if !f.audio.open {
 		if f != s.current || !f.video.open {
-			f.audio.keepEdge() // sound that nobody hears
+			f.audio.keepHighest() // nobody hears this sound
 			return
 		}
-		f.audio.openAt(f.audio.edge, now)
-		s.audio.fresh = true
+		f.audio.openAt(f.audio.highest, now)
+		s.audio.resync = true
 	}
 	s.drain(&f.audio, &s.audio, now, false)
 }
 
-// Missing says whether packets of the picture in the stream have been missing for longer than
-// by a detour: asking for them may help.
+// Missing reports whether a packet of the picture has been missing for longer than reordering
+// explains, so that a request for it may help.
 func (s *Splicer) Missing(now time.Time) bool {
 	if s.current == nil {
 		return false
 	}
-	since, is := s.current.video.missing()
-	return is && now.Sub(since) >= detour
+	since, ok := s.current.video.missing()
+	return ok && now.Sub(since) >= reorderTolerance
 }
 
-// Due is when Tick has something to do; zero if nothing waits.
+// Due returns when Tick must be called, or zero if nothing waits.
 func (s *Splicer) Due() time.Time {
 	if s.current == nil {
 		return time.Time{}
@@ -168,7 +168,7 @@ func (s *Splicer) Due() time.Time {
 	return a
 }
 
-// Tick goes on without packets that have not come in time.
+// Tick gives up packets that have not arrived in time.
 func (s *Splicer) Tick(now time.Time) []Out {
 	s.out = s.out[:0]
 	if s.current != nil {
@@ -179,51 +179,51 @@ func (s *Splicer) Tick(now time.Time) []Out {
 }
 
 // Repeat puts packets of the picture into the stream again, from a key frame on, for a player
-// that has lost it. They are those of the channel in the stream, in order; what has not been in
-// it yet is left out.
+// that has lost it. The packets are those of the channel in the stream, in order. Packets that
+// have not been in the stream yet are omitted.
 func (s *Splicer) Repeat(packets []Packet, now time.Time) []Out {
 	s.out = s.out[:0]
 	if s.current == nil || !s.current.video.open {
 		return nil
 	}
-	s.video.fresh = true
+	s.video.resync = true
 	for _, p := range packets {
-		if p.Video() && s.current.video.past(p) {
+		if p.Video() && s.current.video.released(p) {
 			s.emit(&s.video, p, now, false)
 		}
 	}
-	s.video.fresh = false // without packets nothing is different
+	s.video.resync = false // undo it if there were no packets
 	return s.out
 }
 
-// drain puts into the stream what is in order now.
-func (s *Splicer) drain(o *order, l *line, now time.Time, cut bool) {
+// drain moves the packets that are in order to the stream.
+func (s *Splicer) drain(b *reorderBuffer, st *stamper, now time.Time, cut bool) {
 	for {
-		p, ok := o.take()
+		p, ok := b.pop()
 		if !ok {
-			lost := o.skip(now)
+			lost := b.skip(now)
 			if lost == 0 {
 				return
 			}
 			s.counts.Lost += lost
 			continue
 		}
-		s.emit(l, p, now, cut)
+		s.emit(st, p, now, cut)
 		cut = false
 	}
 }
 
-func (s *Splicer) emit(l *line, p Packet, now time.Time, cut bool) {
-	if l.old(p, now) {
-		s.counts.Doubled++
+func (s *Splicer) emit(st *stamper, p Packet, now time.Time, cut bool) {
+	if st.tooEarly(p, now) {
+		s.counts.Duplicates++
 		return
 	}
 	if s.begin.IsZero() {
 		s.begin = now
 	}
 	out := Out{Packet: p, Cut: cut}
-	out.Sequence, out.Timestamp = l.next(p, now)
-	out.Time = l.begin.Sub(s.begin) + l.time()
+	out.Sequence, out.Timestamp = st.next(p, now)
+	out.Time = st.startedAt.Sub(s.begin) + st.streamTime()
 	s.counts.Packets++
 	s.out = append(s.out, out)
 }

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// arrives has some packets of a film lost, doubled and late.
+// arrives loses, duplicates and delays some packets of a film.
 func arrives(t *rapid.T, all []sent) (out []sent) {
 	trouble := rapid.IntRange(0, 30).Draw(t, "trouble") // percent
 	for _, p := range all {
@@ -32,9 +32,10 @@ func arrives(t *rapid.T, all []sent) (out []sent) {
 	return out
 }
 
-// Whatever comes, in whatever order, the stream is one that a player can play: numbers without
-// gaps, time that goes on, nothing twice, nothing of a channel before its key frame, nothing of
-// another after that; and what waits is bounded.
+// TestSplicerHolds checks that, for any packets in any order, a player can play the stream:
+// sequence numbers without gaps, times that advance, no duplicates, nothing of a channel before
+// its key frame, and nothing of another channel after that. It also checks the bound of waiting
+// packets.
 func TestSplicerHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gop := rapid.IntRange(5, 40).Draw(t, "gop")
@@ -70,13 +71,14 @@ func burst(film []sent, at time.Duration, gop int) (out []sent) {
 	return out
 }
 
-// run plays what comes while channels are changed.
+// run plays what arrives while channels are changed.
 type run struct {
 	*Splicer
 	t    *rapid.T
 	out  []Out
 	sees netip.AddrPort
-	// of this visit of the channel: what was in the stream, and the last of each medium
+	// seen and the field below are of the present visit of a channel: the packets that were in
+	// the stream, and the last one of each medium.
 	seen map[uint64]bool
 	last map[uint8]uint16
 }
@@ -127,7 +129,8 @@ func (r *run) take(some []Out) {
 	r.out = append(r.out, keep(some)...)
 }
 
-// Whatever datagrams say, a splicer keeps to its bounds, and makes a stream that goes on.
+// FuzzSplicer checks that a splicer keeps its bounds, and makes a continuous stream, for any
+// datagrams.
 func FuzzSplicer(f *testing.F) {
 	f.Add([]byte{0, 96, 0, 1, 0x67, 1, 96, 0, 2, 0x65, 2, 111, 0, 3, 0xfc})
 	f.Add([]byte{4, 96, 255, 255, 0x67, 0, 96, 0, 0, 0x78, 3, 96, 0, 0, 0x65})

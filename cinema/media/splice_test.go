@@ -22,11 +22,11 @@ type sent struct {
 	from netip.AddrPort
 }
 
-// id tells packets of a film from each other and from those of others.
+// id returns an identifier of the packet, unique in all films.
 func (s sent) id() uint64 { return binary.BigEndian.Uint64(s.Payload[2:]) }
 
-// film is a channel for so many pictures, 40 ms each, of which each gop-th is a key frame, with
-// a sound packet each 20 ms.
+// film returns a channel with that many pictures of 40 ms, of which each gop-th is a key frame,
+// and a sound packet each 20 ms.
 func film(from netip.AddrPort, ssrc uint32, first uint16, stamp uint32, pictures, gop int) (out []sent) {
 	serial := uint64(ssrc) << 32
 	payload := func(header, second byte) []byte {
@@ -56,7 +56,7 @@ func film(from netip.AddrPort, ssrc uint32, first uint16, stamp uint32, pictures
 	return out
 }
 
-// play pushes packets at their times and returns what comes out.
+// play pushes packets at their times and returns the output.
 func play(s *Splicer, all []sent) (out []Out) {
 	for _, p := range all {
 		now := start.Add(p.at)
@@ -66,7 +66,7 @@ func play(s *Splicer, all []sent) (out []Out) {
 	return out
 }
 
-// keep copies what is valid until the next call only.
+// keep copies output that is valid only until the next call.
 func keep(out []Out) []Out {
 	out = slices.Clone(out)
 	for i := range out {
@@ -79,12 +79,12 @@ func videoOf(all []Out) []Out {
 	return slices.DeleteFunc(slices.Clone(all), func(o Out) bool { return !o.Video() })
 }
 
-// A channel begins at its key frame and goes on as it is.
+// TestSplicerFollows checks that a channel starts at its key frame and continues unchanged.
 func TestSplicerFollows(t *testing.T) {
 	s := NewSplicer()
 	s.Change(northAddr)
 	all := film(northAddr, 1, 65530, 1<<32-9000, 100, 25)
-	out := play(s, all[3:]) // the beginning of the first key frame is missing
+	out := play(s, all[3:]) // the start of the first key frame is missing
 	video := videoOf(out)
 	if len(video) == 0 || !video[0].Cut || video[0].Payload[0] != 0x67 || s.Current() != northAddr || s.Changing() {
 		t.Fatalf("%d packets, the first %+v", len(video), video[0])
@@ -112,8 +112,8 @@ func TestSplicerFollows(t *testing.T) {
 	}
 }
 
-// With a burst the change is made at once. Its pictures are 1 ms apart, and the stream is back
-// at the clock soon after.
+// TestSplicerCutsAtBurst checks that a change is immediate with a burst, that the burst's
+// pictures are 1 ms apart, and that the stream is soon aligned to the clock again.
 func TestSplicerCutsAtBurst(t *testing.T) {
 	s := NewSplicer()
 	s.Change(northAddr)
@@ -160,7 +160,8 @@ func TestSplicerCutsAtBurst(t *testing.T) {
 	checkStream(t, slices.Concat(before, cut, after))
 }
 
-// Live sound that comes while the burst does is heard at once: it is not waited for the end.
+// TestSplicerHearsLiveSoundDuringBurst checks that live sound that arrives during a burst is
+// heard at once, and not after it.
 func TestSplicerHearsLiveSoundDuringBurst(t *testing.T) {
 	s := NewSplicer()
 	s.Change(northAddr)
@@ -193,8 +194,8 @@ func TestSplicerHearsLiveSoundDuringBurst(t *testing.T) {
 	checkStream(t, append(out, more...))
 }
 
-// Sound of which much comes at once, from a producer that was held up, does not delay what
-// follows.
+// TestSplicerLeavesOldSoundOut checks that sound that arrives in bulk, from a delayed producer,
+// does not delay what follows.
 func TestSplicerLeavesOldSoundOut(t *testing.T) {
 	s := NewSplicer()
 	s.Change(northAddr)
@@ -219,7 +220,8 @@ func TestSplicerLeavesOldSoundOut(t *testing.T) {
 	checkStream(t, out)
 }
 
-// A picture that is not whole is waited for, and so is what needs it: until a key frame comes.
+// TestSplicerLeavesOutWhatIsNotWhole checks that an incomplete picture, and what depends on it,
+// is held back until a key frame arrives.
 func TestSplicerLeavesOutWhatIsNotWhole(t *testing.T) {
 	s := NewSplicer()
 	s.Change(northAddr)
@@ -236,7 +238,8 @@ func TestSplicerLeavesOutWhatIsNotWhole(t *testing.T) {
 	checkStream(t, out)
 }
 
-// What is missing is asked for, and goes where it belongs when it comes, however late.
+// TestSplicerIsRepaired checks that missing packets are requested, and put in their place
+// however late they arrive.
 func TestSplicerIsRepaired(t *testing.T) {
 	s := NewSplicer()
 	s.Change(northAddr)
@@ -254,11 +257,11 @@ func TestSplicerIsRepaired(t *testing.T) {
 	for _, x := range []struct {
 		after time.Duration
 		is    bool
-	}{{0, false}, {detour, false}, {50*time.Millisecond + detour, true}} {
-		if is := s.Missing(start.Add(missed.at + x.after)); is != x.is {
-			t.Errorf("after %v missing: %v", x.after, is)
+	}{{0, false}, {reorderTolerance, false}, {50*time.Millisecond + reorderTolerance, true}} {
+		if ok := s.Missing(start.Add(missed.at + x.after)); ok != x.is {
+			t.Errorf("after %v missing: %v", x.after, ok)
 		}
-		if x.after == detour {
+		if x.after == reorderTolerance {
 			out = append(out, play(s, slices.DeleteFunc(slices.Clone(all), func(p sent) bool { return p.at <= missed.at || p.at > missed.at+40*time.Millisecond }))...)
 		}
 	}
@@ -275,7 +278,8 @@ func TestSplicerIsRepaired(t *testing.T) {
 	checkStream(t, out)
 }
 
-// What comes late, and out of order, is waited for: nothing is lost.
+// TestSplicerWaitsForLatePackets checks that nothing is lost if packets are late and out of
+// order.
 func TestSplicerWaitsForLatePackets(t *testing.T) {
 	s := NewSplicer()
 	s.Change(northAddr)
@@ -293,7 +297,8 @@ func TestSplicerWaitsForLatePackets(t *testing.T) {
 	checkStream(t, out)
 }
 
-// What waits is bounded: for a key frame that does not come, and for a packet that does not.
+// TestSplicerBoundsWhatWaits checks the bound of packets that wait for a key frame or for a
+// packet that never arrives.
 func TestSplicerBoundsWhatWaits(t *testing.T) {
 	s := NewSplicer()
 	s.Change(northAddr)
@@ -308,7 +313,7 @@ func TestSplicerBoundsWhatWaits(t *testing.T) {
 	if out := s.Push(northAddr, p, start); len(out) != 1 {
 		t.Fatalf("%d packets out", len(out))
 	}
-	p.Payload, p.Sequence = []byte{0x41, 0}, 5001 // which is missing
+	p.Payload, p.Sequence = []byte{0x41, 0}, 5001 // the packet before is missing
 	for range 2000 {
 		p.Sequence++
 		if out := s.Push(northAddr, p, start); len(out) > 0 || len(s.current.video.waiting) > videoWindow {
@@ -324,7 +329,8 @@ func TestSplicerBoundsWhatWaits(t *testing.T) {
 	}
 }
 
-// A producer that begins again, with numbers of its own, is seen from its next key frame on.
+// TestSplicerFollowsRestarts checks that a restarted producer, with new numbers, is seen from
+// its next key frame on.
 func TestSplicerFollowsRestarts(t *testing.T) {
 	for name, again := range map[string][]sent{
 		"another source": film(northAddr, 33, 40000, 1, 60, 30),
@@ -337,7 +343,7 @@ func TestSplicerFollowsRestarts(t *testing.T) {
 			for i := range again {
 				again[i].at += 5 * time.Second
 			}
-			more := play(s, again[1:]) // its first key frame is not whole
+			more := play(s, again[1:]) // its first key frame is incomplete
 			video := videoOf(more)
 			if len(video) == 0 || video[0].Payload[0] != 0x67 || video[0].Cut || len(video) > 60 {
 				t.Fatalf("%d packets", len(video))
@@ -347,7 +353,8 @@ func TestSplicerFollowsRestarts(t *testing.T) {
 	}
 }
 
-// A picture that is given again has numbers of its own, and what follows goes on.
+// TestSplicerRepeats checks that a repeated picture has new numbers, and that the stream
+// continues after it.
 func TestSplicerRepeats(t *testing.T) {
 	s, c := NewSplicer(), NewCache(wide)
 	s.Change(northAddr)
@@ -380,7 +387,7 @@ func TestSplicerRepeats(t *testing.T) {
 	checkNumbers(t, out)
 }
 
-// checkStream holds a stream to what a player relies on.
+// checkStream checks what a player relies on in a stream.
 func checkStream(t interface{ Errorf(string, ...any) }, out []Out) {
 	checkNumbers(t, out)
 	seen := map[uint64]bool{}
@@ -409,7 +416,7 @@ func checkNumbers(t interface{ Errorf(string, ...any) }, out []Out) {
 	}
 }
 
-// What a packet costs that comes in order.
+// BenchmarkSplicer measures the cost of a packet that arrives in order.
 func BenchmarkSplicer(b *testing.B) {
 	s := NewSplicer()
 	s.Change(northAddr)

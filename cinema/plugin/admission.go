@@ -37,7 +37,7 @@ var (
 type admissionLimiter struct {
 	comparisons chan struct{}
 	bursts      chan struct{}
-	accepted    *gatewayapi.RightPasswords
+	accepted    *gatewayapi.PasswordCache
 
 	mu       sync.Mutex
 	gateways map[string]*gatewayAdmission
@@ -46,7 +46,7 @@ type admissionLimiter struct {
 func newAdmissionLimiter() *admissionLimiter {
 	return &admissionLimiter{
 		comparisons: make(chan struct{}, maxComparisons), bursts: make(chan struct{}, maxBursts),
-		accepted: gatewayapi.NewRightPasswords(), gateways: map[string]*gatewayAdmission{},
+		accepted: gatewayapi.NewPasswordCache(), gateways: map[string]*gatewayAdmission{},
 	}
 }
 
@@ -112,7 +112,7 @@ func (a *gatewayAdmission) checkPassword(ctx context.Context, all *admissionLimi
 	if password == "" {
 		return errWrongPassword // no channel has an empty password, so no comparison is needed
 	}
-	if all.accepted.Known(hash, password) {
+	if all.accepted.Contains(hash, password) {
 		return nil
 	}
 	if a.tooManyFailures(viewer) {
@@ -130,7 +130,7 @@ func (a *gatewayAdmission) checkPassword(ctx context.Context, all *admissionLimi
 		return errTooManyFailures
 	}
 	if bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil {
-		all.accepted.Remember(hash, password)
+		all.accepted.Add(hash, password)
 		return nil
 	}
 	a.mu.Lock()

@@ -14,8 +14,9 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// spare is another ingress gateway, at switch 3, for so many channels at most; 0: it decides.
-func (b *bench) spare(most int) *studio {
+// spare adds another ingress gateway, at switch 3, that accepts at most most channels; 0 means
+// that it sets no limit.
+func (b *harness) spare(most int) *fakeIngress {
 	b.t.Helper()
 	other := newStudio(b.t, "spare", westAddr.Next())
 	b.net.SetHost(host(other.addr, 3))
@@ -26,17 +27,18 @@ func (b *bench) spare(most int) *studio {
 	return other
 }
 
-// at is the ingress gateway that has a channel.
-func (b *bench) at(channel string) string { return get[ChannelInfo](b, "channels/"+channel).At }
+// at returns the ingress gateway of a channel.
+func (b *harness) at(channel string) string { return get[ChannelInfo](b, "channels/"+channel).At }
 
-// An ingress gateway that drains keeps the channels that it has, though the controller is
-// started again or gives it up for a moment, and whether another could have them or not.
+// TestDrainingKeepsItsChannels checks that a draining ingress gateway keeps its channels,
+// although the controller is restarted or loses it for a moment, and whether or not another
+// gateway has room for them.
 func TestDrainingKeepsItsChannels(t *testing.T) {
-	again := func(b *bench) {
+	again := func(b *harness) {
 		b.restart()
 		b.eventually("it is ready", func() bool { return b.ledger.AtReady() != nil })
 	}
-	lost := func(b *bench) {
+	lost := func(b *harness) {
 		s := b.service.sources
 		s.gatewayLost(s.registry.Get("studio"), nil, errors.New("for a moment"))
 		b.eventually("it has told what it has", func() bool {
@@ -48,7 +50,7 @@ func TestDrainingKeepsItsChannels(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spare bool
-		event func(*bench)
+		event func(*harness)
 	}{{"restart", false, again}, {"restart beside another", true, again}, {"lost", false, lost}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
@@ -73,8 +75,8 @@ func TestDrainingKeepsItsChannels(t *testing.T) {
 	}
 }
 
-// A channel that has no gateway stays where it is, and one that is no more, or was declared to
-// be elsewhere, does not.
+// TestDropsNoneWithoutAnother checks that a channel without an assignment stays where it is,
+// and that one that was deleted, or declared for another gateway, does not.
 func TestDropsNoneWithoutAnother(t *testing.T) {
 	b := newBench(t)
 	b.eventually("the ingress gateway has the channels", func() bool { return len(b.studio.list()) == 2 })
@@ -98,8 +100,8 @@ func TestDropsNoneWithoutAnother(t *testing.T) {
 	}
 }
 
-// add declares a channel of a tenth of a megabit.
-func (b *bench) add(name string, number int) {
+// add declares a channel of 100 kbit/s.
+func (b *harness) add(name string, number int) {
 	b.t.Helper()
 	status, body := b.ask("POST", "channels", fmt.Sprintf(`{"name": %q, "number": %d, "bit_rate": "100kbit", "source": "test:"}`, name, number))
 	if status != http.StatusCreated {
@@ -107,7 +109,8 @@ func (b *bench) add(name string, number int) {
 	}
 }
 
-// An ingress gateway is given as many channels as it takes, and the next goes to another.
+// TestIngressFull checks that an ingress gateway is given no more channels than it accepts, and
+// that the next one goes to another gateway.
 func TestIngressFull(t *testing.T) {
 	b := newBench(t)
 	b.eventually("the ingress gateway has the channels", func() bool { return len(b.studio.list()) == 2 })
@@ -126,9 +129,9 @@ func TestIngressFull(t *testing.T) {
 	})
 }
 
-// A channel that an ingress gateway has no room for goes to another one and stays there; one
-// that none has room for says so, is offered to each once in a while, and goes where there is
-// room again.
+// TestIngressHasNoRoom checks that a channel for which its ingress gateway has no room goes to
+// another one and stays there. One for which none has room reports that, is offered to each
+// again after a while, and goes where there is room.
 func TestIngressHasNoRoom(t *testing.T) {
 	b := newBench(t)
 	b.eventually("the ingress gateway has the channels", func() bool { return len(b.studio.list()) == 2 })

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// BenchmarkChange is what a viewer's change of channel costs the controller, but for what the
-// switches do and for the request itself: two channels for a moment, then one. others watch
-// one of the two.
+// BenchmarkChange measures what a viewer's change of channel costs the controller, without the
+// switches and the HTTP request: two channels for a moment, then one. Other viewers watch one
+// of the two.
 func BenchmarkChange(b *testing.B) {
 	for _, others := range []int{0, 95, 690} {
 		for _, atOnce := range []int{1, 50} {
@@ -31,15 +31,15 @@ func benchmarkChange(b *testing.B, others, atOnce int) {
 	change()
 }
 
-func wants(b *testing.B, s *Service, h *hall, n int, channels ...string) {
+func wants(b *testing.B, s *Service, h *fakeEgress, n int, channels ...string) {
 	_, err := s.changeViewer(b.Context(), &gatewayapi.Wanted{Gateway: h.name, Viewer: id(n), Port: uint16(6000 + n), Channels: channels})
 	if err != nil {
 		b.Error(err)
 	}
 }
 
-// changing has some viewers change all the time, b.N times together.
-func changing(b *testing.B, s *Service, h *hall, atOnce int) func() {
+// changing makes some viewers change continuously, b.N times in all.
+func changing(b *testing.B, s *Service, h *fakeEgress, atOnce int) func() {
 	for i := range atOnce {
 		tells(h, id(i), uint16(6000+i), "a")
 	}
@@ -59,7 +59,8 @@ func changing(b *testing.B, s *Service, h *hall, atOnce int) func() {
 	}
 }
 
-// BenchmarkChangeInNetwork is the same with a ledger and switches that confirm, by TCP.
+// BenchmarkChangeInNetwork measures the same with a ledger, and with switches that confirm by
+// TCP.
 func BenchmarkChangeInNetwork(b *testing.B) {
 	for _, atOnce := range []int{1, 50} {
 		b.Run(fmt.Sprintf("at-once=%d", atOnce), func(b *testing.B) {

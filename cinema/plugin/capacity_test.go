@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// Whatever gateways ask for and tell: what is copied to the port at which two of them stand
-// stays within what channels may take of it, and nobody is refused who fits.
+// TestPortsHold checks that, whatever gateways request and report, the copies to the port of
+// two of them stay within its capacity, and that no viewer who fits is refused.
 func TestPortsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rates := map[string]uint64{"a": 2, "b": 3, "c": 5}
@@ -62,7 +62,7 @@ func TestPortsHold(t *testing.T) {
 	})
 }
 
-// naive is what goes to the port of east and west, counted copy by copy.
+// naive returns the bit rate to the port of east and west, counted copy by copy.
 func naive(v *viewers, rate func(string) uint64) (sum uint64) {
 	copies := map[string]uint64{}
 	for _, x := range v.list() {
@@ -78,8 +78,9 @@ func naive(v *viewers, rate func(string) uint64) (sum uint64) {
 	return sum
 }
 
-// A viewer that the gateway's own port has no room for is refused with the port and the
-// figures, and the gateway is full; who is there goes on.
+// TestPortFull checks that a viewer for whom the gateway's own port has no room is refused with
+// the port and the figures, that the gateway is shown as full, and that present viewers keep
+// their channels.
 func TestPortFull(t *testing.T) {
 	b := newBench(t)
 	b.net.set(func() { b.net.gate = 5e6 })
@@ -113,8 +114,8 @@ func TestPortFull(t *testing.T) {
 	b.mustWant(b.west, 3, 6000, "a")
 }
 
-// Channels go to ingress gateways whose own ports have room, and one that fits nowhere says
-// which port lacks what.
+// TestIngressPortFull checks that channels go to ingress gateways whose own ports have room,
+// and that one that fits nowhere reports which port lacks what.
 func TestIngressPortFull(t *testing.T) {
 	b := newBench(t)
 	at := func(channel string) string { return get[ChannelInfo](b, "channels/"+channel).At }
@@ -144,7 +145,8 @@ func TestIngressPortFull(t *testing.T) {
 	b.eventually("all have room", func() bool { return at("d") != "" && at("e") == "studio" })
 }
 
-// A channel that sends more than it declares says so after ten seconds, and not before.
+// TestSendsMoreThanDeclared checks that a channel that exceeds its declared rate reports this
+// after ten seconds, and not before.
 func TestSendsMoreThanDeclared(t *testing.T) {
 	m, now := &rateWindow{}, time.Now()
 	feed := func(seconds int, rate units.Rate) {
@@ -174,7 +176,8 @@ func TestSendsMoreThanDeclared(t *testing.T) {
 	says(false)
 }
 
-// What an ingress gateway measures is the trouble of the channel.
+// TestExcessIsTrouble checks that an excess that an ingress gateway measures is reported as the
+// channel's trouble.
 func TestExcessIsTrouble(t *testing.T) {
 	h := &ingressState{reported: map[string]gatewayapi.ChannelState{}, rates: map[string]*rateWindow{}}
 	h.reported["a"] = gatewayapi.ChannelState{Channel: gatewayapi.Channel{Name: "a", BitRate: 2e6}, OnAir: gatewayapi.OnAirLive, Measured: 9e6}
@@ -195,8 +198,9 @@ func TestExcessIsTrouble(t *testing.T) {
 	}
 }
 
-// What a gateway has told before it had a viewer leave brings nobody back.
-func TestToldBeforeItLeft(t *testing.T) {
+// TestReportFromBeforeLeaving checks that a report that was sent before a viewer left does not bring
+// the viewer back.
+func TestReportFromBeforeLeaving(t *testing.T) {
 	v, now, b := newViewers(), time.Now(), bounds{viewers: 10, rate: func(string) uint64 { return 1 }}
 	told := []gatewayapi.Viewer{{ID: id(1), Port: 6000, Channels: []string{"a"}}}
 	tells := func(after time.Duration) bool {

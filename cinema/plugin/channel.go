@@ -85,7 +85,7 @@ func (c *Channel) validate() (faults service.Faults) {
 	faults.Check(len(c.Title) <= 512 && !strings.ContainsFunc(c.Title, unicode.IsControl), "title", c.Title, "up to 128 characters in one line")
 	faults.Check(c.BitRate >= gatewayapi.MinRate && c.BitRate <= gatewayapi.MaxRate, "bit_rate", c.BitRate, "a rate from %v to %v", gatewayapi.MinRate, gatewayapi.MaxRate)
 	if why := sourceFault(c.Source); why != "" {
-		faults.Add("source", gatewayapi.ShownSource(c.Source), "%s", why)
+		faults.Add("source", gatewayapi.RedactSource(c.Source), "%s", why)
 	}
 	faults.Check(len(c.Ingress) <= 63, "ingress", c.Ingress, "the name of an ingress gateway")
 	for field, hash := range map[string]string{"view_hash": c.ViewHash, "publish_hash": c.PublishHash} {

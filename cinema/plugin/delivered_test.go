@@ -11,16 +11,16 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// What is delivered to a viewer is what its bucket has counted, over all changes of the group
-// that begin the counters anew; switches are asked seldom, and one that does not answer, or
-// answers something else, changes nothing.
+// TestDelivered checks that a viewer's count is what its bucket has counted, across changes of
+// the group, which reset the counters. Switches are asked seldom, and one that does not answer,
+// or answers something else, changes nothing.
 func TestDelivered(t *testing.T) {
 	b := newBench(t)
 	asked := 0
 	counts := func(all ...uint64) {
 		stats := func() ([]openflow.GroupStats, error) {
 			asked++
-			g := openflow.GroupStats{Group: b.ledger.GroupID(tree.GroupNumber(1, 0))} // the first one of channel 1
+			g := openflow.GroupStats{Group: b.ledger.GroupID(tree.GroupNumber(1, 0))} // the first group of channel 1
 			for _, n := range all {
 				g.Buckets = append(g.Buckets, openflow.Counter{Packets: n})
 			}

@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// written is what is written of the channel that is watched from now on: rules, and links that they lead over.
-func (b *bench) written() (all func() [][2]int) {
+// written returns a function that lists what has been written of the watched channel since
+// then: the numbers of rules, and of links to which they forward.
+func (b *harness) written() (all func() [][2]int) {
 	var mu sync.Mutex
 	var seen [][2]int
 	note := func(p network.Program) error {
@@ -38,10 +39,10 @@ func (b *bench) written() (all func() [][2]int) {
 	}
 }
 
-// A channel goes around a switch that is not connected any more, and which still has packets for
-// where it led: the former way stays until they have arrived. It does not where the gateway's
-// port has no room for both, or where it is gone.
-func TestFormerWayStays(t *testing.T) {
+// TestOldTreeDrains checks that a channel is rerouted around a disconnected switch, and that
+// the old tree stays until packets in flight have arrived. It does not stay if the gateway's
+// port has no room for both, or if the old tree is broken.
+func TestOldTreeDrains(t *testing.T) {
 	for name, x := range map[string]struct {
 		gate uint64
 		gone bool
@@ -73,9 +74,10 @@ func TestFormerWayStays(t *testing.T) {
 	}
 }
 
-// A branch that nobody watches any more stays for what is under way on it, and without copies: no
-// guard drops that, which Open vSwitch would go by when somebody is back.
-func TestLeftBranchStays(t *testing.T) {
+// TestPrunedBranchDrains checks that a branch without viewers drains without copies, so that no
+// guard drops packets in flight. Open vSwitch would otherwise use that decision for viewers who
+// return.
+func TestPrunedBranchDrains(t *testing.T) {
 	b := newBench(t)
 	b.net.SetTopology(triangle(3))
 	b.mustWant(b.west, 1, 6000, "a")
@@ -91,8 +93,9 @@ func TestLeftBranchStays(t *testing.T) {
 	}
 }
 
-// Who comes back to a branch that was left, by another way, gets the channel by that alone.
-func TestBackByAnotherWay(t *testing.T) {
+// TestBackByAnotherPath checks that a viewer who returns to a pruned branch by another path gets
+// the channel only by that path.
+func TestBackByAnotherPath(t *testing.T) {
 	b := newBench(t)
 	b.net.SetTopology(triangle(3, [2]openflow.DatapathID{1, 2}))
 	b.mustWant(b.west, 1, 6000, "a")
@@ -108,8 +111,8 @@ func TestBackByAnotherWay(t *testing.T) {
 	}
 }
 
-// moves has channel a looked at until what is written of it is as wanted.
-func (b *bench) moves(want [][2]int) {
+// moves reconciles channel a until what is written of it is as wanted.
+func (b *harness) moves(want [][2]int) {
 	b.t.Helper()
 	written := b.written()
 	if err := b.service.Channels.Reconcile(b.t.Context(), "a"); err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// Whatever an operator writes as a source: what is accepted is one word that begins with a
-// known scheme, and its password is not shown.
+// FuzzSource checks that an accepted source is one word that begins with a known scheme, and
+// that its password is not shown.
 func FuzzSource(f *testing.F) {
 	for _, s := range []string{"", "test:", "file:/a.mp4", "file:/a/../b", "rtsp://me:hush@10.0.0.1/x", "udp://@239.0.0.1:5000", "srt://[::1]:9?mode=caller", "-i x", "rtsp://x\n"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		shown := gatewayapi.ShownSource(s)
+		shown := gatewayapi.RedactSource(s)
 		if sourceFault(s) != "" || s == "" {
 			return
 		}
@@ -31,8 +31,8 @@ func FuzzSource(f *testing.F) {
 	})
 }
 
-// Whatever a gateway tells of its viewers, again and again: no port is two viewers', no viewer
-// has what makes no sense, and what is indexed by channels is what viewers have.
+// FuzzViewers checks that, whatever gateways report, no two viewers have the same port, no
+// viewer has an invalid state, and the index by channel agrees with the viewers.
 func FuzzViewers(f *testing.F) {
 	f.Add([]byte(`[{"id":"00000000000000000000000000000001","port":6000,"channels":["a"]}]`), []byte(`[]`))
 	f.Add([]byte(`[{"id":"00000000000000000000000000000001","port":6000,"channels":["a","b"]},{"id":"00000000000000000000000000000002","port":6000,"channels":["a"]}]`),

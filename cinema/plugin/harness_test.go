@@ -40,7 +40,7 @@ type net struct {
 	*servicetest.Network
 	mu       sync.Mutex
 	capacity uint64
-	gate     uint64 // the capacity of gateways' ports
+	gate     uint64 // capacity of gateways' ports
 	l2       bool
 }
 
@@ -61,7 +61,7 @@ func (n *net) CanSet(_ openflow.DatapathID, f openflow.Field) bool {
 
 func (n *net) set(f func()) { n.mu.Lock(); defer n.mu.Unlock(); f() }
 
-// ledger has numbers for groups, and may refuse programs.
+// ledger assigns group numbers, and can refuse programs.
 type ledger struct {
 	*servicetest.Ledger
 	refuse *atomic.Pointer[func(network.Program) error]
@@ -131,17 +131,17 @@ func newGateway[R, L any](t testing.TB, name string, addr netip.Addr) *gatewayOf
 	return g
 }
 
-// studio is an ingress gateway, hall an egress gateway.
-type studio struct {
+// fakeIngress is an ingress gateway, fakeEgress an egress gateway.
+type fakeIngress struct {
 	*gatewayOf[gatewayapi.ChannelEvent, gatewayapi.ChannelState]
 	mu     sync.Mutex
 	bursts []string
 	fail   error
-	failed int // how often it has
+	failed int // number of failed requests
 }
 
-func newStudio(t testing.TB, name string, addr netip.Addr) *studio {
-	s := &studio{gatewayOf: newGateway[gatewayapi.ChannelEvent, gatewayapi.ChannelState](t, name, addr)}
+func newStudio(t testing.TB, name string, addr netip.Addr) *fakeIngress {
+	s := &fakeIngress{gatewayOf: newGateway[gatewayapi.ChannelEvent, gatewayapi.ChannelState](t, name, addr)}
 	control.Handle(s.server, "PUT /v1/channels/{name}", func(_ *http.Request, c gatewayapi.Channel) (control.Nothing, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -167,24 +167,25 @@ func newStudio(t testing.TB, name string, addr netip.Addr) *studio {
 	return s
 }
 
-// fails has it answer so, nil: do what it is told; it returns how often it has failed until now.
-func (s *studio) fails(err error) int {
+// fails makes the gateway answer with an error, or carry out requests again if err is nil. It
+// returns how many requests have failed so far.
+func (s *fakeIngress) fails(err error) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
 	return s.failed
 }
 
-func (s *studio) asked() []string {
+func (s *fakeIngress) asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.bursts)
 }
 
-type hall = gatewayOf[gatewayapi.ViewerEvent, gatewayapi.Viewer]
+type fakeEgress = gatewayOf[gatewayapi.ViewerEvent, gatewayapi.Viewer]
 
-// tells has a hall tell of a viewer; without channels, of no such viewer any more.
-func tells(h *hall, viewer string, port uint16, channels ...string) {
+// tells makes an egress gateway report a viewer, or remove it from its report if there are no channels.
+func tells(h *fakeEgress, viewer string, port uint16, channels ...string) {
 	h.set(func(live map[string]gatewayapi.Viewer) {
 		if delete(live, viewer); len(channels) > 0 {
 			live[viewer] = gatewayapi.Viewer{ID: viewer, Port: port, Channels: channels, Player: "whep"}
@@ -192,17 +193,17 @@ func tells(h *hall, viewer string, port uint16, channels ...string) {
 	})
 }
 
-// bench is a service between fakes: switches 1, 2 and 3 in a triangle, a studio at 1, halls at
-// 2 and 3, and channels a and b.
-type bench struct {
+// harness runs a service with fakes: switches 1, 2 and 3 in a triangle, a studio at 1, halls at 2
+// and 3, and channels a and b.
+type harness struct {
 	t          testing.TB
 	net        *net
 	ledger     ledger
 	store      *memstore.Store
 	bus        *event.Bus
 	first      uint64 // of its numbers
-	studio     *studio
-	east, west *hall
+	studio     *fakeIngress
+	east, west *fakeEgress
 	settle     time.Duration
 	configured map[string]Channel
 	treatments network.Treatments
@@ -214,14 +215,15 @@ type bench struct {
 
 const edge = 9 // the port of gateways
 
-// mostViewers is how many a hall takes.
+// mostViewers is how many viewers an egress gateway accepts.
 var mostViewers = 100
 
 func port(d openflow.DatapathID, p uint32) network.PortRef {
 	return network.PortRef{Switch: d, Port: p}
 }
 
-// triangle are three switches; the port towards another has its number. Some links are cut.
+// triangle returns three switches; the port towards another switch has that switch's number.
+// The given links are missing.
 func triangle(version uint64, cut ...[2]openflow.DatapathID) *network.Topology {
 	var links []network.Link
 	for _, x := range [][2]openflow.DatapathID{{1, 2}, {2, 3}, {1, 3}} {
@@ -243,8 +245,8 @@ func host(addr netip.Addr, d openflow.DatapathID) network.Host {
 	return network.Host{MAC: openflow.MAC{2, 0, 0, 0, 0, addr.As4()[3]}, IPs: []netip.Addr{addr}, At: port(d, edge)}
 }
 
-func newBench(t testing.TB) *bench {
-	b := &bench{
+func newBench(t testing.TB) *harness {
+	b := &harness{
 		t: t, net: &net{Network: servicetest.NewNetwork(triangle(1), host(studioAddr, 1), host(eastAddr, 2), host(westAddr, 3)), capacity: 100e6},
 		ledger: ledger{servicetest.NewLedger(), &atomic.Pointer[func(network.Program) error]{}, &atomic.Pointer[func() ([]openflow.GroupStats, error)]{}}, store: memstore.New(), settle: 10 * time.Second,
 		studio: newStudio(t, "studio", studioAddr),
@@ -269,13 +271,13 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// onlyGuards says whether there are no rules of channels.
-func (b *bench) onlyGuards() bool {
+// onlyGuards reports whether there are no rules of channels.
+func (b *harness) onlyGuards() bool {
 	return slices.Equal(slices.Sorted(slices.Values(b.ledger.Keys())), []string{"guard", "guard-by-ecn"})
 }
 
-// start runs a service, like a controller's start.
-func (b *bench) start() {
+// start runs a service as a controller does at its start.
+func (b *harness) start() {
 	b.service = New(Options{
 		Network: b.net, Rules: b.ledger, Store: b.store, Bus: b.bus, Log: slog.New(slog.DiscardHandler), Settle: b.settle, Configured: b.configured,
 		Treatments: &b.treatments,
@@ -300,7 +302,7 @@ func (b *bench) start() {
 	}
 }
 
-func (b *bench) register(kind, name, url string, addr netip.Addr) {
+func (b *harness) register(kind, name, url string, addr netip.Addr) {
 	b.t.Helper()
 	r, faults := agents.Parse(control.AgentSpec{Name: name, URL: url, Addrs: []string{addr.String()}})
 	if len(faults) > 0 {
@@ -315,7 +317,7 @@ func (b *bench) register(kind, name, url string, addr netip.Addr) {
 	}
 }
 
-func (b *bench) gatewaysUp() {
+func (b *harness) gatewaysUp() {
 	b.t.Helper()
 	b.eventually("gateways are up and placed", func() bool {
 		for _, i := range append(b.service.egress.Infos(), b.service.sources.registry.Infos()...) {
@@ -327,8 +329,8 @@ func (b *bench) gatewaysUp() {
 	})
 }
 
-// eventually polls with a deadline.
-func (b *bench) eventually(what string, f func() bool) {
+// eventually waits until f reports true.
+func (b *harness) eventually(what string, f func() bool) {
 	b.t.Helper()
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -342,26 +344,26 @@ func (b *bench) eventually(what string, f func() bool) {
 	}
 }
 
-// id is the identifier of a viewer.
+// id returns the identifier of a viewer.
 func id(n int) string { return fmt.Sprintf("%032x", n) }
 
-// want has a gateway ask for a viewer.
-func (b *bench) want(h *hall, n int, at uint16, channels ...string) error {
+// want sends a gateway's request for a viewer.
+func (b *harness) want(h *fakeEgress, n int, at uint16, channels ...string) error {
 	tells(h, id(n), at, channels...)
 	_, err := b.service.changeViewer(b.t.Context(), &gatewayapi.Wanted{Gateway: h.name, Viewer: id(n), Port: at, Channels: channels})
 	return err
 }
 
-func (b *bench) mustWant(h *hall, n int, at uint16, channels ...string) {
+func (b *harness) mustWant(h *fakeEgress, n int, at uint16, channels ...string) {
 	b.t.Helper()
 	if err := b.want(h, n, at, channels...); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// copies lists to whom a channel is copied by what is in the switches, and over how many links
-// it goes, as its rules say.
-func (b *bench) copies(channel string) (to []string, links int) {
+// copies returns the destinations to which the switches copy a channel, and the number of links
+// that its rules use.
+func (b *harness) copies(channel string) (to []string, links int) {
 	p := b.ledger.Program(channel)
 	for _, g := range p.Groups {
 		for _, x := range g.Buckets {
@@ -380,35 +382,36 @@ func (b *bench) copies(channel string) (to []string, links int) {
 	return to, links
 }
 
-// expect says whether a channel is copied to just these, over so many links.
-func (b *bench) expect(channel string, links int, to ...string) {
+// expect fails the test unless a channel is copied to just these destinations, over that many
+// links.
+func (b *harness) expect(channel string, links int, to ...string) {
 	b.t.Helper()
 	if got, n := b.copies(channel); !slices.Equal(got, to) || n != links {
 		b.t.Errorf("%s is copied to %v over %d links, want %v over %d", channel, got, n, to, links)
 	}
 }
 
-func (b *bench) awaitCopies(channel string, to ...string) {
+func (b *harness) awaitCopies(channel string, to ...string) {
 	b.t.Helper()
 	b.eventually(fmt.Sprintf("%s is copied to %v", channel, to), func() bool { got, _ := b.copies(channel); return slices.Equal(got, to) })
 }
 
-// ask makes a request with a token, and asAgent with an agent's certificate.
-func (b *bench) ask(method, path, body string) (int, string) {
+// ask sends a request with a token, and asAgent one with an agent's certificate.
+func (b *harness) ask(method, path, body string) (int, string) {
 	return b.request(method, path, body, func(r *http.Request) { r.Header.Set("Authorization", "Bearer secret") })
 }
 
-func (b *bench) asAgent(name, method, path, body string) (int, string) {
+func (b *harness) asAgent(name, method, path, body string) (int, string) {
 	return b.request(method, path, body, func(r *http.Request) { r.TLS = certificate(name, pki.RoleAgent) })
 }
 
-// certificate is a connection whose client has a certificate that has been verified.
+// certificate returns the state of a connection whose client has a verified certificate.
 func certificate(name string, role pki.Role) *tls.ConnectionState {
 	cert := &x509.Certificate{Subject: pkix.Name{CommonName: name, Organization: []string{pki.Organization}, OrganizationalUnit: []string{string(role)}}}
 	return &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
 }
 
-func (b *bench) request(method, path, body string, as func(*http.Request)) (int, string) {
+func (b *harness) request(method, path, body string, as func(*http.Request)) (int, string) {
 	b.t.Helper()
 	r := httptest.NewRequestWithContext(b.t.Context(), method, "/api/v1/cinema/"+path, bytes.NewBufferString(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -418,8 +421,8 @@ func (b *bench) request(method, path, body string, as func(*http.Request)) (int,
 	return w.Code, w.Body.String()
 }
 
-// get reads an answer into v.
-func get[T any](b *bench, path string) (v T) {
+// get decodes an answer.
+func get[T any](b *harness, path string) (v T) {
 	b.t.Helper()
 	status, body := b.ask("GET", path, "")
 	if err := json.Unmarshal([]byte(body), &v); status != http.StatusOK || err != nil {
@@ -428,13 +431,13 @@ func get[T any](b *bench, path string) (v T) {
 	return v
 }
 
-// trouble is that of a channel, as the API shows it.
-func (b *bench) trouble(channel string) string {
+// trouble returns a channel's trouble from the API.
+func (b *harness) trouble(channel string) string {
 	return get[ChannelInfo](b, "channels/"+channel).Trouble
 }
 
-// events are the kinds of those so far.
-func (b *bench) events() (kinds []string) {
+// events returns the kinds of the events so far.
+func (b *harness) events() (kinds []string) {
 	s := b.bus.Subscribe(b.first)
 	for last := b.bus.Last(); last > b.first; {
 		e, err := s.Next(b.t.Context())

@@ -29,7 +29,7 @@ type Declared struct {
 
 func declared(c *Channel) Declared {
 	return Declared{
-		Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), Source: gatewayapi.ShownSource(c.Source), BitRate: c.BitRate, Ingress: c.Ingress,
+		Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), Source: gatewayapi.RedactSource(c.Source), BitRate: c.BitRate, Ingress: c.Ingress,
 		ViewPassword: c.ViewHash != "", PublishPassword: c.PublishHash != "",
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// A channel passes a meter where it comes in, if the switch there takes any; if not, it is
-// brought without, the switch is not asked again before it connects anew, and nobody complains.
+// TestMeters checks that a channel passes a meter where it enters, if the switch there supports
+// meters. If not, the channel is installed without one, the switch is not asked again before it
+// reconnects, and no trouble is reported.
 func TestMeters(t *testing.T) {
 	b := newBench(t)
 	b.mustWant(b.east, 1, 6000, "a")
@@ -37,7 +38,7 @@ func TestMeters(t *testing.T) {
 	noMeters := func(p network.Program) error {
 		if len(p.Meters) > 0 {
 			if p.Meters[0].ID == tree.MeterNumber(2) {
-				refused.Add(1) // the other channel is looked at again beside
+				refused.Add(1) // the other channel is reconciled at the same time
 			}
 			return fmt.Errorf("switch 1: %w", network.ErrRefused)
 		}

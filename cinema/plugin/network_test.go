@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// line of three switches, 1-2-3: ports 1 and 2 are links, port 3 is a gateway's.
+// The switches form a line 1-2-3: ports 1 and 2 are links, port 3 is a gateway's.
 const gatewayPort = 3
 
 // wired is a controller's network and service, with switches that forward frames to each other.
@@ -28,8 +28,8 @@ type wired struct {
 	t        testing.TB
 	store    *memstore.Store
 	switches [3]*fake.Switch
-	studio   *studio
-	halls    [2]*hall // at switches 2 and 3
+	studio   *fakeIngress
+	halls    [2]*fakeEgress // at switches 2 and 3
 
 	mu      sync.Mutex
 	arrived []string // at gateways
@@ -58,7 +58,7 @@ func newWired(t testing.TB) *wired {
 	return w
 }
 
-// arrive notes the datagrams of channels that come to a gateway.
+// arrive records the datagrams of channels that arrive at a gateway.
 func (w *wired) arrive(frame []byte) {
 	if h, err := packet.Parse(frame); err == nil && h.Has(packet.UDP) && h.SrcPort > 20000 {
 		w.mu.Lock()
@@ -67,7 +67,7 @@ func (w *wired) arrive(frame []byte) {
 	}
 }
 
-// datagram sends one of a channel, and returns where it arrives.
+// datagram sends a datagram of a channel, and returns where it arrives.
 func (w *wired) datagram(channel uint16) []string {
 	frame := packet.AppendUDP(nil, packet.Frame{Src: host(studioAddr, 1).MAC, Dst: openflow.MAC{2, 0, 0xc6, 0x12, 0, 1}}, packet.UDPDatagram{
 		Src: netip.AddrPortFrom(studioAddr, gatewayapi.SourcePort(channel)), Dst: netip.AddrPortFrom(DefaultMedia, gatewayapi.MediaPort), Payload: []byte("picture"),
@@ -84,7 +84,7 @@ func (w *wired) datagram(channel uint16) []string {
 	return w.arrived
 }
 
-// start runs a controller's network and service until stop.
+// start runs a controller's network and service until stop is called.
 func (w *wired) start(generation uint16) (stop func()) {
 	n, err := network.New(network.Config{
 		Listen: []string{"127.0.0.1:0"}, Generation: generation, DiscoveryInterval: 100 * time.Millisecond, DiscoverySettle: 50 * time.Millisecond,
@@ -122,7 +122,7 @@ func (w *wired) start(generation uint16) (stop func()) {
 	return sync.OnceFunc(func() { cancel(); running.Wait() })
 }
 
-// announce has a gateway be heard by ARP now and then, until ctx ends.
+// announce sends ARP requests of a gateway periodically until ctx ends.
 func (w *wired) announce(ctx context.Context, at int, addr netip.Addr) {
 	t := time.NewTicker(50 * time.Millisecond)
 	defer t.Stop()
@@ -131,14 +131,14 @@ func (w *wired) announce(ctx context.Context, at int, addr netip.Addr) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			_, _ = w.switches[at].Receive(gatewayPort, packet.AppendARPRequest(nil, host(addr, 1).MAC, addr, addr, 0)) // it may not be connected
+			_, _ = w.switches[at].Receive(gatewayPort, packet.AppendARPRequest(nil, host(addr, 1).MAC, addr, addr, 0)) // the switch may be disconnected
 		}
 	}
 }
 
 func (w *wired) eventually(what string, f func() bool) {
 	w.t.Helper()
-	(&bench{t: w.t}).eventually(what, f)
+	(&harness{t: w.t}).eventually(what, f)
 }
 
 func (w *wired) groupMods() (sum int) {
@@ -148,7 +148,7 @@ func (w *wired) groupMods() (sum int) {
 	return sum
 }
 
-// register adds the gateways, and waits until they are placed and the switches joined.
+// register adds the gateways, and waits until they are located and the switches have connected.
 func (w *wired) register() {
 	w.t.Helper()
 	<-w.service.Loaded()
@@ -171,9 +171,9 @@ func (w *wired) register() {
 	})
 }
 
-// On a real ledger and network: what is sent into a channel arrives at those who watch it, also
-// while the controller is away, and the next one changes nothing of it. A change of one viewer
-// is one message for a group at one switch.
+// TestInNetwork checks, with a real ledger and network, that datagrams of a channel arrive at
+// its viewers, also while the controller is away, and that the next controller changes nothing.
+// A change of one viewer is one message for a group at one switch.
 func TestInNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWired(t)

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// Viewers are listed page by page.
+// TestViewersInPages checks the list of viewers in pages.
 func TestViewersInPages(t *testing.T) {
 	b := newBench(t)
 	for n := range 5 {
-		b.mustWant([]*hall{b.east, b.west}[n%2], n, uint16(6000+n), "a")
+		b.mustWant([]*fakeEgress{b.east, b.west}[n%2], n, uint16(6000+n), "a")
 	}
 	var seen []string
 	for after := ""; ; {

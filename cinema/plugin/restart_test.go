@@ -19,17 +19,17 @@ import (
 	"github.com/sluice-net/sluice/service/agents"
 )
 
-// restart ends the controller, and starts another with the same store. What the switches have
-// stays there, and is compared with what the next controller has declared when it is ready.
-func (b *bench) restart() {
+// restart stops the controller, and starts another one with the same store. What the switches
+// have stays, and is compared with what the next controller declares when it is ready.
+func (b *harness) restart() {
 	b.t.Helper()
 	b.stop()
 	b.ledger.Restart()
 	b.start()
 }
 
-// A controller that has been started again writes nothing until gateways have told of their
-// viewers; then it has declared what was there before, bucket by bucket.
+// TestRestart checks that a restarted controller writes nothing until gateways have reported
+// their viewers, and then declares what was there before, bucket by bucket.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -41,7 +41,7 @@ func TestRestart(t *testing.T) {
 	b.net.SetTopology(triangle(2, [2]openflow.DatapathID{1, 2}))
 	b.service.Channels.Wake()
 	b.eventually("the channel goes round", func() bool { _, links := b.copies("a"); return links == 2 })
-	b.net.SetTopology(triangle(3)) // what a new tree would not do
+	b.net.SetTopology(triangle(3)) // a new tree would not do this
 	tells(b.west, id(31), 6001, "b")
 	if _, err := b.service.changeViewer(t.Context(), &gatewayapi.Wanted{Gateway: "west", Viewer: id(31), Port: 6001, Channels: []string{"b"}, Password: "secret"}); err != nil {
 		t.Fatal(err)
@@ -62,8 +62,8 @@ func TestRestart(t *testing.T) {
 	b.mustWant(b.east, 40, 7000, "a")
 }
 
-// A gateway that does not come back holds up others for a time, and no longer; what it wanted
-// is there again when it is heard.
+// TestRestartWithoutGateway checks that a gateway that does not return delays the others only
+// for a time, and that its viewers are served again when it is heard.
 func TestRestartWithoutGateway(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -82,7 +82,7 @@ func TestRestartWithoutGateway(t *testing.T) {
 }
 
 // protect gives a channel a password.
-func (b *bench) protect(channel, password string) {
+func (b *harness) protect(channel, password string) {
 	b.t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 	if err != nil {
@@ -97,8 +97,8 @@ func (b *bench) protect(channel, password string) {
 	}
 }
 
-// What a gateway tells corrects what it has asked for; a viewer of which it tells no more is
-// gone.
+// TestEventsCorrect checks that a gateway's report corrects its requests, and that a viewer
+// missing from it is removed.
 func TestEventsCorrect(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -114,7 +114,7 @@ func TestEventsCorrect(t *testing.T) {
 	b.awaitCopies("b")
 }
 
-// A gateway that was started again has other viewers.
+// TestGatewayReplaced checks that a restarted gateway has other viewers.
 func TestGatewayReplaced(t *testing.T) {
 	now := time.Now()
 	v := newViewers()
@@ -134,9 +134,9 @@ func TestGatewayReplaced(t *testing.T) {
 	}
 }
 
-// A gateway to which nothing is copied has no viewer get anything until it is heard again; who
-// leaves it leaves.
-func TestGatewayAway(t *testing.T) {
+// TestGatewayUnreachable checks that viewers of an unreachable gateway get nothing until it is heard
+// again, and that they can leave meanwhile.
+func TestGatewayUnreachable(t *testing.T) {
 	v, now, b := newViewers(), time.Now(), bounds{viewers: 10}
 	want := func(n int, channels ...string) error {
 		_, err := v.request(&gatewayapi.Wanted{Gateway: "east", Viewer: id(n), Port: uint16(6000 + n), Channels: channels}, b, now)
@@ -164,8 +164,8 @@ func TestGatewayAway(t *testing.T) {
 	}
 }
 
-// An operator removes a viewer: it gets nothing any more, whatever its gateway tells, until it
-// comes as another.
+// TestRemoveViewer checks that a viewer removed by an operator gets nothing any more, whatever
+// its gateway reports, until it returns with another identifier.
 func TestRemoveViewer(t *testing.T) {
 	b := newBench(t)
 	b.mustWant(b.east, 1, 6000, "a")
@@ -183,7 +183,7 @@ func TestRemoveViewer(t *testing.T) {
 	b.expect("a", 0)
 }
 
-// statusOf is that of an error of the API.
+// statusOf returns the HTTP status of an error of the API.
 func statusOf(err error) int {
 	if e, ok := errors.AsType[huma.StatusError](err); ok {
 		return e.GetStatus()
@@ -191,8 +191,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// A channel with a password is for those who have it. Guessing is slow, costs others nothing,
-// and does not get in by the events.
+// TestPasswords checks that only viewers with the password get a protected channel. Guessing is
+// slow, does not affect others, and cannot be bypassed by reports.
 func TestPasswords(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -242,8 +242,8 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// A hostile gateway gets what is its own, and no more: viewers up to its limit, changes up to
-// a bound, and nothing of what makes no sense. Others go on.
+// TestHostileGateway checks that a hostile gateway gets no more than its share: viewers up to
+// its limit, changes up to a bound, and nothing invalid. Others are not affected.
 func TestHostileGateway(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

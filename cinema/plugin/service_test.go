@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// Viewers join, change and leave: the switches copy to them what they are to get, over each
-// link once, and have nothing more than the guard when nobody watches.
+// TestViewers checks that switches copy to viewers what they are to get when they join, change
+// and leave, over each link once, and have only the guard when nobody watches.
 func TestViewers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -50,7 +50,7 @@ func TestViewers(t *testing.T) {
 	if trees := get[[]TreeInfo](b, "trees"); len(trees) != 2 || len(trees[0].Links) != 2 || trees[0].Viewers != 2 || trees[0].Switches[1].Groups != 1 {
 		t.Errorf("trees %+v", trees)
 	}
-	for n, h := range map[int]*hall{1: b.east, 2: b.east, 3: b.west} {
+	for n, h := range map[int]*fakeEgress{1: b.east, 2: b.east, 3: b.west} {
 		b.mustWant(h, n, uint16(5999+n))
 	}
 	b.eventually("only the guards are left", b.onlyGuards)
@@ -65,9 +65,9 @@ func TestViewers(t *testing.T) {
 	}
 }
 
-// What is granted says where packets come from, and the ingress gateway is asked for those
-// since the last key frame of the channel that is new; of none that is not, unless the gateway
-// asks for that, and not as often as it likes.
+// TestGrantAndBurst checks that the answer names the sources of packets, and that the ingress
+// gateway is asked for the packets since the last key frame of a new channel. For a channel
+// that is not new this happens only on request, and at a limited rate.
 func TestGrantAndBurst(t *testing.T) {
 	b := newBench(t)
 	ask := func(burst bool, channels ...string) *gatewayapi.Granted {
@@ -98,21 +98,22 @@ func TestGrantAndBurst(t *testing.T) {
 	}
 }
 
-// Many viewers of two channels change in the same millisecond: all have what they are to get
-// when they are answered, and the switches are told fewer times than there are viewers.
+// TestManyAtOnce checks that many viewers of two channels who change in the same millisecond
+// have their channels when they are answered, and that the switches get fewer messages than
+// there are viewers.
 func TestManyAtOnce(t *testing.T) {
 	b := newBench(t)
 	var applied sync.Map
 	b.ledger.SetOnApply(func(_ context.Context, key string) error {
 		n, _ := applied.LoadOrStore(key, new(int))
-		*n.(*int)++ // one after the other, for one key
+		*n.(*int)++ // calls for one key do not overlap
 		return nil
 	})
 	const viewers = 100
 	for round, channels := range [][]string{{"a"}, {"b", "a"}, {"b"}} {
 		var all sync.WaitGroup
 		for i := range viewers {
-			h := []*hall{b.east, b.west}[i%2]
+			h := []*fakeEgress{b.east, b.west}[i%2]
 			all.Go(func() {
 				if err := b.want(h, i, uint16(6000+i), channels...); err != nil {
 					t.Errorf("round %d, viewer %d: %v", round, i, err)
@@ -134,8 +135,8 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
-// A link that is gone is gone round, one that comes back moves nothing, and where no link is
-// left viewers are told why.
+// TestLinkCut checks that a channel is rerouted around a broken link, that a repaired link
+// moves nothing, and that viewers are told why if there is no link left.
 func TestLinkCut(t *testing.T) {
 	b := newBench(t)
 	b.mustWant(b.east, 1, 6000, "a")
@@ -168,8 +169,8 @@ func TestLinkCut(t *testing.T) {
 	}
 }
 
-// Where links have no room for another channel, its viewers are refused with the link and the
-// figures, and those who watch go on.
+// TestNoRoom checks that new viewers are refused with the link and the figures if links lack
+// room, and that present viewers keep their channels.
 func TestNoRoom(t *testing.T) {
 	b := newBench(t)
 	b.net.set(func() { b.net.capacity = 6e6 })
@@ -201,8 +202,8 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// A gateway that is lost has no viewers until it is heard again; one that an operator removes
-// has none at all.
+// TestGatewayLost checks that a lost gateway has no viewers until it is heard again, and that
+// one removed by an operator has none at all.
 func TestGatewayLost(t *testing.T) {
 	b := newBench(t)
 	b.mustWant(b.east, 1, 6000, "a")
@@ -227,7 +228,8 @@ func TestGatewayLost(t *testing.T) {
 	}
 }
 
-// A channel whose ingress gateway is lost goes to another one, and its viewers stay.
+// TestIngressLost checks that a channel whose ingress gateway is lost goes to another one, and
+// that its viewers stay.
 func TestIngressLost(t *testing.T) {
 	b := newBench(t)
 	b.mustWant(b.east, 1, 6000, "a")
@@ -250,7 +252,8 @@ func TestIngressLost(t *testing.T) {
 	}
 }
 
-// What a gateway says to what it is told is the channel's trouble, and it is told again.
+// TestIngressRefuses checks that a gateway's error is reported as the channel's trouble, and
+// that the request is repeated.
 func TestIngressRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -269,9 +272,9 @@ func TestIngressRefuses(t *testing.T) {
 	b.eventually("it has it no longer", func() bool { return len(b.studio.list()) == 2 })
 }
 
-// A switch that is cut off from the controller goes on copying; what it cannot be told is not
-// answered as if it had been.
-func TestSwitchDark(t *testing.T) {
+// TestSwitchDisconnected checks that a switch that is disconnected from the controller goes on copying,
+// and that a request that it cannot confirm is not answered as if it had.
+func TestSwitchDisconnected(t *testing.T) {
 	b := newBench(t)
 	b.mustWant(b.east, 1, 6000, "a")
 	full := triangle(2)
@@ -288,7 +291,8 @@ func TestSwitchDark(t *testing.T) {
 	b.expect("a", 2, "10.0.0.2:6000", "10.0.0.2:6001", "10.0.0.3:6000")
 }
 
-// A switch that does not confirm costs the viewer the answer, and others nothing.
+// TestSwitchDoesNotConfirm checks that only the viewer's answer fails if a switch does not
+// confirm.
 func TestSwitchDoesNotConfirm(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

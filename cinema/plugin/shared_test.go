@@ -6,8 +6,9 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// Viewers who share a port of their gateway are one copy of a channel, until the last of them has
-// left. One who does not share it takes it from all.
+// TestSharedPort checks that viewers who share a port of their gateway need one copy of a
+// channel, until the last of them has left. A viewer who does not share the port takes it from
+// all of them.
 func TestSharedPort(t *testing.T) {
 	b := newBench(t)
 	shares := func(n int, channels ...string) {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A link is there again by which a channel would have a shorter way: it moves there when the
-// network has been steady for a while and not before, and what is under way still arrives.
+// TestShorterWay checks that a channel moves to a shorter path when the links have been stable
+// for a while, and not before, and that packets in flight still arrive.
 func TestShorterWay(t *testing.T) {
 	b := newBench(t)
 	b.net.SetTopology(triangle(2, [2]openflow.DatapathID{1, 3}))

@@ -68,10 +68,10 @@ func (s *sources) sync(ctx context.Context, a *ingressGateway) {
 	defer cancel()
 	have, drop := s.diff(a)
 	for _, name := range drop[:min(len(drop), maxDrops)] {
-		s.send(ctx, a, name, func(ctx context.Context) error { return a.Client.Drop(ctx, name) })
+		s.send(ctx, a, name, func(ctx context.Context) error { return a.Client.DeleteChannel(ctx, name) })
 	}
 	for _, c := range have {
-		s.send(ctx, a, c.Name, func(ctx context.Context) error { return a.Client.Have(ctx, c) })
+		s.send(ctx, a, c.Name, func(ctx context.Context) error { return a.Client.SetChannel(ctx, c) })
 	}
 }
 

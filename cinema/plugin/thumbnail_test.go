@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// Gateways see what a channel shows, if everybody may watch it.
+// TestThumbnail checks that gateways get the thumbnail of a channel only if it has no password.
 func TestThumbnail(t *testing.T) {
 	b := newBench(t)
 	control.Handle(b.studio.server, "GET /v1/channels/{name}/thumbnail", func(r *http.Request, _ control.Nothing) (gatewayapi.Thumbnail, error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// promiser promises queue 3 to what one address gets of channel a, where it is told that it goes.
+// promiser promises queue 3 to the packets of channel a to one address, wherever it is told
+// that they go.
 type promiser struct {
 	to     netip.Addr
 	loaded chan struct{}
@@ -43,8 +44,8 @@ func (p *promiser) Carry(all []network.Carried) {
 	}
 }
 
-// queues are those in which a channel leaves, by the ports that rules and buckets name.
-func (b *bench) queues(channel string) map[network.PortRef]uint32 {
+// queues returns the queues in which a channel leaves, by the ports in its rules and buckets.
+func (b *harness) queues(channel string) map[network.PortRef]uint32 {
 	out, p := map[network.PortRef]uint32{}, b.ledger.Program(channel)
 	note := func(d openflow.DatapathID, actions []openflow.Action) {
 		queue := uint32(0)
@@ -68,8 +69,8 @@ func (b *bench) queues(channel string) map[network.PortRef]uint32 {
 	return out
 }
 
-// What is promised to a channel's packets on their way to one gateway it has there, as soon as
-// those who promise know where that is; on the way to another it has nothing.
+// TestChannelIsTreated checks that a channel's packets to one gateway get the promised queue as
+// soon as the promising service knows their path, and that packets to another gateway get none.
 func TestChannelIsTreated(t *testing.T) {
 	b := newBench(t)
 	p := &promiser{to: eastAddr, loaded: make(chan struct{}), carried: map[network.PortRef]bool{}}
@@ -91,7 +92,8 @@ func TestChannelIsTreated(t *testing.T) {
 			t.Errorf("channel b, to which nothing is promised, leaves by %v in queue %d", at, queue)
 		}
 	}
-	// Over switch 2 to the other, too: the link has the packets once, in the one's queue.
+	// If the path to the other gateway is also over switch 2, their common link carries the
+	// packets once, in the queue of the first.
 	b.net.SetTopology(triangle(2, [2]openflow.DatapathID{1, 3}))
 	b.service.NetworkChanged(network.Event{Kind: network.LinkDown})
 	b.eventually("it goes round", func() bool {

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A switch is connected again, and its links are not known yet: it goes on copying. When they
-// should be known and are not, that is over.
-func TestSwitchBack(t *testing.T) {
+// TestSwitchReconnected checks that the tree keeps a reconnected switch whose links are not known yet,
+// and that this ends when they should be known and are not.
+func TestSwitchReconnected(t *testing.T) {
 	b := newBench(t)
 	b.mustWant(b.east, 1, 6000, "a")
 	b.service.NetworkChanged(network.Event{Kind: network.SwitchDown, Switch: 2})
@@ -22,7 +22,7 @@ func TestSwitchBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	look() // before it is told that the switch is there
+	look() // before the service learns that the switch is back
 	b.expect("a", 1, "10.0.0.2:6000")
 	b.service.NetworkChanged(network.Event{Kind: network.SwitchUp, Switch: 2})
 	look()

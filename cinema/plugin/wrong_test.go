@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// with is a request with one field another; nil leaves it out.
+// with returns a request with one field replaced; nil removes it.
 func with(good map[string]any, field string, value any) string {
 	out := map[string]any{}
 	for k, v := range good {
@@ -21,7 +21,8 @@ func with(good map[string]any, field string, value any) string {
 	return string(b)
 }
 
-// Every kind of wrong input is refused, with the field, and nothing changes.
+// TestWrongInput checks that every kind of invalid input is refused with the field, and changes
+// nothing.
 func TestWrongInput(t *testing.T) {
 	b := newBench(t)
 	good := map[string]any{"name": "c", "number": 3, "bit_rate": "2Mbit"}
@@ -56,7 +57,7 @@ func TestWrongInput(t *testing.T) {
 		{"POST", "channels", channel("view_password", strings.Repeat("x", 73)), 422, "body.view_password"},
 		{"POST", "channels", channel("view_password", strings.Repeat("ü", 40)), 422, "body.view_password"},
 		{"POST", "channels", channel("view_hash", "x"), 422, "body.view_hash"},
-		{"PUT", "channels/a", with(good, "name", "a"), 409, "path.name"}, // of the file
+		{"PUT", "channels/a", with(good, "name", "a"), 409, "path.name"}, // of the configuration file
 		{"PUT", "channels/gone", with(good, "name", "gone"), 404, "path.name"},
 		{"DELETE", "channels/a", "", 409, "path.name"},
 		{"DELETE", "channels/gone", "", 404, "path.name"},
@@ -91,7 +92,7 @@ func TestWrongInput(t *testing.T) {
 	}
 }
 
-// A gateway acts in its own name alone, and may do nothing else.
+// TestWhoMay checks that a gateway can act only in its own name, and has no other permissions.
 func TestWhoMay(t *testing.T) {
 	b := newBench(t)
 	body := func(gateway string) string {
@@ -117,7 +118,8 @@ func TestWhoMay(t *testing.T) {
 	}
 }
 
-// What operators declare is shown as it is, without secrets, and another by PUT.
+// TestChannels checks that channels are shown as declared, without secrets, and can be changed
+// by PUT.
 func TestChannels(t *testing.T) {
 	b := newBench(t)
 	const spec = `{"name": "c", "number": 3, "title": "C", "bit_rate": "2Mbit", "source": "rtsp://me:hush@10.0.0.7/x?token=hush", "view_password": "one", "publish_password": "two"}`

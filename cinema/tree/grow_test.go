@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// square are four switches in a ring, 1-2-3-4, with links of 100 Mbit/s.
+// square returns four switches in a ring, 1-2-3-4, with links of 100 Mbit/s.
 func square(without ...openflow.DatapathID) *network.Topology {
 	var links []network.Link
 	for i := range openflow.DatapathID(4) {
@@ -46,8 +46,8 @@ func grow(t *testing.T, r *Reservations, channel string, top *network.Topology, 
 	return refused
 }
 
-// A tree grows by the fewest links, is pruned, stays where a new one would not, goes round a
-// link that is gone, and says where there is no room.
+// TestGrow checks that a tree grows by the fewest links, is pruned, keeps links that a new tree
+// would not have, is rerouted around a broken link, and reports where there is no room.
 func TestGrow(t *testing.T) {
 	r := newSquareBook()
 	grow(t, r, "a", square(), 20e6, []string{"1>2"}, 2)
@@ -77,8 +77,8 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// A switch that is not connected keeps the way that it had, and has none if it had none.
-func TestDark(t *testing.T) {
+// TestSwitchDisconnected checks that a disconnected switch keeps its old path, and gets none if it had none.
+func TestSwitchDisconnected(t *testing.T) {
 	r := newSquareBook()
 	grow(t, r, "a", square(), 20e6, []string{"1>2", "2>3"}, 2, 3)
 	if refused := grow(t, r, "a", square(3), 20e6, []string{"1>2", "2>3"}, 2, 3); len(refused) > 0 {
@@ -95,7 +95,8 @@ func TestDark(t *testing.T) {
 	}
 }
 
-// Channels that look for shorter ways at the same moment take no more than there is room for.
+// TestShorterTogether checks that channels that try shorter paths at the same time reserve no
+// more than there is.
 func TestShorterTogether(t *testing.T) {
 	r := newSquareBook()
 	long := Tree{in, []Edge{

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Every direction of every link of a large network has an address of its own, of which anybody
-// can see that it is nobody's, and always the same.
+// TestLinkMACs checks that every direction of every link of a large network has an address of
+// its own, which is locally administered and always the same.
 func TestLinkMACs(t *testing.T) {
 	has := map[openflow.MAC]network.PortRef{}
 	for _, first := range []openflow.DatapathID{0, 0x0000525400123400} { // small numbers, and addresses of a vendor

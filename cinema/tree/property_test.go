@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Whatever joins, leaves, changes and breaks: each viewer gets each channel that it is to get
-// exactly once, nobody else any, no link carries a channel twice, none carries more than its
-// share, and what is refused has no way with room. Between any two messages to switches no
-// packet goes in a circle. When nobody watches, nothing is left.
+// TestChannelsArrive checks, for any sequence of joins, leaves, changes and failures: each
+// viewer gets each of its channels exactly once, and nobody else gets any. No link carries a
+// channel twice, or more than its share, and there is no path with room for what is refused.
+// Between any two messages to switches no packet loops. When nobody watches, nothing is left.
 func TestChannelsArrive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
@@ -37,8 +37,9 @@ func TestChannelsArrive(t *testing.T) {
 	})
 }
 
-// From any tree to any other no packet goes in a circle, whatever order switches follow in.
-func TestNoCircle(t *testing.T) {
+// TestNoLoop checks that no packet loops during the change from any tree to any other, in
+// whatever order the switches follow.
+func TestNoLoop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		c := w.channels[0]
@@ -48,8 +49,9 @@ func TestNoCircle(t *testing.T) {
 	})
 }
 
-// The shortest circle that there could be: a ring that is entered elsewhere than before.
-func TestNoCircleInRing(t *testing.T) {
+// TestNoLoopInRing checks the shortest possible loop: a ring that is entered at another place
+// than before.
+func TestNoLoopInRing(t *testing.T) {
 	ring := [][2]int{{1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 2}, {1, 4}}
 	path := func(w *world, order ...int) []Edge {
 		var edges []Edge
@@ -74,8 +76,8 @@ func TestNoCircleInRing(t *testing.T) {
 	})
 }
 
-// A channel's ingress gateway moves behind the port of a gateway that gets the channel already:
-// no packet is sent back to where the channel came from before.
+// TestRootMovesToGateway checks that no packet is sent back to where the channel came from if
+// its ingress gateway moves behind the port of a gateway that already gets the channel.
 func TestRootMovesToGateway(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(2)
@@ -83,7 +85,7 @@ func TestRootMovesToGateway(t *testing.T) {
 		root, shared := w.port(1), w.port(2)
 		w.queues = map[network.PortRef]uint32{shared: 1}
 		w.gateways = []gateway{{at: shared, mac: openflow.MAC{2, 0, 0, 0, 1, 0}, addr: netip.AddrFrom4([4]byte{10, 0, 2, 1})}}
-		c := &channel{name: "c", number: 1, rate: 1e6, root: root, seats: map[seat]bool{{0, 6000}: true}, groups: map[openflow.DatapathID]*Groups{}}
+		c := &channel{name: "c", number: 1, rate: 1e6, root: root, seats: map[viewerPort]bool{{0, 6000}: true}, groups: map[openflow.DatapathID]*Groups{}}
 		w.channels = []*channel{c}
 		for _, c.root = range []network.PortRef{root, shared, root} {
 			w.follow(t, c, false)
@@ -92,7 +94,7 @@ func TestRootMovesToGateway(t *testing.T) {
 	})
 }
 
-// drawTree draws a tree that reaches some switches by links of whatever kind.
+// drawTree draws a tree that reaches some switches by any links.
 func (w *world) drawTree(t *rapid.T, root network.PortRef) Tree {
 	var edges []Edge
 	if len(w.links) > 0 {
@@ -104,7 +106,8 @@ func (w *world) drawTree(t *rapid.T, root network.PortRef) Tree {
 	return connected(root, edges, func(Edge) bool { left--; return left >= 0 })
 }
 
-// A long way that turns round would be a circle for a moment: it is taken apart first.
+// TestMoves checks Moves, HasLoop and Common. A long path that is reversed would loop for a
+// moment, so it is removed first.
 func TestMoves(t *testing.T) {
 	at := func(d openflow.DatapathID, p uint32) network.PortRef { return network.PortRef{Switch: d, Port: p} }
 	edge := func(from, to openflow.DatapathID) Edge { return Edge{at(from, uint32(10+to)), at(to, uint32(20+from))} }
@@ -114,10 +117,10 @@ func TestMoves(t *testing.T) {
 	in := at(1, 1)
 	there := tree(in, edge(1, 2), edge(2, 3), edge(3, 4), edge(4, 5))
 	for name, x := range map[string]struct {
-		next   Tree
-		moves  bool
-		circle bool
-		kept   int
+		next  Tree
+		moves bool
+		loops bool
+		kept  int
 	}{
 		"the same":           {there, false, false, 4},
 		"more":               {tree(in, append(slices.Clone(there.Edges), edge(1, 6))...), false, false, 4},
@@ -129,8 +132,8 @@ func TestMoves(t *testing.T) {
 		"by another port":    {tree(at(1, 2), there.Edges...), true, false, 0},
 		"by another gateway": {tree(at(5, 1), edge(5, 4)), true, false, 0},
 	} {
-		if kept := there.Common(x.next); there.Moves(x.next) != x.moves || HasLoop(there, x.next) != x.circle || len(kept.Edges) != x.kept {
-			t.Errorf("%s: moves %v, circle %v, kept %v", name, there.Moves(x.next), HasLoop(there, x.next), kept)
+		if kept := there.Common(x.next); there.Moves(x.next) != x.moves || HasLoop(there, x.next) != x.loops || len(kept.Edges) != x.kept {
+			t.Errorf("%s: moves %v, loops %v, kept %v", name, there.Moves(x.next), HasLoop(there, x.next), kept)
 		}
 	}
 	if (Tree{}).Moves(there) {
@@ -138,10 +141,10 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// step has something happen.
+// step makes a random change.
 func (w *world) step(t *rapid.T) {
 	c := rapid.SampledFrom(w.channels).Draw(t, "channel")
-	s := seat{rapid.IntRange(0, len(w.gateways)-1).Draw(t, "gateway"), uint16(rapid.IntRange(6000, 6003).Draw(t, "port"))}
+	s := viewerPort{rapid.IntRange(0, len(w.gateways)-1).Draw(t, "gateway"), uint16(rapid.IntRange(6000, 6003).Draw(t, "port"))}
 	switch rapid.SampledFrom([]string{"join", "join", "join", "leave", "change", "cut", "mend", "move", "rate", "switch", "capacity"}).Draw(t, "what") {
 	case "join":
 		c.seats[s] = true
@@ -173,7 +176,7 @@ func (w *world) step(t *rapid.T) {
 	}
 }
 
-// check says what is not as it should be.
+// check fails the test if the state of the world is wrong.
 func (w *world) check(t *rapid.T) {
 	load := map[network.PortRef]uint64{}
 	for _, c := range w.channels {
@@ -202,7 +205,7 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// checkRefusal finds out otherwise whether there is a way with room to a switch now.
+// checkRefusal checks independently that no path with room leads to a switch.
 func (w *world) checkRefusal(t *rapid.T, c *channel, d openflow.DatapathID, why error) {
 	taken := map[network.PortRef]uint64{}
 	for _, other := range w.channels {
@@ -229,7 +232,7 @@ func (w *world) checkRefusal(t *rapid.T, c *channel, d openflow.DatapathID, why 
 	}
 }
 
-// checkStrangers sends the channel's packets in where they do not belong.
+// checkStrangers sends the channel's packets in at ports where they do not belong.
 func (w *world) checkStrangers(t *rapid.T, c *channel) {
 	for _, at := range w.edges {
 		if at == c.root {
@@ -241,7 +244,7 @@ func (w *world) checkStrangers(t *rapid.T, c *channel) {
 	}
 }
 
-// checkMeter says how a channel's meter is not where it comes in, and there alone.
+// checkMeter fails the test unless the channel has a meter where it enters, and only there.
 func (w *world) checkMeter(t *rapid.T, c *channel) {
 	for d, table := range w.tables {
 		rate := uint32(0)
@@ -260,7 +263,7 @@ func (w *world) checkMeter(t *rapid.T, c *channel) {
 	}
 }
 
-// watched says whether somebody gets the channel.
+// watched reports whether somebody gets the channel.
 func (c *channel) watched() bool {
 	for _, g := range c.groups {
 		if g.Len() > 0 {
@@ -289,7 +292,8 @@ func (w *world) checkEmpty(t *rapid.T) {
 	}
 }
 
-// A copy stays in its group, whoever comes and goes; groups are filled up, and not beyond.
+// TestGroups checks that a copy stays in its group whatever happens to others, and that groups
+// are filled up to their bounds.
 func TestGroups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, has := &Groups{}, map[Copy]bool{}

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// producer is the address from which channels come in.
+// producer is the address from which channels enter.
 var producer = openflow.MAC{2, 0, 0, 0, 0, 1}
 
 var media = netip.MustParseAddrPort("198.19.255.1:5004")
@@ -28,19 +28,19 @@ type gateway struct {
 	addr netip.Addr
 }
 
-// seat is a viewer's port of a gateway, by its number.
-type seat struct {
+// viewerPort is a viewer's port of a gateway, by its number.
+type viewerPort struct {
 	gateway int
 	port    uint16
 }
 
-// channel is a channel with those who are to get it.
+// channel is a channel with its viewers.
 type channel struct {
 	name   string
 	number uint16
 	rate   uint64
 	root   network.PortRef
-	seats  map[seat]bool
+	seats  map[viewerPort]bool
 
 	groups  map[openflow.DatapathID]*Groups
 	applied Tree
@@ -51,16 +51,16 @@ func (c *channel) from() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(c.number)}), 20000+c.number)
 }
 
-// world are switches with tables, and channels across them. Links can be down.
+// world is a network of switches with tables, and channels across them. Links can be down.
 type world struct {
 	switches []openflow.DatapathID
-	links    []network.Link // all there ever are, each direction
+	links    []network.Link // all links that there ever are, each direction
 	down     map[network.PortRef]bool
 	capacity map[network.PortRef]uint64
-	queues   map[network.PortRef]uint32 // of classes, at ports
+	queues   map[network.PortRef]uint32 // of classes, by port
 	linkMACs bool
 	edges    []network.PortRef
-	ports    map[openflow.DatapathID]uint32 // the highest of each switch
+	ports    map[openflow.DatapathID]uint32 // highest port of each switch
 	tables   map[openflow.DatapathID]*fake.FlowTable
 	ledger   *ledger.Ledger
 	owner    *ledger.Owner
@@ -69,10 +69,10 @@ type world struct {
 	book     *Reservations
 }
 
-// share is that of channels of each link.
+// share is the share of each link that channels may take.
 const share = 0.5
 
-// newWorld makes switches without links.
+// newWorld returns switches without links.
 func newWorld(n int) *world {
 	w := &world{
 		down: map[network.PortRef]bool{}, capacity: map[network.PortRef]uint64{}, tables: map[openflow.DatapathID]*fake.FlowTable{}, ledger: ledger.New(1),
@@ -88,14 +88,14 @@ func newWorld(n int) *world {
 	return w
 }
 
-// port is one of a switch that is not used yet.
+// port returns an unused port of a switch.
 func (w *world) port(sw int) network.PortRef {
 	d := openflow.DatapathID(sw)
 	w.ports[d]++
 	return network.PortRef{Switch: d, Port: w.ports[d]}
 }
 
-// join joins two switches by a link of so many bit/s there and back.
+// join connects two switches by a link with the given capacities there and back, in bit/s.
 func (w *world) join(a, b int, there, back uint64) {
 	x, y := w.port(a), w.port(b)
 	w.links = append(w.links, network.Link{From: x, To: y}, network.Link{From: y, To: x})
@@ -127,7 +127,7 @@ func drawWorld(t *rapid.T) *world {
 		w.edges = append(w.edges, port(rapid.IntRange(1, n).Draw(t, "ingress gateway at")))
 		w.channels = append(w.channels, &channel{
 			name: fmt.Sprintf("c%d", i), number: uint16(i + 1), rate: rapid.SampledFrom([]uint64{1, 2, 5}).Draw(t, "rate") * 1e6, root: w.edges[i],
-			seats: map[seat]bool{}, groups: map[openflow.DatapathID]*Groups{},
+			seats: map[viewerPort]bool{}, groups: map[openflow.DatapathID]*Groups{},
 		})
 	}
 	w.edges = append(w.edges, w.gateways[0].at) // both kinds of gateways behind one port
@@ -155,8 +155,8 @@ func (w *world) topology() *network.Topology {
 	return topology.New(1, w.switches, up)
 }
 
-// plan brings a program into the tables. The switches follow in an order of their own; after
-// each message of it, looked is called.
+// plan installs a program in the tables. The switches follow in a random order; looked is
+// called after each message.
 func (w *world) plan(t *rapid.T, key string, p network.Program, looked func()) {
 	c, err := w.ledger.Plan(w.owner, key, p)
 	if err != nil {
@@ -167,7 +167,7 @@ func (w *world) plan(t *rapid.T, key string, p network.Program, looked func()) {
 	c.Confirm()
 }
 
-// write has switches carry out messages, each its own in their order.
+// write makes switches carry out messages, each its own in order.
 func (w *world) write(t *rapid.T, ops []ledger.Op, order func(a, b ledger.Op) int, looked func()) {
 	queues := map[openflow.DatapathID][]ledger.Op{}
 	for _, op := range ops {
@@ -203,7 +203,7 @@ func (w *world) change(t *rapid.T, op ledger.Op) {
 	}
 }
 
-// follow brings a channel in step with who is to get it, by a shorter way than before if it may.
+// follow adapts a channel to its viewers, by a shorter path than before if shorter is true.
 func (w *world) follow(t *rapid.T, c *channel, shorter bool) {
 	copies := map[openflow.DatapathID][]Copy{}
 	for s := range c.seats {
@@ -229,7 +229,7 @@ func (w *world) follow(t *rapid.T, c *channel, shorter bool) {
 	c.refused = refused
 }
 
-// shorter is a tree of fewer links for a channel, if there is one.
+// shorter returns a tree with fewer links for a channel, if there is one.
 func (w *world) shorter(t *rapid.T, c *channel, than Tree, want Want) Tree {
 	s, is := w.book.Shorter(c.name, w.topology(), want)
 	if !is {
@@ -241,7 +241,7 @@ func (w *world) shorter(t *rapid.T, c *channel, than Tree, want Want) Tree {
 	return s
 }
 
-// lead brings a channel to another tree, as the service does.
+// lead moves a channel to another tree in the way of the service.
 func (w *world) lead(t *rapid.T, c *channel, next Tree, copies map[openflow.DatapathID][]Copy) {
 	maps.DeleteFunc(c.groups, func(d openflow.DatapathID, _ *Groups) bool { return len(copies[d]) == 0 })
 	for d, list := range copies {
@@ -255,7 +255,7 @@ func (w *world) lead(t *rapid.T, c *channel, next Tree, copies map[openflow.Data
 	p := Plan{Tree: next, From: c.from(), To: media, Rate: c.rate, Meter: MeterNumber(c.number), Copies: c.groups, Queues: w.queues, LinkMACs: w.linkMACs, Group: func(n int) uint32 {
 		return rule.GroupID(rule.OwnerHash("cinema"), GroupNumber(c.number, n))
 	}}
-	calm := func() { // send fails for a circle, and for what is sent back
+	calm := func() { // send fails for a loop, and for a packet that is sent back
 		w.send(t, c, c.root)
 		if c.applied.Root != next.Root && c.applied.Root != (network.PortRef{}) {
 			w.send(t, c, c.applied.Root)
@@ -281,8 +281,8 @@ func (w *world) lead(t *rapid.T, c *channel, next Tree, copies map[openflow.Data
 	c.applied = next
 }
 
-// checkLeft says which switch leaves it to a guard to drop what is under way of a channel that it
-// does not get any more.
+// checkLeft fails the test if a switch that the channel has left relies on a guard to drop
+// packets in flight.
 func (w *world) checkLeft(t *rapid.T, c *channel, next Tree) {
 	still := next.InPorts()
 	for d, in := range c.applied.InPorts() {
@@ -299,33 +299,33 @@ func (w *world) checkLeft(t *rapid.T, c *channel, next Tree) {
 	}
 }
 
-// arrival is what comes out at an edge.
+// arrival is a packet that leaves the network.
 type arrival struct {
 	at  network.PortRef
 	mac openflow.MAC
 	to  netip.AddrPort
 }
 
-// step is a packet that comes to a switch by a port.
+// step is a packet that arrives at a switch by a port.
 type step struct {
 	at network.PortRef
 	p  fake.Packet
 }
 
-// sent is a datagram of a channel that comes in by a port.
+// sent returns a datagram of a channel that enters by a port.
 func (c *channel) sent(in network.PortRef) step {
 	return step{in, fake.NewPacket(openflow.EthSrc(producer), openflow.EthDst(openflow.MAC{2, 0, 0xc6, 0x12, 0, 1}), openflow.EthType(ethTypeIPv4), openflow.IPProto(protoUDP),
 		openflow.IPSrc(c.from().Addr()), openflow.IPDst(media.Addr()), openflow.UDPSrc(c.from().Port()), openflow.UDPDst(media.Port()))}
 }
 
 // send sends a datagram of a channel in by a port, and returns how often it arrives where, and
-// how often it crosses which link.
+// how often it crosses each link.
 func (w *world) send(t *rapid.T, c *channel, in network.PortRef) (arrived map[arrival]int, crossed map[network.PortRef]int) {
 	arrived, crossed = map[arrival]int{}, map[network.PortRef]int{}
 	todo := []step{c.sent(in)}
 	for n := 0; len(todo) > 0; n++ {
 		if n > 200 {
-			t.Fatalf("%s goes in a circle: %v", c.name, crossed)
+			t.Fatalf("%s loops: %v", c.name, crossed)
 		}
 		s := todo[0]
 		todo = append(todo[1:], w.forward(t, c, s, arrived, crossed)...)
@@ -333,7 +333,7 @@ func (w *world) send(t *rapid.T, c *channel, in network.PortRef) (arrived map[ar
 	return arrived, crossed
 }
 
-// forward has a switch do with a packet what it does, and returns where that goes on.
+// forward processes a packet at a switch, and returns where it goes next.
 func (w *world) forward(t *rapid.T, c *channel, s step, arrived map[arrival]int, crossed map[network.PortRef]int) (onward []step) {
 	for _, out := range w.tables[s.at.Switch].Send(s.at.Port, s.p).Outputs {
 		at := network.PortRef{Switch: s.at.Switch, Port: out.Port}

@@ -16,14 +16,15 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// early is run before the page's own scripts: it keeps the page's connections.
+// early runs before the page's own scripts, and records the page's connections.
 const early = `window.connections = [];
 window.RTCPeerConnection = class extends RTCPeerConnection {
   constructor(...args) { super(...args); window.connections.push(this); }
 };`
 
-// look notes the pictures that the page's video shows: how many, how many different ones, when
-// the last was shown, and the longest time without one, in milliseconds of the machine's clock.
+// look records the pictures that the page's video shows: how many, how many different ones,
+// when the last was shown, and the longest time without one, in milliseconds of the machine's
+// clock.
 const look = `(() => {
   const video = document.querySelector("video");
   const context = new OffscreenCanvas(32, 18).getContext("2d", { willReadFrequently: true });
@@ -40,13 +41,13 @@ const look = `(() => {
   video.requestVideoFrameCallback(note);
 })()`
 
-// page is a browser with one, and what it has done.
+// page is a browser with one page, and what that has done.
 type page struct {
 	*testbed.Browser
 	w *world
 
 	mu       sync.Mutex
-	faults   []string // of its console
+	faults   []string // from its console
 	requests []string
 }
 
@@ -65,7 +66,7 @@ func (w *world) browse(host, address string, flags ...string) *page {
 	return p
 }
 
-// tell shows the page of a test that has failed.
+// tell logs the page of a failed test.
 func (p *page) tell() {
 	if !p.w.t.Failed() {
 		return
@@ -97,7 +98,7 @@ func (p *page) note(event any) {
 	}
 }
 
-// clean says that the page had no faults, and has asked nobody but gateways for anything.
+// clean checks that the page had no faults, and has sent requests only to gateways.
 func (p *page) clean(gateways ...string) {
 	p.w.t.Helper()
 	p.mu.Lock()
@@ -131,11 +132,11 @@ func (p *page) looked() looked {
 	return l
 }
 
-// shown is when the last picture was, and still the longest time without one.
+// shown returns when the last picture was shown, and still the longest time without one.
 func (l looked) shown() time.Time     { return time.UnixMicro(int64(l.At * 1000)) }
 func (l looked) still() time.Duration { return time.Duration(l.Still * float64(time.Millisecond)) }
 
-// freshAfter waits until a picture has been shown since a moment.
+// freshAfter waits until a picture has been shown after a moment.
 func (p *page) freshAfter(at time.Time) {
 	p.w.t.Helper()
 	p.w.must(testbed.Poll(p.w.t.Context(), "a picture", func() error {
@@ -146,7 +147,7 @@ func (p *page) freshAfter(at time.Time) {
 	}))
 }
 
-// moves waits until the page has shown so many pictures more, which are not all the same.
+// moves waits until the page has shown that many more pictures, which are not all the same.
 func (p *page) moves(more int) {
 	p.w.t.Helper()
 	before := p.looked()
@@ -159,7 +160,7 @@ func (p *page) moves(more int) {
 	}))
 }
 
-// says is the text of an element of the page.
+// says returns the text of an element of the page.
 func (p *page) says(id string) string {
 	p.w.t.Helper()
 	text, err := testbed.InPage[string](p.w.t.Context(), p.Browser, fmt.Sprintf("document.getElementById(%q).textContent", id))

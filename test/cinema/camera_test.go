@@ -10,14 +10,14 @@ import (
 
 const publishPassword = "on the air"
 
-// camera are the flags of a Chromium with a camera and a microphone that nobody has to
-// permit, for a page that came without TLS.
+// camera returns the flags of a Chromium with a fake camera and microphone that need no
+// permission, for a page without TLS.
 func camera(origin string) []string {
 	return []string{"use-fake-device-for-media-stream", "use-fake-ui-for-media-stream", "unsafely-treat-insecure-origin-as-secure=" + origin}
 }
 
-// One Chromium publishes its camera and microphone by the site's page, and another one sees
-// and hears it, by the site and through the network.
+// TestCamera checks that one Chromium publishes its camera and microphone by the site's page,
+// and that another one sees and hears it, by the site and through the network.
 func TestCamera(t *testing.T) {
 	begin(t, "chromium")
 	top, roles := testbed.CinemaNetwork("cinema-camera", link)
@@ -39,7 +39,7 @@ func TestCamera(t *testing.T) {
 	viewer.is("the viewer to be told", `/not on air/.test(document.getElementById("absent").textContent)`)
 }
 
-// publish has a Chromium go live on a channel from the page of out1.
+// publish makes a Chromium go live on a channel from the page of out1.
 func (w *world) publish(channel string) *page {
 	w.t.Helper()
 	p := w.browse("out1", w.PublicURL("out1")+"/live", camera(w.PublicURL("out1"))...)

@@ -22,7 +22,7 @@ const (
 	churnViewers  = 50
 )
 
-// churn is eight switches in a ring with two chords, and a gateway at each of five.
+// churn returns eight switches in a ring with two chords, and a gateway at each of five.
 func churn(t *testing.T) *world {
 	t.Helper()
 	begin(t, "ffmpeg")
@@ -47,8 +47,8 @@ func churn(t *testing.T) *world {
 	return w
 }
 
-// Viewers join, change and leave at random, and every time that they stop, the switches lead each
-// channel over the links of its tree, once, and over no others.
+// TestChurn lets viewers join, change and leave at random. Whenever they pause, it checks that
+// the switches forward each channel over the links of its tree, once, and over no others.
 func TestChurn(t *testing.T) {
 	w := churn(t)
 	gateways := []*rawGateway{newRawGateway(w, "h3"), newRawGateway(w, "h6"), newRawGateway(w, "h8")}
@@ -91,7 +91,7 @@ func TestChurn(t *testing.T) {
 	w.nothingLeft()
 }
 
-// trees are the ways of channels now.
+// trees returns the present trees of the channels.
 func (w *world) trees() map[string]plugin.TreeInfo {
 	w.t.Helper()
 	var list []plugin.TreeInfo
@@ -103,7 +103,7 @@ func (w *world) trees() map[string]plugin.TreeInfo {
 	return all
 }
 
-// hasPlan holds what the switches have against the trees, when no tree moves meanwhile, and
+// hasPlan compares the rules of the switches with the trees, when no tree is moving, and
 // returns the links of each channel.
 func (w *world) hasPlan() map[string][]string {
 	w.t.Helper()
@@ -133,8 +133,8 @@ var (
 	outputOf    = regexp.MustCompile(`output:(\d+)`)
 )
 
-// installed are the links over which the switches' rules lead each channel, sorted; one that
-// two rules of a switch lead it over is there twice.
+// installed returns the links to which the switches' rules forward each channel, sorted. A link
+// that two rules of a switch use is there twice.
 func (w *world) installed() map[string][]string {
 	w.t.Helper()
 	out := map[string][]string{}

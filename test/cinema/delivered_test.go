@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// What the API says is delivered to a viewer is what the viewer has got, also while others
-// change at the same group.
+// testDelivered checks that the API's count of delivered packets is what the viewer has
+// received, also while others change at the same group.
 func testDelivered(w *world, gateway, _ *rawGateway) {
 	t := w.t
 	v, other := gateway.join("c1"), gateway.join("c2")
@@ -35,7 +35,7 @@ func testDelivered(w *world, gateway, _ *rawGateway) {
 		next := []string{"c1", "c2"}[round%2]
 		w.must(other.watch(t.Context(), next))
 	}
-	got := v.sum().packets // RTP only; the switch has copied RTCP, too, and some since
+	got := v.sum().packets // RTP only; the switch has also copied RTCP, and more packets since
 	t.Logf("%d packets are said to be delivered, %d have come", counted, got)
 	if counted > uint64(got)*11/10+100 {
 		t.Errorf("%d packets are said to be delivered, %d have come", counted, got)

@@ -1,3 +1,4 @@
-// Package cinema has Cinema's live tests: real Open vSwitch, the real programs, and
-// Chromium. What gateways are made of that only counts packets is in rawgateway_test.go.
+// Package cinema contains Cinema's live tests: real Open vSwitch, the real programs, and
+// Chromium. Tests that only count packets use the gateways of rawgateway_test.go, where reading
+// may start.
 package cinema

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// events are what the controller has told.
+// events collects events of the controller.
 type events struct {
 	w    *world
 	over sync.WaitGroup
@@ -20,7 +20,7 @@ type events struct {
 	all []client.Event
 }
 
-// follow notes the events of some kinds until the controller or the test ends.
+// follow collects the events of some kinds until the controller or the test ends.
 func (w *world) follow(kinds ...string) *events {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
@@ -39,7 +39,7 @@ func (e *events) note(x client.Event) error {
 	return nil
 }
 
-// of lists those of a kind since a moment whose attributes have a text in them.
+// of returns the events of a kind since a moment whose attributes contain a text.
 func (e *events) of(kind, text string, since time.Time) (out []client.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -51,7 +51,7 @@ func (e *events) of(kind, text string, since time.Time) (out []client.Event) {
 	return out
 }
 
-// first waits for the first of a kind since a moment.
+// first waits for the first event of a kind since a moment.
 func (e *events) first(kind, text string, since time.Time) (x client.Event) {
 	e.w.t.Helper()
 	e.w.must(testbed.Poll(e.w.t.Context(), "an event "+kind, func() error {

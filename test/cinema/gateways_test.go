@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// An ingress gateway is killed: what it read goes on from the other one, and whoever watches
-// sees it without doing anything; the lineup names the other one to who published there.
+// TestIngressKilled kills an ingress gateway. What it read continues from the other one,
+// viewers see it without doing anything, and the lineup names the other gateway to the
+// producers.
 func TestIngressKilled(t *testing.T) {
 	begin(t, "ffmpeg", "chromium")
 	top, roles := testbed.CinemaNetwork("cinema-ingress", link)
@@ -18,7 +19,7 @@ func TestIngressKilled(t *testing.T) {
 	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "c1", Number: 1, Source: pictureSource, BitRate: bitRate}))
 	w.must(w.WaitOnAir(t.Context()))
 	dies := w.channel("c1").At
-	// Two that are published: each gateway has one, whichever has c1.
+	// Two channels are published: each gateway has one, whichever has c1.
 	for n := 2; n <= 3; n++ {
 		w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: fmt.Sprintf("live%d", n), Number: n, BitRate: bitRate, PublishPassword: publishPassword}))
 	}
@@ -41,7 +42,7 @@ func TestIngressKilled(t *testing.T) {
 	w.publishedAt("the other gateway", func(at map[string]int) bool { return at[w.PublicURL(dies)] == 0 && at[w.PublicURL(other)] == 2 })
 }
 
-// publishedAt waits until channels are published at gateways as they should.
+// publishedAt waits until channels are published at the right gateways.
 func (w *world) publishedAt(what string, right func(channels map[string]int) bool) {
 	w.t.Helper()
 	w.must(testbed.Poll(w.t.Context(), "channels to be published at "+what, func() error {
@@ -59,7 +60,8 @@ func (w *world) publishedAt(what string, right func(channels map[string]int) boo
 	}))
 }
 
-// An egress gateway is killed: the page that came from it goes on at the other one.
+// TestEgressKilled kills an egress gateway. The page that came from it continues at the other
+// one.
 func TestEgressKilled(t *testing.T) {
 	begin(t, "ffmpeg", "chromium")
 	top, roles := testbed.CinemaNetwork("cinema-egress", link)
@@ -82,14 +84,14 @@ func TestEgressKilled(t *testing.T) {
 	}))
 }
 
-// channel is what the API shows of a channel.
+// channel returns a channel from the API.
 func (w *world) channel(name string) (c plugin.ChannelInfo) {
 	w.t.Helper()
 	w.must(w.Get(w.t.Context(), "/api/v1/cinema/channels/"+name, &c))
 	return c
 }
 
-// viewers are those that the API lists.
+// viewers returns the viewers from the API.
 func (w *world) viewers() (all []plugin.ViewerInfo) {
 	w.t.Helper()
 	w.must(w.Get(w.t.Context(), "/api/v1/cinema/viewers", &all))

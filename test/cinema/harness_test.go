@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// pictureSource and bitRate are those of channels that a browser shows: small enough for a
-	// machine of two cores that draws, encodes, decodes and shows several of them.
+	// pictureSource and bitRate are for channels that a browser shows. They are small enough
+	// for a machine of two cores that draws, encodes, decodes and shows several of them.
 	pictureSource = "test:?size=320x180&rate=15"
 	bitRate       = 1_000_000
-	// lightSource and lightRate are those of channels whose packets are counted: some 65 packets
-	// a second, so that a busy machine loses none of them.
+	// lightSource and lightRate are for channels whose packets are counted: some 65 packets a
+	// second, so that a busy machine loses none of them.
 	lightSource = "test:?size=96x64&rate=10"
 	lightRate   = 200_000
 )
@@ -33,7 +33,7 @@ type world struct {
 	t   *testing.T
 	lab *lab.Lab
 	log string
-	// drops are the packets that the machine had dropped when the deployment was up.
+	// drops counts the packets that the machine had dropped when the deployment was up.
 	drops testbed.Drops
 }
 
@@ -42,13 +42,13 @@ func newWorld(t *testing.T, top lab.Topology, roles map[string]testbed.CinemaRol
 	return newWorldWith(t, top, roles, "cinema: {enabled: true}\n")
 }
 
-// newWorldWith has sections of the controller's configuration be the test's.
+// newWorldWith starts a world with additional sections of the controller's configuration.
 func newWorldWith(t *testing.T, top lab.Topology, roles map[string]testbed.CinemaRole, services string) *world {
 	t.Helper()
 	return newWorldOf(t, testbed.Options{Lab: lab.New(t, top), Gateways: roles, Services: services})
 }
 
-// newWorldOf has a deployment be the test's.
+// newWorldOf starts a world with a deployment.
 func newWorldOf(t *testing.T, o testbed.Options) *world {
 	t.Helper()
 	w := &world{t: t, lab: o.Lab, log: t.TempDir()}
@@ -85,7 +85,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// channels declares test patterns 1 to n, and waits until they are on the air.
+// channels declares test patterns 1 to n, and waits until they are live.
 func (w *world) channels(n int) {
 	w.t.Helper()
 	for i := range n {
@@ -94,8 +94,8 @@ func (w *world) channels(n int) {
 	w.must(w.WaitOnAir(w.t.Context()))
 }
 
-// lightChannels declares channels 1 to n whose packets are counted, each with its ingress gateway
-// if one is named, and waits until they are on the air.
+// lightChannels declares channels 1 to n whose packets are counted, each at its ingress gateway
+// if one is named, and waits until they are live.
 func (w *world) lightChannels(n int, ingress ...string) {
 	w.t.Helper()
 	for i := range n {
@@ -127,7 +127,7 @@ func (w *world) whole(who string, s counts) {
 	w.t.Errorf("%s lost %d of %d packets", who, s.lost, s.packets)
 }
 
-// nothingLeft waits until no switch has a group, or a rule of a channel.
+// nothingLeft waits until no switch has a group or a rule of a channel.
 func (w *world) nothingLeft() {
 	w.t.Helper()
 	w.must(testbed.Poll(w.t.Context(), "the switches to have nothing of channels", func() error {
@@ -143,7 +143,7 @@ func (w *world) nothingLeft() {
 	}))
 }
 
-// ofctl asks a switch with Open vSwitch's own tool.
+// ofctl queries a switch with Open vSwitch's own tool.
 func (w *world) ofctl(name, command string) string {
 	w.t.Helper()
 	out, err := w.lab.Switch(name).Ofctl(w.t.Context(), command)
@@ -151,7 +151,7 @@ func (w *world) ofctl(name, command string) string {
 	return out
 }
 
-// begin marks a live test that may run beside others, and skips it where a program is missing.
+// begin marks a live test that may run in parallel, and skips it where a program is missing.
 func begin(t *testing.T, programs ...string) {
 	t.Helper()
 	live.Test(t)
@@ -163,5 +163,5 @@ func begin(t *testing.T, programs ...string) {
 	}
 }
 
-// link is what joins the switches.
+// link holds the parameters of the links between switches.
 var link = delayline.Params{Rate: 100e6, Delay: time.Millisecond}

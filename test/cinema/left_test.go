@@ -7,14 +7,15 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// When the last viewer of a channel leaves, Open vSwitch forgets what it has cached of it: who comes
-// back meets no decision of the time when nobody was there.
+// testLeftChannelIsForgotten checks that Open vSwitch drops its cached decisions about a
+// channel when the last viewer leaves, so that viewers who return do not meet one from the time
+// when nobody watched.
 func testLeftChannelIsForgotten(w *world, g, _ *rawGateway) {
 	const before = "s3" // the gateway
-	// Nothing is forgotten because of its age while the test waits.
+	// No cached decision expires while the test waits.
 	_, err := w.lab.Switch(before).Vsctl(w.t.Context(), "set", "Open_vSwitch", ".", "other_config:max-idle=3600000")
 	w.must(err)
-	for range 5 { // what is under way meets one rule or the other
+	for range 5 { // packets in flight meet one rule or the other
 		v := g.join("c1")
 		v.got(30)
 		if len(w.cached(before)) == 0 {
@@ -30,7 +31,7 @@ func testLeftChannelIsForgotten(w *world, g, _ *rawGateway) {
 	}
 }
 
-// cached are the decisions about channels' packets that a switch keeps.
+// cached returns a switch's cached decisions about channels' packets.
 func (w *world) cached(name string) []string {
 	w.t.Helper()
 	found, err := w.lab.Switch(name).Cached(w.t.Context(), "dst="+plugin.DefaultMedia.String())

@@ -11,15 +11,15 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// How the page says that it plays, where that is not what was asked for.
+// Messages of the page about a player other than the requested one.
 const (
 	saysInsecure = "Browsers give WebCodecs to pages that came by https only. You watch by WebRTC."
 	saysNoWebRTC = "WebRTC does not connect from here. You watch by WebSocket."
 )
 
-// Chromium watches by WebSocket, and decodes by itself: it changes channel as by WebRTC. Where
-// there are no WebCodecs, the page says so and watches by WebRTC; where WebRTC does not connect, it
-// goes on by WebSocket.
+// TestLightPlayer checks that Chromium watches by WebSocket, decodes by itself, and changes
+// channel as by WebRTC. Without WebCodecs the page says so and uses WebRTC; where WebRTC does
+// not connect, it uses the WebSocket.
 func TestLightPlayer(t *testing.T) {
 	begin(t, "ffmpeg", "chromium", "nft")
 	top, roles := testbed.CinemaNetwork("cinema-light", link)
@@ -59,7 +59,7 @@ func TestLightPlayer(t *testing.T) {
 	w.plays(walled, 3, "websocket", saysNoWebRTC)
 }
 
-// opens has Chromium on the viewer's host open a page of the site.
+// opens opens a page of the site in Chromium on the viewer's host.
 func (w *world) opens(name, path string, flags ...string) *testbed.Browser {
 	w.t.Helper()
 	b, err := testbed.StartBrowser(w.t.Context(), w.lab.Host(testbed.Viewer), filepath.Join(w.log, name+".log"), flags...)
@@ -69,8 +69,8 @@ func (w *world) opens(name, path string, flags ...string) *testbed.Browser {
 	return b
 }
 
-// plays waits until a channel is seen, by a player that the controller knows, and the page says
-// how.
+// plays waits until a channel is seen by a player that the controller knows, and the page names
+// the player.
 func (w *world) plays(b *testbed.Browser, channel uint16, player, how string) {
 	w.t.Helper()
 	said := func(id string) string {

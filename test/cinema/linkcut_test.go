@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// A link of the tree is cut again and again, and each time what comes to all viewers goes on by
-// the other way around the ring.
+// TestLinkCut cuts a link of the tree repeatedly. Each time the packets to all viewers continue
+// on the other path around the ring.
 func TestLinkCut(t *testing.T) {
 	w := ownEgress(t, "cinema-cut")
 	w.lightChannels(1, "in1")

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// With addresses of links, every switch sends a channel on from the address of the link, and
-// viewers get all of it.
+// TestLinkMACs checks that with link addresses every switch forwards a channel from the address
+// of the link, and that viewers get all of it.
 func TestLinkMACs(t *testing.T) {
 	begin(t, "ffmpeg")
 	top, roles := testbed.CinemaNetwork("cinema-macs", link)
@@ -37,8 +37,8 @@ func TestLinkMACs(t *testing.T) {
 	}
 }
 
-// sendsFromLinks counts the links over which a rule sends packets on, and says where it does not
-// do so from the link's address.
+// sendsFromLinks returns over how many links a rule forwards packets, and fails the test if it
+// does so from another address than the link's.
 func (w *world) sendsFromLinks(name, rule string) (links int) {
 	w.t.Helper()
 	_, actions, _ := strings.Cut(rule, "actions=")

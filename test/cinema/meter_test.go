@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	// strangerSSRC is that of packets that somebody sends into a channel, strangerBytes how
-	// large their frames are.
+	// strangerSSRC is the SSRC of packets that a stranger sends into a channel, and
+	// strangerBytes the length of their frames.
 	strangerSSRC  = 0x5712a4e6
 	strangerBytes = 1000
 )
 
-// stranger sends frames from a host as if they were of a channel, until the test is over.
+// stranger sends frames of a channel from a host until the test is over.
 func stranger(t *testing.T, h *lab.LiveHost, channel uint16, rate float64) (stop func()) {
 	t.Helper()
 	header := rtp.Header{Version: 2, PayloadType: 96, SSRC: strangerSSRC}
@@ -74,7 +74,7 @@ func stranger(t *testing.T, h *lab.LiveHost, channel uint16, rate float64) (stop
 			case <-tick.C:
 			}
 			for due += rate / 8 / strangerBytes * every.Seconds(); due >= 1; due-- {
-				_, _ = unix.Write(fd, frame(n)) // what the kernel does not take is not sent
+				_, _ = unix.Write(fd, frame(n)) // a frame that the kernel refuses is not sent
 				n++
 			}
 		}
@@ -84,8 +84,9 @@ func stranger(t *testing.T, h *lab.LiveHost, channel uint16, rate float64) (stop
 	return stop
 }
 
-// A host that sends three times what its channel may is cut where it comes in: the meter there
-// drops some of what it sends, the rest arrives, and another channel goes on.
+// TestMeter checks that a host that sends three times a channel's rate is limited where it
+// enters: the meter there drops some of its frames, the rest arrives, and another channel is
+// not affected.
 func TestMeter(t *testing.T) {
 	w := ownEgress(t, "cinema-meter")
 	w.lightChannels(2, "in1", "in1")
@@ -125,10 +126,10 @@ func (w *world) metered(name string) (sum int) {
 	return sum
 }
 
-// meterBand is what ovs-ofctl prints of a band's packets.
+// meterBand matches ovs-ofctl's line about a band's packets.
 var meterBand = regexp.MustCompile(`(?m)^\s*0: packet_count:(\d+)`)
 
-// strange is how many packets of a stranger have come.
+// strange returns how many packets of a stranger have arrived.
 func (v *rawViewer) strange() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()

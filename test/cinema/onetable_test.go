@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// On switches with one flow table channels are on a link once, too, viewers change without
-// harm to others, and nothing is left behind.
+// TestOneTable checks that on switches with one flow table, too, a channel is on a link once,
+// viewers change without harm to others, and nothing is left behind.
 func TestOneTable(t *testing.T) {
 	begin(t, "ffmpeg")
 	top, roles := testbed.CinemaNetwork("cinema-onetable", link)

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// rawGateway is an egress gateway whose viewers look at what they get, and show it to nobody.
+// rawGateway is an egress gateway whose viewers count packets and show nothing.
 type rawGateway struct {
 	*testbed.RawGateway
 	w    *world
@@ -25,7 +25,8 @@ type rawGateway struct {
 	sockets []*net.UDPConn
 }
 
-// newRawGateway is one on a host of the network, which the controller knows.
+// newRawGateway adds a gateway on a host of the network, and waits until the controller knows
+// it.
 func newRawGateway(w *world, name string) *rawGateway {
 	w.t.Helper()
 	g := &rawGateway{w: w, host: w.lab.Host(name)}
@@ -46,7 +47,7 @@ func (g *rawGateway) close() {
 	g.wg.Wait()
 }
 
-// join makes a viewer of a channel.
+// join adds a viewer of a channel.
 func (g *rawGateway) join(channel string) *rawViewer {
 	g.w.t.Helper()
 	v := &rawViewer{g: g, flows: map[flow]*counts{}}
@@ -71,7 +72,7 @@ type rawViewer struct {
 	id   string
 	conn *net.UDPConn
 
-	channels []string // those that it gets
+	channels []string // channels that it gets
 
 	mu    sync.Mutex
 	flows map[flow]*counts
@@ -85,18 +86,18 @@ type flow struct {
 
 type counts struct {
 	first, last   uint16
-	missing       map[uint16]bool // numbers before the last
+	missing       map[uint16]bool // sequence numbers before the last
 	packets       int
 	lost, doubled int
 }
 
-// watch has the viewer get channels, and no others.
+// watch makes the viewer get the given channels, and no others.
 func (v *rawViewer) watch(ctx context.Context, channels ...string) error {
 	v.channels = channels
 	return v.raw.Watch(ctx, channels...)
 }
 
-// leave has the viewer get nothing.
+// leave makes the viewer get nothing.
 func (v *rawViewer) leave() {
 	v.g.w.t.Helper()
 	v.g.w.must(v.watch(v.g.w.t.Context()))
@@ -122,7 +123,7 @@ func (v *rawViewer) receive() {
 	}
 }
 
-// count notes a packet; RTCP is left out.
+// count counts a packet unless it is RTCP.
 func (v *rawViewer) count(from netip.AddrPort, b []byte) {
 	var h rtp.Header
 	if len(b) > 1 && b[1]&0x7f >= 64 && b[1]&0x7f < 96 {
@@ -139,7 +140,7 @@ func (v *rawViewer) count(from netip.AddrPort, b []byte) {
 	}
 	switch ahead := int16(h.SequenceNumber - c.last); {
 	case c.packets < 1000 && int16(h.SequenceNumber-c.first) < 0:
-		return // it was overtaken by the first
+		return // the first packet has overtaken it
 	case ahead > 0:
 		for n := c.last + 1; n != h.SequenceNumber; n++ {
 			c.missing[n] = true
@@ -155,7 +156,7 @@ func (v *rawViewer) count(from netip.AddrPort, b []byte) {
 	c.packets++
 }
 
-// sum is what the viewer has got of all flows.
+// sum returns the counts of all flows together.
 func (v *rawViewer) sum() (s counts) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -167,7 +168,7 @@ func (v *rawViewer) sum() (s counts) {
 	return s
 }
 
-// got waits until the viewer has got more packets than before.
+// got waits until the viewer has got that many more packets.
 func (v *rawViewer) got(more int) {
 	v.g.w.t.Helper()
 	v.g.w.allGot([]*rawViewer{v}, more)

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A switch's connection to the controller is cut, and noticed: nobody loses a packet then, and
-// when it is back; it goes on copying, and has the same rules and groups all the time. What goes
-// through it to others goes around it meanwhile.
+// TestSwitchReconnected cuts a switch's connection to the controller until that notices. Nobody
+// loses a packet then, or when the switch is back. It goes on copying with the same rules and
+// groups, and traffic through it to others is rerouted around it meanwhile.
 func TestSwitchReconnected(t *testing.T) {
 	w := ownEgress(t, "cinema-reconnected")
 	w.lightChannels(2, "in1", "in2")
 	west, east := newRawGateway(w, "out1"), newRawGateway(w, "out2")
-	// A link away from where each channel comes in.
+	// The links away from where each channel enters.
 	all := []*rawViewer{west.join("c2"), west.join("c2"), east.join("c1"), east.join("c1")}
 	w.allGot(all, 20)
 	for _, name := range []string{"s3", "s4"} {
@@ -29,7 +29,7 @@ func TestSwitchReconnected(t *testing.T) {
 	w.away("s4", all, func(string) {})
 	for _, v := range all {
 		s := v.sum()
-		s.doubled = 0 // a switch without a controller goes on beside the other way around the ring
+		s.doubled = 0 // a disconnected switch goes on beside the other path around the ring
 		w.whole("a viewer", s)
 	}
 	w.must(all[0].watch(t.Context(), "c1", "c2"))
@@ -40,8 +40,8 @@ func TestSwitchReconnected(t *testing.T) {
 	w.nothingLeft()
 }
 
-// away has a switch be without a controller for a while; then and when it is back look is
-// called.
+// away disconnects a switch from the controller for a while. It calls look during that time,
+// and when the switch is back.
 func (w *world) away(name string, all []*rawViewer, look func(when string)) {
 	w.t.Helper()
 	followed := w.follow("network.switch.")
@@ -58,7 +58,7 @@ func (w *world) away(name string, all []*rawViewer, look func(when string)) {
 	look("after all")
 }
 
-// controlledBy says by whom a switch is to be controlled.
+// controlledBy sets the controller of a switch.
 func (w *world) controlledBy(name, controller string) {
 	w.t.Helper()
 	_, err := w.lab.Switch(name).Vsctl(w.t.Context(), "set-controller", "br0", controller)

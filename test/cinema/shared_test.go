@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// A switch has one bucket of a channel for a gateway that copies to its viewers itself, however
-// many they are.
+// TestGatewayCopies checks that a switch has one bucket of a channel for a gateway that copies
+// to its viewers itself, however many they are.
 func TestGatewayCopies(t *testing.T) {
 	begin(t, "ffmpeg")
 	top, roles := testbed.CinemaNetwork("cinema-shared", link)

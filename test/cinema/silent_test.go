@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// A producer falls silent: its channel is down, of which one event tells, and the page of who
-// watches. When the producer is back, so is the picture.
+// TestProducerSilent checks that the channel of a silent producer is down, with one event, and
+// that viewers' pages show it. When the producer is back, so is the picture.
 func TestProducerSilent(t *testing.T) {
 	begin(t, "ffmpeg", "chromium")
 	top, roles := testbed.CinemaNetwork("cinema-silent", link)
@@ -31,7 +31,7 @@ func TestProducerSilent(t *testing.T) {
 	if l, err := w.Lineup(t.Context()); err != nil || l.Channels[0].OnAir != gatewayapi.OnAirDown {
 		t.Errorf("the lineup says %+v, %v", l.Channels, err)
 	}
-	w.must(syscall.Kill(pid, syscall.SIGKILL)) // the gateway starts another one
+	w.must(syscall.Kill(pid, syscall.SIGKILL)) // the gateway starts another process
 	killed := time.Now()
 	told.first("cinema.channel.live", `"c1"`, killed)
 	p.freshAfter(killed)
@@ -44,7 +44,7 @@ func TestProducerSilent(t *testing.T) {
 	p.clean("out2")
 }
 
-// A viewer's browser is gone without a word: nothing is left of the viewer.
+// TestViewerGone checks that nothing is left of a viewer whose browser has disappeared.
 func TestViewerGone(t *testing.T) {
 	begin(t, "ffmpeg", "chromium")
 	top, roles := testbed.CinemaNetwork("cinema-gone", link)

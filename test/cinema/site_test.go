@@ -14,9 +14,9 @@ import (
 
 const viewPassword = "for members"
 
-// Somebody who has no pointer watches: nothing of the page is out of the keyboard's reach, or
-// against the rules of WCAG as axe-core has them; its console has no complaints, and it asks
-// nobody but its gateway for anything.
+// TestSiteByKeyboard watches without a pointer. All of the page can be reached by keyboard and
+// is within the rules of WCAG as axe-core checks them, its console has no complaints, and it
+// sends requests only to its gateway.
 func TestSiteByKeyboard(t *testing.T) {
 	begin(t, "ffmpeg", "chromium")
 	axe := axeSource(t)
@@ -42,7 +42,7 @@ func TestSiteByKeyboard(t *testing.T) {
 	w.must(p.Shows(t.Context(), 1))
 	p.press("3")
 	w.must(p.Shows(t.Context(), 3))
-	p.tabTo("3 c3") // the screen: a button with the focus would take Enter, too
+	p.tabTo("3 c3") // the screen: a button with the focus would also take Enter
 	p.press("2", kb.Enter)
 	w.must(p.Shows(t.Context(), 2))
 
@@ -60,11 +60,11 @@ func TestSiteByKeyboard(t *testing.T) {
 	p.tabTo("Stop")
 	p.press(kb.Enter)
 	p.is("nothing to be watched", `document.getElementById("name").textContent === "No channel is chosen"`)
-	p.forgive("401") // of the wrong password, which the browser notes itself
+	p.forgive("401") // of the wrong password, which the browser logs itself
 	p.clean("out2")
 }
 
-// Somebody who has no pointer goes live.
+// TestLiveByKeyboard goes live without a pointer.
 func TestLiveByKeyboard(t *testing.T) {
 	begin(t, "chromium")
 	axe := axeSource(t)
@@ -88,7 +88,7 @@ func TestLiveByKeyboard(t *testing.T) {
 	p.clean("out1", "in1", "in2")
 }
 
-// axeSource is the script of axe-core that the dashboard is tested with.
+// axeSource returns the script of axe-core that the dashboard is tested with.
 func axeSource(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "..", "dashboard", "node_modules", "axe-core", "axe.min.js"))
@@ -98,8 +98,8 @@ func axeSource(t *testing.T) string {
 	return string(b)
 }
 
-// barriers looks for what keeps people from using the page: missing names, weak contrast and
-// the like.
+// barriers fails the test if the page has accessibility faults: missing names, weak contrast
+// and the like.
 func (p *page) barriers(axe, when string) {
 	p.w.t.Helper()
 	p.w.must(p.Do(p.w.t.Context(), axe))
@@ -119,7 +119,7 @@ func (p *page) press(keys ...string) {
 	}
 }
 
-// tabTo presses Tab until what is called so, as a screen reader says it, has the focus.
+// tabTo presses Tab until the element with an accessible name has the focus.
 func (p *page) tabTo(name string) {
 	p.w.t.Helper()
 	var passed []string
@@ -139,7 +139,7 @@ func (p *page) tabTo(name string) {
 	p.w.t.Fatalf("%q is not reached by Tab; passed %q", name, passed)
 }
 
-// forgive takes out faults that have a text in them and are meant.
+// forgive removes expected faults that contain a text.
 func (p *page) forgive(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// TestSmoke proves Cinema's main job: Chromium watches by the gateways' site and changes channel,
-// shows the new channel, and no picture that is of neither.
+// TestSmoke proves Cinema's main function: Chromium watches by the gateways' site and changes
+// channel, shows the new channel, and no picture that is of neither.
 func TestSmoke(t *testing.T) {
 	begin(t, "ffmpeg", "chromium")
 	top, roles := testbed.CinemaNetwork("cinema-smoke", link)

@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// Two viewers change to the same channel at the same moment, at one gateway and at two, again
-// and again: both get it, no packet twice, and nothing is left of the old one.
+// testChangeAtOnce checks that two viewers who repeatedly change to the same channel at the
+// same moment, at one gateway and at two, both get it, without duplicate packets, and that
+// nothing is left of the old one.
 func testChangeAtOnce(w *world, west, east *rawGateway) {
 	for name, two := range map[string][]*rawViewer{
 		"one gateway":  {west.join("c1"), west.join("c1")},
@@ -32,7 +33,7 @@ func testChangeAtOnce(w *world, west, east *rawGateway) {
 	}
 }
 
-// together has viewers watch channels, all at once.
+// together makes viewers watch channels, all at once.
 func (w *world) together(all []*rawViewer, channels ...string) {
 	w.t.Helper()
 	var wg sync.WaitGroup
@@ -50,7 +51,7 @@ func (w *world) together(all []*rawViewer, channels ...string) {
 	}
 }
 
-// allGot waits until each of the viewers has got so many packets more.
+// allGot waits until each of the viewers has got that many more packets.
 func (w *world) allGot(all []*rawViewer, more int) {
 	w.t.Helper()
 	had := make([]int, len(all))
@@ -67,7 +68,7 @@ func (w *world) allGot(all []*rawViewer, more int) {
 	}))
 }
 
-// changing is what a switch says of rules that is not the same each time.
+// changing matches the parts of a rule's description that change over time.
 var changing = regexp.MustCompile(`(duration|n_packets|n_bytes|idle_age|hard_age)=[^,]*,? ?`)
 
 // has lists a switch's rules for channels, and its groups.

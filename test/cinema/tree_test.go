@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// ownEgress is the network in which the egress gateways are the test's own.
+// ownEgress returns a world in which the egress gateways are the test's own.
 func ownEgress(t *testing.T, name string) *world {
 	t.Helper()
 	begin(t, "ffmpeg")
@@ -20,7 +20,8 @@ func ownEgress(t *testing.T, name string) *world {
 	return newWorld(t, top, roles)
 }
 
-// What concerns viewers of an unchanged network is tested in one lab, one part after the other.
+// TestViewers runs the tests of viewers in an unchanged network in one lab, one after the
+// other.
 func TestViewers(t *testing.T) {
 	w := ownEgress(t, "cinema-viewers")
 	w.lightChannels(2)
@@ -45,8 +46,8 @@ func TestViewers(t *testing.T) {
 	}
 }
 
-// Viewers of whom some change and leave all the time take nothing from the others: none of
-// these loses a packet, or gets one twice.
+// testBystanders checks that viewers who change and leave continuously do not affect the
+// others: none of these loses a packet, or gets one twice.
 func testBystanders(w *world, west, east *rawGateway) {
 	var bystanders []*rawViewer
 	for range 2 {
@@ -68,8 +69,8 @@ func testBystanders(w *world, west, east *rawGateway) {
 	}
 }
 
-// A channel is on a link once, however many watch it behind that, and not at all where
-// nobody does.
+// testOncePerLink checks that a channel is on a link once, however many watch it behind the
+// link, and not at all where nobody does.
 func testOncePerLink(w *world, west, _ *rawGateway) {
 	var all []*rawViewer
 	for range 20 {
@@ -82,8 +83,8 @@ func testOncePerLink(w *world, west, _ *rawGateway) {
 	}
 }
 
-// oncePerLink counts the packets that the links carry while one channel is watched behind one
-// switch, and holds them against those that one of its viewers gets.
+// oncePerLink counts the packets on the links while one channel is watched behind one switch,
+// and compares them with those that one of its viewers gets.
 func (w *world) oncePerLink(v *rawViewer) {
 	w.t.Helper()
 	before, had := w.carried(), v.sum().packets
@@ -91,8 +92,8 @@ func (w *world) oncePerLink(v *rawViewer) {
 	after, got := w.carried(), v.sum().packets-had
 	carrying := 0
 	for port, now := range after {
-		// The reports of the channel and the controller's probes are carried, too, and what comes
-		// while the counters are read.
+		// The links also carry the channel's reports and the controller's probes, and packets
+		// that arrive while the counters are read.
 		n := now - before[port]
 		if n > got*3/2+100 {
 			w.t.Errorf("%s carried %d packets while a viewer of the channel got %d", port, n, got)
@@ -101,14 +102,14 @@ func (w *world) oncePerLink(v *rawViewer) {
 			carrying++
 		}
 	}
-	// The ring's shortest way from either ingress gateway to out1, at s3.
+	// The ring's shortest path from either ingress gateway to out1, at s3.
 	if carrying < 1 || carrying > 2 {
 		w.t.Errorf("%d links between switches carry the channel", carrying)
 	}
 }
 
-// A channel that had to take a long way is on the short one again when that is back, and each
-// packet comes once.
+// TestShorterWay checks that a channel that had to take a long path returns to the short one
+// when that is up again, and that each packet arrives once.
 func TestShorterWay(t *testing.T) {
 	w := ownEgress(t, "cinema-shorter")
 	w.lightChannels(1, "in2")
@@ -138,8 +139,8 @@ func TestShorterWay(t *testing.T) {
 	w.nothingLeft()
 }
 
-// What the controller has put into the switches stays when it is killed while viewers
-// watch: none of them loses a packet. When it comes back, all is its own again.
+// TestControllerKilled kills the controller while viewers watch. What it has installed stays,
+// and none of them loses a packet. When it is back, it has adopted everything.
 func TestControllerKilled(t *testing.T) {
 	w := ownEgress(t, "cinema-killed")
 	w.lightChannels(2)
@@ -149,7 +150,7 @@ func TestControllerKilled(t *testing.T) {
 		channel := fmt.Sprintf("c%d", i%2+1)
 		all = append(all, west.join(channel), east.join(channel))
 	}
-	zapper := west.join("c1") // misses what is sent while it does not watch: it is not one of them
+	zapper := west.join("c1") // it misses what is sent while it does not watch, so it is not one of them
 	w.allGot(all, 50)
 	before := map[string][]string{}
 	for _, s := range w.lab.Topology().Switches {
@@ -197,7 +198,7 @@ func (w *world) carried() map[string]int {
 	return out
 }
 
-// betweenSwitches are the links that join switches.
+// betweenSwitches returns the links between switches.
 func (w *world) betweenSwitches() (all []lab.Link) {
 	for _, l := range w.lab.Topology().Links {
 		if strings.HasPrefix(l.A.Node, "s") && strings.HasPrefix(l.B.Node, "s") {

@@ -11,16 +11,16 @@ import (
 	"github.com/pion/webrtc/v4"
 )
 
-// way is a player's way to the gateway, which loses packets or is cut without a word.
-type way struct {
+// lossyConn is a player's connection to the gateway, which loses packets or is cut silently.
+type lossyConn struct {
 	net.PacketConn
 	cut  atomic.Bool
-	lose atomic.Bool // each twentieth packet of media
+	lose atomic.Bool // every twentieth media packet
 	read int
 }
 
 // WriteTo implements net.PacketConn.
-func (w *way) WriteTo(b []byte, to net.Addr) (int, error) {
+func (w *lossyConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	if w.cut.Load() {
 		return len(b), nil
 	}
@@ -28,7 +28,7 @@ func (w *way) WriteTo(b []byte, to net.Addr) (int, error) {
 }
 
 // ReadFrom implements net.PacketConn.
-func (w *way) ReadFrom(b []byte) (int, net.Addr, error) {
+func (w *lossyConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
 		n, from, err := w.PacketConn.ReadFrom(b)
 		const rtp = 0x80
@@ -41,14 +41,14 @@ func (w *way) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// joinsBy has a player see a channel by a way of its own.
-func (w *world) joinsBy(channel string) (*player, *way) {
+// joinsBy makes a player watch a channel through a lossyConn.
+func (w *world) joinsBy(channel string) (*player, *lossyConn) {
 	w.t.Helper()
 	raw, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	by := &way{PacketConn: raw}
+	by := &lossyConn{PacketConn: raw}
 	var s webrtc.SettingEngine
 	mux := webrtc.NewICEUDPMux(nil, by)
 	w.t.Cleanup(func() { mux.Close() })
@@ -60,7 +60,7 @@ func (w *world) joinsBy(channel string) (*player, *way) {
 	return p, by
 }
 
-// A viewer who disappears without a word is gone after a while.
+// TestDisappearingViewer checks that a viewer who disappears silently is removed after a while.
 func TestDisappearingViewer(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Times.Silence = 2 * time.Second }, "news")
 	p, by := w.joinsBy("news")
@@ -70,7 +70,8 @@ func TestDisappearingViewer(t *testing.T) {
 	p.closes()
 }
 
-// What is lost on the way to a player is sent again when it says so.
+// TestLostPacketsAreSentAgain checks that packets lost on the way to a player are retransmitted
+// on request.
 func TestLostPacketsAreSentAgain(t *testing.T) {
 	w := newWorld(t, nil, "news")
 	p, by := w.joinsBy("news")
@@ -97,7 +98,7 @@ func TestLostPacketsAreSentAgain(t *testing.T) {
 	w.until("what was lost", whole)
 }
 
-// The viewers of a gateway that ends are told, and so is the controller.
+// TestGatewayThatEnds checks that a gateway that ends tells its viewers and the controller.
 func TestGatewayThatEnds(t *testing.T) {
 	w := newWorld(t, nil, "news")
 	p, q := w.joins("news"), w.joins("news")

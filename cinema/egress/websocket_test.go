@@ -18,15 +18,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lightPlayer is a viewer's browser that decodes by itself.
-type lightPlayer struct {
+// webSocketPlayer is a viewer's browser that decodes by itself.
+type webSocketPlayer struct {
 	*world
 	conn    *websocket.Conn
 	session string
 
 	mu     sync.Mutex
 	units  []unit
-	told   []told
+	told   []playerMessage
 	failed []string
 	closed websocket.StatusCode
 }
@@ -35,21 +35,21 @@ type lightPlayer struct {
 type unit struct {
 	flags byte
 	time  int64
-	from  byte // the number of its channel, unless it is a picture's middle
+	from  byte // number of its channel, unless it is from the middle of a picture
 }
 
 func (w *world) dials(channel string, protocols ...string) (*websocket.Conn, *http.Response, error) {
-	return websocket.Dial(w.t.Context(), w.url+"/ws/"+channel, &websocket.DialOptions{Subprotocols: append([]string{lightProtocol}, protocols...)})
+	return websocket.Dial(w.t.Context(), w.url+"/ws/"+channel, &websocket.DialOptions{Subprotocols: append([]string{webSocketProtocol}, protocols...)})
 }
 
-// watches has a player see a channel by WebSocket, and get whatever comes.
-func (w *world) watches(channel string, protocols ...string) *lightPlayer {
+// watches makes a player watch a channel by WebSocket, and read everything.
+func (w *world) watches(channel string, protocols ...string) *webSocketPlayer {
 	w.t.Helper()
 	conn, _, err := w.dials(channel, protocols...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	p := &lightPlayer{world: w, conn: conn}
+	p := &webSocketPlayer{world: w, conn: conn}
 	conn.SetReadLimit(8 << 20)
 	done := make(chan struct{})
 	go func() { defer close(done); p.plays() }()
@@ -57,7 +57,7 @@ func (w *world) watches(channel string, protocols ...string) *lightPlayer {
 	return p
 }
 
-func (p *lightPlayer) plays() {
+func (p *webSocketPlayer) plays() {
 	for {
 		kind, b, err := p.conn.Read(context.Background())
 		p.mu.Lock()
@@ -67,7 +67,7 @@ func (p *lightPlayer) plays() {
 			p.mu.Unlock()
 			return
 		case kind == websocket.MessageText:
-			var t told
+			var t playerMessage
 			if err := json.Unmarshal(b, &t); err != nil {
 				p.failed = append(p.failed, err.Error())
 			}
@@ -80,12 +80,12 @@ func (p *lightPlayer) plays() {
 	}
 }
 
-func (p *lightPlayer) take(b []byte) {
+func (p *webSocketPlayer) take(b []byte) {
 	u := unit{flags: b[0], time: int64(binary.BigEndian.Uint64(b[1:])), from: b[len(b)-1]}
 	if u.flags&flagSound == 0 {
-		u.from = b[head+6] // of 00 00 00 01, header, another, number
-		if u.flags&flagKey != 0 != (b[head+4] == 0x67) {
-			p.failed = append(p.failed, fmt.Sprintf("flags %d of a picture that begins with %x", u.flags, b[head+4]))
+		u.from = b[frameHeader+6] // of 00 00 00 01, header, another, number
+		if u.flags&flagKey != 0 != (b[frameHeader+4] == 0x67) {
+			p.failed = append(p.failed, fmt.Sprintf("flags %d of a picture that begins with %x", u.flags, b[frameHeader+4]))
 		}
 	}
 	for _, last := range slices.Backward(p.units) {
@@ -99,7 +99,7 @@ func (p *lightPlayer) take(b []byte) {
 	p.units = append(p.units, u)
 }
 
-func (p *lightPlayer) of(flag byte) (out []unit) {
+func (p *webSocketPlayer) of(flag byte) (out []unit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, u := range p.units {
@@ -110,20 +110,20 @@ func (p *lightPlayer) of(flag byte) (out []unit) {
 	return out
 }
 
-func (p *lightPlayer) sees(number byte) func() bool {
+func (p *webSocketPlayer) sees(number byte) func() bool {
 	return func() bool {
 		pictures, sound := p.of(0), p.of(flagSound)
 		return len(pictures) > 0 && len(sound) > 0 && pictures[len(pictures)-1].from == number && sound[len(sound)-1].from == number
 	}
 }
 
-// answers is what the player has been told that satisfies a condition.
-func (p *lightPlayer) answered(is func(told) bool) (t told) {
+// answered waits for a message that satisfies a condition.
+func (p *webSocketPlayer) answered(ok func(playerMessage) bool) (t playerMessage) {
 	p.world.t.Helper()
 	p.until("an answer", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		i := slices.IndexFunc(p.told, is)
+		i := slices.IndexFunc(p.told, ok)
 		if i >= 0 {
 			t = p.told[i]
 		}
@@ -132,14 +132,14 @@ func (p *lightPlayer) answered(is func(told) bool) (t told) {
 	return t
 }
 
-func (p *lightPlayer) says(text string) {
+func (p *webSocketPlayer) says(text string) {
 	p.world.t.Helper()
 	if err := p.conn.Write(p.world.t.Context(), websocket.MessageText, []byte(text)); err != nil {
 		p.world.t.Fatal(err)
 	}
 }
 
-func (p *lightPlayer) whole() {
+func (p *webSocketPlayer) whole() {
 	p.world.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,9 +148,9 @@ func (p *lightPlayer) whole() {
 	}
 }
 
-// A player by WebSocket is a viewer like any other: it sees its channel from a key frame on, and
-// changes it by a message and by HTTP.
-func TestLightPlayer(t *testing.T) {
+// TestWebSocketPlayer checks that a player by WebSocket sees its channel from a key frame on,
+// and changes it by a message and by HTTP.
+func TestWebSocketPlayer(t *testing.T) {
 	w := newWorld(t, nil, "news", "sport")
 	p := w.watches("news")
 	w.until("picture and sound", p.sees(1))
@@ -161,7 +161,7 @@ func TestLightPlayer(t *testing.T) {
 		t.Errorf("%+v", live)
 	}
 	p.says(`{"request": 7, "channel": "sport"}`)
-	a := p.answered(func(t told) bool { return t.Request == 7 })
+	a := p.answered(func(t playerMessage) bool { return t.Request == 7 })
 	w.until("the other channel", p.sees(2))
 	pictures := p.of(0)
 	cut := slices.IndexFunc(pictures, func(u unit) bool { return u.flags&flagCut != 0 && u.from == 2 })
@@ -188,29 +188,31 @@ func TestLightPlayer(t *testing.T) {
 	w.until("nobody", func() bool { return w.count() == 0 })
 }
 
-// A channel's password comes with the protocol or with the change, and not in the address.
-func TestLightPlayerPassword(t *testing.T) {
+// TestWebSocketPlayerPassword checks that a channel's password is sent with the protocol or
+// with the change, and not in the URL.
+func TestWebSocketPlayerPassword(t *testing.T) {
 	w := newWorld(t, nil, "news", "vault")
 	w.studios["vault"].protected = true
 	p := w.watches("news")
 	w.until("picture and sound", p.sees(1))
 	p.says(`{"request": 1, "channel": "vault", "password": "no"}`)
-	if a := p.answered(func(t told) bool { return t.Request == 1 }); a.Refused == nil || a.Refused.Status != http.StatusUnauthorized {
+	if a := p.answered(func(t playerMessage) bool { return t.Request == 1 }); a.Refused == nil || a.Refused.Status != http.StatusUnauthorized {
 		t.Errorf("%+v", a)
 	}
 	p.says(`{"request": 2, "channel": "vault", "password": "sesame"}`)
 	w.until("the vault", p.sees(2))
 	q := w.watches("vault")
-	if a := q.answered(func(t told) bool { return t.Refused != nil }); a.Refused.Status != http.StatusUnauthorized {
+	if a := q.answered(func(t playerMessage) bool { return t.Refused != nil }); a.Refused.Status != http.StatusUnauthorized {
 		t.Errorf("%+v", a)
 	}
 	w.until("the end", func() bool { q.mu.Lock(); defer q.mu.Unlock(); return q.closed == 4401 })
-	r := w.watches("vault", bearer+base64.RawURLEncoding.EncodeToString([]byte("sesame")))
+	r := w.watches("vault", passwordPrefix+base64.RawURLEncoding.EncodeToString([]byte("sesame")))
 	w.until("the vault", r.sees(2))
 }
 
-// What is wrong with a player's request or message is said; it does not end the player.
-func TestLightPlayerWrong(t *testing.T) {
+// TestWebSocketPlayerWrong checks that invalid requests and messages are explained, and do not
+// end the player.
+func TestWebSocketPlayerWrong(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxViewers = 1 }, "news")
 	for _, c := range []struct {
 		path     string
@@ -220,12 +222,12 @@ func TestLightPlayerWrong(t *testing.T) {
 		protocol string
 	}{
 		{"/ws/news", nil, 426, "Upgrade", ""},
-		{"/ws/..", []string{"Upgrade", "websocket"}, 404, "", lightProtocol},
-		{"/ws/NEWS", []string{"Upgrade", "websocket"}, 400, "channel", lightProtocol},
+		{"/ws/..", []string{"Upgrade", "websocket"}, 404, "", webSocketProtocol},
+		{"/ws/NEWS", []string{"Upgrade", "websocket"}, 400, "channel", webSocketProtocol},
 		{"/ws/news", []string{"Upgrade", "websocket"}, 400, "Sec-WebSocket-Protocol", "chat"},
-		{"/ws/news", []string{"Upgrade", "websocket"}, 401, "Sec-WebSocket-Protocol", lightProtocol + ", bearer.!"},
-		{"/ws/news", []string{"Upgrade", "websocket"}, 401, "Sec-WebSocket-Protocol", lightProtocol + ", bearer."},
-		{"/ws/news", []string{"Upgrade", "websocket"}, 401, "Sec-WebSocket-Protocol", lightProtocol + ", bearer." + strings.Repeat("YWFh", 25)},
+		{"/ws/news", []string{"Upgrade", "websocket"}, 401, "Sec-WebSocket-Protocol", webSocketProtocol + ", bearer.!"},
+		{"/ws/news", []string{"Upgrade", "websocket"}, 401, "Sec-WebSocket-Protocol", webSocketProtocol + ", bearer."},
+		{"/ws/news", []string{"Upgrade", "websocket"}, 401, "Sec-WebSocket-Protocol", webSocketProtocol + ", bearer." + strings.Repeat("YWFh", 25)},
 	} {
 		header := append([]string{"Sec-WebSocket-Protocol", c.protocol}, c.header...)
 		res, text := w.ask(http.MethodGet, c.path, "", "", header...)
@@ -252,7 +254,7 @@ func TestLightPlayerWrong(t *testing.T) {
 		{`{"request": 1, "channel": "news", "password": "` + strings.Repeat("x", 73) + `"}`, "password", 401},
 	} {
 		p.says(c.text)
-		refusals := func() (out []told) {
+		refusals := func() (out []playerMessage) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for _, x := range p.told {
@@ -268,7 +270,7 @@ func TestLightPlayerWrong(t *testing.T) {
 		}
 	}
 	q := w.watches("news")
-	if a := q.answered(func(t told) bool { return t.Refused != nil }); a.Refused.Status != http.StatusServiceUnavailable {
+	if a := q.answered(func(t playerMessage) bool { return t.Refused != nil }); a.Refused.Status != http.StatusServiceUnavailable {
 		t.Errorf("%+v", a)
 	}
 	if err := p.conn.Write(t.Context(), websocket.MessageText, []byte(strings.Repeat(" ", maxChange+1))); err != nil {
@@ -277,20 +279,21 @@ func TestLightPlayerWrong(t *testing.T) {
 	w.until("the end of who sends too much", func() bool { return w.count() == 0 })
 }
 
-// A player that takes nothing is gone.
-func TestLightPlayerThatStandsStill(t *testing.T) {
+// TestWebSocketPlayerThatStalls checks that a player that reads nothing is removed.
+func TestWebSocketPlayerThatStalls(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Times.Silence = time.Second }, "news")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET /ws/news HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MTIzNDU2Nzg5MDEyMzQ1Ng==\r\nSec-WebSocket-Protocol: %s\r\n\r\n", lightProtocol)
+	fmt.Fprintf(conn, "GET /ws/news HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MTIzNDU2Nzg5MDEyMzQ1Ng==\r\nSec-WebSocket-Protocol: %s\r\n\r\n", webSocketProtocol)
 	w.until("a viewer", func() bool { return len(w.live()) == 1 })
 	w.until("nobody", func() bool { return w.count() == 0 })
 }
 
-// What waits for a player is bounded; what it misses, it misses until a key frame.
+// TestQueueHolds checks that a player's queue is bounded, and that skipped pictures are skipped
+// until a key frame.
 func TestQueueHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q, now := newQueue(), time.Unix(1_700_000_000, 0)
@@ -307,13 +310,13 @@ func TestQueueHolds(t *testing.T) {
 			case "sound":
 				q.put(message{data: make([]byte, 100), at: now.Add(time.Duration(serial))})
 			case "tell":
-				if q.tell([]byte("x")) {
+				if q.putText([]byte("x")) {
 					texts++
 				}
 			case "take":
-				m, is := q.take()
+				m, ok := q.pop()
 				switch {
-				case !is:
+				case !ok:
 				case m.text:
 					texts--
 				case m.picture:
@@ -324,19 +327,20 @@ func TestQueueHolds(t *testing.T) {
 					last = n
 				}
 			}
-			if q.bytes > maxWaiting || q.texts != texts || texts > maxWaitingTexts {
+			if q.bytes > maxQueuedBytes || q.texts != texts || texts > maxQueuedTexts {
 				t.Fatalf("%d bytes and %d texts, %d of them known, wait", q.bytes, q.texts, texts)
 			}
 		}
 	})
 }
 
-// Whatever a player says is understood or refused with the field.
-func FuzzAsk(f *testing.F) {
+// FuzzPlayerRequest checks that any message of a player is understood, or refused with the
+// field.
+func FuzzPlayerRequest(f *testing.F) {
 	f.Add(`{"request": 1, "channel": "news", "password": "x"}`)
 	f.Add(`{"request": 1, "again": true}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		a, err := parseAsk([]byte(text))
+		a, err := parsePlayerRequest([]byte(text))
 		if err != nil {
 			if r := asRefusal(err); r.Status >= 500 || r.Field == "" || r.Detail == "" {
 				t.Errorf("%+v", r)

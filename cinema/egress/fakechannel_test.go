@@ -15,44 +15,44 @@ import (
 	"github.com/sluice-net/sluice/cinema/media"
 )
 
-// studio makes a channel, and copies it as switches do.
-type studio struct {
+// fakeChannel is a channel that copies its packets to viewers as switches do.
+type fakeChannel struct {
 	socket    *net.UDPConn
 	from      netip.AddrPort
 	protected bool
 	nowhere   bool // no ingress gateway has it
 
 	mu     sync.Mutex
-	ports  map[uint16]map[string]bool // viewers
+	ports  map[uint16]map[string]bool // viewers of each port
 	group  *media.Cache
-	silent bool // nothing but sound: no key frame
-	only   bool // the group that has begun is the last: no further key frame
+	silent bool // only sound, no key frame
+	only   bool // the present group is the last one: no further key frame
 	lose   float64
 	lost   int
 	bursts int
 	rand   *rand.Rand
 }
 
-// gop is how many pictures a group of the channels has: 800 ms.
+// gop is the number of pictures in a group: 800 ms.
 const gop = 20
 
-// worlds counts the addresses that newIngress has given.
+// worlds counts the addresses that newIngress has returned.
 var worlds atomic.Uint32
 
-// newIngress returns an address from which channels come. No other test uses it at the same time, in
+// newIngress returns a source address for channels. No other test uses it at the same time, in
 // this process or in another.
 func newIngress() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 77 + byte(worlds.Add(1)%128), byte(os.Getpid() >> 8), byte(os.Getpid())})
 }
 
-func newStudio(t testing.TB, ingress netip.Addr, number uint16) *studio {
+func newStudio(t testing.TB, ingress netip.Addr, number uint16) *fakeChannel {
 	t.Helper()
 	at := netip.AddrPortFrom(ingress, gatewayapi.SourcePort(number))
 	socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &studio{socket: socket, from: at, ports: map[uint16]map[string]bool{}, group: media.NewCache(group), rand: rand.New(rand.NewPCG(1, uint64(number)))}
+	s := &fakeChannel{socket: socket, from: at, ports: map[uint16]map[string]bool{}, group: media.NewCache(groupLimits), rand: rand.New(rand.NewPCG(1, uint64(number)))}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() { defer close(done); s.film(stop, number) }()
 	t.Cleanup(func() { close(stop); <-done; socket.Close() })
@@ -60,7 +60,7 @@ func newStudio(t testing.TB, ingress netip.Addr, number uint16) *studio {
 }
 
 // film sends a picture each 40 ms, each in two packets or more, and sound each 20 ms.
-func (s *studio) film(stop chan struct{}, number uint16) {
+func (s *fakeChannel) film(stop chan struct{}, number uint16) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	video, audio := number*5000, number*777
@@ -97,7 +97,7 @@ func rtpPacket(kind uint8, marker bool, sequence uint16, stamp, ssrc uint32, pay
 	return append(b, payload...)
 }
 
-func (s *studio) send(raw []byte) {
+func (s *fakeChannel) send(raw []byte) {
 	p, err := media.Parse(raw)
 	if err != nil {
 		panic(err)
@@ -114,7 +114,7 @@ func (s *studio) send(raw []byte) {
 }
 
 // to sends a datagram, or loses it. s.mu is held.
-func (s *studio) to(port uint16, raw []byte) {
+func (s *fakeChannel) to(port uint16, raw []byte) {
 	if s.rand.Float64() < s.lose {
 		s.lost++
 		return
@@ -123,41 +123,41 @@ func (s *studio) to(port uint16, raw []byte) {
 }
 
 // lastGroup reports whether the channel has no further key frame.
-func (s *studio) lastGroup() bool {
+func (s *fakeChannel) lastGroup() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.only
 }
 
-// ends has the channel go on without a further key frame.
-func (s *studio) ends() {
+// ends makes the channel continue without a further key frame.
+func (s *fakeChannel) ends() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.only = true
 }
 
-func (s *studio) has(port uint16) bool {
+func (s *fakeChannel) has(port uint16) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.ports[port]) > 0
 }
 
-// loses has the network lose some of the datagrams.
-func (s *studio) loses(share float64) {
+// loses makes the network lose a share of the datagrams.
+func (s *fakeChannel) loses(share float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lose = share
 }
 
-// counts says how many datagrams were lost, and how many bursts were asked for.
-func (s *studio) counts() (lost, bursts int) {
+// counts returns how many datagrams were lost, and how many bursts were requested.
+func (s *fakeChannel) counts() (lost, bursts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lost, s.bursts
 }
 
-// copyTo has a viewer's port get the channel or not, and a burst if it is asked for.
-func (s *studio) copyTo(port uint16, viewer string, on, burst bool) {
+// copyTo starts or stops the copy to a viewer's port, with a burst if it is requested.
+func (s *fakeChannel) copyTo(port uint16, viewer string, on, burst bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if on && burst {
@@ -177,7 +177,7 @@ func (s *studio) copyTo(port uint16, viewer string, on, burst bool) {
 	}
 }
 
-func (s *studio) falls(silent bool) {
+func (s *fakeChannel) falls(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.silent = silent

@@ -9,20 +9,20 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// there says whether all links of a tree are up.
+// there reports whether all links of a tree are up.
 func (w *world) there(t Tree) bool {
 	return !slices.ContainsFunc(t.Edges, func(e Edge) bool { return w.down[e.From] })
 }
 
-// underWay is a datagram on its way: where it is, and where it has arrived.
-type underWay struct {
+// inFlight is a datagram in flight: where it is, and where it has arrived.
+type inFlight struct {
 	at      []step
 	arrived map[arrival]int
 }
 
-// planLossless brings a channel's program into the switches in its order, while datagrams are
-// sent in and each goes on now or later. Each arrives wherever the channel goes before and after,
-// and unless twice is said, once.
+// planLossless installs a channel's program in its order while datagrams are sent in, each of
+// which advances at random times. Each arrives wherever the channel goes both before and after,
+// and exactly once unless twice is true.
 func (w *world) planLossless(t *rapid.T, c *channel, p network.Program, twice bool) {
 	before, _ := w.send(t, c, c.root)
 	change, err := w.ledger.Plan(w.owner, c.name, p)
@@ -30,20 +30,20 @@ func (w *world) planLossless(t *rapid.T, c *channel, p network.Program, twice bo
 		t.Fatalf("%s: %v", c.name, err)
 	}
 	luck := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "who goes on"), 0))
-	var all []*underWay
-	forward := func(x *underWay) {
+	var all []*inFlight
+	forward := func(x *inFlight) {
 		s := x.at[0]
 		x.at = append(x.at[1:], w.forward(t, c, s, x.arrived, map[network.PortRef]int{})...)
 	}
 	for _, op := range slices.Concat(change.Writes, change.Deletes) {
-		all = append(all, &underWay{[]step{c.sent(c.root)}, map[arrival]int{}})
+		all = append(all, &inFlight{[]step{c.sent(c.root)}, map[arrival]int{}})
 		for _, x := range all {
 			for len(x.at) > 0 && luck.IntN(2) > 0 {
 				forward(x)
 			}
 		}
 		w.change(t, op)
-		w.send(t, c, c.root) // which fails for a circle
+		w.send(t, c, c.root) // fails if there is a loop
 	}
 	change.Confirm()
 	after, _ := w.send(t, c, c.root)

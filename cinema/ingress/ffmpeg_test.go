@@ -26,7 +26,7 @@ func TestPattern(t *testing.T) {
 	needFFmpeg(t)
 	g, all, c := start(t, nil)
 	spec := gatewayapi.Channel{Name: "news", Number: 7, Source: patternSource, BitRate: 500_000, To: mediaAddr}
-	if err := c.Have(t.Context(), spec); err != nil {
+	if err := c.SetChannel(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
 	if s := state(t, g, "news"); s.OnAir != gatewayapi.OnAirWaiting || s.Channel != spec {
@@ -49,7 +49,7 @@ func TestPattern(t *testing.T) {
 	checkHouseFormat(t, all.of(7).to(mediaTo))
 	checkBurst(t, g, all, c)
 	child := processOf(t, s.Producer)
-	if err := c.Drop(t.Context(), "news"); err != nil {
+	if err := c.DeleteChannel(t.Context(), "news"); err != nil {
 		t.Fatal(err)
 	}
 	if g.channel("news") != nil || !all.of(7).closed || !errors.Is(syscall.Kill(child, 0), syscall.ESRCH) {
@@ -130,11 +130,11 @@ func processOf(t *testing.T, producer string) int {
 
 // A child that is killed is started again, and the channel is live again; a channel without a
 // child is down meanwhile.
-func TestChildIsStartedAgain(t *testing.T) {
+func TestFFmpegIsRestarted(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)
 	g, all, c := start(t, nil)
-	if err := c.Have(t.Context(), gatewayapi.Channel{Name: "news", Number: 7, Source: patternSource, BitRate: 500_000, To: mediaAddr}); err != nil {
+	if err := c.SetChannel(t.Context(), gatewayapi.Channel{Name: "news", Number: 7, Source: patternSource, BitRate: 500_000, To: mediaAddr}); err != nil {
 		t.Fatal(err)
 	}
 	live := func() bool { return state(t, g, "news").OnAir == gatewayapi.OnAirLive }
@@ -160,7 +160,7 @@ func TestChildIsStartedAgain(t *testing.T) {
 }
 
 // A source that cannot be read says why, and is tried again later and later.
-func TestChildSaysWhy(t *testing.T) {
+func TestFFmpegError(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)
 	g, _, c := start(t, nil)
@@ -169,7 +169,7 @@ func TestChildSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for number, source := range map[uint16]string{1: "file:" + name, 2: "file:" + name + ".gone", 3: "rtsp://127.0.0.1:1/x"} {
-		if err := c.Have(t.Context(), gatewayapi.Channel{Name: "c" + strconv.Itoa(int(number)), Number: number, Source: source, BitRate: 500_000, To: mediaAddr}); err != nil {
+		if err := c.SetChannel(t.Context(), gatewayapi.Channel{Name: "c" + strconv.Itoa(int(number)), Number: number, Source: source, BitRate: 500_000, To: mediaAddr}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestWithoutFFmpeg(t *testing.T) {
 	if err != nil || len(st.Warnings) != 1 || !strings.Contains(st.Warnings[0], "install ffmpeg") {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if err := c.Have(t.Context(), gatewayapi.Channel{Name: "news", Number: 7, Source: "test:", BitRate: 500_000, To: mediaAddr}); err != nil {
+	if err := c.SetChannel(t.Context(), gatewayapi.Channel{Name: "news", Number: 7, Source: "test:", BitRate: 500_000, To: mediaAddr}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the reason", func() bool { return strings.Contains(state(t, g, "news").Error, "no such file") })
@@ -212,20 +212,20 @@ func TestFiles(t *testing.T) {
 		name string
 		args []string
 		rate units.Rate
-		want shape
+		want sourceProperties
 	}{
-		{"house format", []string{"-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, shape{copied: true}},
-		{"other profile", []string{"-c:v", "libx264", "-profile:v", "high", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, shape{}},
-		{"other codec", []string{"-c:v", "mpeg4", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, shape{}},
-		{"no sound", []string{"-map", "0:v", "-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k"}, 1_000_000, shape{copied: true, silent: true}},
-		{"too many bits", []string{"-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 150_000, shape{}},
+		{"house format", []string{"-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, sourceProperties{copied: true}},
+		{"other profile", []string{"-c:v", "libx264", "-profile:v", "high", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, sourceProperties{}},
+		{"other codec", []string{"-c:v", "mpeg4", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, sourceProperties{}},
+		{"no sound", []string{"-map", "0:v", "-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k"}, 1_000_000, sourceProperties{copied: true, silent: true}},
+		{"too many bits", []string{"-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 150_000, sourceProperties{}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			source := "file:" + film(t, x.args...)
 			g, all, c := start(t, nil)
 			spec := gatewayapi.Channel{Name: "film", Number: 7, Source: source, BitRate: x.rate, To: mediaAddr}
-			if err := c.Have(t.Context(), spec); err != nil {
+			if err := c.SetChannel(t.Context(), spec); err != nil {
 				t.Fatal(err)
 			}
 			until(t, "more than the file has", func() bool { return len(keyFrames(t, all.of(7).to(mediaTo))) > 3 })
@@ -233,8 +233,8 @@ func TestFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			k := &child{ffmpeg: "ffmpeg", source: s, ch: g.channel("film")}
-			if got := k.look(t.Context()); got != x.want {
+			f := &ffmpegSource{ffmpeg: "ffmpeg", source: s, ch: g.channel("film")}
+			if got := f.probe(t.Context()); got != x.want {
 				t.Errorf("%+v, want %+v", got, x.want)
 			}
 			until(t, "live", func() bool { return state(t, g, "film").OnAir == gatewayapi.OnAirLive })
@@ -276,7 +276,7 @@ func TestStreams(t *testing.T) {
 			port := strconv.Itoa(freePort(t))
 			g, _, c := start(t, nil)
 			spec := gatewayapi.Channel{Name: "live", Number: 7, Source: strings.ReplaceAll(x.source, "PORT", port), BitRate: 1_000_000, To: mediaAddr}
-			if err := c.Have(t.Context(), spec); err != nil {
+			if err := c.SetChannel(t.Context(), spec); err != nil {
 				t.Fatal(err)
 			}
 			until(t, "a process that listens", func() bool { return state(t, g, "live").Producer != "" })

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is shown of a source has no account, and of its parameters what is harmless.
-func TestShownSource(t *testing.T) {
-	shows(t, ShownSource, map[string]string{
+// TestRedactSource checks that a redacted source has no account, and only harmless parameters.
+func TestRedactSource(t *testing.T) {
+	shows(t, RedactSource, map[string]string{
 		"":                                 "",
 		"test:?size=640x360&keyframes=2s":  "test:?size=640x360&keyframes=2s",
 		"file:/srv/a?b@c.mp4":              "file:/srv/a?b@c.mp4",
@@ -23,7 +23,7 @@ func TestShownSource(t *testing.T) {
 		"srt://:9000?passphrase=SECRET&latency=200000&streamid=#!::u=me": "srt://:9000?passphrase=…&latency=200000&streamid=…",
 		"srt://:9000?latency=1;passphrase=SECRET":                        "srt://:9000?latency=…",
 		"srt:9000?passphrase=SECRET":                                     "srt:…",
-		"rtsp://me:12/s@10.0.0.7 /":                                      "rtsp://me:12/s@10.0.0.7 /", // a path, by all that is known
+		"rtsp://me:12/s@10.0.0.7 /":                                      "rtsp://me:12/s@10.0.0.7 /", // may be a path
 		"rtsp://me:s/cret@10.0.0.7/":                                     "rtsp:…",
 		"rtsp://me:s?cret@10.0.0.7/":                                     "rtsp:…",
 		"rtsp://me:12?cret@10.0.0.7/":                                    "rtsp:…",
@@ -33,7 +33,7 @@ func TestShownSource(t *testing.T) {
 	})
 }
 
-// shows compares what is shown with what is wanted, by what there is.
+// shows compares the results of show with the wanted ones, by input.
 func shows(t *testing.T, show func(string) string, wanted map[string]string) {
 	t.Helper()
 	for text, want := range wanted {
@@ -43,9 +43,10 @@ func shows(t *testing.T, show func(string) string, wanted map[string]string) {
 	}
 }
 
-// A program's words stay, and what it says of a source is as this is shown.
-func TestShownText(t *testing.T) {
-	shows(t, ShownText, map[string]string{
+// TestRedactText checks that a program's output is unchanged except for sources, which are
+// redacted.
+func TestRedactText(t *testing.T) {
+	shows(t, RedactText, map[string]string{
 		"[srt @ 0x55d0] Connection to srt://0.0.0.0:9000?mode=listener&passphrase=SECRET failed: Input/output error": "[srt @ 0x55d0] Connection to srt://0.0.0.0:9000?mode=listener&passphrase=… failed: Input/output error",
 		"rtsp://me:secret@camera:554/x: Connection refused":                                                          "rtsp://…@camera:554/x: Connection refused",
 		"Error opening input file rtsp://10.0.0.7/live?token=SECRET.":                                                "Error opening input file rtsp://10.0.0.7/live?token=….",
@@ -53,8 +54,8 @@ func TestShownText(t *testing.T) {
 	})
 }
 
-// Wherever a secret stands in an account or in a parameter, and whatever stands around it, it is
-// not shown.
+// TestNoSecretIsShown checks that a secret in an account or a parameter is never shown,
+// whatever surrounds it.
 func TestNoSecretIsShown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secret := rapid.StringMatching(`[A-Z0-9]{1,4}[!$()*,;:'"=?/-]{0,2}SECRET[!$()*,;:'"=?/-]{0,2}[A-Z0-9]{0,4}`).Draw(t, "secret")
@@ -63,7 +64,7 @@ func TestNoSecretIsShown(t *testing.T) {
 			"://me:" + strings.ReplaceAll(secret, "/", "") + "@10.0.0.7/live", "://10.0.0.7/live?" + strings.ReplaceAll(secret, "=", ""), "://:9000?token=" + secret,
 			"://:9000?latency=1&passphrase=" + secret + "&mode=listener", "://10.0.0.7:554/?tcp&key=" + secret + "&a=b",
 		}).Draw(t, "rest")
-		for _, shown := range []string{ShownSource(source), ShownText("[in @ 0x1] " + source + ": Connection refused")} {
+		for _, shown := range []string{RedactSource(source), RedactText("[in @ 0x1] " + source + ": Connection refused")} {
 			if strings.Contains(shown, "SECRET") {
 				t.Fatalf("%s is shown as %s", source, shown)
 			}

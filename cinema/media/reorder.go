@@ -1,0 +1,254 @@
+package media
+
+import (
+	"bytes"
+	"math"
+	"time"
+)
+
+// Bounds of reordering: how many packets wait for a missing one, and for how long.
+const (
+	videoWindow    = 512
+	audioWindow    = 64
+	reorderTimeout = 100 * time.Millisecond
+)
+
+// maxJump is the largest step of sequence numbers within one run of a producer, as in RFC 3550,
+// appendix A.1 (MAX_DROPOUT).
+const maxJump = 3000
+
+// oldRunTime is how long packets of a producer's previous run count as late ones, and not as a
+// new run.
+const oldRunTime = time.Second
+
+// reorderBuffer puts the packets of one medium of a channel into the order of their sequence
+// numbers, and removes duplicates. It extends sequence numbers beyond 16 bits. It starts closed
+// and releases nothing until it is opened at a number. A new run of the producer, with another
+// SSRC or a jump of numbers, closes it.
+type reorderBuffer struct {
+	window int
+	// strict says that a missing packet is skipped only if a key frame is waiting, which
+	// depends on nothing before it.
+	strict  bool
+	started bool // a packet has arrived
+	open    bool
+	ssrc    uint32
+	// next is the number that is released next, highest the highest that has arrived.
+	next, highest int64
+	// since is when the buffer began to wait for next. stalled says that it has waited for
+	// longer than reorderTimeout.
+	since   time.Time
+	stalled bool
+	waiting map[int64]Packet
+	// prevSSRC is the SSRC of the previous run, which ended at prevEndedAt.
+	prevSSRC    uint32
+	prevEndedAt time.Time
+}
+
+func newReorderBuffer(window int) reorderBuffer {
+	return reorderBuffer{window: window, waiting: map[int64]Packet{}}
+}
+
+// add adds a packet, and reports whether it is new and not too late.
+func (b *reorderBuffer) add(p Packet, now time.Time) bool {
+	if b.started && p.SSRC != b.ssrc && p.SSRC == b.prevSSRC && now.Sub(b.prevEndedAt) < oldRunTime {
+		return false
+	}
+	step := int64(int16(p.Sequence - uint16(b.highest)))
+	number := b.highest + step
+	switch {
+	case !b.started || p.SSRC != b.ssrc || step > maxJump || step < -maxJump:
+		number = int64(p.Sequence) + math.MaxUint16 + 1 // keeps earlier numbers above zero
+		b.restart(p.SSRC, number, now)
+	case b.open && number < b.next:
+		return false
+	case step > 0:
+		b.highest = number
+	}
+	if _, twice := b.waiting[number]; twice {
+		return false
+	}
+	if !b.open || number != b.next { // otherwise it is released at once
+		p.Payload = bytes.Clone(p.Payload)
+	}
+	b.waiting[number] = p
+	return true
+}
+
+func (b *reorderBuffer) restart(ssrc uint32, edge int64, now time.Time) {
+	if b.started && ssrc != b.ssrc {
+		b.prevSSRC, b.prevEndedAt = b.ssrc, now
+	}
+	b.started, b.open, b.stalled, b.ssrc, b.highest = true, false, false, ssrc, edge
+	clear(b.waiting)
+}
+
+// keepHighest drops all waiting packets except the latest.
+func (b *reorderBuffer) keepHighest() {
+	for n := range b.waiting {
+		if n != b.highest {
+			delete(b.waiting, n)
+		}
+	}
+}
+
+func (b *reorderBuffer) lowest() (lowest int64, any bool) {
+	lowest = math.MaxInt64
+	for number := range b.waiting {
+		lowest = min(lowest, number)
+	}
+	return lowest, len(b.waiting) > 0
+}
+
+// openAt opens the buffer at a number and drops earlier packets.
+func (b *reorderBuffer) openAt(number int64, now time.Time) {
+	b.open, b.next, b.since, b.stalled = true, number, now, false
+	for n := range b.waiting {
+		if n < number {
+			delete(b.waiting, n)
+		}
+	}
+}
+
+// openAtKeyFrame opens the buffer at the first packet of p's key frame, if that packet is
+// there. It is the one with the parameter set, or the first of a picture without one.
+func (b *reorderBuffer) openAtKeyFrame(p Packet, now time.Time) bool {
+	number := b.highest + int64(int16(p.Sequence-uint16(b.highest)))
+	begins := p.hasParameterSet()
+	if !begins && !p.KeyFrame() {
+		number++ // p may precede a key frame that is waiting
+		next, ok := b.waiting[number]
+		if !ok || !next.KeyFrame() {
+			b.trim()
+			return false
+		}
+		p = next
+	}
+	for {
+		before, ok := b.waiting[number-1]
+		if !ok || before.Timestamp != p.Timestamp {
+			begins = begins || ok
+			break
+		}
+		number--
+		begins = begins || before.hasParameterSet()
+	}
+	if !begins {
+		b.trim()
+		return false
+	}
+	b.openAt(number, now)
+	return true
+}
+
+// trim bounds the waiting packets of a closed buffer by dropping the earliest. It leaves half
+// of the window free for packets that complete the order.
+func (b *reorderBuffer) trim() {
+	for len(b.waiting) > b.window/2 {
+		lowest, _ := b.lowest()
+		delete(b.waiting, lowest)
+	}
+}
+
+// pop returns the next packet if it is there.
+func (b *reorderBuffer) pop() (Packet, bool) {
+	p, ok := b.waiting[b.next]
+	if !b.open || !ok {
+		return p, false
+	}
+	delete(b.waiting, b.next)
+	b.next++
+	b.since, b.stalled = time.Time{}, false
+	return p, true
+}
+
+// released reports whether a packet is one of those already released.
+func (b *reorderBuffer) released(p Packet) bool {
+	return p.SSRC == b.ssrc && b.highest+int64(int16(p.Sequence-uint16(b.highest))) < b.next
+}
+
+// skip gives up missing packets after reorderTimeout, or if too many wait, and returns how many
+// it has given up.
+func (b *reorderBuffer) skip(now time.Time) uint64 {
+	if !b.open || len(b.waiting) == 0 {
+		return 0
+	}
+	if b.since.IsZero() {
+		b.since = now
+	}
+	if len(b.waiting) <= b.window && now.Sub(b.since) < reorderTimeout {
+		return 0
+	}
+	to, _ := b.lowest()
+	if b.strict {
+		if to = b.keyFrame(); to == 0 {
+			b.stall()
+			return 0
+		}
+	}
+	lost := uint64(to - b.next)
+	for n := range b.waiting {
+		if n < to {
+			delete(b.waiting, n)
+			lost--
+		}
+	}
+	b.next, b.since, b.stalled = to, time.Time{}, false
+	return lost
+}
+
+// keyFrame returns the number of the first packet of the first waiting key frame, or zero.
+func (b *reorderBuffer) keyFrame() (first int64) {
+	for n, p := range b.waiting {
+		if (first == 0 || n < first) && p.hasParameterSet() {
+			first = n
+		}
+	}
+	return first
+}
+
+// stall waits for a key frame or the missing packet without a time limit. It drops what waits
+// beyond the window: whatever repairs the stream then repeats all of it.
+func (b *reorderBuffer) stall() {
+	b.stalled = true
+	if len(b.waiting) > b.window {
+		clear(b.waiting)
+	}
+}
+
+// missing returns since when the next packet is missing, and reports whether it is.
+func (b *reorderBuffer) missing() (since time.Time, ok bool) {
+	return b.since, b.open && !b.since.IsZero()
+}
+
+// due returns when skip will give up, or zero if nothing waits or time alone changes nothing.
+func (b *reorderBuffer) due() time.Time {
+	if !b.open || b.stalled || len(b.waiting) == 0 || b.since.IsZero() {
+		return time.Time{}
+	}
+	return b.since.Add(reorderTimeout)
+}
+
+// hasParameterSet reports whether the packet contains a sequence parameter set, with which a
+// key frame's access unit starts in the house format.
+func (p Packet) hasParameterSet() bool {
+	if !p.Video() || len(p.Payload) == 0 {
+		return false
+	}
+	switch nalType(p.Payload[0]) {
+	case nalParameters:
+		return true
+	case nalAggregate:
+		for b := p.Payload[1:]; len(b) > 2; {
+			n := int(b[0])<<8 | int(b[1])
+			if b = b[2:]; n == 0 || n > len(b) {
+				return false
+			}
+			if nalType(b[0]) == nalParameters {
+				return true
+			}
+			b = b[n:]
+		}
+	}
+	return false
+}

@@ -1,0 +1,102 @@
+package media
+
+import "time"
+
+const (
+	// minPictureStep is the time between two pictures that arrive faster than they are to be
+	// shown.
+	minPictureStep = time.Millisecond
+	// audioPacketTime is the duration of a packet of sound in the house format.
+	audioPacketTime = 20 * time.Millisecond
+	// liveTolerance is how far ahead of the clock a picture may be and still count as live.
+	liveTolerance = 10 * time.Millisecond
+	// maxAudioLead is how far sound may be ahead of the clock: as much as a producer sends at
+	// once. A longer lead would delay the sound for as long as the channel is shown.
+	maxAudioLead = 120 * time.Millisecond
+	// maxPause is the longest time between two packets for which a producer's clock is trusted.
+	maxPause = 10 * time.Second
+)
+
+// stamper assigns sequence numbers and timestamps to one medium of the stream.
+type stamper struct {
+	rate int64 // clock rate of the timestamps, in Hz
+	// minStep is the least time between the last packet of one source and the first of the
+	// next.
+	minStep time.Duration
+	// compresses says that packets which arrive faster than they are to be shown get timestamps
+	// that are close together.
+	compresses bool
+	// resync says that the next packet is from another source, or that the time has jumped.
+	resync bool
+
+	started     bool
+	startedAt   time.Time // start of the stream, to which timestamps are aligned
+	firstStamp  uint32    // timestamp at startedAt
+	sequence    uint16    // of the last packet
+	stamp       uint32    // of the last packet
+	sourceStamp uint32    // the last packet's timestamp at its source
+	compressing bool
+	elapsed     int64 // ticks since the first timestamp
+}
+
+// next returns the sequence number and timestamp of a packet. Sequence numbers are continuous.
+// Timestamps are those of the source, shifted to the clock at each change of source, so that
+// the errors of changes do not add up. Packets of a burst, which arrive at once, are 1 ms apart
+// until the clock has caught up with them.
+func (st *stamper) next(p Packet, now time.Time) (sequence uint16, stamp uint32) {
+	if !st.started {
+		st.started, st.resync, st.startedAt, st.firstStamp = true, true, now, p.Timestamp
+		st.sequence, st.stamp = p.Sequence-1, p.Timestamp-st.ticks(st.minStep)
+	}
+	least, before := int32(st.ticks(st.minStep)), st.stamp
+	step := int32(p.Timestamp - st.sourceStamp)
+	switch {
+	case st.resync, step < 0, step > int32(st.ticks(maxPause)):
+		st.stamp += uint32(max(st.behind(now), least))
+		st.compressing, st.resync = st.compresses, false
+	case step > 0 && st.compressing:
+		behind := st.behind(now)
+		st.compressing = step > behind+int32(st.ticks(liveTolerance))
+		if st.compressing {
+			step = max(min(step, behind), least)
+		}
+		fallthrough
+	case step > 0:
+		st.stamp += uint32(step)
+	}
+	st.elapsed += int64(st.stamp - before)
+	st.sourceStamp = p.Timestamp
+	st.sequence++
+	return st.sequence, st.stamp
+}
+
+// streamTime returns the time of the last packet since the first.
+func (st *stamper) streamTime() time.Duration {
+	const micro = int64(time.Second / time.Microsecond)
+	return time.Duration(st.elapsed*micro/st.rate) * time.Microsecond
+}
+
+// tooEarly reports whether a packet of sound is too far ahead of the clock. The packet is to be
+// omitted, and the next one is aligned to the clock again.
+func (st *stamper) tooEarly(p Packet, now time.Time) bool {
+	if st.compresses || !st.started {
+		return false
+	}
+	step := int32(st.ticks(st.minStep))
+	if !st.resync {
+		step = int32(p.Timestamp - st.sourceStamp)
+	}
+	st.resync = st.resync || step-st.behind(now) > int32(st.ticks(maxAudioLead))
+	return step-st.behind(now) > int32(st.ticks(maxAudioLead))
+}
+
+// behind returns how far the last timestamp is behind the clock.
+func (st *stamper) behind(now time.Time) int32 {
+	return int32(st.firstStamp + st.ticks(now.Sub(st.startedAt)) - st.stamp)
+}
+
+// ticks converts a time to units of timestamps, which wrap around after 32 bits. It converts
+// negative times to zero.
+func (st *stamper) ticks(d time.Duration) uint32 {
+	return uint32(int64(max(d, 0)/time.Microsecond) * st.rate / int64(time.Second/time.Microsecond))
+}
