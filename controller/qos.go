@@ -22,8 +22,8 @@ func newQoS(c *Controller) (Service, error) {
 	if !c.cfg.QoS.Enabled {
 		return nil, nil //nolint:nilnil // left out by configuration
 	}
-	book := reserve.New(reserve.Of(c.net))
-	c.paths.Available = func(l network.Link) uint64 { return book.Room(l.From) }
+	book := reserve.New(reserve.UseOf(c.net))
+	c.paths.Available = func(l network.Link) uint64 { return book.EstimateFree(l.From) }
 	held, err := c.newGuard(book)
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)

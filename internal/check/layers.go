@@ -66,10 +66,10 @@ func Layers() []Layer {
 		{Dir: "qos/match", May: []string{"openflow", "network", "service"}},
 		{Dir: "qos/mark"},
 		{Dir: "qos/reserve", May: []string{"network", "openflow"}},
-		{Dir: "qos/way", May: []string{"qos/match", "network", "openflow"}},
+		{Dir: "qos/flowpath", May: []string{"qos/match", "network", "openflow"}},
 		{Dir: "qos/guard", May: []string{"qos/reserve", "network", "openflow", "service"}},
-		{Dir: "qos/subflow", May: []string{"qos/guard", "qos/match", "qos/reserve", "qos/way", "network", "openflow", "service", "store"}, Only: []string{"api"}},
-		{Dir: "qos/bandwidth", May: []string{"qos/guard", "qos/match", "qos/reserve", "qos/way", "network", "openflow", "service", "store"}, Only: []string{"api"}},
+		{Dir: "qos/subflow", May: []string{"qos/guard", "qos/match", "qos/reserve", "qos/flowpath", "network", "openflow", "service", "store"}, Only: []string{"api"}},
+		{Dir: "qos/bandwidth", May: []string{"qos/guard", "qos/match", "qos/reserve", "qos/flowpath", "network", "openflow", "service", "store"}, Only: []string{"api"}},
 		{
 			Dir:  "qos/latency",
 			May:  []string{"qos/match", "qos/reserve", "qos/mark", "ovsdb", "network", "openflow", "event", "service", "store"},
@@ -79,7 +79,7 @@ func Layers() []Layer {
 		{Dir: "qos/classifier", May: []string{"qos/mark", "ovsdb"}},
 		{
 			Dir:  "qos/plugin",
-			May:  []string{"qos/match", "qos/reserve", "qos/way", "qos/guard", "qos/bandwidth", "qos/latency", "qos/subflow", "network", "openflow", "event", "service", "store"},
+			May:  []string{"qos/match", "qos/reserve", "qos/flowpath", "qos/guard", "qos/bandwidth", "qos/latency", "qos/subflow", "network", "openflow", "event", "service", "store"},
 			Only: []string{"api"},
 		},
 

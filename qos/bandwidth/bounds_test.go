@@ -91,13 +91,13 @@ func TestReviewPassesFlowsThatAreBusy(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
 	w.rules.Refuses = map[openflow.DatapathID]error{3: errors.New("table full"), 2: errors.New("no such field")}
-	w.asker.ask(t.Context())
-	if all := w.asker.Refusals(); len(all) != 2 || all[0] != (Refusal{2, "no such field"}) || all[1] != (Refusal{3, "table full"}) {
+	w.punts.install(t.Context())
+	if all := w.punts.Refusals(); len(all) != 2 || all[0] != (Refusal{2, "no such field"}) || all[1] != (Refusal{3, "table full"}) {
 		t.Errorf("%+v", all)
 	}
 	w.rules.Refuses = nil
-	w.asker.ask(t.Context())
-	if all := w.asker.Refusals(); len(all) != 0 {
+	w.punts.install(t.Context())
+	if all := w.punts.Refusals(); len(all) != 0 {
 		t.Errorf("left: %+v", all)
 	}
 }

@@ -6,70 +6,71 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/qos/way"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/service"
 )
 
 const (
-	// pressedFor is how many readings in a row must show that a link cannot keep a
-	// promise, and tolerance the part of the rate, in percent, that it may lack.
-	pressedFor = 2
-	tolerance  = 5
+	// pressureReadings is how many readings in a row must show that a link cannot keep a
+	// promise. tolerance is the part of the rate, in percent, that may be lacking.
+	pressureReadings = 2
+	tolerance        = 5
 )
 
-// gone says why a flow is over because a host of it is elsewhere now, or nothing. A host
-// that moves has left when nobody leads it any more; if nobody has led it since the start,
-// somebody may yet.
-func (p *planner) gone(f *flow) string {
-	if f.roams() {
+// endReason returns why a flow is over because one of its hosts is elsewhere now, or "". A
+// mobile host has left when no service places it any more. If none has placed it since the
+// start, one may still do so.
+func (p *planner) endReason(f *flow) string {
+	if f.isMobile() {
 		_, leads := p.Network.Anchored(f.Device)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		led := f.led
-		if f.led = led || leads; led && !leads {
+		led := f.anchored
+		if f.anchored = led || leads; led && !leads {
 			return "its host has left"
 		}
 		return ""
 	}
-	if way.Moved(p.Network, f.Header, f.From, f.To) {
+	if flowpath.HostMoved(p.Network, f.Header, f.From, f.To) {
 		return "a host has moved"
 	}
 	return ""
 }
 
-// broken says why the flow's path does not work, or nothing.
+// broken returns why the flow's path does not work, or "".
 func (p *planner) broken(f *flow, now time.Time) string {
-	if f.roams() {
-		if hops, led := p.way(f); led && !slices.Equal(hops, f.now().Hops) {
-			return "its host has another way"
+	if f.isMobile() {
+		if hops, ok := p.mobilePath(f); ok && !slices.Equal(hops, f.status().Hops) {
+			return "its host has another path"
 		}
 		return ""
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	why, certain := service.MissingLink(p.Network, f.Hops)
-	if !f.health.Lost(why, certain, now) {
+	if !f.health.Update(why, certain, now) {
 		return ""
 	}
 	return why
 }
 
-// oversubscribed returns a link that cannot keep what the flow was promised, why, and for how
-// many readings in a row there has been one. Of a full link with traffic that nobody has been
-// promised anything for, no promise is sure: it drops what comes last, whoever sends that.
+// oversubscribed returns a link that cannot keep what the flow was promised, the reason,
+// and for how many readings in a row there has been one. On a full link with traffic
+// without a promise, no promise is certain: the link drops whatever arrives last, whoever
+// sends it.
 func (p *planner) oversubscribed(f *flow) (at network.PortRef, why string, readings int) {
-	now := f.now()
+	now := f.status()
 	if now.State != StateAccepted || now.closed {
 		return at, "", 0
 	}
 	f.mu.Lock()
-	unmetered := f.Unmetered[there] // then its own traffic is not told from that of others
+	unmetered := f.Unmetered[forward] // then its own traffic is not distinguished from that of others
 	f.mu.Unlock()
 	for _, share := range f.shares(now.Hops) {
 		if share.Rate == 0 || p.Network.IsEdge(share.Link) || p.Book.Use(share.Link).Capacity == 0 {
-			continue // of a switch that is not connected nothing is known
+			continue // nothing is known about a switch that is not connected
 		}
-		free := p.Book.Left(share.Link, f.promise())
+		free := p.Book.MaxAvailable(share.Link, f.promiseKey())
 		switch {
 		case free < share.Rate-share.Rate*tolerance/100:
 			why = fmt.Sprintf("the link from %v has %d bit/s left for it", share.Link, free)

@@ -25,14 +25,14 @@ func TestClosedConnection(t *testing.T) {
 	w := newWorld(t)
 	from, to := [2]int{1, 1}, [2]int{4, 1}
 	first := w.placed(from, to, 1)
-	if !w.copied(1, 0, segment(from, to, 1, true, packet.FIN|packet.ACK)) {
+	if !w.handleCopy(1, 0, segment(from, to, 1, true, packet.FIN|packet.ACK)) {
 		t.Fatal("a copy of a FIN is not known for one")
 	}
-	w.copied(1, 0, segment(from, to, 1, true, packet.FIN|packet.ACK)) // sent again
+	w.handleCopy(1, 0, segment(from, to, 1, true, packet.FIN|packet.ACK)) // sent again
 	if r := w.of(from, to, 1); r.Closed || w.Book.Promised(port(1, 2)) != 10*mbit {
 		t.Fatalf("one side has closed: %+v", r)
 	}
-	w.copied(1, 0, segment(from, to, 1, false, packet.FIN|packet.ACK))
+	w.handleCopy(1, 0, segment(from, to, 1, false, packet.FIN|packet.ACK))
 	w.eventually("the promise is free", func() bool { return w.Book.Promised(port(1, 2)) == 0 })
 	if len(w.rules.Program("flow/"+first.ID).Rules) == 0 || !w.of(from, to, 1).Closed {
 		t.Error("the rules have gone before the last segments")
@@ -41,7 +41,7 @@ func TestClosedConnection(t *testing.T) {
 		t.Errorf("the next flow: %+v", r)
 	}
 	w.net.change(func() { w.net.dead[[2]int{1, 3}] = true })
-	w.copied(1, 0, segment(from, to, 1, true, packet.SYN))
+	w.handleCopy(1, 0, segment(from, to, 1, true, packet.SYN))
 	w.eventually("it is placed anew", func() bool {
 		r := w.of(from, to, 1)
 		return !r.Closed && r.State == StateBestEffort && r.Reason != ""
@@ -53,7 +53,7 @@ func TestResetConnection(t *testing.T) {
 	w := newWorld(t)
 	from, to := [2]int{1, 1}, [2]int{4, 1}
 	w.placed(from, to, 1)
-	w.copied(1, 0, segment(from, to, 1, false, packet.RST))
+	w.handleCopy(1, 0, segment(from, to, 1, false, packet.RST))
 	w.eventually("the promise is free", func() bool { return w.Book.Promised(port(1, 2)) == 0 })
 	w.net.change(func() { w.net.dead[[2]int{1, 2}] = true })
 	w.reviews.Wake()
@@ -75,7 +75,7 @@ func TestNotACopy(t *testing.T) {
 		{"data", 0, segment(from, to, 1, true, packet.ACK)},
 		{"another connection", 0, segment(from, to, 2, true, packet.RST)},
 	} {
-		if w.copied(1, x.cookie, x.h) {
+		if w.handleCopy(1, x.cookie, x.h) {
 			t.Errorf("%s is taken for a copy", x.name)
 		}
 	}
@@ -89,17 +89,17 @@ func TestCopies(t *testing.T) {
 	hops := []network.Hop{{Switch: 1, In: 1, Out: 12}, {Switch: 2, In: 21, Out: 24}, {Switch: 4, In: 42, Out: 1}}
 	h, _ := match.HeaderOf(headers([2]int{1, 1}, [2]int{4, 1}, 1))
 	count := map[openflow.DatapathID]int{}
-	for _, r := range copies(h, hops, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return true }) {
+	for _, r := range copyRules(h, hops, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return true }) {
 		count[r.Switch]++
 	}
 	if count[1] != 3 || count[4] != 2 || count[2] != 0 {
 		t.Errorf("rules by switch: %v", count)
 	}
-	if left := copies(h, hops, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return d == 4 }); len(left) != 2 || left[0].Switch != 4 {
+	if left := copyRules(h, hops, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return d == 4 }); len(left) != 2 || left[0].Switch != 4 {
 		t.Errorf("of a switch that cannot: %+v", left)
 	}
 	h.Proto = packet.ProtoUDP
-	if len(copies(h, hops, func(network.PortRef) uint32 { return 0 }, func(openflow.DatapathID) bool { return true })) != 0 {
+	if len(copyRules(h, hops, func(network.PortRef) uint32 { return 0 }, func(openflow.DatapathID) bool { return true })) != 0 {
 		t.Error("UDP has no flags")
 	}
 }
@@ -128,7 +128,7 @@ func TestOnce(t *testing.T) {
 	}
 	third := w.placed([2]int{1, 3}, [2]int{4, 3}, 3)
 	f := w.flows.byID[third.ID]
-	w.Book.Release(f.promise())
+	w.Book.Release(f.promiseKey())
 	f.mu.Lock()
 	f.State = StateBestEffort
 	f.mu.Unlock()

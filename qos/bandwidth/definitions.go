@@ -24,19 +24,19 @@ func (s *Service) Register(a *api.API) {
 	}
 	definitions.Register(r)
 	service.Show(r, "flows", "List the critical flows, with their paths or the reason why they have no promise", s.Flows)
-	service.Show(r, "refusals", "List the switches that do not recognise critical flows, with the reason", s.asker.Refusals)
+	service.Show(r, "refusals", "List the switches that do not recognise critical flows, with the reason", s.punts.Refusals)
 }
 
-// redefine ends the flows of definitions that have gone or changed, those that are being
-// placed, too. What goes on of them is placed anew by its next packet.
-func (s *Service) redefine(ctx context.Context, changes []service.Change[*Definition]) {
+// definitionsChanged ends the flows of definitions that were removed or changed, including
+// flows that are being placed. Flows that continue are placed anew by their next packet.
+func (s *Service) definitionsChanged(ctx context.Context, changes []service.Change[*Definition]) {
 	over := s.flows.all(func(f *flow) bool {
 		return slices.ContainsFunc(changes, func(c service.Change[*Definition]) bool { return c.Name == f.Definition })
 	})
 	for _, f := range over {
 		f.cancel()
 	}
-	s.asker.ask(ctx)
+	s.punts.install(ctx)
 	each(over, func(f *flow) { s.placer.end(f, "its definition was changed or removed") })
 }
 
@@ -47,7 +47,7 @@ type DefinitionInfo struct {
 	Notes  []string `json:"notes,omitempty" doc:"What its flows have not though nothing is wrong: those whose packets another service has"`
 }
 
-// show is how the API shows definitions.
+// show returns definitions as the API shows them.
 func (s *Service) show(all []service.Item[*Definition]) []DefinitionInfo {
 	out, matches := make([]DefinitionInfo, len(all)), make([][]openflow.Match, len(all))
 	for i, x := range all {

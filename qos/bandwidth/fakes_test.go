@@ -256,7 +256,7 @@ func headers(from, to [2]int, source uint16) *packet.Headers {
 // offer sends a flow's first packet and tells how to wait for what becomes of it.
 func (w *world) offer(from, to [2]int, source uint16) (network.Verdict, func() string) {
 	held := fakeHeld{make(chan string, 1)}
-	v := w.packet(hostAt(from[0], from[1]), headers(from, to, source), func() (Held, error) { return held, nil })
+	v := w.handlePacket(hostAt(from[0], from[1]), headers(from, to, source), func() (Held, error) { return held, nil })
 	return v, func() string {
 		select {
 		case what := <-held.done:
@@ -308,10 +308,10 @@ func (w *world) carry(rates map[string]uint64) {
 		}
 	})
 	for _, f := range w.flows.placed() {
-		now, rate := f.now(), rates[f.key()]
+		now, rate := f.status(), rates[f.key()]
 		if now.State == StateAccepted {
-			if !f.Unmetered[there] {
-				w.net.change(func() { w.net.meter(f.counters(now.Hops)[there].Switch, f.policeID(there), rate, f.Rate) })
+			if !f.Unmetered[forward] {
+				w.net.change(func() { w.net.meter(f.counters(now.Hops)[forward].Switch, f.meterID(forward), rate, f.Rate) })
 			}
 			continue
 		}

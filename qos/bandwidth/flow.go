@@ -13,36 +13,36 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
-	"github.com/sluice-net/sluice/qos/way"
 )
 
-// State is where a flow stands.
+// State is the state of a flow.
 type State string
 
 // The states of a flow.
 const (
 	StatePlacing    State = "placing"     // its first packet is being held
-	StateAccepted   State = "accepted"    // it is promised its rate on every link
-	StateBestEffort State = "best-effort" // it is promised nothing; Reason says why
-	// StateOversubscribed is shown of an accepted flow that may not have its rate: Reason says
-	// which link has too little.
+	StateAccepted   State = "accepted"    // its rate is promised on every link
+	StateBestEffort State = "best-effort" // nothing is promised to it; Reason says why
+	// StateOversubscribed is shown for an accepted flow that may not get its rate: Reason
+	// names the link that has too little.
 	StateOversubscribed State = "oversubscribed"
 )
 
-// placement is where a flow goes, and with what.
+// placement is a flow's state and path.
 type placement struct {
 	State  State         `json:"state"`
-	Reason string        `json:"reason,omitempty"` // of best effort
+	Reason string        `json:"reason,omitempty"` // for best effort
 	Hops   []network.Hop `json:"hops"`
-	// Undecided is true if nothing is promised to it only because it was not known what a link
-	// carries: it waits also if its definition says to decide once.
+	// Undecided is true if nothing is promised only because the traffic of a link was not
+	// known: then the flow waits even if its definition says to decide once.
 	Undecided bool `json:"undecided,omitempty"`
 }
 
-// stored is a flow as the store keeps it. What stands before placement is fixed.
+// stored is a flow as the store keeps it. The fields before placement do not change.
 type stored struct {
 	Header     match.Header  `json:"header"`
 	Definition string        `json:"definition"`
@@ -50,24 +50,25 @@ type stored struct {
 	Reverse    uint64        `json:"reverse"`
 	Idle       time.Duration `json:"idle"`
 	Once       bool          `json:"once,omitempty"`
-	// HoldBack says that its definition says how much its answers are, so that they are
-	// held to that, too.
+	// HoldBack reports that the definition sets the rate of the answers, so that they are
+	// limited to it, too.
 	HoldBack bool            `json:"hold_back,omitempty"`
 	From     network.PortRef `json:"from"`
 	To       network.PortRef `json:"to"`
-	// Device is the one of its hosts that moves, the zero address if none does; From and
-	// To are then where it was seen first.
+	// Device is the mobile one of the flow's hosts; the zero address if none is mobile.
+	// From and To are then where it was seen first.
 	Device netip.Addr `json:"device,omitzero"`
 	Since  time.Time  `json:"since"`
-	// Number is that of its meters.
+	// Number determines the numbers of its meters.
 	Number int `json:"number,omitempty"`
 
 	placement
 	Accepted time.Time `json:"accepted,omitzero"`
 	Moves    int       `json:"moves"`
-	// Unmetered are the directions in which no meter holds an accepted flow to its promise.
+	// Unmetered reports the directions in which no meter limits an accepted flow to its
+	// promise.
 	Unmetered [directions]bool `json:"unmetered,omitzero"`
-	// Meters are what the flow passed, if it is one of best effort, in the store alone.
+	// Meters holds the meters that a best-effort flow passes. It is set in the store only.
 	Meters []guard.Stored `json:"meters,omitempty"`
 }
 
@@ -82,69 +83,69 @@ type flow struct {
 
 	mu sync.Mutex
 	stored
-	// waiting are packets that came while the flow was being placed.
+	// waiting holds the packets that arrived while the flow was being placed.
 	waiting []Held
-	health  way.Health
-	// led says that its host has been led since the start.
-	led bool
-	// oversubscribed counts readings in a row that show the promise endangered.
+	health  flowpath.Health
+	// anchored reports that a service has placed its mobile host since the start.
+	anchored bool
+	// oversubscribed counts readings in a row that show the promise in danger.
 	oversubscribed int
-	// pressure is what endangers the promise; an event has told it.
+	// pressure is what endangers the promise; an event has reported it.
 	pressure string
-	counter  way.Counter
-	// over counts readings in a row that show more than was promised, excess is how much
-	// more that is, told says that an event has said so.
-	over   int
-	excess uint64
-	told   bool
-	// closed are the sides that have ended the flow's TCP connection.
+	counter  flowpath.Counter
+	// excessReadings counts readings in a row that show more than was promised, excess is
+	// the surplus, and excessReported tells whether an event has reported it.
+	excessReadings int
+	excess         uint64
+	excessReported bool
+	// closed holds the sides that have ended the flow's TCP connection.
 	closed uint8
 	ended  bool
 }
 
-// identify gives a header its short name.
+// identify returns the identifier of a header.
 func identify(h match.Header) string {
 	sum := sha256.Sum256([]byte(fmt.Sprintf("%v/%d/%v", h, h.VLAN, [2]openflow.MAC{h.EthSrc, h.EthDst})))
 	return hex.EncodeToString(sum[:6])
 }
 
-// Owner is the name under which flows' promises stand in the book, and their rules in
-// the ledger.
+// Owner is the owner of the flows' promises in the book, and of their rules in the ledger.
 const Owner = "qos-bandwidth"
 
-func (f *flow) promise() reserve.Key { return reserve.Key{Owner: Owner, ID: f.id} }
+func (f *flow) promiseKey() reserve.Key { return reserve.Key{Owner: Owner, ID: f.id} }
 
-// key is the flow's name in the ledger.
+// key returns the flow's key in the ledger.
 func (f *flow) key() string { return "flow/" + f.id }
 
-// roams says whether one of the flow's hosts moves.
-func (f *flow) roams() bool { return f.Device.IsValid() }
+// isMobile reports whether one of the flow's hosts is mobile.
+func (f *flow) isMobile() bool { return f.Device.IsValid() }
 
-// within says whether all packets of the flow are among some.
-func (f *flow) within(matches []openflow.Match) bool {
+// isWithin reports whether the matches cover all packets of the flow.
+func (f *flow) isWithin(matches []openflow.Match) bool {
 	exact := f.Header.Match(f.From.Port)
 	return slices.ContainsFunc(matches, func(m openflow.Match) bool { return m.Covers(exact) })
 }
 
-// standing is where a flow stands: whether it has ended, whether both sides have closed its
-// connection, whether it is to be accepted when there is room for it if it is not now, and
-// whether it waits for that.
-type standing struct {
+// flowStatus is the status of a flow: its placement, whether it has ended, whether both
+// sides have closed its connection, whether it is to be accepted once capacity is
+// available, and whether it waits for that.
+type flowStatus struct {
 	placement
 	ended, closed, eager, waits bool
 }
 
-// now returns where the flow stands.
-func (f *flow) now() standing {
+// status returns the flow's status.
+func (f *flow) status() flowStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	closed := f.closed == closedBoth
 	eager := !closed && !(f.Once && f.Accepted.IsZero() && !f.Undecided)
-	return standing{f.placement, f.ended, closed, eager, f.State == StateBestEffort && eager}
+	return flowStatus{f.placement, f.ended, closed, eager, f.State == StateBestEffort && eager}
 }
 
-// end says whether the flow ends now. f.changing is locked.
-func (f *flow) end() bool {
+// markEnded marks the flow as ended, and reports whether it was not before. f.changing is
+// locked.
+func (f *flow) markEnded() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	was := f.ended
@@ -152,8 +153,8 @@ func (f *flow) end() bool {
 	return !was
 }
 
-// join lets a packet wait with the first one of its flow.
-func (f *flow) join(hold func() (Held, error)) network.Verdict {
+// holdPacket holds a packet together with the first one of its flow.
+func (f *flow) holdPacket(hold func() (Held, error)) network.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended || f.State != StatePlacing || len(f.waiting) >= maxWaiting {
@@ -167,8 +168,9 @@ func (f *flow) join(hold func() (Held, error)) network.Verdict {
 	return network.Stop
 }
 
-// press notes what endangers the flow's promise, and reports whether nothing did before.
-func (f *flow) press(why string) bool {
+// setPressure records what endangers the flow's promise, and reports whether nothing did
+// before.
+func (f *flow) setPressure(why string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	was := f.pressure
@@ -176,24 +178,24 @@ func (f *flow) press(why string) bool {
 	return was == "" && f.State == StateAccepted
 }
 
-// refused notes why a flow that waits is not accepted now.
-func (f *flow) refused(why error) {
+// setRefusal records why a waiting flow is not accepted now.
+func (f *flow) setRefusal(why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.Reason, f.Undecided = why.Error(), undecided(why)
 }
 
-// guarded returns the links on which the flow passes the meters of best effort.
-func (f *flow) guarded(hops []network.Hop) []network.PortRef {
-	if f.roams() {
-		return way.Ports(hops)
+// guardedLinks returns the links on which the flow passes the meters of best effort.
+func (f *flow) guardedLinks(hops []network.Hop) []network.PortRef {
+	if f.isMobile() {
+		return flowpath.LinkPorts(hops)
 	}
-	return way.Outs(hops)
+	return flowpath.AllPorts(hops)
 }
 
-// enter notes a placement, and returns the packets that have waited for it. f.changing is
-// locked.
-func (f *flow) enter(p placement) (waiting []Held) {
+// setPlacement records a placement, and returns the packets that have waited for it.
+// f.changing is locked.
+func (f *flow) setPlacement(p placement) (waiting []Held) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p.State == StateAccepted && f.State != StateAccepted {
@@ -201,27 +203,27 @@ func (f *flow) enter(p placement) (waiting []Held) {
 	}
 	switch {
 	case f.State == StatePlacing:
-		f.counter.At = time.Now() // its rules count from now
+		f.counter.At = time.Now() // its rules count from now on
 	case !slices.Equal(f.Hops, p.Hops):
 		f.Moves++
 	}
 	waiting, f.waiting = f.waiting, nil
 	f.placement = p
-	f.health, f.oversubscribed, f.pressure = way.Whole(), 0, ""
-	f.over, f.excess, f.told = 0, 0, false
+	f.health, f.oversubscribed, f.pressure = flowpath.Intact(), 0, ""
+	f.excessReadings, f.excess, f.excessReported = 0, 0, false
 	return waiting
 }
 
-// Sides of a TCP connection that have said that they send no more.
+// These are the sides of a TCP connection that have ended their direction.
 const (
-	closedThere = 1 << iota // who began it
-	closedBack
-	closedBoth = closedThere | closedBack
+	closedForward = 1 << iota // the side that opened the connection
+	closedReverse
+	closedBoth = closedForward | closedReverse
 )
 
-// note notes what a segment says of its connection, and tells which sides had ended it
-// before, and have now.
-func (f *flow) note(there bool, flags uint16) (before, now uint8) {
+// noteSegment records the flags of a segment. It returns the sides that had closed the
+// connection before, and those that have now.
+func (f *flow) noteSegment(there bool, flags uint16) (before, now uint8) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before = f.closed
@@ -233,17 +235,18 @@ func (f *flow) note(there bool, flags uint16) (before, now uint8) {
 	case flags&packet.RST != 0:
 		f.closed = closedBoth
 	case there:
-		f.closed |= closedThere
+		f.closed |= closedForward
 	default:
-		f.closed |= closedBack
+		f.closed |= closedReverse
 	}
 	return before, f.closed
 }
 
-// read notes what has been counted of the flow, and what it sends beyond its promise once two
-// readings have shown it. It returns the part of its rate that is the promise's, if the rate
-// is known now: a meter lets no more through; and whether the excess is to be told.
-func (f *flow) read(bytes uint64, at time.Time) (own uint64, known, tell bool) {
+// countTraffic records a counter reading, and the traffic beyond the promise once two
+// readings have shown it. If the rate is known, own is the part of it that belongs to the
+// promise, because a meter passes no more. report tells whether the excess is to be
+// reported.
+func (f *flow) countTraffic(bytes uint64, at time.Time) (own uint64, known, report bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	rate, known := f.counter.Read(bytes, at)
@@ -251,15 +254,15 @@ func (f *flow) read(bytes uint64, at time.Time) (own uint64, known, tell bool) {
 		return 0, false, false
 	}
 	if f.State != StateAccepted || rate <= f.Rate+f.Rate*tolerance/100 {
-		f.over, f.excess = 0, 0
+		f.excessReadings, f.excess = 0, 0
 		return rate, true, false
 	}
-	if f.over++; f.over >= pressedFor {
+	if f.excessReadings++; f.excessReadings >= pressureReadings {
 		f.excess = rate - f.Rate
-		tell, f.told = !f.told, true
+		report, f.excessReported = !f.excessReported, true
 	}
-	if f.Unmetered[there] {
-		return rate, true, tell
+	if f.Unmetered[forward] {
+		return rate, true, report
 	}
-	return f.Rate, true, tell
+	return f.Rate, true, report
 }

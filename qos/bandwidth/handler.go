@@ -16,31 +16,31 @@ import (
 // maxWaiting bounds the packets of a flow that wait for its placement.
 const maxWaiting = 32
 
-// Held is a packet that waits for a decision; a *network.Held.
+// Held is a packet that waits for a decision, such as a *network.Held.
 type Held interface {
-	// Release sends it through its switch's flow table.
+	// Release sends the packet through its switch's flow table.
 	Release() error
-	// Forward hands it to default forwarding.
+	// Forward releases the packet to default forwarding.
 	Forward() error
 }
 
 // Name implements network.Handler.
 func (s *Service) Name() string { return "qos" }
 
-// HandlePacketIn looks for first packets of critical flows. It runs on the switch's
-// goroutine and never waits.
+// HandlePacketIn handles first packets of critical flows. It runs on the switch's goroutine
+// and never blocks.
 func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
-	if s.copied(at.Switch, p.Cookie, &p.Headers) {
+	if s.handleCopy(at.Switch, p.Cookie, &p.Headers) {
 		return network.Stop
 	}
-	return s.packet(at, &p.Headers, func() (Held, error) { return p.Hold(holdFor) })
+	return s.handlePacket(at, &p.Headers, func() (Held, error) { return p.Hold(holdTimeout) })
 }
 
-// packet decides about a packet that a switch sent up. One of a flow that has been
-// placed already was on its way when the rules were written: it goes by default
-// forwarding, as does every one that cannot be placed.
-func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func() (Held, error)) network.Verdict {
+// handlePacket decides about a packet that a switch sent to the controller. A packet of a
+// flow that has been placed already was in flight when the rules were written: default
+// forwarding takes it, as every packet that cannot be placed.
+func (s *Service) handlePacket(at network.PortRef, headers *packet.Headers, hold func() (Held, error)) network.Verdict {
 	select {
 	case <-s.ready:
 	default:
@@ -55,12 +55,12 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 		return network.Continue
 	}
 	if f := s.flows.find(h); f != nil {
-		return f.join(hold)
+		return f.holdPacket(hold)
 	}
 	if _, virtual := s.Network.Virtual(h.Dst); virtual {
-		return network.Continue // its service leads it, and is asked later
+		return network.Continue // its service forwards it, and handles it later
 	}
-	// Definitions are looked through without the lock: this is done for every packet.
+	// Definitions are searched without the lock, because this is done for every packet.
 	exact := match.Of(at.Port, headers)
 	i := slices.IndexFunc(definitions, func(x service.Item[*Definition]) bool { return x.Value.selects(exact) })
 	if i < 0 {
@@ -68,7 +68,7 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 	}
 	to, known := s.Network.HostByMAC(h.EthDst, h.VLAN)
 	if device.IsValid() {
-		to.At = at // where it leaves is its host's way to say
+		to.At = at // the path of its host determines where it leaves
 	} else if !known && !h.Dst.IsValid() || to.At == at {
 		return network.Continue
 	}
@@ -79,17 +79,18 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 	}}, hold)
 }
 
-// begin has a new flow placed, unless there is one by now to which its packet belongs.
+// begin starts the placement of a new flow, unless there is one by now to which its packet
+// belongs.
 func (s *Service) begin(d *Definition, f *flow, hold func() (Held, error)) network.Verdict {
 	s.flows.mu.Lock()
 	defer s.flows.mu.Unlock()
-	if there := s.flows.of(f.Header); there != nil {
-		return there.join(hold)
+	if there := s.flows.lookup(f.Header); there != nil {
+		return there.holdPacket(hold)
 	}
 	if now, _ := s.Definitions.Item(d.Name); now.Value != d {
 		return network.Continue // changed or removed meanwhile
 	}
-	if len(s.flows.byID) >= maxFlows || s.flows.placing >= maxPlacing || f.join(hold) != network.Stop {
+	if len(s.flows.byID) >= maxFlows || s.flows.placing >= maxPlacing || f.holdPacket(hold) != network.Stop {
 		s.metrics.outcomes.WithLabelValues("refused").Inc()
 		return network.Continue
 	}
@@ -98,16 +99,16 @@ func (s *Service) begin(d *Definition, f *flow, hold func() (Held, error)) netwo
 	s.flows.add(f)
 	if !s.tasks.Start(func(context.Context) { s.placer.place(f) }) {
 		f.changing.Unlock()
-		s.flows.drop(f)
+		s.flows.removeLocked(f)
 		return network.Continue
 	}
 	s.flows.placing++
 	return network.Stop
 }
 
-// copied takes the copy of a segment, and says whether it was one: then the segment
-// itself has gone its way already.
-func (s *Service) copied(at openflow.DatapathID, cookie uint64, headers *packet.Headers) bool {
+// handleCopy handles the copy of a segment, and reports whether it was one: then the switch
+// has forwarded the segment itself.
+func (s *Service) handleCopy(at openflow.DatapathID, cookie uint64, headers *packet.Headers) bool {
 	if headers.TCPFlags&(packet.SYN|packet.FIN|packet.RST) == 0 {
 		return false
 	}
@@ -118,17 +119,17 @@ func (s *Service) copied(at openflow.DatapathID, cookie uint64, headers *packet.
 	}) {
 		return false
 	}
-	switch before, now := f.note(h == f.Header, headers.TCPFlags); {
+	switch before, now := f.noteSegment(h == f.Header, headers.TCPFlags); {
 	case before == now:
 	case before == closedBoth:
 		s.start(func() { s.placer.reopen(f) })
 	case now == closedBoth:
-		s.start(func() { s.placer.giveBack(f) })
+		s.start(func() { s.placer.releasePromise(f) })
 	}
 	return true
 }
 
-// isCopy says whether a rule gives the controller copies.
+// isCopy reports whether a rule sends copies to the controller.
 func isCopy(r *network.Rule) bool {
 	return r.Stage == network.StageWay && r.Offset == rule.WayCriticalCopy || r.Stage == network.StageSelect && r.Offset == rule.SelectCriticalCopy
 }

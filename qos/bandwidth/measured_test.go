@@ -14,7 +14,7 @@ import (
 func (w *world) round(rates map[string]uint64) {
 	w.t.Helper()
 	w.carry(rates)
-	w.keepUp(w.t.Context())
+	w.update(w.t.Context())
 	w.Guard.Sweep(w.t.Context())
 }
 
@@ -155,10 +155,10 @@ func TestDecidedWhenMeasured(t *testing.T) {
 			t.Fatalf("placed on links that nobody has measured: %+v", r)
 		}
 		w.net.change(func() { w.net.used[port(1, 2)], w.net.unknown = c.used, false })
-		w.keepUp(context.Background())
+		w.update(context.Background())
 		f := w.flows.byID[r.ID]
-		if r = f.record(); r.State != c.state || f.now().waits != c.waits || strings.Contains(r.Reason, "not measured") {
-			t.Errorf("with %d measured: %+v, waits: %v", c.used, r, f.now().waits)
+		if r = f.record(); r.State != c.state || f.status().waits != c.waits || strings.Contains(r.Reason, "not measured") {
+			t.Errorf("with %d measured: %+v, waits: %v", c.used, r, f.status().waits)
 		}
 	}
 }

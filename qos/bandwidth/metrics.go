@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// metrics are the service's figures for Prometheus.
+// metrics holds the service's Prometheus metrics.
 type metrics struct {
 	*service.Metrics
 	outcomes     *prometheus.CounterVec

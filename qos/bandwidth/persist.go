@@ -18,7 +18,7 @@ func (c *placer) save(f *flow) {
 	r := f.stored
 	f.mu.Unlock()
 	if r.State == StateBestEffort {
-		r.Meters = c.Guard.Stored(f.guarded(r.Hops))
+		r.Meters = c.Guard.Stored(f.guardedLinks(r.Hops))
 	}
 	ctx, cancel := c.cleanUp()
 	defer cancel()
@@ -39,12 +39,12 @@ func (c *placer) load(ctx context.Context, definitions *service.Collection[*Defi
 		_, critical := definitions.Item(r.Definition)
 		switch {
 		case err != nil:
-		case !critical: // its rules are removed, as nobody declares them
+		case !critical: // its rules are removed, because nobody declares them
 			err = c.Store.Delete(ctx, e.Key)
 		case len(r.Hops) == 0 || r.State != StateAccepted && r.State != StateBestEffort:
 			err = fmt.Errorf("state %q with a path of %d switches", r.State, len(r.Hops))
 		default:
-			c.revive(ctx, strings.TrimPrefix(e.Key, flowPrefix), r)
+			c.restoreFlow(ctx, strings.TrimPrefix(e.Key, flowPrefix), r)
 		}
 		if err != nil {
 			return fmt.Errorf("stored flow %s: %w", e.Key, err)
@@ -53,8 +53,8 @@ func (c *placer) load(ctx context.Context, definitions *service.Collection[*Defi
 	return nil
 }
 
-// revive enters a flow of before the start.
-func (c *placer) revive(ctx context.Context, id string, r stored) {
+// restoreFlow adds a flow of an earlier controller.
+func (c *placer) restoreFlow(ctx context.Context, id string, r stored) {
 	f := &flow{id: id, stored: r}
 	f.Meters = nil
 	f.ctx, f.cancel = context.WithCancel(c.ctx)
@@ -62,16 +62,16 @@ func (c *placer) revive(ctx context.Context, id string, r stored) {
 	c.flows.add(f)
 	c.flows.mu.Unlock()
 	c.plan.restore(f, f.placement)
-	c.Guard.Revive(ctx, r.Meters)
+	c.Guard.Restore(ctx, r.Meters)
 }
 
-// redeclare declares the rules of flows of before the start. Switches that are not
-// connected yet are compared with them when they come, and keep what they have.
+// redeclare declares the rules of an earlier controller's flows. Switches that are not
+// connected yet are compared with these rules when they connect, and keep what they have.
 func (c *placer) redeclare(ctx context.Context) {
 	each(c.flows.placed(), func(f *flow) {
 		f.changing.Lock()
 		defer f.changing.Unlock()
-		if err := c.rules.install(ctx, f, f.now().placement, true); err != nil {
+		if err := c.rules.install(ctx, f, f.status().placement, true); err != nil {
 			c.Log.Warn("a flow of before the start is not declared", "flow", f.Header, "error", err)
 		}
 	})

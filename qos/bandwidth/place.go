@@ -10,21 +10,20 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// placer changes where flows are: what is promised to them, their rules, and what is stored
-// of them.
+// placer changes where flows go: their promises, their rules and what is stored about them.
 type placer struct {
 	Options
 	plan    *planner
 	rules   *writer
 	flows   *table
 	metrics *metrics
-	ctx     context.Context // that of the service
+	ctx     context.Context // the context of the service
 }
 
-// place finds a new flow its place. The caller has locked f.changing.
+// place finds a path for a new flow. The caller has locked f.changing.
 func (c *placer) place(f *flow) {
 	defer f.changing.Unlock()
-	ctx, cancel := context.WithTimeout(f.ctx, placeFor)
+	ctx, cancel := context.WithTimeout(f.ctx, placeTimeout)
 	defer cancel()
 	var p placement
 	err := c.plan.locate(ctx, f)
@@ -41,7 +40,7 @@ func (c *placer) place(f *flow) {
 		c.giveUp(f, err)
 		return
 	}
-	waiting := f.enter(p)
+	waiting := f.setPlacement(p)
 	c.flows.donePlacing()
 	for _, held := range waiting {
 		if err := held.Release(); err != nil {
@@ -53,9 +52,9 @@ func (c *placer) place(f *flow) {
 	c.save(f)
 }
 
-// giveUp lets a flow that cannot be placed go by default forwarding.
+// giveUp releases a flow that cannot be placed to default forwarding.
 func (c *placer) giveUp(f *flow, why error) {
-	c.Book.Release(f.promise())
+	c.Book.Release(f.promiseKey())
 	ctx, cancel := c.cleanUp()
 	defer cancel()
 	c.rules.remove(ctx, f)
@@ -75,26 +74,27 @@ func (c *placer) giveUp(f *flow, why error) {
 	c.Publish("flow.failed", map[string]any{"id": f.id, "definition": f.Definition, "flow": f.Header.String(), "reason": why.Error()})
 }
 
-// cleanUp is the time for putting things in order, which the end of a flow, or of the
-// service, does not cut short.
+// cleanUp returns a context for cleaning up that the end of the flow, or of the service,
+// does not cancel.
 func (c *placer) cleanUp() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(c.ctx), placeFor)
+	return context.WithTimeout(context.WithoutCancel(c.ctx), placeTimeout)
 }
 
-// move brings a flow to a new place: what is to be written first, what is to be deleted
-// after it has been confirmed. The promise stands in the book already. f.changing is locked.
+// move gives a flow another path: it writes the new rules first, and deletes the old ones
+// after the new ones have been confirmed. The book holds the new promise already.
+// f.changing is locked.
 func (c *placer) move(ctx context.Context, f *flow, p placement, why string) {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, placeFor)
+	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
-	old := f.now().placement
+	old := f.status().placement
 	if err := c.rules.install(ctx, f, p, true); err != nil {
 		c.plan.restore(f, old)
 		c.Log.Warn("a flow could not be moved", "flow", f.Header, "error", err)
 		return
 	}
-	f.enter(p)
-	c.Guard.Adjust(ctx, f.guarded(old.Hops))
+	f.setPlacement(p)
+	c.Guard.Adjust(ctx, f.guardedLinks(old.Hops))
 	if !slices.Equal(old.Hops, p.Hops) {
 		c.metrics.moves.WithLabelValues().Observe(time.Since(begin).Seconds())
 	}
@@ -107,18 +107,18 @@ func (c *placer) move(ctx context.Context, f *flow, p placement, why string) {
 	c.save(f)
 }
 
-// repair chooses a place for a flow whose path has broken. What is left to be done is
-// returned. f.changing is locked, and open again when that has been done.
+// repair chooses a path for a flow whose path is broken. It returns a function that does
+// the rest. f.changing is locked, and the returned function unlocks it.
 func (c *placer) repair(ctx context.Context, f *flow) func() {
 	why := c.plan.broken(f, time.Now())
-	if why == "" || f.now().ended { // changed meanwhile
+	if why == "" || f.status().ended { // the flow has changed meanwhile
 		return f.changing.Unlock
 	}
 	p, err := c.plan.choose(f)
 	return func() {
 		if err != nil {
 			f.changing.Unlock()
-			c.end(f, why+", and there is no other way")
+			c.end(f, why+", and there is no other path")
 			return
 		}
 		defer f.changing.Unlock()
@@ -130,14 +130,14 @@ func (c *placer) repair(ctx context.Context, f *flow) func() {
 // has less capacity than when it was made. Where no other path has enough nothing is
 // promised to it any more. It says whether there was something to be done.
 func (c *placer) displace(ctx context.Context, f *flow) bool {
-	if c.Book.Overbooked(f.promise()) == nil {
+	if c.Book.Overbooked(f.promiseKey()) == nil {
 		return false
 	}
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	short := c.Book.Overbooked(f.promise())
-	if now := f.now(); short == nil || now.ended || now.State != StateAccepted {
-		return true // changed meanwhile
+	short := c.Book.Overbooked(f.promiseKey())
+	if now := f.status(); short == nil || now.ended || now.State != StateAccepted {
+		return true // the flow has changed meanwhile
 	}
 	if p, err := c.plan.choose(f); err == nil {
 		c.move(ctx, f, p, fmt.Sprintf("its promise does not fit any more: %v", short))
@@ -145,20 +145,21 @@ func (c *placer) displace(ctx context.Context, f *flow) bool {
 	return true
 }
 
-// upgrade gives a flow a path with enough available, if there is one.
+// upgrade gives a flow a path with enough capacity, if there is one, and reports whether it
+// did.
 func (c *placer) upgrade(ctx context.Context, f *flow, why string) bool {
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	now := f.now()
+	now := f.status()
 	if now.ended || now.closed {
 		return false
 	}
 	hops, err := now.Hops, error(nil)
-	if now.State == StateAccepted || !c.plan.stays(f, hops) {
+	if now.State == StateAccepted || !c.plan.keepPath(f, hops) {
 		hops, err = c.plan.accept(f, false)
 	}
 	if err != nil && now.waits {
-		f.refused(err)
+		f.setRefusal(err)
 	}
 	if err != nil || now.State == StateAccepted && slices.Equal(hops, now.Hops) {
 		return false
@@ -167,21 +168,21 @@ func (c *placer) upgrade(ctx context.Context, f *flow, why string) bool {
 	return true
 }
 
-// giveBack takes back what a flow was promised whose connection has been closed. Its
-// rules stay until it has been silent: the last segments are still on their way, and
-// must not begin it anew.
-func (c *placer) giveBack(f *flow) {
+// releasePromise releases the promise of a flow whose connection was closed. The flow's
+// rules stay until it has been silent: the last segments are still in flight, and must not
+// start it anew.
+func (c *placer) releasePromise(f *flow) {
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	now := f.now()
+	now := f.status()
 	if now.ended || now.State != StateAccepted || !now.closed {
 		return
 	}
-	// What is still measured of it is nobody's, and free for others.
+	// What is still measured of it belongs to no promise, and is available for others.
 	c.plan.restore(f, placement{State: StateBestEffort, Hops: now.Hops})
 	ctx, cancel := c.cleanUp()
 	defer cancel()
-	c.Guard.Adjust(ctx, f.guarded(now.Hops))
+	c.Guard.Adjust(ctx, f.guardedLinks(now.Hops))
 }
 
 // reopen decides anew about a flow whose connection was closed and is opened again.
@@ -190,7 +191,7 @@ func (c *placer) reopen(f *flow) {
 	defer f.changing.Unlock()
 	ctx, cancel := c.cleanUp()
 	defer cancel()
-	if f.now().ended {
+	if f.status().ended {
 		return
 	}
 	if p, err := c.plan.choose(f); err == nil {
@@ -198,24 +199,24 @@ func (c *placer) reopen(f *flow) {
 	}
 }
 
-// end takes a flow out: its rules, its promise, its record.
+// end removes a flow: its rules, its promise and its record.
 func (c *placer) end(f *flow, why string) {
 	f.cancel()
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	if !f.end() {
+	if !f.markEnded() {
 		return
 	}
 	r := f.record()
 	ctx, cancel := c.cleanUp()
 	defer cancel()
 	c.rules.remove(ctx, f)
-	c.Book.Release(f.promise())
-	c.Guard.Adjust(ctx, f.guarded(f.Hops))
+	c.Book.Release(f.promiseKey())
+	c.Guard.Adjust(ctx, f.guardedLinks(f.Hops))
 	if err := c.Store.Delete(ctx, flowPrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
 		c.Log.Warn("a placement stays stored", "flow", f.Header, "error", err)
 	}
-	c.flows.remove(f) // only now may a packet begin the flow anew, under the same names
+	c.flows.remove(f) // only now may a packet start the flow anew, under the same names
 	r.Reason = why
 	c.Publish("flow.ended", r)
 }

@@ -16,7 +16,7 @@ import (
 func (w *world) flowMeters(r Record) map[network.PortRef]uint32 {
 	w.t.Helper()
 	rates := map[uint32]uint32{}
-	for _, key := range policeKeys {
+	for _, key := range meterKeys {
 		for _, m := range w.rules.Program(key + r.ID).Meters {
 			rates[m.ID] = m.Bands[0].Rate
 		}
@@ -68,7 +68,7 @@ func TestAcceptedIsMetered(t *testing.T) {
 	h := headers([2]int{1, 3}, [2]int{4, 3}, 3)
 	h.DstPort = 5002
 	held := fakeHeld{make(chan string, 1)}
-	w.packet(hostAt(1, 3), h, func() (Held, error) { return held, nil })
+	w.handlePacket(hostAt(1, 3), h, func() (Held, error) { return held, nil })
 	<-held.done
 	key, _ := match.HeaderOf(h)
 	call := w.flows.find(key).record()
@@ -79,7 +79,7 @@ func TestAcceptedIsMetered(t *testing.T) {
 
 // carried has a flow send at a rate until two readings show it.
 func (w *world) carried(r Record, rate uint64) Record {
-	for range pressedFor + 1 {
+	for range pressureReadings + 1 {
 		w.carry(map[string]uint64{"flow/" + r.ID: rate})
 		w.observe(w.t.Context())
 	}
@@ -108,7 +108,7 @@ func TestExcessIsTold(t *testing.T) {
 		t.Errorf("told %d times", told.Load())
 	}
 	w.net.change(func() { w.net.used[port(1, 2)] = 10 * mbit })
-	if got := w.Book.Left(port(1, 2), w.flows.byID[r.ID].promise()); got != 15*mbit {
+	if got := w.Book.MaxAvailable(port(1, 2), w.flows.byID[r.ID].promiseKey()); got != 15*mbit {
 		t.Errorf("of 15 Mbit/s %d are left beside what its meter passes", got)
 	}
 	if r = w.carried(r, 9*mbit); r.Excess != 0 || r.Reason != "" {
@@ -133,7 +133,7 @@ func TestExcessWithoutMeters(t *testing.T) {
 		t.Fatalf("%+v, %+v", rude, polite)
 	}
 	w.net.change(func() { w.net.used[port(1, 2)] = 25 * mbit })
-	for range 3 * pressedFor {
+	for range 3 * pressureReadings {
 		w.carry(map[string]uint64{"flow/" + rude.ID: 20 * mbit, "flow/" + polite.ID: 10 * mbit})
 		w.observe(t.Context())
 		w.relieve(t.Context())
@@ -184,7 +184,7 @@ func TestMeterNumbers(t *testing.T) {
 	seen := map[uint32]bool{}
 	for n := 1; n <= maxFlows; n++ {
 		for d := range directions {
-			id := (&flow{stored: stored{Number: n}}).policeID(d)
+			id := (&flow{stored: stored{Number: n}}).meterID(d)
 			if id == 0 || id >= guard.MeterBase && id < 2*guard.MeterBase || id > 0xffff || seen[id] {
 				t.Fatalf("flow %d, direction %d: meter %#x", n, d, id)
 			}

@@ -7,38 +7,39 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/qos/way"
 )
 
-// FlowRules are those of the flow that a packet belongs to, along a path, without meters; false
-// if it belongs to none. sees tells whether a switch matches TCP's flags.
+// FlowRules returns the rules of the flow that a packet belongs to, along a path and
+// without meters; false if the packet belongs to none. sees reports whether a switch
+// matches TCP flags.
 func FlowRules(h *packet.Headers, path network.Path, idle time.Duration, sees func(openflow.DatapathID) bool) (network.Program, bool) {
 	f, ok := match.HeaderOf(h)
 	if !ok {
 		return network.Program{}, false
 	}
-	return program(f, path.Hops, idle, func(network.PortRef) uint32 { return 0 }, sees), true
+	return pathRules(f, path.Hops, idle, func(network.PortRef) uint32 { return 0 }, sees), true
 }
 
-// program are a flow's rules along a path, in both directions. The rule where the flow
-// enters tells when it is over. meter gives the meter that traffic out of a port has to
-// pass, zero for none; sees tells whether a switch matches TCP's flags.
-func program(h match.Header, hops []network.Hop, idle time.Duration, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) network.Program {
-	led := way.Lead{Header: h, Hops: hops, Stage: network.StageWay, Offset: rule.WayCriticalFlow, Idle: idle, Meter: meter}
+// pathRules returns a flow's rules along a path, in both directions. The rule where the
+// flow enters reports when the flow is over. meter returns the meter that traffic out of a
+// port has to pass, zero for none; sees reports whether a switch matches TCP flags.
+func pathRules(h match.Header, hops []network.Hop, idle time.Duration, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) network.Program {
+	led := flowpath.Forwarding{Header: h, Hops: hops, Stage: network.StageWay, Offset: rule.WayCriticalFlow, Idle: idle, Meter: meter}
 	p := network.Program{Rules: led.Rules()}
-	p.Rules = append(p.Rules, copies(h, hops, meter, sees)...)
+	p.Rules = append(p.Rules, copyRules(h, hops, meter, sees)...)
 	return p
 }
 
-// copyBytes is how much of a copied segment comes up: its headers.
+// copyBytes is how much of a copied segment is sent to the controller: its headers.
 const copyBytes = 128
 
-// copies are rules that show how a TCP connection ends: segments that close it go on as
-// the others do, and the controller gets a copy. So it does of one that opens a
-// connection, for an application may use the same ports again. Where a switch does not match
-// TCP's flags, a flow is over when it has been silent.
-func copies(h match.Header, hops []network.Hop, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) []network.Rule {
+// copyRules returns rules that show how a TCP connection ends: segments that close it are
+// forwarded as the others, and the controller gets a copy. It also gets a copy of segments
+// that open a connection, because an application may use the same ports again. If a switch
+// does not match TCP flags, a flow is over when it has been silent.
+func copyRules(h match.Header, hops []network.Hop, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) []network.Rule {
 	if h.Proto != packet.ProtoTCP {
 		return nil
 	}

@@ -16,50 +16,50 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Bounds of the service.
+// These are limits of the service.
 const (
 	// maxFlows bounds the flows, maxPlacing those that are being placed.
 	maxFlows   = 16384
 	maxPlacing = 256
-	// holdFor is how long a first packet waits at most, placeFor how long its
+	// holdTimeout is how long a first packet waits at most, placeTimeout how long its
 	// placement may take.
-	holdFor  = 3 * time.Second
-	placeFor = 2 * time.Second
+	holdTimeout  = 3 * time.Second
+	placeTimeout = 2 * time.Second
 )
 
-// Options is what a Service works with.
+// Options holds what New needs.
 type Options struct {
 	Network service.Network
 	Rules   service.Ledger
 	Store   store.Store
 	Book    *reserve.Book
-	// Guard holds flows of best effort to what is not promised.
+	// Guard limits best-effort flows to what is not promised.
 	Guard *guard.Guard
 	Log   *slog.Logger
-	// Publish tells of events.
+	// Publish publishes an event.
 	Publish func(kind string, attrs any)
-	// Interval is how often counters are read.
+	// Interval is the interval at which counters are read.
 	Interval time.Duration
-	// Configured are the definitions of the configuration, by name.
+	// Configured holds the definitions of the configuration, by name.
 	Configured map[string]*Definition
 }
 
-// Service places critical flows: it finds them among first packets, and does what follows
-// from changes of definitions, network and counters.
+// Service places critical flows: it finds them among first packets, and handles changes of
+// definitions, network and counters.
 type Service struct {
 	Options
-	// Definitions say which traffic is critical.
+	// Definitions holds the definitions of critical traffic.
 	Definitions *service.Collection[*Definition]
 
 	flows   *table
 	plan    *planner
-	asker   *asker
+	punts   *puntInstaller
 	placer  *placer
 	metrics *metrics
 
-	// tasks are the goroutines that Run waits for.
+	// tasks holds the goroutines that Run waits for.
 	tasks *tasks.Group
-	// reviews looks for flows whose path has broken.
+	// reviews runs the search for flows whose path is broken.
 	reviews service.Loop
 	ready   chan struct{}
 	loaded  chan struct{}
@@ -75,16 +75,16 @@ func New(o Options) *Service {
 		Kind: service.Kind[*Definition]{
 			Noun: "definition", Nouns: "definitions of critical traffic", Prefix: "qos/critical/", Event: "critical", Most: MaxDefinitions,
 		},
-		Store: o.Store, Log: o.Log, Publish: o.Publish, Changed: s.redefine,
+		Store: o.Store, Log: o.Log, Publish: o.Publish, Changed: s.definitionsChanged,
 	})
 	s.metrics = newMetrics(s.flows, s.Book)
-	o.Guard.Uses(s.heldBack, s.loaded)
-	s.asker = &asker{Options: o, definitions: s.Definitions}
+	o.Guard.AddUser(s.meteredLinks, s.loaded)
+	s.punts = &puntInstaller{Options: o, definitions: s.Definitions}
 	s.placer = &placer{o, s.plan, &writer{o}, s.flows, s.metrics, s.tasks.Context()}
 	return s
 }
 
-// Run works until ctx ends. Rules of flows stay in the switches.
+// Run runs the service until ctx ends. Rules of flows stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
@@ -99,26 +99,27 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	close(s.loaded)
 	s.placer.redeclare(own)
-	s.asker.ask(own)
+	s.punts.install(own)
 	s.Rules.Ready()
 	close(s.ready)
 	s.tasks.Start(s.Definitions.Run)
 	s.tasks.Start(func(ctx context.Context) { s.reviews.Run(ctx, 0, 0, s.review) })
-	service.NewLoop().Run(own, 0, s.Interval, s.keepUp)
+	service.NewLoop().Run(own, 0, s.Interval, s.update)
 	return nil
 }
 
-// Ready is closed when what was there before the start has been declared again.
+// Ready returns a channel that is closed once the state from before the start has been
+// declared again.
 func (s *Service) Ready() <-chan struct{} { return s.ready }
 
-// Loaded is closed when what the store has is there.
+// Loaded returns a channel that is closed once the stored state has been read.
 func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
-// NetworkChanged tells the service of a change in the network. It does not block.
+// NetworkChanged informs the service of a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
-	case network.HostRemoved: // hosts cause these at will
-	case network.HostAdded: // so, too, but one that has been plugged in elsewhere is added there
+	case network.HostRemoved: // hosts can cause these events at will
+	case network.HostAdded: // hosts can cause this one, too, but a host that was plugged in elsewhere is added there
 		if s.flows.between(e.Host.MAC) {
 			s.reviews.Wake()
 		}
@@ -127,8 +128,8 @@ func (s *Service) NetworkChanged(e network.Event) {
 	}
 }
 
-// Removed is told of rules that a switch has removed because they were idle: the flow
-// is over. It runs on the switch's goroutine.
+// Removed handles rules that a switch has removed because they were idle: the flow is over.
+// It runs on the switch's goroutine.
 func (s *Service) Removed(r network.Removed) {
 	id, ok := strings.CutPrefix(r.Name, "flow/")
 	if !ok {
@@ -142,23 +143,23 @@ func (s *Service) Removed(r network.Removed) {
 	}
 }
 
-// Within lists the promises to flows of which all packets are among some.
+// Within returns the promises to flows all of whose packets the matches cover.
 func (s *Service) Within(matches []openflow.Match) (out []reserve.Key) {
-	for _, f := range s.flows.all(func(f *flow) bool { return f.within(matches) }) {
-		out = append(out, f.promise())
+	for _, f := range s.flows.all(func(f *flow) bool { return f.isWithin(matches) }) {
+		out = append(out, f.promiseKey())
 	}
 	return out
 }
 
-// GiveWay ends the flows of which all packets are among some, because rules that win over
-// theirs carry those from now on. to says whose rules they are.
+// GiveWay ends the flows all of whose packets the matches cover, because rules that win
+// over theirs carry them from now on. to names the owner of those rules.
 func (s *Service) GiveWay(matches []openflow.Match, to string) {
 	for _, f := range s.flows.placed() {
-		if f.within(matches) {
+		if f.isWithin(matches) {
 			s.start(func() { s.placer.end(f, to+" carries it") })
 		}
 	}
 }
 
-// start runs f in a goroutine that Run waits for. It does nothing after the end.
+// start runs f in a goroutine that Run waits for. After Run has ended it does nothing.
 func (s *Service) start(f func()) { s.tasks.Start(func(context.Context) { f() }) }

@@ -115,12 +115,12 @@ func TestNotCritical(t *testing.T) {
 		at   network.PortRef
 		v    network.Verdict
 	}{
-		{"another port", hostAt(1, 1), w.packet(hostAt(1, 1), other, hold)},
-		{"fragment", hostAt(1, 1), w.packet(hostAt(1, 1), fragment, hold)},
-		{"group", hostAt(1, 1), w.packet(hostAt(1, 1), group, hold)},
-		{"virtual", hostAt(1, 1), w.packet(hostAt(1, 1), virtual, hold)},
-		{"between switches", port(1, 2), w.packet(port(1, 2), headers([2]int{1, 1}, [2]int{4, 1}, 1), hold)},
-		{"to its own port", hostAt(1, 1), w.packet(hostAt(1, 1), headers([2]int{1, 1}, [2]int{1, 1}, 1), hold)},
+		{"another port", hostAt(1, 1), w.handlePacket(hostAt(1, 1), other, hold)},
+		{"fragment", hostAt(1, 1), w.handlePacket(hostAt(1, 1), fragment, hold)},
+		{"group", hostAt(1, 1), w.handlePacket(hostAt(1, 1), group, hold)},
+		{"virtual", hostAt(1, 1), w.handlePacket(hostAt(1, 1), virtual, hold)},
+		{"between switches", port(1, 2), w.handlePacket(port(1, 2), headers([2]int{1, 1}, [2]int{4, 1}, 1), hold)},
+		{"to its own port", hostAt(1, 1), w.handlePacket(hostAt(1, 1), headers([2]int{1, 1}, [2]int{1, 1}, 1), hold)},
 	} {
 		if h.v != network.Continue {
 			t.Errorf("%s: %v", h.name, h.v)
@@ -365,7 +365,7 @@ func TestPacketWhileFlowEnds(t *testing.T) {
 	var ended sync.WaitGroup
 	ended.Go(func() { w.placer.end(w.flows.byID[r.ID], "test") })
 	<-removing
-	v := w.packet(hostAt(1, 1), headers([2]int{1, 1}, [2]int{4, 1}, 1), func() (Held, error) { return fakeHeld{make(chan string, 1)}, nil })
+	v := w.handlePacket(hostAt(1, 1), headers([2]int{1, 1}, [2]int{4, 1}, 1), func() (Held, error) { return fakeHeld{make(chan string, 1)}, nil })
 	w.rules.OnRemove = nil
 	close(proceed)
 	ended.Wait()
@@ -390,7 +390,7 @@ func TestDefineUnderTraffic(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	traffic.Go(func() {
 		for ctx.Err() == nil {
-			w.packet(hostAt(1, 1), h, func() (Held, error) { return nil, context.Canceled })
+			w.handlePacket(hostAt(1, 1), h, func() (Held, error) { return nil, context.Canceled })
 		}
 	})
 	for range 1000 {

@@ -12,18 +12,18 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// MaxDefinitions bounds the definitions; each is rules on every switch.
+// MaxDefinitions bounds the definitions; each requires rules on every switch.
 const MaxDefinitions = 256
 
-// Bounds of a definition.
+// These are limits of a definition.
 const (
 	maxRate     = units.Rate(1e12)
 	minIdle     = time.Second
 	maxIdle     = 18 * time.Hour // 16 bits of seconds
 	defaultIdle = 30 * time.Second
-	// ackShare is the part of its rate that a flow is promised in the reverse
-	// direction if its definition does not say: TCP acknowledges every second
-	// segment, 66 bytes for 3028.
+	// ackShare makes a flow's promise in the reverse direction one part in ackShare of its
+	// rate if its definition does not set one: TCP acknowledges every second segment, 66
+	// bytes for 3028.
 	ackShare = 32
 )
 
@@ -37,7 +37,7 @@ type Spec struct {
 	IdleTimeout string      `json:"idle_timeout,omitempty" yaml:"idle_timeout" format:"go-duration" doc:"How long a flow is silent before it is over, 1s to 18h. Not given: 30s." example:"30s"`
 }
 
-// Definition is a Spec that has been checked. Its JSON is that.
+// Definition is a Spec that has been checked. Its JSON is that of the Spec.
 type Definition struct {
 	Spec
 
@@ -46,7 +46,7 @@ type Definition struct {
 	Matches []openflow.Match `json:"-"`
 }
 
-// UnmarshalJSON reads a Spec, and checks it.
+// UnmarshalJSON reads a Spec and checks it.
 func (d *Definition) UnmarshalJSON(b []byte) error {
 	var spec Spec
 	if err := json.Unmarshal(b, &spec); err != nil {
@@ -61,7 +61,7 @@ func (d *Definition) UnmarshalJSON(b []byte) error {
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Parse checks a definition, or says everything that is wrong with it.
+// Parse returns the checked definition, or all of its faults.
 func (s Spec) Parse() (*Definition, service.Faults) {
 	d := &Definition{Spec: s, Reverse: uint64(s.Rate) / ackShare, Idle: defaultIdle}
 	var faults service.Faults
@@ -84,7 +84,7 @@ func (s Spec) Parse() (*Definition, service.Faults) {
 	return d, nil
 }
 
-// selects reports whether the packet is of this traffic.
+// selects reports whether the definition selects the packet.
 func (d *Definition) selects(exact openflow.Match) bool {
 	return slices.ContainsFunc(d.Matches, func(m openflow.Match) bool { return m.Covers(exact) })
 }

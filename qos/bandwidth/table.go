@@ -6,63 +6,63 @@ import (
 	"sync"
 
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/qos/way"
 )
 
-// table has the flows. Its lock is taken before that of a flow.
+// table holds the flows. Its lock is taken before that of a flow.
 type table struct {
 	mu       sync.Mutex
 	byHeader map[match.Header]*flow
 	byID     map[string]*flow
-	ends     way.Ends
-	placing  int // how many are being placed
+	ends     flowpath.HostCounts
+	placing  int // number of flows that are being placed
 	numbers  numbers
 }
 
 func newTable() *table {
-	return &table{byHeader: map[match.Header]*flow{}, byID: map[string]*flow{}, ends: way.Ends{}}
+	return &table{byHeader: map[match.Header]*flow{}, byID: map[string]*flow{}, ends: flowpath.HostCounts{}}
 }
 
-// between says whether a host has flows.
+// between reports whether a host has flows.
 func (t *table) between(mac openflow.MAC) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ends.Has(mac)
 }
 
-// of is the flow of a packet, in either direction, nil if there is none. The lock is held.
-func (t *table) of(h match.Header) *flow {
+// lookup returns the flow of a packet, in either direction; nil if there is none. The lock
+// is held.
+func (t *table) lookup(h match.Header) *flow {
 	if f := t.byHeader[h]; f != nil {
 		return f
 	}
 	return t.byHeader[h.Reverse()]
 }
 
-// find is of, without the lock.
+// find locks the table and calls lookup.
 func (t *table) find(h match.Header) *flow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.of(h)
+	return t.lookup(h)
 }
 
-// add enters a flow, and gives it the number that it had, or one that is free. The lock is
-// held.
+// add adds a flow, and gives it the number that it had or a free one. The lock is held.
 func (t *table) add(f *flow) {
 	f.Number = t.numbers.take(f.Number)
 	t.byHeader[f.Header], t.byID[f.id] = f, f
 	t.ends.Add(f.Header)
 }
 
-// remove takes a flow out, which is over.
+// remove removes a flow that is over.
 func (t *table) remove(f *flow) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drop(f)
+	t.removeLocked(f)
 }
 
-// drop is remove. The lock is held.
-func (t *table) drop(f *flow) {
+// removeLocked implements remove. The lock is held.
+func (t *table) removeLocked(f *flow) {
 	f.cancel()
 	t.numbers.free(f.Number)
 	if t.byID[f.id] == f {
@@ -72,14 +72,14 @@ func (t *table) drop(f *flow) {
 	delete(t.byID, f.id)
 }
 
-// donePlacing notes that a flow is not being placed any more.
+// donePlacing records that a flow is not being placed any more.
 func (t *table) donePlacing() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.placing--
 }
 
-// all lists the flows of which which is true, those first that came first.
+// all returns the flows that which selects, the oldest first.
 func (t *table) all(which func(*flow) bool) []*flow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,15 +98,15 @@ func (t *table) all(which func(*flow) bool) []*flow {
 	return out
 }
 
-// placed lists those that have a place.
+// placed returns the flows that have been placed.
 func (t *table) placed() []*flow {
-	return t.all(func(f *flow) bool { return f.now().State != StatePlacing })
+	return t.all(func(f *flow) bool { return f.status().State != StatePlacing })
 }
 
-// numbers are those of flows, from 1 on.
+// numbers records which numbers of flows are in use, from 1 on.
 type numbers [maxFlows + 1]bool
 
-// take takes a number: the one that is wanted, if it is free, or the lowest that is.
+// take reserves a number: n if it is free, otherwise the lowest free one.
 func (s *numbers) take(n int) int {
 	if n < 1 || n > maxFlows || s[n] {
 		n = 1 + slices.Index(s[1:], false)

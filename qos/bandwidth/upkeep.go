@@ -11,29 +11,30 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// maxAtOnce is how many flows, or links, are changed at once. A change is mostly
-// waiting for the answers of a few switches, and others are idle meanwhile.
+// maxAtOnce bounds the flows, or links, that are changed at once. A change mostly waits for
+// the answers of a few switches, while others are idle.
 const maxAtOnce = 64
 
-// each calls f for every item, for maxAtOnce at once, and returns when all calls have.
+// each calls f for every item, for at most maxAtOnce concurrently, and returns when all
+// calls have returned.
 func each[T any](items []T, f func(T)) { tasks.Each(items, maxAtOnce, f) }
 
-// keepUp reads counters, and does what follows from them.
-func (s *Service) keepUp(ctx context.Context) {
+// update reads counters, and does what follows from them.
+func (s *Service) update(ctx context.Context) {
 	s.observe(ctx)
 	s.review(ctx)
 	s.relieve(ctx)
 	s.retry(ctx)
-	if len(s.asker.Refusals()) > 0 {
-		s.asker.ask(ctx)
+	if len(s.punts.Refusals()) > 0 {
+		s.punts.install(ctx)
 	}
 }
 
-// heldBack are the links on which flows pass the meters of best effort.
-func (s *Service) heldBack() (links []network.PortRef) {
+// meteredLinks returns the links on which flows pass the meters of best effort.
+func (s *Service) meteredLinks() (links []network.PortRef) {
 	for _, f := range s.flows.placed() {
-		if p := f.now(); !p.ended && p.State == StateBestEffort {
-			links = append(links, f.guarded(p.Hops)...)
+		if p := f.status(); !p.ended && p.State == StateBestEffort {
+			links = append(links, f.guardedLinks(p.Hops)...)
 		}
 	}
 	return links
@@ -59,39 +60,39 @@ func (s *Service) observe(ctx context.Context) {
 	}
 }
 
-// read takes what the switch where a flow enters has counted.
+// read records what the switch where a flow enters has counted.
 func (s *Service) read(f *flow) {
 	for _, r := range s.Rules.Rules(f.key()) {
 		if !r.NotifyRemoved || r.CountersAt.IsZero() {
 			continue
 		}
-		own, known, tell := f.read(r.Bytes, r.CountersAt)
+		own, known, report := f.countTraffic(r.Bytes, r.CountersAt)
 		if known {
-			s.Book.Observe(f.promise(), own)
+			s.Book.Observe(f.promiseKey(), own)
 		}
-		if tell {
+		if report {
 			s.Publish("flow.exceeds", f.record())
 		}
 	}
 }
 
-// review moves the flows whose path has broken, and ends those whose hosts have gone
-// elsewhere. New places are chosen one after the other, those first that came first;
-// the rules are then written at the same time. A flow that is being changed already is
-// waited for beside the others.
+// review moves the flows whose path is broken, and ends those whose hosts have moved
+// elsewhere. It chooses new paths one after the other, the oldest flows first; the rules
+// are then written concurrently. It waits for a flow that is already being changed beside
+// the others.
 func (s *Service) review(ctx context.Context) {
-	s.asker.follow(ctx)
+	s.punts.followMobile(ctx)
 	jobs := tasks.NewCrew(maxAtOnce)
 	for _, f := range s.flows.placed() {
 		if ctx.Err() != nil {
 			break
 		}
-		over := s.plan.gone(f)
+		over := s.plan.endReason(f)
 		switch {
 		case over != "":
 		case s.plan.broken(f, time.Now()) == "":
 			continue
-		case f.now().closed:
+		case f.status().closed:
 			over = "its connection was closed"
 		case f.changing.TryLock():
 			jobs.Do(s.placer.repair(ctx, f))
@@ -109,10 +110,10 @@ func (s *Service) review(ctx context.Context) {
 	jobs.Wait()
 }
 
-// relieve moves flows away from links that cannot keep what was promised there,
-// because they have less capacity than they had, or of traffic that nobody holds back. Of
-// one link one flow is moved at a time, the youngest first: what that gives is known after
-// the next readings. It takes half of the time until those at most.
+// relieve moves flows away from links that cannot keep what was promised there, because
+// they have lost capacity or because of unlimited traffic. From each link it moves one flow
+// at a time, the youngest first: the effect is known after the next readings. It takes at
+// most half of the time until then.
 func (s *Service) relieve(ctx context.Context) {
 	begin := time.Now()
 	relieved := map[network.PortRef]bool{}
@@ -121,28 +122,28 @@ func (s *Service) relieve(ctx context.Context) {
 			continue
 		}
 		at, why, readings := s.plan.oversubscribed(f)
-		if readings < pressedFor {
+		if readings < pressureReadings {
 			continue
 		}
 		if !relieved[at] && time.Since(begin) <= s.Interval/2 && s.placer.upgrade(ctx, f, why) {
 			relieved[at] = true
 			continue
 		}
-		if f.press(why + ", and no other path has enough") {
+		if f.setPressure(why + ", and no other path has enough") {
 			s.Publish("flow.oversubscribed", map[string]any{"flow": f.record(), "reason": why})
 		}
 	}
 }
 
-// retry accepts flows for which there was no room when they came. It takes half of the
-// time until the next reading at most.
+// retry accepts flows for which there was no capacity when they arrived. It takes at most
+// half of the time until the next reading.
 func (s *Service) retry(ctx context.Context) {
 	begin := time.Now()
 	for _, f := range s.flows.placed() {
 		if ctx.Err() != nil || time.Since(begin) > s.Interval/2 {
 			return
 		}
-		if f.now().waits {
+		if f.status().waits {
 			s.placer.upgrade(ctx, f, "there is room for it now")
 		}
 	}

@@ -5,12 +5,12 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/qos/guard"
-	"github.com/sluice-net/sluice/qos/way"
 	"github.com/sluice-net/sluice/service"
 )
 
-// writer writes the rules of flows, with the meters that they pass.
+// writer writes the rules of flows, and the meters that they pass.
 type writer struct{ Options }
 
 // install writes the rules of a placement.
@@ -18,60 +18,62 @@ func (w *writer) install(ctx context.Context, f *flow, p placement, allowDown bo
 	var meter func(network.PortRef) uint32
 	switch {
 	case p.State == StateBestEffort:
-		w.Guard.Ensure(ctx, f.guarded(p.Hops))
+		w.Guard.Ensure(ctx, f.guardedLinks(p.Hops))
 		meter = w.Guard.Meter
-	case f.roams():
-		w.Guard.Adjust(ctx, f.guarded(p.Hops))
-		meter = w.police(ctx, f, []network.Hop{f.border(p.Hops)})
+	case f.isMobile():
+		w.Guard.Adjust(ctx, f.guardedLinks(p.Hops))
+		meter = w.installMeters(ctx, f, []network.Hop{f.borderHop(p.Hops)})
 	default:
-		w.Guard.Adjust(ctx, f.guarded(p.Hops))
-		meter = w.police(ctx, f, p.Hops)
+		w.Guard.Adjust(ctx, f.guardedLinks(p.Hops))
+		meter = w.installMeters(ctx, f, p.Hops)
 	}
-	rules := program(f.Header, p.Hops, f.Idle, meter, w.seesTCPFlags)
-	if f.roams() {
-		rules = w.borderProgram(f, p.Hops, meter)
+	rules := pathRules(f.Header, p.Hops, f.Idle, meter, w.matchesTCPFlags)
+	if f.isMobile() {
+		rules = w.borderRules(f, p.Hops, meter)
 	}
 	err := w.Rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: service.Waves(p.Hops), AllowDown: allowDown})
 	if err == nil && p.State == StateBestEffort {
-		w.unpolice(ctx, f)
+		w.removeMeters(ctx, f)
 	}
 	if err == nil {
-		w.Book.Settled(f.promise())
+		w.Book.RulesInstalled(f.promiseKey())
 	}
 	return err
 }
 
-// remove takes the rules of a flow away, and the meters that are its own.
+// remove removes the rules of a flow, and its own meters.
 func (w *writer) remove(ctx context.Context, f *flow) {
 	if err := w.Rules.Remove(ctx, f.key()); err != nil {
 		w.Log.Warn("removing the rules of a flow", "flow", f.Header, "error", err)
 	}
-	w.unpolice(ctx, f)
+	w.removeMeters(ctx, f)
 }
 
-// seesTCPFlags is way.SeesTCPFlags.
-func (w *writer) seesTCPFlags(d openflow.DatapathID) bool { return way.SeesTCPFlags(w.Network, d) }
+// matchesTCPFlags calls flowpath.MatchesTCPFlags.
+func (w *writer) matchesTCPFlags(d openflow.DatapathID) bool {
+	return flowpath.MatchesTCPFlags(w.Network, d)
+}
 
-// promiseBurst is the part of a second's traffic that the meter of an accepted flow lets
-// through at once: TCP that is held to a rate gets all of it with a quarter of a second
-// (99 to 102 % at round trips of 0, 20 and 80 ms), and 55 to 97 % with a tenth.
+// promiseBurst makes the meter of an accepted flow pass one part in promiseBurst of a
+// second's traffic at once. TCP that is limited to a rate reaches all of it with a quarter
+// of a second (99 to 102 % at round trips of 0, 20 and 80 ms), and 55 to 97 % with a tenth.
 const promiseBurst = 4
 
-// Directions of a flow.
+// These are the directions of a flow.
 const (
-	there = iota
-	back
+	forward = iota
+	reverse
 	directions
 )
 
-var policeKeys = [directions]string{"police/", "police-back/"}
+var meterKeys = [directions]string{"police/", "police-back/"}
 
-// policeKey is the name in the ledger of a meter that holds a flow to its promise.
-func (f *flow) policeKey(direction int) string { return policeKeys[direction] + f.id }
+// meterKey returns the key in the ledger of a meter that limits a flow to its promise.
+func (f *flow) meterKey(direction int) string { return meterKeys[direction] + f.id }
 
-// policeID is the number of that meter. Flows have low ones, for switches that have few
-// meters, and leave out those of links.
-func (f *flow) policeID(direction int) uint32 {
+// meterID returns the number of that meter. Flows have low numbers, for switches that
+// support few meters, and skip those of links.
+func (f *flow) meterID(direction int) uint32 {
 	id := uint32(directions*(f.Number-1)+direction) + 1
 	if id < guard.MeterBase {
 		return id
@@ -79,28 +81,29 @@ func (f *flow) policeID(direction int) uint32 {
 	return id + guard.MeterBase
 }
 
-// police makes the meters that hold an accepted flow to what it is promised, so that what
-// it sends beyond is nobody else's loss: one where it enters, and one where its answers
-// do, if its definition says how much they are. It tells the meter for traffic out of a
-// port. A switch that takes no meter leaves the flow as it is: then what it sends beyond
-// its promise counts as traffic of others (package reserve), and is told.
-func (w *writer) police(ctx context.Context, f *flow, hops []network.Hop) func(network.PortRef) uint32 {
+// installMeters creates the meters that limit an accepted flow to its promise, so that what
+// it sends beyond that harms only itself: one where the flow enters, and one where its
+// answers enter if its definition sets their rate. It returns a function that returns the
+// meter for traffic out of a port. If a switch refuses meters, the flow is not limited:
+// then what it sends beyond its promise counts as traffic of others (package reserve), and
+// is reported.
+func (w *writer) installMeters(ctx context.Context, f *flow, hops []network.Hop) func(network.PortRef) uint32 {
 	first, last := hops[0], hops[len(hops)-1]
 	outs := [directions]network.PortRef{{Switch: first.Switch, Port: first.Out}, {Switch: last.Switch, Port: last.In}}
-	rates := [directions]uint64{there: f.Rate}
+	rates := [directions]uint64{forward: f.Rate}
 	if f.HoldBack {
-		rates[back] = f.Reverse
+		rates[reverse] = f.Reverse
 	}
 	meters := map[network.PortRef]uint32{}
-	each([]int{there, back}, func(direction int) {
+	each([]int{forward, reverse}, func(direction int) {
 		f.mu.Lock()
 		unmetered := f.Unmetered[direction]
 		f.mu.Unlock()
 		if rates[direction] == 0 || unmetered {
 			return
 		}
-		m := guard.MeterOf(outs[direction].Switch, f.policeID(direction), kilobits(rates[direction]), promiseBurst)
-		err := w.Rules.Apply(ctx, f.policeKey(direction), network.Program{Meters: []network.Meter{m}}, network.ApplyOptions{AllowDown: true})
+		m := guard.NewMeter(outs[direction].Switch, f.meterID(direction), kilobits(rates[direction]), promiseBurst)
+		err := w.Rules.Apply(ctx, f.meterKey(direction), network.Program{Meters: []network.Meter{m}}, network.ApplyOptions{AllowDown: true})
 		if err != nil {
 			w.Log.Warn("a flow is not held to what it is promised", "flow", f.Header, "switch", m.Switch, "error", err)
 		}
@@ -113,14 +116,14 @@ func (w *writer) police(ctx context.Context, f *flow, hops []network.Hop) func(n
 	return func(at network.PortRef) uint32 { return meters[at] }
 }
 
-// unpolice takes the meters of a flow away. No rule uses them.
-func (w *writer) unpolice(ctx context.Context, f *flow) {
-	each([]int{there, back}, func(direction int) {
-		if err := w.Rules.Remove(ctx, f.policeKey(direction)); err != nil {
+// removeMeters removes the meters of a flow, which no rule uses any more.
+func (w *writer) removeMeters(ctx context.Context, f *flow) {
+	each([]int{forward, reverse}, func(direction int) {
+		if err := w.Rules.Remove(ctx, f.meterKey(direction)); err != nil {
 			w.Log.Warn("removing the meter of a flow", "flow", f.Header, "error", err)
 		}
 	})
 }
 
-// kilobits is a rate as a meter has it, no less than in bit/s.
+// kilobits returns a rate in bit/s as a meter's rate, rounded up.
 func kilobits(rate uint64) uint32 { return uint32(min((rate+999)/1000, 1<<31)) }

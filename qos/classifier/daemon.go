@@ -18,44 +18,45 @@ import (
 	"github.com/sluice-net/sluice/qos/mark"
 )
 
-// DefaultDatabase is where packages put the local database's socket.
+// DefaultDatabase is the local database's socket where packages put it.
 const DefaultDatabase = "unix:/var/run/openvswitch/db.sock"
 
-// How often the kernel is compared with the database. Open vSwitch carries out a
-// change a few milliseconds after it is in the database, and tells nobody.
+// These are the intervals at which the kernel is compared with the database. Open vSwitch
+// applies a change a few milliseconds after it is in the database, without a notification.
 const (
-	soon    = 20 * time.Millisecond
-	patient = 2 * time.Second // how long it is looked at that often
-	usually = time.Second
+	fastPoll     = 20 * time.Millisecond
+	fastPollTime = 2 * time.Second // how long fastPoll is used after a change
+	pollInterval = time.Second
 )
 
-// waiting is how much may wait in one queue, as time of its link.
-const waiting = 20 * time.Millisecond
+// maxQueueDelay is how much may wait in one queue, as time on its link.
+const maxQueueDelay = 20 * time.Millisecond
 
-// Bounds of a queue in packets.
+// These are limits of a queue in packets.
 const (
-	leastPackets = 4
-	mostPackets  = 1000
-	// probePackets may wait in the queue of probes: there is seldom more than one.
+	minPackets = 4
+	maxPackets = 1000
+	// probePackets is the limit of the queue of probes, which seldom holds more than one.
 	probePackets = 8
-	// packetMemory is what a full-sized packet takes of its send socket's buffer.
+	// packetMemory is the memory of the send socket's buffer that a full-sized packet
+	// takes.
 	packetMemory = 2304
 )
 
-// Options is what a Daemon is made from.
+// Options holds what New needs.
 type Options struct {
-	// Database is the local one's socket, see ovsdb.CheckTarget.
+	// Database is the local database's socket; see ovsdb.CheckTarget.
 	Database string
 	Log      *slog.Logger
 }
 
 // Daemon keeps the classifiers of one network namespace.
 type Daemon struct {
-	client *ovsdb.Client
-	log    *slog.Logger
-	socket uint64 // bytes of the send socket
-	limits map[leafAt]uint32
-	told   map[string]string // faults by port
+	client       *ovsdb.Client
+	log          *slog.Logger
+	socket       uint64 // bytes of the send socket
+	limits       map[leafAt]uint32
+	loggedFaults map[string]string // faults logged, by port
 }
 
 // New returns a daemon that does nothing until Run.
@@ -67,10 +68,10 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("classifier: %w", err)
 	}
-	return &Daemon{client: client, log: o.Log, socket: sendBuffer(), limits: map[leafAt]uint32{}, told: map[string]string{}}, nil
+	return &Daemon{client: client, log: o.Log, socket: sendBuffer(), limits: map[leafAt]uint32{}, loggedFaults: map[string]string{}}, nil
 }
 
-// sendBuffer is the size of the switch's send socket.
+// sendBuffer returns the size of the switch's send socket.
 func sendBuffer() uint64 {
 	text, _ := os.ReadFile("/proc/sys/net/core/wmem_default")
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
@@ -80,7 +81,8 @@ func sendBuffer() uint64 {
 	return n
 }
 
-// Run keeps the classifiers until ctx ends. They stay, and go with their queues.
+// Run keeps the classifiers up to date until ctx ends. The classifiers stay, and disappear
+// with their queues.
 func (d *Daemon) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -92,9 +94,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		if state != seen {
 			seen, since = state, time.Now()
 		}
-		pause := usually
-		if state != nil && d.sync(ctx, state) && time.Since(since) < patient {
-			pause = soon
+		pause := pollInterval
+		if state != nil && d.sync(ctx, state) && time.Since(since) < fastPollTime {
+			pause = fastPoll
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -107,52 +109,53 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// sync brings the kernel in line with the database, and tells the database what the
-// kernel holds. It reports whether something was not there yet.
+// sync updates the kernel from the database, and writes into the database what the kernel
+// holds. It reports whether something does not exist yet, so that it has to be called
+// again.
 func (d *Daemon) sync(ctx context.Context, state *ovsdb.State) (again bool) {
 	k, err := readKernel()
 	if err != nil {
-		d.tell("", err)
+		d.logFault("", err)
 		return true
 	}
-	d.tell("", nil)
+	d.logFault("", nil)
 	maps.DeleteFunc(d.limits, func(at leafAt, _ uint32) bool { return !k.leaves[at] })
 	for _, b := range state.Bridges {
 		if b.Datapath != ovsdb.Userspace {
-			continue // there set_queue alone is enough
+			continue // in a kernel datapath set_queue alone is enough
 		}
 		for _, p := range b.Ports {
 			if p.QoS == nil || p.QoS.Type != ovsdb.TypeHTB {
 				continue
 			}
-			installed, err := d.port(k, p)
+			installed, err := d.syncPort(k, p)
 			if known := mark.List(installed.Marks); known != p.QoS.Tags[mark.TagKnown] {
 				err = errors.Join(err, d.client.SetTag(ctx, p, mark.TagKnown, known))
 			}
 			again = again || errors.Is(err, errNotYet)
-			d.tell(p.Name, err)
+			d.logFault(p.Name, err)
 		}
 	}
 	return again
 }
 
-// tell logs a fault once, of a port or, without a name, of the kernel.
-func (d *Daemon) tell(port string, err error) {
+// logFault logs a fault once, of a port or, without a name, of the kernel.
+func (d *Daemon) logFault(port string, err error) {
 	text := ""
 	if err != nil && !errors.Is(err, errNotYet) {
 		text = err.Error()
 	}
-	if text != d.told[port] && text != "" {
+	if text != d.loggedFaults[port] && text != "" {
 		d.log.Error("classifier", "port", port, "error", err)
 	}
-	d.told[port] = text
+	d.loggedFaults[port] = text
 	if text == "" {
-		delete(d.told, port)
+		delete(d.loggedFaults, port)
 	}
 }
 
-// port sees to one port. It returns what its filter does now.
-func (d *Daemon) port(k *kernel, p ovsdb.Port) (installed Table, err error) {
+// syncPort updates one port, and returns the table of its filter.
+func (d *Daemon) syncPort(k *kernel, p ovsdb.Port) (installed Table, err error) {
 	t, err := tableOf(p.QoS)
 	if err != nil {
 		return Table{}, err
@@ -168,19 +171,19 @@ func (d *Daemon) port(k *kernel, p ovsdb.Port) (installed Table, err error) {
 		return Table{}, err
 	}
 	if p.QoS.Owner() == "" {
-		return t, nil // somebody else's queues are theirs to bound
+		return t, nil // the owner of foreign queues sets their limits
 	}
-	return t, d.boundAll(k, link, p.QoS, t)
+	return t, d.setLimits(k, link, p.QoS, t)
 }
 
-// boundAll bounds the queues of a port's classes.
-func (d *Daemon) boundAll(k *kernel, link netlink.Link, qos *ovsdb.QoS, t Table) error {
+// setLimits sets the limits of the queues of a port's classes.
+func (d *Daemon) setLimits(k *kernel, link netlink.Link, qos *ovsdb.QoS, t Table) error {
 	others := len(qos.Queues)
 	if t.Probes != 0 {
 		others--
 	}
 	for _, q := range qos.Queues {
-		limit := d.limit(qos.Rate, others)
+		limit := d.queueLimit(qos.Rate, others)
 		if t.Probes != 0 && q.ID == t.Probes {
 			limit = probePackets
 		}
@@ -188,7 +191,7 @@ func (d *Daemon) boundAll(k *kernel, link netlink.Link, qos *ovsdb.QoS, t Table)
 		if k.leaves[at] && d.limits[at] == limit {
 			continue
 		}
-		if err := bound(link, at.class, limit); err != nil {
+		if err := setLimit(link, at.class, limit); err != nil {
 			return err
 		}
 		d.limits[at] = limit
@@ -196,11 +199,11 @@ func (d *Daemon) boundAll(k *kernel, link netlink.Link, qos *ovsdb.QoS, t Table)
 	return nil
 }
 
-// limit is how many packets may wait in each of a port's queues: what the link takes
-// a moment for, but no more than the send socket holds for all of them.
-func (d *Daemon) limit(rate uint64, queues int) uint32 {
+// queueLimit returns how many packets may wait in each of a port's queues: what the link
+// sends in maxQueueDelay, but no more than the send socket holds for all of them.
+func (d *Daemon) queueLimit(rate uint64, queues int) uint32 {
 	const full = 8 * 1514
-	byTime := uint64(waiting.Seconds()*float64(rate)/full) + leastPackets
+	byTime := uint64(maxQueueDelay.Seconds()*float64(rate)/full) + minPackets
 	bySocket := d.socket * 4 / 5 / packetMemory / uint64(max(queues, 1))
-	return uint32(min(max(min(byTime, bySocket), leastPackets), mostPackets))
+	return uint32(min(max(min(byTime, bySocket), minPackets), maxPackets))
 }

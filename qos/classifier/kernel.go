@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filterPriority is the place of our filter among those of a bucket's root.
+// filterPriority is the priority of this package's filter at the root of a token bucket.
 const filterPriority = 0x51
 
-// errNotYet says that Open vSwitch has not made what the database asks for.
+// errNotYet means that Open vSwitch has not created yet what the database asks for.
 var errNotYet = errors.New("not there yet")
 
-// kernel is what the network namespace holds at one moment.
+// kernel holds the state of the network namespace at one moment.
 type kernel struct {
-	// buckets are the interfaces whose root is a token bucket of Open vSwitch.
+	// buckets holds the interfaces whose root is a token bucket of Open vSwitch.
 	buckets map[int]bool
-	// leaves are the queues that have been given to classes.
+	// leaves holds the queues that have been set up for classes.
 	leaves map[leafAt]bool
 }
 
-// leafAt is a class of an interface.
+// leafAt identifies a class of an interface.
 type leafAt struct {
 	link  int
 	class uint16
@@ -33,7 +33,7 @@ type leafAt struct {
 
 var root = netlink.MakeHandle(htbMajor, 0)
 
-// readKernel lists disciplines once for all interfaces.
+// readKernel lists the queueing disciplines of all interfaces in one request.
 func readKernel() (*kernel, error) {
 	all, err := netlink.QdiscList(nil)
 	if err != nil {
@@ -52,14 +52,14 @@ func readKernel() (*kernel, error) {
 	return k, nil
 }
 
-// leafType is the discipline of leaves: first in, first out, and when it is full the
-// oldest packet goes. One that refuses the newest would answer the packet socket with
-// an error, upon which Open vSwitch drops all that it had collected for the port, of
-// whatever class.
+// leafType is the queueing discipline of leaves: first in, first out, and when it is full
+// it drops the oldest packet. A discipline that refused the newest packet would return an
+// error to the packet socket, and Open vSwitch would then drop everything that it had
+// collected for the port, of whatever class.
 const leafType = "pfifo_head_drop"
 
-// leafHandle is the handle of the queue that we give to a class. The kernel gives away
-// those from 8001: on by itself, Open vSwitch 1: to the bucket.
+// leafHandle returns the handle of the queue that this package sets up for a class. The
+// kernel itself assigns handles from 8001: on, Open vSwitch 1: to the token bucket.
 func leafHandle(class uint16) uint32 { return (firstLeaf + uint32(class)) << 16 }
 
 // lastLeaf is the last class whose queue has a handle; there are fewer classes.
@@ -68,8 +68,8 @@ const (
 	lastLeaf  = 0x7fff - firstLeaf
 )
 
-// filters are those of ours at an interface, by name.
-func filters(link netlink.Link) (map[string]netlink.Filter, error) {
+// ownFilters returns this package's filters at an interface, by name.
+func ownFilters(link netlink.Link) (map[string]netlink.Filter, error) {
 	all, err := netlink.FilterList(link, root)
 	if err != nil {
 		return nil, fmt.Errorf("list filters of %s: %w", link.Attrs().Name, err)
@@ -83,14 +83,15 @@ func filters(link netlink.Link) (map[string]netlink.Filter, error) {
 	return out, nil
 }
 
-// classify gives an interface the filter of a table, or takes ours away if the table
-// is empty. Replacing one is a single step: no packet goes unclassified meanwhile.
+// classify installs the filter of a table at an interface, or removes this package's
+// filters if the table is empty. Replacing a filter is a single step: no packet passes
+// unclassified meanwhile.
 func classify(link netlink.Link, t Table) error {
-	have, err := filters(link)
+	have, err := ownFilters(link)
 	if err != nil {
 		return err
 	}
-	if t.empty() {
+	if t.isEmpty() {
 		for name, f := range have {
 			if err := netlink.FilterDel(f); err != nil {
 				return fmt.Errorf("remove filter %s from %s: %w", name, link.Attrs().Name, err)
@@ -98,17 +99,17 @@ func classify(link netlink.Link, t Table) error {
 		}
 		return nil
 	}
-	if have[t.name()] != nil {
+	if have[t.filterName()] != nil {
 		return nil
 	}
 	p, err := t.load()
 	if err != nil {
 		return err
 	}
-	defer p.Close() // the filter holds it
+	defer p.Close() // the filter keeps the program loaded
 	err = netlink.FilterReplace(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: root, Handle: 1, Priority: filterPriority, Protocol: unix.ETH_P_ALL},
-		Fd:          p.FD(), Name: t.name(),
+		Fd:          p.FD(), Name: t.filterName(),
 	})
 	if err != nil {
 		return fmt.Errorf("filter of %s: %w", link.Attrs().Name, err)
@@ -116,10 +117,11 @@ func classify(link netlink.Link, t Table) error {
 	return nil
 }
 
-// bound gives a class a queue of its own with a limit in packets, or changes the
-// limit. The class's own default takes its limit from the interface's transmit queue
-// when the class is made, which would change an interface that is not ours.
-func bound(link netlink.Link, class uint16, packets uint32) error {
+// setLimit gives a class a queue of its own with a limit in packets, or changes the limit.
+// The class's default queue takes its limit from the interface's transmit queue length when
+// the class is created; setting that would change an interface that this package does not
+// own.
+func setLimit(link netlink.Link, class uint16, packets uint32) error {
 	if class > lastLeaf {
 		return fmt.Errorf("class 1:%x of %s: there is no handle for its queue", class, link.Attrs().Name)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// Offsets in a frame, and the DSCP within the first 16 bits of an IP header (RFC 791,
-// RFC 8200).
+// These are offsets in a frame, and the DSCP within the first 16 bits of an IP header (RFC
+// 791, RFC 8200).
 const (
 	typeOffset = 12
 	tagLength  = 4
@@ -16,16 +16,16 @@ const (
 	checksumAt = 10
 )
 
-// A probe of a link is an LLDP frame to the address that bridges do not pass on. Switches
-// give all of those to the controller, so that those it sends are the only ones that leave.
+// A probe of a link is an LLDP frame to the address that bridges do not forward. Switches
+// send all such frames to the controller, so only the controller's own leave a switch.
 const (
 	lldpType  = 0x88cc
 	lldpHigh  = 0x0180c200 // the destination's first four bytes
-	lldpLow   = 0x000e     // and its last two
+	lldpLow   = 0x000e     // its last two bytes
 	lldpLowAt = 4
 )
 
-// family is an IP version as the program sees it.
+// family is an IP version as the program handles it.
 type family struct {
 	name      string
 	etherType int32
@@ -35,17 +35,17 @@ type family struct {
 
 var families = []family{{"ipv4", 0x0800, 2, true}, {"ipv6", 0x86dd, 6, false}}
 
-// Stack slots of the program.
+// These are stack slots of the program.
 const (
 	wordSlot  = -8
 	classSlot = -16
 )
 
-// htbMajor is the major number of the classes that Open vSwitch makes.
+// htbMajor is the major number of the classes that Open vSwitch creates.
 const htbMajor = 1
 
-// load brings the program of a table into the kernel. It returns the class as a
-// number with the major one in its upper half, or 0 for packets that are neither marked
+// load loads the program of a table into the kernel. The program returns the class as a
+// number with the major number in its upper half, or 0 for packets that are neither marked
 // nor probes of links, which then go to the default class.
 func (t Table) load() (*ebpf.Program, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "sluice_classify", Type: ebpf.SchedCLS, License: "GPL", Instructions: t.instructions()})
@@ -55,8 +55,8 @@ func (t Table) load() (*ebpf.Program, error) {
 	return p, nil
 }
 
-// instructions of a table that is not empty: R6 is the packet, R7 the offset of its IP
-// header, R8 the header's first 16 bits, R9 the DSCP.
+// instructions returns the program of a table that is not empty. R6 is the packet, R7 the
+// offset of its IP header, R8 the header's first 16 bits, R9 the DSCP.
 func (t Table) instructions() asm.Instructions {
 	out := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -83,13 +83,13 @@ func (t Table) instructions() asm.Instructions {
 		out = append(out, t.probes()...)
 	}
 	for _, f := range marked {
-		out = append(out, t.look(f)...)
+		out = append(out, t.lookup(f)...)
 		out = append(out, restore(f)...)
 	}
 	return out
 }
 
-// probes tells probes of links from other LLDP.
+// probes returns the instructions that distinguish probes of links from other LLDP frames.
 func (t Table) probes() asm.Instructions {
 	return asm.Instructions{
 		asm.LoadAbs(0, asm.Word).WithSymbol("lldp"),
@@ -101,11 +101,11 @@ func (t Table) probes() asm.Instructions {
 	}
 }
 
-// class is a queue's class with the major number in the upper half.
+// class returns a queue's class with the major number in the upper half.
 func class(queue uint32) int32 { return htbMajor<<16 | int32(classOf(queue)) }
 
-// look finds the packet's DSCP in the table.
-func (t Table) look(f family) asm.Instructions {
+// lookup returns the instructions that find the packet's DSCP in the table.
+func (t Table) lookup(f family) asm.Instructions {
 	out := asm.Instructions{
 		asm.LoadInd(asm.R0, asm.R7, 0, asm.Half).WithSymbol(f.name),
 		asm.Mov.Reg(asm.R8, asm.R0),
@@ -131,8 +131,8 @@ func (t Table) look(f family) asm.Instructions {
 	return append(out, end, asm.Return())
 }
 
-// restore writes the DSCP in R9 into the packet, mends the checksum, and returns the
-// class.
+// restore returns the instructions that write the DSCP in R9 into the packet, correct the
+// checksum, and return the class.
 func restore(f family) asm.Instructions {
 	out := asm.Instructions{
 		asm.Mov.Reg(asm.R1, asm.R8).WithSymbol(f.name + "-restore"),

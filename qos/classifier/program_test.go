@@ -73,7 +73,7 @@ func TestProgram(t *testing.T) {
 					t.Fatal(err)
 				}
 				want := dscp
-				if o, is := own[dscp]; is {
+				if o, ok := own[dscp]; ok {
 					want = o
 				}
 				if code != class[dscp] || string(out) != string(frame(version, tagged, want, ecn)) {
@@ -164,7 +164,7 @@ func TestTableOf(t *testing.T) {
 			t.Errorf("%s: %v", name, table)
 		}
 	}
-	if a, b := (Table{Marks: []mark.Entry{{Queue: 4, Mark: 3}}}).name(), (Table{Marks: []mark.Entry{{Queue: 4, Mark: 3, Own: 1}}}).name(); a == b || len(a) > 60 {
+	if a, b := (Table{Marks: []mark.Entry{{Queue: 4, Mark: 3}}}).filterName(), (Table{Marks: []mark.Entry{{Queue: 4, Mark: 3, Own: 1}}}).filterName(); a == b || len(a) > 60 {
 		t.Errorf("names %q, %q", a, b)
 	}
 }

@@ -10,36 +10,36 @@ import (
 	"github.com/sluice-net/sluice/qos/mark"
 )
 
-// Table is what the program at one port does.
+// Table determines what the program at one port does.
 type Table struct {
-	// Marks are the queues of marked packets, by their marks.
+	// Marks lists the queues of marked packets, sorted by their marks.
 	Marks []mark.Entry
-	// Probes is the queue of the controller's probes of links, 0 if they have none of
-	// their own.
+	// Probes is the queue of the controller's probes of links; 0 if they have none of their
+	// own.
 	Probes uint32
 }
 
-// empty says whether there is nothing to do.
-func (t Table) empty() bool { return len(t.Marks) == 0 && t.Probes == 0 }
+// isEmpty reports whether there is nothing to do.
+func (t Table) isEmpty() bool { return len(t.Marks) == 0 && t.Probes == 0 }
 
-// tableOf reads a port's queues.
+// tableOf returns the table for a port's queues.
 func tableOf(q *ovsdb.QoS) (Table, error) {
 	var t Table
 	for _, queue := range q.Queues {
-		e, is, err := mark.Read(queue.ID, queue.Tags)
+		e, marked, err := mark.Read(queue.ID, queue.Tags)
 		kept, keeps, keptErr := mark.ReadKept(queue.ID, queue.Tags)
 		probes := queue.Tags[mark.TagProbes] != ""
 		switch err := cmp.Or(err, keptErr); {
 		case err != nil:
 			return Table{}, err
-		case (is || keeps || probes) && queue.ID >= 0xfffe:
+		case (marked || keeps || probes) && queue.ID >= 0xfffe:
 			return Table{}, fmt.Errorf("queue %d: the kernel has no class for it", queue.ID)
 		case probes && t.Probes != 0:
 			return Table{}, fmt.Errorf("queues %d and %d are both for probes of links", t.Probes, queue.ID)
 		case probes:
 			t.Probes = queue.ID
 		}
-		if is {
+		if marked {
 			t.Marks = append(t.Marks, e)
 		}
 		if keeps {
@@ -55,11 +55,12 @@ func tableOf(q *ovsdb.QoS) (Table, error) {
 	return t, nil
 }
 
-// classOf is the minor number of the class that Open vSwitch gives a queue.
+// classOf returns the minor number of the class that Open vSwitch gives a queue.
 func classOf(queue uint32) uint16 { return uint16(queue + 1) }
 
-// name says what a filter does: filters of the same name need no change.
-func (t Table) name() string {
+// filterName returns the name of the table's filter, which encodes what the filter does:
+// filters of the same name need no change.
+func (t Table) filterName() string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "probes@%d ", t.Probes)
 	for _, e := range t.Marks {
@@ -68,7 +69,8 @@ func (t Table) name() string {
 	return fmt.Sprintf("%s%d-%016x", filterPrefix, version, h.Sum64())
 }
 
-// filterPrefix begins the names of our filters; version changes with the program.
+// filterPrefix begins the names of this package's filters; version changes with the
+// program.
 const (
 	filterPrefix = "sluice-"
 	version      = 2

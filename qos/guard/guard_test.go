@@ -70,14 +70,14 @@ func TestMeterIsTriedAgain(t *testing.T) {
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, rules := newGuard()
-		g.Revive(t.Context(), []Stored{{Link: at, Kbit: 1000}})
+		g.Restore(t.Context(), []Stored{{Link: at, Kbit: 1000}})
 		users := []*sync.Map{{}, {}}
 		late := make(chan struct{})
 		loaded := make(chan struct{})
 		close(loaded)
 		for i, u := range users {
 			u.Store(at, true)
-			g.Uses(func() (links []network.PortRef) {
+			g.AddUser(func() (links []network.PortRef) {
 				u.Range(func(at, _ any) bool { links = append(links, at.(network.PortRef)); return true })
 				return links
 			}, []chan struct{}{loaded, late}[i])

@@ -14,27 +14,28 @@ import (
 )
 
 const (
-	// quick is how often the kernel is asked while connections carry something, or one is new,
-	// slow while they do not: for all connections, or only for what the host has carried, while
-	// that shows that none of them can have become large. Without connections it is not asked
-	// at all. A connection is new for as long as slow.
-	quick = 250 * time.Millisecond
-	slow  = 2 * time.Second
-	// cleanFor is how long taking back what was changed may take.
-	cleanFor = 15 * time.Second
+	// fastInterval is the interval of polls of the kernel while connections carry data, or
+	// one is new; slowInterval is that while they do not. A poll asks for all connections,
+	// or only for what the host has carried, while that shows that none of them can have
+	// become large. Without connections the kernel is not polled. A connection is new for
+	// slowInterval.
+	fastInterval = 250 * time.Millisecond
+	slowInterval = 2 * time.Second
+	// cleanupTimeout bounds undoing the agent's changes.
+	cleanupTimeout = 15 * time.Second
 )
 
-// Options is what an Agent works with.
+// Options holds what New needs.
 type Options struct {
 	Policy
 	// DSCP is the mark.
 	DSCP int
-	// State is a file in which it notes what is to be taken back.
+	// State is a file in which the agent records what has to be undone.
 	State string
 	Log   *slog.Logger
 }
 
-// Check says what is wrong with the options.
+// Check returns an error if an option is invalid.
 func (o *Options) Check() error {
 	switch {
 	case o.Threshold < 1:
@@ -52,15 +53,15 @@ func (o *Options) Check() error {
 }
 
 const (
-	// maxSubflows is how many the kernel gives a connection besides its first.
+	// maxSubflows is how many subflows the kernel allows a connection besides its first.
 	maxSubflows = 7
-	// maxAddresses is how many numbers of addresses there are.
+	// maxAddresses is how many address identifiers there are.
 	maxAddresses = 254
 )
 
-// kernel is what the agent asks of the host's kernel.
+// kernel is what the agent needs of the host's kernel.
 type kernel interface {
-	// Octets is how many bytes of IP packets the host has sent and received.
+	// Octets returns how many bytes of IP packets the host has sent and received.
 	Octets() (uint64, error)
 	Connections() ([]Connection, error)
 	Carried(local, remote netip.AddrPort) (uint64, error)
@@ -68,7 +69,7 @@ type kernel interface {
 	End(token uint32, local, remote netip.AddrPort) error
 }
 
-// host is the kernel of this host.
+// host implements kernel for this host.
 type host struct{ *PathManager }
 
 // Octets implements kernel.
@@ -83,28 +84,29 @@ func (host) Carried(local, remote netip.AddrPort) (uint64, error) { return Carri
 // Agent opens further subflows of large connections.
 type Agent struct {
 	Options
-	kernel kernel
-	lines  lograte.Limit
+	kernel   kernel
+	logLimit lograte.Limit
 
-	connections book
-	// octets are those of the host when connections were last asked for, latest the latest.
-	octets, latest uint64
-	// spare is how many bytes all may carry from then on until there is something to do; zero
-	// for not known.
-	spare uint64
-	// newest is when a connection was last heard of.
+	connections connections
+	// octetsAtPoll is the host's octet count when connections were last requested;
+	// latestOctets is the latest.
+	octetsAtPoll, latestOctets uint64
+	// budget is how many bytes the host may carry since then before anything has to be
+	// done; zero if not known.
+	budget uint64
+	// newest is when a connection was last created.
 	newest time.Time
 	now    func() time.Time
 }
 
 // New returns an agent that does nothing until Run.
-func New(o Options) *Agent { return &Agent{Options: o, connections: book{}, now: time.Now} }
+func New(o Options) *Agent { return &Agent{Options: o, connections: connections{}, now: time.Now} }
 
-// Run works until ctx ends, and then takes back what it has changed of the host. Subflows that
-// are there stay.
+// Run runs the agent until ctx ends, and then undoes its changes of the host. Existing
+// subflows stay.
 //
-// One agent runs on a host: another would take back what this one has changed. The error wraps
-// folderlock.ErrBusy then.
+// Only one agent may run on a host: another would undo the changes of this one. The error
+// then wraps folderlock.ErrBusy.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	lock, err := folderlock.TakeFile(a.State)
 	if err != nil {
@@ -129,7 +131,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanFor)
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		err = errors.Join(err, unmark(clean))
 	}()
@@ -139,23 +141,23 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, selected.restore()) }()
 	a.Log.Info("host agent runs", "threshold", a.Threshold, "subflows", a.Subflows, "dscp", a.DSCP)
-	heard := make(chan heard)
-	reading.Go(func() { listen(ctx, events, heard) })
-	return a.follow(ctx, heard)
+	heard := make(chan notification)
+	reading.Go(func() { receiveEvents(ctx, events, heard) })
+	return a.loop(ctx, heard)
 }
 
-// heard is what the kernel has told at one time.
-type heard struct {
+// notification is what the kernel has reported at one time.
+type notification struct {
 	events []Event
 	err    error
 }
 
-// listen takes events until ctx ends or the subscription does.
-func listen(ctx context.Context, from *Events, to chan<- heard) {
+// receiveEvents receives events until ctx ends or the subscription does.
+func receiveEvents(ctx context.Context, from *Events, to chan<- notification) {
 	for ctx.Err() == nil {
 		events, err := from.Next()
 		select {
-		case to <- heard{events, err}:
+		case to <- notification{events, err}:
 		case <-ctx.Done():
 		}
 		if err != nil && !errors.Is(err, ErrMissed) {
@@ -164,8 +166,8 @@ func listen(ctx context.Context, from *Events, to chan<- heard) {
 	}
 }
 
-// follow looks at connections as often as there is a reason, until ctx ends.
-func (a *Agent) follow(ctx context.Context, from <-chan heard) error {
+// loop polls connections as often as there is a reason, until ctx ends.
+func (a *Agent) loop(ctx context.Context, from <-chan notification) error {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	due := a.now() // zero for never
@@ -186,125 +188,126 @@ func (a *Agent) follow(ctx context.Context, from <-chan heard) error {
 				}
 				return h.err
 			}
-			if a.heard(h) {
-				again(quick)
+			if a.handle(h) {
+				again(fastInterval)
 			}
 		case <-wait.C:
 			due = time.Time{}
-			if next, any := a.look(); any {
+			if next, any := a.poll(); any {
 				again(next)
 			}
 		}
 	}
 }
 
-// heard takes what the kernel tells, and says whether connections are to be looked at soon:
-// there is a new one, or it is not known what has become of them.
-func (a *Agent) heard(h heard) bool {
+// handle handles a notification of the kernel, and reports whether connections are to be
+// polled soon: there is a new one, or events were lost.
+func (a *Agent) handle(h notification) bool {
 	soon := errors.Is(h.err, ErrMissed)
 	if soon {
-		a.spare = 0
+		a.budget = 0
 	}
 	for _, e := range h.events {
 		switch f := a.connections[e.Token]; {
 		case e.Kind == ConnectionCreated:
 			a.newest = a.now()
-			a.connections.created(e, a.newest)
-			a.spare = 0
+			a.connections.add(e, a.newest)
+			a.budget = 0
 			soon = true
 		case f == nil:
 		case e.Kind == ConnectionClosed:
 			delete(a.connections, e.Token)
 		default:
-			f.told(e)
+			f.subflowChanged(e)
 		}
 	}
 	return soon
 }
 
-// look asks the kernel for connections, and opens and ends what follows from that. It says when
-// to look again, if there are any. While the host has not carried as much as would change
-// anything the kernel is not asked for each of them.
-func (a *Agent) look() (next time.Duration, any bool) {
+// poll asks the kernel for connections, and opens and ends subflows accordingly. It returns
+// when to poll again, and false if there are no connections. While the host has not carried
+// enough to change anything, it does not ask the kernel for the connections.
+func (a *Agent) poll() (next time.Duration, any bool) {
 	now := a.now()
-	next = slow
-	if now.Sub(a.newest) < slow {
-		next = quick
+	next = slowInterval
+	if now.Sub(a.newest) < slowInterval {
+		next = fastInterval
 	}
 	octets, err := a.kernel.Octets()
-	if err == nil && octets-a.octets < a.spare {
-		if octets-a.latest > little {
-			next = quick
+	if err == nil && octets-a.octetsAtPoll < a.budget {
+		if octets-a.latestOctets > idleBytes {
+			next = fastInterval
 		}
-		a.latest = octets
+		a.latestOctets = octets
 		return next, true
 	}
-	if a.octets, a.latest = octets, octets; err != nil {
-		a.lines.Warn(a.Log, "what the host has carried is not known", "error", err)
+	if a.octetsAtPoll, a.latestOctets = octets, octets; err != nil {
+		a.logLimit.Warn(a.Log, "what the host has carried is not known", "error", err)
 	}
 	all, err := a.kernel.Connections()
 	if err != nil {
-		a.lines.Warn(a.Log, "connections are not known", "error", err)
-		return slow, true
+		a.logLimit.Warn(a.Log, "connections are not known", "error", err)
+		return slowInterval, true
 	}
-	if a.connections.see(all, now) {
-		next = quick
+	if a.connections.update(all, now) {
+		next = fastInterval
 	}
-	open, full := a.connections.open(), false
-	for _, f := range a.connections.ordered() {
-		if f.unanswered(now) {
-			a.lines.Warn(a.Log, "a further subflow has not come about: the other end takes no more", "connection", fmt.Sprintf("%08x", f.Token), "to", f.Remote)
+	open, full := a.connections.openSubflows(), false
+	for _, f := range a.connections.byCarried() {
+		if f.dropUnanswered(now) {
+			a.logLimit.Warn(a.Log, "a further subflow has not come about: the other end takes no more", "connection", fmt.Sprintf("%08x", f.Token), "to", f.Remote)
 		}
-		a.judge(f, now)
-		switch o, ok := a.wants(f); {
+		a.evaluate(f, now)
+		switch o, ok := a.nextSubflow(f); {
 		case !ok:
 		case open >= a.Most:
 			full = true
 		default:
-			next = quick
-			if a.open(o, now) {
+			next = fastInterval
+			if a.openSubflow(o, now) {
 				open++
 			}
 		}
 	}
 	if full {
-		a.lines.Warn(a.Log, "large connections get no further subflow: as many are open as may be", "most", a.Most)
+		a.logLimit.Warn(a.Log, "large connections get no further subflow: as many are open as may be", "most", a.Most)
 	}
-	a.spare = 0
+	a.budget = 0
 	if err == nil {
-		a.spare = a.until(a.connections)
+		a.budget = a.bytesUntilAction(a.connections)
 	}
 	return next, len(a.connections) > 0
 }
 
-// open opens a subflow. A connection of which the kernel takes none has the path manager of the
-// kernel, or a peer that takes no more: it is left alone from then on.
-func (a *Agent) open(o opening, now time.Time) bool {
+// openSubflow opens a subflow, and reports whether it did. If the kernel refuses, the
+// connection belongs to the kernel's own path manager, or its peer accepts no more: then it
+// is left alone from then on.
+func (a *Agent) openSubflow(o openRequest, now time.Time) bool {
 	f := o.of
 	if err := a.kernel.Open(f.Token, o.local, o.id, o.remote); err != nil {
-		f.settled = true
-		a.lines.Warn(a.Log, "a connection gets no further subflow", "connection", fmt.Sprintf("%08x", f.Token), "to", o.remote, "error", err)
+		f.finished = true
+		a.logLimit.Warn(a.Log, "a connection gets no further subflow", "connection", fmt.Sprintf("%08x", f.Token), "to", o.remote, "error", err)
 		return false
 	}
 	f.opened++
-	f.own = append(f.own, &opened{local: netip.AddrPortFrom(o.local, 0), remote: o.remote, at: now, since: f.Carried})
-	a.lines.Info(a.Log, "a further subflow", "connection", fmt.Sprintf("%08x", f.Token), "from", o.local, "to", o.remote, "carried", f.Carried-f.first)
+	f.subflows = append(f.subflows, &ownSubflow{local: netip.AddrPortFrom(o.local, 0), remote: o.remote, at: now, since: f.Carried})
+	a.logLimit.Info(a.Log, "a further subflow", "connection", fmt.Sprintf("%08x", f.Token), "from", o.local, "to", o.remote, "carried", f.Carried-f.first)
 	return true
 }
 
-// judge ends the subflows of a connection that bring it nothing.
-func (a *Agent) judge(f *followed, now time.Time) {
-	for _, o := range f.due(now) {
-		o.judged = true
+// evaluate ends the subflows of a connection that contribute nothing.
+func (a *Agent) evaluate(f *trackedConn, now time.Time) {
+	for _, o := range f.toEvaluate(now) {
+		o.evaluated = true
 		carried, err := a.kernel.Carried(o.local, o.remote)
-		if err != nil || f.gains(o, carried) {
-			continue // one that has ended is told of
+		if err != nil || f.isUseful(o, carried) {
+			continue // the kernel reports the end of a subflow
 		}
-		f.settled = true
+		f.finished = true
 		if err := a.kernel.End(f.Token, o.local, o.remote); err != nil {
-			a.lines.Warn(a.Log, "a subflow that brings nothing stays", "error", err)
+			a.logLimit.Warn(a.Log, "a subflow that brings nothing stays", "error", err)
 			continue
 		}
-		a.lines.Info(a.Log, "a subflow that brings nothing has been ended", "connection", fmt.Sprintf("%08x", f.Token), "from", o.local, "to", o.remote, "carried", carried)
+		a.logLimit.Info(a.Log, "a subflow that brings nothing has been ended", "connection", fmt.Sprintf("%08x", f.Token), "from", o.local, "to", o.remote, "carried", carried)
 	}
 }

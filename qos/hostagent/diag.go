@@ -11,20 +11,21 @@ import (
 	"github.com/sluice-net/sluice/internal/genl"
 )
 
-// Connection is what the kernel tells of an MPTCP connection of this host.
+// Connection is what the kernel reports about an MPTCP connection of this host.
 type Connection struct {
-	// Token is that which this host has chosen; it names the connection here.
+	// Token is the token that this host has chosen; it identifies the connection here.
 	Token         uint32
 	Local, Remote netip.AddrPort // of its first subflow
-	// Carried is how many bytes it has sent and received so far; if not Counted, from some
-	// number on.
+	// Carried is how many bytes it has sent and received so far. If Counted is false, the
+	// count started at an arbitrary number.
 	Carried uint64
 	Counted bool
-	// Fallback says that it has fallen back to plain TCP: it has no further subflows ever.
+	// Fallback reports that it has fallen back to plain TCP, and so never has further
+	// subflows.
 	Fallback bool
 }
 
-// Numbers of linux/inet_diag.h, linux/sock_diag.h and linux/mptcp.h.
+// These are numbers of linux/inet_diag.h, linux/sock_diag.h and linux/mptcp.h.
 const (
 	sockDiagByFamily  = 20
 	diagRequestLen    = 56
@@ -43,8 +44,8 @@ const (
 	infoLenBytes      = 80 // of kernels that count bytes, from 6.5 on
 )
 
-// diagRequest asks for all established sockets of one address family, or for that between two
-// ends.
+// diagRequest asks for all established sockets of one address family, or for the one
+// between two ends.
 type diagRequest struct {
 	family        uint8
 	local, remote netip.AddrPort
@@ -68,7 +69,7 @@ func (r diagRequest) Serialize() []byte {
 	return b
 }
 
-// Connections lists the established MPTCP connections of this network namespace.
+// Connections returns the established MPTCP connections of this network namespace.
 func Connections() (all []Connection, err error) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		req := nl.NewNetlinkRequest(sockDiagByFamily, unix.NLM_F_DUMP)
@@ -87,8 +88,8 @@ func Connections() (all []Connection, err error) {
 	return all, nil
 }
 
-// parseConnection reads a message of sock_diag. It is false for one that is no whole
-// connection.
+// parseConnection parses a message of sock_diag. It returns false if the message describes
+// no complete connection.
 func parseConnection(b []byte) (c Connection, ok bool) {
 	if len(b) < diagMessageLen {
 		return c, false
@@ -102,14 +103,14 @@ func parseConnection(b []byte) (c Connection, ok bool) {
 	}
 	for kind, v := range genl.Attributes(b[diagMessageLen:]) {
 		if kind == diagInfo && len(v) >= infoLen {
-			c.take(v)
+			c.parseInfo(v)
 			return c, true
 		}
 	}
 	return c, false
 }
 
-// endpoint reads an address of a family, and a port.
+// endpoint parses an address of a family, and a port.
 func endpoint(family uint8, addr, port []byte) (netip.AddrPort, bool) {
 	var a netip.Addr
 	switch family {
@@ -123,9 +124,9 @@ func endpoint(family uint8, addr, port []byte) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a, binary.BigEndian.Uint16(port)), true
 }
 
-// take reads a struct mptcp_info. Kernels that do not count bytes tell sequence numbers, which
-// begin anywhere: their difference from one time to the next is what was carried.
-func (c *Connection) take(b []byte) {
+// parseInfo parses a struct mptcp_info. Kernels that do not count bytes report sequence
+// numbers, which start anywhere: their difference over time is what was carried.
+func (c *Connection) parseInfo(b []byte) {
 	c.Fallback = binary.NativeEndian.Uint32(b[8:])&flagFallback != 0
 	c.Token = binary.NativeEndian.Uint32(b[infoToken:])
 	received, acked := infoRcvNxt, infoSndUna
@@ -135,14 +136,15 @@ func (c *Connection) take(b []byte) {
 	c.Carried = binary.NativeEndian.Uint64(b[received:]) + binary.NativeEndian.Uint64(b[acked:])
 }
 
-// Offsets in a struct tcp_info of linux/tcp.h.
+// These are offsets in a struct tcp_info of linux/tcp.h.
 const (
 	tcpBytesAcked    = 120
 	tcpBytesReceived = 128
 	tcpLen           = 136
 )
 
-// Carried is how many bytes a TCP connection of this network namespace has sent and received.
+// Carried returns how many bytes a TCP connection of this network namespace has sent and
+// received.
 func Carried(local, remote netip.AddrPort) (uint64, error) {
 	family := uint8(unix.AF_INET)
 	if local.Addr().Is6() {
@@ -162,7 +164,7 @@ func Carried(local, remote netip.AddrPort) (uint64, error) {
 	return 0, fmt.Errorf("the kernel does not say what the connection from %v to %v has carried", local, remote)
 }
 
-// parseCarried reads a message of sock_diag about a TCP connection.
+// parseCarried parses a message of sock_diag about a TCP connection.
 func parseCarried(b []byte) (uint64, bool) {
 	if len(b) < diagMessageLen {
 		return 0, false

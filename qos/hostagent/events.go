@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-net/sluice/internal/genl"
 )
 
-// EventKind is what has become of a connection or of a subflow.
+// EventKind is what has happened to a connection or a subflow.
 type EventKind uint8
 
-// The kinds of events that the agent follows, with the kernel's numbers.
+// These are the kinds of events that the agent follows, with the kernel's numbers.
 const (
 	ConnectionCreated EventKind = 1
 	ConnectionClosed  EventKind = 3
@@ -23,17 +23,17 @@ const (
 	SubflowClosed     EventKind = 11
 )
 
-// Event is what the kernel's path manager tells. Local and Remote are those of the subflow, or
-// of a connection's first one.
+// Event is a report of the kernel's path manager. Local and Remote are the ends of the
+// subflow, or of a connection's first one.
 type Event struct {
 	Kind          EventKind
 	Token         uint32
 	Local, Remote netip.AddrPort
-	// Server says of a connection that the other end has opened it.
+	// Server reports that the other end has opened the connection.
 	Server bool
 }
 
-// Numbers of linux/mptcp.h.
+// These are numbers of linux/mptcp.h.
 const (
 	eventGroup = "mptcp_pm_events"
 
@@ -48,14 +48,14 @@ const (
 	eventServer = 18
 )
 
-// ErrMissed says that the kernel had more events than could be taken: some are lost.
+// ErrMissed means that the kernel had more events than could be received: some are lost.
 var ErrMissed = errors.New("events of the kernel's path manager were lost")
 
-// Events are those of the kernel's path manager.
+// Events is a subscription to the events of the kernel's path manager.
 type Events struct{ socket *nl.NetlinkSocket }
 
-// Subscribe asks for them. With a subscriber the kernel accepts further subflows of connections
-// whose path manager is in user space, and not without.
+// Subscribe subscribes to the events. The kernel accepts further subflows of connections
+// with the user-space path manager only while there is a subscriber.
 func Subscribe() (*Events, error) {
 	f, err := genl.Find(pmFamily)
 	if err != nil {
@@ -72,10 +72,11 @@ func Subscribe() (*Events, error) {
 	return &Events{s}, nil
 }
 
-// Close ends the subscription; Next returns then.
+// Close ends the subscription; Next then returns.
 func (e *Events) Close() { e.socket.Close() }
 
-// Next waits for events. It fails with ErrMissed when some are lost, and goes on after that.
+// Next waits for events. It returns ErrMissed if some were lost, and can be called again
+// after that.
 func (e *Events) Next() (all []Event, err error) {
 	messages, _, err := e.socket.Receive()
 	if errors.Is(err, unix.ENOBUFS) {
@@ -92,8 +93,8 @@ func (e *Events) Next() (all []Event, err error) {
 	return all, nil
 }
 
-// parseEvent reads a message of generic netlink. It is false for what is no event of a kind
-// that is followed, or not whole.
+// parseEvent parses a message of generic netlink. It returns false if the message is no
+// event of a kind that is followed, or is incomplete.
 func parseEvent(b []byte) (e Event, ok bool) {
 	if len(b) < unix.GENL_HDRLEN {
 		return e, false

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// table is the agent's own in nftables.
+// table is the agent's own nftables table.
 const table = "inet sluice_host"
 
-// nftFor is how long nft may take.
-const nftFor = 10 * time.Second
+// nftTimeout bounds a call of nft.
+const nftTimeout = 10 * time.Second
 
-// ruleset gives SYNs that join a connection the mark, and touches nothing else. What was left
-// of an agent that was killed is replaced.
+// ruleset returns the rules that give SYNs that join a connection the mark, and touch
+// nothing else. They replace what an agent that was killed has left.
 func ruleset(dscp int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "add table %s\ndelete table %s\ntable %s {\n\tchain output {\n\t\ttype filter hook output priority mangle; policy accept;\n", table, table, table)
@@ -27,12 +27,12 @@ func ruleset(dscp int) string {
 	return b.String()
 }
 
-// mark has the kernel set the mark; unmark takes the table away.
+// mark makes the kernel set the mark; unmark removes the table.
 func mark(ctx context.Context, dscp int) error { return nft(ctx, ruleset(dscp)) }
 func unmark(ctx context.Context) error         { return nft(ctx, "delete table "+table) }
 
 func nft(ctx context.Context, text string) error {
-	ctx, cancel := context.WithTimeout(ctx, nftFor)
+	ctx, cancel := context.WithTimeout(ctx, nftTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(text)

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Octets is how many bytes of IP packets this network namespace has sent and received, since
-// it is there: no connection has carried more.
+// Octets returns how many bytes of IP packets this network namespace has sent and received
+// since it exists: no connection has carried more.
 func Octets() (uint64, error) {
 	self, err := procfs.Self()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/genl"
 )
 
-// Numbers of linux/mptcp_pm.h.
+// These are numbers of linux/mptcp_pm.h.
 const (
 	pmFamily  = "mptcp_pm"
 	pmVersion = 1
@@ -29,11 +29,12 @@ const (
 	pmAddrPort   = 5
 )
 
-// PathManager opens and ends subflows by the kernel's path manager in user space (since Linux
-// 5.19). Only connections that began while that was selected are its.
+// PathManager opens and ends subflows through the kernel's user-space path manager (since
+// Linux 5.19). It works only for connections that started while that path manager was
+// selected.
 type PathManager struct{ family uint16 }
 
-// NewPathManager finds the kernel's.
+// NewPathManager finds the kernel's path manager.
 func NewPathManager() (*PathManager, error) {
 	f, err := genl.Find(pmFamily)
 	if err != nil {
@@ -43,7 +44,7 @@ func NewPathManager() (*PathManager, error) {
 }
 
 // Open opens a subflow of a connection from a local address, from a port that the kernel
-// chooses. id is a number of the local address that is unique within the connection.
+// chooses. id identifies the local address within the connection.
 func (m *PathManager) Open(token uint32, local netip.Addr, id uint8, remote netip.AddrPort) error {
 	from := append(address(netip.AddrPortFrom(local, 0)), nl.NewRtAttr(pmAddrID, nl.Uint8Attr(id)))
 	if err := m.ask(pmSubflowCreate, token, from, remote); err != nil {
@@ -60,7 +61,7 @@ func (m *PathManager) End(token uint32, local, remote netip.AddrPort) error {
 	return nil
 }
 
-// address are the attributes of an address, with its port if it has one.
+// address returns the attributes of an address, with its port if it has one.
 func address(a netip.AddrPort) []*nl.RtAttr {
 	family, kind := unix.AF_INET, pmAddr4
 	if a.Addr().Is6() {

@@ -7,69 +7,73 @@ import (
 	"time"
 )
 
-// Policy says which connections get further subflows.
+// Policy determines which connections get further subflows.
 type Policy struct {
-	// Threshold is how many bytes a connection has carried when it gets its first further
-	// subflow; it gets another for as many bytes more.
+	// Threshold is how many bytes a connection has to carry until it gets its first further
+	// subflow; it gets another for each Threshold bytes more.
 	Threshold uint64
-	// Subflows is how many a connection gets at most, Most how many all together have.
+	// Subflows bounds the further subflows of a connection, Most those of all connections
+	// together.
 	Subflows, Most int
-	// Addresses are those of this host from which they are opened, in turn; none stands for
-	// that of the connection itself.
+	// Addresses lists the addresses of this host from which they are opened, in turn; if it
+	// is empty, the address of the connection itself is used.
 	Addresses []netip.Addr
 }
 
 const (
-	// establishWithin is how long a connection may take to be established.
-	establishWithin = 10 * time.Second
-	// answerWithin is how long a subflow may take to come about: the kernel tells when it has,
-	// and not when its peer does not answer, or refuses it.
-	answerWithin = 10 * time.Second
-	// judgeAfter is after how long a subflow is judged, if its connection has carried
-	// judgeBytes since: one that has carried less than a part of it, gains nothing.
-	judgeAfter = 3 * time.Second
-	judgeBytes = 1 << 20
-	judgePart  = 20
+	// establishTimeout is how long a connection may take to be established.
+	establishTimeout = 10 * time.Second
+	// answerTimeout is how long a subflow may take to be established. The kernel reports
+	// when it is established, but not that its peer does not answer, or refuses it.
+	answerTimeout = 10 * time.Second
+	// evaluateAfter is the age at which a subflow is evaluated, if its connection has
+	// carried evaluateBytes since it was opened. A subflow that has carried less than one
+	// part in minPart of that contributes nothing.
+	evaluateAfter = 3 * time.Second
+	evaluateBytes = 1 << 20
+	minPart       = 20
 )
 
-// followed is a connection that the agent knows.
-type followed struct {
+// trackedConn is a connection that the agent knows.
+type trackedConn struct {
 	Connection
-	// first is what Carried was when it was first seen of a kernel that does not count.
+	// first is the value of Carried when the connection was first seen, for a kernel that
+	// does not count bytes.
 	first uint64
-	// server says that the other end has opened it: that end opens further subflows, too, since
-	// nobody listens at this end's peer.
-	server  bool
-	since   time.Time // when it was first heard of
-	opened  int       // in all
-	settled bool      // it gets no more
-	own     []*opened
+	// server reports that the other end has opened the connection. Only that end can open
+	// further subflows, because nobody listens at its port.
+	server   bool
+	since    time.Time // when it first became known
+	opened   int       // number of subflows opened so far
+	finished bool      // whether it gets no more subflows
+	subflows []*ownSubflow
 }
 
-// opened is a subflow that the agent has opened.
-type opened struct {
-	local, remote netip.AddrPort // zero ports until the kernel has told them
+// ownSubflow is a subflow that the agent has opened.
+type ownSubflow struct {
+	local, remote netip.AddrPort // zero port until the kernel has reported it
 	at            time.Time
 	// since is what the connection had carried then.
-	since  uint64
-	judged bool
+	since     uint64
+	evaluated bool
 }
 
-// opening is a subflow that is to be opened.
-type opening struct {
-	of     *followed
+// openRequest describes a subflow that is to be opened.
+type openRequest struct {
+	of     *trackedConn
 	local  netip.Addr
 	id     uint8
 	remote netip.AddrPort
 }
 
-// wants says which subflow a connection is to get now, if any.
-func (p *Policy) wants(f *followed) (opening, bool) {
+// nextSubflow returns the subflow that a connection is to get now, and reports whether
+// there is one.
+func (p *Policy) nextSubflow(f *trackedConn) (openRequest, bool) {
 	due := p.Threshold * uint64(f.opened+1)
-	if f.Fallback || f.server || f.settled || f.opened >= p.Subflows || f.Carried-f.first < due {
-		return opening{}, false
+	if f.Fallback || f.server || f.finished || f.opened >= p.Subflows || f.Carried-f.first < due {
+		return openRequest{}, false
 	}
-	o := opening{of: f, local: f.Local.Addr(), id: 1, remote: f.Remote}
+	o := openRequest{of: f, local: f.Local.Addr(), id: 1, remote: f.Remote}
 	same := slices.DeleteFunc(slices.Clone(p.Addresses), func(a netip.Addr) bool { return a.Is4() != f.Remote.Addr().Is4() })
 	if len(same) > 0 {
 		i := f.opened % len(same)
@@ -78,16 +82,16 @@ func (p *Policy) wants(f *followed) (opening, bool) {
 	return o, true
 }
 
-// until is how many bytes connections may carry, each of them, until there is anything to be
-// done about one; zero if time alone may bring that about.
-func (p *Policy) until(all book) uint64 {
-	least := p.Threshold // of one that nobody has told of
+// bytesUntilAction returns how many bytes each connection may carry until anything has to
+// be done about one; zero if time alone may require that.
+func (p *Policy) bytesUntilAction(all connections) uint64 {
+	least := p.Threshold // for a connection that has not been reported yet
 	for _, f := range all {
 		due := p.Threshold * uint64(f.opened+1)
 		switch {
-		case f.Token == 0, slices.ContainsFunc(f.own, func(o *opened) bool { return !o.judged }):
+		case f.Token == 0, slices.ContainsFunc(f.subflows, func(o *ownSubflow) bool { return !o.evaluated }):
 			return 0
-		case f.Fallback, f.server, f.settled, f.opened >= p.Subflows:
+		case f.Fallback, f.server, f.finished, f.opened >= p.Subflows:
 		case f.Carried-f.first >= due:
 			return 0
 		default:
@@ -97,109 +101,112 @@ func (p *Policy) until(all book) uint64 {
 	return least
 }
 
-// due lists the subflows of a connection that are to be judged now.
-func (f *followed) due(now time.Time) (all []*opened) {
-	for _, o := range f.own {
-		if !o.judged && o.local.Port() != 0 && now.Sub(o.at) >= judgeAfter && f.Carried-o.since >= judgeBytes {
+// toEvaluate returns the subflows of a connection that are to be evaluated now.
+func (f *trackedConn) toEvaluate(now time.Time) (all []*ownSubflow) {
+	for _, o := range f.subflows {
+		if !o.evaluated && o.local.Port() != 0 && now.Sub(o.at) >= evaluateAfter && f.Carried-o.since >= evaluateBytes {
 			all = append(all, o)
 		}
 	}
 	return all
 }
 
-// unanswered takes out the subflows that have not come about in time, and says whether there
-// was one: its connection gets no more.
-func (f *followed) unanswered(now time.Time) bool {
-	before := len(f.own)
-	f.own = slices.DeleteFunc(f.own, func(o *opened) bool { return o.local.Port() == 0 && now.Sub(o.at) >= answerWithin })
-	f.settled = f.settled || len(f.own) < before
-	return len(f.own) < before
+// dropUnanswered removes the subflows that were not established in time, and reports
+// whether there was one: then its connection gets no more.
+func (f *trackedConn) dropUnanswered(now time.Time) bool {
+	before := len(f.subflows)
+	f.subflows = slices.DeleteFunc(f.subflows, func(o *ownSubflow) bool { return o.local.Port() == 0 && now.Sub(o.at) >= answerTimeout })
+	f.finished = f.finished || len(f.subflows) < before
+	return len(f.subflows) < before
 }
 
-// gains says whether a subflow that has carried so much has a part in what its connection has.
-func (f *followed) gains(o *opened, carried uint64) bool {
-	return carried >= (f.Carried-o.since)/judgePart
+// isUseful reports whether a subflow that has carried the given bytes contributes to its
+// connection.
+func (f *trackedConn) isUseful(o *ownSubflow, carried uint64) bool {
+	return carried >= (f.Carried-o.since)/minPart
 }
 
-// book is what the agent knows of all connections, by token.
-type book map[uint32]*followed
+// connections holds what the agent knows about all connections, by token.
+type connections map[uint32]*trackedConn
 
-// open is how many subflows the agent has opened that are there.
-func (b book) open() (n int) {
+// openSubflows returns how many subflows that the agent has opened exist.
+func (b connections) openSubflows() (n int) {
 	for _, f := range b {
-		n += len(f.own)
+		n += len(f.subflows)
 	}
 	return n
 }
 
-// maxConnections is how many are known before the kernel is asked for them.
+// maxConnections bounds the connections that are tracked before the kernel is asked for
+// them.
 const maxConnections = 1 << 16
 
-// created takes a connection that the kernel tells of.
-func (b book) created(e Event, now time.Time) {
+// add adds a connection that the kernel has reported as created.
+func (b connections) add(e Event, now time.Time) {
 	if len(b) < maxConnections {
-		b[e.Token] = &followed{server: e.Server, since: now}
+		b[e.Token] = &trackedConn{server: e.Server, since: now}
 	}
 }
 
-// see takes what the kernel tells of all connections, and says whether any has carried more
-// than a little since. Connections that are not told of are over, but for those that have just
-// been created. One of which nobody has told who opened it was opened by the end with the higher
-// port.
-func (b book) see(all []Connection, now time.Time) (busy bool) {
+// update updates the connections with what the kernel reports, and returns whether any has
+// carried more than idleBytes since the last update. Connections that are not reported are
+// over, except those that have just been created. If it is not known who opened a
+// connection, the end with the higher port counts as the opener.
+func (b connections) update(all []Connection, now time.Time) (busy bool) {
 	there := map[uint32]bool{}
 	for _, c := range all {
 		there[c.Token] = true
 		f := b[c.Token]
 		if f == nil {
-			f = &followed{since: now, server: c.Local.Port() < c.Remote.Port()}
+			f = &trackedConn{since: now, server: c.Local.Port() < c.Remote.Port()}
 			b[c.Token] = f
 		}
 		if f.Token == 0 && !c.Counted {
 			f.first = c.Carried
 		}
-		f.settled = f.settled || c.within()
-		busy = busy || c.Carried-f.Carried > little && f.Carried > 0
+		f.finished = f.finished || c.isLocal()
+		busy = busy || c.Carried-f.Carried > idleBytes && f.Carried > 0
 		f.Connection = c
 	}
 	for token := range b {
-		if !there[token] && now.Sub(b[token].since) >= establishWithin {
+		if !there[token] && now.Sub(b[token].since) >= establishTimeout {
 			delete(b, token)
 		}
 	}
 	return busy
 }
 
-// within says whether a connection does not leave its host: no network has a part in it.
-func (c *Connection) within() bool {
+// isLocal reports whether a connection does not leave its host, so that no network carries
+// it.
+func (c *Connection) isLocal() bool {
 	return c.Remote.Addr().IsLoopback() || c.Remote.Addr() == c.Local.Addr()
 }
 
-// little is what a connection may carry between two looks that is next to idle, in bytes.
-const little = 64 << 10
+// idleBytes is how much a connection may carry between two polls and still count as idle.
+const idleBytes = 64 << 10
 
-// told takes what the kernel tells of a subflow that the agent has opened.
-func (f *followed) told(e Event) {
-	i := slices.IndexFunc(f.own, func(o *opened) bool {
+// subflowChanged handles an event about a subflow that the agent has opened.
+func (f *trackedConn) subflowChanged(e Event) {
+	i := slices.IndexFunc(f.subflows, func(o *ownSubflow) bool {
 		return o.local.Addr() == e.Local.Addr() && o.remote == e.Remote && (o.local.Port() == 0 || o.local.Port() == e.Local.Port())
 	})
 	switch {
 	case i < 0:
 	case e.Kind == SubflowOpened:
-		f.own[i].local = e.Local
-	case f.own[i].local == e.Local:
-		f.own = slices.Delete(f.own, i, i+1)
+		f.subflows[i].local = e.Local
+	case f.subflows[i].local == e.Local:
+		f.subflows = slices.Delete(f.subflows, i, i+1)
 	}
 }
 
-// ordered are the connections that have carried most, first: they are served first where not
-// all can be.
-func (b book) ordered() []*followed {
-	var all []*followed
+// byCarried returns the connections, those that have carried most first, because they are
+// served first if not all can be.
+func (b connections) byCarried() []*trackedConn {
+	var all []*trackedConn
 	for _, f := range b {
 		all = append(all, f)
 	}
-	slices.SortFunc(all, func(x, y *followed) int {
+	slices.SortFunc(all, func(x, y *trackedConn) int {
 		return cmp.Or(cmp.Compare(y.Carried-y.first, x.Carried-x.first), cmp.Compare(x.Token, y.Token))
 	})
 	return all

@@ -80,7 +80,7 @@ func (b *bench) carry(token uint32, bytes uint64) time.Duration {
 	b.k.octets += bytes - c.Carried
 	c.Carried = bytes
 	b.clock = b.clock.Add(time.Second)
-	next, _ := b.look()
+	next, _ := b.poll()
 	return next
 }
 
@@ -105,9 +105,9 @@ func TestWhoGetsThem(t *testing.T) {
 	for token := range uint32(4) {
 		b.k.all[token] = &Connection{Token: token, Local: here, Remote: there, Counted: true, Carried: uint64(token) * mib, Fallback: token == 3}
 	}
-	b.look()
+	b.poll()
 	b.clock = b.clock.Add(time.Second)
-	b.look()
+	b.poll()
 	if b.connections[2].opened != 1 || b.connections[1].opened != 1 || b.connections[3].opened != 0 {
 		t.Errorf("%+v", b.connections)
 	}
@@ -128,10 +128,10 @@ func TestWhoGetsThem(t *testing.T) {
 // that was, it is the one with the higher port.
 func TestServersOpenNone(t *testing.T) {
 	b := newBench(Policy{Threshold: mib, Subflows: 3, Most: 9})
-	b.heard(heard{events: []Event{{Kind: ConnectionCreated, Token: 1, Local: here, Remote: there, Server: true}}})
+	b.handle(notification{events: []Event{{Kind: ConnectionCreated, Token: 1, Local: here, Remote: there, Server: true}}})
 	b.carry(1, 9*mib)
 	b.k.all[2] = &Connection{Token: 2, Local: there, Remote: here, Counted: true, Carried: 9 * mib}
-	b.look()
+	b.poll()
 	if len(b.k.opened) != 0 {
 		t.Errorf("it opens %d", len(b.k.opened))
 	}
@@ -157,14 +157,14 @@ func TestSubflowsThatBringNothing(t *testing.T) {
 		b := newBench(Policy{Threshold: mib, Subflows: 3, Most: 9})
 		b.carry(1, mib)
 		local := netip.AddrPortFrom(here.Addr(), 50000)
-		b.heard(heard{events: []Event{{Kind: SubflowOpened, Token: 1, Local: local, Remote: there}}})
+		b.handle(notification{events: []Event{{Kind: SubflowOpened, Token: 1, Local: local, Remote: there}}})
 		b.k.carried[local] = carried
-		b.clock = b.clock.Add(judgeAfter)
+		b.clock = b.clock.Add(evaluateAfter)
 		b.carry(1, 2*mib)
 		if len(b.k.ended) != ended {
 			t.Errorf("with %d of 1 MiB: %d ended", carried, len(b.k.ended))
 		}
-		b.heard(heard{events: []Event{{Kind: SubflowClosed, Token: 1, Local: local, Remote: there}}})
+		b.handle(notification{events: []Event{{Kind: SubflowClosed, Token: 1, Local: local, Remote: there}}})
 		if b.carry(1, 20*mib); ended > 0 && len(b.k.opened) != 1 {
 			t.Errorf("%d are opened after one that brought nothing", len(b.k.opened))
 		}
@@ -175,9 +175,9 @@ func TestSubflowsThatBringNothing(t *testing.T) {
 func TestSubflowThatDoesNotComeAbout(t *testing.T) {
 	b := newBench(Policy{Threshold: mib, Subflows: 3, Most: 1})
 	b.carry(1, mib)
-	b.clock = b.clock.Add(answerWithin)
+	b.clock = b.clock.Add(answerTimeout)
 	b.carry(1, 9*mib)
-	if n := b.connections.open(); n != 0 || len(b.k.opened) != 1 {
+	if n := b.connections.openSubflows(); n != 0 || len(b.k.opened) != 1 {
 		t.Errorf("%d are there, %d were opened", n, len(b.k.opened))
 	}
 	if b.carry(2, mib); len(b.k.opened) != 2 {
@@ -190,11 +190,11 @@ func TestSubflowThatDoesNotComeAbout(t *testing.T) {
 func TestKernelThatDoesNotCount(t *testing.T) {
 	b := newBench(Policy{Threshold: mib, Subflows: 3, Most: 9})
 	b.k.all[1] = &Connection{Token: 1, Local: here, Remote: there, Carried: 1 << 60}
-	b.look()
+	b.poll()
 	b.clock = b.clock.Add(time.Second)
 	b.k.all[1].Carried += mib
 	b.k.octets += mib
-	if b.look(); len(b.k.opened) != 1 {
+	if b.poll(); len(b.k.opened) != 1 {
 		t.Errorf("%d are opened", len(b.k.opened))
 	}
 }
@@ -210,8 +210,8 @@ func TestIdleConnectionsAreNotAskedFor(t *testing.T) {
 	look := func(octets uint64) (asked bool, next time.Duration) {
 		before := b.k.asked
 		b.k.octets += octets
-		b.clock = b.clock.Add(slow)
-		next, _ = b.look()
+		b.clock = b.clock.Add(slowInterval)
+		next, _ = b.poll()
 		return b.k.asked > before, next
 	}
 	if asked, _ := look(0); !asked {
@@ -221,18 +221,18 @@ func TestIdleConnectionsAreNotAskedFor(t *testing.T) {
 		octets uint64
 		asked  bool
 		next   time.Duration
-	}{{0, false, slow}, {1000, false, slow}, {mib / 2, false, quick}, {mib/2 - 2000, false, quick}, {2, true, slow}, {0, false, slow}} {
+	}{{0, false, slowInterval}, {1000, false, slowInterval}, {mib / 2, false, fastInterval}, {mib/2 - 2000, false, fastInterval}, {2, true, slowInterval}, {0, false, slowInterval}} {
 		if asked, next := look(c.octets); asked != c.asked || next != c.next {
 			t.Errorf("%d octets later: asked %v, again in %v; want %v, %v", c.octets, asked, next, c.asked, c.next)
 		}
 	}
-	b.heard(heard{events: []Event{{Kind: ConnectionCreated, Token: 5000, Local: here, Remote: there}}})
+	b.handle(notification{events: []Event{{Kind: ConnectionCreated, Token: 5000, Local: here, Remote: there}}})
 	if asked, _ := look(0); !asked {
 		t.Error("they are not asked for when there is a new one")
 	}
 	b.k.all[5000] = &Connection{Token: 5000, Local: here, Remote: there, Counted: true}
 	look(0)
-	b.heard(heard{err: ErrMissed})
+	b.handle(notification{err: ErrMissed})
 	if asked, _ := look(0); !asked {
 		t.Error("they are not asked for when events are lost")
 	}
@@ -242,28 +242,28 @@ func TestIdleConnectionsAreNotAskedFor(t *testing.T) {
 // not at all without connections.
 func TestHowOftenTheKernelIsAsked(t *testing.T) {
 	b := newBench(Policy{Threshold: 1 << 40, Subflows: 3, Most: 9})
-	if _, any := b.look(); any {
+	if _, any := b.poll(); any {
 		t.Error("it is asked without connections")
 	}
-	if !b.heard(heard{events: []Event{{Kind: ConnectionCreated, Token: 1, Local: here, Remote: there}}}) {
+	if !b.handle(notification{events: []Event{{Kind: ConnectionCreated, Token: 1, Local: here, Remote: there}}}) {
 		t.Error("it is not asked when there is one")
 	}
 	for _, carried := range []uint64{0, mib} {
-		if next := b.carry(1, carried); next != quick {
+		if next := b.carry(1, carried); next != fastInterval {
 			t.Errorf("after %v while it is new and has carried %d", next, carried)
 		}
 	}
-	b.clock = b.clock.Add(slow)
-	if next := b.carry(1, 2*mib); next != quick {
+	b.clock = b.clock.Add(slowInterval)
+	if next := b.carry(1, 2*mib); next != fastInterval {
 		t.Errorf("after %v while it carries", next)
 	}
-	if next := b.carry(1, 2*mib); next != slow {
+	if next := b.carry(1, 2*mib); next != slowInterval {
 		t.Errorf("after %v while it does not", next)
 	}
-	if !b.heard(heard{err: ErrMissed}) {
+	if !b.handle(notification{err: ErrMissed}) {
 		t.Error("it is not asked what has become of them when events are lost")
 	}
-	if b.heard(heard{events: []Event{{Kind: ConnectionClosed, Token: 1}}}) {
+	if b.handle(notification{events: []Event{{Kind: ConnectionClosed, Token: 1}}}) {
 		t.Error("it is asked when one has ended")
 	}
 	if len(b.connections) != 0 {

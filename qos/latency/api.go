@@ -57,8 +57,8 @@ func (s *Service) getStats(_ context.Context, in *service.ByName) (*service.Body
 	return &service.Body[Stats]{Body: stats}, nil
 }
 
-// answer turns an error into a problem document. location and value name what the
-// request was about.
+// answer returns an error as a problem document. location and value say what the request
+// was about.
 func answer(err error, location string, value any) error {
 	var refusal *Refusal
 	switch {

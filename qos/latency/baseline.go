@@ -9,34 +9,34 @@ import (
 )
 
 const (
-	// slowFor is how long a link has to be slower than it was, with little traffic, to be
-	// taken for another line: longer than a measurement shows a queue that has gone.
-	slowFor = time.Minute
-	// forgetLink is after what time a link that has gone is forgotten.
-	forgetLink = time.Hour
+	// slowTime is how long a link with little traffic has to be slower than before until it
+	// counts as another line: longer than a measurement shows a queue that has drained.
+	slowTime = time.Minute
+	// forgetAfter is the time after which a link that has disappeared is forgotten.
+	forgetAfter = time.Hour
 )
 
-// baseline knows what links take without a queue. Classes are admitted by that: they do not
-// stand in the queue of other traffic, which is in what is measured. Its methods may be
-// called concurrently.
+// baseline holds the latency of links without a queue. Classes are admitted by that
+// latency, because they do not wait in the queue of other traffic, which measurements
+// include. Its methods may be called concurrently.
 type baseline struct {
 	mu    sync.Mutex
 	links map[topology.PortRef]*baselineLink
 }
 
-// baselineLink is a link as baseline knows it.
+// baselineLink is what baseline knows about a link.
 type baselineLink struct {
 	to    topology.PortRef
 	least time.Duration
-	// idle is the least since the link has had little traffic, which it has had from
-	// since on; since is zero while it has much.
+	// idle is the least latency since the link has had little traffic, which it has had
+	// since the given time; since is zero while it has much.
 	idle  time.Duration
 	since time.Time
 	seen  time.Time
 }
 
-// note takes the latest measurements.
-func (c *baseline) note(t *topology.Topology, now time.Time) {
+// update records the latest measurements.
+func (c *baseline) update(t *topology.Topology, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.links == nil {
@@ -51,32 +51,32 @@ func (c *baseline) note(t *topology.Topology, now time.Time) {
 			k = &baselineLink{to: l.To, least: l.Latency}
 			c.links[l.From] = k
 		}
-		k.note(l, now)
+		k.update(l, now)
 	}
 	for at, k := range c.links {
-		if now.Sub(k.seen) >= forgetLink {
+		if now.Sub(k.seen) >= forgetAfter {
 			delete(c.links, at)
 		}
 	}
 }
 
-func (k *baselineLink) note(l topology.Link, now time.Time) {
+func (k *baselineLink) update(l topology.Link, now time.Time) {
 	k.seen = now
 	k.least = min(k.least, l.Latency)
 	switch {
-	case l.Capacity == 0 || l.Used > l.Capacity/2: // a queue may stand before it
+	case l.Capacity == 0 || l.Used > l.Capacity/2: // the link may have a queue
 		k.since = time.Time{}
 		return
 	case k.since.IsZero():
 		k.since, k.idle = now, l.Latency
 	}
 	k.idle = min(k.idle, l.Latency)
-	if now.Sub(k.since) >= slowFor {
+	if now.Sub(k.since) >= slowTime {
 		k.least, k.idle, k.since = k.idle, l.Latency, now
 	}
 }
 
-// topology is a network with the latency that its links have without a queue.
+// topology returns a network with the latency that its links have without a queue.
 func (c *baseline) topology(t *topology.Topology) *topology.Topology {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,9 +22,9 @@ func TestAdmittedWithoutThePlainQueue(t *testing.T) {
 	x := served(t)
 	x.withClassifiers()
 	x.fabric.SetTopology(loaded(500*time.Microsecond, 0))
-	x.plan.baseline.note(x.fabric.Topology(), time.Now())
+	x.plan.baseline.update(x.fabric.Topology(), time.Now())
 	x.fabric.SetTopology(loaded(150*time.Millisecond, 10e6))
-	x.plan.baseline.note(x.fabric.Topology(), time.Now())
+	x.plan.baseline.update(x.fabric.Topology(), time.Now())
 	class := request(t, "quick", 7000)
 	class.Latency = time.Millisecond
 	info, err := x.Add(t.Context(), class)
@@ -53,25 +53,25 @@ func TestBaseline(t *testing.T) {
 		{0, 3 * time.Millisecond, 9e6, 3 * time.Millisecond},
 		{time.Second, time.Millisecond, 0, time.Millisecond},
 		{2 * time.Second, 300 * time.Millisecond, 9e6, time.Millisecond},
-		{slowFor, 300 * time.Millisecond, 0, time.Millisecond}, // what is measured of a queue lasts
-		{slowFor + 30*time.Second, 0, 0, time.Millisecond},     // not measured
-		{2*slowFor - time.Second, 8 * time.Millisecond, 0, time.Millisecond},
-		{2 * slowFor, 20 * time.Millisecond, 0, 8 * time.Millisecond}, // it is longer now
-		{3 * slowFor, 20 * time.Millisecond, 9e6, 8 * time.Millisecond},
-		{9 * slowFor, 20 * time.Millisecond, 9e6, 8 * time.Millisecond}, // however long there is traffic
+		{slowTime, 300 * time.Millisecond, 0, time.Millisecond}, // what is measured of a queue lasts
+		{slowTime + 30*time.Second, 0, 0, time.Millisecond},     // not measured
+		{2*slowTime - time.Second, 8 * time.Millisecond, 0, time.Millisecond},
+		{2 * slowTime, 20 * time.Millisecond, 0, 8 * time.Millisecond}, // it is longer now
+		{3 * slowTime, 20 * time.Millisecond, 9e6, 8 * time.Millisecond},
+		{9 * slowTime, 20 * time.Millisecond, 9e6, 8 * time.Millisecond}, // however long there is traffic
 	} {
-		c.note(loaded(step.latency, step.used), began.Add(step.after))
+		c.update(loaded(step.latency, step.used), began.Add(step.after))
 		top := c.topology(loaded(step.latency, step.used))
 		if l, _ := top.LinkFrom(at); l.Latency != step.want {
 			t.Errorf("step %d: %v, want %v", i, l.Latency, step.want)
 		}
 	}
 	gone := topology.New(3, nil, nil)
-	c.note(gone, began.Add(9*slowFor))
+	c.update(gone, began.Add(9*slowTime))
 	if len(c.links) == 0 {
 		t.Error("a link that has been down for a moment is forgotten")
 	}
-	c.note(gone, began.Add(9*slowFor+forgetLink))
+	c.update(gone, began.Add(9*slowTime+forgetAfter))
 	if len(c.links) != 0 {
 		t.Error("links that have gone are remembered")
 	}

@@ -146,11 +146,11 @@ func TestClassIsKeptWhereItIsCarried(t *testing.T) {
 	if q := promises(x.Service).Queue(network.Carried{Treatment: "web", At: betweenPort, Between: true}); q != 0 {
 		t.Errorf("queue %d between agents: a userspace datapath would change the DSCP", q)
 	}
-	if q, is := x.bases[1].queue(sidePort.Port); !is || q.MinRate != 6e6 || q.Tags[mark.TagKept] != "" {
-		t.Errorf("towards an agent: %+v, %v", q, is)
+	if q, ok := x.bases[1].queue(sidePort.Port); !ok || q.MinRate != 6e6 || q.Tags[mark.TagKept] != "" {
+		t.Errorf("towards an agent: %+v, %v", q, ok)
 	}
-	if q, is := x.bases[2].queue(betweenPort.Port); !is || q.MinRate != 6e6 || q.Tags[mark.TagKept] != strconv.Itoa(int(treatment.DSCP)) {
-		t.Errorf("between agents, DSCP %d: %+v, %v", treatment.DSCP, q, is)
+	if q, ok := x.bases[2].queue(betweenPort.Port); !ok || q.MinRate != 6e6 || q.Tags[mark.TagKept] != strconv.Itoa(int(treatment.DSCP)) {
+		t.Errorf("between agents, DSCP %d: %+v, %v", treatment.DSCP, q, ok)
 	}
 	for _, at := range []topology.PortRef{sidePort, betweenPort} {
 		if left := x.Book.Available(at, reserve.Key{}); left != 4e6 {
@@ -164,12 +164,12 @@ func TestClassIsKeptWhereItIsCarried(t *testing.T) {
 	}
 	x.classes.mu.Lock()
 	for _, p := range x.classes.byName["web"].carriage.ports {
-		p.used = time.Now().Add(-carryFor - time.Second)
+		p.used = time.Now().Add(-carryTimeout - time.Second)
 	}
-	x.classes.byName["web"].carriage.asked = time.Now().Add(-carryFor - time.Second)
+	x.classes.byName["web"].carriage.asked = time.Now().Add(-carryTimeout - time.Second)
 	x.classes.mu.Unlock()
 	x.carryAll(t.Context())
-	if _, is := x.bases[1].queue(sidePort.Port); is || x.Book.Available(sidePort, reserve.Key{}) != 10e6 || promises(x.Service).Queue(side) != 0 {
+	if _, ok := x.bases[1].queue(sidePort.Port); ok || x.Book.Available(sidePort, reserve.Key{}) != 10e6 || promises(x.Service).Queue(side) != 0 {
 		t.Error("what is not carried any more has its queue and its promise still")
 	}
 	if now, _ := x.Class("web"); len(now.Carried) != 0 || now.DSCP != nil {
@@ -204,7 +204,7 @@ func TestNoNoteWhereNothingIsCarried(t *testing.T) {
 	without(x.Service, "while it is carried")
 	x.classes.mu.Lock()
 	e := x.classes.byName["web"]
-	e.carriage.asked = time.Now().Add(-carryFor - time.Second)
+	e.carriage.asked = time.Now().Add(-carryTimeout - time.Second)
 	for _, p := range e.carriage.ports {
 		p.used = e.carriage.asked
 	}
@@ -231,7 +231,7 @@ func TestCarriedWithoutRoom(t *testing.T) {
 	if !slices.Contains(x.published(), "qos.class.not-carried") {
 		t.Errorf("events %v", x.published())
 	}
-	if c, _ := x.Class("second"); c.Carried[0].MinRate != leastRate {
+	if c, _ := x.Class("second"); c.Carried[0].MinRate != minQueueRate {
 		t.Errorf("%+v", c.Carried)
 	}
 	if err := x.Declared.Remove(t.Context(), "first", 0); err != nil {

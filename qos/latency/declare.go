@@ -13,33 +13,33 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// What an operation can fail with, besides a Refusal.
+// These are errors of operations besides a Refusal.
 var (
-	// ErrWithdrawn says that the class was deleted while it was being provisioned.
+	// ErrWithdrawn means that the class was deleted while it was being provisioned.
 	ErrWithdrawn = errors.New("withdrawn before it was provisioned")
-	// ErrStarting says that the classes have not been read from the store yet.
+	// ErrStarting means that the classes have not been read from the store yet.
 	ErrStarting = errors.New("the service is starting")
-	// ErrCleanupPending says that something of a class that is not there any more could
-	// not be removed yet. It is tried again until it works.
+	// ErrCleanupPending means that something of a deleted class could not be removed yet.
+	// The removal is retried until it succeeds.
 	ErrCleanupPending = errors.New("something of it is left, and is removed as soon as that can be done")
 )
 
-// Add admits a class, provisions it, and declares it. If it is refused, fails, or is
+// Add admits a class, provisions it, and declares it. If the class is refused, fails, or is
 // withdrawn meanwhile, nothing of it remains.
 func (s *Service) Add(ctx context.Context, class Class) (Info, error) {
-	e, ctx, cancel, err := s.enter(ctx, class)
+	e, ctx, cancel, err := s.begin(ctx, class)
 	if err != nil {
 		return Info{}, err
 	}
-	defer s.reconcile(s.tasks.Context(), class.Name) // somebody else may have declared it, or withdrawn it
+	defer s.reconcile(s.tasks.Context(), class.Name) // the class may have been declared or withdrawn meanwhile
 	defer cancel()
 	defer close(e.done)
 	if err := s.provision(ctx, e); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
-		// It may be moved already, if it was withdrawn at the very end.
-		s.placer.work(context.WithoutCancel(s.tasks.Context()), e, func(ctx context.Context) {
+		// The class may have been moved already if it was withdrawn at the very end.
+		s.placer.withLock(context.WithoutCancel(s.tasks.Context()), e, func(ctx context.Context) {
 			left := s.placer.remove(ctx, e)
 			if left != nil {
 				s.Log.Warn("a class that was not accepted", "class", e.class.Name, "error", left)
@@ -51,19 +51,19 @@ func (s *Service) Add(ctx context.Context, class Class) (Info, error) {
 		s.Publish("class.refused", map[string]any{"class": class.Name, "reason": err.Error()})
 		return Info{}, err
 	}
-	s.Publish("class.accepted", e.accepting())
-	s.classes.compare(e)
+	s.Publish("class.accepted", e.acceptedEvent())
+	s.classes.updateOverlaps(e)
 	s.monitor.assess(e, true)
 	return s.infos(e)[0], nil
 }
 
-// accepting is what is told of a class that has its queues and rules.
-func (e *entry) accepting() map[string]any {
+// acceptedEvent returns the attributes of the event that a class has its queues and rules.
+func (e *entry) acceptedEvent() map[string]any {
 	return map[string]any{"class": e.class.Name, "queue": e.queue, "switches": len(switchesOf(e.routes))}
 }
 
-// enter takes the name.
-func (s *Service) enter(ctx context.Context, class Class) (*entry, context.Context, context.CancelFunc, error) {
+// begin reserves the name of a class and starts its provisioning.
+func (s *Service) begin(ctx context.Context, class Class) (*entry, context.Context, context.CancelFunc, error) {
 	select {
 	case <-s.loaded:
 	default:
@@ -77,20 +77,20 @@ func (s *Service) enter(ctx context.Context, class Class) (*entry, context.Conte
 		return nil, nil, nil, fmt.Errorf("class %q: %w", class.Name, service.ErrExists)
 	case len(s.classes.byName) >= MaxClasses:
 		return nil, nil, nil, fmt.Errorf("%d classes: %w", MaxClasses, service.ErrFull)
-	case s.classes.left[class.Name]:
+	case s.classes.cleanups[class.Name]:
 		return nil, nil, nil, fmt.Errorf("an earlier class of that name: %w", ErrCleanupPending)
 	}
 	ctx, withdraw := context.WithCancelCause(ctx)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	e := newEntry(class, s.classes.freeQueue())
 	e.state, e.reason, e.withdraw, e.done = StateProvisioning, "", withdraw, make(chan struct{})
 	s.classes.byName[class.Name] = e
 	return e, ctx, func() { cancel(); withdraw(nil) }, nil
 }
 
-// provision admits a class and brings it into the switches. It is declared last: a class
-// that a controller was provisioning when it was killed has not been accepted, and the next
-// one takes away what nobody declares.
+// provision admits a class and installs it in the switches. It declares the class last: a
+// class that a controller was provisioning when it was killed was not accepted, and the
+// next controller removes what nobody declares.
 func (s *Service) provision(ctx context.Context, e *entry) error {
 	routes, err := s.plan.choose(ctx, e)
 	if err != nil {
@@ -123,48 +123,48 @@ func (s *Service) provision(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// reconcileAll is reconcile of all classes that are declared or there.
+// reconcileAll reconciles all classes that are declared or exist.
 func (s *Service) reconcileAll(ctx context.Context) {
 	names := map[string]bool{}
 	for _, x := range s.Declared.Items() {
 		names[x.Name] = true
 	}
-	for _, e := range s.classes.those(all) {
+	for _, e := range s.classes.filter(all) {
 		names[e.class.Name] = true
 	}
-	tasks.Each(slices.Sorted(maps.Keys(names)), movers, func(name string) { s.reconcile(ctx, name) })
+	tasks.Each(slices.Sorted(maps.Keys(names)), maxMoves, func(name string) { s.reconcile(ctx, name) })
 }
 
-// reconcile brings a class in step with what is declared under its name: what Add has not
-// provisioned is placed, what was changed is placed anew, and what was withdrawn is taken
-// away. ctx is to end with the service.
+// reconcile makes a class match what is declared under its name: it places classes that Add
+// has not provisioned, places changed classes anew, and removes withdrawn ones. ctx has to
+// end with the service.
 func (s *Service) reconcile(ctx context.Context, name string) {
 	x, declared := s.Declared.Item(name)
 	if ctx.Err() != nil {
-		return // at the end there are no items any more
+		return // after the end of the service, there are no items
 	}
 	s.classes.mu.Lock()
-	e, cleanup := s.classes.byName[name], s.classes.left[name]
+	e, cleanup := s.classes.byName[name], s.classes.cleanups[name]
 	provisioning := e != nil && e.state == StateProvisioning
 	s.classes.mu.Unlock()
 	switch {
-	case provisioning: // Add looks again when it is over
+	case provisioning: // Add reconciles again when it is done
 	case !declared && e != nil:
-		s.placer.work(ctx, e, func(ctx context.Context) {
+		s.placer.withLock(ctx, e, func(ctx context.Context) {
 			if err := s.placer.remove(ctx, e); err != nil {
 				s.Log.Warn("a class was withdrawn, and something of it is left; it is tried again", "class", name, "error", err)
 			}
 		})
 	case declared && e == nil && !cleanup:
-		s.putIn(ctx, nil, *x.Value)
+		s.placeDeclared(ctx, nil, *x.Value)
 	case declared && e != nil && !reflect.DeepEqual(e.class.Spec, x.Value.Spec):
-		s.putIn(ctx, e, *x.Value)
+		s.placeDeclared(ctx, e, *x.Value)
 	}
 }
 
-// putIn has a class placed that was declared, in the place of what it was before, if it was
-// there. If there is no way for it, it is degraded, and tried again.
-func (s *Service) putIn(ctx context.Context, was *entry, class Class) {
+// placeDeclared places a declared class, instead of its earlier form if there is one. If
+// there is no route for it, it is degraded, and tried again.
+func (s *Service) placeDeclared(ctx context.Context, was *entry, class Class) {
 	if was != nil {
 		was.work.Lock()
 		defer was.work.Unlock()
@@ -172,7 +172,7 @@ func (s *Service) putIn(ctx context.Context, was *entry, class Class) {
 	s.classes.mu.Lock()
 	if s.classes.byName[class.Name] != was {
 		s.classes.mu.Unlock()
-		return // somebody else was first
+		return // another call was first
 	}
 	var e *entry
 	if was == nil {
@@ -184,14 +184,14 @@ func (s *Service) putIn(ctx context.Context, was *entry, class Class) {
 	s.classes.byName[class.Name] = e
 	s.classes.reindex()
 	s.classes.mu.Unlock()
-	s.classes.forget(class.Name)
+	s.classes.removeOverlaps(class.Name)
 	s.placer.replace(ctx, e)
-	s.classes.compare(e)
-	s.monitor.assess(e, false) // its classifiers may not have heard of it yet
+	s.classes.updateOverlaps(e)
+	s.monitor.assess(e, false) // its classifiers may not know the class yet
 	s.Treatments.Changed()
 }
 
-// Withdraw ends the provisioning of a class, which is not declared yet.
+// Withdraw ends the provisioning of a class that is not declared yet.
 func (s *Service) Withdraw(ctx context.Context, name string) error {
 	e := s.classes.get(name)
 	if e == nil {
@@ -203,7 +203,7 @@ func (s *Service) Withdraw(ctx context.Context, name string) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if _, declared := s.Declared.Item(name); declared { // it was over already
+	if _, declared := s.Declared.Item(name); declared { // provisioning was over already
 		return s.Declared.Remove(ctx, name, 0)
 	}
 	return nil

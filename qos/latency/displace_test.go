@@ -32,7 +32,7 @@ func TestLostCapacity(t *testing.T) {
 	if c.State != StateDegraded || !strings.Contains(c.Reason, "0000000000000001, port 2: 4000000 bit/s asked, 1924000 of 6000000") {
 		t.Errorf("8 Mbit/s are guaranteed on 6: %s, %q", c.State, c.Reason)
 	}
-	if c.Ports[0].MinRate != leastRate {
+	if c.Ports[0].MinRate != minQueueRate {
 		t.Errorf("the second is still guaranteed %d bit/s", c.Ports[0].MinRate)
 	}
 	if got := x.Book.Promised(portRef(1, 2)); got != 4e6 {

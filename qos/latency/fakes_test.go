@@ -162,10 +162,10 @@ func (b *base) classify() {
 		for number, r := range b.roots {
 			var all []mark.Entry
 			for _, q := range r.Queues {
-				if e, is, _ := mark.Read(q.ID, q.Tags); is {
+				if e, ok, _ := mark.Read(q.ID, q.Tags); ok {
 					all = append(all, e)
 				}
-				if e, is, _ := mark.ReadKept(q.ID, q.Tags); is {
+				if e, ok, _ := mark.ReadKept(q.ID, q.Tags); ok {
 					all = append(all, e)
 				}
 			}
@@ -242,7 +242,7 @@ func served(t *testing.T) *setting {
 	if err := s.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.Databases.Declare(s.queues.want)
+	s.Databases.Declare(s.queues.desiredState)
 	close(s.loaded)
 	s.tasks.Start(s.Declared.Run)
 	t.Cleanup(func() { s.tasks.Stop(); x.bus.Close() })
@@ -272,7 +272,7 @@ func (nothingCritical) Within([]openflow.Match) []reserve.Key { return nil }
 func (nothingCritical) GiveWay([]openflow.Match, string)      {}
 
 // promises are those of a service, as carriers ask for them.
-func promises(s *Service) *promiser { return &promiser{s.classes, s.loaded, s.placing} }
+func promises(s *Service) *promiser { return &promiser{s.classes, s.loaded, s.updates} }
 
 // request is one for the UDP packets to a port of the third host.
 func request(t *testing.T, name string, port int) Class {

@@ -34,7 +34,7 @@ type Info struct {
 	Carried  []PortInfo  `json:"carried" doc:"The same where connections of it are carried, for as long as they are and some minutes more; notes say where something of that is missing"`
 }
 
-// RouteInfo is the way of one flow.
+// RouteInfo is the route of one flow.
 type RouteInfo struct {
 	Flow    int       `json:"flow" doc:"Index of the flow"`
 	Tree    bool      `json:"tree,omitempty" doc:"The flow's source is open: one hop for each switch"`
@@ -42,14 +42,14 @@ type RouteInfo struct {
 	Hops    []HopInfo `json:"hops"`
 }
 
-// HopInfo is one switch of a way.
+// HopInfo is one switch of a route.
 type HopInfo struct {
 	Switch string `json:"switch"`
 	In     uint32 `json:"in,omitempty"`
 	Out    uint32 `json:"out"`
 }
 
-// PortInfo is what the class has at one port.
+// PortInfo holds the rates of the class at one port.
 type PortInfo struct {
 	Switch  string `json:"switch"`
 	Port    uint32 `json:"port"`
@@ -57,7 +57,7 @@ type PortInfo struct {
 	MaxRate uint64 `json:"max_rate_bits_per_second"`
 }
 
-// Stats is what a class's queues have counted.
+// Stats holds what a class's queues have counted.
 type Stats struct {
 	Name   string       `json:"name"`
 	State  string       `json:"state"`
@@ -65,7 +65,7 @@ type Stats struct {
 	Queues []QueueStats `json:"queues" doc:"One for each port by which the class leaves a switch; none before the first reading"`
 }
 
-// QueueStats is what one queue has counted.
+// QueueStats holds what one queue has counted.
 type QueueStats struct {
 	Switch        string    `json:"switch"`
 	Port          uint32    `json:"port"`
@@ -82,7 +82,7 @@ type QueueStats struct {
 	Fault         string    `json:"fault,omitempty" doc:"Why the queue has no effect"`
 }
 
-// infos shows classes.
+// infos returns classes as the API shows them.
 func (s *Service) infos(entries ...*entry) []Info {
 	flows := make([][]openflow.Match, len(entries))
 	for i, e := range entries {
@@ -95,22 +95,23 @@ func (s *Service) infos(entries ...*entry) []Info {
 	out := make([]Info, len(entries))
 	for i, e := range entries {
 		out[i] = s.info(e)
-		// Those who carry connections keep what the class promises; where not, notes say so.
+		// Services that carry connections keep what the class promises; where they do not,
+		// notes say so.
 		over[i] = slices.DeleteFunc(over[i], func(o rule.Overruling) bool { return slices.Contains(carriers, o.Owner) })
 		for _, o := range over[i] {
-			out[i].Notes = append(out[i].Notes, o.String()+": "+lostTo(o))
+			out[i].Notes = append(out[i].Notes, o.String()+": "+consequence(o))
 		}
 	}
 	return out
 }
 
-// lostTo returns what packets of a class lack that another service takes. The class's rules
-// set the queue at the switches of the class's way, for packets with the headers that its
-// flows name.
-func lostTo(o rule.Overruling) string {
-	kept := "those that it takes go its way, in the queue at the ports where the class has one"
+// consequence returns what packets of a class lack that another service takes. The class's
+// rules set the queue at the switches of the class's route, for packets with the headers
+// that its flows name.
+func consequence(o rule.Overruling) string {
+	kept := "those that it takes follow its path, in the queue at the ports where the class has one"
 	if o.Rewrites {
-		kept = "those that it takes go its way, and it rewrites their headers: they have the queue only where they come to a switch of the class's way with the headers that its flows name"
+		kept = "those that it takes follow its path, and it rewrites their headers: they have the queue only where they come to a switch of the class's path with the headers that its flows name"
 	}
 	switch {
 	case !o.Tables:
@@ -121,11 +122,11 @@ func lostTo(o rule.Overruling) string {
 	return kept + "; on switches with one table without the queue"
 }
 
-// standing returns the state of a class, and what is wrong if it is not active. A class whose
-// guaranteed rate does not fit any more is degraded from that moment on, not only when it has
-// been moved or has yielded: after a start that may take until the network is known. The
-// table's lock is held.
-func (p *planner) standing(e *entry) (state, reason string) {
+// stateOf returns the state of a class, and what is wrong if it is not active. A class
+// whose guaranteed rate no longer fits is degraded from that moment on, not only after it
+// was moved or its rate suspended: after a start that may take until the network is known.
+// The table's lock is held.
+func (p *planner) stateOf(e *entry) (state, reason string) {
 	if e.state == StateActive || e.state == StateIneffective {
 		if short := p.Book.Overbooked(bookKey(e.class.Name)); short != nil {
 			return StateDegraded, fmt.Sprintf("its guaranteed rate does not fit any more: %v", short)
@@ -134,14 +135,14 @@ func (p *planner) standing(e *entry) (state, reason string) {
 	return e.state, e.reason
 }
 
-// info shows a class; the mutex is held.
+// info returns a class as the API shows it. The table's lock is held.
 func (s *Service) info(e *entry) Info {
 	c := &e.class
-	state, reason := s.plan.standing(e)
+	state, reason := s.plan.stateOf(e)
 	i := Info{
 		Name: c.Name, MinRate: units.Rate(c.MinRate), MaxRate: units.Rate(c.MaxRate), Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: c.Spec.Flows,
 		State: state, Reason: reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: s.portInfos(e, portsOf(e.routes)),
-		Carried: s.portInfos(e, e.carriage.held()), Notes: slices.Concat(e.notes(), s.plan.virtualNotes(c), s.queues.carriedNotes(e)),
+		Carried: s.portInfos(e, e.carriage.portList()), Notes: slices.Concat(e.notes(), s.plan.virtualNotes(c), s.queues.carriedNotes(e)),
 	}
 	x, _ := s.Declared.Item(c.Name)
 	i.Origin = api.Origin(x.Configured)
@@ -166,22 +167,22 @@ func (s *Service) info(e *entry) Info {
 	return i
 }
 
-// portInfos says what a class has at ports; the mutex is held.
+// portInfos returns the rates of a class at ports. The table's lock is held.
 func (s *Service) portInfos(e *entry, ports []place) []PortInfo {
 	out := []PortInfo{}
 	for _, at := range ports {
-		has := s.plan.ratesOf(e, at, s.Network.Capacity(at))
+		has := s.plan.currentRates(e, at, s.Network.Capacity(at))
 		out = append(out, PortInfo{at.Switch.String(), at.Port, has.min, has.max})
 	}
 	return out
 }
 
-// Classes lists the classes by name.
+// Classes returns the classes by name.
 func (s *Service) Classes() []Info {
-	return s.infos(s.classes.those(all)...)
+	return s.infos(s.classes.filter(all)...)
 }
 
-// Class finds a class.
+// Class returns the class of a name, and reports whether there is one.
 func (s *Service) Class(name string) (Info, bool) {
 	e := s.classes.get(name)
 	if e == nil {
@@ -190,7 +191,8 @@ func (s *Service) Class(name string) (Info, bool) {
 	return s.infos(e)[0], true
 }
 
-// Stats tells what the queues of a class have counted.
+// Stats returns what the queues of a class have counted, and reports whether the class
+// exists.
 func (s *Service) Stats(name string) (Stats, bool) {
 	s.classes.mu.Lock()
 	defer s.classes.mu.Unlock()
@@ -199,7 +201,7 @@ func (s *Service) Stats(name string) (Stats, bool) {
 		return Stats{}, false
 	}
 	out := Stats{Name: name, Queues: []QueueStats{}}
-	out.State, out.Reason = s.plan.standing(e)
+	out.State, out.Reason = s.plan.stateOf(e)
 	for _, at := range e.ports() {
 		x := e.samples[at]
 		if x == nil {
@@ -209,7 +211,7 @@ func (s *Service) Stats(name string) (Stats, bool) {
 			Switch: at.Switch.String(), Port: at.Port, Queue: e.queue, Time: x.at.UTC(),
 			Bytes: x.total.Bytes, Packets: x.total.Packets, Drops: x.total.Drops,
 			BitRate: x.rate.Bits, PacketRate: x.rate.Packets, DropRate: x.rate.Drops,
-			Matched: x.total.Matched, WithoutEffect: x.total.Plain, Fault: x.ill,
+			Matched: x.total.Matched, WithoutEffect: x.total.Plain, Fault: x.fault,
 		})
 	}
 	return out, true

@@ -39,7 +39,7 @@ func TestNoteAboutAnotherService(t *testing.T) {
 		{"it leads packets", rule.Overruling{Tables: true}, []string{"in the queue at the ports where the class has one"}, []string{"rewrites", "without the queue"}},
 		{"it leads packets, also on switches with one table", rule.Overruling{Tables: true, OneTable: true}, []string{"in the queue at the ports", "on switches with one table without the queue"}, nil},
 		{"it leads packets on switches with one table", rule.Overruling{OneTable: true}, []string{"go without the queue"}, []string{"in the queue"}},
-		{"it rewrites packets", rule.Overruling{Tables: true, Rewrites: true}, []string{"rewrites their headers", "only where they come to a switch of the class's way with the headers that its flows name"}, []string{"in the queue at the ports where"}},
+		{"it rewrites packets", rule.Overruling{Tables: true, Rewrites: true}, []string{"rewrites their headers", "only where they come to a switch of the class's path with the headers that its flows name"}, []string{"in the queue at the ports where"}},
 		{"it rewrites packets on switches with one table", rule.Overruling{OneTable: true, Rewrites: true}, []string{"go without the queue"}, []string{"rewrites"}},
 	} {
 		c.by.Owner, c.by.Name, c.by.Names = "other", "rules", 1

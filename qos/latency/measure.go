@@ -15,18 +15,18 @@ import (
 // place is one hop of a class: a port of a switch.
 type place = topology.PortRef
 
-// counters are what has been counted of a class at one place.
+// counters holds what has been counted for a class at one place.
 type counters struct {
-	// Matched packets were put into the queue by rules; Plain went the same way
-	// without it, because their DSCP is not the one that is known.
+	// Matched counts packets that rules put into the queue. Plain counts those that took
+	// the same route without it, because their DSCP is not the one that is known.
 	Matched, Plain uint64
-	// What the queue has sent, and dropped.
+	// These fields count what the queue has sent and dropped.
 	Packets, Bytes, Drops uint64
 }
 
-// minus is what was counted since an earlier reading. A counter that has gone back
-// began anew.
-func (c counters) minus(o counters) counters {
+// since returns what was counted since an earlier reading. A counter that has decreased was
+// restarted.
+func (c counters) since(o counters) counters {
 	since := func(now, before uint64) uint64 {
 		if now < before {
 			return now
@@ -38,21 +38,21 @@ func (c counters) minus(o counters) counters {
 	}
 }
 
-// sample are the readings of one place.
+// sample holds the readings of one place.
 type sample struct {
 	at    time.Time
 	total counters
-	// rate is what a second of the last interval has brought.
+	// rate is the rate of the last interval, per second.
 	rate rate
-	// bad counts the readings in a row by which the queue has no effect; ill says
-	// that this was told.
-	bad int
-	ill string
+	// bad counts the readings in a row by which the queue has no effect. fault is the fault
+	// that was reported.
+	bad   int
+	fault string
 }
 
 type rate struct{ Bits, Packets, Drops float64 }
 
-// reading is what was read of one switch.
+// reading is what was read from one switch.
 type reading struct {
 	at     time.Time
 	queues map[queueAt]openflow.QueueStats
@@ -61,7 +61,7 @@ type reading struct {
 
 type queueAt struct{ port, queue uint32 }
 
-// monitor sees to it that classes have an effect.
+// monitor checks that classes have an effect.
 type monitor struct {
 	Options
 	classes *table
@@ -71,17 +71,17 @@ type monitor struct {
 
 // measure reads counters, and does what follows from them.
 func (m *monitor) measure(ctx context.Context) {
-	m.plan.baseline.note(m.Network.Topology(), time.Now())
+	m.plan.baseline.update(m.Network.Topology(), time.Now())
 	m.observe(m.readAll(ctx))
 }
 
-// readers bounds the switches that are read at once.
-const readers = 16
+// maxReads bounds the switches that are read at once.
+const maxReads = 16
 
 // readAll reads the counters of every switch that a class passes.
 func (m *monitor) readAll(ctx context.Context) map[openflow.DatapathID]*reading {
 	out := map[openflow.DatapathID]*reading{}
-	m.classes.those(func(e *entry) bool {
+	m.classes.filter(func(e *entry) bool {
 		for _, d := range switchesOf(e.routes) {
 			out[d] = &reading{}
 		}
@@ -89,12 +89,12 @@ func (m *monitor) readAll(ctx context.Context) map[openflow.DatapathID]*reading 
 	})
 	ctx, cancel := context.WithTimeout(ctx, m.Interval)
 	defer cancel()
-	tasks.Each(slices.Collect(maps.Keys(out)), readers, func(d openflow.DatapathID) { m.read(ctx, d, out[d]) })
+	tasks.Each(slices.Collect(maps.Keys(out)), maxReads, func(d openflow.DatapathID) { m.read(ctx, d, out[d]) })
 	return out
 }
 
-// read asks for what rules have matched before it asks for what queues have seen: a
-// packet is never in the first and not in the second because of the order.
+// read asks for the counters of rules before those of queues. So the order never makes a
+// packet appear in the former and not in the latter.
 func (m *monitor) read(ctx context.Context, d openflow.DatapathID, r *reading) {
 	if r.err = m.Rules.ReadCounters(ctx, d); r.err != nil {
 		return
@@ -107,30 +107,30 @@ func (m *monitor) read(ctx context.Context, d openflow.DatapathID, r *reading) {
 	}
 }
 
-// observe takes readings into the classes, tells the book how fast they are at least,
-// and says where one has no effect.
+// observe adds readings to the classes, reports their least rates to the book, and reports
+// where a class has no effect.
 func (m *monitor) observe(readings map[openflow.DatapathID]*reading) {
-	for _, e := range m.classes.those(all) {
+	for _, e := range m.classes.filter(all) {
 		m.assess(e, false)
-		matched := counted(m.Rules.Rules(ruleKey(e.class.Name)))
+		matched := matchedCounts(m.Rules.Rules(ruleKey(e.class.Name)))
 		m.classes.mu.Lock()
-		least, known, found := e.sampled(matched, readings)
+		least, known, found := e.addReadings(matched, readings)
 		if len(found) > 0 {
-			e.settle()
+			e.updateState()
 		}
 		m.classes.mu.Unlock()
 		if known {
 			m.Book.Observe(bookKey(e.class.Name), least)
 		}
 		for _, f := range found {
-			m.tell(e, f.at, f.reason, map[string]any{"matched": f.Matched, "reached": f.Packets + f.Drops})
+			m.report(e, f.at, f.reason, map[string]any{"matched": f.Matched, "reached": f.Packets + f.Drops})
 		}
 	}
 }
 
-// assess notes whether the packets of a class in the switches are marked wherever that is
-// needed, and publishes it if that is new. Without certain it has to be seen twice that
-// they are not: a class may just be moving.
+// assess records whether the packets of a class in the switches are marked wherever that is
+// needed, and publishes changes. Unless certain is set, missing marks have to be seen
+// twice, because the class may just be moving.
 func (m *monitor) assess(e *entry, certain bool) {
 	m.classes.mu.Lock()
 	if e.state == StateProvisioning {
@@ -139,35 +139,36 @@ func (m *monitor) assess(e *entry, certain bool) {
 	}
 	was := e.unmarked
 	now, _ := m.queues.unmarkedAt(e)
-	if e.doubt = !certain && was.IsZero() && !now.IsZero() && !e.doubt; !e.doubt {
+	if e.suspected = !certain && was.IsZero() && !now.IsZero() && !e.suspected; !e.suspected {
 		e.unmarked = now
-		e.settle()
+		e.updateState()
 	}
-	doubt, reason := e.doubt, e.reason
+	doubt, reason := e.suspected, e.reason
 	m.classes.mu.Unlock()
 	switch {
 	case doubt || was.IsZero() == now.IsZero():
 	case now.IsZero():
-		m.tell(e, was, "", map[string]any{})
+		m.report(e, was, "", map[string]any{})
 	default:
-		m.tell(e, now, reason, map[string]any{})
+		m.report(e, now, reason, map[string]any{})
 	}
 }
 
-// tell tells that a class has no effect at a place, and why; or, without a reason, that it
-// has.
-func (m *monitor) tell(e *entry, at place, reason string, attrs map[string]any) {
+// report reports that a class has no effect at a place, and why; or, without a reason, that
+// it has.
+func (m *monitor) report(e *entry, at place, reason string, attrs map[string]any) {
 	attrs["class"], attrs["switch"], attrs["port"] = e.class.Name, at.Switch.String(), at.Port
 	if reason != "" {
 		attrs["reason"] = reason
 		m.Log.Warn("a class has no effect", "class", e.class.Name, "switch", at.Switch, "port", at.Port, "reason", reason)
 	}
-	m.classes.tell(attrs)
+	m.classes.publishEffect(attrs)
 }
 
-// counted adds up what the rules of a class have matched at each place. With tables marks
-// are rules of their own: what goes the class's way has been through its mark.
-func counted(rules []rule.Installed) map[place]counters {
+// matchedCounts adds up what the rules of a class have matched at each place. With several
+// tables, marks are rules of their own: the packets that a forwarding rule of the class
+// counts have passed its mark.
+func matchedCounts(rules []rule.Installed) map[place]counters {
 	type way struct {
 		sw  openflow.DatapathID
 		key rule.Key
@@ -195,7 +196,8 @@ func counted(rules []rule.Installed) map[place]counters {
 	return out
 }
 
-// outputOf is where a rule sends packets, and whether it puts them into a queue.
+// outputOf returns the port to which a rule sends packets, and reports whether it puts them
+// into a queue.
 func outputOf(r *rule.Rule) (at place, queued bool) {
 	at.Switch = r.Switch
 	for _, a := range r.Actions {
@@ -209,9 +211,9 @@ func outputOf(r *rule.Rule) (at place, queued bool) {
 	return at, queued
 }
 
-// sampled takes the readings of one class. It returns the least of its rates, for
-// the book, if any is known, and what is new about its effect. The lock is held.
-func (e *entry) sampled(matched map[place]counters, readings map[openflow.DatapathID]*reading) (least uint64, known bool, found []finding) {
+// addReadings adds the readings of one class. It returns the least of its rates for the
+// book, if any is known, and the changes of its effect. The lock is held.
+func (e *entry) addReadings(matched map[place]counters, readings map[openflow.DatapathID]*reading) (least uint64, known bool, found []finding) {
 	kept := map[place]*sample{}
 	own := portsOf(e.routes)
 	for _, at := range e.ports() {
@@ -231,7 +233,7 @@ func (e *entry) sampled(matched map[place]counters, readings map[openflow.Datapa
 		if old == nil {
 			continue
 		}
-		d := total.minus(old.total)
+		d := total.since(old.total)
 		if seconds := r.at.Sub(old.at).Seconds(); seconds > 0 {
 			next.rate = rate{8 * float64(d.Bytes) / seconds, float64(d.Packets) / seconds, float64(d.Drops) / seconds}
 		}
@@ -239,9 +241,9 @@ func (e *entry) sampled(matched map[place]counters, readings map[openflow.Datapa
 			least, known = bits, true
 		}
 		if !e.unmarked.IsZero() {
-			continue // what is wrong is known
+			continue // the fault is known already
 		}
-		if f, is := judge(e, at, old, next, d); is {
+		if f, ok := judge(e, at, old, next, d); ok {
 			found = append(found, f)
 		}
 	}

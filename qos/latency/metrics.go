@@ -6,14 +6,14 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// newMetrics returns the service's figures for Prometheus.
+// newMetrics returns the service's Prometheus metrics.
 func newMetrics(classes *table, plan *planner) *service.Metrics {
 	m := service.NewMetrics("qos")
 	m.Gauges("classes", "Classes of traffic by state.", []string{"state"}, func(is func(float64, ...string)) {
 		states := map[string]int{StateProvisioning: 0, StateActive: 0, StateDegraded: 0, StateIneffective: 0}
 		classes.mu.Lock()
 		for _, e := range classes.byName {
-			state, _ := plan.standing(e)
+			state, _ := plan.stateOf(e)
 			states[state]++
 		}
 		classes.mu.Unlock()

@@ -8,18 +8,19 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// overlap says that packets of a class are another class's as well, whose rules win over
-// its own, or may.
+// overlap describes that packets of a class belong to another class as well, whose rules
+// win over its own, or may.
 type overlap struct {
-	// all says that the other class has all packets of this one; same that they are of one
-	// priority, so that each switch decides by itself.
+	// all reports that the other class has all packets of this one; same that both have the
+	// same priority, so that each switch decides by itself.
 	all, same bool
 	flow      int // the first flow of the class that is concerned
 }
 
-// overlapOf compares a class with another one that may have its packets. Where that has
-// them it also has a rule, since it leads to the same destination.
-func overlapOf(c, other *Class) (o overlap, is bool) {
+// overlapOf compares a class with another one that may have its packets, and reports
+// whether it does. Wherever the other class has them it also has a rule, because both have
+// the same destination.
+func overlapOf(c, other *Class) (o overlap, ok bool) {
 	if other.Priority > c.Priority {
 		return overlap{}, false
 	}
@@ -38,8 +39,8 @@ func overlapOf(c, other *Class) (o overlap, is bool) {
 	return o, o.flow >= 0
 }
 
-// shadow is the class that has all packets of this one, or nothing. The lock is held.
-func (e *entry) shadow() string {
+// shadowedBy returns the class that has all packets of this one, or "". The lock is held.
+func (e *entry) shadowedBy() string {
 	for _, name := range slices.Sorted(maps.Keys(e.overlaps)) {
 		if o := e.overlaps[name]; o.all && !o.same {
 			return name
@@ -48,7 +49,7 @@ func (e *entry) shadow() string {
 	return ""
 }
 
-// notes are what the operator has to know of an accepted class. The lock is held.
+// notes returns what the operator has to know about an accepted class. The lock is held.
 func (e *entry) notes() []string {
 	notes := []string{}
 	for _, name := range slices.Sorted(maps.Keys(e.overlaps)) {
@@ -59,14 +60,14 @@ func (e *entry) notes() []string {
 			notes = append(notes, fmt.Sprintf("flows[%d]: packets of it that the class %s of higher priority has, too, are in that one's queue", o.flow, name))
 		}
 	}
-	if i := slices.IndexFunc(e.class.Flows, Flow.deep); i >= 0 {
+	if i := slices.IndexFunc(e.class.Flows, Flow.needsTransportHeader); i >= 0 {
 		notes = append(notes, fmt.Sprintf("flows[%d]: fragments of IP packets have no ports and no ICMP type, and go without the queue: let packets fit the path's MTU, or leave those fields out", i))
 	}
 	return notes
 }
 
-// deep says that a flow's packets are told by headers that fragments do not have.
-func (f Flow) deep() bool {
+// needsTransportHeader reports whether a flow matches headers that fragments do not have.
+func (f Flow) needsTransportHeader() bool {
 	for o := range f.Matches[0].Fields() {
 		switch o.Field {
 		case openflow.FieldTCPSrc, openflow.FieldTCPDst, openflow.FieldUDPSrc, openflow.FieldUDPDst, openflow.FieldSCTPSrc, openflow.FieldSCTPDst,

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// record is what the store keeps of where a class is in the switches: enough to have it
-// there again at once after a restart, before the network has been discovered.
+// record is what the store keeps about a class in the switches: enough to declare it again
+// at once after a restart, before the network has been discovered.
 type record struct {
 	Spec      ClassSpec             `json:"spec"`
 	Queue     uint32                `json:"queue"`
@@ -22,8 +22,8 @@ type record struct {
 	Routes    []Route               `json:"routes"`
 	Userspace []openflow.DatapathID `json:"userspace"`
 	Accepted  time.Time             `json:"accepted"`
-	// Carried are the ports at which it has its queue for connections that are carried,
-	// Between those of them that are between two carriers, where they bear DSCP.
+	// Carried lists the ports at which it has its queue for carried connections; Between
+	// lists those of them between two carriers, where packets have DSCP.
 	Carried []place `json:"carried,omitempty"`
 	Between []place `json:"between,omitempty"`
 	DSCP    uint8   `json:"dscp,omitempty"`
@@ -37,14 +37,14 @@ func ruleKey(name string) string { return "class/" + name }
 func (c *placer) save(ctx context.Context, e *entry) error {
 	c.classes.mu.Lock()
 	r := record{Spec: e.class.Spec, Queue: e.queue, Mark: e.mark, Routes: e.routes, Accepted: e.accepted, DSCP: e.carriage.dscp}
-	for _, at := range e.carriage.held() {
+	for _, at := range e.carriage.portList() {
 		r.Carried = append(r.Carried, at)
 		if e.carriage.ports[at].between {
 			r.Between = append(r.Between, at)
 		}
 	}
-	for d, is := range e.userspace {
-		if is {
+	for d, inUserspace := range e.userspace {
+		if inUserspace {
 			r.Userspace = append(r.Userspace, d)
 		}
 	}
@@ -52,8 +52,8 @@ func (c *placer) save(ctx context.Context, e *entry) error {
 	return store.PutJSON(ctx, c.Store, placementPrefix+e.class.Name, r)
 }
 
-// erase takes away what store and switches have of a class: of the store first, so that the
-// next controller does not have it.
+// erase removes a class from the store and from the switches: from the store first, so that
+// the next controller does not restore it.
 func (c *placer) erase(ctx context.Context, name string) error {
 	err := c.Store.Delete(ctx, placementPrefix+name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -62,8 +62,8 @@ func (c *placer) erase(ctx context.Context, name string) error {
 	return errors.Join(err, c.Rules.Remove(ctx, ruleKey(name)))
 }
 
-// load has in the switches again what was there before a restart. They have it all still;
-// what nobody declares is removed from them.
+// load declares again what was in the switches before a restart. They still have it; what
+// nobody declares is removed from them.
 func (s *Service) load(ctx context.Context) error {
 	if err := s.Declared.Load(ctx, s.Configured); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *Service) load(ctx context.Context) error {
 	}
 	s.classes.mu.Lock()
 	for name := range placed {
-		s.classes.left[name] = true
+		s.classes.cleanups[name] = true
 	}
 	s.classes.reindex()
 	s.classes.mu.Unlock()
@@ -101,32 +101,32 @@ func (s *Service) load(ctx context.Context) error {
 	return nil
 }
 
-// restore has a class where it was before a restart.
+// restore restores a class as it was before a restart.
 func (c *placer) restore(ctx context.Context, class *Class, r *record) error {
 	e := newEntry(*class, r.Queue)
 	e.mark, e.routes, e.accepted, e.state, e.reason = r.Mark, r.Routes, r.Accepted, StateActive, ""
 	for _, d := range r.Userspace {
 		e.userspace[d] = true
 	}
-	e.own, _ = ownDSCP(class) // it was accepted
+	e.own, _ = ownDSCP(class) // no error: the class was accepted
 	e.carriage = carriage{dscp: r.DSCP, restored: len(r.Carried) > 0}
 	if r.DSCP != 0 || e.carriage.restored {
 		e.carriage.asked = time.Now()
 	}
 	for _, at := range r.Carried {
-		e.carriage.use(network.Carried{At: at, Between: slices.Contains(r.Between, at)}, time.Now())
-		e.carriage.ports[at].ready = true // its queue has stayed
+		e.carriage.markUsed(network.Carried{At: at, Between: slices.Contains(r.Between, at)}, time.Now())
+		e.carriage.ports[at].ready = true // its queue still exists
 	}
 	c.classes.mu.Lock()
 	c.classes.byName[class.Name] = e
 	c.classes.mu.Unlock()
-	c.classes.compare(e)
+	c.classes.updateOverlaps(e)
 	c.plan.restore(e)
-	if p := c.plan.carried(e); len(p.Shares) > 0 {
+	if p := c.plan.carriedPromise(e); len(p.Shares) > 0 {
 		c.Book.Restore(p)
 	}
 	err := c.Rules.Apply(ctx, ruleKey(class.Name), program(&e.class, e.routes, e.queue, e.own, e.userspace), network.ApplyOptions{AllowDown: true})
-	if err != nil { // it is placed anew
+	if err != nil { // it will be placed anew
 		c.classes.mu.Lock()
 		e.state, e.reason = StateDegraded, err.Error()
 		c.classes.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/ovsdb"
 )
 
-// placer brings classes into the switches, moves them and takes them out.
+// placer installs classes in the switches, moves them and removes them.
 type placer struct {
 	Options
 	classes *table
@@ -21,22 +21,22 @@ type placer struct {
 	queues  *queues
 }
 
-// timeout bounds the work on one class.
-const timeout = 10 * time.Second
+// workTimeout bounds the work on one class.
+const workTimeout = 10 * time.Second
 
-// work does something about a class that is there, when nobody else does.
-func (c *placer) work(ctx context.Context, e *entry, do func(context.Context)) {
+// withLock calls do for a class that still exists, while nobody else works on it.
+func (c *placer) withLock(ctx context.Context, e *entry, do func(context.Context)) {
 	e.work.Lock()
 	defer e.work.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	if c.classes.get(e.class.Name) == e {
 		do(ctx)
 	}
 }
 
-// place gives a class its routes, and finds the mark that it needs on userspace
-// datapaths. Where it was before it keeps its queues until its rules have left.
+// place sets the routes of a class, and finds the mark that it needs on userspace
+// datapaths. On its former routes the class keeps its queues until its rules have left.
 func (c *placer) place(ctx context.Context, e *entry, routes []Route) error {
 	userspace := map[openflow.DatapathID]bool{}
 	any := false
@@ -50,13 +50,13 @@ func (c *placer) place(ctx context.Context, e *entry, routes []Route) error {
 	c.classes.mu.Lock()
 	defer c.classes.mu.Unlock()
 	leaving := e.held()
-	for d, is := range e.userspace {
+	for d, inUserspace := range e.userspace {
 		if _, stays := userspace[d]; !stays {
-			userspace[d] = is
+			userspace[d] = inUserspace
 		}
 	}
 	var mark, own uint8
-	if any || slices.ContainsFunc(e.carriage.held(), func(at place) bool { return userspace[at.Switch] }) {
+	if any || slices.ContainsFunc(e.carriage.portList(), func(at place) bool { return userspace[at.Switch] }) {
 		var err error
 		if own, err = ownDSCP(&e.class); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (c *placer) place(ctx context.Context, e *entry, routes []Route) error {
 	return nil
 }
 
-// install brings a placed class into the switches: first queues everywhere, then rules,
+// install installs a placed class in the switches: queues everywhere first, then rules,
 // from the far end.
 func (c *placer) install(ctx context.Context, e *entry) error {
 	c.classes.mu.Lock()
@@ -94,8 +94,8 @@ func (c *placer) install(ctx context.Context, e *entry) error {
 	return err
 }
 
-// remove takes a class out of everything. What cannot be removed now is tried again, and the
-// error says so; the name is not free until then. e.work is held.
+// remove removes a class completely. What cannot be removed now is tried again later, and
+// the error says so; the name stays reserved until then. e.work is held.
 func (c *placer) remove(ctx context.Context, e *entry) error {
 	err := c.erase(ctx, e.class.Name)
 	if err != nil {
@@ -108,13 +108,13 @@ func (c *placer) remove(ctx context.Context, e *entry) error {
 	delete(c.classes.byName, e.class.Name)
 	c.classes.reindex()
 	if err != nil {
-		c.classes.left[e.class.Name] = true
+		c.classes.cleanups[e.class.Name] = true
 	}
 	c.classes.mu.Unlock()
 	c.Treatments.Changed()
-	c.classes.forget(e.class.Name)
-	// Switches that are away lose the class's queues when they come back. At ports that
-	// somebody else has configured it has none.
+	c.classes.removeOverlaps(e.class.Name)
+	// Disconnected switches lose the class's queues when they connect again. At ports that
+	// somebody else has configured, the class has no queue.
 	switches, up := map[openflow.DatapathID][]uint32{}, c.Network.Datapaths()
 	for _, p := range ports {
 		if slices.Contains(up, p.Switch) {
@@ -124,31 +124,31 @@ func (c *placer) remove(ctx context.Context, e *entry) error {
 	return errors.Join(err, c.queues.ensure(ctx, switches))
 }
 
-// removeLeft tries again to remove what is left of classes that are not there any more.
-func (c *placer) removeLeft(ctx context.Context) {
+// retryCleanups tries again to remove what is left of deleted classes.
+func (c *placer) retryCleanups(ctx context.Context) {
 	c.classes.mu.Lock()
-	names := slices.Sorted(maps.Keys(c.classes.left))
+	names := slices.Sorted(maps.Keys(c.classes.cleanups))
 	c.classes.mu.Unlock()
 	for _, name := range names {
-		bounded, cancel := context.WithTimeout(ctx, timeout)
+		bounded, cancel := context.WithTimeout(ctx, workTimeout)
 		err := c.erase(bounded, name)
 		cancel()
 		if err == nil {
 			c.classes.mu.Lock()
-			delete(c.classes.left, name)
+			delete(c.classes.cleanups, name)
 			c.classes.mu.Unlock()
 		}
 	}
 }
 
-// replace moves a class to another way: queues first, then rules, and the old queues
-// go when nothing uses them.
+// replace moves a class to other routes: queues first, then rules; the old queues are
+// removed when nothing uses them.
 func (c *placer) replace(ctx context.Context, e *entry) {
-	c.work(ctx, e, func(ctx context.Context) { c.settle(ctx, e, c.move(ctx, e)) })
+	c.withLock(ctx, e, func(ctx context.Context) { c.finishMove(ctx, e, c.move(ctx, e)) })
 }
 
-// settle does what follows from an attempt to move a class. e.work is held.
-func (c *placer) settle(ctx context.Context, e *entry, err error) {
+// finishMove updates a class after an attempt to move it. e.work is held.
+func (c *placer) finishMove(ctx context.Context, e *entry, err error) {
 	c.classes.mu.Lock()
 	first := err == nil && e.accepted.IsZero()
 	if first {
@@ -160,32 +160,32 @@ func (c *placer) settle(ctx context.Context, e *entry, err error) {
 	case err == nil:
 		err = c.save(ctx, e)
 	case placed:
-		c.plan.yield(e)
-	default: // its rules are of another form of it, or of none
+		c.plan.suspendRate(e)
+	default: // its rules belong to an earlier form of the class, or there are none
 		c.Book.Release(bookKey(e.class.Name))
 		err = errors.Join(err, c.Rules.Remove(ctx, ruleKey(e.class.Name)))
 	}
 	c.classes.mu.Lock()
-	changed := e.follow(err)
+	changed := e.setMoveResult(err)
 	left := e.leaving
 	e.leaving = nil
 	c.classes.mu.Unlock()
-	c.plan.promiseCarried(e) // where it goes by itself now it needs no second promise
+	c.plan.promiseCarried(e) // where the class passes by itself now, it needs no second promise
 	switch {
 	case err == nil && first:
-		c.Publish("class.accepted", e.accepting())
+		c.Publish("class.accepted", e.acceptedEvent())
 	case err == nil:
 		c.Publish("class.moved", map[string]any{"class": e.class.Name, "switches": fmt.Sprint(switchesOf(e.routes))})
 	case changed:
 		c.Publish("class.degraded", map[string]any{"class": e.class.Name, "reason": err.Error()})
 	}
 	if queueErr := c.queues.ensure(ctx, bySwitch(left)); queueErr != nil && err == nil {
-		c.Log.Warn("queues of a way that is left", "class", e.class.Name, "error", queueErr)
+		c.Log.Warn("queues of a former route could not be removed", "class", e.class.Name, "error", queueErr)
 	}
 }
 
-// move brings a class to another way. If that fails, its rules are those of the way that
-// it had, and so are its promise and its queues.
+// move moves a class to other routes. If that fails, the class keeps its rules, its promise
+// and its queues.
 func (c *placer) move(ctx context.Context, e *entry) error {
 	c.classes.mu.Lock()
 	before := e.placement

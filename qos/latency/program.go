@@ -10,20 +10,20 @@ import (
 	"github.com/sluice-net/sluice/qos/mark"
 )
 
-// TagClass is the tag of a queue in the database by which people know it.
+// TagClass is the tag of a queue in the database that tells people the class.
 const TagClass = "sluice-class"
 
-// Offsets within the band: a class of higher priority wins over one of lower, and the
-// rule for packets of another DSCP comes last.
+// These are offsets within the band: a class of higher priority wins over one of lower
+// priority, and the rule for packets with another DSCP comes last.
 const (
 	priorityStep = 10
 	plainOffset  = 1
 	queueOffset  = 5
 )
 
-// program are the rules of a class, for each flow from its far end, so that no
-// switch sends packets to a next one that is not ready. Flows that differ in their
-// in-port only are one behind their first switch.
+// program returns the rules of a class, for each flow from its far end, so that no switch
+// sends packets to a next one that is not ready. Flows that differ only in their in-port
+// are one flow behind their first switch.
 func program(c *Class, routes []Route, queue uint32, own uint8, userspace map[openflow.DatapathID]bool) rule.Program {
 	var p rule.Program
 	type at struct {
@@ -50,8 +50,8 @@ func program(c *Class, routes []Route, queue uint32, own uint8, userspace map[op
 	return p
 }
 
-// hopRules are the way of a class's packets on one hop, and the mark that gives them the
-// queue, wherever they go.
+// hopRules returns the rules that forward a class's packets on one hop, and those that set
+// the queue, wherever the packets go.
 func hopRules(c *Class, h topology.Hop, m openflow.Match, queue uint32, own uint8, userspace bool) []rule.Rule {
 	way := rule.Rule{
 		Switch: h.Switch, Stage: rule.StageWay, Offset: rule.WayClass + priorityStep*uint16(LowestPriority-c.Priority), Match: m,
@@ -67,9 +67,9 @@ func hopRules(c *Class, h topology.Hop, m openflow.Match, queue uint32, own uint
 	if !userspace {
 		return marked(queueOffset, m, openflow.SetQueue(queue))
 	}
-	// Only a packet whose DSCP is known can be marked and get it back. Others of the
-	// flow go the same way without a queue, also without that of a class of lower
-	// priority, and are counted.
+	// Only a packet whose DSCP is known can be marked and get its DSCP back. Other packets
+	// of the flow are forwarded alike without a queue, also without that of a class of
+	// lower priority, and are counted.
 	var out []rule.Rule
 	if _, named := m.Get(openflow.FieldIPDSCP); !named {
 		out = marked(plainOffset, m)
@@ -80,7 +80,7 @@ func hopRules(c *Class, h topology.Hop, m openflow.Match, queue uint32, own uint
 	return out
 }
 
-// withDSCP narrows a match to IP packets of one DSCP.
+// withDSCP narrows a match to IP packets with one DSCP.
 func withDSCP(m openflow.Match, dscp uint8) []openflow.Match {
 	types := []uint16{0x0800, 0x86dd}
 	if o, ok := m.Get(openflow.FieldEthType); ok {
@@ -89,14 +89,14 @@ func withDSCP(m openflow.Match, dscp uint8) []openflow.Match {
 	var out []openflow.Match
 	for _, t := range types {
 		n, err := m.With(openflow.EthType(t), openflow.IPDSCP(dscp))
-		if err == nil { // what is no IP packet has no DSCP, and keeps no queue
+		if err == nil { // only IP packets have a DSCP; others get no queue
 			out = append(out, n)
 		}
 	}
 	return out
 }
 
-// without is a match that leaves a field open.
+// without returns a match that leaves a field open.
 func without(m openflow.Match, f openflow.Field) openflow.Match {
 	var rest []openflow.OXM
 	for o := range m.Fields() {
@@ -105,41 +105,43 @@ func without(m openflow.Match, f openflow.Field) openflow.Match {
 		}
 	}
 	n, err := openflow.NewMatch(rest...)
-	if err != nil { // other fields may need this one: then it stays
+	if err != nil { // other fields require this one, so it stays
 		return m
 	}
 	return n
 }
 
-// Every bucket has a leaf for the controller's probes of links: in that of traffic without
-// a class they would be late or lost as soon as the link is full, and the link taken for
-// dead. Hosts cannot get into it. Its number is above those of classes.
+// Every token bucket has a leaf for the controller's probes of links. In the leaf of
+// traffic without a class, probes would be late or lost as soon as the link is full, and
+// the link would count as dead. Hosts cannot get packets into the probes' leaf. Its number
+// is above those of classes.
 const (
 	probeQueue = MaxClasses + 1
 	// probeRate is guaranteed to probes, in bit/s: dozens of them a second.
 	probeRate = 64_000
 )
 
-// probeLeaf is the queue of probes at a port.
+// probeLeaf returns the queue of probes at a port.
 func probeLeaf(capacity uint64) ovsdb.Queue {
 	return ovsdb.Queue{
-		ID: probeQueue, MinRate: min(probeRate, max(leastRate, capacity/10)), MaxRate: capacity, Tags: map[string]string{mark.TagProbes: "yes"},
+		ID: probeQueue, MinRate: min(probeRate, max(minQueueRate, capacity/10)), MaxRate: capacity, Tags: map[string]string{mark.TagProbes: "yes"},
 	}
 }
 
-// kept is what the queues of a port guarantee to others than classes: to probes and to
-// traffic without a class.
-func kept(capacity uint64) uint64 { return probeLeaf(capacity).MinRate + leastRate }
+// reservedRate returns what the queues of a port guarantee to other traffic than classes:
+// to probes and to traffic without a class.
+func reservedRate(capacity uint64) uint64 { return probeLeaf(capacity).MinRate + minQueueRate }
 
-// roots are the disciplines of one switch: a bucket at every port, with the leaf of
-// traffic without a class, those of the classes that leave by it, and that of probes.
+// roots returns the queueing disciplines of one switch: a token bucket at every port, with
+// the leaf of traffic without a class, those of the classes that leave by the port, and
+// that of probes.
 func roots(capacities map[uint32]uint64, leaves map[uint32][]ovsdb.Queue) map[uint32]ovsdb.Root {
 	out := map[uint32]ovsdb.Root{}
 	for port, capacity := range capacities {
-		if capacity < leastRate {
+		if capacity < minQueueRate {
 			continue
 		}
-		r := ovsdb.Root{Rate: capacity, Queues: []ovsdb.Queue{{ID: 0, MinRate: leastRate, MaxRate: capacity, Priority: LowestPriority, Tags: map[string]string{}}}}
+		r := ovsdb.Root{Rate: capacity, Queues: []ovsdb.Queue{{ID: 0, MinRate: minQueueRate, MaxRate: capacity, Priority: LowestPriority, Tags: map[string]string{}}}}
 		r.Queues = append(append(r.Queues, leaves[port]...), probeLeaf(capacity))
 		out[port] = r
 	}

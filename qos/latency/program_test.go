@@ -37,7 +37,7 @@ func host(s int) topology.Host {
 
 // options is the way of a flow that asks for nothing.
 func options(t *topology.Topology, flow int, src, dst topology.Host, open bool) []Route {
-	r, _, err := way(t, &Class{}, flow, ends{src: src, dst: dst, open: open}, func(topology.Link) string { return "" })
+	r, _, err := findRoute(t, &Class{}, flow, endpoints{src: src, dst: dst, anySource: open}, func(topology.Link) string { return "" })
 	if err != nil {
 		panic(err)
 	}
@@ -59,7 +59,7 @@ func TestTheWayThatHasTheRate(t *testing.T) {
 		ids = append(ids, i)
 		x.bases[uint64(i)] = &base{dpid: uint64(i), known: map[uint32]string{}, changed: make(chan struct{})}
 	}
-	x.Databases.Declare(x.queues.want)
+	x.Databases.Declare(x.queues.desiredState)
 	for i := range uint32(middle) {
 		m := openflow.DatapathID(2 + i)
 		join(portRef(1, 10+i), portRef(m, 1))
@@ -100,24 +100,24 @@ func TestRoutes(t *testing.T) {
 	}
 	c := &Class{Latency: 3 * time.Millisecond}
 	var no *Refusal
-	if err := all[0].keeps(c); !errors.As(err, &no) || no.Field != "latency" {
+	if err := all[0].checkLatency(c); !errors.As(err, &no) || no.Field != "latency" {
 		t.Errorf("4 ms are taken for 3: %v", err)
 	}
 	c.Latency = 4 * time.Millisecond
-	if r := all[0].keeps(c); r != nil {
+	if r := all[0].checkLatency(c); r != nil {
 		t.Error(r)
 	}
-	if unknown := options(row(3, 0), 0, host(1), host(3), false); unknown[0].keeps(c) == nil {
+	if unknown := options(row(3, 0), 0, host(1), host(3), false); unknown[0].checkLatency(c) == nil {
 		t.Error("a link that was not measured is taken for fast")
 	}
-	if !all[0].stands(top, host(3).At) || all[0].stands(row(2, 0), host(3).At) || all[0].stands(top, portRef(3, 9)) {
+	if !all[0].isIntact(top, host(3).At) || all[0].isIntact(row(2, 0), host(3).At) || all[0].isIntact(top, portRef(3, 9)) {
 		t.Error("whether the path still stands")
 	}
 	tree := options(top, 0, topology.Host{}, host(2), true)[0]
 	if len(tree.Hops) != 3 || tree.Hops[0].Out != 2 || tree.Hops[1].Out != 3 || tree.Hops[2].Out != 1 || tree.Latency != 2*time.Millisecond {
 		t.Errorf("%+v", tree)
 	}
-	if !tree.stands(top, host(2).At) || tree.stands(top, host(1).At) {
+	if !tree.isIntact(top, host(2).At) || tree.isIntact(top, host(1).At) {
 		t.Error("whether the tree still stands")
 	}
 	if ports := portsOf(append(all, tree)); len(ports) != 5 || len(switchesOf(all)) != 3 {
@@ -169,7 +169,7 @@ func TestProgram(t *testing.T) {
 func TestRoots(t *testing.T) {
 	e := &entry{class: Class{Name: "x", Priority: 1}, queue: 4, placement: placement{mark: 3, own: 46, userspace: map[openflow.DatapathID]bool{1: true}}}
 	q := e.leaf(portRef(1, 1), rates{1e6, 2e6})
-	if e, is, err := mark.Read(4, q.Tags); e != (mark.Entry{Queue: 4, Mark: 3, Own: 46}) || !is || err != nil || q.Tags[TagClass] != "x" {
+	if e, ok, err := mark.Read(4, q.Tags); e != (mark.Entry{Queue: 4, Mark: 3, Own: 46}) || !ok || err != nil || q.Tags[TagClass] != "x" {
 		t.Errorf("%+v", q)
 	}
 	all := roots(map[uint32]uint64{1: 10e6, 2: 0}, map[uint32][]ovsdb.Queue{1: {q}})
@@ -179,7 +179,7 @@ func TestRoots(t *testing.T) {
 	if p := all[1].Queues[2]; p.ID <= MaxClasses || p.Tags[mark.TagProbes] == "" || p.Priority != 0 || p.MinRate != probeRate {
 		t.Errorf("the queue of probes: %+v", p)
 	}
-	if p := roots(map[uint32]uint64{1: leastRate}, nil)[1].Queues[1]; p.MinRate != leastRate || p.MaxRate != leastRate {
+	if p := roots(map[uint32]uint64{1: minQueueRate}, nil)[1].Queues[1]; p.MinRate != minQueueRate || p.MaxRate != minQueueRate {
 		t.Errorf("the queue of probes of a slow port: %+v", p)
 	}
 }
@@ -229,7 +229,7 @@ func TestJudge(t *testing.T) {
 	if f, found := step(counters{Plain: 100}); !found || f.reason == "" {
 		t.Error("packets of another DSCP have no queue")
 	}
-	if d := (counters{Packets: 5}).minus(counters{Packets: 7}); d.Packets != 5 {
+	if d := (counters{Packets: 5}).since(counters{Packets: 7}); d.Packets != 5 {
 		t.Errorf("a counter that began anew: %d", d.Packets)
 	}
 }

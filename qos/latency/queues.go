@@ -15,10 +15,10 @@ import (
 	"github.com/sluice-net/sluice/qos/mark"
 )
 
-// DatabaseOwner is the name that rows of this service bear in the databases.
+// DatabaseOwner is the owner of this service's rows in the databases.
 const DatabaseOwner = "sluice-qos"
 
-// Databases are those of the switches; an *ovsdb.Owner.
+// Databases gives access to the databases of the switches, as an *ovsdb.Owner does.
 type Databases interface {
 	Declare(ovsdb.Want)
 	Touch()
@@ -27,18 +27,18 @@ type Databases interface {
 	WaitBridge(ctx context.Context, dpid uint64) (ovsdb.Bridge, error)
 }
 
-// queues are those of the classes in the databases of the switches.
+// queues manages the queues of the classes in the databases of the switches.
 type queues struct {
 	Options
 	classes *table
 	plan    *planner
 }
 
-// want says what the database of a switch shall hold, by what it holds. It tells the network
-// at which ports probes have a queue of their own.
-func (q *queues) want(dpid uint64, now ovsdb.Bridge) (ovsdb.Wanted, error) {
+// desiredState returns what the database of a switch should hold, given what it holds. It
+// informs the network at which ports probes have a queue of their own.
+func (q *queues) desiredState(dpid uint64, now ovsdb.Bridge) (ovsdb.Wanted, error) {
 	d := openflow.DatapathID(dpid)
-	want, known := q.wanted(d, now)
+	want, known := q.desiredRoots(d, now)
 	if !known {
 		return ovsdb.Wanted{}, fmt.Errorf("switch %v is not connected", d)
 	}
@@ -49,21 +49,21 @@ func (q *queues) want(dpid uint64, now ovsdb.Bridge) (ovsdb.Wanted, error) {
 		}
 		q.Network.SetProbeQueue(portRef(d, p.Number), probes)
 	}
-	withhold(want, now)
+	withholdMarks(want, now)
 	return ovsdb.Wanted{Queues: want}, nil
 }
 
-// ours is the discipline that a port has from us, nil if it has none.
-func ours(b ovsdb.Bridge, port uint32) *ovsdb.QoS {
+// ownQoS returns this service's QoS of a port; nil if there is none.
+func ownQoS(b ovsdb.Bridge, port uint32) *ovsdb.QoS {
 	if p, _ := b.Port(port); p.QoS != nil && p.QoS.Owner() == DatabaseOwner {
 		return p.QoS
 	}
 	return nil
 }
 
-// queueOf is a queue that a port has from us, nil if it has none of the number.
+// queueOf returns this service's queue of the given number at a port; nil if there is none.
 func queueOf(b ovsdb.Bridge, port, queue uint32) *ovsdb.Queue {
-	if has := ours(b, port); has != nil {
+	if has := ownQoS(b, port); has != nil {
 		if i := slices.IndexFunc(has.Queues, func(x ovsdb.Queue) bool { return x.ID == queue }); i >= 0 {
 			return &has.Queues[i]
 		}
@@ -71,9 +71,10 @@ func queueOf(b ovsdb.Bridge, port, queue uint32) *ovsdb.Queue {
 	return nil
 }
 
-// wanted are the disciplines of a switch, false while it is not connected. now is what its
-// database holds: the bucket of a port that is down and tells no speed stays as it is.
-func (q *queues) wanted(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ovsdb.Root, bool) {
+// desiredRoots returns the disciplines of a switch; false while it is not connected. now is
+// what its database holds: the token bucket of a port that is down and reports no speed
+// stays as it is.
+func (q *queues) desiredRoots(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ovsdb.Root, bool) {
 	ports, ok := q.Network.PortNumbers(d)
 	if !ok {
 		return nil, false
@@ -81,7 +82,7 @@ func (q *queues) wanted(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ovs
 	capacities := map[uint32]uint64{}
 	for _, number := range ports {
 		capacity := q.Network.Capacity(portRef(d, number))
-		if has := ours(now, number); has != nil && capacity == 0 {
+		if has := ownQoS(now, number); has != nil && capacity == 0 {
 			capacity = has.Rate
 		}
 		capacities[number] = capacity
@@ -92,7 +93,7 @@ func (q *queues) wanted(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ovs
 	for _, e := range q.classes.sorted() {
 		for _, at := range e.held() {
 			if at.Switch == d && e.routes != nil {
-				leaves[at.Port] = append(leaves[at.Port], e.leaf(at, q.plan.ratesOf(e, at, capacities[at.Port])))
+				leaves[at.Port] = append(leaves[at.Port], e.leaf(at, q.plan.currentRates(e, at, capacities[at.Port])))
 			}
 		}
 	}
@@ -102,7 +103,7 @@ func (q *queues) wanted(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ovs
 	return roots(capacities, leaves), true
 }
 
-// leaf is the queue of a class at one port. The lock is held.
+// leaf returns the queue of a class at one port. The lock is held.
 func (e *entry) leaf(at place, r rates) ovsdb.Queue {
 	x := ovsdb.Queue{ID: e.queue, MinRate: r.min, MaxRate: r.max, Priority: e.class.Priority, Tags: map[string]string{TagClass: e.class.Name}}
 	if !e.userspace[at.Switch] || e.mark == 0 {
@@ -117,31 +118,31 @@ func (e *entry) leaf(at place, r rates) ovsdb.Queue {
 	return x
 }
 
-// withhold takes from queues the marks that the classifier of a bridge has not said it
-// knows: nobody would take them off packets again.
-func withhold(want map[uint32]ovsdb.Root, now ovsdb.Bridge) {
+// withholdMarks removes from queues the marks that the classifier of a bridge has not
+// confirmed: nobody would remove them from packets again.
+func withholdMarks(want map[uint32]ovsdb.Root, now ovsdb.Bridge) {
 	for number, root := range want {
 		known := ""
-		if has := ours(now, number); has != nil {
+		if has := ownQoS(now, number); has != nil {
 			known = has.Tags[mark.TagKnown]
 		}
 		for i, x := range root.Queues {
-			e, is, err := mark.Read(x.ID, x.Tags)
-			if !is || err != nil || !mark.Knows(known, e) {
+			e, ok, err := mark.Read(x.ID, x.Tags)
+			if !ok || err != nil || !mark.Contains(known, e) {
 				root.Queues[i].Mark = nil
 			}
 		}
 	}
 }
 
-// userspace says whether a switch forwards in user space; an error while that is not
-// known.
+// userspace reports whether a switch forwards in user space. It returns an error while that
+// is not known.
 func (q *queues) userspace(ctx context.Context, d openflow.DatapathID) (bool, error) {
 	b, err := q.Databases.WaitBridge(ctx, uint64(d))
 	return b.Datapath == ovsdb.Userspace, err
 }
 
-// bySwitch groups ports.
+// bySwitch groups ports by switch.
 func bySwitch(ports []place) map[openflow.DatapathID][]uint32 {
 	out := map[openflow.DatapathID][]uint32{}
 	for _, p := range ports {
@@ -150,8 +151,8 @@ func bySwitch(ports []place) map[openflow.DatapathID][]uint32 {
 	return out
 }
 
-// ensure returns when the queues of all switches are as wanted, at least at the ports that
-// are named.
+// ensure waits until the queues of all switches are as desired, at least at the given
+// ports.
 func (q *queues) ensure(ctx context.Context, ports map[openflow.DatapathID][]uint32) error {
 	errs := make([]error, len(ports))
 	var wg sync.WaitGroup
@@ -162,11 +163,12 @@ func (q *queues) ensure(ctx context.Context, ports map[openflow.DatapathID][]uin
 	return errors.Join(errs...)
 }
 
-// markTimeout is how long a class that is being provisioned waits for classifiers to
-// learn its mark.
+// markTimeout is how long a class that is being provisioned waits for classifiers to learn
+// its mark.
 const markTimeout = 2 * time.Second
 
-// awaitMarks waits a moment until a class's packets are marked wherever that is needed.
+// awaitMarks waits, up to markTimeout, until a class's packets are marked wherever that is
+// needed.
 func (q *queues) awaitMarks(ctx context.Context, e *entry) {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
@@ -185,9 +187,10 @@ func (q *queues) awaitMarks(ctx context.Context, e *entry) {
 	}
 }
 
-// unmarkedAt is the first place of a class where its packets need a mark and have none, by
-// what the database holds, and a channel that is closed when that may be different; nil if
-// there is no such place. Where nothing is known now it is as it was. The lock is held.
+// unmarkedAt returns the first place of a class where its packets need a mark and have
+// none, according to the database, and a channel that is closed when that may have changed;
+// nil if there is no such place. If nothing is known about a place, its state counts as
+// unchanged. The lock is held.
 func (q *queues) unmarkedAt(e *entry) (place, <-chan struct{}) {
 	for _, r := range e.routes {
 		for _, h := range r.Hops {
@@ -205,10 +208,10 @@ func (q *queues) unmarkedAt(e *entry) (place, <-chan struct{}) {
 	return place{}, nil
 }
 
-// knownBetween says whether the classifier at a port has said that it knows packets between
-// carriers, by the class's DSCP. The lock is held.
-func (q *queues) knownBetween(e *entry, at place) bool {
+// isKnownBetween reports whether the classifier at a port has confirmed that it recognises
+// packets between carriers by the class's DSCP. The lock is held.
+func (q *queues) isKnownBetween(e *entry, at place) bool {
 	b, _ := q.Databases.Bridge(uint64(at.Switch))
-	has := ours(b, at.Port)
-	return has != nil && mark.Knows(has.Tags[mark.TagKnown], mark.Kept(e.queue, e.carriage.dscp))
+	has := ownQoS(b, at.Port)
+	return has != nil && mark.Contains(has.Tags[mark.TagKnown], mark.Kept(e.queue, e.carriage.dscp))
 }

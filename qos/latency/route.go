@@ -10,24 +10,22 @@ import (
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
-// Route is the way of one flow of a class.
+// Route is the route of one flow of a class.
 type Route struct {
-	// Flow is its index in the class.
+	// Flow is the index of the flow in the class.
 	Flow int `json:"flow"`
-	// Hops are those of a path, or, if Tree is true, one for each switch from which
-	// the destination can be reached: the flow's source is then open.
+	// Hops holds the hops of a path or, if Tree is true, one for each switch from which the
+	// destination can be reached: the flow's source is then open.
 	Hops []topology.Hop `json:"hops"`
 	Tree bool           `json:"tree,omitempty"`
-	// Latency is that of its links without a queue before them, the longest branch's for
-	// a tree.
+	// Latency is that of its links without a queue; for a tree, that of the longest branch.
 	Latency time.Duration `json:"latency"`
-	// Unmeasured is a link of the way whose latency is not known; zero if there is
-	// none.
+	// Unmeasured is a link of the route whose latency is not known; zero if there is none.
 	Unmeasured topology.PortRef `json:"-"`
 }
 
-// Refusal says why a class is not accepted: the field that asks for too much, and
-// where it fails with which number.
+// Refusal is why a class is not accepted: the field that asks for too much, and where it
+// fails with which number.
 type Refusal struct {
 	Field string
 	Value any
@@ -36,43 +34,45 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Why }
 
-// refused says why a flow stands in the way of its class.
+// refused returns the Refusal of a class because of one of its flows.
 func refused(flow int, value any, why string, args ...any) *Refusal {
 	return &Refusal{fmt.Sprintf("flows[%d]", flow), value, fmt.Sprintf(why, args...)}
 }
 
-// ends are where a flow begins and ends.
-type ends struct {
-	src, dst topology.Host
-	open     bool // it begins anywhere
-	// led is the way that somebody else leads it, so that there is nothing to choose.
-	led []topology.Hop
-	// virtual says that one of them is a virtual address: its service leads the packets.
+// endpoints holds where a flow begins and ends.
+type endpoints struct {
+	src, dst  topology.Host
+	anySource bool // whether the flow may begin anywhere
+	// path is the path on which another service forwards the flow, so that there is nothing
+	// to choose.
+	path []topology.Hop
+	// virtual reports that one end is a virtual address: its service forwards the packets.
 	virtual bool
 }
 
-// way is the way of a flow: the one of fewest hops that keeps the latency and whose links
-// lack nothing. If there is none, it is one whose links do, fits is false then; and if
-// nothing keeps the latency, the error says what the fastest one takes.
-func way(t *topology.Topology, c *Class, flow int, e ends, lacks func(topology.Link) string) (r Route, fits bool, err error) {
+// findRoute returns the route of a flow: the one of fewest hops that meets the latency and
+// whose links lack nothing. If there is none, it returns one whose links do lack something,
+// with fits false. If no route meets the latency, the error says how long the fastest one
+// takes.
+func findRoute(t *topology.Topology, c *Class, flow int, e endpoints, lacks func(topology.Link) string) (r Route, fits bool, err error) {
 	switch {
-	case e.led != nil:
-		r = measured(t, flow, e.led)
-		return r, false, r.keeps(c)
-	case e.open:
+	case e.path != nil:
+		r = newRoute(t, flow, e.path)
+		return r, false, r.checkLatency(c)
+	case e.anySource:
 		r = tree(t, flow, e.dst)
-		return r, false, r.keeps(c)
+		return r, false, r.checkLatency(c)
 	}
 	for i, request := range []topology.Request{{MaxDelay: c.Latency, Exclude: lacks}, {MaxDelay: c.Latency}, {Objective: topology.ObjectiveDelay}} {
 		if answer, err := t.Find(e.src.At, e.dst.At, request); err == nil {
-			r = measured(t, flow, answer.Path.Hops)
-			return r, i == 0, r.keeps(c)
+			r = newRoute(t, flow, answer.Path.Hops)
+			return r, i == 0, r.checkLatency(c)
 		}
 	}
 	return r, false, refused(flow, e.dst.At.String(), "there is no path from %v to %v", e.src.At, e.dst.At)
 }
 
-// tree leads from every switch to a host.
+// tree returns the route from every switch to a host.
 func tree(t *topology.Topology, flow int, dst topology.Host) Route {
 	r := Route{Flow: flow, Tree: true}
 	for _, s := range t.Switches {
@@ -80,9 +80,9 @@ func tree(t *topology.Topology, flow int, dst topology.Host) Route {
 		if !ok {
 			continue
 		}
-		back := reserve.Back(p.Hops)
+		back := reserve.ReversePath(p.Hops)
 		back[len(back)-1].Out = dst.At.Port
-		way := measured(t, flow, back)
+		way := newRoute(t, flow, back)
 		r.Hops = append(r.Hops, topology.Hop{Switch: s, Out: back[0].Out})
 		r.Latency = max(r.Latency, way.Latency)
 		if r.Unmeasured.IsZero() {
@@ -92,8 +92,8 @@ func tree(t *topology.Topology, flow int, dst topology.Host) Route {
 	return r
 }
 
-// measured is a path with the latency of its links.
-func measured(t *topology.Topology, flow int, hops []topology.Hop) Route {
+// newRoute returns a path with the latency of its links.
+func newRoute(t *topology.Topology, flow int, hops []topology.Hop) Route {
 	r := Route{Flow: flow, Hops: hops}
 	for _, h := range hops[:len(hops)-1] {
 		at := portRef(h.Switch, h.Out)
@@ -106,8 +106,8 @@ func measured(t *topology.Topology, flow int, hops []topology.Hop) Route {
 	return r
 }
 
-// stands reports whether every link of a route is still there.
-func (r *Route) stands(t *topology.Topology, dst topology.PortRef) bool {
+// isIntact reports whether every link of a route still exists.
+func (r *Route) isIntact(t *topology.Topology, dst topology.PortRef) bool {
 	if r.Tree {
 		now := tree(t, r.Flow, topology.Host{At: dst})
 		return slices.Equal(now.Hops, r.Hops)
@@ -122,8 +122,8 @@ func (r *Route) stands(t *topology.Topology, dst topology.PortRef) bool {
 	return t.Has(last.Switch) && portRef(last.Switch, last.Out) == dst
 }
 
-// keeps says why a route does not meet a required latency; nil if it does.
-func (r *Route) keeps(c *Class) error {
+// checkLatency returns why a route does not meet a required latency; nil if it does.
+func (r *Route) checkLatency(c *Class) error {
 	var why string
 	switch {
 	case c.Latency == 0:
@@ -138,7 +138,8 @@ func (r *Route) keeps(c *Class) error {
 	return &Refusal{"latency", c.Latency.String(), fmt.Sprintf("flows[%d]: %s", r.Flow, why)}
 }
 
-// portsOf are the ports by which a class leaves switches, each once, ascending.
+// portsOf returns the ports by which a class leaves switches, each once, in ascending
+// order.
 func portsOf(routes []Route) []topology.PortRef {
 	var out []topology.PortRef
 	for _, r := range routes {
@@ -150,7 +151,7 @@ func portsOf(routes []Route) []topology.PortRef {
 	return slices.Compact(out)
 }
 
-// switchesOf are the switches that a class passes, ascending.
+// switchesOf returns the switches that a class passes, in ascending order.
 func switchesOf(routes []Route) []openflow.DatapathID {
 	var out []openflow.DatapathID
 	for _, p := range portsOf(routes) {

@@ -15,56 +15,57 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// OwnerName is the name of the service's owner of rules.
+// OwnerName is the name of the service as an owner of rules.
 const OwnerName = "qos-latency"
 
 // MaxClasses bounds the classes.
 const MaxClasses = 4096
 
-// Options is what a Service works with.
+// Options holds what New needs.
 type Options struct {
 	Network service.Network
 	Rules   service.Ledger
 	Book    *reserve.Book
 	Store   store.Store
 	Log     *slog.Logger
-	// Publish tells of events.
+	// Publish publishes an event.
 	Publish func(kind string, attrs any)
-	// Databases are those of the switches, which hold the queues.
+	// Databases gives access to the databases of the switches, which hold the queues.
 	Databases Databases
-	// Configured are the classes of the configuration, by name.
+	// Configured holds the classes of the configuration, by name.
 	Configured map[string]*Class
-	// Critical is for flows that classes may carry.
+	// Critical gives access to flows that classes may carry.
 	Critical Critical
-	// Treatments are where those who carry connections learn of classes; nil if nobody does.
+	// Treatments is where services that carry connections learn about classes; nil if there
+	// are none.
 	Treatments *network.Treatments
-	// Quota is the share of a link's capacity that a class has guaranteed which names no
+	// Quota is the share of a link's capacity that is guaranteed to a class that names no
 	// rate.
 	Quota float64
 	// Interval is the time between two readings of counters.
 	Interval time.Duration
-	// Settle is how long after a start paths are left as they were, until the network has
-	// been discovered again.
+	// Settle is how long after a start routes stay as they were, until the network has been
+	// discovered again.
 	Settle time.Duration
-	// OnConnect gives every port its bucket when a switch connects; otherwise a port gets
-	// it with the first class that leaves by it.
+	// OnConnect gives every port its token bucket when a switch connects; otherwise a port
+	// gets it with the first class that leaves by it.
 	OnConnect bool
 }
 
-// Critical are flows that are promised bandwidth by others than this service. Rules of
-// classes win over theirs.
+// Critical holds flows to which other services than this one have promised bandwidth. Rules
+// of classes win over theirs.
 type Critical interface {
-	// Within lists the promises to those of which all packets are among some.
+	// Within returns the promises to flows all of whose packets the matches cover.
 	Within([]openflow.Match) []reserve.Key
-	// GiveWay ends those: a class carries them. to says which.
+	// GiveWay ends these flows because a class carries them. to names the class.
 	GiveWay(m []openflow.Match, to string)
 }
 
-// Service keeps the classes.
+// Service manages the classes.
 type Service struct {
 	Options
-	// Declared are the classes that were accepted, by this controller or by another with the
-	// same store.
+	// Declared holds the classes that were accepted, by this controller or by another with
+	// the same store.
 	Declared *service.Collection[*Class]
 
 	classes *table
@@ -76,14 +77,14 @@ type Service struct {
 
 	tasks   *tasks.Group
 	started time.Time
-	loaded  chan struct{} // closed when what the store has is there
-	// placing keeps classes in step with the network.
-	placing service.Loop
+	loaded  chan struct{} // closed when the stored state has been read
+	// updates runs the reconciliation of classes with the network.
+	updates service.Loop
 }
 
 // New returns a Service that has not started yet.
 func New(o Options) *Service {
-	s := &Service{Options: o, classes: newTable(o.Publish), tasks: tasks.New(), loaded: make(chan struct{}), placing: service.NewLoop()}
+	s := &Service{Options: o, classes: newTable(o.Publish), tasks: tasks.New(), loaded: make(chan struct{}), updates: service.NewLoop()}
 	s.plan = &planner{Options: o, classes: s.classes}
 	s.queues = &queues{o, s.classes, s.plan}
 	s.placer = &placer{o, s.classes, s.plan, s.queues}
@@ -93,17 +94,17 @@ func New(o Options) *Service {
 		Kind:  service.Kind[*Class]{Noun: "class", Nouns: "classes of traffic", Prefix: "qos/class/", Event: "class", Most: MaxClasses},
 		Store: o.Store, Log: o.Log, Publish: o.Publish,
 		Changed: func(ctx context.Context, changes []service.Change[*Class]) {
-			tasks.Each(changes, movers, func(c service.Change[*Class]) { s.reconcile(ctx, c.Name) })
+			tasks.Each(changes, maxMoves, func(c service.Change[*Class]) { s.reconcile(ctx, c.Name) })
 		},
 	})
-	s.Treatments.Promise(&promiser{s.classes, s.loaded, s.placing})
+	s.Treatments.Promise(&promiser{s.classes, s.loaded, s.updates})
 	return s
 }
 
-// Loaded is closed when what the store has is there.
+// Loaded returns a channel that is closed once the stored state has been read.
 func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
-// Run works until ctx ends. Queues and rules stay in the switches.
+// Run runs the service until ctx ends. Queues and rules stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
@@ -112,17 +113,17 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.load(s.tasks.Context()); err != nil {
 		return fmt.Errorf("latency: %w", err)
 	}
-	s.Databases.Declare(s.queues.want)
+	s.Databases.Declare(s.queues.desiredState)
 	close(s.loaded)
 	s.tasks.Start(s.Declared.Run)
 	s.Treatments.Changed()
 	s.tasks.Start(func(ctx context.Context) { service.NewLoop().Run(ctx, 0, s.Interval, s.monitor.measure) })
 	s.wake()
-	s.placing.Run(s.tasks.Context(), debounce, resync, s.keepUp)
+	s.updates.Run(s.tasks.Context(), debounce, resync, s.update)
 	return nil
 }
 
-// NetworkChanged tells the service of a change in the network. It does not block.
+// NetworkChanged informs the service of a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
 	case network.SwitchUp, network.PortUp, network.PortDown, network.LinkUp, network.LinkDown, network.HostMoved:
@@ -131,7 +132,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 }
 
 func (s *Service) wake() {
-	s.placing.Wake()
+	s.updates.Wake()
 	s.Databases.Touch()
 }
 

@@ -25,7 +25,7 @@ func TestMarksAwaitTheClassifier(t *testing.T) {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	for d, b := range x.bases {
-		if q, is := b.queue(portOf(d)); !is || q.Mark != nil {
+		if q, ok := b.queue(portOf(d)); !ok || q.Mark != nil {
 			t.Errorf("switch %d: %+v", d, q)
 		}
 	}
@@ -35,7 +35,7 @@ func TestMarksAwaitTheClassifier(t *testing.T) {
 	eventually(t, "the queues are not marked", func() bool {
 		marked := 0
 		for d, b := range x.bases {
-			if q, is := b.queue(portOf(d)); is && q.Mark != nil && *q.Mark == *info.Mark {
+			if q, ok := b.queue(portOf(d)); ok && q.Mark != nil && *q.Mark == *info.Mark {
 				marked++
 			}
 		}
@@ -137,10 +137,10 @@ func TestStoreFails(t *testing.T) {
 		if all := x.Classes(); len(all) != 0 || len(x.rules.Keys()) != 0 || x.Book.Promised(portRef(1, 2)) != 0 {
 			t.Errorf("%s: %+v, rules %v", round, all, x.rules.Keys())
 		}
-		x.placer.removeLeft(t.Context())
+		x.placer.retryCleanups(t.Context())
 	}
 	x.store.ill.Store(false)
-	x.placer.removeLeft(t.Context())
+	x.placer.retryCleanups(t.Context())
 	if _, err := x.add("unlucky"); err != nil {
 		t.Error(err)
 	}
@@ -164,12 +164,12 @@ func TestRulesStay(t *testing.T) {
 	if err := x.Declared.Remove(t.Context(), "sticky", 0); err != nil || x.stored("sticky") {
 		t.Errorf("deleted: %v", err)
 	}
-	x.placer.removeLeft(t.Context())
+	x.placer.retryCleanups(t.Context())
 	if _, err := x.add("sticky"); !errors.Is(err, ErrCleanupPending) {
 		t.Errorf("its rules are there still: %v", err)
 	}
 	x.rules.OnRemove = nil
-	x.placer.removeLeft(t.Context())
+	x.placer.retryCleanups(t.Context())
 	if n := len(x.rules.Keys()); n != 0 {
 		t.Errorf("%d programs are left", n)
 	}
@@ -206,10 +206,10 @@ func TestMoveFails(t *testing.T) {
 		if p := portsOf(e.routes); !slices.Contains(p, on) || slices.Contains(p, off) || len(e.leaving) != 0 {
 			t.Errorf("%s: it leaves by %v, and %v", want, p, e.leaving)
 		}
-		if _, is := x.bases[1].queue(on.Port); !is {
+		if _, ok := x.bases[1].queue(on.Port); !ok {
 			t.Errorf("%s: no queue at %v", want, on)
 		}
-		if _, is := x.bases[1].queue(off.Port); is {
+		if _, ok := x.bases[1].queue(off.Port); ok {
 			t.Errorf("%s: a queue at %v", want, off)
 		}
 	}
@@ -226,7 +226,7 @@ func TestMoveFails(t *testing.T) {
 func TestMovesAtOnce(t *testing.T) {
 	x := served(t)
 	x.withClassifiers()
-	for i := range 2 * movers {
+	for i := range 2 * maxMoves {
 		class := request(t, fmt.Sprint("c", i), 7000+i)
 		class.MinRate = 100_000
 		if _, err := x.Add(t.Context(), class); err != nil {
@@ -240,7 +240,7 @@ func TestMovesAtOnce(t *testing.T) {
 	x.rules.OnApply = func(context.Context, string) error {
 		mu.Lock()
 		if now++; now > most {
-			if most = now; most == movers {
+			if most = now; most == maxMoves {
 				close(full)
 			}
 		}
@@ -257,8 +257,8 @@ func TestMovesAtOnce(t *testing.T) {
 		e.state = StateDegraded
 	}
 	x.replaceAll(t.Context())
-	if most != movers {
-		t.Errorf("%d at once, want %d", most, movers)
+	if most != maxMoves {
+		t.Errorf("%d at once, want %d", most, maxMoves)
 	}
 	for _, c := range x.Classes() {
 		if c.State != StateActive {
@@ -273,7 +273,7 @@ func TestBuckets(t *testing.T) {
 	s, f, e := placed(t)
 	f.capacity.Store(10e6)
 	ports := func(now ovsdb.Bridge) []uint32 {
-		want, _ := s.queues.wanted(1, now)
+		want, _ := s.queues.desiredRoots(1, now)
 		var out []uint32
 		for n, r := range want {
 			if r.Rate != 10e6 || r.Queues[0].MaxRate != 10e6 {

@@ -19,10 +19,10 @@ import (
 // MaxFlows bounds the flows of one class.
 const MaxFlows = 64
 
-// LowestPriority is that of traffic without a class.
+// LowestPriority is the priority of traffic without a class.
 const LowestPriority = 7
 
-// ClassSpec is a class as an operator asks for it. The names are those of the QoS
+// ClassSpec is a class as an operator requests it. The names are those of the QoS
 // dissertation's requests (section 4.3.1); numbers may be written as strings.
 type ClassSpec struct {
 	Name     string       `json:"name" yaml:"-" maxLength:"64" doc:"Name of the class: letters, digits, dots, dashes and underscores, a letter or digit first" example:"VoIP"`
@@ -33,7 +33,7 @@ type ClassSpec struct {
 	Flows    []match.Flow `json:"flows" yaml:"flows" minItems:"1" maxItems:"64" doc:"Descriptions of the class's packets; each names its destination"`
 }
 
-// Class is a specification that makes sense.
+// Class is a specification that has been checked.
 type Class struct {
 	Spec ClassSpec
 	Name string
@@ -45,10 +45,10 @@ type Class struct {
 	Flows    []Flow
 }
 
-// MarshalJSON is the specification.
+// MarshalJSON returns the JSON of the specification.
 func (c *Class) MarshalJSON() ([]byte, error) { return json.Marshal(c.Spec) }
 
-// UnmarshalJSON reads a specification, and checks it.
+// UnmarshalJSON reads a specification and checks it.
 func (c *Class) UnmarshalJSON(b []byte) error {
 	var spec ClassSpec
 	if err := json.Unmarshal(b, &spec); err != nil {
@@ -64,11 +64,11 @@ type Flow struct {
 	Matches []openflow.Match
 	// Src is not valid if the description leaves the source open.
 	Src, Dst End
-	// DSCP is the one that the description names.
+	// DSCP is the DSCP that the description names; nil if it names none.
 	DSCP *uint8
 }
 
-// dscp is the one of its packets.
+// dscp returns the DSCP of the flow's packets.
 func (f *Flow) dscp() uint8 {
 	if f.DSCP == nil {
 		return 0
@@ -76,7 +76,7 @@ func (f *Flow) dscp() uint8 {
 	return *f.DSCP
 }
 
-// matches are those of all flows.
+// matches returns the matches of all flows.
 func (c *Class) matches() []openflow.Match {
 	var out []openflow.Match
 	for _, f := range c.Flows {
@@ -85,7 +85,7 @@ func (c *Class) matches() []openflow.Match {
 	return out
 }
 
-// End is a host, by the address that a description names.
+// End is a host, identified by the address that a description names.
 type End struct {
 	IP  netip.Addr
 	MAC openflow.MAC
@@ -93,10 +93,10 @@ type End struct {
 	VLAN uint16
 }
 
-// IsValid says whether it names a host.
+// IsValid reports whether e names a host.
 func (e End) IsValid() bool { return e.IP.IsValid() || !e.MAC.IsZero() }
 
-// String is the address.
+// String returns the address.
 func (e End) String() string {
 	if e.IP.IsValid() {
 		return e.IP.String()
@@ -106,7 +106,7 @@ func (e End) String() string {
 
 var className = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Parse reads the specification, or says everything that is wrong with it.
+// Parse returns the class, or all faults of the specification.
 func (c *ClassSpec) Parse() (Class, service.Faults) {
 	var p specParser
 	out := Class{Spec: *c, Name: c.Name}
@@ -130,11 +130,12 @@ func (c *ClassSpec) Parse() (Class, service.Faults) {
 	return out, p.Faults
 }
 
-// specParser collects what is wrong with a specification.
+// specParser collects the faults of a specification.
 type specParser struct{ service.Faults }
 
-// leastRate is what Open vSwitch makes of any smaller one: 1500 bytes a second.
-const leastRate = 12_000
+// minQueueRate is the rate to which Open vSwitch raises any smaller one: 1500 bytes a
+// second.
+const minQueueRate = 12_000
 
 func (p *specParser) rate(field string, text match.Text) uint64 {
 	if text == "" {
@@ -146,7 +147,7 @@ func (p *specParser) rate(field string, text match.Text) uint64 {
 		rate, err = units.ParseRate(string(text))
 		n = uint64(min(rate, 2e12))
 	}
-	p.Check(err == nil && n >= leastRate && n <= 1e12, field, text, "a rate like 2Mbit, or a whole number of bit/s, from %d to 1000000000000", leastRate)
+	p.Check(err == nil && n >= minQueueRate && n <= 1e12, field, text, "a rate like 2Mbit, or a whole number of bit/s, from %d to 1000000000000", minQueueRate)
 	return n
 }
 
@@ -173,8 +174,8 @@ func (p *specParser) flow(where string, f *match.Flow) Flow {
 	}
 	out := Flow{Matches: matches}
 	m := matches[0] // they differ in ports and ethertype only
-	out.Src = endOf(m, openflow.FieldIPv4Src, openflow.FieldIPv6Src, openflow.FieldEthSrc)
-	out.Dst = endOf(m, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst, openflow.FieldEthDst)
+	out.Src = hostOf(m, openflow.FieldIPv4Src, openflow.FieldIPv6Src, openflow.FieldEthSrc)
+	out.Dst = hostOf(m, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst, openflow.FieldEthDst)
 	p.Check(out.Dst.IsValid(), where, "", "the destination: ipv4_dst, ipv6_dst or eth_dst of one host. Without it there is no path to prepare")
 	p.Check(f.InPort == "" || out.Src.IsValid(), where+".in_port", f.InPort, "the source beside it: ipv4_src, ipv6_src or eth_src of one host. Without it packets may enter at any switch, and the port's number means another port at each")
 	if o, ok := m.Get(openflow.FieldIPDSCP); ok {
@@ -184,8 +185,8 @@ func (p *specParser) flow(where string, f *match.Flow) Flow {
 	return out
 }
 
-// endOf is the one host that the first of the fields means which is there.
-func endOf(m openflow.Match, fields ...openflow.Field) End {
+// hostOf returns the single host that the first matching one of the fields identifies.
+func hostOf(m openflow.Match, fields ...openflow.Field) End {
 	for _, f := range fields {
 		o, ok := m.Get(f)
 		switch {
@@ -204,8 +205,8 @@ func endOf(m openflow.Match, fields ...openflow.Field) End {
 	return End{}
 }
 
-// ownDSCP is the DSCP of a class's packets before they are marked, as a userspace
-// datapath has to know it.
+// ownDSCP returns the DSCP of a class's packets before they are marked, which a userspace
+// datapath has to know.
 func ownDSCP(c *Class) (uint8, error) {
 	own := c.Flows[0].dscp()
 	for i, f := range c.Flows {

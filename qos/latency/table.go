@@ -8,24 +8,24 @@ import (
 	"sync/atomic"
 )
 
-// table has the classes. Its lock guards them and all that is known of them.
+// table holds the classes. Its lock guards them and everything known about them.
 type table struct {
 	publish func(kind string, attrs any)
 	index   atomic.Pointer[index]
 
 	mu       sync.Mutex
 	byName   map[string]*entry
-	left     map[string]bool // classes of which a placement or rules are not gone yet
-	lastDSCP int             // place of the one given last, among the marks
+	cleanups map[string]bool // classes whose placement or rules are not removed yet
+	lastDSCP int             // index among the marks of the one assigned last
 }
 
 func newTable(publish func(string, any)) *table {
-	t := &table{publish: publish, byName: map[string]*entry{}, left: map[string]bool{}}
+	t := &table{publish: publish, byName: map[string]*entry{}, cleanups: map[string]bool{}}
 	t.index.Store(&index{})
 	return t
 }
 
-// sorted are the classes by name. The lock is held.
+// sorted returns the classes by name. The lock is held.
 func (t *table) sorted() (out []*entry) {
 	for _, name := range slices.Sorted(maps.Keys(t.byName)) {
 		out = append(out, t.byName[name])
@@ -33,8 +33,8 @@ func (t *table) sorted() (out []*entry) {
 	return out
 }
 
-// those are the classes of which which is true, by name.
-func (t *table) those(which func(*entry) bool) []*entry {
+// filter returns the classes that which selects, by name.
+func (t *table) filter(which func(*entry) bool) []*entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.DeleteFunc(t.sorted(), func(e *entry) bool { return !which(e) })
@@ -42,14 +42,14 @@ func (t *table) those(which func(*entry) bool) []*entry {
 
 func all(*entry) bool { return true }
 
-// get finds a class; nil if there is none of the name.
+// get returns the class of a name; nil if there is none.
 func (t *table) get(name string) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byName[name]
 }
 
-// freeQueue is the lowest queue number that no class has. The lock is held.
+// freeQueue returns the lowest queue number that no class has. The lock is held.
 func (t *table) freeQueue() uint32 {
 	taken := map[uint32]bool{}
 	for _, e := range t.byName {
@@ -62,9 +62,9 @@ func (t *table) freeQueue() uint32 {
 	return n
 }
 
-// marks are the DSCPs by which a userspace datapath tells the classifier a packet's
-// queue: first those of the pools for experimental and local use (RFC 2474, section
-// 6, but for LE of RFC 8622), then those of pool 1 that are not assigned.
+// marks lists the DSCPs by which a userspace datapath tells the classifier a packet's
+// queue: first those of the pools for experimental and local use (RFC 2474, section 6,
+// except LE of RFC 8622), then those of pool 1 that are not assigned.
 var marks = func() []uint8 {
 	var out []uint8
 	for _, low := range []uint8{3, 1} {
@@ -77,8 +77,8 @@ var marks = func() []uint8 {
 	return append(out, 2, 4, 6, 42, 50, 52, 54, 58, 60, 62)
 }()
 
-// freeMark finds a mark that no other class has on any of the ports: the one that the
-// class has, if it can. The lock is held.
+// freeMark returns a mark that no other class has on any of the ports: the present one of
+// the class if possible. The lock is held.
 func (t *table) freeMark(e *entry, ports []place) (uint8, error) {
 	taken := map[uint8]place{}
 	for _, other := range t.byName {
@@ -89,27 +89,27 @@ func (t *table) freeMark(e *entry, ports []place) (uint8, error) {
 				}
 			}
 		}
-		// Whoever they are: what they mean between carriers must not be changed.
+		// Between carriers these DSCPs have a meaning that must not be changed.
 		if dscp := other.carriage.dscp; dscp != 0 && len(ports) > 0 {
 			taken[dscp] = ports[0]
 		}
 	}
 	if e.mark != 0 {
-		if _, is := taken[e.mark]; !is {
+		if _, ok := taken[e.mark]; !ok {
 			return e.mark, nil
 		}
 	}
 	for _, m := range marks {
-		if _, is := taken[m]; !is {
+		if _, ok := taken[m]; !ok {
 			return m, nil
 		}
 	}
 	return 0, &Refusal{"flows", e.class.Name, fmt.Sprintf("port %v has %d classes already, as many as a userspace datapath can tell apart", taken[marks[0]], len(marks))}
 }
 
-// freeDSCP finds one for packets between carriers that means nothing else in the network;
-// zero if there is none left. Those that were given up last come last: packets on their way
-// may bear them still. The lock is held.
+// freeDSCP returns a DSCP for packets between carriers that means nothing else in the
+// network; zero if none is left. It reuses released DSCPs as late as possible, because
+// packets in flight may still have them. The lock is held.
 func (t *table) freeDSCP() uint8 {
 	taken := map[uint8]bool{}
 	for _, e := range t.byName {
@@ -127,62 +127,63 @@ func (t *table) freeDSCP() uint8 {
 	return 0
 }
 
-// compare notes which packets a class that is in the switches now has in common with
-// others, and tells of those that have lost all of theirs, or have none themselves.
-func (t *table) compare(e *entry) {
+// updateOverlaps records which packets a class that is in the switches now shares with
+// others, and reports classes that have lost all of theirs.
+func (t *table) updateOverlaps(e *entry) {
 	t.mu.Lock()
 	changed := []*entry{e}
 	for name, x := range t.byName {
 		if x == e || x.state == StateProvisioning {
 			continue
 		}
-		if o, is := overlapOf(&x.class, &e.class); is {
+		if o, ok := overlapOf(&x.class, &e.class); ok {
 			x.overlaps[e.class.Name] = o
 			changed = append(changed, x)
 		}
-		if o, is := overlapOf(&e.class, &x.class); is {
+		if o, ok := overlapOf(&e.class, &x.class); ok {
 			e.overlaps[name] = o
 		}
 	}
-	t.settle(changed)
+	t.updateStates(changed)
 }
 
-// forget takes a class that has gone out of what is noted of others.
-func (t *table) forget(name string) {
+// removeOverlaps removes the overlaps of other classes with a removed one.
+func (t *table) removeOverlaps(name string) {
 	t.mu.Lock()
 	var changed []*entry
 	for _, x := range t.byName {
-		if _, is := x.overlaps[name]; is {
+		if _, ok := x.overlaps[name]; ok {
 			delete(x.overlaps, name)
 			changed = append(changed, x)
 		}
 	}
-	t.settle(changed)
+	t.updateStates(changed)
 }
 
-// settle has the states of classes follow what is wrong with them, and tells which have
-// changed. The lock is held, and open afterwards.
-func (t *table) settle(entries []*entry) {
-	var told []map[string]any
+// updateStates updates the states of classes after their faults have changed, and reports
+// the changes. The lock is held when it is called, and released when it returns.
+func (t *table) updateStates(entries []*entry) {
+	var changes []map[string]any
 	for _, e := range entries {
 		before := e.state
-		if e.settle(); e.state == before {
+		if e.updateState(); e.state == before {
 			continue
 		}
 		attrs := map[string]any{"class": e.class.Name}
 		if e.state == StateIneffective {
 			attrs["reason"] = e.reason
 		}
-		told = append(told, attrs)
+		changes = append(changes, attrs)
 	}
 	t.mu.Unlock()
-	for _, attrs := range told {
-		t.tell(attrs)
+	for _, attrs := range changes {
+		t.publishEffect(attrs)
 	}
 }
 
-// tell tells that a class has no effect, for a reason; or, without one, that it has.
-func (t *table) tell(attrs map[string]any) {
+// publishEffect publishes that a class has no effect, for a reason; or, without one, that
+// it has.
+func (t *table) publishEffect(attrs map[string]any) {
 	if attrs["reason"] == nil {
 		t.publish("class.effective", attrs)
 		return

@@ -10,26 +10,27 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// promiser implements network.Promiser: those who carry connections learn of classes by it.
+// promiser implements network.Promiser: it informs services that carry connections about
+// classes.
 type promiser struct {
 	classes *table
 	loaded  <-chan struct{}
-	placing service.Loop // woken when there is a class to be kept somewhere else
+	updates service.Loop // woken when a class has to be kept at another port
 }
 
-// Loaded is closed when what the store has is there.
+// Loaded returns a channel that is closed once the stored state has been read.
 func (p *promiser) Loaded() <-chan struct{} { return p.loaded }
 
-// treated is a flow of a class as it is found by the headers of a packet.
-type treated struct {
+// classFlow is a flow of a class as it is found by the headers of a packet.
+type classFlow struct {
 	*entry
 	flow *Flow
 }
 
-// index has the flows of classes by their destinations, those of high priority first.
-type index map[End][]treated
+// index holds the flows of classes by their destinations, those of high priority first.
+type index map[End][]classFlow
 
-// reindex makes the index that of the classes that there are. The lock is held.
+// reindex rebuilds the index from the present classes. The lock is held.
 func (t *table) reindex() {
 	now := index{}
 	for _, e := range t.sorted() {
@@ -38,19 +39,19 @@ func (t *table) reindex() {
 		}
 		for i := range e.class.Flows {
 			f := &e.class.Flows[i]
-			now[f.Dst] = append(now[f.Dst], treated{e, f})
+			now[f.Dst] = append(now[f.Dst], classFlow{e, f})
 		}
 	}
 	for _, all := range now {
-		slices.SortStableFunc(all, func(a, b treated) int { return cmp.Compare(a.class.Priority, b.class.Priority) })
+		slices.SortStableFunc(all, func(a, b classFlow) int { return cmp.Compare(a.class.Priority, b.class.Priority) })
 	}
 	t.index.Store(&now)
 }
 
-// find is the first flow that has packets of which these headers are known.
-func (x index) find(m openflow.Match) (first treated, ok bool) {
-	byIP := endOf(m, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst)
-	byMAC := endOf(m, openflow.FieldEthDst)
+// find returns the first flow that has packets of which these headers are known.
+func (x index) find(m openflow.Match) (first classFlow, ok bool) {
+	byIP := hostOf(m, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst)
+	byMAC := hostOf(m, openflow.FieldEthDst)
 	for _, end := range []End{byIP, byMAC} {
 		for _, t := range x[end] {
 			if slices.ContainsFunc(t.flow.Matches, m.Overlaps) {
@@ -64,7 +65,7 @@ func (x index) find(m openflow.Match) (first treated, ok bool) {
 	return first, ok
 }
 
-// Treatment is that of the class of such packets.
+// Treatment returns the treatment of the class of such packets.
 func (p *promiser) Treatment(m openflow.Match) (network.Treatment, bool) {
 	t, ok := p.classes.index.Load().find(m)
 	if !ok {
@@ -76,7 +77,7 @@ func (p *promiser) Treatment(m openflow.Match) (network.Treatment, bool) {
 		return network.Treatment{}, false
 	}
 	own := t.flow.dscp()
-	if t.mark != 0 { // a userspace datapath gives packets one DSCP back: others are not in the class there
+	if t.mark != 0 { // a userspace datapath restores a single DSCP, so packets with others are not in the class there
 		own = t.own
 		if o, known := m.Get(openflow.FieldIPDSCP); known && uint8(o.Uint()) != own {
 			return network.Treatment{}, false
@@ -89,7 +90,8 @@ func (p *promiser) Treatment(m openflow.Match) (network.Treatment, bool) {
 	return network.Treatment{Name: t.class.Name, DSCP: t.carriage.dscp, Own: own}, true
 }
 
-// Queue is the one into which packets have to be put at a port.
+// Queue returns the queue into which packets have to be put at a port; zero if there is
+// none.
 func (p *promiser) Queue(c network.Carried) uint32 {
 	p.classes.mu.Lock()
 	defer p.classes.mu.Unlock()
@@ -101,17 +103,17 @@ func (p *promiser) Queue(c network.Carried) uint32 {
 	return 0
 }
 
-// Carry notes which ports are in use.
+// Carry records which ports are in use.
 func (p *promiser) Carry(all []network.Carried) {
 	now, news := time.Now(), false
 	p.classes.mu.Lock()
 	for _, c := range all {
 		if e := p.classes.byName[c.Treatment]; e != nil && e.state != StateProvisioning {
-			news = e.carriage.use(c, now) || news
+			news = e.carriage.markUsed(c, now) || news
 		}
 	}
 	p.classes.mu.Unlock()
 	if news {
-		p.placing.Wake()
+		p.updates.Wake()
 	}
 }

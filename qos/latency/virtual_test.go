@@ -33,7 +33,7 @@ func TestClassOfAVirtualAddress(t *testing.T) {
 	if !s.plan.intact(e) {
 		t.Error("it is not where the service leads it")
 	}
-	want := []string{"flows[0]: 10.0.0.3 is a virtual address of the service balance, which leads its packets: they have the queue where that service carries them for the class, at the ports under carried"}
+	want := []string{"flows[0]: 10.0.0.3 is a virtual address of the service balance, which forwards its packets: they have the queue where that service carries them for the class, at the ports under carried"}
 	if got := s.plan.virtualNotes(&e.class); !slices.Equal(got, want) {
 		t.Errorf("notes %q, want %q", got, want)
 	}

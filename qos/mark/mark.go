@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Keys of external_ids.
+// These are keys of external_ids.
 const (
-	// TagMark and TagOwn, on a queue, are the DSCP that its packets are to be marked
-	// with and the one that they get back.
+	// TagMark and TagOwn, on a queue, are the DSCP with which its packets are to be marked,
+	// and the one that they get back.
 	TagMark = "sluice-mark"
 	TagOwn  = "sluice-dscp"
-	// TagKept, on a queue, is a DSCP that packets of it bear already, and keep: that of
-	// connections of its class between two agents.
+	// TagKept, on a queue, is a DSCP that some of its packets have already, and keep: that
+	// of connections of its class between two agents.
 	TagKept = "sluice-kept-dscp"
-	// TagProbes, on a queue, says that it is the one of the controller's probes of links,
-	// which are no IP packets and have no mark.
+	// TagProbes, on a queue, marks the queue of the controller's probes of links, which are
+	// not IP packets and have no mark.
 	TagProbes = "sluice-probes"
 	// TagKnown, on a port's QoS, is the list of what the classifier has installed.
 	TagKnown = "sluice-classifier"
@@ -30,19 +30,20 @@ type Entry struct {
 	Mark, Own uint8
 }
 
-// String is the entry as the list of TagKnown has it.
+// String returns the entry as it appears in the list of TagKnown.
 func (e Entry) String() string { return fmt.Sprintf("%d:%d>%d", e.Queue, e.Mark, e.Own) }
 
-// Kept is the entry of packets that bear their mark already, and keep it.
+// Kept returns the entry of packets that have their mark already, and keep it.
 func Kept(queue uint32, dscp uint8) Entry { return Entry{Queue: queue, Mark: dscp, Own: dscp} }
 
-// Tags are what a queue's row says of it.
+// Tags returns the tags of the queue's row.
 func (e Entry) Tags() map[string]string {
 	return map[string]string{TagMark: strconv.Itoa(int(e.Mark)), TagOwn: strconv.Itoa(int(e.Own))}
 }
 
-// Read reads the entry of a queue from its row's tags; false if it is not to be marked.
-func Read(queue uint32, tags map[string]string) (e Entry, is bool, err error) {
+// Read returns the entry in a queue's tags; ok is false if its packets are not to be
+// marked.
+func Read(queue uint32, tags map[string]string) (e Entry, ok bool, err error) {
 	if tags[TagMark] == "" || tags[TagOwn] == "" {
 		return Entry{}, false, nil
 	}
@@ -52,8 +53,9 @@ func Read(queue uint32, tags map[string]string) (e Entry, is bool, err error) {
 	return Entry{queue, mark, own}, err == nil, err
 }
 
-// ReadKept reads the entry of a queue's packets that keep their mark; false if there is none.
-func ReadKept(queue uint32, tags map[string]string) (e Entry, is bool, err error) {
+// ReadKept returns the entry of a queue's packets that keep their mark; ok is false if
+// there is none.
+func ReadKept(queue uint32, tags map[string]string) (e Entry, ok bool, err error) {
 	if tags[TagKept] == "" {
 		return Entry{}, false, nil
 	}
@@ -69,7 +71,7 @@ func dscp(queue uint32, key string, tags map[string]string) (uint8, error) {
 	return uint8(n), nil
 }
 
-// List writes entries for TagKnown.
+// List returns the value of TagKnown for entries.
 func List(entries []Entry) string {
 	words := make([]string, len(entries))
 	for i, e := range entries {
@@ -78,5 +80,5 @@ func List(entries []Entry) string {
 	return strings.Join(words, " ")
 }
 
-// Knows says whether an entry is in a list.
-func Knows(list string, e Entry) bool { return slices.Contains(strings.Fields(list), e.String()) }
+// Contains reports whether an entry is in a list.
+func Contains(list string, e Entry) bool { return slices.Contains(strings.Fields(list), e.String()) }

@@ -7,14 +7,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// field says how one field of a description is read.
+// field describes how one field of a description is parsed.
 type field struct {
 	name string
 	of   func(*Flow) Text
-	// read gives the field's values, any of which may match; it returns none and
-	// what would be right if the text is not good.
+	// read returns the field's values, any of which may match. If the text is invalid, it
+	// returns no values and a description of valid ones.
 	read func(string) ([]openflow.OXM, string)
-	// types and proto are what the packet has to be for the field to exist.
+	// types and proto are what a packet has to be for the field to exist.
 	types []uint16
 	proto uint8
 }
@@ -25,7 +25,7 @@ var (
 	anyIP    = []uint16{packet.TypeIPv4, packet.TypeIPv6}
 )
 
-// fields are all fields but ethertype and protocol, on which the others agree first.
+// fields lists all fields except ethertype and protocol, which are determined first.
 var fields = []field{
 	{"in_port", func(f *Flow) Text { return f.InPort }, number(1, uint64(openflow.PortMax), "a port number, 1 to 4294967040", openflow.InPort), nil, 0},
 	{"eth_src", func(f *Flow) Text { return f.EthSrc }, mac(openflow.EthSrc), nil, 0},
@@ -56,7 +56,7 @@ const (
 	wantByte = "a number, 0 to 255"
 )
 
-// narrow fits the maker of a field of 8 bits to the reader of numbers.
+// narrow adapts the constructor of an 8-bit field to number.
 func narrow(of func(uint8) openflow.OXM) func(uint32) openflow.OXM {
 	return func(v uint32) openflow.OXM { return of(uint8(v)) }
 }

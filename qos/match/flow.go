@@ -1,7 +1,6 @@
 package match
 
-// Flow describes the packets of a flow: those for which every field that is given
-// holds.
+// Flow describes the packets of a flow: those for which all given fields match.
 type Flow struct {
 	InPort     Text `json:"in_port,omitempty" yaml:"in_port" doc:"Number of the switch port by which packets come in." example:"3"`
 	EthSrc     Text `json:"eth_src,omitempty" yaml:"eth_src" doc:"Source MAC address."`

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Header is what the packets of one direction of a flow have in common: a connection
-// of a transport protocol, other IP packets between two hosts, or other frames between
-// two MAC addresses. It identifies the flow.
+// Header holds what the packets of one direction of a flow have in common: those of a
+// connection of a transport protocol, other IP packets between two hosts, or other frames
+// between two MAC addresses. It identifies the flow.
 type Header struct {
 	EthType          uint16
 	VLAN             uint16 // zero for none
@@ -20,10 +20,10 @@ type Header struct {
 	SrcPort, DstPort uint16
 }
 
-// HeaderOf reads the header of a packet. It is false for one that belongs to no flow:
-// to a group of hosts; a fragment, which has no ports; or IPv6 between mapped IPv4
-// addresses, which no host is to send (RFC 4038 section 4.2) and no match can tell
-// from IPv4.
+// HeaderOf returns the header of a packet. It returns false if the packet belongs to no
+// flow: a packet to a group of hosts; a fragment, which has no ports; or IPv6 between
+// mapped IPv4 addresses, which no host may send (RFC 4038 section 4.2) and no match can
+// distinguish from IPv4.
 func HeaderOf(h *packet.Headers) (Header, bool) {
 	if h.EthDst.IsMulticast() || h.EthSrc.IsMulticast() || h.IsFragment() || h.VLANTags > 1 {
 		return Header{}, false
@@ -42,7 +42,7 @@ func HeaderOf(h *packet.Headers) (Header, bool) {
 	return f, true
 }
 
-// Reverse is the header of the answers.
+// Reverse returns the header of the answers.
 func (h Header) Reverse() Header {
 	h.EthSrc, h.EthDst = h.EthDst, h.EthSrc
 	h.Src, h.Dst = h.Dst, h.Src
@@ -50,8 +50,8 @@ func (h Header) Reverse() Header {
 	return h
 }
 
-// Match is the header as an OpenFlow match, for packets that come in by a port; more is
-// what they have besides.
+// Match returns an OpenFlow match of the header's packets that come in by a port, narrowed
+// by more.
 func (h Header) Match(inPort uint32, more ...openflow.OXM) openflow.Match {
 	f := []openflow.OXM{openflow.InPort(inPort), openflow.EthSrc(h.EthSrc), openflow.EthDst(h.EthDst)}
 	if h.VLAN != 0 {
@@ -62,7 +62,7 @@ func (h Header) Match(inPort uint32, more ...openflow.OXM) openflow.Match {
 	return h.MatchIP(append(f, more...)...)
 }
 
-// MatchIP is the same for packets from anywhere, by whatever MAC addresses.
+// MatchIP returns a match of the header's packets from any port and with any MAC addresses.
 func (h Header) MatchIP(more ...openflow.OXM) openflow.Match {
 	f := []openflow.OXM{openflow.EthType(h.EthType)}
 	if h.Src.IsValid() {
@@ -81,7 +81,7 @@ func (h Header) MatchIP(more ...openflow.OXM) openflow.Match {
 
 var protocolNames = map[uint8]string{packet.ProtoTCP: "tcp", packet.ProtoUDP: "udp", packet.ProtoSCTP: "sctp", packet.ProtoICMP: "icmp", packet.ProtoICMPv6: "icmpv6"}
 
-// String is the flow as an operator reads it.
+// String returns the flow in readable form.
 func (h Header) String() string {
 	if !h.Src.IsValid() {
 		return fmt.Sprintf("%#04x %v > %v", h.EthType, h.EthSrc, h.EthDst)

@@ -12,8 +12,8 @@ import (
 // MaxMatches bounds the matches of one description: each is a rule on every switch.
 const MaxMatches = 64
 
-// Parse turns the description into matches that together select exactly its
-// packets, or says everything that is wrong with it.
+// Parse returns matches that together select exactly the described packets, or all faults
+// of the description.
 func (f *Flow) Parse() ([]openflow.Match, service.Faults) {
 	p := parser{flow: f}
 	if n, given := p.read("eth_type", f.EthType, etherTypes, 0x0600, 0xffff, "ipv4, ipv6, arp, or an ethertype like 0x0800 (0x0600 to 0xffff)"); given {
@@ -42,10 +42,10 @@ func (f *Flow) Parse() ([]openflow.Match, service.Faults) {
 type parser struct {
 	flow   *Flow
 	faults service.Faults
-	// values are, for each field, those of which a packet has one.
+	// values holds, for each field, the values of which a packet must have one.
 	values [][]openflow.OXM
-	// types are the ethertypes that are left, nil for all; proto the protocol.
-	// Each names the field that decided it, for messages.
+	// types holds the ethertypes that are still possible, nil for all; protos holds the
+	// protocol. typesBy and protosBy name the fields that decided them, for messages.
 	types, protos     []uint16
 	typesBy, protosBy string
 }
@@ -54,7 +54,7 @@ func (p *parser) fail(field string, value Text, want string) {
 	p.faults.Add(field, string(value), "%s", want)
 }
 
-// read reads a number that may be given by a name, if it is given.
+// read parses a number that may be given by a name, and reports whether it is given.
 func (p *parser) read(field string, text Text, names map[string]uint32, low, high uint32, want string) (n uint16, given bool) {
 	v, ok := named(string(text), names, uint64(high))
 	if ok = ok && v >= low; !ok && text != "" {
@@ -89,7 +89,7 @@ func (p *parser) readField(fd *field) {
 	}
 }
 
-// restrict notes that a field exists in packets of these types only.
+// restrict records that a field exists only in packets of the given types.
 func (p *parser) restrict(name string, text Text, types []uint16) bool {
 	if p.types == nil {
 		p.types, p.typesBy = slices.Clone(types), name
@@ -106,7 +106,7 @@ func (p *parser) restrict(name string, text Text, types []uint16) bool {
 	return true
 }
 
-// matches combines the values of all fields.
+// matches returns the combinations of the values of all fields.
 func (p *parser) matches() ([]openflow.Match, service.Faults) {
 	all := p.values
 	if p.types != nil {
@@ -133,15 +133,15 @@ func (p *parser) matches() ([]openflow.Match, service.Faults) {
 			oxms = append(oxms, values[i%len(values)])
 			i /= len(values)
 		}
-		out = append(out, openflow.MustMatch(oxms...)) // every combination that the table allows is one
+		out = append(out, openflow.MustMatch(oxms...)) // every combination that the table allows is valid
 	}
 	return out, nil
 }
 
-// Of is a packet as an exact match: a Match selects the packet if it covers it.
+// Of returns a packet as an exact match: a Match selects the packet if it covers this one.
 func Of(inPort uint32, h *packet.Headers) openflow.Match {
 	m, err := openflow.NewMatch(append(h.Fields(), openflow.InPort(inPort))...)
-	if err != nil { // the parser has read each of these from the frame
+	if err != nil { // cannot happen: the parser has read each of these fields from the frame
 		return openflow.Match{}
 	}
 	return m

@@ -8,8 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Text is a value of a description, as it was written: a string, or a number
-// without quotes.
+// Text is a value of a description as it was written: a string, or a number without quotes.
 type Text string
 
 // UnmarshalJSON accepts a string or a number.
@@ -27,16 +26,16 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmarshalText lets configuration files hold the value with or without quotes.
+// UnmarshalText lets configuration files contain the value with or without quotes.
 func (t *Text) UnmarshalText(b []byte) error {
 	*t = Text(b)
 	return nil
 }
 
-// MarshalText gives the value back as it was written.
+// MarshalText returns the value as it was written.
 func (t Text) MarshalText() ([]byte, error) { return []byte(t), nil }
 
-// Schema tells the API's document and its checks that both forms are accepted.
+// Schema returns an API schema that accepts both forms.
 func (Text) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeString}, {Type: huma.TypeNumber}}}
 }

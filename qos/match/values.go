@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// parseNumber reads a decimal number, or one with 0x before it.
+// parseNumber parses a decimal number, or a hexadecimal one with the prefix 0x.
 func parseNumber(s string) (uint64, error) {
 	if hex, ok := strings.CutPrefix(strings.ToLower(s), "0x"); ok {
 		return strconv.ParseUint(hex, 16, 32)
@@ -18,7 +18,7 @@ func parseNumber(s string) (uint64, error) {
 	return strconv.ParseUint(s, 10, 32)
 }
 
-// number reads a field that is a number.
+// number returns a parser of a field that is a number.
 func number(low, high uint64, want string, of func(uint32) openflow.OXM) func(string) ([]openflow.OXM, string) {
 	return func(s string) ([]openflow.OXM, string) {
 		n, err := parseNumber(s)
@@ -29,7 +29,7 @@ func number(low, high uint64, want string, of func(uint32) openflow.OXM) func(st
 	}
 }
 
-// named reads a number that may be given by a name.
+// named parses a number that may be given by a name, and reports whether it is valid.
 func named(s string, names map[string]uint32, high uint64) (uint32, bool) {
 	if n, ok := names[strings.ToLower(s)]; ok {
 		return n, true
@@ -55,8 +55,8 @@ func vlan(s string) ([]openflow.OXM, string) {
 	return number(1, 4094, "a VLAN, 1 to 4094, or none", func(v uint32) openflow.OXM { return openflow.VLANVID(uint16(v)) })(s)
 }
 
-// prefix reads an address or a prefix without bits beyond its length. Length zero
-// stands for every address: the family alone is matched.
+// prefix returns a parser of an address, or of a prefix without bits beyond its length.
+// Length zero matches every address of the family.
 func prefix(family func(netip.Addr) bool, want string, of func(netip.Prefix) openflow.OXM) func(string) ([]openflow.OXM, string) {
 	return func(s string) ([]openflow.OXM, string) {
 		p, err := netip.ParsePrefix(s)
@@ -77,7 +77,7 @@ func prefix(family func(netip.Addr) bool, want string, of func(netip.Prefix) ope
 	}
 }
 
-// ports reads a port or a range of ports.
+// ports returns a parser of a port or a range of ports.
 func ports(of func(uint16) openflow.OXM) func(string) ([]openflow.OXM, string) {
 	return func(s string) ([]openflow.OXM, string) {
 		first, last, isRange := strings.Cut(s, "-")
@@ -97,11 +97,11 @@ func ports(of func(uint16) openflow.OXM) func(string) ([]openflow.OXM, string) {
 	}
 }
 
-// block is a value and mask as a flow entry matches them.
+// block is a value and a mask as a flow entry matches them.
 type block struct{ value, mask uint16 }
 
-// blocks splits a range into the fewest masked values that cover exactly it: at
-// most 30.
+// blocks splits a range into the fewest masked values that cover exactly the range: at most
+// 30.
 func blocks(first, last uint32) []block {
 	var out []block
 	for next, end := first, last+1; next < end; {

@@ -12,41 +12,41 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// Name is the service's name: its path in the API and its keys in the store.
+// Name is the name of the service: in the paths of the API and in the keys of the store.
 const Name = "qos"
 
 // Part is one part of the service.
 type Part interface {
 	// Register adds the part's operations and metrics to the API.
 	Register(*api.API)
-	// Loaded is closed when what the store has of the part is there.
+	// Loaded returns a channel that is closed once the part's stored state has been read.
 	Loaded() <-chan struct{}
-	// Run works until ctx ends.
+	// Run runs the part until ctx ends.
 	Run(context.Context) error
-	// NetworkChanged tells of a change in the network. It must not block.
+	// NetworkChanged informs the part of a change in the network. It must not block.
 	NetworkChanged(network.Event)
 }
 
-// Service is QoS in the controller.
+// Service is the QoS service in the controller.
 type Service struct {
 	book   *reserve.Book
 	guard  *guard.Guard
 	parts  []Part
-	loaded chan struct{} // closed when all parts have
+	loaded chan struct{} // closed when all parts have loaded
 }
 
-// New joins parts that share a book and a guard.
+// New returns a Service of parts that share a book and a guard.
 func New(book *reserve.Book, held *guard.Guard, parts ...Part) *Service {
 	return &Service{book: book, guard: held, parts: parts, loaded: make(chan struct{})}
 }
 
-// Name is the service's name.
+// Name returns the name of the service.
 func (s *Service) Name() string { return Name }
 
-// Loaded is closed when what the store has of all parts is there.
+// Loaded returns a channel that is closed once the stored state of all parts has been read.
 func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
-// awaitParts closes loaded in time.
+// awaitParts closes loaded once all parts have loaded.
 func (s *Service) awaitParts(ctx context.Context) {
 	for _, p := range s.parts {
 		select {
@@ -58,7 +58,7 @@ func (s *Service) awaitParts(ctx context.Context) {
 	close(s.loaded)
 }
 
-// Run works until ctx ends, or a part fails.
+// Run runs the parts until ctx ends, or a part fails.
 func (s *Service) Run(ctx context.Context) error {
 	group, own := errgroup.WithContext(ctx)
 	group.Go(func() error { s.awaitParts(own); return nil })
@@ -69,7 +69,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// NetworkChanged tells the parts of a change in the network. It does not block.
+// NetworkChanged informs the parts of a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	for _, p := range s.parts {
 		p.NetworkChanged(e)

@@ -18,14 +18,14 @@ func oneByOne(b *Book, l Link, u Use) uint64 {
 		case !on:
 			continue
 		case rate == 0:
-			others -= min(e.most(l), others)
+			others -= min(e.maxSeen(l), others)
 			continue
 		}
-		own := min(e.seen.most(), rate)
+		own := min(e.history.maxRate(), rate)
 		others -= min(own, others)
 		promised += rate
 		excess += e.excess(l)
-		if e.seen.young() {
+		if e.history.tooShort() {
 			unseen += rate - own
 			grown = max(grown, u.Used-min(e.before[l]+own, u.Used))
 		}
@@ -45,8 +45,8 @@ func leftOneByOne(b *Book, l Link, u Use, key Key) uint64 {
 		if !on {
 			continue
 		}
-		most := e.most(l)
-		if e.seen.young() {
+		most := e.maxSeen(l)
+		if e.history.tooShort() {
 			most = max(most, rate)
 		}
 		others -= min(most, others)
@@ -73,7 +73,7 @@ func openOneByOne(b *Book, l Link) (open uint64) {
 func promisedOneByOne(b *Book) (rates map[Key]map[Link]uint64) {
 	rates = map[Key]map[Link]uint64{}
 	for k, e := range b.promises {
-		if e.promises() {
+		if e.hasRate() {
 			rates[k] = maps.Clone(e.rates)
 		}
 	}
@@ -87,7 +87,7 @@ func TestAccountsAddUp(t *testing.T) {
 		n := measured{}
 		b := New(n.use)
 		told := false
-		b.OnChange(func() { told = true })
+		b.OnRateChange(func() { told = true })
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			for l := range 3 {
 				n[link(l)] = Use{Capacity: 1000, Used: rapid.Uint64Range(0, 1200).Draw(t, "used")}
@@ -115,14 +115,14 @@ func TestAccountsAddUp(t *testing.T) {
 				t.Fatalf("not told of a change from %v to %v", before, after)
 			}
 			for l := range 3 {
-				if got, want := b.Open(link(l)), openOneByOne(b, link(l)); got != want {
+				if got, want := b.Unenforced(link(l)), openOneByOne(b, link(l)); got != want {
 					t.Fatalf("%d are open, want %d", got, want)
 				}
 				u := n.use(link(l))
-				if got, want := b.Room(link(l)), oneByOne(b, link(l), u); got != want {
+				if got, want := b.EstimateFree(link(l)), oneByOne(b, link(l), u); got != want {
 					t.Fatalf("there is room for %d, want %d", got, want)
 				}
-				if got, want := b.Left(link(l), k), leftOneByOne(b, link(l), u, k); got != want {
+				if got, want := b.MaxAvailable(link(l), k), leftOneByOne(b, link(l), u, k); got != want {
 					t.Fatalf("%d are left, want %d", got, want)
 				}
 			}
@@ -135,7 +135,7 @@ func BenchmarkAvailable(b *testing.B) {
 	book := New(measured{link(1): {Capacity: 1 << 40}}.use)
 	for i := range 1000 {
 		book.Restore(promise(fmt.Sprint(i), mbit, 1))
-		for range readings + 1 {
+		for range historyLen + 1 {
 			book.Observe(key(fmt.Sprint(i)), mbit)
 		}
 	}

@@ -73,7 +73,7 @@ func TestFading(t *testing.T) {
 	} {
 		n[link(1)] = Use{Capacity: 15 * mbit, Used: step.used}
 		b.Observe(key("a"), step.seen)
-		if got := b.Room(link(1)); got != step.want {
+		if got := b.EstimateFree(link(1)); got != step.want {
 			t.Errorf("step %d: %d available, want %d", i, got, step.want)
 		}
 	}
@@ -84,15 +84,15 @@ func TestYields(t *testing.T) {
 	n := measured{link(1): {Capacity: 15 * mbit, Used: 9 * mbit}}
 	b := New(n.use)
 	b.Restore(Promise{Key: key("y"), Shares: []Share{{Link: link(1)}}, Yields: true})
-	if got := b.Room(link(1)); got != 6*mbit {
+	if got := b.EstimateFree(link(1)); got != 6*mbit {
 		t.Fatalf("before it is seen %d are available", got)
 	}
 	b.Observe(key("y"), 8_900_000)
-	if got := b.Room(link(1)); got != 15*mbit {
+	if got := b.EstimateFree(link(1)); got != 15*mbit {
 		t.Fatalf("%d are available beside what yields and 0.1 Mbit/s of probes", got)
 	}
 	n[link(1)] = Use{Capacity: 15 * mbit, Used: 12 * mbit}
-	if got := b.Room(link(1)); got != 11_900_000 {
+	if got := b.EstimateFree(link(1)); got != 11_900_000 {
 		t.Fatalf("%d are available beside traffic of others", got)
 	}
 	if b.Promised(link(1)) != 0 {
@@ -107,7 +107,7 @@ func TestNoise(t *testing.T) {
 	n := measured{}
 	b := New(n.use)
 	b.Restore(promise("a", 2*gbit, 1))
-	for range readings + 1 {
+	for range historyLen + 1 {
 		b.Observe(key("a"), 2*gbit)
 	}
 	for _, c := range []struct{ used, want uint64 }{
@@ -116,7 +116,7 @@ func TestNoise(t *testing.T) {
 		{2*gbit + 90*mbit, 8*gbit - 90*mbit},
 	} {
 		n[link(1)] = Use{Capacity: 10 * gbit, Used: c.used}
-		if got := b.Room(link(1)); got != c.want {
+		if got := b.EstimateFree(link(1)); got != c.want {
 			t.Errorf("with %d used %d are available, want %d", c.used, got, c.want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestNoiseDoesNotPileUp(t *testing.T) {
 		}
 		carried += mbit
 		n[link(1)] = Use{Capacity: capacity, Used: carried + others}
-		for range readings + 1 {
+		for range historyLen + 1 {
 			b.Observe(key(id), mbit)
 		}
 	}
@@ -152,24 +152,24 @@ func TestAnswers(t *testing.T) {
 	n := measured{link(1): {Capacity: 10 * mbit, Used: 0}, link(2): {Capacity: 15 * mbit, Used: 300_000}}
 	b := New(n.use)
 	b.Restore(Promise{Key: key("a"), Shares: []Share{{Link: link(1), Rate: 10 * mbit}, {Link: link(2), Answers: 300_000}}})
-	if got := b.Room(link(2)); got != 15*mbit {
+	if got := b.EstimateFree(link(2)); got != 15*mbit {
 		t.Errorf("beside answers alone %d are available", got)
 	}
-	for range readings + 1 {
+	for range historyLen + 1 {
 		b.Observe(key("a"), 10*mbit)
 	}
 	n[link(2)] = Use{Capacity: 15 * mbit, Used: 8_300_000}
-	if got := b.Room(link(2)); got != 7*mbit {
+	if got := b.EstimateFree(link(2)); got != 7*mbit {
 		t.Errorf("beside answers and 8 Mbit/s of others %d are available", got)
 	}
 	b.Restore(Promise{Key: key("y"), Yields: true, Shares: []Share{{Link: link(2), Answers: 200_000}}})
-	for range readings + 1 {
+	for range historyLen + 1 {
 		b.Observe(key("y"), 10*mbit)
 	}
-	if got := b.Room(link(2)); got != 7_200_000 {
+	if got := b.EstimateFree(link(2)); got != 7_200_000 {
 		t.Errorf("beside answers to what yields %d are available", got)
 	}
-	if got := b.Left(link(2), key("z")); got != 7_200_000 {
+	if got := b.MaxAvailable(link(2), key("z")); got != 7_200_000 {
 		t.Errorf("%d are left", got)
 	}
 }
@@ -185,7 +185,7 @@ func TestLaggingCounters(t *testing.T) {
 			b.Observe(key(id), rate*mbit)
 		}
 	}
-	if got := b.Room(link(1)); got != 5*mbit {
+	if got := b.EstimateFree(link(1)); got != 5*mbit {
 		t.Errorf("%d are available", got)
 	}
 }
@@ -195,22 +195,22 @@ func TestLeft(t *testing.T) {
 	n := measured{link(1): {Capacity: 25 * mbit, Used: 10 * mbit}}
 	b := New(n.use)
 	b.Restore(promise("a", 10*mbit, 1))
-	for range readings + 1 {
+	for range historyLen + 1 {
 		b.Observe(key("a"), 10*mbit)
 	}
 	b.Restore(promise("b", 10*mbit, 1))
 	n[link(1)] = Use{Capacity: 25 * mbit, Used: 20 * mbit}
-	if got := b.Left(link(1), key("a")); got != 15*mbit {
+	if got := b.MaxAvailable(link(1), key("a")); got != 15*mbit {
 		t.Errorf("beside a young promise %d are left", got)
 	}
-	if got := b.Room(link(1)); got != 5*mbit {
+	if got := b.EstimateFree(link(1)); got != 5*mbit {
 		t.Errorf("a new promise would count on %d", got)
 	}
-	for range readings + 1 {
+	for range historyLen + 1 {
 		b.Observe(key("b"), 5*mbit)
 	}
 	n[link(1)] = Use{Capacity: 25 * mbit, Used: 25 * mbit}
-	if got := b.Left(link(1), key("a")); got != 5*mbit {
+	if got := b.MaxAvailable(link(1), key("a")); got != 5*mbit {
 		t.Errorf("beside 10 Mbit/s of nobody's %d are left", got)
 	}
 }
@@ -348,20 +348,20 @@ func TestExcessIsSomebodys(t *testing.T) {
 	for _, id := range []string{"polite", "rude"} {
 		b.Restore(promise(id, 5*mbit, 1))
 	}
-	for range readings + 1 {
+	for range historyLen + 1 {
 		b.Observe(key("polite"), 5*mbit)
 		b.Observe(key("rude"), 5*mbit)
 	}
 	n[link(1)] = Use{Capacity: 15 * mbit, Used: 15 * mbit}
 	b.Observe(key("rude"), 12*mbit)
-	if got := b.Left(link(1), key("polite")); got != 10*mbit {
+	if got := b.MaxAvailable(link(1), key("polite")); got != 10*mbit {
 		t.Errorf("after one reading of more %d are left", got)
 	}
 	b.Observe(key("rude"), 12*mbit)
-	if got := b.Left(link(1), key("polite")); got >= 5*mbit {
+	if got := b.MaxAvailable(link(1), key("polite")); got >= 5*mbit {
 		t.Errorf("beside an excess of 7 Mbit/s %d are left", got)
 	}
-	if got := b.Left(link(1), key("rude")); got != 10*mbit {
+	if got := b.MaxAvailable(link(1), key("rude")); got != 10*mbit {
 		t.Errorf("its own excess leaves %d to the one that sends it", got)
 	}
 }
@@ -408,7 +408,7 @@ func TestOver(t *testing.T) {
 	if b.Admit(class) == nil {
 		t.Fatal("16 Mbit/s are promised on 10")
 	}
-	class.Over = []Key{key("flow"), key("nobody")}
+	class.Replaces = []Key{key("flow"), key("nobody")}
 	if err := b.Admit(class); err != nil {
 		t.Errorf("beside the flow that it carries: %v", err)
 	}

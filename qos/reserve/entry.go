@@ -6,21 +6,23 @@ import "time"
 type entry struct {
 	promise Promise
 	rates   map[Link]uint64
-	answers map[Link]uint64 // of the links that carry answers
-	seen    seen
-	// before is what the links carried when the promise was made.
+	answers map[Link]uint64 // for the links that carry answers
+	history rateHistory
+	// before holds what the links carried when the promise was made.
 	before map[Link]uint64
-	// counters count its traffic, since the times in entered. What they have counted since the
-	// times in since has gone by the link; there is none while the rules are being written.
-	counters       map[Link]Counter
-	entered, since map[Link]time.Time
+	// counters holds the counters of its traffic, enteredAt when they were entered.
+	// installedAt holds the time from which the counted traffic passes the link; it has no
+	// entry while the rules are being written.
+	counters               map[Link]Counter
+	enteredAt, installedAt map[Link]time.Time
 }
 
-// tells reports whether others are to be told of the promise: something is promised or waited for.
-func (e *entry) tells() bool { return e.promises() || e.promise.Waits }
+// affectsOthers reports whether others have to be notified of the promise: it has a rate,
+// or waits for one.
+func (e *entry) affectsOthers() bool { return e.hasRate() || e.promise.Waits }
 
-// promises says whether a rate is promised, and not just noted who yields.
-func (e *entry) promises() bool {
+// hasRate reports whether a rate is promised, rather than only yielding traffic recorded.
+func (e *entry) hasRate() bool {
 	for _, rate := range e.rates {
 		if rate > 0 {
 			return true
@@ -29,7 +31,7 @@ func (e *entry) promises() bool {
 	return false
 }
 
-// sum adds up what is asked of each link.
+// sum returns the total rate asked of each link.
 func sum(shares []Share) map[Link]uint64 {
 	out := make(map[Link]uint64, len(shares))
 	for _, s := range shares {
@@ -38,27 +40,30 @@ func sum(shares []Share) map[Link]uint64 {
 	return out
 }
 
-// most is what a measurement of a link may contain of the promise's traffic.
-func (e *entry) most(l Link) uint64 {
+// maxSeen returns the most of the promise's traffic that a measurement of a link may
+// contain.
+func (e *entry) maxSeen(l Link) uint64 {
 	answers, ok := e.answers[l]
 	switch {
 	case !ok:
-		return e.seen.most()
-	case e.seen.young():
+		return e.history.maxRate()
+	case e.history.tooShort():
 		return answers
 	}
-	return min(answers, e.seen.most())
+	return min(answers, e.history.maxRate())
 }
 
-// excess is what the promise's traffic is known to be more than promised on a link, by
-// two readings: one may be of two times. It is somebody's, and not the promise's.
+// excess returns how much the promise's traffic on a link is known to exceed the promise.
+// It takes two readings, because one may span two times. The excess counts as use, but not
+// as the promise's.
 func (e *entry) excess(l Link) uint64 {
 	if _, answers := e.answers[l]; answers || e.promise.Enforced || e.rates[l] == 0 {
 		return 0
 	}
-	least := e.seen.least()
+	least := e.history.minRate()
 	return least - min(least, e.rates[l])
 }
 
-// own is the part of what is promised on a link that is taken to be in its measurement.
-func (e *entry) own(l Link) uint64 { return min(e.seen.most(), e.rates[l]) }
+// countedRate returns the part of what is promised on a link that is taken to be in its
+// measurement.
+func (e *entry) countedRate(l Link) uint64 { return min(e.history.maxRate(), e.rates[l]) }

@@ -11,18 +11,19 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Counter names what counts the traffic of a promise behind all that holds it back. The zero
-// Counter is that of traffic which nothing counts: it stands against promises like that of others.
+// Counter identifies what counts the traffic of a promise behind everything that limits it.
+// The zero Counter means that nothing counts the traffic: then it competes with promises
+// like that of others.
 type Counter struct {
 	Switch openflow.DatapathID
-	// Meter is the number of a meter. What it has not dropped goes by the links of all shares
+	// Meter is the number of a meter. What it does not drop passes the links of all shares
 	// that name it, in their order.
 	Meter uint32
 	// Queue is the number of a queue at Port.
 	Queue, Port uint32
 }
 
-// Counters reads the counters of switches; a *network.Network.
+// Counters reads the counters of switches, as a *network.Network does.
 type Counters interface {
 	PortCounters(context.Context, openflow.DatapathID) ([]stats.Sample, error)
 	MeterStats(context.Context, openflow.DatapathID) ([]openflow.MeterStats, error)
@@ -30,60 +31,60 @@ type Counters interface {
 }
 
 const (
-	// fullAt is the part of a link's capacity, in percent, from which on it is full: what is
-	// sent to it then may be more than it shows. Frames need 1.6 % more than is counted of
-	// them. What is held back is held below (package guard).
+	// fullAt is the part of a link's capacity, in percent, from which on the link counts as
+	// full: more may be sent to it than it shows. Frames take 1.6 % more than is counted of
+	// them. What meters limit is limited below this (package guard).
 	fullAt = 98
-	// validFor is how many of its windows a measurement is used for.
+	// validFor is how many of its windows a measurement stays valid.
 	validFor = 3
-	// readAtOnce is how many switches are read at once.
+	// readAtOnce bounds the switches that are read at once.
 	readAtOnce = 64
 )
 
 // window is what a link has carried in one window of time. The zero value is not valid.
 type window struct {
 	used uint64 // bit/s
-	// others is the most that may be of traffic which nobody has been promised anything for and
-	// which does not yield, in bit/s.
+	// others is the most that may be traffic which is neither promised nor yielding, in
+	// bit/s.
 	others uint64
-	until  time.Time // zero: for ever
+	until  time.Time // zero: forever
 	valid  bool
 }
 
-// fresh reports whether the measurement still says something.
-func (m *window) fresh(now time.Time) bool {
+// isValid reports whether the measurement is still valid.
+func (m *window) isValid(now time.Time) bool {
 	return m.valid && (m.until.IsZero() || now.Before(m.until))
 }
 
-// count is one reading of a counter.
-type count struct {
+// counterReading is one reading of a counter.
+type counterReading struct {
 	bytes uint64
-	// created is not after the time at which the counter began with zero.
+	// created is not after the time at which the counter started at zero.
 	created time.Time
 }
 
-// round is one reading of all counters: first those of ports, then those of traffic, and those
-// of ports once more. Traffic between the second steps of two rounds is thus part of what ports
-// show between the first step of one and the third of the other.
+// round is one reading of all counters: first those of ports, then those of traffic, and
+// those of ports again. Traffic between the second steps of two rounds is thus part of what
+// ports show between the first step of one and the third of the other.
 type round struct {
 	before, after map[Link]stats.Sample
-	// begun is when the counters of traffic were asked for.
+	// begun is when the counters of traffic were requested.
 	begun  time.Time
-	counts map[Counter]count
-	failed map[openflow.DatapathID]bool // counters of traffic could not be read
+	counts map[Counter]counterReading
+	failed map[openflow.DatapathID]bool // switches whose counters of traffic could not be read
 }
 
-// opened is the beginning of a link's window.
-type opened struct {
+// windowStart is the start of a link's window.
+type windowStart struct {
 	port   stats.Sample
 	begun  time.Time
-	counts map[Counter]count
+	counts map[Counter]counterReading
 }
 
 // Measure reads the counters of links on which something is promised or waits, and of the
-// traffic concerned. Availability is computed from what they show in one window of time, so it
-// has to be called at regular intervals. Links whose counters cannot be read keep the beginning
-// of their window.
+// traffic concerned. Availability is computed from what they show in one window of time, so
+// Measure has to be called at regular intervals. Links whose counters cannot be read keep
+// the start of their window.
 func (b *Book) Measure(ctx context.Context, from Counters) {
 	ports, meters, queues := b.toRead()
 	if len(ports) == 0 {
@@ -96,20 +97,20 @@ func (b *Book) Measure(ctx context.Context, from Counters) {
 	defer b.mu.Unlock()
 	full := map[Link]bool{}
 	for l, a := range b.links {
-		full[l] = a.fullIn(l, b.use(l), &r)
+		full[l] = a.wasFull(l, b.use(l), &r)
 	}
 	for l, a := range b.links {
 		b.close(l, a, &r, full)
 	}
 }
 
-// toRead returns the switches of which ports, meters and queues have to be read.
+// toRead returns the switches whose ports, meters and queues have to be read.
 func (b *Book) toRead() (ports, meters, queues map[openflow.DatapathID]bool) {
 	ports, meters, queues = map[openflow.DatapathID]bool{}, map[openflow.DatapathID]bool{}, map[openflow.DatapathID]bool{}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for l, a := range b.links {
-		if b.guards(l) != 0 {
+		if b.guardMeter(l) != 0 {
 			ports[l.Switch], meters[l.Switch] = true, true
 		}
 		for _, e := range a.entries {
@@ -124,8 +125,8 @@ func (b *Book) toRead() (ports, meters, queues map[openflow.DatapathID]bool) {
 	return ports, meters, queues
 }
 
-// each calls f for every switch, for so many at once, and returns what the calls have returned
-// for those without an error.
+// each calls f for every switch, for at most atOnce concurrently, and returns the results
+// of the calls without an error.
 func each[T any](atOnce int, of map[openflow.DatapathID]bool, f func(openflow.DatapathID) (T, error)) map[openflow.DatapathID]T {
 	type answer struct {
 		of    openflow.DatapathID
@@ -160,9 +161,9 @@ func (b *Book) readPorts(ctx context.Context, from Counters, of map[openflow.Dat
 	return out
 }
 
-// readTraffic reads meters and queues. A meter counts what it passes: what it drops goes nowhere.
-func (b *Book) readTraffic(ctx context.Context, from Counters, meters, queues map[openflow.DatapathID]bool) (counts map[Counter]count, failed map[openflow.DatapathID]bool) {
-	counts, failed = map[Counter]count{}, map[openflow.DatapathID]bool{}
+// readTraffic reads meters and queues. What a meter has dropped is subtracted.
+func (b *Book) readTraffic(ctx context.Context, from Counters, meters, queues map[openflow.DatapathID]bool) (counts map[Counter]counterReading, failed map[openflow.DatapathID]bool) {
+	counts, failed = map[Counter]counterReading{}, map[openflow.DatapathID]bool{}
 	asked := b.now()
 	byMeter := each(b.readAtOnce, meters, func(d openflow.DatapathID) ([]openflow.MeterStats, error) { return from.MeterStats(ctx, d) })
 	for d := range meters {
@@ -173,7 +174,7 @@ func (b *Book) readTraffic(ctx context.Context, from Counters, meters, queues ma
 			for _, band := range m.Bands {
 				passed -= min(band.Bytes, passed)
 			}
-			counts[Counter{Switch: d, Meter: m.Meter}] = count{passed, asked.Add(-m.Duration.Duration())}
+			counts[Counter{Switch: d, Meter: m.Meter}] = counterReading{passed, asked.Add(-m.Duration.Duration())}
 		}
 	}
 	asked = b.now()
@@ -182,28 +183,29 @@ func (b *Book) readTraffic(ctx context.Context, from Counters, meters, queues ma
 		all, ok := byQueue[d]
 		failed[d] = failed[d] || !ok
 		for _, q := range all {
-			counts[Counter{Switch: d, Queue: q.Queue, Port: q.Port}] = count{q.TxBytes, asked.Add(-q.Duration.Duration())}
+			counts[Counter{Switch: d, Queue: q.Queue, Port: q.Port}] = counterReading{q.TxBytes, asked.Add(-q.Duration.Duration())}
 		}
 	}
 	return counts, failed
 }
 
-// sent returns what a port has sent in the window that ends with a round, and how long that has
-// been at least and at most; false if there is none.
-func (a *account) sent(l Link, r *round) (bytes uint64, least, most time.Duration, ok bool) {
+// sentBytes returns what a port has sent in the window that ends with a round, and the
+// least and greatest possible length of that window. ok is false if there is no such
+// window.
+func (a *account) sentBytes(l Link, r *round) (bytes uint64, least, most time.Duration, ok bool) {
 	end, read := r.after[l]
-	if a.opened == nil || !read || end.TxBytes == stats.Unsupported || end.TxBytes < a.opened.port.TxBytes {
+	if a.start == nil || !read || end.TxBytes == stats.Unsupported || end.TxBytes < a.start.port.TxBytes {
 		return 0, 0, 0, false
 	}
-	begin := &a.opened.port
+	begin := &a.start.port
 	least, most = end.Sent.Sub(begin.Received), end.Received.Sub(begin.Sent)
 	return end.TxBytes - begin.TxBytes, least, most, least > 0
 }
 
-// fullIn reports whether a link may have been sent more than it shows in the window that ends
-// with a round. Of one that has not been read nobody knows.
-func (a *account) fullIn(l Link, u Use, r *round) bool {
-	bytes, least, _, ok := a.sent(l, r)
+// wasFull reports whether a link may have been sent more than it shows in the window that
+// ends with a round. It returns true for a link that could not be read.
+func (a *account) wasFull(l Link, u Use, r *round) bool {
+	bytes, least, _, ok := a.sentBytes(l, r)
 	return !ok || isFull(u, bits(bytes, least))
 }
 
@@ -211,55 +213,55 @@ func isFull(u Use, used uint64) bool { return used >= u.Capacity/100*fullAt }
 
 func bits(bytes uint64, in time.Duration) uint64 { return uint64(float64(bytes) * 8 / in.Seconds()) }
 
-// close ends a link's window, and begins the next. full are the links that may have dropped
-// what they were sent. The lock is held.
+// close ends a link's window, and starts the next. full holds the links that may have
+// dropped what they were sent. The lock is held.
 func (b *Book) close(l Link, a *account, r *round, full map[Link]bool) {
 	begin, read := r.before[l]
 	if !read || begin.TxBytes == stats.Unsupported {
 		return
 	}
-	now := &opened{begin, r.begun, map[Counter]count{}}
-	guard := Counter{Switch: l.Switch, Meter: b.guards(l)}
+	now := &windowStart{begin, r.begun, map[Counter]counterReading{}}
+	guard := Counter{Switch: l.Switch, Meter: b.guardMeter(l)}
 	if guard.Meter != 0 {
 		if r.failed[guard.Switch] {
 			return
 		}
-		now.note(guard, r)
+		now.addCount(guard, r)
 	}
 	for _, e := range a.entries {
 		if c := e.counters[l]; c != (Counter{}) {
 			if r.failed[c.Switch] {
 				return
 			}
-			now.note(c, r)
+			now.addCount(c, r)
 		}
 	}
-	bytes, least, most, ok := a.sent(l, r)
+	bytes, least, most, ok := a.sentBytes(l, r)
 	if ok {
 		own := uint64(0)
 		if guard.Meter != 0 {
-			own = a.opened.grown(guard, time.Time{}, time.Time{}, true, r)
+			own = a.start.growth(guard, time.Time{}, time.Time{}, true, r)
 		}
 		for _, e := range a.entries {
-			own += e.carried(l, a.opened, r, most, full)
+			own += e.carried(l, a.start, r, most, full)
 		}
 		used := bits(bytes, least)
 		a.measured = window{used: used, others: bits(bytes-min(own, bytes), least), until: r.after[l].Received.Add(validFor * most), valid: true}
 	}
-	a.opened = now
+	a.start = now
 }
 
-// note takes the reading of a counter into the beginning of a window.
-func (o *opened) note(c Counter, r *round) {
+// addCount records the reading of a counter at the start of a window.
+func (o *windowStart) addCount(c Counter, r *round) {
 	if x, ok := r.counts[c]; ok {
 		o.counts[c] = x
 	}
 }
 
-// grown returns what a counter has counted at least since the window began. It counts for a
-// promise that was entered at a time, and is settled since another if its rules are written. A
-// counter that is changed may begin anew.
-func (o *opened) grown(c Counter, entered, since time.Time, settled bool, r *round) uint64 {
+// growth returns what a counter has counted at least since the window started. It counts
+// for a promise that was entered at one time and whose rules are installed, if settled is
+// set, since another. A counter whose object is changed may start again at zero.
+func (o *windowStart) growth(c Counter, entered, since time.Time, settled bool, r *round) uint64 {
 	now, read := r.counts[c]
 	if !read {
 		return 0
@@ -272,20 +274,20 @@ func (o *opened) grown(c Counter, entered, since time.Time, settled bool, r *rou
 		}
 		return now.bytes - before.bytes
 	case now.created.After(o.port.Received) && now.created.After(entered):
-		return now.bytes // all of it is of this window
+		return now.bytes // all of it belongs to this window
 	}
 	return 0
 }
 
-// carried returns what a promise has carried on a link at least, in bytes, in the window that
-// ends with a round and is as long as most.
-func (e *entry) carried(l Link, o *opened, r *round, most time.Duration, full map[Link]bool) uint64 {
+// carried returns what a promise has carried on a link at least, in bytes, in the window
+// that ends with a round and is at most most long.
+func (e *entry) carried(l Link, o *windowStart, r *round, most time.Duration, full map[Link]bool) uint64 {
 	c := e.counters[l]
 	if c == (Counter{}) {
 		return 0
 	}
 	if c.Meter != 0 {
-		for _, s := range e.promise.Shares { // what an earlier link has dropped did not come here
+		for _, s := range e.promise.Shares { // what an earlier link has dropped did not reach this one
 			if s.Link == l {
 				break
 			}
@@ -294,83 +296,83 @@ func (e *entry) carried(l Link, o *opened, r *round, most time.Duration, full ma
 			}
 		}
 	}
-	since, settled := e.since[l]
-	bytes := o.grown(c, e.entered[l], since, settled, r)
+	since, settled := e.installedAt[l]
+	bytes := o.growth(c, e.enteredAt[l], since, settled, r)
 	if limit := max(e.rates[l], e.answers[l]); limit > 0 {
 		bytes = min(bytes, uint64(float64(limit)*most.Seconds()/8))
 	}
 	return bytes
 }
 
-// Settled notes that the rules for a promise's traffic are in the switches: what its counters
-// show from now on goes by its links.
-func (b *Book) Settled(k Key) {
+// RulesInstalled records that the rules for a promise's traffic are in the switches: what
+// its counters show from now on passes its links.
+func (b *Book) RulesInstalled(k Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.promises[k]; e != nil {
 		for l := range e.counters {
-			if _, settled := e.since[l]; !settled {
-				e.since[l] = b.now()
+			if _, settled := e.installedAt[l]; !settled {
+				e.installedAt[l] = b.now()
 			}
 		}
 	}
 }
 
-// counted fills in what is known of the counters of a promise that takes the place of another:
-// the same counter on the same link goes on.
-func (e *entry) counted(old *entry, now time.Time) {
-	e.counters, e.entered, e.since = map[Link]Counter{}, map[Link]time.Time{}, map[Link]time.Time{}
+// inheritCounters sets the counters of a promise that replaces another. A counter that both
+// have on the same link continues.
+func (e *entry) inheritCounters(old *entry, now time.Time) {
+	e.counters, e.enteredAt, e.installedAt = map[Link]Counter{}, map[Link]time.Time{}, map[Link]time.Time{}
 	for _, s := range e.promise.Shares {
 		if s.Counter == (Counter{}) {
 			continue
 		}
-		e.counters[s.Link], e.entered[s.Link] = s.Counter, now
+		e.counters[s.Link], e.enteredAt[s.Link] = s.Counter, now
 		switch {
 		case old != nil && old.counters[s.Link] == s.Counter:
-			e.entered[s.Link] = old.entered[s.Link]
-			if since, settled := old.since[s.Link]; settled {
-				e.since[s.Link] = since
+			e.enteredAt[s.Link] = old.enteredAt[s.Link]
+			if since, settled := old.installedAt[s.Link]; settled {
+				e.installedAt[s.Link] = since
 			}
-		case s.Counter.Queue != 0: // it counts at the very port
-			e.since[s.Link] = now
+		case s.Counter.Queue != 0: // a queue counts at the port itself
+			e.installedAt[s.Link] = now
 		}
 	}
 }
 
-// Guarded has the book ask which meter all traffic passes that yields on a link; zero for none.
-// It is called before the book is used.
-func (b *Book) Guarded(meter func(Link) uint32) { b.guards = meter }
+// SetGuardMeter sets the function that returns the meter which all yielding traffic on a
+// link passes; zero for none. It must be called before the book is used.
+func (b *Book) SetGuardMeter(meter func(Link) uint32) { b.guardMeter = meter }
 
 // Others returns the most of a link's traffic that may be neither promised nor yielding, in
-// bit/s, and false if that is not known. It is of one window of time: what is compared was read
-// at the same time, or includes it.
+// bit/s, and reports whether that is known. It applies to one window of time: the readings
+// that it compares were taken at the same time, or one includes the other.
 func (b *Book) Others(l Link) (uint64, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m := b.measured(l, b.use(l))
-	return m.somebodys(b.use(l)), m.valid
+	return m.othersRate(b.use(l)), m.valid
 }
 
-// somebodys returns the traffic of others, or zero if that may be noise.
-func (m *window) somebodys(u Use) uint64 {
+// othersRate returns the traffic of others, or zero if that may be noise.
+func (m *window) othersRate(u Use) uint64 {
 	if m.others < noise(u, m.used-m.others) {
 		return 0
 	}
 	return m.others
 }
 
-// Full reports whether a link is full, with traffic among it that nobody has been promised.
+// Full reports whether a link is full and carries traffic without a promise.
 func (b *Book) Full(l Link) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u := b.use(l)
 	m := b.measured(l, u)
-	return m.valid && u.Capacity > 0 && isFull(u, m.used) && m.somebodys(u) > 0
+	return m.valid && u.Capacity > 0 && isFull(u, m.used) && m.othersRate(u) > 0
 }
 
-// measured returns what is known of the traffic on a link. The lock is held.
+// measured returns what is known about the traffic on a link. The lock is held.
 func (b *Book) measured(l Link, u Use) window {
-	if a := b.links[l]; a != nil && a.measured.fresh(b.now()) {
+	if a := b.links[l]; a != nil && a.measured.isValid(b.now()) {
 		return a.measured
 	}
 	return window{used: u.Used, others: u.Used, until: u.Until, valid: !u.Unknown}

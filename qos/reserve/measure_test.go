@@ -332,7 +332,7 @@ func TestAnswersToFullLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.accepted, f.created = true, p.now
-	p.book.Settled(f.key)
+	p.book.RulesInstalled(f.key)
 	p.setPlain(1, 300_000) // the answers
 	p.rounds(3)
 	if got := p.book.Available(link(1), Key{}); got < 15*mbit {

@@ -66,7 +66,7 @@ func newPlane(links int, capacity float64) *plane {
 	p.book = New(p.use)
 	p.book.readAtOnce = 1 // the plane is deterministic, and its clock is nobody else's
 	p.book.SetClock(func() time.Time { return p.now })
-	p.book.Guarded(func(l Link) uint32 {
+	p.book.SetGuardMeter(func(l Link) uint32 {
 		if p.links[l.Switch].guard > 0 {
 			return 1000
 		}
@@ -157,8 +157,8 @@ func (p *plane) measure() {
 	before := map[Link]window{}
 	begun := map[Link]time.Time{}
 	for l, a := range p.book.links {
-		if before[l] = a.measured; a.opened != nil {
-			begun[l] = a.opened.port.Sent
+		if before[l] = a.measured; a.start != nil {
+			begun[l] = a.start.port.Sent
 		}
 	}
 	p.book.Measure(context.Background(), p)
@@ -171,7 +171,7 @@ func (p *plane) measure() {
 
 // since returns the beginning of the time of which the book knows what a link has carried.
 func (p *plane) since(n int) time.Time {
-	if a := p.book.links[link(n)]; a != nil && a.measured.fresh(p.now) {
+	if a := p.book.links[link(n)]; a != nil && a.measured.isValid(p.now) {
 		return p.links[n].measured
 	}
 	return p.links[n].asked
@@ -252,7 +252,7 @@ func (p *plane) admit(f *planeFlow) bool {
 	if !f.accepted {
 		f.accepted, f.created, f.in, f.dropped = true, p.now, 0, 0
 	}
-	p.book.Settled(f.key)
+	p.book.RulesInstalled(f.key)
 	return true
 }
 

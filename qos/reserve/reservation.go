@@ -17,7 +17,7 @@ type Reservation struct {
 	For       []Key  `json:"for" doc:"What it is promised for"`
 }
 
-// Reservations lists the links on which something is promised.
+// Reservations returns the links on which something is promised.
 func (b *Book) Reservations() []Reservation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -29,9 +29,9 @@ func (b *Book) Reservations() []Reservation {
 			if e.rates[l] > 0 {
 				r.For = append(r.For, k)
 			}
-			r.Unseen += e.rates[l] - e.own(l)
+			r.Unseen += e.rates[l] - e.countedRate(l)
 		}
-		if len(r.For) == 0 { // only who yields
+		if len(r.For) == 0 { // only yielding traffic
 			continue
 		}
 		slices.SortFunc(r.For, Key.compare)

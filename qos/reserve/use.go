@@ -7,14 +7,15 @@ import (
 )
 
 const (
-	// staleAfter is how many of its intervals the rate of a port is used for, staleRate how
-	// long it is at least.
+	// staleAfter is how many of its intervals the rate of a port stays valid, staleRate the
+	// least time for that.
 	staleAfter = 3
 	staleRate  = 5 * time.Second
 )
 
-// Of returns what a network knows of the traffic on its links, and out of ports to hosts.
-func Of(n *network.Network) func(Link) Use {
+// UseOf returns a function that returns what a network knows about the traffic on its
+// links, and out of ports to hosts.
+func UseOf(n *network.Network) func(Link) Use {
 	return func(at Link) Use {
 		var u Use
 		var read time.Time

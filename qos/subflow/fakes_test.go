@@ -183,7 +183,7 @@ func (w *world) offer(h *packet.Headers, token uint32) string {
 	w.t.Helper()
 	held := fakeHeld{make(chan string, 1)}
 	from := hostAt(int(h.EthSrc[4]), int(h.EthSrc[5]))
-	if w.syn(from, h, packet.MPTCP{Join: true, Token: token}, func() (Held, error) { return held, nil }) != network.Stop {
+	if w.handleSYN(from, h, packet.MPTCP{Join: true, Token: token}, func() (Held, error) { return held, nil }) != network.Stop {
 		return "left"
 	}
 	select {

@@ -10,20 +10,20 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
-	"github.com/sluice-net/sluice/qos/way"
 )
 
-// connection names an MPTCP connection: by the token that its receiver has chosen, which is
-// unique there alone.
+// connection identifies an MPTCP connection by the token that its receiver has chosen,
+// which is unique only there.
 type connection struct {
 	Receiver netip.Addr `json:"receiver"`
 	Token    uint32     `json:"token"`
 }
 
-// stored is a subflow as the store keeps it. All but Hops and Moves is fixed.
+// stored is a subflow as the store keeps it. All fields but Hops and Moves are fixed.
 type stored struct {
 	Header     match.Header    `json:"header"`
 	Connection connection      `json:"connection"`
@@ -32,14 +32,14 @@ type stored struct {
 	Since      time.Time       `json:"since"`
 	Hops       []network.Hop   `json:"hops"`
 	Moves      int             `json:"moves,omitempty"`
-	// Plain says that it is all of a connection of plain TCP.
+	// Plain reports that it is the whole of a connection of plain TCP.
 	Plain bool `json:"plain,omitempty"`
-	// Meters are those that it passes, in the store alone.
+	// Meters holds the meters that it passes. It is set in the store only.
 	Meters []guard.Stored `json:"meters,omitempty"`
 }
 
-// subflow is one from its SYN until it has been silent. Whoever changes its rules holds
-// changing; mu guards what is not fixed.
+// subflow is a further subflow from its SYN until it has been silent. Whoever changes its
+// rules holds changing; mu guards what is not fixed.
 type subflow struct {
 	id       string
 	changing sync.Mutex
@@ -47,26 +47,27 @@ type subflow struct {
 	mu sync.Mutex
 	stored
 	placed, ended bool
-	// chosen is where it is to go, until its rules are written.
+	// chosen is its path until its rules are written.
 	chosen []network.Hop
-	// silent says that it carried nothing at the last reading.
+	// silent reports that it carried nothing at the last reading.
 	silent bool
-	// failed says that it could not be placed. It stays known for as long as a silent one, or
-	// whoever sends what cannot be placed would have paths sought for each SYN.
+	// failed reports that it could not be placed. It stays known for as long as a silent
+	// one, because otherwise a sender of SYNs that cannot be placed would cause a search
+	// for paths with each of them.
 	failed bool
-	// waiting are SYNs that came while it was being placed.
+	// waiting holds SYNs that arrived while it was being placed.
 	waiting  []Held
-	counters [directions]way.Counter
-	// held are the links on which its rules pass a meter.
-	held   []reserve.Link
-	health way.Health
-	// full counts readings in a row that show it held up by a full link; it is not looked at
-	// before calm, after a move.
-	full int
-	calm time.Time
+	counters [directions]flowpath.Counter
+	// metered lists the links on which its rules pass a meter.
+	metered []reserve.Link
+	health  flowpath.Health
+	// full counts readings in a row that show it limited by a full link. It is not checked
+	// before settleUntil, after a move.
+	full        int
+	settleUntil time.Time
 }
 
-// identify gives a header its short name.
+// identify returns the identifier of a header.
 func identify(h match.Header) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%v/%d", h, h.VLAN))
 	return hex.EncodeToString(sum[:6])
@@ -74,11 +75,11 @@ func identify(h match.Header) string {
 
 const keyPrefix = "subflow/"
 
-// key is the subflow's name in the ledger.
+// key returns the subflow's key in the ledger.
 func (f *subflow) key() string { return keyPrefix + f.id }
 
-// join lets a SYN wait with the first one.
-func (f *subflow) join(hold func() (Held, error)) network.Verdict {
+// holdSYN holds a SYN together with the first one.
+func (f *subflow) holdSYN(hold func() (Held, error)) network.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.placed || f.ended || len(f.waiting) >= maxWaiting {
@@ -92,34 +93,37 @@ func (f *subflow) join(hold func() (Held, error)) network.Verdict {
 	return network.Stop
 }
 
-// enter notes a path with the links on which a meter is passed, and returns the SYNs that have
-// waited for it. f.changing is locked.
-func (f *subflow) enter(hops []network.Hop, held []reserve.Link) (waiting []Held) {
+// setPath records a path and the links on which a meter is passed, and returns the SYNs
+// that have waited for it. f.changing is locked.
+func (f *subflow) setPath(hops []network.Hop, held []reserve.Link) (waiting []Held) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.placed && !slices.Equal(f.Hops, hops) {
 		f.Moves++
 	}
 	waiting, f.waiting = f.waiting, nil
-	f.placed, f.Hops, f.held, f.full, f.health = true, hops, held, 0, way.Whole()
+	f.placed, f.Hops, f.metered, f.full, f.health = true, hops, held, 0, flowpath.Intact()
 	return waiting
 }
 
-// where is the subflow's path as path has it, and the links on which it passes a meter.
-func (f *subflow) where() (hops []network.Hop, held []reserve.Link) {
+// pathAndMeters returns the subflow's path, as path does, and the links on which it passes
+// a meter.
+func (f *subflow) pathAndMeters() (hops []network.Hop, held []reserve.Link) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.placed || f.ended {
 		return nil, nil
 	}
-	return f.Hops, f.held
+	return f.Hops, f.metered
 }
 
-// carries is what the subflow carried at the last reading in the direction of more, in bits per
-// second. The lock is held.
-func (f *subflow) carries() uint64 { return max(f.counters[there].Rate, f.counters[back].Rate) }
+// currentRate returns the rate of the subflow at the last reading, in the direction that
+// carried more, in bits per second. The lock is held.
+func (f *subflow) currentRate() uint64 {
+	return max(f.counters[forward].Rate, f.counters[reverse].Rate)
+}
 
-// path is where the subflow goes, nil before it has been placed and after its end.
+// path returns the subflow's path; nil before it has been placed and after its end.
 func (f *subflow) path() []network.Hop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,8 +133,9 @@ func (f *subflow) path() []network.Hop {
 	return f.Hops
 }
 
-// counts is where the subflow goes, or is to go, for the others of its connection; nil if it is silent or over.
-func (f *subflow) counts() []network.Hop {
+// countedPath returns the path of the subflow, or the one chosen for it, as it counts for
+// the other subflows of its connection; nil if it is silent or over.
+func (f *subflow) countedPath() []network.Hop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -142,24 +147,25 @@ func (f *subflow) counts() []network.Hop {
 	return f.chosen
 }
 
-// rate is carries without the lock.
+// rate locks the subflow and calls currentRate.
 func (f *subflow) rate() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.carries()
+	return f.currentRate()
 }
 
-// fail notes that the subflow cannot be placed, and returns the SYNs that wait.
-func (f *subflow) fail() []Held {
-	_, waiting := f.end()
+// markFailed records that the subflow cannot be placed, and returns the SYNs that wait.
+func (f *subflow) markFailed() []Held {
+	_, waiting := f.markEnded()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failed = true
 	return waiting
 }
 
-// end says whether the subflow ends now, and returns the SYNs that wait. f.changing is locked.
-func (f *subflow) end() (now bool, waiting []Held) {
+// markEnded marks the subflow as ended, reports whether it was not before, and returns the
+// SYNs that wait. f.changing is locked.
+func (f *subflow) markEnded() (now bool, waiting []Held) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now = !f.ended

@@ -54,7 +54,7 @@ func TestWidestAgainstAllPaths(t *testing.T) {
 			if f.width != want {
 				t.Fatalf("path %d has %d, the best of all paths %d", i, f.width, want)
 			}
-			w.put(f)
+			w.add(f)
 		}
 	})
 }
@@ -81,16 +81,16 @@ func TestWorth(t *testing.T) {
 			l := newLoads(reserve.New(func(reserve.Link) reserve.Use { return reserve.Use{Capacity: 10 * mbit, Used: x.used * mbit} }), 0)
 			var others [][]network.Hop
 			for i := range x.own + x.strangers {
-				l.enter(hops)
+				l.add(hops)
 				if i < x.own {
 					others = append(others, hops)
 				}
 			}
 			if x.own+x.strangers > 0 { // what they carry is free for promises, not for others
 				rest := (10 - x.used) * mbit
-				l.carry(map[reserve.Link]uint64{at: rest, next: rest}, nil)
+				l.setMeasured(map[reserve.Link]uint64{at: rest, next: rest}, nil)
 			}
-			if got := l.widths(time.Now(), others).of(at) / 1000; got != x.want {
+			if got := l.widths(time.Now(), others).gainAt(at) / 1000; got != x.want {
 				t.Errorf("%d kbit/s, want %d", got, x.want)
 			}
 		})
@@ -110,7 +110,7 @@ func exhaust(t *network.Topology, w widths, at, to openflow.DatapathID, most int
 	defer delete(seen, at)
 	for _, l := range t.LinksFrom(at) {
 		if !seen[l.To.Switch] {
-			best = max(best, min(w.link(l), exhaust(t, w, l.To.Switch, to, most-1, seen)))
+			best = max(best, min(w.width(l), exhaust(t, w, l.To.Switch, to, most-1, seen)))
 		}
 	}
 	return best

@@ -12,26 +12,27 @@ import (
 
 const storePrefix = "qos/subflows/"
 
-// maxAtOnce is how many subflows are changed at once.
+// maxAtOnce bounds the subflows that are changed at once.
 const maxAtOnce = 64
 
-// each calls f for every item, for maxAtOnce at once, and returns when all calls have.
+// each calls f for every item, for at most maxAtOnce concurrently, and returns when all
+// calls have returned.
 func each[T any](items []T, f func(T)) { tasks.Each(items, maxAtOnce, f) }
 
-// save stores where a subflow goes. f.changing is locked.
+// save stores the path of a subflow. f.changing is locked.
 func (c *placer) save(f *subflow) {
 	f.mu.Lock()
-	r, held := f.stored, f.held
+	r, held := f.stored, f.metered
 	f.mu.Unlock()
 	r.Meters = c.Guard.Stored(held)
 	ctx, cancel := c.cleanUp()
 	defer cancel()
 	if err := store.PutJSON(ctx, c.Store, storePrefix+f.id, r); err != nil {
-		c.failures.Warn(c.Log, "a subflow is not stored: a restart would forget its path", "subflow", f.Header, "error", err)
+		c.warnLimit.Warn(c.Log, "a subflow is not stored: a restart would forget its path", "subflow", f.Header, "error", err)
 	}
 }
 
-// load reads the subflows of before the start.
+// load reads the subflows of an earlier controller.
 func (c *placer) load(ctx context.Context) error {
 	entries, err := c.Store.List(ctx, storePrefix)
 	if err != nil {
@@ -48,25 +49,25 @@ func (c *placer) load(ctx context.Context) error {
 		c.flows.mu.Lock()
 		c.flows.add(f)
 		c.flows.mu.Unlock()
-		c.loads.enter(f.Hops)
-		c.yield(f, f.Hops)
-		c.Guard.Revive(ctx, f.Meters)
+		c.loads.add(f.Hops)
+		c.bookYielding(f, f.Hops)
+		c.Guard.Restore(ctx, f.Meters)
 		for _, m := range f.Meters {
-			f.held = append(f.held, m.Link)
+			f.metered = append(f.metered, m.Link)
 		}
 	}
 	return nil
 }
 
-// redeclare declares the rules of subflows of before the start. Switches that are not
-// connected yet are compared with them when they come, and keep what they have.
+// redeclare declares the rules of an earlier controller's subflows. Switches that are not
+// connected yet are compared with these rules when they connect, and keep what they have.
 func (c *placer) redeclare(ctx context.Context) {
 	each(c.flows.all(), func(f *subflow) {
 		f.changing.Lock()
 		defer f.changing.Unlock()
-		if hops, held := f.where(); hops != nil {
+		if hops, held := f.pathAndMeters(); hops != nil {
 			if err := c.install(ctx, f, hops, held, true); err != nil {
-				c.failures.Warn(c.Log, "a subflow of before the start is not declared", "subflow", f.Header, "error", err)
+				c.warnLimit.Warn(c.Log, "a subflow of before the start is not declared", "subflow", f.Header, "error", err)
 			}
 		}
 	})

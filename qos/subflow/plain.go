@@ -11,19 +11,19 @@ import (
 	"github.com/sluice-net/sluice/qos/match"
 )
 
-// Large connections of plain TCP have no further subflows. For hosts that one cannot touch they
-// are found by samples of packets, and each as a whole gets a path of its own, as Hedera has it
-// (Al-Fares et al., NSDI 2010).
+// Large connections of plain TCP have no further subflows. For hosts that cannot be
+// changed, samples of packets reveal such connections, and each connection as a whole gets
+// a path of its own, as in Hedera (Al-Fares et al., NSDI 2010).
 
 const (
-	// largeShare is the part of the link of its host, in percent, from which on a connection
-	// is large.
+	// largeShare is the part of its host's link, in percent, from which on a connection
+	// counts as large.
 	largeShare = 10
-	// largeAtOnce bounds those that are looked at after a reading: the largest.
-	largeAtOnce = 64
+	// maxLarge bounds the connections that are considered after a reading: the largest.
+	maxLarge = 64
 )
 
-// Sampled tells what samples of packets let expect of conversations; a *network.Traffic.
+// Sampled estimates conversations from samples of packets, as a *network.Traffic does.
 type Sampled interface {
 	Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker
 }
@@ -33,32 +33,33 @@ func (s *Service) placeLarge(context.Context) {
 	if s.Sampled == nil {
 		return
 	}
-	for _, t := range s.Sampled.Talkers(largeAtOnce, s.placeable) {
-		if f := s.plain(t.Conversation); f != nil && s.large(t) {
+	for _, t := range s.Sampled.Talkers(maxLarge, s.placeable) {
+		if f := s.plainFlow(t.Conversation); f != nil && s.isLarge(t) {
 			s.beginPlain(f)
 		}
 	}
 }
 
-// placeable says whether a conversation may get a path: those that have one, or can have none, take no
-// places among the largest.
+// placeable reports whether a conversation may get a path. Conversations that have one, or
+// cannot have one, do not count among the largest.
 func (s *Service) placeable(c stats.Conversation) bool {
 	if c.Proto != packet.ProtoTCP || !s.Network.IsEdge(c.At) {
 		return false
 	}
-	f := s.plain(c)
+	f := s.plainFlow(c)
 	return f != nil && s.flows.find(f.Header) == nil
 }
 
-// large says whether a connection is, beyond what chance may have made of few samples.
-func (s *Service) large(t stats.Talker) bool {
+// isLarge reports whether a connection is large, even allowing for the error of few
+// samples.
+func (s *Service) isLarge(t stats.Talker) bool {
 	capacity := float64(s.Book.Use(t.At).Capacity)
 	return capacity > 0 && t.Bits*(1-t.Error) >= capacity*largeShare/100
 }
 
-// plain is a connection of plain TCP between two hosts, nil if it is not known where they are, or
-// it is for another service to say where it goes.
-func (s *Service) plain(c stats.Conversation) *subflow {
+// plainFlow returns a connection of plain TCP between two hosts; nil if their places are
+// not known, or another service decides its path.
+func (s *Service) plainFlow(c stats.Conversation) *subflow {
 	from, known := s.host(c.Src.Addr())
 	to, knownTo := s.host(c.Dst.Addr())
 	if !known || !knownTo || from.At != c.At || to.At == c.At || to.At.IsZero() || from.VLAN != to.VLAN {
@@ -74,7 +75,7 @@ func (s *Service) plain(c stats.Conversation) *subflow {
 	return &subflow{stored: stored{Header: h, From: from.At, To: to.At, Since: time.Now(), Plain: true}}
 }
 
-// host is a host that stays where it is.
+// host returns a host that is not mobile, and reports whether it is known.
 func (s *Service) host(a netip.Addr) (network.Host, bool) {
 	if _, moves := s.Network.Anchored(a); moves {
 		return network.Host{}, false
@@ -82,17 +83,18 @@ func (s *Service) host(a netip.Addr) (network.Host, bool) {
 	return s.Network.HostByIP(a)
 }
 
-// beginPlain has a connection placed, unless it is already, or was tried not long ago.
+// beginPlain starts the placement of a connection, unless it is placed already or was tried
+// recently.
 func (s *Service) beginPlain(f *subflow) {
 	s.flows.mu.Lock()
 	defer s.flows.mu.Unlock()
-	if s.flows.byHeader[f.Header] != nil || s.flows.byHeader[f.Header.Reverse()] != nil || s.flows.full(f.From) != "" {
+	if s.flows.byHeader[f.Header] != nil || s.flows.byHeader[f.Header.Reverse()] != nil || s.flows.refusal(f.From) != "" {
 		return
 	}
 	f.id = identify(f.Header)
 	f.changing.Lock()
 	s.flows.addPlacing(f)
 	if !s.tasks.Start(func(context.Context) { s.placer.place(f) }) {
-		f.changing.Unlock() // the controller ends
+		f.changing.Unlock() // the controller is stopping
 	}
 }

@@ -69,7 +69,7 @@ func TestPlainTCP(t *testing.T) {
 func TestPlainTCPBehindOthers(t *testing.T) {
 	w := newWorld(t)
 	var all talkers
-	for i := range uint16(2 * largeAtOnce) {
+	for i := range uint16(2 * maxLarge) {
 		all = append(all, talker(hostAt(1, 2), addr(1, 2), addr(9, 9), packet.ProtoTCP, 1000+i, 9*mbit, 0.1))
 	}
 	w.Sampled = append(all, talker(hostAt(1, 1), addr(1, 1), addr(5, 1), packet.ProtoTCP, 1, 5*mbit, 0.1))

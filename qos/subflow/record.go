@@ -7,29 +7,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/qos/way"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/service"
 )
 
-// Subflow is what the API tells of one.
+// Subflow is a subflow as the API shows it.
 type Subflow struct {
-	ID         string    `json:"id"`
-	Connection string    `json:"connection" doc:"The token of its connection, and the host that has chosen it; of plain TCP, the connection itself" example:"9f3c21aa@10.0.0.2"`
-	Plain      bool      `json:"plain" doc:"Whether it is all of a connection of plain TCP, which samples of packets have shown to be large"`
-	Flow       string    `json:"flow" example:"tcp 10.0.0.1:40000 > 10.0.0.2:5001"`
-	Throughput uint64    `json:"bits_per_second" doc:"What it carried at the last reading of its counters, in the direction of more"`
-	Bytes      uint64    `json:"bytes" doc:"What it has carried there"`
-	Reverse    bool      `json:"reverse" doc:"Whether that direction is against its SYN and its path, as in a download"`
-	Path       []way.Hop `json:"path"`
-	Since      time.Time `json:"since"`
-	Moves      int       `json:"moves" doc:"How often it was given another path"`
-	Reason     string    `json:"reason,omitempty" doc:"Why it has ended"`
+	ID         string         `json:"id"`
+	Connection string         `json:"connection" doc:"The token of its connection, and the host that has chosen it; of plain TCP, the connection itself" example:"9f3c21aa@10.0.0.2"`
+	Plain      bool           `json:"plain" doc:"Whether it is all of a connection of plain TCP, which samples of packets have shown to be large"`
+	Flow       string         `json:"flow" example:"tcp 10.0.0.1:40000 > 10.0.0.2:5001"`
+	Throughput uint64         `json:"bits_per_second" doc:"What it carried at the last reading of its counters, in the direction of more"`
+	Bytes      uint64         `json:"bytes" doc:"What it has carried there"`
+	Reverse    bool           `json:"reverse" doc:"Whether that direction is against its SYN and its path, as in a download"`
+	Path       []flowpath.Hop `json:"path"`
+	Since      time.Time      `json:"since"`
+	Moves      int            `json:"moves" doc:"How often it was given another path"`
+	Reason     string         `json:"reason,omitempty" doc:"Why it has ended"`
 }
 
-// String is the connection as the API writes it.
+// String returns the connection in the form of the API.
 func (c connection) String() string { return fmt.Sprintf("%08x@%v", c.Token, c.Receiver) }
 
-// record tells of the subflow.
+// record returns the record of the subflow.
 func (f *subflow) record() Subflow {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,14 +37,14 @@ func (f *subflow) record() Subflow {
 	if f.Plain {
 		name = f.Header.String()
 	}
-	own, answers := f.counters[there], f.counters[back]
+	own, answers := f.counters[forward], f.counters[reverse]
 	return Subflow{
-		ID: f.id, Connection: name, Plain: f.Plain, Flow: f.Header.String(), Throughput: f.carries(), Bytes: max(own.Bytes, answers.Bytes), Reverse: answers.Bytes > own.Bytes,
-		Path: way.Shown(f.Hops), Since: f.Since, Moves: f.Moves,
+		ID: f.id, Connection: name, Plain: f.Plain, Flow: f.Header.String(), Throughput: f.currentRate(), Bytes: max(own.Bytes, answers.Bytes), Reverse: answers.Bytes > own.Bytes,
+		Path: flowpath.HopsOf(f.Hops), Since: f.Since, Moves: f.Moves,
 	}
 }
 
-// Subflows lists those that have been placed, the oldest first.
+// Subflows returns the placed subflows, the oldest first.
 func (s *Service) Subflows() []Subflow {
 	out := []Subflow{}
 	for _, f := range s.flows.all() {
@@ -61,7 +61,7 @@ func (s *Service) Register(a *api.API) {
 	service.Show(service.NewREST(a, "qos"), "subflows", "List the further subflows of large connections that have been placed, with their paths", s.Subflows)
 }
 
-// metrics are the figures of subflows for Prometheus.
+// metrics holds the Prometheus metrics of subflows.
 type metrics struct {
 	*service.Metrics
 	joins, large *prometheus.CounterVec
@@ -70,8 +70,8 @@ type metrics struct {
 	quiet        prometheus.Counter
 }
 
-// became counts what became of a subflow, or of a connection of plain TCP.
-func (m *metrics) became(f *subflow, outcome string) {
+// countOutcome counts the outcome for a subflow, or for a connection of plain TCP.
+func (m *metrics) countOutcome(f *subflow, outcome string) {
 	if f.Plain {
 		m.large.WithLabelValues(outcome).Inc()
 		return

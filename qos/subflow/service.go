@@ -16,68 +16,72 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Owner is the name under which the rules of subflows stand in the ledger.
+// Owner is the owner of the subflows' rules in the ledger.
 const Owner = "qos-subflow"
 
-// Bounds of the service.
+// These are limits of the service.
 const (
-	// maxSubflows bounds the subflows, maxPlacing those that are being placed, maxPlacingEach
-	// those of them that have come in by one port: others have their turn beside it.
+	// maxSubflows bounds the subflows, maxPlacing those that are being placed, and
+	// maxPlacingEach those of them that came in by one port, so that other ports are served
+	// meanwhile.
 	maxSubflows    = 8192
 	maxPlacing     = 256
 	maxPlacingEach = 32
-	// placeFor is how long a placement may take, and how long taking back one that has failed; a SYN
-	// waits for both, or it would go on with the mark.
-	placeFor = 2 * time.Second
-	holdFor  = 2*placeFor + time.Second
-	// heldWithin is how soon subflows are held back on a link where something has been promised.
-	heldWithin = 20 * time.Millisecond
+	// placeTimeout is how long a placement may take, and how long undoing a failed one. A
+	// SYN is held for both, because otherwise it would be forwarded with the mark.
+	placeTimeout = 2 * time.Second
+	holdTimeout  = 2*placeTimeout + time.Second
+	// meterDelay is how soon subflows are metered on a link on which something has been
+	// promised.
+	meterDelay = 20 * time.Millisecond
 )
 
-// Settings are what an operator chooses.
+// Settings holds the choices of an operator.
 type Settings struct {
-	// Enabled has SYNs with the mark come to the controller.
+	// Enabled makes SYNs with the mark come to the controller.
 	Enabled bool
 	// DSCP is the mark of SYNs that join a connection.
 	DSCP uint8
-	// Paths is how many paths a connection has at most; more subflows share them.
+	// Paths bounds the paths of a connection; further subflows share them.
 	Paths int
-	// Most is how many subflows that come in by one port are placed at once.
+	// Most bounds the placed subflows that come in by one port.
 	Most int
-	// Idle is how long a subflow is silent until it is taken for over, in whole seconds.
+	// Idle is how long a subflow has to be silent until it counts as over, in whole
+	// seconds.
 	Idle time.Duration
 }
 
-// Options is what a Service works with.
+// Options holds what New needs.
 type Options struct {
 	Settings
 	Network service.Network
 	Rules   service.Ledger
 	Store   store.Store
 	Book    *reserve.Book
-	// Guard holds subflows to what promises leave.
+	// Guard limits subflows to what promises leave.
 	Guard *guard.Guard
 	Log   *slog.Logger
-	// Publish tells of events.
+	// Publish publishes an event.
 	Publish func(kind string, attrs any)
-	// Interval is how often counters are read.
+	// Interval is the interval at which counters are read.
 	Interval time.Duration
-	// Sampled has large connections of plain TCP placed, too; nil for not.
+	// Sampled is the source of samples for placing large connections of plain TCP; nil if
+	// they are not to be placed.
 	Sampled Sampled
 }
 
 // Service places subflows.
 type Service struct {
 	Options
-	flows   *table
-	counts  *counts
-	noisy   lograte.Limit
-	placer  *placer
-	metrics *metrics
+	flows     *table
+	counts    *joinCounter
+	warnLimit lograte.Limit
+	placer    *placer
+	metrics   *metrics
 
 	tasks   *tasks.Group
 	reviews service.Loop
-	// promises looks for subflows that have to be held back, or no more.
+	// promises runs the update of the meters that subflows pass.
 	promises service.Loop
 	ready    chan struct{}
 	loaded   chan struct{}
@@ -86,16 +90,16 @@ type Service struct {
 // New returns a Service that has not started yet.
 func New(o Options) *Service {
 	s := &Service{
-		Options: o, flows: newTable(o.Most), counts: newCounts(), tasks: tasks.New(), reviews: service.NewLoop(), promises: service.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
+		Options: o, flows: newTable(o.Most), counts: newJoinCounter(), tasks: tasks.New(), reviews: service.NewLoop(), promises: service.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
 	}
 	s.metrics = newMetrics(s.flows)
-	o.Guard.Uses(s.heldBack, s.loaded)
-	o.Book.OnChange(s.promises.Wake)
-	s.placer = &placer{Options: o, choice: newChoice(s.flows, o.Book, o.Paths, o.Interval), metrics: s.metrics, ctx: s.tasks.Context(), promises: s.promises}
+	o.Guard.AddUser(s.meteredLinks, s.loaded)
+	o.Book.OnRateChange(s.promises.Wake)
+	s.placer = &placer{Options: o, chooser: newChoice(s.flows, o.Book, o.Paths, o.Interval), metrics: s.metrics, ctx: s.tasks.Context(), promises: s.promises}
 	return s
 }
 
-// Run works until ctx ends. Rules of subflows stay in the switches.
+// Run runs the service until ctx ends. Rules of subflows stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
@@ -107,29 +111,30 @@ func (s *Service) Run(ctx context.Context) error {
 	close(s.loaded)
 	if s.Enabled {
 		s.placer.redeclare(own)
-		s.ask(own)
+		s.installPunts(own)
 	} else {
 		each(s.flows.all(), func(f *subflow) { s.placer.end(f, "subflows are no longer placed") })
 	}
 	s.Rules.Ready()
 	close(s.ready)
 	s.tasks.Start(func(ctx context.Context) { s.reviews.Run(ctx, 0, 0, s.review) })
-	s.tasks.Start(func(ctx context.Context) { s.promises.Run(ctx, heldWithin, s.Interval, s.holdBack) })
-	service.NewLoop().Run(own, 0, s.Interval, s.keepUp)
+	s.tasks.Start(func(ctx context.Context) { s.promises.Run(ctx, meterDelay, s.Interval, s.updateAllMeters) })
+	service.NewLoop().Run(own, 0, s.Interval, s.update)
 	return nil
 }
 
-// Ready is closed when what was there before the start has been declared again.
+// Ready returns a channel that is closed once the state from before the start has been
+// declared again.
 func (s *Service) Ready() <-chan struct{} { return s.ready }
 
-// Loaded is closed when what the store has is there.
+// Loaded returns a channel that is closed once the stored state has been read.
 func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
-// NetworkChanged tells the service of a change in the network. It does not block.
+// NetworkChanged informs the service of a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
-	case network.HostRemoved, network.HostChanged, network.HostRefused: // hosts cause these at will
-	case network.HostAdded: // so, too, but one that has been plugged in elsewhere is added there
+	case network.HostRemoved, network.HostChanged, network.HostRefused: // hosts can cause these events at will
+	case network.HostAdded: // hosts can cause this one, too, but a host that was plugged in elsewhere is added there
 		if s.flows.between(e.Host.MAC) {
 			s.reviews.Wake()
 		}
@@ -138,7 +143,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 	}
 }
 
-// Removed is told of rules that a switch has removed because they were idle: the subflow is
+// Removed handles rules that a switch has removed because they were idle: the subflow is
 // over. It runs on the switch's goroutine.
 func (s *Service) Removed(r network.Removed) {
 	if id, ok := strings.CutPrefix(r.Name, keyPrefix); ok {

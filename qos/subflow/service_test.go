@@ -115,14 +115,14 @@ func TestWhatIsNotPlaced(t *testing.T) {
 		{outcomeForged, hostAt(1, 2), syn(a, b, 1), packet.MPTCP{Join: true}},
 	} {
 		before := w.counted(c.why)
-		if w.syn(c.at, c.h, c.m, held) != network.Continue {
+		if w.handleSYN(c.at, c.h, c.m, held) != network.Continue {
 			t.Errorf("%s: it is taken", c.why)
 		}
 		if n := w.counted(c.why); n != before+1 {
 			t.Errorf("%s is counted %v times, and was %v times", c.why, n, before)
 		}
 	}
-	if w.syn(hostAt(1, 1), group, packet.MPTCP{Join: true}, held) != network.Continue {
+	if w.handleSYN(hostAt(1, 1), group, packet.MPTCP{Join: true}, held) != network.Continue {
 		t.Error("a SYN to a group is taken")
 	}
 	w.cut(1, 2)
@@ -167,17 +167,17 @@ func TestMostBeingPlacedOfOnePort(t *testing.T) {
 		return &subflow{id: identify(h), stored: stored{Header: h, From: hostAt(1, n)}}
 	}
 	var of1 []*subflow
-	for flows.full(hostAt(1, 1)) == "" {
+	for flows.refusal(hostAt(1, 1)) == "" {
 		of1 = append(of1, from(1, uint16(len(of1)+1)))
 		flows.addPlacing(of1[len(of1)-1])
 	}
-	if len(of1) != maxPlacingEach || flows.full(hostAt(1, 1)) != outcomeBusy || flows.full(hostAt(1, 2)) != "" {
-		t.Errorf("%d of one port; another's: %q", len(of1), flows.full(hostAt(1, 2)))
+	if len(of1) != maxPlacingEach || flows.refusal(hostAt(1, 1)) != outcomeBusy || flows.refusal(hostAt(1, 2)) != "" {
+		t.Errorf("%d of one port; another's: %q", len(of1), flows.refusal(hostAt(1, 2)))
 	}
 	for _, f := range of1 {
 		flows.donePlacing(f)
 	}
-	if why := flows.full(hostAt(1, 1)); why != "" || len(flows.placing) != 0 || flows.placingAll != 0 {
+	if why := flows.refusal(hostAt(1, 1)); why != "" || len(flows.placing) != 0 || flows.placingAll != 0 {
 		t.Errorf("afterwards %q, %+v", why, flows.placing)
 	}
 }
@@ -267,7 +267,7 @@ func TestEntryAway(t *testing.T) {
 		if w.way(1000) != by || len(w.rules.Program(key).Rules) != len(before.Rules) {
 			t.Errorf("it went by %d by %d rules, and goes by %d by %+v", by, len(before.Rules), w.way(1000), w.rules.Program(key))
 		}
-		pause.For(awayMost, "the switch, which does not come back")
+		pause.For(maxDisconnected, "the switch, which does not come back")
 		w.review(t.Context())
 		if len(w.Subflows()) != 0 || len(w.rules.Program(key).Rules) != 0 {
 			t.Errorf("left: %+v, %+v", w.Subflows(), w.rules.Program(key))
@@ -298,10 +298,10 @@ func TestLinkFills(t *testing.T) {
 	w := newWorld(t)
 	by := w.placed(a, b, 1000, 1)
 	f := w.flows.all()[0]
-	w.placer.loads.given = nil
+	w.placer.loads.expected = nil
 	read := func(rate uint64) {
 		f.mu.Lock()
-		f.counters[back].Rate = rate
+		f.counters[reverse].Rate = rate
 		f.mu.Unlock()
 		w.relieve(t.Context())
 	}

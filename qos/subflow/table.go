@@ -8,35 +8,36 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/qos/way"
 )
 
-// table has the subflows, and the paths of their connections. Its lock is taken before that
-// of a subflow.
+// table holds the subflows, and the paths of their connections. Its lock is taken before
+// that of a subflow.
 type table struct {
-	most int // from one port
+	maxPerPort int // from one port
 
 	mu          sync.Mutex
 	byHeader    map[match.Header]*subflow
 	byID        map[string]*subflow
-	connections map[connection]*paths
-	ends        way.Ends
+	connections map[connection]*connPaths
+	ends        flowpath.HostCounts
 	from        map[network.PortRef]int
 	placing     map[network.PortRef]int
 	placingAll  int
 }
 
-// paths are those of a connection that have been found at once, and not been taken yet. They
-// last as long as it has subflows.
-type paths struct {
+// connPaths holds the paths that were found for a connection at one time and are not used
+// yet. It lasts as long as the connection has subflows.
+type connPaths struct {
 	subflows []*subflow
 	from, to network.PortRef
 	left     []found
 	at       time.Time // when they were found
 }
 
-// found is a path, and how wide it was then, and what was promised on its links, in bits per second.
+// found is a path with its width when it was found, and what was promised on its links
+// then, in bits per second.
 type found struct {
 	hops            []network.Hop
 	width, promised uint64
@@ -44,39 +45,39 @@ type found struct {
 
 func newTable(most int) *table {
 	return &table{
-		most: most, byHeader: map[match.Header]*subflow{}, byID: map[string]*subflow{},
-		connections: map[connection]*paths{}, ends: way.Ends{}, from: map[network.PortRef]int{}, placing: map[network.PortRef]int{},
+		maxPerPort: most, byHeader: map[match.Header]*subflow{}, byID: map[string]*subflow{},
+		connections: map[connection]*connPaths{}, ends: flowpath.HostCounts{}, from: map[network.PortRef]int{}, placing: map[network.PortRef]int{},
 	}
 }
 
-// find is the subflow of a packet, in either direction, nil if there is none.
+// find returns the subflow of a packet, in either direction; nil if there is none.
 func (t *table) find(h match.Header) *subflow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return cmp.Or(t.byHeader[h], t.byHeader[h.Reverse()])
 }
 
-// named is the subflow of an identifier, nil if there is none.
+// named returns the subflow of an identifier; nil if there is none.
 func (t *table) named(id string) *subflow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byID[id]
 }
 
-// between says whether a host has subflows.
+// between reports whether a host has subflows.
 func (t *table) between(mac openflow.MAC) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ends.Has(mac)
 }
 
-// full says why another subflow that comes in by a port is not placed, or nothing. The lock
-// is held.
-func (t *table) full(from network.PortRef) string {
+// refusal returns the outcome with which another subflow from a port is refused, or "". The
+// lock is held.
+func (t *table) refusal(from network.PortRef) string {
 	switch {
 	case len(t.byID) >= maxSubflows:
 		return outcomeFull
-	case t.from[from] >= t.most:
+	case t.from[from] >= t.maxPerPort:
 		return outcomeMost
 	case t.placingAll >= maxPlacing, t.placing[from] >= maxPlacingEach:
 		return outcomeBusy
@@ -84,7 +85,7 @@ func (t *table) full(from network.PortRef) string {
 	return ""
 }
 
-// add enters a subflow. The lock is held.
+// add adds a subflow. The lock is held.
 func (t *table) add(f *subflow) {
 	t.byHeader[f.Header], t.byID[f.id] = f, f
 	t.ends.Add(f.Header)
@@ -94,13 +95,13 @@ func (t *table) add(f *subflow) {
 	}
 	c := t.connections[f.Connection]
 	if c == nil {
-		c = &paths{}
+		c = &connPaths{}
 		t.connections[f.Connection] = c
 	}
 	c.subflows = append(c.subflows, f)
 }
 
-// remove takes a subflow out, and with the last one of a connection its paths.
+// remove removes a subflow, and with the last one of a connection its paths.
 func (t *table) remove(f *subflow) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,14 +119,14 @@ func (t *table) remove(f *subflow) {
 	}
 }
 
-// addPlacing enters a subflow that is being placed. The lock is held.
+// addPlacing adds a subflow that is being placed. The lock is held.
 func (t *table) addPlacing(f *subflow) {
 	t.add(f)
 	t.placing[f.From]++
 	t.placingAll++
 }
 
-// donePlacing notes that a subflow is not being placed any more.
+// donePlacing records that a subflow is not being placed any more.
 func (t *table) donePlacing(f *subflow) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +136,7 @@ func (t *table) donePlacing(f *subflow) {
 	}
 }
 
-// forget takes out the subflows that could not be placed, and came before a time.
+// forget removes the subflows that could not be placed and arrived before the given time.
 func (t *table) forget(before time.Time) {
 	for _, f := range t.all() {
 		f.mu.Lock()
@@ -147,13 +148,13 @@ func (t *table) forget(before time.Time) {
 	}
 }
 
-// take is the next path of a connection between two ports, if there is one that was found
-// not long ago.
+// take returns the next path of a connection between two ports, if there is one that was
+// found recently.
 func (t *table) take(f *subflow, now time.Time) (found, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.connections[f.Connection]
-	if c == nil || len(c.left) == 0 || c.from != f.From || c.to != f.To || now.Sub(c.at) > freshFor {
+	if c == nil || len(c.left) == 0 || c.from != f.From || c.to != f.To || now.Sub(c.at) > pathsValidFor {
 		return found{}, false
 	}
 	next := c.left[0]
@@ -161,22 +162,23 @@ func (t *table) take(f *subflow, now time.Time) (found, bool) {
 	return next, true
 }
 
-// others are the paths of the other subflows of a connection, between the same two ports, but for silent ones: a token
-// is no secret, and another host's are not this one's.
+// others returns the paths of the other subflows of a connection between the same two
+// ports, without silent ones. Subflows between other ports do not count: a token is no
+// secret, and another host may use it.
 func (t *table) others(f *subflow) (all [][]network.Hop) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c := t.connections[f.Connection]; c != nil && !f.Plain {
 		for _, s := range c.subflows {
 			if s != f && s.From == f.From && s.To == f.To {
-				all = append(all, s.counts())
+				all = append(all, s.countedPath())
 			}
 		}
 	}
 	return all
 }
 
-// keep notes paths that have been found for a connection and are left for its next subflows.
+// keep stores paths that have been found for a connection for its next subflows.
 func (t *table) keep(f *subflow, left []found, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,7 +187,7 @@ func (t *table) keep(f *subflow, left []found, now time.Time) {
 	}
 }
 
-// all lists the subflows, those first that came first.
+// all returns the subflows, the oldest first.
 func (t *table) all() []*subflow {
 	t.mu.Lock()
 	defer t.mu.Unlock()

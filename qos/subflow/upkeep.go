@@ -8,12 +8,12 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/way"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/service"
 )
 
-// keepUp reads counters, and does what follows from them.
-func (s *Service) keepUp(ctx context.Context) {
+// update reads counters, and does what follows from them.
+func (s *Service) update(ctx context.Context) {
 	s.flows.forget(time.Now().Add(-s.Idle))
 	s.observe(ctx)
 	s.review(ctx)
@@ -36,15 +36,15 @@ func (s *Service) observe(ctx context.Context) {
 			s.Log.Debug("reading counters", "switch", d, "error", err)
 		}
 	})
-	s.placer.read(flows, func(f *subflow) (bytes [directions]uint64, at time.Time) {
+	s.placer.update(flows, func(f *subflow) (bytes [directions]uint64, at time.Time) {
 		for _, r := range s.Rules.Rules(f.key()) {
 			switch {
 			case r.Switch != f.From.Switch || r.CountersAt.IsZero():
 				continue
-			case r.NotifyRemoved: // that of the rule where it enters
-				bytes[there] = r.Bytes
+			case r.NotifyRemoved: // the counter of the rule where it enters
+				bytes[forward] = r.Bytes
 			default:
-				bytes[back] = r.Bytes
+				bytes[reverse] = r.Bytes
 			}
 			at = r.CountersAt
 		}
@@ -52,25 +52,25 @@ func (s *Service) observe(ctx context.Context) {
 	})
 }
 
-// review moves subflows whose path has broken, and ends those that have none left or whose
-// hosts have gone elsewhere. A path that may have broken, as a switch of it has left, is broken for
-// those that have another.
+// review moves subflows whose path is broken, and ends those that have no other path or
+// whose hosts have moved elsewhere. A path that may be broken, because one of its switches
+// is disconnected, counts as broken for subflows that have another path.
 func (s *Service) review(ctx context.Context) {
 	each(s.flows.all(), func(f *subflow) {
 		hops := f.path()
 		if hops == nil || ctx.Err() != nil {
 			return
 		}
-		if way.Moved(s.Network, f.Header, f.From, f.To) {
+		if flowpath.HostMoved(s.Network, f.Header, f.From, f.To) {
 			s.placer.end(f, "a host has moved")
 			return
 		}
 		missing, certain := service.MissingLink(s.Network, hops)
 		now := time.Now()
 		f.mu.Lock()
-		seen := f.health.Seen()
-		lost := f.health.Lost(missing, certain, now)
-		over := lost && (certain || now.Sub(f.health.Broken()) >= awayMost)
+		seen := f.health.WasIntact()
+		lost := f.health.Update(missing, certain, now)
+		over := lost && (certain || now.Sub(f.health.MissingSince()) >= maxDisconnected)
 		f.mu.Unlock()
 		if missing != "" && (seen || lost) {
 			s.placer.repair(ctx, f, missing, over)
@@ -78,25 +78,26 @@ func (s *Service) review(ctx context.Context) {
 	})
 }
 
-// awayMost is how long a subflow that has no other path stays on one a switch of which is away. The
-// switch may have lost its connection to the controller alone, and go on to send along that path: if
-// the rules of the other switches went, what it sends would end there.
-const awayMost = 10 * time.Minute
+// maxDisconnected is how long a subflow without another path stays on one with a
+// disconnected switch. The switch may have lost only its connection to the controller and
+// still forward along that path: if the rules of the other switches were removed, what it
+// sends would end there.
+const maxDisconnected = 10 * time.Minute
 
-// repair leads a subflow whose path has broken along the widest that there is now. If there is none,
-// it ends if its path is over.
+// repair moves a subflow whose path is broken to the widest path at present. If there is
+// none and over is set, the subflow ends.
 func (c *placer) repair(ctx context.Context, f *subflow, why string, over bool) {
 	f.changing.Lock()
 	hops := f.path()
-	if missing, _ := service.MissingLink(c.Network, hops); missing == "" { // moved meanwhile, or over
+	if missing, _ := service.MissingLink(c.Network, hops); missing == "" { // the subflow was moved meanwhile, or is over
 		f.changing.Unlock()
 		return
 	}
-	to, err := c.other(f)
+	to, err := c.widestPath(f)
 	if err != nil {
 		f.changing.Unlock()
 		if over {
-			c.end(f, why+", and there is no other way")
+			c.end(f, why+", and there is no other path")
 		}
 		return
 	}
@@ -104,7 +105,7 @@ func (c *placer) repair(ctx context.Context, f *subflow, why string, over bool) 
 	c.move(ctx, f, to, why)
 }
 
-// relieve moves subflows that a full link holds up.
+// relieve moves subflows that a full link limits.
 func (s *Service) relieve(ctx context.Context) {
 	now := time.Now()
 	s.placer.relieve(now, func(f *subflow, at network.PortRef) (moved, more bool) {
@@ -112,11 +113,12 @@ func (s *Service) relieve(ctx context.Context) {
 	})
 }
 
-// widen moves a subflow to a path that gives it more, if there is one.
+// widen moves a subflow to a path that gives it more, if there is one, and reports whether
+// it did.
 func (c *placer) widen(ctx context.Context, f *subflow, at network.PortRef, now time.Time) bool {
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	to, ok := c.better(f, at, now)
+	to, ok := c.widerPath(f, at, now)
 	if !ok {
 		return false
 	}

@@ -187,7 +187,7 @@ func (w *criticalWorld) serve(n *network.Network, log *slog.Logger) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	book := reserve.New(reserve.Of(n))
+	book := reserve.New(reserve.UseOf(n))
 	held := newGuard(w.t, n, book)
 	s = bandwidth.New(bandwidth.Options{Network: n, Rules: owner, Store: w.store, Book: book, Guard: held, Log: log, Publish: unheard, Interval: 500 * time.Millisecond})
 	n.AddHandler(rule.ChainCritical, s)

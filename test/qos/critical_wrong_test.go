@@ -93,7 +93,7 @@ func newCriticalAPI(t *testing.T) criticalAPI {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book := reserve.New(reserve.Of(n))
+	book := reserve.New(reserve.UseOf(n))
 	held := newGuard(t, n, book)
 	s := bandwidth.New(bandwidth.Options{
 		Network: n, Rules: owner, Store: memstore.New(), Book: book, Guard: held, Log: slog.Default(), Publish: unheard, Interval: 5 * time.Second,

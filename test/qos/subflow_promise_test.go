@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/qos/way"
 )
 
 // metered are the switches on which subflows pass a meter.
@@ -103,13 +103,13 @@ func (j *joins) unmetered(film bandwidth.Record) error {
 	if err != nil {
 		return err
 	}
-	out := map[way.Hop]bool{}
+	out := map[flowpath.Hop]bool{}
 	for _, h := range film.Path[:len(film.Path)-1] {
-		out[way.Hop{Switch: h.Switch, Out: h.Out}] = true
+		out[flowpath.Hop{Switch: h.Switch, Out: h.Out}] = true
 	}
 	for _, s := range j.subflows.Subflows() {
 		for _, h := range s.Path[:len(s.Path)-1] {
-			if out[way.Hop{Switch: h.Switch, Out: h.Out}] && len(at) == 0 {
+			if out[flowpath.Hop{Switch: h.Switch, Out: h.Out}] && len(at) == 0 {
 				return fmt.Errorf("%v leaves %v by port %d, and passes no meter", s.Flow, h.Switch, h.Out)
 			}
 		}

@@ -213,7 +213,7 @@ func (j *joins) start() {
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	book := reserve.New(reserve.Of(j.net))
+	book := reserve.New(reserve.UseOf(j.net))
 	held := newGuard(j.t, j.net, book)
 	var sampled subflow.Sampled
 	if j.sampled {

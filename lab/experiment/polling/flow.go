@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/flowpath"
 	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/qos/way"
 	"github.com/sluice-net/sluice/service"
 )
 
@@ -30,7 +30,7 @@ type flow struct {
 	from, to network.PortRef
 
 	// These belong to whoever reads counters, once the connection has entered.
-	counter way.Counter
+	counter flowpath.Counter
 	// path is where it is led since it is large.
 	path []network.Hop
 }

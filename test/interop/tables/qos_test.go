@@ -160,7 +160,7 @@ func (w *world) drawClasses(t *rapid.T) {
 			t.Fatalf("class %+v: %v", spec, faults)
 		}
 		var err error
-		if c.way, err = parsed.Way(w.top, 0, w.parties[of.from].host(), w.parties[of.to].host()); err != nil {
+		if c.way, err = parsed.FindRoute(w.top, 0, w.parties[of.from].host(), w.parties[of.to].host()); err != nil {
 			t.Fatalf("class %+v: %v", spec, err)
 		}
 		p, err := parsed.Rules([]latency.Route{c.way}, c.queue, c.userspace)

@@ -97,7 +97,7 @@ func TestQueuesOfBothWays(t *testing.T) {
 	f.capacity.Store(10e6)
 	e.userspace = map[openflow.DatapathID]bool{1: true}
 	e.leaving = []place{portRef(1, 9)}
-	want, _ := s.queues.wanted(1, ovsdb.Bridge{})
+	want, _ := s.queues.desiredRoots(1, ovsdb.Bridge{})
 	for _, port := range []uint32{2, 9} {
 		if q := want[port].Queues; len(q) != 3 || q[1].ID != 4 || q[1].Mark == nil || *q[1].Mark != 7 {
 			t.Errorf("port %d: %+v", port, q)

@@ -13,15 +13,15 @@ import (
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
-// A flow of a host that moves goes where that host's own rules lead it. It has no path of
-// its own: what is promised to it is promised on the host's present way between the border
-// and its place, anew at each place, or it is told that it cannot be. At the border, which
-// all its packets pass, it is recognised, and held to what it was promised.
+// A flow of a mobile host follows that host's own rules. It has no path of its own:
+// bandwidth is promised on the host's present path between the border and its place, anew
+// at each place, or the flow is reported as not accepted. At the border, which all its
+// packets pass, the flow is recognised, and limited to what it was promised.
 
-// identify reads the header of a packet at a switch, and finds out which host of it moves, if
-// that is a border of it: for all other packets, and if both hosts move, nobody does. The
-// header is the one by which a flow is known at the border: also where its host stands there
-// itself, and uses another address.
+// identify returns the header of a packet at a switch, and which of its hosts is mobile if
+// the switch is a border of that host. At other switches, or if both hosts are mobile, it
+// returns no device. The header is the one by which the flow is known at the border, even
+// if its host is connected there itself and uses another address.
 func (p *planner) identify(headers *packet.Headers, at openflow.DatapathID) (h match.Header, device netip.Addr, ok bool) {
 	plain, ok := match.HeaderOf(headers)
 	h = plain
@@ -41,29 +41,29 @@ func (p *planner) identify(headers *packet.Headers, at openflow.DatapathID) (h m
 	return h, device, ok
 }
 
-// way is the present way of a flow whose host moves, from where it comes in to where it
-// leaves. It is false if nobody leads the host.
-func (p *planner) way(f *flow) ([]network.Hop, bool) {
+// mobilePath returns the present path of a flow whose host is mobile, from where it enters
+// to where it leaves. It returns false if no service places the host.
+func (p *planner) mobilePath(f *flow) ([]network.Hop, bool) {
 	a, led := p.Network.Anchored(f.Device)
 	if f.Device == f.Header.Src {
-		return reserve.Back(a.Way), led && len(a.Way) > 0
+		return reserve.ReversePath(a.Way), led && len(a.Way) > 0
 	}
 	return a.Way, led && len(a.Way) > 0
 }
 
-// border is the hop of a way that is at the border.
-func (f *flow) border(hops []network.Hop) network.Hop {
+// borderHop returns the hop of a path that is at the border.
+func (f *flow) borderHop(hops []network.Hop) network.Hop {
 	if f.Device == f.Header.Src {
 		return hops[len(hops)-1]
 	}
 	return hops[0]
 }
 
-// borderProgram are the rules of a flow of a host that moves: at each border it goes on to
-// the host's own rules. Where its way leads it passes the meters, and it is noticed there
-// when it is over.
-func (w *writer) borderProgram(f *flow, hops []network.Hop, meter func(network.PortRef) uint32) network.Program {
-	hop := f.border(hops)
+// borderRules returns the rules of a mobile host's flow: at each border, its packets
+// continue with the host's own rules. At the border of its present path they pass the
+// meters, and the switch reports there when the flow is over.
+func (w *writer) borderRules(f *flow, hops []network.Hop, meter func(network.PortRef) uint32) network.Program {
+	hop := f.borderHop(hops)
 	borders := []openflow.DatapathID{hop.Switch}
 	if a, led := w.Network.Anchored(f.Device); led {
 		for _, at := range a.Borders {
@@ -83,7 +83,7 @@ func (w *writer) borderProgram(f *flow, hops []network.Hop, meter func(network.P
 				r.Meter = meter(network.PortRef{Switch: d, Port: out})
 			}
 			p.Rules = append(p.Rules, r)
-			if h.Proto != packet.ProtoTCP || !w.seesTCPFlags(d) {
+			if h.Proto != packet.ProtoTCP || !w.matchesTCPFlags(d) {
 				return
 			}
 			r.Offset, r.Idle, r.NotifyRemoved = rule.SelectCriticalCopy, 0, false

@@ -1,16 +1,17 @@
-package way
+package flowpath
 
 import "time"
 
-// Counter is what a flow has carried, as a switch counts it. Rate is in bits per second, at the
-// last reading.
+// Counter is what a flow has carried according to a switch's counters. Rate is in bits per
+// second, at the last reading.
 type Counter struct {
 	Bytes uint64
 	At    time.Time
 	Rate  uint64
 }
 
-// Read takes a reading and tells the rate since the one before; false without one.
+// Read records a reading and returns the rate since the previous one. It returns false if
+// there is none.
 func (c *Counter) Read(bytes uint64, at time.Time) (uint64, bool) {
 	old := *c
 	if !at.After(old.At) {

@@ -1,4 +1,4 @@
-package way
+package flowpath
 
 import (
 	"slices"
@@ -9,23 +9,23 @@ import (
 	"github.com/sluice-net/sluice/qos/match"
 )
 
-// Lead is how a flow is led.
-type Lead struct {
+// Forwarding describes how a flow is forwarded.
+type Forwarding struct {
 	Header match.Header
 	Hops   []network.Hop
 	// Stage and Offset are those of the rules.
 	Stage  network.Stage
 	Offset uint16
-	// Idle is how long the flow has to be silent until the rule where it enters is removed,
-	// and its owner told, in whole seconds.
+	// Idle is how long the flow has to be silent until the rule where it enters is removed
+	// and its owner notified, in whole seconds.
 	Idle time.Duration
-	// Meter gives the meter that traffic out of a port has to pass, zero for none; nil where
-	// there is none at all.
+	// Meter returns the meter that traffic out of a port has to pass; zero for none. A nil
+	// function means that there are no meters.
 	Meter func(network.PortRef) uint32
 }
 
-// Rules lead the flow along its way, and its answers back.
-func (l Lead) Rules() (rules []network.Rule) {
+// Rules returns the rules that forward the flow along its path, and its answers back.
+func (l Forwarding) Rules() (rules []network.Rule) {
 	add := func(h match.Header, hop network.Hop) *network.Rule {
 		r := network.Rule{
 			Switch: hop.Switch, Stage: l.Stage, Offset: l.Offset, Match: h.Match(hop.In), Actions: []openflow.Action{openflow.Output(hop.Output())},
@@ -47,8 +47,9 @@ func (l Lead) Rules() (rules []network.Rule) {
 	return rules
 }
 
-// Ports are those by which a way leaves switches for other switches, in both directions.
-func Ports(hops []network.Hop) (out []network.PortRef) {
+// LinkPorts returns the ports by which a path leaves switches for other switches, in both
+// directions.
+func LinkPorts(hops []network.Hop) (out []network.PortRef) {
 	for i, hop := range hops {
 		if i < len(hops)-1 {
 			out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.Out})
@@ -60,31 +61,32 @@ func Ports(hops []network.Hop) (out []network.PortRef) {
 	return out
 }
 
-// Outs returns the ports by which a flow and its answers leave switches, those to its hosts
-// included.
-func Outs(hops []network.Hop) (out []network.PortRef) {
+// AllPorts returns the ports by which a flow and its answers leave switches, including
+// those to its hosts.
+func AllPorts(hops []network.Hop) (out []network.PortRef) {
 	for _, hop := range hops {
 		out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.Out}, network.PortRef{Switch: hop.Switch, Port: hop.In})
 	}
 	return out
 }
 
-// State is what is asked of a network; a service.Network has it.
-type State interface {
+// Network is what this package needs of a network; service.Network implements it.
+type Network interface {
 	Topology() *network.Topology
 	HostByMAC(mac openflow.MAC, vlan uint16) (network.Host, bool)
 	CanMatch(openflow.DatapathID, openflow.Field) (can, known bool)
 }
 
-// SeesTCPFlags says whether a switch's rules can match TCP's flags. One that is not connected is
-// taken to be able to: its rules were once accepted.
-func SeesTCPFlags(n State, d openflow.DatapathID) bool {
+// MatchesTCPFlags reports whether a switch's rules can match TCP flags. It returns true for
+// a switch that is not connected, because the switch has accepted such rules before.
+func MatchesTCPFlags(n Network, d openflow.DatapathID) bool {
 	can, known := n.CanMatch(d, openflow.FieldTCPFlags)
 	return can || !known
 }
 
-// Moved says whether a host of a flow is elsewhere than where the flow enters or leaves.
-func Moved(n State, h match.Header, from, to network.PortRef) bool {
+// HostMoved reports whether a host of a flow is at another port than the one where the flow
+// enters or leaves.
+func HostMoved(n Network, h match.Header, from, to network.PortRef) bool {
 	elsewhere := func(mac openflow.MAC, than network.PortRef) bool {
 		host, known := n.HostByMAC(mac, h.VLAN)
 		return known && !host.At.IsZero() && host.At != than
@@ -92,15 +94,15 @@ func Moved(n State, h match.Header, from, to network.PortRef) bool {
 	return elsewhere(h.EthSrc, from) || elsewhere(h.EthDst, to)
 }
 
-// Hop is one switch of a flow's path, for a reader.
+// Hop is one switch of a flow's path, as the API shows it.
 type Hop struct {
 	Switch openflow.DatapathID `json:"switch"`
 	In     uint32              `json:"in" doc:"Port by which its packets come in"`
 	Out    uint32              `json:"out" doc:"Port by which they leave"`
 }
 
-// Shown is a way for a reader.
-func Shown(hops []network.Hop) []Hop {
+// HopsOf returns a path as the API shows it.
+func HopsOf(hops []network.Hop) []Hop {
 	out := make([]Hop, len(hops))
 	for i, h := range hops {
 		out[i] = Hop(h)

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// Back is a way in the other direction.
-func Back(way []topology.Hop) []topology.Hop {
+// ReversePath returns a path in the opposite direction.
+func ReversePath(way []topology.Hop) []topology.Hop {
 	back := slices.Clone(way)
 	slices.Reverse(back)
 	for i, h := range back {

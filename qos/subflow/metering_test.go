@@ -90,13 +90,13 @@ func TestMeterComesLate(t *testing.T) {
 		return nil
 	})
 	w.promise("flow", false, out, 6*mbit)
-	w.holdBack(t.Context())
-	if held := w.heldBack(); len(held) > 0 || len(w.metered()) > 0 {
+	w.updateAllMeters(t.Context())
+	if held := w.meteredLinks(); len(held) > 0 || len(w.metered()) > 0 {
 		t.Errorf("held on %v by meters of %v, where the switch has taken none", held, w.metered())
 	}
 	w.rules.SetOnApply(nil)
-	w.holdBack(t.Context())
-	if held := w.heldBack(); !slices.Equal(held, w.metered()) || len(held) != 1 {
+	w.updateAllMeters(t.Context())
+	if held := w.meteredLinks(); !slices.Equal(held, w.metered()) || len(held) != 1 {
 		t.Errorf("held on %v by meters of %v", held, w.metered())
 	}
 }
@@ -111,7 +111,7 @@ func TestPromiseDuringPlacement(t *testing.T) {
 				for _, by := range []int{2, 3, 4} {
 					w.promise(fmt.Sprint(by), false, port(1, by), 6*mbit)
 				}
-				pause.For(10*heldWithin, "the service to have looked for those to be held back")
+				pause.For(10*meterDelay, "the service to have looked for those to be held back")
 			})
 		}
 		return nil
@@ -147,15 +147,15 @@ func TestSubflowYields(t *testing.T) {
 		w.observe(t.Context())
 	}
 	for _, at := range []network.PortRef{out, back} {
-		if free := w.Book.Room(at); free != 9*mbit {
+		if free := w.Book.EstimateFree(at); free != 9*mbit {
 			t.Errorf("%d bit/s are free for promises on the link from %v", free, at)
 		}
 	}
-	if l := w.placer.loads.widths(time.Now(), nil).look(out); l.free != mbit || l.shared != 9*mbit || l.subflows != 1 {
+	if l := w.placer.loads.widths(time.Now(), nil).infoOf(out); l.free != mbit || l.shared != 9*mbit || l.subflows != 1 {
 		t.Errorf("for further subflows: %+v", l)
 	}
 	w.placer.end(f, "test")
-	if free := w.Book.Room(out); free != mbit {
+	if free := w.Book.EstimateFree(out); free != mbit {
 		t.Errorf("%d bit/s are free after its end", free)
 	}
 }
@@ -169,7 +169,7 @@ func TestSilentSubflow(t *testing.T) {
 	count := func(when string, want uint64) {
 		t.Helper()
 		for _, at := range []network.PortRef{port(1, by), port(5, by)} {
-			if got := w.placer.loads.widths(time.Now(), nil).look(at).subflows; got != want {
+			if got := w.placer.loads.widths(time.Now(), nil).infoOf(at).subflows; got != want {
 				t.Errorf("%s: %d subflows on the link from %v, want %d", when, got, at, want)
 			}
 		}
@@ -190,13 +190,13 @@ func TestReverse(t *testing.T) {
 	w := newWorld(t)
 	w.placed(a, b, 1000, 1)
 	f, now := w.flows.all()[0], time.Unix(1_800_000_000, 0)
-	f.counters[there].Read(10, now)
-	f.counters[back].Read(1000, now)
+	f.counters[forward].Read(10, now)
+	f.counters[reverse].Read(1000, now)
 	if r := w.Subflows()[0]; !r.Reverse || r.Bytes != 1000 {
 		t.Errorf("%+v", r)
 	}
-	f.counters[there].Read(2000, now.Add(time.Second))
-	f.counters[back].Read(1100, now.Add(time.Second))
+	f.counters[forward].Read(2000, now.Add(time.Second))
+	f.counters[reverse].Read(1100, now.Add(time.Second))
 	if r := w.Subflows()[0]; r.Reverse || r.Bytes != 2000 {
 		t.Errorf("%+v", r)
 	}
@@ -208,10 +208,10 @@ func TestLinksOfDirections(t *testing.T) {
 	at := func(sw openflow.DatapathID, port uint32) network.PortRef {
 		return network.PortRef{Switch: sw, Port: port}
 	}
-	if got := links(hops, there); !slices.Equal(got, []network.PortRef{at(1, 12), at(2, 25)}) {
+	if got := links(hops, forward); !slices.Equal(got, []network.PortRef{at(1, 12), at(2, 25)}) {
 		t.Errorf("there %v", got)
 	}
-	if got := links(hops, back); !slices.Equal(got, []network.PortRef{at(2, 21), at(5, 52)}) {
+	if got := links(hops, reverse); !slices.Equal(got, []network.PortRef{at(2, 21), at(5, 52)}) {
 		t.Errorf("back %v", got)
 	}
 }

@@ -27,7 +27,7 @@ func TestClassOfAHostThatMoves(t *testing.T) {
 	var routes []Route
 	up := []topology.Hop{{Switch: 1, In: 7, Out: 2}, {Switch: 2, In: 1, Out: 9}}
 	for i, want := range [][]topology.Hop{down, up} {
-		r, _, err := way(s.Network.Topology(), &e.class, i, all[i], func(topology.Link) string { return "" })
+		r, _, err := findRoute(s.Network.Topology(), &e.class, i, all[i], func(topology.Link) string { return "" })
 		if err != nil || !slices.Equal(r.Hops, want) {
 			t.Errorf("flow %d goes %+v, want %v: %v", i, r, want, err)
 		}

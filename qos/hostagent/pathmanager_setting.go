@@ -10,25 +10,25 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// manager is the sysctl by which new connections get their path manager, with the value of the
-// one in user space: by name from Linux 6.15 on, by number before.
-type manager struct{ path, userspace string }
+// pathManagerSetting is the sysctl that selects the path manager of new connections, with
+// the value of the user-space one: by name from Linux 6.15 on, by number before.
+type pathManagerSetting struct{ path, userspace string }
 
-var managers = []manager{
+var pathManagerSettings = []pathManagerSetting{
 	{"/proc/sys/net/mptcp/path_manager", "userspace"},
 	{"/proc/sys/net/mptcp/pm_type", "1"},
 }
 
-// selection is which path manager new connections got before, kept in a file as long as it is
-// changed: an agent that is killed leaves that to the next.
+// selection is the path manager that new connections had before. A file keeps it as long as
+// it is changed, so that the next agent can undo the change if this one is killed.
 type selection struct {
-	manager
+	pathManagerSetting
 	file, before string
 }
 
-// selectUserspace has new connections get the path manager in user space.
+// selectUserspace gives new connections the user-space path manager.
 func selectUserspace(file string) (*selection, error) {
-	for _, m := range managers {
+	for _, m := range pathManagerSettings {
 		now, err := os.ReadFile(m.path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -54,7 +54,7 @@ func (s *selection) set() error {
 	return nil
 }
 
-// restore gives new connections the path manager that they had.
+// restore restores the path manager of new connections.
 func (s *selection) restore() error {
 	err := os.WriteFile(s.path, []byte(s.before), 0o644)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 // A port with too many SYNs that are not placed is quiet once; those with fewer are not, and no
 // more ports are counted than may be.
 func TestPortsWithTooManyAreQuiet(t *testing.T) {
-	c, now := newCounts(), time.Unix(1000, 0)
+	c, now := newJoinCounter(), time.Unix(1000, 0)
 	loud, other := hostAt(1, 1), hostAt(1, 2)
 	times := 0
 	for range 1000 {
@@ -28,7 +28,7 @@ func TestPortsWithTooManyAreQuiet(t *testing.T) {
 			t.Fatal("100 a second: it is to be quiet")
 		}
 	}
-	c.over(loud)
+	c.resume(loud)
 	if c.add(loud, now.Add(time.Minute)) {
 		t.Error("it is quiet again at once")
 	}
@@ -46,9 +46,9 @@ func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		loud, inside := hostAt(1, 1), port(5, 2)
-		for range mostUnplaced + 1 {
-			w.unplaced(loud)
-			w.unplaced(inside)
+		for range maxUnplaced + 1 {
+			w.countUnplaced(loud)
+			w.countUnplaced(inside)
 		}
 		key := "quiet/" + loud.String()
 		synctest.Wait()
@@ -64,8 +64,8 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%d rules for a port between switches", n)
 		}
 		w.stop()
-		if n := len(w.rules.Program(key).Rules); n != 0 || len(w.counts.quiet) != 0 {
-			t.Errorf("%d rules are left, and %d ports are quiet", n, len(w.counts.quiet))
+		if n := len(w.rules.Program(key).Rules); n != 0 || len(w.counts.dropping) != 0 {
+			t.Errorf("%d rules are left, and %d ports are quiet", n, len(w.counts.dropping))
 		}
 	})
 }

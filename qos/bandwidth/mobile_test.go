@@ -99,8 +99,8 @@ func TestAskedAtBorders(t *testing.T) {
 			t.Errorf("%+v: %d rules, want %d: %v", text, len(rules), want, rules)
 		}
 		for _, r := range rules {
-			src, _ := narrowed(r.Match, openflow.IPSrcPrefix(devices.Prefixes[0]))
-			dst, _ := narrowed(r.Match, openflow.IPDstPrefix(devices.Prefixes[0]))
+			src, _ := narrow(r.Match, openflow.IPSrcPrefix(devices.Prefixes[0]))
+			dst, _ := narrow(r.Match, openflow.IPDstPrefix(devices.Prefixes[0]))
 			if src != r.Match && dst != r.Match {
 				t.Errorf("%+v: %v is for others too", text, r.Match)
 			}

@@ -13,23 +13,23 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// asker asks switches for the first packets of critical traffic, and remembers which of
-// them do not do so.
-type asker struct {
+// puntInstaller installs the rules that send the first packets of critical traffic to the
+// controller, and remembers which switches refuse them.
+type puntInstaller struct {
 	Options
 	definitions *service.Collection[*Definition]
 
-	asking sync.Mutex // held while the rules are written
+	installing sync.Mutex // held while the rules are written
 
 	mu      sync.Mutex
-	refused map[openflow.DatapathID]error // why a switch has no rules for first packets
-	moving  network.Moving                // the hosts whose first packets come up at borders
+	refused map[openflow.DatapathID]error // by switch, why it refuses punt rules
+	moving  network.Moving                // the mobile hosts whose first packets are punted at borders
 }
 
-// ask brings the rules for first packets into every switch.
-func (a *asker) ask(ctx context.Context) {
-	a.asking.Lock()
-	defer a.asking.Unlock()
+// install writes the punt rules to every switch.
+func (a *puntInstaller) install(ctx context.Context) {
+	a.installing.Lock()
+	defer a.installing.Unlock()
 	definitions, moving := a.definitions.Values(), a.Network.Moving()
 	refused := a.Rules.EverySwitch(ctx, "punt", func(d openflow.DatapathID) network.Program {
 		p := Punts(d, definitions)
@@ -48,26 +48,26 @@ func (a *asker) ask(ctx context.Context) {
 	}
 }
 
-// follow has the rules for first packets follow the hosts that may move.
-func (a *asker) follow(ctx context.Context) {
+// followMobile rewrites the punt rules if the set of mobile hosts has changed.
+func (a *puntInstaller) followMobile(ctx context.Context) {
 	now := a.Network.Moving()
 	a.mu.Lock()
 	same := slices.Equal(now.Prefixes, a.moving.Prefixes) && slices.Equal(now.Borders, a.moving.Borders)
 	a.mu.Unlock()
 	if !same {
-		a.ask(ctx)
+		a.install(ctx)
 	}
 }
 
-// Refusal is a switch that has not taken the rules for first packets.
+// Refusal is a switch that refuses the rules for first packets.
 type Refusal struct {
 	Switch openflow.DatapathID `json:"switch" doc:"Where critical flows enter unrecognised, and go like any traffic"`
 	Reason string              `json:"reason"`
 }
 
-// Refusals lists the switches that have not taken the rules for first packets. It is
+// Refusals returns the switches that refuse the rules for first packets. The rules are
 // tried again at each reading of the counters.
-func (a *asker) Refusals() []Refusal {
+func (a *puntInstaller) Refusals() []Refusal {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := []Refusal{}
@@ -78,11 +78,11 @@ func (a *asker) Refusals() []Refusal {
 	return out
 }
 
-// wholePacket asks a switch to send packets to the controller unabridged.
+// wholePacket makes a switch send packets to the controller in full length.
 const wholePacket = 0xffff
 
-// Punts are the rules that bring the first packets of critical traffic from one switch to the
-// controller.
+// Punts returns the rules that send the first packets of critical traffic from one switch
+// to the controller.
 func Punts(d openflow.DatapathID, definitions []*Definition) (p network.Program) {
 	seen := map[openflow.Match]bool{}
 	for _, def := range definitions {
@@ -93,7 +93,7 @@ func Punts(d openflow.DatapathID, definitions []*Definition) (p network.Program)
 	return p
 }
 
-// punt adds a rule that brings packets up, unless it has been seen.
+// punt appends a rule that sends packets to the controller, unless it has been seen.
 func punt(to []network.Rule, d openflow.DatapathID, stage network.Stage, offset uint16, m openflow.Match, seen map[openflow.Match]bool) []network.Rule {
 	if seen[m] {
 		return to
@@ -104,8 +104,9 @@ func punt(to []network.Rule, d openflow.DatapathID, stage network.Stage, offset 
 	})
 }
 
-// borderPunts are the rules that bring the first packets of critical traffic of hosts that
-// move up, at the borders that they pass: before the rules that lead them.
+// borderPunts returns the rules that send the first packets of critical traffic of mobile
+// hosts to the controller, at the borders that they pass. They apply before the rules that
+// forward these hosts' packets.
 func borderPunts(d openflow.DatapathID, definitions []*Definition, m network.Moving) (rules []network.Rule) {
 	if !slices.ContainsFunc(m.Borders, func(at network.PortRef) bool { return at.Switch == d }) {
 		return nil
@@ -115,7 +116,7 @@ func borderPunts(d openflow.DatapathID, definitions []*Definition, m network.Mov
 		for _, match := range def.Matches {
 			for _, p := range m.Prefixes {
 				for _, of := range []openflow.OXM{openflow.IPSrcPrefix(p), openflow.IPDstPrefix(p)} {
-					if narrow, ok := narrowed(match, of); ok {
+					if narrow, ok := narrow(match, of); ok {
 						rules = punt(rules, d, network.StageSelect, rule.SelectCriticalAsk, narrow, seen)
 					}
 				}
@@ -125,9 +126,9 @@ func borderPunts(d openflow.DatapathID, definitions []*Definition, m network.Mov
 	return rules
 }
 
-// narrowed is a match of those packets only that have an IPv4 address of a prefix; false if
+// narrow restricts a match to packets with an IPv4 address of a prefix; it returns false if
 // there are none.
-func narrowed(m openflow.Match, prefix openflow.OXM) (openflow.Match, bool) {
+func narrow(m openflow.Match, prefix openflow.OXM) (openflow.Match, bool) {
 	only := openflow.MustMatch(openflow.EthType(packet.TypeIPv4), prefix)
 	if !m.Overlaps(only) {
 		return m, false
