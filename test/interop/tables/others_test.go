@@ -90,6 +90,9 @@ func (w *world) Lookup(mac openflow.MAC, vlan uint16) (network.PortRef, bool) {
 // Neighbor is nobody: ARP is not what these tests are about.
 func (w *world) Neighbor(netip.Addr, uint16) (hosts.Neighbor, bool) { return hosts.Neighbor{}, false }
 
+// IsVirtual returns false: no service has a virtual address in these tests.
+func (w *world) IsVirtual(openflow.MAC) bool { return false }
+
 // drawForwarding has some of the parties exchange packets by default forwarding.
 func (w *world) drawForwarding(t *rapid.T) {
 	view := &forward.View{Topology: w.top, Hosts: w, Edges: w}
