@@ -23,20 +23,20 @@ func handoverCommand(app *App) *cobra.Command {
   sluice handover list --device car7
   sluice handover move car7 --port 00000000000000a1/3`,
 		GetCommand(app, "status", "Show state and errors", handoverPath+"status", Fields[plugin.Status]),
-		GetCommand(app, "stats", "Show times and rule changes of the handovers that are remembered", handoverPath+"stats", Fields[plugin.Stats]),
+		GetCommand(app, "stats", "Show times and rule changes of the recorded handovers", handoverPath+"stats", Fields[plugin.Stats]),
 		GetCommand(app, "borders", "List the ports where the mobility network meets the rest", handoverPath+"borders", Table[plugin.BorderInfo]("")),
 		GetCommand(app, "coverage", "List what the attachment points cover", handoverPath+"coverage", Table[plugin.CellInfo]("")),
 		GetCommand(app, "neighbours", "List the neighbouring domains", handoverPath+"neighbours", Table[domain.NeighbourStatus]("")),
-		GetCommand(app, "roaming", "List devices that are abroad, visiting, or on their way", handoverPath+"roaming", Table[domain.Roaming](
+		GetCommand(app, "roaming", "List devices that are abroad, visiting, or moving between domains", handoverPath+"roaming", Table[domain.Roaming](
 			"id home ip host=IN upstream=FROM downstream=TO peer=MOVES stage outbox")),
 		handoverClassesCommand(app), handoverPoolsCommand(app), handoverDevicesCommand(app), handoverLeasesCommand(app), handoverPositionsCommand(app),
 		handoverListCommand(app),
-		GetCommand(app, "show ID", "Show one record: way, join, time by part", handoverPath+"handovers", Fields[plugin.Record]),
+		GetCommand(app, "show ID", "Show one record: path, join, time by part", handoverPath+"handovers", Fields[plugin.Record]),
 		handoverMoveCommand(app), handoverPrepareCommand(app), handoverAnnounceCommand(app))
 }
 
 func handoverListCommand(app *App) *cobra.Command {
-	cmd := GetCommand(app, "list", "List what happened to devices, the latest first", handoverPath+"handovers", Table[plugin.Record](
+	cmd := GetCommand(app, "list", "List the records of handovers, the latest first", handoverPath+"handovers", Table[plugin.Record](
 		"id device kind policy prepared from to parts.t_f=RULES parts.t_d=DHCP parts.trigger_to_rules=TRIGGER changes result how started"))
 	var kind, result string
 	cmd.Flags().String("device", "", "only records of this device")
@@ -96,10 +96,11 @@ func handoverLeasesCommand(app *App) *cobra.Command {
 		RemoveCommand(app, "end DEVICE", "End a device's lease and remove its rules", handoverPath+"leases"))
 }
 
-// taken has the flag --cancel take back what a command does, by a DELETE of the same path.
-func taken(app *App, cmd *cobra.Command, path string) *cobra.Command {
+// cancellable adds the flag --cancel, which undoes what the command does by a DELETE of the same
+// path.
+func cancellable(app *App, cmd *cobra.Command, path string) *cobra.Command {
 	do, cancel := cmd.RunE, false
-	cmd.Flags().BoolVar(&cancel, "cancel", false, "take it back")
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "cancel it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cancel {
 			return app.call(cmd, http.MethodDelete, filled(path, args), nil, nil, nil)
@@ -114,27 +115,27 @@ const onDevice = handoverPath + "devices/%s/"
 func handoverMoveCommand(app *App) *cobra.Command {
 	cmd := send(app, "move DEVICE", "Order a device's daemon to move", http.MethodPost, onDevice+"move", request[plugin.MoveSpec]{}, Fields[plugin.Order])
 	cmd.Long = `Prepares the place, if one is named, and orders the daemon "sluice mobile" on the
-device to go on by that interface.`
+device to continue by that interface.`
 	cmd.Example = `  sluice handover move car7 --port 00000000000000a1/3
   sluice handover move car7 --mac 02:00:00:00:07:02 --hold 1m`
 	return cmd
 }
 
 func handoverPrepareCommand(app *App) *cobra.Command {
-	cmd := send(app, "prepare DEVICE", "Prepare a place for a device, or take that back", http.MethodPost, onDevice+"prepare",
+	cmd := send(app, "prepare DEVICE", "Prepare a place for a device, or cancel that", http.MethodPost, onDevice+"prepare",
 		request[plugin.PlaceSpec]{"timeout": "for"}, Fields[plugin.DeviceInfo])
 	cmd.Example = `  sluice handover prepare car7 --port 00000000000000a1/3 --for 20s
   sluice handover prepare car7 --cancel`
-	return taken(app, cmd, onDevice+"prepare")
+	return cancellable(app, cmd, onDevice+"prepare")
 }
 
 func handoverAnnounceCommand(app *App) *cobra.Command {
 	var nothing func(io.Writer, struct{})
-	cmd := send(app, "announce DEVICE", "Announce a device to a neighbouring domain, or take that back", http.MethodPost, onDevice+"announce",
+	cmd := send(app, "announce DEVICE", "Announce a device to a neighbouring domain, or withdraw that", http.MethodPost, onDevice+"announce",
 		request[plugin.AnnounceSpec]{}, nothing)
 	cmd.Example = `  sluice handover announce car7 --domain north --port 00000000000000b1/2
   sluice handover announce car7 --cancel`
-	return taken(app, cmd, onDevice+"announce")
+	return cancellable(app, cmd, onDevice+"announce")
 }
 
 func handoverPositionsCommand(app *App) *cobra.Command {

@@ -29,7 +29,7 @@ import (
 func mobileCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mobile",
-		Short: "Keep a device's connections while it goes from network to network",
+		Short: "Keep a device's connections while it moves between networks",
 		Long: `The daemon of a mobile device. Applications use one virtual interface, which has
 one address wherever the device is; the daemon chooses which interface carries
 its packets, gets the address by DHCP, and moves it from one to the other.`,
@@ -42,9 +42,9 @@ func mobileRunCommand(app *App) *cobra.Command {
 	return daemonCommand(app, &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon",
-		Long: `Runs the daemon until it gets SIGINT or SIGTERM, and then puts the device back as
-it was: the virtual interface goes, the others have their addresses and routes
-again. What a daemon has left that was killed is put back first.`,
+		Long: `Runs the daemon until it gets SIGINT or SIGTERM, and then restores the device: it
+removes the virtual interface, and gives the others their addresses and routes
+again. If an earlier daemon was killed, its changes are restored, too.`,
 		Example: `  sluice config example mobile > mobile.yaml
   sluice mobile run --config mobile.yaml`,
 	}, config.LoadMobile, func(ctx context.Context, r *running[*config.Mobile]) error {
@@ -135,9 +135,9 @@ func mobileRestoreCommand(app *App) *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Put the device back as it was before a daemon that was killed",
-		Long: `Puts back what a daemon has left that was killed and is not to run again. (One
-that is to run again does so by itself.)`,
+		Short: "Restore the device after a daemon was killed",
+		Long: `Restores what a killed daemon has changed, if no daemon is to run again. (A daemon
+that runs again does so by itself.)`,
 		Example: `  sluice mobile restore --config mobile.yaml`,
 		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -176,10 +176,10 @@ func mobileMoveCommand(app *App) *cobra.Command {
 	var hold time.Duration
 	cmd := &cobra.Command{
 		Use:   "move [INTERFACE]",
-		Short: "Move the device to an interface, or leave the choice to it again",
+		Short: "Move the device to an interface, or let it choose again",
 		Long: `Moves the device to an interface and keeps it there, as long as that has a link,
-until another command, or for as long as --for says. The command returns when the
-device has moved. A device that uses the interface already joins its network anew.`,
+until another command, or for the time of --for. The command returns when the
+device has moved. A device that uses the interface already joins its network again.`,
 		Example: `  sluice mobile move wlan0
   sluice mobile move wwan0 --for 10m
   sluice mobile move --auto`,

@@ -26,20 +26,20 @@ type incoming[T any] interface {
 // those of operators.
 func (s *Service) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
-	receive(s, a, KindHello, "Say that one is there", nil, s.onHello)
+	receive(s, a, KindHello, "Show that the sender is there", nil, s.onHello)
 	receive(s, a, KindNotify, "Announce a device", func(m *Notify) Subject { return m.Visitor.subject() }, s.Receiver.onNotify)
-	receive(s, a, KindReady, "Say that the branch to here carries", func(m *Ready) Subject { return m.Subject }, s.Receiver.onReady)
+	receive(s, a, KindReady, "Say that the branch to here gets packets", func(m *Ready) Subject { return m.Subject }, s.Receiver.onReady)
 	receive(s, a, KindComplete, "Say that a device has arrived", func(m *Complete) Subject { return m.Subject }, s.Origin.onComplete)
 	receive(s, a, KindQuery, "Ask who has a device", nil, s.Origin.onQuery)
-	receive(s, a, KindClaim, "Take a device that has turned up unannounced", func(m *Claim) Subject { return m.Subject }, s.Origin.onClaim)
+	receive(s, a, KindClaim, "Claim a device that has appeared unannounced", func(m *Claim) Subject { return m.Subject }, s.Origin.onClaim)
 	// Without ordering: the message may overtake others about the device in the outbox, and
 	// evidence is accepted only once anyway.
 	receive(s, a, KindVerify, "Ask whether a device has signed a request", nil, s.Origin.onVerify)
-	receive(s, a, KindWithdraw, "Take a move back, or leave the chain", func(m *Withdraw) Subject { return m.Subject }, s.onWithdraw)
+	receive(s, a, KindWithdraw, "Withdraw a move, or leave the chain", func(m *Withdraw) Subject { return m.Subject }, s.onWithdraw)
 
 	r := service.NewREST(a, "handover")
 	service.Show(r, "neighbours", "List the neighbouring domains", s.Neighbours)
-	service.Show(r, "roaming", "List devices that are abroad, visiting, or on their way", s.records.roaming)
+	service.Show(r, "roaming", "List devices that are abroad, visiting, or moving between domains", s.records.roaming)
 }
 
 // receive adds one operation. Before f handles a message, the sender's certificate and the
@@ -81,7 +81,7 @@ func receive[T, O any, P incoming[T]](s *Service, a *api.API, kind Kind, summary
 type problem struct {
 	huma.ErrorModel
 	Code     Code      `json:"code,omitempty"`
-	Evidence *Evidence `json:"evidence,omitempty" doc:"With code here: shows that the device is where the refusal says"`
+	Evidence *Evidence `json:"evidence,omitempty" doc:"With code here: proves that the device is where the refusal says"`
 }
 
 // refusals returns the responses with which a message may be refused, for the OpenAPI document.
@@ -151,7 +151,7 @@ type NeighbourStatus struct {
 	Peering  string     `json:"peering" doc:"Border port that leads to it"`
 	Prefixes []string   `json:"prefixes"`
 	Transit  []string   `json:"transit,omitempty"`
-	Heard    *time.Time `json:"heard,omitempty" doc:"When it last answered or asked"`
+	Heard    *time.Time `json:"heard,omitempty" doc:"When it last answered or sent a message"`
 	Fault    string     `json:"fault,omitempty" doc:"Why the last request to it failed"`
 	Visitors int        `json:"visitors" doc:"Devices that came from it and are here or pass through"`
 	Abroad   int        `json:"abroad" doc:"Devices whose packets are sent to it"`
@@ -193,7 +193,7 @@ type Roaming struct {
 	Host       string     `json:"host,omitempty" doc:"Domain that has it, as far as is known"`
 	Stage      Stage      `json:"stage,omitempty" doc:"How far its present move has got"`
 	Peer       string     `json:"peer,omitempty" doc:"Neighbour of the present move"`
-	Deadline   *time.Time `json:"deadline,omitempty" doc:"When the present move is given up"`
+	Deadline   *time.Time `json:"deadline,omitempty" doc:"When the present move ends without success"`
 	Outbox     int        `json:"outbox" doc:"Messages about it that still have to reach a neighbour"`
 	Changed    time.Time  `json:"changed"`
 }

@@ -41,16 +41,16 @@ func (s *apiHandlers) Register(a *api.API) {
 	service.Register(r, http.MethodGet, "leases", "List the leases", s.getLeases)
 	service.Register(r, http.MethodDelete, "leases/{name}", "End a device's lease and remove its rules", s.deleteLease)
 
-	service.Register(r, http.MethodGet, "handovers", "List what happened to devices, the latest first", s.getHandovers)
+	service.Register(r, http.MethodGet, "handovers", "List the records of handovers, the latest first", s.getHandovers)
 	service.Register(r, http.MethodGet, "handovers/{id}", "Show one record", s.getHandover)
 	service.Register(r, http.MethodPost, "devices/{name}/move", "Order a device to move", s.postMove)
 	service.Register(r, http.MethodPost, "devices/{name}/prepare", "Prepare a place for a device", s.postPrepare)
-	service.Register(r, http.MethodDelete, "devices/{name}/prepare", "Take back what was prepared", s.deletePrepare)
+	service.Register(r, http.MethodDelete, "devices/{name}/prepare", "Cancel a preparation", s.deletePrepare)
 	service.Register(r, http.MethodPost, "devices/{name}/announce", "Announce a device to a neighbouring domain", s.postAnnounce)
-	service.Register(r, http.MethodDelete, "devices/{name}/announce", "Take back what was announced", s.deleteAnnounce)
+	service.Register(r, http.MethodDelete, "devices/{name}/announce", "Withdraw an announcement", s.deleteAnnounce)
 
 	service.Register(r, http.MethodGet, "coverage", "List what the attachment points cover", s.getCoverage)
-	service.Register(r, http.MethodGet, "positions", "List the latest reports of positions, and what follows from them", s.getPositions)
+	service.Register(r, http.MethodGet, "positions", "List the latest reports of positions, with the predictions made from them", s.getPositions)
 	service.Register(r, http.MethodPost, "positions", "Report positions and movements of devices", s.postPositions)
 	s.daemons.register(a, r)
 	if s.domain != nil {

@@ -18,7 +18,7 @@ import (
 // ordersInput is the input of the stream of orders.
 type ordersInput struct {
 	service.ByName
-	LastEventID string `header:"Last-Event-ID" format:"event-id" doc:"Go on after this order"`
+	LastEventID string `header:"Last-Event-ID" format:"event-id" doc:"Continue after this order"`
 }
 
 // reportInput is a daemon's report about an order.
@@ -27,7 +27,7 @@ type reportInput struct {
 	Order uint64 `path:"order" doc:"Number of the order"`
 	Body  struct {
 		Done bool   `json:"done" doc:"The device has moved"`
-		Text string `json:"text,omitempty" maxLength:"500" doc:"Why not, or how"`
+		Text string `json:"text,omitempty" maxLength:"500" doc:"Why the device has not moved, or how it has"`
 	}
 }
 
@@ -43,7 +43,7 @@ func (s *daemons) register(a *api.API, r service.REST) {
 		Description: "The stream", Content: map[string]*huma.MediaType{"text/event-stream": {}},
 	}}
 	huma.Register(a.Huma(), op, s.followOrders)
-	service.Register(r, http.MethodPost, "devices/{name}/orders/{order}", "Say what became of an order", s.postReport)
+	service.Register(r, http.MethodPost, "devices/{name}/orders/{order}", "Report the result of an order", s.postReport)
 }
 
 func (s *daemons) followOrders(_ context.Context, in *ordersInput) (*huma.StreamResponse, error) {

@@ -15,7 +15,7 @@ import (
 // DeviceInfo is a device as the API shows it. Its key is never shown.
 type DeviceInfo struct {
 	ID       string     `json:"id"`
-	Origin   string     `json:"origin" enum:"file,api,learned,neighbour" doc:"Where it stands, and is changed: the configuration file or the API; or else that it was learned, or is a neighbour's"`
+	Origin   string     `json:"origin" enum:"file,api,learned,neighbour" doc:"Where it is declared and can be changed: the configuration file or the API; or that it was learned, or belongs to a neighbour"`
 	MACs     []string   `json:"macs"`
 	Class    string     `json:"class"`
 	Policy   string     `json:"policy" doc:"How it is moved"`
@@ -30,8 +30,8 @@ type DeviceInfo struct {
 	Expires  *time.Time `json:"expires,omitempty"`
 	At       *Spot      `json:"at,omitempty" doc:"Where it is"`
 	Since    *time.Time `json:"since,omitempty" doc:"Since when"`
-	Path     []string   `json:"path,omitempty" doc:"Way from the border port to it: switch/in>out"`
-	Second   *Spot      `json:"second,omitempty" doc:"Another place that is served: prepared, or just left"`
+	Path     []string   `json:"path,omitempty" doc:"Path from the border port to it: switch/in>out"`
+	Second   *Spot      `json:"second,omitempty" doc:"Another place that is served: a prepared one, or the one it has just left"`
 	Prepared bool       `json:"prepared,omitempty" doc:"The second place is prepared"`
 	Rules    int        `json:"rules" doc:"Rules that it has in the switches"`
 	Daemon   bool       `json:"daemon" doc:"Its daemon listens for orders"`
@@ -168,16 +168,16 @@ func (s *apiHandlers) getBorders(context.Context, *service.Nothing) (*service.Bo
 
 // Status is the state of the service.
 type Status struct {
-	Ready    bool     `json:"ready" doc:"The start is over: devices of before have their rules"`
+	Ready    bool     `json:"ready" doc:"The start is complete: the devices of before have their rules"`
 	Domain   string   `json:"domain,omitempty"`
 	Classes  int      `json:"classes"`
 	Pools    int      `json:"pools"`
 	Devices  int      `json:"devices"`
-	Leases   int      `json:"leases" doc:"Leases that hold now"`
+	Leases   int      `json:"leases" doc:"Leases that are active now"`
 	Attached int      `json:"attached" doc:"Devices at edge ports here"`
 	Away     int      `json:"away" doc:"Devices in other domains"`
 	Prepared int      `json:"prepared" doc:"Places prepared for devices"`
-	Waiting  int      `json:"waiting" doc:"Work that waits for its turn"`
+	Waiting  int      `json:"waiting" doc:"Jobs that wait in the work queue"`
 	Daemons  int      `json:"daemons" doc:"Daemons that listen for orders"`
 	Errors   []string `json:"errors" doc:"What does not work now, and what would help"`
 }

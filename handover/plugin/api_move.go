@@ -14,18 +14,18 @@ import (
 
 // MoveSpec says where a device is told to go.
 type MoveSpec struct {
-	Port  string `json:"port,omitempty" format:"dpid-port" doc:"Port where it is expected, like 00000000000000a1/3. It is prepared first. Left out: any."`
-	MAC   string `json:"mac,omitempty" format:"mac" doc:"MAC address of the interface that it is to go on with. Left out: the one it uses now, or, without a port, its next one."`
-	Hold  string `json:"hold,omitempty" format:"go-duration" doc:"How long it is to stay there whatever its own policy says, like 30s"`
-	Why   string `json:"why,omitempty" maxLength:"200" doc:"Reason that it is told"`
+	Port  string `json:"port,omitempty" format:"dpid-port" doc:"Port where it is expected, like 00000000000000a1/3. It is prepared first. Default: any."`
+	MAC   string `json:"mac,omitempty" format:"mac" doc:"MAC address of the interface that it shall use. Default: the one it uses now or, without a port, its next one."`
+	Hold  string `json:"hold,omitempty" format:"go-duration" doc:"How long it shall stay there, whatever its own policy says, like 30s"`
+	Why   string `json:"why,omitempty" maxLength:"200" doc:"Reason, which the device is told"`
 	Force bool   `json:"force,omitempty" doc:"Give the order even if no daemon listens now: it is kept for 30s"`
 }
 
 // PlaceSpec is a place to prepare.
 type PlaceSpec struct {
 	Port    string `json:"port" format:"dpid-port" doc:"Edge port, like 00000000000000a1/3"`
-	MAC     string `json:"mac,omitempty" format:"mac" doc:"MAC address that the device will use there. Left out: the one it uses now."`
-	Timeout string `json:"timeout,omitempty" format:"go-duration" doc:"How long it stays prepared if the device does not come, 100ms to 10m. Left out: as configured."`
+	MAC     string `json:"mac,omitempty" format:"mac" doc:"MAC address that the device will use there. Default: the one it uses now."`
+	Timeout string `json:"timeout,omitempty" format:"go-duration" doc:"How long it stays prepared if the device does not come, 100ms to 10m. Default: as configured."`
 }
 
 // maxPrepare and maxHold bound what a request may ask for.

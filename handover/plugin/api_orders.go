@@ -17,13 +17,13 @@ import (
 type Order struct {
 	ID     uint64       `json:"id" doc:"Number of the order, growing"`
 	Device string       `json:"device"`
-	MAC    openflow.MAC `json:"mac" doc:"MAC address of the interface to go on with"`
+	MAC    openflow.MAC `json:"mac" doc:"MAC address of the interface that the device shall use"`
 	To     *Port        `json:"to,omitempty" doc:"Port where the network expects the device; any, if left out"`
 	// Prepared reports whether the network already sends packets to the new place.
 	Prepared bool      `json:"prepared" doc:"The place is prepared"`
-	Cause    string    `json:"cause" doc:"Who wants it"`
-	Why      string    `json:"why,omitempty" doc:"Reason in words"`
-	Hold     Duration  `json:"hold" doc:"How long the device is to stay there whatever its own policy says"`
+	Cause    string    `json:"cause" doc:"Who has requested it"`
+	Why      string    `json:"why,omitempty" doc:"Reason, as text"`
+	Hold     Duration  `json:"hold" doc:"How long the device shall stay there, whatever its own policy says"`
 	Time     time.Time `json:"time"`
 }
 

@@ -21,8 +21,8 @@ type PositionSpec struct {
 	Lon      *float64   `json:"lon,omitempty" doc:"Degrees"`
 	Speed    float64    `json:"speed" doc:"Metres per second"`
 	Heading  float64    `json:"heading" doc:"Degrees clockwise from north"`
-	Accuracy float64    `json:"accuracy,omitempty" doc:"Metres by which the position may be off"`
-	Time     *time.Time `json:"time,omitempty" doc:"When it was there; now, if left out"`
+	Accuracy float64    `json:"accuracy,omitempty" doc:"Error of the position in metres"`
+	Time     *time.Time `json:"time,omitempty" doc:"When it was there. Default: now"`
 }
 
 // PositionInfo is the latest report of a device, with the prediction made from it.
@@ -39,7 +39,7 @@ type PositionInfo struct {
 	Enter    *time.Time `json:"enter,omitempty" doc:"When it gets there"`
 	Leave    *time.Time `json:"leave,omitempty" doc:"When it leaves the present one"`
 	At       *time.Time `json:"prepare_at,omitempty" doc:"When preparing has to begin"`
-	Prepared bool       `json:"prepared" doc:"That time has come"`
+	Prepared bool       `json:"prepared" doc:"Whether that time has come"`
 	Error    string     `json:"error,omitempty" doc:"Why it could not be prepared"`
 }
 
@@ -47,8 +47,8 @@ type PositionInfo struct {
 type CellInfo struct {
 	Name      string       `json:"name"`
 	Port      Port         `json:"port"`
-	Peer      string       `json:"peer,omitempty" doc:"Domain whose cell it is"`
-	Interface int          `json:"interface,omitempty" doc:"Which of its MAC addresses a device uses there, from 1; 0: the one that it uses"`
+	Peer      string       `json:"peer,omitempty" doc:"Domain that the cell belongs to"`
+	Interface int          `json:"interface,omitempty" doc:"Which of its MAC addresses a device uses there, from 1; 0: the one with which it arrives"`
 	Centre    *[2]float64  `json:"centre,omitempty"`
 	Radius    float64      `json:"radius,omitempty"`
 	Polygon   [][2]float64 `json:"polygon,omitempty"`

@@ -12,8 +12,8 @@ import (
 type handoversInput struct {
 	Device string `query:"device" doc:"Only records of this device"`
 	Kind   string `query:"kind" enum:"attach,move,prepare,detach,reroute" doc:"Only records of this kind"`
-	Result string `query:"result" enum:"done,failed" doc:"Only records that ended so"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"100000" default:"1000" doc:"At most so many, the latest first"`
+	Result string `query:"result" enum:"done,failed" doc:"Only records with this result"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100000" default:"1000" doc:"Maximum number of records, the latest first"`
 }
 
 func (s *apiHandlers) getHandovers(_ context.Context, in *handoversInput) (*service.Body[[]Record], error) {
@@ -58,12 +58,12 @@ type Quantiles struct {
 
 // Stats summarises the attachments and moves whose records are kept.
 type Stats struct {
-	Handovers int                  `json:"handovers" doc:"Attachments and moves that are remembered"`
+	Handovers int                  `json:"handovers" doc:"Attachments and moves whose records are kept"`
 	Failed    int                  `json:"failed"`
 	Moves     int                  `json:"moves"`
 	Seamless  int                  `json:"seamless" doc:"Moves in which packets went to both places"`
 	Prepared  int                  `json:"prepared" doc:"Moves to a place that had been prepared"`
-	Changes   Changes              `json:"changes" doc:"Rules changed by all of them; switches: the most of one"`
+	Changes   Changes              `json:"changes" doc:"Rules changed by all of them; switches: the maximum of one"`
 	Parts     map[string]Quantiles `json:"parts"`
 }
 

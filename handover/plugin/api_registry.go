@@ -15,19 +15,19 @@ import (
 // ClassInfo is a class as the API shows it.
 type ClassInfo struct {
 	Name   string `json:"name"`
-	Origin string `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
+	Origin string `json:"origin" enum:"file,api" doc:"Where it is declared and can be changed: the configuration file or the API"`
 	ClassSpec
 }
 
 // PoolInfo is a pool as the API shows it.
 type PoolInfo struct {
 	Name   string `json:"name"`
-	Origin string `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
+	Origin string `json:"origin" enum:"file,api" doc:"Where it is declared and can be changed: the configuration file or the API"`
 	PoolSpec
 	Router      string `json:"router,omitempty" doc:"MAC address by which ARP for the gateway is answered; empty while the router has not been found"`
 	Size        int    `json:"size" doc:"Addresses that it gives out"`
-	Held        int    `json:"held" doc:"Those that nobody else may get now"`
-	Quarantined int    `json:"quarantined" doc:"Those that a client has declined"`
+	Held        int    `json:"held" doc:"Addresses that are not free now"`
+	Quarantined int    `json:"quarantined" doc:"Addresses that a client has declined"`
 }
 
 // registerDeclared adds the operations on classes, pools and devices.
@@ -112,7 +112,7 @@ type LeaseInfo struct {
 	MAC     string     `json:"mac,omitempty" doc:"Hardware address by which the client asked"`
 	Client  string     `json:"client_id,omitempty" doc:"Client identifier, hex"`
 	At      string     `json:"at,omitempty" doc:"Port where the device is"`
-	Peer    string     `json:"peer,omitempty" doc:"Domain in which it is, if that is another one"`
+	Peer    string     `json:"peer,omitempty" doc:"Domain that the device is in, if that is another one"`
 }
 
 // leaseInfo returns a lease as the API shows it.

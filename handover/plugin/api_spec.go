@@ -41,17 +41,17 @@ type PoolSpec struct {
 	Domain     string   `json:"domain,omitempty" yaml:"domain" doc:"Domain name that devices are told of."`
 	Learn      bool     `json:"learn,omitempty" yaml:"learn" doc:"Gives addresses also to devices that nobody has registered; those at one port have at most half of them."`
 	Class      string   `json:"class,omitempty" yaml:"class" doc:"Class of the devices that it learns."`
-	Home       string   `json:"home,omitempty" yaml:"home" doc:"Domain whose devices have these addresses. Such a pool gives none out here: it says what visitors of that domain are told. Empty: our own."`
+	Home       string   `json:"home,omitempty" yaml:"home" doc:"Domain whose devices have these addresses. Such a pool gives out no addresses here: it holds the parameters for visitors of that domain. Empty: our own."`
 }
 
 // DeviceSpec is a device as an operator writes it.
 type DeviceSpec struct {
-	MACs  []string `json:"macs,omitempty" yaml:"macs" format:"mac" maxItems:"16" doc:"All its MAC addresses, those of its virtual interface included, up to 16. The first is the one that everybody beyond the edge sees, wherever it is."`
+	MACs  []string `json:"macs,omitempty" yaml:"macs" format:"mac" maxItems:"16" doc:"All its MAC addresses, including that of its virtual interface, up to 16. The first is the one that everybody beyond the edge sees, wherever it is."`
 	Class string   `json:"class,omitempty" yaml:"class" doc:"Its class."`
 	Pool  string   `json:"pool,omitempty" yaml:"pool" doc:"Pool of its address. Empty: the only pool there is."`
 	IP    string   `json:"ip,omitempty" yaml:"ip" format:"ipv4-address" doc:"Address that it always has. Empty: one of the pool."`
 	Key   string   `json:"key,omitempty" yaml:"key" doc:"Key by which it signs its requests, 64 hex digits. It is never shown."`
-	Ports []string `json:"ports,omitempty" yaml:"ports" format:"dpid-port" doc:"Ports where it may attach, for trigger ports, beside those of its class."`
+	Ports []string `json:"ports,omitempty" yaml:"ports" format:"dpid-port" doc:"Ports where it may attach, for trigger ports, in addition to those of its class."`
 }
 
 // reader parses the fields of an input and collects faults. It checks only how values are written;

@@ -41,7 +41,7 @@ const (
 
 // Parts holds the times that a handover took. T_c of the model is the sum of the first four.
 type Parts struct {
-	Ta Duration `json:"t_a" doc:"Association: from the port's coming up until somebody there is heard, by ARP or DHCP; 0 if the device was idle there before, or for over 10 s"`
+	Ta Duration `json:"t_a" doc:"Association: from the time at which the port came up until a host there is heard, by ARP or DHCP; 0 if the device was idle there before, or for over 10 s"`
 	Td Duration `json:"t_d" doc:"DHCP: from the device's first message there to the answer, without the rules"`
 	Tf Duration `json:"t_f" doc:"Rules: until the last switch confirmed what the device's packets need"`
 	Te Duration `json:"t_e" doc:"One-way latency between device and edge switch, from an ARP exchange after the answer; 0 while unknown"`
@@ -51,7 +51,7 @@ type Parts struct {
 	Store Duration `json:"store" doc:"Writing the new place into the store, while the rules are written"`
 	// Trigger is what an observer beside the switch sees.
 	Trigger Duration `json:"trigger_to_rules" doc:"From the arrival of the message that moved the device to the confirmation of its rules"`
-	Model   Duration `json:"model" doc:"What the model says for the rules, from the measured latencies of control connections and links"`
+	Model   Duration `json:"model" doc:"Time for the rules that the model predicts from the measured latencies of control connections and links"`
 }
 
 // sum computes Tc.
@@ -98,14 +98,14 @@ type Record struct {
 	Cause    string     `json:"cause" doc:"What caused it: a DHCP message, the operator, a prediction, a neighbour, the network"`
 	From     *Spot      `json:"from,omitempty"`
 	To       *Spot      `json:"to,omitempty"`
-	Join     string     `json:"join,omitempty" doc:"Switch where the new way leaves the old one"`
-	Path     []string   `json:"path,omitempty" doc:"Way from the border port to the new place: switch/in>out"`
+	Join     string     `json:"join,omitempty" doc:"Switch where the new path leaves the old one"`
+	Path     []string   `json:"path,omitempty" doc:"Path from the border port to the new place: switch/in>out"`
 	Bicast   bool       `json:"bicast,omitempty" doc:"Packets went to both places for a while"`
 	Prepared bool       `json:"prepared,omitempty" doc:"The place had been prepared before the device came"`
 	Fallback string     `json:"fallback,omitempty" doc:"Why the policy of its class was not possible"`
 
 	Started time.Time `json:"started"`
-	Took    Duration  `json:"took" doc:"From the message that caused it to its end, the removal of old rules included"`
+	Took    Duration  `json:"took" doc:"From the message that caused it to its end, including the removal of old rules"`
 	Parts   Parts     `json:"parts"`
 	Changes Changes   `json:"changes"`
 	Result  string    `json:"result" enum:"pending,done,failed"`
