@@ -126,9 +126,9 @@ func (c *placer) repair(ctx context.Context, f *flow) func() {
 	}
 }
 
-// displace moves a flow whose promise does not fit any more, because a link of its path
-// has less capacity than when it was made. Where no other path has enough nothing is
-// promised to it any more. It says whether there was something to be done.
+// displace moves a flow whose promise no longer fits because a link of its path has lost
+// capacity. If no other path has enough, nothing is promised to the flow any more. It
+// reports whether there was something to do.
 func (c *placer) displace(ctx context.Context, f *flow) bool {
 	if c.Book.Overbooked(f.promiseKey()) == nil {
 		return false

@@ -32,12 +32,12 @@ import (
 
 const (
 	criticalToken = "critical"
-	patience      = 30 * time.Second
+	testTimeout   = 30 * time.Second
 	trunk         = 15_000_000
 )
 
-// square is two ways between two switches with three hosts each, told to be of 15
-// Mbit/s: s1-s2-s4 and s1-s3-s4.
+// square returns two paths between two switches with three hosts each, s1-s2-s4 and
+// s1-s3-s4, whose links are declared as 15 Mbit/s.
 func square() lab.Topology {
 	t := lab.Topology{Name: "qsquare"}
 	for _, s := range []string{"s1", "s2", "s3", "s4"} {
@@ -54,14 +54,14 @@ func square() lab.Topology {
 
 // criticalWorld is a lab with a controller that can be stopped and started.
 type criticalWorld struct {
-	t     *testing.T // the subtest that runs, if one does
+	t     *testing.T // the subtest that runs, if any
 	whole *testing.T
 	lab   *lab.Lab
 	store store.Store
 	runs  uint16
-	// capacity is what the controller takes the links between switches for.
+	// capacity is the declared capacity of the links between switches.
 	capacity uint64
-	// links are how many are up when it starts.
+	// links is how many links are up when it starts.
 	links int
 
 	net  *network.Network
@@ -85,8 +85,8 @@ func newCriticalWorld(t *testing.T) *criticalWorld {
 	return w
 }
 
-// run runs a subtest that shares the network. The definitions that it has made are withdrawn
-// when it ends, and nothing may be left of their flows.
+// run runs a subtest that shares the network. When the subtest ends, its definitions are
+// withdrawn, and nothing may be left of their flows.
 func (w *criticalWorld) run(name string, f func(t *testing.T)) {
 	outer := w.t
 	outer.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func (w *criticalWorld) withdraw() {
 	})
 }
 
-// oneWay takes the way by s3 down.
+// oneWay takes down the path through s3.
 func (w *criticalWorld) oneWay() {
 	w.t.Helper()
 	if err := w.lab.SetLink(w.t.Context(), "s1-s3", false); err != nil {
@@ -136,7 +136,7 @@ func (w *criticalWorld) describe() {
 	}
 }
 
-// start runs a controller, which finds what the one before it has left.
+// start runs a controller, which finds what the previous one has left.
 func (w *criticalWorld) start() {
 	w.t.Helper()
 	ln, err := w.lab.Control().Listen("tcp", w.lab.ControllerAddr().String())
@@ -166,7 +166,7 @@ func (w *criticalWorld) start() {
 	w.serve(n, log)
 }
 
-// newGuard makes what holds back those who are promised nothing.
+// newGuard returns the guard that limits traffic without a promise.
 func newGuard(t *testing.T, n *network.Network, book *reserve.Book) *guard.Guard {
 	t.Helper()
 	owner, err := n.Owner(guard.Owner, network.OwnerOptions{})
@@ -176,10 +176,10 @@ func newGuard(t *testing.T, n *network.Network, book *reserve.Book) *guard.Guard
 	return guard.New(guard.Options{Book: book, Rules: owner, Log: slog.New(slog.DiscardHandler), Interval: 500 * time.Millisecond})
 }
 
-// unheard takes events that no test asks for.
+// unheard drops events that no test checks.
 func unheard(string, any) {}
 
-// serve starts network, service and API.
+// serve starts the network, the service and the API.
 func (w *criticalWorld) serve(n *network.Network, log *slog.Logger) {
 	w.t.Helper()
 	var s *bandwidth.Service
@@ -196,7 +196,7 @@ func (w *criticalWorld) serve(n *network.Network, log *slog.Logger) {
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", criticalToken)}}, Log: log})
 	qos.Register(a)
 	server := httptest.NewServer(a.Handler())
-	if w.rest, err = client.New(client.Options{Server: server.URL, Token: criticalToken, Timeout: patience}); err != nil {
+	if w.rest, err = client.New(client.Options{Server: server.URL, Token: criticalToken, Timeout: testTimeout}); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -204,7 +204,7 @@ func (w *criticalWorld) serve(n *network.Network, log *slog.Logger) {
 	for _, part := range []func(context.Context) error{n.Run, qos.Run} {
 		running.Go(func() {
 			if err := part(ctx); err != nil {
-				w.whole.Errorf("controller: %v", err) // it may outlive a subtest
+				w.whole.Errorf("controller: %v", err) // it may run longer than a subtest
 			}
 		})
 	}
@@ -220,7 +220,7 @@ func (w *criticalWorld) serve(n *network.Network, log *slog.Logger) {
 
 func (w *criticalWorld) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
@@ -232,7 +232,7 @@ func (w *criticalWorld) eventually(what string, ok func() bool) {
 	}
 }
 
-// greet has a host send something, so that its place is known.
+// greet makes a host send something, so that its place is known.
 func (w *criticalWorld) greet(host string) {
 	w.t.Helper()
 	other := "b3"
@@ -266,7 +266,7 @@ func (w *criticalWorld) flows() []bandwidth.Record {
 	return out
 }
 
-// placed waits until there are so many flows, and all of them have their places.
+// placed waits until there are n flows, and all of them have been placed.
 func (w *criticalWorld) placed(n int) []bandwidth.Record {
 	w.t.Helper()
 	var all []bandwidth.Record
@@ -293,7 +293,7 @@ func (w *criticalWorld) streamOf(from, to string, o testbed.StreamOptions) *test
 	return s
 }
 
-// middle is the switch between s1 and s4 that a flow goes by.
+// middle returns the switch between s1 and s4 that a flow passes.
 func middle(r bandwidth.Record) string {
 	if len(r.Path) != 3 {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
-// Critical flows of all kinds come and go on one network.
+// TestCriticalFlows adds and ends critical flows of all kinds on one network.
 func TestCriticalFlows(t *testing.T) {
 	t.Parallel()
 	w := newCriticalWorld(t)
@@ -25,7 +25,7 @@ func TestCriticalFlows(t *testing.T) {
 	w.run("plain traffic takes from best effort", w.plainTakesFromBestEffort)
 }
 
-// Critical flows outlive the controller.
+// TestCriticalFlowsOutliveRestarts checks that critical flows survive the controller.
 func TestCriticalFlowsOutliveRestarts(t *testing.T) {
 	t.Parallel()
 	w := newCriticalWorld(t)
@@ -33,8 +33,8 @@ func TestCriticalFlowsOutliveRestarts(t *testing.T) {
 	w.run("with less capacity", w.restartsWithLessCapacity)
 }
 
-// connectionCloses: what connections are promised is free as soon as they are closed, long
-// before their rules have been silent for as long as they may.
+// connectionCloses checks that the promise to a connection is released as soon as the
+// connection is closed, long before the idle timeout of its rules.
 func (w *criticalWorld) connectionCloses(t *testing.T) {
 	w.defineAs(bandwidth.Spec{Name: "bulk", Rate: 10_000_000, Match: match.Flow{TCPDst: "5001"}, IdleTimeout: "1h"})
 	to := w.lab.Host("b1")
@@ -59,7 +59,7 @@ func (w *criticalWorld) connectionCloses(t *testing.T) {
 	}
 }
 
-// promised returns what is promised on all links together.
+// promised returns the sum of the promises on all links.
 func (w *criticalWorld) promised() (sum uint64) {
 	for _, r := range w.reservations() {
 		sum += r.Promised
@@ -67,8 +67,9 @@ func (w *criticalWorld) promised() (sum uint64) {
 	return sum
 }
 
-// linkFails: a link fails under a critical flow, and the flow is placed anew, until each link
-// of both ways has failed. The experiment qos-critical measures how long the flow is silent.
+// linkFails takes down a link under a critical flow, which is then placed anew, until each
+// link of both paths has failed. The experiment qos-critical measures how long the flow is
+// silent.
 func (w *criticalWorld) linkFails(t *testing.T) {
 	w.define(5_000_000)
 	s := w.streamOf("a1", "b1", testbed.StreamOptions{Rate: 100})
@@ -90,7 +91,7 @@ func (w *criticalWorld) linkFails(t *testing.T) {
 		}
 		w.eventually("the link is back", func() bool { return len(w.net.Topology().Links) == 8 })
 	}
-	// Of a link that has come back nothing is promised before it has been measured again.
+	// Nothing is promised on a link that is up again before it has been measured again.
 	w.eventually("it is accepted", func() bool { return w.flows()[0].State == bandwidth.StateAccepted })
 	if f := w.flows()[0]; f.Moves != rounds {
 		t.Errorf("in the end: %+v", f)
@@ -99,9 +100,9 @@ func (w *criticalWorld) linkFails(t *testing.T) {
 	w.eventually("the silent flow is over, and its promise", func() bool { return len(w.flows()) == 0 && len(w.reservations()) == 0 })
 }
 
-// excessIsDropped: an accepted flow that sends more than it was promised has its excess
-// dropped, which is told, and two others on the same link go on. The experiment qos-critical
-// measures what the three of them get.
+// excessIsDropped checks that the excess of an accepted flow over its promise is dropped
+// and reported, and that two other flows on the same link continue. The experiment
+// qos-critical measures what the three of them get.
 func (w *criticalWorld) excessIsDropped(t *testing.T) {
 	w.oneWay()
 	w.define(1_000_000)
@@ -134,9 +135,10 @@ func (w *criticalWorld) excessIsDropped(t *testing.T) {
 	}
 }
 
-// plainTakesFromBestEffort: on a link with an accepted flow, the meter of a refused one leaves
-// room for plain traffic, too, as long as that is there, and the refused flow stays refused
-// though it sends. How much each of them gets is measured by experiments.
+// plainTakesFromBestEffort checks that, on a link with an accepted flow, the meter of a
+// refused one also leaves capacity for plain traffic while there is any, and that the
+// refused flow stays refused although it sends. Experiments measure how much each of them
+// gets.
 func (w *criticalWorld) plainTakesFromBestEffort(t *testing.T) {
 	w.define(12_000_000) // one of two fits on 15 Mbit/s
 	first := w.streamOf("a1", "b1", testbed.StreamOptions{Rate: 50})
@@ -201,7 +203,7 @@ func (w *criticalWorld) reservations() []reserve.Reservation {
 	return out
 }
 
-// ours returns the rules that flows have in the switches, and counts their meters.
+// ours returns the rules of flows in the switches, and the number of their meters.
 func (w *criticalWorld) ours() (rules []string, meters int) {
 	w.t.Helper()
 	for _, s := range []string{"s1", "s2", "s3", "s4"} {
@@ -224,9 +226,9 @@ func (w *criticalWorld) ours() (rules []string, meters int) {
 	return rules, meters
 }
 
-// restartsAsBefore: the controller is restarted under two accepted flows and one of best
-// effort. No rule is written anew, packets arrive while there is no controller, and promises
-// and places are as before.
+// restartsAsBefore restarts the controller under two accepted flows and a best-effort one.
+// No rule is rewritten, packets arrive while no controller runs, and promises and paths are
+// as before.
 func (w *criticalWorld) restartsAsBefore(t *testing.T) {
 	w.define(10_000_000)
 	var streams []*testbed.Stream
@@ -266,9 +268,9 @@ func (w *criticalWorld) restartsAsBefore(t *testing.T) {
 	}
 }
 
-// restartsWithLessCapacity: after a restart with links of two thirds of their rate, what was
-// promised does not fit any more. Of two flows one keeps its promise, and the other says which
-// link has too little.
+// restartsWithLessCapacity restarts the controller with links of two thirds of their rate,
+// so that the promises no longer fit. Of two flows one keeps its promise, and the other
+// reports which link has too little.
 func (w *criticalWorld) restartsWithLessCapacity(t *testing.T) {
 	w.oneWay()
 	w.define(7_000_000)

@@ -18,7 +18,8 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// Each wrong request is refused whole, with the field and what would be right.
+// TestCriticalWrongRequests checks that each invalid request is refused as a whole, with
+// the field and what would be right.
 func TestCriticalWrongRequests(t *testing.T) {
 	h := newCriticalAPI(t)
 	for _, c := range []struct{ name, body, field string }{

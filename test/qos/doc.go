@@ -1,3 +1,3 @@
-// Package qos tries the QoS service on real Open vSwitch: networks of
-// namespaces, real packets, and what tc and ovs-vsctl say about them.
+// Package qos tests the QoS service on real Open vSwitch: networks of namespaces, real
+// packets, and the output of tc and ovs-vsctl.
 package qos

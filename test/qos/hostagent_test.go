@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// state is what a host agent may change of a host.
+// state returns what a host agent may change on a host.
 func (j *joins) state(host string) string {
 	j.t.Helper()
 	var all []string
@@ -31,7 +31,7 @@ func (j *joins) state(host string) string {
 	return strings.Join(all, "\n")
 }
 
-// agent starts the host agent, which notes in a file what it is to take back, and waits until
+// agent starts the host agent, which records in a file what it has to undo, and waits until
 // it runs.
 func (j *joins) agent(host, state string) *testbed.Daemon {
 	j.t.Helper()
@@ -47,7 +47,7 @@ func (j *joins) agent(host, state string) *testbed.Daemon {
 			j.t.Logf("the agent of %s: %s", host, testbed.Tail(log, 50))
 		}
 	})
-	within(j.t, patience, "the agent to run", func() error {
+	within(j.t, testTimeout, "the agent to run", func() error {
 		if said := testbed.Tail(log, 10); !strings.Contains(said, "host agent runs") {
 			return errors.New(said)
 		}
@@ -60,11 +60,11 @@ func (j *joins) agent(host, state string) *testbed.Daemon {
 	return d
 }
 
-// secondAgent starts another one beside an agent: it is refused, and changes nothing.
+// secondAgent starts another agent beside the first: it is refused, and changes nothing.
 func (j *joins) secondAgent(host, state string) {
 	j.t.Helper()
 	before := j.state(host)
-	ctx, cancel := context.WithTimeout(j.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(j.t.Context(), testTimeout)
 	defer cancel()
 	out, err := j.lab.Host(host).Command(ctx, selfbuild.Binary(j.t), "host", "run", "--state", state).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "another process has it") {
@@ -75,8 +75,9 @@ func (j *joins) secondAgent(host, state string) {
 	}
 }
 
-// An agent that is ended leaves nftables, sysctls, limits and endpoints as they were; one that
-// is killed leaves that to the next.
+// TestHostAgentTakesBack checks that an agent which ends leaves nftables, sysctls, limits
+// and endpoints as they were, and that the next agent undoes the changes of one that was
+// killed.
 func TestHostAgentTakesBack(t *testing.T) {
 	t.Parallel()
 	topology := lab.Topology{Name: "qhostback", Hosts: []lab.Host{{Name: "a"}, {Name: "b"}}, Links: []lab.Link{lab.Both("a", "b", delayline.Params{})}}
@@ -111,9 +112,10 @@ func TestHostAgentTakesBack(t *testing.T) {
 	}
 }
 
-// Agents on both hosts open further subflows of a connection when it has become large, which
-// are placed by more than one way, and of none that has not. When they end, both hosts are as
-// before. How much faster connections are by that is measured by the experiment multipath-gain.
+// TestHostAgentsOpenSubflows checks that agents on both hosts open further subflows of a
+// connection that has become large, that these are placed on more than one path, and that
+// other connections get none. When the agents end, both hosts are as before. The experiment
+// multipath-gain measures how much faster connections are.
 func TestHostAgentsOpenSubflows(t *testing.T) {
 	t.Parallel()
 	j := newJoins(t, "qhostagent")
@@ -130,7 +132,7 @@ func TestHostAgentsOpenSubflows(t *testing.T) {
 		t.Errorf("%d SYNs and %d packets of a small connection have come up", syns, others)
 	}
 	j.during(func() {
-		within(t, patience, "three further subflows", func() error {
+		within(t, testTimeout, "three further subflows", func() error {
 			if at := j.given(); len(at) != 3 {
 				return fmt.Errorf("by %v", at)
 			}

@@ -34,13 +34,14 @@ import (
 const (
 	// linkRate is the rate of every port, in bit/s.
 	linkRate = 10_000_000
-	// Probes of links are sent so often, and a link is dead when none has arrived for so long.
+	// Probes of links are sent at this interval, and a link is dead when none has arrived
+	// for discoveryTimeout.
 	discoveryInterval = 250 * time.Millisecond
 	discoveryTimeout  = 5 * time.Second
 )
 
-// classes is a lab with the latency service on it: the network and the service run in
-// the test's process, the classifiers beside the switches.
+// classes is a lab with the latency service: the network and the service run in the test's
+// process, the classifiers beside the switches.
 type classes struct {
 	t     *testing.T
 	lab   *lab.Lab
@@ -79,7 +80,7 @@ func newClasses(t *testing.T, topology lab.Topology, classifiers bool) *classes 
 	return newClassesOf(t, topology, linkRate, classifiers)
 }
 
-// newClassesOf builds a network whose ports all have a rate.
+// newClassesOf builds a network whose ports all have the given rate.
 func newClassesOf(t *testing.T, topology lab.Topology, rate uint64, classifiers bool) *classes {
 	t.Helper()
 	c := &classes{t: t, lab: lab.New(t, topology), store: memstore.New(), rate: rate}
@@ -106,7 +107,7 @@ func (c *classes) startClassifiers(until *testing.T) {
 	}
 }
 
-// start runs controller and service; what it stores outlives it.
+// start runs controller and service; their store survives them.
 func (c *classes) start() {
 	c.t.Helper()
 	listener, err := c.lab.Control().Listen("tcp", c.lab.ControllerAddr().String())
@@ -168,7 +169,7 @@ func (c *classes) start() {
 	c.stop = sync.OnceFunc(func() { cancel(); wg.Wait(); c.bus.Close() })
 }
 
-// startCritical makes the service that places critical flows, which share the book.
+// startCritical starts the service that places critical flows, which shares the book.
 func (c *classes) startCritical(log *slog.Logger) {
 	c.t.Helper()
 	owner, err := c.net.Owner(bandwidth.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { c.critical.Removed(r) }})
@@ -195,7 +196,7 @@ func (c *classes) discover() {
 			inner += 2
 		}
 	}
-	within(c.t, patience, "links are discovered", func() error {
+	within(c.t, testTimeout, "links are discovered", func() error {
 		links := c.net.Topology().Links
 		if len(links) != inner {
 			return fmt.Errorf("%d of %d", len(links), inner)
@@ -209,7 +210,7 @@ func (c *classes) discover() {
 	})
 }
 
-// within polls until f has no error any more.
+// within polls until f returns no error.
 func within(t *testing.T, d time.Duration, what string, f func() error) {
 	t.Helper()
 	deadline := time.Now().Add(d)
@@ -242,14 +243,14 @@ func (c *classes) request(spec latency.ClassSpec) (latency.Info, error) {
 	if len(faults) > 0 {
 		return latency.Info{}, fmt.Errorf("%+v", faults)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	return c.service.Add(ctx, class)
 }
 
 func (c *classes) delete(name string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if err := c.service.Declared.Remove(ctx, name, 0); err != nil {
 		c.t.Fatalf("delete %s: %v", name, err)
@@ -258,7 +259,7 @@ func (c *classes) delete(name string) {
 
 func (c *classes) addr(host string) netip.Addr { return c.lab.Host(host).Addr() }
 
-// udp is a class of the UDP packets to one port of a host.
+// udp returns a class of the UDP packets to one port of a host.
 func (c *classes) udp(name, from, to string, port, priority int) latency.ClassSpec {
 	return latency.ClassSpec{Name: name, Priority: text(priority), Flows: []match.Flow{{
 		IPv4Src: text(c.addr(from)), IPv4Dst: text(c.addr(to)), UDPDst: text(port),
@@ -267,8 +268,8 @@ func (c *classes) udp(name, from, to string, port, priority int) latency.ClassSp
 
 func text(v any) match.Text { return match.Text(fmt.Sprint(v)) }
 
-// prints is what the switches hold of queues and rules, in the database and in the
-// kernel, without identifiers and counters: for comparisons.
+// prints returns the queues and rules of the switches, in the database and in the kernel,
+// without identifiers and counters, for comparisons.
 func (c *classes) prints() string {
 	c.t.Helper()
 	var out strings.Builder
@@ -305,7 +306,7 @@ func (c *classes) tc(sw *lab.LiveSwitch, args ...string) string {
 	return string(out)
 }
 
-// device is the interface of a port.
+// device returns the interface of a port.
 func (c *classes) device(sw *lab.LiveSwitch, port int) string {
 	c.t.Helper()
 	name, err := sw.Vsctl(context.Background(), "--bare", "--columns=name", "find", "Interface", fmt.Sprintf("ofport=%d", port))
@@ -315,7 +316,7 @@ func (c *classes) device(sw *lab.LiveSwitch, port int) string {
 	return strings.TrimSpace(name)
 }
 
-// at is the port by which packets leave a switch over a link.
+// at returns the port by which packets leave a switch over a link.
 func (c *classes) at(node, link string) topology.PortRef {
 	c.t.Helper()
 	port, err := c.lab.Switch(node).Port(link)
@@ -325,7 +326,7 @@ func (c *classes) at(node, link string) topology.PortRef {
 	return topology.PortRef{Switch: openflow.DatapathID(c.lab.Switch(node).DPID()), Port: uint32(port)}
 }
 
-// sorted puts lines in order, so that the order of rows does not matter.
+// sorted sorts lines, so that the order of rows does not matter.
 func sorted(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i := range lines {
@@ -337,7 +338,7 @@ func sorted(text string) string {
 
 func countOf(text, part string) int { return strings.Count(text, part) }
 
-// link is a link's name, whichever end is named first.
+// link returns a link's name, whichever end is named first.
 func (c *classes) link(name string) string {
 	c.t.Helper()
 	a, b, _ := strings.Cut(name, "-")
@@ -350,11 +351,11 @@ func (c *classes) link(name string) string {
 	return ""
 }
 
-// settled waits until every port of every switch has its bucket, with so many classes
-// in all, and a bounded queue in each leaf.
+// settled waits until every port of every switch has its token bucket, with the given
+// number of classes in all, and a limited queue in each leaf.
 func (c *classes) settled(classes int) {
 	c.t.Helper()
-	within(c.t, patience, "every port has its bucket", func() error {
+	within(c.t, testTimeout, "every port has its bucket", func() error {
 		for _, l := range c.lab.Topology().Links {
 			for _, node := range []string{l.A.Node, l.B.Node} {
 				if !strings.HasPrefix(node, "s") {
@@ -371,7 +372,7 @@ func (c *classes) settled(classes int) {
 	})
 }
 
-// same compares two prints.
+// same returns an error unless two prints are equal.
 func same(before, now string) error {
 	if before == now {
 		return nil
@@ -384,7 +385,7 @@ func same(before, now string) error {
 	return fmt.Errorf("%d lines more: %q; %d less: %q", len(more), more[:min(len(more), 5)], len(less), less[:min(len(less), 5)])
 }
 
-// published are the kinds of events so far.
+// published returns the kinds of events so far.
 func (c *classes) published() []string {
 	c.t.Helper()
 	sub := c.bus.Subscribe(0)

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/qos/latency"
 )
 
-// leaves counts the classes' leaves at a port, in the kernel.
+// leaves returns the number of the classes' leaves at a port, in the kernel.
 func (c *classes) leaves(node, link string) int {
 	c.t.Helper()
 	at := c.at(node, link)
@@ -23,7 +23,7 @@ func (c *classes) leaves(node, link string) int {
 // holds expects a class's leaf and rule on each switch of the line.
 func (c *classes) holds(classes int) {
 	c.t.Helper()
-	within(c.t, patience, "every switch has the queues and rules", func() error {
+	within(c.t, testTimeout, "every switch has the queues and rules", func() error {
 		for _, s := range c.lab.Topology().Switches {
 			if n := c.leaves(s.Name, c.out(s.Name)); n != classes {
 				return fmt.Errorf("%s has %d leaves, want %d", s.Name, n, classes)
@@ -40,7 +40,8 @@ func (c *classes) holds(classes int) {
 	})
 }
 
-// Each part that is restarted finds the classes again, or is given them again.
+// TestClassesOutliveRestarts checks that each part that is restarted finds the classes
+// again, or gets them again.
 func TestClassesOutliveRestarts(t *testing.T) {
 	t.Parallel()
 	c := newClasses(t, line(), true)
@@ -54,7 +55,8 @@ func (c *classes) restarts(t *testing.T) {
 	if err := s2.StopDatabase(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// What is asked for while a database is away waits for it, and is refused in time.
+	// A request that arrives while a database is unreachable waits for it, and is refused
+	// in time.
 	late := make(chan error, 1)
 	go func() { _, err := c.request(c.udp("late", "h1", "h3", 7000, 3)); late <- err }()
 	if err := s2.StartDatabase(ctx); err != nil {
@@ -107,10 +109,11 @@ func (c *classes) reaches(class string, port int) {
 	c.t.Helper()
 	f := c.floods(5e5, port)
 	defer f[0].Stop()
-	within(c.t, patience, "the queues of "+class+" see packets", func() error { return seen(c.service, class, 3, 20) })
+	within(c.t, testTimeout, "the queues of "+class+" see packets", func() error { return seen(c.service, class, 3, 20) })
 }
 
-// portIsDown: a port keeps its bucket, with the classes in it, while its link is down.
+// portIsDown checks that a port keeps its token bucket and its classes while its link is
+// down.
 func (c *classes) portIsDown(t *testing.T) {
 	c.add(c.udp("held", "h1", "h3", 7000, 3))
 	c.settled(0)
@@ -118,7 +121,7 @@ func (c *classes) portIsDown(t *testing.T) {
 	if err := c.lab.SetLink(t.Context(), c.link("s2-s3"), false); err != nil {
 		t.Fatal(err)
 	}
-	within(t, patience, "the port is down", func() error {
+	within(t, testTimeout, "the port is down", func() error {
 		s, _ := c.net.Switch(out.Switch)
 		if p, ok := s.Port(out.Port); !ok || p.Up() {
 			return fmt.Errorf("%+v", p)
@@ -132,7 +135,8 @@ func (c *classes) portIsDown(t *testing.T) {
 	}
 }
 
-// withdrawn: a class that is withdrawn while it is being provisioned leaves nothing.
+// withdrawn checks that a class that is withdrawn while it is being provisioned leaves
+// nothing.
 func (c *classes) withdrawn(t *testing.T) {
 	c.settled(0)
 	before := c.prints()
@@ -142,7 +146,7 @@ func (c *classes) withdrawn(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { _, err := c.request(c.udp("gone", "h1", "h3", 7001, 1)); ended <- err }()
-	within(t, patience, "provisioning has begun", func() error {
+	within(t, testTimeout, "provisioning has begun", func() error {
 		if info, ok := c.service.Class("gone"); !ok || info.State != latency.StateProvisioning {
 			return errors.New("it has not")
 		}
@@ -160,12 +164,12 @@ func (c *classes) withdrawn(t *testing.T) {
 		t.Errorf("the request: %v", err)
 	}
 	c.settled(0)
-	within(t, patience, "nothing is left", func() error { return same(before, c.prints()) })
+	within(t, testTimeout, "nothing is left", func() error { return same(before, c.prints()) })
 }
 
-// manyAtOnce: classes that are requested at once are all in the switches afterwards, and
-// gone without a trace when they have been withdrawn at once. The experiment qos-latency
-// measures how long 200 classes take on 20 switches.
+// manyAtOnce checks that classes that are requested at once are all in the switches
+// afterwards, and are gone completely when they have been withdrawn at once. The experiment
+// qos-latency measures how long 200 classes take on 20 switches.
 func (c *classes) manyAtOnce(t *testing.T) {
 	const count = 30
 	before := c.prints()
@@ -178,10 +182,10 @@ func (c *classes) manyAtOnce(t *testing.T) {
 	c.holds(count)
 	c.each(count, func(i int) error { return c.service.Declared.Remove(context.Background(), fmt.Sprint("c", i), 0) })
 	c.settled(0)
-	within(t, patience, "nothing is left", func() error { return same(before, c.prints()) })
+	within(t, testTimeout, "nothing is left", func() error { return same(before, c.prints()) })
 }
 
-// each runs f many times at once.
+// each calls f n times concurrently.
 func (c *classes) each(n int, f func(int) error) {
 	c.t.Helper()
 	errs := make([]error, n)
@@ -195,7 +199,7 @@ func (c *classes) each(n int, f func(int) error) {
 	}
 }
 
-// rules are the classes' rules of a switch, with their cookies.
+// rules returns the classes' rules in a switch, with their cookies.
 func (c *classes) rules(node string) string {
 	c.t.Helper()
 	out := ""

@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-net/sluice/qos/latency"
 )
 
-// However full a class or its neighbours make a link of 20 Mbit/s, the controller's probes
-// have a queue of their own, which loses none, so that the controller knows the link.
+// TestLinksStandUnderLoad checks that the controller's probes have a queue of their own,
+// which loses none of them, however full a class or other traffic makes a link of 20
+// Mbit/s. So the link stays known.
 func TestLinksStandUnderLoad(t *testing.T) {
 	t.Parallel()
 	const class, plain = 7001, 7002
@@ -38,7 +39,7 @@ func TestLinksStandUnderLoad(t *testing.T) {
 				}
 			})
 			busy, others := c.floods(tt.ofClass, class)[0], c.floods(tt.ofOthers, plain)[0]
-			within(t, patience, "both floods fill the link", func() error {
+			within(t, testTimeout, "both floods fill the link", func() error {
 				n, _ := busy.Received()
 				m, _ := others.Received()
 				if n < 2000 || m < 20 { // the class leaves the others little
@@ -53,7 +54,7 @@ func TestLinksStandUnderLoad(t *testing.T) {
 			// One probe is sent every discoveryInterval, and a link is dead if none has arrived
 			// for discoveryTimeout.
 			most := uint64(discoveryTimeout/discoveryInterval) + 4
-			within(t, 2*patience, "probes are sent for longer than a link may be silent", func() error {
+			within(t, 2*testTimeout, "probes are sent for longer than a link may be silent", func() error {
 				for at, before := range began {
 					if sent, _ := c.probes(at); sent < before+most {
 						return fmt.Errorf("%d by %v, want %d", sent-before, at, most)

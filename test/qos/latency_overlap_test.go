@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-net/sluice/qos/match"
 )
 
-// matched is how many packets a class's rules have put into its queue at its first port.
+// matched returns how many packets a class's rules have put into its queue at its first
+// port.
 func (c *classes) matched(name string) uint64 {
 	s, _ := c.service.Stats(name)
 	if len(s.Queues) == 0 {
@@ -20,8 +21,8 @@ func (c *classes) matched(name string) uint64 {
 	return s.Queues[0].Matched
 }
 
-// twoForOneFlow: of two classes for one flow the one of higher priority has the packets. The
-// other says so, as long as the first exists.
+// twoForOneFlow checks that of two classes for one flow, the one of higher priority gets
+// the packets, and that the other reports this as long as the first exists.
 func (c *classes) twoForOneFlow(t *testing.T) {
 	c.add(c.udp("low", "h1", "h3", 7001, 5))
 	c.add(c.udp("high", "h1", "h3", 7001, 2))
@@ -31,7 +32,7 @@ func (c *classes) twoForOneFlow(t *testing.T) {
 	c.floods(1e6, 7001)
 	carries := func(name string) {
 		before := c.matched(name)
-		within(t, patience, "packets of "+name, func() error {
+		within(t, testTimeout, "packets of "+name, func() error {
 			if n := c.matched(name); n < before+100 {
 				return fmt.Errorf("%d, before %d", n, before)
 			}
@@ -49,8 +50,8 @@ func (c *classes) twoForOneFlow(t *testing.T) {
 	carries("low")
 }
 
-// fragments have no ports: a class that names some does not get them, and says so when it
-// is requested. A class that names none has them.
+// fragments checks that a class that names ports does not get fragments and says so when it
+// is requested, and that a class that names none gets them.
 func (c *classes) fragments(t *testing.T) {
 	c.add(c.udp("ports", "h1", "h3", 7001, 2))
 	if i, _ := c.service.Class("ports"); len(i.Notes) != 1 || !strings.Contains(i.Notes[0], "fragments") {
@@ -64,7 +65,7 @@ func (c *classes) fragments(t *testing.T) {
 	}
 	t.Cleanup(flood.Stop)
 	c.add(latency.ClassSpec{Name: "all", Priority: "2", MinRate: "1000000", Flows: []match.Flow{{IPv4Src: text(c.addr("h1")), IPv4Dst: text(c.addr("h3")), IPProto: "udp"}}})
-	within(t, patience, "fragments are counted", func() error {
+	within(t, testTimeout, "fragments are counted", func() error {
 		if n := c.matched("all"); n < 100 {
 			return fmt.Errorf("%d", n)
 		}

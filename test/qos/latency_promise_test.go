@@ -11,8 +11,9 @@ import (
 	"github.com/sluice-net/sluice/qos/match"
 )
 
-// takesOverCriticalFlow: a class with the packets of a critical flow takes its place. One
-// promise stands for them on each link, and the class has room where the flow had it.
+// takesOverCriticalFlow checks that a class with the packets of a critical flow replaces
+// the flow. One promise counts for them on each link, and the class fits where the flow
+// did.
 func (c *classes) takesOverCriticalFlow(t *testing.T) {
 	d, faults := bandwidth.Spec{Name: "video", Rate: 8e6, Match: match.Flow{UDPDst: "7001"}}.Parse()
 	if len(faults) > 0 {
@@ -22,7 +23,7 @@ func (c *classes) takesOverCriticalFlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	flood := c.floods(2e6, 7001)[0]
-	within(t, patience, "the flow is accepted", func() error {
+	within(t, testTimeout, "the flow is accepted", func() error {
 		if all := c.critical.Flows(); len(all) != 1 || all[0].State != bandwidth.StateAccepted {
 			return fmt.Errorf("%+v", all)
 		}
@@ -31,7 +32,7 @@ func (c *classes) takesOverCriticalFlow(t *testing.T) {
 	spec := c.udp("video", "h1", "h3", 7001, 1)
 	spec.MinRate = "8000000"
 	c.add(spec)
-	within(t, patience, "the flow gives way", func() error {
+	within(t, testTimeout, "the flow gives way", func() error {
 		if all := c.critical.Flows(); len(all) != 0 {
 			return fmt.Errorf("%+v", all)
 		}
@@ -43,7 +44,7 @@ func (c *classes) takesOverCriticalFlow(t *testing.T) {
 		}
 	}
 	before, _ := flood.Received()
-	within(t, patience, "its packets arrive", func() error {
+	within(t, testTimeout, "its packets arrive", func() error {
 		if now, _ := flood.Received(); now < before+100 {
 			return fmt.Errorf("%d packets", now-before)
 		}
@@ -55,7 +56,7 @@ func (c *classes) takesOverCriticalFlow(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	within(t, patience, "without the class the flow is critical again", func() error {
+	within(t, testTimeout, "without the class the flow is critical again", func() error {
 		if all := c.critical.Flows(); len(all) != 1 || all[0].State != bandwidth.StateAccepted {
 			return fmt.Errorf("%+v", all)
 		}
@@ -63,8 +64,8 @@ func (c *classes) takesOverCriticalFlow(t *testing.T) {
 	})
 }
 
-// onLessCapacity: after a restart with links of half their rate, the class of lower priority
-// gives its guarantee up and says why. The other keeps its guarantee.
+// onLessCapacity restarts the controller with links of half their rate: the class of lower
+// priority loses its guarantee and says why; the other keeps its guarantee.
 func (c *classes) onLessCapacity(t *testing.T) {
 	for i, port := range []int{7001, 7002} {
 		spec := c.udp(fmt.Sprint("class", i), "h1", "h3", port, i+1)
@@ -75,7 +76,7 @@ func (c *classes) onLessCapacity(t *testing.T) {
 	c.rate = linkRate / 2
 	c.start()
 	c.discover()
-	within(t, patience, "the second class yields", func() error {
+	within(t, testTimeout, "the second class yields", func() error {
 		if i, _ := c.service.Class("class1"); i.State != latency.StateDegraded || !strings.Contains(i.Reason, "4000000 bit/s asked, 924000 of 5000000") {
 			return fmt.Errorf("%s: %s", i.State, i.Reason)
 		}
@@ -84,7 +85,7 @@ func (c *classes) onLessCapacity(t *testing.T) {
 	if i, _ := c.service.Class("class0"); i.State != latency.StateActive {
 		t.Errorf("the first is %s: %s", i.State, i.Reason)
 	}
-	within(t, patience, "the queues are of the first class's guarantee and of the link's rate", func() error {
+	within(t, testTimeout, "the queues are of the first class's guarantee and of the link's rate", func() error {
 		for _, node := range []string{"s1", "s2", "s3"} {
 			if text := c.kernelClasses(node); countOf(text, "rate 4Mbit ceil 5Mbit") != 1 {
 				return fmt.Errorf("%s: %s", node, text)

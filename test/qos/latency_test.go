@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/qos/latency"
 )
 
-// line is three switches in a row with two hosts at each end.
+// line returns three switches in a row with two hosts at each end.
 func line() lab.Topology {
 	t := lab.Line("qline", 3, delayline.Params{})
 	t.Hosts = append(t.Hosts, lab.Host{Name: "x1"}, lab.Host{Name: "x3"})
@@ -24,7 +24,7 @@ func line() lab.Topology {
 // floodBytes is the payload of each packet of a flood.
 const floodBytes = 1400
 
-// floods starts a flood into each of the UDP ports, from h1 to h3. The rate is in bit/s of
+// floods starts a flood to each of the UDP ports, from h1 to h3. The rate is in bit/s of
 // payload.
 func (c *classes) floods(rate float64, ports ...int) []*testbed.Flooding {
 	c.t.Helper()
@@ -42,7 +42,7 @@ func (c *classes) floods(rate float64, ports ...int) []*testbed.Flooding {
 	return out
 }
 
-// out names the link by which packets from h1 to h3 leave each switch of the line.
+// out returns the link by which packets from h1 to h3 leave each switch of the line.
 func (c *classes) out(node string) string {
 	return c.link(map[string]string{"s1": "s1-s2", "s2": "s2-s3", "s3": "h3-s3"}[node])
 }
@@ -55,8 +55,8 @@ func (c *classes) kernelClasses(node string) string {
 	return c.tc(sw, "class", "show", "dev", c.device(sw, int(c.at(node, c.out(node)).Port)))
 }
 
-// queued returns how many packets the queues of classes have sent, as the switches count
-// them, at the ports by which packets from h1 to h3 leave. They are those of all classes.
+// queued returns how many packets the queues of all classes have sent, according to the
+// switches, at the ports by which packets from h1 to h3 leave.
 func (c *classes) queued() (packets []uint64) {
 	c.t.Helper()
 	for _, node := range []string{"s1", "s2", "s3"} {
@@ -80,8 +80,8 @@ func (c *classes) queued() (packets []uint64) {
 	return packets
 }
 
-// A class has a queue of the rates that were asked for on each switch of its path. The queue
-// sends the packets of the class, and no others.
+// TestSmokeClass checks that a class has a queue with the requested rates on each switch of
+// its path, and that the queue sends the packets of the class and no others.
 func TestSmokeClass(t *testing.T) {
 	t.Parallel()
 	c := newClasses(t, line(), true)
@@ -95,7 +95,7 @@ func TestSmokeClass(t *testing.T) {
 		}
 	}
 	plain := c.floods(5e5, 7002)[0]
-	within(t, patience, "packets without a class arrive", func() error {
+	within(t, testTimeout, "packets without a class arrive", func() error {
 		if n, _ := plain.Received(); n < 100 {
 			return fmt.Errorf("%d", n)
 		}
@@ -107,7 +107,7 @@ func TestSmokeClass(t *testing.T) {
 		}
 	}
 	ofClass := c.floods(5e5, 7001)[0]
-	within(t, patience, "the class's packets are sent by its queues and arrive", func() error {
+	within(t, testTimeout, "the class's packets are sent by its queues and arrive", func() error {
 		for _, n := range c.queued() {
 			if n < 100 {
 				return fmt.Errorf("%v by switch", c.queued())
@@ -122,7 +122,7 @@ func TestSmokeClass(t *testing.T) {
 	c.holds(0)
 }
 
-// Classes of all kinds come and go on one network.
+// TestClasses adds and removes classes of all kinds on one network.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	c := newClasses(t, line(), false)
@@ -138,8 +138,8 @@ func TestClasses(t *testing.T) {
 	c.run("port is down", c.portIsDown)
 }
 
-// eightPriorities: the kernel is told the priorities and guaranteed rates of classes. How it
-// shares a link between them is measured by the experiment qos-latency.
+// eightPriorities checks that the kernel gets the priorities and guaranteed rates of
+// classes. The experiment qos-latency measures how it shares a link between them.
 func (c *classes) eightPriorities(t *testing.T) {
 	for i := range 8 {
 		spec := c.udp(fmt.Sprint("class", i), "h1", "h3", 7000+i, i)
@@ -157,8 +157,8 @@ func (c *classes) eightPriorities(t *testing.T) {
 	}
 }
 
-// dscpIsRestored: no mark of a class leaves a switch. The destination sees the DSCP that the
-// source has sent, and so does a class that names a DSCP.
+// dscpIsRestored checks that no mark of a class leaves a switch. The destination receives
+// the DSCP that the source has sent, and so does a class that names a DSCP.
 func (c *classes) dscpIsRestored(t *testing.T) {
 	marked := c.udp("marked", "h1", "h3", 7001, 1)
 	marked.Flows[0].IPDSCP = "46"
@@ -176,11 +176,12 @@ func (c *classes) dscpIsRestored(t *testing.T) {
 		if len(got) != 1 || got[x.dscp] == 0 {
 			t.Errorf("class %s: packets with DSCP %d arrive as %v", x.class, x.dscp, got)
 		}
-		within(t, patience, "the queues of "+x.class+" have seen the packets", func() error { return seen(c.service, x.class, 3, 50) })
+		within(t, testTimeout, "the queues of "+x.class+" have seen the packets", func() error { return seen(c.service, x.class, 3, 50) })
 	}
 }
 
-// seen returns an error unless a number of a class's queues have sent so many packets.
+// seen returns an error unless the given number of a class's queues have sent the given
+// number of packets.
 func seen(s *latency.Service, class string, queues int, packets uint64) error {
 	stats, _ := s.Stats(class)
 	n := 0
@@ -195,9 +196,10 @@ func seen(s *latency.Service, class string, queues int, packets uint64) error {
 	return nil
 }
 
-// withoutEffect: without a classifier on a userspace datapath a class has no effect. The
-// service says so, and no packet is marked. Once classifiers run, the class has an effect,
-// and still no mark is seen. The classifiers run until whole ends.
+// withoutEffect checks that a class has no effect without a classifier on a userspace
+// datapath. The service reports it, and no packet is marked. Once classifiers run, the
+// class has an effect, and still no mark leaves a switch. The classifiers run until whole
+// ends.
 func (c *classes) withoutEffect(t, whole *testing.T) {
 	if made := c.add(c.udp("quiet", "h1", "h3", 7001, 1)); made.State != latency.StateIneffective {
 		t.Errorf("it is said to be %s", made.State)
@@ -216,7 +218,7 @@ func (c *classes) withoutEffect(t, whole *testing.T) {
 	info, _ := c.service.Class("quiet")
 	t.Log(info.Reason)
 	c.startClassifiers(whole)
-	within(t, patience, "the class is active", func() error {
+	within(t, testTimeout, "the class is active", func() error {
 		if info, _ := c.service.Class("quiet"); info.State != latency.StateActive {
 			return fmt.Errorf("it is %s: %s", info.State, info.Reason)
 		}
@@ -224,7 +226,7 @@ func (c *classes) withoutEffect(t, whole *testing.T) {
 	})
 	unmarked()
 	c.reaches("quiet", 7001)
-	within(t, patience, "both are said", func() error {
+	within(t, testTimeout, "both are said", func() error {
 		kinds := c.published()
 		if !slices.Contains(kinds, "qos.class.ineffective") || !slices.Contains(kinds, "qos.class.effective") {
 			return fmt.Errorf("events %v", kinds)

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// samples has all switches send one packet of 16 by sFlow, and receives them.
+// samples makes all switches send one packet of 16 by sFlow, and receives them.
 func (j *joins) samples() (conn net.PacketConn) {
 	j.t.Helper()
 	err := j.lab.Control().Do(func() (err error) {
@@ -32,14 +32,15 @@ func (j *joins) samples() (conn net.PacketConn) {
 	return conn
 }
 
-// Three large connections of plain TCP are found by samples, and each has one of the three ways
-// for itself in the end, wherever hash had put them. No packet of theirs comes to the controller.
+// TestPlainTCPIsSpread checks that samples reveal three large connections of plain TCP, and
+// that each has one of the three paths for itself in the end, wherever hashing had put
+// them. None of their packets comes to the controller.
 func TestPlainTCPIsSpread(t *testing.T) {
 	t.Parallel()
-	j := beginJoins(t, &joins{t: t, lab: lab.New(t, threeWays("qplain")), store: memstore.New(), sampled: true})
+	j := beginJoins(t, &joins{t: t, lab: lab.New(t, threePaths("qplain")), store: memstore.New(), sampled: true})
 	over, done := make(chan struct{}), make(chan error, 3)
 	end := sync.OnceFunc(func() { close(over) })
-	ctx, cancel := context.WithTimeout(t.Context(), 2*carriedPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*carriedTimeout)
 	defer cancel()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -47,7 +48,7 @@ func TestPlainTCPIsSpread(t *testing.T) {
 	for i := range 3 {
 		running.Go(func() { done <- j.carry(ctx, uint16(subflowPort+i), pouring{randomBytes(), over}, false) })
 	}
-	within(t, carriedPatience, "each to have a way for itself", func() error {
+	within(t, carriedTimeout, "each to have a way for itself", func() error {
 		all := j.subflows.Subflows()
 		if at := middles(all); !slices.Equal(at, []int{2, 3, 4}) {
 			return fmt.Errorf("they go by %v: %+v", at, all)

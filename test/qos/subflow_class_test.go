@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/qos/match"
 )
 
-// inClass are the bytes that a class's queues have sent, by switch.
+// inClass returns the bytes that a class's queues have sent, by switch.
 func (w *deployed) inClass(name string) map[int]uint64 {
 	w.t.Helper()
 	var s latency.Stats
@@ -32,18 +32,18 @@ func (w *deployed) inClass(name string) map[int]uint64 {
 	return out
 }
 
-// joined is how many subflows connections to host b have.
+// joined returns how many subflows connections to host b have.
 func (w *deployed) joined() (int, error) {
 	out, err := w.lab.Host("b").Command(w.t.Context(), "ss", "-Htn", "state", "established", "sport", "=", fmt.Sprint(":", subflowPort)).Output()
 	return strings.Count(string(out), "\n"), err
 }
 
-// Further subflows of a connection that has a class go as the first one does: in the class's
-// queue, by the class's way, and nobody asks the controller. Without the class they have ways of
-// their own.
+// TestSubflowInClass checks that further subflows of a connection with a class follow the
+// first one: in the class's queue, along the class's path, and without the controller.
+// Without the class they have paths of their own.
 func TestSubflowInClass(t *testing.T) {
 	t.Parallel()
-	w := deploy(t, threeWays("qjoinsclass"), "subflows: {enabled: true, paths: 3, idle_timeout: 60s}", true)
+	w := deploy(t, threePaths("qjoinsclass"), "subflows: {enabled: true, paths: 3, idle_timeout: 60s}", true)
 	w.byKernel()
 	const class = "bulk"
 	spec := latency.ClassSpec{Name: class, Priority: "0", MinRate: "2000000", Flows: []match.Flow{{
@@ -52,7 +52,7 @@ func TestSubflowInClass(t *testing.T) {
 	if err := w.Do(t.Context(), http.MethodPost, "/api/v1/qos/classes", spec, nil); err != nil {
 		t.Fatal(err)
 	}
-	within(t, patience, "the class to be there", func() error {
+	within(t, testTimeout, "the class to be there", func() error {
 		var info latency.Info
 		err := w.Get(t.Context(), "/api/v1/qos/classes/"+class, &info)
 		if err == nil && info.State != latency.StateActive {
@@ -61,7 +61,7 @@ func TestSubflowInClass(t *testing.T) {
 		return err
 	})
 	w.during(func() {
-		within(t, patience, "a connection of four subflows in the class's queues", func() error {
+		within(t, testTimeout, "a connection of four subflows in the class's queues", func() error {
 			joined, err := w.joined()
 			by := w.inClass(class)
 			if err == nil && (joined != 4 || by[1] < 2<<20 || by[5] < 2<<20) {
@@ -83,7 +83,7 @@ func TestSubflowInClass(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.during(func() {
-		within(t, patience, "three subflows with ways of their own", func() error {
+		within(t, testTimeout, "three subflows with ways of their own", func() error {
 			all, err := w.listed()
 			if at := middles(all); err == nil && len(slices.Compact(at)) < 2 {
 				err = fmt.Errorf("they go by %v", at)
@@ -93,12 +93,12 @@ func TestSubflowInClass(t *testing.T) {
 	})
 }
 
-// during does something while a connection carries as much as it can, all of which is to arrive.
+// during calls do while a connection carries as much as it can, all of which has to arrive.
 func (j *joins) during(do func()) {
 	j.t.Helper()
 	over, carried := make(chan struct{}), make(chan error, 1)
 	end := sync.OnceFunc(func() { close(over) })
-	ctx, cancel := context.WithTimeout(j.t.Context(), 4*carriedPatience)
+	ctx, cancel := context.WithTimeout(j.t.Context(), 4*carriedTimeout)
 	defer cancel()
 	go func() {
 		carried <- j.carry(ctx, subflowPort, pouring{randomBytes(), over}, true)

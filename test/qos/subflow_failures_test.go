@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/qos/subflow"
 )
 
-// carriedPatience is how long what a connection outlives may take.
-const carriedPatience = 2 * time.Minute
+// carriedTimeout is how long what a connection outlives may take.
+const carriedTimeout = 2 * time.Minute
 
-// pouring are random bytes until it is ended.
+// pouring is an endless source of random bytes until it is ended.
 type pouring struct {
 	io.Reader
 	over <-chan struct{}
@@ -30,7 +30,7 @@ func (p pouring) Read(b []byte) (int, error) {
 	}
 }
 
-// ways are where subflows go, by their names.
+// ways returns the paths of subflows, by their names.
 func ways(all []subflow.Subflow) map[string]string {
 	out := map[string]string{}
 	for _, s := range all {
@@ -39,23 +39,23 @@ func ways(all []subflow.Subflow) map[string]string {
 	return out
 }
 
-// The switch in the middle of a subflow's path is killed, and the controller after it, while a
-// connection with three subflows carries as much as it can. All of it arrives; the subflow of
-// the switch goes another way; the controller that comes back leaves all rules as they are, and
-// places what joins then.
+// TestSubflowsOutliveSwitchAndKilledController kills the switch in the middle of a
+// subflow's path, and the controller after it, while a connection with three subflows
+// carries as much as it can. All bytes arrive, and the subflow of the switch takes another
+// path. The next controller leaves all rules as they are, and places what joins then.
 func TestSubflowsOutliveSwitchAndKilledController(t *testing.T) {
 	t.Parallel()
-	w := deploy(t, threeWays("qjoinskill"), "subflows: {enabled: true, paths: 3, idle_timeout: 60s}", false)
+	w := deploy(t, threePaths("qjoinskill"), "subflows: {enabled: true, paths: 3, idle_timeout: 60s}", false)
 	w.byKernel()
 	w.during(func() { w.outlive() })
 }
 
-// outlive is what the connection outlives.
+// outlive does what the connection has to survive.
 func (w *deployed) outlive() {
 	t := w.t
 	wait := func(what string, f func(all []subflow.Subflow) bool) (all []subflow.Subflow) {
 		t.Helper()
-		within(t, carriedPatience, what, func() (err error) {
+		within(t, carriedTimeout, what, func() (err error) {
 			if all, err = w.listed(); err == nil && !f(all) {
 				err = fmt.Errorf("%v", ways(all))
 			}
@@ -91,17 +91,17 @@ func (w *deployed) outlive() {
 	wait("another subflow", func(all []subflow.Subflow) bool { return len(all) == 4 })
 }
 
-// placed are the ways and rules of subflows.
+// placed holds the paths and rules of subflows.
 type placed struct {
 	ways  map[string]string
 	rules []string
 }
 
-// killed kills the controller and starts it again. It tells what there was when it was dead,
-// and as soon as it serves its switches again.
+// killed kills the controller and starts it again. It returns what there was while it was
+// dead, and as soon as it serves its switches again.
 func (w *deployed) killed() (before, after placed) {
 	w.t.Helper()
-	within(w.t, 2*patience, "hosts to be stored, which they are every ten seconds", func() error {
+	within(w.t, 2*testTimeout, "hosts to be stored, which they are every ten seconds", func() error {
 		m, err := w.Metrics(w.t.Context())
 		if n := m["sluice_network_hosts_unsaved"]; err == nil && n > 0 {
 			err = fmt.Errorf("%.0f are not", n)

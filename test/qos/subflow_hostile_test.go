@@ -27,12 +27,13 @@ const (
 	mostLines = 200
 )
 
-// A host that opens subflows of connections it makes up has as many placed as one port may
-// have, each with its rules, until they have been silent; the rest of them leaves nothing.
-// Meanwhile the next port's further subflows are placed, and its transfer is whole.
+// TestHostileJoins has a host open subflows of connections that it makes up. As many as one
+// port may have are placed, each with its rules, until they have been silent; the others
+// leave nothing. Meanwhile the next port's further subflows are placed, and its transfer is
+// complete.
 func TestHostileJoins(t *testing.T) {
 	t.Parallel()
-	topology := threeWays("qjoinshostile")
+	topology := threePaths("qjoinshostile")
 	topology.Hosts = append(topology.Hosts, lab.Host{Name: "c"})
 	topology.Links = append(topology.Links, lab.Both("c", "s1", delayline.Params{}))
 	w := deploy(t, topology, fmt.Sprintf("subflows: {enabled: true, paths: 3, most_per_port: %d, idle_timeout: 5s}", mostOfPort), false)
@@ -42,7 +43,7 @@ func TestHostileJoins(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	go func() { sent <- w.makeUp(ctx) }()
-	within(t, patience, "some of the made-up ones to be placed", func() error {
+	within(t, testTimeout, "some of the made-up ones to be placed", func() error {
 		all, err := w.listed()
 		if err == nil && len(all) < 16 {
 			err = fmt.Errorf("%d", len(all))
@@ -51,7 +52,7 @@ func TestHostileJoins(t *testing.T) {
 	})
 	transferred := make(chan error, 1)
 	go func() { transferred <- w.transfer(t.Context(), 16<<20, true) }()
-	within(t, patience, "the neighbour's subflows to be placed", func() error {
+	within(t, testTimeout, "the neighbour's subflows to be placed", func() error {
 		all, err := w.listed()
 		own := 0
 		for _, s := range all {
@@ -69,7 +70,7 @@ func TestHostileJoins(t *testing.T) {
 		t.Errorf("the neighbour's transfer: %v", err)
 	}
 	const ordinary = 12 // rules of forwarding that come meanwhile
-	within(t, patience, "all of it to be gone", func() error {
+	within(t, testTimeout, "all of it to be gone", func() error {
 		if now := w.figures(); now.subflows > 0 || now.rules > before.rules || now.wanted > before.wanted+ordinary || now.goroutines > before.goroutines+20 || now.held > 0 {
 			return fmt.Errorf("before %+v, now %+v", before, now)
 		}
@@ -94,8 +95,8 @@ func TestHostileJoins(t *testing.T) {
 	}
 }
 
-// makeUp has host c join connections that it makes up. Some of the SYNs have its neighbour's
-// addresses.
+// makeUp makes host c join connections that it makes up. Some of the SYNs have its
+// neighbour's addresses.
 func (w *deployed) makeUp(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,7 +125,7 @@ func (w *deployed) makeUp(ctx context.Context) error {
 	return err
 }
 
-// figures are what the controller and the switches hold.
+// figures holds what the controller and the switches hold.
 type figures struct{ subflows, rules, wanted, held, goroutines, heap, resident, lines, asked int }
 
 func (w *deployed) figures() (f figures) {
@@ -152,7 +153,7 @@ func (w *deployed) figures() (f figures) {
 	}
 }
 
-// watch takes the most of all figures until what is sent has been.
+// watch returns the maxima of all figures until everything has been sent.
 func (w *deployed) watch(sent <-chan error) (most figures) {
 	w.t.Helper()
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -174,13 +175,14 @@ func (w *deployed) watch(sent <-chan error) (most figures) {
 	}
 }
 
-// A join that is not placed comes up once, and goes on: no other switch of its way asks again.
+// TestJoinsComeUpOnce checks that a join that is not placed comes to the controller once,
+// and is forwarded: no other switch on its path punts it again.
 func TestJoinsComeUpOnce(t *testing.T) {
 	t.Parallel()
-	w := deploy(t, threeWays("qjoinsonce"), "subflows: {enabled: true, most_per_port: 1}", false)
+	w := deploy(t, threePaths("qjoinsonce"), "subflows: {enabled: true, most_per_port: 1}", false)
 	w.byKernel()
 	w.during(func() {
-		within(t, patience, "three further subflows", func() error {
+		within(t, testTimeout, "three further subflows", func() error {
 			joined, err := w.joined()
 			if err == nil && joined != 4 {
 				err = fmt.Errorf("%d in all", joined)

@@ -22,8 +22,8 @@ type deployed struct {
 	log string
 }
 
-// deploy starts a controller with rules by destination, whose section qos has some settings. With
-// queues the switches' queues are set, too.
+// deploy starts a controller with rules by destination and the given settings in its
+// section qos. If queues is set, the switches' queues are configured, too.
 func deploy(t *testing.T, topology lab.Topology, qos string, queues bool) *deployed {
 	t.Helper()
 	l, dir := lab.New(t, topology), t.TempDir()
@@ -43,7 +43,7 @@ func deploy(t *testing.T, topology lab.Topology, qos string, queues bool) *deplo
 	for _, s := range topology.Switches {
 		var ports []string
 		for port := range 8 {
-			ports = append(ports, fmt.Sprintf("%d: %s", port+1, units.FormatRate(wayRate)))
+			ports = append(ports, fmt.Sprintf("%d: %s", port+1, units.FormatRate(pathRate)))
 		}
 		text += fmt.Sprintf("    %016x: {name: %s, capacity: {%s}}\n", l.Switch(s.Name).DPID(), s.Name, strings.Join(ports, ", "))
 	}
@@ -69,7 +69,7 @@ func deploy(t *testing.T, topology lab.Topology, qos string, queues bool) *deplo
 // ready waits until all links are known and hosts reach each other.
 func (w *deployed) ready() {
 	w.t.Helper()
-	within(w.t, patience, "all links", func() error {
+	within(w.t, testTimeout, "all links", func() error {
 		n, err := w.Links(w.t.Context())
 		if err == nil && n != 12 {
 			err = fmt.Errorf("%d", n)
@@ -80,13 +80,13 @@ func (w *deployed) ready() {
 		if h.Name == "b" {
 			continue
 		}
-		within(w.t, patience, "the hosts to reach each other", func() error {
+		within(w.t, testTimeout, "the hosts to reach each other", func() error {
 			return w.lab.Host(h.Name).Command(w.t.Context(), "ping", "-c1", "-W1", w.lab.Host("b").Addr().String()).Run()
 		})
 	}
 	const still = 2 * time.Second
 	wanted, since := 0.0, time.Now()
-	within(w.t, patience, "the rules of forwarding", func() error {
+	within(w.t, testTimeout, "the rules of forwarding", func() error {
 		m, err := w.Metrics(w.t.Context())
 		if now := m.Sum("sluice_network_rules"); now != wanted {
 			wanted, since = now, time.Now()
@@ -99,13 +99,14 @@ func (w *deployed) ready() {
 	})
 }
 
-// listed are the subflows that have been placed.
+// listed returns the subflows that have been placed.
 func (w *deployed) listed() (all []subflow.Subflow, err error) {
 	err = w.Get(w.t.Context(), "/api/v1/qos/subflows", &all)
 	return all, err
 }
 
-// rules are those of subflows in all switches, as these list them, without what counts.
+// rules returns the rules of subflows in all switches, as these list them, without
+// counters.
 func (w *deployed) rules() (all []string, err error) {
 	for _, s := range w.lab.Topology().Switches {
 		flows, err := w.lab.Switch(s.Name).Ofctl(w.t.Context(), "dump-flows", "--no-stats")

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/qos/match"
 )
 
-// metered are the switches on which subflows pass a meter.
+// metered returns the switches on which subflows pass a meter.
 func (j *joins) metered() (at []string, err error) {
 	for _, s := range []string{"s1", "s2", "s3", "s4", "s5"} {
 		flows, err := j.lab.Switch(s).Ofctl(j.t.Context(), "dump-flows")
@@ -32,8 +32,9 @@ func (j *joins) metered() (at []string, err error) {
 	return at, nil
 }
 
-// A flow is promised 8.5 of 10 Mbit/s where subflows leave less on all ways. It is accepted,
-// since they give way, and those on its links pass meters. When it is over they pass none.
+// TestSubflowGivesWayToPromise requests 8.5 of 10 Mbit/s for a flow where subflows leave
+// less on all paths. The flow is accepted, because subflows yield, and those on its links
+// pass meters. When it is over, they pass none.
 func TestSubflowGivesWayToPromise(t *testing.T) {
 	t.Parallel()
 	j := newJoins(t, "qjoinsway")
@@ -49,13 +50,13 @@ func TestSubflowGivesWayToPromise(t *testing.T) {
 	j.during(func() { j.promised(netip.AddrPortFrom(j.lab.Host("b").Addr(), port)) })
 }
 
-// promised sends a flow that is promised its rate beside subflows that use all ways.
+// promised sends a flow that is promised its rate beside subflows that use all paths.
 func (j *joins) promised(to netip.AddrPort) {
 	t := j.t
-	within(t, patience, "subflows that use all ways", func() error {
+	within(t, testTimeout, "subflows that use all ways", func() error {
 		all := j.subflows.Subflows()
 		for _, s := range all {
-			if s.Throughput < wayRate/5 {
+			if s.Throughput < pathRate/5 {
 				return fmt.Errorf("%+v", s)
 			}
 		}
@@ -71,7 +72,7 @@ func (j *joins) promised(to netip.AddrPort) {
 	stop := sync.OnceFunc(func() { s.Stop() })
 	defer stop()
 	var film bandwidth.Record
-	within(t, patience, "the flow to be accepted", func() error {
+	within(t, testTimeout, "the flow to be accepted", func() error {
 		all := j.critical.Flows()
 		if len(all) != 1 || all[0].State != bandwidth.StateAccepted {
 			return fmt.Errorf("%+v", all)
@@ -79,16 +80,16 @@ func (j *joins) promised(to netip.AddrPort) {
 		film = all[0]
 		return nil
 	})
-	within(t, patience, "no subflow to go there unmetered", func() error { return j.unmetered(film) })
+	within(t, testTimeout, "no subflow to go there unmetered", func() error { return j.unmetered(film) })
 	since := time.Now()
-	within(t, patience, "the flow to arrive", func() error {
+	within(t, testTimeout, "the flow to arrive", func() error {
 		if last := s.LastArrival(); !last.After(since) {
 			return fmt.Errorf("the last packet arrived at %v", last)
 		}
 		return nil
 	})
 	stop()
-	within(t, patience, "the promise to be given up, and no meter to be passed", func() error {
+	within(t, testTimeout, "the promise to be given up, and no meter to be passed", func() error {
 		at, err := j.metered()
 		if flows := j.critical.Flows(); len(flows) > 0 || len(at) > 0 {
 			return errors.Join(err, fmt.Errorf("meters at %v; %+v", at, flows))
@@ -97,7 +98,8 @@ func (j *joins) promised(to netip.AddrPort) {
 	})
 }
 
-// unmetered fails while a subflow leaves a switch by a port of a critical flow without a meter.
+// unmetered returns an error while a subflow leaves a switch by a port of a critical flow
+// without a meter.
 func (j *joins) unmetered(film bandwidth.Record) error {
 	at, err := j.metered()
 	if err != nil {

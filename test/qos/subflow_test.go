@@ -26,14 +26,15 @@ import (
 )
 
 const (
-	// wayRate is what each of the three ways carries.
-	wayRate     = 10_000_000
+	// pathRate is the rate of each of the three paths.
+	pathRate    = 10_000_000
 	subflowMark = 11
 	subflowPort = 7100
 )
 
-// threeWays is two switches with a host each, and three ways of one more switch between them.
-func threeWays(name string) lab.Topology {
+// threePaths returns two switches with a host each, and three paths of one more switch
+// between them.
+func threePaths(name string) lab.Topology {
 	t := lab.Topology{Name: name}
 	for _, s := range []string{"s1", "s2", "s3", "s4", "s5"} {
 		t.Switches = append(t.Switches, lab.Switch{Name: s})
@@ -42,7 +43,7 @@ func threeWays(name string) lab.Topology {
 	t.Links = []lab.Link{lab.Both("a", "s1", delayline.Params{}), lab.Both("b", "s5", delayline.Params{})}
 	for _, s := range []string{"s2", "s3", "s4"} {
 		for _, end := range []string{"s1", "s5"} {
-			t.Links = append(t.Links, lab.Both(end, s, delayline.Params{Rate: wayRate, Queue: 64 << 10, Delay: 2 * time.Millisecond}))
+			t.Links = append(t.Links, lab.Both(end, s, delayline.Params{Rate: pathRate, Queue: 64 << 10, Delay: 2 * time.Millisecond}))
 		}
 	}
 	return t
@@ -55,7 +56,8 @@ type joins struct {
 	store store.Store
 	runs  uint16
 	idle  time.Duration // after which a silent subflow is over; 0 is 8 s
-	// sampled has switches send samples of packets, and large connections of plain TCP placed.
+	// sampled makes switches send samples of packets, and large connections of plain TCP be
+	// placed.
 	sampled bool
 
 	mu     sync.Mutex
@@ -72,7 +74,8 @@ type joins struct {
 	stop     func()
 }
 
-// Name and HandlePacketIn note what comes up of connections, before anybody else takes it.
+// Name and HandlePacketIn record which packets of connections come to the controller,
+// before any other handler.
 func (*joins) Name() string { return "asked" }
 
 func (j *joins) HandlePacketIn(p *network.PacketIn) network.Verdict {
@@ -94,15 +97,15 @@ func (j *joins) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	return network.Continue
 }
 
-// asked returns of how many subflows SYNs have come up, and how many other packets of
-// connections have.
+// asked returns of how many subflows SYNs have come to the controller, and how many other
+// packets of connections have.
 func (j *joins) asked() (syns, others int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.syns), j.others
 }
 
-// heard notes what is told of subflows that have been placed.
+// heard records events of subflows that have been placed.
 func (j *joins) heard(kind string, attrs any) {
 	if s, is := attrs.(subflow.Subflow); is && kind == "subflow.placed" {
 		j.mu.Lock()
@@ -111,7 +114,7 @@ func (j *joins) heard(kind string, attrs any) {
 	}
 }
 
-// given are the switches by which subflows were led when they came.
+// given returns the switches by which subflows were forwarded when they were placed.
 func (j *joins) given() []int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -120,18 +123,18 @@ func (j *joins) given() []int {
 
 func newJoins(t *testing.T, name string) *joins {
 	t.Helper()
-	return beginJoins(t, &joins{t: t, lab: lab.New(t, threeWays(name)), store: memstore.New()})
+	return beginJoins(t, &joins{t: t, lab: lab.New(t, threePaths(name)), store: memstore.New()})
 }
 
-// beginJoins starts the controller, and returns when the hosts are led to each other.
+// beginJoins starts the controller, and returns when the hosts can reach each other.
 func beginJoins(t *testing.T, j *joins) *joins {
 	t.Helper()
 	j.start()
 	t.Cleanup(func() { j.stop() })
-	within(t, patience, "the hosts to reach each other", func() error {
+	within(t, testTimeout, "the hosts to reach each other", func() error {
 		return j.lab.Host("a").Command(t.Context(), "ping", "-c1", "-W1", j.lab.Host("b").Addr().String()).Run()
 	})
-	within(t, patience, "rules for both", func() error {
+	within(t, testTimeout, "rules for both", func() error {
 		if n := j.net.HostStats().Led; n != 2 {
 			return fmt.Errorf("for %d", n)
 		}
@@ -140,8 +143,8 @@ func beginJoins(t *testing.T, j *joins) *joins {
 	return j
 }
 
-// byKernel has the kernels of both hosts open further subflows of each MPTCP connection, and
-// give their SYNs the mark.
+// byKernel makes the kernels of both hosts open further subflows of each MPTCP connection,
+// and mark their SYNs.
 func (j *joins) byKernel() {
 	j.t.Helper()
 	for _, h := range []string{"a", "b"} {
@@ -173,12 +176,12 @@ func (j *joins) start() {
 	capacities := map[network.PortRef]uint64{}
 	for _, s := range j.lab.Topology().Switches {
 		for port := uint32(1); port < 16; port++ {
-			capacities[network.PortRef{Switch: openflow.DatapathID(j.lab.Switch(s.Name).DPID()), Port: port}] = wayRate
+			capacities[network.PortRef{Switch: openflow.DatapathID(j.lab.Switch(s.Name).DPID()), Port: port}] = pathRate
 		}
 	}
-	hostRate := uint64(10 * wayRate) // a host's link carries all three ways
+	hostRate := uint64(10 * pathRate) // a host's link carries all three ways
 	if j.sampled {
-		hostRate = wayRate // a connection is large from a tenth of it on, also where three share a way
+		hostRate = pathRate // a connection is large from a tenth of it on, also where three share a way
 	}
 	for _, l := range j.lab.Topology().Links {
 		if l.A.Node != "a" && l.A.Node != "b" {
@@ -245,7 +248,7 @@ func (j *joins) start() {
 	<-j.subflows.Ready()
 	j.restored = j.subflows.Subflows()
 	<-j.critical.Ready()
-	within(j.t, patience, "all links", func() error {
+	within(j.t, testTimeout, "all links", func() error {
 		if n := len(j.net.Topology().Links); n != 12 {
 			return fmt.Errorf("%d links", n)
 		}
@@ -253,7 +256,7 @@ func (j *joins) start() {
 	})
 }
 
-// middles are the switches between s1 and s5 by which subflows go.
+// middles returns the switches between s1 and s5 that subflows pass.
 func middles(all []subflow.Subflow) (out []int) {
 	for _, r := range all {
 		if len(r.Path) == 3 {
@@ -264,16 +267,16 @@ func middles(all []subflow.Subflow) (out []int) {
 	return out
 }
 
-// The kernels of two hosts open three further subflows of a connection. The controller places
-// them on more than one way, all of them carry bytes, and nothing comes up but their SYNs.
-// When they have been silent nothing is left. How much faster the connection is by that is
-// measured by the experiment multipath-gain.
+// TestSmokeSubflow has the kernels of two hosts open three further subflows of a
+// connection. The controller places them on more than one path, all of them carry bytes,
+// and only their SYNs come to the controller. When they have been silent, nothing is left.
+// The experiment multipath-gain measures how much faster the connection is.
 func TestSmokeSubflow(t *testing.T) {
 	t.Parallel()
-	j := beginJoins(t, &joins{t: t, lab: lab.New(t, threeWays("qjoins")), store: memstore.New(), idle: 3 * time.Second})
+	j := beginJoins(t, &joins{t: t, lab: lab.New(t, threePaths("qjoins")), store: memstore.New(), idle: 3 * time.Second})
 	j.byKernel()
 	j.during(func() {
-		within(t, patience, "three further subflows to carry bytes", func() error {
+		within(t, testTimeout, "three further subflows to carry bytes", func() error {
 			all := j.subflows.Subflows()
 			if len(all) != 3 || slices.ContainsFunc(all, func(s subflow.Subflow) bool { return s.Bytes == 0 }) {
 				return fmt.Errorf("%+v", all)
@@ -290,7 +293,7 @@ func TestSmokeSubflow(t *testing.T) {
 	if syns, others := j.asked(); syns != 3 || others != 0 {
 		t.Errorf("SYNs of %d subflows have come up, and %d other packets", syns, others)
 	}
-	within(t, patience, "the silent subflows to be over", func() error {
+	within(t, testTimeout, "the silent subflows to be over", func() error {
 		if all := j.subflows.Subflows(); len(all) > 0 {
 			return fmt.Errorf("%+v", all)
 		}
@@ -304,14 +307,15 @@ func TestSmokeSubflow(t *testing.T) {
 	})
 }
 
-// A link dies under a connection, and the controller is started again: what was sent arrives,
-// and the subflow of the link is on another way.
+// TestSubflowsOutliveLinkAndController takes down a link under a connection, and restarts
+// the controller: everything that was sent arrives, and the subflow of the link has another
+// path.
 func TestSubflowsOutliveLinkAndController(t *testing.T) {
 	t.Parallel()
 	j := newJoins(t, "qjoinsfail")
 	j.byKernel()
 	j.during(func() {
-		within(t, patience, "three subflows, one of which goes by s3", func() error {
+		within(t, testTimeout, "three subflows, one of which goes by s3", func() error {
 			if all := j.subflows.Subflows(); len(all) != 3 || !slices.Contains(middles(all), 3) {
 				return fmt.Errorf("%+v", all)
 			}
@@ -320,7 +324,7 @@ func TestSubflowsOutliveLinkAndController(t *testing.T) {
 		if err := j.lab.SetLink(t.Context(), "s1-s3", false); err != nil {
 			t.Fatal(err)
 		}
-		within(t, patience, "the subflow to go another way", func() error {
+		within(t, testTimeout, "the subflow to go another way", func() error {
 			if at := middles(j.subflows.Subflows()); len(at) != 3 || slices.Contains(at, 3) {
 				return fmt.Errorf("%v", at)
 			}
@@ -330,7 +334,7 @@ func TestSubflowsOutliveLinkAndController(t *testing.T) {
 			t.Fatal(err)
 		}
 		j.stop()
-		before := j.subflows.Subflows() // as they were at its end: until then they may be moved
+		before := j.subflows.Subflows() // as they were when the controller ended: until then they may be moved
 		j.start()
 		if after := j.restored; len(after) != 3 || fmt.Sprint(ways(after)) != fmt.Sprint(ways(before)) {
 			t.Errorf("before %+v, after %+v", before, after)
@@ -352,7 +356,7 @@ func TestSubflowIsCritical(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.during(func() {
-		within(t, patience, "all subflows of the connection to be critical", func() error {
+		within(t, testTimeout, "all subflows of the connection to be critical", func() error {
 			all := j.critical.Flows()
 			if len(all) != 4 || slices.ContainsFunc(all, func(f bandwidth.Record) bool { return f.State != bandwidth.StateAccepted }) {
 				return fmt.Errorf("%+v", all)

@@ -17,7 +17,7 @@ import (
 // transfer sends so many bytes from one host to the other, over several subflows or plain TCP.
 // It returns when all of them have arrived as they were sent.
 func (j *joins) transfer(ctx context.Context, size int64, multipath bool) error {
-	ctx, cancel := context.WithTimeout(ctx, carriedPatience)
+	ctx, cancel := context.WithTimeout(ctx, carriedTimeout)
 	defer cancel()
 	return j.carry(ctx, subflowPort, io.LimitReader(randomBytes(), size), multipath)
 }
@@ -101,7 +101,7 @@ func receive(ctx context.Context, listener net.Listener) (r received) {
 // kernels is what both hosts' kernels say of their connections: what tells one that does not
 // arrive because of the network from one whose receiver holds it back.
 func (j *joins) kernels() string {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.t.Context()), testTimeout)
 	defer cancel()
 	var all []string
 	for _, host := range []string{"b", "a"} {

@@ -68,9 +68,9 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
-// TestAgentStops stops an agent for longer than the controller waits for a word of
-// it, as one is that gets no processor: its kernel still holds its connections, and
-// its sessions go on when it does.
+// TestAgentStops stops an agent for longer than the controller waits for its answer, as if
+// it got no processor time. Its kernel still holds its connections, and its sessions
+// continue when it does.
 func TestAgentStops(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"x", "y"} {
@@ -85,7 +85,8 @@ func TestAgentStops(t *testing.T) {
 	}
 }
 
-// TestAgentHangs stops an agent for good. Its kernel still answers, but its sessions end.
+// TestAgentHangs stops an agent permanently. Its kernel still answers, but its sessions
+// end.
 func TestAgentHangs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("soshang", wan), options{})
@@ -93,8 +94,8 @@ func TestAgentHangs(t *testing.T) {
 	w.agents["x"].signal(syscall.SIGCONT)
 }
 
-// TestAgentCutOff takes the link between an agent and its switch away: the
-// controller still hears of the agent, but its end host does not.
+// TestAgentCutOff takes down the link between an agent and its switch: the controller still
+// hears the agent, but its end host does not.
 func TestAgentCutOff(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"x", "y"} {
@@ -128,7 +129,7 @@ func TestAnswerOfEndHostLost(t *testing.T) {
 	}
 }
 
-// counted is how many packets a counter of the table test has counted on a host.
+// counted returns how many packets a counter of the table test has counted on a host.
 func (w *world) counted(host, counter string) (n int) {
 	w.t.Helper()
 	out, err := w.lab.Host(host).Command(w.t.Context(), "nft", "list", "counter", "ip", "test", counter).Output()
@@ -142,7 +143,7 @@ func (w *world) counted(host, counter string) (n int) {
 	return n
 }
 
-// linkOf is the link by which a host is connected.
+// linkOf returns the link by which a host is connected.
 func (w *world) linkOf(host string) string {
 	w.t.Helper()
 	for _, l := range w.lab.Topology().Links {
@@ -171,8 +172,8 @@ func TestAgentDiesDuringPrepare(t *testing.T) {
 	w.direct("agents")
 }
 
-// loseAgent carries a connection that is busy and one that is idle, loses an agent, and
-// checks that both ends of each are reset and that no rule of them is left.
+// loseAgent carries a busy and an idle connection, loses an agent, and checks that both
+// ends of each are reset and that none of their rules is left.
 func (w *world) loseAgent(lose func()) {
 	w.t.Helper()
 	results := map[string]chan error{}
@@ -190,7 +191,7 @@ func (w *world) loseAgent(lose func()) {
 		})
 		c := w.mustDial(port)
 		go func() {
-			_, _, err := drain(c, 4*patience)
+			_, _, err := drain(c, 4*testTimeout)
 			client <- err
 		}()
 	}
@@ -200,7 +201,7 @@ func (w *world) loseAgent(lose func()) {
 		return len(list) == 2 && list[0].State == plugin.StateLive && list[1].State == plugin.StateLive && busy
 	})
 	lose()
-	deadline := time.After(2 * patience)
+	deadline := time.After(2 * testTimeout)
 	for end, result := range results {
 		select {
 		case err := <-result:

@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-net/sluice/sos/agent"
 )
 
-// agentEnv makes the test binary an agent, with the configuration in the
-// variable. So agents can be killed like real ones.
+// agentEnv makes the test binary run as an agent, with the configuration in the variable.
+// So agents can be killed like real ones.
 const agentEnv = "SOS_INTEGRATION_AGENT"
 
 func TestMain(m *testing.M) {
@@ -63,7 +63,7 @@ type agentProcess struct {
 	done chan error
 }
 
-// agentPort is where agents' control servers listen.
+// agentPort is the port of the agents' control servers.
 const agentPort = 8440
 
 // startAgent runs an agent on a host. change may alter its configuration.
@@ -84,7 +84,7 @@ func (w *world) startAgent(host string, change func(*agent.Config)) *agentProces
 	return a
 }
 
-// start starts the process, also again after kill.
+// start starts the process. It can be called again after kill.
 func (a *agentProcess) start(w *world) {
 	a.t.Helper()
 	text, err := json.Marshal(a.cfg)
@@ -131,10 +131,10 @@ func (a *agentProcess) terminate() {
 	a.cmd = nil
 }
 
-// signal sends a signal, SIGSTOP for instance.
+// signal sends a signal, such as SIGSTOP.
 func (a *agentProcess) signal(s syscall.Signal) { _ = a.cmd.Process.Signal(s) }
 
-// issue makes certificates for the controller and the agents.
+// issue creates certificates for the controller and the agents.
 func (w *world) issue(hosts []string) {
 	w.t.Helper()
 	ca, err := pki.Init(w.keys, "integration", time.Hour)

@@ -24,8 +24,8 @@ func cluster(name string) lab.Topology {
 	return top
 }
 
-// TestClusterShares sets up connections at once: each agent of a site gets its
-// share, a draining one nothing.
+// TestClusterShares sets up many connections at once: each agent of a site gets its share,
+// and a draining one gets none.
 func TestClusterShares(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, cluster("sosclus"), options{})
@@ -52,7 +52,7 @@ func TestClusterShares(t *testing.T) {
 	}
 }
 
-// open connects n times at once and waits until all are live sessions.
+// open opens n connections at once and waits until all are live sessions.
 func (w *world) open(n int) []*net.TCPConn {
 	w.t.Helper()
 	var mu sync.Mutex
@@ -60,7 +60,7 @@ func (w *world) open(n int) []*net.TCPConn {
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+			ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 			defer cancel()
 			c, err := w.dial(ctx, w.serverAddr(80))
 			if err != nil {

@@ -19,11 +19,10 @@ import (
 	"github.com/sluice-net/sluice/service/agents"
 )
 
-// controllerAPI is where the process serves its API, in the control namespace.
+// controllerAPI is the address of the process's API, in the control namespace.
 const controllerAPI = "127.0.0.1:8080"
 
-// processWorld is a world whose controller is the program itself, so that it
-// can be killed.
+// processWorld is a world whose controller is the real program, so that it can be killed.
 type processWorld struct {
 	*world
 	binary, dir string
@@ -31,7 +30,7 @@ type processWorld struct {
 	done        chan error
 }
 
-// newProcessWorld is newWorld with a controller process.
+// newProcessWorld is like newWorld, with a controller process.
 func newProcessWorld(t testing.TB, top lab.Topology) *processWorld {
 	t.Helper()
 	live.Test(t)
@@ -57,7 +56,7 @@ func newProcessWorld(t testing.TB, top lab.Topology) *processWorld {
 	return p
 }
 
-// start starts the controller, also again after kill, on the same data folder.
+// start starts the controller on the same data folder. It can be called again after kill.
 func (p *processWorld) start() {
 	p.t.Helper()
 	file := filepath.Join(p.dir, "controller.yaml")
@@ -99,7 +98,8 @@ func (p *processWorld) kill() {
 
 func (p *processWorld) log() string { return filepath.Join(p.dir, "controller.log") }
 
-// client makes a client of the process's API, with the token that it has made.
+// client returns a client of the process's API, with the token that the process has
+// created.
 func (p *processWorld) client() *client.Client {
 	p.t.Helper()
 	var token []byte
@@ -118,15 +118,16 @@ func (p *processWorld) client() *client.Client {
 	return c
 }
 
-// try is get for a controller that may not be there.
+// try is like get for a controller that may not be running, and reports whether it
+// answered.
 func (p *processWorld) try(path string, out any) bool {
 	ctx, cancel := context.WithTimeout(p.t.Context(), 5*time.Second)
 	defer cancel()
 	return p.rest.Get(ctx, "/api/v1/"+path, out) == nil
 }
 
-// ready waits until the controller knows switches, links and agents, and the
-// switches ask for the first packets of connections.
+// ready waits until the controller knows switches, links and agents, and the switches punt
+// the first packets of connections.
 func (p *processWorld) ready() {
 	p.t.Helper()
 	p.eventually("links and agents are known", func() bool {

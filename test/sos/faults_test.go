@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-net/sluice/sos/plugin"
 )
 
-// direct checks that the latest connection was let go directly.
+// direct checks that the latest connection went directly.
 func (w *world) direct(why string) {
 	w.t.Helper()
 	w.eventually("a connection went directly because of "+why, func() bool {
@@ -34,7 +34,7 @@ func (w *world) direct(why string) {
 func TestServerPortClosed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosclo", wan), options{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if _, err := w.dial(ctx, w.serverAddr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("the client sees %v, without SOS it would see a refused connection", err)
@@ -49,7 +49,7 @@ func TestServerHostAbsent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosabs", wan), options{quiet: true})
 	w.allow(func(e *entry) { e.Servers = []string{"10.0.0.0/24"} })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	nobody := netip.MustParseAddrPort("10.0.0.200:80")
 	if _, err := w.dial(ctx, nobody); !errors.Is(err, syscall.EHOSTUNREACH) {
@@ -58,8 +58,8 @@ func TestServerHostAbsent(t *testing.T) {
 	w.clean()
 }
 
-// TestClientGivesUp has a client that is gone when its first packet is let go: its
-// kernel resets what answers it, and the session ends with that.
+// TestClientGivesUp has a client that is gone when its first packet is released: its kernel
+// resets whatever answers it, and the session ends.
 func TestClientGivesUp(t *testing.T) {
 	t.Parallel()
 	for _, v6 := range []bool{false, true} {
@@ -90,8 +90,8 @@ func TestClientGivesUp(t *testing.T) {
 	}
 }
 
-// TestServerSilent has a server that is there but does not answer this client:
-// the client waits as it would without SOS.
+// TestServerSilent has a server that exists but does not answer this client: the client
+// waits as it would without SOS.
 func TestServerSilent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sossil", wan), options{})
@@ -106,7 +106,7 @@ func TestServerSilent(t *testing.T) {
 		}
 	}
 	route("add")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testTimeout)
 	defer cancel()
 	dialled := make(chan error, 1)
 	go func() {
@@ -129,9 +129,8 @@ func TestServerSilent(t *testing.T) {
 	w.clean()
 }
 
-// TestControllerRestart stops the controller in mid-transfer: the transfer goes
-// on without it, the next controller finds the session again, and removes its
-// rules at the end.
+// TestControllerRestart stops the controller in mid-transfer: the transfer continues
+// without it, the next controller takes the session over, and removes its rules at the end.
 func TestControllerRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosctl", wan), options{})
@@ -160,8 +159,8 @@ func TestControllerRestart(t *testing.T) {
 	w.clean()
 }
 
-// TestSessionEndsWithoutController ends a session while there is no controller:
-// the next one cleans up.
+// TestSessionEndsWithoutController ends a session while no controller runs: the next one
+// cleans up.
 func TestSessionEndsWithoutController(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosctl2", wan), options{})
@@ -170,7 +169,7 @@ func TestSessionEndsWithoutController(t *testing.T) {
 	w.live()
 	w.stop()
 	_ = c.CloseWrite()
-	if _, _, err := drain(c, patience); err != nil {
+	if _, _, err := drain(c, testTimeout); err != nil {
 		t.Error(err)
 	}
 	_ = c.Close()
@@ -182,7 +181,7 @@ func TestSessionEndsWithoutController(t *testing.T) {
 	w.clean()
 }
 
-// TestSwitchReconnects loses the switches' sessions with the controller in
+// TestSwitchReconnects interrupts the switches' connections to the controller in
 // mid-transfer.
 func TestSwitchReconnects(t *testing.T) {
 	t.Parallel()
@@ -208,7 +207,8 @@ func TestSwitchReconnects(t *testing.T) {
 	w.clean()
 }
 
-// TestLinkDown takes the link that a transfer uses away: it goes on by another.
+// TestLinkDown takes down the link that a transfer uses: the transfer continues over
+// another.
 func TestLinkDown(t *testing.T) {
 	t.Parallel()
 	one := delayline.Params{Rate: 50e6, Delay: 10 * time.Millisecond}
@@ -268,7 +268,7 @@ func TestOperatorEndsSession(t *testing.T) {
 	})
 }
 
-// echo sends a little through a connection of its own and wants it back.
+// echo sends a few bytes through a connection of its own and expects them back.
 func (w *world) echo(port uint16) {
 	w.t.Helper()
 	c := w.mustDial(port)

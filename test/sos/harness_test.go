@@ -29,10 +29,10 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// patience bounds every wait of these tests. It is only reached when a test fails.
-const patience = 30 * time.Second
+// testTimeout bounds every wait of these tests. It is only reached when a test fails.
+const testTimeout = 30 * time.Second
 
-// wan is a link with a latency that matters, which a transfer fills within seconds.
+// wan is a link with a substantial latency that a transfer fills within seconds.
 var wan = lab.WANOptions{Rate: 200e6, RTT: 40 * time.Millisecond, Loss: -1}
 
 const token = "integration"
@@ -45,7 +45,8 @@ type world struct {
 	agents map[string]*agentProcess
 	store  store.Store
 	v6     bool // traffic is IPv6
-	// translated says that a switch of others lies on the link between ours.
+	// translated reports that a switch which the controller does not manage lies on the
+	// link between the others.
 	translated bool
 
 	*controller
@@ -60,14 +61,14 @@ type controller struct {
 	stop func()
 }
 
-// options of newWorld.
+// options holds the options of newWorld.
 type options struct {
 	agent    func(*agent.Config) // changes every agent's configuration
 	quiet    bool                // the test calls allow itself
 	noAgents bool                // the test starts agents itself
 }
 
-// entry is a whitelist entry to be.
+// entry is a specification of a whitelist entry.
 type entry = plugin.EntrySpec
 
 // newWorld brings up a lab, an agent on each host marked for one, and a
@@ -117,7 +118,7 @@ func (w *world) describe() {
 	}
 }
 
-// addAgent tells the controller of an agent.
+// addAgent adds an agent to the controller.
 func (w *world) addAgent(host string) {
 	w.t.Helper()
 	cfg := w.agents[host].cfg
@@ -143,9 +144,8 @@ func (w *world) allow(change func(*entry)) {
 	w.settled()
 }
 
-// startController runs a controller in the lab's control namespace, like a
-// process that starts: what it knows is in the store, at the agents and in the
-// switches.
+// startController runs a controller in the lab's control namespace, like a process that
+// starts: it knows only what is in the store, at the agents and in the switches.
 func (w *world) startController() {
 	w.t.Helper()
 	ln, err := w.lab.Control().Listen("tcp", w.lab.ControllerAddr().String())
@@ -218,7 +218,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// switches names the switches that the controller controls.
+// switches returns the names of the switches that the controller controls.
 func (w *world) switches() []string {
 	var names []string
 	for _, s := range w.lab.Topology().Switches {
@@ -280,7 +280,7 @@ func (w *world) settled() {
 // eventually polls with a deadline.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	w.within(patience, what, ok)
+	w.within(testTimeout, what, ok)
 }
 
 func (w *world) within(d time.Duration, what string, ok func() bool) {
@@ -297,7 +297,7 @@ func (w *world) within(d time.Duration, what string, ok func() bool) {
 	}
 }
 
-// post and get speak to the service's API.
+// post and get call the service's API.
 func (w *world) post(path string, in, out any) {
 	w.t.Helper()
 	if err := w.rest.Do(w.t.Context(), "POST", "/api/v1/sos/"+path, in, out); err != nil {
@@ -339,7 +339,7 @@ func (w *world) live() plugin.Record {
 	return r
 }
 
-// flows dumps a switch's rules.
+// flows returns a dump of a switch's rules.
 func (w *world) flows(name string) string {
 	w.t.Helper()
 	out, err := w.lab.Switch(name).Ofctl(context.WithoutCancel(w.t.Context()), "dump-flows", "--no-stats")
@@ -349,8 +349,8 @@ func (w *world) flows(name string) string {
 	return out
 }
 
-// serviceRules lists the rules of sessions and between agents in a switch,
-// without cookie and priority.
+// serviceRules returns the rules of sessions and between agents in a switch, without cookie
+// and priority.
 func (w *world) serviceRules(name string) []string {
 	w.t.Helper()
 	out, err := w.lab.Switch(name).Ofctl(context.WithoutCancel(w.t.Context()), "dump-flows", "--no-stats", "--no-names")
@@ -370,7 +370,7 @@ func (w *world) serviceRules(name string) []string {
 	return rules
 }
 
-// clean waits until no rule of a session, and no session, is left anywhere.
+// clean waits until no session, and no rule of one, is left anywhere.
 func (w *world) clean() {
 	w.t.Helper()
 	for _, s := range w.switches() {
@@ -387,7 +387,7 @@ func (w *world) clean() {
 	})
 }
 
-// serverAddr is the server's address at a port.
+// serverAddr returns the server's address with a port.
 func (w *world) serverAddr(port uint16) netip.AddrPort {
 	h := w.lab.Host("server")
 	if w.v6 {

@@ -19,15 +19,15 @@ import (
 // inHost runs a program on a host of the lab.
 func (w *world) inHost(host, name string, args ...string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 	defer cancel()
 	if out, err := w.lab.Host(host).Command(ctx, name, args...).CombinedOutput(); err != nil {
 		w.t.Fatalf("%s %v on %s: %v: %s", name, args, host, err, out)
 	}
 }
 
-// TestAgentHostCutOff takes every link of an agent's host away at once, as a
-// power failure does: nobody hears of the agent, and no kernel answers for it.
+// TestAgentHostCutOff takes down every link of an agent's host at once, as a power failure
+// does: nobody hears the agent, and no kernel answers for it.
 func TestAgentHostCutOff(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"x", "y"} {
@@ -39,7 +39,7 @@ func TestAgentHostCutOff(t *testing.T) {
 	}
 }
 
-// cutOff takes every link of a host away.
+// cutOff takes down every link of a host.
 func (w *world) cutOff(host string) {
 	w.t.Helper()
 	w.inHost(host, "ip", "link", "set", "ctl0", "down")
@@ -48,8 +48,8 @@ func (w *world) cutOff(host string) {
 	}
 }
 
-// TestAgentDiesAfterPrepare kills an agent when both have prepared and the
-// server is being dialled: the connection goes directly.
+// TestAgentDiesAfterPrepare kills an agent when both have prepared and the server is being
+// dialled: the connection goes directly.
 func TestAgentDiesAfterPrepare(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"x", "y"} {
@@ -59,7 +59,7 @@ func TestAgentDiesAfterPrepare(t *testing.T) {
 			w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 			w.echo(80) // everybody's address is known
 			w.clean()
-			// The server hears the agent, but its answers get nowhere.
+			// The server receives the agent's packets, but its answers are lost.
 			client := w.lab.Host("client").Addr().String()
 			w.inHost("server", "ip", "route", "add", "blackhole", client+"/32")
 			done := make(chan struct{})
@@ -76,8 +76,8 @@ func TestAgentDiesAfterPrepare(t *testing.T) {
 	}
 }
 
-// TestSamePortAgain uses a client's port again as soon as the system gives it
-// back: the new connection is not taken for the old one.
+// TestSamePortAgain reuses a client's port as soon as the system releases it: the new
+// connection is not taken for the old one.
 func TestSamePortAgain(t *testing.T) {
 	t.Parallel()
 	for _, reset := range []bool{false, true} {
@@ -98,7 +98,7 @@ func TestSamePortAgain(t *testing.T) {
 			from := netip.AddrPortFrom(w.lab.Host("client").Addr(), 40000)
 			for i := range 4 {
 				c := w.dialFrom(from)
-				_ = c.SetDeadline(time.Now().Add(patience))
+				_ = c.SetDeadline(time.Now().Add(testTimeout))
 				if _, err := c.Write([]byte("0123456789")); err != nil {
 					t.Fatalf("connection %d: %v", i, err)
 				}
@@ -122,7 +122,7 @@ func (w *world) dialFrom(from netip.AddrPort) *net.TCPConn {
 	w.t.Helper()
 	var c *net.TCPConn
 	w.eventually("the port is free", func() bool {
-		ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+		ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 		defer cancel()
 		var err error
 		c, err = w.dial(ctx, w.serverAddr(80), from)
@@ -135,8 +135,8 @@ func (w *world) dialFrom(from netip.AddrPort) *net.TCPConn {
 	return c
 }
 
-// TestReplayedOpening records what opens the connections of a session and says
-// it again, to the same session and to none, and tries a wrong key.
+// TestReplayedOpening records the openings of a session's connections and replays them, to
+// the same session and to none, and tries a wrong key.
 func TestReplayedOpening(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosrepl", wan), options{})
@@ -146,7 +146,7 @@ func TestReplayedOpening(t *testing.T) {
 	w.carry(5<<20, func(net.Conn) {
 		select {
 		case raw = <-openings:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatal("no opening was seen")
 		}
 		o, err := wire.ParseOpening(raw)
@@ -162,10 +162,10 @@ func TestReplayedOpening(t *testing.T) {
 	w.refusedAt(port, "a replay after the session", raw)
 }
 
-// refusedAt says something to a data port, which must not answer.
+// refusedAt sends bytes to a data port, which must not answer.
 func (w *world) refusedAt(port netip.AddrPort, what string, b []byte) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 	defer cancel()
 	c, err := w.dial(ctx, port)
 	if err != nil {
@@ -175,13 +175,13 @@ func (w *world) refusedAt(port netip.AddrPort, what string, b []byte) {
 	if _, err := c.Write(b); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, n, err := drain(c, patience); timedOut(err) || n > 0 {
+	if _, n, err := drain(c, testTimeout); timedOut(err) || n > 0 {
 		w.t.Errorf("%s was answered with %d bytes, %v", what, n, err)
 	}
 }
 
-// recordOpenings watches a host's network for segments that open a connection
-// between agents.
+// recordOpenings watches a host's network for segments that open a connection between
+// agents.
 func (w *world) recordOpenings(host string) <-chan []byte {
 	w.t.Helper()
 	out := make(chan []byte, 1)

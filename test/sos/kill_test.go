@@ -27,9 +27,9 @@ const (
 	killPart = 4 << 20
 )
 
-// TestControllerKilled kills the controller in mid-transfer and leaves it dead:
-// the transfer ends right without it. The next controller removes the rules that
-// nobody was there to remove, and writes none of the others again.
+// TestControllerKilled kills the controller in mid-transfer and leaves it dead: the
+// transfer completes without it. The next controller removes the rules that nobody could
+// remove meanwhile, and rewrites none of the others.
 func TestControllerKilled(t *testing.T) {
 	t.Parallel()
 	p := newProcessWorld(t, lab.WAN("soskilla", wan))
@@ -65,9 +65,9 @@ func TestControllerKilled(t *testing.T) {
 	}
 }
 
-// TestControllerKilledAndRestarted kills the controller in mid-transfer and
-// starts it again: it finds the session and its rules, writes none of them
-// again, and removes them at the end of the transfer.
+// TestControllerKilledAndRestarted kills the controller in mid-transfer and starts it
+// again: it finds the session and its rules, rewrites none of them, and removes them at the
+// end of the transfer.
 func TestControllerKilledAndRestarted(t *testing.T) {
 	t.Parallel()
 	p := newProcessWorld(t, lab.WAN("soskillb", wan))
@@ -102,7 +102,7 @@ func TestControllerKilledAndRestarted(t *testing.T) {
 	}
 }
 
-// fetched is a download that runs.
+// fetched is a download in progress.
 type fetched struct {
 	p      *processWorld
 	read   atomic.Int64
@@ -114,7 +114,7 @@ type fetched struct {
 func (p *processWorld) fetch(port uint16) *fetched {
 	p.t.Helper()
 	c := p.mustDial(port)
-	_ = c.SetReadDeadline(time.Now().Add(3 * patience))
+	_ = c.SetReadDeadline(time.Now().Add(3 * testTimeout))
 	d := &fetched{p: p, result: make(chan error, 1)}
 	h := sha256.New()
 	go func() {
@@ -126,7 +126,7 @@ func (p *processWorld) fetch(port uint16) *fetched {
 	return d
 }
 
-// Write counts.
+// Write counts the bytes.
 func (d *fetched) Write(b []byte) (int, error) {
 	d.read.Add(int64(len(b)))
 	return len(b), nil
@@ -147,7 +147,7 @@ func (d *fetched) wantContent(seed uint64) {
 	}
 }
 
-// flowEntry is a rule as a switch tells of it.
+// flowEntry is a rule as a switch lists it.
 type flowEntry struct {
 	cookie  rule.Cookie
 	age     time.Duration
@@ -157,18 +157,18 @@ type flowEntry struct {
 	text    string // priority, match and actions
 }
 
-// sessionPriorities are those of rules that carry a session, and of those that lead
+// sessionPriorities lists the priorities of rules that carry a session, and of those
 // between agents, as switches list them.
 var sessionPriorities = []string{
 	fmt.Sprintf("%d,", network.StageRewrite.Base()+rule.RewriteSession), fmt.Sprintf("%d,", network.StageRoute.Base()+rule.RouteAgents),
 }
 
-// ofSession says whether a rule carries a session or leads between agents.
+// ofSession reports whether a rule carries a session or forwards between agents.
 func (e flowEntry) ofSession() bool {
 	return slices.ContainsFunc(sessionPriorities, func(p string) bool { return strings.HasPrefix(e.text, p) })
 }
 
-// allRules are the rules of ours in all switches, by switch, cookie and text.
+// allRules returns the controller's rules in all switches, by switch, cookie and text.
 func (p *processWorld) allRules() map[string]flowEntry {
 	p.t.Helper()
 	all := map[string]flowEntry{}
@@ -186,7 +186,7 @@ func (p *processWorld) allRules() map[string]flowEntry {
 	return all
 }
 
-// parseEntry reads a line of ovs-ofctl dump-flows.
+// parseEntry parses a line of ovs-ofctl dump-flows.
 func (p *processWorld) parseEntry(line string) (flowEntry, bool) {
 	p.t.Helper()
 	if !strings.HasPrefix(line, "cookie=") {
@@ -219,8 +219,8 @@ func (p *processWorld) parseEntry(line string) (flowEntry, bool) {
 	return e, e.cookie.Ours()
 }
 
-// wantUntouched checks that every rule of before is still the same rule, but for leased
-// ones: a rule that is written again starts to count anew.
+// wantUntouched checks that every rule of before, except leased ones, is still the same
+// rule: a rule that was rewritten would have restarted its counters.
 func (p *processWorld) wantUntouched(before map[string]flowEntry, at time.Time) {
 	p.t.Helper()
 	elapsed := time.Since(at)
@@ -238,8 +238,8 @@ func (p *processWorld) wantUntouched(before map[string]flowEntry, at time.Time) 
 	p.t.Logf("%d rules were to stay, %d are there", len(before), len(now))
 }
 
-// ledgerOwns compares what is in the switches with what the controller says it
-// owns, by cookie.
+// ledgerOwns compares the rules in the switches with those that the controller reports as
+// its own, by cookie.
 func (p *processWorld) ledgerOwns() error {
 	owners := map[uint16]string{}
 	ledger := map[string]bool{}
@@ -281,13 +281,13 @@ func (p *processWorld) ledgerOwns() error {
 	return nil
 }
 
-// wantLedgerOwns waits until the controller owns every rule of ours in the
-// switches, and the switches have every rule of sos that it tells of.
+// wantLedgerOwns waits until the controller owns every rule of its own in the switches, and
+// the switches have every rule of SOS that it reports.
 func (p *processWorld) wantLedgerOwns() {
 	p.t.Helper()
 	var err error
-	deadline := time.Now().Add(patience)
-	p.within(patience+time.Second, "ledger and switches agree", func() bool {
+	deadline := time.Now().Add(testTimeout)
+	p.within(testTimeout+time.Second, "ledger and switches agree", func() bool {
 		err = p.ledgerOwns()
 		return err == nil || time.Now().After(deadline)
 	})

@@ -26,7 +26,7 @@ var (
 	lineServer = netip.MustParseAddr("10.0.3.2")
 )
 
-// line is a client, two agents a long way apart and a server, in a row. No controller is there: the
+// line is a client, two distant agents and a server, in a row. There is no controller: the
 // test announces sessions to the agents.
 type line struct {
 	*world
@@ -86,7 +86,7 @@ func (l *line) client(host string) *agentapi.Client {
 	l.t.Helper()
 	dial := func(ctx context.Context, network, addr string) (c net.Conn, err error) {
 		err = l.lab.Host(host).Do(func() error {
-			c, err = (&net.Dialer{Timeout: patience}).DialContext(ctx, network, addr)
+			c, err = (&net.Dialer{Timeout: testTimeout}).DialContext(ctx, network, addr)
 			return err
 		})
 		return c, err
@@ -105,7 +105,7 @@ type carried struct {
 	client, server *net.TCPConn
 }
 
-// connect has the agents carry a new connection.
+// connect makes the agents carry a new connection.
 func (l *line) connect(params agentapi.Params) *carried {
 	l.t.Helper()
 	must := func(err error) {
@@ -114,7 +114,7 @@ func (l *line) connect(params agentapi.Params) *carried {
 			l.t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), testTimeout)
 	defer cancel()
 	var ln net.Listener
 	must(l.lab.Host("server").Do(func() (err error) {
@@ -139,7 +139,7 @@ func (l *line) connect(params agentapi.Params) *carried {
 	s := &carried{id: req.ID}
 	s.client, err = l.dial(ctx, netip.AddrPortFrom(at.Addr, at.Port), from)
 	must(err)
-	must(ln.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+	must(ln.(*net.TCPListener).SetDeadline(time.Now().Add(testTimeout)))
 	c, err := ln.Accept()
 	must(err)
 	s.server = c.(*net.TCPConn)
@@ -156,7 +156,7 @@ func (l *line) transfer(bytes int64) {
 		_, err := io.CopyN(s.server, content(1), bytes)
 		sent <- errors.Join(err, s.server.Close())
 	}()
-	_ = s.client.SetDeadline(time.Now().Add(2 * patience))
+	_ = s.client.SetDeadline(time.Now().Add(2 * testTimeout))
 	if n, err := io.Copy(io.Discard, s.client); n != bytes || err != nil {
 		l.t.Fatalf("%d of %d bytes came: %v", n, bytes, err)
 	}
@@ -165,7 +165,7 @@ func (l *line) transfer(bytes int64) {
 	}
 }
 
-// began opens a session and returns how its server's agent says that it began.
+// began opens a session and returns the server's agent's description of its start.
 func (l *line) began() (text string) {
 	l.t.Helper()
 	id := l.connect(agentapi.Params{}).id
@@ -184,7 +184,7 @@ func (l *line) began() (text string) {
 	return text
 }
 
-// beganKnown checks that a session begins at a rate that is known, and no faster.
+// beganKnown checks that a session starts at a known rate, and no faster.
 func (l *line) beganKnown() {
 	l.t.Helper()
 	text := l.began()
@@ -235,7 +235,7 @@ func TestStartsAtKnownRate(t *testing.T) {
 		t.Errorf("left of an agent that was stopped: %q, before %q", left, before["x"])
 	}
 	l.startAgents()
-	// The rule for the table is there again, and no route in it.
+	// The rule for the table exists again, and the table has no route.
 	if left := l.routes("y"); strings.Contains(left, "initcwnd") || strings.Count(left, "\n") != strings.Count(before["y"], "\n")+1 {
 		t.Errorf("after kill -9 and a new start: %q, before %q", left, before["y"])
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/sluice-net/sluice/sos/plugin"
 )
 
-// outage is a transfer and an idle connection through the agents, and the same
-// past them, of which each has to outlive what TCP outlives.
+// outage holds a transfer and an idle connection through the agents, and the same without
+// agents. Each of them has to survive what TCP survives.
 type outage struct {
 	*world
 	busy, idle, plain *net.TCPConn
 }
 
-// outageSize is what the transfers carry. Over outagePath that takes some seconds, so that an
-// outage begins in the middle of it.
+// outageSize is how much the transfers carry. Over outagePath that takes some seconds, so
+// that an outage begins in the middle of it.
 const outageSize = 6 << 20
 
 var outagePath = delayline.Params{Rate: 20e6, Delay: 10 * time.Millisecond}
@@ -35,8 +35,8 @@ const plainPort = 99
 func newOutage(t *testing.T, name string) *outage {
 	t.Helper()
 	o := &outage{world: newWorld(t, lab.TwoPathWAN(name, outagePath, outagePath), options{})}
-	// Which agent is near to whom does not rest on latencies that a busy machine has
-	// measured once.
+	// The choice of agents does not depend on latencies that a busy machine has measured
+	// once.
 	hops := network.MetricHops.String()
 	if err := o.rest.Do(t.Context(), "PATCH", "/api/v1/sos/config", plugin.ConfigChange{Metric: &hops}, nil); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func newOutage(t *testing.T, name string) *outage {
 	return o
 }
 
-// survived checks that every connection is as good as new.
+// survived checks that every connection still works.
 func (o *outage) survived() {
 	o.t.Helper()
 	if n := len(o.sessions("live")); n != 2 {
@@ -73,7 +73,7 @@ func (o *outage) survived() {
 	var all sync.WaitGroup
 	for name, c := range map[string]*net.TCPConn{"by SOS": o.busy, "direct": o.plain} {
 		all.Go(func() {
-			got, n, err := drain(c, 3*patience)
+			got, n, err := drain(c, 3*testTimeout)
 			if err != nil || n != outageSize || got != sum(1, outageSize) {
 				o.t.Errorf("%s: read %d bytes (%.12s), %v; want %d (%.12s)", name, n, got, err, outageSize, sum(1, outageSize))
 			}
@@ -99,8 +99,8 @@ func (o *outage) survived() {
 // away waits for an outage to be over; its length is what the test is about.
 func (o *outage) away(d time.Duration) { pause.For(d, "the outage lasts") }
 
-// TestPathsDown takes every path between the agents away for a time that TCP
-// outlives: no connection is reset, whether it is busy or idle.
+// TestPathsDown takes down every path between the agents for a time that TCP survives: no
+// connection is reset, whether it is busy or idle.
 func TestPathsDown(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, "sosout")
@@ -117,8 +117,8 @@ func TestPathsDown(t *testing.T) {
 	o.survived()
 }
 
-// TestPortDown takes a switch's port towards an end host or an agent down for a second,
-// which is less than it takes to call an agent unplugged.
+// TestPortDown takes down a switch's port towards an end host or an agent for a second,
+// which is too short for the agent to count as unplugged.
 func TestPortDown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ host, at string }{{"client", "s1"}, {"x", "s1"}, {"y", "s2"}, {"server", "s2"}} {
@@ -139,8 +139,8 @@ func TestPortDown(t *testing.T) {
 	}
 }
 
-// TestControlCutOff takes an agent's way to the controller away while it carries
-// sessions well: the other agent hears it, so its sessions go on.
+// TestControlCutOff interrupts the path between an agent and the controller while the agent
+// carries sessions: the other agent hears it, so its sessions continue.
 func TestControlCutOff(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"x", "y"} {

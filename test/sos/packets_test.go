@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// etherHeader is the size of the header that raw IP sockets do not want.
+// etherHeader is the size of the Ethernet header, which raw IP sockets do not take.
 const etherHeader = 14
 
-// synPacket is the IPv4 packet of a connection's first segment.
+// synPacket returns the IPv4 packet of a connection's first segment.
 func synPacket(from, to netip.AddrPort) []byte {
 	frame := packet.AppendTCP(nil, packet.Frame{}, packet.TCPSegment{
 		Src: from, Dst: to, Seq: binary.BigEndian.Uint32(from.Addr().AsSlice()), Flags: packet.SYN, Window: 65535,
@@ -20,8 +20,8 @@ func synPacket(from, to netip.AddrPort) []byte {
 	return frame[etherHeader:]
 }
 
-// sendSYN sends a first packet out of the client's host of which the host itself
-// knows nothing.
+// sendSYN sends a first packet from the client's host of which the host's kernel knows
+// nothing.
 func (w *world) sendSYN(from, to netip.AddrPort) {
 	w.t.Helper()
 	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: to.Addr().As16()})

@@ -16,12 +16,11 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// TestPortsLikeAgents has a client use ports with the numbers of ports that agents use
-// at the time, and use each again as soon as its connection has ended. Such a number
-// makes what Open vSwitch caches of first packets as narrow as the connection; and
-// where that overlapped with what it caches of the others, Open vSwitch 3.1 could
-// change one of them in the other's place. The next first packet was sent where the
-// session before had been.
+// TestPortsLikeAgents has a client use ports with the numbers of ports that agents use at
+// the time, and reuse each as soon as its connection has ended. Such a number makes the
+// flows that Open vSwitch caches for first packets as specific as the connection. If these
+// overlapped with other cached flows, Open vSwitch 3.1 could update one of them in place of
+// the other, and the next first packet followed the previous session.
 func TestPortsLikeAgents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosreuse", wan), options{quiet: true})
@@ -52,8 +51,8 @@ func TestPortsLikeAgents(t *testing.T) {
 	}
 }
 
-// TestReturnAtOnce has a client use a port again and again: one first packet is enough
-// for each connection, also where the session before is still ending.
+// TestReturnAtOnce has a client reuse a port again and again: one first packet is enough
+// for each connection, even while the previous session is still ending.
 func TestReturnAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosreturn", wan), options{})
@@ -73,7 +72,7 @@ func TestReturnAtOnce(t *testing.T) {
 // sends it again only after a second, which a set-up on a busy machine may take as well.
 func (w *world) once(port uint16) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 	defer cancel()
 	from := netip.AddrPortFrom(w.lab.Host("client").Addr(), port)
 	c, err := w.dial(ctx, w.serverAddr(80), from)
@@ -101,7 +100,7 @@ func exchange(t testing.TB, c *net.TCPConn) {
 	t.Helper()
 	const line = "hello"
 	b := make([]byte, len(line))
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
 	if _, err := fmt.Fprint(c, line); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +109,7 @@ func exchange(t testing.TB, c *net.TCPConn) {
 	}
 }
 
-// sentAgain is how many segments a connection has sent again.
+// sentAgain returns how many segments a connection has retransmitted.
 func sentAgain(c *net.TCPConn) (n uint32, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

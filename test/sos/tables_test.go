@@ -16,13 +16,13 @@ import (
 	"github.com/sluice-net/sluice/sos/agent"
 )
 
-// names replace the words of an expected rule by what they stand for in this
-// run: client:mac, client:ip, client:port, s1>client (a switch's port), ...
+// names maps the words of an expected rule to their values in this run: client:mac,
+// client:ip, client:port, s1>client (a switch's port), ...
 type names map[string]string
 
 var word = regexp.MustCompile(`\{[^}]+\}`)
 
-// rule fills in an expected rule.
+// rule returns an expected rule with its words replaced.
 func (n names) rule(t testing.TB, text string) string {
 	t.Helper()
 	return word.ReplaceAllStringFunc(text, func(s string) string {
@@ -34,8 +34,8 @@ func (n names) rule(t testing.TB, text string) string {
 	})
 }
 
-// names collects what the rules of a connection are made of. The agents' ports
-// are of their own choice; they are read from the rules.
+// names returns the values that the rules of a connection consist of. The agents choose
+// their own ports; these are read from the rules.
 func (w *world) names(c net.Conn, v6 bool) names {
 	w.t.Helper()
 	n := names{}
@@ -134,7 +134,7 @@ func (w *world) wantLimitedTable(n names) {
 		/* 8.2 */ "tcp,in_port={ys>s2},nw_src={server:ip},nw_dst={client:ip},tp_src={server:port},tp_dst={client:port} actions=set_field:{y:ip}->ip_dst,set_field:{y:port}->tcp_dst,output:{ys>y}")
 }
 
-// carry downloads through a session, checks what both ends believe, and calls
+// carry downloads through a session, checks the addresses that both ends see, and calls
 // look while the session is live.
 func (w *world) carry(size int64, look func(net.Conn)) {
 	w.t.Helper()
@@ -252,8 +252,8 @@ func TestIPv6(t *testing.T) {
 	w.carry(5<<20, func(net.Conn) {})
 }
 
-// TestBothFamilies has agents that carry IPv4 and IPv6, each from one process. An
-// address that an agent does not have is refused where it is entered.
+// TestBothFamilies has agents that carry IPv4 and IPv6, each from one process. An address
+// that an agent does not have is refused when it is entered.
 func TestBothFamilies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosboth", wan), options{quiet: true, noAgents: true})

@@ -59,7 +59,7 @@ func TestSmallTransfers(t *testing.T) {
 			if _, err := c.Write([]byte{1}); err != nil {
 				return err
 			}
-			if _, _, err := drain(c, patience); !errors.Is(err, syscall.ECONNRESET) {
+			if _, _, err := drain(c, testTimeout); !errors.Is(err, syscall.ECONNRESET) {
 				return fmt.Errorf("%v, want a reset", err)
 			}
 			return nil
@@ -95,10 +95,10 @@ func TestSmallTransfers(t *testing.T) {
 	w.clean()
 }
 
-// wantBytes reads exactly these bytes and the end.
+// wantBytes returns a function that expects exactly these bytes and then the end.
 func wantBytes(want ...byte) func(*net.TCPConn) error {
 	return func(c *net.TCPConn) error {
-		_ = c.SetReadDeadline(time.Now().Add(patience))
+		_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 		got, err := io.ReadAll(c)
 		if err != nil || !bytes.Equal(got, want) {
 			return fmt.Errorf("read %v, %w; want %v", got, err, want)
@@ -131,7 +131,7 @@ func TestSlowReader(t *testing.T) {
 		case <-read:
 		case <-t.Context().Done():
 		}
-		s, _, _ := drain(c, 2*patience)
+		s, _, _ := drain(c, 2*testTimeout)
 		sums <- s
 	})
 	down, up := w.mustDial(80), w.mustDial(81)
@@ -179,9 +179,9 @@ func TestSlowReader(t *testing.T) {
 	w.clean()
 }
 
-// TestSlowReaderAfterBothEnds has a client close its side, and read only long after
-// the server has sent everything and closed: what waits at the client's agent is
-// still the session's, and the switches have to lead it there.
+// TestSlowReaderAfterBothEnds has a client close its side, and read only long after the
+// server has sent everything and closed: the bytes that wait at the client's agent still
+// belong to the session, and the switches have to keep forwarding it.
 func TestSlowReaderAfterBothEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("soslate", wan), options{})
@@ -209,7 +209,7 @@ func TestSlowReaderAfterBothEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the server has not got rid of its content")
 	}
 	pause.For(4*time.Second, "longer than rules outlive a session that has ended")
@@ -245,7 +245,7 @@ func TestSYNFlood(t *testing.T) {
 	w.get("status", &st)
 	t.Logf("after the flood: %+v", st)
 	w.echoAfterFlood()
-	w.within(2*patience, "the flood's sessions are over", func() bool {
+	w.within(2*testTimeout, "the flood's sessions are over", func() bool {
 		w.get("status", &st)
 		return st.Sessions == 0
 	})
@@ -270,21 +270,21 @@ func (w *world) flood(n int, to netip.AddrPort) {
 	}
 }
 
-// TestDataPortRefusesStrangers sends garbage, a wrong key's bytes and a replay
-// to an agent's data port: sessions are not disturbed.
+// TestDataPortRefusesStrangers sends garbage, bytes with a wrong key and a replay to an
+// agent's data port: sessions are not disturbed.
 func TestDataPortRefusesStrangers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosstr", wan), options{})
 	w.carry(5<<20, func(net.Conn) {
 		for _, text := range [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n"), bytes.Repeat([]byte{0}, 4096), bytes.Repeat([]byte{0xff}, 4096)} {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			c, err := w.dial(ctx, netip.AddrPortFrom(w.lab.Host("y").Addr(), 7444))
 			cancel()
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, _ = c.Write(text)
-			if _, n, err := drain(c, patience); timedOut(err) || n > 0 {
+			if _, n, err := drain(c, testTimeout); timedOut(err) || n > 0 {
 				t.Errorf("a stranger was answered with %d bytes, %v", n, err)
 			}
 			_ = c.Close()
@@ -292,8 +292,8 @@ func TestDataPortRefusesStrangers(t *testing.T) {
 	})
 }
 
-// TestControlPortRefusesStrangers asks an agent without the controller's
-// certificate, and with an agent's.
+// TestControlPortRefusesStrangers calls an agent without the controller's certificate, and
+// with an agent's.
 func TestControlPortRefusesStrangers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosctlp", wan), options{})
@@ -303,7 +303,7 @@ func TestControlPortRefusesStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		defer cancel()
 		_, err = c.Sessions(ctx)
 		return err

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// serve runs an ordinary TCP server on the lab's server host. Each connection
-// is handled by f; what it returns is dropped, tests look at the client.
+// serve runs an ordinary TCP server on the lab's server host. f handles each connection;
+// its result is ignored, because tests check the client.
 func (w *world) serve(port uint16, f func(*net.TCPConn)) {
 	w.t.Helper()
 	var ln net.Listener
@@ -34,7 +34,7 @@ func (w *world) serve(port uint16, f func(*net.TCPConn)) {
 			}
 			all.Go(func() {
 				defer c.Close()
-				// With the test the connection ends, whatever f waits for.
+				// The connection ends with the test, whatever f waits for.
 				stop := context.AfterFunc(w.t.Context(), func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 				defer stop()
 				f(c.(*net.TCPConn))
@@ -64,10 +64,10 @@ func (w *world) dial(ctx context.Context, to netip.AddrPort, from ...netip.AddrP
 	return c.(*net.TCPConn), nil
 }
 
-// mustDial is dial within patience. The connection is closed with the test.
+// mustDial is dial within testTimeout. The connection is closed with the test.
 func (w *world) mustDial(port uint16) *net.TCPConn {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 	defer cancel()
 	c, err := w.dial(ctx, w.serverAddr(port))
 	if err != nil {
@@ -77,14 +77,14 @@ func (w *world) mustDial(port uint16) *net.TCPConn {
 	return c
 }
 
-// content is an endless stream that follows from a seed.
+// content returns an endless stream that is determined by a seed.
 func content(seed uint64) io.Reader {
 	var key [32]byte
 	key[0], key[1] = byte(seed), byte(seed>>8)
 	return rand.NewChaCha8(key)
 }
 
-// sum is the checksum of the first n bytes of a content.
+// sum returns the checksum of the first n bytes of a content.
 func sum(seed uint64, n int64) string {
 	h := sha256.New()
 	_, _ = io.CopyN(h, content(seed), n)
@@ -130,7 +130,7 @@ func drain(c net.Conn, within time.Duration) (string, int64, error) {
 // wantContent checks that a connection delivers exactly the content.
 func (w *world) wantContent(c net.Conn, seed uint64, n int64) {
 	w.t.Helper()
-	got, read, err := drain(c, 2*patience)
+	got, read, err := drain(c, 2*testTimeout)
 	if err != nil || read != n || got != sum(seed, n) {
 		w.t.Errorf("read %d bytes (%.12s), %v; want %d (%.12s)", read, got, err, n, sum(seed, n))
 	}

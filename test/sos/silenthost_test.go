@@ -22,10 +22,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestSilentEndIsRememberedOverRestart kills the controller while a session runs, whose
-// server says nothing to a controller: its packets all go by rules. A hostile host claims
-// the server's address and place from before the next controller is there. Nobody believes
-// it, the server is asked and answers, and the session ends as if nothing had been.
+// TestSilentEndIsRememberedOverRestart kills the controller during a session whose server
+// sends nothing to a controller, because rules match all its packets. A hostile host claims
+// the server's address and place before the next controller starts. The controller does not
+// believe it: it asks the server, which answers, and the session ends normally.
 func TestSilentEndIsRememberedOverRestart(t *testing.T) {
 	t.Parallel()
 	top := lab.WAN("sosmemory", wan)
@@ -70,7 +70,8 @@ type knownHost struct {
 	} `json:"at"`
 }
 
-// host is who has an address, as a controller says that may not be there.
+// host returns the host that has an address according to a controller that may not be
+// running.
 func (p *processWorld) host(a netip.Addr) (knownHost, bool) {
 	var all []knownHost
 	if !p.try("network/hosts", &all) {
@@ -83,8 +84,8 @@ func (p *processWorld) host(a netip.Addr) (knownHost, bool) {
 	return all[i], true
 }
 
-// claimAll has a host say ten times a second, until stop, that another one's address is its
-// own, and that the other one is where it is itself.
+// claimAll makes a host claim, ten times a second until stop, that another host's address
+// is its own and that the other host is where it is itself.
 func (p *processWorld) claimAll(thief, victim string) (stop func()) {
 	p.t.Helper()
 	fd := p.rawSocket(thief, unix.AF_PACKET, 0)
@@ -126,7 +127,7 @@ func (p *processWorld) claimAll(thief, victim string) (stop func()) {
 	return stop
 }
 
-// unsaved is how many hosts the controller has not stored as they are.
+// unsaved returns how many hosts the controller has not stored in their present state.
 func (p *processWorld) unsaved() string {
 	p.t.Helper()
 	token, err := os.ReadFile(filepath.Join(p.dir, "data", "token"))
@@ -153,7 +154,7 @@ func (p *processWorld) unsaved() string {
 	return number
 }
 
-// hasEvent says whether the controller, if it is there, remembers an event of a kind.
+// hasEvent reports whether the controller, if it is running, has an event of a kind.
 func (p *processWorld) hasEvent(kind string) (has bool) {
 	ctx, cancel := context.WithTimeout(p.t.Context(), 2*time.Second)
 	defer cancel()

@@ -50,7 +50,7 @@ func TestStrayPacketsOfAgents(t *testing.T) {
 		if port != 40000 {
 			t.Errorf("a segment from session port %d, without a session, reached the server", port)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("what is no stray did not arrive either")
 	}
 	w.echo(80)
