@@ -59,7 +59,7 @@ func (w *world) drawSOS(t *rapid.T, ends ...int) {
 	}
 	for _, i := range []int{agentX, agentY} {
 		a := &w.parties[i]
-		rules, err := sos.Guards(a.at, a.ip, agentcontrol.PortRange{First: firstOfPort, Last: lastOfPort}, c.flags[a.at.Switch])
+		rules, err := sos.StrayRules(a.at, a.ip, agentcontrol.PortRange{First: firstOfPort, Last: lastOfPort}, c.flags[a.at.Switch])
 		if err != nil {
 			t.Fatalf("guards: %v", err)
 		}
