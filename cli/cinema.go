@@ -23,9 +23,9 @@ func cinemaCommand(app *App) *cobra.Command {
   sluice cinema trees`,
 		cinemaIngressCommand(app), cinemaEgressCommand(app),
 		cinemaChannelsCommand(app), cinemaGatewaysCommand(app), cinemaViewersCommand(app),
-		GetCommand(app, "trees", "List the ways of the channels: links, switches, copies", cinemaPath+"trees", Table[plugin.TreeInfo](
+		GetCommand(app, "trees", "List the trees of the channels: links, switches, copies", cinemaPath+"trees", Table[plugin.TreeInfo](
 			"channel bit_rate from links viewers")),
-		GetCommand(app, "links", "List what channels take of the links, and what they may", cinemaPath+"links", Table[plugin.LinkInfo]("")),
+		GetCommand(app, "links", "List what channels reserve of the links, and the most that they may", cinemaPath+"links", Table[plugin.LinkInfo]("")),
 		GetCommand(app, "lineup", "Show what viewers can choose from", cinemaPath+"lineup", Fields[gatewayapi.Lineup]))
 }
 

@@ -130,13 +130,13 @@ type Wanted struct {
 	Viewer  string `json:"viewer" pattern:"^[0-9a-f]{32}$" patternDescription:"32 hex digits" doc:"Identifier that the gateway gave the viewer"`
 	Port    uint16 `json:"port" minimum:"1024" maximum:"65535" doc:"UDP port of the gateway for the viewer's packets"`
 	// Shared says that other viewers may have the same port; a channel is copied to it once.
-	Shared   bool     `json:"shared,omitempty" doc:"The port is that of all viewers of the gateway that say so: a channel is copied there once, and the gateway copies it to them"`
-	Channels []string `json:"channels" maxItems:"2" nullable:"false" doc:"Names of channels, the one that is seen first; none: the viewer has left"`
+	Shared   bool     `json:"shared,omitempty" doc:"All viewers of the gateway with this flag share the port: a channel is copied there once, and the gateway copies it to them"`
+	Channels []string `json:"channels" maxItems:"2" nullable:"false" doc:"Names of channels; the one that the viewer sees comes first. None: the viewer has left"`
 	// Password is the password of the new channel among them.
-	Password string `json:"password,omitempty" maxLength:"72" writeOnly:"true" doc:"Password of the channel that is new, if it has one"`
+	Password string `json:"password,omitempty" maxLength:"72" writeOnly:"true" doc:"Password of the new channel, if it has one"`
 	// Burst requests the packets since the last key frame of the new channel. If none is new,
 	// it requests those of the first channel, because some were lost.
-	Burst bool `json:"burst,omitempty" doc:"Send what has come since the last key frame of the channel that is new, or of the first if none is, because some was lost"`
+	Burst bool `json:"burst,omitempty" doc:"Send the packets since the last key frame of the new channel, or, if none is new, of the first one, because some were lost"`
 }
 
 // Granted answers a Wanted with the sources of the channels.
@@ -163,7 +163,7 @@ type Listed struct {
 	Title     string `json:"title"`
 	OnAir     OnAir  `json:"on_air"`
 	Viewers   int    `json:"viewers"`
-	Protected bool   `json:"protected" doc:"Watching it needs a password"`
+	Protected bool   `json:"protected" doc:"Whether viewers need a password"`
 	// PublishAt is the URL of the ingress gateway at which its producer publishes; empty if
 	// nobody does.
 	PublishAt string `json:"publish_at,omitempty"`

@@ -25,18 +25,18 @@ func (s *Service) Register(a *api.API) {
 	channels.Register(r)
 	s.sources.registry.Register(a, service.NewREST(a, Name+"/ingress"))
 	s.egress.Register(a, service.NewREST(a, Name+"/egress"))
-	service.Register(r, http.MethodGet, "viewers", "List the viewers; one is called GATEWAY/ID where pages of the list begin",
+	service.Register(r, http.MethodGet, "viewers", "List the viewers; the name of a viewer in page positions is GATEWAY/ID",
 		func(ctx context.Context, in *service.Cursor) (*service.Page[ViewerInfo], error) {
 			some, next := service.After(s.viewers.list(), viewer.key, *in)
 			return &service.Page[ViewerInfo]{Link: next, Body: s.viewerInfos(ctx, some)}, nil
 		})
-	service.Show(r, "trees", "List the ways of the channels", s.trees.treeInfos)
-	service.Show(r, "links", "List what channels take of the links, and what they may", s.trees.linkInfos)
+	service.Show(r, "trees", "List the trees of the channels", s.trees.treeInfos)
+	service.Show(r, "links", "List what channels reserve of the links, and the most that they may", s.trees.linkInfos)
 	service.Show(r, "lineup", "Show what viewers can choose from", s.lineup)
 	s.registerThumbnails(a, r)
 	a.Permit(pki.RoleAgent, http.MethodGet, api.Prefix+"/"+Name+"/lineup")
 	a.Permit(pki.RoleAgent, http.MethodPost, api.Prefix+"/"+Name+"/wanted")
-	service.Register(r, http.MethodPost, "wanted", "Say which channels a viewer is to get; answered when the switches copy them",
+	service.Register(r, http.MethodPost, "wanted", "Request channels for a viewer; answered when the switches copy them",
 		func(ctx context.Context, in *service.Body[gatewayapi.Wanted]) (*service.Body[gatewayapi.Granted], error) {
 			out, err := s.changeViewer(ctx, &in.Body)
 			if err != nil {
@@ -44,7 +44,7 @@ func (s *Service) Register(a *api.API) {
 			}
 			return &service.Body[gatewayapi.Granted]{Body: *out}, nil
 		}, http.StatusForbidden, http.StatusTooManyRequests)
-	service.Register(r, http.MethodDelete, "viewers/{id}", "Copy nothing to a viewer any more; its gateway is not told, and it sees a picture that stands still", s.deleteViewer)
+	service.Register(r, http.MethodDelete, "viewers/{id}", "Stop all copies to a viewer; its gateway is not told, so the viewer sees a picture that stands still", s.deleteViewer)
 }
 
 type byID struct {
@@ -54,10 +54,10 @@ type byID struct {
 func (s *Service) deleteViewer(ctx context.Context, in *byID) (*service.Nothing, error) {
 	ok, err := s.removeViewer(ctx, in.ID)
 	if !ok {
-		return nil, api.NotFound("path.id", in.ID, "there is no viewer of this identifier: list them to see who there is")
+		return nil, api.NotFound("path.id", in.ID, "there is no viewer with this identifier; list the viewers to see theirs")
 	}
 	if err != nil {
-		return nil, api.Unavailable("it is to get nothing any more, but not all switches have that yet: %v", err)
+		return nil, api.Unavailable("the viewer is removed, but not all switches have stopped copying to it yet: %v", err)
 	}
 	return nil, nil
 }

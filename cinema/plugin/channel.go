@@ -23,14 +23,14 @@ const MaxChannels = 4096
 // ChannelSpec is a channel as an operator declares it.
 type ChannelSpec struct {
 	Name    string     `json:"name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$" patternDescription:"up to 63 lower-case letters, digits and dashes, a letter or digit first" doc:"Lower-case letters, digits and dashes" example:"news"`
-	Number  int        `json:"number" minimum:"1" maximum:"9999" doc:"Number of its own, by which its packets are known" example:"1"`
-	Title   string     `json:"title,omitempty" maxLength:"128" doc:"What viewers see; left out: its name" example:"The News"`
-	Source  string     `json:"source,omitempty" maxLength:"1024" doc:"Where it comes from: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp; left out: a producer publishes it by WHIP" example:"rtsp://10.0.0.7/live"`
-	BitRate units.Rate `json:"bit_rate" doc:"What it may send, like 2Mbit, from 100kbit to 1Gbit; so much is kept for it on each link that carries it" example:"2Mbit"`
-	Ingress string     `json:"ingress,omitempty" maxLength:"63" doc:"Ingress gateway that has it; left out: the controller chooses" example:"studio"`
+	Number  int        `json:"number" minimum:"1" maximum:"9999" doc:"Number that no other channel has; it determines the source port of its packets" example:"1"`
+	Title   string     `json:"title,omitempty" maxLength:"128" doc:"Title that viewers see; left out: its name" example:"The News"`
+	Source  string     `json:"source,omitempty" maxLength:"1024" doc:"Address of its producer: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp; left out: a producer publishes it by WHIP" example:"rtsp://10.0.0.7/live"`
+	BitRate units.Rate `json:"bit_rate" doc:"What it may send, like 2Mbit, from 100kbit to 1Gbit; that much is reserved for it on each link that carries it" example:"2Mbit"`
+	Ingress string     `json:"ingress,omitempty" maxLength:"63" doc:"Ingress gateway for it; left out: the controller chooses" example:"studio"`
 
-	ViewPassword    string `json:"view_password,omitempty" writeOnly:"true" maxLength:"72" doc:"Password of its viewers, up to 72 bytes; left out: everybody may watch. It is never shown"`
-	PublishPassword string `json:"publish_password,omitempty" writeOnly:"true" maxLength:"72" doc:"Password of its producers, up to 72 bytes; left out: nobody publishes it by WHIP. It is never shown"`
+	ViewPassword    string `json:"view_password,omitempty" writeOnly:"true" maxLength:"72" doc:"Password for its viewers, up to 72 bytes; left out: everybody may watch. It is never shown"`
+	PublishPassword string `json:"publish_password,omitempty" writeOnly:"true" maxLength:"72" doc:"Password for its producers, up to 72 bytes; left out: nobody can publish it by WHIP. It is never shown"`
 }
 
 // Channel is a channel as it is stored.

@@ -151,7 +151,7 @@ func (tm *treeManager) readCounters(ctx context.Context, groups map[groupAt][]op
 	tasks.Each(switches, maxParallelReads, func(d openflow.DatapathID) {
 		all, err := tm.Rules.GroupStats(ctx, d)
 		if err != nil {
-			tm.warnLimiter.Info(tm.Log, "counters of buckets cannot be read", "switch", d, "error", err)
+			tm.warnLimiter.Info(tm.Log, "cannot read counters of buckets", "switch", d, "error", err)
 			return
 		}
 		mu.Lock()

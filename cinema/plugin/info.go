@@ -20,11 +20,11 @@ type Declared struct {
 	Name            string     `json:"name"`
 	Number          uint16     `json:"number"`
 	Title           string     `json:"title"`
-	Source          string     `json:"source,omitempty" doc:"Where it comes from, without its account and the values of its parameters; left out: a producer publishes it by WHIP"`
+	Source          string     `json:"source,omitempty" doc:"Address of its producer, without its account and the values of its parameters; left out: a producer publishes it by WHIP"`
 	BitRate         units.Rate `json:"bit_rate"`
-	Ingress         string     `json:"ingress,omitempty" doc:"Ingress gateway that was asked for; left out: the controller chooses"`
-	ViewPassword    bool       `json:"view_password" doc:"Viewers need a password"`
-	PublishPassword bool       `json:"publish_password" doc:"There is a password by which producers publish it"`
+	Ingress         string     `json:"ingress,omitempty" doc:"Declared ingress gateway; left out: the controller chooses"`
+	ViewPassword    bool       `json:"view_password" doc:"Whether viewers need a password"`
+	PublishPassword bool       `json:"publish_password" doc:"Whether it has a password for producers"`
 }
 
 func declared(c *Channel) Declared {
@@ -38,13 +38,13 @@ func declared(c *Channel) Declared {
 type ChannelInfo struct {
 	Declared
 	service.Condition
-	At        string           `json:"at,omitempty" doc:"Ingress gateway that has it"`
-	OnAir     gatewayapi.OnAir `json:"on_air" enum:"waiting,live,down" doc:"Whether its producer sends: waiting: nobody has yet; down: it has fallen silent"`
-	Since     *time.Time       `json:"since,omitempty" doc:"When that became so"`
-	Measured  units.Rate       `json:"measured" doc:"What it has sent in the last second"`
+	At        string           `json:"at,omitempty" doc:"Ingress gateway to which it is assigned"`
+	OnAir     gatewayapi.OnAir `json:"on_air" enum:"waiting,live,down" doc:"State of its producer: waiting: it has not sent yet; live: it sends; down: it has fallen silent"`
+	Since     *time.Time       `json:"since,omitempty" doc:"When that state began"`
+	Measured  units.Rate       `json:"measured" doc:"Bit rate of the last second"`
 	KeyFrames units.Duration   `json:"key_frames" doc:"Time between its last two key frames; 0s: not known"`
-	Producer  string           `json:"producer,omitempty" doc:"Who publishes it, or the process that reads it"`
-	Error     string           `json:"error,omitempty" doc:"What its ingress gateway says of why it does not come"`
+	Producer  string           `json:"producer,omitempty" doc:"Address of its producer, or the process that reads its source"`
+	Error     string           `json:"error,omitempty" doc:"Why it does not arrive, as its ingress gateway reports"`
 	Viewers   int              `json:"viewers"`
 }
 
@@ -53,25 +53,25 @@ type ViewerInfo struct {
 	ID       string         `json:"id"`
 	Gateway  string         `json:"gateway"`
 	Port     uint16         `json:"port" doc:"UDP port of the gateway for the viewer's packets; the same for all if the gateway copies to them itself"`
-	Channels []string       `json:"channels" doc:"Channels that are copied to it, the one that it sees first; two while it changes"`
+	Channels []string       `json:"channels" doc:"Channels that are copied to it; the one that it sees comes first, and a second one during a change"`
 	Since    time.Time      `json:"since"`
-	Address  string         `json:"address,omitempty" doc:"Where it is"`
+	Address  string         `json:"address,omitempty" doc:"Its IP address"`
 	Player   string         `json:"player,omitempty"`
-	Changes  int            `json:"changes" doc:"Its changes of channel"`
-	Zap      units.Duration `json:"zap" doc:"What the last of them took, from the request to the first packet of the new channel's key frame"`
-	Packets  uint64         `json:"packets" doc:"Packets that its gateway has got for it"`
+	Changes  int            `json:"changes" doc:"Number of its changes of channel"`
+	Zap      units.Duration `json:"zap" doc:"Duration of the last change, from the request to the first packet of the new channel's key frame"`
+	Packets  uint64         `json:"packets" doc:"Packets that its gateway has received for it"`
 	Lost     uint64         `json:"lost" doc:"Packets lost between the gateways"`
 	// Delivered is counted by switches, the other figures by the gateway.
-	Delivered uint64 `json:"delivered" doc:"Packets that its switch has copied to it, by the counters of its buckets; what they count between a reading and a change of their group is not in it"`
+	Delivered uint64 `json:"delivered" doc:"Packets that its switch has copied to it, by the counters of its buckets; it lacks what they count between a reading and a change of their group"`
 }
 
 // TreeInfo is the tree of a channel as the API shows it.
 type TreeInfo struct {
 	Channel  string       `json:"channel"`
-	BitRate  units.Rate   `json:"bit_rate" doc:"What is kept for it on each link"`
-	From     string       `json:"from,omitempty" doc:"Port by which it comes in; empty: nobody watches it"`
-	Links    []string     `json:"links" doc:"Links that carry it, once each: the ports from which they lead"`
-	Former   []string     `json:"former,omitempty" doc:"Links that it has left, and by which packets under way still arrive; for half a second"`
+	BitRate  units.Rate   `json:"bit_rate" doc:"Bit rate that is reserved for it on each link"`
+	From     string       `json:"from,omitempty" doc:"Port by which it enters the network; empty: nobody watches it"`
+	Links    []string     `json:"links" doc:"Links that carry it, by the ports from which they lead"`
+	Former   []string     `json:"former,omitempty" doc:"Links of its old tree, on which packets in flight still arrive; for half a second"`
 	Switches []TreeSwitch `json:"switches"`
 	Viewers  int          `json:"viewers" doc:"Copies for viewers, and for gateways that copy to theirs themselves"`
 }
@@ -79,9 +79,9 @@ type TreeInfo struct {
 // TreeSwitch is one switch of a tree.
 type TreeSwitch struct {
 	Switch string `json:"switch"`
-	In     uint32 `json:"in" doc:"Port by which it gets the channel"`
-	Out    int    `json:"out" doc:"Links over which it sends it on"`
-	Groups int    `json:"groups" doc:"Groups that copy it for viewers"`
+	In     uint32 `json:"in" doc:"Port by which the channel enters it"`
+	Out    int    `json:"out" doc:"Links over which it forwards the channel"`
+	Groups int    `json:"groups" doc:"Groups that copy the channel for viewers"`
 	Copies int    `json:"copies" doc:"Copies for viewers, and for gateways that copy to theirs themselves"`
 }
 

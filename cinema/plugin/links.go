@@ -8,11 +8,11 @@ import (
 
 // LinkInfo is what channels take of a link, as the API shows it.
 type LinkInfo struct {
-	Link     string     `json:"link" doc:"Port from which it leads"`
-	To       string     `json:"to" doc:"Port to which it leads"`
-	Channels int        `json:"channels" doc:"Channels that go over it"`
-	Kept     units.Rate `json:"kept" doc:"What is kept for them together, by their declared bit rates"`
-	Most     units.Rate `json:"most" doc:"What channels may take of it; 0bit: its capacity is not known, and no channel is refused for it"`
+	Link     string     `json:"link" doc:"Port from which the link leads"`
+	To       string     `json:"to" doc:"Port to which the link leads"`
+	Channels int        `json:"channels" doc:"Channels that use the link"`
+	Kept     units.Rate `json:"kept" doc:"Sum of their declared bit rates, which is reserved for them"`
+	Most     units.Rate `json:"most" doc:"The most that channels may reserve of it; 0bit: its capacity is not known, and no channel is refused for it"`
 }
 
 // linkInfos lists the links between switches, each direction separately.

@@ -23,7 +23,7 @@ func (tm *treeManager) apply(ctx context.Context, channel string, p network.Prog
 	defer tm.mu.Unlock()
 	for _, m := range p.Meters {
 		if !tm.withoutMeters[m.Switch] {
-			tm.Log.Info("a switch takes no meters: what producers send there is held to its rate by ingress gateways alone", "switch", m.Switch, "error", err)
+			tm.Log.Info("a switch supports no meters: only ingress gateways limit producers there to their rates", "switch", m.Switch, "error", err)
 		}
 		tm.withoutMeters[m.Switch] = true
 	}

@@ -30,12 +30,12 @@ func newMetrics(s *Service) *metrics {
 			emit(float64(s.viewers.countAt(a.Name)), a.Name)
 		}
 	})
-	m.changes = m.own.Durations("change_seconds", "Time from a gateway's request for a viewer until the switches have it, by what it was: join, change, leave.", "kind")
-	m.zap = m.own.Durations("zap_seconds", "Time of viewers' changes of channel, as their gateways tell it.").WithLabelValues()
-	m.failed = m.own.Counter("changes_failed_total", "Changes of viewers that the network has refused, or not confirmed in time.")
+	m.changes = m.own.Durations("change_seconds", "Time from a gateway's request for a viewer until the switches have confirmed it, by kind: join, change, leave.", "kind")
+	m.zap = m.own.Durations("zap_seconds", "Duration of viewers' changes of channel, as their gateways report it.").WithLabelValues()
+	m.failed = m.own.Counter("changes_failed_total", "Changes of viewers that the network has refused or not confirmed in time.")
 	m.wrong = m.own.Counter("wrong_passwords_total", "Wrong passwords of viewers.")
-	m.trees = m.own.Counter("tree_changes_total", "Changes of the ways of channels.")
-	m.bursts = m.own.Counters("bursts_total", "Groups of pictures that were asked for, by what became of that: sent, failed, left-out.", "result")
+	m.trees = m.own.Counter("tree_changes_total", "Changes of channels' trees.")
+	m.bursts = m.own.Counters("bursts_total", "Requested bursts, by result: sent, failed, left-out.", "result")
 	return m
 }
 

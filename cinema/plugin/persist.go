@@ -30,14 +30,14 @@ func (tm *treeManager) loadTrees(ctx context.Context) {
 	defer cancel()
 	all, err := tm.Store.List(ctx, treePrefix)
 	if err != nil {
-		tm.Log.Error("the trees of before cannot be read: channels are led anew", "error", err)
+		tm.Log.Error("stored trees cannot be read: channels get new ones", "error", err)
 	}
 	tm.mu.Lock()
 	defer tm.mu.Unlock()
 	for _, x := range all {
 		var t tree.Tree
 		if err := json.Unmarshal(x.Value, &t); err != nil {
-			tm.Log.Error("a tree of before cannot be read: the channel is led anew", "key", x.Key, "error", err)
+			tm.Log.Error("a stored tree cannot be read: the channel gets a new one", "key", x.Key, "error", err)
 		}
 		tm.stored[x.Key[len(treePrefix):]] = t
 	}
@@ -81,7 +81,7 @@ func (tm *treeManager) storeChanges(ctx context.Context) {
 	defer cancel()
 	for some := range slices.Chunk(ops, maxStoreOps) {
 		if err := tm.Store.Apply(ctx, some...); err != nil {
-			tm.warnLimiter.Warn(tm.Log, "trees cannot be stored; it is tried again", "error", err)
+			tm.warnLimiter.Warn(tm.Log, "cannot store trees; will try again", "error", err)
 			return
 		}
 	}

@@ -141,10 +141,10 @@ func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
 	for d, err := range s.Rules.EverySwitch(ctx, "guard", func(d openflow.DatapathID) network.Program { return tree.Guard(d, s.Media) }) {
-		s.Log.Warn("a switch does not take what keeps strangers' packets out of channels", "switch", d, "error", err)
+		s.Log.Warn("a switch refuses the guard that keeps strangers' packets out of channels", "switch", d, "error", err)
 	}
 	for d, err := range s.Rules.EverySwitch(ctx, "guard-by-ecn", func(d openflow.DatapathID) network.Program { return tree.GuardByECN(d, s.Media) }) {
-		s.Log.Info("a switch does not take what has it forget channels; viewers who come back soon may see them later", "switch", d, "error", err)
+		s.Log.Info("a switch refuses the rule that makes it forget channels; viewers who return soon may get theirs late", "switch", d, "error", err)
 	}
 	return s.sources.registry.While(ctx, func(ctx context.Context) error {
 		return s.egress.While(ctx, func(ctx context.Context) error {

@@ -133,5 +133,5 @@ func (s *sources) send(ctx context.Context, a *ingressGateway, channel string, a
 		return
 	}
 	h.failed[channel] = err
-	s.warnLimiter.Warn(s.Log, "an ingress gateway does not do what it is told; it is told again", "gateway", a.Name, "channel", channel, "error", err)
+	s.warnLimiter.Warn(s.Log, "an ingress gateway has refused a request; will try again", "gateway", a.Name, "channel", channel, "error", err)
 }

@@ -24,7 +24,7 @@ func (s *Service) awaitNetwork(ctx context.Context) {
 		why = s.missing()
 	}
 	if why != "" && ctx.Err() == nil {
-		s.Log.Warn("channels go on with what is known", "after", s.Settle, "unknown", why)
+		s.Log.Warn("start to manage channels before everything is known", "after", s.Settle, "unknown", why)
 	}
 	close(s.ready)
 }

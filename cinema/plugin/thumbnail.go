@@ -20,7 +20,7 @@ type byChannel struct {
 func (s *Service) registerThumbnails(a *api.API, r service.REST) {
 	const path = "thumbnail"
 	a.Permit(pki.RoleAgent, http.MethodGet, api.Prefix+"/"+Name+"/"+path)
-	service.Register(r, http.MethodGet, path, "Show a small picture of a channel that is on the air and has no password",
+	service.Register(r, http.MethodGet, path, "Show a small picture of a live channel without a password",
 		func(ctx context.Context, in *byChannel) (*service.Body[gatewayapi.Thumbnail], error) {
 			x, ok := s.Channels.Item(in.Channel)
 			if !ok || x.Value.ViewHash != "" {

@@ -228,7 +228,7 @@ func (s *Service) requestBursts(gateway *egressGateway, w *gatewayapi.Wanted, ch
 			defer cancel()
 			if err := a.Client.Burst(ctx, channel, to); err != nil {
 				s.metrics.bursts.WithLabelValues("failed").Inc()
-				s.warnLimiter.Info(s.Log, "an ingress gateway sends no burst", "gateway", a.Name, "channel", channel, "error", err)
+				s.warnLimiter.Info(s.Log, "an ingress gateway has not sent a burst", "gateway", a.Name, "channel", channel, "error", err)
 				return
 			}
 			s.metrics.bursts.WithLabelValues("sent").Inc()
