@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/internal/units"
 )
 
-// The last lines are kept, whatever is written, and none is long.
+// TestTail checks that the last lines are kept for any output, and that none is too long.
 func TestTail(t *testing.T) {
 	stderr := &tail{}
 	for _, s := range []string{"one\ntwo\nth", "ree\n\nfour\x1b[0m\x00\r\n", strings.Repeat("x", 1000), strings.Repeat("y", 1000)} {
@@ -51,7 +51,7 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// Places are bounded for each source and in all, and come back.
+// TestConnLimiter checks that connections are bounded for each source and in all, and released.
 func TestConnLimiter(t *testing.T) {
 	c := &connLimiter{most: 3, mostPerSource: 2}
 	a, b := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
@@ -74,7 +74,8 @@ func TestConnLimiter(t *testing.T) {
 	}
 }
 
-// A source that holds all its connections keeps no other from having theirs.
+// TestLimitedListener checks that a source that holds all its connections does not keep others
+// from connecting.
 func TestLimitedListener(t *testing.T) {
 	g, _, _ := start(t, nil)
 	at := strings.TrimPrefix(g.PublicURL(), "http://")
@@ -115,7 +116,8 @@ func TestLimitedListener(t *testing.T) {
 	}
 }
 
-// Wrong passwords count for a while, right ones do not; sources that are remembered are bounded.
+// TestPasswords checks that wrong passwords count within a window and right ones do not, and
+// that the remembered sources are bounded.
 func TestPasswords(t *testing.T) {
 	p, hash := newPasswordChecker(), hashOf(t, "right")
 	one, other := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
@@ -135,7 +137,7 @@ func TestPasswords(t *testing.T) {
 	check(other, "right", nil)
 	p.bySource[one].since = p.bySource[one].since.Add(-wrongWindow)
 	check(one, "right", nil)
-	p.all = attempts{since: time.Now(), n: maxWrongTotal} // of others
+	p.all = attempts{since: time.Now(), n: maxWrongTotal} // of other sources
 	check(other, "right", nil)
 	check(other, "wrong", errTooManyWrong)
 	p.all = attempts{}
@@ -152,7 +154,7 @@ func TestPasswords(t *testing.T) {
 	}
 	now := time.Now()
 	for i := range uint32(maxSources + 100) {
-		p.all = attempts{} // all together have had too many long before
+		p.all = attempts{} // the total was exceeded long before
 		p.allowAttempt(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32), false, now)
 	}
 	if len(p.bySource) != maxSources {
@@ -164,7 +166,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// Channels come and go, are fed, sent in bursts and told of, all at once.
+// TestTogether adds, removes, feeds and reports channels and sends bursts, all concurrently.
 func TestTogether(t *testing.T) {
 	g, _, c := start(t, nil)
 	deadline := time.Now().Add(time.Second)
@@ -193,7 +195,7 @@ func TestTogether(t *testing.T) {
 		})
 		wg.Go(func() {
 			for time.Now().Before(deadline) {
-				_ = c.Burst(t.Context(), name, gatewayapi.Burst{To: netip.MustParseAddrPort("192.0.2.9:5000")}) // maybe there is none
+				_ = c.Burst(t.Context(), name, gatewayapi.Burst{To: netip.MustParseAddrPort("192.0.2.9:5000")}) // the channel may not exist
 				g.live()
 			}
 		})

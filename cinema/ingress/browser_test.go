@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/live"
 )
 
-// publishingPage publishes a camera and a microphone at a URL; it says what goes wrong.
+// publishingPage publishes a camera and a microphone at a URL, and shows errors.
 const publishingPage = `<!doctype html><script>
 (async () => {
   const s = await navigator.mediaDevices.getUserMedia({video: {width: 640, height: 360, frameRate: 20}, audio: true});
@@ -27,7 +27,8 @@ const publishingPage = `<!doctype html><script>
 })().catch((e) => fetch("/wrong?" + encodeURIComponent(e)));
 </script>`
 
-// A browser publishes, from a page of another site, and makes a key frame when it is asked to.
+// TestBrowserPublishes checks that a browser publishes from a page of another site, and sends a
+// key frame on request.
 func TestBrowserPublishes(t *testing.T) {
 	live.Test(t)
 	if _, err := exec.LookPath("chromium"); err != nil {
@@ -52,9 +53,9 @@ func TestBrowserPublishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the processes that it has started as well
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // also its child processes
 		_ = cmd.Wait()                                      // it was killed
-		// One of them may still write for a moment.
+		// A child process may still write for a moment.
 		until(t, "the profile to be removed", func() bool { return os.RemoveAll(profile) == nil })
 	}()
 	until(t, "key frames that were asked for", func() bool { return len(keyFrames(t, all.of(7).to(mediaTo))) > 2 })

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// waits is a channel whose producer publishes.
+// waits returns a channel whose producer publishes by WHIP.
 func waits(name string, number uint16) gatewayapi.Channel {
 	return gatewayapi.Channel{Name: name, Number: number, BitRate: 1_000_000, To: mediaAddr}
 }
@@ -33,7 +33,7 @@ func wants(t *testing.T, err error, code control.Code, field, detail string) {
 	}
 }
 
-// What is wrong with a channel is said, with the field.
+// TestChannelsRefused checks that an invalid channel is refused with the field.
 func TestChannelsRefused(t *testing.T) {
 	g, _, c := start(t, nil)
 	dear, err := bcrypt.GenerateFromPassword([]byte("x"), maxCost+1)
@@ -83,7 +83,7 @@ func TestChannelsRefused(t *testing.T) {
 	}
 }
 
-// A burst goes to hosts only, and not to too many at once.
+// TestBurstsRefused checks that bursts go to hosts only, and that their number is bounded.
 func TestBurstsRefused(t *testing.T) {
 	g, _, c := start(t, nil)
 	if err := c.SetChannel(t.Context(), waits("news", 7)); err != nil {
@@ -109,13 +109,14 @@ func TestBurstsRefused(t *testing.T) {
 	for range maxBursts {
 		<-g.bursts
 	}
-	if err := c.Burst(t.Context(), "news", to); err != nil { // of nothing
+	if err := c.Burst(t.Context(), "news", to); err != nil { // an empty burst
 		t.Error(err)
 	}
 	until(t, "the places", func() bool { return news.bursts.Load() == 0 && len(g.bursts) == 0 })
 }
 
-// A gateway takes no more channels than it may, and none while it drains; what it has goes on.
+// TestRoom checks that a gateway accepts no more channels than configured, and none while it
+// drains, and that its channels continue.
 func TestRoom(t *testing.T) {
 	g, all, c := start(t, func(cfg *Config) { cfg.MaxChannels = 2 })
 	for i := range uint16(2) {
@@ -127,14 +128,14 @@ func TestRoom(t *testing.T) {
 	if err := c.DeleteChannel(t.Context(), "c0"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DeleteChannel(t.Context(), "c0"); err != nil { // it has it no longer
+	if err := c.DeleteChannel(t.Context(), "c0"); err != nil { // the gateway does not have it any more
 		t.Error(err)
 	}
 	if _, err := c.Drain(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, c.SetChannel(t.Context(), waits("more", 3)), control.CodeDraining, "", "draining")
-	// What is said again changes nothing; what is said otherwise does, also while draining.
+	// A repeated request changes nothing; a different one does, also while the gateway drains.
 	if err := c.SetChannel(t.Context(), waits("c1", 2)); err != nil || all.of(2).closed {
 		t.Errorf("%v, closed: %v", err, all.of(2).closed)
 	}
@@ -149,7 +150,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// The controller learns where people publish, what there is, and what it carries.
+// TestStatus checks what the controller learns: the public URL, the channels, and what they
+// carry.
 func TestStatus(t *testing.T) {
 	g, _, c := start(t, func(cfg *Config) { cfg.PublicURL = "https://live.example.org" })
 	if err := c.SetChannel(t.Context(), waits("news", 7)); err != nil {
@@ -175,7 +177,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A channel that falls silent is down, and live again with the next datagram.
+// TestLiveness checks that a silent channel is down, and live again with the next datagram.
 func TestLiveness(t *testing.T) {
 	t.Parallel()
 	g, all, c := start(t, nil)
@@ -201,7 +203,8 @@ func TestLiveness(t *testing.T) {
 	}
 }
 
-// What is beyond a channel's bit rate and a quarter is dropped, and that is said.
+// TestExcess checks that what exceeds a channel's bit rate by more than a quarter is dropped
+// and reported.
 func TestExcess(t *testing.T) {
 	t.Parallel()
 	g, all, c := start(t, nil)
@@ -214,7 +217,7 @@ func TestExcess(t *testing.T) {
 	for g.totals.excess.Load() == 0 {
 		g.channel("news").feed(packet)
 	}
-	// A second has 125 datagrams within the bit rate.
+	// One second has 125 datagrams within the bit rate.
 	if n, most := len(all.of(7).to(mediaTo)), 125+int(150*time.Since(began).Seconds())+1; n < 125 || n > most {
 		t.Errorf("%d datagrams were sent, want 125 to %d", n, most)
 	}
@@ -229,7 +232,8 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-// A datagram that the kernel does not take is said, and the next one tried.
+// TestUnsent checks that a datagram that the kernel refuses is reported, and that the next one
+// is sent.
 func TestUnsent(t *testing.T) {
 	g, all, c := start(t, nil)
 	if err := c.SetChannel(t.Context(), waits("news", 7)); err != nil {
@@ -248,8 +252,8 @@ func TestUnsent(t *testing.T) {
 	}
 }
 
-// A group is sent at an even rate: of 2 s at 1 Mbit/s within about 30 ms, and never faster than
-// the fastest rate.
+// TestSendPaced checks that a group is sent at an even rate: 2 s of 1 Mbit/s within about 30
+// ms, and never faster than the highest rate.
 func TestSendPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, x := range []struct {
@@ -274,7 +278,7 @@ func TestSendPaced(t *testing.T) {
 	})
 }
 
-// A configuration that cannot be is refused.
+// TestConfigRefused checks that invalid configurations are refused.
 func TestConfigRefused(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"data address":           func(c *Config) { c.Data = netip.MustParseAddr("2001:db8::1") },
@@ -297,7 +301,7 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// The public interface has its own certificate, and asks for none.
+// TestPublicTLS checks that the public listener has its own certificate, and requires none.
 func TestPublicTLS(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := pki.Init(dir, "ca", time.Hour)

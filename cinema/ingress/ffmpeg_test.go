@@ -20,7 +20,8 @@ import (
 
 const patternSource = "test:?size=320x180&rate=20&keyframes=1s"
 
-// A test pattern comes in the house format, and its group of pictures can be had in a burst.
+// TestPattern checks that a test pattern is in the house format, and that its group of pictures
+// can be requested as a burst.
 func TestPattern(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)
@@ -57,7 +58,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// checkHouseFormat looks at what went out.
+// checkHouseFormat checks the datagrams that were sent.
 func checkHouseFormat(t *testing.T, out []sent) {
 	t.Helper()
 	var parameters []byte
@@ -101,7 +102,7 @@ func checkHouseFormat(t *testing.T, out []sent) {
 	}
 }
 
-// checkBurst has the group sent to somebody.
+// checkBurst requests a burst and checks it.
 func checkBurst(t *testing.T, g *Gateway, all *sinks, c *gatewayapi.Ingress) {
 	t.Helper()
 	viewer := netip.MustParseAddrPort("192.0.2.9:40000")
@@ -118,7 +119,7 @@ func checkBurst(t *testing.T, g *Gateway, all *sinks, c *gatewayapi.Ingress) {
 	}
 }
 
-// processOf is the process that a producer is.
+// processOf returns the process identifier in a producer's name.
 func processOf(t *testing.T, producer string) int {
 	t.Helper()
 	pid, err := strconv.Atoi(producer[strings.LastIndexByte(producer, ' ')+1:])
@@ -128,8 +129,8 @@ func processOf(t *testing.T, producer string) int {
 	return pid
 }
 
-// A child that is killed is started again, and the channel is live again; a channel without a
-// child is down meanwhile.
+// TestFFmpegIsRestarted checks that a killed ffmpeg is restarted, and that its channel is down
+// meanwhile and live afterwards.
 func TestFFmpegIsRestarted(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)
@@ -159,7 +160,8 @@ func TestFFmpegIsRestarted(t *testing.T) {
 	}
 }
 
-// A source that cannot be read says why, and is tried again later and later.
+// TestFFmpegError checks that the error of an unreadable source is reported, and that it is
+// tried again with growing pauses.
 func TestFFmpegError(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)
@@ -179,7 +181,7 @@ func TestFFmpegError(t *testing.T) {
 	until(t, "another try", func() bool { return g.totals.failures.Load() >= 6 })
 }
 
-// Without ffmpeg the gateway says so, and the channel as well.
+// TestWithoutFFmpeg checks that gateway and channel report that ffmpeg is missing.
 func TestWithoutFFmpeg(t *testing.T) {
 	g, _, c := start(t, func(cfg *Config) { cfg.FFmpeg = "/nowhere/ffmpeg" })
 	st, err := c.Status(t.Context())
@@ -203,8 +205,8 @@ func film(t *testing.T, args ...string) string {
 	return name
 }
 
-// A file is played again and again; its video is copied if it is in the house format already,
-// and it need not have sound.
+// TestFiles checks that a file is played in a loop, that its video is copied if it is in the
+// house format already, and that it need not have sound.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)
@@ -250,7 +252,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// keyFrames are the types of the units with which key frames begin, by their timestamps.
+// keyFrames returns the type of the unit with which each key frame begins, by timestamp.
 func keyFrames(t *testing.T, out []sent) map[uint32]byte {
 	t.Helper()
 	first := map[uint32]byte{}
@@ -262,7 +264,7 @@ func keyFrames(t *testing.T, out []sent) map[uint32]byte {
 	return first
 }
 
-// Producers connect to the gateway by MPEG-TS over UDP, SRT and RTMP.
+// TestStreams checks that producers connect to the gateway by MPEG-TS over UDP, SRT and RTMP.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)
@@ -299,7 +301,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// produce sends a stream until the test ends, again and again if nobody takes it.
+// produce sends a stream until the test ends. It tries again if nobody accepts it.
 func produce(t *testing.T, format, to string) {
 	t.Helper()
 	stop := make(chan struct{})

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/cinema/media"
 )
 
-// sent is one datagram that went out.
+// sent is a datagram that was sent.
 type sent struct {
 	to netip.AddrPort
 	b  []byte
@@ -47,7 +47,7 @@ func (s *sink) Close() error {
 	return nil
 }
 
-// to returns what was sent to an address so far.
+// to returns what has been sent to an address so far.
 func (s *sink) to(addr netip.AddrPort) (out []sent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *sink) failWith(err error) {
 	s.fails = err
 }
 
-// sinks are the outputs of a gateway's channels, by their port.
+// sinks holds the outputs of a gateway's channels, by port.
 type sinks struct {
 	mu sync.Mutex
 	by map[uint16]*sink
@@ -90,7 +90,7 @@ var (
 	mediaTo   = netip.AddrPortFrom(mediaAddr, gatewayapi.MediaPort)
 )
 
-// start runs a gateway on the loopback interface whose channels go nowhere.
+// start runs a gateway on the loopback interface with sinks as outputs.
 func start(t *testing.T, change func(*Config)) (*Gateway, *sinks, *gatewayapi.Ingress) {
 	t.Helper()
 	all := &sinks{by: map[uint16]*sink{}}
@@ -114,7 +114,7 @@ func start(t *testing.T, change func(*Config)) (*Gateway, *sinks, *gatewayapi.In
 	return g, all, c
 }
 
-// needFFmpeg leaves a test out where ffmpeg is not there.
+// needFFmpeg skips a test if ffmpeg is missing.
 func needFFmpeg(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
@@ -134,7 +134,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// state is what a gateway tells of a channel.
+// state returns what a gateway reports of a channel.
 func state(t *testing.T, g *Gateway, name string) gatewayapi.ChannelState {
 	t.Helper()
 	c := g.channel(name)
@@ -144,8 +144,8 @@ func state(t *testing.T, g *Gateway, name string) gatewayapi.ChannelState {
 	return c.state()
 }
 
-// fault returns what is wrong with a channel. What a producer sends late, all at once, because the
-// machine was busy may be more than a channel's bit rate: that is none.
+// fault returns what is wrong with a channel. It ignores an excess, because a producer on a
+// busy machine may send late packets all at once.
 func fault(s gatewayapi.ChannelState) string {
 	if strings.Contains(s.Error, "datagrams were dropped") {
 		return ""
@@ -153,7 +153,7 @@ func fault(s gatewayapi.ChannelState) string {
 	return s.Error
 }
 
-// events are those of a channel so far.
+// events returns the kinds of a channel's events so far.
 func events(g *Gateway, name string) (what []string) {
 	all, _ := g.server.Records()
 	for _, e := range all {
@@ -164,7 +164,7 @@ func events(g *Gateway, name string) (what []string) {
 	return what
 }
 
-// hashOf makes what the controller has of a password.
+// hashOf returns the hash of a password.
 func hashOf(t *testing.T, password string) string {
 	t.Helper()
 	h, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -174,7 +174,7 @@ func hashOf(t *testing.T, password string) string {
 	return string(h)
 }
 
-// parsed reads what was sent.
+// parsed parses what was sent.
 func parsed(t *testing.T, all []sent) (out []media.Packet) {
 	t.Helper()
 	for _, x := range all {

@@ -17,9 +17,9 @@ import (
 	"github.com/sluice-net/sluice/internal/nettest"
 )
 
-// A channel's datagrams leave by the interface of the data address, from the channel's port, to
-// an address for which there is no route and that nobody has; and a burst to a host comes from
-// the same port.
+// TestOutput checks that a channel's datagrams leave by the interface of the data address, from
+// the channel's port, to an address without a route and without a host, and that a burst to a
+// host has the same source port.
 func TestOutput(t *testing.T) {
 	gw, peer := newHosts(t)
 	taken := capture(t, peer)
@@ -99,7 +99,7 @@ func closeIn(t *testing.T, h *nettest.Host, out output) {
 	h.Must(out.Close)
 }
 
-// wantNeighbour looks for the media address in a host's table.
+// wantNeighbour checks whether a host's neighbour table has the media address.
 func wantNeighbour(t *testing.T, h *nettest.Host, want bool) {
 	t.Helper()
 	h.Must(func() error {
@@ -118,13 +118,13 @@ func wantNeighbour(t *testing.T, h *nettest.Host, want bool) {
 	})
 }
 
-// sourceIn is whom a frame with a UDP datagram is from.
+// sourceIn returns the source of a frame with a UDP datagram.
 func sourceIn(frame []byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(frame[26:30])), binary.BigEndian.Uint16(frame[34:]))
 }
 
-// capture opens a socket for all that comes to a host, and returns what waits for a frame to
-// an address.
+// capture opens a socket for everything that arrives at a host, and returns a function that
+// waits for a frame to an address.
 func capture(t *testing.T, h *nettest.Host) func(*testing.T, netip.Addr) []byte {
 	t.Helper()
 	const protocol = unix.ETH_P_IP<<8&0xff00 | unix.ETH_P_IP>>8

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/cinema/media"
 )
 
-// through sends packets of sound of 20 ms through a pacer, each when it comes, and returns when
-// they leave.
+// through sends packets of sound of 20 ms through a pacer as they arrive, and returns when they
+// leave.
 func through(stamps []uint32, comes []time.Duration) (leaves []time.Duration) {
 	var c pacer
 	begin := time.Now()
@@ -24,8 +24,8 @@ func through(stamps []uint32, comes []time.Duration) (leaves []time.Duration) {
 	return leaves
 }
 
-// Sound that comes in clumps leaves as it is to be heard, no packet held for longer than the
-// clumps are long.
+// TestPacer checks that sound that arrives in clumps leaves evenly, and that no packet is held
+// for longer than the clumps are long.
 func TestPacer(t *testing.T) {
 	for name, clump := range map[string]time.Duration{"frames of AAC": 1024 * time.Second / media.AudioClock, "pictures": 40 * time.Millisecond, "live": time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-// What is of another clock, or too much, is not held.
+// TestPacerIsBounded checks that packets of another clock, or too many, are not held.
 func TestPacerIsBounded(t *testing.T) {
 	var stamps []uint32
 	var comes []time.Duration

@@ -18,12 +18,12 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// Some tests need a gateway as a process of its own: then the test binary starts itself with
-// this variable naming the gateway's data address.
+// childEnv makes the test binary run a gateway instead of tests, for tests that need one in its
+// own process. It holds the gateway's data address.
 const childEnv = "INGRESS_TEST_CHILD"
 
-// childMain runs a gateway with one channel until it is told to end, or is killed. It prints
-// one line when the channel is live: which process reads it.
+// childMain runs a gateway with one channel until it is stopped or killed. When the channel is
+// live, it prints one line with the process that reads it.
 func childMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -66,7 +66,7 @@ func childGateway(ctx context.Context, data netip.Addr) error {
 	return nil
 }
 
-// begin starts a gateway's process, and returns it with the one that reads its channel.
+// begin starts a gateway's process, and returns the process that reads its channel.
 func begin(t *testing.T, cmd *exec.Cmd, data netip.Addr) (ffmpeg int) {
 	t.Helper()
 	cmd.Env = append(os.Environ(), childEnv+"="+data.String())
@@ -94,7 +94,7 @@ func gone(t *testing.T, pid int) {
 	})
 }
 
-// A gateway that is killed takes its child processes with it.
+// TestChildEndsWithGateway checks that the child processes of a killed gateway end.
 func TestChildEndsWithGateway(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)
@@ -107,8 +107,8 @@ func TestChildEndsWithGateway(t *testing.T) {
 	gone(t, ffmpeg)
 }
 
-// In a network that has no address for channels, a channel goes out all the same; and a gateway
-// that ends leaves nothing behind.
+// TestGatewayInNetwork checks that a channel is sent in a network without an address for
+// channels, and that a gateway that ends leaves nothing behind.
 func TestGatewayInNetwork(t *testing.T) {
 	needFFmpeg(t)
 	gw, peer := newHosts(t)

@@ -22,11 +22,11 @@ import (
 type producer struct {
 	pc           *webrtc.PeerConnection
 	video, audio *webrtc.TrackLocalStaticSample
-	asked        atomic.Int32 // for key frames
+	asked        atomic.Int32 // requests for key frames
 	connected    chan struct{}
 }
 
-// newProducer makes one that has a codec for video and Opus.
+// newProducer returns a producer with a video codec and Opus.
 func newProducer(t *testing.T, codec string) *producer {
 	t.Helper()
 	s := webrtc.SettingEngine{LoggerFactory: discardLogs}
@@ -66,7 +66,7 @@ func newProducer(t *testing.T, codec string) *producer {
 	return p
 }
 
-// listen counts what the gateway asks for, until the connection ends.
+// listen counts the gateway's requests until the connection ends.
 func (p *producer) listen(s *webrtc.RTPSender) {
 	for {
 		packets, _, err := s.ReadRTCP()
@@ -81,7 +81,7 @@ func (p *producer) listen(s *webrtc.RTPSender) {
 	}
 }
 
-// offer makes the producer's offer.
+// offer returns the producer's offer.
 func (p *producer) offer(t *testing.T) string {
 	t.Helper()
 	offer, err := p.pc.CreateOffer(nil)
@@ -126,7 +126,7 @@ func do(t *testing.T, req *http.Request) (status int, location, body string) {
 	return res.StatusCode, res.Header.Get("Location"), string(b)
 }
 
-// publish has a producer connect, and returns where its session is.
+// publish connects a producer, and returns the address of its session.
 func (p *producer) publish(t *testing.T, g *Gateway, channel, password string) string {
 	t.Helper()
 	status, location, answer := post(t, g, channel, password, p.offer(t))
@@ -147,7 +147,7 @@ func (p *producer) publish(t *testing.T, g *Gateway, channel, password string) s
 	return location
 }
 
-// h264 makes pictures as a camera has them, of 20 a second, each with its units.
+// h264 returns pictures as a camera makes them, 20 a second, each as its units.
 func h264(t *testing.T) [][]byte {
 	t.Helper()
 	needFFmpeg(t)

@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
-// debianPython is that of the distribution, which has its packages.
+// debianPython is the distribution's interpreter, which has the distribution's packages.
 const debianPython = "/usr/bin/python3"
 
-// camera starts one at a port, and says at which it is.
+// camera starts a camera at a port, and returns the port.
 func camera(t *testing.T, port string) (at string, stop func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), debianPython, "testdata/camera.py", port)
@@ -41,8 +41,8 @@ func camera(t *testing.T, port string) (at string, stop func()) {
 	return strings.TrimSpace(line), stop
 }
 
-// A camera is asked for its stream by RTSP. When it is away its channel is down, and when it is
-// back so is the channel.
+// TestRTSP checks that the gateway reads a camera by RTSP. When the camera is away, its channel
+// is down, and when it is back, the channel is live again.
 func TestRTSP(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)

@@ -16,7 +16,7 @@ func TestSources(t *testing.T) {
 	for _, x := range []struct {
 		text    string
 		listens bool
-		want    []string // among what ffmpeg is told, in this order
+		want    []string // arguments of ffmpeg, in this order
 	}{
 		{"test:", false, []string{"-f", "lavfi", "testsrc2=size=640x360:rate=30,", "sine=frequency=329:", "keyint=60:", "rtp://127.0.0.1:5000?rtcpport=5000&pkt_size=1200", "0:a:0", "111"}},
 		{"test:?size=320x180&rate=25&keyframes=500ms", false, []string{"testsrc2=size=320x180:rate=25,", "keyint=12:"}},
@@ -83,7 +83,7 @@ func TestSourcesRefuse(t *testing.T) {
 	}
 }
 
-// What is refused is told without what may be secret in it.
+// TestSourcesRefuseSecrets checks that refusals do not show what may be secret in a source.
 func TestSourcesRefuseSecrets(t *testing.T) {
 	for _, text := range []string{
 		"http://me:SECRET@192.0.2.1/film.mp4", "news?SECRET", "rtsp://me:SECRET @camera/", "rtsp://me:SECRET/@camera/", "rtsp:///live?token=SECRET",
@@ -95,8 +95,8 @@ func TestSourcesRefuseSecrets(t *testing.T) {
 	}
 }
 
-// Whatever an operator writes is refused, or becomes arguments of which each is what it is for:
-// none of them is taken for an option because of how it begins.
+// FuzzParseSource checks that any source is refused, or becomes valid arguments, none of which
+// is mistaken for an option because of its first character.
 func FuzzParseSource(f *testing.F) {
 	for _, s := range []string{"test:?size=64x64", "file:/a", "rtsp://h/", "rtmp://:1935/-listen", "srt://:9000?latency=1", "udp://:9000"} {
 		f.Add(s)
@@ -115,7 +115,7 @@ func FuzzParseSource(f *testing.F) {
 	})
 }
 
-// What a channel is made of fits into its bit rate.
+// TestSplitRate checks that video, audio and headers fit into a channel's bit rate.
 func TestSplitRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.Int64Range(int64(gatewayapi.MinRate), int64(gatewayapi.MaxRate)).Draw(t, "bit rate")
@@ -126,7 +126,7 @@ func TestSplitRate(t *testing.T) {
 	})
 }
 
-// No colour or pitch is that of the next number.
+// TestPatternsDiffer checks that no colour or pitch equals that of the next number.
 func TestPatternsDiffer(t *testing.T) {
 	for n := range uint16(gatewayapi.MaxNumber) {
 		if gatewayapi.PatternColour(n) == gatewayapi.PatternColour(n+1) || gatewayapi.PatternPitch(n) == gatewayapi.PatternPitch(n+1) {
@@ -135,7 +135,8 @@ func TestPatternsDiffer(t *testing.T) {
 	}
 }
 
-// A second has what was added within it, and no second more than it may.
+// TestWindow checks that a window counts what was added within a second, and never more than
+// permitted.
 func TestWindow(t *testing.T) {
 	var w slidingWindow
 	for i, x := range []struct {
@@ -177,7 +178,7 @@ func TestWindowHolds(t *testing.T) {
 			if w.add(at, n, most) {
 				all = append(all, added{at, n})
 			}
-			sum := int64(0) // of nine tenths of a second, which no division into tenths cuts
+			sum := int64(0) // nine tenths of a second, so that no slot is cut
 			for _, x := range all {
 				if at-x.at < time.Second-slot {
 					sum += x.n

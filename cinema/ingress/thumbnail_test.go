@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// A channel that is live has a small picture, which shows what it does; others have none.
+// TestThumbnail checks that a live channel has a thumbnail of its present picture, and that
+// others have none.
 func TestThumbnail(t *testing.T) {
 	t.Parallel()
 	needFFmpeg(t)

@@ -29,8 +29,9 @@ func published(t *testing.T) (*Gateway, *sinks, *gatewayapi.Ingress) {
 	return g, all, c
 }
 
-// What a producer publishes goes out as it is, in the house format; key frames are asked for
-// when the last is old, and the end of the session is the channel's end.
+// TestWHIP checks that a producer's packets are sent unchanged in the house format, that key
+// frames are requested when the last one is old, and that the channel is down when the session
+// ends.
 func TestWHIP(t *testing.T) {
 	t.Parallel()
 	pictures := h264(t)
@@ -69,7 +70,7 @@ func TestWHIP(t *testing.T) {
 	stop()
 	without := time.Now()
 	p.asked.Store(0)
-	p.run(t, [][]byte{pictures[1]}) // no key frame any more
+	p.run(t, [][]byte{pictures[1]}) // no further key frames
 	until(t, "that a key frame is asked for", func() bool { return p.asked.Load() > 0 })
 	until(t, "that it is asked for again", func() bool { return p.asked.Load() > 1 })
 	if n, most := int(p.asked.Load()), 2+int(time.Since(without)/keyFrameInterval); n > most {
@@ -93,7 +94,7 @@ func reports(t *testing.T, out []sent) (n int) {
 	return n
 }
 
-// ended ends a session, and again.
+// ended ends a session, twice.
 func ended(t *testing.T, g *Gateway, location string) {
 	t.Helper()
 	for _, want := range []int{http.StatusNoContent, http.StatusNotFound} {
@@ -107,7 +108,8 @@ func ended(t *testing.T, g *Gateway, location string) {
 	}
 }
 
-// A gateway that listens at every address is reached at each of them.
+// TestWHIPEverywhere checks that a gateway that listens on all addresses is reached at each of
+// them.
 func TestWHIPEverywhere(t *testing.T) {
 	t.Parallel()
 	pictures := h264(t)
@@ -125,8 +127,8 @@ func TestWHIPEverywhere(t *testing.T) {
 	until(t, "pictures", func() bool { return len(all.of(7).to(mediaTo)) > 20 })
 }
 
-// A channel has one producer; another takes its place when it has fallen silent. A channel that
-// gets another password, or goes, has none.
+// TestOneProducer checks that a channel has one producer, which another one replaces when it is
+// silent. A channel with a new password, or a deleted one, has none.
 func TestOneProducer(t *testing.T) {
 	t.Parallel()
 	pictures := h264(t)
@@ -169,7 +171,8 @@ func TestOneProducer(t *testing.T) {
 	})
 }
 
-// A producer that is not to publish, or not that, is told why.
+// TestWHIPRefuses checks the explanations to a producer that may not publish, or not what it
+// offers.
 func TestWHIPRefuses(t *testing.T) {
 	g, _, c := published(t)
 	h := newProducer(t, webrtc.MimeTypeH264).offer(t)
@@ -229,7 +232,8 @@ func TestWHIPRefuses(t *testing.T) {
 	}
 }
 
-// After some wrong passwords no more of that source are compared.
+// TestWrongPasswords checks that further passwords of a source are not compared after some
+// wrong ones.
 func TestWrongPasswords(t *testing.T) {
 	g, _, _ := published(t)
 	offer := newProducer(t, webrtc.MimeTypeH264).offer(t)
@@ -249,7 +253,7 @@ func TestWrongPasswords(t *testing.T) {
 	}
 }
 
-// Pages of other sites publish: the browser asks first whether they may.
+// TestAnyOrigin checks that pages of other sites may publish, which browsers ask first.
 func TestAnyOrigin(t *testing.T) {
 	g, _, _ := published(t)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, g.PublicURL()+"/whip/news", nil)
@@ -269,7 +273,8 @@ func TestAnyOrigin(t *testing.T) {
 	}
 }
 
-// A producer is there for as long as it sends, and gone when it has been silent for a while.
+// TestProducerEndsBySilence checks that a session lasts while its producer sends, and ends
+// after some silence.
 func TestProducerEndsBySilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, over := context.WithCancelCause(t.Context())
@@ -290,7 +295,7 @@ func TestProducerEndsBySilence(t *testing.T) {
 	})
 }
 
-// A producer that has been let in and does not come is not waited for.
+// TestProducerDoesNotCome checks that a session whose producer never sends ends.
 func TestProducerDoesNotCome(t *testing.T) {
 	s := &session{since: time.Unix(0, 0)}
 	for after, over := range map[time.Duration]bool{connectTimeout: false, connectTimeout + 1: true} {
