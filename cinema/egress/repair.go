@@ -57,7 +57,7 @@ func (v *viewer) requestBurst(ctx context.Context, channel string) {
 // repeatBursts requests the new channel's group of pictures again while a change waits for a
 // key frame, whose beginning may be lost. The pauses between the requests double. The returned
 // function stops this, and waits for a request in progress.
-func (v *viewer) repeatBursts(wanted []string) (settle func()) {
+func (v *viewer) repeatBursts(wanted []string) (stop func()) {
 	ctx, cancel := context.WithCancel(v.tasks.Context())
 	done := make(chan struct{})
 	if !v.g.cfg.Burst || !v.tasks.Start(func(context.Context) {
