@@ -43,8 +43,8 @@ func (s *Service) definitionsChanged(ctx context.Context, changes []service.Chan
 // DefinitionInfo is a definition as the API shows it.
 type DefinitionInfo struct {
 	Spec
-	Origin string   `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
-	Notes  []string `json:"notes,omitempty" doc:"What its flows have not though nothing is wrong: those whose packets another service has"`
+	Origin string   `json:"origin" enum:"file,api" doc:"Where it is declared and can be changed: the configuration file or the API"`
+	Notes  []string `json:"notes,omitempty" doc:"Flows without a promise although nothing is wrong, because another service handles their packets"`
 }
 
 // show returns definitions as the API shows them.

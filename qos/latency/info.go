@@ -20,18 +20,18 @@ type Info struct {
 	Latency  float64      `json:"latency_milliseconds,omitempty" doc:"Required latency"`
 	Priority uint8        `json:"priority"`
 	Flows    []match.Flow `json:"flows"`
-	Origin   string       `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
+	Origin   string       `json:"origin" enum:"file,api" doc:"Where it is declared and can be changed: the configuration file or the API"`
 
 	State    string      `json:"state" enum:"provisioning,active,degraded,ineffective"`
 	Reason   string      `json:"reason,omitempty" doc:"What is wrong, if it is not active"`
-	Notes    []string    `json:"notes,omitempty" doc:"What of its flows it does not get though nothing is wrong: packets that another class or service has, fragments"`
+	Notes    []string    `json:"notes,omitempty" doc:"Packets of its flows that it does not get although nothing is wrong: those of another class or service, and fragments"`
 	Accepted *time.Time  `json:"accepted,omitempty"`
 	Queue    uint32      `json:"queue" doc:"Its queue's number at every port"`
-	Mark     *uint8      `json:"mark,omitempty" doc:"DSCP by which userspace datapaths tell its packets; it never leaves a switch"`
+	Mark     *uint8      `json:"mark,omitempty" doc:"DSCP by which userspace datapaths identify its packets; it never leaves a switch"`
 	Paths    []RouteInfo `json:"paths"`
 	Ports    []PortInfo  `json:"ports"`
-	DSCP     *uint8      `json:"dscp,omitempty" doc:"DSCP that packets of it bear between agents that carry them; end hosts never see it"`
-	Carried  []PortInfo  `json:"carried" doc:"The same where connections of it are carried, for as long as they are and some minutes more; notes say where something of that is missing"`
+	DSCP     *uint8      `json:"dscp,omitempty" doc:"DSCP of its packets between agents that carry them; end hosts never see it"`
+	Carried  []PortInfo  `json:"carried" doc:"The same at ports where its connections are carried, until some minutes after that; notes say what is missing there"`
 }
 
 // RouteInfo is the route of one flow.

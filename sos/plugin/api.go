@@ -16,14 +16,14 @@ func (s *Service) Register(a *api.API) {
 	service.Show(r, "config", "Show the configuration", s.settings)
 	service.Register(r, http.MethodPatch, "config", "Change the configuration: what is left out stays", s.selection.patchConfig)
 	service.Register(r, http.MethodPost, "enable", "Take new connections", s.postEnable(true))
-	service.Register(r, http.MethodPost, "disable", "Take no new connections; sessions under way go on", s.postEnable(false))
+	service.Register(r, http.MethodPost, "disable", "Take no new connections; running sessions continue", s.postEnable(false))
 	service.Show(r, "status", "Show state and errors", s.status)
 
 	whitelist := service.Resource[Entry, EntrySpec, EntryInfo]{Collection: s.selection.entries, Path: "whitelist", Parse: s.selection.parseEntry, Show: s.selection.showEntries}
 	whitelist.Register(r)
 
 	s.agents.Register(a, r)
-	service.Register(r, http.MethodGet, "agents/{name}/paths", "List what an agent knows of its paths; it is asked now", s.getPaths)
+	service.Register(r, http.MethodGet, "agents/{name}/paths", "Ask an agent what it knows about its paths, and list that", s.getPaths)
 
 	service.Register(r, http.MethodGet, "sessions", "List live and past sessions", s.getSessions)
 	service.Register(r, http.MethodGet, "sessions/{id}", "Show a session and its course", s.getSession)

@@ -19,9 +19,9 @@ type PathInfo struct {
 	Port     uint16           `json:"port" doc:"Data port of the side that accepts connections"`
 	Rate     uint64           `json:"bits_per_second" doc:"What the path carries, in bits of payload a second; 0: not known"`
 	Doubtful bool             `json:"doubtful" doc:"It has not shown its rate for a while, and is tried at half"`
-	Seen     time.Time        `json:"seen,omitzero" doc:"When it has last shown its rate"`
+	Seen     time.Time        `json:"seen,omitzero" doc:"When it last showed its rate"`
 	RTT      control.Duration `json:"rtt" doc:"Round trip without a queue; 0s: not known"`
-	Queue    control.Duration `json:"queue" doc:"By how much the round trip was longer at the last look"`
+	Queue    control.Duration `json:"queue" doc:"How much longer the round trip was at the last update"`
 	Pace     uint64           `json:"pace_bits_per_second" doc:"What all sessions together may send, in bits of payload a second; 0 while none sends"`
 	Sessions int              `json:"sessions" doc:"Sessions that have more to send than they may"`
 	Phase    string           `json:"phase" doc:"What the agent does: find, try, hold, grow or drain"`

@@ -15,7 +15,7 @@ type Status struct {
 	Enabled   bool     `json:"enabled"`
 	Ready     bool     `json:"ready" doc:"The start is over: sessions of an earlier controller have been taken over"`
 	Entries   int      `json:"whitelist_entries"`
-	Active    int      `json:"whitelist_active" doc:"Entries whose time is now"`
+	Active    int      `json:"whitelist_active" doc:"Entries that are active now"`
 	Agents    int      `json:"agents"`
 	AgentsUp  int      `json:"agents_up"`
 	Setups    int      `json:"setups" doc:"Sessions being set up"`

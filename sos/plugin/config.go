@@ -13,19 +13,19 @@ import (
 // Config is the service's global configuration. It is kept in the store and changed through
 // the API.
 type Config struct {
-	Enabled bool   `json:"enabled" doc:"Take new connections; sessions under way are never touched by it"`
+	Enabled bool   `json:"enabled" doc:"Whether new connections are taken; it never affects running sessions"`
 	Tuning  Tuning `json:"tuning" doc:"Parameters of transfers whose whitelist entry does not set them"`
 
 	Metric       string            `json:"metric" enum:"latency,hops,utilisation,capacity" doc:"Path metric by which agents are near"`
 	EqualLatency agentapi.Duration `json:"equal_latency" doc:"Agents whose latencies differ by less count as equally near"`
 	Balance      agents.Balance    `json:"balance" enum:"sessions,throughput" doc:"Load that decides between equally near agents"`
 
-	Idle           agentapi.Duration `json:"idle" doc:"End of a session without a byte in either direction"`
+	Idle           agentapi.Duration `json:"idle" doc:"Time without a byte in either direction after which a session ends"`
 	PrepareTimeout agentapi.Duration `json:"prepare_timeout" doc:"Deadline of both agents' answers"`
 	RulesTimeout   agentapi.Duration `json:"rules_timeout" doc:"Deadline of the switches' answers, for each side"`
 	CommitTimeout  agentapi.Duration `json:"commit_timeout" doc:"Deadline of the server's answer to its agent; longer than the agent's own"`
-	SilentAfter    agentapi.Duration `json:"silent_after" doc:"An agent of which the controller hears nothing for so long gets no new sessions; those it has end unless something says that it is alive, or may be"`
-	PeerTimeout    agentapi.Duration `json:"peer_timeout" doc:"End of a session whose agents do not hear each other, though nothing says that one is dead: how long an outage of the network may last"`
+	SilentAfter    agentapi.Duration `json:"silent_after" doc:"How long an agent may be silent before it gets no new sessions; those it has end unless it is known to be alive, or may be"`
+	PeerTimeout    agentapi.Duration `json:"peer_timeout" doc:"How long the agents of a session may not hear each other, although neither is known to be dead, before it ends: the longest outage of the network that sessions survive"`
 
 	MaxSetups          int `json:"max_setups" doc:"Connections being set up at once; more go directly"`
 	MaxSetupsPerClient int `json:"max_setups_per_client" doc:"The same for one client address"`

@@ -62,7 +62,7 @@ func (s *selection) parseEntry(id string, spec EntrySpec) (string, Entry, error)
 // EntryInfo is a whitelist entry as the list shows it.
 type EntryInfo struct {
 	Entry
-	Notes []string `json:"notes,omitempty" doc:"Which of its connections are not carried though nothing is wrong: those of which another service has the packets"`
+	Notes []string `json:"notes,omitempty" doc:"Connections of the entry that are not carried although nothing is wrong, because another service handles their packets"`
 }
 
 // showEntries returns the entries as the API shows them.

@@ -21,15 +21,15 @@ type Record struct {
 	ServerAgent string         `json:"server_agent,omitempty"`
 	ClientPath  []string       `json:"client_path,omitempty" doc:"From the client to its agent: switch/in>out"`
 	ServerPath  []string       `json:"server_path,omitempty" doc:"From the server to its agent"`
-	AgentPaths  [][]string     `json:"agent_paths,omitempty" doc:"Between the agents; none if a network that is not ours connects them"`
+	AgentPaths  [][]string     `json:"agent_paths,omitempty" doc:"Between the agents; none if a network that this controller does not manage connects them"`
 	Parameters  Tuning         `json:"parameters"`
-	ClassUp     string         `json:"class_up,omitempty" doc:"Class of traffic that what the client sends has on its whole way"`
-	ClassDown   string         `json:"class_down,omitempty" doc:"The same of what the server sends"`
+	ClassUp     string         `json:"class_up,omitempty" doc:"Class of traffic of the client's packets on their whole path"`
+	ClassDown   string         `json:"class_down,omitempty" doc:"The same for the server's packets"`
 	Connections int            `json:"connections,omitempty" doc:"Connections in use between the agents"`
-	Why         string         `json:"why_connections,omitempty" doc:"Why so many"`
+	Why         string         `json:"why_connections,omitempty" doc:"Why this number of connections"`
 
 	StartUp   string `json:"start_up,omitempty" doc:"How fast the client's agent began to send to the other, and why"`
-	StartDown string `json:"start_down,omitempty" doc:"The same of the server's agent"`
+	StartDown string `json:"start_down,omitempty" doc:"The same for the server's agent"`
 
 	Started time.Time         `json:"started"`
 	Ended   *time.Time        `json:"ended,omitempty"`

@@ -20,8 +20,8 @@ type Tuning struct {
 	Transport         string `json:"transport,omitempty" pattern:"^(?:tcp)?$" patternDescription:"tcp, the transport that agents of this version have" example:"tcp" doc:"How the agents speak to each other: tcp"`
 	CongestionControl string `json:"congestion_control,omitempty" pattern:"^(?:[a-z][a-z0-9_-]{0,14})?$" patternDescription:"a name from /proc/sys/net/ipv4/tcp_available_congestion_control, such as bbr" example:"bbr" doc:"Congestion control between the agents, one that their kernels have"`
 	TLS               *bool  `json:"tls,omitempty" doc:"Encrypt the data between the agents"`
-	Share             string `json:"share,omitempty" enum:"polite,equal,all" doc:"What others on the path are left: polite (the default) gives way down to a quarter of it, equal down to a half, all gives way to nobody and is not paced"`
-	Weight            int    `json:"weight,omitempty" minimum:"0" maximum:"100" doc:"For how much a session counts when those of two agents divide what their path carries; 0 means 1"`
+	Share             string `json:"share,omitempty" enum:"polite,equal,all" doc:"What is left to others on the path: polite (the default) yields down to a quarter of it, equal down to a half, all does not yield and is not paced"`
+	Weight            int    `json:"weight,omitempty" minimum:"0" maximum:"100" doc:"Weight of a session when the sessions of two agents divide the rate of their path; 0 means 1"`
 	Paths             int    `json:"paths,omitempty" minimum:"0" maximum:"8" doc:"Disjoint paths to spread the connections over; 0 means 1"`
 }
 

@@ -94,7 +94,7 @@ type EntrySpec struct {
 	Servers []string   `json:"servers" format:"ip-prefix" minItems:"1" maxItems:"16" doc:"To which servers: addresses or prefixes" example:"[\"10.1.0.7\"]"`
 	Ports   []string   `json:"ports" format:"port-range" minItems:"1" maxItems:"16" doc:"At which server ports: ports or ranges" example:"[\"443\",\"8000-8099\"]"`
 	Start   *time.Time `json:"start,omitempty" doc:"When it begins; now, if left out"`
-	Stop    *time.Time `json:"stop,omitempty" doc:"When it ends; never, if left out. Transfers under way go on"`
+	Stop    *time.Time `json:"stop,omitempty" doc:"When it ends; never, if left out. Running transfers continue"`
 	Tuning  Tuning     `json:"tuning,omitzero" doc:"Parameters for these transfers; what is left out is taken from the configuration"`
 }
 
