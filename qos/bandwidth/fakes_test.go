@@ -29,8 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const mbit = 1_000_000
 
-// The links of the test's network: a short way 1-2-4, a longer one 1-3-5-4. Port
-// 10*a+b of switch a leads to switch b; hosts are at port 1 to 9.
+// These are the links of the test's network: a short path 1-2-4 and a longer one 1-3-5-4.
+// Port 10*a+b of switch a leads to switch b; hosts are at ports 1 to 9.
 var cables = [][2]int{{1, 2}, {2, 4}, {1, 3}, {3, 5}, {5, 4}}
 
 func port(a, b int) network.PortRef {

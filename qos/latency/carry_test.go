@@ -34,7 +34,7 @@ func (x *setting) addTCP(name string, change func(*ClassSpec)) Info {
 	return info
 }
 
-// connection is what a carrier knows of the packets of one.
+// connection is what a carrier knows about the packets of one connection.
 func connection(more ...openflow.OXM) openflow.Match {
 	return openflow.MustMatch(append([]openflow.OXM{
 		openflow.InPort(1), openflow.EthType(0x0800), openflow.IPProto(6), openflow.IPSrc(end(1).IP), openflow.IPDst(end(3).IP), openflow.TCPSrc(5000), openflow.TCPDst(80),

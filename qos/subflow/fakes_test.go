@@ -30,8 +30,8 @@ const (
 	mark = 11
 )
 
-// The links of the test's network: three ways from 1 to 5, by 2, by 3 and by 4. Port 10*a+b of
-// switch a leads to switch b; hosts are at port 1 to 9.
+// These are the links of the test's network: three paths from 1 to 5, through 2, 3 and 4.
+// Port 10*a+b of switch a leads to switch b; hosts are at ports 1 to 9.
 var cables = [][2]int{{1, 2}, {2, 5}, {1, 3}, {3, 5}, {1, 4}, {4, 5}}
 
 func port(a, b int) network.PortRef {

@@ -57,8 +57,8 @@ func TestLastTransferStillMeasured(t *testing.T) {
 	}
 }
 
-// parallel is two switches with so many ways of one more switch between them; at is where each
-// leaves the first.
+// parallel returns two switches with several paths of one more switch between them, and the
+// port of each path at the first switch.
 func parallel(ways uint32, capacity uint64) (t *network.Topology, at func(way uint32) reserve.Link) {
 	var links []network.Link
 	switches := []openflow.DatapathID{1, 2}

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds every wait of these tests. It is only reached when a test fails.
-const patience = 30 * time.Second
+// testTimeout bounds every wait of these tests. It is only reached when a test fails.
+const testTimeout = 30 * time.Second
 
 // bench is a service between fakes: two switches 75 ms apart, client and agents
 // x and x2 at the one, server and agent y at the other.
@@ -155,13 +155,13 @@ func (b *bench) agentsUp() {
 // eventually polls with a deadline.
 func (b *bench) eventually(what string, f func() bool) {
 	b.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !f() {
 		select {
 		case <-deadline:
-			b.t.Fatalf("after %v still not: %s", patience, what)
+			b.t.Fatalf("after %v still not: %s", testTimeout, what)
 		case <-tick.C:
 		}
 	}
@@ -198,8 +198,8 @@ func (b *bench) fate(h *fakeHeld) string {
 	select {
 	case f := <-h.fate:
 		return f
-	case <-time.After(patience):
-		b.t.Fatalf("the packet is still held after %v", patience)
+	case <-time.After(testTimeout):
+		b.t.Fatalf("the packet is still held after %v", testTimeout)
 		return ""
 	}
 }

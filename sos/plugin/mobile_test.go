@@ -64,7 +64,7 @@ func TestMovingClient(t *testing.T) {
 	}
 }
 
-// TestMovingClientLeaves ends the session of a client that nobody leads any more.
+// TestMovingClientLeaves ends the session of a client that no service places any more.
 func TestMovingClientLeaves(t *testing.T) {
 	b := newBench(t)
 	b.roam(at(3, 7))

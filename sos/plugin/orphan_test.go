@@ -194,8 +194,8 @@ func TestSlowAgentKeepsItsSessions(t *testing.T) {
 	}
 }
 
-// TestSetUpWaitsForNews has an agent that has been heard, but has not told its ports
-// yet: a connection waits for that.
+// TestSetUpWaitsForNews has an agent that was heard but has not announced its ports when a
+// connection arrives: the set-up waits for it.
 func TestSetUpWaitsForNews(t *testing.T) {
 	for _, restart := range []bool{true, false} {
 		b := newBench(t)

@@ -310,7 +310,7 @@ func (b *bench) frame() packet.Headers {
 			b.t.Fatal(err)
 		}
 		return h
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		b.t.Fatal("the controller sends nothing")
 		return packet.Headers{}
 	}
