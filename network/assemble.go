@@ -23,7 +23,7 @@ const (
 func assemble(config Config) (*Network, error) {
 	n := &Network{cfg: config, ledger: ledger.New(config.Generation), switches: newRegistry()}
 	c := &n.cfg
-	n.quota, n.crowd = newQuota(c.Memory), newCrowd(processors)
+	n.quota, n.turns = newQuota(c.Memory), newTurns(processors)
 	n.admission = newAdmission(c)
 	n.events = newEvents(c)
 	n.owners.in = &installer{ledger: n.ledger, switches: n.switches, timeout: c.RequestTimeout, log: c.Log}

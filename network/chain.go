@@ -20,7 +20,7 @@ func (s *Switch) packetIn(m []byte) {
 	}
 	p := &s.pkt
 	p.Switch, p.InPort, p.Reason, p.Table = s, s.in.InPort, s.in.Reason, s.in.Table
-	p.Cookie, p.Data, p.buffer, p.claims = s.in.Cookie, s.in.Data, s.in.BufferID, nil
+	p.Cookie, p.Data, p.buffer = s.in.Cookie, s.in.Data, s.in.BufferID
 	_ = p.Headers.Parse(p.Data) // what could be read is what counts
 	s.counters.packetIns[kindOf(&p.Headers)].Add(1)
 	if !p.Headers.Has(packet.Ethernet) {
@@ -28,10 +28,9 @@ func (s *Switch) packetIn(m []byte) {
 	}
 	for _, h := range s.n.chain {
 		if h.HandlePacketIn(p) == Stop {
-			break
+			return
 		}
 	}
-	s.claims += len(p.claims)
 }
 
 // flowRemoved takes note of a rule that the switch has removed.

@@ -14,13 +14,6 @@ func (d *debt) add(t time.Duration, now time.Time) {
 	d.until = d.until.Add(t)
 }
 
-// forgive has no more owed than this.
-func (d *debt) forgive(most time.Duration, now time.Time) {
-	if limit := now.Add(most); d.until.After(limit) {
-		d.until = limit
-	}
-}
-
 // beyond is how long it takes until no more than this is owed.
 func (d debt) beyond(allowed time.Duration, now time.Time) time.Duration {
 	if !d.until.After(now) {

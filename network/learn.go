@@ -18,6 +18,7 @@ func (*learner) Name() string { return "hosts" }
 
 // HandlePacketIn implements Handler.
 func (x *learner) HandlePacketIn(p *PacketIn) Verdict {
+	p.claims = nil
 	if p.InPort > openflow.PortMax {
 		return Continue
 	}

@@ -26,7 +26,7 @@ type Network struct {
 	admission admission
 	switches  *registry
 	quota     *quota
-	crowd     *crowd
+	turns     turns
 
 	// Rules.
 	ledger *ledger.Ledger

@@ -25,8 +25,9 @@ func newSwitch(n *Network, conn net.Conn) *Switch {
 	}
 	s.held.limit = n.cfg.HoldLimit
 	s.role.Store(uint32(openflow.RoleEqual))
+	s.turn.of = n.turns
 	s.ch = newChannel(conn, &n.cfg, n.quota, &s.limiter, s.since)
-	s.ch.waits = s.leaveCrowd
+	s.ch.waits = s.turn.leave
 	s.pulse.ch, s.pulse.timeout = s.ch, n.cfg.EchoTimeout
 	return s
 }
@@ -81,7 +82,7 @@ func (s *Switch) serve(ctx context.Context, at *seat) {
 		return
 	}
 	wg.Go(func() { s.setUp(ctx) })
-	err := s.read(ctx, r)
+	err := s.read(r)
 	if ctx.Err() == nil {
 		admission.tell(s.dpid, "switch left", "reason", s.ch.reason(err))
 	}
@@ -99,22 +100,21 @@ const (
 // read handles input until the connection ends. Everything that one batch of
 // input causes is written at its end: to this switch, and to the others that it
 // concerned.
-func (s *Switch) read(ctx context.Context, r *openflow.Reader) error {
+func (s *Switch) read(r *openflow.Reader) error {
 	defer s.flushTouched() // what a batch has caused that ends with the connection
-	defer s.leaveCrowd()
+	defer s.turn.leave()
 	for {
 		m, err := r.Next()
 		if err != nil {
 			return err
 		}
-		if s.others() && !s.n.crowd.enter(ctx, &s.member) {
-			return ctx.Err()
+		if s.others() && s.share.busy(time.Now(), processors) {
+			s.turn.take()
 		}
 		now := time.Now()
 		s.ch.heard.Store(now.UnixNano())
 		s.pkt.At = now
 		count := 0
-		s.claims = 0
 		for {
 			if err := s.handle(m); err != nil {
 				return err
@@ -127,18 +127,13 @@ func (s *Switch) read(ctx context.Context, r *openflow.Reader) error {
 			}
 		}
 		s.flushTouched()
-		ended := time.Now()
-		s.n.crowd.leave(ctx, &s.member, count+s.claims*claimMessages, int(s.n.admission.sessions.Load()))
+		s.turn.leave()
 		if r.Buffered() {
 			runtime.Gosched()
 		}
-		s.giveWay(s.share.spend(now, ended, processors))
+		s.giveWay(s.share.spend(now, time.Now(), processors))
 	}
 }
-
-// leaveCrowd ends the switch's turn in the crowd, if it has one: before the reader waits for
-// something else, and when it ends.
-func (s *Switch) leaveCrowd() { s.n.crowd.end(&s.member, time.Now()) }
 
 // others reports whether there are other switches.
 func (s *Switch) others() bool { return s.n.admission.sessions.Load() > 1 }
@@ -220,7 +215,7 @@ func (s *Switch) answerEcho(m []byte) error {
 			return err
 		}
 		s.flushTouched()
-		s.leaveCrowd()
+		s.turn.leave()
 		timer := time.NewTimer(s.n.cfg.EchoTimeout)
 		select {
 		case <-s.ch.out.answered:

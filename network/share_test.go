@@ -5,6 +5,46 @@ import (
 	"time"
 )
 
+// However many switches send without pause, no more of them than half of the processors are
+// handled at one time, and who sends seldom is not one of them.
+func TestBusySwitchesTakeTurns(t *testing.T) {
+	const processors, batch = 4, time.Millisecond
+	now := time.Unix(1, 0)
+	var busy, calm share
+	for range 100 {
+		busy.spend(now, now.Add(batch), processors)
+		now = now.Add(batch)
+	}
+	for range 100 {
+		calm.spend(now, now.Add(batch/10), processors)
+		now = now.Add(10 * batch)
+	}
+	if !busy.busy(time.Unix(1, 0).Add(100*batch), processors) || calm.busy(now, processors) {
+		t.Error("who sends without pause is not busy, or who sends seldom is")
+	}
+	turns := newTurns(processors)
+	all := make([]turn, processors)
+	for i := range all {
+		all[i].of = turns
+	}
+	for i := range processors / 2 {
+		all[i].take()
+	}
+	taken := make(chan struct{})
+	go func() {
+		all[processors-1].take()
+		close(taken)
+	}()
+	select {
+	case <-taken:
+		t.Error("more than half of the processors are taken")
+	default:
+	}
+	all[0].leave()
+	all[0].leave()
+	<-taken
+}
+
 // Who takes no more than its share waits never; who takes all that there is gets its
 // share, and a machine that stands still is counted to nobody.
 func TestShareOfTime(t *testing.T) {

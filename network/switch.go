@@ -47,8 +47,7 @@ type Switch struct {
 	pkt     PacketIn
 	touched []*output
 	share   share
-	member  member
-	claims  int // about hosts, of packets of the present batch
+	turn    turn
 	// resubmitted is made when it is first needed.
 	resubmitted *resubmitted
 
