@@ -96,9 +96,10 @@ func (d *Daemon) leave() {
 // Done is closed when the program has ended.
 func (d *Daemon) Done() <-chan struct{} { return d.done }
 
-// WaitListening returns when something at that place listens on the TCP port.
+// WaitListening returns when something at that place listens on the TCP port, and fails when
+// nothing does within readyWithin.
 func WaitListening(ctx context.Context, at Place, port uint16) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -41,7 +41,7 @@ func StartHAProxy(ctx context.Context, at Place, dir string, listen netip.AddrPo
 	}
 	if err := WaitListening(ctx, at, listen.Port()); err != nil {
 		d.Stop()
-		return nil, fmt.Errorf("haproxy at %s: %w", listen, err)
+		return nil, fmt.Errorf("haproxy at %s: %w: %s", listen, err, Tail(filepath.Join(dir, name+".log"), lastWords))
 	}
 	return d, nil
 }

@@ -71,8 +71,8 @@ func TestTransferThroughHAProxy(t *testing.T) {
 			t.Skipf("needs %s", program)
 		}
 	}
-	const port, proxyPort = 42001, 42002
-	proxy, err := StartHAProxy(t.Context(), here{}, t.TempDir(), netip.MustParseAddrPort("127.0.0.1:42002"), "127.0.0.1:42001")
+	const port, proxyPort = 22001, 22002 // no ports that outgoing connections get
+	proxy, err := StartHAProxy(t.Context(), here{}, t.TempDir(), netip.MustParseAddrPort("127.0.0.1:22002"), "127.0.0.1:22001")
 	if err != nil {
 		t.Fatal(err)
 	}
