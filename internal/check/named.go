@@ -9,16 +9,16 @@ import (
 
 var (
 	namedTest = regexp.MustCompile("`([a-z0-9/]+)\\.(Test[A-Za-z0-9]+)`")
-	namedFile = regexp.MustCompile("`([a-z0-9/]+/[a-z0-9_]+\\.go)`")
+	namedFile = regexp.MustCompile("`([a-z0-9/]+/[a-z0-9_]+\\.go)(?::([A-Za-z0-9_]+))?`")
 )
 
-// CheckNamed finds tests and files that Markdown files name, as `folder.TestName` and
-// `folder/file.go`, and that do not exist: a sentence that names its test is as good as the
-// test, and a reader goes by the files.
+// CheckNamed finds tests, files and functions that Markdown files name, as `folder.TestName`,
+// `folder/file.go` and `folder/file.go:Function`, and that do not exist: a sentence that names
+// its test is as good as the test, and a reader goes by the files.
 func CheckNamed(root string, t *Tree) ([]Problem, error) {
-	tests, files := testsOf(t), map[string]bool{}
+	tests, files := testsOf(t), map[string]map[string]bool{}
 	for _, f := range t.Files {
-		files[f.Path] = true
+		files[f.Path] = functionsOf(f)
 	}
 	problems, err := inMarkdown(root, func(_, rel, text string) (problems []Problem) {
 		number := 0
@@ -30,8 +30,11 @@ func CheckNamed(root string, t *Tree) ([]Problem, error) {
 				}
 			}
 			for _, m := range namedFile.FindAllStringSubmatch(line, -1) {
-				if !files[m[1]] {
+				switch functions, ok := files[m[1]]; {
+				case !ok:
 					problems = append(problems, Problem{Path: rel, Line: number, Text: "there is no file " + m[1]})
+				case m[2] != "" && !functions[m[2]]:
+					problems = append(problems, Problem{Path: rel, Line: number, Text: fmt.Sprintf("there is no function %s in %s", m[2], m[1])})
 				}
 			}
 		}
@@ -54,4 +57,25 @@ func testsOf(t *Tree) map[string]bool {
 		}
 	}
 	return tests
+}
+
+// functionsOf returns the names of the functions and methods that a file declares, and of the
+// methods of its interfaces.
+func functionsOf(f *File) map[string]bool {
+	functions := map[string]bool{}
+	ast.Inspect(f.AST, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			functions[n.Name.Name] = true
+			return false
+		case *ast.InterfaceType:
+			for _, m := range n.Methods.List {
+				for _, name := range m.Names {
+					functions[name.Name] = true
+				}
+			}
+		}
+		return true
+	})
+	return functions
 }

@@ -141,13 +141,13 @@ func TestLinks(t *testing.T) {
 
 func TestNamed(t *testing.T) {
 	root := t.TempDir()
-	write(t, root, "README.md", "It holds (`a/b.TestThere`).\nSo does this (`a/b.TestGone`, `a.TestThere`).\nIt is in `a/b/b_test.go`, not in `a/b/gone.go`.\n")
-	loaded := tree(t, map[string]string{"a/b/b_test.go": "package b\n\nfunc TestThere() {}\n"})
+	write(t, root, "README.md", "It holds (`a/b.TestThere`).\nSo does this (`a/b.TestGone`, `a.TestThere`).\nIt is in `a/b/b_test.go`, not in `a/b/gone.go`.\nSee `a/b/b_test.go:TestThere`, `a/b/b_test.go:Does` and `a/b/b_test.go:Gone`.\n")
+	loaded := tree(t, map[string]string{"a/b/b_test.go": "package b\n\nfunc TestThere() {}\n\ntype doer interface{ Does() }\n"})
 	got, err := CheckNamed(root, loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, got, "README.md:2: there is no test TestGone in a/b", "README.md:2: there is no test TestThere in a", "README.md:3: there is no file a/b/gone.go")
+	expect(t, got, "README.md:2: there is no test TestGone in a/b", "README.md:2: there is no test TestThere in a", "README.md:3: there is no file a/b/gone.go", "README.md:4: there is no function Gone in a/b/b_test.go")
 }
 
 func TestLists(t *testing.T) {
