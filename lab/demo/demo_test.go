@@ -19,6 +19,7 @@ import (
 // stops one in the middle. Neither leaves anything.
 func TestDemo(t *testing.T) {
 	live.Test(t)
+	ownTempDir(t)
 	o := Options{Binary: selfbuild.Binary(t), Size: 5e6, Line: lab.WANOptions{Rate: 100e6, RTT: 20 * time.Millisecond, Loss: -1}}
 	t.Run("whole", func(t *testing.T) {
 		var out bytes.Buffer
@@ -44,6 +45,18 @@ func TestDemo(t *testing.T) {
 		}
 		nothingLeft(t, labName)
 	})
+}
+
+// ownTempDir gives the test a folder for temporary files of its own, so that those of a demo
+// that somebody else runs on the machine do not count as left behind.
+func ownTempDir(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "demo") // the path of t.TempDir is too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Setenv("TMPDIR", dir)
 }
 
 // stopAt calls stop when the mark is written.

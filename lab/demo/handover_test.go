@@ -15,6 +15,7 @@ import (
 // leaves anything.
 func TestHandoverDemo(t *testing.T) {
 	live.Test(t)
+	ownTempDir(t)
 	o := HandoverOptions{Binary: selfbuild.Binary(t), Rate: 20e6, Delay: DefaultRadioDelay}
 	t.Run("whole", func(t *testing.T) {
 		var out bytes.Buffer

@@ -12,6 +12,7 @@ import (
 // TestNames runs the whole demo: everything arrives, whatever happens to the phone, and nothing is left.
 func TestNames(t *testing.T) {
 	live.Test(t)
+	ownTempDir(t)
 	var out bytes.Buffer
 	if err := RunNames(t.Context(), NamesOptions{Out: &out, Binary: selfbuild.Binary(t)}); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
