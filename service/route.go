@@ -45,7 +45,7 @@ func Waves(hops []network.Hop) [][]openflow.DatapathID {
 	return [][]openflow.DatapathID{between, {last}, {first}}
 }
 
-// Reversed is a route the other way.
+// Reversed returns a route in the opposite direction.
 func Reversed(hops []network.Hop) []network.Hop {
 	out := make([]network.Hop, 0, len(hops))
 	for _, hop := range slices.Backward(hops) {

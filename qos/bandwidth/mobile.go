@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 )
 
 // A flow of a mobile host follows that host's own rules. It has no path of its own:
@@ -46,7 +46,7 @@ func (p *planner) identify(headers *packet.Headers, at openflow.DatapathID) (h m
 func (p *planner) mobilePath(f *flow) ([]network.Hop, bool) {
 	a, led := p.Network.Anchored(f.Device)
 	if f.Device == f.Header.Src {
-		return reserve.ReversePath(a.Way), led && len(a.Way) > 0
+		return service.Reversed(a.Way), led && len(a.Way) > 0
 	}
 	return a.Way, led && len(a.Way) > 0
 }

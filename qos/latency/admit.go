@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 )
 
 // BookOwner is the owner of this service's promises in the book.
@@ -183,7 +184,7 @@ func (p *planner) mobilePath(f *Flow) ([]topology.Hop, bool) {
 	src, from := p.Network.Anchored(f.Src.IP)
 	dst, to := p.Network.Anchored(f.Dst.IP)
 	if from {
-		return reserve.ReversePath(src.Way), !to && len(src.Way) > 0
+		return service.Reversed(src.Way), !to && len(src.Way) > 0
 	}
 	return dst.Way, to && len(dst.Way) > 0
 }

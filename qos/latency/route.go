@@ -7,7 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 )
 
 // Route is the route of one flow of a class.
@@ -80,7 +80,7 @@ func tree(t *topology.Topology, flow int, dst topology.Host) Route {
 		if !ok {
 			continue
 		}
-		back := reserve.ReversePath(p.Hops)
+		back := service.Reversed(p.Hops)
 		back[len(back)-1].Out = dst.At.Port
 		way := newRoute(t, flow, back)
 		r.Hops = append(r.Hops, topology.Hop{Switch: s, Out: back[0].Out})
