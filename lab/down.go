@@ -92,12 +92,9 @@ func (l *Lab) endProcesses(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		pids = append(pids, findDelayLines(filepath.Join(l.dir, socketFile))...)
-		for _, pid := range findSwitches(l.dir) {
-			if !slices.Contains(pids, pid) {
-				pids = append(pids, pid)
-			}
-		}
+		pids = append(pids, findDaemons(l.dir)...)
+		slices.Sort(pids)
+		pids = slices.Compact(pids)
 		if len(pids) == 0 {
 			return nil
 		}
@@ -115,28 +112,15 @@ func (l *Lab) endProcesses(ctx context.Context) error {
 	return errors.New("programs in it keep starting others")
 }
 
-// findDelayLines returns the delay line processes with this control socket.
-func findDelayLines(socket string) []int {
-	wanted := []byte(delayline.ProcessName + "\x00" + socket + "\x00")
-	return findProcesses(func(line []byte) bool { return bytes.Equal(line, wanted) })
-}
-
-// findSwitches returns the daemons of Open vSwitch whose files are in a lab's directory.
-func findSwitches(dir string) []int {
-	return findProcesses(func(line []byte) bool {
-		program, args, _ := bytes.Cut(line, []byte{0})
-		name := filepath.Base(string(program))
-		return (name == "ovsdb-server" || name == "ovs-vswitchd") && bytes.Contains(args, []byte("--pidfile="+dir+"/"))
-	})
-}
-
-// findProcesses returns the processes whose command line, as /proc has it, is wanted.
-func findProcesses(wanted func(line []byte) bool) []int {
+// findDaemons returns the delay line and the daemons of Open vSwitch whose files are in a lab's
+// directory.
+func findDaemons(dir string) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well formed
+	delayLine := []byte(delayline.ProcessName + "\x00" + filepath.Join(dir, socketFile) + "\x00")
 	var pids []int
 	for _, file := range files {
 		line, err := os.ReadFile(file)
-		if err != nil || !wanted(line) {
+		if err != nil || !bytes.Equal(line, delayLine) && !isSwitch(line, dir) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
@@ -144,6 +128,14 @@ func findProcesses(wanted func(line []byte) bool) []int {
 		}
 	}
 	return pids
+}
+
+// isSwitch reports whether a command line, as /proc has it, is that of a daemon of Open vSwitch
+// whose files are in dir.
+func isSwitch(line []byte, dir string) bool {
+	program, args, _ := bytes.Cut(line, []byte{0})
+	name := filepath.Base(string(program))
+	return (name == "ovsdb-server" || name == "ovs-vswitchd") && bytes.Contains(args, []byte("--pidfile="+dir+"/"))
 }
 
 // Sweep takes down the ephemeral labs whose owners are gone, as after a test that
