@@ -29,9 +29,6 @@ SCALE     ?= normal
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VERSION)
 
-# The packages of all modules of go.work.
-ALL := ./... ./lab/... ./test/... ./examples/...
-
 # The packages whose live tests named TestSmoke... are the smoke of make test.
 SMOKE := ./test/sos ./test/handover ./test/qos ./test/cinema ./test/mobilityfirst
 
@@ -133,13 +130,14 @@ format: ## fail on files that gofumpt would change
 	@out=$$(go run $(GOFUMPT) -l .)
 	if [ -n "$$out" ]; then echo "not formatted; run: go run $(GOFUMPT) -w ."; echo "$$out"; exit 1; fi
 
+# work stands for the packages of all modules of go.work.
 .PHONY: vet
 vet:
-	go vet $(ALL)
+	go vet work
 
 .PHONY: staticcheck
 staticcheck:
-	go run $(STATICCHECK) $(ALL)
+	go run $(STATICCHECK) work
 
 .PHONY: revive
 revive:
@@ -155,7 +153,7 @@ promlinter:
 unit: ## unit tests of all packages, house rules, seeds of the fuzz targets, and the dashboard's unit tests (Node.js)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory dashboard/node_modules/.package-lock.json; fi
 	mkdir -p out/unit
-	go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile out/unit/tests.json -- -short -vet=off -p 4 -timeout 15m $(ALL)
+	go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile out/unit/tests.json -- -short -vet=off -p 4 -timeout 15m work
 	scripts/skips.sh out/unit/tests.json
 
 .PHONY: smoke
@@ -181,7 +179,7 @@ rules: ## the house rules alone: layers, waits, catalogues of events and tests
 
 .PHONY: race
 race: ## all tests, live ones too, under the race detector (root)
-	go run $(GOTESTSUM) --format pkgname -- -race -p 1 -parallel 3 -timeout 60m $(ALL)
+	go run $(GOTESTSUM) --format pkgname -- -race -p 1 -parallel 3 -timeout 60m work
 
 .PHONY: soak
 soak: ## all services under load while programs are killed, for SOAKTIME (default 10m) (root)
