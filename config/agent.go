@@ -48,7 +48,7 @@ type Transfer struct {
 	Auto        int    `yaml:"auto_connections" min:"1" max:"64" doc:"The most connections that are chosen."`
 	Chunk       Size   `yaml:"chunk" min:"4KiB" max:"16MiB" doc:"Bytes sent on one connection before the next one's turn (c)."`
 	Queue       int    `yaml:"queue" min:"1" max:"65536" doc:"Chunks that a connection may run ahead (q). A session holds at most p, q and c multiplied, each way."`
-	Congestion  string `yaml:"congestion" pattern:"[a-z0-9_-]{1,15}" form:"the name of a congestion control of the kernel, like bbr or cubic" doc:"Congestion control of the connections. Empty: bbr where the kernel has it, and cubic for as long as it carries more."`
+	Congestion  string `yaml:"congestion" pattern:"[a-z0-9_-]{1,15}" form:"the name of a congestion control of the kernel, like bbr or cubic" doc:"Congestion control of the connections. Empty: cubic on local paths without loss, otherwise bbr where the kernel has it."`
 	Buffer      Size   `yaml:"buffer" min:"64KiB" max:"1GiB" doc:"Socket buffers of the connections. The agent raises them beyond the kernel's limit if it may, else warns and names the sysctl."`
 }
 
