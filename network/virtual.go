@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ErrVirtual says that an address is a service's, and that no host has it.
-var ErrVirtual = errors.New("it is a virtual address, at no port: its service leads what goes there")
+// ErrVirtual is returned for an address that a service has and no host.
+var ErrVirtual = errors.New("it is a virtual address, at no port: its service forwards what is sent there")
 
-// Virtual is an address that a service takes packets for, and that no host has.
+// Virtual describes an address for which a service accepts packets and that no host has.
 type Virtual struct {
 	// Service is the name of the service.
 	Service string
-	// MAC is the Ethernet address by which the network answers for the address.
+	// MAC is the Ethernet address with which the network answers for the address.
 	MAC openflow.MAC
 }
 
@@ -27,25 +27,25 @@ type virtuals struct {
 	of map[netip.Addr]Virtual
 }
 
-// VirtualMAC returns the Ethernet address that a virtual address has unless its service gives it
-// another: a locally administered one that ends as the address does.
+// VirtualMAC returns the default Ethernet address of a virtual address: a locally administered one
+// that ends with the last three bytes of the address.
 func VirtualMAC(a netip.Addr) openflow.MAC {
 	b := a.As16()
 	return openflow.MAC{0x02, 0x51, 0x1d, b[13], b[14], b[15]}
 }
 
-// SetVirtual replaces the virtual addresses of a service; a zero MAC address stands for that of
-// VirtualMAC. The network answers ARP requests and neighbour solicitations for them, in every VLAN,
-// and does not believe hosts that claim them; one that has had such an address is forgotten. What
-// goes to their MAC addresses and is not taken by the service ends at the controller. It is an error,
-// and changes nothing, if another service has one of the addresses, or if one can be no host's.
+// SetVirtual replaces the virtual addresses of a service; a zero MAC address means the one of
+// VirtualMAC. The network answers ARP requests and neighbour solicitations for them in every VLAN,
+// ignores hosts that claim them, and forgets a host that had one. Packets to their MAC addresses
+// that the service does not handle are dropped at the controller. SetVirtual returns an error, and
+// changes nothing, if another service has one of the addresses or if one is no unicast address.
 func (n *Network) SetVirtual(service string, all map[netip.Addr]openflow.MAC) error {
 	changes, err := n.virtuals.set(n.hosts, service, all)
 	n.news.hostChanges(changes)
 	return err
 }
 
-// set replaces the virtual addresses of a service, and returns what follows for hosts.
+// set replaces the virtual addresses of a service, and returns the changes of hosts that follow.
 func (x *virtuals) set(table *hosts.Table, service string, all map[netip.Addr]openflow.MAC) ([]hosts.Change, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -78,7 +78,7 @@ func (x *virtuals) set(table *hosts.Table, service string, all map[netip.Addr]op
 	return table.SetVirtual(macs), nil
 }
 
-// Virtual returns the virtual address a, and false if it is none.
+// Virtual returns the virtual address a. It returns false if a is not virtual.
 func (n *Network) Virtual(a netip.Addr) (Virtual, bool) {
 	n.virtuals.mu.Lock()
 	defer n.virtuals.mu.Unlock()

@@ -18,68 +18,68 @@ import (
 )
 
 const (
-	// maxFlows is how many flows a service has unless it says otherwise.
+	// maxFlows bounds the flows of a service that sets no bound itself.
 	maxFlows = 4096
-	// maxHeldOfFlow bounds the packets that are held of one flow, maxHeld those of all. A switch
-	// has a quarter of them, and a port an eighth.
+	// maxHeldOfFlow bounds the held packets of one flow, and maxHeld those of all flows. A switch
+	// may use a quarter of them, and a port an eighth.
 	maxHeldOfFlow, maxHeld = 16, 1024
-	// maxPlacing bounds the flows that are placed at one time because of packets. A switch has a
+	// maxPlacing bounds the flows that are being placed because of packets. A switch may use a
 	// quarter of them, and a port an eighth.
 	maxPlacing = 512
-	// flowTimeout bounds the work on one flow, and holdFor the time for which a packet is held:
-	// longer, so that a flow that fails in time forwards its packets itself.
+	// flowTimeout bounds the work on one flow, and holdFor the time for which a packet is held. It
+	// is longer, so that the packets of a flow that cannot be placed are forwarded before.
 	flowTimeout, holdFor = 4 * time.Second, 5 * time.Second
-	// flowsRetry is how often flows are looked at of which something has failed, and flowsEvery
-	// how often all others.
+	// flowsRetry is the time between two attempts for a flow of which something has failed, and
+	// flowsEvery the time between two looks at any other.
 	flowsRetry, flowsEvery = 5 * time.Second, 30 * time.Second
-	// restoreFor is how long after the start a flow of before may not be placeable until it ends.
+	// restoreFor is how long after the start a stored flow is kept that cannot be placed.
 	restoreFor = time.Minute
 )
 
-// ErrFlowEnded tells Flows that a flow is not to go on: Place returns it, wrapped or not. Its
-// rules are removed, and its next packet begins another flow.
+// ErrFlowEnded is returned by Place, wrapped or not, when a flow has ended. Flows then removes the
+// flow's rules, and the next packet begins another flow.
 var ErrFlowEnded = errors.New("the flow has ended")
 
-// FlowOptions is what Flows works with.
+// FlowOptions configures Flows.
 type FlowOptions[T any] struct {
-	// Name is that of the packet-in handler.
+	// Name is the name of the packet-in handler.
 	Name string
-	// Network says behind which ports hosts are: flows begin nowhere else.
+	// Network reports which ports lead to hosts. Flows begin at these only.
 	Network interface{ IsEdge(network.PortRef) bool }
-	// Rules is where the flows' rules belong. Flows sets its OnRemoved, and calls its Ready.
+	// Rules owns the flows' rules. Flows sets its OnRemoved, and calls its Ready.
 	Rules *Part
-	// Store keeps the flows over a restart, under keys that begin with Prefix.
+	// Store holds the flows over a restart, under keys that begin with Prefix.
 	Store  store.Store
 	Prefix string
 	Log    *slog.Logger
 	// Identify reports whether a packet belongs to a flow of the service, and returns the flow's
-	// name and what its first packet tells of it. It runs on the switch's goroutine for every
-	// packet that a switch sends up, and must not block. A packet that comes by another port than
-	// a flow's rules are for, as after its host has moved, has Place called again.
+	// name and the value with which it begins. It runs on the switch's goroutine for every packet
+	// that a switch sends to the controller, and must not block. If a packet arrives at a port
+	// that the flow's rules do not match, as after its host has moved, Place is called again.
 	Identify func(p *network.PacketIn) (name string, first T, ok bool)
-	// Place decides where a flow goes: it returns the rules, and what is to be known of the flow
-	// from now on. It is given what Identify or Place returned last, also after a restart, and
-	// decides again when the network has changed. It is called for several flows at once, and told
-	// by ctx when to give up. When a flow cannot be placed, its packets go on as if the service
-	// were not there, and rules that it has had stay until it can be.
+	// Place decides where a flow goes. It returns the flow's rules and its new value. It is given
+	// the value that Identify or Place returned last, also after a restart, and is called again
+	// when the network has changed. Calls for several flows run concurrently; ctx has a deadline.
+	// If Place returns an error, the flow's packets are forwarded as without the service, and the
+	// rules that it has stay until it can be placed.
 	Place func(ctx context.Context, name string, v T) (T, network.Program, error)
-	// Most bounds the flows; zero stands for 4096. Those whose first packets came by one port may
-	// be MostEach; zero stands for an eighth. Those of one switch may be twice as many.
+	// Most bounds the flows; zero means 4096. MostEach bounds the flows whose first packets arrived
+	// at one port; zero means an eighth of Most. A switch may have twice as many.
 	Most, MostEach int
 }
 
-// Flows has rules written for flows that traffic brings. The first packet of a flow is held with
-// those that follow, while Place decides about the flow and its rules are written: then they go
-// through the switch's tables, in the order in which they came. A packet that comes in just after
-// the rules may overtake them. Flows are worked on side by side, so that a slow one holds up no other.
+// Flows writes rules for flows that begin with packets. It holds the first packet of a flow, and
+// those that follow, while Place decides about the flow and its rules are written. The packets then
+// go through the switch's tables in the order in which they arrived. A packet that arrives just
+// after the rules may overtake them. A slow flow delays no other.
 //
-// A flow ends when the last of its rules with a timeout has ended by that, or when Place says so.
-// Have Idle and NotifyRemoved in a rule of each direction that keeps a flow alive, as [Along] does.
-// If one direction has been idle and another has not, all rules are written again when a packet
-// comes up next.
+// A flow ends when the last of its rules with a timeout has expired, or when Place returns
+// ErrFlowEnded. Set Idle and NotifyRemoved in a rule of each direction that keeps a flow alive, as
+// [Along] does. If one direction has expired and another has not, all rules are written again when
+// the controller receives the next packet.
 //
-// Flows is a [network.Handler]; add it to the chain, and call Run. Have Wake called when the
-// network has changed. To see packets at all, declare rules that send them to the controller.
+// Flows is a [network.Handler]: add it to the chain, call Run, and call Wake when the network has
+// changed. It sees only packets that other rules send to the controller.
 type Flows[T any] struct {
 	FlowOptions[T]
 	tasks   *tasks.Group
@@ -95,40 +95,40 @@ type Flows[T any] struct {
 	held     Shares // packets
 	rates    rates
 	refused  map[string]uint64 // packets that were not held, by why
-	running  bool              // the flows of before have been read, and Run has not returned
+	running  bool              // the stored flows have been read, and Run has not returned
 	ended    bool
-	restore  time.Time // until when flows of before may not be placeable
-	restored int       // flows of before whose rules are not known yet
+	restore  time.Time // until when stored flows are kept that cannot be placed
+	restored int       // stored flows whose rules are not known yet
 	ready    sync.Once
 }
 
-// flow is one that is there, or of which something is left. Flows.mu guards it, but what only its
-// worker uses.
+// flow is a flow that has not ended, or whose rules are not removed yet. Flows.mu guards it, except
+// for the fields that only its worker uses.
 type flow[T any] struct {
 	name  string
-	from  network.PortRef // by which its first packet came
+	from  network.PortRef // where its first packet arrived
 	value T
 	held  []heldPacket
 	due   bool // packets wait for the worker
 	over  bool // it has ended, and its rules are being removed
 	err   error
-	seen  time.Time // when the worker has looked at it last
-	lost  int       // rules that have ended by their timeouts since all were written
+	seen  time.Time // when the worker last looked at it
+	lost  int       // rules that have expired since all were written
 	begun bool      // its rules have been written
-	// restored says that it is of before the start, and that its rules are not known yet.
+	// restored reports that the flow was read from the store and its rules are not known yet.
 	restored bool
 	rules    network.Program
 
-	saved []byte // what the store has of it; the worker's
+	saved []byte // its record in the store; only the worker uses it
 }
 
-// heldPacket is a packet that waits for its flow's rules.
+// heldPacket is a packet that waits for the rules of its flow.
 type heldPacket struct {
 	*network.Held
 	at network.PortRef
 }
 
-// NewFlows returns Flows without any. Call it before the network runs.
+// NewFlows returns Flows that hold no flow yet. Call it before the network runs.
 func NewFlows[T any](o FlowOptions[T]) *Flows[T] {
 	if o.Most == 0 {
 		o.Most = maxFlows
@@ -149,13 +149,13 @@ func NewFlows[T any](o FlowOptions[T]) *Flows[T] {
 // Name implements network.Handler.
 func (x *Flows[T]) Name() string { return x.FlowOptions.Name }
 
-// Wake has all flows looked at soon. It does not block.
+// Wake makes Flows look at every flow soon. It does not block.
 func (x *Flows[T]) Wake() {
 	x.woken.Store(true)
 	x.loop.Wake()
 }
 
-// Values returns what is known of each flow, by name.
+// Values returns the value of each flow, by the flow's name.
 func (x *Flows[T]) Values() map[string]T {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -168,7 +168,8 @@ func (x *Flows[T]) Values() map[string]T {
 	return out
 }
 
-// Metrics adds how many flows there are, how many packets are held, and how many could not be.
+// Metrics adds the number of flows, of packets that are held, and of packets that were not held
+// although they belong to a flow.
 func (x *Flows[T]) Metrics(m *Metrics) {
 	gauge := func(name, help string, s *Shares) {
 		m.Gauges(name, help, nil, func(is func(float64, ...string)) {
@@ -178,9 +179,9 @@ func (x *Flows[T]) Metrics(m *Metrics) {
 			is(float64(all))
 		})
 	}
-	gauge("flows", "Flows that traffic has brought.", &x.opened)
+	gauge("flows", "Flows that have begun and not ended.", &x.opened)
 	gauge("flow_packets_held", "Packets that wait for the rules of their flow.", &x.held)
-	m.Totals("flow_packets_refused_total", "Packets that went on as if the service were not there, by why.", []string{"why"}, func(is func(float64, ...string)) {
+	m.Totals("flow_packets_refused_total", "Packets of flows that were forwarded as without the service, by reason.", []string{"why"}, func(is func(float64, ...string)) {
 		x.mu.Lock()
 		refused := maps.Clone(x.refused)
 		x.mu.Unlock()
@@ -201,11 +202,11 @@ func (x *Flows[T]) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	defer x.mu.Unlock()
 	f := x.flows[name]
 	if f != nil && f.begun && !f.over && f.lost == 0 && leads(&f.rules, at) {
-		_ = p.Resubmit() // the switch went by an older decision; a packet that no rule leads ends here
+		_ = p.Resubmit() // the switch used an older decision; a packet that no rule matches is dropped
 		return network.Stop
 	}
 	if !x.Network.IsEdge(at) {
-		return network.Continue // another switch has let it go on
+		return network.Continue // another switch has forwarded it
 	}
 	if why := x.refuse(f, at, p.At); why != "" {
 		x.refused[why]++
@@ -221,7 +222,7 @@ func (x *Flows[T]) HandlePacketIn(p *network.PacketIn) network.Verdict {
 		f = &flow[T]{name: name, from: at, value: first}
 		x.flows[name] = f
 		x.opened.Add(at, 1)
-	case f.over: // its rules are just being removed; then it is another
+	case f.over: // its rules are being removed, and then another flow begins
 		x.opened.Add(f.from, -1)
 		x.opened.Add(at, 1)
 		f.from, f.value, f.over = at, first, false
@@ -238,7 +239,8 @@ func (x *Flows[T]) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	return network.Stop
 }
 
-// refuse returns why a packet of a flow, nil for a new one, may not be held, or nothing. The lock is held.
+// refuse returns why a packet may not be held, or "" if it may. f is the packet's flow, nil for a
+// new one. The lock is held.
 func (x *Flows[T]) refuse(f *flow[T], at network.PortRef, now time.Time) string {
 	switch {
 	case x.ended:
@@ -257,7 +259,7 @@ func (x *Flows[T]) refuse(f *flow[T], at network.PortRef, now time.Time) string 
 	return ""
 }
 
-// leads reports whether rules are for packets that come in by a port.
+// leads reports whether a program has a rule for packets that arrive at a port.
 func leads(p *network.Program, at network.PortRef) bool {
 	return slices.ContainsFunc(p.Rules, func(r network.Rule) bool {
 		in, bound := r.Match.Get(openflow.FieldInPort)
@@ -265,7 +267,7 @@ func leads(p *network.Program, at network.PortRef) bool {
 	})
 }
 
-// removed notes that a rule has ended by its timeout.
+// removed handles a rule that has expired.
 func (x *Flows[T]) removed(r network.Removed) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

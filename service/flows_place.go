@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Run reads the flows of before the start, and works until ctx ends. Packets that are held then go
-// on as if the service were not there, and rules stay in the switches.
+// Run reads the stored flows, and serves flows until ctx ends. Packets that are held then are
+// forwarded as without the service, and rules stay in the switches.
 func (x *Flows[T]) Run(ctx context.Context) error {
 	defer x.stop()
 	stop := context.AfterFunc(ctx, x.tasks.Cancel)
@@ -26,7 +26,7 @@ func (x *Flows[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the work, and gives held packets away.
+// stop ends the workers and forwards held packets.
 func (x *Flows[T]) stop() {
 	x.mu.Lock()
 	x.ended, x.running = true, false
@@ -39,8 +39,8 @@ func (x *Flows[T]) stop() {
 	}
 }
 
-// all has flows looked at: each if the service was woken, otherwise those of which something has
-// failed, and those that have not been looked at for long.
+// all queues flows for their workers: every flow after Wake, and otherwise those of which something
+// has failed and those that are due for a look.
 func (x *Flows[T]) all(context.Context) {
 	woken, now := x.woken.Swap(false), time.Now()
 	x.mu.Lock()
@@ -53,7 +53,7 @@ func (x *Flows[T]) all(context.Context) {
 	x.settle()
 }
 
-// one brings the network in step with one flow. The queue calls it for one name never twice at once.
+// one brings the network in step with one flow. The queue never runs it twice at once for a name.
 func (x *Flows[T]) one(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, flowTimeout)
 	defer cancel()
@@ -64,7 +64,7 @@ func (x *Flows[T]) one(ctx context.Context, name string) {
 		return
 	}
 	f.seen = time.Now()
-	// A rule that is idle is no drift, and is not repaired: without any left the flow has ended.
+	// An expired rule is not written again: a flow without any timed rule left has ended.
 	f.over = f.over || f.lost > 0 && len(f.held) == 0 && !x.hasTimed(name)
 	over := f.over
 	x.mu.Unlock()
@@ -77,20 +77,20 @@ func (x *Flows[T]) one(ctx context.Context, name string) {
 	x.settle()
 }
 
-// hasTimed reports whether rules with timeouts are left of a flow.
+// hasTimed reports whether a flow has rules with timeouts left.
 func (x *Flows[T]) hasTimed(name string) bool {
 	return slices.ContainsFunc(x.Rules.Rules(name), func(r network.InstalledRule) bool { return r.Idle > 0 || r.Hard > 0 })
 }
 
-// place has a flow placed and its rules written, and reports whether the flow is over instead.
+// place places a flow and writes its rules. It reports whether the flow is over instead.
 func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (over bool) {
 	x.mu.Lock()
 	v, lost := f.value, f.lost
-	all := len(f.held) > 0 || !f.begun // also rules that have ended by their timeouts
+	all := len(f.held) > 0 || !f.begun // write expired rules, too
 	known, failed := f.begun || f.restored, f.err != nil
 	x.mu.Unlock()
 	v, p, err := x.Place(ctx, f.name, v)
-	// What is as before is not written: a rule that ends just now would be, too.
+	// An unchanged program is not written: that would restore a rule that expires just now.
 	if err == nil && (all || failed || !reflect.DeepEqual(p, f.rules)) {
 		now := p
 		if !all {
@@ -122,8 +122,9 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (over bool) {
 	return false
 }
 
-// pass lets go of the packets that a flow holds, in the order in which they came. released says
-// that they go through the tables, where that leads anywhere. The lock is held.
+// pass sends on the packets that a flow holds, in the order in which they arrived: through the
+// switch's tables if released is true and a rule matches them, or else by default forwarding. The
+// lock is held.
 func (x *Flows[T]) pass(f *flow[T], released bool) {
 	for _, h := range f.held {
 		x.held.Add(h.at, -1)
@@ -142,8 +143,8 @@ func (x *Flows[T]) pass(f *flow[T], released bool) {
 	}
 }
 
-// remove takes out the rules of a flow that is over, and forgets the flow unless a packet has come
-// that begins it anew. What fails is tried again.
+// remove removes the rules of a flow that is over, and the flow itself unless a packet has begun it
+// anew. It is called again if it fails.
 func (x *Flows[T]) remove(ctx context.Context, f *flow[T]) {
 	err := x.Rules.Remove(ctx, f.name)
 	if err == nil {
@@ -163,7 +164,7 @@ func (x *Flows[T]) remove(ctx context.Context, f *flow[T]) {
 	}
 }
 
-// found notes that the rules of a flow are known. The lock is held.
+// found records that the rules of a flow are known. The lock is held.
 func (x *Flows[T]) found(f *flow[T]) {
 	if f.restored {
 		f.restored = false
@@ -171,7 +172,7 @@ func (x *Flows[T]) found(f *flow[T]) {
 	}
 }
 
-// settle tells the owner once that the rules of all flows of before the start are known.
+// settle calls the Ready of the rules' owner once the rules of all stored flows are known.
 func (x *Flows[T]) settle() {
 	x.mu.Lock()
 	known := x.running && x.restored == 0

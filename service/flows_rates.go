@@ -11,22 +11,22 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// How often in a second packets from one port may have a flow placed, those of one switch, and all.
+// These bound the placings a second that packets may cause: those of one port, of one switch, and all.
 const placedEach, placedOfSwitch, placedAll = 1000, 2500, 10_000
 
 const (
-	// maxCounted bounds the ports and switches that are counted; others share one limit.
+	// maxCounted bounds the ports and switches that have limiters; further ones share one.
 	maxCounted = 4096
-	// forgetCounted is when nothing has to be remembered of one from which nothing comes.
+	// forgetCounted is how long the limiter of a silent port or switch is kept.
 	forgetCounted = 2 * time.Second
 )
 
-// rates bounds how often packets have flows placed. It may not be used by two goroutines at once.
+// rates limits the placings that packets cause. It is not safe for concurrent use.
 type rates struct {
 	ports       sources.Table[network.PortRef, rate.Limiter]
 	switches    sources.Table[openflow.DatapathID, rate.Limiter]
 	others, all *rate.Limiter
-	now         time.Time // the latest that a packet has come with
+	now         time.Time // the latest arrival of a packet
 }
 
 func newRates() rates {
@@ -40,10 +40,10 @@ func newRates() rates {
 	}
 }
 
-// allow reports whether a packet from a port may have a flow placed, and counts it.
+// allow reports whether a packet from a port may cause a placing, and counts it.
 func (r *rates) allow(at network.PortRef, now time.Time) bool {
 	if now.Before(r.now) {
-		now = r.now // of another switch; or the time between would count again
+		now = r.now // another switch's packet was later; its time must not count twice
 	}
 	r.now = now
 	return cmp.Or(r.ports.Find(at, now), r.others).AllowN(now, 1) &&

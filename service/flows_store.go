@@ -18,8 +18,8 @@ type flowRecord[T any] struct {
 	Value T               `json:"value"`
 }
 
-// load reads the flows of before the start. Those for which there is no room, and those that cannot
-// be read, are deleted: their rules go when the others are known.
+// load reads the stored flows. It deletes those that cannot be read and those beyond the bound;
+// their rules are removed when the rules of the others are known.
 func (x *Flows[T]) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -41,7 +41,7 @@ func (x *Flows[T]) load(ctx context.Context) error {
 	return nil
 }
 
-// restoreFlow takes a flow from the store. Packets of it may have come already.
+// restoreFlow adds a flow from the store. Packets of it may have arrived before.
 func (x *Flows[T]) restoreFlow(e store.Entry) error {
 	var r flowRecord[T]
 	if err := json.Unmarshal(e.Value, &r); err != nil {
@@ -64,7 +64,7 @@ func (x *Flows[T]) restoreFlow(e store.Entry) error {
 	return nil
 }
 
-// save stores what is known of a flow, if that is new.
+// save stores a flow if its record has changed.
 func (x *Flows[T]) save(ctx context.Context, f *flow[T]) {
 	b, err := json.Marshal(flowRecord[T]{f.from, f.value})
 	if err == nil && !bytes.Equal(b, f.saved) {

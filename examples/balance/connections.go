@@ -98,11 +98,11 @@ func (s *balance) choose(c *connection, front Front) (netip.Addr, agents.Place, 
 		state := a.State()
 		address, _ := state.Addr(front.Address)
 		at, found := state.Places[address]
-		told, is := answers[c.Server]
+		answering, reported := answers[c.Server]
 		switch {
-		case state.Liveness == agents.Unknown, state.Liveness == agents.Up && (!told && !is || !found):
+		case state.Liveness == agents.Unknown, state.Liveness == agents.Up && (!reported || !found):
 			return address, at, fmt.Errorf("server %s: nothing is known of it yet", c.Server) // as after a start
-		case state.Liveness == agents.Up && told:
+		case state.Liveness == agents.Up && answering:
 			return address, at, nil // also while it drains
 		}
 	}
