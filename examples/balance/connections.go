@@ -16,18 +16,18 @@ import (
 	"github.com/sluice-net/sluice/service/agents"
 )
 
-// idle is for how long a client may send nothing until its connection is forgotten.
+// idle is how long a connection is kept while its client sends nothing.
 const idle = 5 * time.Minute
 
-// connection is one to a virtual address.
+// connection is a TCP connection to a virtual address.
 type connection struct {
 	Front  string         `json:"front"`
 	Client netip.AddrPort `json:"client"`
-	MAC    openflow.MAC   `json:"mac"` // by which the client, or its router, sends
+	MAC    openflow.MAC   `json:"mac"` // from which the client, or its router, sends
 	Server string         `json:"server,omitempty"`
 }
 
-// identify names the connection that a packet belongs to.
+// identify returns the connection to which a packet belongs.
 func (s *balance) identify(p *network.PacketIn) (id string, c connection, ok bool) {
 	h := &p.Headers
 	if !h.Has(packet.TCP) || h.IsFragment() || h.VLANTags > 0 {
@@ -41,8 +41,9 @@ func (s *balance) identify(p *network.PacketIn) (id string, c connection, ok boo
 	return "", c, false
 }
 
-// place leads a connection to its server, and what that answers back as if it came from the virtual
-// address. One whose server has gone gets another, which ends it at once.
+// place returns the rules that forward a connection to its server, and the answers to the client as
+// if they came from the virtual address. If the server is gone another is chosen, which resets the
+// connection at once.
 func (s *balance) place(_ context.Context, _ string, c connection) (connection, network.Program, error) {
 	var p network.Program
 	front, declared := s.Item(c.Front)
@@ -88,8 +89,8 @@ func tcp(fields ...openflow.OXM) openflow.Match {
 	return openflow.MustMatch(append(fields, openflow.EthType(ethType), openflow.IPProto(packet.ProtoTCP))...)
 }
 
-// choose returns the address and the place of the server of a connection: the one that it has as long as
-// that answers, or else the one with the fewest connections.
+// choose returns the address and the place of a connection's server: its present server while that
+// answers, and otherwise the one with the fewest connections.
 func (s *balance) choose(c *connection, front Front) (netip.Addr, agents.Place, error) {
 	s.mu.Lock()
 	answers := s.answers
@@ -101,7 +102,7 @@ func (s *balance) choose(c *connection, front Front) (netip.Addr, agents.Place, 
 		answering, reported := answers[c.Server]
 		switch {
 		case state.Liveness == agents.Unknown, state.Liveness == agents.Up && (!reported || !found):
-			return address, at, fmt.Errorf("server %s: nothing is known of it yet", c.Server) // as after a start
+			return address, at, fmt.Errorf("server %s: nothing is known of it yet", c.Server) // just after a start
 		case state.Liveness == agents.Up && answering:
 			return address, at, nil // also while it drains
 		}
@@ -111,7 +112,7 @@ func (s *balance) choose(c *connection, front Front) (netip.Addr, agents.Place, 
 		load[other.Server]++
 	}
 	best, at := "", agents.Place{}
-	for _, i := range rand.Perm(len(front.Servers)) { // of those that have as few, any
+	for _, i := range rand.Perm(len(front.Servers)) { // servers with equally few connections in random order
 		name := front.Servers[i]
 		place, err := s.servers.Find(name, front.Address)
 		if err == nil && !answers[name] {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,11 @@ func commands(app *cli.App) []*cobra.Command {
 	beside := cli.AgentCommand(app, &cobra.Command{Use: "server", Short: "Tell the controller whether a server answers"}, name,
 		func(ctx context.Context, a cli.Agent) error {
 			agent := control.NewServer[Answers](control.Options[control.Nothing]{Log: a.Log})
-			go watch(ctx, agent, net.JoinHostPort(a.Data.Address.String(), strconv.Itoa(int(port))))
+			ctx, cancel := context.WithCancel(ctx)
+			var watching sync.WaitGroup
+			watching.Go(func() { watch(ctx, agent, net.JoinHostPort(a.Data.Address.String(), strconv.Itoa(int(port)))) })
+			defer watching.Wait()
+			defer cancel()
 			return a.Serve(ctx, agent)
 		})
 	beside.Flags().Uint16Var(&port, "port", port, "port of the server, at the agent's data address")
@@ -31,8 +36,8 @@ func commands(app *cli.App) []*cobra.Command {
 	return []*cobra.Command{group, beside}
 }
 
-// watch is the agent: it connects to the server twice a second, and tells when that begins to
-// answer, or ends.
+// watch is the agent's work until ctx ends: it connects to the server twice a second, and tells the
+// controller when the server begins or ceases to answer.
 func watch(ctx context.Context, agent *control.Server[Answers, control.Nothing], server string) {
 	tick := time.NewTicker(time.Second / 2)
 	defer tick.Stop()

@@ -18,11 +18,11 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-// name is the service's: of its path in the API, its events, metrics, keys and rules.
+// name is the service's name in API paths, events, metrics, store keys and rules.
 const name = "balance"
 
-// ask is the place of the rules by which first packets come to the controller, in the stage select,
-// and lead that of the rules of connections.
+// ask and lead are offsets in the stage select: of the rules that send first packets to the
+// controller, and of the rules of connections.
 const ask, lead = 300, 310
 
 // Front is a virtual address in front of servers, at one TCP port.
@@ -33,12 +33,12 @@ type Front struct {
 	Servers []string   `json:"servers" minItems:"1" maxItems:"64" doc:"Names of the agents beside the servers" example:"[\"west\",\"east\"]"`
 }
 
-// Answers is what the agent beside a server tells when that begins to answer, or ends.
+// Answers is what an agent reports when the server beside it begins or ceases to answer.
 type Answers struct {
 	Answers bool `json:"answers"`
 }
 
-// server is how the controller speaks to the agent beside a server, which does nothing but tell.
+// server is the controller's client of the agent beside a server. The agent only reports.
 type server = control.Client[Answers, control.Nothing]
 
 // FrontInfo is a virtual address as the API shows it.
@@ -57,7 +57,7 @@ type balance struct {
 	metrics    *service.Metrics
 
 	mu      sync.Mutex
-	answers map[string]bool // servers of which it is known, by agent
+	answers map[string]bool // whether a server answers, by its agent; unknown if absent
 }
 
 func newBalance(p controller.Parts) (controller.Service, error) {
@@ -95,8 +95,7 @@ func newBalance(p controller.Parts) (controller.Service, error) {
 
 func (s *balance) Name() string { return name }
 
-// Run runs the parts until ctx ends. Connections of before the start are looked at when it is known
-// what is declared.
+// Run runs the parts until ctx ends. Stored connections are read after the declared fronts.
 func (s *balance) Run(ctx context.Context) error {
 	return s.servers.While(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -143,7 +142,7 @@ func (s *balance) show(all []service.Item[Front]) []FrontInfo {
 	return out
 }
 
-// contradicts refuses a second front of one address and port.
+// contradicts returns an error for a second front with the same address and port.
 func contradicts(name string, f Front, all []service.Item[Front]) error {
 	for _, x := range all {
 		if x.Name != name && x.Value.Address == f.Address && x.Value.Port == f.Port {
@@ -153,7 +152,7 @@ func contradicts(name string, f Front, all []service.Item[Front]) error {
 	return nil
 }
 
-// virtual has the network answer for the addresses that are declared.
+// virtual makes the network answer for the declared addresses.
 func (s *balance) virtual() error {
 	all := map[netip.Addr]openflow.MAC{}
 	for _, f := range s.Values() {
@@ -162,7 +161,7 @@ func (s *balance) virtual() error {
 	return s.net.SetVirtual(name, all)
 }
 
-// program has first packets of connections sent up, by every switch.
+// program returns the rules by which every switch sends first packets to the controller.
 func (s *balance) program(_ context.Context, x service.Item[Front]) (p network.Program, err error) {
 	if err := s.virtual(); err != nil {
 		return p, err
@@ -176,7 +175,7 @@ func (s *balance) program(_ context.Context, x service.Item[Front]) (p network.P
 	return p, nil
 }
 
-// told notes what the agent beside a server tells of it.
+// told records what the agent beside a server reports.
 func (s *balance) told(a *agents.Agent[*server], e control.Event[Answers, control.Nothing], _ bool) {
 	if len(e.Ended) == 0 {
 		return
