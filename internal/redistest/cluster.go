@@ -17,6 +17,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/sluice-net/sluice/internal/tasks"
 )
 
 // server is the program that a Node runs.
@@ -178,7 +180,7 @@ func (c *Cluster) start(ctx context.Context, n *Node) error {
 		case <-ctx.Done():
 		}
 	}()
-	err = poll(ctx, fmt.Sprintf("redis at %v", n.Addr), func() error {
+	err = tasks.Poll(ctx, stepTimeout, fmt.Sprintf("redis at %v", n.Addr), func() error {
 		// The client goes on dialling in a goroutine for a while: it is asked only when the node listens.
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", n.Addr.String())
 		if err != nil {
@@ -223,7 +225,7 @@ func (c *Cluster) join(ctx context.Context) error {
 	for i, node := range nodes[c.Masters:] {
 		id, err := nodes[i%c.Masters].Do(ctx, "cluster", "myid").Text()
 		if err == nil {
-			err = poll(ctx, "a node that knows its master", func() error { return node.ClusterReplicate(ctx, id).Err() })
+			err = tasks.Poll(ctx, stepTimeout, "a node that knows its master", func() error { return node.ClusterReplicate(ctx, id).Err() })
 		}
 		if err != nil {
 			return err
@@ -241,7 +243,7 @@ func (c *Cluster) join(ctx context.Context) error {
 // awaitLine waits until each node's answer to a command contains a line.
 func awaitLine(ctx context.Context, nodes []*redis.Client, command, what, line string) error {
 	for _, node := range nodes {
-		err := poll(ctx, line, func() error {
+		err := tasks.Poll(ctx, stepTimeout, line, func() error {
 			text, err := node.Do(ctx, command, what).Text()
 			if err == nil && !slices.Contains(strings.Fields(text), line) {
 				err = fmt.Errorf("%s %s of %s has no such line", command, what, node.Options().Addr)
@@ -253,23 +255,4 @@ func awaitLine(ctx context.Context, nodes []*redis.Client, command, what, line s
 		}
 	}
 	return nil
-}
-
-// poll calls f until it returns nil, and returns its last error after stepTimeout.
-func poll(ctx context.Context, what string, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w: %w", what, context.Cause(ctx), err)
-		case <-tick.C:
-		}
-	}
 }

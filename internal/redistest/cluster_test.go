@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/internal/live"
+	"github.com/sluice-net/sluice/internal/tasks"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,7 +49,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got string
-	err = poll(t.Context(), "a cluster that is up again", func() (err error) {
+	err = tasks.Poll(t.Context(), stepTimeout, "a cluster that is up again", func() (err error) {
 		got, err = node.Get(t.Context(), key).Result()
 		return err
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/service/agents"
@@ -177,21 +178,7 @@ func Poll(ctx context.Context, what string, f func() error) error {
 
 // PollFor is Poll for what may take longer.
 func PollFor(ctx context.Context, within time.Duration, what string, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w: %w", what, context.Cause(ctx), err)
-		case <-tick.C:
-		}
-	}
+	return tasks.Poll(ctx, within, what, f)
 }
 
 // Whitelist has connections to the server's port carried by agents, and returns
