@@ -38,24 +38,28 @@ type dialer struct {
 // connection determines how many there will be.
 func (d *dialer) start() {
 	d.once.Do(func() {
+		short := d.s.params.Connections == 0 && d.s.agent.sizes.likelyShort(d.s.req.Server)
+		d.mu.Lock()
+		d.wanted = 1 // here, because the session may be over before openMore runs
+		if short {
+			d.why = "the server's sessions have been short"
+		}
+		d.mu.Unlock()
 		d.s.spawn(func() { d.maintain(0) })
-		d.s.spawn(d.openMore)
+		d.s.spawn(func() { d.openMore(short) })
 	})
 }
 
 // openMore opens the other connections. In auto mode, which always uses at least two, it
-// opens the second at once, and the others when the first has shown the path. If the
-// server's recent sessions were short, it waits until this one has turned out not to be.
-func (d *dialer) openMore() {
+// opens the second at once, and the others when the first has shown the path. If the session
+// will probably be short, it waits until it has turned out not to be.
+func (d *dialer) openMore(short bool) {
 	s := d.s
 	opened, auto := 1, s.params.Connections == 0
 	again := time.NewTicker(s.agent.cfg.AutoInterval)
 	defer again.Stop()
 	switch {
-	case auto && s.agent.sizes.likelyShort(s.req.Server):
-		d.mu.Lock()
-		d.wanted, d.why = 1, "the server's sessions have been short"
-		d.mu.Unlock()
+	case short:
 		later := time.NewTimer(4 * s.agent.cfg.AutoInterval)
 		defer later.Stop()
 		select {
@@ -97,7 +101,7 @@ func (d *dialer) addConns(opened *int) {
 	}
 	p = min(max(p, len(s.ports())), s.agent.cfg.MaxConnections)
 	d.mu.Lock()
-	if p > d.wanted {
+	if p > d.wanted || d.why == "" {
 		d.wanted, d.why = max(p, *opened), why
 	}
 	d.mu.Unlock()
