@@ -9,8 +9,8 @@ import (
 
 const module = "github.com/sluice-net/sluice/"
 
-// schemaName names a type in the OpenAPI document. Services name their types
-// as they like; what they belong to goes before, so that sos/plugin.Status and
+// schemaName names a type in the OpenAPI document. Packages choose the names of their types
+// freely; the name of the service or package goes before, so that sos.Status and
 // controller.Status are SosStatus and ControllerStatus.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
@@ -20,6 +20,10 @@ func schemaName(t reflect.Type, hint string) string {
 	path, ours := strings.CutPrefix(t.PkgPath(), module)
 	if !ours || t.Name() == "" {
 		return name
+	}
+	path = strings.TrimPrefix(path, "services/")
+	if rest, ok := strings.CutPrefix(path, "kit"); ok {
+		path = "service" + rest // what all services have
 	}
 	elements := strings.Split(path, "/")
 	prefix := elements[0]

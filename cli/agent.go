@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/service/control"
-	"github.com/sluice-net/sluice/sos/agent"
+	"github.com/sluice-net/sluice/services/sos/agent"
 )
 
 // Agent is what the agent of a service runs with: the configuration of "sluice agent".

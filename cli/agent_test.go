@@ -7,7 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/sos/agent"
+	"github.com/sluice-net/sluice/services/sos/agent"
 )
 
 // What the reference calls defaults must be what the agent takes for good.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/service/agents"
-	"github.com/sluice-net/sluice/service/control"
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/kit/control"
 )
 
 // AgentsCommand is the commands for the agents of a service.

@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services/cinema"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-const cinemaPath = api.Prefix + "/" + plugin.Name + "/"
+const cinemaPath = api.Prefix + "/" + cinema.Name + "/"
 
 func cinemaCommand(app *App) *cobra.Command {
 	return group("cinema", "Bring live channels to many viewers", `  sluice cinema channels add news --number 1 --bit-rate 2Mbit --source rtsp://10.0.0.7/live
@@ -23,14 +23,14 @@ func cinemaCommand(app *App) *cobra.Command {
   sluice cinema trees`,
 		cinemaIngressCommand(app), cinemaEgressCommand(app),
 		cinemaChannelsCommand(app), cinemaGatewaysCommand(app), cinemaViewersCommand(app),
-		GetCommand(app, "trees", "List the trees of the channels: links, switches, copies", cinemaPath+"trees", Table[plugin.TreeInfo](
+		GetCommand(app, "trees", "List the trees of the channels: links, switches, copies", cinemaPath+"trees", Table[cinema.TreeInfo](
 			"channel bit_rate from links viewers")),
-		GetCommand(app, "links", "List what channels reserve of the links, and the most that they may", cinemaPath+"links", Table[plugin.LinkInfo]("")),
+		GetCommand(app, "links", "List what channels reserve of the links, and the most that they may", cinemaPath+"links", Table[cinema.LinkInfo]("")),
 		GetCommand(app, "lineup", "Show what viewers can choose from", cinemaPath+"lineup", Fields[gatewayapi.Lineup]))
 }
 
 func cinemaChannelsCommand(app *App) *cobra.Command {
-	d := Declared[plugin.ChannelSpec, plugin.ChannelInfo]{
+	d := Declared[cinema.ChannelSpec, cinema.ChannelInfo]{
 		App: app, Noun: "a channel", Path: cinemaPath + "channels",
 		Columns: "number name title on_air viewers bit_rate measured at source view_password=PROTECTED origin trouble",
 		Flags:   map[string]string{"view_password": "view-password-file", "publish_password": "publish-password-file"},
@@ -57,7 +57,7 @@ func cinemaGatewaysCommand(app *App) *cobra.Command {
 
 // cinemaGateways are the commands for gateways of one kind, which are agents.
 func cinemaGateways(app *App, kind, short, example string) *cobra.Command {
-	cmd := AgentsCommand(app, plugin.Name+"/"+kind)
+	cmd := AgentsCommand(app, cinema.Name+"/"+kind)
 	cmd.Use, cmd.Short = kind, short
 	cmd.Example = strings.NewReplacer("KIND", kind, "NAME", example).Replace(`  sluice cinema gateways KIND add NAME --url https://192.0.2.10:8440 --addr 10.0.1.10
   sluice cinema gateways KIND list
@@ -72,7 +72,7 @@ func cinemaViewersCommand(app *App) *cobra.Command {
 that stands still, until it leaves. It may come again, as another.`
 	return group("viewers", "List and remove viewers", `  sluice cinema viewers list
   sluice cinema viewers remove 00112233445566778899aabbccddeeff`,
-		GetCommand(app, "list", "List the viewers: gateway, channels, changes, losses", cinemaPath+"viewers", Table[plugin.ViewerInfo]("")), remove)
+		GetCommand(app, "list", "List the viewers: gateway, channels, changes, losses", cinemaPath+"viewers", Table[cinema.ViewerInfo]("")), remove)
 }
 
 // publicTLS is the certificate of a gateway's interface for people; nil for plain HTTP.

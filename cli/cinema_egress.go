@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/cinema/egress"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/version"
-	"github.com/sluice-net/sluice/service/control"
+	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/services/cinema/egress"
 )
 
 func cinemaEgressCommand(app *App) *cobra.Command {

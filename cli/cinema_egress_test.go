@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/egress"
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services/cinema/egress"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 // The gateway runs as it is configured: it announces itself, asks its controller with its

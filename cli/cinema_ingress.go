@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/cinema/ingress"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/services/cinema/ingress"
 )
 
 func cinemaIngressCommand(app *App) *cobra.Command {

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/cinema/ingress"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/services/cinema/ingress"
 )
 
 // The gateway runs as it is configured, answers its controller alone, and ends with its context.

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/qos/classifier"
+	"github.com/sluice-net/sluice/services/qos/classifier"
 )
 
 func classifierCommand(app *App) *cobra.Command {

@@ -39,7 +39,7 @@ type Declared[S, I any] struct {
 	Numbered bool
 }
 
-// DeclaredCommands are the commands for what a service.Resource serves at a path: list,
+// DeclaredCommands are the commands for what a kit.Resource serves at a path: list,
 // show, add, set and remove.
 func DeclaredCommands[S, I any](app *App, noun, path string) []*cobra.Command {
 	d := Declared[S, I]{App: app, Noun: noun, Path: path}

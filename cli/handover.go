@@ -11,32 +11,32 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/handover/domain"
-	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/domain"
 )
 
-const handoverPath = api.Prefix + "/" + plugin.Name + "/"
+const handoverPath = api.Prefix + "/" + handover.Name + "/"
 
 func handoverCommand(app *App) *cobra.Command {
 	return group("handover", "Let devices move and keep every connection", `  sluice handover pools set campus --prefix 10.8.0.0/24 --gateway 10.8.0.1
   sluice handover devices set car7 --mac 02:00:00:00:07:01 --mac 02:00:00:00:07:02
   sluice handover list --device car7
   sluice handover move car7 --port 00000000000000a1/3`,
-		GetCommand(app, "status", "Show state and errors", handoverPath+"status", Fields[plugin.Status]),
-		GetCommand(app, "stats", "Show times and rule changes of the recorded handovers", handoverPath+"stats", Fields[plugin.Stats]),
-		GetCommand(app, "borders", "List the ports where the mobility network meets the rest", handoverPath+"borders", Table[plugin.BorderInfo]("")),
-		GetCommand(app, "coverage", "List what the attachment points cover", handoverPath+"coverage", Table[plugin.CellInfo]("")),
+		GetCommand(app, "status", "Show state and errors", handoverPath+"status", Fields[handover.Status]),
+		GetCommand(app, "stats", "Show times and rule changes of the recorded handovers", handoverPath+"stats", Fields[handover.Stats]),
+		GetCommand(app, "borders", "List the ports where the mobility network meets the rest", handoverPath+"borders", Table[handover.BorderInfo]("")),
+		GetCommand(app, "coverage", "List what the attachment points cover", handoverPath+"coverage", Table[handover.CellInfo]("")),
 		GetCommand(app, "neighbours", "List the neighbouring domains", handoverPath+"neighbours", Table[domain.NeighbourStatus]("")),
 		GetCommand(app, "roaming", "List devices that are abroad, visiting, or moving between domains", handoverPath+"roaming", Table[domain.Roaming](
 			"id home ip host=IN upstream=FROM downstream=TO peer=MOVES stage outbox")),
 		handoverClassesCommand(app), handoverPoolsCommand(app), handoverDevicesCommand(app), handoverLeasesCommand(app), handoverPositionsCommand(app),
 		handoverListCommand(app),
-		GetCommand(app, "show ID", "Show one record: path, join, time by part", handoverPath+"handovers", Fields[plugin.Record]),
+		GetCommand(app, "show ID", "Show one record: path, join, time by part", handoverPath+"handovers", Fields[handover.Record]),
 		handoverMoveCommand(app), handoverPrepareCommand(app), handoverAnnounceCommand(app))
 }
 
 func handoverListCommand(app *App) *cobra.Command {
-	cmd := GetCommand(app, "list", "List the records of handovers, the latest first", handoverPath+"handovers", Table[plugin.Record](
+	cmd := GetCommand(app, "list", "List the records of handovers, the latest first", handoverPath+"handovers", Table[handover.Record](
 		"id device kind policy prepared from to parts.t_f=RULES parts.t_d=DHCP parts.trigger_to_rules=TRIGGER changes result how started"))
 	var kind, result string
 	cmd.Flags().String("device", "", "only records of this device")
@@ -47,7 +47,7 @@ func handoverListCommand(app *App) *cobra.Command {
 }
 
 func handoverClassesCommand(app *App) *cobra.Command {
-	d := Declared[plugin.ClassSpec, plugin.ClassInfo]{
+	d := Declared[handover.ClassSpec, handover.ClassInfo]{
 		App: app, Noun: "a class", Path: handoverPath + "classes",
 		Columns: "name policy trigger overlap ports origin", Flags: map[string]string{"ports": "port"},
 	}
@@ -57,7 +57,7 @@ func handoverClassesCommand(app *App) *cobra.Command {
 }
 
 func handoverPoolsCommand(app *App) *cobra.Command {
-	d := Declared[plugin.PoolSpec, plugin.PoolInfo]{
+	d := Declared[handover.PoolSpec, handover.PoolInfo]{
 		App: app, Noun: "a pool", Path: handoverPath + "pools",
 		Columns: "name prefix first last held/size=USED gateway router lease_time learn home origin",
 		Flags:   map[string]string{"server": "dhcp-server"},
@@ -68,7 +68,7 @@ func handoverPoolsCommand(app *App) *cobra.Command {
 }
 
 func handoverDevicesCommand(app *App) *cobra.Command {
-	d := Declared[plugin.DeviceSpec, plugin.DeviceInfo]{
+	d := Declared[handover.DeviceSpec, handover.DeviceInfo]{
 		App: app, Noun: "a device", Path: handoverPath + "devices",
 		Columns: "id ip=ADDRESS at since policy trigger class macs rules origin error",
 		Flags:   map[string]string{"macs": "mac", "ports": "port", "key": "key-file"},
@@ -92,7 +92,7 @@ func written(set *cobra.Command) *cobra.Command {
 func handoverLeasesCommand(app *App) *cobra.Command {
 	return group("leases", "List and end leases", `  sluice handover leases list
   sluice handover leases end car7`,
-		GetCommand(app, "list", "List the leases", handoverPath+"leases", Table[plugin.LeaseInfo]("device ip=ADDRESS state expires=UNTIL at pool mac=ASKED_BY")),
+		GetCommand(app, "list", "List the leases", handoverPath+"leases", Table[handover.LeaseInfo]("device ip=ADDRESS state expires=UNTIL at pool mac=ASKED_BY")),
 		RemoveCommand(app, "end DEVICE", "End a device's lease and remove its rules", handoverPath+"leases"))
 }
 
@@ -113,7 +113,7 @@ func cancellable(app *App, cmd *cobra.Command, path string) *cobra.Command {
 const onDevice = handoverPath + "devices/%s/"
 
 func handoverMoveCommand(app *App) *cobra.Command {
-	cmd := send(app, "move DEVICE", "Order a device's daemon to move", http.MethodPost, onDevice+"move", request[plugin.MoveSpec]{}, Fields[plugin.Order])
+	cmd := send(app, "move DEVICE", "Order a device's daemon to move", http.MethodPost, onDevice+"move", request[handover.MoveSpec]{}, Fields[handover.Order])
 	cmd.Long = `Prepares the place, if one is named, and orders the daemon "sluice mobile" on the
 device to continue by that interface.`
 	cmd.Example = `  sluice handover move car7 --port 00000000000000a1/3
@@ -123,7 +123,7 @@ device to continue by that interface.`
 
 func handoverPrepareCommand(app *App) *cobra.Command {
 	cmd := send(app, "prepare DEVICE", "Prepare a place for a device, or cancel that", http.MethodPost, onDevice+"prepare",
-		request[plugin.PlaceSpec]{"timeout": "for"}, Fields[plugin.DeviceInfo])
+		request[handover.PlaceSpec]{"timeout": "for"}, Fields[handover.DeviceInfo])
 	cmd.Example = `  sluice handover prepare car7 --port 00000000000000a1/3 --for 20s
   sluice handover prepare car7 --cancel`
 	return cancellable(app, cmd, onDevice+"prepare")
@@ -132,14 +132,14 @@ func handoverPrepareCommand(app *App) *cobra.Command {
 func handoverAnnounceCommand(app *App) *cobra.Command {
 	var nothing func(io.Writer, struct{})
 	cmd := send(app, "announce DEVICE", "Announce a device to a neighbouring domain, or withdraw that", http.MethodPost, onDevice+"announce",
-		request[plugin.AnnounceSpec]{}, nothing)
+		request[handover.AnnounceSpec]{}, nothing)
 	cmd.Example = `  sluice handover announce car7 --domain north --port 00000000000000b1/2
   sluice handover announce car7 --cancel`
 	return cancellable(app, cmd, onDevice+"announce")
 }
 
 func handoverPositionsCommand(app *App) *cobra.Command {
-	table := Table[plugin.PositionInfo]("device x y speed heading time next enter=ENTERS prepared error")
+	table := Table[handover.PositionInfo]("device x y speed heading time next enter=ENTERS prepared error")
 	return group("positions", "Report and list positions of devices", `  sluice handover positions report car7 --x 120 --y 40 --speed 14 --heading 90
   sluice handover positions report --file reports.json
   sluice handover positions list`,
@@ -147,7 +147,7 @@ func handoverPositionsCommand(app *App) *cobra.Command {
 		handoverReportCommand(app, table))
 }
 
-func handoverReportCommand(app *App, table func(io.Writer, []plugin.PositionInfo)) *cobra.Command {
+func handoverReportCommand(app *App, table func(io.Writer, []handover.PositionInfo)) *cobra.Command {
 	var file string
 	var fields []flagged
 	cmd := &cobra.Command{
@@ -176,7 +176,7 @@ func handoverReportCommand(app *App, table func(io.Writer, []plugin.PositionInfo
 			return ask(app, cmd, http.MethodPost, handoverPath+"positions", reports, table)
 		},
 	}
-	fields = request[plugin.PositionSpec]{}.define(cmd)
+	fields = request[handover.PositionSpec]{}.define(cmd)
 	cmd.Flags().StringVar(&file, "file", "", "file with reports of many devices, JSON, - for the input")
 	return cmd
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/qos/hostagent"
+	"github.com/sluice-net/sluice/services/qos/hostagent"
 )
 
 func hostCommand(app *App) *cobra.Command {

@@ -6,11 +6,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/mobilityfirst/nameservice"
-	"github.com/sluice-net/sluice/mobilityfirst/plugin"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nameservice"
 )
 
-const mfPath = api.Prefix + "/" + plugin.Name + "/"
+const mfPath = api.Prefix + "/" + mobilityfirst.Name + "/"
 
 func mfCommand(app *App) *cobra.Command {
 	cmd := group("mf", "Names that stay: chunks to them, and where they are (MobilityFirst)", `  sluice mf name new laptop.key
@@ -25,7 +25,7 @@ func mfCommand(app *App) *cobra.Command {
 		GetCommand(app, "domains", "Show the controller's name service, and the domains that it is one with", api.Prefix+"/"+nameservice.Name+"/status", func(w io.Writer, s nameservice.Status) {
 			Table[nameservice.DomainInfo]("name address self round_trip silent behind")(w, s.Domains)
 		}),
-		GetCommand(app, "paths", "List the paths between names that switches have labels for", mfPath+"paths", Table[plugin.PathInfo]("id ends hops lease")))
+		GetCommand(app, "paths", "List the paths between names that switches have labels for", mfPath+"paths", Table[mobilityfirst.PathInfo]("id ends hops lease")))
 	cmd.Long = `A name (GUID) is the hash of a key, and stays when what has it moves. A host brings chunks to
 names, whatever addresses are. The name service says where a name is, which nobody but the
 owner of the key can tell it.`

@@ -12,10 +12,10 @@ import (
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/mobilityfirst/access"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/mobilityfirst/access"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 func mfAccessCommand(app *App) *cobra.Command {

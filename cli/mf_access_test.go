@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/mobilityfirst/access"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/mobilityfirst/access"
 )
 
 // Hosts are declared by GUID, key and Ethernet address; what is wrong is said.

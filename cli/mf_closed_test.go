@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/sluice-net/sluice/mobilityfirst/host"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
-	"github.com/sluice-net/sluice/mobilityfirst/hosttest"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
 )
 
 // A client whose host has ended is told so by what it waits for, and closes without an error, as

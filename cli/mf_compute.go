@@ -17,9 +17,9 @@ import (
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/mobilityfirst/compute"
-	"github.com/sluice-net/sluice/mobilityfirst/nodeapi"
-	"github.com/sluice-net/sluice/service/control"
+	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/services/mobilityfirst/compute"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
 )
 
 // leastBuiltin is how much memory a built-in function may have at least.

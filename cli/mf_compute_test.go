@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/mobilityfirst/host"
-	"github.com/sluice-net/sluice/mobilityfirst/hosttest"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
 )
 
 // What is sent through a function arrives as what that makes of it; what the function fails on is told, and what is wrong.

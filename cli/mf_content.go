@@ -18,10 +18,10 @@ import (
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/internal/units"
-	"github.com/sluice-net/sluice/mobilityfirst/content"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
-	"github.com/sluice-net/sluice/mobilityfirst/nodeapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/content"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
 )
 
 func mfPutCommand(app *App) *cobra.Command {

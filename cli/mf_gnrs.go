@@ -10,10 +10,10 @@ import (
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
-	"github.com/sluice-net/sluice/mobilityfirst/nameservice"
-	"github.com/sluice-net/sluice/mobilityfirst/namestore"
-	"github.com/sluice-net/sluice/mobilityfirst/replicas"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nameservice"
+	"github.com/sluice-net/sluice/services/mobilityfirst/namestore"
+	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
 )
 
 // defaultNames is where a name service listens that is told nothing.

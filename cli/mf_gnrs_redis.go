@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/mobilityfirst/nameservice"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nameservice"
 )
 
 // redisFlags are the Redis Cluster of a name service as its flags have it.

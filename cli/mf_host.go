@@ -14,12 +14,12 @@ import (
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/listen"
 	"github.com/sluice-net/sluice/internal/tasks"
-	"github.com/sluice-net/sluice/mobilityfirst/content"
-	"github.com/sluice-net/sluice/mobilityfirst/custody"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
-	"github.com/sluice-net/sluice/mobilityfirst/host"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/content"
+	"github.com/sluice-net/sluice/services/mobilityfirst/custody"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 func mfHostCommand(app *App) *cobra.Command {

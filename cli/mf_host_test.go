@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/mobilityfirst/host"
-	"github.com/sluice-net/sluice/mobilityfirst/hosttest"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
 )
 
 // A file is sent to a name and received there; names answer pings; what is wrong is said.

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/internal/listen"
 	"github.com/sluice-net/sluice/internal/lograte"
-	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/kit"
 )
 
 // figures are what a daemon shows for Prometheus, where it is told to.
@@ -57,8 +57,8 @@ type gauge struct {
 }
 
 // figuresOf are figures of a daemon.
-func figuresOf(daemon string, totals []total, gauges []gauge) *service.Metrics {
-	m := service.NewMetrics(daemon)
+func figuresOf(daemon string, totals []total, gauges []gauge) *kit.Metrics {
+	m := kit.NewMetrics(daemon)
 	for _, t := range totals {
 		m.Totals(t.name, t.help, []string{"outcome"}, func(is func(float64, ...string)) {
 			for outcome, n := range t.read() {
@@ -73,7 +73,7 @@ func figuresOf(daemon string, totals []total, gauges []gauge) *service.Metrics {
 }
 
 // show shows figures until stop, which waits for the end.
-func (f *figures) show(m *service.Metrics, to *slog.Logger) (stop func()) {
+func (f *figures) show(m *kit.Metrics, to *slog.Logger) (stop func()) {
 	if f.listen == nil {
 		return func() {}
 	}

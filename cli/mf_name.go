@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
-	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
-	"github.com/sluice-net/sluice/mobilityfirst/plugin"
-	"github.com/sluice-net/sluice/mobilityfirst/record"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
 func mfNameCommand(app *App) *cobra.Command {
@@ -27,7 +27,7 @@ func mfNameCommand(app *App) *cobra.Command {
   sluice mf name set --name-key laptop.key 192.0.2.7:5000
   sluice mf name show 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930
   sluice mf name list`, mfNewCommand(app), mfSetCommand(app), mfShowCommand(app),
-		GetCommand(app, "list", "List where the controller has seen names", mfPath+"names", Table[plugin.NameInfo]("")))
+		GetCommand(app, "list", "List where the controller has seen names", mfPath+"names", Table[mobilityfirst.NameInfo]("")))
 }
 
 func mfNewCommand(app *App) *cobra.Command {

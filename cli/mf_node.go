@@ -13,9 +13,9 @@ import (
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/internal/version"
-	"github.com/sluice-net/sluice/mobilityfirst/nodeapi"
-	"github.com/sluice-net/sluice/mobilityfirst/plugin"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
 )
 
 // controlled is the control server of a node, by which a controller knows it, where it is to have one.
@@ -74,7 +74,7 @@ func (c *controlled) serve(o nodeapi.Options) (stop func(), err error) {
 }
 
 func mfNodesCommand(app *App) *cobra.Command {
-	d := Declared[plugin.NodeSpec, plugin.NodeInfo]{
+	d := Declared[mobilityfirst.NodeSpec, mobilityfirst.NodeInfo]{
 		App: app, Noun: "a node", Path: mfPath + "nodes",
 		Columns: "name kind guid state standing load places url origin error",
 	}
@@ -92,12 +92,12 @@ that is led to those that are fit first: not full, not draining, and not silent.
 
 func mfFunctionsCommand(app *App) *cobra.Command {
 	return GetCommand(app, "functions", "List the functions that declared compute nodes run, and how busy they are", mfPath+"functions",
-		Table[plugin.FunctionInfo]("guid node function builtin standing called failed refused running queued cpu_time=CPU"))
+		Table[mobilityfirst.FunctionInfo]("guid node function builtin standing called failed refused running queued cpu_time=CPU"))
 }
 
 func mfCustodyCommand(app *App) *cobra.Command {
-	cmd := GetCommand(app, "custody", "List what declared storage nodes keep, by destination and sender", mfPath+"custody", func(w io.Writer, l plugin.CustodyList) {
-		Table[plugin.CustodyInfo]("")(w, l.Chunks)
+	cmd := GetCommand(app, "custody", "List what declared storage nodes keep, by destination and sender", mfPath+"custody", func(w io.Writer, l mobilityfirst.CustodyList) {
+		Table[mobilityfirst.CustodyInfo]("")(w, l.Chunks)
 		for _, missing := range l.Missing {
 			fmt.Fprintf(app.Err, "sluice: not in the list: %s\n", missing)
 		}

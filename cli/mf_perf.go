@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/internal/units"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/host"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 func mfPingCommand(app *App) *cobra.Command {

@@ -18,11 +18,11 @@ import (
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/internal/units"
-	"github.com/sluice-net/sluice/mobilityfirst/compute"
-	"github.com/sluice-net/sluice/mobilityfirst/custody"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/host"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/compute"
+	"github.com/sluice-net/sluice/services/mobilityfirst/custody"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 // attachment is how commands attach a name at a host.

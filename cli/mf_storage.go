@@ -15,10 +15,10 @@ import (
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/mobilityfirst/custody"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/nodeapi"
-	"github.com/sluice-net/sluice/mobilityfirst/storage"
+	"github.com/sluice-net/sluice/services/mobilityfirst/custody"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/storage"
 )
 
 // defaultCustody is where a storage node keeps chunks that is told nothing.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
-	"github.com/sluice-net/sluice/mobilityfirst/namestore"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/services/mobilityfirst/namestore"
 )
 
 // newName makes a name, whose key is in a file.

@@ -18,12 +18,12 @@ import (
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/handover/dhcp"
-	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/mobile/orders"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services/handover/dhcp"
+	"github.com/sluice-net/sluice/services/handover/mobile"
+	"github.com/sluice-net/sluice/services/handover/mobile/orders"
 )
 
 func mobileCommand(app *App) *cobra.Command {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/mobile/lease"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover/mobile"
+	"github.com/sluice-net/sluice/services/handover/mobile/lease"
 )
 
 // mobileDaemon answers like a daemon on a control socket.

@@ -4,14 +4,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/plugin"
-	"github.com/sluice-net/sluice/qos/reserve"
-	"github.com/sluice-net/sluice/qos/subflow"
+	"github.com/sluice-net/sluice/services/qos"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/reserve"
+	"github.com/sluice-net/sluice/services/qos/subflows"
 )
 
-const qosPath = api.Prefix + "/" + plugin.Name + "/"
+const qosPath = api.Prefix + "/" + qos.Name + "/"
 
 func qosCommand(app *App) *cobra.Command {
 	return group("qos", "Give traffic the bandwidth and the latency that it requires", `  sluice qos critical add backup --rate 10Mbit --match ipv4_dst=10.0.0.4,tcp_dst=5001
@@ -19,20 +19,20 @@ func qosCommand(app *App) *cobra.Command {
   sluice qos reservations`,
 		qosCriticalCommand(app), qosClassesCommand(app),
 		qosFlowsCommand(app),
-		GetCommand(app, "refusals", "List the switches where critical flows are not recognised, and why", qosPath+"refusals", Table[bandwidth.Refusal]("")),
+		GetCommand(app, "refusals", "List the switches where critical flows are not recognised, and why", qosPath+"refusals", Table[critical.Refusal]("")),
 		GetCommand(app, "reservations", "List what is promised on links", qosPath+"reservations", Table[reserve.Reservation]("")))
 }
 
 func qosFlowsCommand(app *App) *cobra.Command {
-	flows := GetCommand(app, "flows", "List the critical flows, where they go, and what they are promised", qosPath+"flows", Table[bandwidth.Record](
+	flows := GetCommand(app, "flows", "List the critical flows, where they go, and what they are promised", qosPath+"flows", Table[critical.Record](
 		"flow definition state rate_bits_per_second sent_bits_per_second=SENDS moves path reason"))
-	flows.AddCommand(GetCommand(app, "large", "List the further subflows of large MPTCP connections, and where they go", qosPath+"subflows", Table[subflow.Subflow](
+	flows.AddCommand(GetCommand(app, "large", "List the further subflows of large MPTCP connections, and where they go", qosPath+"subflows", Table[subflows.Subflow](
 		"connection flow bits_per_second=CARRIES bytes reverse moves path")))
 	return flows
 }
 
 func qosCriticalCommand(app *App) *cobra.Command {
-	d := Declared[bandwidth.Spec, bandwidth.DefinitionInfo]{
+	d := Declared[critical.Spec, critical.DefinitionInfo]{
 		App: app, Noun: "a definition", Path: qosPath + "critical",
 		Columns: "name rate match idle_timeout origin notes",
 	}
@@ -46,7 +46,7 @@ func qosCriticalCommand(app *App) *cobra.Command {
 }
 
 func qosClassesCommand(app *App) *cobra.Command {
-	d := Declared[latency.ClassSpec, latency.Info]{
+	d := Declared[classes.ClassSpec, classes.Info]{
 		App: app, Noun: "a class", Path: qosPath + "classes",
 		Columns: "name priority min_rate max_rate latency_milliseconds state reason notes",
 		Flags:   map[string]string{"flows": "flow"},
@@ -64,5 +64,5 @@ accepted with queues and rules on every hop, or refused with the hop and the num
   sluice qos classes stats VoIP
   sluice qos classes remove VoIP`,
 		d.List(), d.Show(), add, set, remove,
-		GetCommand(app, "stats NAME", "Show what a class's queues have counted", d.Path+"/%s/stats", Fields[latency.Stats]))
+		GetCommand(app, "stats NAME", "Show what a class's queues have counted", d.Path+"/%s/stats", Fields[classes.Stats]))
 }

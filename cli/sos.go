@@ -8,29 +8,29 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
-const sosPath = api.Prefix + "/" + plugin.Name + "/"
+const sosPath = api.Prefix + "/" + sos.Name + "/"
 
 func sosCommand(app *App) *cobra.Command {
 	turn := func(word, short string) *cobra.Command {
 		return &cobra.Command{
 			Use: word, Short: short, Args: command.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return ask(app, cmd, http.MethodPost, sosPath+word, nil, Fields[plugin.Status])
+				return ask(app, cmd, http.MethodPost, sosPath+word, nil, Fields[sos.Status])
 			},
 		}
 	}
-	agents := AgentsCommand(app, plugin.Name)
-	agents.AddCommand(GetCommand(app, "paths NAME", "List what an agent knows of its paths to others", sosPath+"agents/%s/paths", Table[plugin.PathInfo](
+	agents := AgentsCommand(app, sos.Name)
+	agents.AddCommand(GetCommand(app, "paths NAME", "List what an agent knows of its paths to others", sosPath+"agents/%s/paths", Table[sos.PathInfo](
 		"peer port bits_per_second=RATE doubtful rtt queue pace_bits_per_second=PACE sessions phase seen")))
 	return group("sos", "Carry transfers over long links by agents", `  sluice sos agents add west --url https://192.0.2.10:8440 --addr 10.0.1.10
   sluice sos whitelist add --from 10.0.1.0/24 --to 10.0.2.80 --port 443
   sluice sos sessions
   sluice sos config set --tuning connections=8,paths=2`,
-		GetCommand(app, "status", "Show state and errors", sosPath+"status", Fields[plugin.Status]),
-		GetCommand(app, "stats", "Show totals", sosPath+"stats", func(w io.Writer, s plugin.Stats) {
+		GetCommand(app, "status", "Show state and errors", sosPath+"status", Fields[sos.Status]),
+		GetCommand(app, "stats", "Show totals", sosPath+"stats", func(w io.Writer, s sos.Stats) {
 			s.Live, s.Past = nil, nil // "sos sessions" lists them
 			Fields(w, s)
 		}),
@@ -40,7 +40,7 @@ func sosCommand(app *App) *cobra.Command {
 }
 
 func sosSessionsCommand(app *App) *cobra.Command {
-	list := GetCommand(app, "list", "List live and past sessions", sosPath+"sessions", Table[plugin.Record](
+	list := GetCommand(app, "list", "List live and past sessions", sosPath+"sessions", Table[sos.Record](
 		"id state client server client_agent=FROM server_agent=TO setup.total=SETUP bytes_up=UP bytes_down=DOWN bits_per_second=RATE took how=ENDED"))
 	var state string
 	list.Flags().Var(command.Word(&state, "all", "live", "past", "all"), "state", "which sessions")
@@ -49,12 +49,12 @@ func sosSessionsCommand(app *App) *cobra.Command {
   sluice sos sessions show s17
   sluice sos sessions end s17`,
 		list,
-		GetCommand(app, "show ID", "Show a session: ways, parameters, set-up by step, course", sosPath+"sessions", Fields[plugin.Record]),
+		GetCommand(app, "show ID", "Show a session: ways, parameters, set-up by step, course", sosPath+"sessions", Fields[sos.Record]),
 		RemoveCommand(app, "end ID", "End a session with a reset to both ends", sosPath+"sessions"))
 }
 
 func sosWhitelistCommand(app *App) *cobra.Command {
-	d := Declared[plugin.EntrySpec, plugin.EntryInfo]{
+	d := Declared[sos.EntrySpec, sos.EntryInfo]{
 		App: app, Noun: "an entry", Path: sosPath + "whitelist", Numbered: true,
 		Columns: "id name clients servers ports start stop notes",
 		Flags:   map[string]string{"clients": "from", "servers": "to", "ports": "port"},
@@ -70,7 +70,7 @@ func sosWhitelistCommand(app *App) *cobra.Command {
 }
 
 func sosConfigCommand(app *App) *cobra.Command {
-	set := send(app, "set", "Change the configuration; what is left out stays", http.MethodPatch, sosPath+"config", request[plugin.ConfigChange]{}, Fields[plugin.Config])
+	set := send(app, "set", "Change the configuration; what is left out stays", http.MethodPatch, sosPath+"config", request[sos.ConfigChange]{}, Fields[sos.Config])
 	return group("config", "Show or change the configuration", "  sluice sos config set --metric hops --tuning connections=8,paths=2",
-		GetCommand(app, "show", "Show the configuration", sosPath+"config", Fields[plugin.Config]), set)
+		GetCommand(app, "show", "Show the configuration", sosPath+"config", Fields[sos.Config]), set)
 }

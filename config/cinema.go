@@ -5,10 +5,10 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/internal/units"
-	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/services/cinema"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 // Cinema says how the Cinema service works. Channels may also be declared by the API; those
@@ -24,7 +24,7 @@ type Cinema struct {
 	Channels       map[string]CinemaChannel `yaml:"channels" doc:"Channels, by name. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
 }
 
-// CinemaChannel is a channel; see plugin.ChannelSpec.
+// CinemaChannel is a channel; see cinema.ChannelSpec.
 type CinemaChannel struct {
 	Number  int           `yaml:"number" min:"1" max:"9999" doc:"Number of its own, by which its packets are known."`
 	Title   string        `yaml:"title" doc:"What viewers see. Empty: its name."`
@@ -52,15 +52,15 @@ func (s ChannelSource) LogValue() slog.Value { return slog.StringValue(s.String(
 func (s ChannelSource) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 func defaultCinema() Cinema {
-	return Cinema{Enabled: true, MediaAddress: plugin.DefaultMedia, LinkShare: plugin.DefaultShare}
+	return Cinema{Enabled: true, MediaAddress: cinema.DefaultMedia, LinkShare: cinema.DefaultShare}
 }
 
 // ParsedChannels are the configured channels, checked, by name, and everything that is wrong
 // with them.
-func (c *Cinema) ParsedChannels() (map[string]plugin.Channel, service.Faults) {
+func (c *Cinema) ParsedChannels() (map[string]cinema.Channel, kit.Faults) {
 	numbers := map[uint16]string{}
-	return parsed("channels", c.Channels, func(name string, x CinemaChannel) (plugin.Channel, service.Faults) {
-		spec := plugin.ChannelSpec{Name: name, Number: x.Number, Title: x.Title, Source: string(x.Source), BitRate: x.BitRate, Ingress: x.Ingress}
+	return parsed("channels", c.Channels, func(name string, x CinemaChannel) (cinema.Channel, kit.Faults) {
+		spec := cinema.ChannelSpec{Name: name, Number: x.Number, Title: x.Title, Source: string(x.Source), BitRate: x.BitRate, Ingress: x.Ingress}
 		out, faults := spec.ParseFile(string(x.ViewHash), string(x.PublishHash))
 		other, taken := numbers[out.Number]
 		faults.Check(!taken, "number", x.Number, "a number of its own: channel %s has this one", other)
@@ -72,7 +72,7 @@ func (c *Cinema) ParsedChannels() (map[string]plugin.Channel, service.Faults) {
 func (c *Cinema) check(k *checker) {
 	a := c.MediaAddress
 	k.require(a.Is4() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !a.IsLinkLocalUnicast(), "cinema.media_address",
-		"no unicast IPv4 address", "one that no host of the network has, like "+plugin.DefaultMedia.String())
+		"no unicast IPv4 address", "one that no host of the network has, like "+cinema.DefaultMedia.String())
 	_, faults := c.ParsedChannels()
 	for _, f := range faults.Below("cinema") {
 		k.fail(f.Field, "not usable", f.Want)

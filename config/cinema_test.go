@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/services/cinema"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 // aHash is one of "secret".
@@ -36,11 +36,11 @@ cinema:
 		t.Errorf("%+v", c.Cinema)
 	}
 	all, faults := c.Cinema.ParsedChannels()
-	want := plugin.Channel{Name: "news", Number: 1, Title: "The News", Source: "rtsp://10.0.0.7/live", BitRate: 2e6, Ingress: "studio"}
+	want := cinema.Channel{Name: "news", Number: 1, Title: "The News", Source: "rtsp://10.0.0.7/live", BitRate: 2e6, Ingress: "studio"}
 	if len(faults) > 0 || len(all) != 2 || all["news"] != want || all["stage"].ViewHash != aHash || all["stage"].PublishHash != aHash {
 		t.Errorf("%+v, faults %v", all, faults)
 	}
-	if d := DefaultController().Cinema; d.MediaAddress != plugin.DefaultMedia || d.LinkShare != plugin.DefaultShare || d.LinkMACs {
+	if d := DefaultController().Cinema; d.MediaAddress != cinema.DefaultMedia || d.LinkShare != cinema.DefaultShare || d.LinkMACs {
 		t.Errorf("default %+v", d)
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/domain"
-	"github.com/sluice-net/sluice/handover/plugin"
-	"github.com/sluice-net/sluice/handover/predict"
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/domain"
+	"github.com/sluice-net/sluice/services/handover/predict"
 )
 
 // Handover says how the handover service works. Classes, pools and devices may
@@ -23,13 +23,13 @@ type Handover struct {
 	Enabled bool   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 	Domain  string `yaml:"domain" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name of this domain towards its neighbours, as in the certificates that they have issued to it."`
 
-	Borders    []HandoverBorder             `yaml:"borders" doc:"Switch ports where the mobility network meets the rest of the world."`
-	Classes    map[string]plugin.ClassSpec  `yaml:"classes" doc:"Classes of devices, by name. The class default is that of devices that name none. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
-	Pools      map[string]plugin.PoolSpec   `yaml:"pools" doc:"Pools of addresses, by name; changed here alone, as classes are."`
-	Devices    map[string]HandoverDevice    `yaml:"devices" doc:"Devices, by name; changed here alone, as classes are."`
-	Neighbours map[string]HandoverNeighbour `yaml:"neighbours" doc:"Neighbouring domains, by their names. Each needs a border port with its name as peer."`
-	Coverage   map[string]HandoverCell      `yaml:"coverage" doc:"What the attachment points cover, by name, on a plane in metres: for predictions from positions."`
-	Origin     HandoverOrigin               `yaml:"origin" doc:"Where on earth the origin of that plane is, for positions in degrees."`
+	Borders    []HandoverBorder              `yaml:"borders" doc:"Switch ports where the mobility network meets the rest of the world."`
+	Classes    map[string]handover.ClassSpec `yaml:"classes" doc:"Classes of devices, by name. The class default is that of devices that name none. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
+	Pools      map[string]handover.PoolSpec  `yaml:"pools" doc:"Pools of addresses, by name; changed here alone, as classes are."`
+	Devices    map[string]HandoverDevice     `yaml:"devices" doc:"Devices, by name; changed here alone, as classes are."`
+	Neighbours map[string]HandoverNeighbour  `yaml:"neighbours" doc:"Neighbouring domains, by their names. Each needs a border port with its name as peer."`
+	Coverage   map[string]HandoverCell       `yaml:"coverage" doc:"What the attachment points cover, by name, on a plane in metres: for predictions from positions."`
+	Origin     HandoverOrigin                `yaml:"origin" doc:"Where on earth the origin of that plane is, for positions in degrees."`
 
 	TwoPorts         string        `yaml:"two_ports" oneof:"move|refuse" doc:"What is done when a MAC address in use at a port that is up asks at another one without a signature. move: it moves, as radio networks need it. refuse: it is not answered."`
 	RequestTimeout   time.Duration `yaml:"request_timeout" min:"100ms" max:"1m" doc:"How long the work on one DHCP message may take."`
@@ -47,7 +47,7 @@ type HandoverBorder struct {
 	Peer string `yaml:"peer" doc:"Neighbouring domain behind it. Empty: an uplink."`
 }
 
-// HandoverDevice is a device; see plugin.DeviceSpec.
+// HandoverDevice is a device; see handover.DeviceSpec.
 type HandoverDevice struct {
 	MACs  []string `yaml:"macs" doc:"All its MAC addresses, those of its virtual interface included, up to 16. The first is the one that everybody beyond the edge sees, wherever it is."`
 	Class string   `yaml:"class" doc:"Its class."`
@@ -85,7 +85,7 @@ type HandoverOrigin struct {
 
 func defaultHandover() Handover {
 	return Handover{
-		Enabled: true, TwoPorts: plugin.ClaimMove,
+		Enabled: true, TwoPorts: handover.ClaimMove,
 		RequestTimeout: 5 * time.Second, RulesTimeout: 2 * time.Second, PrepareTimeout: 10 * time.Second,
 		NeighbourTimeout: 500 * time.Millisecond, Settle: 10 * time.Second, History: 4096,
 	}
@@ -93,10 +93,10 @@ func defaultHandover() Handover {
 
 // Settings is the configuration as the service takes it, but for the neighbours'
 // certificates, and everything that is wrong with it.
-func (h *Handover) Settings() (plugin.Settings, service.Faults) {
-	specs := plugin.Specs{Classes: h.Classes, Pools: h.Pools, Devices: map[string]plugin.DeviceSpec{}}
+func (h *Handover) Settings() (handover.Settings, kit.Faults) {
+	specs := handover.Specs{Classes: h.Classes, Pools: h.Pools, Devices: map[string]handover.DeviceSpec{}}
 	for id, d := range h.Devices {
-		specs.Devices[id] = plugin.DeviceSpec{MACs: d.MACs, Class: d.Class, Pool: d.Pool, IP: d.IP, Key: string(d.Key), Ports: d.Ports}
+		specs.Devices[id] = handover.DeviceSpec{MACs: d.MACs, Class: d.Class, Pool: d.Pool, IP: d.IP, Key: string(d.Key), Ports: d.Ports}
 	}
 	t, faults := specs.Parse()
 	t.Domain, t.Claims, t.History, t.Settle = h.Domain, h.TwoPorts, h.History, h.Settle
@@ -107,21 +107,21 @@ func (h *Handover) Settings() (plugin.Settings, service.Faults) {
 	return t, append(faults, h.coverage(&t)...)
 }
 
-func (h *Handover) borders(t *plugin.Settings, faults *service.Faults) {
+func (h *Handover) borders(t *handover.Settings, faults *kit.Faults) {
 	taken := map[network.PortRef]bool{}
 	for i, r := range h.Borders {
 		field := fmt.Sprintf("borders[%d]", i)
-		at, err := plugin.ParsePort(r.Port)
+		at, err := handover.ParsePort(r.Port)
 		faults.Check(err == nil, field+".port", r.Port, "a switch port like 00000000000000a1/3")
 		faults.Check(err != nil || !taken[at], field+".port", r.Port, "a port of its own: another border port has this one")
 		_, known := h.Neighbours[r.Peer]
 		faults.Check(r.Peer == "" || known, field+".peer", r.Peer, "the name of one of handover.neighbours, or nothing for an uplink")
 		taken[at] = true
-		t.Borders = append(t.Borders, plugin.Border{Name: cmp.Or(r.Name, r.Peer, "uplink"), At: at, Peer: r.Peer})
+		t.Borders = append(t.Borders, handover.Border{Name: cmp.Or(r.Name, r.Peer, "uplink"), At: at, Peer: r.Peer})
 	}
 }
 
-func (h *Handover) neighbours(t *plugin.Settings, faults *service.Faults) {
+func (h *Handover) neighbours(t *handover.Settings, faults *kit.Faults) {
 	for _, name := range slices.Sorted(maps.Keys(h.Neighbours)) {
 		n := h.Neighbours[name]
 		d := domain.Neighbour{Name: name, URL: n.URL, Prefixes: n.Prefixes, Transit: n.Transit, Unsigned: n.Unsigned, MaxVisitors: n.MaxVisitors}
@@ -130,7 +130,7 @@ func (h *Handover) neighbours(t *plugin.Settings, faults *service.Faults) {
 				d.Peering = r.At
 			}
 		}
-		var wrong service.Faults
+		var wrong kit.Faults
 		wrong.Check(!d.Peering.IsZero(), "", name, "a border port in handover.borders with this name as peer: without it no packet can go there")
 		wrong.Check(n.URL != "", "url", "", "the URL of its controller's API, like https://192.0.2.1:8443")
 		wrong.Check(len(n.Prefixes) > 0, "prefixes", "", "the prefixes of its devices' addresses: without any, none is accepted")
@@ -145,19 +145,19 @@ func (h *Handover) neighbours(t *plugin.Settings, faults *service.Faults) {
 	}
 }
 
-func (h *Handover) coverage(t *plugin.Settings) service.Faults {
-	var faults service.Faults
+func (h *Handover) coverage(t *handover.Settings) kit.Faults {
+	var faults kit.Faults
 	if h.Origin != (HandoverOrigin{}) {
 		t.Origin = &predict.Geo{Lat: h.Origin.Lat, Lon: h.Origin.Lon}
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Coverage)) {
 		c := h.Coverage[name]
-		at, err := plugin.ParsePort(c.Port)
+		at, err := handover.ParsePort(c.Port)
 		if err != nil {
 			faults.Add("coverage."+name+".port", c.Port, "a switch port like 00000000000000a1/3")
 			continue
 		}
-		cell := plugin.Cell{Interface: c.Interface, Cell: predict.Cell{Name: name, Place: at, Area: predict.Area{Centre: predict.Point{X: c.X, Y: c.Y}, Radius: c.Radius}}}
+		cell := handover.Cell{Interface: c.Interface, Cell: predict.Cell{Name: name, Place: at, Area: predict.Area{Centre: predict.Point{X: c.X, Y: c.Y}, Radius: c.Radius}}}
 		for i, p := range c.Polygon {
 			if len(p) != 2 {
 				faults.Add(fmt.Sprintf("coverage.%s.polygon[%d]", name, i), p, "two numbers, metres east and metres north")

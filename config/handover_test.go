@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/services/handover/registry"
 )
 
 const (

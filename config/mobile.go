@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/mobile/policy"
+	"github.com/sluice-net/sluice/services/handover/mobile/policy"
 )
 
 // Mobile is the configuration of "sluice mobile".

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-net/sluice/handover/mobile/policy"
+	"github.com/sluice-net/sluice/services/handover/mobile/policy"
 )
 
 const someInterface = "interfaces: {wlan0: {}}\n"

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/mobilityfirst/nameservice"
-	"github.com/sluice-net/sluice/mobilityfirst/namestore"
-	"github.com/sluice-net/sluice/mobilityfirst/plugin"
-	"github.com/sluice-net/sluice/mobilityfirst/redisnames"
-	"github.com/sluice-net/sluice/mobilityfirst/replicas"
-	"github.com/sluice-net/sluice/service"
-	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nameservice"
+	"github.com/sluice-net/sluice/services/mobilityfirst/namestore"
+	"github.com/sluice-net/sluice/services/mobilityfirst/redisnames"
+	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
 )
 
 // MobilityFirst says how the MobilityFirst service works.
@@ -24,17 +24,17 @@ type MobilityFirst struct {
 	GNRS     GNRS                    `yaml:"gnrs" doc:"A name service in the controller, as \"sluice mf gnrs\" is one by itself: it says where names are."`
 }
 
-// MobilityNode is a node; see plugin.NodeSpec.
+// MobilityNode is a node; see mobilityfirst.NodeSpec.
 type MobilityNode struct {
 	URL      string `yaml:"url" doc:"Where its control server listens (--control-listen), like https://192.0.2.7:8440."`
 	Draining bool   `yaml:"draining" doc:"It is to get no new paths where there is another."`
 }
 
 // ParsedNodes are the configured nodes, checked, by name, and everything that is wrong with them.
-func (m *MobilityFirst) ParsedNodes() (map[string]agents.AgentRecord, service.Faults) {
+func (m *MobilityFirst) ParsedNodes() (map[string]agents.AgentRecord, kit.Faults) {
 	at := map[string]string{}
-	return parsed("nodes", m.Nodes, func(name string, x MobilityNode) (agents.AgentRecord, service.Faults) {
-		spec := plugin.NodeSpec{Name: name, URL: x.URL}
+	return parsed("nodes", m.Nodes, func(name string, x MobilityNode) (agents.AgentRecord, kit.Faults) {
+		spec := mobilityfirst.NodeSpec{Name: name, URL: x.URL}
 		rec, faults := spec.Parse()
 		rec.Draining = x.Draining
 		other, taken := at[rec.URL]
@@ -75,7 +75,7 @@ type Redis struct {
 
 func defaultMobilityFirst() MobilityFirst {
 	return MobilityFirst{
-		Enabled: true, Lease: plugin.DefaultLease, MaxPaths: plugin.DefaultMaxPaths,
+		Enabled: true, Lease: mobilityfirst.DefaultLease, MaxPaths: mobilityfirst.DefaultMaxPaths,
 		GNRS: GNRS{Names: namestore.DefaultMaxNames, Cache: namestore.DefaultCache, Replicas: replicas.DefaultK, Redis: Redis{Fsync: string(redisnames.FsyncAlways)}},
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/critical"
 )
 
 // QoS says how the QoS service works. Critical traffic and classes may also be declared by
@@ -17,9 +17,9 @@ type QoS struct {
 	Enabled  bool                         `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 	Quota    float64                      `yaml:"quota" min:"0.0001" max:"0.5" doc:"Share of each link's capacity that a class of traffic has guaranteed which names no min_rate."`
 	Queues   string                       `yaml:"queues" oneof:"classes|connect" doc:"Which ports of switches with a database (see ovsdb) get a token bucket of their link's rate. classes: those that a class of traffic leaves by, with the first class. connect: all, when the switch connects."`
-	Critical map[string]bandwidth.Spec    `yaml:"critical" doc:"Critical traffic, by name: its flows are placed where the bandwidth is that they require. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
+	Critical map[string]critical.Spec     `yaml:"critical" doc:"Critical traffic, by name: its flows are placed where the bandwidth is that they require. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
 	Subflows Subflows                     `yaml:"subflows" doc:"Further subflows of large MPTCP connections, which hosts mark: each gets a path of its own, the widest that is left."`
-	Classes  map[string]latency.ClassSpec `yaml:"classes" doc:"Classes of traffic, by name. One for which there is no room is degraded and tried again, where the API would refuse it. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
+	Classes  map[string]classes.ClassSpec `yaml:"classes" doc:"Classes of traffic, by name. One for which there is no room is degraded and tried again, where the API would refuse it. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
 }
 
 // Subflows says how further subflows of large connections are placed.
@@ -41,8 +41,8 @@ func defaultQoS() QoS {
 
 // Definitions are the configured definitions of critical traffic, checked, by name, and
 // everything that is wrong with them.
-func (q *QoS) Definitions() (map[string]*bandwidth.Definition, service.Faults) {
-	return parsed("critical", q.Critical, func(name string, spec bandwidth.Spec) (*bandwidth.Definition, service.Faults) {
+func (q *QoS) Definitions() (map[string]*critical.Definition, kit.Faults) {
+	return parsed("critical", q.Critical, func(name string, spec critical.Spec) (*critical.Definition, kit.Faults) {
 		spec.Name = name
 		return spec.Parse()
 	})
@@ -50,8 +50,8 @@ func (q *QoS) Definitions() (map[string]*bandwidth.Definition, service.Faults) {
 
 // ParsedClasses are the configured classes, checked, by name, and everything that is wrong
 // with them.
-func (q *QoS) ParsedClasses() (map[string]*latency.Class, service.Faults) {
-	return parsed("classes", q.Classes, func(name string, spec latency.ClassSpec) (*latency.Class, service.Faults) {
+func (q *QoS) ParsedClasses() (map[string]*classes.Class, kit.Faults) {
+	return parsed("classes", q.Classes, func(name string, spec classes.ClassSpec) (*classes.Class, kit.Faults) {
 		spec.Name = name
 		c, faults := spec.Parse()
 		return &c, faults
@@ -59,9 +59,9 @@ func (q *QoS) ParsedClasses() (map[string]*latency.Class, service.Faults) {
 }
 
 // parsed is what stands under a key, by name, each read by parse.
-func parsed[S, T any](key string, specs map[string]S, parse func(string, S) (T, service.Faults)) (map[string]T, service.Faults) {
+func parsed[S, T any](key string, specs map[string]S, parse func(string, S) (T, kit.Faults)) (map[string]T, kit.Faults) {
 	out := map[string]T{}
-	var faults service.Faults
+	var faults kit.Faults
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		v, wrong := parse(name, specs[name])
 		faults = append(faults, wrong.Below(key+"."+name)...)

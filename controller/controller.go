@@ -21,12 +21,12 @@ import (
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/internal/tlsconn"
 	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/store"
 )
 

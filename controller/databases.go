@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/services/qos/classes"
 )
 
 // sflowOwner is the name that our sFlow rows in the databases of switches bear.
@@ -53,7 +53,7 @@ func (c *Controller) makeDatabases() error {
 		return err
 	}
 	reports.Declare(c.reports)
-	if c.queues, err = c.databases.Owner(latency.DatabaseOwner); err != nil {
+	if c.queues, err = c.databases.Owner(classes.DatabaseOwner); err != nil {
 		return err
 	}
 	if !c.cfg.QoS.Enabled {

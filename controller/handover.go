@@ -6,23 +6,23 @@ import (
 	"fmt"
 
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 func newHandover(c *Controller) (Service, error) {
 	if !c.cfg.Handover.Enabled {
 		return nil, nil //nolint:nilnil // left out by configuration
 	}
-	var s *plugin.Service
-	owner, err := c.net.Owner(plugin.Name, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
+	var s *handover.Service
+	owner, err := c.net.Owner(handover.Name, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
 	if err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
 	settings, faults := c.cfg.Handover.Settings()
-	if err := faults.Below(plugin.Name).Err(); err != nil {
+	if err := faults.Below(handover.Name).Err(); err != nil {
 		return nil, err
 	}
 	for i := range settings.Neighbours {
@@ -31,7 +31,7 @@ func newHandover(c *Controller) (Service, error) {
 			return nil, fmt.Errorf("handover.neighbours.%s.tls: %w", n.Name, err)
 		}
 	}
-	s, err = plugin.New(plugin.Options{
+	s, err = handover.New(handover.Options{
 		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: c.log, Settings: settings, Dial: c.opts.DialNeighbour,
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func newHandover(c *Controller) (Service, error) {
 	c.net.AnchorHosts(s)
 	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
 		settings, faults := next.Handover.Settings()
-		err := errors.Join(faults.Below(plugin.Name).Err(), awaitLoaded(ctx, plugin.Name, s.Loaded()))
+		err := errors.Join(faults.Below(handover.Name).Err(), awaitLoaded(ctx, handover.Name, s.Loaded()))
 		if err == nil {
 			err = s.Fits(settings.Definitions)
 		}

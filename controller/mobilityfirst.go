@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/mobilityfirst/nameservice"
-	"github.com/sluice-net/sluice/mobilityfirst/plugin"
+	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nameservice"
 )
 
 func newMobilityFirst(c *Controller) (Service, error) {
@@ -18,7 +18,7 @@ func newMobilityFirst(c *Controller) (Service, error) {
 	if !cfg.Enabled {
 		return nil, nil //nolint:nilnil // left out by configuration
 	}
-	owner, err := c.net.Owner(plugin.Name, network.OwnerOptions{})
+	owner, err := c.net.Owner(mobilityfirst.Name, network.OwnerOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("mobilityfirst: %w", err)
 	}
@@ -34,13 +34,13 @@ func newMobilityFirst(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := plugin.New(plugin.Options{
+	s := mobilityfirst.New(mobilityfirst.Options{
 		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: c.log, Metric: metric, Lease: cfg.Lease, MaxPaths: cfg.MaxPaths,
 		Configured: nodes, NodeTLS: nodeTLS, Dial: c.opts.DialAgent,
 	})
 	c.net.AddHandler(rule.ChainMobilityFirst, s)
 	c.net.Subscribe(s.NetworkChanged)
-	reloadDeclared(c, plugin.Name, nodesOf, s.Loaded(), s.Nodes())
+	reloadDeclared(c, mobilityfirst.Name, nodesOf, s.Loaded(), s.Nodes())
 	return s, nil
 }
 

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
-	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
-	"github.com/sluice-net/sluice/mobilityfirst/nameservice"
-	"github.com/sluice-net/sluice/mobilityfirst/record"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nameservice"
+	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
 // The controller has a name service of its own if it is told where that is asked, which shows what it does.

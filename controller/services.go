@@ -9,11 +9,11 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/service/control"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -28,7 +28,7 @@ type Parts struct {
 	AgentTLS  *tls.Config
 	DialAgent control.Dialer
 	// Treatments are what classes of traffic promise to packets that a service leads under other
-	// headers than their own; service.Along asks for them.
+	// headers than their own; kit.Along asks for them.
 	Treatments *network.Treatments
 }
 
@@ -94,7 +94,7 @@ func newSOS(c *Controller) (Service, error) {
 	if !c.cfg.SOS.Enabled {
 		return nil, nil //nolint:nilnil // left out by configuration
 	}
-	owner, err := c.net.Owner(plugin.Name, network.OwnerOptions{})
+	owner, err := c.net.Owner(sos.Name, network.OwnerOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("sos: %w", err)
 	}
@@ -102,7 +102,7 @@ func newSOS(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := plugin.New(plugin.Options{
+	s, err := sos.New(sos.Options{
 		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: c.log,
 		AgentTLS: agentTLS, ControlSubnets: c.cfg.SOS.ControlSubnets, Dial: c.opts.DialAgent, Settle: c.cfg.SOS.Settle, Linger: c.cfg.SOS.Linger,
 		Treatments: &c.treatments,

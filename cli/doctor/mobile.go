@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
-	"github.com/sluice-net/sluice/handover/mobile/device"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover/mobile"
+	"github.com/sluice-net/sluice/services/handover/mobile/datapath/ebpf"
+	"github.com/sluice-net/sluice/services/handover/mobile/device"
 )
 
 // ForMobile checks what the daemon of a mobile device needs of this machine.

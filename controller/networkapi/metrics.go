@@ -5,13 +5,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/service"
 )
 
 // newMetrics are the network's figures, read when Prometheus asks.
 func newMetrics(core *network.Network) prometheus.Collector {
-	m := service.NewMetrics("network")
+	m := kit.NewMetrics("network")
 	gauge := func(name, help string, of func() int) {
 		m.Gauges(name, help, nil, func(is func(float64, ...string)) { is(float64(of())) })
 	}
@@ -31,7 +31,7 @@ func newMetrics(core *network.Network) prometheus.Collector {
 	return m
 }
 
-func sFlowMetrics(m *service.Metrics, core *network.Network) {
+func sFlowMetrics(m *kit.Metrics, core *network.Network) {
 	total := func(name, help string, of func(network.PushStats) uint64) {
 		m.Totals(name, help, nil, func(is func(float64, ...string)) { is(float64(of(core.Traffic().PushStats()))) })
 	}
@@ -42,7 +42,7 @@ func sFlowMetrics(m *service.Metrics, core *network.Network) {
 }
 
 // linkMetrics are of each direction of a link; what is not known of one is left out.
-func linkMetrics(m *service.Metrics, core *network.Network) {
+func linkMetrics(m *kit.Metrics, core *network.Network) {
 	gauge := func(name, help string, known func(network.Link) bool, of func(network.Link) float64) {
 		m.Gauges("link_"+name, help, []string{"from", "to"}, func(is func(float64, ...string)) {
 			for _, l := range core.Topology().Links {
@@ -63,7 +63,7 @@ func linkMetrics(m *service.Metrics, core *network.Network) {
 	gauge("queue_loss_ratio", "Measured share of the packets of the last minute that full queues have lost.", always, func(l network.Link) float64 { return core.Traffic().Link(l).Queue })
 }
 
-func switchMetrics(m *service.Metrics, core *network.Network) {
+func switchMetrics(m *kit.Metrics, core *network.Network) {
 	each := func(of func(*network.Switch) float64) func(func(float64, ...string)) {
 		return func(is func(float64, ...string)) {
 			for _, sw := range core.Switches() {

@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/service"
-	"github.com/sluice-net/sluice/service/agents"
 )
 
 // idle is how long a connection is kept while its client sends nothing.
@@ -48,7 +48,7 @@ func (s *balance) place(_ context.Context, _ string, c connection) (connection, 
 	var p network.Program
 	front, declared := s.Item(c.Front)
 	if !declared {
-		return c, p, service.ErrFlowEnded
+		return c, p, kit.ErrFlowEnded
 	}
 	client, known := s.net.HostByMAC(c.MAC, 0)
 	if !known {
@@ -64,13 +64,13 @@ func (s *balance) place(_ context.Context, _ string, c connection) (connection, 
 	}
 	port := front.Value.Port
 	virtual, _ := s.net.Virtual(front.Value.Address)
-	there, thereErr := service.Along{
+	there, thereErr := kit.Along{
 		Hops: path.Hops, Stage: network.StageSelect, Offset: lead, Idle: idle, Treatments: s.treatments,
 		Match: tcp(openflow.IPSrc(c.Client.Addr()), openflow.TCPSrc(c.Client.Port()), openflow.IPDst(front.Value.Address), openflow.TCPDst(port)),
 		Set:   []openflow.OXM{openflow.EthDst(at.MAC), openflow.IPDst(address)},
 	}.Rules()
-	back, backErr := service.Along{
-		Hops: service.Reversed(path.Hops), Stage: network.StageSelect, Offset: lead, Treatments: s.treatments,
+	back, backErr := kit.Along{
+		Hops: kit.Reversed(path.Hops), Stage: network.StageSelect, Offset: lead, Treatments: s.treatments,
 		Match: tcp(openflow.IPSrc(address), openflow.TCPSrc(port), openflow.IPDst(c.Client.Addr()), openflow.TCPDst(c.Client.Port())),
 		Set:   []openflow.OXM{openflow.EthSrc(virtual.MAC), openflow.EthDst(c.MAC), openflow.IPSrc(front.Value.Address)},
 	}.Rules()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli"
-	"github.com/sluice-net/sluice/service/control"
+	"github.com/sluice-net/sluice/kit/control"
 )
 
 func main() { os.Exit(cli.Main(cli.Extra{Service: newBalance, Commands: commands})) }

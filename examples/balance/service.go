@@ -10,12 +10,12 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/controller"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/service"
-	"github.com/sluice-net/sluice/service/agents"
-	"github.com/sluice-net/sluice/service/control"
 )
 
 // name is the service's name in API paths, events, metrics, store keys and rules.
@@ -44,37 +44,37 @@ type server = control.Client[Answers, control.Nothing]
 // FrontInfo is a virtual address as the API shows it.
 type FrontInfo struct {
 	Front
-	service.Condition
+	kit.Condition
 	Connections map[string]int `json:"connections" doc:"How many connections each server has"`
 }
 
 type balance struct {
-	*service.Reconciler[Front]
-	flows      *service.Flows[connection]
-	net        service.Network
+	*kit.Reconciler[Front]
+	flows      *kit.Flows[connection]
+	net        kit.Network
 	treatments *network.Treatments
 	servers    *agents.Registry[*server, Answers, control.Nothing]
-	metrics    *service.Metrics
+	metrics    *kit.Metrics
 
 	mu      sync.Mutex
 	answers map[string]bool // whether a server answers, by its agent; unknown if absent
 }
 
 func newBalance(p controller.Parts) (controller.Service, error) {
-	owner, err := service.NewOwner(p.Network, name)
+	owner, err := kit.NewOwner(p.Network, name)
 	if err != nil {
 		return nil, err
 	}
-	s := &balance{net: p.Network, treatments: p.Treatments, metrics: service.NewMetrics(name), answers: map[string]bool{}}
+	s := &balance{net: p.Network, treatments: p.Treatments, metrics: kit.NewMetrics(name), answers: map[string]bool{}}
 	publish := func(kind string, attrs any) { p.Bus.Publish(name+"."+kind, attrs) }
-	s.Reconciler = service.NewReconciler(service.Options[Front]{
-		Kind: service.Kind[Front]{
+	s.Reconciler = kit.NewReconciler(kit.Options[Front]{
+		Kind: kit.Kind[Front]{
 			Noun: "front", Nouns: "virtual addresses", Prefix: name + "/fronts/", Event: "front", Most: 256, Contradicts: contradicts,
 		},
 		Store: p.Store, Log: p.Log, Publish: publish,
 	}, owner.Part("fronts"), s.program)
 	s.OnChange = func(context.Context, string, network.Program) { _ = s.virtual(); s.flows.Wake() }
-	s.flows = service.NewFlows(service.FlowOptions[connection]{
+	s.flows = kit.NewFlows(kit.FlowOptions[connection]{
 		Name: name, Network: p.Network, Rules: owner.Part("flows"), Store: p.Store, Prefix: name + "/flows/", Log: p.Log,
 		Identify: s.identify, Place: s.place,
 	})
@@ -118,8 +118,8 @@ func (s *balance) Run(ctx context.Context) error {
 
 func (s *balance) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
-	r := service.NewREST(a, name)
-	fronts := service.Resource[Front, Front, FrontInfo]{
+	r := kit.NewREST(a, name)
+	fronts := kit.Resource[Front, Front, FrontInfo]{
 		Collection: s.Collection, Path: "fronts", Field: "name", Show: s.show,
 		Parse: func(_ string, f Front) (string, Front, error) { return f.Name, f, nil },
 	}
@@ -127,7 +127,7 @@ func (s *balance) Register(a *api.API) {
 	s.servers.Register(a, r)
 }
 
-func (s *balance) show(all []service.Item[Front]) []FrontInfo {
+func (s *balance) show(all []kit.Item[Front]) []FrontInfo {
 	connections := map[string]map[string]int{}
 	for _, c := range s.flows.Values() {
 		if connections[c.Front] == nil {
@@ -143,10 +143,10 @@ func (s *balance) show(all []service.Item[Front]) []FrontInfo {
 }
 
 // contradicts returns an error for a second front with the same address and port.
-func contradicts(name string, f Front, all []service.Item[Front]) error {
+func contradicts(name string, f Front, all []kit.Item[Front]) error {
 	for _, x := range all {
 		if x.Name != name && x.Value.Address == f.Address && x.Value.Port == f.Port {
-			return fmt.Errorf("%v, port %d, is that of front %q: %w", f.Address, f.Port, x.Name, service.ErrExists)
+			return fmt.Errorf("%v, port %d, is that of front %q: %w", f.Address, f.Port, x.Name, kit.ErrExists)
 		}
 	}
 	return nil
@@ -162,7 +162,7 @@ func (s *balance) virtual() error {
 }
 
 // program returns the rules by which every switch sends first packets to the controller.
-func (s *balance) program(_ context.Context, x service.Item[Front]) (p network.Program, err error) {
+func (s *balance) program(_ context.Context, x kit.Item[Front]) (p network.Program, err error) {
 	if err := s.virtual(); err != nil {
 		return p, err
 	}

@@ -11,12 +11,12 @@ import (
 
 	"github.com/sluice-net/sluice/controller"
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/kit/servicetest"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/service/agents"
-	"github.com/sluice-net/sluice/service/control"
-	"github.com/sluice-net/sluice/service/servicetest"
 	"github.com/sluice-net/sluice/store"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli"
+	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network/packet"
-	"github.com/sluice-net/sluice/service/control"
 )
 
 func main() { os.Exit(cli.Main(cli.Extra{Service: newQuarantine, Commands: commands})) }

@@ -8,11 +8,11 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/controller"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/service"
-	"github.com/sluice-net/sluice/service/agents"
-	"github.com/sluice-net/sluice/service/control"
 )
 
 // name is the service's: of its path in the API, its events, metrics, keys and rules.
@@ -41,14 +41,14 @@ type inspector = control.Client[Sent, control.Nothing]
 // HostInfo is a host as the API shows it.
 type HostInfo struct {
 	Host
-	service.Condition
+	kit.Condition
 }
 
 type quarantine struct {
-	*service.Reconciler[Host]
-	net        service.Network
+	*kit.Reconciler[Host]
+	net        kit.Network
 	inspectors *agents.Registry[*inspector, Sent, control.Nothing]
-	metrics    *service.Metrics
+	metrics    *kit.Metrics
 }
 
 func newQuarantine(p controller.Parts) (controller.Service, error) {
@@ -56,10 +56,10 @@ func newQuarantine(p controller.Parts) (controller.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &quarantine{net: p.Network, metrics: service.NewMetrics(name)}
+	s := &quarantine{net: p.Network, metrics: kit.NewMetrics(name)}
 	publish := func(kind string, attrs any) { p.Bus.Publish(name+"."+kind, attrs) }
-	s.Reconciler = service.NewReconciler(service.Options[Host]{
-		Kind:  service.Kind[Host]{Noun: "host", Nouns: "hosts in quarantine", Prefix: name + "/hosts/", Event: "host", Most: 256},
+	s.Reconciler = kit.NewReconciler(kit.Options[Host]{
+		Kind:  kit.Kind[Host]{Noun: "host", Nouns: "hosts in quarantine", Prefix: name + "/hosts/", Event: "host", Most: 256},
 		Store: p.Store, Log: p.Log, Publish: publish,
 	}, owner, s.program)
 	s.inspectors = agents.New(agents.Options[*inspector, Sent, control.Nothing]{
@@ -87,8 +87,8 @@ func (s *quarantine) Run(ctx context.Context) error {
 
 func (s *quarantine) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
-	r := service.NewREST(a, name)
-	hosts := service.Resource[Host, Host, HostInfo]{
+	r := kit.NewREST(a, name)
+	hosts := kit.Resource[Host, Host, HostInfo]{
 		Collection: s.Collection, Path: "hosts", Field: "name", Show: s.show,
 		Parse: func(_ string, h Host) (string, Host, error) { return h.Name, h, nil },
 	}
@@ -96,7 +96,7 @@ func (s *quarantine) Register(a *api.API) {
 	s.inspectors.Register(a, r)
 }
 
-func (s *quarantine) show(all []service.Item[Host]) []HostInfo {
+func (s *quarantine) show(all []kit.Item[Host]) []HostInfo {
 	out := make([]HostInfo, len(all))
 	for i, x := range all {
 		out[i] = HostInfo{x.Value, s.Condition(x)}
@@ -105,7 +105,7 @@ func (s *quarantine) show(all []service.Item[Host]) []HostInfo {
 }
 
 // program leads what a host sends from its port to the inspector.
-func (s *quarantine) program(ctx context.Context, x service.Item[Host]) (p network.Program, err error) {
+func (s *quarantine) program(ctx context.Context, x kit.Item[Host]) (p network.Program, err error) {
 	host, hostErr := s.net.ResolveHost(ctx, x.Value.Host)
 	inspector, inspectorErr := s.inspectors.Find(x.Value.Inspector, x.Value.Host)
 	if err := errors.Join(hostErr, inspectorErr); err != nil {

@@ -94,12 +94,12 @@ func published(n ast.Node) (end string, ok bool) {
 // known says whether a kind that ends so is documented for the service of a folder; for any
 // service, if the folder is what services stand on.
 func known(documented map[string]bool, dir, end string) bool {
-	service, _, _ := strings.Cut(dir, "/")
+	service, _, _ := strings.Cut(strings.TrimPrefix(dir, "services/"), "/")
 	if documented[end] {
 		return true
 	}
 	for kind := range documented {
-		if (service == "service" || strings.HasPrefix(kind, service+".")) && strings.HasSuffix(kind, "."+end) {
+		if (service == "kit" || strings.HasPrefix(kind, service+".")) && strings.HasSuffix(kind, "."+end) {
 			return true
 		}
 	}

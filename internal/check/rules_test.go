@@ -214,14 +214,14 @@ func TestEvents(t *testing.T) {
 	write(t, root, "docs/reference/events.md", "| `sos.session.ended` | It is over. |\n| `sos.ready` | It is. |\n| `qos.flow.moved` | It is. |\n")
 	write(t, root, "dashboard/src/events/services.ts", "  \"sos.session.ended\": (a) => ``,\n  \"sos.session.lost\": (a) => ``,\n")
 	loaded := tree(t, map[string]string{
-		"sos/a.go":      "package p\n\nfunc f() { s.publish(\"session.ended\", nil); s.publish(\"ended\", nil) }\n",
-		"sos/b.go":      "package p\n\nfunc f() { s.publish(\"flow.moved\", nil) }\n",
-		"sos/b_test.go": "package p\n\nfunc g() { s.publish(\"flow.whatever\", nil) }\n",
-		"hub/a.go":      "package p\n\nfunc f() { b.Publish(\"qos.flow.moved\", nil); b.Publish(kind, nil); b.Publish(\"qos.flow.lost\", nil) }\n",
+		"services/sos/a.go":      "package p\n\nfunc f() { s.publish(\"session.ended\", nil); s.publish(\"ended\", nil) }\n",
+		"services/sos/b.go":      "package p\n\nfunc f() { s.publish(\"flow.moved\", nil) }\n",
+		"services/sos/b_test.go": "package p\n\nfunc g() { s.publish(\"flow.whatever\", nil) }\n",
+		"hub/a.go":               "package p\n\nfunc f() { b.Publish(\"qos.flow.moved\", nil); b.Publish(kind, nil); b.Publish(\"qos.flow.lost\", nil) }\n",
 	})
 	got, err := CheckEvents(root, loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, got, "events.md:2: the kind sos.ready", `hub/a.go:3: the event "qos.flow.lost"`, `sos/b.go:3: the event "flow.moved"`, "services.ts: words for the event sos.session.lost")
+	expect(t, got, "events.md:2: the kind sos.ready", `hub/a.go:3: the event "qos.flow.lost"`, `services/sos/b.go:3: the event "flow.moved"`, "services.ts: words for the event sos.session.lost")
 }

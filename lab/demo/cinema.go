@@ -12,10 +12,10 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 // CinemaOptions are those of the demo of Cinema.
@@ -93,7 +93,7 @@ func (d *cinemaDemo) up(ctx context.Context) (err error) {
 	}
 	d.say("Putting %d channels on the air: test patterns of %.0f Mbit/s, a key frame every two seconds.", cinemaChannels, cinemaRate/1e6)
 	for n := range cinemaChannels {
-		c := plugin.ChannelSpec{Name: fmt.Sprintf("pattern-%d", n+1), Number: n + 1, Title: fmt.Sprintf("Test pattern %d", n+1), Source: "test:", BitRate: cinemaRate}
+		c := cinema.ChannelSpec{Name: fmt.Sprintf("pattern-%d", n+1), Number: n + 1, Title: fmt.Sprintf("Test pattern %d", n+1), Source: "test:", BitRate: cinemaRate}
 		if err := d.parts.AddChannel(ctx, c); err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ What to try next:
 
 // links shows which links carry what.
 func (d *cinemaDemo) links(ctx context.Context) error {
-	var trees []plugin.TreeInfo
+	var trees []cinema.TreeInfo
 	if err := d.parts.Get(ctx, "/api/v1/cinema/trees", &trees); err != nil {
 		return err
 	}

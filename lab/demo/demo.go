@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // Options of the demo.
@@ -129,7 +129,7 @@ func (d *demo) compare(ctx context.Context) ([]outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.parts.Whitelist(ctx, d.lab.Host("server").Addr(), webPort, plugin.Tuning{}); err != nil {
+	if _, err := d.parts.Whitelist(ctx, d.lab.Host("server").Addr(), webPort, sos.Tuning{}); err != nil {
 		return nil, err
 	}
 	carried, err := d.download(ctx, "SOS")

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // HandoverOptions are those of the demo of handover.
@@ -132,7 +132,7 @@ func (d *handoverDemo) up(ctx context.Context) (err error) {
 	}
 	home := d.parts.Domains[0]
 	for _, policy := range []string{"seamless", "saving"} {
-		if err := home.PutClass(ctx, policy, plugin.ClassSpec{Policy: policy}); err != nil {
+		if err := home.PutClass(ctx, policy, handover.ClassSpec{Policy: policy}); err != nil {
 			return err
 		}
 	}

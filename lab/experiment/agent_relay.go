@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
 // What an agent pair is held to.

@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 const (
@@ -102,7 +102,7 @@ func (e *Env) withCopies(ctx context.Context, name string, channels int, f func(
 // what they have declared.
 func (rig *copyRig) declare(ctx context.Context, n int, perSecond float64) error {
 	for number := 1; number <= n; number++ {
-		c := plugin.ChannelSpec{Name: treeChannel(number), Number: number, BitRate: units.Rate(perSecond * scaleFrameBits), Ingress: "in1"}
+		c := cinema.ChannelSpec{Name: treeChannel(number), Number: number, BitRate: units.Rate(perSecond * scaleFrameBits), Ingress: "in1"}
 		if err := rig.Do(ctx, http.MethodPut, "/api/v1/cinema/channels/"+c.Name, c, nil); err != nil {
 			return fmt.Errorf("declare channel %s: %w", c.Name, err)
 		}
@@ -123,7 +123,7 @@ func (rig *copyRig) viewers(ctx context.Context, n, channels int) error {
 // copied returns when so many viewers are copied to.
 func copied(ctx context.Context, d *testbed.Deployment, n int) error {
 	err := testbed.Poll(ctx, fmt.Sprintf("the copies for %d viewers", n), func() error {
-		var trees []plugin.TreeInfo
+		var trees []cinema.TreeInfo
 		if err := d.Get(ctx, "/api/v1/cinema/trees", &trees); err != nil {
 			return err
 		}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/tree"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema/tree"
 )
 
 const (

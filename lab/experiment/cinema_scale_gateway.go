@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 // viewersHeldTo is how many WebRTC viewers an egress gateway is held to on one core, at
@@ -126,7 +126,7 @@ func (e *Env) withGateway(ctx context.Context, buckets string, f func(context.Co
 			return err
 		}
 		defer func() { err = errors.Join(err, d.Close()) }()
-		if err := d.AddChannel(ctx, plugin.ChannelSpec{Name: treeChannel(1), Number: 1, Source: "test:", BitRate: zapBitRate}); err != nil {
+		if err := d.AddChannel(ctx, cinema.ChannelSpec{Name: treeChannel(1), Number: 1, Source: "test:", BitRate: zapBitRate}); err != nil {
 			return err
 		}
 		if err := d.WaitOnAir(ctx); err != nil {

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 const (
@@ -237,7 +237,7 @@ func treeChannel(number int) string { return fmt.Sprintf("c%d", number) }
 // addSilent declares channels 1 to n that somebody might publish, and nobody does.
 func addSilent(ctx context.Context, d *testbed.Deployment, n int, ingress func(number int) string) error {
 	for number := 1; number <= n; number++ {
-		err := d.AddChannel(ctx, plugin.ChannelSpec{Name: treeChannel(number), Number: number, BitRate: zapBitRate, Ingress: ingress(number)})
+		err := d.AddChannel(ctx, cinema.ChannelSpec{Name: treeChannel(number), Number: number, BitRate: zapBitRate, Ingress: ingress(number)})
 		if err != nil {
 			return err
 		}

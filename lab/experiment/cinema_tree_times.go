@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 // What a viewer does whose time is measured.
@@ -165,7 +165,7 @@ func (t *treeTimes) note(act string, took time.Duration) error {
 
 // links is how many links the tree of a channel has.
 func (t *treeTimes) links(ctx context.Context, number uint16) (int, error) {
-	var all []plugin.TreeInfo
+	var all []cinema.TreeInfo
 	if err := t.rig.Get(ctx, "/api/v1/cinema/trees", &all); err != nil {
 		return 0, err
 	}

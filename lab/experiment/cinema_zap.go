@@ -11,11 +11,11 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 const (
@@ -192,7 +192,7 @@ func (e *Env) withZaps(ctx context.Context, c zapCase, f func(context.Context, *
 		}
 		defer func() { err = errors.Join(err, d.Close()) }()
 		for n := range zapChannels {
-			err := d.AddChannel(ctx, plugin.ChannelSpec{
+			err := d.AddChannel(ctx, cinema.ChannelSpec{
 				Name: fmt.Sprintf("c%d", n+1), Number: n + 1, Source: fmt.Sprintf("test:?keyframes=%v", c.keyFrames), BitRate: zapBitRate,
 			})
 			if err != nil {

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // What a device with two interfaces is held to under its class "seamless".
@@ -43,7 +43,7 @@ func (rig *policyRig) moveDevices(ctx context.Context, moves int) (all []*device
 	defer raw.Close()
 	for _, policy := range []string{"saving", "seamless"} {
 		rig.env.Step("a device with its daemon, %s, %d moves", policy, moves)
-		if err := rig.domain.PutClass(ctx, "device", plugin.ClassSpec{Policy: policy, Overlap: policyOverlap.String()}); err != nil {
+		if err := rig.domain.PutClass(ctx, "device", handover.ClassSpec{Policy: policy, Overlap: policyOverlap.String()}); err != nil {
 			return nil, err
 		}
 		m, err := testbed.StartMobile(ctx, testbed.MobileOptions{

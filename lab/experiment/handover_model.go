@@ -8,12 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
-	"github.com/sluice-net/sluice/handover/route"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/route"
 )
 
 // modelBound is how much longer than the model says a handover may take.
@@ -167,7 +167,7 @@ func runHandoverModel(ctx context.Context, env *Env) (*Result, error) {
 		Link: delayline.Params{Delay: time.Millisecond}, Radio: delayline.Params{Delay: time.Millisecond},
 	}
 	err = env.withRoaming(ctx, "model", o, func(ctx context.Context, s *roamSite) error {
-		if err := s.domain.PutClass(ctx, "moving", plugin.ClassSpec{Policy: "saving", Trigger: "open"}); err != nil {
+		if err := s.domain.PutClass(ctx, "moving", handover.ClassSpec{Policy: "saving", Trigger: "open"}); err != nil {
 			return err
 		}
 		rig := &modelRig{roamSite: s, env: env, raw: raw}
@@ -367,7 +367,7 @@ func (rig *modelRig) readRecords(ctx context.Context, id string, out *modelSampl
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(r plugin.Record) bool { return r.Kind == plugin.KindAttach })
+	i := slices.IndexFunc(all, func(r handover.Record) bool { return r.Kind == handover.KindAttach })
 	if i < 0 {
 		return fmt.Errorf("the controller has no record of how %s came", id)
 	}

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 const (
@@ -169,7 +169,7 @@ func (rig *movesRig) run(ctx context.Context, c movesCase) (out *movesSamples, e
 	if err := rig.lab.WaitConnected(ctx); err != nil { // so that switches look for a controller each second
 		return nil, err
 	}
-	if err := rig.parts.Domains[0].PutClass(ctx, "seamless", plugin.ClassSpec{Policy: "seamless"}); err != nil {
+	if err := rig.parts.Domains[0].PutClass(ctx, "seamless", handover.ClassSpec{Policy: "seamless"}); err != nil {
 		return nil, err
 	}
 	for i := range c.devices + 1 {

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 const (
@@ -163,7 +163,7 @@ func (rig *peersRig) withHandover(ctx context.Context, f func(context.Context) e
 	defer func() { err = errors.Join(err, d.Close()) }()
 	home := d.Domains[0]
 	for _, way := range handoverWays() {
-		if err := home.PutClass(ctx, way.policy, plugin.ClassSpec{Policy: way.policy}); err != nil {
+		if err := home.PutClass(ctx, way.policy, handover.ClassSpec{Policy: way.policy}); err != nil {
 			return err
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 const (
@@ -96,7 +96,7 @@ func runHandoverPolicies(ctx context.Context, env *Env) (*Result, error) {
 	var devices []*deviceSamples
 	err = env.withRoaming(ctx, "policies", o, func(ctx context.Context, s *roamSite) error {
 		for _, policy := range []string{"saving", "seamless"} {
-			spec := plugin.ClassSpec{Policy: policy, Trigger: "open", Overlap: policyOverlap.String()}
+			spec := handover.ClassSpec{Policy: policy, Trigger: "open", Overlap: policyOverlap.String()}
 			if err := s.domain.PutClass(ctx, policy, spec); err != nil {
 				return err
 			}
@@ -215,31 +215,31 @@ func (rig *policyRig) once(ctx context.Context, c roamCase, run int, d *roamer, 
 }
 
 // move prepares, asks at the new place, and waits until the old branch is gone.
-func (rig *policyRig) move(ctx context.Context, c roamCase, s *testbed.Stream, d *roamer, to *testbed.Radio, moved *atomic.Bool) (plugin.Record, time.Time, error) {
+func (rig *policyRig) move(ctx context.Context, c roamCase, s *testbed.Stream, d *roamer, to *testbed.Radio, moved *atomic.Bool) (handover.Record, time.Time, error) {
 	if err := awaitPackets(ctx, s, policyRate/10); err != nil {
-		return plugin.Record{}, time.Time{}, fmt.Errorf("before the move: %w", err)
+		return handover.Record{}, time.Time{}, fmt.Errorf("before the move: %w", err)
 	}
 	began := time.Now()
 	if c.policy == "" {
-		return plugin.Record{}, began, tasks.Sleep(ctx, 2*policyOverlap)
+		return handover.Record{}, began, tasks.Sleep(ctx, 2*policyOverlap)
 	}
 	if c.lead > 0 {
 		if err := rig.domain.Prepare(ctx, d.ID, rig.portOf(to), d.MAC(to)); err != nil {
-			return plugin.Record{}, began, err
+			return handover.Record{}, began, err
 		}
 		if err := tasks.Sleep(ctx, c.lead-time.Since(began)); err != nil {
-			return plugin.Record{}, began, err
+			return handover.Record{}, began, err
 		}
 	}
 	if c.radios == 1 {
 		moved.Store(true) // it leaves the old place to ask at the new one
 	}
 	if _, err := d.Move(ctx, to); err != nil {
-		return plugin.Record{}, began, err
+		return handover.Record{}, began, err
 	}
 	moved.Store(true)
 	if err := tasks.Sleep(ctx, policyOverlap+200*time.Millisecond); err != nil {
-		return plugin.Record{}, began, err
+		return handover.Record{}, began, err
 	}
 	record, err := rig.lastRecord(ctx, d.ID)
 	return record, began, err

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // roamSite is a mobility lab with a controller, in which simulated devices roam
@@ -92,12 +92,12 @@ func (s *roamSite) newStation(ctx context.Context, n uint16, class string, secon
 	for _, r := range second {
 		d.Radios[r] = other
 	}
-	return d, s.domain.PutDevice(ctx, d.ID, plugin.DeviceSpec{MACs: []string{one.String(), other.String()}, Class: class})
+	return d, s.domain.PutDevice(ctx, d.ID, handover.DeviceSpec{MACs: []string{one.String(), other.String()}, Class: class})
 }
 
 // lastRecord is the controller's record of what a device did last.
-func (s *roamSite) lastRecord(ctx context.Context, id string) (plugin.Record, error) {
-	var record plugin.Record
+func (s *roamSite) lastRecord(ctx context.Context, id string) (handover.Record, error) {
+	var record handover.Record
 	err := testbed.Poll(ctx, "the record of a move", func() error {
 		all, err := s.domain.Records(ctx, id)
 		if err == nil && len(all) == 0 {
@@ -107,7 +107,7 @@ func (s *roamSite) lastRecord(ctx context.Context, id string) (plugin.Record, er
 			return err
 		}
 		record = all[0]
-		if record.Result == plugin.ResultPending {
+		if record.Result == handover.ResultPending {
 			return errors.New("the move is not over")
 		}
 		return nil

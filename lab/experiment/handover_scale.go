@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // What the service is held to.
@@ -70,7 +70,7 @@ func runHandoverScale(ctx context.Context, env *Env) (*Result, error) {
 	r := &Result{Network: "three levels of switches with two below each, links and control connections without delay; simulated devices at the four edges, by real DHCP messages"}
 	runs := map[scaleCell]*scaleRun{}
 	err = env.withRoaming(ctx, "scale", o, func(ctx context.Context, s *roamSite) error {
-		if err := s.domain.PutClass(ctx, "moving", plugin.ClassSpec{Policy: "saving", Trigger: "open"}); err != nil {
+		if err := s.domain.PutClass(ctx, "moving", handover.ClassSpec{Policy: "saving", Trigger: "open"}); err != nil {
 			return err
 		}
 		rig := &scaleRig{roamSite: s, env: env, raw: raw}

@@ -8,11 +8,11 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/mobile"
 )
 
 const (
@@ -142,7 +142,7 @@ func (e *Env) withSilence(ctx context.Context, o lab.MobilityOptions, f func(con
 			return err
 		}
 		defer func() { err = errors.Join(err, d.Close()) }()
-		if err := d.Domains[0].PutClass(ctx, "seamless", plugin.ClassSpec{Policy: "seamless"}); err != nil {
+		if err := d.Domains[0].PutClass(ctx, "seamless", handover.ClassSpec{Policy: "seamless"}); err != nil {
 			return err
 		}
 		m, err := testbed.StartMobile(ctx, testbed.MobileOptions{

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/mobile"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/services/handover/mobile"
 )
 
 // silenceCell is a kind of death: which directions of which link die, and what runs

@@ -19,10 +19,10 @@ import (
 	"github.com/sluice-net/sluice/internal/redistest"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
-	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
-	"github.com/sluice-net/sluice/mobilityfirst/record"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
 const (

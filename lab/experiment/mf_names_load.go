@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/net/ipv4"
 
-	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
-	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrswire"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/replicas"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
 )
 
 // What DMap's simulation has found of look-ups among so many domains (Vu et al., ICDCS 2012), in ms, by K.

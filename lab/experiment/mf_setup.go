@@ -15,10 +15,10 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/rawlink"
-	"github.com/sluice-net/sluice/mobilityfirst/record"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/rawlink"
+	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
 const (

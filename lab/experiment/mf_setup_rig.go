@@ -9,10 +9,10 @@ import (
 
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/plugin"
-	"github.com/sluice-net/sluice/mobilityfirst/rawlink"
-	"github.com/sluice-net/sluice/mobilityfirst/record"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/rawlink"
+	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
 // newNames makes so many.
@@ -30,7 +30,7 @@ func newNames(n int) (all []ed25519.PrivateKey, err error) {
 // tell has hosts say hello for their names until the controller knows all of them.
 func (g *setupRig) tell(ctx context.Context, names map[*rawlink.Socket][]ed25519.PrivateKey) error {
 	return testbed.PollFor(ctx, time.Minute, "the names", func() error {
-		var infos []plugin.NameInfo
+		var infos []mobilityfirst.NameInfo
 		if err := g.deployment.Get(ctx, "/api/v1/mobilityfirst/names", &infos); err != nil {
 			return err
 		}

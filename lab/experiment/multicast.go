@@ -7,10 +7,10 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 const (

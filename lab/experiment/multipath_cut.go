@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/subflow"
+	"github.com/sluice-net/sluice/services/qos/subflows"
 )
 
 const (
@@ -159,8 +159,8 @@ func (r *cutRig) whole(ctx context.Context) error {
 }
 
 // subflows are those of the connection that have been placed.
-func (r *cutRig) subflows(ctx context.Context, f *cutFlow) (own []subflow.Subflow, err error) {
-	var all []subflow.Subflow
+func (r *cutRig) subflows(ctx context.Context, f *cutFlow) (own []subflows.Subflow, err error) {
+	var all []subflows.Subflow
 	if err := r.net.Get(ctx, "/api/v1/qos/subflows", &all); err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (r *cutRig) subflows(ctx context.Context, f *cutFlow) (own []subflow.Subflo
 }
 
 // victim is one of three further subflows that have been placed, once all have.
-func (r *cutRig) victim(ctx context.Context, f *cutFlow) (victim subflow.Subflow, err error) {
+func (r *cutRig) victim(ctx context.Context, f *cutFlow) (victim subflows.Subflow, err error) {
 	err = testbed.Poll(ctx, "three further subflows", func() error {
 		own, err := r.subflows(ctx, f)
 		if err == nil && len(own) < 3 {
@@ -191,13 +191,13 @@ func (r *cutRig) victim(ctx context.Context, f *cutFlow) (victim subflow.Subflow
 }
 
 // moved waits until a subflow has another way, and tells how long after a time.
-func (r *cutRig) moved(ctx context.Context, victim subflow.Subflow, since time.Time) (after time.Duration, err error) {
+func (r *cutRig) moved(ctx context.Context, victim subflows.Subflow, since time.Time) (after time.Duration, err error) {
 	err = testbed.Poll(ctx, "the subflow to go another way", func() error {
-		var all []subflow.Subflow
+		var all []subflows.Subflow
 		if err := r.net.Get(ctx, "/api/v1/qos/subflows", &all); err != nil {
 			return err
 		}
-		i := slices.IndexFunc(all, func(s subflow.Subflow) bool { return s.ID == victim.ID })
+		i := slices.IndexFunc(all, func(s subflows.Subflow) bool { return s.ID == victim.ID })
 		if i >= 0 && all[i].Path[1].Switch == victim.Path[1].Switch {
 			return errors.New("it goes by the same switch")
 		}

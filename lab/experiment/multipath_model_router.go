@@ -7,8 +7,8 @@ import (
 
 	"github.com/sluice-net/sluice/lab/experiment/flowsim"
 	"github.com/sluice-net/sluice/network/topology"
-	"github.com/sluice-net/sluice/qos/reserve"
-	"github.com/sluice-net/sluice/qos/subflow"
+	"github.com/sluice-net/sluice/services/qos/reserve"
+	"github.com/sluice-net/sluice/services/qos/subflows"
 )
 
 // modelRouter says which links subflows take. What it places the plugin's own code chooses,
@@ -21,7 +21,7 @@ type modelRouter struct {
 	flows []matrixFlow
 	seed  uint64
 
-	placer  *subflow.Simulated
+	placer  *subflows.Simulated
 	numbers map[reserve.Link]int
 	carried []float64 // by links until the last reading
 	used    []uint64  // of links in the interval before it, in bit/s
@@ -51,7 +51,7 @@ func newModelRouter(t modelTree, w modelWay, flows []matrixFlow, seed uint64) *m
 	use := func(at reserve.Link) reserve.Use {
 		return reserve.Use{Capacity: modelLink, Used: r.used[r.numbers[at]]}
 	}
-	r.placer = subflow.NewSimulated(top, use, modelPaths, w.reads())
+	r.placer = subflows.NewSimulated(top, use, modelPaths, w.reads())
 	return r
 }
 

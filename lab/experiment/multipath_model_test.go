@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/network/topology"
-	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
 // TestModelWays: what hash and plugin choose are ways from host to host, link by link, in

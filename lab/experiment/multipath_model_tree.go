@@ -5,7 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
 // modelTree is a fat tree of k ports as the model has it: links by number, each direction one of

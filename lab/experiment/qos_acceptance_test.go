@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/services/qos/critical"
 )
 
 // The appendix has 30 runs of 20 flows, of which 354 were accepted, in three runs more
@@ -66,7 +66,7 @@ func TestKeptPercent(t *testing.T) {
 	if _, ok := o.keptPercent(); ok {
 		t.Error("a flow that was promised nothing has kept something")
 	}
-	o.place = &bandwidth.Record{State: bandwidth.StateAccepted, Since: begin, Accepted: begin.Add(20 * time.Millisecond)}
+	o.place = &critical.Record{State: critical.StateAccepted, Since: begin, Accepted: begin.Add(20 * time.Millisecond)}
 	if v, ok := o.keptPercent(); !ok || v < 100*share-0.1 || v > 100*share+0.1 {
 		t.Errorf("kept %.2f %%, %v", v, ok)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // Ports that tell critical from other flows.
@@ -67,7 +67,7 @@ type qosOutcome struct {
 	qosFlow
 	log *testbed.BulkLog
 	// place is what the controller told of it last, nil if it never did.
-	place *bandwidth.Record
+	place *critical.Record
 }
 
 // soon is how long after its first packet a flow may be accepted and count as accepted at
@@ -199,7 +199,7 @@ func runFlows(ctx context.Context, l *lab.Lab, n *testbed.Network, flows []qosFl
 		})
 	}
 	watching, stop := context.WithCancel(ctx)
-	places := make(chan map[netip.AddrPort]*bandwidth.Record, 1)
+	places := make(chan map[netip.AddrPort]*critical.Record, 1)
 	go func() { places <- watchPlaces(watching, n) }()
 	running.Wait()
 	stop()
@@ -253,10 +253,10 @@ func (o *qosOutcome) run(ctx context.Context, l *lab.Lab) (err error) {
 
 // watchPlaces asks for the flows' places until it is stopped, and keeps the latest of
 // each, by destination: a host receives one flow.
-func watchPlaces(ctx context.Context, n *testbed.Network) map[netip.AddrPort]*bandwidth.Record {
-	seen := map[netip.AddrPort]*bandwidth.Record{}
+func watchPlaces(ctx context.Context, n *testbed.Network) map[netip.AddrPort]*critical.Record {
+	seen := map[netip.AddrPort]*critical.Record{}
 	for tasks.Sleep(ctx, 200*time.Millisecond) == nil {
-		var all []bandwidth.Record
+		var all []critical.Record
 		if err := n.Get(ctx, "/api/v1/qos/flows", &all); err != nil {
 			continue // the next answer tells more
 		}
@@ -284,7 +284,7 @@ func destination(flow string) (netip.AddrPort, bool) {
 // known any more; what they were promised is free when they close. With once, as in the
 // dissertation, what is not accepted when it begins is never accepted.
 func defineCritical(ctx context.Context, n *testbed.Network, once bool) error {
-	return n.Do(ctx, http.MethodPost, "/api/v1/qos/critical", bandwidth.Spec{
+	return n.Do(ctx, http.MethodPost, "/api/v1/qos/critical", critical.Spec{
 		Name: "experiment", Rate: required, Match: match.Flow{TCPDst: match.Text(fmt.Sprint(criticalPort))}, IdleTimeout: "2s", Once: once,
 	}, nil)
 }

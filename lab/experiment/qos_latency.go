@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 const (
@@ -159,18 +159,18 @@ func (r *controlRig) probe(ctx context.Context, name string) (*measured, error) 
 // withClass runs f with a controller that gives control traffic a class of its own.
 func (r *controlRig) withClass(ctx context.Context, f func() error) error {
 	return r.controlled(ctx, func(n *testbed.Network) error {
-		var made latency.Info
+		var made classes.Info
 		if err := n.Do(ctx, http.MethodPost, classesPath, r.class(), &made); err != nil {
 			return err
 		}
 		if err := f(); err != nil {
 			return err
 		}
-		var all latency.Stats
+		var all classes.Stats
 		if err := n.Get(ctx, classesPath+"/control/stats", &all); err != nil {
 			return err
 		}
-		if all.State != latency.StateActive {
+		if all.State != classes.StateActive {
 			return fmt.Errorf("the class is %s: %s", all.State, all.Reason)
 		}
 		return nil
@@ -199,10 +199,10 @@ func (r *controlRig) controlled(ctx context.Context, f func(*testbed.Network) er
 }
 
 // class is the control traffic of both directions.
-func (r *controlRig) class() latency.ClassSpec {
+func (r *controlRig) class() classes.ClassSpec {
 	one, three := match.Text(r.lab.Host("vm1").Addr().String()), match.Text(r.lab.Host("vm3").Addr().String())
 	port := match.Text(fmt.Sprint(controlPort))
-	return latency.ClassSpec{Name: "control", Priority: "0", MinRate: "1000000", Flows: []match.Flow{
+	return classes.ClassSpec{Name: "control", Priority: "0", MinRate: "1000000", Flows: []match.Flow{
 		{IPv4Src: one, IPv4Dst: three, UDPDst: port},
 		{IPv4Src: three, IPv4Dst: one, UDPSrc: port},
 	}}

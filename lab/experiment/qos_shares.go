@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 const (
@@ -83,9 +83,9 @@ func (r *controlRig) flood(ctx context.Context, rate float64, settle, over time.
 }
 
 // shareClass is a class of the packets of one flood.
-func (r *controlRig) shareClass(name string, port, priority, least int) latency.ClassSpec {
+func (r *controlRig) shareClass(name string, port, priority, least int) classes.ClassSpec {
 	number := func(v int) match.Text { return match.Text(fmt.Sprint(v)) }
-	return latency.ClassSpec{Name: name, Priority: number(priority), MinRate: number(least), Flows: []match.Flow{{
+	return classes.ClassSpec{Name: name, Priority: number(priority), MinRate: number(least), Flows: []match.Flow{{
 		IPv4Src: match.Text(r.lab.Host("vm1").Addr().String()), IPv4Dst: match.Text(r.lab.Host("vm3").Addr().String()), UDPDst: number(port),
 	}}}
 }
@@ -117,7 +117,7 @@ func (r *controlRig) share(ctx context.Context, n *testbed.Network) (s shares, e
 	}
 	most := r.shareClass("most", sharePort+1, 0, 1_000_000)
 	most.MaxRate = "2000000"
-	for _, c := range []latency.ClassSpec{r.shareClass("least", sharePort, 6, 3_000_000), most} {
+	for _, c := range []classes.ClassSpec{r.shareClass("least", sharePort, 6, 3_000_000), most} {
 		if err := n.Do(ctx, http.MethodPost, classesPath, c, nil); err != nil {
 			return s, err
 		}
@@ -159,7 +159,7 @@ func (e *Env) provision(ctx context.Context, s *shares) error {
 		began := time.Now()
 		if err := atOnce(manyClasses, func(i int) error {
 			from := i%(manySwitches-2) + 1
-			return n.Do(ctx, http.MethodPost, classesPath, latency.ClassSpec{
+			return n.Do(ctx, http.MethodPost, classesPath, classes.ClassSpec{
 				Name: fmt.Sprint("c", i), Priority: match.Text(fmt.Sprint(i % 8)), MinRate: "100000", Flows: []match.Flow{{
 					IPv4Src: match.Text(host(from).Addr().String()), IPv4Dst: match.Text(host(from + 2).Addr().String()), UDPDst: match.Text(fmt.Sprint(sharePort + i)),
 				}},

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 const (
@@ -56,7 +56,7 @@ func squareRun(ctx context.Context, env *Env) (m onSquare, err error) {
 			if err := meet(ctx, l, flows); err != nil {
 				return err
 			}
-			if err := n.Do(ctx, http.MethodPost, "/api/v1/qos/critical", bandwidth.Spec{
+			if err := n.Do(ctx, http.MethodPost, "/api/v1/qos/critical", critical.Spec{
 				Name: "film", Rate: units.Rate(squarePromise), Match: match.Flow{UDPDst: match.Text(fmt.Sprint(squarePort))}, IdleTimeout: "2s",
 			}, nil); err != nil {
 				return err
@@ -86,7 +86,7 @@ func (s *squareRig) stream(ctx context.Context, i, rate, size int) (*testbed.Str
 }
 
 // accepted waits until there are so many flows, all of which have been accepted.
-func (s *squareRig) accepted(ctx context.Context, want int) (all []bandwidth.Record, err error) {
+func (s *squareRig) accepted(ctx context.Context, want int) (all []critical.Record, err error) {
 	err = testbed.Poll(ctx, fmt.Sprintf("%d accepted flows", want), func() error {
 		all = nil
 		if err := s.n.Get(ctx, "/api/v1/qos/flows", &all); err != nil {
@@ -96,7 +96,7 @@ func (s *squareRig) accepted(ctx context.Context, want int) (all []bandwidth.Rec
 			return fmt.Errorf("%d", len(all))
 		}
 		for _, f := range all {
-			if f.State != bandwidth.StateAccepted {
+			if f.State != critical.StateAccepted {
 				return fmt.Errorf("%+v", f)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // agentsLine is wide enough for every pair of agents together; what limits is
@@ -46,7 +46,7 @@ func runAgents(ctx context.Context, env *Env) (*Result, error) {
 		env.Step("%d pairs of agents, as many client connections", n)
 		t := narrowAgents(twoSites("agents", agentsLine, n))
 		err := env.withSite(ctx, t, func(ctx context.Context, s *site) error {
-			c, err := s.through(ctx, s.transfer(env.Scale, n), plugin.Tuning{})
+			c, err := s.through(ctx, s.transfer(env.Scale, n), sos.Tuning{})
 			if err != nil {
 				return fmt.Errorf("%d pairs: %w", n, err)
 			}

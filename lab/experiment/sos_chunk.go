@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // chunkLine has the 53 ms between Clemson and Utah.
@@ -52,7 +52,7 @@ func runChunk(ctx context.Context, env *Env) (*Result, error) {
 			row, series := []any{p}, Series{Label: fmt.Sprintf("p = %d", p)}
 			for _, chunk := range chunks {
 				env.Step("p = %d, chunks of %d bytes", p, chunk)
-				c, err := s.through(ctx, s.transfer(env.Scale, 1), plugin.Tuning{Connections: p, ChunkBytes: chunk, CongestionControl: "cubic"})
+				c, err := s.through(ctx, s.transfer(env.Scale, 1), sos.Tuning{Connections: p, ChunkBytes: chunk, CongestionControl: "cubic"})
 				if err != nil {
 					return fmt.Errorf("p = %d, chunk %d: %w", p, chunk, err)
 				}

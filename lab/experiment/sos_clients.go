@@ -8,7 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 func sosClients() Experiment {
@@ -71,7 +71,7 @@ func (s *site) clients(ctx context.Context, scale Scale, n int) (sum float64, er
 			t.Client, t.Server = s.lab.Host(secondClient), s.lab.Host(secondServer)
 			t.To = s.lab.Host(secondServer).Addr().String()
 		}
-		entry, err := s.Whitelist(ctx, netip.MustParseAddr(t.To), uint16(t.Port), plugin.Tuning{})
+		entry, err := s.Whitelist(ctx, netip.MustParseAddr(t.To), uint16(t.Port), sos.Tuning{})
 		if err != nil {
 			return 0, err
 		}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 func sosDisk() Experiment {
@@ -39,13 +39,13 @@ type diskWay struct {
 	name      string
 	published float64 // Mbit/s; zero for nothing
 	port      uint16
-	tuning    plugin.Tuning
+	tuning    sos.Tuning
 }
 
 var diskWays = []diskWay{
 	{name: "direct", published: 15.6, port: 8081},
 	{name: "SOS", port: 8082},
-	{name: "SOS, 32 connections, chunks of 8,192", published: 84.8, port: 8083, tuning: plugin.Tuning{Connections: 32, ChunkBytes: 8192, Queue: 1000}},
+	{name: "SOS, 32 connections, chunks of 8,192", published: 84.8, port: 8083, tuning: sos.Tuning{Connections: 32, ChunkBytes: 8192, Queue: 1000}},
 }
 
 func runDisk(ctx context.Context, env *Env) (*Result, error) {

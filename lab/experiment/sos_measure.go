@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // carried is a transfer that agents carried.
@@ -19,7 +19,7 @@ type carried struct {
 
 // through measures a transfer with the given parameters of SOS and makes sure
 // that agents carried it.
-func (s *site) through(ctx context.Context, t testbed.Transfer, tuning plugin.Tuning) (c carried, err error) {
+func (s *site) through(ctx context.Context, t testbed.Transfer, tuning sos.Tuning) (c carried, err error) {
 	before, err := s.Sessions(ctx)
 	if err != nil {
 		return c, err

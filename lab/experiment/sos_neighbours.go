@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 func sosNeighbours() Experiment {
@@ -208,7 +208,7 @@ type sharedLink struct {
 // share has ten sessions at once, then nine and one that comes later, then two of different weights.
 func (rig *startRig) share(ctx context.Context, env *Env) (r sharedLink, err error) {
 	server := rig.lab.Host("server").Addr()
-	for port, tuning := range map[uint16]plugin.Tuning{iperfPort: {}, lateUserPort: {}, heavyPort: {Weight: heavyWeight}} {
+	for port, tuning := range map[uint16]sos.Tuning{iperfPort: {}, lateUserPort: {}, heavyPort: {Weight: heavyWeight}} {
 		entry, err := rig.Whitelist(ctx, server, port, tuning)
 		if err != nil {
 			return r, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // peersLine is the largest link that the lab sustains on two cores through two
@@ -150,7 +150,7 @@ func (p peer) measure(ctx context.Context, env *Env, s *site) (testbed.Goodput, 
 	// is measured for less has it or has not.
 	t.Time = pick[time.Duration](env.Scale, 10, 10, 20) * time.Second
 	if p.sos {
-		c, err := s.through(ctx, t, plugin.Tuning{})
+		c, err := s.through(ctx, t, sos.Tuning{})
 		return c.Goodput, err
 	}
 	if p.proxies != "" {

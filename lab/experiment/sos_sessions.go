@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // sessionsLine is a link between two cities.
@@ -77,7 +77,7 @@ func runSessions(ctx context.Context, env *Env) (*Result, error) {
 
 // crowdOutcome is what became of a crowd.
 type crowdOutcome struct {
-	records []plugin.Record
+	records []sos.Record
 	took    time.Duration
 	right   int
 	failed  error // what curl says went wrong
@@ -118,7 +118,7 @@ func (c crowd) download(ctx context.Context, env *Env, s *site) (o crowdOutcome,
 		return o, err
 	}
 	defer web.Stop()
-	entry, err := s.Whitelist(ctx, s.lab.Host("server").Addr(), webPort, plugin.Tuning{})
+	entry, err := s.Whitelist(ctx, s.lab.Host("server").Addr(), webPort, sos.Tuning{})
 	if err != nil {
 		return o, err
 	}
@@ -139,12 +139,12 @@ func (c crowd) download(ctx context.Context, env *Env, s *site) (o crowdOutcome,
 }
 
 // endedSince waits until no session is live, and returns those begun since.
-func (s *site) endedSince(ctx context.Context, began time.Time) (since []plugin.Record, err error) {
+func (s *site) endedSince(ctx context.Context, began time.Time) (since []sos.Record, err error) {
 	err = testbed.Poll(ctx, "the sessions' end", func() error {
 		all, err := s.Sessions(ctx)
 		since = since[:0]
 		for _, r := range all {
-			if r.State != plugin.StateEnded {
+			if r.State != sos.StateEnded {
 				return fmt.Errorf("a session is %s", r.State)
 			}
 			if r.Started.After(began) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 var setupLine = line{Rate: 300e6, RTT: 50 * time.Millisecond, MTU: 1500}
@@ -39,7 +39,7 @@ func runSetup(ctx context.Context, env *Env) (*Result, error) {
 	env.Steps(2)
 	r := &Result{Network: "two switches, " + l.String()}
 	var direct, carried []float64
-	var steps []plugin.Record
+	var steps []sos.Record
 	err = env.withSite(ctx, twoSites("setup", l, 1), func(ctx context.Context, s *site) error {
 		stop, err := serveSmallFile(ctx, env, s)
 		if err != nil {
@@ -50,7 +50,7 @@ func runSetup(ctx context.Context, env *Env) (*Result, error) {
 		if direct, err = connects(ctx, s, raw, "direct", count); err != nil {
 			return err
 		}
-		if _, err := s.Whitelist(ctx, s.lab.Host("server").Addr(), webPort, plugin.Tuning{}); err != nil {
+		if _, err := s.Whitelist(ctx, s.lab.Host("server").Addr(), webPort, sos.Tuning{}); err != nil {
 			return err
 		}
 		env.Step("%d connections by SOS", count)
@@ -113,7 +113,7 @@ func connects(ctx context.Context, s *site, raw *CSV, way string, count int) ([]
 	return times, nil
 }
 
-func setupResult(r *Result, l line, direct, carried []float64, sessions []plugin.Record) {
+func setupResult(r *Result, l line, direct, carried []float64, sessions []sos.Record) {
 	table := Table{Title: "Connect time in ms, as curl measures it", Columns: []string{"way", "number", "median", "p95", "worst"}}
 	for _, row := range []struct {
 		way   string
@@ -127,7 +127,7 @@ func setupResult(r *Result, l line, direct, carried []float64, sessions []plugin
 }
 
 // setupSteps shows where the controller says that the time went.
-func setupSteps(sessions []plugin.Record) Table {
+func setupSteps(sessions []sos.Record) Table {
 	table := Table{Title: "Where the controller says the set-up's time went, median in ms", Columns: []string{"select", "prepare", "rules", "commit", "client's rules", "total"}}
 	columns := make([][]float64, 6)
 	for _, s := range sessions {

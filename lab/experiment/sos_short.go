@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // Short connections go to one port by agents and to another directly, so that
@@ -186,7 +186,7 @@ func (rig *shortRig) begin(ctx context.Context, env *Env) error {
 	if err := rig.NearByHops(ctx); err != nil {
 		return err
 	}
-	_, err := rig.Whitelist(ctx, rig.lab.Host("server").Addr(), shortCarriedPort, plugin.Tuning{})
+	_, err := rig.Whitelist(ctx, rig.lab.Host("server").Addr(), shortCarriedPort, sos.Tuning{})
 	return err
 }
 
@@ -236,12 +236,12 @@ func (rig *shortRig) run(ctx context.Context, c shortCell, count int) (o shortOu
 }
 
 // past are the connections that have gone past the agents so far, by reason.
-func (rig *shortRig) past(ctx context.Context) (map[plugin.Reason]plugin.Direct, error) {
-	var s plugin.Status
+func (rig *shortRig) past(ctx context.Context) (map[sos.Reason]sos.Direct, error) {
+	var s sos.Status
 	if err := rig.Get(ctx, "/api/v1/sos/status", &s); err != nil {
 		return nil, err
 	}
-	out := map[plugin.Reason]plugin.Direct{}
+	out := map[sos.Reason]sos.Direct{}
 	for _, x := range s.Direct {
 		out[x.Reason] = x
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // socketsLine has the 50 ms of the published setting, at a rate that two cores sustain.
@@ -69,7 +69,7 @@ func runSockets(ctx context.Context, env *Env) (*Result, error) {
 			measured[control] = map[int]carried{}
 			for _, p := range ps {
 				env.Step("p = %d, %s", p, control)
-				c, err := s.through(ctx, s.transfer(env.Scale, 1), plugin.Tuning{Connections: p, CongestionControl: control})
+				c, err := s.through(ctx, s.transfer(env.Scale, 1), sos.Tuning{Connections: p, CongestionControl: control})
 				if err != nil {
 					return fmt.Errorf("p = %d, %s: %w", p, control, err)
 				}

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 func sosStart() Experiment {
@@ -226,7 +226,7 @@ func (rig *startRig) begin(ctx context.Context, env *Env, megabytes []int) (err 
 	if err := rig.NearByHops(ctx); err != nil {
 		return err
 	}
-	_, err = rig.Whitelist(ctx, server, webPort, plugin.Tuning{})
+	_, err = rig.Whitelist(ctx, server, webPort, sos.Tuning{})
 	return err
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // wrongRates are what the link has when agents learn what it carries, and when transfers are
@@ -85,7 +85,7 @@ func (rig *startRig) learn(ctx context.Context, c startCell, rate float64) error
 
 // known is the rate of an agent's one path, in bits a second.
 func (rig *startRig) known(ctx context.Context, agent string) (float64, error) {
-	var paths []plugin.PathInfo
+	var paths []sos.PathInfo
 	err := rig.Do(ctx, http.MethodGet, "/api/v1/sos/agents/"+agent+"/paths", nil, &paths)
 	if err != nil || len(paths) == 0 {
 		return 0, err

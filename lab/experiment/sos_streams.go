@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // streamsLine has the 50 ms of the published setting.
@@ -47,7 +47,7 @@ func runStreams(ctx context.Context, env *Env) (*Result, error) {
 				return err
 			}
 			env.Step("%d streams by SOS", n)
-			c, err := s.through(ctx, s.transfer(env.Scale, n), plugin.Tuning{})
+			c, err := s.through(ctx, s.transfer(env.Scale, n), sos.Tuning{})
 			if err != nil {
 				return fmt.Errorf("%d streams: %w", n, err)
 			}

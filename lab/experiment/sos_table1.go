@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // table1Rate is that of each of the two paths.
@@ -84,25 +84,25 @@ func runTable1(ctx context.Context, env *Env) (*Result, error) {
 			if err := s.useOnly(ctx, p); err != nil {
 				return err
 			}
-			tcp, udp, sos, err := measureTable1(ctx, env, s, p)
+			tcp, udp, bySOS, err := measureTable1(ctx, env, s, p)
 			if err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
-			best = max(best, sos.BitsPerSecond)
-			for way, g := range map[string]float64{"tcp": tcp.BitsPerSecond, "udp": udp.BitsPerSecond, "sos": sos.BitsPerSecond} {
+			best = max(best, bySOS.BitsPerSecond)
+			for way, g := range map[string]float64{"tcp": tcp.BitsPerSecond, "udp": udp.BitsPerSecond, "sos": bySOS.BitsPerSecond} {
 				if err := raw.Row(p.name, way, g); err != nil {
 					return err
 				}
 			}
 			table.Add(p.name, p.tcpPL, p.tcpPG, p.udp, p.sosPL, p.sosPG, fmt.Sprintf("%.1f", tcp.Mbit()), fmt.Sprintf("%.1f", udp.Mbit()),
-				fmt.Sprintf("%.1f", sos.Mbit()), fmt.Sprintf("%.0f %%", 100*sos.BitsPerSecond/udp.BitsPerSecond), fmt.Sprintf("%.1f", sos.BitsPerSecond/tcp.BitsPerSecond))
-			r.Claim(sos.BitsPerSecond >= 0.9*udp.BitsPerSecond, p.name+": SOS at least 90 % of UDP", "%.0f %%", 100*sos.BitsPerSecond/udp.BitsPerSecond)
+				fmt.Sprintf("%.1f", bySOS.Mbit()), fmt.Sprintf("%.0f %%", 100*bySOS.BitsPerSecond/udp.BitsPerSecond), fmt.Sprintf("%.1f", bySOS.BitsPerSecond/tcp.BitsPerSecond))
+			r.Claim(bySOS.BitsPerSecond >= 0.9*udp.BitsPerSecond, p.name+": SOS at least 90 % of UDP", "%.0f %%", 100*bySOS.BitsPerSecond/udp.BitsPerSecond)
 		}
 		if err := s.useBoth(ctx); err != nil {
 			return err
 		}
 		env.Step("SOS on both paths")
-		both, err := s.through(ctx, s.transfer(env.Scale, 1), plugin.Tuning{Paths: 2})
+		both, err := s.through(ctx, s.transfer(env.Scale, 1), sos.Tuning{Paths: 2})
 		if err != nil {
 			return fmt.Errorf("both paths: %w", err)
 		}
@@ -119,7 +119,7 @@ func runTable1(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-func measureTable1(ctx context.Context, env *Env, s *site, p table1Path) (tcp, udp testbed.Goodput, sos carried, err error) {
+func measureTable1(ctx context.Context, env *Env, s *site, p table1Path) (tcp, udp testbed.Goodput, bySOS carried, err error) {
 	env.Step("TCP on %s", p.name)
 	if tcp, err = s.transfer(env.Scale, 1).Run(ctx); err != nil {
 		return
@@ -131,8 +131,8 @@ func measureTable1(ctx context.Context, env *Env, s *site, p table1Path) (tcp, u
 		return
 	}
 	env.Step("SOS on %s", p.name)
-	sos, err = s.through(ctx, s.transfer(env.Scale, 1), plugin.Tuning{Paths: 1})
-	env.Logf("TCP %.1f, UDP %.1f, SOS %.1f Mbit/s", tcp.Mbit(), udp.Mbit(), sos.Mbit())
+	bySOS, err = s.through(ctx, s.transfer(env.Scale, 1), sos.Tuning{Paths: 1})
+	env.Logf("TCP %.1f, UDP %.1f, SOS %.1f Mbit/s", tcp.Mbit(), udp.Mbit(), bySOS.Mbit())
 	return
 }
 

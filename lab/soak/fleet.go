@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	sos "github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // fleet is every program of Sluice in the lab.
@@ -68,7 +68,7 @@ func (f *fleet) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := f.PutClass(ctx, "moving", plugin.ClassSpec{Policy: "seamless"}); err != nil {
+	if err := f.PutClass(ctx, "moving", handover.ClassSpec{Policy: "seamless"}); err != nil {
 		return err
 	}
 	var err error

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // What is promised: to a class, and to critical flows.
@@ -25,7 +25,7 @@ const (
 func (f *fleet) putClass(ctx context.Context) error {
 	one, two := match.Text(f.lab.Host("class1").Addr().String()), match.Text(f.lab.Host("class2").Addr().String())
 	port := match.Text(fmt.Sprint(classPort))
-	return f.Do(ctx, http.MethodPost, classesPath, latency.ClassSpec{
+	return f.Do(ctx, http.MethodPost, classesPath, classes.ClassSpec{
 		Name: className, Priority: "0", MinRate: match.Text(fmt.Sprint(classRate)),
 		Flows: []match.Flow{{IPv4Src: one, IPv4Dst: two, TCPDst: port}, {IPv4Src: two, IPv4Dst: one, TCPSrc: port}},
 	}, nil)
@@ -37,7 +37,7 @@ func (f *fleet) dropClass(ctx context.Context) error {
 
 // putCritical defines the flows to a port as critical.
 func (f *fleet) putCritical(ctx context.Context) error {
-	return f.Do(ctx, http.MethodPost, criticalPath, bandwidth.Spec{
+	return f.Do(ctx, http.MethodPost, criticalPath, critical.Spec{
 		Name: criticalName, Rate: criticalRate, IdleTimeout: "5s",
 		Match: match.Flow{IPv4Dst: match.Text(f.lab.Host("critical2").Addr().String()), TCPDst: match.Text(fmt.Sprint(criticalPort))},
 	}, nil)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/sos/agentapi"
-	sos "github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/sos"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
 // check is one thing that must hold at the end.
@@ -82,11 +82,11 @@ const statusWithin = 5 * time.Second
 
 func (f *fleet) classActive(ctx context.Context) error {
 	return testbed.Poll(ctx, "the class", func() error {
-		var s latency.Stats
+		var s classes.Stats
 		if err := f.Get(ctx, classesPath+"/"+className+"/stats", &s); err != nil {
 			return err
 		}
-		if s.State != latency.StateActive {
+		if s.State != classes.StateActive {
 			return fmt.Errorf("it is %s: %s", s.State, s.Reason)
 		}
 		return nil

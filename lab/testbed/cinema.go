@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/cinema/plugin"
+	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/services/cinema"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 // CinemaRole says which of Cinema's gateways a host is.
@@ -130,7 +130,7 @@ func (d *Deployment) PublicURL(host string) string {
 }
 
 // AddChannel declares a channel.
-func (d *Deployment) AddChannel(ctx context.Context, c plugin.ChannelSpec) error {
+func (d *Deployment) AddChannel(ctx context.Context, c cinema.ChannelSpec) error {
 	if err := d.Do(ctx, http.MethodPost, cinemaPath+"/channels", c, nil); err != nil {
 		return fmt.Errorf("add channel %s: %w", c.Name, err)
 	}

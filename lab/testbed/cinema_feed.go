@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/cinema"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 // Feed sends numbered datagrams by the first interface of a host, whole frames, as an ingress
@@ -44,7 +44,7 @@ var channelMAC = openflow.MAC{0x02, 0x00, 0xc6, 0x12, 0x00, 0x01}
 
 // ChannelDatagram is one of the channel with a number.
 func ChannelDatagram(number uint16, size int) Datagram {
-	return Datagram{From: gatewayapi.SourcePort(number), To: netip.AddrPortFrom(plugin.DefaultMedia, gatewayapi.MediaPort), MAC: channelMAC, Size: size}
+	return Datagram{From: gatewayapi.SourcePort(number), To: netip.AddrPortFrom(cinema.DefaultMedia, gatewayapi.MediaPort), MAC: channelMAC, Size: size}
 }
 
 // OpenFeed opens the interface.

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/client"
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	controlapi "github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/pki"
-	controlapi "github.com/sluice-net/sluice/service/control"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 // RawGateway is an egress gateway of which the controller knows no better than that it is

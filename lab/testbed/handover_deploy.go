@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/client"
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 const handoverPath = "/api/v1/handover"
@@ -257,30 +257,30 @@ func (d *HandoverDeployment) Close() error {
 }
 
 // PutClass registers a class of devices.
-func (x *HandoverDomain) PutClass(ctx context.Context, name string, spec plugin.ClassSpec) error {
+func (x *HandoverDomain) PutClass(ctx context.Context, name string, spec handover.ClassSpec) error {
 	return putClass(ctx, x.Client, name, spec)
 }
 
 // PutDevice registers a device.
-func (x *HandoverDomain) PutDevice(ctx context.Context, id string, spec plugin.DeviceSpec) error {
+func (x *HandoverDomain) PutDevice(ctx context.Context, id string, spec handover.DeviceSpec) error {
 	return putDevice(ctx, x.Client, id, spec)
 }
 
 // PutClass registers a class of devices.
-func (d *Deployment) PutClass(ctx context.Context, name string, spec plugin.ClassSpec) error {
+func (d *Deployment) PutClass(ctx context.Context, name string, spec handover.ClassSpec) error {
 	return putClass(ctx, d.Client, name, spec)
 }
 
 // PutDevice registers a device.
-func (d *Deployment) PutDevice(ctx context.Context, id string, spec plugin.DeviceSpec) error {
+func (d *Deployment) PutDevice(ctx context.Context, id string, spec handover.DeviceSpec) error {
 	return putDevice(ctx, d.Client, id, spec)
 }
 
-func putClass(ctx context.Context, c *client.Client, name string, spec plugin.ClassSpec) error {
+func putClass(ctx context.Context, c *client.Client, name string, spec handover.ClassSpec) error {
 	return c.Do(ctx, http.MethodPut, handoverPath+"/classes/"+url.PathEscape(name), spec, nil)
 }
 
-func putDevice(ctx context.Context, c *client.Client, id string, spec plugin.DeviceSpec) error {
+func putDevice(ctx context.Context, c *client.Client, id string, spec handover.DeviceSpec) error {
 	return c.Do(ctx, http.MethodPut, handoverPath+"/devices/"+url.PathEscape(id), spec, nil)
 }
 
@@ -295,7 +295,7 @@ func (x *HandoverDomain) Prepare(ctx context.Context, id, port string, mac openf
 }
 
 // Records are what happened to a device, the latest first.
-func (x *HandoverDomain) Records(ctx context.Context, id string) ([]plugin.Record, error) {
-	var all []plugin.Record
+func (x *HandoverDomain) Records(ctx context.Context, id string) ([]handover.Record, error) {
+	var all []handover.Record
 	return all, x.Get(ctx, handoverPath+"/handovers?device="+url.QueryEscape(id), &all)
 }

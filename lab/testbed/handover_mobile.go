@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/mobile"
 )
 
 // MobileOptions says which host of the lab is a mobile device, and whose.
@@ -34,7 +34,7 @@ type MobileOptions struct {
 
 // Registry is where a device is registered: the controller of its home.
 type Registry interface {
-	PutDevice(ctx context.Context, id string, spec plugin.DeviceSpec) error
+	PutDevice(ctx context.Context, id string, spec handover.DeviceSpec) error
 }
 
 // Mobile is the daemon of a mobile device, a process of its own in a host of the lab.
@@ -42,7 +42,7 @@ type Mobile struct {
 	*mobile.Client
 	o      MobileOptions
 	dir    string
-	spec   plugin.DeviceSpec
+	spec   handover.DeviceSpec
 	daemon *Daemon
 	addr   netip.Addr
 }
@@ -73,7 +73,7 @@ func (m *Mobile) start(ctx context.Context) error {
 	if _, err := rand.Read(key[:]); err != nil {
 		return err
 	}
-	m.spec = plugin.DeviceSpec{MACs: []string{m.o.vniMAC().String()}, Class: m.o.Class, Key: hex.EncodeToString(key[:])}
+	m.spec = handover.DeviceSpec{MACs: []string{m.o.vniMAC().String()}, Class: m.o.Class, Key: hex.EncodeToString(key[:])}
 	for _, name := range m.o.Interfaces {
 		var n int
 		if _, err := fmt.Sscanf(name, "eth%d", &n); err != nil {

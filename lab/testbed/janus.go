@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 //go:embed players.js

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 // namesPeer is a conversation between two names.

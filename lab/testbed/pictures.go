@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 //go:embed pictures.js

@@ -16,12 +16,12 @@ import (
 
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/kit/agents"
+	controlapi "github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/service/agents"
-	controlapi "github.com/sluice-net/sluice/service/control"
-	"github.com/sluice-net/sluice/sos/agentapi"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
 const sosPath = "/api/v1/sos"
@@ -183,11 +183,11 @@ func PollFor(ctx context.Context, within time.Duration, what string, f func() er
 
 // Whitelist has connections to the server's port carried by agents, and returns
 // the entry's id.
-func (d *Deployment) Whitelist(ctx context.Context, server netip.Addr, port uint16, tuning plugin.Tuning) (string, error) {
-	spec := plugin.EntrySpec{
+func (d *Deployment) Whitelist(ctx context.Context, server netip.Addr, port uint16, tuning sos.Tuning) (string, error) {
+	spec := sos.EntrySpec{
 		Clients: []string{everyone(server)}, Servers: []string{server.String()}, Ports: []string{fmt.Sprint(port)}, Tuning: tuning,
 	}
-	var entry plugin.Entry
+	var entry sos.Entry
 	if err := d.Do(ctx, http.MethodPost, sosPath+"/whitelist", spec, &entry); err != nil {
 		return "", fmt.Errorf("whitelist %v port %d: %w", server, port, err)
 	}
@@ -205,7 +205,7 @@ func everyone(server netip.Addr) string {
 // help where the link between them has none.
 func (d *Deployment) NearByHops(ctx context.Context) error {
 	hops := network.MetricHops.String()
-	return d.Do(ctx, http.MethodPatch, sosPath+"/config", plugin.ConfigChange{Metric: &hops}, nil)
+	return d.Do(ctx, http.MethodPatch, sosPath+"/config", sos.ConfigChange{Metric: &hops}, nil)
 }
 
 // Unlist removes a whitelist entry.
@@ -214,8 +214,8 @@ func (d *Deployment) Unlist(ctx context.Context, id string) error {
 }
 
 // Sessions returns live and past sessions.
-func (d *Deployment) Sessions(ctx context.Context) ([]plugin.Record, error) {
-	var all []plugin.Record
+func (d *Deployment) Sessions(ctx context.Context) ([]sos.Record, error) {
+	var all []sos.Record
 	err := d.Get(ctx, sosPath+"/sessions?limit=10000", &all)
 	return all, err
 }

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 const publishPassword = "on the air"
@@ -22,7 +22,7 @@ func TestCamera(t *testing.T) {
 	begin(t, "chromium")
 	top, roles := testbed.CinemaNetwork("cinema-camera", link)
 	w := newWorld(t, top, roles)
-	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "live1", Number: 1, BitRate: 2 * bitRate, PublishPassword: publishPassword}))
+	w.must(w.AddChannel(t.Context(), cinema.ChannelSpec{Name: "live1", Number: 1, BitRate: 2 * bitRate, PublishPassword: publishPassword}))
 	producer := w.publish("live1")
 	viewer := w.browse(testbed.Viewer, w.PublicURL("out2")+"/#live1")
 	viewer.moves(20)

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 var whole = flag.Bool("whole", false, "have viewers come and go 2,000 times, not 200")
@@ -39,7 +39,7 @@ func churn(t *testing.T) *world {
 	}
 	w := newWorld(t, top, roles)
 	for i := range churnChannels {
-		w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{
+		w.must(w.AddChannel(t.Context(), cinema.ChannelSpec{
 			Name: fmt.Sprintf("c%d", i+1), Number: i + 1, Source: lightSource, BitRate: lightRate,
 		}))
 	}
@@ -92,11 +92,11 @@ func TestChurn(t *testing.T) {
 }
 
 // trees returns the present trees of the channels.
-func (w *world) trees() map[string]plugin.TreeInfo {
+func (w *world) trees() map[string]cinema.TreeInfo {
 	w.t.Helper()
-	var list []plugin.TreeInfo
+	var list []cinema.TreeInfo
 	w.must(w.Get(w.t.Context(), "/api/v1/cinema/trees", &list))
-	all := map[string]plugin.TreeInfo{}
+	all := map[string]cinema.TreeInfo{}
 	for _, x := range list {
 		all[x.Channel] = x
 	}

@@ -3,8 +3,8 @@ package cinema
 import (
 	"fmt"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 // testDelivered checks that the API's count of delivered packets is what the viewer has
@@ -14,7 +14,7 @@ func testDelivered(w *world, gateway, _ *rawGateway) {
 	v, other := gateway.join("c1"), gateway.join("c2")
 	delivered := func() uint64 {
 		t.Helper()
-		var all []plugin.ViewerInfo
+		var all []cinema.ViewerInfo
 		w.must(w.Get(t.Context(), "/api/v1/cinema/viewers", &all))
 		for _, x := range all {
 			if x.ID == v.id {

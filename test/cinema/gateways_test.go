@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 // TestIngressKilled kills an ingress gateway. What it read continues from the other one,
@@ -16,12 +16,12 @@ func TestIngressKilled(t *testing.T) {
 	begin(t, "ffmpeg", "chromium")
 	top, roles := testbed.CinemaNetwork("cinema-ingress", link)
 	w := newWorld(t, top, roles)
-	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "c1", Number: 1, Source: pictureSource, BitRate: bitRate}))
+	w.must(w.AddChannel(t.Context(), cinema.ChannelSpec{Name: "c1", Number: 1, Source: pictureSource, BitRate: bitRate}))
 	w.must(w.WaitOnAir(t.Context()))
 	dies := w.channel("c1").At
 	// Two channels are published: each gateway has one, whichever has c1.
 	for n := 2; n <= 3; n++ {
-		w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: fmt.Sprintf("live%d", n), Number: n, BitRate: bitRate, PublishPassword: publishPassword}))
+		w.must(w.AddChannel(t.Context(), cinema.ChannelSpec{Name: fmt.Sprintf("live%d", n), Number: n, BitRate: bitRate, PublishPassword: publishPassword}))
 	}
 	other := map[string]string{"in1": "in2", "in2": "in1"}[dies]
 	w.publishedAt("each of the gateways", func(at map[string]int) bool { return at[w.PublicURL(dies)] > 0 && at[w.PublicURL(other)] > 0 })
@@ -85,14 +85,14 @@ func TestEgressKilled(t *testing.T) {
 }
 
 // channel returns a channel from the API.
-func (w *world) channel(name string) (c plugin.ChannelInfo) {
+func (w *world) channel(name string) (c cinema.ChannelInfo) {
 	w.t.Helper()
 	w.must(w.Get(w.t.Context(), "/api/v1/cinema/channels/"+name, &c))
 	return c
 }
 
 // viewers returns the viewers from the API.
-func (w *world) viewers() (all []plugin.ViewerInfo) {
+func (w *world) viewers() (all []cinema.ViewerInfo) {
 	w.t.Helper()
 	w.must(w.Get(w.t.Context(), "/api/v1/cinema/viewers", &all))
 	return all

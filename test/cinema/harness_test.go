@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 const (
@@ -89,7 +89,7 @@ func (w *world) must(err error) {
 func (w *world) channels(n int) {
 	w.t.Helper()
 	for i := range n {
-		w.must(w.AddChannel(w.t.Context(), plugin.ChannelSpec{Name: fmt.Sprintf("c%d", i+1), Number: i + 1, Source: pictureSource, BitRate: bitRate}))
+		w.must(w.AddChannel(w.t.Context(), cinema.ChannelSpec{Name: fmt.Sprintf("c%d", i+1), Number: i + 1, Source: pictureSource, BitRate: bitRate}))
 	}
 	w.must(w.WaitOnAir(w.t.Context()))
 }
@@ -99,7 +99,7 @@ func (w *world) channels(n int) {
 func (w *world) lightChannels(n int, ingress ...string) {
 	w.t.Helper()
 	for i := range n {
-		spec := plugin.ChannelSpec{Name: fmt.Sprintf("c%d", i+1), Number: i + 1, Source: lightSource, BitRate: lightRate}
+		spec := cinema.ChannelSpec{Name: fmt.Sprintf("c%d", i+1), Number: i + 1, Source: lightSource, BitRate: lightRate}
 		if i < len(ingress) {
 			spec.Ingress = ingress[i]
 		}

@@ -3,8 +3,8 @@ package cinema
 import (
 	"fmt"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 // testLeftChannelIsForgotten checks that Open vSwitch drops its cached decisions about a
@@ -34,7 +34,7 @@ func testLeftChannelIsForgotten(w *world, g, _ *rawGateway) {
 // cached returns a switch's cached decisions about channels' packets.
 func (w *world) cached(name string) []string {
 	w.t.Helper()
-	found, err := w.lab.Switch(name).Cached(w.t.Context(), "dst="+plugin.DefaultMedia.String())
+	found, err := w.lab.Switch(name).Cached(w.t.Context(), "dst="+cinema.DefaultMedia.String())
 	w.must(err)
 	return found
 }

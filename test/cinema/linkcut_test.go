@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 // TestLinkCut cuts a link of the tree repeatedly. Each time the packets to all viewers continue
@@ -45,7 +45,7 @@ func TestLinkCut(t *testing.T) {
 // carrying returns a link that carries a channel, or nothing.
 func (w *world) carrying(channel string) string {
 	w.t.Helper()
-	var trees []plugin.TreeInfo
+	var trees []cinema.TreeInfo
 	w.must(w.Get(w.t.Context(), "/api/v1/cinema/trees", &trees))
 	for _, tree := range trees {
 		if tree.Channel != channel {

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/cinema/tree"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/cinema/tree"
 )
 
 // TestLinkMACs checks that with link addresses every switch forwards a channel from the address

@@ -15,12 +15,12 @@ import (
 	"github.com/pion/rtp"
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/cinema"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 const (
@@ -41,7 +41,7 @@ func stranger(t *testing.T, h *lab.LiveHost, channel uint16, rate float64) (stop
 			panic(err)
 		}
 		return packet.AppendUDP(nil, packet.Frame{Src: openflow.MAC(h.MACOf(0)), Dst: openflow.MAC{2, 0, 0xc6, 0x12, 0, 1}}, packet.UDPDatagram{
-			Src: netip.AddrPortFrom(h.Addr(), gatewayapi.SourcePort(channel)), Dst: netip.AddrPortFrom(plugin.DefaultMedia, gatewayapi.MediaPort),
+			Src: netip.AddrPortFrom(h.Addr(), gatewayapi.SourcePort(channel)), Dst: netip.AddrPortFrom(cinema.DefaultMedia, gatewayapi.MediaPort),
 			Payload: append(b, make([]byte, strangerBytes-42-len(b))...),
 		})
 	}

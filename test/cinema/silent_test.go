@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 // TestProducerSilent checks that the channel of a silent producer is down, with one event, and

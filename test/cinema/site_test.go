@@ -8,8 +8,8 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 const viewPassword = "for members"
@@ -22,7 +22,7 @@ func TestSiteByKeyboard(t *testing.T) {
 	axe := axeSource(t)
 	top, roles := testbed.CinemaNetwork("cinema-site", link)
 	w := newWorld(t, top, roles)
-	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "c4", Number: 4, Source: pictureSource, BitRate: bitRate, ViewPassword: viewPassword}))
+	w.must(w.AddChannel(t.Context(), cinema.ChannelSpec{Name: "c4", Number: 4, Source: pictureSource, BitRate: bitRate, ViewPassword: viewPassword}))
 	w.channels(3)
 	p := w.browse(testbed.Viewer, w.PublicURL("out2")+"/")
 	p.is("the channels to be listed", `document.querySelectorAll("#channels button").length === 4`)
@@ -70,7 +70,7 @@ func TestLiveByKeyboard(t *testing.T) {
 	axe := axeSource(t)
 	top, roles := testbed.CinemaNetwork("cinema-live", link)
 	w := newWorld(t, top, roles)
-	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "live1", Number: 1, BitRate: bitRate, PublishPassword: publishPassword}))
+	w.must(w.AddChannel(t.Context(), cinema.ChannelSpec{Name: "live1", Number: 1, BitRate: bitRate, PublishPassword: publishPassword}))
 	p := w.browse("out1", w.PublicURL("out1")+"/live", camera(w.PublicURL("out1"))...)
 	p.is("the channel to be offered", `document.getElementById("channel").value === "live1"`)
 	p.barriers(axe, "before it is live")

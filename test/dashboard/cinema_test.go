@@ -12,12 +12,12 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 // channelRate is that of each channel, cinemaLink what each link between switches carries, in
@@ -68,19 +68,19 @@ func deployCinema(t *testing.T, l *lab.Lab, roles map[string]testbed.CinemaRole)
 			t.Error(err)
 		}
 	})
-	add := func(c plugin.ChannelSpec) {
+	add := func(c cinema.ChannelSpec) {
 		c.BitRate = channelRate
 		if err := d.AddChannel(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	add(plugin.ChannelSpec{Name: "news", Number: 1, Title: "The News", Source: smallSource, Ingress: "in1"})
-	add(plugin.ChannelSpec{Name: "sports", Number: 2, Title: "Sports", Source: smallSource, Ingress: "in2"})
+	add(cinema.ChannelSpec{Name: "news", Number: 1, Title: "The News", Source: smallSource, Ingress: "in1"})
+	add(cinema.ChannelSpec{Name: "sports", Number: 2, Title: "Sports", Source: smallSource, Ingress: "in2"})
 	if err := d.WaitOnAir(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	add(plugin.ChannelSpec{Name: "stage", Number: 3, Title: "The stage", Ingress: "in1", PublishPassword: "loud", ViewPassword: "ticket"})
-	add(plugin.ChannelSpec{Name: "nowhere", Number: 4, Source: "test:", Ingress: "none"})
+	add(cinema.ChannelSpec{Name: "stage", Number: 3, Title: "The stage", Ingress: "in1", PublishPassword: "loud", ViewPassword: "ticket"})
+	add(cinema.ChannelSpec{Name: "nowhere", Number: 4, Source: "test:", Ingress: "none"})
 	return d
 }
 

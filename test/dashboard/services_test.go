@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	sos "github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // shortPort is where the server of the transfer that ends listens, longPort that of the
@@ -90,7 +90,7 @@ func deployServices(t *testing.T, l *lab.Lab, o lab.MobilityOptions) *testbed.De
 // moveDevice attaches a device by its first interface and moves it to its second.
 func moveDevice(t *testing.T, d *testbed.Deployment, l *lab.Lab, binary string) *testbed.Mobile {
 	t.Helper()
-	if err := d.PutClass(t.Context(), "moving", plugin.ClassSpec{Policy: "saving"}); err != nil {
+	if err := d.PutClass(t.Context(), "moving", handover.ClassSpec{Policy: "saving"}); err != nil {
 		t.Fatal(err)
 	}
 	// The device's program has the address of the API in its environment alone.

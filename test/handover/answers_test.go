@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // forgetful makes a host ask for its neighbours again within three seconds, instead of half a
@@ -25,7 +25,7 @@ func TestGoesOnWithoutController(t *testing.T) {
 	t.Parallel()
 	const rest = 9 * time.Second
 	p := newProcess(t, lab.MobilityOptions{Interfaces: 1})
-	p.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
+	p.put("classes/open", handover.ClassSpec{Policy: "saving", Trigger: "open"})
 	device := p.ordinary("dev1", 1)
 	p.forgetful(p.domain.Gateway)
 	p.forgetful("dev1")

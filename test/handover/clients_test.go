@@ -14,9 +14,9 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // leaseWait is longer than two of the shortest leases: clients renew after about half of one and
@@ -183,11 +183,11 @@ func TestRealClients(t *testing.T) {
 	spec := w.poolSpec()
 	spec.LeaseTime = "1m"
 	w.put("pools/"+pool, spec)
-	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
+	w.put("classes/open", handover.ClassSpec{Policy: "saving", Trigger: "open"})
 	var clients []*dhcpClient
 	for i := range 2 * len(programs) {
 		host := fmt.Sprintf("dev%d", i+1)
-		w.put("devices/"+host, plugin.DeviceSpec{MACs: []string{hostMAC(w.lab.Host(host), 0).String()}, Class: "open", Pool: pool})
+		w.put("devices/"+host, handover.DeviceSpec{MACs: []string{hostMAC(w.lab.Host(host), 0).String()}, Class: "open", Pool: pool})
 		c := w.client(programs[i/2], host)
 		c.heard = w.capture(host, 0)
 		c.start()
@@ -280,10 +280,10 @@ func TestClientsThatIgnoreTheirLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Levels: 2, Devices: 2, Interfaces: 1})
 	w.put("pools/"+pool, w.poolSpec())
-	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
+	w.put("classes/open", handover.ClassSpec{Policy: "saving", Trigger: "open"})
 	for i, p := range dhcpPrograms()[:2] { // dhclient and udhcpc
 		host := fmt.Sprintf("dev%d", i+1)
-		w.put("devices/"+host, plugin.DeviceSpec{MACs: []string{hostMAC(w.lab.Host(host), 0).String()}, Class: "open", Pool: pool})
+		w.put("devices/"+host, handover.DeviceSpec{MACs: []string{hostMAC(w.lab.Host(host), 0).String()}, Class: "open", Pool: pool})
 		c := w.client(p, host)
 		c.heard = w.capture(host, 0)
 		c.start()

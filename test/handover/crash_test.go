@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // process is a world whose controller is the program itself, with its own store, so that it can be
@@ -69,7 +69,7 @@ const kills = 5
 func TestControllerKilled(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, lab.MobilityOptions{Interfaces: 4})
-	p.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
+	p.put("classes/open", handover.ClassSpec{Policy: "saving", Trigger: "open"})
 	radios := p.radios("dev1", 4)
 	phones := newPhones(1, 10, 4)
 	p.register("open", phones...)

@@ -17,8 +17,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/mobile"
 )
 
 // device is a host with the daemon for mobile devices.
@@ -44,7 +44,7 @@ func (w *world) device(binary, host, class string, interfaces int) *device {
 	if _, err := rand.Read(key); err != nil {
 		w.t.Fatal(err)
 	}
-	spec := plugin.DeviceSpec{MACs: []string{vniMAC}, Class: class, Pool: pool, Key: hex.EncodeToString(key)}
+	spec := handover.DeviceSpec{MACs: []string{vniMAC}, Class: class, Pool: pool, Key: hex.EncodeToString(key)}
 	names := ""
 	for i := range interfaces {
 		spec.MACs = append(spec.MACs, hostMAC(w.lab.Host(host), i).String())

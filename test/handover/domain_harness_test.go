@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/client"
-	"github.com/sluice-net/sluice/handover/domain"
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/domain"
 )
 
 // operator is one of two domains in a lab: a world with a name, an authority and
@@ -51,12 +51,12 @@ func newOperators(t *testing.T, o lab.MobilityOptions) (a, b *operator) {
 func (x *operator) furnish() {
 	x.t.Helper()
 	x.ready()
-	x.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open"})
-	x.put("pools/"+pool, plugin.PoolSpec{
+	x.put("classes/seamless", handover.ClassSpec{Policy: "seamless", Trigger: "open"})
+	x.put("pools/"+pool, handover.PoolSpec{
 		Prefix: x.domain.Prefix.String(), Gateway: x.domain.GatewayAddr.String(), Server: near(x.domain.GatewayAddr), LeaseTime: "1h", Learn: true, Class: "seamless",
 	})
 	y := x.other.domain
-	x.put("pools/from-"+x.other.name, plugin.PoolSpec{
+	x.put("pools/from-"+x.other.name, handover.PoolSpec{
 		Prefix: y.Prefix.String(), Gateway: y.GatewayAddr.String(), Server: near(y.GatewayAddr), LeaseTime: "1h", Home: x.other.name,
 	})
 }
@@ -219,7 +219,7 @@ func settled(home, in *operator, id string) {
 // announce announces to the other domain that a device heads for one of its ports.
 func (x *operator) announce(id string, to network.PortRef, mac openflow.MAC) {
 	x.t.Helper()
-	spec := plugin.AnnounceSpec{Domain: x.other.name, Port: to.String(), MAC: mac.String()}
+	spec := handover.AnnounceSpec{Domain: x.other.name, Port: to.String(), MAC: mac.String()}
 	if err := x.do(http.MethodPost, "devices/"+id+"/announce", spec, nil); err != nil {
 		x.t.Fatalf("announce %s to %s: %s", id, x.other.name, problemText(err))
 	}

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // liarMAC is the address that a host of these tests claims to be the gateway's.
@@ -71,7 +71,7 @@ func (w *world) forge(r *radio, whose netip.Addr, victims map[openflow.MAC]netip
 func TestForgedARP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Devices: 3, Interfaces: 1})
-	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
+	w.put("classes/open", handover.ClassSpec{Policy: "saving", Trigger: "open"})
 	d := w.device(selfbuild.Binary(t), "dev1", "", 1)
 	plain := w.ordinary("dev2", 2)
 	victims := map[openflow.MAC]netip.Addr{
@@ -89,7 +89,7 @@ func TestForgedARP(t *testing.T) {
 		t.Errorf("the switch has dropped none of %d packets", forged)
 	}
 	forged += w.forge(liar, w.domain.GatewayAddr, victims, 5)
-	var status plugin.Status
+	var status handover.Status
 	if w.get("status", &status); !slices.ContainsFunc(status.Errors, func(e string) bool { return contains(e, liar.at().String()) && contains(e, "forges ARP") }) {
 		t.Errorf("the status does not tell: %v", status.Errors)
 	}

@@ -20,11 +20,11 @@ import (
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 const (
@@ -91,8 +91,8 @@ func makeWorld(t testing.TB, o lab.MobilityOptions) *world {
 	return w
 }
 
-func (w *world) poolSpec() plugin.PoolSpec {
-	return plugin.PoolSpec{
+func (w *world) poolSpec() handover.PoolSpec {
+	return handover.PoolSpec{
 		Prefix: w.domain.Prefix.String(), First: "10.20.1.1", Last: "10.20.200.254",
 		Gateway: w.domain.GatewayAddr.String(), Server: "10.20.0.2", LeaseTime: "1h", DNS: []string{"192.0.2.53"},
 	}

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // TestIPv6AndGroups checks what happens to frames of devices that are not unicast IPv4. IPv6 is
@@ -21,7 +21,7 @@ func TestIPv6AndGroups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Devices: 2, Interfaces: 2})
 	w.steadfast = true
-	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
+	w.put("classes/open", handover.ClassSpec{Policy: "saving", Trigger: "open"})
 	w.device(selfbuild.Binary(t), "dev1", "", 2)
 	w.ordinary("dev2", 2)
 	gw := w.domain.Gateway

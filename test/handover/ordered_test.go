@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // TestOrderedHandover lets an operator order a device to move: the network prepares the place, and
@@ -21,19 +21,19 @@ func TestOrderedHandover(t *testing.T) {
 	w := newWorld(t, lab.MobilityOptions{})
 	w.steadfast = true
 	binary := selfbuild.Binary(t)
-	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "signed"})
+	w.put("classes/seamless", handover.ClassSpec{Policy: "seamless", Trigger: "signed"})
 	w.mobile = fmt.Sprintf("orders: {server: \"http://%s\"}\n", w.apiOn("dev1"))
 	d := w.device(binary, "dev1", "seamless", 2)
 	w.eventually("the daemon listens for orders", func() bool {
-		var info plugin.DeviceInfo
+		var info handover.DeviceInfo
 		w.get("devices/dev1", &info)
 		return info.Daemon
 	})
 	conn := w.connection("dev1")
 	for n, name := range []string{"eth1", "eth0", "eth1"} {
 		to := w.port("dev1-" + name)
-		spec := plugin.MoveSpec{Port: plugin.Port{PortRef: to}.String(), MAC: hostMAC(w.lab.Host("dev1"), n%2^1).String(), Hold: "1m", Why: "the cell is full"}
-		var order plugin.Order
+		spec := handover.MoveSpec{Port: handover.Port{PortRef: to}.String(), MAC: hostMAC(w.lab.Host("dev1"), n%2^1).String(), Hold: "1m", Why: "the cell is full"}
+		var order handover.Order
 		if err := w.do(http.MethodPost, "devices/dev1/move", spec, &order); err != nil {
 			t.Fatal(err)
 		}

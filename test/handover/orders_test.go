@@ -17,10 +17,10 @@ import (
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
-	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/mobile/orders"
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/mobile"
+	"github.com/sluice-net/sluice/services/handover/mobile/orders"
 )
 
 // TestOrders lets a device's daemon follow the orders of a real controller, by the device's key
@@ -39,9 +39,9 @@ func TestOrders(t *testing.T) {
 			t.Fatalf("%s: %v", path, err)
 		}
 	}
-	put("pools/p", plugin.PoolSpec{Prefix: "10.8.0.0/24", Gateway: "10.8.0.1"})
-	put("devices/car7", plugin.DeviceSpec{MACs: []string{"06:00:00:00:00:01", "02:00:00:00:00:01", "02:00:00:00:00:02"}, Pool: "p", Key: secret})
-	put("devices/car8", plugin.DeviceSpec{MACs: []string{"06:00:00:00:00:08"}, Pool: "p", Key: strings.Repeat("77", 32)})
+	put("pools/p", handover.PoolSpec{Prefix: "10.8.0.0/24", Gateway: "10.8.0.1"})
+	put("devices/car7", handover.DeviceSpec{MACs: []string{"06:00:00:00:00:01", "02:00:00:00:00:01", "02:00:00:00:00:02"}, Pool: "p", Key: secret})
+	put("devices/car8", handover.DeviceSpec{MACs: []string{"06:00:00:00:00:08"}, Pool: "p", Key: strings.Repeat("77", 32)})
 
 	source, err := orders.New(orders.Options{Server: server, Device: "car7", Key: key})
 	if err != nil {
@@ -59,8 +59,8 @@ func TestOrders(t *testing.T) {
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	move := plugin.MoveSpec{MAC: "02:00:00:00:00:02", Hold: "30s", Why: "the cell is full"}
-	var given plugin.Order
+	move := handover.MoveSpec{MAC: "02:00:00:00:00:02", Hold: "30s", Why: "the cell is full"}
+	var given handover.Order
 	if err := rest.Do(ctx, http.MethodPost, "/api/v1/handover/devices/car7/move", move, &given); err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // crowd returns a world whose only device has an interface at each of four edges, by which a test
@@ -18,7 +18,7 @@ func crowd(t *testing.T, o lab.MobilityOptions) (*world, []*radio) {
 	t.Helper()
 	o.Interfaces = 4
 	w := newWorld(t, o)
-	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
+	w.put("classes/open", handover.ClassSpec{Policy: "saving", Trigger: "open"})
 	return w, w.radios("dev1", 4)
 }
 

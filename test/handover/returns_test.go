@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // TestReturnsLoseNothing moves devices back and forth between two places, and sends a burst as
@@ -20,7 +20,7 @@ func TestReturnsLoseNothing(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{Cross: true})
 	for n, policy := range []string{"saving", "seamless"} {
-		w.put("classes/"+policy, plugin.ClassSpec{Policy: policy, Trigger: "open", Overlap: "50ms"})
+		w.put("classes/"+policy, handover.ClassSpec{Policy: policy, Trigger: "open", Overlap: "50ms"})
 		p := newPhone(n+1, 4)
 		w.register(policy, p)
 		if err := p.join(t.Context(), radios[0], p.macs[0]); err != nil {
@@ -51,7 +51,7 @@ const keepCached = 10 * time.Minute
 func TestNothingCachedOfLeft(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
-	w.put("classes/moving", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "50ms"})
+	w.put("classes/moving", handover.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "50ms"})
 	p := newPhone(1, 4)
 	w.register("moving", p)
 	left := w.edgeOf(radios[0])

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // joinAll makes all phones join at once, by the radio of their number.
@@ -49,8 +49,8 @@ func TestRandomHandovers(t *testing.T) {
 	t.Parallel()
 	const seed, devices, moves, atOnce = 7, 40, 400, 20
 	w, radios := crowd(t, lab.MobilityOptions{Cross: true})
-	w.put("classes/saving", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
-	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "50ms"})
+	w.put("classes/saving", handover.ClassSpec{Policy: "saving", Trigger: "open"})
+	w.put("classes/seamless", handover.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "50ms"})
 	rnd := rand.New(rand.NewPCG(seed, seed))
 	phones := newPhones(1, devices, 4)
 	w.register("saving", phones[:devices/2]...)
@@ -115,7 +115,7 @@ func TestWrittenSwitches(t *testing.T) {
 	// move to the sibling writes both edges and their core; one to the other side
 	// both edges, both cores and the root.
 	steps := []struct{ to, switches int }{{1, 3}, {0, 3}, {2, 5}, {3, 3}, {0, 5}}
-	counts := map[int][]plugin.Changes{}
+	counts := map[int][]handover.Changes{}
 	for _, others := range []int{0, 12} {
 		if others > 0 {
 			crowd := newPhones(100, others, 4)

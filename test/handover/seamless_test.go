@@ -5,9 +5,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // longOverlap is how long both places of a device are served in a move whose packets are counted:
@@ -22,7 +22,7 @@ func TestSeamlessDevice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{})
 	w.steadfast, w.mobile = true, "datapath: {overlap: 4s}\n"
-	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Overlap: longOverlap})
+	w.put("classes/seamless", handover.ClassSpec{Policy: "seamless", Overlap: longOverlap})
 	before := w.hostState("dev1")
 	d := w.device(selfbuild.Binary(t), "dev1", "seamless", 2)
 	conn := w.connection("dev1")
@@ -59,7 +59,7 @@ func (w *world) hostState(host string) string {
 func TestSeamlessNetwork(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{Cross: true})
-	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: longOverlap})
+	w.put("classes/seamless", handover.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: longOverlap})
 	p := newPhone(1, 4)
 	w.register("seamless", p)
 	if err := p.join(t.Context(), radios[0], p.macs[0]); err != nil {
@@ -95,7 +95,7 @@ func TestSeamlessNetwork(t *testing.T) {
 func TestHorizontalHandover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Interfaces: 1})
-	w.put("classes/saving", plugin.ClassSpec{Policy: "saving"})
+	w.put("classes/saving", handover.ClassSpec{Policy: "saving"})
 	d := w.device(selfbuild.Binary(t), "dev1", "saving", 1)
 	conn, s := w.connection("dev1"), d.stream()
 	for _, edge := range []string{w.domain.Edges[2], w.domain.Edges[0]} {

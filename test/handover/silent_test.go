@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/mobile"
 )
 
 // TestSilentDeath makes the radio in use, and then the network behind it, lose everything while
@@ -21,7 +21,7 @@ func TestSilentDeath(t *testing.T) {
 	t.Parallel()
 	radio := delayline.Params{Delay: 2 * time.Millisecond}
 	w := newWorld(t, lab.MobilityOptions{Radio: radio, Link: radio})
-	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless"})
+	w.put("classes/seamless", handover.ClassSpec{Policy: "seamless"})
 	d := w.device(selfbuild.Binary(t), "dev1", "seamless", 2)
 	server := netip.AddrPortFrom(w.domain.ServerAddr, 5000)
 	for _, c := range []struct {

@@ -3,8 +3,8 @@ package handover
 import (
 	"testing"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // TestSmoke moves a host with a DHCP client of the distribution from one switch to another and
@@ -12,8 +12,8 @@ import (
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Levels: 2, Interfaces: 1})
-	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
-	w.put("devices/dev1", plugin.DeviceSpec{MACs: []string{hostMAC(w.lab.Host("dev1"), 0).String()}, Class: "open", Pool: pool})
+	w.put("classes/open", handover.ClassSpec{Policy: "saving", Trigger: "open"})
+	w.put("devices/dev1", handover.DeviceSpec{MACs: []string{hostMAC(w.lab.Host("dev1"), 0).String()}, Class: "open", Pool: pool})
 	c := w.client(dhcpPrograms()[0], "dev1")
 	c.heard = w.capture("dev1", 0)
 	c.start()

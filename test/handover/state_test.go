@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // leaseInfo is the part of a lease that these tests read.
@@ -47,9 +47,9 @@ func (w *world) lease(device string) (leaseInfo, bool) {
 
 // handovers returns the latest records of a device, or of all devices if it is empty, the latest
 // first.
-func (w *world) handovers(device string, limit int) []plugin.Record {
+func (w *world) handovers(device string, limit int) []handover.Record {
 	w.t.Helper()
-	var all []plugin.Record
+	var all []handover.Record
 	w.get(fmt.Sprintf("handovers?device=%s&limit=%d", device, limit), &all)
 	return all
 }
@@ -74,7 +74,7 @@ func (w *world) ledger() (all map[installed]string, unconfirmed int) {
 	}
 	all = map[installed]string{}
 	for _, r := range rules {
-		if r.Owner != plugin.Name {
+		if r.Owner != handover.Name {
 			continue
 		}
 		if !r.Confirmed {
@@ -309,7 +309,7 @@ func (w *world) sends(p *phone, r *radio, mac openflow.MAC, wait time.Duration) 
 func (w *world) register(class string, phones ...*phone) {
 	w.t.Helper()
 	for _, p := range phones {
-		if err := w.do(http.MethodPut, "devices/"+p.id, plugin.DeviceSpec{MACs: p.macTexts(), Class: class, Pool: pool}, nil); err != nil {
+		if err := w.do(http.MethodPut, "devices/"+p.id, handover.DeviceSpec{MACs: p.macTexts(), Class: class, Pool: pool}, nil); err != nil {
 			w.t.Fatalf("register %s: %s", p.id, problemText(err))
 		}
 	}
@@ -350,5 +350,5 @@ func (w *world) done(device string, r *radio) bool {
 func (w *world) servedBy(device string, at network.PortRef) bool {
 	w.t.Helper()
 	all := w.handovers(device, 1)
-	return len(all) == 1 && all[0].Result == plugin.ResultDone && all[0].To != nil && all[0].To.Port.PortRef == at
+	return len(all) == 1 && all[0].Result == handover.ResultDone && all[0].To != nil && all[0].To.Port.PortRef == at
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // TestHostInTheNetworkOfDevices has hosts with addresses in the devices' network and no lease: one
@@ -16,7 +16,7 @@ import (
 func TestHostInTheNetworkOfDevices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.MobilityOptions{Devices: 2, Interfaces: 1})
-	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
+	w.put("classes/open", handover.ClassSpec{Policy: "saving", Trigger: "open"})
 	w.ordinary("dev1", 1)
 	beyond, astray := netip.MustParseAddr("10.20.0.60"), netip.MustParseAddr("10.20.0.50")
 	w.run(w.domain.Gateway, "ip", "addr", "add", beyond.String()+"/32", "dev", "lo")
@@ -29,7 +29,7 @@ func TestHostInTheNetworkOfDevices(t *testing.T) {
 	if err == nil || !contains(string(out), "Unreachable") {
 		t.Errorf("ping of a host that cannot be reached: %v\n%s", err, out)
 	}
-	var status plugin.Status
+	var status handover.Status
 	w.get("status", &status)
 	if !slices.ContainsFunc(status.Errors, func(e string) bool {
 		return contains(e, astray.String()) && contains(e, w.port("dev2-eth0").String()) && contains(e, "cannot reach it")

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // TestKilledBeforeTheAnswer kills the controller after it has stored a seamless move that the
@@ -14,7 +14,7 @@ import (
 func TestKilledBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, lab.MobilityOptions{})
-	p.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "1s"})
+	p.put("classes/seamless", handover.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "1s"})
 	radios := p.radios("dev1", 2)
 	x := newPhone(1, 2)
 	p.register("seamless", x)
@@ -28,7 +28,7 @@ func TestKilledBeforeTheAnswer(t *testing.T) {
 	}
 	p.eventually("the move is stored", func() bool {
 		all := p.handovers(x.id, 1)
-		return len(all) == 1 && all[0].Kind == plugin.KindMove
+		return len(all) == 1 && all[0].Kind == handover.KindMove
 	})
 	p.kill()
 	p.launch()

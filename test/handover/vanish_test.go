@@ -9,8 +9,8 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // TestDeviceVanishes has devices stop sending in the middle of an operation: after the offer,
@@ -18,7 +18,7 @@ import (
 func TestDeviceVanishes(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
-	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open"})
+	w.put("classes/seamless", handover.ClassSpec{Policy: "seamless", Trigger: "open"})
 	ghost := newPhone(2, 1)
 	w.register("open", ghost)
 	if _, err := ghost.ask(t.Context(), radios[0], ghost.macs[0], ghost.message(dhcpv4.MessageTypeDiscover, ghost.macs[0]), dhcpv4.MessageTypeOffer); err != nil {
@@ -115,7 +115,7 @@ func TestEdgeDisconnects(t *testing.T) {
 func TestPreparedPlace(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
-	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "100ms"})
+	w.put("classes/seamless", handover.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "100ms"})
 	p := victim(t, w, radios, "seamless")
 	alone := w.rulesBySwitch()
 	served := func(where ...string) {
@@ -125,7 +125,7 @@ func TestPreparedPlace(t *testing.T) {
 	here, there := place(0, p.macs[0]), place(3, p.macs[3])
 	prepare := func(timeout string) {
 		t.Helper()
-		spec := plugin.PlaceSpec{Port: radios[3].at().String(), MAC: p.macs[3].String(), Timeout: timeout}
+		spec := handover.PlaceSpec{Port: radios[3].at().String(), MAC: p.macs[3].String(), Timeout: timeout}
 		if err := w.do(http.MethodPost, "devices/"+p.id+"/prepare", spec, nil); err != nil {
 			t.Fatal(problemText(err))
 		}
@@ -156,7 +156,7 @@ func TestPreparedPlace(t *testing.T) {
 	if rec := w.handovers(p.id, 1)[0]; !rec.Prepared || !rec.Bicast {
 		t.Errorf("the record does not tell that it was prepared: %+v", rec)
 	}
-	for what, spec := range map[string]plugin.PlaceSpec{
+	for what, spec := range map[string]handover.PlaceSpec{
 		"a port that leads to a switch": {Port: w.port("root-core1").String()},
 		"a border port":                 {Port: w.port("uplink").String()},
 		"a port of no switch":           {Port: "00000000000000ff/1"},

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 // TestVehicle drives a device along a road of four cells and reports its position ten times a
@@ -24,15 +24,15 @@ func TestVehicle(t *testing.T) {
 	}
 	w.begin()
 	radios := w.radios("dev1", 4)
-	w.put("classes/vehicles", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "100ms"})
+	w.put("classes/vehicles", handover.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "100ms"})
 	p := victim(t, w, radios, "vehicles")
 
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	at := 0
 	for x := 0.0; x < 3*spacing; x += step {
-		var heard []plugin.PositionInfo
-		reports := []plugin.PositionSpec{{Device: p.id, X: x, Speed: speed, Heading: 90}}
+		var heard []handover.PositionInfo
+		reports := []handover.PositionSpec{{Device: p.id, X: x, Speed: speed, Heading: 90}}
 		if err := w.do(http.MethodPost, "positions", reports, &heard); err != nil {
 			t.Fatal(problemText(err))
 		}
@@ -50,7 +50,7 @@ func TestVehicle(t *testing.T) {
 	}
 	moves := 0
 	for _, rec := range w.handovers(p.id, 100) {
-		if rec.Kind != plugin.KindMove {
+		if rec.Kind != handover.KindMove {
 			continue
 		}
 		moves++

@@ -11,10 +11,10 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
-	"github.com/sluice-net/sluice/handover/dhcp"
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/dhcp"
 )
 
 // refusedWithin is how long a test waits for an answer that must not come.
@@ -52,7 +52,7 @@ func unmoved(t *testing.T, w *world, radios []*radio, p *phone, what string, r *
 func TestSpoofedRequests(t *testing.T) {
 	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
-	w.put("classes/bound", plugin.ClassSpec{Policy: "saving", Trigger: "ports", Ports: []string{radios[0].at().String(), radios[1].at().String()}})
+	w.put("classes/bound", handover.ClassSpec{Policy: "saving", Trigger: "ports", Ports: []string{radios[0].at().String(), radios[1].at().String()}})
 	p := victim(t, w, radios, "bound")
 	mac := p.macs[0]
 	release := p.message(dhcpv4.MessageTypeRelease, mac, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(p.server.AsSlice())))
@@ -108,7 +108,7 @@ func TestSignedRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newPhone(1, 4)
-	w.put("devices/"+p.id, plugin.DeviceSpec{MACs: p.macTexts(), Pool: pool, Key: hex.EncodeToString(key)})
+	w.put("devices/"+p.id, handover.DeviceSpec{MACs: p.macTexts(), Pool: pool, Key: hex.EncodeToString(key)})
 	sign := func(m *dhcpv4.DHCPv4, src openflow.MAC, key []byte, at time.Time) *dhcpv4.DHCPv4 {
 		if err := dhcp.Sign(key, m, src, at); err != nil {
 			t.Fatal(err)

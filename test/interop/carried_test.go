@@ -19,9 +19,9 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/network/packet"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
-	sos "github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/match"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 const (
@@ -134,7 +134,7 @@ func holdsOnCarried(t *testing.T, w *world) {
 	for i := range flows {
 		flows[i].IPDSCP = match.Text(fmt.Sprint(ownDSCP))
 	}
-	w.post(classesPath, latency.ClassSpec{Name: "web", Priority: "0", MinRate: match.Text(fmt.Sprint(int(promised))), Flows: flows}, nil)
+	w.post(classesPath, classes.ClassSpec{Name: "web", Priority: "0", MinRate: match.Text(fmt.Sprint(int(promised))), Flows: flows}, nil)
 	ports := w.downPorts()
 	ports[w.port("s1", "client-s1")] = "to the client"
 	class := w.carriedOn("web", ports, promised)
@@ -208,10 +208,10 @@ func (w *world) downPorts() map[string]string {
 }
 
 // carriedOn waits until a class has its rate, for carried connections, at ports.
-func (w *world) carriedOn(class string, ports map[string]string, rate uint64) (c latency.Info) {
+func (w *world) carriedOn(class string, ports map[string]string, rate uint64) (c classes.Info) {
 	w.t.Helper()
 	w.must(testbed.Poll(w.t.Context(), "the class to be kept on carried connections", func() error {
-		c = latency.Info{} // what an answer leaves out stays as it was
+		c = classes.Info{} // what an answer leaves out stays as it was
 		w.must(w.Get(w.t.Context(), classesPath+"/"+class, &c))
 		has := map[string]bool{}
 		for _, p := range c.Carried {
@@ -254,7 +254,7 @@ func (w *world) isOf(class string, want int) {
 // queueBytes is what the queues of a class have sent, by port.
 func (w *world) queueBytes(class string) map[string]uint64 {
 	w.t.Helper()
-	var s latency.Stats
+	var s classes.Stats
 	w.must(w.Get(w.t.Context(), classesPath+"/"+class+"/stats", &s))
 	out := map[string]uint64{}
 	for _, q := range s.Queues {

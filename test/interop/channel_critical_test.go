@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // TestCriticalFlowBesideChannel has a definition of critical flows mean all that an ingress
@@ -26,7 +26,7 @@ func TestCriticalFlowBesideChannel(t *testing.T) {
 }
 
 func criticalBesideChannel(t *testing.T, w *world) {
-	w.post("/api/v1/qos/critical", bandwidth.Spec{Name: "voice", Rate: flowRate, IdleTimeout: "30s", Match: match.Flow{
+	w.post("/api/v1/qos/critical", critical.Spec{Name: "voice", Rate: flowRate, IdleTimeout: "30s", Match: match.Flow{
 		IPv4Src: match.Text(w.addr("in1").String()), IPProto: "udp",
 	}}, nil)
 	w.must(testbed.Poll(t.Context(), "the gateway's switch to ask for first packets", func() error {
@@ -42,13 +42,13 @@ func criticalBesideChannel(t *testing.T, w *world) {
 	})
 	w.must(err)
 	t.Cleanup(func() { voice.Stop() })
-	flows := func() (all []bandwidth.Record) {
+	flows := func() (all []critical.Record) {
 		w.must(w.Get(t.Context(), "/api/v1/qos/flows", &all))
 		return all
 	}
 	w.must(testbed.Poll(t.Context(), "the other flow to be placed", func() error {
 		for _, f := range flows() {
-			if strings.Contains(f.Flow, w.addr("client").String()) && f.State == bandwidth.StateAccepted {
+			if strings.Contains(f.Flow, w.addr("client").String()) && f.State == critical.StateAccepted {
 				return nil
 			}
 		}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/pion/rtp"
 
-	cinema "github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/cinema"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // publicAt is where people reach gateway out1: beside the switches, at the border's router, since
@@ -70,7 +70,7 @@ func TestDeviceWatches(t *testing.T) {
 	t.Parallel()
 	w, m := newCinemaDevice(t, "pairtrain")
 	w.startEgress("out1", netip.AddrPortFrom(publicAt.Addr(), testbed.PublicPort))
-	w.post(classesPath, latency.ClassSpec{Name: "tv", Priority: "0", MinRate: match.Text(fmt.Sprint(int(2 * channelRate))), Flows: []match.Flow{{
+	w.post(classesPath, classes.ClassSpec{Name: "tv", Priority: "0", MinRate: match.Text(fmt.Sprint(int(2 * channelRate))), Flows: []match.Flow{{
 		IPv4Src: match.Text(publicAt.Addr().String()), IPv4Dst: match.Text(m.Addr().String()), IPProto: "udp",
 	}}}, nil)
 	b, err := testbed.StartBrowser(t.Context(), w.lab.Host(device), filepath.Join(t.TempDir(), "chromium.log"))

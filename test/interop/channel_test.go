@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	cinema "github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
-	sos "github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/cinema"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/match"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // TestClassHoldsOnChannel has a class for what a viewer's gateway gets of a channel: the channel
@@ -29,7 +29,7 @@ func TestClassHoldsOnChannel(t *testing.T) {
 
 func holdsOnChannel(t *testing.T, w *world) {
 	g := w.watch("out1", w.addr("out1"))
-	w.post(classesPath, latency.ClassSpec{Name: "tv", Priority: "0", MinRate: match.Text(fmt.Sprint(int(2 * channelRate))), Flows: []match.Flow{{
+	w.post(classesPath, classes.ClassSpec{Name: "tv", Priority: "0", MinRate: match.Text(fmt.Sprint(int(2 * channelRate))), Flows: []match.Flow{{
 		IPv4Src: match.Text(w.addr("in1").String()), IPv4Dst: match.Text(w.addr("out1").String()), IPProto: "udp",
 	}}}, nil)
 	ports := map[string]string{w.port("s2", "wan"): "between the sites", w.port("s1", "out1-s1"): "to the gateway"}

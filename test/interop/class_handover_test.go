@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // TestClassFollowsMobileDevice has a class follow a device beside another one that gets packets
@@ -16,7 +16,7 @@ import (
 func TestClassFollowsMobileDevice(t *testing.T) {
 	t.Parallel()
 	w, dev1, dev2 := newTwoDevices(t, "pairmedia")
-	w.post(classesPath, latency.ClassSpec{Name: "media", Priority: "0", MinRate: match.Text(fmt.Sprint(int(flowRate))), Flows: []match.Flow{{
+	w.post(classesPath, classes.ClassSpec{Name: "media", Priority: "0", MinRate: match.Text(fmt.Sprint(int(flowRate))), Flows: []match.Flow{{
 		IPv4Src: match.Text(w.addr("server").String()), IPv4Dst: match.Text(dev1.Addr().String()), UDPDst: match.Text(fmt.Sprint(voicePort)),
 	}}}, nil)
 	w.stream("dev2", dev2, otherPort)
@@ -24,9 +24,9 @@ func TestClassFollowsMobileDevice(t *testing.T) {
 	for _, c := range []struct {
 		edge  int
 		state string
-	}{{1, latency.StateActive}, {4, latency.StateActive}, {2, latency.StateDegraded}, {3, latency.StateActive}} {
+	}{{1, classes.StateActive}, {4, classes.StateActive}, {2, classes.StateDegraded}, {3, classes.StateActive}} {
 		w.confine(dev1, c.edge)
-		var info latency.Info
+		var info classes.Info
 		w.must(testbed.Poll(t.Context(), fmt.Sprintf("the class at edge%d", c.edge), func() error {
 			w.must(w.Get(t.Context(), classesPath+"/media", &info))
 			if info.State != c.state {
@@ -34,7 +34,7 @@ func TestClassFollowsMobileDevice(t *testing.T) {
 			}
 			return nil
 		}))
-		if c.state == latency.StateDegraded {
+		if c.state == classes.StateDegraded {
 			if want := fmt.Sprintf("%d bit/s asked", int(flowRate)); !strings.Contains(info.Reason, want) {
 				t.Errorf("at edge%d it does not say what is missing: %q", c.edge, info.Reason)
 			}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // The links between root and edges, and the one that has no room for the flow. The other
@@ -33,8 +33,8 @@ const (
 func TestCriticalFlowToMobileDevice(t *testing.T) {
 	t.Parallel()
 	w, dev1, dev2 := newTwoDevices(t, "pairvoice")
-	w.post("/api/v1/qos/critical", bandwidth.Spec{Name: "voice", Rate: flowRate, IdleTimeout: "30s", Match: match.Flow{UDPDst: match.Text(fmt.Sprint(voicePort))}}, nil)
-	w.post("/api/v1/qos/critical", bandwidth.Spec{Name: "other", Rate: otherRate, IdleTimeout: "30s", Match: match.Flow{UDPDst: match.Text(fmt.Sprint(otherPort))}}, nil)
+	w.post("/api/v1/qos/critical", critical.Spec{Name: "voice", Rate: flowRate, IdleTimeout: "30s", Match: match.Flow{UDPDst: match.Text(fmt.Sprint(voicePort))}}, nil)
+	w.post("/api/v1/qos/critical", critical.Spec{Name: "other", Rate: otherRate, IdleTimeout: "30s", Match: match.Flow{UDPDst: match.Text(fmt.Sprint(otherPort))}}, nil)
 	w.must(testbed.Poll(t.Context(), "the border to be asked for first packets", func() error {
 		rules, err := w.lab.Switch("root").Ofctl(t.Context(), "dump-flows")
 		if err == nil && !strings.Contains(rules, fmt.Sprintf("tp_dst=%d", voicePort)) {
@@ -47,11 +47,11 @@ func TestCriticalFlowToMobileDevice(t *testing.T) {
 	border := fmt.Sprintf("%016x/", w.lab.Switch("root").DPID())
 	for _, c := range []struct {
 		edge  int
-		state bandwidth.State
-	}{{1, bandwidth.StateAccepted}, {4, bandwidth.StateAccepted}, {2, bandwidth.StateBestEffort}, {3, bandwidth.StateAccepted}} {
+		state critical.State
+	}{{1, critical.StateAccepted}, {4, critical.StateAccepted}, {2, critical.StateBestEffort}, {3, critical.StateAccepted}} {
 		w.confine(dev1, c.edge)
 		edge := w.lab.Switch(fmt.Sprintf("edge%d", c.edge)).DPID()
-		var flow bandwidth.Record
+		var flow critical.Record
 		w.must(testbed.Poll(t.Context(), fmt.Sprintf("the flow at edge%d", c.edge), func() error {
 			flow = w.flowOf("voice", dev1.Addr())
 			if n := len(flow.Path); n == 0 || uint64(flow.Path[n-1].Switch) != edge || flow.State != c.state {
@@ -59,7 +59,7 @@ func TestCriticalFlowToMobileDevice(t *testing.T) {
 			}
 			return nil
 		}))
-		if c.state == bandwidth.StateBestEffort {
+		if c.state == critical.StateBestEffort {
 			if want := fmt.Sprintf("%d bit/s asked", int(flowRate)); !strings.Contains(flow.Reason, border) || !strings.Contains(flow.Reason, want) {
 				t.Errorf("at edge%d it does not name the link and what it lacks: %q", c.edge, flow.Reason)
 			}
@@ -157,14 +157,14 @@ func (w *world) stream(host string, m *testbed.Mobile, port uint16) *testbed.Str
 }
 
 // flowOf is the flow of a definition at the border of a device.
-func (w *world) flowOf(definition string, to netip.Addr) bandwidth.Record {
+func (w *world) flowOf(definition string, to netip.Addr) critical.Record {
 	w.t.Helper()
-	var all []bandwidth.Record
+	var all []critical.Record
 	w.must(w.Get(w.t.Context(), "/api/v1/qos/flows", &all))
 	for _, f := range all {
 		if f.Definition == definition && len(f.Path) > 0 && uint64(f.Path[0].Switch) == w.lab.Switch("root").DPID() && strings.Contains(f.Flow, to.String()) {
 			return f
 		}
 	}
-	return bandwidth.Record{}
+	return critical.Record{}
 }

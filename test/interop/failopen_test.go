@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // open is the priority of the rules that hold when nobody renews the others.
@@ -29,7 +29,7 @@ func TestFailsOpen(t *testing.T) {
 	w := newWorld(t, "pairopen")
 	w.whitelist()
 	w.isCarried("a carried connection")
-	w.post("/api/v1/qos/critical", bandwidth.Spec{Name: "ssh", Rate: 1_000_000, Match: match.Flow{TCPDst: "22"}}, nil)
+	w.post("/api/v1/qos/critical", critical.Spec{Name: "ssh", Rate: 1_000_000, Match: match.Flow{TCPDst: "22"}}, nil)
 	w.must(testbed.Poll(t.Context(), "the switches to be told what holds without a controller", func() error {
 		for _, sw := range []string{"s1", "s2"} {
 			rules, err := w.lab.Switch(sw).Ofctl(t.Context(), "dump-flows")

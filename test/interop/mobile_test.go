@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
+	"github.com/sluice-net/sluice/services/handover"
 )
 
 const device = "dev1"
@@ -83,7 +83,7 @@ func buildRoamingWith(t testing.TB, topology lab.Topology, gateways map[string]t
     devices: {prefix: %v, gateway: %v, first: %v}
 `, l.Switch(d.Root).DPID(), lab.UplinkPort, d.Prefix, d.GatewayAddr, d.GatewayAddr.Next().Next())
 	})
-	w.must(w.PutClass(t.Context(), "seamless", plugin.ClassSpec{Policy: "seamless"}))
+	w.must(w.PutClass(t.Context(), "seamless", handover.ClassSpec{Policy: "seamless"}))
 	return w
 }
 

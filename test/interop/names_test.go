@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // frames are what a switch has counted of frames of MobilityFirst: of those that go by a label, and of those
@@ -96,7 +96,7 @@ func TestClassAndNames(t *testing.T) {
 		return fmt.Errorf("%d others are known", len(names))
 	}))
 	grows("frames by their label", byLabel)
-	w.post(classesPath, latency.ClassSpec{Name: "chunks", Priority: "1", Flows: []match.Flow{{
+	w.post(classesPath, classes.ClassSpec{Name: "chunks", Priority: "1", Flows: []match.Flow{{
 		EthType: "0x27c0", EthSrc: match.Text(openflow.MAC(w.lab.Host("client").MAC()).String()), EthDst: match.Text(openflow.MAC(w.lab.Host("server").MAC()).String()),
 	}}}, nil)
 	grows("frames in the class", ofClass)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // TestServicesOverProactive has rules by destination below the services: agents carry what is on
@@ -40,21 +40,21 @@ func servicesOverProactive(t *testing.T, name string, tables func(*lab.Topology)
 
 	entry := w.whitelist()
 	w.isCarried("a carried connection")
-	w.post(classesPath, latency.ClassSpec{Name: "web", Priority: "0", MinRate: "10000000", Flows: w.web()}, nil)
+	w.post(classesPath, classes.ClassSpec{Name: "web", Priority: "0", MinRate: "10000000", Flows: w.web()}, nil)
 	w.isCarried("a carried connection with a class")
 	w.carriedOn("web", w.downPorts(), 10_000_000)
 	w.must(w.Unlist(t.Context(), entry))
 
-	w.post("/api/v1/qos/critical", bandwidth.Spec{Name: "voice", Rate: flowRate, IdleTimeout: "30s", Match: match.Flow{UDPDst: match.Text(fmt.Sprint(voicePort))}}, nil)
+	w.post("/api/v1/qos/critical", critical.Spec{Name: "voice", Rate: flowRate, IdleTimeout: "30s", Match: match.Flow{UDPDst: match.Text(fmt.Sprint(voicePort))}}, nil)
 	voice, err := testbed.StartStream(t.Context(), testbed.StreamOptions{
 		Sender: w.lab.Host("server"), Receiver: w.lab.Host("client"), To: netip.AddrPortFrom(w.addr("client"), voicePort), Rate: streamPPS, Size: packetBytes,
 	})
 	w.must(err)
 	t.Cleanup(func() { voice.Stop() })
 	w.must(testbed.Poll(t.Context(), "the critical flow to be placed", func() error {
-		var all []bandwidth.Record
+		var all []critical.Record
 		err := w.Get(t.Context(), "/api/v1/qos/flows", &all)
-		if err == nil && (len(all) != 1 || all[0].State != bandwidth.StateAccepted) {
+		if err == nil && (len(all) != 1 || all[0].State != critical.StateAccepted) {
 			err = fmt.Errorf("there are %+v", all)
 		}
 		return err

@@ -8,9 +8,9 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 const classesPath = "/api/v1/qos/classes"
@@ -18,7 +18,7 @@ const classesPath = "/api/v1/qos/classes"
 // matched is how many packets the rules of a class have put into its queues.
 func (w *world) matched(class string) (n uint64) {
 	w.t.Helper()
-	var s latency.Stats
+	var s classes.Stats
 	w.must(w.Get(w.t.Context(), classesPath+"/"+class+"/stats", &s))
 	for _, q := range s.Queues {
 		n += q.Matched + q.WithoutEffect
@@ -29,7 +29,7 @@ func (w *world) matched(class string) (n uint64) {
 // inQueue is how many packets a class's queues have sent on from a switch.
 func (w *world) inQueue(class, sw string) (n uint64) {
 	w.t.Helper()
-	var s latency.Stats
+	var s classes.Stats
 	w.must(w.Get(w.t.Context(), classesPath+"/"+class+"/stats", &s))
 	for _, q := range s.Queues {
 		if q.Switch == fmt.Sprintf("%016x", w.lab.Switch(sw).DPID()) {
@@ -49,10 +49,10 @@ func TestClassBesideSession(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, name, withAccess, tables)
 			entry := w.whitelist()
-			w.post(classesPath, latency.ClassSpec{Name: "web", Priority: "0", MinRate: "10000000", Flows: w.web()}, nil)
+			w.post(classesPath, classes.ClassSpec{Name: "web", Priority: "0", MinRate: "10000000", Flows: w.web()}, nil)
 			w.must(testbed.Poll(t.Context(), "the class to be active", func() error {
-				var c latency.Info
-				if err := w.Get(t.Context(), classesPath+"/web", &c); err != nil || c.State != latency.StateActive {
+				var c classes.Info
+				if err := w.Get(t.Context(), classesPath+"/web", &c); err != nil || c.State != classes.StateActive {
 					return fmt.Errorf("%s: %s: %w", c.State, c.Reason, err)
 				}
 				return nil
@@ -97,18 +97,18 @@ func TestCriticalBesideSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "paircritical")
 	entry := w.whitelist()
-	w.post("/api/v1/qos/critical", bandwidth.Spec{
+	w.post("/api/v1/qos/critical", critical.Spec{
 		Name: "web", Rate: 10_000_000, IdleTimeout: "30s",
 		Match: match.Flow{IPv4Dst: match.Text(w.addr("server").String()), TCPDst: match.Text(fmt.Sprint(webPort))},
 	}, nil)
-	flows := func() (all []bandwidth.Record) {
+	flows := func() (all []critical.Record) {
 		w.must(w.Get(t.Context(), "/api/v1/qos/flows", &all))
 		return all
 	}
 	if n := w.download(); n != 1 || len(flows()) != 0 {
 		t.Errorf("%d sessions carried the connection, want 1; critical flows: %+v", n, flows())
 	}
-	var defined []bandwidth.DefinitionInfo
+	var defined []critical.DefinitionInfo
 	w.must(w.Get(t.Context(), "/api/v1/qos/critical", &defined))
 	if n := fmt.Sprint(defined[0].Notes); !strings.Contains(n, "sos comes first") {
 		t.Errorf("the definition does not say that SOS has packets of it: %q", n)
@@ -120,7 +120,7 @@ func TestCriticalBesideSession(t *testing.T) {
 			t.Fatalf("%d sessions carried a connection that is on no whitelist", n)
 		}
 		all := flows()
-		if !slices.ContainsFunc(all, func(f bandwidth.Record) bool { return f.State == bandwidth.StateAccepted }) {
+		if !slices.ContainsFunc(all, func(f critical.Record) bool { return f.State == critical.StateAccepted }) {
 			return fmt.Errorf("critical flows: %+v", all)
 		}
 		return nil
@@ -135,11 +135,11 @@ func TestClassBesideCriticalFlow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, name, tables)
-			w.post("/api/v1/qos/critical", bandwidth.Spec{
+			w.post("/api/v1/qos/critical", critical.Spec{
 				Name: "web", Rate: 10_000_000, IdleTimeout: "30s",
 				Match: match.Flow{IPv4Dst: match.Text(w.addr("server").String()), TCPDst: match.Text(fmt.Sprint(webPort))},
 			}, nil)
-			w.post(classesPath, latency.ClassSpec{Name: "web", Priority: "0", MinRate: "10000000", Flows: w.web()}, nil)
+			w.post(classesPath, classes.ClassSpec{Name: "web", Priority: "0", MinRate: "10000000", Flows: w.web()}, nil)
 			if n := w.download(); n != 0 {
 				t.Errorf("%d sessions carried the connection", n)
 			}
@@ -149,7 +149,7 @@ func TestClassBesideCriticalFlow(t *testing.T) {
 				}
 				return nil
 			}))
-			var flows []bandwidth.Record
+			var flows []critical.Record
 			if w.must(w.Get(t.Context(), "/api/v1/qos/flows", &flows)); len(flows) != 0 {
 				t.Errorf("critical beside the class: %+v", flows)
 			}

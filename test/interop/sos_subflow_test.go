@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	sos "github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // A connection of several subflows is there before its server is whitelisted. A further subflow

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/mobilityfirst/content"
+	"github.com/sluice-net/sluice/services/mobilityfirst/content"
 )
 
 // A file is got by its name over switches from whoever has it: the one, the other when that has ended, and a cache when nobody

@@ -14,9 +14,9 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/lab"
-	"github.com/sluice-net/sluice/mobilityfirst/plugin"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
@@ -42,11 +42,11 @@ func control(t *testing.T, l *lab.Lab) *controller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner, err := n.Owner(plugin.Name, network.OwnerOptions{})
+	owner, err := n.Owner(mobilityfirst.Name, network.OwnerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := plugin.New(plugin.Options{Network: n, Rules: owner, Store: memstore.New(), Log: log, Lease: plugin.MinLease})
+	s := mobilityfirst.New(mobilityfirst.Options{Network: n, Rules: owner, Store: memstore.New(), Log: log, Lease: mobilityfirst.MinLease})
 	n.AddHandler(rule.ChainMobilityFirst, s)
 	n.Subscribe(s.NetworkChanged)
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", token)}}, Log: log})
@@ -108,7 +108,7 @@ func (c *controller) metric(t *testing.T, name string) float64 {
 // paths are the names between which there are paths.
 func (c *controller) paths(t *testing.T) (names []string) {
 	t.Helper()
-	var all []plugin.PathInfo
+	var all []mobilityfirst.PathInfo
 	if err := json.Unmarshal([]byte(c.get(t, "/api/v1/mobilityfirst/paths")), &all); err != nil {
 		t.Fatal(err)
 	}

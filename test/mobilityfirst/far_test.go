@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 // daemon runs a sluice on a host of a lab until the test ends.

@@ -19,9 +19,9 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/mobilityfirst/host"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
-	"github.com/sluice-net/sluice/mobilityfirst/hosttest"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
-	"github.com/sluice-net/sluice/mobilityfirst/plugin"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
 // star is a switch with a host that sends, and four others behind it, with a host each.
@@ -127,7 +127,7 @@ func TestMulticast(t *testing.T) {
 // places is at how many places the controller knows a name to be.
 func places(t *testing.T, c *controller, name string) int {
 	t.Helper()
-	var all []plugin.NameInfo
+	var all []mobilityfirst.NameInfo
 	if err := json.Unmarshal([]byte(c.get(t, "/api/v1/mobilityfirst/names")), &all); err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,9 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/host"
-	"github.com/sluice-net/sluice/mobilityfirst/hosttest"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
 )
 
 // Chunks that may go by all links between two hosts do, each link by its own label; when one is cut they go on by the other,

@@ -15,16 +15,16 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/kit/agents"
+	controlapi "github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/host"
-	"github.com/sluice-net/sluice/mobilityfirst/hosttest"
-	"github.com/sluice-net/sluice/mobilityfirst/plugin"
-	"github.com/sluice-net/sluice/mobilityfirst/record"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/service/agents"
-	controlapi "github.com/sluice-net/sluice/service/control"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
+	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
 const nodesPath = "/api/v1/mobilityfirst/nodes"
@@ -76,17 +76,17 @@ func (w *nodesWorld) node(name, at string, port int, args ...string) *testbed.Da
 // declare has the controller ask a node.
 func (w *nodesWorld) declare(name, at string, port int) {
 	w.t.Helper()
-	spec := plugin.NodeSpec{Name: name, URL: fmt.Sprintf("https://%v:%d", w.lab.ControlAddr(at), port)}
+	spec := mobilityfirst.NodeSpec{Name: name, URL: fmt.Sprintf("https://%v:%d", w.lab.ControlAddr(at), port)}
 	if err := w.Do(w.t.Context(), http.MethodPost, nodesPath, spec, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 // is waits until a node is as it should be.
-func (w *nodesWorld) is(name, what string, right func(*plugin.NodeInfo) bool) {
+func (w *nodesWorld) is(name, what string, right func(*mobilityfirst.NodeInfo) bool) {
 	w.t.Helper()
 	err := testbed.PollFor(w.t.Context(), patience, name+" to be "+what, func() error {
-		var i plugin.NodeInfo
+		var i mobilityfirst.NodeInfo
 		if err := w.Get(w.t.Context(), nodesPath+"/"+name, &i); err != nil || right(&i) {
 			return err
 		}
@@ -97,7 +97,7 @@ func (w *nodesWorld) is(name, what string, right func(*plugin.NodeInfo) bool) {
 	}
 }
 
-func proven(i *plugin.NodeInfo) bool {
+func proven(i *mobilityfirst.NodeInfo) bool {
 	return i.State == agents.Up && i.GUID != "" && len(i.Places) == 1 && i.Error == ""
 }
 
@@ -115,7 +115,7 @@ func (w *nodesWorld) sluice(args ...string) string {
 
 // custody is how many chunks storage nodes have for a name.
 func (w *nodesWorld) custody(name frame.GUID) (n int, err error) {
-	var l plugin.CustodyList
+	var l mobilityfirst.CustodyList
 	err = w.Get(w.t.Context(), "/api/v1/mobilityfirst/custody?for="+name.String(), &l)
 	for _, x := range l.Chunks {
 		n += x.Chunks
@@ -155,7 +155,7 @@ func (w *nodesWorld) lead(socket, function string, asking int) (paths map[string
 		}
 		asked[c.Name.String()] = true
 	}
-	var all []plugin.PathInfo
+	var all []mobilityfirst.PathInfo
 	if err := w.Get(w.t.Context(), "/api/v1/mobilityfirst/paths", &all); err != nil {
 		w.t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	w.custodyIs(receiver, chunks)
-	var listed plugin.CustodyList
+	var listed mobilityfirst.CustodyList
 	if err := json.Unmarshal([]byte(w.sluice("mf", "custody", "--for", receiver.String(), "--json")), &listed); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestNodes(t *testing.T) {
 	}
 
 	storage.Kill()
-	w.is("depot", "silent", func(i *plugin.NodeInfo) bool { return i.State == agents.Silent })
+	w.is("depot", "silent", func(i *mobilityfirst.NodeInfo) bool { return i.State == agents.Silent })
 	if _, err := w.custody(receiver); err == nil {
 		t.Error("nobody says that the storage node is missing")
 	}

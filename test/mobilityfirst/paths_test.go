@@ -13,12 +13,12 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/host"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
-	"github.com/sluice-net/sluice/mobilityfirst/hosttest"
-	"github.com/sluice-net/sluice/mobilityfirst/rawlink"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
+	"github.com/sluice-net/sluice/services/mobilityfirst/rawlink"
 )
 
 // loop is three switches in a ring, with a host at each.

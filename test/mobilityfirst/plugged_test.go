@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
 )
 
 // A host whose interface loses its carrier and has it again, or is gone and there again, may be somewhere else: it

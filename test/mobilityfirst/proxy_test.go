@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/mobilityfirst/proxy"
+	"github.com/sluice-net/sluice/services/mobilityfirst/proxy"
 )
 
 // A download by curl, from nginx, which know nothing of names, goes on while the client's host moves twice

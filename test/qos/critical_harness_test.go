@@ -21,11 +21,11 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/guard"
-	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/qos/plugin"
-	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/services/qos"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/guard"
+	"github.com/sluice-net/sluice/services/qos/match"
+	"github.com/sluice-net/sluice/services/qos/reserve"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
 )
@@ -100,7 +100,7 @@ func (w *criticalWorld) run(name string, f func(t *testing.T)) {
 // withdraw withdraws all definitions, and waits until nothing is left of their flows.
 func (w *criticalWorld) withdraw() {
 	w.t.Helper()
-	var all []bandwidth.DefinitionInfo
+	var all []critical.DefinitionInfo
 	if err := w.rest.Get(context.Background(), "/api/v1/qos/critical", &all); err != nil {
 		w.t.Error(err)
 	}
@@ -182,16 +182,16 @@ func unheard(string, any) {}
 // serve starts the network, the service and the API.
 func (w *criticalWorld) serve(n *network.Network, log *slog.Logger) {
 	w.t.Helper()
-	var s *bandwidth.Service
-	owner, err := n.Owner(bandwidth.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
+	var s *critical.Service
+	owner, err := n.Owner(critical.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	book := reserve.New(reserve.UseOf(n))
 	held := newGuard(w.t, n, book)
-	s = bandwidth.New(bandwidth.Options{Network: n, Rules: owner, Store: w.store, Book: book, Guard: held, Log: log, Publish: unheard, Interval: 500 * time.Millisecond})
+	s = critical.New(critical.Options{Network: n, Rules: owner, Store: w.store, Book: book, Guard: held, Log: log, Publish: unheard, Interval: 500 * time.Millisecond})
 	n.AddHandler(rule.ChainCritical, s)
-	qos := plugin.New(book, held, s)
+	qos := qos.New(book, held, s)
 	n.Subscribe(qos.NetworkChanged)
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", criticalToken)}}, Log: log})
 	qos.Register(a)
@@ -247,19 +247,19 @@ func (w *criticalWorld) greet(host string) {
 // define makes UDP packets to port 5001 critical.
 func (w *criticalWorld) define(rate units.Rate) {
 	w.t.Helper()
-	w.defineAs(bandwidth.Spec{Name: "video", Rate: rate, Match: match.Flow{UDPDst: "5001", IPv4Dst: "10.0.0.0/8"}, IdleTimeout: "2s"})
+	w.defineAs(critical.Spec{Name: "video", Rate: rate, Match: match.Flow{UDPDst: "5001", IPv4Dst: "10.0.0.0/8"}, IdleTimeout: "2s"})
 }
 
 // defineAs adds a definition of critical flows.
-func (w *criticalWorld) defineAs(spec bandwidth.Spec) {
+func (w *criticalWorld) defineAs(spec critical.Spec) {
 	w.t.Helper()
 	if err := w.rest.Do(w.t.Context(), http.MethodPost, "/api/v1/qos/critical", spec, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *criticalWorld) flows() []bandwidth.Record {
-	var out []bandwidth.Record
+func (w *criticalWorld) flows() []critical.Record {
+	var out []critical.Record
 	if err := w.rest.Get(context.Background(), "/api/v1/qos/flows", &out); err != nil {
 		w.t.Error(err)
 	}
@@ -267,13 +267,13 @@ func (w *criticalWorld) flows() []bandwidth.Record {
 }
 
 // placed waits until there are n flows, and all of them have been placed.
-func (w *criticalWorld) placed(n int) []bandwidth.Record {
+func (w *criticalWorld) placed(n int) []critical.Record {
 	w.t.Helper()
-	var all []bandwidth.Record
+	var all []critical.Record
 	w.eventually("flows are placed", func() bool {
 		all = w.flows()
 		for _, f := range all {
-			if f.State == bandwidth.StatePlacing {
+			if f.State == critical.StatePlacing {
 				return false
 			}
 		}
@@ -294,7 +294,7 @@ func (w *criticalWorld) streamOf(from, to string, o testbed.StreamOptions) *test
 }
 
 // middle returns the switch between s1 and s4 that a flow passes.
-func middle(r bandwidth.Record) string {
+func middle(r critical.Record) string {
 	if len(r.Path) != 3 {
 		return ""
 	}

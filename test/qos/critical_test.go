@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
+	"github.com/sluice-net/sluice/services/qos/reserve"
 )
 
 // TestCriticalFlows adds and ends critical flows of all kinds on one network.
@@ -36,7 +36,7 @@ func TestCriticalFlowsOutliveRestarts(t *testing.T) {
 // connectionCloses checks that the promise to a connection is released as soon as the
 // connection is closed, long before the idle timeout of its rules.
 func (w *criticalWorld) connectionCloses(t *testing.T) {
-	w.defineAs(bandwidth.Spec{Name: "bulk", Rate: 10_000_000, Match: match.Flow{TCPDst: "5001"}, IdleTimeout: "1h"})
+	w.defineAs(critical.Spec{Name: "bulk", Rate: 10_000_000, Match: match.Flow{TCPDst: "5001"}, IdleTimeout: "1h"})
 	to := w.lab.Host("b1")
 	for i := range 3 { // two ways of 15 Mbit/s have room for two
 		_, err := testbed.Bulk{From: w.lab.Host("a1"), To: to, Addr: netip.AddrPortFrom(to.Addr(), 5001), Bytes: 256 << 10}.Run(t.Context())
@@ -49,7 +49,7 @@ func (w *criticalWorld) connectionCloses(t *testing.T) {
 			t.Fatalf("%d flows: %+v", len(flows), flows)
 		}
 		for _, f := range flows {
-			if f.State != bandwidth.StateAccepted || !f.Closed {
+			if f.State != critical.StateAccepted || !f.Closed {
 				t.Errorf("%+v", f)
 			}
 		}
@@ -92,7 +92,7 @@ func (w *criticalWorld) linkFails(t *testing.T) {
 		w.eventually("the link is back", func() bool { return len(w.net.Topology().Links) == 8 })
 	}
 	// Nothing is promised on a link that is up again before it has been measured again.
-	w.eventually("it is accepted", func() bool { return w.flows()[0].State == bandwidth.StateAccepted })
+	w.eventually("it is accepted", func() bool { return w.flows()[0].State == critical.StateAccepted })
 	if f := w.flows()[0]; f.Moves != rounds {
 		t.Errorf("in the end: %+v", f)
 	}
@@ -115,7 +115,7 @@ func (w *criticalWorld) excessIsDropped(t *testing.T) {
 	rude := w.streamOf("a3", "b3", testbed.StreamOptions{Rate: 400, Size: 1400})
 	defer rude.Stop()
 	for _, f := range w.placed(3) {
-		if f.State != bandwidth.StateAccepted {
+		if f.State != critical.StateAccepted {
 			t.Fatalf("%+v", f)
 		}
 	}
@@ -129,7 +129,7 @@ func (w *criticalWorld) excessIsDropped(t *testing.T) {
 		return first.LastArrival().After(since) && second.LastArrival().After(since) && rude.LastArrival().After(since)
 	})
 	for _, f := range w.flows()[:2] {
-		if f.Excess != 0 || f.State != bandwidth.StateAccepted {
+		if f.Excess != 0 || f.State != critical.StateAccepted {
 			t.Errorf("a flow that keeps to its promise: %+v", f)
 		}
 	}
@@ -147,7 +147,7 @@ func (w *criticalWorld) plainTakesFromBestEffort(t *testing.T) {
 	second := w.streamOf("a2", "b2", testbed.StreamOptions{Rate: 50})
 	defer second.Stop()
 	all := w.placed(2)
-	if all[0].State != bandwidth.StateAccepted || all[1].State != bandwidth.StateBestEffort || middle(all[1]) != "s2" {
+	if all[0].State != critical.StateAccepted || all[1].State != critical.StateBestEffort || middle(all[1]) != "s2" {
 		t.Fatalf("%+v", all)
 	}
 	const beside = "rate=2400 " // 96 % of 15 Mbit/s, less 12
@@ -160,7 +160,7 @@ func (w *criticalWorld) plainTakesFromBestEffort(t *testing.T) {
 	stop := sync.OnceFunc(func() { plain.Stop() })
 	defer stop()
 	w.eventually("it has less beside plain traffic", func() bool { return !strings.Contains(w.meters("s1"), beside) })
-	if all = w.placed(2); all[0].State != bandwidth.StateAccepted || all[1].State != bandwidth.StateBestEffort {
+	if all = w.placed(2); all[0].State != critical.StateAccepted || all[1].State != critical.StateBestEffort {
 		t.Errorf("beside plain traffic: %+v", all)
 	}
 	stop()
@@ -232,7 +232,7 @@ func (w *criticalWorld) ours() (rules []string, meters int) {
 func (w *criticalWorld) restartsAsBefore(t *testing.T) {
 	w.define(10_000_000)
 	var streams []*testbed.Stream
-	var before []bandwidth.Record
+	var before []critical.Record
 	for i := range 3 { // two ways of 15 Mbit/s have room for two
 		s := w.streamOf(fmt.Sprintf("a%d", i+1), fmt.Sprintf("b%d", i+1), testbed.StreamOptions{Rate: 50})
 		defer s.Stop()
@@ -277,7 +277,7 @@ func (w *criticalWorld) restartsWithLessCapacity(t *testing.T) {
 	for i, few := range []string{"1", "2"} {
 		s := w.streamOf("a"+few, "b"+few, testbed.StreamOptions{Rate: 50})
 		defer s.Stop()
-		if all := w.placed(i + 1); all[i].State != bandwidth.StateAccepted {
+		if all := w.placed(i + 1); all[i].State != critical.StateAccepted {
 			t.Fatalf("%+v", all)
 		}
 	}
@@ -286,6 +286,6 @@ func (w *criticalWorld) restartsWithLessCapacity(t *testing.T) {
 	w.start()
 	w.eventually("one gives its promise up", func() bool {
 		all := w.placed(2)
-		return all[0].State == bandwidth.StateAccepted && all[1].State == bandwidth.StateBestEffort && strings.Contains(all[1].Reason, "3000000 of 10000000 available")
+		return all[0].State == critical.StateAccepted && all[1].State == critical.StateBestEffort && strings.Contains(all[1].Reason, "3000000 of 10000000 available")
 	})
 }

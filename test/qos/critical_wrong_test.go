@@ -12,9 +12,9 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/plugin"
-	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/services/qos"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/reserve"
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
@@ -90,17 +90,17 @@ func newCriticalAPI(t *testing.T) criticalAPI {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner, err := n.Owner(bandwidth.Owner, network.OwnerOptions{})
+	owner, err := n.Owner(critical.Owner, network.OwnerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	book := reserve.New(reserve.UseOf(n))
 	held := newGuard(t, n, book)
-	s := bandwidth.New(bandwidth.Options{
+	s := critical.New(critical.Options{
 		Network: n, Rules: owner, Store: memstore.New(), Book: book, Guard: held, Log: slog.Default(), Publish: unheard, Interval: 5 * time.Second,
 	})
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", criticalToken)}}})
-	qos := plugin.New(book, held, s)
+	qos := qos.New(book, held, s)
 	qos.Register(a)
 	server := httptest.NewServer(a.Handler())
 	ctx, cancel := context.WithCancel(context.Background())

@@ -23,11 +23,11 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/guard"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/guard"
+	"github.com/sluice-net/sluice/services/qos/match"
+	"github.com/sluice-net/sluice/services/qos/reserve"
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
@@ -40,17 +40,17 @@ const (
 	discoveryTimeout  = 5 * time.Second
 )
 
-// classes is a lab with the latency service: the network and the service run in the test's
+// classesLab is a lab with the latency service: the network and the service run in the test's
 // process, the classifiers beside the switches.
-type classes struct {
+type classesLab struct {
 	t     *testing.T
 	lab   *lab.Lab
 	store *memstore.Store
 	rate  uint64 // of every port, in bit/s
 
 	net      *network.Network
-	service  *latency.Service
-	critical *bandwidth.Service
+	service  *classes.Service
+	critical *critical.Service
 	held     *guard.Guard
 	book     *reserve.Book
 	bus      *event.Bus
@@ -58,7 +58,7 @@ type classes struct {
 }
 
 // run runs a subtest that shares the network. Its classes are withdrawn when it ends.
-func (c *classes) run(name string, f func(t *testing.T)) {
+func (c *classesLab) run(name string, f func(t *testing.T)) {
 	outer := c.t
 	outer.Run(name, func(t *testing.T) {
 		c.t = t
@@ -75,15 +75,15 @@ func (c *classes) run(name string, f func(t *testing.T)) {
 }
 
 // newClasses builds a network whose ports all have linkRate.
-func newClasses(t *testing.T, topology lab.Topology, classifiers bool) *classes {
+func newClasses(t *testing.T, topology lab.Topology, classifiers bool) *classesLab {
 	t.Helper()
 	return newClassesOf(t, topology, linkRate, classifiers)
 }
 
 // newClassesOf builds a network whose ports all have the given rate.
-func newClassesOf(t *testing.T, topology lab.Topology, rate uint64, classifiers bool) *classes {
+func newClassesOf(t *testing.T, topology lab.Topology, rate uint64, classifiers bool) *classesLab {
 	t.Helper()
-	c := &classes{t: t, lab: lab.New(t, topology), store: memstore.New(), rate: rate}
+	c := &classesLab{t: t, lab: lab.New(t, topology), store: memstore.New(), rate: rate}
 	if classifiers {
 		c.startClassifiers(t)
 	}
@@ -94,7 +94,7 @@ func newClassesOf(t *testing.T, topology lab.Topology, rate uint64, classifiers 
 }
 
 // startClassifiers runs a classifier in each switch's namespace until a test ends.
-func (c *classes) startClassifiers(until *testing.T) {
+func (c *classesLab) startClassifiers(until *testing.T) {
 	c.t.Helper()
 	binary := selfbuild.Binary(c.t)
 	for _, s := range c.lab.Topology().Switches {
@@ -108,7 +108,7 @@ func (c *classes) startClassifiers(until *testing.T) {
 }
 
 // start runs controller and service; their store survives them.
-func (c *classes) start() {
+func (c *classesLab) start() {
 	c.t.Helper()
 	listener, err := c.lab.Control().Listen("tcp", c.lab.ControllerAddr().String())
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *classes) start() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	owner, err := c.net.Owner(latency.OwnerName, network.OwnerOptions{})
+	owner, err := c.net.Owner(classes.OwnerName, network.OwnerOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -147,11 +147,11 @@ func (c *classes) start() {
 		},
 		Target: func(d uint64) (string, error) { return databases[openflow.DatapathID(d)], nil },
 	})
-	queues, err := manager.Owner(latency.DatabaseOwner)
+	queues, err := manager.Owner(classes.DatabaseOwner)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.service = latency.New(latency.Options{
+	c.service = classes.New(classes.Options{
 		Network: c.net, Rules: owner, Store: c.store, Log: log,
 		Publish: func(kind string, attrs any) { c.bus.Publish("qos."+kind, attrs) },
 		Book:    c.book, Critical: c.critical,
@@ -170,21 +170,21 @@ func (c *classes) start() {
 }
 
 // startCritical starts the service that places critical flows, which shares the book.
-func (c *classes) startCritical(log *slog.Logger) {
+func (c *classesLab) startCritical(log *slog.Logger) {
 	c.t.Helper()
-	owner, err := c.net.Owner(bandwidth.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { c.critical.Removed(r) }})
+	owner, err := c.net.Owner(critical.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { c.critical.Removed(r) }})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.held = newGuard(c.t, c.net, c.book)
-	c.critical = bandwidth.New(bandwidth.Options{
+	c.critical = critical.New(critical.Options{
 		Network: c.net, Rules: owner, Store: c.store, Book: c.book, Guard: c.held, Log: log, Publish: unheard, Interval: 500 * time.Millisecond,
 	})
 	c.net.AddHandler(rule.ChainCritical, c.critical)
 }
 
 // discover waits until every link of the lab is known and measured.
-func (c *classes) discover() {
+func (c *classesLab) discover() {
 	c.t.Helper()
 	switches := map[string]bool{}
 	for _, s := range c.lab.Topology().Switches {
@@ -229,7 +229,7 @@ func within(t *testing.T, d time.Duration, what string, f func() error) {
 }
 
 // add requests a class and expects it to be accepted.
-func (c *classes) add(spec latency.ClassSpec) latency.Info {
+func (c *classesLab) add(spec classes.ClassSpec) classes.Info {
 	c.t.Helper()
 	info, err := c.request(spec)
 	if err != nil {
@@ -238,17 +238,17 @@ func (c *classes) add(spec latency.ClassSpec) latency.Info {
 	return info
 }
 
-func (c *classes) request(spec latency.ClassSpec) (latency.Info, error) {
+func (c *classesLab) request(spec classes.ClassSpec) (classes.Info, error) {
 	class, faults := spec.Parse()
 	if len(faults) > 0 {
-		return latency.Info{}, fmt.Errorf("%+v", faults)
+		return classes.Info{}, fmt.Errorf("%+v", faults)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	return c.service.Add(ctx, class)
 }
 
-func (c *classes) delete(name string) {
+func (c *classesLab) delete(name string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
@@ -257,11 +257,11 @@ func (c *classes) delete(name string) {
 	}
 }
 
-func (c *classes) addr(host string) netip.Addr { return c.lab.Host(host).Addr() }
+func (c *classesLab) addr(host string) netip.Addr { return c.lab.Host(host).Addr() }
 
 // udp returns a class of the UDP packets to one port of a host.
-func (c *classes) udp(name, from, to string, port, priority int) latency.ClassSpec {
-	return latency.ClassSpec{Name: name, Priority: text(priority), Flows: []match.Flow{{
+func (c *classesLab) udp(name, from, to string, port, priority int) classes.ClassSpec {
+	return classes.ClassSpec{Name: name, Priority: text(priority), Flows: []match.Flow{{
 		IPv4Src: text(c.addr(from)), IPv4Dst: text(c.addr(to)), UDPDst: text(port),
 	}}}
 }
@@ -270,7 +270,7 @@ func text(v any) match.Text { return match.Text(fmt.Sprint(v)) }
 
 // prints returns the queues and rules of the switches, in the database and in the kernel,
 // without identifiers and counters, for comparisons.
-func (c *classes) prints() string {
+func (c *classesLab) prints() string {
 	c.t.Helper()
 	var out strings.Builder
 	for _, s := range c.lab.Topology().Switches {
@@ -297,7 +297,7 @@ func (c *classes) prints() string {
 	return out.String()
 }
 
-func (c *classes) tc(sw *lab.LiveSwitch, args ...string) string {
+func (c *classesLab) tc(sw *lab.LiveSwitch, args ...string) string {
 	c.t.Helper()
 	out, err := sw.Command(context.Background(), "tc", args...).CombinedOutput()
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -307,7 +307,7 @@ func (c *classes) tc(sw *lab.LiveSwitch, args ...string) string {
 }
 
 // device returns the interface of a port.
-func (c *classes) device(sw *lab.LiveSwitch, port int) string {
+func (c *classesLab) device(sw *lab.LiveSwitch, port int) string {
 	c.t.Helper()
 	name, err := sw.Vsctl(context.Background(), "--bare", "--columns=name", "find", "Interface", fmt.Sprintf("ofport=%d", port))
 	if err != nil {
@@ -317,7 +317,7 @@ func (c *classes) device(sw *lab.LiveSwitch, port int) string {
 }
 
 // at returns the port by which packets leave a switch over a link.
-func (c *classes) at(node, link string) topology.PortRef {
+func (c *classesLab) at(node, link string) topology.PortRef {
 	c.t.Helper()
 	port, err := c.lab.Switch(node).Port(link)
 	if err != nil {
@@ -339,7 +339,7 @@ func sorted(text string) string {
 func countOf(text, part string) int { return strings.Count(text, part) }
 
 // link returns a link's name, whichever end is named first.
-func (c *classes) link(name string) string {
+func (c *classesLab) link(name string) string {
 	c.t.Helper()
 	a, b, _ := strings.Cut(name, "-")
 	for _, l := range c.lab.Topology().Links {
@@ -353,7 +353,7 @@ func (c *classes) link(name string) string {
 
 // settled waits until every port of every switch has its token bucket, with the given
 // number of classes in all, and a limited queue in each leaf.
-func (c *classes) settled(classes int) {
+func (c *classesLab) settled(classes int) {
 	c.t.Helper()
 	within(c.t, testTimeout, "every port has its bucket", func() error {
 		for _, l := range c.lab.Topology().Links {
@@ -386,7 +386,7 @@ func same(before, now string) error {
 }
 
 // published returns the kinds of events so far.
-func (c *classes) published() []string {
+func (c *classesLab) published() []string {
 	c.t.Helper()
 	sub := c.bus.Subscribe(0)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/services/qos/classes"
 )
 
 // leaves returns the number of the classes' leaves at a port, in the kernel.
-func (c *classes) leaves(node, link string) int {
+func (c *classesLab) leaves(node, link string) int {
 	c.t.Helper()
 	at := c.at(node, link)
 	sw := c.lab.Switch(node)
@@ -21,7 +21,7 @@ func (c *classes) leaves(node, link string) int {
 }
 
 // holds expects a class's leaf and rule on each switch of the line.
-func (c *classes) holds(classes int) {
+func (c *classesLab) holds(classes int) {
 	c.t.Helper()
 	within(c.t, testTimeout, "every switch has the queues and rules", func() error {
 		for _, s := range c.lab.Topology().Switches {
@@ -49,7 +49,7 @@ func TestClassesOutliveRestarts(t *testing.T) {
 	c.run("with less capacity", c.onLessCapacity)
 }
 
-func (c *classes) restarts(t *testing.T) {
+func (c *classesLab) restarts(t *testing.T) {
 	ctx := t.Context()
 	s2 := c.lab.Switch("s2")
 	if err := s2.StopDatabase(ctx); err != nil {
@@ -105,7 +105,7 @@ func (c *classes) restarts(t *testing.T) {
 }
 
 // reaches floods a class and expects its queues to see it.
-func (c *classes) reaches(class string, port int) {
+func (c *classesLab) reaches(class string, port int) {
 	c.t.Helper()
 	f := c.floods(5e5, port)
 	defer f[0].Stop()
@@ -114,7 +114,7 @@ func (c *classes) reaches(class string, port int) {
 
 // portIsDown checks that a port keeps its token bucket and its classes while its link is
 // down.
-func (c *classes) portIsDown(t *testing.T) {
+func (c *classesLab) portIsDown(t *testing.T) {
 	c.add(c.udp("held", "h1", "h3", 7000, 3))
 	c.settled(0)
 	s2, out := c.lab.Switch("s2"), c.at("s2", c.link("s2-s3"))
@@ -137,7 +137,7 @@ func (c *classes) portIsDown(t *testing.T) {
 
 // withdrawn checks that a class that is withdrawn while it is being provisioned leaves
 // nothing.
-func (c *classes) withdrawn(t *testing.T) {
+func (c *classesLab) withdrawn(t *testing.T) {
 	c.settled(0)
 	before := c.prints()
 	s2 := c.lab.Switch("s2")
@@ -147,7 +147,7 @@ func (c *classes) withdrawn(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { _, err := c.request(c.udp("gone", "h1", "h3", 7001, 1)); ended <- err }()
 	within(t, testTimeout, "provisioning has begun", func() error {
-		if info, ok := c.service.Class("gone"); !ok || info.State != latency.StateProvisioning {
+		if info, ok := c.service.Class("gone"); !ok || info.State != classes.StateProvisioning {
 			return errors.New("it has not")
 		}
 		return nil
@@ -160,7 +160,7 @@ func (c *classes) withdrawn(t *testing.T) {
 	if err := s2.ResumeDatabase(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; !errors.Is(err, latency.ErrWithdrawn) {
+	if err := <-ended; !errors.Is(err, classes.ErrWithdrawn) {
 		t.Errorf("the request: %v", err)
 	}
 	c.settled(0)
@@ -170,7 +170,7 @@ func (c *classes) withdrawn(t *testing.T) {
 // manyAtOnce checks that classes that are requested at once are all in the switches
 // afterwards, and are gone completely when they have been withdrawn at once. The experiment
 // qos-latency measures how long 200 classes take on 20 switches.
-func (c *classes) manyAtOnce(t *testing.T) {
+func (c *classesLab) manyAtOnce(t *testing.T) {
 	const count = 30
 	before := c.prints()
 	c.each(count, func(i int) error {
@@ -186,7 +186,7 @@ func (c *classes) manyAtOnce(t *testing.T) {
 }
 
 // each calls f n times concurrently.
-func (c *classes) each(n int, f func(int) error) {
+func (c *classesLab) each(n int, f func(int) error) {
 	c.t.Helper()
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -200,7 +200,7 @@ func (c *classes) each(n int, f func(int) error) {
 }
 
 // rules returns the classes' rules in a switch, with their cookies.
-func (c *classes) rules(node string) string {
+func (c *classesLab) rules(node string) string {
 	c.t.Helper()
 	out := ""
 	s, ok := c.net.Switch(openflow.DatapathID(c.lab.Switch(node).DPID()))
@@ -208,7 +208,7 @@ func (c *classes) rules(node string) string {
 		return out
 	}
 	for _, r := range s.Rules() {
-		if r.Owner == latency.OwnerName {
+		if r.Owner == classes.OwnerName {
 			out += fmt.Sprintf("%v %v %v\n", r.Cookie, r.Match, r.Actions)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/services/qos/classes"
 )
 
 // TestLinksStandUnderLoad checks that the controller's probes have a queue of their own,
@@ -77,7 +77,7 @@ func TestLinksStandUnderLoad(t *testing.T) {
 }
 
 // probes returns how many probes the queue of probes at a port has sent and dropped.
-func (c *classes) probes(at network.PortRef) (sent, dropped uint64) {
+func (c *classesLab) probes(at network.PortRef) (sent, dropped uint64) {
 	c.t.Helper()
 	s, ok := c.net.Switch(at.Switch)
 	if !ok {
@@ -88,7 +88,7 @@ func (c *classes) probes(at network.PortRef) (sent, dropped uint64) {
 		c.t.Fatal(err)
 	}
 	for _, q := range stats {
-		if q.Port == at.Port && q.Queue > latency.MaxClasses {
+		if q.Port == at.Port && q.Queue > classes.MaxClasses {
 			return q.TxPackets, q.TxErrors
 		}
 	}

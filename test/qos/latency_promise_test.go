@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // takesOverCriticalFlow checks that a class with the packets of a critical flow replaces
 // the flow. One promise counts for them on each link, and the class fits where the flow
 // did.
-func (c *classes) takesOverCriticalFlow(t *testing.T) {
-	d, faults := bandwidth.Spec{Name: "video", Rate: 8e6, Match: match.Flow{UDPDst: "7001"}}.Parse()
+func (c *classesLab) takesOverCriticalFlow(t *testing.T) {
+	d, faults := critical.Spec{Name: "video", Rate: 8e6, Match: match.Flow{UDPDst: "7001"}}.Parse()
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
@@ -24,7 +24,7 @@ func (c *classes) takesOverCriticalFlow(t *testing.T) {
 	}
 	flood := c.floods(2e6, 7001)[0]
 	within(t, testTimeout, "the flow is accepted", func() error {
-		if all := c.critical.Flows(); len(all) != 1 || all[0].State != bandwidth.StateAccepted {
+		if all := c.critical.Flows(); len(all) != 1 || all[0].State != critical.StateAccepted {
 			return fmt.Errorf("%+v", all)
 		}
 		return nil
@@ -39,7 +39,7 @@ func (c *classes) takesOverCriticalFlow(t *testing.T) {
 		return nil
 	})
 	for _, p := range c.book.Promises() {
-		if p.Owner != latency.BookOwner {
+		if p.Owner != classes.BookOwner {
 			t.Errorf("a promise is left: %+v", p)
 		}
 	}
@@ -57,7 +57,7 @@ func (c *classes) takesOverCriticalFlow(t *testing.T) {
 		}
 	}()
 	within(t, testTimeout, "without the class the flow is critical again", func() error {
-		if all := c.critical.Flows(); len(all) != 1 || all[0].State != bandwidth.StateAccepted {
+		if all := c.critical.Flows(); len(all) != 1 || all[0].State != critical.StateAccepted {
 			return fmt.Errorf("%+v", all)
 		}
 		return nil
@@ -66,7 +66,7 @@ func (c *classes) takesOverCriticalFlow(t *testing.T) {
 
 // onLessCapacity restarts the controller with links of half their rate: the class of lower
 // priority loses its guarantee and says why; the other keeps its guarantee.
-func (c *classes) onLessCapacity(t *testing.T) {
+func (c *classesLab) onLessCapacity(t *testing.T) {
 	for i, port := range []int{7001, 7002} {
 		spec := c.udp(fmt.Sprint("class", i), "h1", "h3", port, i+1)
 		spec.MinRate = "4000000"
@@ -77,12 +77,12 @@ func (c *classes) onLessCapacity(t *testing.T) {
 	c.start()
 	c.discover()
 	within(t, testTimeout, "the second class yields", func() error {
-		if i, _ := c.service.Class("class1"); i.State != latency.StateDegraded || !strings.Contains(i.Reason, "4000000 bit/s asked, 924000 of 5000000") {
+		if i, _ := c.service.Class("class1"); i.State != classes.StateDegraded || !strings.Contains(i.Reason, "4000000 bit/s asked, 924000 of 5000000") {
 			return fmt.Errorf("%s: %s", i.State, i.Reason)
 		}
 		return nil
 	})
-	if i, _ := c.service.Class("class0"); i.State != latency.StateActive {
+	if i, _ := c.service.Class("class0"); i.State != classes.StateActive {
 		t.Errorf("the first is %s: %s", i.State, i.Reason)
 	}
 	within(t, testTimeout, "the queues are of the first class's guarantee and of the link's rate", func() error {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/services/qos/classes"
 )
 
 // line returns three switches in a row with two hosts at each end.
@@ -26,7 +26,7 @@ const floodBytes = 1400
 
 // floods starts a flood to each of the UDP ports, from h1 to h3. The rate is in bit/s of
 // payload.
-func (c *classes) floods(rate float64, ports ...int) []*testbed.Flooding {
+func (c *classesLab) floods(rate float64, ports ...int) []*testbed.Flooding {
 	c.t.Helper()
 	var out []*testbed.Flooding
 	for _, p := range ports {
@@ -43,13 +43,13 @@ func (c *classes) floods(rate float64, ports ...int) []*testbed.Flooding {
 }
 
 // out returns the link by which packets from h1 to h3 leave each switch of the line.
-func (c *classes) out(node string) string {
+func (c *classesLab) out(node string) string {
 	return c.link(map[string]string{"s1": "s1-s2", "s2": "s2-s3", "s3": "h3-s3"}[node])
 }
 
 // kernelClasses returns what tc shows of the kernel's classes at the port by which packets
 // from h1 to h3 leave a switch.
-func (c *classes) kernelClasses(node string) string {
+func (c *classesLab) kernelClasses(node string) string {
 	c.t.Helper()
 	sw := c.lab.Switch(node)
 	return c.tc(sw, "class", "show", "dev", c.device(sw, int(c.at(node, c.out(node)).Port)))
@@ -57,7 +57,7 @@ func (c *classes) kernelClasses(node string) string {
 
 // queued returns how many packets the queues of all classes have sent, according to the
 // switches, at the ports by which packets from h1 to h3 leave.
-func (c *classes) queued() (packets []uint64) {
+func (c *classesLab) queued() (packets []uint64) {
 	c.t.Helper()
 	for _, node := range []string{"s1", "s2", "s3"} {
 		at := c.at(node, c.out(node))
@@ -71,7 +71,7 @@ func (c *classes) queued() (packets []uint64) {
 		}
 		var sum uint64
 		for _, q := range stats {
-			if q.Port == at.Port && q.Queue > 0 && q.Queue <= latency.MaxClasses {
+			if q.Port == at.Port && q.Queue > 0 && q.Queue <= classes.MaxClasses {
 				sum += q.TxPackets
 			}
 		}
@@ -140,7 +140,7 @@ func TestClasses(t *testing.T) {
 
 // eightPriorities checks that the kernel gets the priorities and guaranteed rates of
 // classes. The experiment qos-latency measures how it shares a link between them.
-func (c *classes) eightPriorities(t *testing.T) {
+func (c *classesLab) eightPriorities(t *testing.T) {
 	for i := range 8 {
 		spec := c.udp(fmt.Sprint("class", i), "h1", "h3", 7000+i, i)
 		spec.MinRate = text(100_000 * (i + 1))
@@ -159,7 +159,7 @@ func (c *classes) eightPriorities(t *testing.T) {
 
 // dscpIsRestored checks that no mark of a class leaves a switch. The destination receives
 // the DSCP that the source has sent, and so does a class that names a DSCP.
-func (c *classes) dscpIsRestored(t *testing.T) {
+func (c *classesLab) dscpIsRestored(t *testing.T) {
 	marked := c.udp("marked", "h1", "h3", 7001, 1)
 	marked.Flows[0].IPDSCP = "46"
 	c.add(marked)
@@ -182,7 +182,7 @@ func (c *classes) dscpIsRestored(t *testing.T) {
 
 // seen returns an error unless the given number of a class's queues have sent the given
 // number of packets.
-func seen(s *latency.Service, class string, queues int, packets uint64) error {
+func seen(s *classes.Service, class string, queues int, packets uint64) error {
 	stats, _ := s.Stats(class)
 	n := 0
 	for _, q := range stats.Queues {
@@ -200,8 +200,8 @@ func seen(s *latency.Service, class string, queues int, packets uint64) error {
 // datapath. The service reports it, and no packet is marked. Once classifiers run, the
 // class has an effect, and still no mark leaves a switch. The classifiers run until whole
 // ends.
-func (c *classes) withoutEffect(t, whole *testing.T) {
-	if made := c.add(c.udp("quiet", "h1", "h3", 7001, 1)); made.State != latency.StateIneffective {
+func (c *classesLab) withoutEffect(t, whole *testing.T) {
+	if made := c.add(c.udp("quiet", "h1", "h3", 7001, 1)); made.State != classes.StateIneffective {
 		t.Errorf("it is said to be %s", made.State)
 	}
 	unmarked := func() {
@@ -219,7 +219,7 @@ func (c *classes) withoutEffect(t, whole *testing.T) {
 	t.Log(info.Reason)
 	c.startClassifiers(whole)
 	within(t, testTimeout, "the class is active", func() error {
-		if info, _ := c.service.Class("quiet"); info.State != latency.StateActive {
+		if info, _ := c.service.Class("quiet"); info.State != classes.StateActive {
 			return fmt.Errorf("it is %s: %s", info.State, info.Reason)
 		}
 		return nil

@@ -10,14 +10,14 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // inClass returns the bytes that a class's queues have sent, by switch.
 func (w *deployed) inClass(name string) map[int]uint64 {
 	w.t.Helper()
-	var s latency.Stats
+	var s classes.Stats
 	if err := w.Get(w.t.Context(), "/api/v1/qos/classes/"+name+"/stats", &s); err != nil {
 		w.t.Fatal(err)
 	}
@@ -46,16 +46,16 @@ func TestSubflowInClass(t *testing.T) {
 	w := deploy(t, threePaths("qjoinsclass"), "subflows: {enabled: true, paths: 3, idle_timeout: 60s}", true)
 	w.byKernel()
 	const class = "bulk"
-	spec := latency.ClassSpec{Name: class, Priority: "0", MinRate: "2000000", Flows: []match.Flow{{
+	spec := classes.ClassSpec{Name: class, Priority: "0", MinRate: "2000000", Flows: []match.Flow{{
 		IPv4Dst: match.Text(w.lab.Host("b").Addr().String()), TCPDst: match.Text(fmt.Sprint(subflowPort)),
 	}}}
 	if err := w.Do(t.Context(), http.MethodPost, "/api/v1/qos/classes", spec, nil); err != nil {
 		t.Fatal(err)
 	}
 	within(t, testTimeout, "the class to be there", func() error {
-		var info latency.Info
+		var info classes.Info
 		err := w.Get(t.Context(), "/api/v1/qos/classes/"+class, &info)
-		if err == nil && info.State != latency.StateActive {
+		if err == nil && info.State != classes.StateActive {
 			err = fmt.Errorf("%+v", info)
 		}
 		return err

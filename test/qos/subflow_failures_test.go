@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/qos/subflow"
+	"github.com/sluice-net/sluice/services/qos/subflows"
 )
 
 // carriedTimeout is how long what a connection outlives may take.
@@ -31,7 +31,7 @@ func (p pouring) Read(b []byte) (int, error) {
 }
 
 // ways returns the paths of subflows, by their names.
-func ways(all []subflow.Subflow) map[string]string {
+func ways(all []subflows.Subflow) map[string]string {
 	out := map[string]string{}
 	for _, s := range all {
 		out[s.ID] = fmt.Sprint(s.Path)
@@ -53,7 +53,7 @@ func TestSubflowsOutliveSwitchAndKilledController(t *testing.T) {
 // outlive does what the connection has to survive.
 func (w *deployed) outlive() {
 	t := w.t
-	wait := func(what string, f func(all []subflow.Subflow) bool) (all []subflow.Subflow) {
+	wait := func(what string, f func(all []subflows.Subflow) bool) (all []subflows.Subflow) {
 		t.Helper()
 		within(t, carriedTimeout, what, func() (err error) {
 			if all, err = w.listed(); err == nil && !f(all) {
@@ -63,12 +63,12 @@ func (w *deployed) outlive() {
 		})
 		return all
 	}
-	wait("three subflows on three ways", func(all []subflow.Subflow) bool { return slices.Equal(middles(all), []int{2, 3, 4}) })
+	wait("three subflows on three ways", func(all []subflows.Subflow) bool { return slices.Equal(middles(all), []int{2, 3, 4}) })
 	began := time.Now()
 	if err := w.lab.Switch("s3").Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wait("the subflow of the killed switch to go another way", func(all []subflow.Subflow) bool {
+	wait("the subflow of the killed switch to go another way", func(all []subflows.Subflow) bool {
 		return len(middles(all)) == 3 && !slices.Contains(middles(all), 3)
 	})
 	t.Logf("the subflow goes another way after %v", time.Since(began))
@@ -88,7 +88,7 @@ func (w *deployed) outlive() {
 	const another = "10.0.9.9"
 	w.run("a", "ip", "address", "add", another+"/16", "dev", "eth0")
 	w.run("a", "ip", "mptcp", "endpoint", "add", another, "subflow")
-	wait("another subflow", func(all []subflow.Subflow) bool { return len(all) == 4 })
+	wait("another subflow", func(all []subflows.Subflow) bool { return len(all) == 4 })
 }
 
 // placed holds the paths and rules of subflows.

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/subflow"
+	"github.com/sluice-net/sluice/services/qos/subflows"
 )
 
 // deployed is such a network under a controller that is a process of its own.
@@ -100,7 +100,7 @@ func (w *deployed) ready() {
 }
 
 // listed returns the subflows that have been placed.
-func (w *deployed) listed() (all []subflow.Subflow, err error) {
+func (w *deployed) listed() (all []subflows.Subflow, err error) {
 	err = w.Get(w.t.Context(), "/api/v1/qos/subflows", &all)
 	return all, err
 }

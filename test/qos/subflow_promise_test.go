@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab/testbed"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/flowpath"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/flowpath"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // metered returns the switches on which subflows pass a meter.
@@ -40,7 +40,7 @@ func TestSubflowGivesWayToPromise(t *testing.T) {
 	j := newJoins(t, "qjoinsway")
 	j.byKernel()
 	const rate, port = 8_500_000, 5001
-	d, faults := bandwidth.Spec{Name: "film", Rate: rate, Match: match.Flow{UDPDst: match.Text(fmt.Sprint(port))}, IdleTimeout: "2s"}.Parse()
+	d, faults := critical.Spec{Name: "film", Rate: rate, Match: match.Flow{UDPDst: match.Text(fmt.Sprint(port))}, IdleTimeout: "2s"}.Parse()
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
@@ -71,10 +71,10 @@ func (j *joins) promised(to netip.AddrPort) {
 	}
 	stop := sync.OnceFunc(func() { s.Stop() })
 	defer stop()
-	var film bandwidth.Record
+	var film critical.Record
 	within(t, testTimeout, "the flow to be accepted", func() error {
 		all := j.critical.Flows()
-		if len(all) != 1 || all[0].State != bandwidth.StateAccepted {
+		if len(all) != 1 || all[0].State != critical.StateAccepted {
 			return fmt.Errorf("%+v", all)
 		}
 		film = all[0]
@@ -100,7 +100,7 @@ func (j *joins) promised(to netip.AddrPort) {
 
 // unmetered returns an error while a subflow leaves a switch by a port of a critical flow
 // without a meter.
-func (j *joins) unmetered(film bandwidth.Record) error {
+func (j *joins) unmetered(film critical.Record) error {
 	at, err := j.metered()
 	if err != nil {
 		return err

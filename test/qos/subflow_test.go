@@ -17,10 +17,10 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/qos/reserve"
-	"github.com/sluice-net/sluice/qos/subflow"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
+	"github.com/sluice-net/sluice/services/qos/reserve"
+	"github.com/sluice-net/sluice/services/qos/subflows"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
 )
@@ -61,16 +61,16 @@ type joins struct {
 	sampled bool
 
 	mu     sync.Mutex
-	placed []subflow.Subflow // as they were when their SYNs went on
-	syns   map[string]bool   // SYNs of connections that have come up, by their ends
-	others int               // and other packets of connections
+	placed []subflows.Subflow // as they were when their SYNs went on
+	syns   map[string]bool    // SYNs of connections that have come up, by their ends
+	others int                // and other packets of connections
 
 	// restored holds the subflows as the service knew them when it had started.
-	restored []subflow.Subflow
+	restored []subflows.Subflow
 
 	net      *network.Network
-	subflows *subflow.Service
-	critical *bandwidth.Service
+	subflows *subflows.Service
+	critical *critical.Service
 	stop     func()
 }
 
@@ -107,7 +107,7 @@ func (j *joins) asked() (syns, others int) {
 
 // heard records events of subflows that have been placed.
 func (j *joins) heard(kind string, attrs any) {
-	if s, is := attrs.(subflow.Subflow); is && kind == "subflow.placed" {
+	if s, is := attrs.(subflows.Subflow); is && kind == "subflow.placed" {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.placed = append(j.placed, s)
@@ -208,26 +208,26 @@ func (j *joins) start() {
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	owner, err := j.net.Owner(subflow.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { j.subflows.Removed(r) }})
+	owner, err := j.net.Owner(subflows.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { j.subflows.Removed(r) }})
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	promised, err := j.net.Owner(bandwidth.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { j.critical.Removed(r) }})
+	promised, err := j.net.Owner(critical.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { j.critical.Removed(r) }})
 	if err != nil {
 		j.t.Fatal(err)
 	}
 	book := reserve.New(reserve.UseOf(j.net))
 	held := newGuard(j.t, j.net, book)
-	var sampled subflow.Sampled
+	var sampled subflows.Sampled
 	if j.sampled {
 		sampled = j.net.Traffic()
 	}
-	j.subflows = subflow.New(subflow.Options{
+	j.subflows = subflows.New(subflows.Options{
 		Sampled:  sampled,
-		Settings: subflow.Settings{Enabled: true, DSCP: subflowMark, Paths: 3, Most: 64, Idle: cmp.Or(j.idle, 8*time.Second)},
+		Settings: subflows.Settings{Enabled: true, DSCP: subflowMark, Paths: 3, Most: 64, Idle: cmp.Or(j.idle, 8*time.Second)},
 		Network:  j.net, Rules: owner, Store: j.store, Book: book, Guard: held, Log: log, Publish: j.heard, Interval: 500 * time.Millisecond,
 	})
-	j.critical = bandwidth.New(bandwidth.Options{
+	j.critical = critical.New(critical.Options{
 		Network: j.net, Rules: promised, Store: j.store, Book: book, Guard: held, Log: log, Publish: unheard, Interval: 500 * time.Millisecond,
 	})
 	j.net.AddHandler(rule.ChainHosts+1, j)
@@ -257,7 +257,7 @@ func (j *joins) start() {
 }
 
 // middles returns the switches between s1 and s5 that subflows pass.
-func middles(all []subflow.Subflow) (out []int) {
+func middles(all []subflows.Subflow) (out []int) {
 	for _, r := range all {
 		if len(r.Path) == 3 {
 			out = append(out, int(r.Path[1].Switch))
@@ -278,7 +278,7 @@ func TestSmokeSubflow(t *testing.T) {
 	j.during(func() {
 		within(t, testTimeout, "three further subflows to carry bytes", func() error {
 			all := j.subflows.Subflows()
-			if len(all) != 3 || slices.ContainsFunc(all, func(s subflow.Subflow) bool { return s.Bytes == 0 }) {
+			if len(all) != 3 || slices.ContainsFunc(all, func(s subflows.Subflow) bool { return s.Bytes == 0 }) {
 				return fmt.Errorf("%+v", all)
 			}
 			return nil
@@ -348,7 +348,7 @@ func TestSubflowIsCritical(t *testing.T) {
 	t.Parallel()
 	j := newJoins(t, "qjoinscrit")
 	j.byKernel()
-	d, faults := bandwidth.Spec{Name: "bulk", Rate: 2_000_000, Match: match.Flow{TCPDst: match.Text(fmt.Sprint(subflowPort))}}.Parse()
+	d, faults := critical.Spec{Name: "bulk", Rate: 2_000_000, Match: match.Flow{TCPDst: match.Text(fmt.Sprint(subflowPort))}}.Parse()
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
@@ -358,7 +358,7 @@ func TestSubflowIsCritical(t *testing.T) {
 	j.during(func() {
 		within(t, testTimeout, "all subflows of the connection to be critical", func() error {
 			all := j.critical.Flows()
-			if len(all) != 4 || slices.ContainsFunc(all, func(f bandwidth.Record) bool { return f.State != bandwidth.StateAccepted }) {
+			if len(all) != 4 || slices.ContainsFunc(all, func(f critical.Record) bool { return f.State != critical.StateAccepted }) {
 				return fmt.Errorf("%+v", all)
 			}
 			return nil

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab"
-	"github.com/sluice-net/sluice/sos/agent"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
+	"github.com/sluice-net/sluice/services/sos/agent"
 )
 
 // The server's ports of the connections of loseAgent.
@@ -197,8 +197,8 @@ func (w *world) loseAgent(lose func()) {
 	}
 	w.eventually("both sessions are live, and bytes flow", func() bool {
 		list := w.sessions("live")
-		busy := slices.ContainsFunc(list, func(r plugin.Record) bool { return r.BytesDown > 1<<20 })
-		return len(list) == 2 && list[0].State == plugin.StateLive && list[1].State == plugin.StateLive && busy
+		busy := slices.ContainsFunc(list, func(r sos.Record) bool { return r.BytesDown > 1<<20 })
+		return len(list) == 2 && list[0].State == sos.StateLive && list[1].State == sos.StateLive && busy
 	})
 	lose()
 	deadline := time.After(2 * testTimeout)

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/sos/agent"
+	"github.com/sluice-net/sluice/services/sos/agent"
 )
 
 // agentEnv makes the test binary run as an agent, with the configuration in the variable.

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/service/agents"
-	"github.com/sluice-net/sluice/service/control"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // cluster is a WAN with two agents at each site.
@@ -76,7 +76,7 @@ func (w *world) open(n int) []*net.TCPConn {
 	w.eventually("all sessions are live", func() bool {
 		live := 0
 		for _, r := range w.sessions("live") {
-			if r.State == plugin.StateLive {
+			if r.State == sos.StateLive {
 				live++
 			}
 		}

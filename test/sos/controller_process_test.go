@@ -13,10 +13,10 @@ import (
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/service/agents"
 )
 
 // controllerAPI is the address of the process's API, in the control namespace.

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/sos/agent"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
+	"github.com/sluice-net/sluice/services/sos/agent"
 )
 
 // direct checks that the latest connection went directly.
@@ -241,7 +241,7 @@ func TestEntryRemovedDuringTransfer(t *testing.T) {
 	w.download(80, 1, size)
 	c := w.mustDial(80)
 	w.live()
-	var list []plugin.Entry
+	var list []sos.Entry
 	w.get("whitelist", &list)
 	if err := w.rest.Do(t.Context(), "DELETE", "/api/v1/sos/whitelist/"+list[0].ID, nil, nil); err != nil {
 		t.Fatal(err)

@@ -16,15 +16,15 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/service/agents"
-	"github.com/sluice-net/sluice/service/control"
-	"github.com/sluice-net/sluice/sos/agent"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
+	"github.com/sluice-net/sluice/services/sos/agent"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
 )
@@ -55,7 +55,7 @@ type world struct {
 // controller is one run of a controller.
 type controller struct {
 	net  *network.Network
-	sos  *plugin.Service
+	sos  *sos.Service
 	api  *httptest.Server
 	rest *client.Client
 	stop func()
@@ -69,7 +69,7 @@ type options struct {
 }
 
 // entry is a specification of a whitelist entry.
-type entry = plugin.EntrySpec
+type entry = sos.EntrySpec
 
 // newWorld brings up a lab, an agent on each host marked for one, and a
 // controller with a whitelist entry for port 80 to 89 of the server.
@@ -164,7 +164,7 @@ func (w *world) startController() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	owner, err := n.Owner(plugin.Name, network.OwnerOptions{})
+	owner, err := n.Owner(sos.Name, network.OwnerOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func (w *world) startController() {
 		w.t.Fatal(err)
 	}
 	bus := event.NewBus(1, 0)
-	s, err := plugin.New(plugin.Options{
+	s, err := sos.New(sos.Options{
 		Network: n, Rules: owner, Store: w.store, Bus: bus, Log: log, AgentTLS: tls,
 		Dial: w.lab.Control().DialContext, Linger: 300 * time.Millisecond,
 	})
@@ -318,19 +318,19 @@ func (w *world) agentInfos() []agents.AgentInfo {
 	return list
 }
 
-func (w *world) sessions(state string) []plugin.Record {
-	var list []plugin.Record
+func (w *world) sessions(state string) []sos.Record {
+	var list []sos.Record
 	w.get("sessions?state="+state, &list)
 	return list
 }
 
 // live waits for the only live session.
-func (w *world) live() plugin.Record {
+func (w *world) live() sos.Record {
 	w.t.Helper()
-	var r plugin.Record
+	var r sos.Record
 	w.eventually("a session is live", func() bool {
 		list := w.sessions("live")
-		if len(list) == 1 && list[0].State == plugin.StateLive {
+		if len(list) == 1 && list[0].State == sos.StateLive {
 			r = list[0]
 			return true
 		}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab"
-	"github.com/sluice-net/sluice/sos/agentapi"
-	"github.com/sluice-net/sluice/sos/wire"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
+	"github.com/sluice-net/sluice/services/sos/wire"
 )
 
 // inHost runs a program on a host of the lab.

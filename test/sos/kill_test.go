@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // killSize is the size of the download during which a controller is killed, in four parts.
@@ -261,7 +261,7 @@ func (p *processWorld) ledgerOwns() error {
 		}
 		owners[rule.Cookie(n).Owner()] = r.Owner
 		ledger[dpids[r.Switch]+" "+r.Cookie] = true
-		if r.Owner == plugin.Name && !r.Confirmed {
+		if r.Owner == sos.Name && !r.Confirmed {
 			return fmt.Errorf("rule %s of %s in %s is not confirmed", r.Name, r.Owner, r.Switch)
 		}
 	}
@@ -274,7 +274,7 @@ func (p *processWorld) ledgerOwns() error {
 		}
 	}
 	for _, r := range rules {
-		if id := dpids[r.Switch] + " " + r.Cookie; r.Owner == plugin.Name && !installed[id] {
+		if id := dpids[r.Switch] + " " + r.Cookie; r.Owner == sos.Name && !installed[id] {
 			return fmt.Errorf("rule %s of %s is not in the switch (%s)", r.Name, r.Owner, id)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/sos/agent"
-	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/services/sos/agent"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
 // Addresses of the hosts in a row.
@@ -252,7 +252,7 @@ func TestStartsAtKnownRate(t *testing.T) {
 
 // Sessions of a path share it by their weights: of two that begin together, the one of three times
 // the weight carries more. Which share exactly each gets is the subject of TestMaxMinShare of
-// sos/agent.
+// services/sos/agent.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, nil)

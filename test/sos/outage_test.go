@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // outage holds a transfer and an idle connection through the agents, and the same without
@@ -38,7 +38,7 @@ func newOutage(t *testing.T, name string) *outage {
 	// The choice of agents does not depend on latencies that a busy machine has measured
 	// once.
 	hops := network.MetricHops.String()
-	if err := o.rest.Do(t.Context(), "PATCH", "/api/v1/sos/config", plugin.ConfigChange{Metric: &hops}, nil); err != nil {
+	if err := o.rest.Do(t.Context(), "PATCH", "/api/v1/sos/config", sos.ConfigChange{Metric: &hops}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, port := range []uint16{80, plainPort} {

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/service/control"
-	"github.com/sluice-net/sluice/sos/agent"
+	"github.com/sluice-net/sluice/services/sos/agent"
 )
 
 // names maps the words of an expected rule to their values in this run: client:mac,

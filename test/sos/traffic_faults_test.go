@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
 // TestSmallTransfers carries connections with one byte or none, and every order

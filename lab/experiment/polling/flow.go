@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/flowpath"
-	"github.com/sluice-net/sluice/qos/match"
-	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/services/qos/flowpath"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 const (
@@ -94,7 +94,7 @@ func (c *Controller) read(ctx context.Context) {
 		if !ok {
 			continue
 		}
-		if err := c.rules.Apply(ctx, f.key, f.program(path.Hops), network.ApplyOptions{Waves: service.Waves(path.Hops)}); err != nil {
+		if err := c.rules.Apply(ctx, f.key, f.program(path.Hops), network.ApplyOptions{Waves: kit.Waves(path.Hops)}); err != nil {
 			c.Log.Warn("a large connection is not placed", "connection", f.header, "error", err)
 			continue
 		}

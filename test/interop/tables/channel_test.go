@@ -5,11 +5,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/sluice-net/sluice/cinema/tree"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/cinema/tree"
 )
 
 // media is where the packets of channels go, channelPort from where, and viewerPort the first

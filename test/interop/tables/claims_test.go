@@ -58,7 +58,7 @@ func (w *world) claims(at network.PortRef, h *packet.Headers) []claim {
 	if c := w.critical; c != nil {
 		outs, ok := c.placed(at, h)
 		add(placed, ok, outs...)
-		add(critical, c.asks(at, h), up)
+		add(criticalPacket, c.asks(at, h), up)
 	}
 	if s := w.subflows; s != nil {
 		outs, ok := s.placed(at, h)

@@ -7,25 +7,25 @@ type kind int
 
 // The kinds of claims. Classes have one for each priority.
 const (
-	probe       kind = iota // a probe of a link
-	control                 // DHCP and ARP of devices
-	device                  // a packet of a mobile device, at its port or on its way
-	elsewhere               // what has a device's address
-	session                 // a segment of a session
-	firstPacket             // of a whitelisted connection
-	stray                   // what an agent sends outside a session
-	agents                  // what an agent sends another
-	placed                  // a packet of a critical flow that has been placed
-	critical                // another critical packet
-	channeled               // a packet of a channel, on its tree
-	unannounced             // what goes to the address of channels
-	joined                  // a packet of a further subflow that has been placed
-	joining                 // a SYN with the mark of further subflows
-	byLabel                 // a frame of MobilityFirst with the label of a path
-	noLabel                 // one with another label
-	ordinary                // everything
-	classified              // a packet of the class of priority 0; the others follow
-	numKinds    = classified + 8
+	probe          kind = iota // a probe of a link
+	control                    // DHCP and ARP of devices
+	device                     // a packet of a mobile device, at its port or on its way
+	elsewhere                  // what has a device's address
+	session                    // a segment of a session
+	firstPacket                // of a whitelisted connection
+	stray                      // what an agent sends outside a session
+	agents                     // what an agent sends another
+	placed                     // a packet of a critical flow that has been placed
+	criticalPacket             // another critical packet
+	channeled                  // a packet of a channel, on its tree
+	unannounced                // what goes to the address of channels
+	joined                     // a packet of a further subflow that has been placed
+	joining                    // a SYN with the mark of further subflows
+	byLabel                    // a frame of MobilityFirst with the label of a path
+	noLabel                    // one with another label
+	ordinary                   // everything
+	classified                 // a packet of the class of priority 0; the others follow
+	numKinds       = classified + 8
 )
 
 var kindNames = [...]string{"probe", "control", "device", "elsewhere", "session", "first packet", "stray", "between agents", "placed", "critical", "channel", "to channels", "subflow", "joining", "by label", "no label", "ordinary"}
@@ -40,7 +40,7 @@ func (k kind) String() string {
 // owners are those whose rules send packets of a kind to the controller.
 var owners = map[kind]string{
 	probe: "network", ordinary: "network", control: "handover", elsewhere: "handover", firstPacket: "sos", stray: "sos",
-	placed: "qos-bandwidth", critical: "qos-bandwidth", joining: "qos-subflow",
+	placed: "qos-bandwidth", criticalPacket: "qos-bandwidth", joining: "qos-subflow",
 }
 
 // decision is a row of the table of docs/topics/pipeline.md: of two claims on a packet the
@@ -60,40 +60,40 @@ var decisions = []decision{
 	{first: classified, second: agents}, // a class of the agents' own addresses
 	// connection of the whitelist, and critical flow
 	{first: session, second: placed},
-	{first: session, second: critical},
+	{first: session, second: criticalPacket},
 	{first: firstPacket, second: placed},
-	{first: firstPacket, second: critical},
+	{first: firstPacket, second: criticalPacket},
 	{first: stray, second: placed},
-	{first: stray, second: critical},
+	{first: stray, second: criticalPacket},
 	{first: placed, second: agents},
-	{first: critical, second: agents},
+	{first: criticalPacket, second: agents},
 	// connection of the whitelist, and mobile device
 	{first: session, second: device, oneTable: true},
 	{first: firstPacket, second: device, oneTable: true},
 	{first: stray, second: device, oneTable: true},
 	// class, and critical flow
 	{first: classified, second: placed},
-	{first: classified, second: critical},
+	{first: classified, second: criticalPacket},
 	// class, and mobile device
 	{first: device, second: classified, marked: true},
 	// critical flow, and mobile device
 	{first: device, second: placed},
-	{first: device, second: critical},
+	{first: device, second: criticalPacket},
 	// mobile device, and what has its address and comes from elsewhere
 	{first: device, second: elsewhere},
 	{first: session, second: elsewhere},
 	{first: firstPacket, second: elsewhere, oneTable: true}, // to the controller by either
 	{first: elsewhere, second: classified},
 	{first: elsewhere, second: placed},
-	{first: elsewhere, second: critical},
+	{first: elsewhere, second: criticalPacket},
 	// channel, and what else goes to the address of channels
 	{first: channeled, second: unannounced},
 	// channel, and connection of the whitelist: to that address there is none
 	{first: unannounced, second: stray},
 	{first: unannounced, second: firstPacket},
 	// channel, and critical flow
-	{first: channeled, second: critical},
-	{first: unannounced, second: critical},
+	{first: channeled, second: criticalPacket},
+	{first: unannounced, second: criticalPacket},
 	// channel, and mobile device
 	{first: channeled, second: device, oneTable: true},
 	{first: unannounced, second: device, oneTable: true},
@@ -113,8 +113,8 @@ var decisions = []decision{
 	{first: classified, second: joining},
 	{first: placed, second: joined},
 	{first: placed, second: joining},
-	{first: critical, second: joined},
-	{first: critical, second: joining},
+	{first: criticalPacket, second: joined},
+	{first: criticalPacket, second: joining},
 	{first: device, second: joined},
 	{first: device, second: joining},
 	{first: elsewhere, second: joined},
@@ -133,7 +133,7 @@ var decisions = []decision{
 	{first: stray, second: firstPacket},
 	{first: stray, second: agents},
 	{first: firstPacket, second: agents},
-	{first: placed, second: critical},
+	{first: placed, second: criticalPacket},
 	{first: joined, second: joining},
 	// the ordinary way is for what nobody else has
 	{first: channeled, second: ordinary},
@@ -144,13 +144,13 @@ var decisions = []decision{
 	{first: agents, second: ordinary},
 	{first: classified, second: ordinary},
 	{first: placed, second: ordinary},
-	{first: critical, second: ordinary},
+	{first: criticalPacket, second: ordinary},
 	{first: device, second: ordinary},
 	{first: elsewhere, second: ordinary},
 	// anything, and DHCP, ARP and probes of the controller's
 	{first: control, second: unannounced},
 	{first: control, second: classified},
-	{first: control, second: critical},
+	{first: control, second: criticalPacket},
 	{first: control, second: device},
 	{first: control, second: elsewhere},
 	{first: control, second: ordinary},

@@ -5,10 +5,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/plugin"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
 // namePath is a path between names at two parties.
@@ -34,7 +34,7 @@ func (w *world) drawNames(t *rapid.T) {
 		}
 	}
 	for _, sw := range w.top.Switches {
-		w.declare(t, plugin.Name, "unknown-labels/"+sw.String(), plugin.UnknownLabels(sw).Rules)
+		w.declare(t, mobilityfirst.Name, "unknown-labels/"+sw.String(), mobilityfirst.UnknownLabels(sw).Rules)
 	}
 	label := rapid.SampledFrom(someTags[:3])
 	for i := range rapid.IntRange(1, 3).Draw(t, "paths between names") {
@@ -43,7 +43,7 @@ func (w *world) drawNames(t *rapid.T) {
 			continue
 		}
 		p.hops = w.path(p.from.at, p.to.at)
-		if w.apply(t, plugin.Name, fmt.Sprint("path/", i), network.Program{Rules: plugin.PathRules(p.hops, p.forth, p.back, p.from.mac, p.to.mac)}) {
+		if w.apply(t, mobilityfirst.Name, fmt.Sprint("path/", i), network.Program{Rules: mobilityfirst.PathRules(p.hops, p.forth, p.back, p.from.mac, p.to.mac)}) {
 			w.names = append(w.names, p)
 		}
 	}

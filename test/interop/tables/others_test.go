@@ -6,9 +6,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	handover "github.com/sluice-net/sluice/handover/plugin"
-	"github.com/sluice-net/sluice/handover/registry"
-	"github.com/sluice-net/sluice/handover/route"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/hosts"
@@ -16,6 +13,9 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover"
+	"github.com/sluice-net/sluice/services/handover/registry"
+	"github.com/sluice-net/sluice/services/handover/route"
 )
 
 // pool is where devices have their addresses.

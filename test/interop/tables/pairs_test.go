@@ -29,7 +29,7 @@ var who = []struct {
 	{"channel", (*world).drawChannel, []kind{channeled, unannounced}},
 	{"sos", func(w *world, t *rapid.T) { w.drawSOS(t, client, server, phone, phone) }, []kind{session, firstPacket, stray, agents}},
 	{"class", (*world).drawClasses, []kind{classified}},
-	{"critical", (*world).drawCritical, []kind{placed, critical}},
+	{"critical", (*world).drawCritical, []kind{placed, criticalPacket}},
 	{"device", (*world).drawDevice, []kind{device, elsewhere, control}},
 	{"subflow", (*world).drawSubflows, []kind{joined, joining}},
 	{"forwarding", func(*world, *rapid.T) {}, []kind{ordinary, probe}},

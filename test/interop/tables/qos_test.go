@@ -8,13 +8,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/match"
 )
 
 // description is which packets an operator means, in plain values: a field that has not been
@@ -131,7 +131,7 @@ type class struct {
 	description
 	priority  uint8
 	queue     uint32
-	way       latency.Route
+	way       classes.Route
 	userspace map[openflow.DatapathID]bool // switches that need to know the packets' DSCP
 }
 
@@ -154,7 +154,7 @@ func (w *world) drawClasses(t *rapid.T) {
 				c.userspace[sw] = true
 			}
 		}
-		spec := latency.ClassSpec{Name: fmt.Sprint("class", i), Priority: match.Text(fmt.Sprint(c.priority)), Flows: []match.Flow{c.flow()}}
+		spec := classes.ClassSpec{Name: fmt.Sprint("class", i), Priority: match.Text(fmt.Sprint(c.priority)), Flows: []match.Flow{c.flow()}}
 		parsed, faults := spec.Parse()
 		if len(faults) > 0 {
 			t.Fatalf("class %+v: %v", spec, faults)
@@ -163,7 +163,7 @@ func (w *world) drawClasses(t *rapid.T) {
 		if c.way, err = parsed.FindRoute(w.top, 0, w.parties[of.from].host(), w.parties[of.to].host()); err != nil {
 			t.Fatalf("class %+v: %v", spec, err)
 		}
-		p, err := parsed.Rules([]latency.Route{c.way}, c.queue, c.userspace)
+		p, err := parsed.Rules([]classes.Route{c.way}, c.queue, c.userspace)
 		if err != nil {
 			t.Fatalf("class %+v: %v", spec, err)
 		}
@@ -190,14 +190,14 @@ type placedFlow struct {
 func (w *world) drawCritical(t *rapid.T) {
 	c := &criticalTraffic{sees: map[openflow.DatapathID]bool{}}
 	w.critical = c
-	var definitions []*bandwidth.Definition
+	var definitions []*critical.Definition
 	var flows []packet.Headers
 	for i := range rapid.IntRange(1, 2).Draw(t, "definitions") {
 		d, of := w.drawDescription(t)
 		if w.channel != nil && rapid.Bool().Draw(t, "to the address of channels") {
 			d.dst = media.Addr()
 		}
-		parsed, faults := bandwidth.Spec{Name: fmt.Sprint("def", i), Rate: 1e6, Match: d.flow()}.Parse()
+		parsed, faults := critical.Spec{Name: fmt.Sprint("def", i), Rate: 1e6, Match: d.flow()}.Parse()
 		if len(faults) > 0 {
 			t.Fatalf("definition %+v: %v", d, faults)
 		}
@@ -216,7 +216,7 @@ func (w *world) drawCritical(t *rapid.T) {
 	}
 	for _, sw := range w.top.Switches {
 		c.sees[sw] = rapid.Bool().Draw(t, "sees TCP flags")
-		w.declare(t, "qos-bandwidth", "punt/"+sw.String(), bandwidth.Punts(sw, definitions).Rules)
+		w.declare(t, "qos-bandwidth", "punt/"+sw.String(), critical.Punts(sw, definitions).Rules)
 	}
 	for i, first := range flows {
 		w.place(t, fmt.Sprint("flow/", i), first)
@@ -241,7 +241,7 @@ func (w *world) placed(first packet.Headers) placedFlow {
 // already: the ledger refuses a second.
 func (w *world) place(t *rapid.T, key string, first packet.Headers) {
 	c, f := w.critical, w.placed(first)
-	p, ok := bandwidth.FlowRules(&f.first, network.Path{Hops: f.path}, time.Minute, func(d openflow.DatapathID) bool { return c.sees[d] })
+	p, ok := critical.FlowRules(&f.first, network.Path{Hops: f.path}, time.Minute, func(d openflow.DatapathID) bool { return c.sees[d] })
 	if !ok {
 		t.Fatalf("%+v belongs to no flow", f.first)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
-	sos "github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // end is one end of a part of a session.

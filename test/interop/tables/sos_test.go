@@ -6,10 +6,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	agentcontrol "github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
-	agentcontrol "github.com/sluice-net/sluice/service/control"
-	sos "github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // The ports of the connection that agents carry, and those of the agents.

@@ -9,25 +9,25 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/subflow"
+	"github.com/sluice-net/sluice/services/qos/subflows"
 )
 
 // joinMark is the DSCP of SYNs that open further subflows.
 const joinMark = 11
 
-// subflows are further subflows that have been placed, and which switches see TCP's flags.
-type subflows struct {
+// subflowsWorld are further subflows that have been placed, and which switches see TCP's flags.
+type subflowsWorld struct {
 	flows []placedFlow
 	sees  map[openflow.DatapathID]bool
 }
 
 // drawSubflows draws some that have been placed, and has all switches ask about others.
 func (w *world) drawSubflows(t *rapid.T) {
-	s := &subflows{sees: map[openflow.DatapathID]bool{}}
+	s := &subflowsWorld{sees: map[openflow.DatapathID]bool{}}
 	w.subflows = s
 	for _, sw := range w.top.Switches {
 		s.sees[sw] = rapid.Bool().Draw(t, "sees TCP flags")
-		w.declare(t, subflow.Owner, "punt/"+sw.String(), subflow.Punts(sw, joinMark, s.sees[sw]).Rules)
+		w.declare(t, subflows.Owner, "punt/"+sw.String(), subflows.Punts(sw, joinMark, s.sees[sw]).Rules)
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "subflows") {
 		of := w.drawConnection(t)
@@ -35,24 +35,24 @@ func (w *world) drawSubflows(t *rapid.T) {
 			continue
 		}
 		f := w.placed(w.segment(of))
-		p, ok := subflow.FlowRules(&f.first, network.Path{Hops: f.path}, time.Minute)
+		p, ok := subflows.FlowRules(&f.first, network.Path{Hops: f.path}, time.Minute)
 		if !ok {
 			t.Fatalf("%+v is of no subflow", f.first)
 		}
-		if w.apply(t, subflow.Owner, fmt.Sprint("subflow/", i), p) {
+		if w.apply(t, subflows.Owner, fmt.Sprint("subflow/", i), p) {
 			s.flows = append(s.flows, f)
 		}
 	}
 }
 
 // placed is the way of a subflow's packets.
-func (s *subflows) placed(at network.PortRef, h *packet.Headers) ([]copyOut, bool) {
+func (s *subflowsWorld) placed(at network.PortRef, h *packet.Headers) ([]copyOut, bool) {
 	return follow(s.flows, nil, at, h)
 }
 
 // joins says whether a packet is a SYN with the mark. Switches that do not see TCP's flags ask
 // about all segments, and fragments, that have it.
-func (s *subflows) joins(at network.PortRef, h *packet.Headers) bool {
+func (s *subflowsWorld) joins(at network.PortRef, h *packet.Headers) bool {
 	if !h.Has(packet.IPv4) || h.Proto != packet.ProtoTCP || h.DSCP != joinMark {
 		return false
 	}

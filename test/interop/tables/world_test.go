@@ -63,7 +63,7 @@ type world struct {
 	sos      *carrying
 	classes  []class
 	critical *criticalTraffic
-	subflows *subflows
+	subflows *subflowsWorld
 	names    []namePath
 	device   *mobile
 	ordinary *forwarding

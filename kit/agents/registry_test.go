@@ -1,0 +1,291 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/kit/servicetest"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+type toAgent = control.Client[told, told]
+
+// world is a registry in a network of one switch, and agents that are real but for what
+// they do.
+type world struct {
+	*Registry[*toAgent, told, told]
+	t   *testing.T
+	net *servicetest.Network
+
+	mu   sync.Mutex
+	got  []told
+	lost []string
+}
+
+var home = network.PortRef{Switch: 1, Port: 1}
+
+func newWorld(t *testing.T) *world { return newWorldWith(t, nil) }
+
+// newWorldWith has agents be configured.
+func newWorldWith(t *testing.T, configured map[string]AgentRecord) *world {
+	w := &world{t: t, net: servicetest.NewNetwork(topology.New(1, []openflow.DatapathID{1}, nil))}
+	w.net.SetHost(network.Host{MAC: openflow.MAC{2, 0, 0, 0, 0, 1}, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, At: home})
+	w.Registry = New(Options[*toAgent, told, told]{
+		Service: "test", Network: w.net, Store: memstore.New(), Log: slog.New(slog.DiscardHandler), Configured: configured,
+		Dial: func(r AgentRecord) (*toAgent, error) { return control.NewClient[told, told](r.URL, nil, nil) },
+		Event: func(_ *Agent[*toAgent], e control.Event[told, told], _ bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.got = append(w.got, e.Ended...)
+		},
+		Peers: func(*Agent[*toAgent]) []*Agent[*toAgent] { return []*Agent[*toAgent]{nil} },
+		Lost: func(a, _ *Agent[*toAgent], cause error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.lost = append(w.lost, a.Name+": "+cause.Error())
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	running, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- w.While(ctx, func(ctx context.Context) error { close(running); <-ctx.Done(); return nil })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	<-running
+	return w
+}
+
+// serve runs an agent, and returns where.
+func (w *world) serve() (s *control.Server[told, told], url string) {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s = control.NewServer[told](control.Options[told]{Log: slog.New(slog.DiscardHandler), MaxSessions: 3})
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l, nil) }()
+	w.t.Cleanup(func() {
+		s.Close()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+	return s, "http://" + l.Addr().String()
+}
+
+func (w *world) add(name, url, addr string) {
+	w.t.Helper()
+	r, faults := Parse(control.AgentSpec{Name: name, URL: url, Addrs: []string{addr}})
+	if len(faults) > 0 {
+		w.t.Fatal(faults)
+	}
+	if err := w.Add(w.t.Context(), r); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) eventually(what string, f func() bool) {
+	w.t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-deadline:
+			w.t.Fatalf("after 10 s still not: %s; %+v", what, w.Infos())
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *world) unfit(name string) string {
+	s := w.Get(name).State()
+	return s.Unfit(netip.MustParseAddr("10.0.0.9"))
+}
+
+// An agent is followed from its registration until it dies: it is found, its records come,
+// it is drained, and what it did is over when its machine says that it does not run.
+func TestAgentsLife(t *testing.T) {
+	w := newWorld(t)
+	server, url := w.serve()
+	w.add("a", url, "10.0.0.1")
+	w.eventually("it can be used", func() bool { return w.unfit("a") == "" })
+	if p, err := w.Find("a", netip.MustParseAddr("10.0.0.9")); err != nil || p.At != home {
+		t.Errorf("it is at %v: %v", p, err)
+	}
+	if _, err := w.Find("b", netip.MustParseAddr("10.0.0.9")); err == nil || !strings.Contains(err.Error(), `agent "b"`) {
+		t.Errorf("one that is not there: %v", err)
+	}
+	server.Record("one")
+	server.Record("two")
+	w.eventually("its records have come", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return slices.Equal(w.got, []told{"one", "two"})
+	})
+	for _, on := range []bool{true, false} {
+		if err := w.Drain(t.Context(), "a", on); err != nil || server.Draining() != on || (w.unfit("a") == "is draining") != on {
+			t.Errorf("drain %v: %v, at the agent %v, %q", on, err, server.Draining(), w.unfit("a"))
+		}
+	}
+	server.Close()
+	w.eventually("it is silent, and lost", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.unfit("a") == "is silent" && len(w.lost) > 0 && strings.Contains(w.lost[0], "does not run")
+	})
+	if lines := w.Troubles(); len(lines) != 1 || !strings.HasPrefix(lines[0], "agent a is silent at http://") {
+		t.Errorf("%q", lines)
+	}
+}
+
+// One with sessions is not removed unless that is forced; its sessions are over then.
+func TestRemove(t *testing.T) {
+	w := newWorld(t)
+	_, url := w.serve()
+	w.add("a", url, "10.0.0.1")
+	a := w.Get("a")
+	a.Take()
+	if err := w.Remove(t.Context(), "a", false); err == nil || !strings.Contains(err.Error(), "1 sessions") {
+		t.Errorf("with a session: %v", err)
+	}
+	if err := w.Remove(t.Context(), "a", true); err != nil || w.Get("a") != nil {
+		t.Errorf("forced: %v", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.lost) != 1 || !strings.Contains(w.lost[0], "removed") {
+		t.Errorf("lost: %v", w.lost)
+	}
+}
+
+// The place of an agent that nobody has seen is a trouble that says which address it is of.
+func TestNotPlaced(t *testing.T) {
+	w := newWorld(t)
+	_, url := w.serve()
+	w.add("a", url, "10.0.0.77")
+	w.eventually("that is said", func() bool {
+		lines := w.Troubles()
+		return len(lines) == 1 && strings.Contains(lines[0], "no host answers for its data address 10.0.0.77")
+	})
+	w.net.SetHost(network.Host{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.77")}, At: home})
+	w.NetworkChanged(network.Event{Kind: network.HostAdded})
+	w.eventually("it is found", func() bool { return w.unfit("a") == "" && len(w.Troubles()) == 0 })
+}
+
+// A port that stays down ends what the agent does there; one that flaps does not.
+func TestUnplugged(t *testing.T) {
+	w := newWorld(t)
+	_, url := w.serve()
+	w.add("a", url, "10.0.0.1")
+	w.eventually("it can be used", func() bool { return w.unfit("a") == "" })
+	down := func(is bool) {
+		w.net.SetDown(home, is)
+		w.NetworkChanged(network.Event{Kind: map[bool]network.EventKind{true: network.PortDown, false: network.PortUp}[is], Port: home})
+	}
+	down(true)
+	w.eventually("it is passed over", func() bool { return strings.Contains(w.unfit("a"), "port is down") })
+	down(false)
+	w.eventually("it is used again", func() bool { return w.unfit("a") == "" })
+	w.mu.Lock()
+	if len(w.lost) > 0 {
+		t.Errorf("lost by a port that flapped: %v", w.lost)
+	}
+	w.mu.Unlock()
+	down(true)
+	w.eventually("it is lost", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.lost) > 0 && strings.Contains(w.lost[0], errUnplugged.Error())
+	})
+}
+
+// Agents of the configuration are followed, and changed and removed there alone.
+func TestConfigured(t *testing.T) {
+	rec, faults := Parse(control.AgentSpec{Name: "a", URL: "http://127.0.0.1:1"})
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	w := newWorldWith(t, map[string]AgentRecord{"a": rec})
+	<-w.Loaded()
+	if a := w.Get("a"); a == nil || a.State().URL != rec.URL {
+		t.Errorf("it is not followed: %v", a)
+	}
+	for what, err := range map[string]error{"removed": w.Remove(t.Context(), "a", true), "drained": w.Drain(t.Context(), "a", true), "added": w.Add(t.Context(), rec)} {
+		if !errors.Is(err, kit.ErrConfigured) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := w.Configure(t.Context(), nil); err != nil || w.Get("a") != nil {
+		t.Errorf("it is configured no more: %v, %v", err, w.Get("a"))
+	}
+}
+
+// Of several that are asked at once each answers for itself; those that others may stand in
+// for are told apart.
+func TestTogether(t *testing.T) {
+	all := []*Agent[int]{{Name: "fine"}, {Name: "full"}, {Name: "slow"}, {Name: "wrong"}}
+	errs := Together(t.Context(), 50*time.Millisecond, all, func(ctx context.Context, i int, a *Agent[int]) error {
+		switch a.Name {
+		case "full":
+			return &control.Problem{Code: control.CodeFull}
+		case "slow":
+			<-ctx.Done()
+			return ctx.Err()
+		case "wrong":
+			return control.BadRequest("field", "no")
+		}
+		return nil
+	})
+	if pass := errs.MayPass(); !slices.Equal(pass, []int{1, 2}) || errs[0] != nil || !strings.Contains(errs.Err().Error(), "agent wrong: ") {
+		t.Errorf("%v: %v", pass, errs)
+	}
+}
+
+// The nearest of the least loaded is chosen; those that are not fit are told.
+func TestNearest(t *testing.T) {
+	list := []Candidate{
+		{Name: "far", Costs: []float64{20}},
+		{Name: "busy", Costs: []float64{1}, Sessions: 5, Limit: 9},
+		{Name: "near", Costs: []float64{2}, Sessions: 1, Throughput: 9},
+		{Name: "full", Costs: []float64{0}, Sessions: 3, Limit: 3},
+		{Name: "silent", Unfit: "is silent"},
+	}
+	for _, c := range []struct {
+		tolerance float64
+		by        Balance
+		but       []int
+		want      string
+	}{
+		{0, BalanceSessions, nil, "busy"},
+		{2, BalanceSessions, nil, "near"},
+		{2, BalanceThroughput, nil, "busy"},
+		{2, BalanceSessions, []int{1, 2}, "far"},
+	} {
+		if i, err := Nearest(list, 0, c.tolerance, c.by, c.but...); err != nil || list[i].Name != c.want {
+			t.Errorf("%+v: %d, %v", c, i, err)
+		}
+	}
+	if _, err := Nearest(list, 0, 0, BalanceSessions, 0, 1, 2); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "full is full (3 sessions) silent is silent") {
+		t.Errorf("none is left: %v", err)
+	}
+}

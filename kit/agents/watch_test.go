@@ -1,0 +1,156 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/kit/control"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type (
+	told  string
+	event = control.Event[told, told]
+)
+
+// stub is an agent that is well but for its event stream.
+type stub struct {
+	*control.Client[told, told]
+	asked  atomic.Int32
+	events []event // of each stream, which then breaks
+}
+
+func (c *stub) Watch(_ context.Context, _ time.Duration, f func(event)) error {
+	c.asked.Add(1)
+	for _, e := range c.events {
+		f(e)
+	}
+	return errors.New("broken")
+}
+
+func (c *stub) Status(context.Context) (control.Status, error) {
+	return control.Status{Instance: "first"}, nil
+}
+func (c *stub) Knock(context.Context) error { return nil }
+func (c *stub) Close()                      {}
+
+func newTestRegistry(t *testing.T, change func(*Options[*stub, told, told])) *Registry[*stub, told, told] {
+	o := Options[*stub, told, told]{Service: "test", Log: slog.New(slog.DiscardHandler)}
+	change(&o)
+	r := New(o)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// A stream that breaks at once is not asked for in a tight loop.
+func TestBrokenEvents(t *testing.T) {
+	r := newTestRegistry(t, func(*Options[*stub, told, told]) {})
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	c := &stub{}
+	r.watch(ctx, &Agent[*stub]{Name: "z", Client: c, mu: &r.mu})
+	if n := c.asked.Load(); n > 20 {
+		t.Errorf("asked %d times in half a second", n)
+	}
+}
+
+// An agent is not up before its first word has been taken in: who finds it up knows of what has
+// ended.
+func TestUpHasTold(t *testing.T) {
+	var a *Agent[*stub]
+	before := map[told]Liveness{}
+	r := newTestRegistry(t, func(o *Options[*stub, told, told]) {
+		o.Event = func(_ *Agent[*stub], e event, _ bool) { before[e.Ended[0]] = a.State().Liveness }
+	})
+	a = &Agent[*stub]{Name: "z", Client: &stub{}, mu: &r.mu, state: State{Liveness: Unknown}}
+	r.take(a, event{Instance: "first", Seq: 1, Ended: []told{"one"}})
+	r.take(a, event{Instance: "first", Seq: 2, Ended: []told{"two"}})
+	if before["one"] != Unknown || before["two"] != Up || a.State().Liveness != Up {
+		t.Errorf("while it was taken in: %v; now %s", before, a.State().Liveness)
+	}
+}
+
+// Whether an agent drains is as it was after the latest request, in whichever order its words are
+// heard; one that was started again begins anew.
+func TestWordsOvertakeEachOther(t *testing.T) {
+	r := newTestRegistry(t, func(o *Options[*stub, told, told]) {
+		o.Event = func(*Agent[*stub], event, bool) {}
+		o.Lost = func(_, _ *Agent[*stub], _ error) {}
+	})
+	a := &Agent[*stub]{Name: "z", Client: &stub{}, mu: &r.mu, state: State{Liveness: Up}}
+	event := func(instance string, requests uint64, draining bool) func() {
+		return func() {
+			r.take(a, event{Instance: instance, DrainRequests: requests, Status: control.Load{Draining: draining, Sessions: 7}})
+		}
+	}
+	status := func(instance string, requests uint64, draining bool) func() {
+		return func() {
+			r.learn(a, control.Status{Instance: instance, DrainRequests: requests, Load: control.Load{Draining: draining}})
+		}
+	}
+	for i, step := range []struct {
+		hear func()
+		want bool
+	}{
+		{status("first", 2, false), false},
+		{event("first", 1, true), false},
+		{event("first", 2, false), false},
+		{event("first", 3, true), true},
+		{status("first", 2, false), true},
+		{event("first", 2, false), true},
+		{status("first", 4, false), false},
+		{event("first", 5, true), true},
+		{status("second", 0, false), false},
+		{event("second", 0, false), false},
+	} {
+		if step.hear(); a.State().Status.Draining != step.want {
+			t.Errorf("step %d: draining %v", i, !step.want)
+		}
+	}
+	if n := a.State().Status.Sessions; n != 7 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+// Each record of an instance is taken in once, though streams repeat it; one that is not
+// there any more is told to be missed, as is the loss of an instance.
+func TestRecordsAreTakenOnce(t *testing.T) {
+	var got []told
+	var lost []error
+	missed := make(chan struct{}, 1)
+	r := newTestRegistry(t, func(o *Options[*stub, told, told]) {
+		o.Event = func(_ *Agent[*stub], e event, _ bool) { got = append(got, e.Ended...) }
+		o.Missed = func(context.Context, *Agent[*stub]) { missed <- struct{}{} }
+		o.Lost = func(_, _ *Agent[*stub], cause error) { lost = append(lost, cause) }
+	})
+	a := &Agent[*stub]{Name: "z", Client: &stub{}, mu: &r.mu, state: State{Liveness: Up}}
+	for _, e := range []event{
+		{Instance: "first", Seq: 2, Ended: []told{"one", "two"}},
+		{Instance: "first", Seq: 2, Ended: []told{"one", "two"}},
+		{Instance: "first", Seq: 3, Ended: []told{"one", "two", "three"}},
+		{Instance: "first", Seq: 3},
+	} {
+		r.take(a, e)
+	}
+	if want := "[one two three]"; len(missed) > 0 || len(lost) > 0 || fmt.Sprint(got) != want {
+		t.Errorf("%v, missed %d, lost %v, want %s", got, len(missed), lost, want)
+	}
+	r.take(a, event{Instance: "first", Seq: 9, Ended: []told{"nine"}})
+	select {
+	case <-missed:
+	case <-time.After(time.Minute):
+		t.Error("that records are missing is not told")
+	}
+	r.take(a, event{Instance: "second", Seq: 1, Ended: []told{"new"}})
+	if want := "[one two three nine new]"; fmt.Sprint(got) != want || len(lost) != 1 || !errors.Is(lost[0], ErrReplaced) {
+		t.Errorf("%v, lost %v, want %s", got, lost, want)
+	}
+}

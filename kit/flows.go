@@ -1,0 +1,280 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/store"
+)
+
+const (
+	// maxFlows bounds the flows of a service that sets no bound itself.
+	maxFlows = 4096
+	// maxHeldOfFlow bounds the held packets of one flow, and maxHeld those of all flows. A switch
+	// may use a quarter of them, and a port an eighth.
+	maxHeldOfFlow, maxHeld = 16, 1024
+	// maxPlacing bounds the flows that are being placed because of packets. A switch may use a
+	// quarter of them, and a port an eighth.
+	maxPlacing = 512
+	// flowTimeout bounds the work on one flow, and holdFor the time for which a packet is held. It
+	// is longer, so that the packets of a flow that cannot be placed are forwarded before.
+	flowTimeout, holdFor = 4 * time.Second, 5 * time.Second
+	// flowsRetry is the time between two attempts for a flow of which something has failed, and
+	// flowsEvery the time between two looks at any other.
+	flowsRetry, flowsEvery = 5 * time.Second, 30 * time.Second
+	// restoreFor is how long after the start a stored flow is kept that cannot be placed.
+	restoreFor = time.Minute
+)
+
+// ErrFlowEnded is returned by Place, wrapped or not, when a flow has ended. Flows then removes the
+// flow's rules, and the next packet begins another flow.
+var ErrFlowEnded = errors.New("the flow has ended")
+
+// FlowOptions configures Flows.
+type FlowOptions[T any] struct {
+	// Name is the name of the packet-in handler.
+	Name string
+	// Network reports which ports lead to hosts. Flows begin at these only.
+	Network interface{ IsEdge(network.PortRef) bool }
+	// Rules owns the flows' rules. Flows sets its OnRemoved, and calls its Ready.
+	Rules *Part
+	// Store holds the flows over a restart, under keys that begin with Prefix.
+	Store  store.Store
+	Prefix string
+	Log    *slog.Logger
+	// Identify reports whether a packet belongs to a flow of the service, and returns the flow's
+	// name and the value with which it begins. It runs on the switch's goroutine for every packet
+	// that a switch sends to the controller, and must not block. If a packet arrives at a port
+	// that the flow's rules do not match, as after its host has moved, Place is called again.
+	Identify func(p *network.PacketIn) (name string, first T, ok bool)
+	// Place decides where a flow goes. It returns the flow's rules and its new value. It is given
+	// the value that Identify or Place returned last, also after a restart, and is called again
+	// when the network has changed. Calls for several flows run concurrently; ctx has a deadline.
+	// If Place returns an error, the flow's packets are forwarded as without the service, and the
+	// rules that it has stay until it can be placed.
+	Place func(ctx context.Context, name string, v T) (T, network.Program, error)
+	// Most bounds the flows; zero means 4096. MostEach bounds the flows whose first packets arrived
+	// at one port; zero means an eighth of Most. A switch may have twice as many.
+	Most, MostEach int
+}
+
+// Flows writes rules for flows that begin with packets. It holds the first packet of a flow, and
+// those that follow, while Place decides about the flow and its rules are written. The packets then
+// go through the switch's tables in the order in which they arrived. A packet that arrives just
+// after the rules may overtake them. A slow flow delays no other.
+//
+// A flow ends when the last of its rules with a timeout has expired, or when Place returns
+// ErrFlowEnded. Set Idle and NotifyRemoved in a rule of each direction that keeps a flow alive, as
+// [Along] does. If one direction has expired and another has not, all rules are written again when
+// the controller receives the next packet.
+//
+// Flows is a [network.Handler]: add it to the chain, call Run, and call Wake when the network has
+// changed. It sees only packets that other rules send to the controller.
+type Flows[T any] struct {
+	FlowOptions[T]
+	tasks   *tasks.Group
+	loop    Loop
+	queue   *queue // of names
+	woken   atomic.Bool
+	limiter lograte.Limit
+
+	mu       sync.Mutex
+	flows    map[string]*flow[T]
+	opened   Shares // flows, by the port of the first packet
+	placing  Shares // those of them that packets wait for
+	held     Shares // packets
+	rates    rates
+	refused  map[string]uint64 // packets that were not held, by why
+	running  bool              // the stored flows have been read, and Run has not returned
+	ended    bool
+	restore  time.Time // until when stored flows are kept that cannot be placed
+	restored int       // stored flows whose rules are not known yet
+	ready    sync.Once
+}
+
+// flow is a flow that has not ended, or whose rules are not removed yet. Flows.mu guards it, except
+// for the fields that only its worker uses.
+type flow[T any] struct {
+	name  string
+	from  network.PortRef // where its first packet arrived
+	value T
+	held  []heldPacket
+	due   bool // packets wait for the worker
+	over  bool // it has ended, and its rules are being removed
+	err   error
+	seen  time.Time // when the worker last looked at it
+	lost  int       // rules that have expired since all were written
+	begun bool      // its rules have been written
+	// restored reports that the flow was read from the store and its rules are not known yet.
+	restored bool
+	rules    network.Program
+
+	saved []byte // its record in the store; only the worker uses it
+}
+
+// heldPacket is a packet that waits for the rules of its flow.
+type heldPacket struct {
+	*network.Held
+	at network.PortRef
+}
+
+// NewFlows returns Flows that hold no flow yet. Call it before the network runs.
+func NewFlows[T any](o FlowOptions[T]) *Flows[T] {
+	if o.Most == 0 {
+		o.Most = maxFlows
+	}
+	if o.MostEach == 0 {
+		o.MostEach = o.Most / 8
+	}
+	x := &Flows[T]{
+		FlowOptions: o, tasks: tasks.New(), loop: NewLoop(), flows: map[string]*flow[T]{},
+		opened: NewShares(), placing: NewShares(), held: NewShares(), rates: newRates(), refused: map[string]uint64{},
+	}
+	x.queue = newQueue(x.tasks, x.one)
+	x.queue.atOnce[asked] = maxPlacing
+	o.Rules.OnRemoved = x.removed
+	return x
+}
+
+// Name implements network.Handler.
+func (x *Flows[T]) Name() string { return x.FlowOptions.Name }
+
+// Wake makes Flows look at every flow soon. It does not block.
+func (x *Flows[T]) Wake() {
+	x.woken.Store(true)
+	x.loop.Wake()
+}
+
+// Values returns the value of each flow, by the flow's name.
+func (x *Flows[T]) Values() map[string]T {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := make(map[string]T, len(x.flows))
+	for name, f := range x.flows {
+		if !f.over {
+			out[name] = f.value
+		}
+	}
+	return out
+}
+
+// Metrics adds the number of flows, of packets that are held, and of packets that were not held
+// although they belong to a flow.
+func (x *Flows[T]) Metrics(m *Metrics) {
+	gauge := func(name, help string, s *Shares) {
+		m.Gauges(name, help, nil, func(is func(float64, ...string)) {
+			x.mu.Lock()
+			all := s.All()
+			x.mu.Unlock()
+			is(float64(all))
+		})
+	}
+	gauge("flows", "Flows that have begun and not ended.", &x.opened)
+	gauge("flow_packets_held", "Packets that wait for the rules of their flow.", &x.held)
+	m.Totals("flow_packets_refused_total", "Packets of flows that were forwarded as without the service, by reason.", []string{"why"}, func(is func(float64, ...string)) {
+		x.mu.Lock()
+		refused := maps.Clone(x.refused)
+		x.mu.Unlock()
+		for why, n := range refused {
+			is(float64(n), why)
+		}
+	})
+}
+
+// HandlePacketIn implements network.Handler.
+func (x *Flows[T]) HandlePacketIn(p *network.PacketIn) network.Verdict {
+	name, first, ok := x.Identify(p)
+	if !ok {
+		return network.Continue
+	}
+	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f := x.flows[name]
+	if f != nil && f.begun && !f.over && f.lost == 0 && leads(&f.rules, at) {
+		_ = p.Resubmit() // the switch used an older decision; a packet that no rule matches is dropped
+		return network.Stop
+	}
+	if !x.Network.IsEdge(at) {
+		return network.Continue // another switch has forwarded it
+	}
+	if why := x.refuse(f, at, p.At); why != "" {
+		x.refused[why]++
+		return network.Continue
+	}
+	held, err := p.Hold(holdFor)
+	if err != nil {
+		x.refused["switch"]++
+		return network.Continue
+	}
+	switch {
+	case f == nil:
+		f = &flow[T]{name: name, from: at, value: first}
+		x.flows[name] = f
+		x.opened.Add(at, 1)
+	case f.over: // its rules are being removed, and then another flow begins
+		x.opened.Add(f.from, -1)
+		x.opened.Add(at, 1)
+		f.from, f.value, f.over = at, first, false
+	}
+	f.held = append(f.held, heldPacket{held, at})
+	x.held.Add(at, 1)
+	if !f.due {
+		f.due = true
+		x.placing.Add(f.from, 1)
+		if x.running {
+			x.queue.add(name, asked)
+		}
+	}
+	return network.Stop
+}
+
+// refuse returns why a packet may not be held, or "" if it may. f is the packet's flow, nil for a
+// new one. The lock is held.
+func (x *Flows[T]) refuse(f *flow[T], at network.PortRef, now time.Time) string {
+	switch {
+	case x.ended:
+		return "ended"
+	case f == nil && !x.opened.Room(at, x.Most, 2*x.MostEach, x.MostEach):
+		return "flows"
+	case f != nil && len(f.held) >= maxHeldOfFlow, !x.held.Room(at, maxHeld, maxHeld/4, maxHeld/8):
+		return "held"
+	case f != nil && f.due:
+		return ""
+	case !x.placing.Room(at, maxPlacing, maxPlacing/4, maxPlacing/8):
+		return "placing"
+	case !x.rates.allow(at, now):
+		return "rate"
+	}
+	return ""
+}
+
+// leads reports whether a program has a rule for packets that arrive at a port.
+func leads(p *network.Program, at network.PortRef) bool {
+	return slices.ContainsFunc(p.Rules, func(r network.Rule) bool {
+		in, bound := r.Match.Get(openflow.FieldInPort)
+		return r.Switch == at.Switch && (!bound || uint32(in.Uint()) == at.Port)
+	})
+}
+
+// removed handles a rule that has expired.
+func (x *Flows[T]) removed(r network.Removed) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if f := x.flows[r.Name]; f != nil {
+		f.lost++
+		if x.running {
+			x.queue.add(f.name, routine)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package egress
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/pion/webrtc/v4"
+
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+)
+
+// TestPortFull checks that the old channel of a viewer ends before the new one starts if the
+// gateway's port has no room for both, and that a viewer for whom there is no room at all is
+// sent to another gateway.
+func TestPortFull(t *testing.T) {
+	w := newWorld(t, nil, "news", "sport")
+	p := w.joins("news")
+	w.fill(2)
+	if _, status, text := p.changes("sport"); status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+	w.until("the other sound", func() bool { return p.hears() == 2 })
+	if wants := w.wanted(); !slices.Equal(wants[len(wants)-2], []string{"sport"}) {
+		t.Errorf("it wanted %v", wants)
+	}
+	p.continuous()
+	w.fill(1)
+	if _, status, text := p.changes("news"); status != http.StatusConflict {
+		t.Errorf("a change that does not fit: %d %s", status, text)
+	}
+	w.until("the sound of before", func() bool { return p.hears() == 2 })
+	w.mu.Lock()
+	w.lines.Gateways = []gatewayapi.Gateway{{Name: "west", URL: w.url, Room: 5}, {Name: "east", URL: "https://east.example", Room: 3}}
+	w.mu.Unlock()
+	w.until("the lineup", func() bool { return w.otherGateway() != "" })
+	res, text := w.ask(http.MethodPost, "/whep/news", "application/sdp", w.newPlayer(webrtc.SettingEngine{}).offer())
+	if res.StatusCode != http.StatusTemporaryRedirect || res.Header.Get("Location") != "https://east.example/whep/news" {
+		t.Errorf("%s to %q: %s", res.Status, res.Header.Get("Location"), text)
+	}
+}
+
+// TestBreakBeforeMake checks that without make-before-break a viewer never has two channels,
+// even if it does not get the one that it requested.
+func TestBreakBeforeMake(t *testing.T) {
+	w := newWorld(t, func(c *Config) {
+		c.MakeBeforeBreak, c.Times.KeyFrame = false, keyFrameTest
+	}, "news", "sport", "dark")
+	w.studios["dark"].falls(true)
+	p := w.joins("news")
+	if _, status, text := p.changes("sport"); status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+	w.until("the other sound", func() bool { return p.hears() == 2 })
+	if _, status, _ := p.changes("dark"); status != http.StatusGatewayTimeout {
+		t.Errorf("a channel without a key frame: %d", status)
+	}
+	for _, channels := range w.wanted() {
+		if len(channels) > 1 {
+			t.Errorf("it wanted %v", channels)
+		}
+	}
+	if _, status, text := p.changes("news"); status != http.StatusOK {
+		t.Errorf("%d %s", status, text)
+	}
+	w.until("the first sound", func() bool { return p.hears() == 1 })
+	p.continuous()
+}

@@ -1,0 +1,230 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/services/cinema/media"
+)
+
+// maxInbox bounds the datagrams that wait for a viewer: some seconds of a channel. Further
+// datagrams are lost for this viewer.
+const maxInbox = 512
+
+// readRetry is the pause before the next read after an error.
+const readRetry = 10 * time.Millisecond
+
+// hub receives the channels of all viewers at one port, each channel once. It distributes them
+// to the viewers, and keeps what has arrived since each channel's last key frame for new
+// viewers.
+type hub struct {
+	portNumber uint16
+	socket     *net.UDPConn
+	metrics    *metrics
+
+	mu          sync.Mutex
+	followers   map[uint16]map[*hubSource]bool // by the source port that they follow
+	channels    map[netip.AddrPort]*hubChannel
+	cachedPorts map[uint16]bool // source ports of the channels
+}
+
+// hubChannel is a channel that viewers have been granted, or the first one from a port that a
+// new viewer follows: its burst may arrive before the controller's answer names its source. The
+// times are guarded by hub.mu.
+type hubChannel struct {
+	group                  *media.Cache
+	receivedAt, repairedAt time.Time
+}
+
+func newHub(port uint16, socket *net.UDPConn, m *metrics) *hub {
+	return &hub{portNumber: port, socket: socket, metrics: m, followers: map[uint16]map[*hubSource]bool{}, channels: map[netip.AddrPort]*hubChannel{}, cachedPorts: map[uint16]bool{}}
+}
+
+// close closes the port. It may be called on a nil hub.
+func (h *hub) close() {
+	if h != nil {
+		_ = h.socket.Close()
+	}
+}
+
+func (h *hub) newSource() *hubSource { return &hubSource{hub: h, inbox: make(chan datagram, maxInbox)} }
+
+// run distributes datagrams until ctx ends.
+func (h *hub) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, h.close)
+	defer stop()
+	b := make([]byte, media.MaxDatagram+1)
+	for {
+		n, from, err := h.socket.ReadFromUDPAddrPort(b)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // an error of one datagram
+			if tasks.Sleep(ctx, readRetry) != nil {
+				return
+			}
+			continue
+		}
+		h.metrics.in.Add(uint64(n))
+		h.distribute(datagram{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), bytes.Clone(b[:n])}, time.Now())
+	}
+}
+
+// distribute passes a datagram to the sources that follow its port, and caches it if it belongs
+// to a channel.
+func (h *hub) distribute(d datagram, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.channels[d.from]
+	if port := d.from.Port(); c == nil && len(h.followers[port]) > 0 && !h.cachedPorts[port] {
+		c = h.cacheChannel(d.from)
+	}
+	if c != nil {
+		if p, err := media.Parse(d.raw); err == nil {
+			c.group.Add(p, d.raw, now)
+			c.receivedAt = now
+		}
+	}
+	nobody := true
+	for _, port := range []uint16{d.from.Port(), 0} {
+		for s := range h.followers[port] {
+			nobody = false
+			select {
+			case s.inbox <- d:
+			default: // it is too slow
+			}
+		}
+	}
+	if nobody {
+		h.metrics.unexpected.Inc()
+	}
+}
+
+// cacheChannel starts to cache a channel. h.mu is held.
+func (h *hub) cacheChannel(from netip.AddrPort) *hubChannel {
+	c := &hubChannel{group: media.NewCache(groupLimits)}
+	h.channels[from], h.cachedPorts[from.Port()] = c, true
+	return c
+}
+
+// hubSource is a viewer's source of datagrams from a hub.
+type hubSource struct {
+	hub   *hub
+	inbox chan datagram
+	// The fields below are guarded by hub.mu.
+	ports  []uint16
+	closed bool
+}
+
+func (s *hubSource) port() uint16 { return s.hub.portNumber }
+func (s *hubSource) releasePort() {}
+
+func (s *hubSource) close() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.replacePorts(nil)
+	s.closed = true
+}
+
+func (s *hubSource) setPorts(ports []uint16) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if !s.closed {
+		s.replacePorts(ports)
+	}
+}
+
+// replacePorts makes the source follow other ports. hub.mu is held.
+func (s *hubSource) replacePorts(ports []uint16) {
+	h := s.hub
+	for _, p := range s.ports {
+		delete(h.followers[p], s)
+	}
+	for _, p := range ports {
+		if h.followers[p] == nil {
+			h.followers[p] = map[*hubSource]bool{}
+		}
+		h.followers[p][s] = true
+	}
+	for _, p := range s.ports {
+		if len(h.followers[p]) == 0 {
+			h.dropPort(p)
+		}
+	}
+	s.ports = slices.Clone(ports)
+}
+
+// dropPort drops the cached channels of a port that nobody follows any more. h.mu is held.
+func (h *hub) dropPort(port uint16) {
+	delete(h.followers, port)
+	delete(h.cachedPorts, port)
+	for from := range h.channels {
+		if from.Port() == port {
+			delete(h.channels, from)
+		}
+	}
+}
+
+func (s *hubSource) hasChannel(port uint16, now time.Time) bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for from, c := range s.hub.channels {
+		if from.Port() == port && now.Sub(c.receivedAt) < sourceTimeout && c.group.Size() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// group also starts to cache the channel. It returns nothing of a channel that has fallen
+// silent.
+func (s *hubSource) group(from netip.AddrPort, now time.Time) [][]byte {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	c := s.hub.channels[from]
+	if c == nil && slices.Contains(s.ports, from.Port()) {
+		c = s.hub.cacheChannel(from)
+	}
+	if c == nil || now.Sub(c.receivedAt) >= sourceTimeout {
+		return nil
+	}
+	return c.group.Group()
+}
+
+func (s *hubSource) allowRepair(from netip.AddrPort, now time.Time) bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	c := s.hub.channels[from]
+	if c == nil || now.Sub(c.repairedAt) < repairInterval {
+		return false
+	}
+	c.repairedAt = now
+	return true
+}
+
+func (s *hubSource) run(ctx context.Context, v *viewer) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var due <-chan time.Time
+		if at := v.due(); !at.IsZero() {
+			timer.Reset(time.Until(at))
+			due = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case d := <-s.inbox:
+			v.receive(d.from, d.raw, time.Now())
+		case now := <-due:
+			v.tick(now)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package egress
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/pion/ice/v4"
+	"github.com/pion/interceptor"
+	"github.com/pion/interceptor/pkg/nack"
+	"github.com/pion/interceptor/pkg/report"
+	"github.com/pion/webrtc/v4"
+
+	"github.com/sluice-net/sluice/services/cinema/media"
+)
+
+// resendPackets is how many packets are kept for retransmission; it is a power of two.
+const resendPackets = 1024
+
+// transport is what the peers of all viewers share: one UDP port on each address, and one
+// certificate.
+type transport struct {
+	api         *webrtc.API
+	mux         *ice.MultiUDPMuxDefault
+	certificate webrtc.Certificate
+}
+
+func newTransport(cfg Config) (*transport, error) {
+	engine, err := codecs()
+	if err != nil {
+		return nil, err
+	}
+	senders, err := interceptors()
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("key of the media transport: %w", err)
+	}
+	certificate, err := webrtc.GenerateCertificate(key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of the media transport: %w", err)
+	}
+	logs := &logFactory{log: cfg.Log}
+	mux, err := listenMedia(cfg, logs)
+	if err != nil {
+		return nil, err
+	}
+	s := settings(cfg, mux)
+	s.LoggerFactory = logs
+	return &transport{
+		api: webrtc.NewAPI(webrtc.WithMediaEngine(engine), webrtc.WithInterceptorRegistry(senders), webrtc.WithSettingEngine(s)),
+		mux: mux, certificate: *certificate,
+	}, nil
+}
+
+// listenMedia opens the UDP ports for viewers.
+func listenMedia(cfg Config, logs *logFactory) (*ice.MultiUDPMuxDefault, error) {
+	var all []ice.UDPMux
+	for _, at := range cfg.Media {
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
+		if err != nil {
+			for _, m := range all {
+				_ = m.Close()
+			}
+			return nil, fmt.Errorf("ice: %w", err)
+		}
+		enlargeReceiveBuffer(c)
+		all = append(all, ice.NewUDPMuxDefault(ice.UDPMuxParams{Logger: logs.NewLogger("ice"), UDPConn: c}))
+	}
+	return ice.NewMultiUDPMuxDefault(all...), nil
+}
+
+// settings returns the settings of a gateway that waits for its viewers at its own addresses.
+// It is an ICE "lite" agent (RFC 8445, section 2.5): whatever an offer says, the gateway sends
+// nothing to an address that has not shown the session's credentials.
+func settings(cfg Config, mux ice.UDPMux) webrtc.SettingEngine {
+	var s webrtc.SettingEngine
+	s.SetLite(true)
+	s.SetICEUDPMux(mux)
+	s.SetIncludeLoopbackCandidate(true)
+	s.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
+	s.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4, webrtc.NetworkTypeUDP6})
+	s.SetICETimeouts(cfg.Times.Silence/2, cfg.Times.Silence/2, time.Second)
+	return s
+}
+
+func (t *transport) close() { _ = t.mux.Close() }
+
+// playoutDelay is a header extension that says how long a player may delay a picture. Without
+// it, Chromium mistakes the pictures of a burst, which arrive at once, for jitter, and delays
+// all that follow more and more.
+const playoutDelay = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay"
+
+// The codecs of the house format, in terms of SDP.
+var (
+	videoCodec = webrtc.RTPCodecCapability{
+		MimeType: webrtc.MimeTypeH264, ClockRate: media.VideoClock,
+		SDPFmtpLine: "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f",
+		RTCPFeedback: []webrtc.RTCPFeedback{
+			{Type: webrtc.TypeRTCPFBNACK}, {Type: webrtc.TypeRTCPFBNACK, Parameter: "pli"}, {Type: webrtc.TypeRTCPFBCCM, Parameter: "fir"},
+		},
+	}
+	audioCodec = webrtc.RTPCodecCapability{
+		MimeType: webrtc.MimeTypeOpus, ClockRate: media.AudioClock, Channels: 2, SDPFmtpLine: "minptime=10;useinbandfec=1",
+	}
+)
+
+func codecs() (*webrtc.MediaEngine, error) {
+	e := &webrtc.MediaEngine{}
+	err := e.RegisterCodec(webrtc.RTPCodecParameters{RTPCodecCapability: videoCodec, PayloadType: media.VideoType}, webrtc.RTPCodecTypeVideo)
+	if err == nil {
+		err = e.RegisterCodec(webrtc.RTPCodecParameters{RTPCodecCapability: audioCodec, PayloadType: media.AudioType}, webrtc.RTPCodecTypeAudio)
+	}
+	if err == nil {
+		err = e.RegisterHeaderExtension(webrtc.RTPHeaderExtensionCapability{URI: playoutDelay}, webrtc.RTPCodecTypeVideo, webrtc.RTPTransceiverDirectionSendonly)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("codecs: %w", err)
+	}
+	return e, nil
+}
+
+// interceptors returns the interceptors that retransmit packets on request and send sender
+// reports.
+func interceptors() (*interceptor.Registry, error) {
+	r := &interceptor.Registry{}
+	again, err := nack.NewResponderInterceptor(nack.ResponderSize(resendPackets))
+	if err != nil {
+		return nil, fmt.Errorf("nack: %w", err)
+	}
+	reports, err := report.NewSenderInterceptor()
+	if err != nil {
+		return nil, fmt.Errorf("sender reports: %w", err)
+	}
+	r.Add(again)
+	r.Add(reports)
+	return r, nil
+}

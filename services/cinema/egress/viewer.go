@@ -1,0 +1,242 @@
+package egress
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/services/cinema/media"
+)
+
+// groupLimits bounds what is cached of a channel for a viewer: more than the longest group of
+// pictures.
+var groupLimits = media.Limits{Bytes: 4 << 20, Packets: 4096, Age: 10 * time.Second}
+
+// refreshInterval is the least time between two repetitions of a player's picture.
+const refreshInterval = 500 * time.Millisecond
+
+// sink sends a viewer's stream to its player.
+type sink interface {
+	// start makes the sink wait for the player, and returns the answer to the player's offer,
+	// if there was one.
+	start(ctx context.Context) (answer string, err error)
+	// send sends a packet to the player. Errors are noticed elsewhere.
+	send(o media.Out)
+	// close closes the sink and waits for its goroutines.
+	close()
+}
+
+// viewer is one player: its sink, the source of its channels, and the stream made of them.
+type viewer struct {
+	g        *Gateway
+	id       string // known to the controller
+	secret   string // secret of the session's URL
+	address  netip.Addr
+	since    time.Time
+	in       source
+	player   string // protocol of the player
+	out      sink
+	tasks    *tasks.Group
+	changing chan struct{} // holds one element during a change
+
+	mu            sync.Mutex // guards the fields below and the order of packets to out
+	splicer       *media.Splicer
+	currentCache  *media.Cache   // of the channel in the stream
+	nextCache     *media.Cache   // of the next channel
+	currentSource netip.AddrPort // source of the present channel
+	nextSource    netip.AddrPort // source of the next channel
+	early         earlyBuffer
+	cut           chan struct{} // closed when the stream has switched
+	first         media.Out     // first packet after the switch, without its payload
+	cancelChange  context.CancelCauseFunc
+	channel       string // the channel that the viewer sees
+	wanted        []string
+
+	receivedAt      time.Time // when the last packet arrived
+	connected       bool
+	betweenPictures bool // the last packet ended a picture
+	wantsRefresh    bool // the player has requested the picture again
+	refreshed       time.Time
+	repairedAt      time.Time // last request for missing packets
+	changes         int
+	zap             time.Duration
+}
+
+// newViewer returns a viewer without a sink.
+func newViewer(g *Gateway, a netip.Addr, player string, in source) *viewer {
+	return &viewer{
+		g: g, id: randomID(), secret: randomID(), address: a, player: player, since: time.Now(), in: in,
+		tasks: tasks.New(), changing: make(chan struct{}, 1),
+		splicer: media.NewSplicer(), currentCache: media.NewCache(groupLimits), nextCache: media.NewCache(groupLimits), betweenPictures: true,
+	}
+}
+
+// close ends the viewer and waits for its goroutines.
+func (v *viewer) close() {
+	v.tasks.Cancel()
+	v.in.close()
+	v.out.close()
+	v.tasks.Stop()
+}
+
+// report returns what the controller is told of the viewer.
+func (v *viewer) report() gatewayapi.Viewer {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	c := v.splicer.Counts()
+	return gatewayapi.Viewer{
+		ID: v.id, Port: v.in.port(), Shared: v.g.hub != nil, Channels: slices.Clone(v.wanted), Since: v.since, Address: v.address, Player: v.player,
+		Changes: v.changes, Zap: units.Duration(v.zap), Packets: c.Packets, Lost: c.Lost,
+	}
+}
+
+// currentChannel returns the channel that the viewer sees.
+func (v *viewer) currentChannel() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.channel
+}
+
+// requestChannels calls Gateway.requestChannels, and records the channels for the controller's
+// events.
+func (v *viewer) requestChannels(ctx context.Context, channels []string, password string, burst bool) (map[string]netip.AddrPort, error) {
+	v.mu.Lock()
+	before := v.wanted
+	v.wanted = channels
+	v.mu.Unlock()
+	v.in.setPorts(v.g.sourcePorts(channels, nil))
+	from, err := v.g.requestChannels(ctx, v, channels, password, burst)
+	if err != nil {
+		v.mu.Lock()
+		v.wanted = before
+		v.mu.Unlock()
+		channels = before
+	}
+	v.in.setPorts(v.g.sourcePorts(channels, from))
+	return from, err
+}
+
+// requestNew requests channels of which the first is new. It also requests a burst of that
+// channel unless the source has it cached.
+func (v *viewer) requestNew(ctx context.Context, channels []string, password string) (map[string]netip.AddrPort, error) {
+	v.in.setPorts(v.g.sourcePorts(channels, nil)) // keeps the cache from being dropped now
+	burst := v.g.cfg.Burst && !v.in.hasChannel(v.g.sourcePort(channels[0]), time.Now())
+	from, err := v.requestChannels(ctx, channels, password, burst)
+	if home := from[channels[0]]; err == nil && home.IsValid() && v.g.cfg.Burst && !burst && len(v.in.group(home, time.Now())) == 0 {
+		return v.requestChannels(ctx, channels, password, true) // the cached channel came from another source
+	}
+	return from, err
+}
+
+func (v *viewer) due() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.splicer.Due()
+}
+
+// receive processes one datagram.
+func (v *viewer) receive(from netip.AddrPort, raw []byte, now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if from != v.nextSource && from != v.splicer.Current() {
+		if !v.early.add(from, raw) {
+			v.g.metrics.unexpected.Inc()
+		}
+		return
+	}
+	v.receivedAt = now
+	v.splice(from, raw, now)
+	v.requestRepair(now)
+	v.refreshPicture(now)
+}
+
+// splice puts a datagram into the stream. v.mu is held.
+func (v *viewer) splice(from netip.AddrPort, raw []byte, now time.Time) {
+	p, err := media.Parse(raw)
+	if err != nil {
+		v.g.metrics.unexpected.Inc()
+		return
+	}
+	kept := v.currentCache
+	if from == v.nextSource {
+		kept = v.nextCache
+	}
+	kept.Add(p, raw, now)
+	v.send(v.splicer.Push(from, p, now))
+}
+
+// tick gives up packets that have not arrived in time.
+func (v *viewer) tick(now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.send(v.splicer.Tick(now))
+	v.requestRepair(now)
+	v.refreshPicture(now)
+}
+
+// send sends packets to the player. v.mu is held.
+func (v *viewer) send(out []media.Out) {
+	for _, o := range out {
+		if o.Cut {
+			v.currentCache, v.nextCache = v.nextCache, media.NewCache(groupLimits)
+			v.nextSource = netip.AddrPort{}
+			close(v.cut)
+			v.first = o
+			v.first.Payload = nil
+		}
+		if o.Video() {
+			v.betweenPictures = o.Marker
+		}
+		if o.KeyFrame() {
+			v.wantsRefresh = false // a key frame is on its way
+		}
+		if v.connected {
+			v.g.metrics.out.Add(uint64(len(o.Payload)))
+			v.out.send(o)
+		}
+	}
+}
+
+// requestRefresh repeats the picture from its key frame on, as soon as that is permitted.
+func (v *viewer) requestRefresh(now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.wantsRefresh = true
+	v.refreshPicture(now)
+}
+
+// refreshPicture repeats the picture if the player has requested it, but only between two
+// pictures. v.mu is held.
+func (v *viewer) refreshPicture(now time.Time) {
+	if !v.wantsRefresh || !v.betweenPictures || !v.connected || now.Sub(v.refreshed) < refreshInterval {
+		return
+	}
+	v.wantsRefresh, v.refreshed = false, now
+	var packets []media.Packet
+	for _, raw := range v.currentCache.Group() {
+		if p, err := media.Parse(raw); err == nil {
+			packets = append(packets, p)
+		}
+	}
+	v.g.metrics.repaired.Inc()
+	v.send(v.splicer.Repeat(packets, now))
+}
+
+// connect marks the player as connected, and sends it the picture from the last key frame on.
+func (v *viewer) connect(now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.connected, v.wantsRefresh, v.betweenPictures = true, true, true
+	v.refreshPicture(now)
+}
+
+func (v *viewer) isConnected() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.connected
+}

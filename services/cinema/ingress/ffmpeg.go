@@ -1,0 +1,170 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/services/cinema/media"
+)
+
+const (
+	// minBackoff is the first pause before ffmpeg is started again. It doubles after each
+	// failure up to maxBackoff.
+	minBackoff, maxBackoff = 500 * time.Millisecond, 10 * time.Second
+	// stableTime is how long ffmpeg must have sent before the pauses start from minBackoff
+	// again.
+	stableTime = 10 * time.Second
+	// processTimeout is how long ffmpeg may send nothing before it is killed. It does not apply
+	// while ffmpeg waits for its first producer.
+	processTimeout = 15 * time.Second
+	// killTimeout bounds the wait for a killed process.
+	killTimeout = 2 * time.Second
+)
+
+var (
+	errProcessSilent = fmt.Errorf("nothing has come for %v", processTimeout)
+	// noSound holds the messages of ffmpeg for a source without sound.
+	noSound = []string{"matches no streams", "does not contain any stream"}
+)
+
+// ffmpegSource reads a channel's source with ffmpeg, which it restarts whenever it ends.
+type ffmpegSource struct {
+	ffmpeg       string
+	source       source
+	ch           *channel
+	properties   sourceProperties
+	firstBackoff time.Duration // minBackoff, or less in tests
+}
+
+// run keeps ffmpeg running until ctx ends.
+func (f *ffmpegSource) run(ctx context.Context) {
+	// The kernel kills ffmpeg when the thread that has started it ends. So this thread must
+	// live as long as the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if f.source.file != "" {
+		f.properties = f.probe(ctx)
+	}
+	for pause := f.firstBackoff; ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
+		heard, err := f.runOnce(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if heard >= stableTime {
+			pause = f.firstBackoff
+		}
+		f.learn(err)
+		f.ch.recordSourceError(err)
+		if tasks.Sleep(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+// learn adapts the next command to the error of the last one.
+func (f *ffmpegSource) learn(err error) {
+	for _, sign := range noSound {
+		if strings.Contains(err.Error(), sign) {
+			f.properties.silent = true
+		}
+	}
+}
+
+// runOnce runs ffmpeg until it ends, and returns for how long it has sent.
+func (f *ffmpegSource) runOnce(ctx context.Context) (heard time.Duration, err error) {
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return 0, fmt.Errorf("port for ffmpeg: %w", err)
+	}
+	defer conn.Close()
+	_ = conn.SetReadBuffer(2 << 20) // up to the kernel's limit
+	port := uint16(conn.LocalAddr().(*net.UDPAddr).Port)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stderr := &tail{}
+	cmd := f.command(ctx, stderr, f.source.command(f.ch.currentSpec(), port, f.properties))
+	if f.properties.copied {
+		cmd.Stdin = strings.NewReader(f.source.concatList())
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("start ffmpeg: %w", err)
+	}
+	f.ch.setProducer(fmt.Sprintf("ffmpeg, process %d", cmd.Process.Pid))
+	reading := make(chan time.Duration, 1)
+	go func() { reading <- f.read(conn, cancel) }()
+	err = cmd.Wait()
+	_ = conn.Close()
+	heard = <-reading
+	if cause := context.Cause(ctx); errors.Is(cause, errProcessSilent) {
+		err = cause
+	}
+	switch text := stderr.String(); {
+	case text != "":
+		err = fmt.Errorf("ffmpeg has ended: %s", text)
+	case err == nil:
+		err = errors.New("ffmpeg has ended: its source has")
+	default:
+		err = fmt.Errorf("ffmpeg has ended: %w", err)
+	}
+	return heard, err
+}
+
+// command returns a command that ends with ctx, and with this process in any case.
+func (f *ffmpegSource) command(ctx context.Context, stderr *tail, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, f.ffmpeg, args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=" + os.Getenv("TZ"), "AV_LOG_FORCE_NOCOLOR=1"}
+	cmd.Dir = "/"
+	cmd.Stderr = stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.WaitDelay = killTimeout
+	return cmd
+}
+
+// read processes what ffmpeg sends until the connection is closed, and returns for how long it
+// came. It kills ffmpeg if it falls silent.
+func (f *ffmpegSource) read(conn *net.UDPConn, end context.CancelCauseFunc) time.Duration {
+	buf := make([]byte, media.MaxDatagram+1)
+	var first time.Time
+	var sound pacer
+	last := time.Now()
+	for {
+		now := time.Now()
+		for _, raw := range sound.release(now) {
+			f.ch.feed(raw)
+		}
+		_ = conn.SetReadDeadline(sound.due(now.Add(time.Second)))
+		n, _, err := conn.ReadFromUDPAddrPort(buf)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			waits := first.IsZero() && f.source.listens
+			if time.Since(last) > processTimeout && !waits {
+				end(errProcessSilent)
+			}
+			continue
+		case errors.Is(err, net.ErrClosed):
+			if first.IsZero() {
+				return 0
+			}
+			return last.Sub(first)
+		case err != nil:
+			continue // an error of one datagram
+		}
+		if last = time.Now(); first.IsZero() {
+			first = last
+		}
+		if p, err := media.Parse(buf[:n]); err == nil && p.Audio() {
+			sound.add(p, buf[:n], last)
+		} else {
+			f.ch.feed(buf[:n])
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package ingress
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+)
+
+// maxSource is the maximum length of a source in bytes.
+const maxSource = 1024
+
+// Defaults for sources that specify nothing else.
+const (
+	defaultFrameRate   = 30 // pictures per second
+	defaultKeyFrameGap = 2 * time.Second
+)
+
+// source is what a channel's ffmpeg reads.
+type source struct {
+	scheme string
+	// input holds the arguments of ffmpeg for the input, up to -i and the address. A test
+	// pattern has none, because its arguments depend on the channel.
+	input []string
+	// file is the path of a file, which can be examined before it is played.
+	file string
+	// listens says that ffmpeg waits for a producer to connect, without a time limit.
+	listens bool
+	test    pattern
+}
+
+// parseSource parses a channel's source.
+func parseSource(text string) (source, error) {
+	if len(text) > maxSource {
+		return source{}, fmt.Errorf("%d bytes, at most %d", len(text), maxSource)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return source{}, fmt.Errorf("%q: want it without spaces and control characters", gatewayapi.RedactSource(text))
+	}
+	scheme, rest, _ := strings.Cut(text, ":")
+	switch scheme {
+	case "test":
+		p, err := parsePattern(rest)
+		return source{scheme: scheme, test: p}, err
+	case "file":
+		return parseFile(rest)
+	case "rtsp", "rtmp", "srt", "udp":
+		return parseStream(scheme, text)
+	}
+	return source{}, fmt.Errorf("%q: want nothing (for WHIP), test:, file:/PATH, rtsp://, rtmp://, srt:// or udp://", gatewayapi.RedactSource(text))
+}
+
+func parseFile(name string) (source, error) {
+	if !path.IsAbs(name) || path.Clean(name) != name {
+		return source{}, fmt.Errorf("%q: want file: and an absolute path, like file:/srv/film.mp4", name)
+	}
+	// The files named in a playlist must not be fetched from the network.
+	return source{
+		scheme: "file", file: name,
+		input: []string{"-protocol_whitelist", "file", "-re", "-stream_loop", "-1", "-i", "file:" + name},
+	}, nil
+}
+
+// streams holds the arguments of ffmpeg before the address of a stream.
+var streams = map[string][]string{
+	"rtsp": {"-protocol_whitelist", "rtsp,rtp,udp,tcp", "-rtsp_transport", "tcp", "-timeout", "5000000"},
+	"rtmp": {"-protocol_whitelist", "rtmp,tcp", "-listen", "1"},
+	"srt":  {"-protocol_whitelist", "srt"},
+	"udp":  {"-protocol_whitelist", "udp", "-f", "mpegts"},
+}
+
+// parseStream parses the address of a stream: of a server, or of where to listen.
+func parseStream(scheme, text string) (source, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return source{}, fmt.Errorf("%q: want an address like %s://192.0.2.1:9000", gatewayapi.RedactSource(text), scheme)
+	}
+	if u.Hostname() == "" && scheme == "rtsp" || u.Fragment != "" {
+		return source{}, fmt.Errorf("%q: want an address with a host and without a fragment", gatewayapi.RedactSource(text))
+	}
+	s := source{scheme: scheme, listens: scheme != "rtsp"}
+	address := text
+	if s.listens {
+		if address, err = listenAt(u); err != nil {
+			return source{}, err
+		}
+	}
+	s.input = append(s.input, streams[scheme]...)
+	s.input = append(s.input, "-fflags", "nobuffer", "-analyzeduration", "2000000", "-i", address)
+	return s, nil
+}
+
+// options holds the permitted parameters of an address. Other parameters of ffmpeg name files
+// or further addresses.
+var options = map[string][]string{"srt": {"latency", "passphrase", "streamid", "pbkeylen"}}
+
+// listenAt returns the address at which ffmpeg waits for a producer.
+func listenAt(u *url.URL) (string, error) {
+	host := netip.IPv4Unspecified()
+	if h := u.Hostname(); h != "" {
+		var err error
+		if host, err = netip.ParseAddr(h); err != nil || host.Zone() != "" {
+			return "", fmt.Errorf("%q: want an address of this machine, or none, before the port", h)
+		}
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil || port < 1024 {
+		return "", fmt.Errorf("port %q: want one from 1024 to 65535", u.Port())
+	}
+	given := u.Query()
+	for key := range given {
+		if !slices.Contains(options[u.Scheme], key) {
+			return "", fmt.Errorf("%q: want no parameters but %q", gatewayapi.RedactSource(u.String()), options[u.Scheme])
+		}
+	}
+	at := url.URL{Scheme: u.Scheme, Host: netip.AddrPortFrom(host, uint16(port)).String(), Path: u.Path}
+	switch u.Scheme {
+	case "srt":
+		given.Set("mode", "listener")
+	case "udp": // a burst that is too long for it is lost, and not the end
+		given.Set("overrun_nonfatal", "1")
+		given.Set("fifo_size", "20000")
+	}
+	at.RawQuery = given.Encode()
+	return at.String(), nil
+}
+
+// sourceProperties holds what is known of a source, from probing or from errors.
+type sourceProperties struct {
+	silent bool // it has no sound
+	copied bool // its video is in the house format and can be copied
+}
+
+// command returns the arguments that make ffmpeg send a channel's source, in the house format,
+// to a port of the loopback interface.
+func (s source) command(c gatewayapi.Channel, port uint16, properties sourceProperties) []string {
+	args := []string{"-hide_banner", "-nostdin", "-nostats", "-loglevel", "error"}
+	input, sound := s.input, "0:a:0"
+	rate, gap := defaultFrameRate, defaultKeyFrameGap
+	switch {
+	case s.scheme == "test":
+		input = s.test.input(c)
+		rate, gap = s.test.rate, s.test.gap
+	case properties.copied:
+		input = []string{"-protocol_whitelist", "file,pipe", "-re", "-f", "concat", "-safe", "0", "-i", "pipe:0"}
+	}
+	args = append(args, input...)
+	args = append(args, "-map", "0:v:0")
+	video, audio := splitRate(int64(c.BitRate))
+	if properties.copied {
+		args = append(args, "-c:v", "copy", "-bsf:v", "h264_mp4toannexb,dump_extra=freq=keyframe")
+	} else {
+		args = append(args, encoder(video, rate, gap)...)
+	}
+	to := fmt.Sprintf("rtp://127.0.0.1:%d?rtcpport=%d&pkt_size=%d", port, port, packetSize)
+	args = append(args, "-f", "rtp", "-payload_type", "96", to)
+	if properties.silent {
+		return args
+	}
+	return append(args, "-map", sound, "-c:a", "libopus", "-b:a", strconv.FormatInt(audio, 10), "-ar", "48000", "-ac", "2",
+		"-application", "lowdelay", "-frame_duration", "20", "-f", "rtp", "-payload_type", "111", to)
+}
+
+// playsPerProcess is how many times one process plays a file.
+const playsPerProcess = 2000
+
+// concatList returns ffmpeg's input for a file that is copied: the file many times. ffmpeg's
+// own option to loop a file does not work with the filters that put parameter sets before key
+// frames.
+func (s source) concatList() string {
+	line := fmt.Sprintf("file 'file:%s'\n", strings.ReplaceAll(s.file, "'", `'\''`))
+	return "ffconcat version 1.0\n" + strings.Repeat(line, playsPerProcess)
+}
+
+// packetSize is the maximum length of ffmpeg's RTP packets in bytes: with all headers, and
+// those of a tunnel, a packet fits into an Ethernet frame.
+const packetSize = 1200
+
+// splitRate divides a channel's bit rate, in bit/s, between video and audio, and leaves room
+// for headers.
+func splitRate(all int64) (video, audio int64) {
+	audio = min(max(all/12, 16_000), 96_000)
+	return max((all-audio)*82/100, 50_000), audio
+}
+
+// encoder returns the arguments for the house format: the constrained baseline profile, no
+// picture that depends on a later one, one slice per picture, and key frames at a fixed
+// interval, each with its parameter sets. The rate control buffer is so small that no second
+// exceeds the others by a quarter.
+func encoder(bitRate int64, rate int, gap time.Duration) []string {
+	pictures := max(int(gap*time.Duration(rate)/time.Second), 1)
+	return []string{
+		"-vf", "scale='min(1280,iw)':-2", "-r", strconv.Itoa(rate), "-pix_fmt", "yuv420p",
+		"-c:v", "libx264", "-profile:v", "baseline", "-level:v", "3.1", "-preset", "superfast", "-tune", "zerolatency", "-threads", "1",
+		"-b:v", strconv.FormatInt(bitRate, 10), "-maxrate", strconv.FormatInt(bitRate, 10), "-bufsize", strconv.FormatInt(bitRate/4, 10),
+		"-x264-params", fmt.Sprintf("keyint=%d:min-keyint=%d:scenecut=0:repeat-headers=1:bframes=0:ref=1", pictures, pictures),
+	}
+}

@@ -1,0 +1,86 @@
+package ingress
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+)
+
+// Bounds of what is kept of a process's output: the number of lines, and the length of each.
+const (
+	keepLines = 3
+	keepLine  = 300
+)
+
+// tail keeps the last lines written to it. It is safe for concurrent use.
+type tail struct {
+	mu    sync.Mutex
+	lines []string
+	part  []byte // incomplete line
+}
+
+// Write implements io.Writer. It never fails.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(b)
+	for len(b) > 0 {
+		line, rest, ended := bytes.Cut(b, []byte{'\n'})
+		t.part = append(t.part, line[:min(len(line), keepLine-min(len(t.part), keepLine))]...)
+		if ended {
+			t.end()
+		}
+		b = rest
+	}
+	return n, nil
+}
+
+// end adds the complete line to the lines.
+func (t *tail) end() {
+	if line := t.last(); line != "" {
+		t.lines = append(t.lines, line)
+	}
+	if extra := len(t.lines) - keepLines; extra > 0 {
+		t.lines = slices.Delete(t.lines, 0, extra)
+	}
+	t.part = t.part[:0]
+}
+
+// last returns the incomplete line without the secrets of sources. It omits an address that was
+// cut off, because that may be an account whose end is missing.
+func (t *tail) last() string {
+	line := clean(t.part)
+	if len(t.part) == keepLine {
+		line = cutAddress.ReplaceAllString(line, "")
+	}
+	line = gatewayapi.RedactText(line)
+	return strings.ToValidUTF8(line[:min(len(line), keepLine)], "")
+}
+
+// String returns the lines, separated by "; ".
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := t.lines
+	if line := t.last(); line != "" {
+		lines = append(slices.Clone(lines), line)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// cutAddress matches a URL at the end of a line.
+var cutAddress = regexp.MustCompile(`\S*://\S*$`)
+
+// clean converts a program's output, which may be any bytes, to text.
+func clean(b []byte) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(string(b), "")))
+}

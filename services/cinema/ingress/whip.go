@@ -1,0 +1,137 @@
+package ingress
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/clientaddr"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+)
+
+const (
+	// maxOffer bounds an offer, in bytes.
+	maxOffer = 64 << 10
+	// maxOffers bounds the offers that are answered at the same time.
+	maxOffers = 16
+)
+
+// publish answers a producer's offer.
+func (p *public) publish(w http.ResponseWriter, r *http.Request) {
+	from := p.g.cfg.Proxies.Client(r)
+	offer, ok := readOffer(w, r)
+	if !ok {
+		return
+	}
+	c := p.g.channel(r.PathValue("channel"))
+	if c == nil {
+		refuse(w, http.StatusNotFound, "no such channel", "this gateway does not have it")
+		return
+	}
+	if !p.permitted(w, r, c, from) {
+		return
+	}
+	select { // only here, so that clients without a password, or slow ones, take no place
+	case p.offers <- struct{}{}:
+		defer func() { <-p.offers }()
+	default:
+		refuse(w, http.StatusServiceUnavailable, "too many offers at once", "try again")
+		return
+	}
+	s, err := p.newSession(c, from, offer)
+	switch {
+	case errors.Is(err, errPublished):
+		p.recordRefusal(c, from, err)
+		refuse(w, http.StatusConflict, "the channel has a producer", err.Error())
+		return
+	case err != nil:
+		p.recordRefusal(c, from, err)
+		refuse(w, http.StatusNotAcceptable, "the offer cannot be taken", err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/sdp")
+	w.Header().Set("Location", "/whip/sessions/"+s.id)
+	w.WriteHeader(http.StatusCreated)
+	_, _ = io.WriteString(w, s.answer) // a client that does not get it does not connect
+}
+
+// readOffer returns the body. If it is invalid, readOffer answers with an error and reports
+// false.
+func readOffer(w http.ResponseWriter, r *http.Request) (string, bool) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/sdp" {
+		refuse(w, http.StatusUnsupportedMediaType, "not an offer", "want Content-Type: application/sdp")
+		return "", false
+	}
+	b, err := io.ReadAll(io.LimitReader(r.Body, maxOffer+1))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "the offer did not come whole", err.Error())
+		return "", false
+	}
+	if len(b) > maxOffer {
+		refuse(w, http.StatusRequestEntityTooLarge, "the offer is too long", "want at most 64 KiB")
+		return "", false
+	}
+	return string(b), true
+}
+
+// permitted checks the producer's password. If it is wrong, permitted answers with an error and
+// reports false.
+func (p *public) permitted(w http.ResponseWriter, r *http.Request, c *channel, from netip.Addr) bool {
+	spec := c.currentSpec()
+	switch {
+	case spec.Source != "":
+		refuse(w, http.StatusForbidden, "nobody publishes this channel", "the gateway itself fetches it")
+		return false
+	case spec.PublishHash == "":
+		refuse(w, http.StatusForbidden, "nobody publishes this channel", "it has no password for producers")
+		return false
+	}
+	scheme, password, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(w, http.StatusUnauthorized, "a password is needed", "send Authorization: Bearer PASSWORD")
+		return false
+	}
+	err := p.passwords.check(r.Context(), clientaddr.Source(from), spec.PublishHash, strings.TrimSpace(password))
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, errWrongPassword):
+		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+		refuse(w, http.StatusUnauthorized, "the producer is refused", err.Error())
+	case errors.Is(err, errTooManyWrong):
+		w.Header().Set("Retry-After", "10")
+		refuse(w, http.StatusTooManyRequests, "the producer is refused", err.Error())
+	default:
+		refuse(w, http.StatusServiceUnavailable, "the producer is refused", err.Error())
+	}
+	p.recordRefusal(c, from, err)
+	return false
+}
+
+// recordRefusal logs and publishes a refused producer, at a limited rate.
+func (p *public) recordRefusal(c *channel, from netip.Addr, err error) {
+	p.g.totals.refused.Add(1)
+	p.logLimiter.Warn(p.g.log, "a producer is refused", "channel", c.name, "from", from, "error", err)
+	if _, turn := p.refusals.Turn(time.Now()); turn {
+		p.g.server.Record(gatewayapi.ChannelEvent{At: time.Now(), Channel: c.name, What: "refused", Detail: clip(from.String() + ": " + err.Error())})
+	}
+}
+
+// unpublish ends a session, which its secret URL identifies.
+func (p *public) unpublish(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	s := p.sessions[r.PathValue("id")]
+	p.mu.Unlock()
+	if s == nil {
+		refuse(w, http.StatusNotFound, "no such session", "it has ended, or never was")
+		return
+	}
+	s.end("the producer has ended it")
+	<-s.ended
+	w.WriteHeader(http.StatusNoContent)
+}

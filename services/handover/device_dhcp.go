@@ -1,0 +1,291 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover/dhcp"
+	"github.com/sluice-net/sluice/services/handover/registry"
+)
+
+// incoming is a DHCP message of a client that a switch has sent to the controller.
+type incoming struct {
+	at          network.PortRef
+	src, chaddr openflow.MAC
+	message     []byte
+	arrived     time.Time
+	// seen reports whether the message was made from a packet of the device. Then nobody waits for
+	// an answer.
+	seen bool
+}
+
+// cause returns the cause of a move by the message, for its record.
+func (in incoming) cause(kind dhcpv4.MessageType) string {
+	if in.seen {
+		return "a packet of the device"
+	}
+	return "DHCP " + kind.String()
+}
+
+// handleDHCP handles a DHCP message. It runs as a job of the device in the work queue.
+func (s *packetHandler) handleDHCP(run context.Context, in incoming) {
+	ctx, cancel := context.WithTimeout(run, s.settings.RequestTimeout)
+	defer cancel()
+	m, err := dhcp.Decode(in.message)
+	if err != nil {
+		s.metrics.dhcp.WithLabelValues("malformed").Inc()
+		return
+	}
+	if s.postpone(in, m) || !s.admit(in) {
+		s.metrics.dhcp.WithLabelValues("waiting").Inc()
+		return
+	}
+	if s.outdated(in) {
+		s.metrics.dhcp.WithLabelValues("outdated").Inc()
+		return
+	}
+	if s.refusesClaim(in, m) {
+		s.metrics.dhcp.WithLabelValues("claimed").Inc()
+		return
+	}
+	began := time.Now()
+	d := s.dhcp.Handle(ctx, dhcp.Request{Message: m, Src: in.src, At: in.at, Time: in.arrived, Trusted: s.trusted(in)})
+	s.recordExchange(&d, in)
+	if d.Attach || d.Verdict == dhcp.Granted && s.unserved(d.Device.ID) {
+		s.handleArrival(ctx, &d, in, began.Sub(in.arrived))
+		return
+	}
+	_ = d.Commit(ctx) // the verdict reports a failure
+	s.reportVerdict(&d, in)
+	if d.Detach {
+		s.handleLeft(ctx, &d)
+	}
+	if d.Verdict == dhcp.Granted {
+		s.notifyArrived(d.Device.ID, in) // the device is where it was, which a neighbour may not know
+		s.confirmMove(d.Device.ID)
+	}
+	s.reply(&d, in)
+}
+
+// reply sends the answer to the device, if the device has asked.
+func (s *packetHandler) reply(d *dhcp.Decision, in incoming) {
+	if d.Reply == nil || in.seen {
+		return
+	}
+	if err := s.net.Send(in.at, d.Frame(serverMAC)); err != nil {
+		s.warnings.Warn(s.log, "DHCP answer not sent", "device", d.Device.ID, "port", in.at, "error", err)
+	}
+}
+
+// reportVerdict counts a message, and reports it if the device got less than it asked for.
+func (s *packetHandler) reportVerdict(d *dhcp.Decision, in incoming) {
+	s.metrics.dhcp.WithLabelValues(string(d.Verdict)).Inc()
+	switch d.Verdict {
+	case dhcp.Denied, dhcp.Refused, dhcp.Exhausted, dhcp.Failed, dhcp.Declined:
+	default:
+		s.log.Debug("DHCP", "device", d.Device.ID, "type", d.Type, "verdict", d.Verdict, "reason", d.Reason, "port", in.at)
+		return
+	}
+	s.reportRefused("dhcp."+string(d.Verdict), "DHCP message refused", map[string]any{
+		"device": d.Device.ID, "type": d.Type.String(), "port": in.at.String(), "mac": in.src, "chaddr": in.chaddr, "reason": d.Reason,
+	})
+}
+
+// outdated reports whether a postponed message is older than the device's last granted request.
+// Such a message names a place that the device has left.
+func (s *packetHandler) outdated(in incoming) bool {
+	d, _ := s.registry.DeviceByMAC(in.chaddr)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.mobiles[d.ID]
+	return m != nil && in.arrived.Before(m.granted)
+}
+
+// recordExchange records when the device's first message at the port arrived, and how long the
+// port had been up by then.
+func (s *packetHandler) recordExchange(d *dhcp.Decision, in incoming) {
+	if d.Device.ID == "" {
+		return
+	}
+	m := s.mobileOf(d.Device.ID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.Verdict == dhcp.Granted {
+		m.granted = in.arrived
+	}
+	if m.exchange.at == in.at && in.arrived.Sub(m.exchange.first) < exchangeTime {
+		return
+	}
+	m.exchange = exchange{at: in.at, first: in.arrived}
+	if a, ok := s.ports[in.at]; ok {
+		// Only the first message counts: later ones did not wait for the port.
+		m.exchange.ta = a.until(in.arrived)
+		delete(s.ports, in.at)
+	}
+}
+
+// unserved reports whether the device has no rules, or rules along a path that no longer exists.
+func (s *packetHandler) unserved(id string) bool { return s.needsRules(id, s.net.Topology()) }
+
+// handleLeft removes the rules of a device that has left.
+func (s *packetHandler) handleLeft(ctx context.Context, d *dhcp.Decision) {
+	if err := s.detach(ctx, d.Device.ID, d.Lease.IP, d.Previous, d.Type.String()); err != nil {
+		s.log.Warn("rules of a device that has left could not be removed", "device", d.Device.ID, "error", err)
+	}
+	s.notifyLeft(d.Device.ID)
+}
+
+// handleArrival serves the device where its request came from, with the lease that it is granted.
+// If the rules or the lease cannot be written the device gets no answer, which would only mislead
+// it, and stays where it was.
+func (s *packetHandler) handleArrival(ctx context.Context, d *dhcp.Decision, in incoming, queue time.Duration) {
+	kind := KindMove
+	switch {
+	case d.Previous == nil:
+		kind = KindAttach
+	case !d.Attach: // the device is where it was, without working rules
+		kind = KindReroute
+	}
+	op := s.newOperation(d.Device, d.Lease.IP, kind, in.cause(d.Type), in.arrived)
+	op.record.Parts.Queue = Duration(queue)
+	s.setVia(op.mobile, op.device)
+	unplaced, unwritten := s.serveAndCommit(ctx, op, d, in)
+	s.reportVerdict(d, in)
+	s.change(func() { op.mobile.exchange = exchange{}; op.mobile.advance(stepArrive) })
+	switch {
+	case unwritten != nil:
+		s.rollbackLease(ctx, op.id)
+	case unplaced != nil:
+		s.rollbackAttachment(ctx, d)
+	}
+	err := errors.Join(unplaced, unwritten)
+	id := s.finish(op, err)
+	if err != nil {
+		return
+	}
+	s.net.PlaceHost(in.src, d.Lease.IP, in.at)
+	s.notifyArrived(d.Device.ID, in)
+	s.reportDuplicate(d, in)
+	s.updateAnswers(ctx, op.id)
+	to := *d.Lease.Attachment
+	s.start(func(ctx context.Context) { s.measureEdge(ctx, id, to, d.Lease.IP) })
+}
+
+// serveAndCommit serves the device at its new place while its lease is written, and answers the
+// device as soon as both are done. Rules need not wait for the store: after a crash in between
+// they are restored from what the store holds.
+func (s *packetHandler) serveAndCommit(ctx context.Context, op *operation, d *dhcp.Decision, in incoming) (unplaced, unwritten error) {
+	var answered time.Time
+	done := afterBoth(func() {
+		s.reply(d, in)
+		answered = time.Now()
+	})
+	var took time.Duration
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		began := time.Now()
+		unwritten = d.Commit(ctx)
+		took = time.Since(began)
+		if unwritten == nil {
+			done()
+		}
+	})
+	op.written = done
+	unplaced = s.serveAt(ctx, op, d.Previous, d.Lease.Attachment)
+	writing.Wait()
+	op.record.Parts.Store = Duration(took)
+	if !answered.IsZero() {
+		op.record.Parts.Ta = Duration(op.mobile.exchange.ta)
+		op.record.Parts.Td = max(Duration(answered.Sub(op.mobile.exchange.first))-op.record.Parts.Tf, 0)
+	}
+	return unplaced, unwritten
+}
+
+// afterBoth returns a function that calls f when it is called for the second time. It may be
+// called from any goroutine.
+func afterBoth(f func()) func() {
+	var calls atomic.Int32
+	return func() {
+		if calls.Add(1) == 2 {
+			f()
+		}
+	}
+}
+
+// rollbackLease restores a device's rules to the registry's state after its new lease could not be
+// stored: its previous place, or none.
+func (s *packetHandler) rollbackLease(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settings.RequestTimeout)
+	defer cancel()
+	s.removeDetached(ctx, id)
+	s.reroute(ctx, id)
+}
+
+// rollbackAttachment restores the registry's place of a device whose move failed.
+func (s *packetHandler) rollbackAttachment(ctx context.Context, d *dhcp.Decision) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settings.RequestTimeout)
+	defer cancel()
+	if err := s.registry.Lessor.SetAttachment(ctx, d.Device.ID, d.Previous); err != nil {
+		s.log.Error("the stored place of a device is not where its rules lead", "device", d.Device.ID, "error", err)
+	}
+}
+
+// measureEdge measures T_e and adds it to a record.
+func (s *packetHandler) measureEdge(ctx context.Context, id uint64, at registry.Attachment, ip netip.Addr) {
+	te, ok := s.edgeLatency(ctx, at.At, ip, at.MAC)
+	if !ok {
+		return
+	}
+	s.metrics.parts.WithLabelValues("t_e").Observe(te.Seconds())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.history.at(id); r != nil {
+		r.Parts.Te = Duration(te)
+		r.Parts.sum()
+	}
+}
+
+// refusesClaim reports whether a message is refused because its MAC address is in use at another
+// port that is up. A valid signature proves that the device has moved. So does the statement of a
+// visitor's home domain, which has checked the signature.
+func (s *packetHandler) refusesClaim(in incoming, m *dhcpv4.DHCPv4) bool {
+	if s.settings.Claims != ClaimRefuse {
+		return false
+	}
+	d, _ := s.registry.DeviceByMAC(in.src)
+	l, ok := s.registry.Lease(d.ID)
+	if !ok || !l.Active(s.now()) || l.Attachment == nil || l.Attachment.MAC != in.src || l.Attachment.At == in.at || !s.portUp(l.Attachment.At) {
+		return false
+	}
+	if s.vouchedFor(d) {
+		return false
+	}
+	if len(d.Key) > 0 {
+		if _, err := dhcp.Verify(d.Key, m, in.src, in.arrived); err == nil {
+			return false
+		}
+	}
+	s.reportRefused("device.at-two-ports", "DHCP message refused: one MAC address at two ports", map[string]any{"device": d.ID, "mac": in.src, "was": l.Attachment.At.String(), "is": in.at.String(), "refused": true})
+	return true
+}
+
+// reportDuplicate reports that an interface sends a request at one port while its previous port is
+// still up. On cables that means two devices with one MAC address; on radio it is a move like any
+// other.
+func (s *packetHandler) reportDuplicate(d *dhcp.Decision, in incoming) {
+	p := d.Previous
+	if p == nil || p.Peer != "" || p.MAC != in.src || p.At == in.at || !s.portUp(p.At) {
+		return
+	}
+	s.reportRefused("device.at-two-ports", "one MAC address at two ports", map[string]any{
+		"device": d.Device.ID, "mac": in.src, "was": p.At.String(), "is": in.at.String(), "signed": d.Signed,
+	})
+}

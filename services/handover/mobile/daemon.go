@@ -1,0 +1,190 @@
+package mobile
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover/mobile/device"
+	"github.com/sluice-net/sluice/services/handover/mobile/lease"
+	"github.com/sluice-net/sluice/services/handover/mobile/policy"
+	"github.com/sluice-net/sluice/services/handover/mobile/probe"
+)
+
+// Daemon is a running daemon. Only the loop uses its fields.
+type Daemon struct {
+	cfg      Config
+	log      *slog.Logger
+	sys      system
+	path     forwarder
+	selector policy.Selector
+	inbox    inbox
+	wg       sync.WaitGroup
+	ctx      context.Context // context of everything the loop starts
+	wake     *time.Timer
+	radios   *time.Ticker // ticks when radio signals are read
+	// overlap fires when listening to a left interface may end.
+	overlap *time.Timer
+
+	started     time.Time
+	interfaces  []*iface // in the order of preference
+	leaseholder leaseholder
+	orders      orders
+	// active is the interface in use, or nil before the first lease. since is when it became
+	// active.
+	active *iface
+	since  time.Time
+	// requested is an interface that somebody has asked for, until requestedUntil (zero: without
+	// end).
+	requested      string
+	requestedUntil time.Time
+	attempt        *attempt
+	// neighbourSet is when the kernel was last told the gateway's address.
+	neighbourSet time.Time
+	moves        []Move
+	count        Counters
+}
+
+// iface is the loop's state of an interface.
+type iface struct {
+	Interface
+	link  device.Link
+	radio device.Radio
+	// noRadioUntil is until when the interface is not asked again whether it has a radio.
+	noRadioUntil time.Time
+	// attached reports whether the datapath has the interface, with link's index and address.
+	attached bool
+	// joined reports whether the network has granted the lease on the interface since its link
+	// last came up.
+	joined bool
+	// lost is when its link went down.
+	lost time.Time
+	// leftUntil is until when packets may still be in flight there, after the device has left the
+	// interface or has given up a move to it.
+	leftUntil time.Time
+	// sample is the latest result of probing.
+	sample  probe.Sample
+	probing *probing
+	// wentSilent is when the device last left the interface because it was silent, silences how
+	// often that has happened in a row.
+	wentSilent time.Time
+	silences   int
+	// backoff says why and how long the interface is not used; failures counts the failures in a
+	// row that led to it.
+	failures int
+	backoff  backoff
+}
+
+// backoff keeps the device from using an interface that has failed. Answered probes end it, since
+// they are newer, but not at once: the edge may answer for a while although no packet gets
+// through. If there is nothing else, an interface that answers is used.
+type backoff struct {
+	why          string
+	since, until time.Time
+	// lastResort is the earliest time at which the interface may be used as a last resort. silent
+	// reports whether the interface was silent, so that answers end the back-off.
+	lastResort time.Time
+	silent     bool
+}
+
+// probing is a running prober of an interface.
+type probing struct {
+	*task
+	*probe.Prober
+}
+
+// task is a goroutine that the loop has started and can stop.
+type task struct{ cancel context.CancelFunc }
+
+// newDaemon returns a daemon that does not run yet.
+func newDaemon(cfg Config, sys system, path forwarder) *Daemon {
+	d := &Daemon{
+		cfg: cfg, log: cfg.Log, sys: sys, path: path,
+		selector: policy.Selector{Rules: cfg.Policy},
+		inbox:    inbox{functions: make(chan func(), inboxSize)},
+		started:  time.Now(),
+	}
+	d.leaseholder = leaseholder{d: d, client: lease.New(lease.Config{
+		MAC: cfg.VNIMAC, HostName: cfg.HostName, Sign: cfg.Sign, Retransmit: cfg.Retransmit, Log: cfg.Log,
+	})}
+	d.orders = orders{d: d, source: cfg.Orders}
+	for _, i := range cfg.Interfaces {
+		d.interfaces = append(d.interfaces, &iface{Interface: i})
+	}
+	return d
+}
+
+// run serves the control interface, if there is a listener, and runs the loop until ctx ends or a
+// part fails that the daemon needs. All goroutines that it has started have ended when it returns.
+func (d *Daemon) run(ctx context.Context, control net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer d.wg.Wait()
+	defer cancel()
+	d.ctx, d.inbox.closed = ctx, ctx.Done()
+	d.wake, d.overlap = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	d.overlap.Stop() // until there is an overlap
+	d.radios = time.NewTicker(radioInterval)
+	defer d.wake.Stop()
+	defer d.overlap.Stop()
+	d.leaseholder.load()
+
+	failed := make(chan error, 2)
+	names := make([]string, len(d.interfaces))
+	for i, f := range d.interfaces {
+		names[i] = f.Name
+	}
+	d.wg.Go(func() {
+		failed <- d.sys.watch(ctx, names, func(l device.Link) { d.inbox.post(ctx, func() { d.linkChanged(l) }) })
+	})
+	if control != nil {
+		d.wg.Go(func() { failed <- d.serve(ctx, control) })
+	}
+	if d.cfg.Orders != nil {
+		d.wg.Go(func() { d.orders.follow(ctx) })
+	}
+	return d.loop(ctx, failed)
+}
+
+// loop handles events until ctx ends.
+func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
+	defer d.radios.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			d.leaseholder.release()
+			return nil
+		case err := <-failed:
+			if ctx.Err() == nil {
+				return err
+			}
+		case f := <-d.inbox.functions:
+			f()
+		case <-d.radios.C:
+			d.readRadios()
+		case <-d.overlap.C:
+			d.endOverlap()
+		case <-d.wake.C:
+			d.pollLostLinks()
+			d.decide()
+		}
+	}
+}
+
+// find returns the interface of that name, or nil.
+func (d *Daemon) find(name string) *iface {
+	for _, i := range d.interfaces {
+		if i.Name == name {
+			return i
+		}
+	}
+	return nil
+}
+
+// mac returns the source address of frames that leave by the interface.
+func (i *iface) mac() openflow.MAC { return i.link.MAC }
+
+// usable reports whether the interface has a link and the datapath has the interface.
+func (i *iface) usable() bool { return i.attached && i.link.Carrier }

@@ -1,0 +1,208 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/kit"
+)
+
+// Declared holds the collections of what operators declare.
+type Declared struct {
+	ClassItems  *kit.Collection[Class]
+	PoolItems   *kit.Collection[Pool]
+	DeviceItems *kit.Collection[Device]
+}
+
+// Definitions holds what the configuration declares, by name.
+type Definitions struct {
+	Classes map[string]Class
+	Pools   map[string]Pool
+	Devices map[string]Device
+}
+
+// WithDefaults returns the definitions with the pool filled in for devices that name none, if
+// exactly one pool is declared.
+func (d Definitions) WithDefaults() Definitions {
+	one := newBook(nil)
+	for name, p := range d.Pools {
+		one.pools[name] = &pool{Pool: p}
+	}
+	devices := maps.Clone(d.Devices)
+	for id, d := range devices {
+		d.Pool = cmp.Or(d.Pool, one.onlyPool())
+		devices[id] = d
+	}
+	d.Devices = devices
+	return d
+}
+
+// declare creates the collections of what operators declare.
+func (r *Registry) declare(o Options) Declared {
+	return Declared{
+		kit.NewCollection(kit.Options[Class]{
+			Kind: kit.Kind[Class]{
+				Noun: "class", Nouns: "classes of devices", Prefix: keyClass, Event: "class", Most: maxClasses,
+				Contradicts: func(name string, c Class, _ []kit.Item[Class]) error {
+					return refusal(c.faults(), ErrInvalid, "class", name)
+				},
+				InUse: r.classInUse,
+			},
+			Store: o.Store, Log: r.log, Publish: o.Publish, Changed: r.classesChanged,
+		}),
+		kit.NewCollection(kit.Options[Pool]{
+			Kind: kit.Kind[Pool]{
+				Noun: "pool", Nouns: "pools of addresses", Prefix: keyPool, Event: "pool", Most: maxPools,
+				Contradicts: func(_ string, p Pool, _ []kit.Item[Pool]) error { return r.planPool(p.withDefaults()) },
+				Abandoned:   r.abandonPool, InUse: r.poolInUse,
+			},
+			Store: o.Store, Log: r.log, Publish: o.Publish, Changed: r.poolsChanged,
+		}),
+		kit.NewCollection(kit.Options[Device]{
+			Kind: kit.Kind[Device]{
+				Noun: "device", Nouns: "devices", Prefix: keyDevice, Event: "device", Most: maxDevices,
+				Tell:        func(d Device) any { d.Key = nil; return d },
+				Contradicts: func(_ string, d Device, _ []kit.Item[Device]) error { return r.planDevice(d) },
+			},
+			Store: o.Store, Log: r.log, Publish: o.Publish, Changed: r.devicesChanged,
+		}),
+	}
+}
+
+// Configure replaces the configured definitions by next. A definition that is no longer configured
+// but still in use is kept as one of the API. Devices are configured first, because they use pools
+// and classes.
+func (r *Registry) Configure(ctx context.Context, next Definitions) error {
+	if err := r.DeviceItems.Configure(ctx, next.Devices); err != nil {
+		return err
+	}
+	if err := r.PoolItems.Configure(ctx, next.Pools); err != nil {
+		return err
+	}
+	return r.ClassItems.Configure(ctx, next.Classes)
+}
+
+// Fits returns everything that is wrong with definitions of the configuration: by themselves,
+// together, and beside what the API has declared and what devices have. A fault's field begins
+// with its place in the file: "pools.campus.prefix". Fits changes nothing.
+func (r *Registry) Fits(next Definitions) kit.Faults {
+	t := trial{book: newBook(r.book.now), current: r.book}
+	devices, _ := merge(next.Devices, r.DeviceItems)
+	pools, otherPools := merge(next.Pools, r.PoolItems)
+	classes, otherClasses := merge(next.Classes, r.ClassItems)
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	t.keep()
+	// What is no longer configured is kept if it is in use.
+	used := func(by func(Device) bool) bool {
+		_, kept := t.find(by)
+		return kept || slices.ContainsFunc(devices, func(d kit.Item[Device]) bool { return by(d.Value) })
+	}
+	for _, x := range otherPools {
+		if used(func(d Device) bool { return d.Pool == x.Name }) {
+			pools = append(pools, x)
+		}
+	}
+	for _, x := range otherClasses {
+		if used(func(d Device) bool { return d.Class == x.Name }) ||
+			slices.ContainsFunc(pools, func(p kit.Item[Pool]) bool { return p.Value.Class == x.Name }) {
+			classes = append(classes, x)
+		}
+	}
+	for _, x := range classes {
+		t.add("classes", x.Name, x.Value.faults())
+		t.classes[x.Name] = x.Value
+	}
+	for _, x := range pools {
+		t.pool(x.Name, x.Value.withDefaults())
+	}
+	for _, x := range devices {
+		t.device(x.Name, x.Value)
+	}
+	for _, x := range pools {
+		t.add("pools", x.Name, t.poolHolds(x.Value.withDefaults()))
+	}
+	return t.faults
+}
+
+// trial is a book as it would be with other definitions, beside the present one.
+type trial struct {
+	*book
+	current *book
+	faults  kit.Faults
+}
+
+// add adds the faults of one definition.
+func (t *trial) add(section, name string, found kit.Faults) {
+	t.faults = append(t.faults, found.Below(name).Below(section)...)
+}
+
+// keep adds the leases of devices, and the devices that nobody declared, to the trial.
+func (t *trial) keep() {
+	for id, rec := range t.current.devices {
+		guest := rec.device.guest()
+		for _, ip := range rec.addresses() {
+			if guest || ip != rec.device.IP {
+				t.claim(ip, id, forever)
+			}
+		}
+		if guest {
+			t.addDevice(&record{lease: rec.lease}, rec.device)
+		}
+	}
+}
+
+// pool adds a pool to the trial, or its faults.
+func (t *trial) pool(name string, p Pool) {
+	found := p.faults()
+	if len(found) == 0 {
+		found = t.poolFaults(p)
+	}
+	t.add("pools", name, found)
+	if len(found) == 0 {
+		t.addPool(p)
+	}
+}
+
+// device adds a device to the trial, or its faults.
+func (t *trial) device(name string, d Device) {
+	found := d.faults()
+	rec, displaced := t.affected(d)
+	if len(found) == 0 {
+		found = append(t.giveWay(d, displaced), t.deviceFaults(&d, displaced)...)
+	}
+	t.add("devices", name, found)
+	if len(found) > 0 {
+		return
+	}
+	if was := t.current.devices[name]; was != nil {
+		rec.lease, rec.reserved = was.lease, was.reserved
+	}
+	for _, o := range displaced {
+		t.forget(o)
+	}
+	if d.IP.IsValid() {
+		t.claim(d.IP, d.ID, forever)
+	}
+	t.addDevice(rec, d)
+}
+
+// merge returns the configured definitions followed by those of the API. others are the
+// definitions that were configured before and no longer are.
+func merge[T any](configured map[string]T, c *kit.Collection[T]) (all, others []kit.Item[T]) {
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		all = append(all, kit.Item[T]{Name: name, Value: configured[name], Configured: true})
+	}
+	for _, x := range c.Items() {
+		switch _, replaced := configured[x.Name]; {
+		case replaced:
+		case x.Configured:
+			others = append(others, x)
+		default:
+			all = append(all, x)
+		}
+	}
+	return all, others
+}

@@ -1,0 +1,121 @@
+package mobilityfirst
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+)
+
+// NameInfo is a name as the API shows it.
+type NameInfo struct {
+	Name   string      `json:"name" doc:"40 hex digits"`
+	Places []PlaceInfo `json:"places" doc:"Where it has said hello in the last 35 s"`
+}
+
+// PlaceInfo is where a name is.
+type PlaceInfo struct {
+	Port string `json:"port" doc:"Port of a switch behind which its host stands"`
+	MAC  string `json:"mac"`
+}
+
+// String is the place on one line.
+func (p PlaceInfo) String() string { return p.Port + " " + p.MAC }
+
+// PathInfo is a path as the API shows it.
+type PathInfo struct {
+	ID    string         `json:"id"`
+	Ends  []EndInfo      `json:"ends" doc:"The two names that it leads between"`
+	Hops  []string       `json:"hops" doc:"Ports by which frames to the second end leave switches"`
+	Lease units.Duration `json:"lease" doc:"How long it is there yet unless it is asked for again"`
+}
+
+// EndInfo is one end of a path.
+type EndInfo struct {
+	Name string `json:"name"`
+	PlaceInfo
+	Label uint16 `json:"label" doc:"VLAN tag of frames that go there"`
+}
+
+// String is the end on one line.
+func (e EndInfo) String() string { return fmt.Sprintf("%s at %v by %d", e.Name, e.PlaceInfo, e.Label) }
+
+// NameEvent tells that a name is at a new place.
+type NameEvent struct {
+	Name string `json:"name"`
+	PlaceInfo
+}
+
+// Register adds the service's operations and metrics to the API.
+func (s *Service) Register(a *api.API) {
+	a.Metrics().MustRegister(s.metrics.own)
+	r := kit.NewREST(a, Name)
+	kit.Register(r, http.MethodGet, "names", "List where names are",
+		func(_ context.Context, in *kit.Cursor) (*kit.Page[NameInfo], error) {
+			some, next := kit.After(s.names.infos(), func(i NameInfo) string { return i.Name }, *in)
+			return &kit.Page[NameInfo]{Link: next, Body: some}, nil
+		})
+	kit.Register(r, http.MethodGet, "paths", "List the paths between names that switches have labels for",
+		func(_ context.Context, in *kit.Cursor) (*kit.Page[PathInfo], error) {
+			some, next := kit.After(s.paths.infos(time.Now()), func(i PathInfo) string { return i.ID }, *in)
+			return &kit.Page[PathInfo]{Link: next, Body: some}, nil
+		})
+	s.registerNodes(r)
+}
+
+func placeInfo(p place) PlaceInfo { return PlaceInfo{p.At.String(), p.MAC.String()} }
+
+// infos are all names, in order.
+func (n *names) infos() []NameInfo {
+	n.mu.Lock()
+	places := make(map[frame.GUID][]place, len(n.of))
+	for name, x := range n.of {
+		places[name] = slices.Collect(maps.Keys(x.at))
+	}
+	n.mu.Unlock()
+	all := make([]NameInfo, 0, len(places))
+	for name, some := range places {
+		i := NameInfo{Name: name.String()}
+		for _, at := range some {
+			i.Places = append(i.Places, placeInfo(at))
+		}
+		slices.SortFunc(i.Places, func(a, b PlaceInfo) int { return strings.Compare(a.String(), b.String()) })
+		all = append(all, i)
+	}
+	slices.SortFunc(all, func(a, b NameInfo) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// infos are all paths, in the order of their identifiers.
+func (x *paths) infos(now time.Time) []PathInfo {
+	ready := x.list(func(*path) bool { return true })
+	all := make([]PathInfo, len(ready))
+	for i, p := range ready {
+		until, hops := x.state(p)
+		info := PathInfo{ID: fmt.Sprintf("%016x", p.id), Lease: units.Duration(max(until.Sub(now), 0).Round(time.Second)), Ends: []EndInfo{
+			{p.low.name.String(), placeInfo(p.low.place), p.toLow}, {p.high.name.String(), placeInfo(p.high.place), p.toHigh},
+		}}
+		for _, hop := range hops {
+			info.Hops = append(info.Hops, fmt.Sprintf("%v:%d", hop.Switch, hop.Out))
+		}
+		all[i] = info
+	}
+	slices.SortFunc(all, func(a, b PathInfo) int { return strings.Compare(a.ID, b.ID) })
+	return all
+}
+
+// state is when a path's lease ends, and where it goes.
+func (x *paths) state(p *path) (until time.Time, hops []network.Hop) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return p.until, p.hops
+}

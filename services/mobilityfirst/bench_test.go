@@ -1,0 +1,49 @@
+package mobilityfirst
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/kit/servicetest"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+)
+
+// BenchmarkRequest is a request for a path that is there, from the frame until it is handed on.
+func BenchmarkRequest(b *testing.B) {
+	net := servicetest.NewNetwork(ring())
+	s := New(Options{Network: net, Rules: servicetest.NewLedger(), Metric: network.MetricHops})
+	defer s.paths.setups.Stop()
+	from, to, at, there := numbered(1), numbered(2), host(1, 1), host(2, 2)
+	now, sent := time.Now(), make(chan struct{}, 1)
+	s.names.learn(end{from.name, at}, 1, now)
+	s.names.learn(end{to.name, there}, 1, now)
+	q := frame.PathRequest{ID: 1, Destination: to.name, Hello: frame.Hello{MAC: at.MAC, Number: 1}}
+	copy(q.Hello.Key[:], from.key[32:])
+	ask := func(now time.Time) {
+		f, err := frame.Parse(q.AppendTo(nil))
+		if err != nil {
+			b.Fatal(err)
+		}
+		r := f.(*frame.PathRequest)
+		if s.limits.mayAsk(at.At, now) {
+			s.take(said{place: at, hello: r.Hello, request: r, at: now, send: func(network.PortRef, []byte) error {
+				select {
+				case sent <- struct{}{}:
+				default:
+				}
+				return nil
+			}})
+		}
+	}
+	ask(now)
+	for s.paths.list(every) == nil {
+		<-net.Sent
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(time.Second / asksEach)
+		ask(now)
+	}
+	<-sent
+}

@@ -1,0 +1,141 @@
+package mobilityfirst
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
+)
+
+const (
+	// custodyOfOne is how long one storage node may take to say what it keeps, custodyOfAll how long all may.
+	custodyOfOne, custodyOfAll = 2 * time.Second, 8 * time.Second
+)
+
+// CustodyInfo is what a storage node keeps of one sender for one destination, as the API shows it.
+type CustodyInfo struct {
+	Node        string    `json:"node"`
+	Destination string    `json:"destination" doc:"40 hex digits"`
+	Source      string    `json:"source" doc:"Who has sent them, 40 hex digits"`
+	Chunks      int       `json:"chunks"`
+	Bytes       int64     `json:"bytes"`
+	Oldest      time.Time `json:"oldest" doc:"When the first of them came"`
+	Deadline    time.Time `json:"deadline" doc:"When the first of them is over, as far as the node knows"`
+}
+
+// key is how it is called where pages of a list begin.
+func (c *CustodyInfo) key() string { return c.Node + "/" + c.Destination + "/" + c.Source }
+
+// CustodyList is a part of what storage nodes keep.
+type CustodyList struct {
+	Chunks []CustodyInfo `json:"chunks" nullable:"false"`
+	// Missing are nodes that have not said what they keep.
+	Missing []string `json:"missing" nullable:"false" doc:"Storage nodes that have not said what they keep, and why"`
+}
+
+type custodyAsked struct {
+	For   string `query:"for" pattern:"^[0-9a-f]{40}$" patternDescription:"40 hex digits" doc:"Only chunks for this name"`
+	After string `query:"after" pattern:"^(?:[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?/[0-9a-f]{40}/[0-9a-f]{40})?$" patternDescription:"what the link to the next page has: NODE/DESTINATION/SOURCE" doc:"Only what comes after this: NODE/DESTINATION/SOURCE"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many"`
+}
+
+type custodyAnswer struct {
+	Link string `header:"Link" doc:"Where the next page is, if there is one: <?after=NODE/DESTINATION/SOURCE&limit=N>; rel=\"next\" (RFC 8288)"`
+	Body CustodyList
+}
+
+func (s *Service) registerCustody(to kit.REST) {
+	kit.Register(to, http.MethodGet, "custody", "List what storage nodes keep, by node, destination and sender; they are asked now", s.listCustody, http.StatusTooManyRequests)
+}
+
+// listCustody asks storage nodes, one after the other, until there are as many rows as are wanted.
+func (s *Service) listCustody(ctx context.Context, in *custodyAsked) (*custodyAnswer, error) {
+	q := nodeapi.CustodyQuery{}
+	var err error
+	if in.For != "" {
+		if q.For, err = frame.ParseGUID(in.For); err != nil {
+			return nil, api.Invalid("query.for", in.For, "a name, 40 hexadecimal digits")
+		}
+	}
+	first, after, err := parseAfter(in.After)
+	if err != nil {
+		return nil, api.Invalid("query.after", in.After, "what the link to the next page has: NODE/DESTINATION/SOURCE")
+	}
+	select {
+	case s.nodes.custody <- struct{}{}:
+		defer func() { <-s.nodes.custody }()
+	default:
+		return nil, api.TooMany("query", in.After, fmt.Sprintf("%d requests have storage nodes asked: ask again when one has its answer", maxCustody))
+	}
+	ctx, cancel := context.WithTimeout(ctx, custodyOfAll)
+	defer cancel()
+	out := &custodyAnswer{Body: CustodyList{Chunks: []CustodyInfo{}, Missing: []string{}}}
+	for _, a := range s.nodes.registry.List() {
+		if a.Name < first || !s.nodes.keeps(a.Name) {
+			continue
+		}
+		q.After, q.Limit = nodeapi.Pair{}, in.Limit-len(out.Body.Chunks)
+		if a.Name == first {
+			q.After = after
+		}
+		if q.Limit == 0 || out.ask(ctx, a, q) {
+			last := &out.Body.Chunks[len(out.Body.Chunks)-1]
+			out.Link = linkBehind(last.key(), in)
+			break
+		}
+	}
+	return out, nil
+}
+
+// ask adds what a storage node keeps, and says whether it has more than that.
+func (c *custodyAnswer) ask(ctx context.Context, a *node, q nodeapi.CustodyQuery) (more bool) {
+	if st := a.State(); st.Liveness != agents.Up {
+		c.Body.Missing = append(c.Body.Missing, fmt.Sprintf("%s: it is %s", a.Name, st.Liveness))
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, custodyOfOne)
+	defer cancel()
+	page, err := a.Client.Custody(ctx, q)
+	if err != nil {
+		c.Body.Missing = append(c.Body.Missing, a.Name+": "+nodeapi.Text(err.Error(), maxText))
+		return false
+	}
+	for _, x := range page.Rows {
+		c.Body.Chunks = append(c.Body.Chunks, CustodyInfo{a.Name, x.Destination.String(), x.Source.String(), x.Chunks, x.Bytes, x.Oldest.UTC(), x.Deadline.UTC()})
+	}
+	return page.More
+}
+
+// keeps says whether a node is a storage node, or may be.
+func (n *nodes) keeps(name string) bool {
+	t := n.of(name)
+	kind := t.report.Kind()
+	return kind == nodeapi.Storage || kind == ""
+}
+
+// parseAfter reads where a page begins: behind a pair of a node.
+func parseAfter(text string) (node string, p nodeapi.Pair, err error) {
+	if text == "" {
+		return "", p, nil
+	}
+	node, pair, _ := strings.Cut(text, "/")
+	p, err = nodeapi.ParsePair(pair)
+	return node, p, err
+}
+
+// linkBehind is the link to the page behind a row.
+func linkBehind(after string, in *custodyAsked) string {
+	v := url.Values{"after": {after}, "limit": {fmt.Sprint(in.Limit)}}
+	if in.For != "" {
+		v.Set("for", in.For)
+	}
+	return fmt.Sprintf(`<?%s>; rel="next"`, v.Encode())
+}

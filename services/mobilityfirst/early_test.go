@@ -1,0 +1,98 @@
+package mobilityfirst
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+)
+
+// said has a frame of a host received, as the switches bring it.
+func (w *world) said(x said) network.Verdict {
+	f := frame.Frame(&x.hello)
+	if x.request != nil {
+		f = x.request
+	}
+	return w.receive(said{place: x.place, at: x.at, send: w.net.Send}, f.AppendTo(nil))
+}
+
+// stands has the network believe that a host is somewhere, and tell so.
+func (w *world) stands(at place) {
+	h := network.Host{MAC: at.MAC, At: at.At, IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, at.MAC[5]})}}
+	w.net.SetHost(h)
+	w.NetworkChanged(network.Event{Kind: network.HostMoved, Host: h, Port: h.At})
+	w.pass(0)
+}
+
+// What a host says before the network believes that it has moved is taken when it does, and not forgotten.
+func TestSaidEarly(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		b, old := numbered(2), host(2, 2)
+		now := place{host(3, 3).At, old.MAC}
+		w.stands(old)
+		if v := w.said(w.hello(b, old)); v != network.Stop {
+			t.Errorf("a hello of a host that is there: %v", v)
+		}
+		w.pass(time.Second)
+		if v := w.said(w.hello(b, now)); v != network.Continue {
+			t.Errorf("a hello of a host that is elsewhere: %v", v)
+		}
+		w.pass(300 * time.Millisecond)
+		if places := w.names.find(b.name); len(places) != 1 || places[0] != old {
+			t.Errorf("before it is believed the name is at %v", places)
+		}
+		h := network.Host{MAC: now.MAC, VLAN: 5, At: now.At}
+		w.NetworkChanged(network.Event{Kind: network.HostAdded, Host: h, Port: h.At}) // somebody there uses it in a VLAN
+		w.pass(0)
+		if places := w.names.find(b.name); len(places) != 1 || places[0] != old {
+			t.Errorf("by a host in a VLAN the name is at %v", places)
+		}
+		w.said(w.hello(b, now))
+		w.stands(now)
+		if places := w.names.find(b.name); len(places) != 1 || places[0] != now {
+			t.Errorf("the name is at %v", places)
+		}
+		w.said(w.hello(b, old))
+		w.pass(2 * earlyFor)
+		w.stands(old)
+		if places := w.names.find(b.name); len(places) != 1 || places[0] != now {
+			t.Errorf("by a hello of long ago the name is at %v", places)
+		}
+	})
+}
+
+// What strangers say early is bounded: by port, by switch and in all; and what is over leaves no trace.
+func TestSaidEarlyByMany(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		// Signatures are not looked at before they are believed.
+		say := func(at network.PortRef, i int) {
+			x := said{place: place{at, openflow.MAC{2, byte(at.Switch), 0, 0, byte(i >> 8), byte(i)}}, at: time.Now(), send: w.net.Send}
+			hello := frame.Hello{Number: 1, MAC: x.MAC}
+			be.PutUint32(hello.Key[:], uint32(i))
+			w.receive(x, hello.AppendTo(nil))
+		}
+		most := maxEarly / 4
+		for d := range openflow.DatapathID(4) {
+			for port := range uint32(most/maxEarlyAt + 1) {
+				for i := range maxEarlyAt + 10 {
+					say(network.PortRef{Switch: 1 + d, Port: 100 + port}, i)
+				}
+			}
+		}
+		w.early.mu.Lock()
+		here, there := w.early.shares.Has(network.PortRef{Switch: 1, Port: 100})
+		if here != maxEarlyAt || there != most || w.early.shares.All() != maxEarly {
+			t.Errorf("%d of one port, %d of one switch, %d in all, want %d, %d and %d", here, there, w.early.shares.All(), maxEarlyAt, most, maxEarly)
+		}
+		w.early.mu.Unlock()
+		w.pass(2 * earlyFor)
+		w.early.mu.Lock()
+		defer w.early.mu.Unlock()
+		if n := w.early.shares.All(); n+len(w.early.of) != 0 {
+			t.Errorf("later there are %d of %d places", n, len(w.early.of))
+		}
+	})
+}

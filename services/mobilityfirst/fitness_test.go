@@ -1,0 +1,208 @@
+package mobilityfirst
+
+import (
+	"context"
+	"errors"
+	"math"
+	stdnet "net"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
+)
+
+// A node is full when three reports in a row say at least 90 %, until three say less than 85 %.
+func TestFull(t *testing.T) {
+	var full fullness
+	for i, c := range []struct {
+		load float64
+		want bool
+	}{
+		{0.89, false},
+		{1, false},
+		{1, false},
+		{0.8, false},
+		{0.9, false},
+		{1, false},
+		{0.9, true},
+		{0.86, true},
+		{0.84, true},
+		{0, true},
+		{0.85, true},
+		{0.84, true},
+		{0.84, true},
+		{0.84, false},
+		{0.89, false},
+		{1, false},
+	} {
+		if full.hear(c.load); full.is != c.want {
+			t.Errorf("%d: at %v: %v", i, c.load, full.is)
+		}
+	}
+}
+
+// What a node tells and what its operator has declared say how it stands.
+func TestStanding(t *testing.T) {
+	half := told{report: nodeapi.Report{Storage: &nodeapi.StorageReport{Bytes: 1, Size: 2}}}
+	full := half
+	full.full.is = true
+	up := agents.State{Liveness: agents.Up}
+	drained := up
+	drained.Draining = true
+	for name, c := range map[string]struct {
+		state agents.State
+		told  told
+		want  fitness
+	}{
+		"up":                 {up, half, fitness{fit, 0.5}},
+		"full":               {up, full, fitness{isTooFull, 0.5}},
+		"silent":             {agents.State{Liveness: agents.Silent}, full, fitness{isSilent, 0.5}},
+		"not heard yet":      {agents.State{}, told{}, fitness{isSilent, 0}},
+		"draining":           {drained, half, fitness{drains, 0.5}},
+		"draining, and full": {drained, full, fitness{drains, 0.5}},
+	} {
+		if got := fitnessOf(&c.state, &c.told); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// Of several places the one is chosen that can be reached, stands best, costs least, and has least to do; in this order.
+func TestBest(t *testing.T) {
+	for name, all := range map[string][]option{ // the first is the best
+		"costs less":            {{3, fitness{fit, 0.8}}, {4, fitness{fit, 0.1}}},
+		"has less to do":        {{3, fitness{fit, 0.1}}, {3, fitness{fit, 0.8}}},
+		"is not full":           {{9, fitness{fit, 0.8}}, {1, fitness{isTooFull, 0.9}}},
+		"full before drained":   {{9, fitness{isTooFull, 1}}, {1, fitness{drains, 0}}},
+		"drained before silent": {{9, fitness{drains, 1}}, {1, fitness{isSilent, 0}}},
+		"can be reached":        {{1000, fitness{drains, 1}}, {math.MaxInt, fitness{fit, 0}}},
+		"the first of two":      {{1, fitness{fit, 0}}, {1, fitness{fit, 0}}},
+	} {
+		if got := best(all); got != 0 {
+			t.Errorf("%s: %d", name, got)
+		}
+		if len(all) == 2 && all[0] != all[1] && best([]option{all[1], all[0]}) != 1 {
+			t.Errorf("%s: not if it is the second", name)
+		}
+	}
+}
+
+// Where all places are asked, none that drains is while there is another that is heard beside the one that has not answered,
+// and one is always asked.
+func TestSpared(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := make([]fitness, rapid.IntRange(2, maxPlaces).Draw(t, "places"))
+		for i := range all {
+			all[i].standing = standing(rapid.IntRange(0, int(drains)).Draw(t, "standing"))
+		}
+		led := rapid.IntRange(-1, len(all)-1).Draw(t, "led")
+		got := spared(all, led)
+		others := 0
+		for i, o := range all {
+			if i != led && o.standing < drains {
+				others++
+			}
+			if o.standing != drains && !slices.Contains(got, i) {
+				t.Errorf("%d is not asked", i)
+			}
+		}
+		if led >= 0 && !slices.Contains(got, led) {
+			t.Errorf("the one that it is led to is not asked")
+		}
+		for _, i := range got {
+			if i != led && all[i].standing == drains && others > 0 {
+				t.Errorf("%d drains and is asked", i)
+			}
+		}
+		if others == 0 && len(got) != len(all) {
+			t.Errorf("%v of %v are asked", got, all)
+		}
+		if len(got) == 0 {
+			t.Error("none is asked")
+		}
+	})
+}
+
+// declare has a node be declared, have told that it is at Ethernet addresses, and have proven a name.
+func (w *world) declare(name string, of owner, draining bool, at ...openflow.MAC) {
+	w.t.Helper()
+	rec, faults := (&NodeSpec{name, "https://192.0.2.1:" + map[string]string{"a": "1", "b": "2", "c": "3"}[name]}).Parse()
+	rec.Draining = draining
+	if err := errors.Join(faults.Err(), w.nodes.registry.Add(context.Background(), rec)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.nodes.mu.Lock()
+	defer w.nodes.mu.Unlock()
+	w.nodes.told[name] = &told{proven: of.name, report: nodeapi.Report{Name: of.name, MACs: at, Compute: &nodeapi.ComputeReport{}}}
+	w.nodes.by[of.name] = append(w.nodes.by[of.name], name)
+}
+
+// unreachable keeps what a test does in its own time.
+func unreachable(context.Context, string, string) (stdnet.Conn, error) {
+	return nil, errors.New("there is no network")
+}
+
+// Who asks for a name is led to a place whose node drains only where there is no other; who has a path there keeps it. A node
+// counts for the name alone that it has proven, and at the places alone where it says that it is; and no node is
+// harmed by another that says the worst of the same place.
+func TestChooseByNodes(t *testing.T) {
+	in(t, Options{Dial: unreachable}, func(w *world) {
+		f, other, near, far := numbered(100), numbered(101), host(2, 2), host(3, 3)
+		say := func() { w.say(f, near); w.say(f, far); w.sent() }
+		say()
+		led := func(what string, number int, want ...place) {
+			t.Helper()
+			w.id++
+			to := w.asks(w.hello(numbered(number), host(1, byte(number))), w.id, f.name)
+			if !slices.Equal(to, want) {
+				t.Errorf("%s: led to %v, want %v", what, to, want)
+			}
+		}
+		led("without nodes", 1, near)
+		w.declare("a", other, true, near.MAC, far.MAC)
+		if n := w.nodes.fitness(f.name, near); n != (fitness{fit, unknownLoad}) {
+			t.Errorf("while another name's node drains near is %v", n)
+		}
+		w.declare("b", f, true, near.MAC)
+		for i := range 5 {
+			led("near drains", 4+i, far)
+		}
+		if n := w.nodes.fitness(f.name, near).standing; n != drains {
+			t.Errorf("near is %v", n)
+		}
+		w.declare("c", f, false, near.MAC) // silent, since nobody answers there
+		w.pass(10 * time.Second)
+		if n := w.nodes.fitness(f.name, near).standing; n != drains {
+			t.Errorf("with another node, which is silent, near is %v", n)
+		}
+		if n := w.nodes.fitness(f.name, far); n != (fitness{fit, unknownLoad}) {
+			t.Errorf("far is %v", n)
+		}
+	})
+}
+
+// The one of many places that does not drain is found.
+func TestChooseOfManyByNodes(t *testing.T) {
+	in(t, Options{Dial: unreachable}, func(w *world) {
+		f, fits := numbered(100), host(3, 3)
+		var macs []openflow.MAC
+		for i := range maxPlaces - 1 {
+			at := host(2, byte(10+i))
+			w.say(f, at)
+			macs = append(macs, at.MAC)
+		}
+		w.say(f, fits)
+		w.sent()
+		w.declare("a", f, true, macs...)
+		for i := range 10 {
+			if to := w.asks(w.hello(numbered(1+i), host(1, byte(100+i))), 1, f.name); !slices.Equal(to, []place{fits}) {
+				t.Errorf("led to %v, want %v", to, fits)
+			}
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package gnrs
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/services/mobilityfirst/record"
+)
+
+// Roaming asks a name service for a host that moves: it begins anew when the host has another address. Its methods may
+// be called concurrently.
+type Roaming struct {
+	server netip.AddrPort
+
+	mu      sync.Mutex
+	cache   *Cache
+	at      netip.Addr // from which it asks
+	changed func(frame.GUID)
+	closed  bool
+}
+
+// NewRoaming asks the server at an address. It sends nothing yet.
+func NewRoaming(server netip.AddrPort) *Roaming {
+	return &Roaming{server: server, changed: func(frame.GUID) {}}
+}
+
+// Changed has f called when a name that was asked for is elsewhere. It is to be called before anything is asked. f must
+// not block.
+func (r *Roaming) Changed(f func(frame.GUID)) { r.changed = f }
+
+// Addr is the address of this host from which the way goes to the server.
+func (r *Roaming) Addr() (netip.Addr, error) {
+	conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(r.server)) // sends nothing
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("the way to the name service at %v: %w", r.server, err)
+	}
+	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), conn.Close()
+}
+
+// now is the cache for the address that the host has now.
+func (r *Roaming) now() (*Cache, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, err := r.Addr()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case r.closed:
+		return nil, ErrClosed
+	case r.cache != nil && r.at == at:
+		return r.cache, nil
+	}
+	fresh, err := DialCache(r.server, r.changed)
+	if err != nil {
+		return nil, err
+	}
+	old := r.cache
+	r.cache, r.at = fresh, at
+	if old != nil {
+		err = old.Close()
+	}
+	return fresh, err
+}
+
+// Close ends it; who waits gets ErrClosed.
+func (r *Roaming) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed = true; r.cache == nil {
+		return nil
+	}
+	return r.cache.Close()
+}
+
+// Addresses says at which IPv4 addresses a name is, as Cache.Lookup does.
+func (r *Roaming) Addresses(ctx context.Context, name frame.GUID) (all []netip.AddrPort, err error) {
+	c, err := r.now()
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.Lookup(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range found.Addresses {
+		if at, is := a.AddrPort(); is {
+			all = append(all, at)
+		}
+	}
+	return all, nil
+}
+
+// Publish has the service keep where the name of a key is, until a time.
+func (r *Roaming) Publish(ctx context.Context, key ed25519.PrivateKey, number uint64, until time.Time, at ...netip.AddrPort) error {
+	var addresses []gnrswire.Address
+	for _, a := range at {
+		if !a.Addr().Unmap().Is4() {
+			return errors.New("a name can be at IPv4 addresses only")
+		}
+		addresses = append(addresses, gnrswire.AddrPortOf(a))
+	}
+	signed, err := record.Sign(key, number, until, addresses...)
+	if err != nil {
+		return err
+	}
+	c, err := r.now()
+	if err != nil {
+		return err
+	}
+	return c.Write(ctx, signed)
+}

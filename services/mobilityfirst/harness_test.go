@@ -1,0 +1,232 @@
+package mobilityfirst
+
+import (
+	"context"
+	"crypto/ed25519"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/kit/servicetest"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/record"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// sent is a frame that the controller has a switch send.
+type sent struct {
+	to    network.PortRef
+	bytes []byte
+}
+
+// frame is what stands behind the Ethernet header.
+func (s sent) frame(t testing.TB) frame.Frame {
+	t.Helper()
+	f, err := frame.Parse(s.bytes[ethernetHeader:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// net keeps what is sent, by port.
+type net struct {
+	*servicetest.Network
+	mu  sync.Mutex
+	all []sent
+}
+
+// Send implements kit.Network.
+func (n *net) Send(at network.PortRef, frame []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = append(n.all, sent{at, frame})
+	return nil
+}
+
+// ring is four switches, each with a link to the next by port 1 from port 2, but for those that are cut.
+// Hosts are behind the ports from 10 on.
+func ring(cut ...openflow.DatapathID) *network.Topology {
+	var links []network.Link
+	switches := []openflow.DatapathID{1, 2, 3, 4}
+	for _, d := range switches {
+		if slices.Contains(cut, d) {
+			continue
+		}
+		here, there := network.PortRef{Switch: d, Port: 1}, network.PortRef{Switch: d%4 + 1, Port: 2}
+		links = append(links, network.Link{From: here, To: there}, network.Link{From: there, To: here})
+	}
+	return topology.New(1, switches, links)
+}
+
+// world is the service in a ring.
+type world struct {
+	t testing.TB
+	*Service
+	net    *net
+	ledger *servicetest.Ledger
+	id     uint64
+	number uint64
+}
+
+// in runs a test of the service, with a clock of its own.
+func in(t *testing.T, o Options, test func(w *world)) {
+	synctest.Test(t, func(t *testing.T) { runIn(t, o, test) })
+}
+
+func runIn(t testing.TB, o Options, test func(w *world)) {
+	w := &world{t: t, net: &net{Network: servicetest.NewNetwork(ring())}, ledger: servicetest.NewLedger(), number: 1 << 60}
+	o.Network, o.Rules, o.Metric, o.Store = w.net, w.ledger, network.MetricHops, memstore.New()
+	w.Service = New(o)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	synctest.Wait()
+	test(w)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// owner has a name.
+type owner struct {
+	key  ed25519.PrivateKey
+	name frame.GUID
+}
+
+func numbered(i int) owner {
+	seed := make([]byte, ed25519.SeedSize)
+	be.PutUint32(seed, uint32(i))
+	key := ed25519.NewKeyFromSeed(seed)
+	return owner{key, record.NameOfOwner(key)}
+}
+
+// host is a place where the host of a number is.
+func host(d openflow.DatapathID, number byte) place {
+	return place{network.PortRef{Switch: d, Port: 10 + uint32(number)}, openflow.MAC{2, 0, 0, 0, 0, number}}
+}
+
+// hello is what a host says of a name.
+func (w *world) hello(o owner, at place) said {
+	w.number++
+	return said{place: at, hello: record.SignHello(o.key, w.number, at.MAC, 0), at: time.Now()}
+}
+
+// say has a host say a hello.
+func (w *world) say(o owner, at place) network.Verdict { return w.heard(w.hello(o, at)) }
+
+// ask has a host ask for a name.
+func (w *world) ask(o owner, at place, to frame.GUID) network.Verdict {
+	x := w.hello(o, at)
+	w.id++
+	x.request = &frame.PathRequest{ID: w.id, Destination: to, Hello: x.hello}
+	return w.heard(x)
+}
+
+// heard has the service take what was said, and be done with it.
+func (w *world) heard(x said) network.Verdict {
+	x.send = w.net.Send
+	v := w.take(x)
+	synctest.Wait()
+	return v
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	pause.For(d, "the service counts by its clock")
+	synctest.Wait()
+}
+
+// sent are the frames that were sent since it was asked last.
+func (w *world) sent() []sent {
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	all := w.net.all
+	w.net.all = nil
+	return all
+}
+
+// request is the only frame that was sent, which is a request for a host.
+func (w *world) request(to place) *frame.PathRequest {
+	w.t.Helper()
+	all := w.sent()
+	if len(all) != 1 || all[0].to != to.At {
+		w.t.Fatalf("sent %+v, want one frame to %v", all, to)
+	}
+	q, is := all[0].frame(w.t).(*frame.PathRequest)
+	if !is || openflow.MAC(all[0].bytes) != to.MAC {
+		w.t.Fatalf("sent %x, want a request to %v", all[0].bytes, to)
+	}
+	return q
+}
+
+// arrives says where a frame with a label goes that a host sends to another, and whether it bears the
+// label there: nowhere if it ends on its way.
+func (w *world) arrives(label uint16, from, to place) (at network.PortRef, tagged bool) {
+	w.t.Helper()
+	packet := fake.NewPacket(openflow.EthType(frame.EtherType), openflow.VLANVID(label), openflow.EthSrc(from.MAC), openflow.EthDst(to.MAC))
+	at, tagged = from.At, true
+	programs := w.ledger.Programs()
+	top := w.net.Topology()
+	for range 8 {
+		var found *network.Rule
+		for _, p := range programs {
+			for i, r := range p.Rules {
+				if r.Switch != at.Switch || len(r.Actions) == 0 || !packet.With(openflow.InPort(at.Port)).Matches(r.Match) {
+					continue
+				}
+				if found != nil {
+					w.t.Fatalf("two rules are for label %d from %v at %v", label, from, at)
+				}
+				found = &p.Rules[i]
+			}
+		}
+		if found == nil {
+			return network.PortRef{}, tagged
+		}
+		if found.Actions[0].Type == openflow.ActionPopVLAN {
+			tagged = false
+		}
+		out := network.PortRef{Switch: at.Switch, Port: found.Actions[len(found.Actions)-1].Port()}
+		link := slices.IndexFunc(top.Links, func(l network.Link) bool { return l.From == out })
+		if link < 0 {
+			return out, tagged
+		}
+		at = top.Links[link].To
+	}
+	w.t.Fatalf("label %d from %v goes round", label, from)
+	return at, tagged
+}
+
+// leads asserts that labels lead frames both ways.
+func (w *world) leads(forth, back uint16, from, to place) {
+	w.t.Helper()
+	if at, tagged := w.arrives(forth, from, to); at != to.At || tagged {
+		w.t.Errorf("label %d from %v to %v arrives at %v, tagged %v", forth, from, to, at, tagged)
+	}
+	if at, tagged := w.arrives(back, to, from); at != from.At || tagged {
+		w.t.Errorf("label %d from %v to %v arrives at %v, tagged %v", back, to, from, at, tagged)
+	}
+}
+
+// rules is how many there are of paths.
+func (w *world) rules() (n int) {
+	for key, p := range w.ledger.Programs() {
+		if key != "unknown-labels" {
+			n += len(p.Rules)
+		}
+	}
+	return n
+}

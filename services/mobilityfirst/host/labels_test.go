@@ -1,0 +1,115 @@
+package host
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+)
+
+// maker makes ways in a segment: it puts labels into requests, and counts what bears which.
+type maker struct {
+	makes atomic.Bool
+	drops func(b []byte) bool // frames with labels; nil for none
+	asked atomic.Int32
+	by    [16]atomic.Int32 // frames of streams, by their labels
+}
+
+const (
+	forth, back = 5, 9
+	leaseMade   = time.Minute
+)
+
+func (m *maker) edit(b []byte) []byte {
+	f, err := frame.Parse(b[14:])
+	if err != nil {
+		return b
+	}
+	switch f := f.(type) {
+	case *frame.PathRequest:
+		m.asked.Add(1)
+		if m.makes.Load() {
+			f.Forth, f.Back, f.Lease = forth, back, uint32(leaseMade.Milliseconds())
+			return f.AppendTo(b[:14:14])
+		}
+	case *frame.StreamData, *frame.StreamAck:
+		m.by[b[13]].Add(1)
+	}
+	if b[13] != 0 && m.drops != nil && m.drops(b) {
+		return nil
+	}
+	return b
+}
+
+// used says how many frames have had labels since it was asked last: those of the way there, of the way back,
+// and none.
+func (m *maker) used() (there, here, none int32) {
+	return m.by[forth].Swap(0), m.by[back].Swap(0), m.by[0].Swap(0)
+}
+
+// Frames bear the labels of a way that the network has made, in both directions; none when its lease is over
+// and nobody makes it any more; and the label again when somebody does.
+func TestLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s := &maker{}, newSegment(0)
+		m.makes.Store(true)
+		s.edit = m.edit
+		ha, _ := runHost(t, Options{}, 1, s)
+		hb, _ := runHost(t, Options{}, 9, s)
+		a, b := attach(t, ha, 1), attach(t, hb, 2)
+		for second := range 200 {
+			switch second {
+			case 70:
+				m.makes.Store(false)
+			case 130:
+				m.makes.Store(true)
+			}
+			became := send(t, a, b.Name, make([]byte, 5000))
+			receive(t, b)
+			if err := <-became; err != nil {
+				t.Fatal(err)
+			}
+			pause.For(time.Second, "leases end by the clock")
+			there, here, none := m.used()
+			labels := there >= 4 && here >= 1 && none == 0
+			switch {
+			case second < 70 && !labels:
+				t.Fatalf("after %d s: %d frames there, %d back, %d without a label", second, there, here, none)
+			case second > 110 && second < 130 && (there > 0 || here > 0 || none < 5):
+				t.Fatalf("after %d s, without a way: %d frames there, %d back, %d without a label", second, there, here, none)
+			case second > 195 && !labels:
+				t.Fatalf("after %d s, with a way again: %d frames there, %d back, %d without a label", second, there, here, none)
+			}
+		}
+		if n := m.asked.Load(); n > 10 {
+			t.Errorf("the way was asked for %d times in 200 s", n)
+		}
+	})
+}
+
+// What passes no tags, before either host, does not keep chunks from going on without.
+func TestNoTagsPass(t *testing.T) {
+	for name, before := range map[string]byte{"before the sender": 1, "before the receiver": 9} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, s := &maker{}, newSegment(0)
+				m.makes.Store(true)
+				m.drops = func(b []byte) bool { return b[11] == before } // what it sends; the switch takes off the others'
+				s.edit = m.edit
+				ha, _ := runHost(t, Options{}, 1, s)
+				hb, _ := runHost(t, Options{}, 9, s)
+				a, b := attach(t, ha, 1), attach(t, hb, 2)
+				for range 20 {
+					became := send(t, a, b.Name, make([]byte, 5000))
+					receive(t, b)
+					if err := <-became; err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,193 @@
+package hostapi
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+)
+
+const (
+	// MaxChunk is how many bytes a chunk has at most.
+	MaxChunk = 16 << 20
+	// MaxMessage is how many a message has at most behind its length.
+	MaxMessage = MaxChunk + 64
+	// MaxUnderway bounds the chunks, in bytes, that one application has sent and whose receivers
+	// have not taken them. A single chunk may be larger. The host refuses more.
+	MaxUnderway = 16 << 20
+	// Overhead is what each chunk counts besides its payload, in bytes, towards MaxUnderway.
+	Overhead = 512
+	// MaxSends bounds the number of these chunks.
+	MaxSends = 8192
+	// MaxAhead bounds the chunks that the host delivers before the application has taken the
+	// first of them.
+	MaxAhead = 64
+	// MaxAheadBytes bounds the bytes of these chunks, without the last one.
+	MaxAheadBytes = 16 << 20
+	// MaxPings is how many pings of one application are under way.
+	MaxPings = 1024
+	// ContentWithin is how long a host keeps a chunk with the service frame.ContentRequest or frame.ContentResponse at most,
+	// unless others are before it that are kept for longer: then nobody waits for the one, or by the other.
+	ContentWithin = 10 * time.Second
+	// MaxReason is how many bytes of a reason are told.
+	MaxReason = 500
+)
+
+// Kind says what a message is.
+type Kind uint8
+
+// The kinds.
+const (
+	Attach Kind = 1 + iota
+	Send
+	Take
+	Ping
+	Attached
+	Sent
+	ChunkCame
+	Pong
+	Failed
+	Refuse
+)
+
+// SeedSize is that of the seed of a key.
+const SeedSize = 32
+
+// Message is any of the kinds, with what belongs to it.
+type Message struct {
+	Kind   Kind
+	Number uint32        // Send, Take, Refuse, Ping, Sent, ChunkCame, Pong
+	Name   frame.GUID    // Send, Ping: for whom; Attached, ChunkCame: whose
+	Within time.Duration // Ping: how long to wait; Pong: how long it took
+	// Service is that of a chunk: Send, ChunkCame.
+	Service frame.Service
+	// Seed is that of the name's key: Attach.
+	Seed [SeedSize]byte
+	// Payload is that of a chunk: Send, ChunkCame.
+	Payload []byte
+	// Reason is why not: Sent, Pong, Failed.
+	Reason string
+}
+
+// ErrMessage is for bytes that are no message; errors wrap it.
+var ErrMessage = errors.New("not a message of a MobilityFirst host")
+
+var be = binary.BigEndian
+
+// AppendHead appends all of a message but for its Payload, which is to follow.
+func (m *Message) AppendHead(b []byte) []byte {
+	start := len(b)
+	b = append(b, 0, 0, 0, 0, byte(m.Kind))
+	switch m.Kind {
+	case Attach:
+		b = append(b, m.Seed[:]...)
+	case Send, ChunkCame:
+		b = be.AppendUint16(be.AppendUint32(b, m.Number), uint16(m.Service))
+		b = append(b, m.Name[:]...)
+	case Take, Refuse:
+		b = be.AppendUint32(b, m.Number)
+	case Ping:
+		b = append(be.AppendUint32(b, m.Number), m.Name[:]...)
+		b = be.AppendUint32(b, uint32(m.Within.Milliseconds()))
+	case Attached:
+		b = append(b, m.Name[:]...)
+	case Sent:
+		b = append(be.AppendUint32(b, m.Number), m.reason()...)
+	case Pong:
+		b = be.AppendUint64(be.AppendUint32(b, m.Number), uint64(m.Within))
+		b = append(b, m.reason()...)
+	case Failed:
+		b = append(b, m.reason()...)
+	}
+	be.PutUint32(b[start:], uint32(len(b)-start-4+len(m.Payload)))
+	return b
+}
+
+func (m *Message) reason() string { return m.Reason[:min(len(m.Reason), MaxReason)] }
+
+// Parse reads a message from what follows its length, whose memory it shares. The error wraps ErrMessage.
+func Parse(b []byte) (m Message, err error) {
+	if len(b) == 0 {
+		return m, fmt.Errorf("no bytes: %w", ErrMessage)
+	}
+	m.Kind, b = Kind(b[0]), b[1:]
+	if fixed, is := fixedSizes[m.Kind]; !is || len(b) < fixed {
+		return m, fmt.Errorf("kind %d with %d bytes: %w", m.Kind, len(b), ErrMessage)
+	}
+	switch m.Kind {
+	case Attach:
+		b = b[copy(m.Seed[:], b):]
+	case Attached:
+		b = b[copy(m.Name[:], b):]
+	case Failed:
+	default:
+		m.Number, b = be.Uint32(b), b[4:]
+	}
+	switch m.Kind {
+	case Send, ChunkCame:
+		m.Service = frame.Service(be.Uint16(b))
+		b = b[2:]
+		m.Payload = b[copy(m.Name[:], b):]
+		return m, m.chunk()
+	case Ping:
+		b = b[copy(m.Name[:], b):]
+		m.Within, b = time.Duration(be.Uint32(b))*time.Millisecond, b[4:]
+	case Pong:
+		m.Within, b = time.Duration(be.Uint64(b)), b[8:]
+	}
+	switch m.Kind {
+	case Sent, Pong, Failed:
+		if len(b) > MaxReason {
+			return m, fmt.Errorf("kind %d with a reason of %d bytes: %w", m.Kind, len(b), ErrMessage)
+		}
+		m.Reason, b = string(b), nil
+	}
+	if len(b) > 0 {
+		return m, fmt.Errorf("kind %d with %d bytes more: %w", m.Kind, len(b), ErrMessage)
+	}
+	return m, nil
+}
+
+// fixedSizes are how many bytes each kind has at least.
+var fixedSizes = map[Kind]int{
+	Attach: SeedSize, Send: 4 + 2 + 20, Take: 4, Ping: 4 + 20 + 4, Attached: 20, Sent: 4, ChunkCame: 4 + 2 + 20, Pong: 4 + 8, Failed: 0, Refuse: 4,
+}
+
+func (m *Message) chunk() error {
+	if len(m.Payload) > MaxChunk {
+		return fmt.Errorf("chunk of %d bytes, at most %d: %w", len(m.Payload), MaxChunk, ErrMessage)
+	}
+	return nil
+}
+
+// Read reads a message of at most so many bytes behind its length. What it holds is its own, and takes
+// no more memory than has come. The error wraps ErrMessage, or is the reader's: io.EOF between two
+// messages.
+func Read(r io.Reader, most int) (Message, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return Message{}, err
+	}
+	n := int64(be.Uint32(head[:]))
+	if n > int64(most) {
+		return Message{}, fmt.Errorf("%d bytes, at most %d: %w", n, most, ErrMessage)
+	}
+	b := make([]byte, min(n, readFirst))
+	_, err := io.ReadFull(r, b)
+	for err == nil && int64(len(b)) < n {
+		more := make([]byte, min(n, int64(2*len(b))))
+		copied := copy(more, b)
+		_, err = io.ReadFull(r, more[copied:])
+		b = more
+	}
+	if err != nil {
+		return Message{}, fmt.Errorf("message of %d bytes: %w", n, errors.Join(err, ErrMessage))
+	}
+	return Parse(b)
+}
+
+// readFirst is how much memory is taken for a message before more of it has come.
+const readFirst = 1<<20 + 64

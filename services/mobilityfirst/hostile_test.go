@@ -1,0 +1,306 @@
+package mobilityfirst
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/record"
+)
+
+// A host that has more names than there may be, and asks with each for everybody, takes room from nobody
+// else.
+func TestManyNames(t *testing.T) {
+	in(t, Options{MaxPaths: 64}, func(w *world) {
+		b, bt, xt := numbered(2), host(2, 2), host(4, 9)
+		w.say(b, bt)
+		for i := range 2 * maxNamesAt {
+			w.pass(time.Second / signaturesEach)
+			w.ask(numbered(100+i), xt, b.name)
+		}
+		if n := len(w.names.behind[xt.At]); n != maxNamesAt {
+			t.Errorf("%d names behind one port, want %d", n, maxNamesAt)
+		}
+		if n := w.paths.count(); n != 8 {
+			t.Errorf("%d paths from one port, want an eighth of %d", n, w.MaxPaths)
+		}
+		w.sent()
+		w.say(b, bt)
+		w.ask(numbered(1), host(1, 1), b.name)
+		if q := w.request(bt); q.Forth == 0 {
+			t.Error("there is no path for another")
+		}
+	})
+}
+
+// What floods cost is bounded, for each port and in all, and others are heard beside them.
+func TestFloods(t *testing.T) {
+	many := func(w *world, make func(i int) said) {
+		for i := range 100_000 {
+			if x := make(i); w.limits.mayAsk(x.At, x.at) {
+				x.send = w.net.Send
+				w.take(x)
+			}
+			if i%512 == 0 {
+				synctest.Wait()
+			}
+		}
+		synctest.Wait()
+	}
+	b, xt := numbered(2), host(4, 9)
+	key := [32]byte{1}
+	signed := record.SignHello(numbered(9).key, 5, xt.MAC, 0) // once: signing is most of the work
+	for name, flood := range map[string]func(w *world, i int) said{
+		"hellos of new names, unsigned": func(_ *world, i int) said {
+			h := frame.Hello{MAC: xt.MAC, Number: uint64(i)}
+			be.PutUint32(h.Key[:], uint32(i))
+			return said{place: xt, hello: h, at: time.Now()}
+		},
+		"requests for new names": func(_ *world, i int) said {
+			q := frame.PathRequest{ID: uint64(i), Hello: frame.Hello{MAC: xt.MAC, Key: key}}
+			be.PutUint32(q.Destination[:], uint32(i))
+			return said{place: xt, hello: q.Hello, request: &q, at: time.Now()}
+		},
+		"from new addresses": func(_ *world, i int) said {
+			at := xt
+			be.PutUint32(at.MAC[2:], uint32(i))
+			return said{place: at, hello: frame.Hello{MAC: at.MAC, Key: key}, at: time.Now()}
+		},
+		"requests for one that is there": func(_ *world, i int) said {
+			q := frame.PathRequest{ID: uint64(i), Destination: b.name, Hello: signed}
+			return said{place: xt, hello: q.Hello, request: &q, at: time.Now()}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, Options{}, func(w *world) {
+				w.say(b, host(2, 2))
+				many(w, func(i int) said { return flood(w, i) })
+				if n := len(w.sent()); n > asksEach {
+					t.Errorf("%d frames were sent at one time, more than %d", n, asksEach)
+				}
+				if n := len(w.names.of); n > 2 {
+					t.Errorf("%d names are known", n)
+				}
+				if n := len(w.names.followers); n > maxFollowed {
+					t.Errorf("%d names are asked for", n)
+				}
+				w.ask(numbered(1), host(1, 1), b.name)
+				if q := w.request(host(2, 2)); q.Forth == 0 {
+					t.Error("another got no path")
+				}
+			})
+		})
+	}
+}
+
+// One who moves a name that many follow has the controller tell so many, and no more.
+func TestManyFollowers(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		b := numbered(2)
+		for i := range 2 * maxFollowers {
+			w.pass(time.Second / signaturesEach)
+			w.ask(numbered(100+i), host(1, 1), b.name)
+		}
+		if n := len(w.names.followers[b.name]); n != maxFollowers {
+			t.Errorf("%d follow a name, want %d", n, maxFollowers)
+		}
+		w.sent()
+		w.say(b, host(2, 2))
+		if n := len(w.sent()); n != maxFollowers {
+			t.Errorf("%d are told, want %d", n, maxFollowers)
+		}
+		w.pass(followFor + 2*tidyEvery)
+		if n := len(w.names.followers); n != 0 {
+			t.Errorf("%d names are followed after their time", n)
+		}
+	})
+}
+
+// One whose requests go to several places, as often as they may, keeps nobody at its port from being told of a name that moves.
+func TestLeadsAreNotTold(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		b, moves, at, follows := numbered(2), numbered(3), host(1, 1), host(4, 4)
+		for i := range byte(maxAgain) {
+			w.say(b, host(2, 10+i))
+		}
+		w.ask(numbered(4), follows, moves.name)
+		x := w.hello(numbered(1), at)
+		for range asksEach {
+			w.asks(x, 1, b.name)
+		}
+		w.say(moves, place{at.At, host(1, 2).MAC})
+		if all := w.sent(); len(all) != 1 || all[0].to != follows.At {
+			t.Errorf("sent %d frames, want one to who follows the name", len(all))
+		}
+	})
+}
+
+// Where a name has no room for another host, what that host asks of other names goes on.
+func TestAsksWithoutRoom(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		f, b, at, bt := numbered(100), numbered(2), host(1, 1), host(4, 4)
+		for i := range maxPlaces {
+			w.say(f, host(2, byte(10+i)))
+		}
+		w.say(b, bt)
+		w.sent()
+		w.ask(f, at, b.name)
+		q := w.request(bt)
+		w.leads(q.Forth, q.Back, at, bt)
+		if places := w.names.find(f.name); len(places) != maxPlaces || slices.Contains(places, at) {
+			t.Errorf("the name is at %d places, with the one that has no room: %v", len(places), slices.Contains(places, at))
+		}
+	})
+}
+
+// Whatever names do, and links, each path leads to where its end is, no label has two meanings, and after
+// the last lease nothing is left.
+func TestLabelsProperty(t *testing.T) {
+	const names, places = 12, 6
+	in(t, Options{Lease: MinLease, MaxPaths: 60}, func(w *world) {
+		rapid.Check(t, func(t *rapid.T) {
+			at := map[int]place{}
+			t.Repeat(map[string]func(*rapid.T){
+				"hello": func(t *rapid.T) {
+					n := rapid.IntRange(0, names-1).Draw(t, "name")
+					p := rapid.IntRange(0, places-1).Draw(t, "place")
+					at[n] = host(openflow.DatapathID(p%4+1), byte(p))
+					w.say(numbered(n), at[n])
+				},
+				"ask": func(t *rapid.T) {
+					from, to := rapid.IntRange(0, names-1).Draw(t, "from"), rapid.IntRange(0, names-1).Draw(t, "to")
+					if _, is := at[from]; is && from != to {
+						w.ask(numbered(from), at[from], numbered(to).name)
+					}
+				},
+				"link": func(t *rapid.T) {
+					w.net.SetTopology(ring(openflow.DatapathID(rapid.IntRange(0, 4).Draw(t, "cut"))))
+					w.NetworkChanged(network.Event{Kind: network.LinkDown})
+					w.pass(2 * rethinkAfter)
+				},
+				"time": func(t *rapid.T) {
+					w.pass(time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second)
+				},
+				"": func(t *rapid.T) {
+					w.sent()
+					for _, p := range w.paths.list(every) {
+						if missing, _ := kit.MissingLink(w.net, w.paths.route(p)); missing != "" {
+							t.Fatalf("path %d: %s", p.id, missing)
+						}
+						w.leads(p.toHigh, p.toLow, p.low.place, p.high.place)
+					}
+					if n := len(w.ledger.Programs()) - 1; n != w.paths.count() {
+						t.Fatalf("%d programs for %d paths", n, w.paths.count())
+					}
+				},
+			})
+			w.pass(MinLease + leaseGrace + 2*tidyEvery)
+			for at := range w.names.behind {
+				w.names.leave(at)
+			}
+			if n := w.rules(); n != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.All() != 0 || len(w.paths.by) != 0 {
+				t.Fatalf("%d rules are left", n)
+			}
+		})
+	})
+}
+
+// A label that is another's, or was given back, leads nowhere.
+func TestForeignLabel(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		a, b, at, bt, xt := numbered(1), numbered(2), host(1, 1), host(2, 2), host(1, 9)
+		w.say(b, bt)
+		w.ask(a, at, b.name)
+		q := w.request(bt)
+		for name, from := range map[string]place{
+			"its own port":                      xt,
+			"its own port, with both another's": {xt.At, at.MAC},
+			"another's port":                    {at.At, xt.MAC},
+		} {
+			if to, _ := w.arrives(q.Forth, from, bt); to != (network.PortRef{}) {
+				t.Errorf("from %s it arrives at %v", name, to)
+			}
+		}
+	})
+}
+
+// Labels of one pair of hosts are all there are, and each is given once.
+func TestLabels(t *testing.T) {
+	l, a, b := newPaths(&Options{}).labels, host(1, 1).MAC, host(1, 2).MAC
+	var all []uint16
+	for range maxLabels {
+		all = append(all, l.take(a, b))
+	}
+	if l.take(a, b) != 0 || l.take(b, a) == 0 {
+		t.Error("one direction is not full, or the other is")
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) != maxLabels || all[0] != firstLabel || all[maxLabels-1] != lastLabel {
+		t.Errorf("%d labels from %d on", len(all), all[0])
+	}
+	l.giveBack(a, b, firstLabel+7)
+	if x := l.take(a, b); x != firstLabel+7 {
+		t.Errorf("label %d is taken twice", x)
+	}
+	c := host(1, 3).MAC
+	x := l.take(a, c)
+	if l.giveBack(a, c, x); l.take(a, c) == x {
+		t.Error("a label is taken again at once")
+	}
+}
+
+func every(*path) bool { return true }
+
+// Many ask at once while links go and come, and switches take their time: what is left is as it should be.
+func TestAtOnce(t *testing.T) {
+	in(t, Options{Lease: MinLease}, func(w *world) {
+		w.ledger.SetOnApply(func(_ context.Context, key string) error {
+			pause.For(time.Duration(len(key)*int(key[len(key)-1])%50)*time.Millisecond, "the switch takes its time")
+			if key[len(key)-1] == '7' {
+				return errSlow
+			}
+			return nil
+		})
+		for i := range 8 {
+			w.say(numbered(i), host(openflow.DatapathID(i%4+1), byte(i)))
+		}
+		for round := range 50 {
+			w.net.SetTopology(ring(openflow.DatapathID(round % 6)))
+			w.NetworkChanged(network.Event{Kind: network.LinkDown})
+			for i := range 64 {
+				from, to := i%8, (i/8+i)%8
+				if from == to {
+					continue
+				}
+				x := w.hello(numbered(from), host(openflow.DatapathID(from%4+1), byte(from)))
+				x.request = &frame.PathRequest{ID: uint64(i), Destination: numbered(to).name, Hello: x.hello}
+				x.send = w.net.Send
+				w.take(x)
+			}
+			w.pass(time.Duration(round%7) * 10 * time.Millisecond)
+		}
+		w.net.SetTopology(ring())
+		w.pass(MinLease / 2)
+		for _, p := range w.paths.list(every) {
+			if missing, _ := kit.MissingLink(w.net, w.paths.route(p)); missing == "" {
+				w.leads(p.toHigh, p.toLow, p.low.place, p.high.place)
+			}
+		}
+		if n := len(w.ledger.Programs()) - 1; n != w.paths.count() || n == 0 {
+			t.Errorf("%d programs for %d paths", n, w.paths.count())
+		}
+		w.pass(MinLease + leaseGrace + 2*tidyEvery)
+		if n := w.rules(); n != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.All() != 0 || w.paths.making.All() != 0 {
+			t.Errorf("%d rules are left, %d paths counted, %d being made", n, w.paths.opened.All(), w.paths.making.All())
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package nameservice
+
+import (
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
+)
+
+// Status is a name service as the API shows it.
+type Status struct {
+	Listen  string            `json:"listen" doc:"UDP address at which it is asked; empty while it does not run"`
+	Names   uint64            `json:"names" doc:"How many names it has"`
+	Lookups uint64            `json:"lookups" doc:"Questions where names are, since its start"`
+	Writes  uint64            `json:"writes" doc:"What owners have said where their names are, since its start"`
+	Answers map[string]uint64 `json:"answers" doc:"How many of both have ended how"`
+	Domains []DomainInfo      `json:"domains" doc:"The domains whose name services are one, if there are several"`
+}
+
+// DomainInfo is a domain as the API shows it.
+type DomainInfo struct {
+	Name      string         `json:"name"`
+	Address   string         `json:"address" doc:"UDP address of its name service"`
+	Self      bool           `json:"self" doc:"It is this one"`
+	RoundTrip units.Duration `json:"round_trip" doc:"A mean; 0 while it has not answered yet"`
+	Silent    bool           `json:"silent" doc:"It did not answer when it was asked last"`
+	Behind    int            `json:"behind" doc:"Names of which it has to be told yet"`
+}
+
+// Register adds what the service shows, and its metrics, to the API.
+func (s *Service) Register(a *api.API) {
+	kit.Show(kit.NewREST(a, Name), "status", "Show what the name service does, and the domains that it is one with", s.Status)
+	a.Metrics().MustRegister(s.Metrics())
+}
+
+// Metrics makes the service's figures for Prometheus.
+func (s *Service) Metrics() *kit.Metrics {
+	m := kit.NewMetrics(Name)
+	read := func(f func(*running, func(float64, ...string))) func(func(float64, ...string)) {
+		return func(is func(float64, ...string)) {
+			if r := s.running.Load(); r != nil {
+				f(r, is)
+			}
+		}
+	}
+	m.Gauges("names", "Names that the name service has.", nil, read(func(r *running, is func(float64, ...string)) { is(float64(r.store.Names())) }))
+	m.Totals("questions_total", "What the name service was asked, by kind: lookup or write.", []string{"kind"}, read(func(r *running, is func(float64, ...string)) {
+		c := r.Counters()
+		is(float64(c.Lookups), "lookup")
+		is(float64(c.Writes), "write")
+	}))
+	m.Totals("answers_total", "What it has answered, by outcome.", []string{"outcome"}, read(func(r *running, is func(float64, ...string)) {
+		for code, n := range r.Counters().Answers {
+			is(float64(n), code.String())
+		}
+	}))
+	m.Totals("dropped_total", "Datagrams that were no message, and answers for which there was no room.", []string{"reason"}, read(func(r *running, is func(float64, ...string)) {
+		c := r.Counters()
+		is(float64(c.Malformed), "malformed")
+		is(float64(c.Dropped), "no room")
+	}))
+	m.Gauges("behind", "Names of which another domain has to be told yet.", []string{"domain"}, read(func(r *running, is func(float64, ...string)) {
+		for _, p := range r.peers() {
+			is(float64(p.Behind), p.Name)
+		}
+	}))
+	return m
+}
+
+// peers are the other domains.
+func (r *running) peers() []replicas.Peer {
+	if r.others == nil {
+		return nil
+	}
+	return r.others.Peers()
+}
+
+// Status is what the service does now.
+func (s *Service) Status() Status {
+	st := Status{Answers: map[string]uint64{}, Domains: []DomainInfo{}}
+	r := s.running.Load()
+	if r == nil {
+		return st
+	}
+	c := r.Counters()
+	st.Listen, st.Names, st.Lookups, st.Writes = r.Addr().String(), r.store.Names(), c.Lookups, c.Writes
+	for code, n := range c.Answers {
+		st.Answers[code.String()] = n
+	}
+	of := map[string]replicas.Peer{}
+	for _, p := range r.peers() {
+		of[p.Name] = p
+	}
+	for _, d := range s.Domains {
+		i := DomainInfo{Name: d.Name, Address: d.Addr.String(), Self: d.Name == s.Self}
+		p := of[d.Name]
+		i.RoundTrip, i.Silent, i.Behind = units.Duration(p.Trip.Round(time.Microsecond)), p.Silent, p.Behind
+		st.Domains = append(st.Domains, i)
+	}
+	return st
+}

@@ -1,0 +1,165 @@
+package mobilityfirst
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
+)
+
+// NodeSpec is a node as an operator declares it. Which name it has, and what it does, it tells itself.
+type NodeSpec struct {
+	Name string `json:"name" example:"depot-1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" patternDescription:"1 to 63 lower-case letters, digits, dots and dashes" doc:"What operators call it: lower-case letters, digits, dots and dashes"`
+	URL  string `json:"url" pattern:"^https?://(?:\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z.-]+):[0-9]{1,5}/?$" patternDescription:"a URL like https://192.0.2.7:8440" example:"https://192.0.2.7:8440" doc:"Where its control server listens"`
+}
+
+// Parse is the record of a node, or says what is wrong.
+func (s *NodeSpec) Parse() (agents.AgentRecord, kit.Faults) {
+	rec, faults := agents.Parse(control.AgentSpec{Name: s.Name, URL: s.URL})
+	faults.Check(nodeName.MatchString(s.Name), "name", s.Name, "1 to 63 lower-case letters, digits, dots and dashes")
+	return rec, faults
+}
+
+var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+
+// NodeInfo is a node as the API shows it.
+type NodeInfo struct {
+	NodeSpec
+	Origin   string          `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
+	Kind     string          `json:"kind,omitempty" enum:"storage,compute,cache" doc:"What it does; left out: it has not told yet"`
+	GUID     string          `json:"guid,omitempty" doc:"Name that it has attached, 40 hex digits; left out: it has not proven one"`
+	State    agents.Liveness `json:"state" enum:"unknown,up,silent"`
+	Draining bool            `json:"draining" doc:"It is to get no new paths where there is another"`
+	Standing string          `json:"standing" enum:"fit,full,draining,silent" doc:"Whether it is to get new paths to its name, before others (fit) or after them"`
+	Load     float64         `json:"load" doc:"How much of its room is taken, from 0 to 1: of a storage node's disk, of a compute node's queue"`
+	Places   []PlaceInfo     `json:"places" doc:"Where its name is, and says that it is"`
+	LastSeen *time.Time      `json:"last_seen,omitempty"`
+	Error    string          `json:"error,omitempty" doc:"What is wrong with it"`
+	Version  string          `json:"version,omitempty"`
+	CPU      float64         `json:"cpu" doc:"Processors that it uses itself, 1 is one"`
+	Memory   uint64          `json:"memory_bytes" doc:"Its resident memory"`
+
+	Storage *nodeapi.StorageReport `json:"storage,omitempty"`
+	Compute *nodeapi.ComputeReport `json:"compute,omitempty"`
+	Cache   *nodeapi.CacheReport   `json:"cache,omitempty"`
+}
+
+// maxText is how many bytes are shown of a text that comes from a node.
+const maxText = 300
+
+// FunctionInfo is a function at one of its nodes.
+type FunctionInfo struct {
+	GUID     string          `json:"guid" doc:"The function's name, 40 hex digits; empty: its node has not proven it"`
+	Node     string          `json:"node"`
+	State    agents.Liveness `json:"state" enum:"unknown,up,silent"`
+	Standing string          `json:"standing" enum:"fit,full,draining,silent" doc:"Whether the node is to get new paths"`
+	nodeapi.ComputeReport
+}
+
+// registerNodes adds the operations on nodes.
+func (s *Service) registerNodes(to kit.REST) {
+	resource := kit.Resource[agents.AgentRecord, NodeSpec, NodeInfo]{
+		Collection: s.Nodes(), Path: "nodes", Field: "name", Show: s.nodeInfos,
+		Parse: func(path string, spec NodeSpec) (string, agents.AgentRecord, error) {
+			rec, faults := spec.Parse()
+			if before, is := s.Nodes().Item(path); is {
+				rec.Draining, rec.Added = before.Value.Draining, before.Value.Added
+			}
+			return spec.Name, rec, faults.Err()
+		},
+		Admit: func(ctx context.Context, _ string, rec agents.AgentRecord) error {
+			return s.nodes.registry.Add(ctx, rec)
+		},
+	}
+	resource.Register(to)
+	kit.Register(to, http.MethodPost, "nodes/{name}/drain", "Give a node no new paths where there is another, or give it some again", s.drain)
+	kit.Register(to, http.MethodGet, "functions", "List the functions that compute nodes run, by their names; one is called GUID/NODE where pages of the list begin",
+		func(_ context.Context, in *kit.Cursor) (*kit.Page[FunctionInfo], error) {
+			some, next := kit.After(s.functions(), func(f FunctionInfo) string { return f.GUID + "/" + f.Node }, *in)
+			return &kit.Page[FunctionInfo]{Link: next, Body: some}, nil
+		})
+	s.registerCustody(to)
+}
+
+// draining is a request to drain a node.
+type draining struct {
+	kit.ByName
+	Body control.DrainRequest
+}
+
+func (s *Service) drain(ctx context.Context, in *draining) (*kit.Body[NodeInfo], error) {
+	x, is := s.Nodes().Item(in.Name)
+	switch {
+	case is && x.Configured && x.Value.Draining != in.Body.On:
+		return nil, api.Configured("path.name", in.Name, Name+".nodes."+in.Name+".draining")
+	case is && x.Value.Draining == in.Body.On:
+		return &kit.Body[NodeInfo]{Body: s.nodeInfo(x)}, nil
+	}
+	if err := s.nodes.registry.Drain(ctx, in.Name, in.Body.On); err != nil {
+		return nil, kit.Problem(err, "path.name", in.Name)
+	}
+	if x, is = s.Nodes().Item(in.Name); !is {
+		return nil, kit.Problem(kit.ErrUnknown, "path.name", in.Name)
+	}
+	return &kit.Body[NodeInfo]{Body: s.nodeInfo(x)}, nil
+}
+
+func (s *Service) nodeInfos(all []kit.Item[agents.AgentRecord]) []NodeInfo {
+	out := make([]NodeInfo, len(all))
+	for i, x := range all {
+		out[i] = s.nodeInfo(x)
+	}
+	return out
+}
+
+// nodeInfo describes a node.
+func (s *Service) nodeInfo(x kit.Item[agents.AgentRecord]) NodeInfo {
+	i := NodeInfo{
+		NodeSpec: NodeSpec{x.Name, x.Value.URL}, Origin: api.Origin(x.Configured), State: agents.Unknown, Draining: x.Value.Draining,
+		Places: []PlaceInfo{},
+	}
+	a := s.nodes.registry.Get(x.Name)
+	if a == nil {
+		i.Standing = isSilent.String()
+		return i
+	}
+	st, t := a.State(), s.nodes.of(x.Name)
+	f := fitnessOf(&st, &t)
+	i.State, i.Standing, i.Load, i.Error = st.Liveness, f.standing.String(), f.load, nodeapi.Text(cmp.Or(st.Error, t.trouble), maxText)
+	i.Version, i.CPU, i.Memory = nodeapi.Text(st.Status.Version, maxText), st.Status.CPU, st.Status.MemoryBytes
+	if !st.LastSeen.IsZero() {
+		i.LastSeen = &st.LastSeen
+	}
+	i.Kind, i.Storage, i.Compute, i.Cache = string(t.report.Kind()), t.report.Storage, t.report.Compute, t.report.Cache
+	if !t.proven.IsZero() {
+		i.GUID = t.proven.String()
+		for _, at := range s.names.find(t.proven) {
+			if slices.Contains(t.report.MACs, at.MAC) {
+				i.Places = append(i.Places, placeInfo(at))
+			}
+		}
+		slices.SortFunc(i.Places, func(a, b PlaceInfo) int { return strings.Compare(a.String(), b.String()) })
+	}
+	return i
+}
+
+// functions are those that compute nodes run, in the order of their names and nodes.
+func (s *Service) functions() []FunctionInfo {
+	all := []FunctionInfo{}
+	for _, i := range s.nodeInfos(s.Nodes().Items()) {
+		if i.Compute != nil {
+			all = append(all, FunctionInfo{GUID: i.GUID, Node: i.Name, State: i.State, Standing: i.Standing, ComputeReport: *i.Compute})
+		}
+	}
+	slices.SortFunc(all, func(a, b FunctionInfo) int { return strings.Compare(a.GUID+"/"+a.Node, b.GUID+"/"+b.Node) })
+	return all
+}

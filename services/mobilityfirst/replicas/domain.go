@@ -1,0 +1,126 @@
+package replicas
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+)
+
+const (
+	// DefaultK is how many domains keep each name, as the original release has it.
+	DefaultK = 5
+	// MaxDomains is how many domains there may be.
+	MaxDomains = 1024
+)
+
+// ErrDomains is for domains that can't be one name service; errors wrap it.
+var ErrDomains = errors.New("these domains are no name service")
+
+// Domain is one that has a name service.
+type Domain struct {
+	// Name is what its names are chosen by: it has to be the same in the configuration of all domains.
+	Name string
+	// Addr is where its name service is asked by UDP.
+	Addr netip.AddrPort
+}
+
+// ParseDomain reads a domain written as NAME=ADDRESS:PORT.
+func ParseDomain(text string) (Domain, error) {
+	name, at, is := strings.Cut(text, "=")
+	addr, err := netip.ParseAddrPort(at)
+	if !is || name == "" || err != nil || !isPlace(addr) {
+		return Domain{}, fmt.Errorf("domain %q: want a name, an address and a port, like west=192.0.2.1:5001: %w", text, ErrDomains)
+	}
+	return Domain{name, addr}, nil
+}
+
+// isPlace says whether something can be asked at an address.
+func isPlace(a netip.AddrPort) bool {
+	return a.IsValid() && a.Port() != 0 && !a.Addr().IsUnspecified() && !a.Addr().IsMulticast()
+}
+
+// Check says what is wrong with the domains of the service of one of them, of which so many keep each name. The error
+// wraps ErrDomains.
+func Check(all []Domain, self string, k int) error {
+	names, addrs := map[string]bool{}, map[netip.AddrPort]bool{}
+	for _, d := range all {
+		if d.Name == "" || !isPlace(d.Addr) {
+			return fmt.Errorf("domain %q at %v: want a name, and one address and a port: %w", d.Name, d.Addr, ErrDomains)
+		}
+		if names[d.Name] || addrs[d.Addr] {
+			return fmt.Errorf("domain %s at %v is there twice: %w", d.Name, d.Addr, ErrDomains)
+		}
+		names[d.Name], addrs[d.Addr] = true, true
+	}
+	switch {
+	case len(all) > MaxDomains:
+		return fmt.Errorf("%d domains, %d allowed: %w", len(all), MaxDomains, ErrDomains)
+	case !names[self]:
+		return fmt.Errorf("the domain %q of this service is not among them: %w", self, ErrDomains)
+	case k < 1:
+		return fmt.Errorf("names kept by %d domains: %w", k, ErrDomains)
+	}
+	return nil
+}
+
+// seed is by what a domain's names are chosen.
+func seed(domain string) uint64 {
+	sum := sha256.Sum256([]byte(domain))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// score is how much a name belongs to a domain: those with the highest keep it, so that a domain that comes or goes
+// takes or leaves its own names alone (rendezvous hashing, Thaler and Ravishankar 1998). The names are hashes already;
+// the bits are mixed as in SplitMix64.
+func score(seed uint64, name frame.GUID) uint64 {
+	x := seed ^ binary.BigEndian.Uint64(name[:])
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Placement says which of some domains keep a name. Its methods may be called concurrently.
+type Placement []uint64 // their seeds
+
+// Place is the placement among domains of these names.
+func Place(domains ...string) Placement {
+	p := make(Placement, len(domains))
+	for i, name := range domains {
+		p[i] = seed(name)
+	}
+	return p
+}
+
+// Keepers are the K domains that keep a name, by their numbers, or all if there are fewer. The first of them are those that keep it
+// with a smaller K.
+func (p Placement) Keepers(k int, name frame.GUID) []int {
+	type scored struct {
+		score  uint64
+		number int
+	}
+	best := make([]scored, 0, k+1)
+	for i, s := range p {
+		x := scored{score(s, name), i}
+		at, _ := slices.BinarySearchFunc(best, x.score, func(b scored, score uint64) int {
+			if b.score > score {
+				return -1
+			}
+			return 1
+		})
+		if at < k {
+			best = slices.Insert(best, at, x)
+			best = best[:min(len(best), k)]
+		}
+	}
+	all := make([]int, len(best))
+	for i, b := range best {
+		all[i] = b.number
+	}
+	return all
+}

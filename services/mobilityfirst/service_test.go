@@ -1,0 +1,287 @@
+package mobilityfirst
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/record"
+)
+
+// A request goes to the name's host alone, with the labels of a path that is there; again, with the same; and
+// after its lease nothing is left.
+func TestPath(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		a, b, at, bt := numbered(1), numbered(2), host(1, 1), host(2, 2)
+		w.say(b, bt)
+		if v := w.ask(a, at, b.name); v != network.Stop {
+			t.Error("the request goes to everybody")
+		}
+		q := w.request(bt)
+		w.leads(q.Forth, q.Back, at, bt)
+		if q.LeaseTime() != DefaultLease || w.rules() != 4 {
+			t.Errorf("lease %v, %d rules, want %v, 4", q.LeaseTime(), w.rules(), DefaultLease)
+		}
+		for range 4 {
+			w.pass(DefaultLease / 4)
+			w.say(a, at)
+			w.say(b, bt)
+		}
+		w.ask(a, at, b.name)
+		if again := w.request(bt); again.Forth != q.Forth || again.Back != q.Back {
+			t.Errorf("labels %d and %d, before %d and %d", again.Forth, again.Back, q.Forth, q.Back)
+		}
+		w.ask(b, bt, a.name)
+		if other := w.request(at); other.Forth != q.Back || other.Back != q.Forth {
+			t.Errorf("labels %d and %d in the other direction of %d and %d", other.Forth, other.Back, q.Forth, q.Back)
+		}
+		w.pass(DefaultLease + leaseGrace - time.Second)
+		w.leads(q.Forth, q.Back, at, bt)
+		w.pass(2 * tidyEvery)
+		if n := w.rules(); n != 0 || w.paths.count() != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.All() != 0 || len(w.paths.by) != 0 {
+			t.Errorf("%d rules and %d paths are left", n, w.paths.count())
+		}
+	})
+}
+
+// Who has asked for a name that is nowhere, or sends to it, is told when it says hello from a new place.
+func TestFound(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		a, b, at := numbered(1), numbered(2), host(1, 1)
+		if v := w.ask(a, at, b.name); v != network.Continue {
+			t.Error("a request for a name that is not known ends")
+		}
+		for _, bt := range []place{host(2, 2), host(3, 2), host(4, 7)} {
+			w.say(b, bt)
+			all := w.sent()
+			if len(all) != 1 || all[0].to != at.At || openflow.MAC(all[0].frame(t).(*frame.Hello).MAC) != bt.MAC {
+				t.Fatalf("at %v sent %+v", bt, all)
+			}
+			w.say(b, bt)
+			w.ask(a, at, b.name)
+			for _, s := range w.sent() {
+				q := s.frame(t).(*frame.PathRequest)
+				if s.to == bt.At {
+					w.leads(q.Forth, q.Back, at, bt)
+				}
+			}
+		}
+	})
+}
+
+// A link that goes takes no path with it that there is another route for, and labels stay.
+func TestLinkCut(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		a, b, at, bt := numbered(1), numbered(2), host(1, 1), host(2, 2)
+		w.say(b, bt)
+		w.ask(a, at, b.name)
+		q := w.request(bt)
+		w.net.SetTopology(ring(1))
+		w.NetworkChanged(network.Event{Kind: network.LinkDown})
+		w.pass(2 * rethinkAfter)
+		w.leads(q.Forth, q.Back, at, bt)
+		if w.rules() != 8 {
+			t.Errorf("%d rules, want 8", w.rules())
+		}
+		w.net.SetTopology(ring(1, 3))
+		w.NetworkChanged(network.Event{Kind: network.LinkDown})
+		w.pass(2 * rethinkAfter)
+		if w.rules() != 0 || w.paths.count() != 0 {
+			t.Errorf("%d rules of a path without a route", w.rules())
+		}
+	})
+}
+
+// A switch that leaves the controller may still lead frames: its paths stay, unless a port says that it is gone, or
+// there is another route.
+func TestSwitchLeft(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		a, b, at, bt := numbered(1), numbered(2), host(1, 1), host(3, 2)
+		w.say(b, bt)
+		w.ask(a, at, b.name)
+		w.request(bt)
+		before := w.paths.route(w.paths.list(every)[0])
+		through := before[1].Switch
+		left := func(cut ...openflow.DatapathID) {
+			top := ring(cut...)
+			keep := func(d openflow.DatapathID) bool { return d != through }
+			var links []network.Link
+			for _, l := range top.Links {
+				if keep(l.From.Switch) && keep(l.To.Switch) {
+					links = append(links, l)
+				}
+			}
+			w.net.SetTopology(topology.New(1, slices.DeleteFunc(slices.Clone(top.Switches), func(d openflow.DatapathID) bool { return !keep(d) }), links))
+			w.NetworkChanged(network.Event{Kind: network.SwitchDown, Switch: through})
+			w.pass(2 * rethinkAfter)
+		}
+		left(1, 2, 3, 4)
+		if n := w.rules(); n != 6 {
+			t.Errorf("%d rules when a switch has left, want 6", n)
+		}
+		left()
+		if after := w.paths.route(w.paths.list(every)[0]); len(after) != 3 || after[1].Switch == through {
+			t.Errorf("the path goes by %v when there is another route", after)
+		}
+	})
+}
+
+// A port that goes down takes its names with it.
+func TestPortDown(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		a, b, at, bt := numbered(1), numbered(2), host(1, 1), host(2, 2)
+		w.say(b, bt)
+		w.NetworkChanged(network.Event{Kind: network.PortDown, Port: bt.At})
+		if v := w.ask(a, at, b.name); v != network.Continue {
+			t.Error("a request for a name whose port is down goes there")
+		}
+		w.say(b, bt)
+		w.pass(silent + 2*tidyEvery)
+		if v := w.ask(a, at, b.name); v != network.Continue || len(w.names.behind) != 1 {
+			t.Errorf("a name that is silent is behind one of %d ports", len(w.names.behind))
+		}
+	})
+}
+
+// Where no path can be had a request goes on without labels.
+func TestWithoutPath(t *testing.T) {
+	refusal := errors.New("the table is full")
+	for name, c := range map[string]struct {
+		o    Options
+		make func(w *world)
+	}{
+		"the switch refuses": {make: func(w *world) {
+			w.ledger.SetOnApply(func(context.Context, string) error { return refusal })
+		}},
+		"there is no route": {make: func(w *world) { w.net.SetTopology(ring(1, 2)) }},
+		"there are as many as may be": {o: Options{MaxPaths: 1}, make: func(w *world) {
+			w.say(numbered(3), host(3, 3))
+			w.ask(numbered(3), host(3, 3), numbered(2).name)
+			w.sent()
+		}},
+		"one Ethernet address": {make: func(*world) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, c.o, func(w *world) {
+				a, b, at, bt := numbered(1), numbered(2), host(1, 1), host(2, 2)
+				w.say(b, bt)
+				c.make(w)
+				if name == "one Ethernet address" {
+					at.MAC = bt.MAC
+					if w.ask(a, at, b.name); len(w.sent()) > 0 || w.rules() > 0 {
+						t.Errorf("%d rules between two hosts with one address", w.rules())
+					}
+					return
+				}
+				before := w.rules()
+				w.ask(a, at, b.name)
+				if q := w.request(bt); q.Forth != 0 || q.Back != 0 || q.Lease != 0 {
+					t.Errorf("labels %d and %d for %d ms without a path", q.Forth, q.Back, q.Lease)
+				}
+				if w.rules() != before {
+					t.Errorf("%d rules, before %d", w.rules(), before)
+				}
+			})
+		})
+	}
+}
+
+// While a switch takes long, others' paths are made, and requests from its hosts go on.
+func TestSlowSwitch(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		b, c := numbered(2), numbered(3)
+		w.say(b, host(2, 2))
+		w.say(c, host(3, 3))
+		slow := true
+		w.ledger.SetOnApply(func(ctx context.Context, _ string) error {
+			if !slow {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		for i := range maxSetupsFrom + 1 {
+			w.ask(numbered(10+i), host(1, 1), b.name)
+		}
+		if q := w.request(host(2, 2)); q.Forth != 0 {
+			t.Error("a path that was not waited for has a label")
+		}
+		slow = false
+		w.ask(numbered(4), host(4, 4), c.name)
+		q := w.request(host(3, 3))
+		w.leads(q.Forth, q.Back, host(4, 4), host(3, 3))
+		w.pass(setupTimeout + time.Second)
+		if all := w.sent(); len(all) != maxSetupsFrom {
+			t.Errorf("%d requests went on, want %d", len(all), maxSetupsFrom)
+		}
+		if w.paths.count() != 1 || w.paths.making.All() != 0 {
+			t.Errorf("%d paths, %d being made", w.paths.count(), w.paths.making.All())
+		}
+	})
+}
+
+// What is not said by the name's owner, of where it says it, and now, is not believed.
+func TestNotBelieved(t *testing.T) {
+	b, bt, xt := numbered(2), host(2, 2), host(4, 9)
+	for name, say := range map[string]func(w *world, first said) said{
+		"forged": func(w *world, _ said) said {
+			x := w.hello(b, xt)
+			x.hello.Signature[3]++
+			return x
+		},
+		"another's key": func(w *world, _ said) said {
+			x := w.hello(numbered(9), xt)
+			copy(x.hello.Key[:], b.key[32:])
+			return x
+		},
+		"replayed": func(_ *world, first said) said { first.At = xt.At; return first },
+		"replayed from another address": func(_ *world, first said) said {
+			first.place = xt
+			return first
+		},
+		"older": func(*world, said) said {
+			return said{place: xt, hello: record.SignHello(b.key, 1, xt.MAC, 0), at: time.Now()}
+		},
+		"an answer": func(w *world, _ said) said {
+			w.number++
+			return said{place: xt, hello: record.SignHello(b.key, w.number, xt.MAC, 7), at: time.Now()}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, Options{}, func(w *world) {
+				first := w.hello(b, bt)
+				w.heard(first)
+				x := say(w, first)
+				w.heard(x)
+				x.request = &frame.PathRequest{ID: 1, Destination: b.name, Hello: x.hello}
+				w.heard(x)
+				if all := w.sent(); len(all) != 0 || w.rules() != 0 {
+					t.Errorf("%d frames were sent, %d rules written", len(all), w.rules())
+				}
+				if places := w.names.find(b.name); len(places) != 1 || places[0] != bt {
+					t.Errorf("the name is at %v", places)
+				}
+			})
+		})
+	}
+}
+
+// Rules from before a start stay until all leases are over.
+func TestRestart(t *testing.T) {
+	in(t, Options{Lease: MinLease}, func(w *world) {
+		w.pass(MaxLease + leaseGrace - time.Second)
+		if w.ledger.AtReady() != nil {
+			t.Error("rules from before are gone with leases that go on")
+		}
+		w.pass(2 * time.Second)
+		if w.ledger.AtReady() == nil {
+			t.Error("rules from before stay")
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package classes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/qos/reserve"
+)
+
+// carryTimeout is how long a class keeps its queue where none of its connections is carried
+// any more, so that the next connection finds it.
+const carryTimeout = 5 * time.Minute
+
+// carriage is where packets of a class are carried under the headers of the services that
+// carry them.
+type carriage struct {
+	// dscp identifies these packets between two carriers; zero before the first connection,
+	// or if no DSCP is left.
+	dscp uint8
+	// asked is when a connection was last looked up in the class; zero if none was for
+	// carryTimeout.
+	asked time.Time
+	ports map[place]*carriedPort
+	// restored reports that an earlier controller left the carriage: it is checked when the
+	// network has settled.
+	restored bool
+}
+
+// carriedPort is a port by which such packets leave a switch.
+type carriedPort struct {
+	// between reports that they also do so between two carriers.
+	between bool
+	used    time.Time
+	// ready reports that the class has its queue there. lack is why it has not, or may not
+	// have any more, and short why nothing is guaranteed to it.
+	ready       bool
+	lack, short string
+	reported    string // the one of them that was reported last
+}
+
+// missing returns what the class lacks at the port.
+func (p *carriedPort) missing() string { return cmp.Or(p.lack, p.short) }
+
+// markUsed records that a port is in use, and reports whether its queue is still to be
+// made.
+func (c *carriage) markUsed(x network.Carried, now time.Time) bool {
+	p := c.ports[x.At]
+	if p == nil {
+		if c.ports == nil {
+			c.ports = map[place]*carriedPort{}
+		}
+		p = &carriedPort{}
+		c.ports[x.At] = p
+	}
+	p.used = now
+	if x.Between && !p.between {
+		p.between, p.ready = true, false
+	}
+	return !p.ready
+}
+
+// expire removes and returns the ports that have not been used for long.
+func (c *carriage) expire(now time.Time) (gone []place) {
+	for at, p := range c.ports {
+		if now.Sub(p.used) > carryTimeout {
+			delete(c.ports, at)
+			gone = append(gone, at)
+		}
+	}
+	if len(c.ports) == 0 && now.Sub(c.asked) > carryTimeout {
+		c.dscp, c.asked = 0, time.Time{}
+	}
+	return gone
+}
+
+// portList returns the ports at which the class has, or is to have, its queue for these
+// packets, in ascending order.
+func (c *carriage) portList() []place { return slices.SortedFunc(maps.Keys(c.ports), place.Compare) }
+
+// hasMissing reports whether the class lacks something at any port.
+func (c *carriage) hasMissing() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(c.ports)), func(p *carriedPort) bool { return !p.ready || p.missing() != "" })
+}
+
+// carry gives a class its queue at the ports of its carriage. left lists the ports that are
+// not among them any more. e.work is held.
+func (c *placer) carry(ctx context.Context, e *entry, left []place) {
+	c.classes.mu.Lock()
+	ports := e.carriage.portList()
+	c.classes.mu.Unlock()
+	lacks := c.assignMark(ctx, e, ports)
+	c.plan.promiseCarried(e)
+	for d, at := range bySwitch(append(slices.Clone(ports), left...)) {
+		if err := c.queues.ensure(ctx, map[openflow.DatapathID][]uint32{d: at}); err != nil {
+			for _, port := range at {
+				lacks[portRef(d, port)] = err.Error()
+			}
+		}
+	}
+	if changed := c.updateCarried(e, lacks); !changed && len(left) == 0 {
+		return
+	}
+	if err := c.save(ctx, e); err != nil {
+		c.Log.Warn("where a class is carried could not be stored", "class", e.class.Name, "error", err)
+	}
+	c.Treatments.Changed()
+}
+
+// assignMark finds out which of the switches need marks, and assigns the class a mark if
+// any does. It returns what prevents the queue at each port.
+func (c *placer) assignMark(ctx context.Context, e *entry, ports []place) map[place]string {
+	lacks := map[place]string{}
+	userspace := map[openflow.DatapathID]bool{}
+	for _, at := range ports {
+		inUserspace, err := c.queues.userspace(ctx, at.Switch)
+		if err == nil {
+			userspace[at.Switch] = inUserspace
+		}
+		if err == nil && c.Network.Capacity(at) == 0 {
+			err = &reserve.Shortage{Link: at}
+		}
+		if err != nil {
+			lacks[at] = err.Error()
+		}
+	}
+	c.classes.mu.Lock()
+	defer c.classes.mu.Unlock()
+	maps.Copy(e.userspace, userspace)
+	if !slices.Contains(slices.Collect(maps.Values(userspace)), true) {
+		return lacks
+	}
+	own, err := ownDSCP(&e.class)
+	if err == nil {
+		e.own = own
+		e.mark, err = c.classes.freeMark(e, e.held())
+	}
+	if err != nil {
+		for _, at := range ports {
+			if userspace[at.Switch] {
+				lacks[at] = err.Error()
+			}
+		}
+	}
+	return lacks
+}
+
+// updateCarried records at which ports the class has its queue, reports what is missing,
+// and returns whether anything has changed.
+func (c *placer) updateCarried(e *entry, lacks map[place]string) (changed bool) {
+	reported := map[place]string{}
+	c.classes.mu.Lock()
+	for at, p := range e.carriage.ports {
+		p.lack = lacks[at]
+		if p.lack == "" && !p.ready {
+			p.ready, changed = true, true
+		}
+		if why := p.missing(); why != p.reported {
+			p.reported, reported[at] = why, why
+		}
+	}
+	c.classes.mu.Unlock()
+	for _, at := range slices.SortedFunc(maps.Keys(reported), place.Compare) {
+		if reported[at] != "" {
+			c.Log.Warn("a class is not kept where connections of it are carried", "class", e.class.Name, "port", at, "reason", reported[at])
+			c.Publish("class.not-carried", map[string]any{"class": e.class.Name, "switch": at.Switch.String(), "port": at.Port, "reason": reported[at]})
+		}
+	}
+	return changed || len(reported) > 0
+}
+
+// carriedNotes returns notes on where carried connections of the class do not get what it
+// promises. The lock is held.
+func (q *queues) carriedNotes(e *entry) (notes []string) {
+	const begin = "what of it agents carry"
+	if !e.carriage.asked.IsZero() && e.carriage.dscp == 0 {
+		notes = append(notes, begin+" goes without the queue between the agents: no DSCP is left by which they could be known there")
+	}
+	for _, at := range e.carriage.portList() {
+		p := e.carriage.ports[at]
+		switch {
+		case !p.ready || p.lack != "":
+			notes = append(notes, fmt.Sprintf("%s goes without the queue at port %v: %s", begin, at, cmp.Or(p.lack, "it is not there yet")))
+		case p.short != "":
+			notes = append(notes, fmt.Sprintf("%s, at port %v: %s", begin, at, p.short))
+		case p.between && e.userspace[at.Switch] && !q.isKnownBetween(e, at):
+			notes = append(notes, fmt.Sprintf("%s goes without the queue at port %v until `sluice classifier` runs beside the switch", begin, at))
+		}
+	}
+	return notes
+}

@@ -1,0 +1,110 @@
+package classes
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// These are the states of a class.
+const (
+	// StateProvisioning means that the class is being checked, or installed in the
+	// switches.
+	StateProvisioning = "provisioning"
+	// StateActive means that the class has its queues and rules.
+	StateActive = "active"
+	// StateDegraded means that the class was accepted, but a part of the network that it
+	// needs is missing.
+	StateDegraded = "degraded"
+	// StateIneffective means that packets of the class do not reach its queue somewhere.
+	StateIneffective = "ineffective"
+)
+
+// entry is a class and its state. The table's lock guards it.
+type entry struct {
+	class Class
+	queue uint32
+	placement
+	// leaving lists the ports of routes that the class is being moved from: their queues
+	// stay until no rule uses them.
+	leaving  []place
+	accepted time.Time
+	// unbooked reports that default rates are not in the book yet, because the capacity of
+	// a port was not known.
+	unbooked bool
+
+	state, reason string
+	// unmarked is the place where no classifier knows its mark; zero if there is none.
+	// suspected reports that this was observed once.
+	unmarked  place
+	suspected bool
+	// withdraw ends provisioning; done is closed when provisioning is over.
+	withdraw context.CancelCauseFunc
+	done     chan struct{}
+
+	// work is held by whoever removes the class or moves it to another route.
+	work sync.Mutex
+
+	// carriage is where its packets go under the headers of the services that carry them.
+	carriage carriage
+
+	samples map[place]*sample
+	// overlaps holds the classes that have packets of this one and win, by name.
+	overlaps map[string]overlap
+}
+
+// placement is where a class is, or will be once it is installed.
+type placement struct {
+	// routes is nil until the class has been admitted.
+	routes []Route
+	// userspace holds the switches that need marks, among those that it passes or has
+	// passed.
+	userspace map[openflow.DatapathID]bool
+	mark, own uint8
+	// suspended reports that its guaranteed rate does not fit, and is promised to it
+	// nowhere.
+	suspended bool
+}
+
+// newEntry returns a class that is not in the switches yet.
+func newEntry(class Class, queue uint32) *entry {
+	e := &entry{
+		class: class, queue: queue, state: StateDegraded, reason: "it is being placed",
+		placement: placement{userspace: map[openflow.DatapathID]bool{}}, withdraw: func(error) {}, done: make(chan struct{}),
+		samples: map[place]*sample{}, overlaps: map[string]overlap{},
+	}
+	close(e.done)
+	return e
+}
+
+// held returns the ports at which the class has a queue. The lock is held.
+func (e *entry) held() []place {
+	ports := append(e.ports(), e.leaving...)
+	slices.SortFunc(ports, place.Compare)
+	return slices.Compact(ports)
+}
+
+// ports returns the ports by which the class leaves switches, by itself or carried. The
+// lock is held.
+func (e *entry) ports() []place {
+	ports := append(portsOf(e.routes), e.carriage.portList()...)
+	slices.SortFunc(ports, place.Compare)
+	return slices.Compact(ports)
+}
+
+// setMoveResult sets the state of a class after an attempt to move it, and reports whether
+// the state has changed. The lock is held.
+func (e *entry) setMoveResult(err error) (changed bool) {
+	state, reason := StateActive, ""
+	if err != nil {
+		state, reason = StateDegraded, err.Error()
+	} else if ill := e.fault(); ill != "" {
+		state, reason = StateIneffective, ill
+	}
+	changed = e.state != state || e.reason != reason
+	e.state, e.reason = state, reason
+	return changed
+}

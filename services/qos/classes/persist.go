@@ -1,0 +1,135 @@
+package classes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/store"
+)
+
+// record is what the store keeps about a class in the switches: enough to declare it again
+// at once after a restart, before the network has been discovered.
+type record struct {
+	Spec      ClassSpec             `json:"spec"`
+	Queue     uint32                `json:"queue"`
+	Mark      uint8                 `json:"mark"`
+	Routes    []Route               `json:"routes"`
+	Userspace []openflow.DatapathID `json:"userspace"`
+	Accepted  time.Time             `json:"accepted"`
+	// Carried lists the ports at which it has its queue for carried connections; Between
+	// lists those of them between two carriers, where packets have DSCP.
+	Carried []place `json:"carried,omitempty"`
+	Between []place `json:"between,omitempty"`
+	DSCP    uint8   `json:"dscp,omitempty"`
+}
+
+const placementPrefix = "qos/placement/"
+
+func ruleKey(name string) string { return "class/" + name }
+
+// save stores where a class is.
+func (c *placer) save(ctx context.Context, e *entry) error {
+	c.classes.mu.Lock()
+	r := record{Spec: e.class.Spec, Queue: e.queue, Mark: e.mark, Routes: e.routes, Accepted: e.accepted, DSCP: e.carriage.dscp}
+	for _, at := range e.carriage.portList() {
+		r.Carried = append(r.Carried, at)
+		if e.carriage.ports[at].between {
+			r.Between = append(r.Between, at)
+		}
+	}
+	for d, inUserspace := range e.userspace {
+		if inUserspace {
+			r.Userspace = append(r.Userspace, d)
+		}
+	}
+	c.classes.mu.Unlock()
+	return store.PutJSON(ctx, c.Store, placementPrefix+e.class.Name, r)
+}
+
+// erase removes a class from the store and from the switches: from the store first, so that
+// the next controller does not restore it.
+func (c *placer) erase(ctx context.Context, name string) error {
+	err := c.Store.Delete(ctx, placementPrefix+name)
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return errors.Join(err, c.Rules.Remove(ctx, ruleKey(name)))
+}
+
+// load declares again what was in the switches before a restart. They still have it; what
+// nobody declares is removed from them.
+func (s *Service) load(ctx context.Context) error {
+	if err := s.Declared.Load(ctx, s.Configured); err != nil {
+		return err
+	}
+	stored, err := s.Store.List(ctx, placementPrefix)
+	if err != nil {
+		return err
+	}
+	placed := map[string]*record{}
+	for _, x := range stored {
+		name, r := x.Key[len(placementPrefix):], &record{}
+		if err := json.Unmarshal(x.Value, r); err != nil {
+			s.Log.Error("where a class was cannot be read: it is placed anew", "class", name, "error", err)
+		}
+		placed[name] = r
+	}
+	for _, x := range s.Declared.Items() {
+		r := placed[x.Name]
+		delete(placed, x.Name)
+		if r == nil || !reflect.DeepEqual(r.Spec, x.Value.Spec) {
+			s.classes.byName[x.Name] = newEntry(*x.Value, s.classes.freeQueue())
+			continue
+		}
+		if err := s.placer.restore(ctx, x.Value, r); err != nil {
+			s.Log.Error("a class of the store", "class", x.Name, "error", err)
+		}
+	}
+	s.classes.mu.Lock()
+	for name := range placed {
+		s.classes.cleanups[name] = true
+	}
+	s.classes.reindex()
+	s.classes.mu.Unlock()
+	s.Rules.Ready()
+	return nil
+}
+
+// restore restores a class as it was before a restart.
+func (c *placer) restore(ctx context.Context, class *Class, r *record) error {
+	e := newEntry(*class, r.Queue)
+	e.mark, e.routes, e.accepted, e.state, e.reason = r.Mark, r.Routes, r.Accepted, StateActive, ""
+	for _, d := range r.Userspace {
+		e.userspace[d] = true
+	}
+	e.own, _ = ownDSCP(class) // no error: the class was accepted
+	e.carriage = carriage{dscp: r.DSCP, restored: len(r.Carried) > 0}
+	if r.DSCP != 0 || e.carriage.restored {
+		e.carriage.asked = time.Now()
+	}
+	for _, at := range r.Carried {
+		e.carriage.markUsed(network.Carried{At: at, Between: slices.Contains(r.Between, at)}, time.Now())
+		e.carriage.ports[at].ready = true // its queue still exists
+	}
+	c.classes.mu.Lock()
+	c.classes.byName[class.Name] = e
+	c.classes.mu.Unlock()
+	c.classes.updateOverlaps(e)
+	c.plan.restore(e)
+	if p := c.plan.carriedPromise(e); len(p.Shares) > 0 {
+		c.Book.Restore(p)
+	}
+	err := c.Rules.Apply(ctx, ruleKey(class.Name), program(&e.class, e.routes, e.queue, e.own, e.userspace), network.ApplyOptions{AllowDown: true})
+	if err != nil { // it will be placed anew
+		c.classes.mu.Lock()
+		e.state, e.reason = StateDegraded, err.Error()
+		c.classes.mu.Unlock()
+	}
+	return err
+}

@@ -1,0 +1,24 @@
+package classes
+
+import (
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// FindRoute returns the route of a flow of the class between two hosts, if nothing is
+// promised to others.
+func (c *Class) FindRoute(t *topology.Topology, flow int, src, dst topology.Host) (Route, error) {
+	r, _, err := findRoute(t, c, flow, endpoints{src: src, dst: dst, anySource: !c.Flows[flow].Src.IsValid()}, func(topology.Link) string { return "" })
+	return r, err
+}
+
+// Rules returns the rules of the class on the routes of its flows. userspace holds the
+// switches that need marks; the class is refused if they cannot distinguish it from others.
+func (c *Class) Rules(ways []Route, queue uint32, userspace map[openflow.DatapathID]bool) (rule.Program, error) {
+	own, err := ownDSCP(c)
+	if err != nil && len(userspace) > 0 {
+		return rule.Program{}, err
+	}
+	return program(c, ways, queue, own, userspace), nil
+}

@@ -1,0 +1,119 @@
+package classes
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// promiser implements network.Promiser: it informs services that carry connections about
+// classes.
+type promiser struct {
+	classes *table
+	loaded  <-chan struct{}
+	updates kit.Loop // woken when a class has to be kept at another port
+}
+
+// Loaded returns a channel that is closed once the stored state has been read.
+func (p *promiser) Loaded() <-chan struct{} { return p.loaded }
+
+// classFlow is a flow of a class as it is found by the headers of a packet.
+type classFlow struct {
+	*entry
+	flow *Flow
+}
+
+// index holds the flows of classes by their destinations, those of high priority first.
+type index map[End][]classFlow
+
+// reindex rebuilds the index from the present classes. The lock is held.
+func (t *table) reindex() {
+	now := index{}
+	for _, e := range t.sorted() {
+		if e.state == StateProvisioning {
+			continue
+		}
+		for i := range e.class.Flows {
+			f := &e.class.Flows[i]
+			now[f.Dst] = append(now[f.Dst], classFlow{e, f})
+		}
+	}
+	for _, all := range now {
+		slices.SortStableFunc(all, func(a, b classFlow) int { return cmp.Compare(a.class.Priority, b.class.Priority) })
+	}
+	t.index.Store(&now)
+}
+
+// find returns the first flow that has packets of which these headers are known.
+func (x index) find(m openflow.Match) (first classFlow, ok bool) {
+	byIP := hostOf(m, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst)
+	byMAC := hostOf(m, openflow.FieldEthDst)
+	for _, end := range []End{byIP, byMAC} {
+		for _, t := range x[end] {
+			if slices.ContainsFunc(t.flow.Matches, m.Overlaps) {
+				if !ok || t.class.Priority < first.class.Priority {
+					first, ok = t, true
+				}
+				break
+			}
+		}
+	}
+	return first, ok
+}
+
+// Treatment returns the treatment of the class of such packets.
+func (p *promiser) Treatment(m openflow.Match) (network.Treatment, bool) {
+	t, ok := p.classes.index.Load().find(m)
+	if !ok {
+		return network.Treatment{}, false
+	}
+	p.classes.mu.Lock()
+	defer p.classes.mu.Unlock()
+	if p.classes.byName[t.class.Name] != t.entry {
+		return network.Treatment{}, false
+	}
+	own := t.flow.dscp()
+	if t.mark != 0 { // a userspace datapath restores a single DSCP, so packets with others are not in the class there
+		own = t.own
+		if o, known := m.Get(openflow.FieldIPDSCP); known && uint8(o.Uint()) != own {
+			return network.Treatment{}, false
+		}
+	}
+	t.carriage.asked = time.Now()
+	if t.carriage.dscp == 0 {
+		t.carriage.dscp = p.classes.freeDSCP()
+	}
+	return network.Treatment{Name: t.class.Name, DSCP: t.carriage.dscp, Own: own}, true
+}
+
+// Queue returns the queue into which packets have to be put at a port; zero if there is
+// none.
+func (p *promiser) Queue(c network.Carried) uint32 {
+	p.classes.mu.Lock()
+	defer p.classes.mu.Unlock()
+	if e := p.classes.byName[c.Treatment]; e != nil && !(c.Between && e.userspace[c.At.Switch]) {
+		if at := e.carriage.ports[c.At]; at != nil && at.ready {
+			return e.queue
+		}
+	}
+	return 0
+}
+
+// Carry records which ports are in use.
+func (p *promiser) Carry(all []network.Carried) {
+	now, news := time.Now(), false
+	p.classes.mu.Lock()
+	for _, c := range all {
+		if e := p.classes.byName[c.Treatment]; e != nil && e.state != StateProvisioning {
+			news = e.carriage.markUsed(c, now) || news
+		}
+	}
+	p.classes.mu.Unlock()
+	if news {
+		p.updates.Wake()
+	}
+}

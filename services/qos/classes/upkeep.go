@@ -1,0 +1,89 @@
+package classes
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+)
+
+const (
+	// debounce is how long changes of the network are collected before they are handled.
+	// resync is the time after which classes that could not be placed are tried again.
+	debounce = 100 * time.Millisecond
+	resync   = 5 * time.Second
+	// maxMoves bounds the classes that are moved at once.
+	maxMoves = 16
+)
+
+// update makes the classes match the network.
+func (s *Service) update(ctx context.Context) {
+	s.completePromises(ctx)
+	s.placer.retryCleanups(ctx)
+	s.reconcileAll(ctx)
+	s.carryAll(ctx)
+	if s.networkSettled() {
+		s.replaceAll(ctx)
+	}
+}
+
+// networkSettled reports whether the network has had the time to be discovered since the
+// start.
+func (s *Service) networkSettled() bool { return time.Since(s.started) > s.Settle }
+
+// completePromises enters default rates of restored classes into the book as capacities
+// become known.
+func (s *Service) completePromises(ctx context.Context) {
+	for _, e := range s.classes.filter(func(e *entry) bool { return e.unbooked }) {
+		s.placer.withLock(ctx, e, func(context.Context) { s.plan.restore(e) })
+	}
+}
+
+// carryAll gives classes their queues wherever connections of theirs are carried.
+func (s *Service) carryAll(ctx context.Context) {
+	now, settled := time.Now(), s.networkSettled()
+	left := map[*entry][]place{}
+	work := s.classes.filter(func(e *entry) bool {
+		if e.state == StateProvisioning {
+			return false
+		}
+		left[e] = e.carriage.expire(now)
+		look := e.carriage.hasMissing() || len(left[e]) > 0 || settled && e.carriage.restored
+		e.carriage.restored = e.carriage.restored && !settled
+		return look
+	})
+	tasks.Each(work, maxMoves, func(e *entry) {
+		s.placer.withLock(ctx, e, func(ctx context.Context) { s.placer.carry(ctx, e, left[e]) })
+	})
+}
+
+// displaceAll moves the classes whose guaranteed rate no longer fits because a link of
+// their routes has lost capacity. If there is no other route, their rate is suspended. It
+// handles classes of low priority first and, within one priority, the youngest first, one
+// after the other: what one class releases may be enough for the others.
+func (s *Service) displaceAll(ctx context.Context) {
+	all := s.classes.filter(func(e *entry) bool { return e.state != StateProvisioning && !e.suspended })
+	s.classes.mu.Lock()
+	slices.SortStableFunc(all, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(b.class.Priority, a.class.Priority), b.accepted.Compare(a.accepted))
+	})
+	s.classes.mu.Unlock()
+	for _, e := range all {
+		if ctx.Err() == nil && s.plan.overbooked(e) {
+			s.placer.replace(ctx, e)
+		}
+	}
+}
+
+// replaceAll finds new routes for the classes whose routes are broken, those of high
+// priority first, after classes whose guaranteed rate no longer fits have made room.
+func (s *Service) replaceAll(ctx context.Context) {
+	s.displaceAll(ctx)
+	broken := s.classes.filter(func(e *entry) bool {
+		return e.state != StateProvisioning && (e.state == StateDegraded || !s.plan.intact(e))
+	})
+	slices.SortStableFunc(broken, func(a, b *entry) int { return cmp.Compare(a.class.Priority, b.class.Priority) })
+	tasks.Each(broken, maxMoves, func(e *entry) { s.placer.replace(ctx, e) })
+}

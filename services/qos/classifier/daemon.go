@@ -1,0 +1,209 @@
+package classifier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/services/qos/mark"
+)
+
+// DefaultDatabase is the local database's socket where packages put it.
+const DefaultDatabase = "unix:/var/run/openvswitch/db.sock"
+
+// These are the intervals at which the kernel is compared with the database. Open vSwitch
+// applies a change a few milliseconds after it is in the database, without a notification.
+const (
+	fastPoll     = 20 * time.Millisecond
+	fastPollTime = 2 * time.Second // how long fastPoll is used after a change
+	pollInterval = time.Second
+)
+
+// maxQueueDelay is how much may wait in one queue, as time on its link.
+const maxQueueDelay = 20 * time.Millisecond
+
+// These are limits of a queue in packets.
+const (
+	minPackets = 4
+	maxPackets = 1000
+	// probePackets is the limit of the queue of probes, which seldom holds more than one.
+	probePackets = 8
+	// packetMemory is the memory of the send socket's buffer that a full-sized packet
+	// takes.
+	packetMemory = 2304
+)
+
+// Options holds what New needs.
+type Options struct {
+	// Database is the local database's socket; see ovsdb.CheckTarget.
+	Database string
+	Log      *slog.Logger
+}
+
+// Daemon keeps the classifiers of one network namespace.
+type Daemon struct {
+	client       *ovsdb.Client
+	log          *slog.Logger
+	socket       uint64 // bytes of the send socket
+	limits       map[leafAt]uint32
+	loggedFaults map[string]string // faults logged, by port
+}
+
+// New returns a daemon that does nothing until Run.
+func New(o Options) (*Daemon, error) {
+	if !strings.HasPrefix(o.Database, "unix:") {
+		return nil, fmt.Errorf("classifier: database %q: want the local one's socket, like %s", o.Database, DefaultDatabase)
+	}
+	client, err := ovsdb.New(ovsdb.Options{Target: o.Database, Log: o.Log})
+	if err != nil {
+		return nil, fmt.Errorf("classifier: %w", err)
+	}
+	return &Daemon{client: client, log: o.Log, socket: sendBuffer(), limits: map[leafAt]uint32{}, loggedFaults: map[string]string{}}, nil
+}
+
+// sendBuffer returns the size of the switch's send socket.
+func sendBuffer() uint64 {
+	text, _ := os.ReadFile("/proc/sys/net/core/wmem_default")
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 212992 // the kernel's own
+	}
+	return n
+}
+
+// Run keeps the classifiers up to date until ctx ends. The classifiers stay, and disappear
+// with their queues.
+func (d *Daemon) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = d.client.Run(ctx) }) // ends with ctx
+	var seen *ovsdb.State
+	since := time.Now()
+	for ctx.Err() == nil {
+		state, changed := d.client.State()
+		if state != seen {
+			seen, since = state, time.Now()
+		}
+		pause := pollInterval
+		if state != nil && d.sync(ctx, state) && time.Since(since) < fastPollTime {
+			pause = fastPoll
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// sync updates the kernel from the database, and writes into the database what the kernel
+// holds. It reports whether something does not exist yet, so that it has to be called
+// again.
+func (d *Daemon) sync(ctx context.Context, state *ovsdb.State) (again bool) {
+	k, err := readKernel()
+	if err != nil {
+		d.logFault("", err)
+		return true
+	}
+	d.logFault("", nil)
+	maps.DeleteFunc(d.limits, func(at leafAt, _ uint32) bool { return !k.leaves[at] })
+	for _, b := range state.Bridges {
+		if b.Datapath != ovsdb.Userspace {
+			continue // in a kernel datapath set_queue alone is enough
+		}
+		for _, p := range b.Ports {
+			if p.QoS == nil || p.QoS.Type != ovsdb.TypeHTB {
+				continue
+			}
+			installed, err := d.syncPort(k, p)
+			if known := mark.List(installed.Marks); known != p.QoS.Tags[mark.TagKnown] {
+				err = errors.Join(err, d.client.SetTag(ctx, p, mark.TagKnown, known))
+			}
+			again = again || errors.Is(err, errNotYet)
+			d.logFault(p.Name, err)
+		}
+	}
+	return again
+}
+
+// logFault logs a fault once, of a port or, without a name, of the kernel.
+func (d *Daemon) logFault(port string, err error) {
+	text := ""
+	if err != nil && !errors.Is(err, errNotYet) {
+		text = err.Error()
+	}
+	if text != d.loggedFaults[port] && text != "" {
+		d.log.Error("classifier", "port", port, "error", err)
+	}
+	d.loggedFaults[port] = text
+	if text == "" {
+		delete(d.loggedFaults, port)
+	}
+}
+
+// syncPort updates one port, and returns the table of its filter.
+func (d *Daemon) syncPort(k *kernel, p ovsdb.Port) (installed Table, err error) {
+	t, err := tableOf(p.QoS)
+	if err != nil {
+		return Table{}, err
+	}
+	link, err := netlink.LinkByName(p.Name)
+	if err != nil {
+		return Table{}, fmt.Errorf("interface %s: %w", p.Name, errNotYet)
+	}
+	if !k.buckets[link.Attrs().Index] {
+		return Table{}, fmt.Errorf("interface %s has no bucket: %w", p.Name, errNotYet)
+	}
+	if err := classify(link, t); err != nil {
+		return Table{}, err
+	}
+	if p.QoS.Owner() == "" {
+		return t, nil // the owner of foreign queues sets their limits
+	}
+	return t, d.setLimits(k, link, p.QoS, t)
+}
+
+// setLimits sets the limits of the queues of a port's classes.
+func (d *Daemon) setLimits(k *kernel, link netlink.Link, qos *ovsdb.QoS, t Table) error {
+	others := len(qos.Queues)
+	if t.Probes != 0 {
+		others--
+	}
+	for _, q := range qos.Queues {
+		limit := d.queueLimit(qos.Rate, others)
+		if t.Probes != 0 && q.ID == t.Probes {
+			limit = probePackets
+		}
+		at := leafAt{link.Attrs().Index, classOf(q.ID)}
+		if k.leaves[at] && d.limits[at] == limit {
+			continue
+		}
+		if err := setLimit(link, at.class, limit); err != nil {
+			return err
+		}
+		d.limits[at] = limit
+	}
+	return nil
+}
+
+// queueLimit returns how many packets may wait in each of a port's queues: what the link
+// sends in maxQueueDelay, but no more than the send socket holds for all of them.
+func (d *Daemon) queueLimit(rate uint64, queues int) uint32 {
+	const full = 8 * 1514
+	byTime := uint64(maxQueueDelay.Seconds()*float64(rate)/full) + minPackets
+	bySocket := d.socket * 4 / 5 / packetMemory / uint64(max(queues, 1))
+	return uint32(min(max(min(byTime, bySocket), minPackets), maxPackets))
+}

@@ -1,0 +1,48 @@
+package flowpath
+
+import "time"
+
+const (
+	// disconnectGrace is how long a switch of a path may be disconnected from the
+	// controller before it counts as dead: it may have lost only that connection.
+	// startGrace is the same after a start, when all switches have to connect again.
+	disconnectGrace = 3 * time.Second
+	startGrace      = 15 * time.Second
+)
+
+// Health is what is known about a path's links. The zero value is that of a path that has
+// not been complete since the start.
+type Health struct {
+	intact       bool      // whether all links have been present since the start
+	missingSince time.Time // since when a link has been missing that may still be there
+}
+
+// Intact returns the health of a path whose links are all present.
+func Intact() Health { return Health{intact: true} }
+
+// WasIntact reports whether all links of the path have been present since the start.
+func (h *Health) WasIntact() bool { return h.intact }
+
+// MissingSince returns since when a link has been missing that may still be there; zero if
+// none is.
+func (h *Health) MissingSince() time.Time { return h.missingSince }
+
+// Update records which link is missing, as kit.MissingLink reports it, and reports
+// whether the path has to be given up: at once if the loss is certain and the path was
+// intact, otherwise after it has lasted.
+func (h *Health) Update(missing string, certain bool, now time.Time) bool {
+	switch {
+	case missing == "":
+		*h = Intact()
+		return false
+	case h.intact && certain:
+		return true
+	case h.missingSince.IsZero():
+		h.missingSince = now
+	}
+	grace := disconnectGrace
+	if !h.intact {
+		grace = startGrace
+	}
+	return now.Sub(h.missingSince) >= grace
+}

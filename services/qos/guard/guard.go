@@ -1,0 +1,294 @@
+package guard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/qos/reserve"
+)
+
+// Owner is the owner of the meters in the rule ledger.
+const Owner = "qos-guard"
+
+const (
+	// MeterBase is added to a port's number to make the number of its meter: numbers from
+	// MeterBase up to twice that belong to links.
+	MeterBase = 0x4000
+	// Floor is the part of a link that best effort always gets, in percent, even if the
+	// whole link is promised: a flow that cannot be accepted is slow, not cut off. It is
+	// taken from what a promise may lack (tolerance, 5 %), which also has to cover the
+	// noise of package reserve (1 %), the error of measured use (0.12 % in the tests of
+	// package network; it is a difference of counters, not smoothed), and what occupies a
+	// wire but is counted by no port, meter or HTB class: preamble, checksum and gap, 24
+	// bytes for each frame of 1514 (1.6 %). All of them count headers, including those of
+	// Ethernet, which are part of what is promised.
+	Floor = 2
+	// minShare is the part of a link, in percent, that best effort gets at least where
+	// nothing is promised that it could harm; like other traffic it competes for more. If
+	// that does not fill the link, the rest of the link can be measured, and flows that
+	// wait can be accepted.
+	minShare = 25
+	// margin is the part of a link, in percent, that is left to neither promises nor
+	// limited traffic. It is for traffic without a meter, such as the answers to traffic
+	// that is not critical, and for what is not counted.
+	margin = 4
+	// burstShare makes a meter pass one part in burstShare of a second's traffic at once,
+	// but at least minBurst, in kbit: a dozen packets of full size.
+	burstShare = 20
+	minBurst   = 144
+	// maxAtOnce bounds the switches that are asked at once.
+	maxAtOnce = 64
+	// unusedTime is how long a meter must have been unused before it is removed: longer
+	// than it takes to write rules.
+	unusedTime = 4 * time.Second
+)
+
+// Options holds what New needs.
+type Options struct {
+	Book  *reserve.Book
+	Rules kit.Ledger
+	Log   *slog.Logger
+	// Interval is the interval at which meters are adjusted to capacities, and checked for
+	// use.
+	Interval time.Duration
+}
+
+// user is a service whose rules use meters.
+type user struct {
+	links  func() []network.PortRef
+	loaded <-chan struct{}
+}
+
+// Guard keeps one meter for each link on which traffic without a promise is limited; all of
+// that traffic shares it. Its methods may be called concurrently.
+type Guard struct {
+	Options
+	mu     sync.Mutex
+	meters map[network.PortRef]*meterState
+	users  []user
+}
+
+// meterState is the meter of a link.
+type meterState struct {
+	kbit     atomic.Uint32 // zero if there is none
+	used     time.Time     // guarded by the guard's lock
+	changing sync.Mutex    // held while the switch is asked
+	refused  bool          // whether the switch refuses meters; guarded by changing
+}
+
+// New returns a Guard without meters.
+func New(o Options) *Guard {
+	g := &Guard{Options: o, meters: map[network.PortRef]*meterState{}}
+	o.Book.SetGuardMeter(g.Meter)
+	return g
+}
+
+// Run removes unused meters, and adjusts the others to promises and capacities, until ctx
+// ends. Meters of an earlier controller stay until all users have loaded their stored
+// state.
+func (g *Guard) Run(ctx context.Context) error {
+	for _, u := range g.users {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-u.loaded:
+		}
+	}
+	g.Rules.Ready()
+	kit.NewLoop().Run(ctx, 0, g.Interval, g.Sweep)
+	return nil
+}
+
+// AddUser adds a user whose rules use the meters of the links that the function returns.
+// Once loaded is closed, these include the links from before the start. AddUser must be
+// called before Run.
+func (g *Guard) AddUser(links func() []network.PortRef, loaded <-chan struct{}) {
+	g.users = append(g.users, user{links, loaded})
+}
+
+// Meter returns the meter for traffic out of a port; zero if it has none.
+func (g *Guard) Meter(at network.PortRef) uint32 {
+	if g.Kbit(at) == 0 {
+		return 0
+	}
+	return MeterBase + at.Port
+}
+
+// Kbit returns the rate of a link's meter; zero if it has none.
+func (g *Guard) Kbit(at network.PortRef) uint32 {
+	if m := g.find(at); m != nil {
+		return m.kbit.Load()
+	}
+	return 0
+}
+
+// find returns the state of a link's meter; nil if nobody has used it.
+func (g *Guard) find(at network.PortRef) *meterState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.meters[at]
+}
+
+// Ensure creates the meters of links that have none.
+func (g *Guard) Ensure(ctx context.Context, links []network.PortRef) {
+	tasks.Each(links, maxAtOnce, func(at network.PortRef) {
+		if at.Port < MeterBase {
+			g.setRate(ctx, at, g.touch(at), func(uint32) uint32 { return g.rateFor(at) })
+		}
+	})
+}
+
+// Adjust updates the existing meters of links after something has been promised or
+// released.
+func (g *Guard) Adjust(ctx context.Context, links []network.PortRef) {
+	tasks.Each(links, maxAtOnce, func(at network.PortRef) {
+		if m := g.find(at); m != nil {
+			g.setRate(ctx, at, m, func(now uint32) uint32 {
+				if now == 0 {
+					return 0
+				}
+				return g.rateFor(at)
+			})
+		}
+	})
+}
+
+// Stored is a meter in the form in which the store keeps it.
+type Stored struct {
+	Link network.PortRef `json:"link"`
+	Kbit uint32          `json:"kbit"`
+}
+
+// Stored returns the meters of those links that have one.
+func (g *Guard) Stored(links []network.PortRef) (all []Stored) {
+	for _, at := range links {
+		if kbit := g.Kbit(at); kbit != 0 {
+			all = append(all, Stored{at, kbit})
+		}
+	}
+	return all
+}
+
+// Restore declares the meters of an earlier controller.
+func (g *Guard) Restore(ctx context.Context, all []Stored) {
+	for _, m := range all {
+		if m.Kbit != 0 {
+			g.setRate(ctx, m.Link, g.touch(m.Link), func(now uint32) uint32 { return cmp.Or(now, m.Kbit) })
+		}
+	}
+}
+
+// touch records that a link's meter is about to be used.
+func (g *Guard) touch(at network.PortRef) *meterState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.meters[at]
+	if m == nil {
+		m = &meterState{}
+		g.meters[at] = m
+	}
+	m.used = time.Now()
+	return m
+}
+
+// setRate writes a link's meter if want returns, for the present rate, another rate that is
+// not zero. If that fails, the meter stays as it is, and setRate tries again when the link
+// is used next, unless the switch refuses meters.
+func (g *Guard) setRate(ctx context.Context, at network.PortRef, m *meterState, want func(now uint32) uint32) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	now := m.kbit.Load()
+	kbit := want(now)
+	if kbit == 0 || kbit == now || m.refused {
+		return
+	}
+	p := network.Program{Meters: []network.Meter{NewMeter(at.Switch, MeterBase+at.Port, kbit, burstShare)}}
+	err := g.Rules.Apply(ctx, key(at), p, network.ApplyOptions{AllowDown: true})
+	if m.refused = now == 0 && errors.Is(err, network.ErrRefused); err == nil {
+		m.kbit.Store(kbit)
+		return
+	}
+	g.Log.Warn("best effort is not held back on a link as it should be", "from", at, "error", err)
+}
+
+// rateFor returns the rate that a link leaves to best effort, in kbit/s: what is neither
+// promised nor used by unlimited traffic, so that promises lose nothing to it. It is zero
+// while the capacity is not known.
+func (g *Guard) rateFor(at network.PortRef) uint32 {
+	capacity := g.Book.Use(at).Capacity
+	others, _ := g.Book.Others(at) // zero while not known
+	left := capacity - capacity*margin/100
+	left -= min(g.Book.Promised(at), left)
+	left -= min(others, left)
+	least := uint64(minShare)
+	if g.Book.Unenforced(at) > 0 {
+		least = Floor
+	}
+	return uint32(min(max(left, capacity*least/100)/1000, 1<<31))
+}
+
+// key returns the key of a meter in the ledger.
+func key(at network.PortRef) string { return "guard/" + at.String() }
+
+// Sweep removes meters that no user's rules use any more, and adjusts the others to
+// capacities and promises.
+func (g *Guard) Sweep(ctx context.Context) {
+	used := map[network.PortRef]bool{}
+	for _, u := range g.users {
+		for _, at := range u.links() {
+			used[at] = true
+		}
+	}
+	g.Adjust(ctx, slices.Collect(maps.Keys(used)))
+	unused := map[network.PortRef]*meterState{}
+	g.mu.Lock()
+	for at, m := range g.meters {
+		if used[at] {
+			m.used = time.Now()
+		} else if m.unused() {
+			unused[at] = m
+		}
+	}
+	g.mu.Unlock()
+	tasks.Each(slices.Collect(maps.Keys(unused)), maxAtOnce, func(at network.PortRef) { g.remove(ctx, at, unused[at]) })
+}
+
+// unused reports whether no flow is about to use the meter. The guard's lock is held.
+func (m *meterState) unused() bool { return time.Since(m.used) >= unusedTime }
+
+// remove removes a meter, unless it is used again.
+func (g *Guard) remove(ctx context.Context, at network.PortRef, m *meterState) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	g.mu.Lock()
+	unused := m.unused()
+	g.mu.Unlock()
+	if !unused || g.Rules.Remove(ctx, key(at)) != nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m.kbit.Store(0); m.unused() { // otherwise somebody waits to create it again
+		delete(g.meters, at)
+	}
+}
+
+// NewMeter returns a meter that passes a rate, in kbit/s, and at once what one part of a
+// second brings.
+func NewMeter(sw openflow.DatapathID, id, kbit, part uint32) network.Meter {
+	return network.Meter{
+		Switch: sw, ID: id, Flags: openflow.MeterFlagKbps | openflow.MeterFlagBurst,
+		Bands: []openflow.MeterBand{{Type: openflow.BandDrop, Rate: kbit, Burst: max(kbit/part, minBurst)}},
+	}
+}

@@ -1,0 +1,166 @@
+package subflows
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/qos/flowpath"
+	"github.com/sluice-net/sluice/services/qos/match"
+)
+
+// maxWaiting bounds the SYNs of a subflow that wait for its placement: a SYN may be
+// repeated.
+const maxWaiting = 4
+
+// Held is a SYN that waits, such as a *network.Held.
+type Held interface {
+	// Release sends the SYN by the rules that are installed now, Output by the given
+	// actions.
+	Release() error
+	Output(actions []openflow.Action) error
+}
+
+// These are the outcomes for a SYN with the mark.
+const (
+	outcomePlaced  = "placed"
+	outcomeFailed  = "failed"       // no path was found, or a switch refused its rules
+	outcomePlain   = "not-a-join"   // plain TCP, a first subflow, or a fallback to TCP
+	outcomeInside  = "inside"       // it does not come from a host
+	outcomeForged  = "forged"       // its sender is connected elsewhere
+	outcomeUnknown = "unknown-host" // the place of its sender or receiver is not known
+	outcomeMoves   = "mobile"       // the path of a mobile device is up to its service
+	outcomeMost    = "most-of-port" // the limit of subflows from that port is reached
+	outcomeFull    = "most-in-all"  // the limit of all subflows is reached
+	outcomeBusy    = "busy"         // too many are being placed
+)
+
+// Name implements network.Handler.
+func (s *Service) Name() string { return "subflows" }
+
+// HandlePacketIn handles SYNs that join a connection. It runs on the switch's goroutine and
+// never blocks.
+func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
+	h := &p.Headers
+	if !s.Enabled || h.DSCP != s.DSCP || !h.IsIP() || h.IsFragment() || !h.IsSYN() {
+		return network.Continue
+	}
+	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
+	m := packet.MPTCPOf(h.TCPOptions(p.Data))
+	if s.handleSYN(at, h, m, func() (Held, error) { return p.Hold(holdTimeout) }) == network.Stop {
+		return network.Stop
+	}
+	s.countUnplaced(at)
+	if m.Join && s.Network.IsEdge(at) && p.Output(unmarked) == nil {
+		return network.Stop
+	}
+	return network.Continue
+}
+
+// unmarked sends a SYN through the tables without the mark, because of which each switch on
+// its path would punt it again.
+var unmarked = []openflow.Action{openflow.SetField(openflow.IPDSCP(0)), openflow.Output(openflow.PortTable)}
+
+// handleSYN decides about a SYN with the mark. Default forwarding takes what is not placed.
+func (s *Service) handleSYN(at network.PortRef, headers *packet.Headers, m packet.MPTCP, hold func() (Held, error)) network.Verdict {
+	select {
+	case <-s.ready:
+	default:
+		return network.Continue
+	}
+	h, ok := match.HeaderOf(headers)
+	if !m.Join || !ok {
+		return s.pass(outcomePlain)
+	}
+	if f := s.flows.find(h); f != nil {
+		return f.holdSYN(hold)
+	}
+	if !s.Network.IsEdge(at) {
+		return s.pass(outcomeInside)
+	}
+	_, source := s.Network.Anchored(h.Src)
+	_, destination := s.Network.Anchored(h.Dst)
+	if source || destination {
+		return s.pass(outcomeMoves)
+	}
+	// Rules for the answers forward to the port where the SYN came in.
+	from, known := s.Network.HostByMAC(h.EthSrc, h.VLAN)
+	to, knownTo := s.Network.HostByMAC(h.EthDst, h.VLAN)
+	switch {
+	case !known || !knownTo || to.At.IsZero() || to.At == at:
+		return s.pass(outcomeUnknown)
+	case from.At != at:
+		return s.pass(outcomeForged)
+	}
+	return s.begin(&subflow{id: identify(h), stored: stored{
+		Header: h, Connection: connection{h.Dst, m.Token}, From: at, To: to.At, Since: time.Now(),
+	}}, hold)
+}
+
+// pass counts a SYN that is left to default forwarding.
+func (s *Service) pass(why string) network.Verdict {
+	s.metrics.joins.WithLabelValues(why).Inc()
+	return network.Continue
+}
+
+// begin starts the placement of a new subflow, unless its SYN has arrived twice meanwhile.
+func (s *Service) begin(f *subflow, hold func() (Held, error)) network.Verdict {
+	s.flows.mu.Lock()
+	defer s.flows.mu.Unlock()
+	if there := s.flows.byHeader[f.Header]; there != nil {
+		return there.holdSYN(hold)
+	}
+	if why := s.flows.refusal(f.From); why != "" {
+		return s.pass(why)
+	}
+	if f.holdSYN(hold) != network.Stop {
+		return s.pass(outcomeBusy)
+	}
+	f.changing.Lock()
+	s.flows.addPlacing(f)
+	if !s.tasks.Start(func(context.Context) { s.placer.place(f) }) {
+		// The controller is stopping: held packets are forwarded when their time is over.
+		f.changing.Unlock()
+	}
+	return network.Stop
+}
+
+// wholePacket makes a switch send packets to the controller in full length.
+const wholePacket = 0xffff
+
+// installPunts writes the rules for marked SYNs to every switch.
+func (s *Service) installPunts(ctx context.Context) {
+	refused := s.Rules.EverySwitch(ctx, "punt", func(d openflow.DatapathID) network.Program {
+		return Punts(d, s.DSCP, flowpath.MatchesTCPFlags(s.Network, d))
+	})
+	for d, err := range refused {
+		s.Log.Warn("further subflows that enter here are not placed", "switch", d, "error", err)
+	}
+}
+
+// Punts returns the rules that send marked SYNs from one switch to the controller. A switch
+// that does not match TCP flags sends all segments with the mark; hosts mark SYNs only.
+func Punts(d openflow.DatapathID, dscp uint8, seesTCPFlags bool) (p network.Program) {
+	for _, fields := range marked(dscp, seesTCPFlags) {
+		p.Rules = append(p.Rules, network.Rule{
+			Switch: d, Stage: network.StageRoute, Offset: rule.RouteSubflowAsk, Match: openflow.MustMatch(fields...),
+			Leased: true, Actions: []openflow.Action{openflow.OutputController(wholePacket)},
+		})
+	}
+	return p
+}
+
+// marked returns the match fields of SYNs with the mark, or of all segments with it.
+func marked(dscp uint8, seesTCPFlags bool) (all [][]openflow.OXM) {
+	for _, of := range []uint16{packet.TypeIPv4, packet.TypeIPv6} {
+		fields := []openflow.OXM{openflow.EthType(of), openflow.IPDSCP(dscp), openflow.IPProto(packet.ProtoTCP)}
+		if seesTCPFlags {
+			fields = append(fields, openflow.TCPFlags(packet.SYN, packet.SYN|packet.ACK))
+		}
+		all = append(all, fields)
+	}
+	return all
+}

@@ -1,0 +1,101 @@
+package subflows
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/qos/flowpath"
+)
+
+const (
+	// maxUnplaced is how many marked packets that are not placed may come in by one port in
+	// a second. If there are more, the switch drops the port's marked packets for dropTime.
+	maxUnplaced = 200
+	dropTime    = 10 * time.Second
+	// maxCounted bounds the ports that are counted, and those whose packets are dropped.
+	maxCounted = 1024
+)
+
+// joinCounter counts the marked packets that were not placed, by the port where they came
+// in.
+type joinCounter struct {
+	mu       sync.Mutex
+	since    time.Time // start of the current second
+	of       map[network.PortRef]int
+	dropping map[network.PortRef]bool
+}
+
+func newJoinCounter() *joinCounter {
+	return &joinCounter{of: map[network.PortRef]int{}, dropping: map[network.PortRef]bool{}}
+}
+
+// add counts one packet, and reports whether packets of the port are to be dropped from now
+// on.
+func (c *joinCounter) add(at network.PortRef, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.since) >= time.Second {
+		clear(c.of)
+		c.since = now
+	}
+	n, counted := c.of[at]
+	if c.dropping[at] || !counted && len(c.of) >= maxCounted {
+		return false
+	}
+	c.of[at] = n + 1
+	if n < maxUnplaced || len(c.dropping) >= maxCounted {
+		return false
+	}
+	c.dropping[at] = true
+	return true
+}
+
+// resume makes a port be counted again.
+func (c *joinCounter) resume(at network.PortRef) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.dropping, at)
+}
+
+// countUnplaced counts a marked packet that is left to default forwarding.
+func (s *Service) countUnplaced(at network.PortRef) {
+	if !s.counts.add(at, time.Now()) {
+		return
+	}
+	if !s.Network.IsEdge(at) || !s.tasks.Start(func(ctx context.Context) { s.dropJoins(ctx, at) }) {
+		s.counts.resume(at)
+	}
+}
+
+// dropJoins makes the switch drop marked packets of a port for dropTime. Connections keep
+// the subflows that they have.
+func (s *Service) dropJoins(ctx context.Context, at network.PortRef) {
+	defer s.counts.resume(at)
+	key := fmt.Sprintf("quiet/%v", at)
+	p := network.Program{}
+	for _, fields := range marked(s.DSCP, flowpath.MatchesTCPFlags(s.Network, at.Switch)) {
+		p.Rules = append(p.Rules, network.Rule{
+			Switch: at.Switch, Stage: network.StageRoute, Offset: rule.RouteSubflowQuiet, Leased: true,
+			Match: openflow.MustMatch(append(fields, openflow.InPort(at.Port))...),
+		})
+	}
+	s.warnLimit.Warn(s.Log, "a port sends more joins than can be placed: they are dropped for a while", "port", at, "for", dropTime)
+	s.metrics.quiet.Inc()
+	bounded, cancel := context.WithTimeout(ctx, dropTime)
+	defer cancel()
+	if err := s.Rules.Apply(bounded, key, p, network.ApplyOptions{}); err != nil {
+		s.warnLimit.Warn(s.Log, "joins of a port are not dropped", "port", at, "error", err)
+	}
+	_ = tasks.Sleep(ctx, dropTime)
+	clean, cancel := s.placer.cleanUp()
+	defer cancel()
+	if err := s.Rules.Remove(clean, key); err != nil {
+		s.warnLimit.Warn(s.Log, "joins of a port stay dropped", "port", at, "error", err)
+	}
+}

@@ -1,0 +1,136 @@
+package subflows
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/services/qos/flowpath"
+	"github.com/sluice-net/sluice/services/qos/reserve"
+)
+
+// Subflows use only what is not promised: what they carry counts as available for promises,
+// and on links where something is promised that no queue enforces, they pass the guard's
+// meter.
+
+// These are the directions of a subflow.
+const (
+	forward = iota
+	reverse
+	directions
+)
+
+// yieldKey returns the key in the book of what a subflow carries in one direction.
+func (f *subflow) yieldKey(direction int) reserve.Key {
+	return reserve.Key{Owner: Owner, ID: f.id + [directions]string{"", "/back"}[direction]}
+}
+
+// links returns the links by which a path leaves switches, in one direction.
+func links(hops []network.Hop, direction int) (all []reserve.Link) {
+	for _, at := range flowpath.LinkPorts(hops) {
+		forth := slices.ContainsFunc(hops, func(h network.Hop) bool { return at == network.PortRef{Switch: h.Switch, Port: h.Out} })
+		if forth == (direction == forward) {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// bookYielding enters a subflow on a path into the book, as yielding traffic.
+func (c *chooser) bookYielding(f *subflow, hops []network.Hop) {
+	for direction := range directions {
+		p := reserve.Promise{Key: f.yieldKey(direction), Yields: true}
+		for _, at := range links(hops, direction) {
+			p.Shares = append(p.Shares, reserve.Share{Link: at})
+		}
+		c.loads.book.Restore(p)
+	}
+}
+
+// releaseYielding removes it from the book.
+func (c *chooser) releaseYielding(f *subflow) {
+	for direction := range directions {
+		c.loads.book.Release(f.yieldKey(direction))
+	}
+}
+
+// promisedLinks returns the links of a path on which something is promised that no queue
+// enforces, or on which a flow waits for a promise: what subflows leave there is known only
+// if they pass a meter.
+func (c *placer) promisedLinks(hops []network.Hop) []reserve.Link {
+	return slices.DeleteFunc(flowpath.LinkPorts(hops), func(at reserve.Link) bool { return c.Book.Unenforced(at) == 0 && !c.Book.Waiting(at) })
+}
+
+// meteredLinks returns those of these links that have a meter, which a subflow has to pass.
+// A switch may be late with a meter, or refuse it.
+func (c *placer) meteredLinks(hops []network.Hop) []reserve.Link {
+	return slices.DeleteFunc(c.promisedLinks(hops), func(at reserve.Link) bool { return c.Guard.Meter(at) == 0 })
+}
+
+// meter returns a function that returns the meter of a port if the port is among the
+// metered links.
+func (c *placer) meter(held []reserve.Link) func(network.PortRef) uint32 {
+	return func(at network.PortRef) uint32 {
+		if !slices.Contains(held, at) {
+			return 0
+		}
+		return c.Guard.Meter(at)
+	}
+}
+
+// updateAllMeters makes subflows pass meters where something has been promised, and no
+// longer where nothing is.
+func (s *Service) updateAllMeters(ctx context.Context) {
+	lacking := map[reserve.Link][]*subflow{}
+	flows := s.flows.all()
+	for _, f := range flows {
+		for _, at := range s.placer.promisedLinks(f.path()) {
+			if s.Guard.Meter(at) == 0 {
+				lacking[at] = append(lacking[at], f)
+			}
+		}
+	}
+	hold := func(f *subflow) { s.placer.updateMeters(ctx, f) }
+	each(flows, hold)
+	// A switch that does not answer delays only its own links.
+	each(slices.Collect(maps.Keys(lacking)), func(at reserve.Link) {
+		bounded, cancel := context.WithTimeout(ctx, placeTimeout)
+		defer cancel()
+		if s.Guard.Ensure(bounded, []reserve.Link{at}); s.Guard.Meter(at) != 0 {
+			each(lacking[at], hold)
+		}
+	})
+}
+
+// updateMeters rewrites a subflow's rules if it has to pass other meters now.
+func (c *placer) updateMeters(ctx context.Context, f *subflow) {
+	if hops, held := f.pathAndMeters(); hops == nil || ctx.Err() != nil || slices.Equal(held, c.meteredLinks(hops)) {
+		return
+	}
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	hops, now := f.pathAndMeters() // another call may have updated it meanwhile
+	held := c.meteredLinks(hops)
+	if hops == nil || slices.Equal(now, held) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
+	defer cancel()
+	if err := c.install(ctx, f, hops, held, true); err != nil {
+		c.warnLimit.Warn(c.Log, "a subflow is not held to what promises leave, until the next reading of counters", "subflow", f.Header, "error", err)
+		return
+	}
+	f.setPath(hops, held)
+	c.save(f)
+}
+
+// meteredLinks returns the links on which subflows pass meters.
+func (s *Service) meteredLinks() (all []reserve.Link) {
+	for _, f := range s.flows.all() {
+		if _, held := f.pathAndMeters(); held != nil {
+			all = append(all, held...)
+		}
+	}
+	return all
+}

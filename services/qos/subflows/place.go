@@ -1,0 +1,208 @@
+package subflows
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/services/qos/flowpath"
+	"github.com/sluice-net/sluice/services/qos/match"
+	"github.com/sluice-net/sluice/services/qos/reserve"
+	"github.com/sluice-net/sluice/store"
+)
+
+// placer changes the paths of subflows.
+type placer struct {
+	Options
+	chooser
+	metrics *metrics
+	ctx     context.Context // the context of the service
+	// choosing serialises the choice of paths, because each choice depends on those before
+	// it.
+	choosing sync.Mutex
+	// Hosts can cause as many of these lines as they like.
+	warnLimit, infoLimit lograte.Limit
+	// promises runs the update of the meters that subflows pass.
+	promises kit.Loop
+}
+
+// place forwards a new subflow along the next path of its connection. The caller has locked
+// f.changing.
+func (c *placer) place(f *subflow) {
+	defer f.changing.Unlock()
+	ctx, cancel := context.WithTimeout(c.ctx, placeTimeout)
+	defer cancel()
+	var waiting []Held
+	next, err := c.nextPath(f)
+	if err == nil {
+		waiting, err = c.route(ctx, f, next.hops, false)
+	}
+	if err != nil {
+		c.giveUp(f, err)
+		return
+	}
+	c.flows.donePlacing(f)
+	for _, held := range waiting {
+		if err := held.Release(); err != nil {
+			c.warnLimit.Warn(c.Log, "releasing a SYN", "subflow", f.Header, "error", err)
+		}
+	}
+	c.metrics.countOutcome(f, outcomePlaced)
+	c.metrics.setup.Observe(time.Since(f.Since).Seconds())
+	c.Publish("subflow.placed", f.record())
+	c.save(f)
+}
+
+// nextPath gives a subflow the next path of its connection.
+func (c *placer) nextPath(f *subflow) (found, error) {
+	c.choosing.Lock()
+	defer c.choosing.Unlock()
+	return c.chooser.nextPath(f, c.Network.Topology(), time.Now(), func(hops []network.Hop) bool {
+		missing, _ := kit.MissingLink(c.Network, hops)
+		return missing == ""
+	})
+}
+
+// widestPath chooses the widest path for a subflow at present, and counts the subflow there
+// from then on.
+func (c *placer) widestPath(f *subflow) (found, error) {
+	c.choosing.Lock()
+	defer c.choosing.Unlock()
+	now := time.Now()
+	to, err := c.chooser.widestPath(f, c.Network.Topology(), now)
+	if err == nil {
+		c.loads.start(to, now)
+	}
+	return to, err
+}
+
+// widerPath chooses a path that gives a subflow more than one with a full link, and reports
+// whether there is one.
+func (c *placer) widerPath(f *subflow, at network.PortRef, now time.Time) (found, bool) {
+	c.choosing.Lock()
+	defer c.choosing.Unlock()
+	to, ok := c.chooser.widerPath(f, at, c.Network.Topology(), now)
+	if ok {
+		c.loads.start(to, now)
+	}
+	return to, ok
+}
+
+// route forwards a subflow along a path, and returns the SYNs that have waited for it. If
+// it fails, the subflow no longer counts on that path.
+func (c *placer) route(ctx context.Context, f *subflow, hops []network.Hop, allowDown bool) (waiting []Held, err error) {
+	promised := c.promisedLinks(hops)
+	c.Guard.Ensure(ctx, promised)
+	held := c.meteredLinks(hops)
+	if err := c.install(ctx, f, hops, held, allowDown); err != nil {
+		c.loads.remove(hops)
+		return nil, err
+	}
+	c.bookYielding(f, hops)
+	waiting = f.setPath(hops, held)
+	if !slices.Equal(promised, c.promisedLinks(hops)) { // updateAllMeters could not see the subflow on this path before
+		c.promises.Wake()
+	}
+	return waiting, nil
+}
+
+// install writes the rules of a path; on the metered links they pass a meter.
+func (c *placer) install(ctx context.Context, f *subflow, hops []network.Hop, held []reserve.Link, allowDown bool) error {
+	return c.Rules.Apply(ctx, f.key(), pathRules(f.Header, hops, c.Idle, c.meter(held)), network.ApplyOptions{Waves: kit.Waves(hops), AllowDown: allowDown})
+}
+
+// pathRules returns the rules that forward a subflow along a path. meter returns the meter
+// that traffic out of a port has to pass, zero for none; a nil function means that there
+// are no meters.
+func pathRules(h match.Header, hops []network.Hop, idle time.Duration, meter func(network.PortRef) uint32) network.Program {
+	led := flowpath.Forwarding{Header: h, Hops: hops, Stage: network.StageRoute, Offset: rule.RouteSubflow, Idle: idle, Meter: meter}
+	return network.Program{Rules: led.Rules()}
+}
+
+// FlowRules returns the rules of the subflow that a packet belongs to, along a path; false
+// if the packet belongs to none.
+func FlowRules(h *packet.Headers, path network.Path, idle time.Duration) (network.Program, bool) {
+	f, ok := match.HeaderOf(h)
+	if !ok || f.Proto != packet.ProtoTCP {
+		return network.Program{}, false
+	}
+	return pathRules(f, path.Hops, idle, nil), true
+}
+
+// giveUp leaves a subflow that cannot be placed to default forwarding.
+func (c *placer) giveUp(f *subflow, why error) {
+	ctx, cancel := c.cleanUp()
+	defer cancel()
+	c.removeRules(ctx, f)
+	waiting := f.markFailed()
+	c.flows.donePlacing(f)
+	for _, held := range waiting {
+		if err := held.Output(unmarked); err != nil {
+			c.warnLimit.Warn(c.Log, "forwarding a SYN", "subflow", f.Header, "error", err)
+		}
+	}
+	c.metrics.countOutcome(f, outcomeFailed)
+	c.warnLimit.Warn(c.Log, "a subflow goes by default forwarding", "subflow", f.Header, "error", why)
+	c.Publish("subflow.failed", map[string]any{"flow": f.Header.String(), "reason": why.Error()})
+}
+
+// cleanUp returns a context for cleaning up that the end of the service does not cancel.
+func (c *placer) cleanUp() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(c.ctx), placeTimeout)
+}
+
+func (c *placer) removeRules(ctx context.Context, f *subflow) {
+	if err := c.Rules.Remove(ctx, f.key()); err != nil {
+		c.warnLimit.Warn(c.Log, "removing the rules of a subflow", "subflow", f.Header, "error", err)
+	}
+}
+
+// move forwards a subflow along another path that was chosen for it. It installs the new
+// rules before it removes the old ones. f.changing is locked.
+func (c *placer) move(ctx context.Context, f *subflow, to found, why string) {
+	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
+	defer cancel()
+	old := f.path()
+	if old == nil || slices.Equal(old, to.hops) {
+		c.loads.remove(to.hops)
+		return
+	}
+	if _, err := c.route(ctx, f, to.hops, true); err != nil {
+		c.warnLimit.Warn(c.Log, "a subflow could not be moved", "subflow", f.Header, "error", err)
+		return
+	}
+	c.loads.remove(old)
+	c.metrics.moves.Inc()
+	c.infoLimit.Info(c.Log, "a subflow has been moved", "subflow", f.Header, "because", why)
+	c.Publish("subflow.moved", map[string]any{"cause": why, "subflow": f.record()})
+	c.save(f)
+}
+
+// end removes a subflow: its rules and its record.
+func (c *placer) end(f *subflow, why string) {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	hops := f.path()
+	if now, _ := f.markEnded(); !now {
+		return
+	}
+	ctx, cancel := c.cleanUp()
+	defer cancel()
+	c.removeRules(ctx, f)
+	c.releaseYielding(f)
+	c.loads.remove(hops)
+	if err := c.Store.Delete(ctx, storePrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
+		c.warnLimit.Warn(c.Log, "a subflow stays stored", "subflow", f.Header, "error", err)
+	}
+	c.flows.remove(f) // only now may a SYN start it anew, under the same names
+	r := f.record()
+	r.Reason = why
+	c.Publish("subflow.ended", r)
+}

@@ -1,0 +1,100 @@
+package subflows
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/stats"
+	"github.com/sluice-net/sluice/services/qos/match"
+)
+
+// Large connections of plain TCP have no further subflows. For hosts that cannot be
+// changed, samples of packets reveal such connections, and each connection as a whole gets
+// a path of its own, as in Hedera (Al-Fares et al., NSDI 2010).
+
+const (
+	// largeShare is the part of its host's link, in percent, from which on a connection
+	// counts as large.
+	largeShare = 10
+	// maxLarge bounds the connections that are considered after a reading: the largest.
+	maxLarge = 64
+)
+
+// Sampled estimates conversations from samples of packets, as a *network.Traffic does.
+type Sampled interface {
+	Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker
+}
+
+// placeLarge gives paths to large connections of plain TCP.
+func (s *Service) placeLarge(context.Context) {
+	if s.Sampled == nil {
+		return
+	}
+	for _, t := range s.Sampled.Talkers(maxLarge, s.placeable) {
+		if f := s.plainFlow(t.Conversation); f != nil && s.isLarge(t) {
+			s.beginPlain(f)
+		}
+	}
+}
+
+// placeable reports whether a conversation may get a path. Conversations that have one, or
+// cannot have one, do not count among the largest.
+func (s *Service) placeable(c stats.Conversation) bool {
+	if c.Proto != packet.ProtoTCP || !s.Network.IsEdge(c.At) {
+		return false
+	}
+	f := s.plainFlow(c)
+	return f != nil && s.flows.find(f.Header) == nil
+}
+
+// isLarge reports whether a connection is large, even allowing for the error of few
+// samples.
+func (s *Service) isLarge(t stats.Talker) bool {
+	capacity := float64(s.Book.Use(t.At).Capacity)
+	return capacity > 0 && t.Bits*(1-t.Error) >= capacity*largeShare/100
+}
+
+// plainFlow returns a connection of plain TCP between two hosts; nil if their places are
+// not known, or another service decides its path.
+func (s *Service) plainFlow(c stats.Conversation) *subflow {
+	from, known := s.host(c.Src.Addr())
+	to, knownTo := s.host(c.Dst.Addr())
+	if !known || !knownTo || from.At != c.At || to.At == c.At || to.At.IsZero() || from.VLAN != to.VLAN {
+		return nil
+	}
+	kind := uint16(packet.TypeIPv4)
+	if c.Src.Addr().Is6() {
+		kind = packet.TypeIPv6
+	}
+	h := match.Header{
+		EthType: kind, VLAN: from.VLAN, EthSrc: from.MAC, EthDst: to.MAC, Src: c.Src.Addr(), Dst: c.Dst.Addr(), Proto: packet.ProtoTCP, SrcPort: c.Src.Port(), DstPort: c.Dst.Port(),
+	}
+	return &subflow{stored: stored{Header: h, From: from.At, To: to.At, Since: time.Now(), Plain: true}}
+}
+
+// host returns a host that is not mobile, and reports whether it is known.
+func (s *Service) host(a netip.Addr) (network.Host, bool) {
+	if _, moves := s.Network.Anchored(a); moves {
+		return network.Host{}, false
+	}
+	return s.Network.HostByIP(a)
+}
+
+// beginPlain starts the placement of a connection, unless it is placed already or was tried
+// recently.
+func (s *Service) beginPlain(f *subflow) {
+	s.flows.mu.Lock()
+	defer s.flows.mu.Unlock()
+	if s.flows.byHeader[f.Header] != nil || s.flows.byHeader[f.Header.Reverse()] != nil || s.flows.refusal(f.From) != "" {
+		return
+	}
+	f.id = identify(f.Header)
+	f.changing.Lock()
+	s.flows.addPlacing(f)
+	if !s.tasks.Start(func(context.Context) { s.placer.place(f) }) {
+		f.changing.Unlock() // the controller is stopping
+	}
+}

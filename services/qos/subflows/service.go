@@ -1,0 +1,154 @@
+package subflows
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/services/qos/guard"
+	"github.com/sluice-net/sluice/services/qos/reserve"
+	"github.com/sluice-net/sluice/store"
+)
+
+// Owner is the owner of the subflows' rules in the ledger.
+const Owner = "qos-subflow"
+
+// These are limits of the service.
+const (
+	// maxSubflows bounds the subflows, maxPlacing those that are being placed, and
+	// maxPlacingEach those of them that came in by one port, so that other ports are served
+	// meanwhile.
+	maxSubflows    = 8192
+	maxPlacing     = 256
+	maxPlacingEach = 32
+	// placeTimeout is how long a placement may take, and how long undoing a failed one. A
+	// SYN is held for both, because otherwise it would be forwarded with the mark.
+	placeTimeout = 2 * time.Second
+	holdTimeout  = 2*placeTimeout + time.Second
+	// meterDelay is how soon subflows are metered on a link on which something has been
+	// promised.
+	meterDelay = 20 * time.Millisecond
+)
+
+// Settings holds the choices of an operator.
+type Settings struct {
+	// Enabled makes SYNs with the mark come to the controller.
+	Enabled bool
+	// DSCP is the mark of SYNs that join a connection.
+	DSCP uint8
+	// Paths bounds the paths of a connection; further subflows share them.
+	Paths int
+	// Most bounds the placed subflows that come in by one port.
+	Most int
+	// Idle is how long a subflow has to be silent until it counts as over, in whole
+	// seconds.
+	Idle time.Duration
+}
+
+// Options holds what New needs.
+type Options struct {
+	Settings
+	Network kit.Network
+	Rules   kit.Ledger
+	Store   store.Store
+	Book    *reserve.Book
+	// Guard limits subflows to what promises leave.
+	Guard *guard.Guard
+	Log   *slog.Logger
+	// Publish publishes an event.
+	Publish func(kind string, attrs any)
+	// Interval is the interval at which counters are read.
+	Interval time.Duration
+	// Sampled is the source of samples for placing large connections of plain TCP; nil if
+	// they are not to be placed.
+	Sampled Sampled
+}
+
+// Service places subflows.
+type Service struct {
+	Options
+	flows     *table
+	counts    *joinCounter
+	warnLimit lograte.Limit
+	placer    *placer
+	metrics   *metrics
+
+	tasks   *tasks.Group
+	reviews kit.Loop
+	// promises runs the update of the meters that subflows pass.
+	promises kit.Loop
+	ready    chan struct{}
+	loaded   chan struct{}
+}
+
+// New returns a Service that has not started yet.
+func New(o Options) *Service {
+	s := &Service{
+		Options: o, flows: newTable(o.Most), counts: newJoinCounter(), tasks: tasks.New(), reviews: kit.NewLoop(), promises: kit.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
+	}
+	s.metrics = newMetrics(s.flows)
+	o.Guard.AddUser(s.meteredLinks, s.loaded)
+	o.Book.OnRateChange(s.promises.Wake)
+	s.placer = &placer{Options: o, chooser: newChoice(s.flows, o.Book, o.Paths, o.Interval), metrics: s.metrics, ctx: s.tasks.Context(), promises: s.promises}
+	return s
+}
+
+// Run runs the service until ctx ends. Rules of subflows stay in the switches.
+func (s *Service) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.tasks.Cancel)
+	defer stop()
+	defer s.tasks.Stop()
+	own := s.tasks.Context()
+	if err := s.placer.load(own); err != nil {
+		return fmt.Errorf("subflows: %w", err)
+	}
+	close(s.loaded)
+	if s.Enabled {
+		s.placer.redeclare(own)
+		s.installPunts(own)
+	} else {
+		each(s.flows.all(), func(f *subflow) { s.placer.end(f, "subflows are no longer placed") })
+	}
+	s.Rules.Ready()
+	close(s.ready)
+	s.tasks.Start(func(ctx context.Context) { s.reviews.Run(ctx, 0, 0, s.review) })
+	s.tasks.Start(func(ctx context.Context) { s.promises.Run(ctx, meterDelay, s.Interval, s.updateAllMeters) })
+	kit.NewLoop().Run(own, 0, s.Interval, s.update)
+	return nil
+}
+
+// Ready returns a channel that is closed once the state from before the start has been
+// declared again.
+func (s *Service) Ready() <-chan struct{} { return s.ready }
+
+// Loaded returns a channel that is closed once the stored state has been read.
+func (s *Service) Loaded() <-chan struct{} { return s.loaded }
+
+// NetworkChanged informs the service of a change in the network. It does not block.
+func (s *Service) NetworkChanged(e network.Event) {
+	switch e.Kind {
+	case network.HostRemoved, network.HostChanged, network.HostRefused: // hosts can cause these events at will
+	case network.HostAdded: // hosts can cause this one, too, but a host that was plugged in elsewhere is added there
+		if s.flows.between(e.Host.MAC) {
+			s.reviews.Wake()
+		}
+	default:
+		s.reviews.Wake()
+	}
+}
+
+// Removed handles rules that a switch has removed because they were idle: the subflow is
+// over. It runs on the switch's goroutine.
+func (s *Service) Removed(r network.Removed) {
+	if id, ok := strings.CutPrefix(r.Name, keyPrefix); ok {
+		if f := s.flows.named(id); f != nil {
+			s.tasks.Start(func(context.Context) { s.placer.end(f, "it was silent") })
+		}
+	}
+}

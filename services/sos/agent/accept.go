@@ -1,0 +1,277 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/listen"
+	"github.com/sluice-net/sluice/services/sos/wire"
+)
+
+// tlsHandshake is the first byte of a TLS connection.
+const tlsHandshake = 0x16
+
+// acceptor accepts the connections that peers make to the agent's data ports.
+type acceptor struct {
+	agent *Agent
+	// unauthenticated and expected hold a token for each accepted connection that has not
+	// proved a key yet: from any address, and from the peer of a session.
+	unauthenticated, expected chan struct{}
+
+	mu             sync.Mutex // a leaf: nothing else is locked under it
+	closed         bool
+	sessionsByPeer map[netip.Addr]int // number of sessions by the peer that opens their connections
+	accepted       map[net.Conn]struct{}
+}
+
+func newAcceptor(a *Agent) *acceptor {
+	return &acceptor{
+		agent: a, unauthenticated: make(chan struct{}, a.cfg.MaxUnauthenticated),
+		expected:       make(chan struct{}, max(a.cfg.MaxUnauthenticated, a.cfg.MaxSessions)),
+		sessionsByPeer: make(map[netip.Addr]int), accepted: make(map[net.Conn]struct{}),
+	}
+}
+
+// countPeer adds to the number of sessions that wait for connections from a peer; sessions
+// may be negative.
+func (x *acceptor) countPeer(peer netip.Addr, sessions int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.sessionsByPeer[peer] += sessions; x.sessionsByPeer[peer] == 0 {
+		delete(x.sessionsByPeer, peer)
+	}
+}
+
+// close stops the acceptor and ends idle connections.
+func (x *acceptor) close() {
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	x.endIdle()
+}
+
+// endIdle ends the connections that peers keep idle, and those that have not proved a key.
+// Connections of sessions that have just ended still send their last frame.
+func (x *acceptor) endIdle() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for c := range x.accepted {
+		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	}
+}
+
+// track registers an accepted connection. If the agent is closing, it closes the connection
+// and returns false.
+func (x *acceptor) track(c net.Conn) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		_ = c.Close()
+		return false
+	}
+	x.accepted[c] = struct{}{}
+	return true
+}
+
+func (x *acceptor) untrack(c net.Conn) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.accepted, c)
+}
+
+// run accepts connections on one data port until the listener closes.
+func (x *acceptor) run(ln net.Listener) {
+	a := x.agent
+	retrying := listen.New(ln, func(err error) {
+		a.warnLimit.Warn(a.log, "accept on data port", "address", ln.Addr(), "error", err)
+	})
+	defer context.AfterFunc(a.ctx, func() { _ = retrying.Close() })()
+	for {
+		nc, err := retrying.Accept()
+		if err != nil {
+			return
+		}
+		slots := x.slotsFor(nc)
+		select {
+		case slots <- struct{}{}:
+			a.wg.Go(func() { x.serve(nc, slots) })
+		default:
+			a.metrics.rejected.Inc()
+			resetNow(nc)
+		}
+	}
+}
+
+// slotsFor returns the limit under which a new connection counts. Connections that have not
+// proved a key, however many and silent they are, must not lock out the peers of sessions.
+func (x *acceptor) slotsFor(nc net.Conn) chan struct{} {
+	from, err := netip.ParseAddrPort(nc.RemoteAddr().String())
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err == nil && x.sessionsByPeer[from.Addr().Unmap()] > 0 {
+		return x.expected
+	}
+	return x.unauthenticated
+}
+
+// serve serves one accepted connection: sessions, one after the other. It holds one of the
+// few slots until the first opening has been accepted.
+func (x *acceptor) serve(nc net.Conn, slots <-chan struct{}) {
+	a := x.agent
+	holding := true
+	authenticated := func() {
+		if holding {
+			holding = false
+			<-slots
+		}
+	}
+	defer authenticated()
+	if !x.track(nc) {
+		return
+	}
+	defer x.untrack(nc)
+	c, err := x.unwrap(nc)
+	for first := true; err == nil; first = false {
+		timeout := a.cfg.OpeningTimeout
+		if !first {
+			timeout = a.cfg.WarmIdle + a.cfg.OpeningTimeout
+		}
+		var s *session
+		var index int
+		s, index, err = x.readOpening(c, timeout)
+		if err != nil && first {
+			a.metrics.rejected.Inc()
+			a.log.Debug("data connection rejected", "from", nc.RemoteAddr(), "error", err)
+		}
+		if err == nil {
+			authenticated()
+			err = s.serveConn(c, index, nil)
+		}
+	}
+	resetNow(nc)
+}
+
+// unwrap reads ahead one byte and starts TLS if that byte begins a TLS handshake.
+func (x *acceptor) unwrap(nc net.Conn) (net.Conn, error) {
+	a := x.agent
+	deadline := time.Now().Add(a.cfg.OpeningTimeout)
+	if err := nc.SetDeadline(deadline); err != nil {
+		return nil, err
+	}
+	first, err := peek(nc)
+	if err != nil || first != tlsHandshake {
+		return nc, err
+	}
+	if a.dataTLS == nil {
+		return nil, errors.New("TLS on a data connection, but the agent has no certificate")
+	}
+	tc := tls.Server(nc, a.dataTLS)
+	if err := tc.Handshake(); err != nil {
+		return nil, fmt.Errorf("TLS on a data connection: %w", err)
+	}
+	return tc, nil
+}
+
+// peek returns the first byte without consuming it.
+func peek(nc net.Conn) (byte, error) {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return 0, nil
+	}
+	rc, err := sc.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var b [1]byte
+	var n int
+	rerr := rc.Read(func(fd uintptr) bool {
+		n, _, err = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK)
+		return err != unix.EAGAIN && err != unix.EINTR
+	})
+	if rerr != nil {
+		return 0, rerr
+	}
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	return b[0], err
+}
+
+// readOpening reads an opening, finds its session, checks the proof, and answers. Whoever
+// cannot prove the key gets no answer.
+func (x *acceptor) readOpening(nc net.Conn, timeout time.Duration) (*session, int, error) {
+	if err := x.setWaitDeadline(nc, timeout); err != nil {
+		return nil, 0, err
+	}
+	var raw [wire.OpeningSize]byte
+	if _, err := io.ReadFull(nc, raw[:wire.PrefixSize]); err != nil {
+		return nil, 0, err
+	}
+	if err := wire.CheckPrefix(raw[:wire.PrefixSize]); err != nil {
+		return nil, 0, err
+	}
+	if err := nc.SetDeadline(time.Now().Add(x.agent.cfg.OpeningTimeout)); err != nil {
+		return nil, 0, err
+	}
+	if _, err := io.ReadFull(nc, raw[wire.PrefixSize:]); err != nil {
+		return nil, 0, err
+	}
+	o, err := wire.ParseOpening(raw[:])
+	if err != nil {
+		return nil, 0, err
+	}
+	s, err := x.admit(o, raw[:], nc)
+	if err != nil {
+		return nil, 0, err
+	}
+	var answer wire.Answer
+	_, _ = rand.Read(answer.Nonce[:])
+	if _, err := nc.Write(answer.AppendTo(nil, raw[:], s.req.Key[:])); err != nil {
+		return nil, 0, err
+	}
+	s.out.grant(uint64(o.Window) << 10)
+	return s, int(o.Index), nc.SetDeadline(time.Time{})
+}
+
+// setWaitDeadline sets the deadline of a connection on which the agent waits for a peer. If
+// the agent is closing, it returns an error instead, because close sets a nearer deadline.
+func (x *acceptor) setWaitDeadline(nc net.Conn, timeout time.Duration) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return net.ErrClosed
+	}
+	return nc.SetDeadline(time.Now().Add(timeout))
+}
+
+// admit finds the session of an opening and marks the opening as used.
+func (x *acceptor) admit(o wire.Opening, raw []byte, nc net.Conn) (*session, error) {
+	s := x.agent.session(o.Session)
+	if s == nil || s.role != roleAcceptor {
+		return nil, fmt.Errorf("session %x is not announced", o.Session)
+	}
+	if err := wire.VerifyOpening(raw, s.req.Key[:]); err != nil {
+		return nil, err
+	}
+	if _, secured := nc.(*tls.Conn); secured != s.params.TLS {
+		return nil, errors.New("the session and the connection differ about TLS")
+	}
+	if !s.useGeneration(int(o.Index), o.Generation) {
+		return nil, fmt.Errorf("opening %d/%d of session %x was used before", o.Index, o.Generation, o.Session)
+	}
+	if err := s.congestion.tune(nc); err != nil {
+		return nil, err
+	}
+	return s, nil
+}

@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/sluice-net/sluice/services/sos/wire"
+)
+
+// chunk is a piece of one direction, on the sending side, from when it is read from the end
+// host until the peer has confirmed it.
+type chunk struct {
+	seq   uint64
+	size  int
+	flags wire.Flags
+
+	out  *pipe  // the payload to send; nil while it is only retained
+	kept *pipe  // the same payload, retained until it is confirmed
+	mem  []byte // the payload, instead of the pipes, in copy mode or if pipes are small
+}
+
+// header returns the header that announces the chunk.
+func (c *chunk) header() wire.Header {
+	return wire.Header{Kind: wire.Data, Flags: c.flags, Length: uint32(c.size), Number: c.seq}
+}
+
+// buffers provides memory for copy mode.
+type buffers struct {
+	size int
+	pool sync.Pool
+}
+
+func newBuffers(size int) *buffers {
+	b := &buffers{size: size}
+	b.pool.New = func() any {
+		m := make([]byte, size)
+		return &m
+	}
+	return b
+}
+
+// get returns memory for at least n bytes. A peer may send larger chunks than this agent
+// does.
+func (b *buffers) get(n int) []byte {
+	if n > b.size {
+		return make([]byte, n)
+	}
+	return *b.pool.Get().(*[]byte)
+}
+
+func (b *buffers) put(m []byte) {
+	if len(m) == b.size {
+		b.pool.Put(&m)
+	}
+}
+
+// release releases the pipes and the memory of the chunk.
+func (c *chunk) release(pipes *pipePool, mem *buffers) {
+	if c.out != nil {
+		pipes.put(c.out)
+	}
+	if c.kept != nil {
+		pipes.put(c.kept)
+	}
+	if c.mem != nil && mem != nil {
+		mem.put(c.mem)
+	}
+	c.out, c.kept, c.mem = nil, nil, nil
+}
+
+// keep copies the payload to send into the retained one; the caller then owns the pipe to
+// send. If the kernel no longer gives this user pipes as large, the payload is retained in
+// memory.
+func (c *chunk) keep(pipes *pipePool) error {
+	kept, err := pipes.get()
+	if err != nil {
+		return err
+	}
+	if err = c.out.copyTo(kept, c.size); err == nil {
+		c.out, c.kept = nil, kept
+		return nil
+	}
+	pipes.put(kept)
+	if !errors.Is(err, errSmallPipe) {
+		return err
+	}
+	m, err := c.out.load(c.size)
+	if err != nil {
+		return err
+	}
+	c.out, c.mem = nil, m
+	return nil
+}
+
+// lost prepares a chunk whose connection was lost for another connection.
+func (c *chunk) lost(pipes *pipePool) {
+	if c.kept == nil {
+		return // it was never started, or it is in memory
+	}
+	if c.out != nil {
+		pipes.put(c.out)
+	}
+	c.out, c.kept = c.kept, nil
+}

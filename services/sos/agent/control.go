@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
+	"github.com/sluice-net/sluice/services/sos/wire"
+)
+
+// newServer returns the control server with the operations on sessions.
+func (a *Agent) newServer() *control.Server[agentapi.SessionRecord, agentapi.Live] {
+	s := control.NewServer[agentapi.SessionRecord](control.Options[agentapi.Live]{
+		Log: a.log, MaxSessions: a.cfg.MaxSessions, Status: a.status, Sessions: func() int { return len(a.list()) },
+		Live: a.live, Totals: a.total.sum, Metrics: a.metrics.registry,
+	})
+	control.Handle(s, "POST /v1/sessions", func(_ *http.Request, in agentapi.PrepareRequest) (agentapi.PrepareReply, error) {
+		out, err := a.prepare(in)
+		return out, a.refusal(err)
+	})
+	control.Handle(s, "GET /v1/sessions", func(*http.Request, control.Nothing) ([]agentapi.Session, error) {
+		sessions := a.list()
+		out := make([]agentapi.Session, len(sessions))
+		for i, s := range sessions {
+			out[i] = s.describe()
+		}
+		return out, nil
+	})
+	control.Handle(s, "GET /v1/paths", func(*http.Request, control.Nothing) ([]agentapi.PathStatus, error) {
+		return a.pacers.status(time.Now()), nil
+	})
+	control.Handle(s, "GET /v1/sessions/{id}", func(r *http.Request, _ control.Nothing) (out agentapi.Session, err error) {
+		return out, a.withSession(r, func(s *session) error { out = s.describe(); return nil })
+	})
+	control.Handle(s, "POST /v1/sessions/{id}/commit", func(r *http.Request, _ control.Nothing) (out control.Nothing, err error) {
+		return out, a.withSession(r, func(s *session) error { return a.refusal(s.commit(r.Context())) })
+	})
+	control.Handle(s, "PUT /v1/sessions/{id}/marks", func(r *http.Request, in agentapi.Marks) (out control.Nothing, err error) {
+		if err := checkMarks(in); err != nil {
+			return out, err
+		}
+		return out, a.withSession(r, func(s *session) error { return s.marks.set(in) })
+	})
+	control.Handle(s, "DELETE /v1/sessions/{id}", func(r *http.Request, _ control.Nothing) (out control.Nothing, err error) {
+		return out, a.withSession(r, func(s *session) error { s.finish(agentapi.ReasonAborted, "", wire.CauseAbort); return nil })
+	})
+	return s
+}
+
+// refusal counts an error of prepare or commit, and returns it.
+func (a *Agent) refusal(err error) error {
+	if err != nil {
+		a.metrics.refused.WithLabelValues(string(control.AsProblem(err).Code)).Inc()
+	}
+	return err
+}
+
+// withSession calls f with the session that the request's path names.
+func (a *Agent) withSession(r *http.Request, f func(*session) error) error {
+	id, err := agentapi.ParseSessionID(r.PathValue("id"))
+	if err != nil {
+		return control.BadRequest("id", "%v", err)
+	}
+	s := a.session(id)
+	if s == nil {
+		return &control.Problem{Title: "no such session", Code: control.CodeNotFound, Detail: id.String()}
+	}
+	return f(s)
+}
+
+// status returns the agent's status, except for its load.
+func (a *Agent) status() control.Status {
+	return control.Status{
+		Version: a.cfg.Version, Addrs: a.cfg.addrs(), DataPorts: a.dataPorts, SessionPorts: a.cfg.SessionPorts,
+		CongestionControls: congestionControls(), Transports: a.transports.names(), Warnings: a.warnings, Peers: a.peersHeard(),
+	}
+}
+
+// live returns the sessions for the event stream.
+func (a *Agent) live() (out []agentapi.Live) {
+	for _, s := range a.list() {
+		out = append(out, s.liveInfo())
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
+)
+
+// setDSCP sets the DSCP of what a socket sends.
+func setDSCP(fd int, dscp uint8) error {
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil {
+		return fmt.Errorf("address family of a socket: %w", err)
+	}
+	if domain == unix.AF_INET6 {
+		return setInts(fd, []intOption{{unix.IPPROTO_IPV6, unix.IPV6_TCLASS, int(dscp) << 2}})
+	}
+	return setInts(fd, []intOption{{unix.IPPROTO_IP, unix.IP_TOS, int(dscp) << 2}})
+}
+
+// checkMarks returns an error if a mark is not a DSCP.
+func checkMarks(m agentapi.Marks) error {
+	for _, x := range []struct {
+		field string
+		dscp  uint8
+	}{{"marks.peer", m.Peer}, {"marks.end", m.End}} {
+		if x.dscp > 63 {
+			return control.BadRequest(x.field, "%d: want a DSCP, 0 to 63", x.dscp)
+		}
+	}
+	return nil
+}
+
+// marker sets the DSCPs of what a session sends.
+type marker struct {
+	s     *session
+	mu    sync.Mutex // held while the DSCPs of sockets are set; the session's lock may be taken under it
+	marks agentapi.Marks
+}
+
+// set changes the DSCPs of everything that the session sends.
+func (k *marker) set(m agentapi.Marks) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.marks = m
+	for _, c := range *k.s.conns.Load() {
+		err := k.s.transport().Mark(c.net, m.Peer)
+		if err != nil && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("connection to agent %v: %w", k.s.req.Peer.Addr, err)
+		}
+	}
+	return k.markEnd()
+}
+
+// current returns the DSCPs of what the session sends.
+func (k *marker) current() agentapi.Marks {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.marks
+}
+
+// unmark removes the session's DSCP from a connection that other sessions will use.
+func (k *marker) unmark(nc net.Conn) {
+	if err := k.s.transport().Mark(nc, 0); err != nil && !errors.Is(err, net.ErrClosed) {
+		k.s.agent.log.Debug("DSCP of a connection that is given back", "session", k.s.req.ID, "error", err)
+	}
+}
+
+// mark sets the session's DSCP on a connection to the peer. attach calls it again after
+// tune has, because the DSCP may have changed in between.
+func (k *marker) mark(nc net.Conn) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.s.transport().Mark(nc, k.marks.Peer)
+}
+
+// markEnds locks mu and calls markEnd.
+func (k *marker) markEnds() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.markEnd()
+}
+
+// markEnd sets the DSCP of what is sent to the end host. If the end host's socket does not
+// exist yet, it sets it on the socket from which that will come, so that the very first
+// segment has it. mu is held.
+func (k *marker) markEnd() error {
+	s := k.s
+	s.mu.Lock()
+	end, reserved, listener := s.end, s.reserved, s.listener
+	s.mu.Unlock()
+	var socket syscall.Conn
+	switch {
+	case end != nil:
+		socket = end.conn
+	case reserved != nil:
+		socket = reserved.file
+	case listener != nil:
+		socket = listener
+	default:
+		return nil
+	}
+	rc, err := socket.SyscallConn()
+	if err == nil {
+		err = onRaw(rc, func(fd int) error { return setDSCP(fd, k.marks.End) })
+	}
+	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("towards the end host: %w", err)
+	}
+	return nil
+}

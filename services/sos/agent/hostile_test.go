@@ -1,0 +1,205 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/live"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
+	"github.com/sluice-net/sluice/services/sos/wire"
+)
+
+// Agents may be configured with different chunks; the receiver takes any that
+// the protocol permits, in copy mode as well.
+func TestPeerSendsLargerChunks(t *testing.T) {
+	p := newPair(t, func(x, y *Config) {
+		withTLS(t, true)(x, y)
+		x.ChunkBytes, y.ChunkBytes = 1<<20, 16<<10
+	})
+	f := p.open(agentapi.Params{TLS: true, Connections: 2})
+	bounded(f)
+	exchange(t, f, 8<<20, 8<<20)
+}
+
+// A peer with more data ports than this agent permits connections.
+func TestMorePathsThanConnections(t *testing.T) {
+	p := newPair(t, func(x, y *Config) {
+		x.MaxConnections, x.AutoConnections = 2, 2
+		y.DataPorts = []uint16{0, 0, 0, 0}
+	})
+	f := p.open(agentapi.Params{})
+	bounded(f)
+	exchange(t, f, 1<<20, 1<<20)
+}
+
+// Without privileges the kernel gives a user only so many large pipes; those
+// made later are small. Chunks read into a large one are still kept and sent.
+func TestSmallPipes(t *testing.T) {
+	p := newPair(t, nil)
+	f := p.open(agentapi.Params{Connections: 2})
+	bounded(f)
+	for _, a := range []*Agent{p.x, p.y} {
+		var large []*pipe
+		for range 4 {
+			q, err := a.pipes.get()
+			if err != nil {
+				t.Fatal(err)
+			}
+			large = append(large, q)
+		}
+		for _, q := range large {
+			a.pipes.put(q)
+		}
+		a.pipes.mu.Lock()
+		for i, q := range a.pipes.idle {
+			if i%2 == 0 {
+				if _, err := unix.FcntlInt(uintptr(q.w), unix.F_SETPIPE_SZ, 4096); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		a.pipes.mu.Unlock()
+	}
+	exchange(t, f, 8<<20, 8<<20)
+}
+
+// readHeader reads up to the next chunk and returns its header.
+func readHeader(t *testing.T, c net.Conn) wire.Header {
+	t.Helper()
+	var b [wire.HeaderSize]byte
+	_ = c.SetReadDeadline(time.Now().Add(testTimeout))
+	for {
+		if _, err := io.ReadFull(c, b[:]); err != nil {
+			t.Fatal(err)
+		}
+		h, err := wire.ParseHeader(b[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Kind == wire.Data {
+			if _, err := io.CopyN(io.Discard, c, int64(h.Length)); err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}
+	}
+}
+
+// A connection dies when the peer has its chunks but has not confirmed them,
+// and the peer, complete, releases the others: that is an orderly end.
+func TestReleaseBeforeResentChunks(t *testing.T) {
+	p := newPair(t, nil)
+	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
+	_, req := p.requests(f, netip.AddrPortFrom(p.clientAddr, 4242), agentapi.Params{})
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	if _, err := p.toY.Prepare(ctx, req); err != nil {
+		t.Fatal(err)
+	}
+	open := func(index uint16) net.Conn {
+		c, err := net.Dial("tcp", p.dataPort(p.y))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		o := wire.Opening{Session: f.id, Index: index, Generation: 1, Window: 1 << 10}
+		_, _ = c.Write(o.AppendTo(nil, f.key[:]))
+		var answer [wire.AnswerSize]byte
+		if _, err := io.ReadFull(c, answer[:]); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	accepted := make(chan *net.TCPConn, 1)
+	go func() {
+		c, _ := p.serverListen.AcceptTCP()
+		accepted <- c
+	}()
+	if err := p.toY.Commit(ctx, f.id); err != nil {
+		t.Fatal(err)
+	}
+	server := <-accepted
+	defer server.Close()
+	a := open(0)
+	eventually(t, "the first connection stands", func() bool { return len(*p.y.session(f.id).conns.Load()) == 1 })
+	if _, err := server.Write(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if h := readHeader(t, a); h.Number != 0 {
+		t.Fatalf("%+v", h)
+	}
+	b := open(1)
+	// The client has closed its side; the peer has both directions to the end
+	// as soon as it has read the last chunk.
+	_, _ = b.Write(wire.Header{Kind: wire.Data, Flags: wire.FlagFIN}.AppendTo(nil))
+	if n, err := server.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Fatalf("server reads %d, %v", n, err)
+	}
+	_ = server.CloseWrite()
+	// The last chunk may come on either connection.
+	last := make(chan net.Conn, 2)
+	for _, c := range []net.Conn{a, b} {
+		go func() {
+			buf := make([]byte, 4096)
+			for {
+				_ = c.SetReadDeadline(time.Now().Add(testTimeout))
+				n, err := c.Read(buf)
+				for i := 0; i+wire.HeaderSize <= n; i += wire.HeaderSize {
+					if h, herr := wire.ParseHeader(buf[i:]); herr == nil && h.Kind == wire.Data {
+						last <- c
+					}
+				}
+				if err != nil {
+					return
+				}
+			}
+		}()
+	}
+	at := <-last
+	if at == a {
+		// Both chunks went by the first connection: the second confirms
+		// nothing, and carries the release.
+		t.Log("the last chunk came on the first connection")
+	}
+	resetNow(a)
+	eventually(t, "the first connection is lost", func() bool { return len(*p.y.session(f.id).conns.Load()) == 1 })
+	var out []byte
+	if at == b {
+		out = wire.Header{Kind: wire.Ack, Number: 1}.AppendTo(out)
+	}
+	_, _ = b.Write(wire.Header{Kind: wire.Release}.AppendTo(out))
+	if r := f.ended(p.y); r.Reason != agentapi.ReasonClosed {
+		t.Errorf("%s %s", r.Reason, r.Detail)
+	}
+}
+
+// A client may use its port again as soon as its session is over, when the
+// switches still lead it to the agent: it is not refused there. An agent without
+// privileges cannot do that.
+func TestPortRests(t *testing.T) {
+	live.Test(t)
+	p := newPair(t, nil)
+	f := p.open(agentapi.Params{})
+	at := f.client.RemoteAddr().String()
+	exchange(t, f, 1000, 1000)
+	f.ended(p.x)
+	d := net.Dialer{Timeout: 200 * time.Millisecond}
+	var ne net.Error
+	if c, err := d.Dial("tcp", at); err == nil {
+		_ = c.Close()
+		t.Error("the port of a session that is over takes connections")
+	} else if !errors.As(err, &ne) || !ne.Timeout() {
+		t.Errorf("the port of a session that has just ended answers: %v", err)
+	}
+	eventually(t, "the port is given back", func() bool {
+		_, err := d.Dial("tcp", at)
+		return errors.Is(err, unix.ECONNREFUSED)
+	})
+}

@@ -1,0 +1,368 @@
+package agent
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/services/sos/agentapi"
+	"github.com/sluice-net/sluice/services/sos/pathrate"
+)
+
+const (
+	// A path is updated this many times in a round trip, but no more often than this.
+	updatesPerRTT, minUpdateInterval = 8, 5 * time.Millisecond
+	// An update may take at most this fraction of the time (one part in updateShare), but
+	// there is at least one in this interval.
+	updateShare, maxUpdateInterval = 20, 500 * time.Millisecond
+	// A longer round trip is not a measurement.
+	maxRTT = time.Minute
+	// A path is updated at this interval if nobody sends on it or it is short.
+	idleInterval = 50 * time.Millisecond
+	// After so long without traffic, a path's rate is tried again.
+	quietAfter = time.Second
+	// After so long without a confirmation, a rate is doubtful.
+	doubtfulAfter = 10 * time.Minute
+	// This is the share of a link's rate that is payload in segments of the usual size.
+	payloadShare = 0.955
+	// A session is expected to send on this many connections.
+	expectedConns = 2
+	// The demand of a connection is smoothed: each update has this weight.
+	demandShare = 0.2
+	// Round trips vary by the time of this many segments at a connection's pace.
+	grainSegments = 4
+	// A pace is set again if it changes by more than this share.
+	paceStep = 0.02
+)
+
+// pacer limits what is sent on one path, to a peer's data port or from one of the agent's
+// own, to the path's rate, and divides the rate among the sessions.
+type pacer struct {
+	a *Agent
+
+	mu           sync.Mutex // a leaf
+	control      *pathrate.Control
+	shownAt      time.Time // when the path last showed its rate
+	declared     time.Time // when the controller last declared the rate, until the path shows its own; zero for never
+	rtt          time.Duration
+	queue        time.Duration // how much longer the round trip was at the last update
+	segment      int
+	conns        map[*conn]*pacedConn
+	delivered    uint64
+	lost         uint64
+	sending      int               // number of sessions at the last update that had more to send than they could
+	weight       float64           // the sum of their weights
+	joined       map[*session]bool // sessions whose connections were added since
+	wake         chan struct{}     // signals that a connection was added
+	sent         time.Time         // when somebody last sent
+	running      bool
+	active       bool          // whether somebody sent at the last update
+	lastDuration time.Duration // duration of the last update
+}
+
+// pacedConn is the state that a pacer keeps for one connection.
+type pacedConn struct {
+	seen    ConnStats
+	bytes   uint64    // bytes of its session, at the last update
+	at      time.Time // when it was last sampled
+	busy    time.Time // when it last sent
+	waiting bool      // whether it had bytes that it could not send yet
+	rested  bool      // whether it was not sampled
+	payload segmentPayload
+	rate    float64 // bytes a second that it sends, while it has no more to send
+	pace    float64 // the pace that was set
+}
+
+func newPacer(a *Agent) *pacer {
+	return &pacer{a: a, conns: map[*conn]*pacedConn{}, joined: map[*session]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// add adds a connection and sets its initial pace.
+func (p *pacer) add(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.retryRate(now)
+	if c.s.params.Share == agentapi.ShareAll {
+		return
+	}
+	own := &pacedConn{at: now, busy: now, bytes: c.s.out.bytes.Load()}
+	own.seen, _ = c.s.stats(c.net)
+	p.conns[c] = own
+	if own.seen.MinRTT >= shortPath && own.seen.MinRTT < maxRTT {
+		p.joined[c.s] = true
+		n, all := p.sending+len(p.joined), p.weight
+		for s := range p.joined {
+			all += s.weight()
+		}
+		pace := p.control.Pace() * c.s.weight() / all
+		p.setPace(c, own, pace/expectedConns)
+		text := p.describeStart(pace, n)
+		c.s.start.CompareAndSwap(nil, &text)
+	}
+	if !p.running {
+		p.running = true
+		p.a.wg.Go(p.run)
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// remove removes a connection and its pace.
+func (p *pacer) remove(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if own := p.conns[c]; own != nil && own.pace > 0 {
+		p.setPace(c, own, math.Inf(1))
+	}
+	delete(p.conns, c)
+}
+
+// retryRate makes the rate of a path be tried again if nobody has sent on it for a while.
+func (p *pacer) retryRate(now time.Time) {
+	if p.control == nil || !p.active && now.Sub(p.sent) > quietAfter {
+		rate, shown := 0.0, 0.0
+		if p.control != nil {
+			rate, shown = p.control.Rate(), p.control.Shown()
+		}
+		p.control = pathrate.New(rate, shown, p.doubtful(now))
+	}
+	p.sent = now
+}
+
+// doubtful reports whether the path has not shown its rate for a while.
+func (p *pacer) doubtful(now time.Time) bool {
+	last := p.shownAt
+	if p.declared.After(last) {
+		last = p.declared
+	}
+	return now.Sub(last) > doubtfulAfter
+}
+
+// describeStart describes how fast a session starts, as one of n, and why.
+func (p *pacer) describeStart(pace float64, n int) string {
+	mbit := func(rate float64) float64 { return rate * 8 / 1e6 }
+	why := "nothing is known of the path"
+	if r := p.control.Rate(); r > 0 {
+		why = fmt.Sprintf("the path carries %.1f", mbit(r))
+	}
+	if n > 1 {
+		why += fmt.Sprintf(", shared by %d sessions", n)
+	}
+	return fmt.Sprintf("%.1f Mbit/s: %s", mbit(pace), why)
+}
+
+// paceOf returns what a connection may send, in bytes a second; zero if it is not paced.
+func (p *pacer) paceOf(c *conn) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if own := p.conns[c]; own != nil && !math.IsInf(own.pace, 1) {
+		return uint64(own.pace)
+	}
+	return 0
+}
+
+// setDeclared sets what the controller knows about the path, unless this agent has seen its
+// rate itself. The declared rate is the capacity that is free at present, so it changes
+// each time.
+func (p *pacer) setDeclared(path agentapi.Path) {
+	if path.Rate == 0 || path.RTT == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, shown := time.Now(), 0.0
+	switch {
+	case p.control == nil || p.control.Rate() == 0:
+	case p.declared.IsZero():
+		return
+	case now.Sub(p.sent) <= quietAfter: // the free capacity is measured while this agent's own traffic uses the path
+		p.declared = now
+		return
+	}
+	if p.control != nil {
+		shown = p.control.Shown()
+	}
+	p.control = pathrate.New(float64(path.Rate)/8*payloadShare, shown, false)
+	p.declared, p.sent, p.rtt = now, now, time.Duration(path.RTT)
+	if p.segment == 0 {
+		p.segment = segment
+	}
+}
+
+// initialWindow returns how many segments each of conns connections should send in the
+// first round trip; zero if the path's rate is not known.
+func (p *pacer) initialWindow(conns int) int {
+	in := p.bdp()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return in / max(p.segment, 1) / max(conns, expectedConns)
+}
+
+// bdp returns the bandwidth-delay product of the path at its known rate, in bytes.
+func (p *pacer) bdp() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.control == nil {
+		return 0
+	}
+	return int(max(p.control.Rate(), p.control.Shown()) * p.rtt.Seconds())
+}
+
+// run updates the path as long as there are connections.
+func (p *pacer) run() {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	var last time.Time
+	for {
+		select {
+		case <-t.C:
+		case <-p.wake:
+			if left := p.minInterval() - time.Since(last); left > 0 {
+				t.Reset(left)
+				continue
+			}
+		case <-p.a.ctx.Done():
+			return
+		}
+		next, more := p.update()
+		if !more {
+			return
+		}
+		last = time.Now()
+		t.Reset(next)
+	}
+}
+
+// minInterval returns how long to wait after an update, however many connections are added.
+func (p *pacer) minInterval() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return intervalAfter(p.lastDuration)
+}
+
+// intervalAfter returns the least time to wait after an update that has taken so long.
+func intervalAfter(took time.Duration) time.Duration {
+	return min(max(minUpdateInterval, updateShare*took), maxUpdateInterval)
+}
+
+// update samples the connections and sets their paces. It returns the time until the next
+// update, and false if there are no connections.
+func (p *pacer) update() (next time.Duration, more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.joined)
+	if len(p.conns) == 0 {
+		p.running, p.active, p.sending, p.weight = false, false, 0, 0
+		return 0, false
+	}
+	now := time.Now()
+	defer func() { p.lastDuration = time.Since(now) }()
+	s, sending := p.sample(now)
+	switch {
+	case !sending || s.MinRTT == 0:
+		p.active, p.sending, p.weight = false, 0, 0
+		return idleInterval, true
+	case s.MinRTT < shortPath:
+		p.active, p.sending, p.weight = false, 0, 0
+		p.unpace()
+		return idleInterval, true
+	}
+	p.retryRate(now)
+	p.active, p.rtt, p.queue = true, s.MinRTT, max(s.RTT-s.MinRTT, 0)
+	p.control.SetMinShare(p.minShare())
+	before := p.control.Phase()
+	p.control.Update(s)
+	if p.control.Phase() == pathrate.PhaseGrow && before != pathrate.PhaseGrow {
+		p.restart()
+	}
+	if p.control.Sure() && !s.Idle {
+		p.shownAt, p.declared = now, time.Time{}
+	}
+	p.divide(now)
+	return max(min(s.MinRTT/updatesPerRTT, maxUpdateInterval), intervalAfter(time.Since(now))), true
+}
+
+// unpace removes the paces of connections if their path has turned out to be short.
+func (p *pacer) unpace() {
+	for c, own := range p.conns {
+		if own.pace > 0 && !math.IsInf(own.pace, 1) {
+			p.setPace(c, own, math.Inf(1))
+		}
+	}
+}
+
+// restart restarts bbr where it is used: bbr has stayed within the pace, and would follow
+// it upwards only now and then. If the path has become longer, bbr would keep to a window
+// for the shorter path, for ten more seconds each time; there another congestion control is
+// used, and the pace alone limits what is sent.
+func (p *pacer) restart() {
+	for c, own := range p.conns {
+		if !own.waiting || !c.s.congestion.modelsPath() {
+			continue
+		}
+		if p.control.PathLengthened() {
+			_ = c.s.transport().Steer(c.net, p.a.congestion.local)
+		} else {
+			_ = c.s.congestion.restart(c.net) // other code detects a connection that fails
+		}
+	}
+}
+
+// ackGrain returns how long segments of a connection wait for each other: the kernel sends
+// two at a time, and acknowledges two at once.
+func ackGrain(segment int, pace float64) time.Duration {
+	if pace <= 0 {
+		return 0
+	}
+	return time.Duration(grainSegments * float64(segment) / pace * float64(time.Second))
+}
+
+// sample samples the connections that may have sent.
+func (p *pacer) sample(now time.Time) (s pathrate.Sample, sending bool) {
+	s.At, s.Idle = time.Duration(p.a.now()), true
+	most := uint32(0)
+	for c, own := range p.conns {
+		bytes := c.s.out.bytes.Load()
+		if !own.waiting && bytes == own.bytes && now.Sub(own.busy) > max(4*p.rtt, idleInterval) {
+			own.rested = true
+			continue
+		}
+		stats, err := c.s.stats(c.net)
+		if err != nil {
+			continue
+		}
+		if own.rested {
+			own.payload = segmentPayload{}
+		}
+		arrived := stats.Delivered - own.seen.Delivered
+		own.payload.record(&own.seen, &stats)
+		bytesArrived := float64(arrived) * own.payload.average(stats.Segment)
+		if own.rested { // everything else that arrived meanwhile were frames of a few bytes, over a long time
+			own.rested, bytesArrived = false, min(bytesArrived, float64(bytes-own.bytes))
+		}
+		p.delivered += uint64(bytesArrived)
+		p.lost += (stats.Retransmits - own.seen.Retransmits) * uint64(stats.Segment)
+		if arrived > 0 || bytes != own.bytes {
+			own.busy, sending = now, true
+		}
+		own.waiting, own.bytes, own.seen = stats.Unsent > 0, bytes, stats
+		if passed := now.Sub(own.at).Seconds(); passed > 0 {
+			own.rate += demandShare * (bytesArrived/passed - own.rate)
+		}
+		own.at = now
+		s.Idle = s.Idle && !own.waiting
+		sending = sending || own.waiting
+		if arrived >= most && stats.RTT > 0 {
+			most, s.RTT, s.Grain, p.segment = arrived, stats.RTT, ackGrain(stats.Segment, own.pace), stats.Segment
+		}
+		if 0 < stats.MinRTT && stats.MinRTT < maxRTT && (s.MinRTT == 0 || stats.MinRTT < s.MinRTT) {
+			s.MinRTT = stats.MinRTT
+		}
+	}
+	s.Delivered, s.Lost = p.delivered, p.lost
+	return s, sending
+}

@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"math"
+	"net/netip"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/services/sos/agentapi"
+)
+
+// What is shared out is all that is wanted, or all that there is; and nobody who wants more has
+// less for its weight than another.
+func TestMaxMinShare(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		whole := rapid.Float64Range(1, 1e10).Draw(t, "whole")
+		all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) demand {
+			return demand{rapid.Float64Range(0, 1e10).Draw(t, "wants"), float64(rapid.IntRange(1, agentapi.MaxWeight).Draw(t, "weight"))}
+		}), 1, 50).Draw(t, "all")
+		share := maxMinShare(whole, all)
+		given, wanted := 0.0, 0.0
+		for _, d := range all {
+			given += min(d.wants, share*d.weight)
+			wanted += d.wants
+		}
+		if given > whole*1.001 || given < min(whole, wanted)*0.995 {
+			t.Errorf("%.0f given of %.0f, %.0f wanted", given, whole, wanted)
+		}
+	})
+}
+
+// What the controller knows counts where nobody here knows better.
+func TestTold(t *testing.T) {
+	p := newPacer(nil)
+	p.setDeclared(agentapi.Path{Rate: 1e8})
+	p.setDeclared(agentapi.Path{RTT: agentapi.Duration(time.Second)})
+	if p.initialWindow(0) != 0 || p.bdp() != 0 {
+		t.Errorf("half of what is to be known gives a window of %d", p.initialWindow(0))
+	}
+	p.setDeclared(agentapi.Path{Rate: 1e8, RTT: agentapi.Duration(100 * time.Millisecond)})
+	if w := p.initialWindow(0); w < 350 || w > 450 {
+		t.Errorf("100 Mbit/s, 100 ms: a window of %d segments for each of two connections", w)
+	}
+	p.setDeclared(agentapi.Path{Rate: 1e9, RTT: agentapi.Duration(100 * time.Millisecond)})
+	if w := p.initialWindow(0); w > 450 {
+		t.Errorf("what is free just after something was sent is taken: a window of %d segments", w)
+	}
+	p.sent = time.Now().Add(-2 * quietAfter)
+	p.setDeclared(agentapi.Path{Rate: 1e9, RTT: agentapi.Duration(100 * time.Millisecond)})
+	if w := p.initialWindow(0); w < 3500 {
+		t.Errorf("an operator's correction is not taken: a window of %d segments", w)
+	}
+	if w := p.initialWindow(16); w > p.initialWindow(0)/7 {
+		t.Errorf("each of 16 connections has a window of %d segments", w)
+	}
+	now := time.Now()
+	if s, _ := p.status(netip.AddrPort{}, now); !s.Seen.IsZero() || s.Doubtful {
+		t.Errorf("what nobody has seen: %+v", s)
+	}
+	for after, share := range map[time.Duration]float64{time.Minute: 0.9, 2 * doubtfulAfter: 0.45} {
+		p.sent = now
+		p.retryRate(now.Add(after))
+		if pace := p.control.Pace(); pace < share*1e9/8*payloadShare || pace > (share+0.1)*1e9/8*payloadShare {
+			t.Errorf("%v after it was declared a rate is begun with %.0f bytes a second", after, pace)
+		}
+	}
+	p.declared, p.shownAt, p.sent = time.Time{}, now, time.Time{} // it has shown itself
+	p.setDeclared(agentapi.Path{Rate: 1e7, RTT: agentapi.Duration(100 * time.Millisecond)})
+	if w := p.initialWindow(0); w < 3500 {
+		t.Errorf("what is known was replaced: a window of %d segments", w)
+	}
+}
+
+// What segments carry is what they have carried lately, however many small ones there have been.
+func TestPayload(t *testing.T) {
+	const full = 1448
+	var p segmentPayload
+	if got := p.average(full); got != full {
+		t.Errorf("of one that has sent nothing: %v", got)
+	}
+	var at ConnStats
+	send := func(segments uint32, each uint64) {
+		before := at
+		at.DataSent += segments
+		at.BytesSent += uint64(segments) * each
+		p.record(&before, &at)
+	}
+	at.DataSent = math.MaxUint32 - 10
+	for range 100 {
+		send(100, full)
+	}
+	if got := p.average(full); got < 0.999*full {
+		t.Errorf("of full ones: %v", got)
+	}
+	for range 1000 {
+		send(1, 16)
+	}
+	for range 8 { // a round trip
+		send(100, full)
+	}
+	if got := p.average(full); got < 0.99*full {
+		t.Errorf("after small ones: %v", got)
+	}
+}
+
+// A path on which somebody sends goes on as it is, however late it is looked at.
+func TestLateLook(t *testing.T) {
+	p, now := newPacer(nil), time.Now()
+	p.retryRate(now)
+	before := p.control
+	p.active = true
+	if p.retryRate(now.Add(time.Minute)); p.control != before {
+		t.Error("a late look has it begin anew")
+	}
+	p.active = false
+	if p.retryRate(now.Add(time.Minute + quietAfter/2)); p.control != before {
+		t.Error("it has rested for no longer than a look takes, and begins anew")
+	}
+	if p.retryRate(now.Add(4 * time.Minute)); p.control == before {
+		t.Error("a path that has rested goes on as it was")
+	}
+}
+
+// What nothing holds has no pace.
+func TestPaceOfFree(t *testing.T) {
+	p, c := newPacer(nil), &conn{}
+	p.conns[c] = &pacedConn{pace: math.Inf(1)}
+	if got := p.paceOf(c); got != 0 {
+		t.Errorf("%d bytes a second", got)
+	}
+}

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/services/sos/pathrate"
+)
+
+func newTestPacers() *pacers { return newPacers(&Agent{}) }
+
+// What is saved is remembered; what has been damaged, or comes from a stranger, is not.
+func TestMemory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "paths")
+	path := netip.MustParseAddrPort("192.0.2.1:8441")
+	x := newTestPacers()
+	if err := x.load(file); err != nil {
+		t.Errorf("no file: %v", err)
+	}
+	p := x.of(path)
+	p.control, p.shownAt, p.rtt, p.segment = pathrate.New(3e7, 0, false), time.Now(), 150*time.Millisecond, 1448
+	x.of(netip.MustParseAddrPort("192.0.2.2:8441")) // of which nothing is known
+	if err := writePaths(file, x.stored(time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	y := newTestPacers()
+	if err := y.load(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := y.of(path); got.control == nil || got.control.Rate() != 3e7 || got.rtt != p.rtt || got.segment != p.segment || len(y.all) != 1 {
+		t.Errorf("remembered %+v", got)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(change func(*storedPath)) []byte {
+		var all []storedPath
+		if err := json.Unmarshal(whole, &all); err != nil {
+			t.Fatal(err)
+		}
+		change(&all[0])
+		b, err := json.Marshal(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		text    []byte
+		refused bool
+	}{
+		"cut off":           {whole[:len(whole)-3], true},
+		"too long":          {make([]byte, maxStoreBytes+1), true},
+		"too many":          {[]byte("[" + strings.Repeat("{},", maxPeers) + "{}]"), true},
+		"of another kind":   {[]byte("name: west\n"), true},
+		"no peer":           {entry(func(r *storedPath) { r.Peer = netip.Addr{} }), false},
+		"no rate":           {entry(func(r *storedPath) { r.Rate = 0 }), false},
+		"endless rate":      {entry(func(r *storedPath) { r.Rate = 1e300 }), false},
+		"no round trip":     {entry(func(r *storedPath) { r.RTT = -1 }), false},
+		"endless trip":      {entry(func(r *storedPath) { r.RTT = 1 << 62 }), false},
+		"tiny segments":     {entry(func(r *storedPath) { r.Segment = 1 }), false},
+		"from another time": {entry(func(r *storedPath) { r.Seen = time.Unix(0, 0) }), false},
+	} {
+		if err := os.WriteFile(file, c.text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		z := newTestPacers()
+		if err := z.load(file); (err != nil) != c.refused || len(z.all) > 0 {
+			t.Errorf("%s: %v, %d paths", name, err, len(z.all))
+		}
+	}
+	if err := os.WriteFile(file, entry(func(r *storedPath) { r.Seen = time.Now().Add(time.Hour) }), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	z := newTestPacers()
+	if err := z.load(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := z.of(path); got.control.Pace() > 2e7 {
+		t.Errorf("what a clock ahead has written is believed: pace %.0f", got.control.Pace())
+	}
+}
+
+// No file makes an agent fail, or believe in more than there can be.
+func FuzzMemory(f *testing.F) {
+	valid := storedPath{Peer: netip.MustParseAddr("192.0.2.1"), Port: 8441, Rate: 3e7, RTT: 150_000, Segment: 1448, Seen: time.Now()}
+	b, err := json.Marshal([]storedPath{valid})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`[]`))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, b []byte) {
+		file := filepath.Join(dir, "paths")
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		x := newTestPacers()
+		if err := x.load(file); err != nil && len(x.all) > 0 {
+			t.Errorf("%v, and %d paths", err, len(x.all))
+		}
+		for path, p := range x.all {
+			if w := p.initialWindow(0); w < 0 || p.control.Rate() <= 0 || p.control.Rate() > maxStoredRate || !path.IsValid() {
+				t.Errorf("%v: %d segments, rate %v", path, w, p.control.Rate())
+			}
+		}
+	})
+}

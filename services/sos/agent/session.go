@@ -1,0 +1,229 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/services/sos/agentapi"
+	"github.com/sluice-net/sluice/services/sos/wire"
+)
+
+var (
+	errSilent   = errors.New("nothing heard from the peer")
+	errReplaced = errors.New("replaced by a later connection of the same index")
+	errOver     = errors.New("session is over")
+)
+
+// role is the side of the inter-agent connections that an agent is on.
+type role int
+
+const (
+	roleDialer   role = iota // the client's agent
+	roleAcceptor             // the server's agent
+)
+
+// session is one transfer at one of its agents.
+type session struct {
+	agent   *Agent
+	req     agentapi.PrepareRequest
+	role    role
+	own     netip.Addr      // the agent's address, of the session's family
+	params  agentapi.Params // with defaults filled in
+	copying bool            // whether payload goes through user space
+	mem     *buffers
+	in      *sink   // peer to end host
+	out     *source // end host to peer
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	over   chan struct{} // closed when the session has ended
+	opened chan struct{} // closed when the first connection to the peer is established
+	large  chan struct{} // closed when more bytes have been carried than in a short session
+	grown  sync.Once
+	wg     sync.WaitGroup // everything that runs for the session
+	conns  atomic.Pointer[[]*conn]
+	start  atomic.Pointer[string] // how fast it started, and why
+
+	active    atomic.Int64 // time of the last byte moved, nanoseconds of the agent's clock
+	peerEnded atomic.Bool  // whether the peer's side of the session has ended by a reset
+
+	dial       dialer // used by the client's agent
+	congestion congestionManager
+	marks      marker
+
+	mu        sync.Mutex // a leaf: nothing else is locked under it
+	phase     agentapi.Phase
+	port      uint16
+	reply     agentapi.PrepareReply // the reply to prepare
+	ended     bool
+	graceful  bool // whether both directions are complete at this agent
+	peerDone  bool // and at the peer as well, which has released a connection
+	delivered bool // whether the end host has acknowledged everything
+	end       *endHost
+	listener  *net.TCPListener
+	clientISN uint32 // sequence number of the client's SYN, if clientSYN is set
+	clientSYN bool
+	reserved  *reservation
+	since     int64 // when the phase began
+	heard     int64 // when the peer was last heard on connections that are closed now
+	last      []uint32
+	started   time.Time
+	setup     time.Duration
+	lost      int
+	retrans   uint64
+	reason    agentapi.Reason
+	detail    string
+}
+
+func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *session {
+	s := &session{
+		agent: a, req: req, params: params, phase: agentapi.PhasePrepared,
+		over: make(chan struct{}), opened: make(chan struct{}), large: make(chan struct{}),
+		started: time.Now(), since: a.now(), own: a.cfg.addrFor(req.Client.Addr()),
+		copying: params.TLS, last: make([]uint32, a.cfg.MaxConnections),
+	}
+	s.dial.s, s.congestion.s, s.marks.s, s.marks.marks = s, s, s, req.Marks
+	if req.Role == agentapi.RoleServer {
+		s.role = roleAcceptor
+	}
+	if s.copying {
+		s.mem = a.buffersOf(params.ChunkBytes)
+	}
+	s.ctx, s.cancel = context.WithCancel(a.ctx)
+	s.conns.Store(&[]*conn{})
+	s.active.Store(a.now())
+	most := max(params.ChunkBytes*params.Queue*orDefault(params.Connections, a.cfg.AutoConnections), 2*(params.ChunkBytes+wire.ChunkCost))
+	credit := a.peers.initialWindow(req.Peer.Addr, a.cfg.InitialWindow)
+	for _, p := range a.paths(&req) {
+		credit = max(credit, creditTrips*p.bdp())
+	}
+	s.in = newSink(s, window{
+		size: min(most, credit), most: most,
+		rtt: func() time.Duration { return time.Duration(s.congestion.rtt.Load()) },
+	})
+	s.out = newSource(s)
+	return s
+}
+
+// spawn runs f as a part of the session. If the session has ended, it does not run f and
+// returns false.
+func (s *session) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.wg.Go(f) // under mu, so that nobody waits for the group before the end
+	return true
+}
+
+// noteProgress records that bytes have moved; total is what its direction has carried so
+// far.
+func (s *session) noteProgress(total uint64) {
+	s.active.Store(s.agent.now())
+	if total > shortSession {
+		s.grown.Do(func() { close(s.large) })
+	}
+}
+
+// setEndHost gives the session its end host, and reports whether the session still needs
+// one.
+func (s *session) setEndHost(e *endHost) bool {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		e.abort()
+		return false
+	}
+	s.end = e
+	s.setRunning()
+	s.mu.Unlock()
+	if err := s.marks.markEnds(); err != nil {
+		s.agent.log.Debug("DSCP towards an end host", "session", s.req.ID, "error", err)
+	}
+	s.spawn(s.in.run)
+	s.in.start(e)
+	s.out.start(e)
+	return true
+}
+
+// setRunning enters the running phase if both sides are connected; mu is held.
+func (s *session) setRunning() {
+	if s.end == nil || s.phase == agentapi.PhaseRunning || s.phase == agentapi.PhaseClosing {
+		return
+	}
+	select {
+	case <-s.opened:
+		s.phase, s.since = agentapi.PhaseRunning, s.agent.now()
+		s.setup = time.Since(s.started)
+	default:
+	}
+}
+
+// checkComplete ends or closes the session if both directions are complete.
+func (s *session) checkComplete() {
+	flag, sent := s.out.done()
+	if !sent {
+		return
+	}
+	if flag == wire.FlagRST {
+		s.finish(s.ownReset(), "", 0) // the peer gives up its connections when the other end host is reset
+		if s.in.isReset() {
+			s.endConns(wire.CauseEndHost) // it is reset already, and the peer waits as well
+		}
+		return
+	}
+	if !s.in.done() {
+		return
+	}
+	s.mu.Lock()
+	if s.graceful || s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.graceful, s.phase, s.since = true, agentapi.PhaseClosing, s.agent.now()
+	end := s.end
+	conns := *s.conns.Load()
+	peerDone := s.peerDone
+	s.mu.Unlock()
+	end.complete()
+	s.agent.peers.learn(s)
+	s.spawn(s.awaitDelivery)
+	if s.role == roleAcceptor && !(peerDone && len(conns) == 0) {
+		s.sendAcks()
+		return // the dialer releases the connections when it is done as well
+	}
+	for _, c := range conns {
+		c.release.Store(true)
+		c.kick()
+	}
+}
+
+// complete reports whether nothing is left to do for the session; mu is held.
+func (s *session) complete() bool {
+	return s.graceful && s.delivered && s.peerDone && len(*s.conns.Load()) == 0
+}
+
+// awaitDelivery waits until the end host has acknowledged everything that it was sent,
+// because until then the switches have to forward its packets to this agent. It ends the
+// session if that was the last thing to wait for.
+func (s *session) awaitDelivery() {
+	pause := newBackoff(2*time.Millisecond, 100*time.Millisecond)
+	for !s.end.acknowledged() {
+		if !pause.wait(s.ctx) {
+			return
+		}
+	}
+	s.mu.Lock()
+	s.delivered = true
+	over := s.complete()
+	s.mu.Unlock()
+	if over {
+		s.finish(agentapi.ReasonClosed, "", 0)
+	}
+}

@@ -1,0 +1,66 @@
+package agentapi
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+
+	"github.com/sluice-net/sluice/kit/control"
+)
+
+// Event is one line of an agent's event stream.
+type Event = control.Event[SessionRecord, Live]
+
+// Client is a client of one agent. It is safe for concurrent use.
+type Client struct {
+	*control.Client[SessionRecord, Live]
+}
+
+// NewClient returns a client of the agent at base; see control.NewClient.
+func NewClient(base string, config *tls.Config, dial control.Dialer) (*Client, error) {
+	c, err := control.NewClient[SessionRecord, Live](base, config, dial)
+	return &Client{c}, err
+}
+
+// Prepare announces a session.
+func (c *Client) Prepare(ctx context.Context, req PrepareRequest) (PrepareReply, error) {
+	var reply PrepareReply
+	err := c.Call(ctx, http.MethodPost, "/v1/sessions", req, &reply)
+	return reply, err
+}
+
+// Commit dials the server (role server) or arms the session (role client).
+func (c *Client) Commit(ctx context.Context, id SessionID) error {
+	return c.Call(ctx, http.MethodPost, "/v1/sessions/"+id.String()+"/commit", nil, nil)
+}
+
+// Abort ends a session with RST and forgets it.
+func (c *Client) Abort(ctx context.Context, id SessionID) error {
+	return c.Call(ctx, http.MethodDelete, "/v1/sessions/"+id.String(), nil, nil)
+}
+
+// Mark changes the DSCPs of what the agent sends for a session.
+func (c *Client) Mark(ctx context.Context, id SessionID, m Marks) error {
+	return c.Call(ctx, http.MethodPut, "/v1/sessions/"+id.String()+"/marks", m, nil)
+}
+
+// Sessions lists the live sessions.
+func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
+	var list []Session
+	err := c.CallList(ctx, "/v1/sessions", &list)
+	return list, err
+}
+
+// Paths lists what the agent knows of its paths, by peer and port.
+func (c *Client) Paths(ctx context.Context) ([]PathStatus, error) {
+	var list []PathStatus
+	err := c.CallList(ctx, "/v1/paths", &list)
+	return list, err
+}
+
+// Session returns one live session.
+func (c *Client) Session(ctx context.Context, id SessionID) (Session, error) {
+	var s Session
+	err := c.Call(ctx, http.MethodGet, "/v1/sessions/"+id.String(), nil, &s)
+	return s, err
+}

@@ -1,0 +1,88 @@
+package sos
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+const (
+	etherTypeIPv4 = 0x0800
+	etherTypeIPv6 = 0x86dd
+	etherTypeVLAN = 0x8100
+	protoTCP      = 6
+)
+
+// header holds the fields of a packet that a session's rules match and change.
+type header struct {
+	vlan           uint16
+	ethSrc, ethDst openflow.MAC
+	src, dst       netip.AddrPort
+}
+
+// fields holds a header as rules match and set it, in the order in which they set it.
+type fields [9]openflow.OXM
+
+// These are the first fields. The rules of a connection do not match them, except for the
+// VLAN of tagged packets: untagged packets are matched without it, as in the published
+// table.
+const (
+	fieldVLAN = iota
+	fieldEthSrc
+	fieldEthDst
+	matched
+)
+
+var fieldNames = [len(fields{})]string{"vlan", "eth_src", "eth_dst", "eth_type", "ip_proto", "ip_src", "ip_dst", "tcp_src", "tcp_dst"}
+
+func (h header) fields() fields {
+	return fields{
+		openflow.VLANVID(h.vlan), openflow.EthSrc(h.ethSrc), openflow.EthDst(h.ethDst),
+		openflow.EthType(etherType(h.src.Addr())), openflow.IPProto(protoTCP),
+		openflow.IPSrc(h.src.Addr()), openflow.IPDst(h.dst.Addr()), openflow.TCPSrc(h.src.Port()), openflow.TCPDst(h.dst.Port()),
+	}
+}
+
+// changes returns the indices of the fields in which another header differs. A zero MAC in
+// the other header leaves the address as it is.
+func (f fields) changes(to fields) (out []int) {
+	for i := range f {
+		kept := (i == fieldEthSrc || i == fieldEthDst) && to[i].MAC().IsZero()
+		if f[i] != to[i] && !kept {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// match returns a match of exactly the packets of one TCP connection, narrowed by more.
+func (f fields) match(more ...openflow.OXM) (openflow.Match, error) {
+	if f[fieldVLAN] != openflow.VLANVID(0) {
+		more = append(more, f[fieldVLAN])
+	}
+	return openflow.NewMatch(append(more, f[matched:]...)...)
+}
+
+func (h header) match(more ...openflow.OXM) (openflow.Match, error) { return h.fields().match(more...) }
+
+// retag returns the actions that move a packet from one VLAN to another; zero means
+// untagged.
+func retag(from, to uint16) []openflow.Action {
+	switch {
+	case from == to:
+		return nil
+	case to == 0:
+		return []openflow.Action{openflow.PopVLAN()}
+	case from == 0:
+		return []openflow.Action{openflow.PushVLAN(etherTypeVLAN), openflow.SetField(openflow.VLANVID(to))}
+	default:
+		return []openflow.Action{openflow.SetField(openflow.VLANVID(to))}
+	}
+}
+
+func etherType(a netip.Addr) uint16 {
+	if a.Is4() {
+		return etherTypeIPv4
+	}
+	return etherTypeIPv6
+}

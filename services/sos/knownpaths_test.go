@@ -1,0 +1,48 @@
+package sos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Agents are told what the slowest link leaves free, where the operator has said what that is.
+func TestKnownPath(t *testing.T) {
+	at := func(dpid, port int) network.PortRef {
+		return network.PortRef{Switch: openflow.DatapathID(dpid), Port: uint32(port)}
+	}
+	hops := []network.Hop{{Switch: 1, In: 1, Out: 2}, {Switch: 2, In: 1, Out: 2}, {Switch: 3, In: 1, Out: 2}}
+	const ms = time.Millisecond
+	link := func(a, b network.PortRef, capacity, used uint64, declared bool) []topology.Link {
+		there := topology.Link{From: a, To: b, Latency: 10 * ms, Capacity: capacity, Used: used, Declared: declared}
+		back := there
+		back.From, back.To, back.Used = b, a, 0
+		return []topology.Link{there, back}
+	}
+	for _, c := range []struct {
+		name          string
+		first, second []topology.Link
+		hops          []network.Hop
+		rate          uint64
+		rtt           time.Duration
+	}{
+		{"the slowest is declared", link(at(1, 2), at(2, 1), 10e9, 0, false), link(at(2, 2), at(3, 1), 3e8, 1e8, true), hops, 2e8, 40 * ms},
+		{"both are", link(at(1, 2), at(2, 1), 4e8, 39e7, true), link(at(2, 2), at(3, 1), 3e8, 0, true), hops, 1e7, 40 * ms},
+		{"one is full", link(at(1, 2), at(2, 1), 3e8, 3e8, true), link(at(2, 2), at(3, 1), 1e9, 0, true), hops, 0, 40 * ms},
+		{"one link's rate is unknown", link(at(1, 2), at(2, 1), 0, 0, false), link(at(2, 2), at(3, 1), 3e8, 0, true), hops, 0, 0},
+		{"the slowest is not", link(at(1, 2), at(2, 1), 1e8, 0, false), link(at(2, 2), at(3, 1), 3e8, 0, true), hops, 0, 0},
+		{"nothing is", link(at(1, 2), at(2, 1), 1e9, 0, false), link(at(2, 2), at(3, 1), 1e9, 0, false), hops, 0, 0},
+		{"one link's latency is unknown", []topology.Link{{From: at(1, 2), To: at(2, 1)}, {From: at(2, 1), To: at(1, 2)}}, link(at(2, 2), at(3, 1), 3e8, 0, true), hops, 0, 0},
+		{"a link has no reverse direction", link(at(1, 2), at(2, 1), 1e9, 0, true)[:1], link(at(2, 2), at(3, 1), 3e8, 0, true), hops, 0, 0},
+		{"one switch", nil, nil, hops[:1], 0, 0},
+	} {
+		top := topology.New(1, []openflow.DatapathID{1, 2, 3}, append(c.first, c.second...))
+		got := estimatePath(top, c.hops)
+		if got.Rate != c.rate || time.Duration(got.RTT) != c.rtt {
+			t.Errorf("%s: %d bits a second, %v, want %d, %v", c.name, got.Rate, got.RTT, c.rate, c.rtt)
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package sos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+)
+
+// maxSalts is how often new path tags are drawn for a pair if a tag is in use by another
+// pair.
+const maxSalts = 4
+
+// pair holds the rules that all sessions between two agents share. users counts the
+// sessions, treatments counts those with a treatment; the service's lock guards both. mu
+// guards the rest.
+type pair struct {
+	key        string
+	users      int
+	treatments map[pairTreatment]int
+
+	mu       sync.Mutex
+	steering Steering
+	applied  bool
+}
+
+// current returns the steering that is in the switches.
+func (p *pair) current() Steering {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.steering
+}
+
+// terminal returns an agent as an end of a pair's path, and its port.
+func terminal(a *agent, addr netip.Addr) (Terminal, network.PortRef) {
+	st := a.State()
+	p := st.Places[addr]
+	return Terminal{Addr: addr, MAC: p.MAC, VLAN: p.VLAN, DataPorts: st.Status.DataPorts}, p.At
+}
+
+// pairs holds the paths between agents, and the treatments that apply on them.
+type pairs struct {
+	*core
+	all map[string]*pair // under the lock
+}
+
+// acquire writes the rules between the session's agents, for at least the number of paths
+// that the session asks for. The caller calls release after each success.
+func (s *pairs) acquire(ctx context.Context, ss *session) error {
+	xAddr, yAddr := ss.Layout.ClientSide.Agent, ss.Layout.ServerSide.Agent
+	key := pairKey(xAddr, yAddr)
+	s.mu.Lock()
+	p := s.all[key]
+	if p == nil {
+		p = &pair{key: key, treatments: map[pairTreatment]int{}}
+		s.all[key] = p
+	}
+	p.users++
+	ss.pair = key
+	s.countTreatments(ss)
+	s.mu.Unlock()
+	want, err := s.steering(ss)
+	if err == nil {
+		err = s.apply(ctx, p, want)
+	}
+	if err != nil {
+		s.release(ss)
+		return fmt.Errorf("%w, between the agents: %w", errRules, err)
+	}
+	s.notePaths(ss, want)
+	return nil
+}
+
+// notePaths stores the paths between the session's agents in the session, for its record.
+func (s *pairs) notePaths(ss *session, steering Steering) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ss.agentPaths, ss.carriedBetween = nil, nil
+	for _, x := range ss.treatments {
+		ss.carriedBetween = append(ss.carriedBetween, steering.carriedPorts(x)...)
+	}
+	for _, path := range steering.Paths {
+		ss.agentPaths = append(ss.agentPaths, hops(path))
+	}
+}
+
+// steering computes the steering between the session's agents. If the topology has no path,
+// or a router is on it, a network that this controller does not manage connects the agents,
+// and no rules are needed.
+func (s *pairs) steering(ss *session) (Steering, error) {
+	top := s.net.Topology()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	xAddr, yAddr := ss.Layout.ClientSide.Agent, ss.Layout.ServerSide.Agent
+	a, from := terminal(ss.client, xAddr)
+	b, to := terminal(ss.server, yAddr)
+	if yAddr.Less(xAddr) {
+		a, from, b, to = b, to, a, from
+	}
+	if a.MAC.IsZero() || b.MAC.IsZero() {
+		return Steering{}, fmt.Errorf("%v or %v has not been found in the network", xAddr, yAddr)
+	}
+	st := Steering{X: a, Y: b}
+	if !ss.Layout.PeersRouted {
+		st.Paths = routes(top, from, to, max(ss.Tuning.Paths, 1), s.config.metric())
+	}
+	if p := s.all[ss.pair]; p != nil {
+		st.addTreatments(p.sortedTreatments(), s.treatments.Queue)
+	}
+	return st, nil
+}
+
+// routes returns up to n paths that share no link.
+func routes(top *topology.Topology, from, to network.PortRef, n int, m network.Metric) [][]network.Hop {
+	if n > 1 && from.Switch != to.Switch {
+		var out [][]network.Hop
+		for _, p := range top.DisjointPaths(from, to, n, m) {
+			out = append(out, p.Hops)
+		}
+		return out
+	}
+	if p, ok := top.Path(from, to, m); ok {
+		return [][]network.Hop{p.Hops}
+	}
+	return nil
+}
+
+// apply writes the pair's rules if they differ from what is wanted. A pair that has more
+// paths than a session asks for keeps them.
+func (s *pairs) apply(ctx context.Context, p *pair, want Steering) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.applied && p.steering.serves(want) && valid(s.net.Topology(), p.steering.Paths) {
+		return nil
+	}
+	for salt := range uint32(maxSalts) {
+		want.Salt = salt
+		rules, err := want.Rules(s.net.CanSet)
+		if err != nil {
+			return err
+		}
+		err = s.rules.Apply(ctx, p.key, rule.Program{Rules: rules}, rule.ApplyOptions{})
+		if errors.Is(err, network.ErrConflict) {
+			continue
+		}
+		if err == nil {
+			p.steering, p.applied = want, true
+		}
+		return err
+	}
+	return fmt.Errorf("%s: %w: path tags collide with those of other agents", p.key, network.ErrConflict)
+}
+
+// serves reports whether the steering carries what is wanted.
+func (s Steering) serves(want Steering) bool {
+	same := func(a, b Terminal) bool {
+		return a.Addr == b.Addr && a.MAC == b.MAC && a.VLAN == b.VLAN && slices.Equal(a.DataPorts, b.DataPorts)
+	}
+	if !same(s.X, want.X) || !same(s.Y, want.Y) || len(s.Paths) < len(want.Paths) || !slices.EqualFunc(s.Treatments, want.Treatments, TreatmentQueues.equal) {
+		return false
+	}
+	for _, a := range s.Paths {
+		for _, b := range want.Paths {
+			if len(a) > 0 && len(b) > 0 && (a[0].In != b[0].In || a[len(a)-1].Out != b[len(b)-1].Out) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// release undoes acquire. The rules are removed when no session uses them any more, after a
+// short delay, so that a new session still finds them.
+func (s *pairs) release(ss *session) {
+	s.mu.Lock()
+	p := s.all[ss.pair]
+	idle := false
+	if p != nil {
+		for _, x := range ss.treatments {
+			p.treatments[x]--
+		}
+		p.users--
+		idle = p.users == 0
+	}
+	ss.pair, ss.treatments = "", nil
+	s.mu.Unlock()
+	if idle {
+		s.start(func(ctx context.Context) {
+			if tasks.Sleep(ctx, 5*s.opts.Linger) == nil {
+				s.remove(ctx, p)
+			}
+		})
+	}
+}
+
+// remove removes the rules of a pair without users.
+func (s *pairs) remove(ctx context.Context, p *pair) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.mu.Lock()
+	unused := p.users == 0 && s.all[p.key] == p
+	s.mu.Unlock()
+	if !unused || !p.applied {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := s.rules.Remove(ctx, p.key); err != nil {
+		s.log.Warn("rules between agents could not be removed", "pair", p.key, "error", err)
+	}
+	p.applied = false
+}
+
+// reroute recomputes the paths between a session's agents if necessary.
+func (s *pairs) reroute(ctx context.Context, ss *session) {
+	s.mu.Lock()
+	p := s.all[ss.pair]
+	s.mu.Unlock()
+	if p == nil {
+		return
+	}
+	was := p.current()
+	want, err := s.steering(ss)
+	if err != nil || len(want.Paths) == 0 && len(was.Paths) > 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, rerouteTimeout)
+	defer cancel()
+	if err := s.apply(ctx, p, want); err != nil {
+		s.log.Warn("agents keep their path: rules for the new one could not be written", "pair", p.key, "error", err)
+		return
+	}
+	if now := p.current(); !slices.EqualFunc(was.Paths, now.Paths, slices.Equal[[]network.Hop]) {
+		s.metrics.reroutes.Inc()
+		s.notePaths(ss, now)
+		s.publish("agents.rerouted", map[string]any{"pair": p.key})
+		s.log.Info("agents have a new path", "pair", p.key, "paths", len(now.Paths))
+	}
+}
+
+// valid reports whether every hop and link of the paths still exists.
+func valid(top *topology.Topology, paths [][]network.Hop) bool {
+	for _, path := range paths {
+		for i, h := range path {
+			if !top.Has(h.Switch) {
+				return false
+			}
+			if i+1 == len(path) {
+				continue
+			}
+			if link, ok := top.LinkFrom(outPort(h)); !ok || link.To != inPort(path[i+1]) {
+				return false
+			}
+		}
+	}
+	return true
+}

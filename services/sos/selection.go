@@ -1,0 +1,172 @@
+package sos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/store"
+)
+
+// These are keys in the store.
+const (
+	keyConfig    = Name + "/config"
+	keyWhitelist = Name + "/whitelist/"
+	// keyEdges is the prefix of the switches with punt rules.
+	keyEdges = Name + "/edges/"
+)
+
+// storeTimeout bounds each access to the store.
+const storeTimeout = 5 * time.Second
+
+// selection decides which connections are carried, and installs the rules that bring their
+// first packets to the controller. The service's lock guards what is marked as guarded, and
+// the configuration.
+type selection struct {
+	*core
+	// changes serialises changes of the configuration, so that store and memory agree.
+	changes   sync.Mutex
+	entries   *kit.Collection[Entry]
+	whitelist Whitelist // guarded: the entries in their order
+	punts     *persistentRules[edge]
+	// snapshot is what the packet-in handler reads without a lock.
+	snapshot atomic.Pointer[snapshot]
+}
+
+// snapshot is an immutable extract of the state for the packet-in handler.
+type snapshot struct {
+	enabled   bool
+	whitelist Whitelist
+	agents    map[netip.Addr]bool // addresses of agents
+	// sessionPorts holds, by agent address, the ports that the agent uses for sessions
+	// only.
+	sessionPorts map[netip.Addr]control.PortRange
+}
+
+// edge is a switch that has punt rules. After a restart a switch is connected long before
+// the network knows again that it has hosts. Its punt rules are wanted all the time, so
+// that no connection is missed.
+type edge struct {
+	Switch openflow.DatapathID `json:"switch"`
+	Flags  bool                `json:"flags"` // whether it matches TCP flags
+}
+
+func newSelection(c *core) *selection {
+	s := &selection{core: c}
+	s.entries = s.collectEntries()
+	s.punts = newPersistentRules(c, "punt/", keyEdges, "switch takes no rules for first packets; connections from there go directly", func(e edge) ([]network.Rule, error) {
+		s.mu.Lock()
+		list := s.whitelist
+		if !s.config.Enabled {
+			list = nil
+		}
+		s.mu.Unlock()
+		return Punts(list, time.Now(), e.Switch, e.Flags)
+	})
+	return s
+}
+
+// load reads the configuration and the edges. The entries have been loaded before.
+func (s *selection) load(ctx context.Context) error {
+	cfg := DefaultConfig()
+	if e, err := s.store.Get(ctx, keyConfig); err == nil {
+		if err := json.Unmarshal(e.Value, &cfg); err != nil {
+			return fmt.Errorf("stored configuration: %w", err)
+		}
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	if err := s.punts.load(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config, s.whitelist = cfg, sortByAge(s.entries.Values())
+	s.refresh()
+	return nil
+}
+
+// refresh publishes a new snapshot for the packet-in handler. The lock is held, or the
+// service is not shared yet.
+func (s *selection) refresh() {
+	v := &snapshot{enabled: s.config.Enabled, whitelist: s.whitelist, agents: map[netip.Addr]bool{}, sessionPorts: map[netip.Addr]control.PortRange{}}
+	for _, a := range s.agents.List() {
+		st := a.State()
+		for _, addr := range st.Addrs {
+			v.agents[addr] = true
+			if st.Status.SessionPorts.First > 0 {
+				v.sessionPorts[addr] = st.Status.SessionPorts
+			}
+		}
+	}
+	s.snapshot.Store(v)
+}
+
+// fromSessionPort reports whether a segment comes from one of an agent's session ports.
+func (v *snapshot) fromSessionPort(h *packet.Headers) bool {
+	r, ok := v.sessionPorts[h.Src]
+	return ok && r.First <= h.SrcPort && h.SrcPort <= r.Last
+}
+
+// find returns the entry that allows a connection, or nil.
+func (v *snapshot) find(f flow) *Entry {
+	if !v.enabled || v.agents[f.client.Addr()] || v.agents[f.server.Addr()] {
+		return nil
+	}
+	entry, _ := v.whitelist.Find(time.Now(), f.client.Addr(), f.server)
+	return entry
+}
+
+// applyPunts declares the punt rules of every edge switch.
+func (s *selection) applyPunts(ctx context.Context) {
+	wanted := s.punts.latest()
+	for _, dpid := range s.net.EdgeSwitches() {
+		wanted[dpid.String()] = edge{dpid, s.matchesTCPFlags(dpid)}
+	}
+	s.punts.apply(ctx, wanted, network.ApplyOptions{})
+}
+
+// update applies a change of the guarded state, and then updates the switches.
+func (s *selection) update(ctx context.Context, change func()) {
+	s.mu.Lock()
+	change()
+	s.refresh()
+	s.mu.Unlock()
+	s.applyPunts(ctx) // applied before the caller is answered; the reconciler retries what fails
+	s.wake()
+}
+
+// setConfig stores and applies a changed configuration. It returns Faults if the change is
+// invalid.
+func (s *selection) setConfig(ctx context.Context, ch ConfigChange) (Config, error) {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	cfg, faults := ch.Apply(s.settings())
+	if len(faults) > 0 {
+		return cfg, faults
+	}
+	b, err := json.Marshal(cfg)
+	if err == nil {
+		stored, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		err = s.store.Put(stored, keyConfig, b)
+	}
+	if err != nil {
+		return cfg, fmt.Errorf("store %s: %w", keyConfig, err)
+	}
+	s.update(ctx, func() {
+		s.config = cfg
+		s.publish("config.changed", cfg)
+	})
+	return cfg, nil
+}

@@ -1,0 +1,173 @@
+package sos
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
+	"github.com/sluice-net/sluice/store"
+)
+
+// Name is the name of the service: in the paths of the API, in the keys of the store and as
+// the owner of rules.
+const Name = "sos"
+
+// Options holds what New needs.
+type Options struct {
+	Network kit.Network
+	Rules   kit.Ledger
+	Store   store.Store
+	Bus     *event.Bus
+	Log     *slog.Logger
+	// AgentTLS holds the controller's certificate and the CA of the agents.
+	AgentTLS *tls.Config
+	// Dial connects to agents; nil means a TCP connection.
+	Dial control.Dialer
+	// ControlSubnets lists the subnets in which an agent that announces itself may have its
+	// control address, besides the address that it announces itself from.
+	ControlSubnets []netip.Prefix
+	// Settle is how long the service waits after a start for the switches of sessions that
+	// it takes over.
+	Settle time.Duration
+	// Linger is how long the rules of a session stay after its agents are done. The end
+	// hosts have acknowledged everything by then, but may repeat an acknowledgement.
+	Linger time.Duration
+
+	// Treatments holds the treatments that other services promise to connections; nil if
+	// there are none.
+	Treatments *network.Treatments
+}
+
+// Service is the controller's side of SOS. It consists of parts that share a core and one
+// lock. Each part holds the state of one task and uses only the parts listed before it.
+type Service struct {
+	*core
+	selection      *selection
+	sessions       *sessions
+	history        *history
+	pairs          *pairs
+	resets         *resets
+	endings        *endings
+	reconciler     *reconciler
+	setups         *setups
+	strayRules     *persistentRules[strayRules]
+	takeoverResult takeover
+	loaded         chan struct{} // closed when the stored state has been read
+}
+
+// New returns a Service that has not started yet.
+func New(o Options) (*Service, error) {
+	if o.Network == nil || o.Rules == nil || o.Store == nil {
+		return nil, errors.New("sos: a network, an owner of rules and a store are needed")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	o.Settle = cmp.Or(o.Settle, 10*time.Second)
+	o.Linger = cmp.Or(o.Linger, 200*time.Millisecond)
+	c := &core{
+		net: o.Network, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o, treatments: o.Treatments,
+		resync: kit.NewLoop(), tasks: tasks.New(), config: DefaultConfig(),
+	}
+	c.ctx = c.tasks.Context()
+	s := &Service{core: c, selection: newSelection(c), sessions: newSessions(c), strayRules: newStrayRules(c), loaded: make(chan struct{})}
+	s.history = &history{core: c, sessions: s.sessions, orphans: map[agentapi.SessionID]*orphan{}}
+	s.pairs = &pairs{core: c, all: map[string]*pair{}}
+	s.resets = &resets{core: c, all: map[flow]*reset{}}
+	s.endings = &endings{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, resets: s.resets, pendingAborts: map[*agent][]agentapi.SessionID{}}
+	s.reconciler = &reconciler{core: c, sessions: s.sessions, pairs: s.pairs, endings: s.endings}
+	s.setups = &setups{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, endings: s.endings, reconciler: s.reconciler, active: make(chan struct{}, maxActiveSetups)}
+	c.agents = s.newRegistry()
+	c.metrics = newMetrics(s)
+	c.treatments.Subscribe(Name, c.wake)
+	s.selection.refresh()
+	return s, nil
+}
+
+// Name returns the name of the service.
+func (s *Service) Name() string { return Name }
+
+// Loaded returns a channel that is closed once the stored state has been read.
+func (s *Service) Loaded() <-chan struct{} { return s.loaded }
+
+// Run runs the service until ctx ends. The rules of live sessions stay in the switches.
+func (s *Service) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.tasks.Cancel)
+	defer stop()
+	defer s.agents.Close() // deferred first, so that it runs after everything that may call an agent
+	defer s.tasks.Stop()
+	if err := s.load(s.ctx); err != nil {
+		return fmt.Errorf("sos: %w", err)
+	}
+	close(s.loaded)
+	s.start(s.selection.entries.Run)
+	s.start(s.agents.Run)
+	s.start(s.history.run)
+	s.takeOver(s.ctx)
+	s.mu.Lock()
+	s.running, s.began = true, time.Now()
+	s.mu.Unlock()
+	s.reconcileLoop(s.ctx)
+	s.mu.Lock()
+	s.running = false
+	s.mu.Unlock()
+	return nil
+}
+
+// load reads the stored state and starts to follow the agents. It locks out changes of the
+// configuration, because a change made meanwhile would reach the store only.
+func (s *Service) load(ctx context.Context) error {
+	s.selection.changes.Lock()
+	defer s.selection.changes.Unlock()
+	if err := s.selection.entries.Load(ctx, nil); err != nil {
+		return err
+	}
+	if err := s.loadRest(ctx); err != nil {
+		return err
+	}
+	return s.agents.Load(ctx)
+}
+
+// loadRest reads the stored state that is not kept in a collection.
+func (s *Service) loadRest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return errors.Join(s.selection.load(ctx), s.strayRules.load(ctx), s.history.load(ctx))
+}
+
+// reconcileLoop keeps punt rules, the places of agents and the paths of sessions up to date
+// with the network and the clock until ctx ends.
+func (s *Service) reconcileLoop(ctx context.Context) {
+	next := time.AfterFunc(0, s.wake)
+	defer next.Stop()
+	s.resync.Run(ctx, debounce, resyncEvery, func(ctx context.Context) {
+		s.selection.applyPunts(ctx)
+		s.agents.Refresh()
+		s.strayRules.apply(ctx, s.wantedStrayRules(), network.ApplyOptions{})
+		s.reconciler.reroute(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if at := s.selection.whitelist.NextChange(time.Now()); !at.IsZero() {
+			next.Reset(time.Until(at))
+		}
+	})
+}
+
+// NetworkChanged informs the service of a change in the network. It does not block.
+func (s *Service) NetworkChanged(e network.Event) {
+	if e.Kind != network.HostRemoved {
+		s.wake()
+	}
+	s.agents.NetworkChanged(e)
+}

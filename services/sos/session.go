@@ -1,0 +1,155 @@
+package sos
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
+)
+
+// flow identifies a TCP connection by its ends, as its client opened it.
+type flow struct{ client, server netip.AddrPort }
+
+func (f flow) String() string { return fmt.Sprintf("%v to %v", f.client, f.server) }
+
+// sessionContext is what the agents keep about a session for a controller that has
+// restarted.
+type sessionContext struct {
+	Layout Layout `json:"layout"`
+	// ClientAt and ServerAt are the ports at which the interception switches see the ends.
+	ClientAt    network.PortRef `json:"client_at"`
+	ServerAt    network.PortRef `json:"server_at"`
+	ClientAgent string          `json:"client"`
+	ServerAgent string          `json:"server"`
+	Entry       string          `json:"entry"`
+	Tuning      Tuning          `json:"tuning"`
+	Started     time.Time       `json:"started"`
+}
+
+// maxContext bounds the bytes that an agent keeps for a session.
+const maxContext = 16 << 10
+
+// readContext decodes what an agent has kept, and reports whether it is valid.
+func readContext(b []byte) (c sessionContext, ok bool) {
+	return c, len(b) <= maxContext && json.Unmarshal(b, &c) == nil
+}
+
+// session is one connection from its first packet until its rules are gone. Fields up to
+// sessionContext do not change after the set-up; the service's lock guards the others.
+type session struct {
+	id   agentapi.SessionID
+	flow flow
+	isn  uint32 // the client's initial sequence number; 0 if it is not known
+	sessionContext
+
+	state      State
+	client     *agent
+	server     *agent
+	pair       string
+	agentPaths [][]string
+	// treatments lists the treatments of the session's packets between its agents, and
+	// carriedBetween the ports at which they apply. marks holds the DSCPs that its agents
+	// were told, by role. epoch is the version of the promised treatments that all of these
+	// follow.
+	treatments     []pairTreatment
+	carriedBetween []network.Carried
+	marks          [2]agentapi.Marks
+	epoch          uint64
+	steps          Steps
+	// halfOpen reports that the client has not reached its agent yet.
+	halfOpen bool
+	samples  sampler
+	// last holds the agents' latest counters, ended their final records.
+	last  map[agentapi.Role]agentapi.Counters
+	ended map[agentapi.Role]agentapi.SessionRecord
+	// bothEnded is closed when both agents have reported the end.
+	bothEnded chan struct{}
+	// over is closed when nothing of the session is left in the network. nextWaiting
+	// reports that the first packet of the next connection with the same ports waits for
+	// that.
+	over        chan struct{}
+	nextWaiting bool
+	// anchored holds the sides whose end host is mobile and has been seen at a border since
+	// the start.
+	anchored map[agentapi.Role]bool
+	how      string
+	inStore  bool // whether the store holds it as a live session
+	// changing serialises changes of the session's rules after its set-up.
+	changing sync.Mutex
+}
+
+// newSession returns a session without a state.
+func newSession(id agentapi.SessionID, about sessionContext) *session {
+	return &session{
+		id: id, flow: flow{about.Layout.Client, about.Layout.Server}, sessionContext: about,
+		last: map[agentapi.Role]agentapi.Counters{}, ended: map[agentapi.Role]agentapi.SessionRecord{}, anchored: map[agentapi.Role]bool{},
+		bothEnded: make(chan struct{}), over: make(chan struct{}),
+	}
+}
+
+// ofRole returns client or server, as the role says.
+func ofRole[T any](r agentapi.Role, client, server T) T {
+	if r == agentapi.RoleClient {
+		return client
+	}
+	return server
+}
+
+func other(r agentapi.Role) agentapi.Role { return ofRole(r, agentapi.RoleServer, agentapi.RoleClient) }
+
+func (s *session) agent(r agentapi.Role) *agent { return ofRole(r, s.client, s.server) }
+
+// at returns the port at which the interception switch of a side sees its end host.
+func (s *session) at(r agentapi.Role) *network.PortRef { return ofRole(r, &s.ClientAt, &s.ServerAt) }
+
+// carriedBy reports whether a is one of the session's agents and with is the other. If with
+// is nil, any other agent will do.
+func (s *session) carriedBy(a, with *agent) bool {
+	x, y := s.client, s.server
+	return x == a && (with == nil || y == with) || y == a && (with == nil || x == with)
+}
+
+// agents returns both agents in the order of roles.
+func (s *session) agents() []*agent { return []*agent{s.client, s.server} }
+
+// clientClosed reports whether the client was connected and its connection was closed in
+// order, so that it will not repeat its first packet. The service's lock is held.
+func (s *session) clientClosed() bool {
+	return s.isn != 0 && s.ended[agentapi.RoleClient].Reason == agentapi.ReasonClosed
+}
+
+// key returns the key of a side's rules in the ledger.
+func (s *session) key(r agentapi.Role) string { return fmt.Sprintf("session/%v/%s", s.id, r) }
+
+var roles = [2]agentapi.Role{agentapi.RoleClient, agentapi.RoleServer}
+
+// ends returns the address of the end host on a side, and that of the other end host.
+func (l *Layout) ends(r agentapi.Role) (end, far netip.AddrPort) {
+	return ofRole(r, l.Client, l.Server), ofRole(r, l.Server, l.Client)
+}
+
+// Steps holds the duration of each step of a set-up.
+type Steps struct {
+	Queue   agentapi.Duration `json:"queue" doc:"Waiting for its turn"`
+	Select  agentapi.Duration `json:"select" doc:"Finding the ends, choosing agents and paths"`
+	Prepare agentapi.Duration `json:"prepare" doc:"Both agents' answers"`
+	Rules   agentapi.Duration `json:"rules" doc:"Rules of the server's side and between the agents, until the switches' barriers"`
+	Commit  agentapi.Duration `json:"commit" doc:"The server's answer to its agent"`
+	Client  agentapi.Duration `json:"client" doc:"Rules of the client's side"`
+	Total   agentapi.Duration `json:"total" doc:"From the client's first packet until its release"`
+}
+
+// stopwatch measures consecutive steps.
+type stopwatch struct{ start, last time.Time }
+
+func (w *stopwatch) lap() agentapi.Duration {
+	before := w.last
+	w.last = time.Now()
+	return agentapi.Duration(w.last.Sub(before))
+}
+
+func (w *stopwatch) total() agentapi.Duration { return agentapi.Duration(w.last.Sub(w.start)) }

@@ -1,0 +1,155 @@
+package sos
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-net/sluice/kit/agents"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/sos/agentapi"
+)
+
+const (
+	// maxActiveSetups is how many sessions are set up at once.
+	maxActiveSetups = 32
+	// undoReserve is how much longer a first packet is held than its set-up may take: the
+	// time to undo the set-up.
+	undoReserve = 3 * time.Second
+)
+
+// setups turns connections whose first packets are held into sessions.
+type setups struct {
+	*core
+	sessions   *sessions
+	history    *history
+	pairs      *pairs
+	endings    *endings
+	reconciler *reconciler
+	active     chan struct{} // holds a token for each set-up in progress
+	costs      agents.Costs
+	logLimit   logLimiter // guarded by the lock
+}
+
+// handleOffer decides whether a connection gets a session. A repeated first packet of a
+// connection that is being set up joins the one that is held.
+func (s *setups) handleOffer(o offer, entry *Entry, p punted) network.Verdict {
+	s.mu.Lock()
+	if old := s.sessions.byFlow[o.flow]; old != nil && old.state != StateSetup {
+		s.mu.Unlock()
+		return s.handleRepeated(old, o, entry, p)
+	}
+	ss, verdict := s.sessions.admit(o, entry)
+	limit := s.config.setupTime()
+	s.mu.Unlock()
+	if ss == nil {
+		return verdict
+	}
+	held, err := p.Hold(limit + undoReserve)
+	if err != nil {
+		s.mu.Lock()
+		s.sessions.endSetup(ss)
+		s.sessions.remove(ss)
+		s.sessions.refuse(ReasonHold, err.Error(), time.Now())
+		s.mu.Unlock()
+		return network.Continue
+	}
+	if !s.start(func(run context.Context) { s.run(run, ss, o, held) }) {
+		_ = held.Forward()
+	}
+	return network.Stop
+}
+
+// run establishes a session and then releases its first packet to its agent. After a
+// failure it undoes everything and forwards the packet as if SOS were not there.
+func (s *setups) run(ctx context.Context, ss *session, o offer, held Held) {
+	now := time.Now()
+	x := &setup{setups: s, ss: ss, o: o, cfg: s.settings(), watch: stopwatch{now, now}}
+	if err := x.runLimited(ctx, x.cfg.setupTime(), x.establish); err != nil {
+		x.undo()
+		s.mu.Lock()
+		s.sessions.direct.add(ss.flow, time.Now())
+		s.mu.Unlock()
+		if ferr := held.Forward(); ferr != nil {
+			s.warnLimit.Warn(s.log, "first packet could not be forwarded", "session", ss.id, "flow", ss.flow, "error", ferr)
+		}
+		s.failed(ss, err)
+		return
+	}
+	s.mu.Lock()
+	layout := ss.Layout
+	s.mu.Unlock()
+	s.releaseFirstPacket(ss, layout, o.at, held.Output)
+	s.established(ss, x.watch.total())
+}
+
+// releaseFirstPacket sends the client's first packet to its agent. If that fails, the
+// client repeats the packet: either its switch is gone, or the packet was held too long and
+// has been forwarded directly.
+func (s *setups) releaseFirstPacket(ss *session, l Layout, at network.PortRef, output func([]openflow.Action) error) {
+	actions, err := l.Opening(s.net.CanSet, at)
+	if err == nil {
+		err = output(actions)
+	}
+	if err != nil {
+		s.log.Debug("first packet was not sent to its agent", "session", ss.id, "flow", ss.flow, "error", err)
+	}
+}
+
+// established marks a session as live after its set-up.
+func (s *setups) established(ss *session, total agentapi.Duration) {
+	s.mu.Lock()
+	s.sessions.endSetup(ss)
+	ss.steps.Total = total
+	ss.enter(StateLive)
+	steps, rec := ss.steps, ss.record()
+	ended, outdated := len(ss.ended) > 0, s.reconciler.carriesNewPort(ss) || ss.treatmentOutdated(s.treatments.Epoch())
+	s.mu.Unlock()
+	if outdated {
+		s.wake()
+	}
+	s.metrics.established(steps)
+	s.publish("session.established", rec)
+	s.log.Debug("session is up", "session", ss.id, "flow", ss.flow, "setup", steps.Total)
+	if ended {
+		s.endings.windUp(ss)
+	}
+}
+
+// failed records a session whose set-up failed.
+func (s *setups) failed(ss *session, err error) {
+	s.mu.Lock()
+	s.sessions.endSetup(ss)
+	s.sessions.remove(ss)
+	ss.how = notEstablished + err.Error()
+	s.history.finish(ss)
+	now, why := time.Now(), reasonOf(err)
+	s.sessions.directs.add(why, err.Error(), now)
+	logged := s.logLimit.allow(now)
+	s.mu.Unlock()
+	s.metrics.failed.WithLabelValues(string(why)).Inc()
+	if !logged {
+		return
+	}
+	s.publish("session.direct", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server, "reason": why, "why": err.Error()})
+	s.log.Info("connection goes directly", "flow", ss.flow, "reason", why, "why", err)
+}
+
+// maxLogged is how many connections that go directly are logged and published per second.
+// In a flood, only the metrics count all of them.
+const maxLogged = 20
+
+// logLimiter counts what has been logged in the current second.
+type logLimiter struct {
+	second int64
+	n      int
+}
+
+// allow reports whether one more connection may be logged at the given time.
+func (t *logLimiter) allow(now time.Time) bool {
+	if sec := now.Unix(); sec != t.second {
+		*t = logLimiter{second: sec}
+	}
+	t.n++
+	return t.n <= maxLogged
+}

@@ -1,0 +1,189 @@
+package sos
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Steering holds everything from which the rules between two agents are computed (3 to 6 of
+// the published table). All sessions of the two agents share these rules.
+type Steering struct {
+	X, Y Terminal
+	// Paths lead from X to Y. With one path the agents' packets go unmodified; with
+	// several, path k carries the connections of data port k.
+	Paths [][]network.Hop
+	// Salt changes the path tags if one of them collides with another pair's.
+	Salt uint32
+	// Treatments lists the treatments of packets between the agents.
+	Treatments []TreatmentQueues
+}
+
+// Terminal is an agent as one end of a path.
+type Terminal struct {
+	Addr netip.Addr
+	MAC  openflow.MAC
+	VLAN uint16
+	// DataPorts lists the ports on which the agent listens for other agents, one per path.
+	DataPorts []uint16
+}
+
+// Rules returns the rules of both directions, each written from its far end.
+func (s Steering) Rules(can Capable) ([]network.Rule, error) {
+	if len(s.Paths) == 0 {
+		return nil, nil
+	}
+	if len(s.Paths) == 1 || !s.taggable(can) {
+		return s.plain(s.Paths[0])
+	}
+	var rules []network.Rule
+	for k, path := range s.Paths {
+		there, err := s.tagged(s.X, s.Y, k, path)
+		if err != nil {
+			return nil, err
+		}
+		back, err := s.tagged(s.Y, s.X, k, kit.Reversed(path))
+		both, err := s.withTreatments(there, back, err)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, both...)
+	}
+	return rules, nil
+}
+
+// taggable reports whether the ends of every path can write tags and the agents have a data
+// port for each path.
+func (s Steering) taggable(can Capable) bool {
+	for _, path := range s.Paths {
+		first, last := path[0].Switch, path[len(path)-1].Switch
+		if !can(first, openflow.FieldEthDst) || !can(last, openflow.FieldEthDst) {
+			return false
+		}
+	}
+	return len(s.X.DataPorts) >= len(s.Paths) && len(s.Y.DataPorts) >= len(s.Paths)
+}
+
+// plain returns the rules of a single path without tags. Packets pass unmodified, except
+// for the VLAN if the agents are in different ones.
+func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
+	direction := func(from, to Terminal, path []network.Hop) (rules []network.Rule, _ error) {
+		last := len(path) - 1
+		for i := last; i >= 0; i-- {
+			hop := path[i]
+			fields := append(pairFields(from, to), openflow.InPort(hop.In))
+			var actions []openflow.Action
+			if i == 0 && from.VLAN != 0 {
+				fields = append(fields, openflow.VLANVID(from.VLAN))
+			}
+			if i == last {
+				var more []openflow.OXM
+				more, actions = arrive(from.VLAN, to.VLAN, i == 0)
+				fields = append(fields, more...)
+			}
+			match, err := openflow.NewMatch(fields...)
+			if err != nil {
+				return nil, fmt.Errorf("switch %v: %w", hop.Switch, err)
+			}
+			rules = append(rules, steeringRule(hop.Switch, match, append(actions, openflow.Output(hop.Output()))))
+		}
+		return rules, nil
+	}
+	there, err := direction(s.X, s.Y, path)
+	if err != nil {
+		return nil, err
+	}
+	back, err := direction(s.Y, s.X, kit.Reversed(path))
+	return s.withTreatments(there, back, err)
+}
+
+// arrive returns the match fields and actions that give a packet the receiver's VLAN at the
+// last switch. A network on the path may have translated the VLAN already, so any tag is
+// accepted; at the switch where the packet starts its tag is known and matched.
+func arrive(from, to uint16, known bool) ([]openflow.OXM, []openflow.Action) {
+	if from == to {
+		return nil, nil
+	}
+	if from == 0 || known {
+		return nil, retag(from, to)
+	}
+	return []openflow.OXM{openflow.AnyVLAN()}, retag(from, to)
+}
+
+// tagged returns the rules of one direction of one of several paths. The first switch
+// recognises the path by the data port and writes the tag, switches in the core match only
+// the tag, and the last switch restores the agent's address.
+func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]network.Rule, error) {
+	if len(path) < 2 {
+		return nil, fmt.Errorf("path %d between %v and %v has no link: %w", k, from.Addr, to.Addr, network.ErrNoPath)
+	}
+	tag := pathTag(from.Addr, to.Addr, path, s.Salt)
+	last := len(path) - 1
+	more, actions := arrive(from.VLAN, to.VLAN, false)
+	actions = append(actions, openflow.SetField(openflow.EthDst(to.MAC)), openflow.Output(path[last].Output()))
+	rules := []network.Rule{steeringRule(path[last].Switch, openflow.MustMatch(append(more, openflow.EthDst(tag))...), actions)}
+	for i := last - 1; i > 0; i-- {
+		rules = append(rules, steeringRule(path[i].Switch, openflow.MustMatch(openflow.EthDst(tag)), []openflow.Action{openflow.Output(path[i].Out)}))
+	}
+	first := path[0]
+	// The connection was dialled either to data port k of the far agent, or from there to
+	// data port k of this one.
+	for _, byPort := range []openflow.OXM{openflow.TCPDst(to.DataPorts[k]), openflow.TCPSrc(from.DataPorts[k])} {
+		fields := append(pairFields(from, to), openflow.InPort(first.In), byPort)
+		if from.VLAN != 0 {
+			fields = append(fields, openflow.VLANVID(from.VLAN))
+		}
+		match, err := openflow.NewMatch(fields...)
+		if err != nil {
+			return nil, fmt.Errorf("switch %v: %w", first.Switch, err)
+		}
+		rules = append(rules, steeringRule(first.Switch, match, []openflow.Action{
+			openflow.SetField(openflow.EthDst(tag)), openflow.Output(first.Output()),
+		}))
+	}
+	return rules, nil
+}
+
+func pairFields(from, to Terminal) []openflow.OXM {
+	return []openflow.OXM{
+		openflow.EthType(etherType(from.Addr)), openflow.IPProto(protoTCP),
+		openflow.IPSrc(from.Addr), openflow.IPDst(to.Addr),
+	}
+}
+
+func steeringRule(dpid openflow.DatapathID, m openflow.Match, actions []openflow.Action) network.Rule {
+	return network.Rule{Switch: dpid, Stage: network.StageRoute, Offset: rule.RouteAgents, Match: m, Actions: actions}
+}
+
+// pathTag returns the locally administered address that tags one path in one direction. It
+// is computed from the path itself. So a restarted controller finds the same tags again,
+// and a path that changes gets a new tag, so that the old path keeps working until nothing
+// is sent on it any more.
+func pathTag(from, to netip.Addr, path []network.Hop, salt uint32) openflow.MAC {
+	h := fnv.New64a()
+	_, _ = h.Write(from.AsSlice())
+	_, _ = h.Write(to.AsSlice())
+	b := binary.BigEndian.AppendUint32(nil, salt)
+	for _, hop := range path {
+		b = binary.BigEndian.AppendUint64(b, uint64(hop.Switch))
+		b = binary.BigEndian.AppendUint32(b, hop.In)
+		b = binary.BigEndian.AppendUint32(b, hop.Out)
+	}
+	_, _ = h.Write(b)
+	sum := h.Sum(nil)
+	return openflow.MAC{0x02, 0x53, sum[4] ^ sum[0], sum[5] ^ sum[1], sum[6] ^ sum[2], sum[7] ^ sum[3]}
+}
+
+// pairKey returns the key of a pair, whatever the order of its agents.
+func pairKey(a, b netip.Addr) string {
+	addrs := []netip.Addr{a, b}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return fmt.Sprintf("pair/%v/%v", addrs[0], addrs[1])
+}
