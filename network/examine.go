@@ -2,193 +2,84 @@ package network
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/diagnosis"
-	"github.com/sluice-net/sluice/network/linkprobe"
-	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/network/hosts"
 )
 
-const (
-	// examineTimeout bounds the examination of all links. Those that it does not come to
-	// are told of.
-	examineTimeout = 5 * time.Minute
-	// examinedAtOnce is how many links are examined at once: switches that hand packets in
-	// by their processor are easily asked too much.
-	examinedAtOnce = 2
-	// probePause is between two frames of a way, and probePatience how long after a
-	// round's last frame they are waited for.
-	probePause    = 10 * time.Millisecond
-	probePatience = 500 * time.Millisecond
-)
+// Doctor examines the network, one time after the other.
+type Doctor struct {
+	cfg       *Config
+	running   *atomic.Bool // the network does
+	switches  *registry
+	hosts     *hosts.Table
+	snapshots *snapshots
+	core      *Owner
+	asker     *asker
+	resolving *resolving
+	queues    *probeQueues
 
-// twoWay is a link between two switches, of which one direction may be unknown.
-type twoWay struct {
-	a, b    PortRef
-	latency time.Duration // the longer one
+	examining examination
+	lost      lostLinks
+	needed    []func() []diagnosis.Needed
+
+	mu     sync.Mutex
+	latest diagnosis.Report
+	wanted chan struct{}
 }
 
-// twoWays lists links, each once.
-func twoWays(links []Link) []twoWay {
-	var out []twoWay
-	for _, l := range links {
-		k := twoWay{l.From, l.To, l.Latency}
-		if k.b.Compare(k.a) < 0 {
-			k.a, k.b = k.b, k.a
-		}
-		if i := slices.IndexFunc(out, func(o twoWay) bool { return o.a == k.a && o.b == k.b }); i >= 0 {
-			out[i].latency = max(out[i].latency, k.latency)
-			continue
-		}
-		out = append(out, k)
+// Doctor is who examines the network.
+func (n *Network) Doctor() *Doctor { return &n.doctor }
+
+// Diagnose begins to look for what is wrong with the network's links, switches' tables and
+// hosts' places. The links' ends say that they carry IP packets of mtu bytes, in the range
+// from linkprobe.MinMTU to linkprobe.MaxMTU. It returns at once; Diagnosis has what is found. While an examination
+// runs the error is ErrBusy. At most linkprobe.MaxFrames are sent each way of a link.
+func (d *Doctor) Diagnose(mtu int) (diagnosis.Report, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.latest.Number > 0 && d.latest.Ended.IsZero() {
+		return d.latest, ErrBusy
 	}
-	return out
+	if !d.running.Load() {
+		return diagnosis.Report{}, ErrClosed
+	}
+	d.latest = diagnosis.Report{Number: d.latest.Number + 1, MTU: mtu, Began: time.Now()}
+	d.wanted <- struct{}{} // there is room: what was wanted before has been done
+	return d.latest, nil
 }
 
-// examine looks for the faults of all links and adds them to a report.
-func (d *Doctor) examine(ctx context.Context, r *diagnosis.Report) {
-	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
-	defer cancel()
-	var mu sync.Mutex
-	rewrites := map[openflow.DatapathID]bool{} // switches that have been looked at
-	mine := func(d openflow.DatapathID) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		was := rewrites[d]
-		rewrites[d] = true
-		return !was
-	}
-	var group errgroup.Group
-	group.SetLimit(examinedAtOnce)
-	gone, silent := d.lost.sort(d.switches.reachable, time.Now())
-	for _, g := range gone {
-		r.Findings = append(r.Findings, d.goneLink(g))
-	}
-	for _, k := range twoWays(slices.Concat(d.snapshots.topo.Load().Links, silent)) {
-		group.Go(func() error {
-			found, frames := d.examineLink(ctx, k, r.MTU)
-			for _, end := range [][2]PortRef{{k.a, k.b}, {k.b, k.a}} {
-				if len(found) > 0 || frames+rewriteFrames > 2*linkprobe.MaxFrames || !mine(end[0].Switch) {
-					continue
-				}
-				more, burst := d.examineRewriting(ctx, end[0], end[1], probePatience+2*k.latency)
-				found, frames = append(found, more...), frames+burst
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			r.Findings = append(r.Findings, found...)
-			r.Links, r.Frames, r.MostFrames = r.Links+1, r.Frames+frames, max(r.MostFrames, frames)
-			return nil
-		})
-	}
-	_ = group.Wait() // nothing returns an error
+// Diagnosis is the report of the latest examination, which may still run: then nothing is
+// in it yet. ok is false if there has been none.
+func (d *Doctor) Diagnosis() (r diagnosis.Report, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.latest, d.latest.Number > 0
 }
 
-// examineLink sends both ways' frames and says what is wrong with the link.
-func (d *Doctor) examineLink(ctx context.Context, k twoWay, mtu int) (found []diagnosis.Finding, frames int) {
-	there, back := linkprobe.NewWay(k.a, k.b, mtu), linkprobe.NewWay(k.b, k.a, mtu)
-	found = d.askForProbes(ctx, there, back)
-	before := d.countPorts(ctx, k.a, k.b)
-	var both sync.WaitGroup
-	for _, w := range []*linkprobe.Way{there, back} {
-		x := d.examining.watch(w.MAC, func(at PortRef, frame []byte, _ time.Time) { w.Receive(at, frame) }, w.Waiting)
-		both.Go(func() {
-			d.send(ctx, x, w, probePatience+2*k.latency)
-			d.examining.forget(x)
-		})
-	}
-	both.Wait()
-	d.count(ctx, before, there, back)
-	d.forgetProbes(ctx, k)
-	frames = there.Sent() + back.Sent()
-	if why := d.unexamined(ctx, k); why != "" {
-		return []diagnosis.Finding{{
-			Fault: diagnosis.Unexamined, Level: diagnosis.Warn, From: k.a, To: k.b, Found: "the link could not be examined: " + why,
-			Remedy: "see to it that switches and ports are up, and examine again",
-		}}, frames
-	}
-	return append(found, linkprobe.Judge(there, back)...), frames
-}
-
-// unexamined says why what has been found of a link is worth nothing; empty if it is.
-func (d *Doctor) unexamined(ctx context.Context, k twoWay) string {
-	if ctx.Err() != nil {
-		return "the time for all links was over"
-	}
-	for _, at := range []PortRef{k.a, k.b} {
-		s, ok := d.switches.get(at.Switch)
-		if !ok {
-			return fmt.Sprintf("switch %v left", at.Switch)
-		}
-		if p, ok := s.Port(at.Port); !ok || !p.Up() {
-			return fmt.Sprintf("port %v went down", at)
-		}
-	}
-	return ""
-}
-
-// probesKey is the key of the rules by which a link's probes come up.
-func probesKey(k PortRef) string { return "linkprobe/" + k.String() }
-
-// probesOf matches a way's frames where they come in.
-func probesOf(w *linkprobe.Way) openflow.Match {
-	return openflow.MustMatch(openflow.InPort(w.To.Port), openflow.EthSrc(w.MAC))
-}
-
-// askForProbes has both ends hand in what the other one sends, before any other rule.
-// A switch that refuses may still hand it in for want of a rule.
-func (d *Doctor) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (found []diagnosis.Finding) {
-	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
-	for _, w := range ways {
-		err := d.core.Apply(ctx, probesKey(w.To), Program{Rules: []Rule{{
-			Switch: w.To.Switch, Stage: StageAdmit, Offset: rule.AdmitExamine, Actions: up,
-			Match: probesOf(w),
-		}}}, ApplyOptions{})
-		if err != nil && ctx.Err() == nil {
-			found = append(found, diagnosis.Finding{
-				Fault: diagnosis.RuleRefused, Level: diagnosis.Warn, From: w.To, Found: fmt.Sprintf("the rule by which probes come up was not taken: %v", err),
-				Remedy: "see whether the switch's table for exact matches of the source address has room, or is switched off",
-			})
-		}
-	}
-	return found
-}
-
-// forgetProbes takes the rules away again, also when the examination's time is over.
-func (d *Doctor) forgetProbes(ctx context.Context, k twoWay) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.RequestTimeout)
-	defer cancel()
-	for _, at := range []PortRef{k.a, k.b} {
-		if err := d.core.Remove(ctx, probesKey(at)); err != nil {
-			d.cfg.Log.Warn("removing the rule for a link's probes", "port", at, "error", err)
-		}
-	}
-}
-
-// send sends a way's frames, round after round, and waits for each round's to arrive.
-func (d *Doctor) send(ctx context.Context, x *examined, w *linkprobe.Way, patience time.Duration) {
+// run does what Diagnose begins, until ctx ends.
+func (d *Doctor) run(ctx context.Context) {
 	for {
-		var frames [][]byte
-		x.do(func() { frames = w.Next() })
-		if len(frames) == 0 {
+		select {
+		case <-ctx.Done():
 			return
+		case <-d.wanted:
 		}
-		for _, f := range frames {
-			s, ok := d.switches.get(w.From.Switch)
-			if !ok || tasks.Sleep(ctx, probePause) != nil {
-				return
-			}
-			if err := s.PacketOut(openflow.PortController, d.queues.output(w.From), f); err != nil {
-				s.limiter.Warn(d.cfg.Log, "probing a link", "port", w.From, "error", err)
-			}
-		}
-		x.await(ctx, patience)
+		d.mu.Lock()
+		r := d.latest
+		d.mu.Unlock()
+		d.examine(ctx, &r)
+		d.examineTables(ctx, &r)
+		d.examineSwitches(ctx, &r)
+		d.examineHosts(ctx, &r)
+		slices.SortStableFunc(r.Findings, func(a, b diagnosis.Finding) int { return a.From.Compare(b.From) })
+		r.Ended = time.Now()
+		d.mu.Lock()
+		d.latest = r
+		d.mu.Unlock()
 	}
 }

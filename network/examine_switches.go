@@ -2,10 +2,12 @@ package network
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/sluice-net/sluice/network/diagnosis"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -42,4 +44,39 @@ func (d *Doctor) configured() []PortRef {
 		at[p] = true
 	}
 	return slices.Collect(maps.Keys(at))
+}
+
+// examineTables looks for the faults of all switches' flow tables and adds them to a
+// report.
+func (d *Doctor) examineTables(ctx context.Context, r *diagnosis.Report) {
+	for _, s := range d.switches.list() {
+		found, err := tableFaults(ctx, s)
+		if err != nil {
+			found = []diagnosis.Finding{{
+				Fault: diagnosis.Unexamined, Level: diagnosis.Warn, From: PortRef{Switch: s.dpid}, Found: fmt.Sprintf("the switch's rules could not be read: %v", err),
+				Remedy: "see to it that the switch is up and not overloaded, and examine again",
+			}}
+		}
+		r.Findings = append(r.Findings, found...)
+	}
+}
+
+// tableFaults reads what a switch has, and what it says that it takes.
+func tableFaults(ctx context.Context, s *Switch) ([]diagnosis.Finding, error) {
+	flows, done, err := askFlows(ctx, s.ch, openflow.AllFlows())
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var rules []openflow.FlowStats
+	for f := range flows {
+		rules = append(rules, *f)
+	}
+	capacity := map[uint8]uint32{}
+	tables, read, _ := ask[openflow.TableFeaturesReply](ctx, s.ch, &openflow.TableFeaturesRequest{}) // many switches do not tell
+	defer read()
+	for t := range tables {
+		capacity[t.Table] = t.MaxEntries
+	}
+	return diagnosis.Tables(s.dpid, rules, capacity, func(cookie uint64) bool { return rule.Cookie(cookie).Ours() }), nil
 }

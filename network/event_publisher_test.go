@@ -3,6 +3,8 @@ package network
 import (
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // Events about hosts and ports are published, so many of each port, and those that are
@@ -61,5 +63,40 @@ func TestEventsOfOnePortAreBounded(t *testing.T) {
 	}
 	if len(n.events.told.ports) != 0 {
 		t.Errorf("%d ports are remembered", len(n.events.told.ports))
+	}
+}
+
+// What is refused at one switch is told at its rate, at all at theirs, and the first of
+// each whatever others do; what is left out is counted.
+func TestRefusalsAreToldBySwitch(t *testing.T) {
+	n, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	now := time.Now()
+	told := func(d openflow.DatapathID, tries int) (turns int) {
+		for range tries {
+			if _, turn := n.events.refused.turn(PortRef{Switch: d}, now); turn {
+				turns++
+			}
+		}
+		return turns
+	}
+	if got := told(1, 10_000); got != refusedAtOnce {
+		t.Errorf("%d of one switch at once, want %d", got, refusedAtOnce)
+	}
+	all := refusedAtOnce
+	for d := range openflow.DatapathID(100) {
+		all += told(2+d, 100)
+	}
+	if want := refusedInAll + 100 - (refusedInAll-refusedAtOnce)/refusedAtOnce - 1; all < refusedInAll || all > want {
+		t.Errorf("%d of all at once, want at most %d", all, want)
+	}
+	if got := told(1000, 100); got != 1 {
+		t.Errorf("%d of one more switch, want its first", got)
+	}
+	if left := n.events.refused.quiet(now.Add(toldQuiet)); left[PortRef{Switch: 1}] != 10_000-refusedAtOnce || left[PortRef{Switch: 1000}] != 99 {
+		t.Errorf("left out %d and %d", left[PortRef{Switch: 1}], left[PortRef{Switch: 1000}])
 	}
 }

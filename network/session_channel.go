@@ -145,25 +145,6 @@ func (ch *channel) exchange(ctx context.Context, m openflow.Message) (reply *req
 	}
 }
 
-// multipart asks for statistics and returns the bodies of all parts. The caller releases
-// the reply when it needs them no more.
-func (ch *channel) multipart(ctx context.Context, body openflow.MultipartBody) ([]openflow.MultipartBody, *request, error) {
-	r, err := ch.exchange(ctx, &openflow.MultipartRequest{Body: body})
-	if err != nil {
-		return nil, nil, err
-	}
-	out := make([]openflow.MultipartBody, 0, len(r.parts))
-	for _, p := range r.parts {
-		m, ok := p.(*openflow.MultipartReply)
-		if !ok || m.Body.MultipartType() != body.MultipartType() {
-			r.release()
-			return nil, nil, fmt.Errorf("switch %v: %v in reply to a request for %v", ch.dpid, p.MsgType(), body.MultipartType())
-		}
-		out = append(out, m.Body)
-	}
-	return out, r, nil
-}
-
 // send queues a control message and writes what is queued.
 func (ch *channel) send(m openflow.Message, xid uint32) error {
 	b, err := m.AppendTo(ch.out.lockControl(), xid)

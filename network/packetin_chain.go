@@ -57,3 +57,64 @@ func (p *PacketIn) Send(at PortRef, frame []byte) error {
 	p.Switch.touch(to.ch.out)
 	return err
 }
+
+// packetIn takes a packet through the chain. Nothing here allocates.
+func (s *Switch) packetIn(m []byte) {
+	if !s.up.Load() {
+		s.counters.packetInsDropped.Add(1)
+		return
+	}
+	if err := s.in.Decode(m); err != nil {
+		s.malformed(err)
+		return
+	}
+	p := &s.pkt
+	p.Switch, p.InPort, p.Reason, p.Table = s, s.in.InPort, s.in.Reason, s.in.Table
+	p.Cookie, p.Data, p.buffer = s.in.Cookie, s.in.Data, s.in.BufferID
+	_ = p.Headers.Parse(p.Data) // what could be read is what counts
+	s.counters.packetIns[kindOf(&p.Headers)].Add(1)
+	if !p.Headers.Has(packet.Ethernet) {
+		return
+	}
+	for _, h := range s.n.chain {
+		if h.HandlePacketIn(p) == Stop {
+			return
+		}
+	}
+}
+
+// PacketKind says what kind of packet a switch has sent up.
+type PacketKind uint8
+
+// The kinds that are told apart: whoever wonders why a controller is busy asks for them first.
+const (
+	KindOther PacketKind = iota
+	KindLLDP
+	KindARP
+	KindND
+	KindTCP
+	KindUDP
+	PacketKinds // how many there are
+)
+
+// String is the kind as metrics and the API name it.
+func (k PacketKind) String() string {
+	return [PacketKinds]string{"other", "lldp", "arp", "nd", "tcp", "udp"}[k]
+}
+
+// kindOf tells the kind of a packet by its layers.
+func kindOf(h *packet.Headers) PacketKind {
+	switch {
+	case h.Has(packet.LLDP):
+		return KindLLDP
+	case h.Has(packet.ARP):
+		return KindARP
+	case h.Has(packet.ND):
+		return KindND
+	case h.Has(packet.TCP):
+		return KindTCP
+	case h.Has(packet.UDP):
+		return KindUDP
+	}
+	return KindOther
+}

@@ -156,24 +156,3 @@ func (d *doubted) run(ctx context.Context) {
 		return left
 	})
 }
-
-// whileWoken is a clock for what there is seldom: woken, it calls f each interval for as
-// long as f says that something is left. It ends with ctx.
-func whileWoken(ctx context.Context, wake <-chan struct{}, interval time.Duration, f func(now time.Time) (left bool)) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-wake:
-		}
-		tick := time.NewTicker(interval)
-		for left := true; left && ctx.Err() == nil; {
-			select {
-			case <-ctx.Done():
-			case now := <-tick.C:
-				left = f(now)
-			}
-		}
-		tick.Stop()
-	}
-}

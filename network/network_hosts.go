@@ -38,7 +38,3 @@ func (n *Network) HostStats() HostStats {
 
 // HostByMAC finds the host with this address in a VLAN, zero for none.
 func (n *Network) HostByMAC(m openflow.MAC, vlan uint16) (Host, bool) { return n.hosts.ByMAC(m, vlan) }
-
-// IsEdge reports whether hosts may stand behind a port: it is up and has shown
-// no sign of a link to another switch.
-func (n *Network) IsEdge(at PortRef) bool { return n.links.IsEdge(at) }

@@ -139,3 +139,27 @@ func (n *Network) QueueStats(ctx context.Context, d openflow.DatapathID) ([]open
 	}
 	return s.QueueStats(ctx)
 }
+
+// HasTables reports whether the pipeline has tables of its own in a switch: rules can have
+// packets go on to a later one. It is false for a switch that is not there.
+func (n *Network) HasTables(d openflow.DatapathID) bool {
+	s, ok := n.Switch(d)
+	return ok && s.layout.Tables()
+}
+
+// Capacity is the speed of what leaves by a port, in bits per second: that of the
+// configuration, or the port's own. It is zero while unknown.
+func (n *Network) Capacity(at PortRef) uint64 {
+	if c, ok := n.cfg.Capacities[at]; ok {
+		return c
+	}
+	if s, ok := n.Switch(at.Switch); ok {
+		p, _ := s.Port(at.Port)
+		return uint64(p.CurrSpeed) * 1000
+	}
+	return 0
+}
+
+// IsEdge reports whether hosts may stand behind a port: it is up and has shown
+// no sign of a link to another switch.
+func (n *Network) IsEdge(at PortRef) bool { return n.links.IsEdge(at) }

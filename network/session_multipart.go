@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/sluice-net/sluice/network/rule"
@@ -38,4 +39,23 @@ func ourFlows() openflow.FlowFilter {
 	f := openflow.AllFlows()
 	f.Cookie, f.CookieMask = uint64(rule.Magic)<<56, rule.MagicMask
 	return f
+}
+
+// multipart asks for statistics and returns the bodies of all parts. The caller releases
+// the reply when it needs them no more.
+func (ch *channel) multipart(ctx context.Context, body openflow.MultipartBody) ([]openflow.MultipartBody, *request, error) {
+	r, err := ch.exchange(ctx, &openflow.MultipartRequest{Body: body})
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make([]openflow.MultipartBody, 0, len(r.parts))
+	for _, p := range r.parts {
+		m, ok := p.(*openflow.MultipartReply)
+		if !ok || m.Body.MultipartType() != body.MultipartType() {
+			r.release()
+			return nil, nil, fmt.Errorf("switch %v: %v in reply to a request for %v", ch.dpid, p.MsgType(), body.MultipartType())
+		}
+		out = append(out, m.Body)
+	}
+	return out, r, nil
 }

@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/openflow"
@@ -72,4 +73,29 @@ func (p *pulse) loop(ctx context.Context) (time.Duration, bool) {
 	case <-ctx.Done():
 	}
 	return 0, false
+}
+
+// monitor watches a session until it ends: round-trip time, silence, counters.
+func (s *Switch) monitor(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	defer cancel()
+	counting.Go(func() { s.pollCounters(ctx) })
+	s.pulse.take(ctx)
+	// Links are measured as often as they are probed.
+	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))
+	defer echo.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.ch.done:
+			return
+		case <-echo.C:
+			s.pulse.take(ctx)
+			s.n.forwarding.forgetRefused(s)
+			s.ch.endWithholding()
+		}
+	}
 }

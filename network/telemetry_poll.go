@@ -3,37 +3,11 @@ package network
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/openflow"
 )
-
-// monitor watches a session until it ends: round-trip time, silence, counters.
-func (s *Switch) monitor(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	var counting sync.WaitGroup
-	defer counting.Wait()
-	defer cancel()
-	counting.Go(func() { s.pollCounters(ctx) })
-	s.pulse.take(ctx)
-	// Links are measured as often as they are probed.
-	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))
-	defer echo.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.ch.done:
-			return
-		case <-echo.C:
-			s.pulse.take(ctx)
-			s.n.forwarding.forgetRefused(s)
-			s.ch.endWithholding()
-		}
-	}
-}
 
 // pollCounters reads the counters of all ports, at once and then in step with all
 // other switches: what one end of a link has sent and the other received is best

@@ -1,0 +1,97 @@
+package network
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// A host whose switch is away is waited for, as long as hosts of such switches are kept, and
+// asked at once when it can be, and as often again as others are.
+func TestAmendsWaitForTheSwitch(t *testing.T) {
+	s := func(n ...float64) (all []time.Duration) {
+		for _, x := range n {
+			all = append(all, time.Duration(x*float64(time.Second)))
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		away, back time.Duration // when the switch is not there
+		asked      []time.Duration
+		ends       time.Duration
+	}{
+		"there all the time": {0, 0, s(1, 3, 8, 20), 20 * time.Second},
+		"back soon":          {0, 2 * time.Second, s(1, 2, 3, 5, 10, 22), 22 * time.Second},
+		"back late":          {0, 50 * time.Second, s(1, 3, 8, 20, 50, 51, 53, 58, 70), 70 * time.Second},
+		"not back":           {0, time.Hour, s(1, 3, 8, 20), time.Minute},
+		"back too late":      {0, 61 * time.Second, s(1, 3, 8, 20), time.Minute},
+		"goes and comes":     {10 * time.Second, 30 * time.Second, s(1, 3, 8, 20, 30, 31, 33, 38, 50), 50 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a amends
+			began := time.Now()
+			a.note(&amend{begun: began, since: began})
+			var asked []time.Duration
+			var ended time.Duration
+			for at := time.Duration(0); at <= 2*time.Minute && ended == 0; at += amendEvery {
+				ask, left := a.due(began.Add(at), func(PortRef) bool { return at < c.away || at >= c.back })
+				if len(ask) > 0 {
+					asked = append(asked, at)
+				}
+				if !left {
+					ended = at
+				}
+			}
+			if !slices.Equal(asked, c.asked) || ended != c.ends {
+				t.Errorf("asked at %v until %v, want %v until %v", asked, ended, c.asked, c.ends)
+			}
+		})
+	}
+}
+
+// Who is to be asked again is bounded by port, by switch and in all, and gives way to others
+// of the same source first; among those, to those of the switch where most are to be asked.
+func TestAmendsAreBounded(t *testing.T) {
+	t.Parallel()
+	var a amends
+	claims := func(by PortRef, of openflow.DatapathID, count int) {
+		for range count {
+			m := &amend{by: by}
+			m.Host = topology.Host{At: PortRef{Switch: of, Port: 1}}
+			m.Ask = []netip.Addr{{}}
+			a.note(m)
+		}
+	}
+	left := func(by PortRef, of openflow.DatapathID) int {
+		return a.count(func(m *amend) bool { return m.by == by && m.Host.At.Switch == of })
+	}
+	hostile, honest := PortRef{Switch: 1, Port: 1}, PortRef{Switch: 2, Port: 1}
+	claims(honest, 3, 2)
+	claims(hostile, 3, 1) // one that is real
+	claims(hostile, 1, 10*maxAmends)
+	if n := a.count(func(m *amend) bool { return m.by == hostile }); n != maxAmendsPerPort || left(hostile, 3) != 1 {
+		t.Errorf("%d of one port, of which %d of another switch; want %d with the one that is not made up", n, left(hostile, 3), maxAmendsPerPort)
+	}
+	for p := range uint32(100) {
+		claims(PortRef{Switch: 1, Port: 2 + p}, 1, 100)
+	}
+	if n := a.count(func(m *amend) bool { return m.by.Switch == 1 }); n != maxAmendsPerSwitch {
+		t.Errorf("%d of one switch, want %d", n, maxAmendsPerSwitch)
+	}
+	for d := range openflow.DatapathID(100) {
+		claims(PortRef{Switch: 100 + d, Port: 1}, 100+d, 100)
+	}
+	if len(a.open) != maxAmends {
+		t.Errorf("%d in all, want %d", len(a.open), maxAmends)
+	}
+	if left(honest, 3) != 2 {
+		t.Errorf("%d of the honest port are left, want both", left(honest, 3))
+	}
+	if !slices.ContainsFunc(a.open, func(m *amend) bool { return m.by.Switch == 199 }) {
+		t.Error("the last has no place")
+	}
+}
