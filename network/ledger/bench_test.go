@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// BenchmarkRulesComeAndGo tells what a rule costs that is declared and taken back, beside
-// how many others of its switch. The time for one must not grow with their number.
+// BenchmarkRulesComeAndGo measures the time to declare and withdraw a rule beside many others of
+// its switch. The time for each rule must not grow with their number.
 func BenchmarkRulesComeAndGo(b *testing.B) {
 	const full = 10000
 	for _, count := range []int{full / 16, full / 4, full} {

@@ -1,12 +1,15 @@
-// Package ledger keeps what every owner wants in the switches, and computes
-// what has to be sent.
+// Package ledger keeps the rules, groups and meters that each owner wants in the switches, and
+// computes the messages that bring the switches to that state.
 //
-// It is pure logic. Applying a program gives a [Change]: a list of operations
-// that turn the previous state into the new one, and nothing more. Whoever sends
-// them reports back with Confirm or Rollback; a rollback is again a list of
-// operations. When a switch connects, Reconcile compares what it lists with
-// what is wanted.
+// It is pure logic and sends nothing. [Ledger.Plan] returns a [Change]: the operations that turn
+// the previous state into the new one. Whoever sends them calls Confirm or Rollback afterwards;
+// Rollback again returns operations. When a switch connects, [Ledger.Reconcile] compares what
+// the switch lists with what is wanted. Start reading with plan.go and reconcile.go.
 //
-// Default forwarding has too many rules, and too little time for each, to keep
-// them as general rules: [Flows] holds them in compact form.
+// A *mark* is a rule of the stage "classify": it sets a packet's treatment, such as its queue,
+// and the packet goes on to the next table. On a switch with one table the ledger puts a mark's
+// actions into the rule of the path that the mark belongs to.
+//
+// Default forwarding has too many rules, and too little time for each, to keep them as general
+// rules: [Flows] holds them in compact form.
 package ledger

@@ -12,11 +12,11 @@ import (
 // form, so they are copies of a template made by the general encoder, with a
 // few fields filled in.
 type FlowWriter struct {
-	tagged, any []byte // with and without a VLAN in the match
+	tagged, any []byte // encoded rules whose match has a VLAN, or none
 }
 
-// Where the variable fields stand in the templates: the fixed part of a flow-mod
-// has 48 bytes, and the match begins with in_port, eth_dst, eth_src, vlan_vid.
+// Offsets of the variable fields in the templates. The fixed part of a flow-mod has 48 bytes;
+// the match begins with in_port, eth_dst, eth_src, vlan_vid.
 const (
 	atXID    = 4
 	atCookie = 8
@@ -26,11 +26,11 @@ const (
 	atEthDst = atInPort + 4 + 4
 	atEthSrc = atEthDst + 6 + 4
 	atVLAN   = atEthSrc + 6 + 4
-	// The port stands this far from the end.
+	// The output port is the only action's first field, 12 bytes before the end.
 	portFromEnd = 12
 )
 
-// NewFlowWriter makes a writer of rules with this idle timeout.
+// NewFlowWriter returns a writer of rules with the given idle timeout.
 func NewFlowWriter(idle time.Duration) *FlowWriter {
 	template := func(vlan uint16) []byte {
 		r := FlowToRule(0, rule.Flow{VLAN: vlan}, 1, idle)
@@ -43,7 +43,7 @@ func NewFlowWriter(idle time.Duration) *FlowWriter {
 	return &FlowWriter{tagged: template(0), any: template(rule.AnyVLAN)}
 }
 
-// FlowToRule is the rule of a flow in general form.
+// FlowToRule returns the rule of a flow in general form.
 func FlowToRule(sw openflow.DatapathID, f rule.Flow, out uint32, idle time.Duration) rule.Rule {
 	return rule.Rule{
 		Switch: sw, Stage: rule.StageRoute, Offset: rule.RouteFlow, Match: f.Match(),
@@ -51,7 +51,7 @@ func FlowToRule(sw openflow.DatapathID, f rule.Flow, out uint32, idle time.Durat
 	}
 }
 
-// AppendAdd appends the message that adds the rule of a flow to a switch of a layout.
+// AppendAdd appends the message that adds the rule of a flow to a switch with layout l.
 func (w *FlowWriter) AppendAdd(b []byte, xid uint32, l rule.Layout, c rule.Cookie, f rule.Flow, out uint32) []byte {
 	start := len(b)
 	if f.VLAN == rule.AnyVLAN {
@@ -74,10 +74,10 @@ func (w *FlowWriter) AppendAdd(b []byte, xid uint32, l rule.Layout, c rule.Cooki
 	return b
 }
 
-// AppendDelete appends the message that deletes the rule of a flow from a switch of a layout.
+// AppendDelete appends the message that deletes the rule of a flow from a switch with layout l.
 func (w *FlowWriter) AppendDelete(b []byte, xid uint32, l rule.Layout, c rule.Cookie, f rule.Flow) []byte {
 	at := l.Slot(rule.Key{Table: rule.TableRoute, Priority: rule.StageRoute.Base() + rule.RouteFlow, Match: f.Match()})
-	s := state{layout: l}
+	s := switchState{layout: l}
 	b, _ = s.remove(0, at, c, nil).Message.AppendTo(b, xid)
 	return b
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// The short way must write what the general encoder writes.
+// TestFlowWriterWritesWhatTheEncoderWrites compares the template with the general encoder.
 func TestFlowWriterWritesWhatTheEncoderWrites(t *testing.T) {
 	idle := 7 * time.Second
 	w := NewFlowWriter(idle)

@@ -8,63 +8,62 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Flows holds default forwarding's rules on one switch: for each flow where it
-// goes, and the cookie it bears. It is bounded.
+// Flows holds default forwarding's rules on one switch: the output port and cookie of each flow.
+// It holds a limited number of rules, and is safe for concurrent use.
 type Flows struct {
 	mu    sync.Mutex
 	limit int
-	base  rule.Cookie // with rule number zero
+	base  rule.Cookie // a cookie with rule number zero
 	next  uint32
 	rules map[flowKey]FlowRule
 }
 
-// FlowRule is what the rule of a flow does.
+// FlowRule is the output port and cookie of a flow's rule.
 type FlowRule struct {
 	Cookie rule.Cookie
-	// Out is the port, perhaps a reserved one.
+	// Out is the output port, which may be a reserved port.
 	Out uint32
-	// Adopted marks a rule that was found on the switch after a restart.
+	// Adopted is true for a rule that was found on the switch after a restart of the controller.
 	Adopted bool
-	written time.Time // when it was last due to be written
+	written time.Time // when Put last asked for it to be written
 }
 
-// writeAgain is how long a rule that has been written is not written again for a packet
-// that comes up for want of it: it is on its way, and so may the packets be that came
-// before it.
+// writeAgain is the shortest time after which Put asks for the same rule to be written again.
+// Packets that reach the controller before that were sent before the rule took effect.
 const writeAgain = 100 * time.Millisecond
 
-// flowKey is a flow in three words: a key without padding is hashed in one go.
+// flowKey holds a flow in three words: a key without padding is hashed in one step.
 type flowKey struct{ port, src, dst uint64 }
 
-func keyOf(f *rule.Flow) flowKey {
-	return flowKey{uint64(f.InPort)<<16 | uint64(f.VLAN), pack(f.Src), pack(f.Dst)}
+func makeFlowKey(f *rule.Flow) flowKey {
+	return flowKey{uint64(f.InPort)<<16 | uint64(f.VLAN), packMAC(f.Src), packMAC(f.Dst)}
 }
 
-func pack(m openflow.MAC) uint64 {
+func packMAC(m openflow.MAC) uint64 {
 	return uint64(m[0])<<40 | uint64(m[1])<<32 | uint64(m[2])<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
 }
 
-func unpack(v uint64) openflow.MAC {
+func unpackMAC(v uint64) openflow.MAC {
 	return openflow.MAC{byte(v >> 40), byte(v >> 32), byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}
 }
 
 func (k flowKey) flow() rule.Flow {
-	return rule.Flow{InPort: uint32(k.port >> 16), VLAN: uint16(k.port), Src: unpack(k.src), Dst: unpack(k.dst)}
+	return rule.Flow{InPort: uint32(k.port >> 16), VLAN: uint16(k.port), Src: unpackMAC(k.src), Dst: unpackMAC(k.dst)}
 }
 
-// NewFlows makes an empty table for at most limit rules whose cookies bear
-// owner and generation.
+// NewFlows returns an empty table of at most limit rules, whose cookies contain owner and
+// generation.
 func NewFlows(limit int, owner, generation uint16) *Flows {
 	return &Flows{limit: limit, base: rule.MakeCookie(owner, generation, 0), rules: map[flowKey]FlowRule{}}
 }
 
-// Put notes that the flow goes out by a port, and returns the cookie for its
-// rule. It is false when nothing is to be written: the table is full, or just this
-// was written a moment ago.
+// Put records that a flow goes out by a port, and returns the cookie for its rule. It returns
+// false if nothing has to be written, because the table is full or the same rule was written a
+// moment ago.
 func (t *Flows) Put(f rule.Flow, out uint32, now time.Time) (rule.Cookie, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := keyOf(&f)
+	k := makeFlowKey(&f)
 	r, known := t.rules[k]
 	if known && r.Out == out && now.Sub(r.written) < writeAgain {
 		return 0, false
@@ -82,44 +81,43 @@ func (t *Flows) Put(f rule.Flow, out uint32, now time.Time) (rule.Cookie, bool) 
 	return r.Cookie, true
 }
 
-// Adopt takes in a rule that was found on the switch. It is false when the
-// table is full.
+// Adopt records a rule that was found on the switch. It returns false if the table is full.
 func (t *Flows) Adopt(f rule.Flow, r FlowRule) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, known := t.rules[keyOf(&f)]; !known && len(t.rules) >= t.limit {
+	if _, known := t.rules[makeFlowKey(&f)]; !known && len(t.rules) >= t.limit {
 		return false
 	}
 	r.Adopted = true
-	t.rules[keyOf(&f)] = r
+	t.rules[makeFlowKey(&f)] = r
 	return true
 }
 
-// Get finds the rule of a flow.
+// Get returns the rule of a flow, and whether there is one.
 func (t *Flows) Get(f rule.Flow) (FlowRule, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, ok := t.rules[keyOf(&f)]
+	r, ok := t.rules[makeFlowKey(&f)]
 	return r, ok
 }
 
-// Delete forgets the rule of a flow.
+// Delete removes the rule of a flow and returns it, and whether there was one.
 func (t *Flows) Delete(f rule.Flow) (FlowRule, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, ok := t.rules[keyOf(&f)]
-	delete(t.rules, keyOf(&f))
+	r, ok := t.rules[makeFlowKey(&f)]
+	delete(t.rules, makeFlowKey(&f))
 	return r, ok
 }
 
-// Len is the number of rules.
+// Len returns the number of rules.
 func (t *Flows) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.rules)
 }
 
-// Select lists the flows that pick chooses. pick must not call back.
+// Select returns the flows for which pick returns true. pick must not call methods of t.
 func (t *Flows) Select(pick func(rule.Flow, FlowRule) bool) []rule.Flow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +130,7 @@ func (t *Flows) Select(pick func(rule.Flow, FlowRule) bool) []rule.Flow {
 	return out
 }
 
-// Each calls f for every rule. f must not call back.
+// Each calls f for every rule. f must not call methods of t.
 func (t *Flows) Each(f func(rule.Flow, FlowRule)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

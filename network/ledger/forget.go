@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Forget takes out what an owner has declared under a key on one switch, and all
-// that was found there, without anything to send: the switch has gone, and may
-// never come back. What other owners and keys declare stays.
+// Forget removes what an owner has declared under a key on one switch, and everything that was
+// found on the switch. It produces no messages: the switch is disconnected and may never return.
+// What other owners and keys declare stays.
 func (l *Ledger) Forget(o *Owner, key string, sw openflow.DatapathID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,8 +36,8 @@ func (l *Ledger) Forget(o *Owner, key string, sw openflow.DatapathID) {
 	l.dropEmpty(sw)
 }
 
-// forgetItems takes the groups or meters of one switch out of those declared under
-// a key, and out of the switch's state those that no other key declares.
+// forgetItems removes the groups or meters of one switch from those declared under a key. It
+// removes those that no other key declares from the switch's state, too.
 func forgetItems[T any](all []place[uint32], items map[uint32]*item[T], o *Owner, key string, sw openflow.DatapathID) []place[uint32] {
 	return slices.DeleteFunc(slices.Clone(all), func(at place[uint32]) bool {
 		if i := items[at.key]; at.sw == sw && i != nil && i.owner == o && slices.Equal(i.keys, []string{key}) {
@@ -47,7 +47,7 @@ func forgetItems[T any](all []place[uint32], items map[uint32]*item[T], o *Owner
 	})
 }
 
-// dropEmpty forgets a switch of which nothing is wanted or known.
+// dropEmpty removes the state of a switch if nothing is wanted or known on it.
 func (l *Ledger) dropEmpty(sw openflow.DatapathID) {
 	if s := l.switches[sw]; s != nil && s.sent == nil && len(s.rules)+len(s.groups)+len(s.meters)+len(s.unclaimed) == 0 {
 		delete(l.switches, sw)

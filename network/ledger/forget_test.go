@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Switches that come and go leave nothing behind, but for what owners want on them.
+// TestForget checks that switches which come and go leave nothing behind, except what owners
+// want on them.
 func TestForget(t *testing.T) {
 	l := New(1)
 	core, err := l.AddOwner("network", false)
@@ -31,7 +32,7 @@ func TestForget(t *testing.T) {
 	declare(svc, "k", wanted)
 	for _, sw := range []openflow.DatapathID{1, 2} {
 		declare(core, "basics", basic(sw))
-		l.Reconcile(sw, Found{Rules: []Reported{{ // of an owner that is not ready
+		l.Reconcile(sw, Found{Rules: []Reported{{ // a rule of an owner that is not ready
 			Switch: sw, Slot: rule.Slot{Priority: 40000}, Cookie: rule.MakeCookie(svc.Hash, 0, 1),
 		}}})
 		l.Forget(core, "basics", sw)

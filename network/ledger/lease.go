@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Leased lists the keys under which the owner has declared leased rules, sorted.
+// Leased returns the keys under which the owner has declared leased rules, sorted.
 func (l *Ledger) Leased(o *Owner) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -20,7 +20,7 @@ func (l *Ledger) Leased(o *Owner) []string {
 	return out
 }
 
-// Renew returns the operations that write the confirmed leased rules of a key once more.
+// Renew returns the operations that write the confirmed leased rules of a key again.
 func (l *Ledger) Renew(o *Owner, key string) []Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -30,7 +30,7 @@ func (l *Ledger) Renew(o *Owner, key string) []Op {
 	}
 	var out []Op
 	for _, p := range d.rules {
-		s := l.state(p.sw)
+		s := l.stateOf(p.sw)
 		if e := s.rules[p.key]; e != nil && e.Rule.Leased && e.Confirmed {
 			out = s.appendWrite(out, e, openflow.FlowAdd)
 		}

@@ -16,8 +16,8 @@ func leased(port uint16) rule.Program {
 	return p
 }
 
-// TestRenewals: what is renewed are the leased rules of a key that the switch has, no
-// others, and they end by themselves.
+// TestRenewals checks that Renew writes only the leased rules of a key that the switch has
+// confirmed, and that these rules time out.
 func TestRenewals(t *testing.T) {
 	l, o := newLedger(t)
 	both := leased(80)
@@ -45,7 +45,7 @@ func TestRenewals(t *testing.T) {
 	}
 }
 
-// TestALeaseIsTheOnlyTimeout: a rule cannot have one of its own beside it.
+// TestALeaseIsTheOnlyTimeout checks that a leased rule with a timeout of its own is refused.
 func TestALeaseIsTheOnlyTimeout(t *testing.T) {
 	l, o := newLedger(t)
 	for _, set := range []func(r *rule.Rule){

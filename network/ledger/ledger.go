@@ -12,44 +12,43 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// The reasons for which a program is refused before anything is sent.
+// Reasons for which Plan refuses a program before anything is sent.
 var (
-	// ErrConflict: the same place in a switch is held by another owner or key.
+	// ErrConflict means that another owner or key holds the same place in a switch.
 	ErrConflict = errors.New("conflicts with what is already declared")
-	// ErrInvalid: the program can never be installed as it stands.
+	// ErrInvalid means that the program can never be installed as it is.
 	ErrInvalid = errors.New("invalid program")
 )
 
-// RuleError says which part of a program was refused.
+// RuleError names the part of a program that was refused.
 type RuleError struct {
 	Switch openflow.DatapathID
-	Rule   *rule.Rule // nil if it is not about a rule
+	Rule   *rule.Rule // nil if the error is not about a rule
 	Err    error
 }
 
-// Error gives the reason.
+// Error returns the reason.
 func (e *RuleError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// Adopted is the key under which rules that were found on a switch are held
-// until their owner declares them.
+// Adopted is the key under which the ledger holds rules that were found on a switch, until their
+// owner declares them.
 const Adopted = "adopted"
 
-// Ledger is the desired state of all switches. Its methods may be called
-// concurrently.
+// Ledger is the desired state of all switches. It is safe for concurrent use.
 type Ledger struct {
 	mu         sync.Mutex
 	generation uint16
 	owners     map[uint16]*Owner
-	switches   map[openflow.DatapathID]*state
+	switches   map[openflow.DatapathID]*switchState
 }
 
-// Owner is one declarer of rules.
+// Owner is one declarer of rules, such as a service.
 type Owner struct {
 	Name string
-	// Hash is what the owner's cookies carry.
+	// Hash is the hash of the name that the owner's cookies contain.
 	Hash     uint16
 	adopt    bool
 	ready    bool
@@ -57,13 +56,13 @@ type Owner struct {
 	programs map[string]*declared
 }
 
-// declared is what an owner wants under one key: places only, the content
-// stands in the states of the switches.
+// declared lists the places of what an owner wants under one key. The content is in the states
+// of the switches.
 type declared struct {
 	rules  []place[rule.Key]
 	groups []place[uint32]
 	meters []place[uint32]
-	leased bool // some of the rules are
+	leased bool // whether any of the rules is leased
 }
 
 type place[K comparable] struct {
@@ -71,20 +70,20 @@ type place[K comparable] struct {
 	key K
 }
 
-// state is what is wanted on one switch, and what was found there.
-type state struct {
+// switchState is what is wanted on one switch, and what was found there.
+type switchState struct {
 	layout rule.Layout
 	rules  map[rule.Key]*Entry
 	groups map[uint32]*item[rule.Group]
 	meters map[uint32]*item[rule.Meter]
 	// unclaimed holds rules found on the switch whose owner is not ready yet.
 	unclaimed map[rule.Slot]*Reported
-	// sent holds what has been sent to the switch while it is being read; nil if it
-	// is not.
+	// sent holds the keys of rules sent while the switch's tables are being read; it is nil
+	// otherwise.
 	sent map[rule.Key]struct{}
 }
 
-// item is a group or meter with its holders. One without an owner was found on
+// item is a group or meter with the keys that declare it. An item without an owner was found on
 // the switch and has not been claimed yet.
 type item[T any] struct {
 	value     T
@@ -100,18 +99,19 @@ type Entry struct {
 	Confirmed bool
 
 	owner          *Owner
-	keys           []string // under which the owner declares it
+	keys           []string // keys under which the owner declares the rule
 	packets, bytes uint64
 	countersAt     time.Time
 }
 
-// New makes an empty ledger whose cookies bear the generation.
+// New returns an empty ledger whose cookies contain the generation.
 func New(generation uint16) *Ledger {
-	return &Ledger{generation: generation, owners: map[uint16]*Owner{}, switches: map[openflow.DatapathID]*state{}}
+	return &Ledger{generation: generation, owners: map[uint16]*Owner{}, switches: map[openflow.DatapathID]*switchState{}}
 }
 
-// AddOwner registers an owner. It fails when the name, or another name with the
-// same hash, is taken.
+// AddOwner registers an owner. If adopt is true, rules found on switches that the owner has not
+// declared when it becomes ready are kept under the key Adopted. AddOwner fails if the name, or
+// another name with the same hash, is taken.
 func (l *Ledger) AddOwner(name string, adopt bool) (*Owner, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +124,7 @@ func (l *Ledger) AddOwner(name string, adopt bool) (*Owner, error) {
 	return o, nil
 }
 
-// OwnerOf finds the owner of a cookie, nil if there is none.
+// OwnerOf returns the owner of a cookie, or nil.
 func (l *Ledger) OwnerOf(c rule.Cookie) *Owner {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,10 +134,10 @@ func (l *Ledger) OwnerOf(c rule.Cookie) *Owner {
 	return l.owners[c.Owner()]
 }
 
-func (l *Ledger) state(sw openflow.DatapathID) *state {
+func (l *Ledger) stateOf(sw openflow.DatapathID) *switchState {
 	s := l.switches[sw]
 	if s == nil {
-		s = &state{
+		s = &switchState{
 			rules: map[rule.Key]*Entry{}, groups: map[uint32]*item[rule.Group]{},
 			meters: map[uint32]*item[rule.Meter]{}, unclaimed: map[rule.Slot]*Reported{},
 		}
@@ -151,14 +151,14 @@ func (l *Ledger) cookie(o *Owner) rule.Cookie {
 	return rule.MakeCookie(o.Hash, l.generation, o.next)
 }
 
-// Keys lists the keys under which the owner has declared something, sorted.
+// Keys returns the keys under which the owner has declared something, sorted.
 func (l *Ledger) Keys(o *Owner) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(o.programs))
 }
 
-// Rules lists what the owner has declared under the key.
+// Rules returns what the owner has declared under the key.
 func (l *Ledger) Rules(o *Owner, key string) []rule.Installed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +168,7 @@ func (l *Ledger) Rules(o *Owner, key string) []rule.Installed {
 	}
 	out := make([]rule.Installed, 0, len(d.rules))
 	for _, p := range d.rules {
-		s := l.state(p.sw)
+		s := l.stateOf(p.sw)
 		if e := s.rules[p.key]; e != nil {
 			out = s.appendInstalled(out, e, key)
 		}
@@ -176,7 +176,7 @@ func (l *Ledger) Rules(o *Owner, key string) []rule.Installed {
 	return out
 }
 
-// SwitchRules lists every rule wanted on a switch, table by table, highest priority first.
+// SwitchRules returns every rule wanted on a switch, table by table, highest priority first.
 func (l *Ledger) SwitchRules(sw openflow.DatapathID) []rule.Installed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,9 +198,10 @@ func (l *Ledger) SwitchRules(sw openflow.DatapathID) []rule.Installed {
 	return out
 }
 
-// appendInstalled appends an entry as the switch has it, if it has it.
-func (s *state) appendInstalled(to []rule.Installed, e *Entry, key string) []rule.Installed {
-	r, held := s.written(e)
+// appendInstalled appends an entry in the form that the switch has, if the switch has an entry
+// for it.
+func (s *switchState) appendInstalled(to []rule.Installed, e *Entry, key string) []rule.Installed {
+	r, held := s.wanted(e)
 	if !held {
 		return to
 	}
@@ -210,7 +211,7 @@ func (s *state) appendInstalled(to []rule.Installed, e *Entry, key string) []rul
 	})
 }
 
-// Count is a reading of a rule's counters.
+// Count records the counters of a rule that were read at the given time.
 func (l *Ledger) Count(sw openflow.DatapathID, r *Reported, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,22 +222,22 @@ func (l *Ledger) Count(sw openflow.DatapathID, r *Reported, at time.Time) {
 	}
 }
 
-// Removal is what became of a rule that a switch has removed.
+// Removal is the consequence of a rule's removal by a switch.
 type Removal uint8
 
-// The outcomes of Removed.
+// Consequences that Removed returns.
 const (
-	// RemovalUnknown: the ledger does not hold the rule; nothing is to be done.
+	// RemovalUnknown means that the ledger does not hold the rule; nothing has to be done.
 	RemovalUnknown Removal = iota
-	// RemovalFinal: the rule timed out and has left the ledger.
+	// RemovalFinal means that the rule has timed out and has left the ledger.
 	RemovalFinal
-	// RemovalForeign: somebody else deleted a rule that is still wanted; it has
-	// to be written again.
+	// RemovalForeign means that somebody else deleted a rule that is still wanted; it has to be
+	// written again.
 	RemovalForeign
 )
 
-// Removed takes note that a switch has removed a rule. A rule with timeouts
-// leaves the ledger; one without is still wanted.
+// Removed records that a switch has removed a rule. A rule with timeouts leaves the ledger; a
+// rule without them is still wanted.
 func (l *Ledger) Removed(sw openflow.DatapathID, at rule.Slot, c rule.Cookie, timedOut bool) (*Owner, rule.Installed, Removal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,7 +262,7 @@ func (l *Ledger) Removed(sw openflow.DatapathID, at rule.Slot, c rule.Cookie, ti
 	return e.owner, in, RemovalFinal
 }
 
-// forget takes a rule out of a program; a program that becomes empty goes.
+// forget removes a rule from the program of a key, and the program if it is then empty.
 func (o *Owner) forget(key string, p place[rule.Key]) {
 	d := o.programs[key]
 	if d == nil {
@@ -273,7 +274,8 @@ func (o *Owner) forget(key string, p place[rule.Key]) {
 	}
 }
 
-// Rewrite is the operation that writes a rule that is wanted once more.
+// Rewrite returns the operation that writes a wanted rule again, and whether there is such a
+// rule.
 func (l *Ledger) Rewrite(sw openflow.DatapathID, at rule.Slot) (Op, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

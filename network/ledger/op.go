@@ -12,22 +12,22 @@ import (
 type Op struct {
 	Switch  openflow.DatapathID
 	Message openflow.Message
-	// Rule is the rule concerned, nil for groups and meters.
+	// Rule is the rule that the message is about, nil for groups and meters.
 	Rule *rule.Rule
-	// Layout is that of the switch for which a rule's message was made.
+	// Layout is the layout of the switch for which a rule's message was made.
 	Layout rule.Layout
 }
 
-// Fits reports whether the operation is for a switch of that layout. If it is not, the
-// switch has connected since it was planned, and is brought in step by that.
+// Fits reports whether the operation suits a switch with layout l. An operation that does not
+// was planned before the switch connected again, and reconciliation has taken its place.
 func (op *Op) Fits(l rule.Layout) bool {
 	_, about := op.Message.(*openflow.FlowMod)
 	return !about || op.Layout == l
 }
 
-// Depth orders the operations that write to one switch: what a rule needs comes before it,
-// groups and meters before rules, and the tables that it goes on to before its own. What
-// takes away goes the other way round.
+// Depth orders the operations that write to one switch; higher depths are sent first. Groups and
+// meters come before the rules that need them, and a rule's later tables before its own.
+// Deletions go in the opposite order.
 func (op *Op) Depth() int {
 	if m, about := op.Message.(*openflow.FlowMod); about {
 		return int(m.Table)
@@ -35,7 +35,7 @@ func (op *Op) Depth() int {
 	return 1 << 8
 }
 
-// writeReported writes a rule as a switch has listed it.
+// writeReported returns the operation that writes a rule as a switch has listed it.
 func writeReported(l rule.Layout, r *Reported) Op {
 	m := openflow.NewFlowMod(openflow.FlowAdd, r.Table, r.Priority, r.Match, r.Instructions...)
 	m.Cookie, m.IdleTimeout, m.HardTimeout, m.Flags = uint64(r.Cookie), r.Idle, r.Hard, r.Flags
@@ -58,7 +58,7 @@ func writeMeter(m *rule.Meter, command uint16) Op {
 	return Op{Switch: m.Switch, Message: mod}
 }
 
-// Instructions are what the rule does in a switch of that layout, in the order of the
+// Instructions returns the instructions of a rule in a switch with layout l, in the order of the
 // specification.
 func Instructions(l rule.Layout, r *rule.Rule) []openflow.Instruction {
 	var out []openflow.Instruction
@@ -74,8 +74,8 @@ func Instructions(l rule.Layout, r *rule.Rule) []openflow.Instruction {
 	return out
 }
 
-// flags asks for a notice whenever the switch itself may end the rule, whether
-// or not the owner wants to know: the ledger does.
+// flags returns the flags of a rule's flow-mod. It asks for a notice whenever the switch itself
+// may end the rule, because the ledger needs the notice even if the owner does not.
 func flags(r *rule.Rule) uint16 {
 	if r.NotifyRemoved || r.Idle > 0 || r.Hard > 0 {
 		return openflow.FlagSendFlowRemoved
@@ -83,18 +83,18 @@ func flags(r *rule.Rule) uint16 {
 	return 0
 }
 
-// seconds rounds a timeout up to whole seconds: a short one must not become none.
+// seconds rounds a timeout up to whole seconds, because zero would mean no timeout.
 func seconds(d time.Duration) uint16 {
 	return uint16(min((d+time.Second-1)/time.Second, 0xffff))
 }
 
-// sameEffect reports whether two rules at one place do the same.
+// sameEffect reports whether two rules with the same key do the same to packets.
 func sameEffect(a, b *rule.Rule) bool {
 	return a.Meter == b.Meter && a.Goto == b.Goto && slices.Equal(a.Actions, b.Actions)
 }
 
-// sameRule reports whether two rules at one place are the same on the wire and
-// to their owner.
+// sameRule reports whether two rules with the same key are the same on the wire and to their
+// owner.
 func sameRule(a, b *rule.Rule) bool {
 	return sameEffect(a, b) && a.NotifyRemoved == b.NotifyRemoved && seconds(a.Idle) == seconds(b.Idle) && seconds(a.HardTimeout()) == seconds(b.HardTimeout())
 }
@@ -118,7 +118,7 @@ type Reported struct {
 	Packets, Bytes uint64
 }
 
-// effect reads the instructions of a reported rule. It is false for what no
+// effect reads the instructions of a reported rule. It returns false for instructions that no
 // owner can declare.
 func (r *Reported) effect(l rule.Layout) (rule.Rule, bool) {
 	out := rule.Rule{Match: r.Match}
@@ -141,19 +141,20 @@ func (r *Reported) effect(l rule.Layout) (rule.Rule, bool) {
 	return out, true
 }
 
-// equals reports whether what the switch lists is the wanted rule.
+// equals reports whether the reported rule is the wanted one.
 func (r *Reported) equals(l rule.Layout, want *rule.Rule) bool {
 	have, ok := r.effect(l)
 	return ok && have.Meter == want.Meter && have.Goto == want.Next() && slices.Equal(have.Actions, want.Actions) && r.Idle == seconds(want.Idle) && r.Hard == seconds(want.HardTimeout()) &&
 		r.Flags&openflow.FlagSendFlowRemoved == flags(want)
 }
 
-// rule gives the reported rule as its owner would have declared it.
-func (r *Reported) rule(l rule.Layout) (rule.Rule, bool) {
+// toRule returns the reported rule as its owner would have declared it, and whether an owner can
+// declare such a rule.
+func (r *Reported) toRule(l rule.Layout) (rule.Rule, bool) {
 	out, ok := r.effect(l)
 	stage, offset, inStage := rule.OfPriority(r.Priority)
 	if stage == rule.StageClassify {
-		out.Goto = 0 // goes without saying
+		out.Goto = 0 // implied by the stage
 	}
 	out.Switch, out.Stage, out.Offset = r.Switch, stage, offset
 	out.Idle, out.Hard = time.Duration(r.Idle)*time.Second, time.Duration(r.Hard)*time.Second
@@ -161,8 +162,8 @@ func (r *Reported) rule(l rule.Layout) (rule.Rule, bool) {
 	return out, ok && inStage
 }
 
-// Flow reads the rule as one of default forwarding. It is false if it is not,
-// or not as default forwarding with this idle timeout writes it.
+// Flow returns the rule as a flow of default forwarding. It returns false if default forwarding
+// with this idle timeout does not write such a rule.
 func (r *Reported) Flow(l rule.Layout, idle time.Duration) (rule.Flow, FlowRule, bool) {
 	f, ok := rule.FlowOf(r.Match)
 	have, plain := r.effect(l)

@@ -9,76 +9,77 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// maxCompared bounds the comparisons of matches for one question: some tens of
-// milliseconds.
+// maxCompared limits the comparisons of matches in one call of Overruled: it takes some tens of
+// milliseconds at most.
 const maxCompared = 200_000
 
-// above is a rule of another owner that comes before a place in the pipeline.
-type above struct {
+// precedingRule is a rule of another owner that comes before a place in the pipeline.
+type precedingRule struct {
 	match       openflow.Match
 	owner, name string
-	tables      bool // the switch has tables
-	rewrites    bool // it changes headers
+	tables      bool // whether the switch has several tables
+	rewrites    bool // whether the rule changes headers
 }
 
-// Overruled says, for each of several lists of matches, which other owners have rules for
-// such packets, on any switch, that come before the owner's own at a place in the pipeline.
-// Rules that only say what may come in, and from where, are left out. Where there are very
-// many rules, not all are looked at.
+// Overruled returns, for each of several lists of matches, the other owners whose rules shadow
+// the owner's rules at a place in the pipeline: rules for some of the same packets, on any
+// switch, that come first. It leaves out rules that only admit packets, or check where they come
+// from. If there are very many rules, it does not compare all of them.
 func (l *Ledger) Overruled(o *Owner, stage rule.Stage, offset uint16, of [][]openflow.Match) [][]rule.Overruling {
 	if len(of) == 0 {
 		return nil
 	}
-	all := make([]map[string]*overrulers, len(of)) // by owner
+	all := make([]map[string]*ownerRules, len(of)) // by owner
 	compared := 0
-	for _, a := range l.above(o, stage.Base()+offset) {
+	for _, a := range l.precedingRules(o, stage.Base()+offset) {
 		for i, matches := range of {
 			o := all[i][a.owner]
 			if o != nil && o.names[a.name] && *o.on(a.tables) && (o.rewrites || !a.rewrites) {
 				continue
 			}
 			if compared += len(matches); compared > maxCompared {
-				return overrulings(all)
+				return sortByOwner(all)
 			}
 			if !slices.ContainsFunc(matches, a.match.Overlaps) {
 				continue
 			}
 			if all[i] == nil {
-				all[i] = map[string]*overrulers{}
+				all[i] = map[string]*ownerRules{}
 			}
 			if o == nil {
-				o = &overrulers{names: map[string]bool{}}
+				o = &ownerRules{names: map[string]bool{}}
 				all[i][a.owner] = o
 			}
 			o.names[a.name], *o.on(a.tables) = true, true
 			o.rewrites = o.rewrites || a.rewrites
 		}
 	}
-	return overrulings(all)
+	return sortByOwner(all)
 }
 
-// overrulers are an owner's rules that come first, on switches with one table and with
-// several.
-type overrulers struct {
-	names       map[string]bool
-	one, tables bool
-	rewrites    bool
+// ownerRules collects the names of one owner's shadowing rules, and the kinds of switches that
+// have them.
+type ownerRules struct {
+	names            map[string]bool
+	oneTable, tables bool
+	rewrites         bool
 }
 
-func (o *overrulers) on(tables bool) *bool {
+// on returns the flag for switches with several tables or with one.
+func (o *ownerRules) on(tables bool) *bool {
 	if tables {
 		return &o.tables
 	}
-	return &o.one
+	return &o.oneTable
 }
 
-// overrulings puts names of rules, by owner, in order.
-func overrulings(all []map[string]*overrulers) [][]rule.Overruling {
+// sortByOwner turns the collected rules into lists that are sorted by owner.
+func sortByOwner(all []map[string]*ownerRules) [][]rule.Overruling {
 	out := make([][]rule.Overruling, len(all))
 	for i, byOwner := range all {
 		for owner, of := range byOwner {
 			out[i] = append(out[i], rule.Overruling{
-				Owner: owner, Name: slices.Min(slices.Collect(maps.Keys(of.names))), Names: len(of.names), OneTable: of.one, Tables: of.tables,
+				Owner: owner, Name: slices.Min(slices.Collect(maps.Keys(of.names))), Names: len(of.names), OneTable: of.oneTable, Tables: of.tables,
 				Rewrites: of.rewrites,
 			})
 		}
@@ -87,18 +88,18 @@ func overrulings(all []map[string]*overrulers) [][]rule.Overruling {
 	return out
 }
 
-// above lists the rules of other owners with a higher priority that decide about packets,
-// or have a service asked about them. With tables that is the order too: what stands in an
-// earlier table is above, but for devices: there their rules only lead, and who has
-// something to do with their packets does it at the border, in an earlier table.
-func (l *Ledger) above(o *Owner, priority uint16) (out []above) {
+// precedingRules returns the rules of other owners with a higher priority that take packets, or
+// ask a service about them. This order also holds on switches with several tables, where a rule
+// in an earlier table comes first. Rules for mobile devices are the exception there: they only
+// forward, and a service handles a device's packets at the border, in an earlier table.
+func (l *Ledger) precedingRules(o *Owner, priority uint16) (out []precedingRule) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.switches {
 		for _, e := range s.rules {
 			leads := s.layout.Tables() && e.Rule.Stage == rule.StageDevice
-			if e.owner != o && e.Rule.Priority() > priority && decides(&e.Rule) && !leads {
-				out = append(out, above{e.Rule.Match, e.owner.Name, e.keys[0], s.layout.Tables(), rewrites(&e.Rule)})
+			if e.owner != o && e.Rule.Priority() > priority && takesPackets(&e.Rule) && !leads {
+				out = append(out, precedingRule{e.Rule.Match, e.owner.Name, e.keys[0], s.layout.Tables(), rewrites(&e.Rule)})
 			}
 		}
 	}
@@ -110,9 +111,9 @@ func rewrites(r *rule.Rule) bool {
 	return slices.ContainsFunc(r.Actions, func(a openflow.Action) bool { return a.Type == openflow.ActionSetField })
 }
 
-// decides says whether a rule decides what becomes of packets that others may want, or has
-// that asked.
-func decides(r *rule.Rule) bool {
+// takesPackets reports whether a rule decides where packets go that other owners may want, or
+// asks a service to decide.
+func takesPackets(r *rule.Rule) bool {
 	switch r.Stage {
 	case rule.StageWay, rule.StageRewrite, rule.StageDevice:
 		return true

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// to is a rule for packets to a TCP port.
+// to returns a rule for packets to a TCP port.
 func to(port uint16, stage rule.Stage, offset uint16) rule.Program {
 	return rule.Program{Rules: []rule.Rule{{
 		Switch: 1, Stage: stage, Offset: offset, Match: tcpTo(port), Actions: []openflow.Action{openflow.Output(1)},
@@ -20,8 +20,9 @@ func tcpTo(port uint16) openflow.Match {
 	return openflow.MustMatch(openflow.EthType(0x800), openflow.IPProto(6), openflow.TCPDst(port))
 }
 
-// What comes first for the same packets is told by owner, with how many names its rules
-// have; what comes later, is for others, only says what may come in, or is one's own is not.
+// TestOverruled checks that Overruled names the owners whose rules come first for the same
+// packets, with the number of their rules' names. It must leave out rules that come later, match
+// other packets, only admit packets, or are the owner's own.
 func TestOverruled(t *testing.T) {
 	l := ledger.New(1)
 	owners := map[string]*ledger.Owner{}
@@ -56,8 +57,8 @@ func TestOverruled(t *testing.T) {
 	}
 }
 
-// An owner of whose rules one changes headers is told as one that rewrites packets, whichever
-// of its rules is looked at first.
+// TestOverruledByRewriting checks that an owner one of whose rules changes headers is reported
+// as rewriting, whichever of its rules is compared first.
 func TestOverruledByRewriting(t *testing.T) {
 	l := ledger.New(1)
 	mine, err := l.AddOwner("mine", false)
@@ -88,7 +89,7 @@ func TestOverruledByRewriting(t *testing.T) {
 	}
 }
 
-// However many rules there are, one question takes a bounded time.
+// BenchmarkOverruled measures one call with very many rules; its time is bounded.
 func BenchmarkOverruled(b *testing.B) {
 	l := ledger.New(1)
 	mine, _ := l.AddOwner("mine", false)

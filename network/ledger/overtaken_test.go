@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A rule from before a restart is declared again, and sent while its switch is being
-// read: what was read has the old cookie, and the switch the new one, so the rule is
-// not taken for the old one.
+// TestSentWhileRead declares a rule from before a restart again and sends it while its switch is
+// being read. The entry that was read has the old cookie, and the switch has the new one, so the
+// ledger must not keep the old one.
 func TestSentWhileRead(t *testing.T) {
 	for _, sent := range []bool{true, false} {
 		l := New(2)

@@ -9,33 +9,32 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Change is the difference between what was declared under a key and what is
-// now. Either Confirm or Rollback must be called for it, once.
+// Change is the difference between what was declared under a key before and what is declared
+// now. Exactly one of Confirm and Rollback must be called for it, once.
 type Change struct {
-	// Writes are to be sent first, in order; Deletes after them.
+	// Writes are to be sent first, in order, and Deletes after them.
 	Writes, Deletes []Op
 
 	l       *Ledger
 	owner   *Owner
 	key     string
 	before  *declared
-	rules   []changed[rule.Key, Entry]
-	groups  []changed[uint32, item[rule.Group]]
-	meters  []changed[uint32, item[rule.Meter]]
+	rules   []change[rule.Key, Entry]
+	groups  []change[uint32, item[rule.Group]]
+	meters  []change[uint32, item[rule.Meter]]
 	claimed []*Reported
 }
 
-// changed is one place of the ledger as it was and as it is now; nil stands for
-// nothing there.
-type changed[K comparable, T any] struct {
+// change is one place of the ledger before and after; nil means that the place was or is empty.
+type change[K comparable, T any] struct {
 	place[K]
 	old, new *T
 }
 
-// Empty reports whether nothing has to be sent.
+// Empty reports whether there is nothing to send.
 func (c *Change) Empty() bool { return len(c.Writes)+len(c.Deletes) == 0 }
 
-// Switches lists the switches that have to be sent something.
+// Switches returns the switches for which there are operations, in ascending order.
 func (c *Change) Switches() []openflow.DatapathID {
 	var out []openflow.DatapathID
 	for _, ops := range [][]Op{c.Writes, c.Deletes} {
@@ -47,8 +46,8 @@ func (c *Change) Switches() []openflow.DatapathID {
 	return slices.Compact(out)
 }
 
-// Plan makes p what the owner wants under key, and returns what has to be sent
-// for that. A refused program changes nothing.
+// Plan makes p the desired state of the owner's key, and returns the change with the operations
+// to send. If it refuses p, it changes nothing.
 func (l *Ledger) Plan(o *Owner, key string, p rule.Program) (*Change, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,11 +61,11 @@ func (l *Ledger) Plan(o *Owner, key string, p rule.Program) (*Change, error) {
 		err = c.planRules(after, p.Rules)
 	}
 	if err != nil {
-		c.restore()
+		c.undoPlan()
 		return nil, err
 	}
 	c.planDeletes(after)
-	c.planMarked()
+	c.planMarkedPaths()
 	o.programs[key] = after
 	if len(after.rules)+len(after.groups)+len(after.meters) == 0 {
 		delete(o.programs, key)
@@ -74,7 +73,8 @@ func (l *Ledger) Plan(o *Owner, key string, p rule.Program) (*Change, error) {
 	return c, nil
 }
 
-// planRules enters the rules, marks first: in one table they are part of ways.
+// planRules adds the rules to the ledger, marks first, because on switches with one table they
+// become part of other rules.
 func (c *Change) planRules(after *declared, rules []rule.Rule) error {
 	seen := make(map[place[rule.Key]]struct{}, len(rules))
 	for _, marks := range []bool{true, false} {
@@ -82,7 +82,7 @@ func (c *Change) planRules(after *declared, rules []rule.Rule) error {
 			if (rules[i].Stage == rule.StageClassify) != marks {
 				continue
 			}
-			if err := c.enter(after, seen, &rules[i]); err != nil {
+			if err := c.addRule(after, seen, &rules[i]); err != nil {
 				return err
 			}
 		}
@@ -90,8 +90,8 @@ func (c *Change) planRules(after *declared, rules []rule.Rule) error {
 	return nil
 }
 
-// enter checks a rule and enters it.
-func (c *Change) enter(after *declared, seen map[place[rule.Key]]struct{}, declared *rule.Rule) error {
+// addRule checks one rule and adds it to the ledger.
+func (c *Change) addRule(after *declared, seen map[place[rule.Key]]struct{}, declared *rule.Rule) error {
 	r := *declared
 	err := checkRule(&r)
 	if err == nil {
@@ -108,7 +108,7 @@ func (c *Change) enter(after *declared, seen map[place[rule.Key]]struct{}, decla
 	return &RuleError{Switch: r.Switch, Rule: declared, Err: err}
 }
 
-// checkRule finds what no switch would take, so that nothing is sent.
+// checkRule returns an error if no switch would accept the rule.
 func checkRule(r *rule.Rule) error {
 	switch {
 	case r.Stage == rule.StageMiss && (r.Offset != 0 || !r.Match.IsZero()):
@@ -130,7 +130,7 @@ func checkRule(r *rule.Rule) error {
 }
 
 func (c *Change) planRule(at place[rule.Key], r rule.Rule) error {
-	s := c.l.state(at.sw)
+	s := c.l.stateOf(at.sw)
 	old := s.rules[at.key]
 	if old == nil {
 		c.newRule(s, at, r)
@@ -156,25 +156,25 @@ func (c *Change) planRule(at place[rule.Key], r rule.Rule) error {
 	}
 	e := &Entry{Rule: r, Cookie: old.Cookie, owner: c.owner, keys: []string{c.key}}
 	c.putRule(s, at, e)
-	c.Writes = s.appendWrite(c.Writes, e, rewrite(&old.Rule, &r))
+	c.Writes = s.appendWrite(c.Writes, e, replaceCommand(&old.Rule, &r))
 	return nil
 }
 
-// rewrite picks the command that replaces a rule. Where only the effect differs
-// the entry is modified and keeps its counters; timeouts and flags only an
-// addition can change. Neither lets a packet miss in between.
-func rewrite(old, now *rule.Rule) uint8 {
+// replaceCommand returns the command that replaces a rule. FlowModifyStrict keeps the counters,
+// but changes the effect only; a change of timeouts or flags needs FlowAdd. With either of them
+// packets match without interruption.
+func replaceCommand(old, now *rule.Rule) uint8 {
 	if seconds(old.Idle) == seconds(now.Idle) && seconds(old.HardTimeout()) == seconds(now.HardTimeout()) && flags(old) == flags(now) {
 		return openflow.FlowModifyStrict
 	}
 	return openflow.FlowAdd
 }
 
-// newRule enters a rule. One that was found on the switch just so is taken over
-// as it is, and nothing is sent.
-func (c *Change) newRule(s *state, at place[rule.Key], r rule.Rule) {
+// newRule adds a rule that the ledger does not hold. If the switch already had the same rule
+// before the controller's restart, newRule takes it over and sends nothing.
+func (c *Change) newRule(s *switchState, at place[rule.Key], r rule.Rule) {
 	e := &Entry{Rule: r, owner: c.owner, keys: []string{c.key}}
-	want, held := s.written(e)
+	want, held := s.wanted(e)
 	slot := s.layout.Slot(at.key)
 	found := s.unclaimed[slot]
 	if found != nil && held {
@@ -190,8 +190,8 @@ func (c *Change) newRule(s *state, at place[rule.Key], r rule.Rule) {
 	c.putRule(s, at, e)
 }
 
-func (c *Change) putRule(s *state, at place[rule.Key], e *Entry) {
-	c.rules = append(c.rules, changed[rule.Key, Entry]{at, s.rules[at.key], e})
+func (c *Change) putRule(s *switchState, at place[rule.Key], e *Entry) {
+	c.rules = append(c.rules, change[rule.Key, Entry]{at, s.rules[at.key], e})
 	if e == nil {
 		delete(s.rules, at.key)
 		return
@@ -199,7 +199,7 @@ func (c *Change) putRule(s *state, at place[rule.Key], e *Entry) {
 	s.rules[at.key] = e
 }
 
-// planDeletes takes out what was declared under the key and is no more.
+// planDeletes removes what was declared under the key and no longer is.
 func (c *Change) planDeletes(after *declared) {
 	if c.before == nil {
 		return
@@ -226,14 +226,14 @@ func (c *Change) planDeletes(after *declared) {
 }
 
 func (c *Change) dropRule(at place[rule.Key]) {
-	s := c.l.state(at.sw)
+	s := c.l.stateOf(at.sw)
 	old := s.rules[at.key]
 	if old == nil {
 		return // it timed out meanwhile
 	}
 	if len(old.keys) > 1 {
 		less := *old
-		less.keys = without(old.keys, c.key)
+		less.keys = withoutKey(old.keys, c.key)
 		c.putRule(s, at, &less)
 		return
 	}
@@ -243,16 +243,16 @@ func (c *Change) dropRule(at place[rule.Key]) {
 	}
 }
 
-func without(keys []string, key string) []string {
+func withoutKey(keys []string, key string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return k == key })
 }
 
-// Confirm takes note that the switches have taken everything.
+// Confirm records that the switches have accepted all operations.
 func (c *Change) Confirm() {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
 	for _, ch := range c.rules {
-		if e := c.l.state(ch.sw).rules[ch.key]; e != nil && e == ch.new {
+		if e := c.l.stateOf(ch.sw).rules[ch.key]; e != nil && e == ch.new {
 			e.Confirmed = true
 		}
 	}
@@ -271,18 +271,18 @@ func (c *Change) Confirm() {
 	}
 }
 
-// Rollback restores what was declared before, and returns what has to be sent
-// so that the switches have it again, whatever part of the change reached them.
+// Rollback restores what was declared before, and returns the operations that restore it in the
+// switches, whichever part of the change has reached them.
 func (c *Change) Rollback() []Op {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
-	var back, gone []Op // what rules need comes before them and goes after them
+	var back, gone []Op // to be sent before and after the rules that need the items
 	for _, ch := range c.meters {
-		b, g := undoItem(ch, c.key, c.l.state(ch.sw).meters, sameMeter, writeMeter, openflow.MeterAdd, openflow.MeterModify, openflow.MeterDelete)
+		b, g := undoItem(ch, c.key, c.l.stateOf(ch.sw).meters, sameMeter, writeMeter, openflow.MeterAdd, openflow.MeterModify, openflow.MeterDelete)
 		back, gone = append(back, b...), append(gone, g...)
 	}
 	for _, ch := range c.groups {
-		b, g := undoItem(ch, c.key, c.l.state(ch.sw).groups, sameGroup, writeGroup, openflow.GroupAdd, openflow.GroupModify, openflow.GroupDelete)
+		b, g := undoItem(ch, c.key, c.l.stateOf(ch.sw).groups, sameGroup, writeGroup, openflow.GroupAdd, openflow.GroupModify, openflow.GroupDelete)
 		back, gone = append(back, b...), append(gone, g...)
 	}
 	for _, ch := range slices.Backward(c.rules) {
@@ -290,7 +290,7 @@ func (c *Change) Rollback() []Op {
 	}
 	for _, ch := range c.rules {
 		if isMark(ch.key) {
-			back = c.l.state(ch.sw).marked(back, ch.key, c.owner)
+			back = c.l.stateOf(ch.sw).rewritePath(back, ch.key, c.owner)
 		}
 	}
 	c.restoreProgram()
@@ -298,15 +298,15 @@ func (c *Change) Rollback() []Op {
 	return append(back, gone...)
 }
 
-// undoRule takes the key out of what has become of a rule, or puts it back in.
-// Other keys may have come to share the rule meanwhile, or have given it up.
-func (c *Change) undoRule(ch changed[rule.Key, Entry]) []Op {
-	s := c.l.state(ch.sw)
+// undoRule removes the key from a changed rule, or restores it. Since the change was planned,
+// other keys may have begun to share the rule, or have given it up.
+func (c *Change) undoRule(ch change[rule.Key, Entry]) []Op {
+	s := c.l.stateOf(ch.sw)
 	now := s.rules[ch.key]
 	had := ch.old != nil && slices.Contains(ch.old.keys, c.key)
 	var others []string
 	if now != nil {
-		others = without(now.keys, c.key)
+		others = withoutKey(now.keys, c.key)
 	}
 	switch {
 	case len(others) > 0:
@@ -318,7 +318,7 @@ func (c *Change) undoRule(ch changed[rule.Key, Entry]) []Op {
 		return nil
 	case !had:
 		delete(s.rules, ch.key)
-		return c.unclaim(s, ch)
+		return c.undoNewRule(s, ch)
 	case now == nil && ch.new != nil && (ch.new.Rule.Idle > 0 || ch.new.Rule.Hard > 0):
 		return nil // it timed out meanwhile
 	}
@@ -326,7 +326,7 @@ func (c *Change) undoRule(ch changed[rule.Key, Entry]) []Op {
 	back.keys = []string{c.key}
 	s.rules[ch.key] = &back
 	switch {
-	case now == nil: // a late notice of the deletion must not be taken for the new rule's
+	case now == nil: // with the old cookie, a late notice of the deletion would be taken for this rule's
 		back.Cookie = c.l.cookie(c.owner)
 	case sameRule(&ch.old.Rule, &now.Rule):
 		return nil
@@ -334,10 +334,9 @@ func (c *Change) undoRule(ch changed[rule.Key, Entry]) []Op {
 	return s.appendWrite(nil, &back, openflow.FlowAdd)
 }
 
-// unclaim gives up a rule that the change has brought in. If the switch had it,
-// or another in its place, from before a restart, that is as it was until the
-// owner is ready.
-func (c *Change) unclaim(s *state, ch changed[rule.Key, Entry]) []Op {
+// undoNewRule removes a rule that the change has added. If the switch had this or another rule
+// in its place since before the restart, that rule is restored until its owner is ready.
+func (c *Change) undoNewRule(s *switchState, ch change[rule.Key, Entry]) []Op {
 	for _, r := range c.claimed {
 		o := c.l.owners[r.Cookie.Owner()]
 		if r.Switch != ch.sw || r.Slot != s.layout.Slot(ch.key) || o == nil || o.ready {
@@ -355,19 +354,19 @@ func (c *Change) unclaim(s *state, ch changed[rule.Key, Entry]) []Op {
 	return []Op{s.remove(ch.sw, s.layout.Slot(ch.key), ch.new.Cookie, &ch.new.Rule)}
 }
 
-// restore undoes a plan of which nothing was sent.
-func (c *Change) restore() {
+// undoPlan undoes a plan of which nothing was sent.
+func (c *Change) undoPlan() {
 	for _, ch := range slices.Backward(c.rules) {
-		put(c.l.state(ch.sw).rules, ch.key, ch.old)
+		setOrDelete(c.l.stateOf(ch.sw).rules, ch.key, ch.old)
 	}
 	for _, ch := range slices.Backward(c.groups) {
-		put(c.l.state(ch.sw).groups, ch.key, ch.old)
+		setOrDelete(c.l.stateOf(ch.sw).groups, ch.key, ch.old)
 	}
 	for _, ch := range slices.Backward(c.meters) {
-		put(c.l.state(ch.sw).meters, ch.key, ch.old)
+		setOrDelete(c.l.stateOf(ch.sw).meters, ch.key, ch.old)
 	}
 	for _, r := range c.claimed {
-		c.l.state(r.Switch).unclaimed[r.Slot] = r
+		c.l.stateOf(r.Switch).unclaimed[r.Slot] = r
 	}
 	c.restoreProgram()
 }
@@ -380,7 +379,7 @@ func (c *Change) restoreProgram() {
 	c.owner.programs[c.key] = c.before
 }
 
-func put[K comparable, T any](m map[K]*T, k K, v *T) {
+func setOrDelete[K comparable, T any](m map[K]*T, k K, v *T) {
 	if v == nil {
 		delete(m, k)
 		return

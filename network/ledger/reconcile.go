@@ -11,7 +11,7 @@ import (
 
 // Found is what a switch holds when it connects.
 type Found struct {
-	// Rules are those whose cookie is ours.
+	// Rules are those with a cookie of Sluice.
 	Rules  []Reported
 	Groups []rule.Group
 	Meters []rule.Meter
@@ -19,30 +19,31 @@ type Found struct {
 
 // Reconciliation is the difference between what a switch holds and what is wanted.
 type Reconciliation struct {
-	// Ops bring the switch to the wanted state, in an order that interrupts nothing.
+	// Ops bring the switch to the wanted state, in an order that interrupts no traffic.
 	Ops []Op
-	// Kept, Written, Removed and Left count rules: left as they were; missing or
-	// different and sent; orphans removed; of owners that are not ready yet.
+	// Kept, Written, Removed and Left count rules: unchanged; missing or different, and sent;
+	// orphaned and deleted; left alone because their owners are not ready yet.
 	Kept, Written, Removed, Left int
 }
 
-// Reading says that a switch of a layout is about to be read, and that changes may be sent
-// to it from now on. What it returns is to be called when it is reconciled, or is not.
+// Reading records that a switch with the given layout is about to be read, and that changes may
+// be sent to it from now on. The caller must call the returned function when reconciliation has
+// ended or failed.
 func (l *Ledger) Reading(sw openflow.DatapathID, layout rule.Layout) (over func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.state(sw)
+	s := l.stateOf(sw)
 	s.layout, s.sent = layout, map[rule.Key]struct{}{}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.state(sw).sent = nil
+		l.stateOf(sw).sent = nil
 		l.dropEmpty(sw)
 	}
 }
 
-// Sending says that operations are about to be sent to a switch. While it is being
-// read, what was read may be older than they are.
+// Sending records that operations are about to be sent to a switch. While the switch is being
+// read, the entries read may be older than these operations.
 func (l *Ledger) Sending(sw openflow.DatapathID, ops []Op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,12 +58,12 @@ func (l *Ledger) Sending(sw openflow.DatapathID, ops []Op) {
 	}
 }
 
-// Reconcile compares what a switch holds with what is wanted on it. Rules that
-// are as wanted are kept untouched, whatever generation wrote them.
+// Reconcile compares what a switch holds with what is wanted on it. It keeps rules that are as
+// wanted, whichever generation has written them.
 func (l *Ledger) Reconcile(sw openflow.DatapathID, f Found) Reconciliation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.state(sw)
+	s := l.stateOf(sw)
 	var rec Reconciliation
 	clear(s.unclaimed)
 	for _, e := range s.rules {
@@ -71,13 +72,13 @@ func (l *Ledger) Reconcile(sw openflow.DatapathID, f Found) Reconciliation {
 	rec.Ops = append(rec.Ops, l.reconcileGroups(s, f.Groups)...)
 	rec.Ops = append(rec.Ops, l.reconcileMeters(s, f.Meters)...)
 	var orphans []Op
-	moved := false // the switch has rules in tables where they do not belong any more
+	moved := false // the switch has rules in tables of a former layout
 	for i := range f.Rules {
 		r := &f.Rules[i]
 		r.Switch = sw
 		_, ok := s.layout.Key(r.Slot)
 		moved = moved || !ok
-		switch l.judge(s, r) {
+		switch l.classify(s, r) {
 		case kept:
 			rec.Kept++
 		case left:
@@ -91,17 +92,18 @@ func (l *Ledger) Reconcile(sw openflow.DatapathID, f Found) Reconciliation {
 		rec.Written++
 		rec.Ops = s.appendWrite(rec.Ops, e, openflow.FlowAdd)
 	}
-	slices.SortStableFunc(orphans, leaving)
+	slices.SortStableFunc(orphans, compareDeletes)
 	rec.Ops = append(rec.Ops, orphans...)
-	rec.Ops = append(rec.Ops, l.strangeGroups(s, f.Groups)...)
+	rec.Ops = append(rec.Ops, l.deleteUnwantedGroups(s, f.Groups)...)
 	return rec
 }
 
-// missing lists the rules that the switch does not have as wanted: the last table's first,
-// as others go on to it, and in a table the lowest priority first. If it has moved into one
-// table, the highest comes first: what is below goes by the old tables until the miss is
-// written.
-func (s *state) missing(moved bool) []*Entry {
+// missing returns the wanted rules that the switch does not have, in the order in which they are
+// to be written. Rules of the last table come first, because other tables lead to it, and in a
+// table those of the lowest priority. If the switch has changed from several tables to one, the
+// highest priority comes first: packets that match none of the new rules use the old tables
+// until the miss rule is written.
+func (s *switchState) missing(moved bool) []*Entry {
 	var out []*Entry
 	for _, e := range s.rules {
 		if !e.Confirmed && s.layout.Holds(&e.Rule) {
@@ -120,30 +122,30 @@ func (s *state) missing(moved bool) []*Entry {
 	return out
 }
 
-// leaving is the order in which rules are deleted that nobody wants there: the first
-// table's first, which others are reached by, and in a table the lowest priority first, so
-// that none takes packets that one above it had.
-func leaving(a, b Op) int {
+// compareDeletes orders the deletions of unwanted rules: the first table first, because packets
+// reach the others through it. In a table the lowest priority comes first, so that no rule gets
+// packets which a deleted rule above it had.
+func compareDeletes(a, b Op) int {
 	x, y := a.Message.(*openflow.FlowMod), b.Message.(*openflow.FlowMod)
 	return cmp.Or(cmp.Compare(x.Table, y.Table), cmp.Compare(x.Priority, y.Priority))
 }
 
-type judgement uint8
+type verdict uint8
 
 const (
-	kept judgement = iota
+	kept verdict = iota
 	replaced
 	left
 	orphan
 )
 
-// judge says what becomes of a rule found on a switch.
-func (l *Ledger) judge(s *state, r *Reported) judgement {
+// classify decides what happens to a rule found on a switch.
+func (l *Ledger) classify(s *switchState, r *Reported) verdict {
 	if e := s.at(r.Slot); e != nil {
 		_, sent := s.sent[e.Rule.Key()]
-		want, _ := s.written(e)
+		want, _ := s.wanted(e)
 		if !r.equals(s.layout, want) || r.Cookie.Owner() != e.owner.Hash || sent && r.Cookie != e.Cookie {
-			return replaced // it will be written over, or has been since it was read
+			return replaced // it will be overwritten, or has been since it was read
 		}
 		e.Cookie, e.Confirmed = r.Cookie, true
 		return kept
@@ -162,10 +164,10 @@ func (l *Ledger) judge(s *state, r *Reported) judgement {
 	return orphan
 }
 
-// adoptRule takes a found rule into the ledger.
-func (l *Ledger) adoptRule(s *state, o *Owner, r *Reported) bool {
+// adoptRule adds a found rule to the ledger under the key Adopted, and reports whether it did.
+func (l *Ledger) adoptRule(s *switchState, o *Owner, r *Reported) bool {
 	k, here := s.layout.Key(r.Slot)
-	v, ok := r.rule(s.layout)
+	v, ok := r.toRule(s.layout)
 	if !ok || !here || s.rules[k] != nil {
 		return false
 	}
@@ -179,9 +181,8 @@ func (l *Ledger) adoptRule(s *state, o *Owner, r *Reported) bool {
 	return true
 }
 
-// Ready says that the owner has declared what it wants from before a restart.
-// What was found on the switches beyond that is adopted, or given back as
-// deletions to send.
+// Ready records that the owner has declared everything that it wants from before a restart.
+// Other rules found on the switches are adopted, or Ready returns operations that delete them.
 func (l *Ledger) Ready(o *Owner) []Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +202,7 @@ func (l *Ledger) Ready(o *Owner) []Op {
 				gone = append(gone, s.remove(sw, at, r.Cookie, nil))
 			}
 		}
-		slices.SortFunc(gone, leaving)
+		slices.SortFunc(gone, compareDeletes)
 		ops = append(ops, gone...)
 		for _, id := range sortedKeys(s.groups) {
 			if g := s.groups[id]; g.owner == nil && l.allReady(id) {
@@ -213,7 +214,7 @@ func (l *Ledger) Ready(o *Owner) []Op {
 	return ops
 }
 
-func (l *Ledger) reconcileGroups(s *state, found []rule.Group) []Op {
+func (l *Ledger) reconcileGroups(s *switchState, found []rule.Group) []Op {
 	have := make(map[uint32]*rule.Group, len(found))
 	for i := range found {
 		have[found[i].ID] = &found[i]
@@ -221,13 +222,13 @@ func (l *Ledger) reconcileGroups(s *state, found []rule.Group) []Op {
 	return reconcileItems(s.groups, have, sameGroup, writeGroup, openflow.GroupAdd, openflow.GroupModify)
 }
 
-func (l *Ledger) reconcileMeters(s *state, found []rule.Meter) []Op {
+func (l *Ledger) reconcileMeters(s *switchState, found []rule.Meter) []Op {
 	have := make(map[uint32]*rule.Meter, len(found))
 	for i := range found {
 		have[found[i].ID] = &found[i]
 	}
 	ops := reconcileItems(s.meters, have, sameMeter, writeMeter, openflow.MeterAdd, openflow.MeterModify)
-	for id, m := range have { // meters do not tell whose they are
+	for id, m := range have { // a meter's number does not name its owner
 		if s.meters[id] == nil {
 			s.meters[id] = &item[rule.Meter]{value: *m}
 		}
@@ -235,14 +236,14 @@ func (l *Ledger) reconcileMeters(s *state, found []rule.Meter) []Op {
 	return ops
 }
 
-// forgetFound takes out what was found when the switch connected before.
+// forgetFound removes the items that were found when the switch last connected.
 func forgetFound[T any](m map[uint32]*item[T]) {
 	maps.DeleteFunc(m, func(_ uint32, i *item[T]) bool { return i.owner == nil })
 }
 
-// strangeGroups deletes groups that bear our mark and that nobody wants, once
-// the owner they belong to is ready.
-func (l *Ledger) strangeGroups(s *state, found []rule.Group) []Op {
+// deleteUnwantedGroups returns the deletions of groups that Sluice has made and nobody wants. A
+// group whose owner may not be ready yet stays.
+func (l *Ledger) deleteUnwantedGroups(s *switchState, found []rule.Group) []Op {
 	var ops []Op
 	for i := range found {
 		g := &found[i]
@@ -258,7 +259,7 @@ func (l *Ledger) strangeGroups(s *state, found []rule.Group) []Op {
 	return ops
 }
 
-// allReady reports whether every owner is ready that a group may belong to.
+// allReady reports whether every owner to which a group may belong is ready.
 func (l *Ledger) allReady(group uint32) bool {
 	for _, o := range l.owners {
 		if !o.ready && rule.GroupOf(group, o.Hash) {
@@ -277,13 +278,13 @@ func sortedKeys[T any](m map[uint32]*T) []uint32 {
 	return out
 }
 
-// Overtaken looks for changes that were made while a reconciliation was sent, and
-// may have reached the switch before it. It returns what sets these right, and
-// is to be asked about that again.
+// Overtaken returns the operations that correct the switch after a reconciliation: changes made
+// while it was being sent may have reached the switch first. The caller sends them and calls
+// Overtaken again with what it has sent, until nothing is returned.
 func (l *Ledger) Overtaken(sw openflow.DatapathID, sent []Op) []Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.state(sw)
+	s := l.stateOf(sw)
 	var ops []Op
 	for _, op := range sent {
 		if op.Rule == nil {
@@ -301,19 +302,19 @@ func (l *Ledger) Overtaken(sw openflow.DatapathID, sent []Op) []Op {
 	return ops
 }
 
-// Reconciled takes note that a switch has taken the operations of a
-// reconciliation, but for those it has refused.
+// Reconciled records that a switch has accepted the operations of a reconciliation, except the
+// refused ones.
 func (l *Ledger) Reconciled(sw openflow.DatapathID, refused []Op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.state(sw)
-	no := make(map[*rule.Rule]struct{}, len(refused))
+	s := l.stateOf(sw)
+	refusedRules := make(map[*rule.Rule]struct{}, len(refused))
 	for _, op := range refused {
-		no[op.Rule] = struct{}{}
+		refusedRules[op.Rule] = struct{}{}
 	}
 	for _, e := range s.rules {
-		_, not := no[&e.Rule]
-		e.Confirmed = !not
+		_, isRefused := refusedRules[&e.Rule]
+		e.Confirmed = !isRefused
 	}
 	for _, g := range s.groups {
 		g.confirmed = true
@@ -323,8 +324,8 @@ func (l *Ledger) Reconciled(sw openflow.DatapathID, refused []Op) {
 	}
 }
 
-// reconcileItems adds the wanted groups or meters that a switch does not have,
-// and modifies those that it has otherwise.
+// reconcileItems returns the operations that add the wanted groups or meters which a switch
+// lacks, and modify those that differ.
 func reconcileItems[T any](wanted map[uint32]*item[T], have map[uint32]*T, same func(a, b *T) bool, write func(*T, uint16) Op, add, modify uint16) []Op {
 	var ops []Op
 	forgetFound(wanted)

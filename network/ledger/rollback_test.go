@@ -39,7 +39,8 @@ func newLedger(t *testing.T) (*ledger.Ledger, *ledger.Owner) {
 	return l, o
 }
 
-// Two keys that share a rule may both be refused, in any order.
+// TestRollbacksOfASharedRuleLeaveNothing rolls back both keys that share a rule, in either
+// order.
 func TestRollbacksOfASharedRuleLeaveNothing(t *testing.T) {
 	for _, firstFirst := range []bool{true, false} {
 		l, o := newLedger(t)
@@ -59,7 +60,8 @@ func TestRollbacksOfASharedRuleLeaveNothing(t *testing.T) {
 	}
 }
 
-// A key that keeps a rule after all must not lose it to one that gave it up meanwhile.
+// TestRollbackBringsBackWhatAnotherKeyGaveUp checks that a key whose change is rolled back gets
+// its rule again, although the other key of that rule has given it up in between.
 func TestRollbackBringsBackWhatAnotherKeyGaveUp(t *testing.T) {
 	l, o := newLedger(t)
 	plan(t, l, o, "a", one(80)).Confirm()
@@ -75,7 +77,8 @@ func TestRollbackBringsBackWhatAnotherKeyGaveUp(t *testing.T) {
 	}
 }
 
-// One key's failure does not take from another what both have.
+// TestRollbackLeavesSharedGroups checks that a rollback of one key keeps a group that another
+// key wants.
 func TestRollbackLeavesSharedGroups(t *testing.T) {
 	l, o := newLedger(t)
 	a := plan(t, l, o, "a", group())

@@ -56,7 +56,8 @@ func (b *bench) send(ops []Op) {
 	}
 }
 
-// reconnect has the switch come back with what it has, in another form.
+// reconnect connects the switch again with the rules that it has, and another layout. It calls
+// look after each message.
 func (b *bench) reconnect(layout rule.Layout, look func()) {
 	b.Helper()
 	over := b.l.Reading(1, layout)
@@ -75,7 +76,7 @@ func (b *bench) reconnect(layout rule.Layout, look func()) {
 	b.l.Reconciled(1, nil)
 }
 
-// entries are those of the flow table, in short.
+// entries returns the entries of the flow table in short form.
 func (b *bench) entries() (out []string) {
 	for _, e := range b.table.Entries() {
 		s := fmt.Sprintf("%d/%d", e.Table, e.Priority)
@@ -112,7 +113,7 @@ func three(t *testing.T) rule.Layout {
 
 var to80 = openflow.MustMatch(openflow.EthType(0x800), openflow.IPProto(6), openflow.TCPDst(80))
 
-// class is a way and the mark that belongs to it.
+// class returns the rule of a path and the mark that belongs to it.
 func class(queue, port uint32) []rule.Rule {
 	way := rule.Rule{Switch: 1, Stage: rule.StageWay, Offset: rule.WayClass, Match: to80, Actions: outTo(port)}
 	mark := way
@@ -120,7 +121,8 @@ func class(queue, port uint32) []rule.Rule {
 	return []rule.Rule{way, mark}
 }
 
-// A rule stands in the table of its stage; with tables a mark is a rule of its own.
+// TestTables checks that a rule is in the table of its stage, and that with several tables a
+// mark is a rule of its own.
 func TestTables(t *testing.T) {
 	b, _, o := newBench(t, three(t))
 	c := b.apply(o, "class", class(7, 3)...)
@@ -136,7 +138,8 @@ func TestTables(t *testing.T) {
 	b.want("no class", "0/0 goto 1", "1/0 goto 2", "2/0 CONTROLLER:65535")
 }
 
-// In one table a mark is part of the way that it belongs to, whatever of the two changes.
+// TestOneTable checks that with one table a mark is part of its path's rule, whichever of the
+// two changes.
 func TestOneTable(t *testing.T) {
 	b, _, o := newBench(t, rule.OneTable)
 	queued, plain := class(7, 3), class(7, 3)[:1]
@@ -169,7 +172,7 @@ func TestOneTable(t *testing.T) {
 	b.want("no class", "0/0 CONTROLLER:65535")
 }
 
-// Another owner's mark is not a way's.
+// TestMarksOfOthers checks that a path does not get another owner's mark.
 func TestMarksOfOthers(t *testing.T) {
 	b, core, o := newBench(t, rule.OneTable)
 	b.apply(o, "way", class(7, 3)[0])
@@ -177,8 +180,8 @@ func TestMarksOfOthers(t *testing.T) {
 	b.want("of two owners", "0/21000 output:3", "0/0 CONTROLLER:65535")
 }
 
-// A switch that comes back with other tables is brought in step, and at no time in between
-// does a packet go where it would go neither before nor after.
+// TestTablesChange connects a switch again with other tables, and checks that in between each
+// packet goes where it went before or goes afterwards.
 func TestTablesChange(t *testing.T) {
 	session := rule.Rule{Switch: 1, Stage: rule.StageRewrite, Match: to80, Actions: outTo(5)}
 	plain := rule.Rule{Switch: 1, Stage: rule.StageRoute, Offset: rule.RouteFlow, Match: openflow.MustMatch(openflow.InPort(1)), Actions: outTo(2)}
@@ -213,7 +216,7 @@ func TestTablesChange(t *testing.T) {
 	}
 }
 
-// What has been planned for other tables than the switch has now is not for it.
+// TestFits checks that an operation planned for one layout does not fit another.
 func TestFits(t *testing.T) {
 	b, _, o := newBench(t, rule.OneTable)
 	c := b.apply(o, "k", class(7, 3)...)
