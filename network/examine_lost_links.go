@@ -26,8 +26,8 @@ type lostLinks struct {
 }
 
 type lostLink struct {
-	Link
-	at time.Time
+	link Link
+	at   time.Time
 }
 
 // note notes that one direction of a link has gone. Where there is no room, the oldest of
@@ -38,7 +38,7 @@ func (x *lostLinks) note(l Link, now time.Time) {
 	of := x.links[l.From.Switch]
 	if _, there := of[l.From.Port]; !there {
 		if len(of) >= maxLostEach {
-			x.forget(oldest(of).From)
+			x.forget(oldest(of).link.From)
 		}
 		if x.count >= maxLost {
 			return
@@ -89,13 +89,13 @@ func (x *lostLinks) sort(up func(PortRef) bool, now time.Time) (gone []lostLink,
 	defer x.mu.Unlock()
 	for _, of := range x.links {
 		for _, l := range of {
-			back := x.links[l.To.Switch][l.To.Port]
+			back := x.links[l.link.To.Switch][l.link.To.Port]
 			switch {
 			case now.Sub(l.at) > lostSpan:
-				x.forget(l.From)
-			case up(l.From) && up(l.To):
-				silent = append(silent, l.Link)
-			case back.To != l.From || now.Sub(back.at) > lostSpan || l.From.Compare(l.To) < 0: // one of both ways is told of
+				x.forget(l.link.From)
+			case up(l.link.From) && up(l.link.To):
+				silent = append(silent, l.link)
+			case back.link.To != l.link.From || now.Sub(back.at) > lostSpan || l.link.From.Compare(l.link.To) < 0: // one of both ways is told of
 				gone = append(gone, l)
 			}
 		}
@@ -105,9 +105,9 @@ func (x *lostLinks) sort(up func(PortRef) bool, now time.Time) (gone []lostLink,
 
 // goneLink tells of a link of which an end is not up.
 func (d *Doctor) goneLink(l lostLink) diagnosis.Finding {
-	at := l.From
+	at := l.link.From
 	if d.switches.reachable(at) {
-		at = l.To
+		at = l.link.To
 	}
 	why, remedy := fmt.Sprintf("switch %v is not connected", at.Switch), "see why the switch has left: its power, its way to the controller, the controller's log"
 	if s, ok := d.switches.get(at.Switch); ok {
@@ -118,7 +118,7 @@ func (d *Doctor) goneLink(l lostLink) diagnosis.Finding {
 		}
 	}
 	return diagnosis.Finding{
-		Fault: diagnosis.Gone, Level: diagnosis.Warn, From: l.From, To: l.To,
+		Fault: diagnosis.Gone, Level: diagnosis.Warn, From: l.link.From, To: l.link.To,
 		Found: fmt.Sprintf("the link was there until %s, and is not: %s", l.at.Format(time.DateTime), why), Remedy: remedy + "; nothing if it was taken away",
 	}
 }

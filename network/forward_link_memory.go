@@ -22,8 +22,8 @@ type linkMemory struct {
 }
 
 type seenLink struct {
-	Link
-	at time.Time // when it was last known
+	link Link
+	at   time.Time // when it was last known
 }
 
 func newLinkMemory(b *base) linkMemory { return linkMemory{base: b, seen: map[PortRef]seenLink{}} }
@@ -38,19 +38,19 @@ func (m *linkMemory) network(top *topology.Topology, at time.Time, alone func(op
 	var stand, gone []Link
 	for from, l := range m.seen {
 		_, here := top.LinkFrom(from)
-		other, some := top.LinkFrom(l.To)
+		other, some := top.LinkFrom(l.link.To)
 		switch {
-		case here && !alone(from.Switch) && !alone(l.To.Switch):
-			stand = append(stand, l.Link)
+		case here && !alone(from.Switch) && !alone(l.link.To.Switch):
+			stand = append(stand, l.link)
 		case here:
-			gone = append(gone, l.Link)
+			gone = append(gone, l.link)
 		case some && other.To != from, at.Sub(l.at) > linkRemembered, len(gone) >= linksRemembered: // or another link is there now
 			delete(m.seen, from)
-		case m.stands(l.Link) && !alone(from.Switch) && !alone(l.To.Switch):
-			stand = append(stand, l.Link)
+		case m.stands(l.link) && !alone(from.Switch) && !alone(l.link.To.Switch):
+			stand = append(stand, l.link)
 			unsettled = true
 		default:
-			gone = append(gone, l.Link)
+			gone = append(gone, l.link)
 		}
 	}
 	switches := ends(slices.DeleteFunc(slices.Clone(top.Switches), alone), stand)

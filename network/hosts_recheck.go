@@ -29,7 +29,7 @@ type amends struct {
 
 // amend is a host as it was, with the addresses to ask for.
 type amend struct {
-	hosts.Doubt
+	doubt hosts.Doubt
 	by    PortRef // where who claimed it stands
 	lost  bool    // an address
 	begun time.Time
@@ -86,7 +86,7 @@ func (a *amends) later(c hosts.Change, now time.Time) {
 		return
 	}
 	m := &amend{by: by, lost: c.Lost.IsValid(), begun: now, since: now}
-	m.Host, m.Ask = was, hosts.Asked(ask)
+	m.doubt.Host, m.doubt.Ask = was, hosts.Asked(ask)
 	a.note(m)
 	a.wake.set()
 }
@@ -98,7 +98,7 @@ func (a *amends) due(now time.Time, there func(PortRef) bool) (ask []*amend, lef
 	defer a.mu.Unlock()
 	a.open = slices.DeleteFunc(a.open, func(m *amend) bool {
 		waited := now.Sub(m.begun) >= amendsWait
-		away := !there(m.Host.At)
+		away := !there(m.doubt.Host.At)
 		switch {
 		case m.away && !away && !waited:
 			ask = append(ask, m)
@@ -129,11 +129,11 @@ func (a *amends) run(ctx context.Context) {
 // Linux takes no news of an address within a second of the last, in which the first
 // announcement may have come.
 func (a *amends) make(m *amend, now time.Time) {
-	if !a.isWhereItWas(&m.Doubt) {
-		a.asker.whereItWas(&m.Doubt)
+	if !a.isWhereItWas(&m.doubt) {
+		a.asker.whereItWas(&m.doubt)
 	}
 	if m.lost {
-		a.announce(m.Ask[0], m.Host.VLAN, m.by.Switch, now)
+		a.announce(m.doubt.Ask[0], m.doubt.Host.VLAN, m.by.Switch, now)
 	}
 }
 
@@ -219,7 +219,7 @@ func (a *amends) giveWay(among func(*amend) bool) {
 	for _, level := range []func(*amend) PortRef{
 		func(m *amend) PortRef { return PortRef{Switch: m.by.Switch} },
 		func(m *amend) PortRef { return m.by },
-		func(m *amend) PortRef { return PortRef{Switch: m.Host.At.Switch} },
+		func(m *amend) PortRef { return PortRef{Switch: m.doubt.Host.At.Switch} },
 	} {
 		wider, most := among, mostly(a.open, among, level)
 		among = func(m *amend) bool { return wider(m) && level(m) == most }

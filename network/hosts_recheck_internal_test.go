@@ -61,13 +61,13 @@ func TestAmendsAreBounded(t *testing.T) {
 	claims := func(by PortRef, of openflow.DatapathID, count int) {
 		for range count {
 			m := &amend{by: by}
-			m.Host = topology.Host{At: PortRef{Switch: of, Port: 1}}
-			m.Ask = []netip.Addr{{}}
+			m.doubt.Host = topology.Host{At: PortRef{Switch: of, Port: 1}}
+			m.doubt.Ask = []netip.Addr{{}}
 			a.note(m)
 		}
 	}
 	left := func(by PortRef, of openflow.DatapathID) int {
-		return a.count(func(m *amend) bool { return m.by == by && m.Host.At.Switch == of })
+		return a.count(func(m *amend) bool { return m.by == by && m.doubt.Host.At.Switch == of })
 	}
 	hostile, honest := PortRef{Switch: 1, Port: 1}, PortRef{Switch: 2, Port: 1}
 	claims(honest, 3, 2)

@@ -10,8 +10,8 @@ import (
 // fills, and the switch has to wait. Without it one that sends as fast as it can leaves
 // others, and the programs beside the controller, only what it leaves them.
 type share struct {
-	debt
-	own debt // of the part that it has whatever others do
+	used debt
+	own  debt // of the part that it has whatever others do
 }
 
 const (
@@ -38,8 +38,8 @@ func (b *share) spend(began, ended time.Time, processors int) time.Duration {
 		return 0
 	}
 	cost := func(d time.Duration) time.Duration { return d * shareOfMachine / time.Duration(processors) }
-	b.add(cost(took), began)
-	return b.beyond(cost(shareSaved), ended)
+	b.used.add(cost(took), began)
+	return b.used.beyond(cost(shareSaved), ended)
 }
 
 // busy reports whether the switch has used up the part that it has whatever others do.
