@@ -13,19 +13,19 @@ const Magic = 0x5c
 // rule number.
 type Cookie uint64
 
-// OwnerMask selects magic and owner of a cookie: with it, one OpenFlow request
-// addresses all rules of an owner whatever their generation.
+// OwnerMask selects the magic and the owner of a cookie: with it, one OpenFlow request addresses
+// all rules of an owner, of any generation.
 const OwnerMask uint64 = 0xffffff0000000000
 
-// MagicMask selects the magic alone: all rules of every owner.
+// MagicMask selects the magic only: it addresses the rules of all owners.
 const MagicMask uint64 = 0xff00000000000000
 
-// MakeCookie assembles a cookie; number is cut to 24 bits.
+// MakeCookie returns the cookie with the given parts. It uses the lower 24 bits of number.
 func MakeCookie(owner, generation uint16, number uint32) Cookie {
 	return Cookie(uint64(Magic)<<56 | uint64(owner)<<40 | uint64(generation)<<24 | uint64(number&0xffffff))
 }
 
-// OwnerHash is the 16-bit form of an owner's name that cookies carry.
+// OwnerHash returns the 16-bit hash of an owner's name that cookies contain.
 func OwnerHash(name string) uint16 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
@@ -33,24 +33,23 @@ func OwnerHash(name string) uint16 {
 	return uint16(s>>16) ^ uint16(s)
 }
 
-// Ours reports whether the cookie was written by a Sluice controller.
+// Ours reports whether a Sluice controller made the cookie.
 func (c Cookie) Ours() bool { return c>>56 == Magic }
 
-// Owner is the hash of the owner's name.
+// Owner returns the hash of the owner's name.
 func (c Cookie) Owner() uint16 { return uint16(c >> 40) }
 
-// Generation tells the controller start that wrote the rule.
+// Generation returns the number of the controller start in which the rule was written.
 func (c Cookie) Generation() uint16 { return uint16(c >> 24) }
 
-// Number is the rule's number within its owner and generation.
+// Number returns the rule's number within its owner and generation.
 func (c Cookie) Number() uint32 { return uint32(c) & 0xffffff }
 
-// String prints the cookie as Open vSwitch does.
+// String formats the cookie as Open vSwitch does.
 func (c Cookie) String() string { return fmt.Sprintf("%#x", uint64(c)) }
 
-// GroupID makes a group number that tells its owner, since groups have no
-// cookie: 8 bits of magic, the low 8 bits of the owner's hash, 16 bits of the
-// owner's choice.
+// GroupID returns a group number that identifies its owner, because groups have no cookie: 8
+// bits of magic, the low 8 bits of the owner's hash, 16 bits of the owner's choice.
 func GroupID(owner uint16, number uint16) uint32 {
 	return uint32(Magic)<<24 | uint32(owner&0xff)<<16 | uint32(number)
 }

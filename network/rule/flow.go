@@ -14,7 +14,7 @@ type Flow struct {
 	VLAN     uint16
 }
 
-// Match is the flow as an OpenFlow match.
+// Match returns the flow as an OpenFlow match.
 func (f Flow) Match() openflow.Match {
 	oxms := []openflow.OXM{openflow.InPort(f.InPort), openflow.EthDst(f.Dst), openflow.EthSrc(f.Src)}
 	switch f.VLAN {
@@ -27,7 +27,7 @@ func (f Flow) Match() openflow.Match {
 	return openflow.MustMatch(oxms...)
 }
 
-// FlowOf reads a match back. It is false for a match of any other form.
+// FlowOf returns the flow of a match, and false if the match has any other form.
 func FlowOf(m openflow.Match) (f Flow, ok bool) {
 	f.VLAN = AnyVLAN
 	n := 0

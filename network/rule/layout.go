@@ -6,18 +6,18 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Layout says where the pipeline's tables stand in one switch. The zero value stands for a
-// switch of which that is not known yet; what is wanted there has the form of one table.
+// Layout holds the numbers of the pipeline's tables in one switch. The zero value is for a
+// switch whose tables are not known yet; its rules have the form for one table.
 type Layout struct {
 	known, tables bool
 	numbers       [NumTables]uint8
 }
 
-// OneTable has all stages in table 0.
+// OneTable is the layout of a switch that has all stages in table 0.
 var OneTable = Layout{known: true}
 
-// NewLayout gives each table of the pipeline its number. Packets begin in table 0 and go on
-// to higher ones only, so the numbers begin with 0 and rise.
+// NewLayout returns the layout with these table numbers. Packets begin in table 0 and go on to
+// higher tables only, so the numbers begin with 0 and rise.
 func NewLayout(classify, service, route uint8) (Layout, error) {
 	if classify != 0 || service <= classify || route <= service || route > openflow.TableMax {
 		return Layout{}, fmt.Errorf("tables classify %d, service %d, route %d: packets begin in table 0 and go on to higher ones only: classify is 0, service above it, route above that and at most %d",
@@ -26,7 +26,7 @@ func NewLayout(classify, service, route uint8) (Layout, error) {
 	return Layout{true, true, [NumTables]uint8{classify, service, route}}, nil
 }
 
-// String names the numbers of the tables.
+// String returns the numbers of the tables in words.
 func (l Layout) String() string {
 	switch {
 	case !l.known:
@@ -37,26 +37,27 @@ func (l Layout) String() string {
 	return fmt.Sprintf("classify %d, service %d, route %d", l.numbers[TableClassify], l.numbers[TableService], l.numbers[TableRoute])
 }
 
-// Known reports whether it is known what the switch has.
+// Known reports whether the switch's tables are known.
 func (l Layout) Known() bool { return l.known }
 
-// Tables reports whether the pipeline has tables of its own there.
+// Tables reports whether the pipeline has several tables in the switch.
 func (l Layout) Tables() bool { return l.tables }
 
-// Number is a table's number in the switch.
+// Number returns a table's number in the switch.
 func (l Layout) Number(t Table) uint8 { return l.numbers[t] }
 
-// Slot is what makes a flow entry unique in a switch.
+// Slot identifies a flow entry in a switch.
 type Slot struct {
-	Table    uint8 // its number
+	Table    uint8 // number of the table
 	Priority uint16
 	Match    openflow.Match
 }
 
-// Slot is where a rule of that key stands in the switch.
+// Slot returns the place in the switch of the rule with this key.
 func (l Layout) Slot(k Key) Slot { return Slot{l.numbers[k.Table], k.Priority, k.Match} }
 
-// Key is the key of a rule that stands there. It is false where no rule of ours belongs.
+// Key returns the key of a rule in this place of the switch, and false if none of our rules can
+// be there.
 func (l Layout) Key(s Slot) (Key, bool) {
 	stage, _, ok := OfPriority(s.Priority)
 	k := Key{Table: stage.Table(), Priority: s.Priority, Match: s.Match}
@@ -66,7 +67,7 @@ func (l Layout) Key(s Slot) (Key, bool) {
 	return k, ok && l.numbers[k.Table] == s.Table
 }
 
-// Table is the table of a number. Where there is one only, that is the last.
+// Table returns the table with this number, the last one if all tables have the same number.
 func (l Layout) Table(number uint8) (Table, bool) {
 	for t := TableRoute; ; t-- {
 		if l.numbers[t] == number {
@@ -78,11 +79,11 @@ func (l Layout) Table(number uint8) (Table, bool) {
 	}
 }
 
-// Holds reports whether the switch has an entry for the rule. In one table nothing goes on
-// to another: the effect of a mark is that of the way that it belongs to.
+// Holds reports whether the switch has an entry for the rule. On a switch with one table no rule
+// leads to another table; a mark's actions are part of the rule of the path that it belongs to.
 func (l Layout) Holds(r *Rule) bool { return l.tables || r.Next() == 0 }
 
-// Next is the number of the table that a rule goes on to, zero for none.
+// Next returns the number of the table to which a rule sends packets on, or zero.
 func (l Layout) Next(r *Rule) uint8 {
 	if r.Next() == 0 {
 		return 0
@@ -90,18 +91,19 @@ func (l Layout) Next(r *Rule) uint8 {
 	return l.numbers[r.Next()]
 }
 
-// Marked is the rule of a way that its owner has marked, for a switch with one table.
+// Marked returns the rule of a path that its owner has marked, in the form for a switch with one
+// table.
 func Marked(way, mark *Rule) Rule {
 	both := *way
 	both.Actions = append(append([]openflow.Action(nil), mark.Actions...), way.Actions...)
 	return both
 }
 
-// MarkOf is the key of the mark that belongs to a way; WayOf the other way round. Both
-// match the same packets, at the same offset of their stages.
+// MarkOf returns the key of the mark that belongs to a path's rule. Both match the same packets
+// and have the same offset in their stages.
 func MarkOf(way Key) Key { return counterpart(way, StageWay, StageClassify) }
 
-// WayOf is the key of the way that a mark belongs to.
+// WayOf returns the key of the path's rule that a mark belongs to. It is the inverse of MarkOf.
 func WayOf(mark Key) Key { return counterpart(mark, StageClassify, StageWay) }
 
 func counterpart(k Key, from, to Stage) Key {

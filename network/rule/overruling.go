@@ -2,22 +2,23 @@ package rule
 
 import "fmt"
 
-// Overruling says that another owner's rules come before one's own for some of the same
-// packets: docs/topics/pipeline.md says what becomes of those.
+// Overruling names an owner whose rules come before (shadow) those of the owner who asks, for
+// some of the same packets. docs/topics/pipeline.md says what happens to such packets.
 type Overruling struct {
 	Owner string
-	// Name is that of one of its rules, and Names how many names its rules have.
+	// Name is the name of one of its rules, and Names is how many names its rules have.
 	Name  string
 	Names int
-	// OneTable and Tables say on which switches: on those with tables what is overruled is
-	// the way, and marks hold.
+	// OneTable and Tables are true if such rules are on switches with one table, and with
+	// several. With several tables only the path is shadowed: marks remain effective.
 	OneTable, Tables bool
-	// Rewrites is true if one of those rules changes headers of the packets, so that later
-	// switches know them by others.
+	// Rewrites is true if one of these rules changes headers of the packets, so that later
+	// switches see different headers.
 	Rewrites bool
 }
 
-// Notes says for each whose rules come first, and what that means for who asked.
+// Notes returns a sentence for each owner whose rules come first, followed by what that means
+// for the owner who asks.
 func Notes(all []Overruling, means string) (notes []string) {
 	for _, o := range all {
 		notes = append(notes, o.String()+": "+means)
@@ -25,7 +26,7 @@ func Notes(all []Overruling, means string) (notes []string) {
 	return notes
 }
 
-// String says whose rules come first, in words.
+// String returns a sentence that names the owner and its rules.
 func (o Overruling) String() string {
 	if o.Names == 1 {
 		return fmt.Sprintf("%s comes first for packets that both are for (rules %s)", o.Owner, o.Name)

@@ -2,18 +2,18 @@ package rule
 
 import "fmt"
 
-// Table is one of the pipeline's tables. Which number it has in a switch is the switch's
-// Layout; one with a single table has all stages in it, by the same priorities.
+// Table is one of the pipeline's tables. A Layout holds the numbers that they have in a switch.
+// A switch with one table has all stages in it, with the same priorities.
 type Table uint8
 
-// The tables, in the order in which a packet passes them. In each, the first stage that
-// has a rule for a packet decides.
+// The tables, in the order in which a packet passes them. In each table, the first stage that
+// has a rule for the packet decides.
 const (
-	// TableClassify notes which treatment has been promised to a packet.
+	// TableClassify records the treatment that a packet is promised.
 	TableClassify Table = iota
-	// TableService says whether a service has it, or wants to see it first.
+	// TableService decides whether a service takes the packet, or sees it first.
 	TableService
-	// TableRoute says where it goes.
+	// TableRoute decides where the packet goes.
 	TableRoute
 )
 
@@ -22,7 +22,7 @@ const NumTables = int(TableRoute) + 1
 
 var tableNames = [NumTables]string{"classify", "service", "route"}
 
-// String is the table's name.
+// String returns the table's name.
 func (t Table) String() string {
 	if int(t) < NumTables {
 		return tableNames[t]
@@ -30,36 +30,38 @@ func (t Table) String() string {
 	return fmt.Sprintf("table(%d)", uint8(t))
 }
 
-// Stage is a stage of the pipeline: a question that is asked of every packet. Stages keep
-// the owners apart. Each stands in one table, as a range of priorities.
+// Stage is a stage of the pipeline: a question that is asked about every packet. Stages separate
+// the rules of different owners. Each is a range of priorities in one table.
 type Stage uint8
 
-// The stages, by rising priority. docs/topics/pipeline.md has what becomes of a packet that
+// The stages, by rising priority. docs/topics/pipeline.md says what happens to a packet that
 // concerns two services.
 const (
-	// StageMiss is for what no other rule of a table matches; the core owns it.
+	// StageMiss is for packets that no other rule of a table matches. Its rules belong to the
+	// core.
 	StageMiss Stage = iota
-	// StageRoute is the ordinary way: default forwarding, the ways between agents.
+	// StageRoute is for ordinary paths: default forwarding, and paths between agents.
 	StageRoute
-	// StageWay is for ways that have been promised: critical flows and classes.
+	// StageWay is for paths with a promise: critical flows and classes. Its name is "way"
+	// wherever people see it.
 	StageWay
-	// StageSelect has services asked who want to see a packet first.
+	// StageSelect sends packets to the controller that a service wants to see first.
 	StageSelect
-	// StageGuard is for what has an address that belongs elsewhere.
+	// StageGuard is for packets whose source address belongs to another place.
 	StageGuard
-	// StageRewrite is for packets that are a service's from here on: those of sessions.
+	// StageRewrite is for packets that a service has taken over, such as those of sessions.
 	StageRewrite
 	// StageDevice is for packets of mobile devices.
 	StageDevice
-	// StageAdmit says what may come in, and what is the controller's own business.
+	// StageAdmit decides which packets may enter, and takes those that are for the controller.
 	StageAdmit
-	// StageClassify is for marks: which treatment a packet has, wherever it goes. A mark
+	// StageClassify is for marks, which set a packet's treatment whichever path it takes. A mark
 	// decides nothing else; the packet goes on to TableService.
 	StageClassify
 )
 
-// stages has for each stage its table, and its priorities. On a switch with one table
-// they say which stage comes first, so they do not overlap.
+// stages holds the table and the priorities of each stage. On a switch with one table the
+// priorities decide which stage comes first, so they do not overlap.
 var stages = [...]struct {
 	name        string
 	table       Table
@@ -76,47 +78,47 @@ var stages = [...]struct {
 	StageClassify: {"classify", TableClassify, 60000, 5000},
 }
 
-// Offsets within the stages: of two rules for a packet the one of the higher offset
-// decides. Rules that no packet can be for both of share one.
+// Offsets within the stages: of two rules for a packet the one with the higher offset decides.
+// Rules that never match the same packet may share an offset.
 const (
 	// In StageRoute.
-	RouteOpen          = 10   // along the tree, when no controller is there
-	RouteAsk           = 50   // what no other rule is for goes to the controller; leased
-	RouteFlood         = 100  // group addresses, along the tree
-	RoutePrefix        = 110  // to the switch of a prefix, and as many above as the prefix has bits
+	RouteOpen          = 10   // along the spanning tree, while there is no controller
+	RouteAsk           = 50   // packets without any other rule go to the controller; leased
+	RouteFlood         = 100  // group addresses, along the spanning tree
+	RoutePrefix        = 110  // to the switch of a prefix; the prefix's length is added
 	RouteFlow          = 200  // between two hosts
 	RouteHost          = 250  // to a host, from everywhere
-	RouteNoLabel       = 270  // frames of MobilityFirst with a label that is not there end
+	RouteNoLabel       = 270  // drops frames of MobilityFirst with an unknown label
 	RouteLabel         = 280  // paths between names, by label
-	RouteLearn         = 300  // what tells of hosts goes to the controller; leased
+	RouteLearn         = 300  // packets that reveal hosts go to the controller; leased
 	RouteSubflowAsk    = 400  // SYNs with the mark of further subflows go to the controller; leased
-	RouteSubflowQuiet  = 405  // SYNs with the mark from a port with too many of them end; leased
-	RouteSubflow       = 410  // subflows that have been placed
+	RouteSubflowQuiet  = 405  // drops such SYNs from a port that sends too many of them; leased
+	RouteSubflow       = 410  // placed subflows
 	RouteAgents        = 3000 // between two agents
-	RouteAgentsTreated = 3010 // the same, what has been promised a treatment
+	RouteAgentsTreated = 3010 // between two agents, with a promised treatment
 
 	// In StageWay.
 	WayCriticalAsk  = 0    // first packets of critical flows go to the controller; leased
-	WayCriticalFlow = 300  // flows that have been placed
-	WayCriticalCopy = 310  // ends of their connections, which the controller sees too
+	WayCriticalFlow = 300  // placed critical flows
+	WayCriticalCopy = 310  // ends of their connections, copied to the controller
 	WayClass        = 1000 // classes, up to 1999, by their priority
 
 	// In StageSelect.
-	SelectOpen         = 0   // first packets of whitelisted connections, when no controller is there
-	SelectCriticalAsk  = 50  // first packets of critical flows of hosts that move; leased
-	SelectCriticalFlow = 100 // such flows that have been placed
-	SelectCriticalCopy = 110 // ends of their connections, which the controller sees too
+	SelectOpen         = 0   // first packets of whitelisted connections, while there is no controller
+	SelectCriticalAsk  = 50  // first packets of critical flows of mobile hosts; leased
+	SelectCriticalFlow = 100 // placed critical flows of mobile hosts
+	SelectCriticalCopy = 110 // ends of their connections, copied to the controller
 	SelectConnection   = 200 // first packets of whitelisted connections; leased
-	SelectAgent        = 400 // what an agent sends outside a session
+	SelectAgent        = 400 // packets that an agent sends outside a session
 
 	// In StageGuard.
-	GuardSource = 0 // what has a device's address and comes from elsewhere; and one above
+	GuardSource = 0 // packets with a device's address from another port; also the next higher offset
 
 	// In StageRewrite.
-	RewriteStray   = 0  // what an end host of a session sends from where it is not known to be
+	RewriteStray   = 0  // packets of a session's end host from another port than its own
 	RewriteSession = 10 // sessions of agents
-	// No address of a host is that of channels, so nothing is for these and for a session.
-	RewriteChannelGuard = 50 // what goes to the address of channels and is of none that is watched here; and one above
+	// A host's address is never a channel's, so no packet matches rules of channels and of sessions.
+	RewriteChannelGuard = 50 // drops packets to addresses of channels that nobody watches here; also the next higher offset
 	RewriteChannel      = 60 // channels, along their trees
 
 	// In StageDevice.
@@ -127,44 +129,44 @@ const (
 
 	// In StageAdmit.
 	AdmitARP     = 0    // ARP about devices goes to the controller
-	AdmitAnswer  = 10   // ARP that a switch answers
+	AdmitAnswer  = 10   // ARP that a switch answers itself
 	AdmitDHCP    = 20   // DHCP of devices goes to the controller
-	AdmitOffence = 100  // what only the controller may say
-	AdmitSilence = 110  // ports that have said it too often
-	AdmitLLDP    = 5000 // probes of links
-	AdmitExamine = 9999 // probes of an examination
+	AdmitOffence = 100  // packets that only the controller may send go to it
+	AdmitSilence = 110  // drops such packets from ports that have sent too many of them
+	AdmitLLDP    = 5000 // probes of link discovery
+	AdmitExamine = 9999 // probes of a link examination
 
-	// In StageClassify. A mark has the offset of the way that it belongs to.
+	// In StageClassify. A mark has the offset of its path's rule.
 	ClassifyClass = WayClass
 )
 
-// The packet-in chain: in this order the controller's parts are asked about a packet that
-// a switch sends up. A service of your own stands between ChainHosts and ChainForwarding.
+// The packet-in chain: the order in which the controller's parts handle a packet that a switch
+// sends up. A service outside the tree chooses a place between ChainHosts and ChainForwarding.
 const (
 	ChainDiscovery = 0
 	ChainHosts     = 10
 	ChainHandover  = 90
 	ChainSOS       = 100
-	ChainCritical  = 200 // behind services that take connections over: these are then no longer what they look like
+	ChainCritical  = 200 // after the services that take connections over, which may replace their packets
 	ChainSubflow   = 210
 
 	ChainMobilityFirst = 220
 	ChainForwarding    = 1000
 )
 
-// Base is the lowest priority of the stage.
+// Base returns the lowest priority of the stage.
 func (s Stage) Base() uint16 { return stages[s].base }
 
-// Width is the number of priorities in the stage: offsets run from 0 to Width-1.
+// Width returns the number of priorities in the stage: offsets run from 0 to Width-1.
 func (s Stage) Width() uint16 { return stages[s].width }
 
-// Table is the table that the stage stands in.
+// Table returns the table that the stage is in.
 func (s Stage) Table() Table { return stages[s].table }
 
-// Valid reports whether s is a stage that owners may use.
+// Valid reports whether owners may use the stage.
 func (s Stage) Valid() bool { return s >= StageRoute && s <= StageClassify }
 
-// String is the stage's name.
+// String returns the stage's name.
 func (s Stage) String() string {
 	if s <= StageClassify {
 		return stages[s].name
@@ -172,8 +174,8 @@ func (s Stage) String() string {
 	return fmt.Sprintf("stage(%d)", uint8(s))
 }
 
-// OfPriority splits a priority into its stage and offset. ok is false for priorities
-// outside every stage that owners may use.
+// OfPriority returns the stage and offset of a priority. ok is false for a priority outside
+// every stage that owners may use.
 func OfPriority(priority uint16) (s Stage, offset uint16, ok bool) {
 	for s = StageClassify; s > StageMiss && s.Base() > priority; {
 		s--

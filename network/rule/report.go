@@ -6,14 +6,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Report tells what a change has sent.
+// Report describes what was sent for a change.
 type Report struct {
-	// Switches are those that were sent something, ascending.
+	// Switches are the switches that were sent something, ascending.
 	Switches []SwitchReport
-	// Waves tells how long each wave took until its last confirmation; a change
+	// Waves holds the time from the start of each wave to its last confirmation. A change
 	// without waves has one.
 	Waves []time.Duration
-	// Deleting is how long the deletions took, after the last wave.
+	// Deleting is the time that the deletions took, after the last wave.
 	Deleting time.Duration
 }
 
@@ -23,7 +23,7 @@ type SwitchReport struct {
 	Added, Modified, Deleted int
 }
 
-// Total adds up what all switches were sent.
+// Total returns the sums over all switches.
 func (r *Report) Total() (added, modified, deleted int) {
 	for _, s := range r.Switches {
 		added, modified, deleted = added+s.Added, modified+s.Modified, deleted+s.Deleted
