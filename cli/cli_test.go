@@ -14,19 +14,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-net/sluice/kit/commands"
+	"github.com/sluice-net/sluice/kit/commands/commandstest"
+	"github.com/sluice-net/sluice/services"
+
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/internal/clitest"
 )
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"SLUICE_SERVER", "SLUICE_TOKEN", "SLUICE_TOKEN_FILE", "SLUICE_CA", "SLUICE_CERT", "SLUICE_KEY", "SLUICE_CONFIG", "SLUICE_CONTEXT"} {
-		if err := os.Unsetenv(name); err != nil {
-			panic(err)
-		}
-	}
-	if err := os.Setenv(contextsVariable, filepath.Join(os.TempDir(), "no-contexts", "contexts.yaml")); err != nil {
-		panic(err)
-	}
+	commandstest.ClearEnvironment()
 	goleak.VerifyTestMain(m)
 }
 
@@ -38,8 +35,8 @@ func sluice(t *testing.T, args ...string) (code int, out, errOut string) {
 
 func sluiceContext(ctx context.Context, args ...string) (code int, out, errOut string) {
 	var stdout, stderr bytes.Buffer
-	app := &App{Output: command.Output{Out: &stdout, Err: &stderr}}
-	code = command.Run(ctx, New(app), &app.Output, args)
+	app := &commands.App{Output: command.Output{Out: &stdout, Err: &stderr}}
+	code = command.Run(ctx, New(app, services.All()), &app.Output, args)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -103,7 +100,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-func TestHelp(t *testing.T) { clitest.Help(t, New(&App{})) }
+func TestHelp(t *testing.T) { clitest.Help(t, New(&commands.App{}, services.All())) }
 
 func TestNetworkCommands(t *testing.T) {
 	const base = "/api/v1/network/"
@@ -264,5 +261,22 @@ func TestCompletion(t *testing.T) {
 	}
 	if _, out, _ := sluice(t, "__complete", "pki", "issue", ""); !strings.Contains(out, "operator") {
 		t.Errorf("roles are not completed: %s", out)
+	}
+}
+
+// A noun of a service lists by itself, with the flags of its list, and refuses other words.
+func TestNounAloneLists(t *testing.T) {
+	url := fakeController(t, map[string]string{"/api/v1/sos/sessions?limit=7&state=live": `[{"id":"s17"}]`})
+	for _, line := range []string{"sos sessions", "sos sessions list"} {
+		args := append(strings.Fields(line), "--state", "live", "--limit", "7", "--server", url)
+		if code, out, errOut := sluice(t, args...); code != command.ExitOK || !strings.Contains(out, "s17") {
+			t.Errorf("%s: exit code %d: %s%s", line, code, out, errOut)
+		}
+	}
+	if code, _, errOut := sluice(t, "sos", "sessions", "lits", "--server", url); code != command.ExitUsage || !strings.Contains(errOut, `did you mean "list"?`) {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+	if code, out, _ := sluice(t, "sos"); code != command.ExitOK || !strings.Contains(out, "Available Commands") {
+		t.Errorf("a service alone does not print its help: %s", out)
 	}
 }

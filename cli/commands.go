@@ -1,27 +1,22 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
 
-// commands is the list of the program's commands.
-func commands(app *App) []*cobra.Command {
+	"github.com/sluice-net/sluice/kit/commands"
+)
+
+// own are the commands that belong to no service.
+func own(app *commands.App, services []commands.Service) []*cobra.Command {
 	return []*cobra.Command{
-		controllerCommand(app),
-		agentCommand(app),
-		mobileCommand(app),
-		classifierCommand(app),
-		hostCommand(app),
+		controllerCommand(app, services),
 		networkCommand(app),
 		pathCommand(app),
-		sosCommand(app),
-		handoverCommand(app),
-		qosCommand(app),
-		cinemaCommand(app),
-		mfCommand(app),
 		storeCommand(app),
 		statusCommand(app),
 		eventsCommand(app),
-		contextCommand(app),
-		configCommand(app),
+		commands.ContextCommand(app),
+		configCommand(app, commands.Kinds(services)),
 		pkiCommand(app),
 		doctorCommand(app),
 	}

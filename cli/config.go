@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
+
+	"github.com/sluice-net/sluice/kit/commands"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -16,55 +17,36 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// configFlags are the flags of every command that reads a configuration.
-type configFlags struct {
-	file string
-	set  []string
-}
-
-func (f *configFlags) register(cmd *cobra.Command) {
-	command.EnvFlag(cmd.Flags(), &f.file, "config", "c", "SLUICE_CONFIG", "", "configuration file, YAML")
-	f.registerSet(cmd)
-}
-
-func (f *configFlags) registerSet(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "a setting over the file and the environment, KEY=VALUE; may be repeated")
-}
-
-func (f *configFlags) sources() config.Sources {
-	return config.Sources{File: f.file, Env: os.Environ(), Set: f.set}
-}
-
 // configurationOf returns the kind with a name, or the one that a file looks like if the name is empty.
-func configurationOf(file, name string) (config.Kind, error) {
+func configurationOf(kinds []config.Kind, file, name string) (config.Kind, error) {
 	if name == "" {
-		return config.KindOf(file)
+		return config.KindOf(file, kinds)
 	}
-	return kindNamed(name), nil
+	return kindNamed(kinds, name), nil
 }
 
-// kindNames lists the programs that read a configuration.
-func kindNames() (names []string) {
-	for _, k := range config.Kinds() {
+// kindNames lists the names of programs that read a configuration.
+func kindNames(kinds []config.Kind) (names []string) {
+	for _, k := range kinds {
 		names = append(names, k.Name)
 	}
 	return names
 }
 
 // kindNamed is one of them; the flags and arguments that name it allow no other.
-func kindNamed(name string) config.Kind {
-	return config.Kinds()[slices.Index(kindNames(), name)]
+func kindNamed(kinds []config.Kind, name string) config.Kind {
+	return kinds[slices.Index(kindNames(kinds), name)]
 }
 
 // kindFlag defines the flag that names a kind, and what it is if the flag is left out.
-func kindFlag(cmd *cobra.Command, initial string) *string {
+func kindFlag(cmd *cobra.Command, kinds []config.Kind, initial string) *string {
 	kind := new(string)
-	names := kindNames()
+	names := kindNames(kinds)
 	cmd.Flags().Var(command.Word(kind, initial, names...), "kind", "whose configuration it is: "+strings.Join(names, ", "))
 	return kind
 }
 
-func configCommand(app *App) *cobra.Command {
+func configCommand(app *commands.App, kinds []config.Kind) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check, show and begin configuration files",
@@ -74,12 +56,12 @@ Reading is strict: unknown keys, wrong types, values out of range and settings
 that contradict each other are refused with file, line, key and what would be
 right.`,
 	}
-	cmd.AddCommand(configCheckCommand(app), configShowCommand(app), configExampleCommand(app), configRunningCommand(app))
+	cmd.AddCommand(configCheckCommand(app, kinds), configShowCommand(app, kinds), configExampleCommand(app, kinds), configRunningCommand(app))
 	return cmd
 }
 
-func configCheckCommand(app *App) *cobra.Command {
-	var flags configFlags
+func configCheckCommand(app *commands.App, kinds []config.Kind) *cobra.Command {
+	var flags commands.ConfigFlags
 	var kind *string
 	var noFiles bool
 	cmd := &cobra.Command{
@@ -92,9 +74,9 @@ unless --kind says so.`,
   sluice config check --no-files controller.yaml   # its certificates are on another machine`,
 		Args: command.ExactArgs("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			whose, err := configurationOf(args[0], *kind)
+			whose, err := configurationOf(kinds, args[0], *kind)
 			if err == nil {
-				_, err = whose.Load(config.Sources{File: args[0], Set: flags.set, NoFiles: noFiles})
+				_, err = whose.Load(config.Sources{File: args[0], Set: flags.Set, NoFiles: noFiles})
 			}
 			var problems config.Problems
 			if errors.As(err, &problems) && app.JSON {
@@ -113,14 +95,14 @@ unless --kind says so.`,
 			return nil
 		},
 	}
-	kind = kindFlag(cmd, "")
+	kind = kindFlag(cmd, kinds, "")
 	cmd.Flags().BoolVar(&noFiles, "no-files", false, "do not look whether the files it names exist")
-	flags.registerSet(cmd)
+	flags.RegisterSet(cmd)
 	return cmd
 }
 
-func configShowCommand(app *App) *cobra.Command {
-	var flags configFlags
+func configShowCommand(app *commands.App, kinds []config.Kind) *cobra.Command {
+	var flags commands.ConfigFlags
 	var kind *string
 	cmd := &cobra.Command{
 		Use:   "show",
@@ -132,7 +114,7 @@ defaults, over them the file, the environment and the flags. Secrets are hidden.
   SLUICE_LOG_LEVEL=debug sluice config show --kind agent -c agent.yaml`,
 		Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			c, err := kindNamed(*kind).Load(flags.sources())
+			c, err := kindNamed(kinds, *kind).Load(flags.Sources())
 			if err != nil {
 				return err
 			}
@@ -143,29 +125,29 @@ defaults, over them the file, the environment and the flags. Secrets are hidden.
 			return err
 		},
 	}
-	kind = kindFlag(cmd, kindNames()[0])
-	flags.register(cmd)
+	kind = kindFlag(cmd, kinds, kindNames(kinds)[0])
+	flags.Register(cmd)
 	return cmd
 }
 
-func configExampleCommand(app *App) *cobra.Command {
+func configExampleCommand(app *commands.App, kinds []config.Kind) *cobra.Command {
 	return &cobra.Command{
-		Use:   "example " + strings.Join(kindNames(), "|"),
+		Use:   "example " + strings.Join(kindNames(kinds), "|"),
 		Short: "Print a configuration file with all settings, their defaults and what they are",
 		Example: `  sluice config example controller > controller.yaml
   sluice config example agent > agent.yaml
   sluice config example mobile > mobile.yaml`,
-		Args:      command.OneOf(kindNames()...),
-		ValidArgs: kindNames(),
+		Args:      command.OneOf(kindNames(kinds)...),
+		ValidArgs: kindNames(kinds),
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, err := fmt.Fprint(app.Out, config.Example(kindNamed(args[0]).Default()))
+			_, err := fmt.Fprint(app.Out, config.Example(kindNamed(kinds, args[0]).Default()))
 			return err
 		},
 	}
 }
 
-func configRunningCommand(app *App) *cobra.Command {
-	return GetCommand(app, "running", "Print the configuration that the controller was started with, secrets hidden", api.Prefix+"/config", func(w io.Writer, c map[string]any) {
+func configRunningCommand(app *commands.App) *cobra.Command {
+	return commands.Get(app, "running", "Print the configuration that the controller was started with, secrets hidden", api.Prefix+"/config", func(w io.Writer, c map[string]any) {
 		b, err := yaml.Marshal(c)
 		if err != nil {
 			b = fmt.Append(nil, err)

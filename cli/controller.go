@@ -4,21 +4,29 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/commands"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
 )
 
-func controllerCommand(app *App) *cobra.Command {
-	return daemonCommand(app, &cobra.Command{
+func controllerCommand(app *commands.App, services []commands.Service) *cobra.Command {
+	definitions := commands.Definitions(services)
+	load := func(s config.Sources) (*config.Controller, error) {
+		return config.LoadController(s, kit.Sections(definitions))
+	}
+	return commands.Daemon(app, &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller",
 		Long: `Runs the controller until it gets SIGINT or SIGTERM. Stopping it leaves the
 rules in the switches, so that established traffic goes on; a controller that is
 started again finds them. SIGHUP has it read its configuration again: log.level,
-the API's token, network.hosts.pinned, qos.critical, qos.classes and the classes,
-pools and devices of handover take effect, and the log names what needs a restart;
+the API's token, network.hosts.pinned, qos.critical, qos.classes, cinema.channels,
+mobilityfirst.nodes and the classes, pools and devices of handover take effect, and the
+log names what needs a restart;
 a bad file changes nothing, nor does one without any setting or one that is no
 regular file.
 
@@ -28,18 +36,15 @@ folder.`,
 		Example: `  sluice controller
   sluice controller --config /etc/sluice/controller.yaml
   sluice controller --set log.level=debug --set store.kind=memory`,
-	}, config.LoadController, func(ctx context.Context, r *running[*config.Controller]) error {
-		options := controller.Options{Config: r.cfg, Log: r.log}
-		for _, x := range app.extras {
-			if x.Service != nil {
-				options.Services = append(options.Services, x.Service)
-			}
+	}, load, func(ctx context.Context, r *commands.Running[*config.Controller]) error {
+		for _, w := range r.Config.Warnings {
+			r.Log.Warn("configuration", "warning", w)
 		}
-		c, err := controller.New(ctx, options)
+		c, err := controller.New(ctx, controller.Options{Config: r.Config, Log: r.Log, Services: definitions})
 		if err != nil {
 			return fmt.Errorf("start the %w", err)
 		}
-		r.reloads(ctx, c.Reload)
+		r.Reloads(ctx, c.Reload)
 		return c.Run(ctx)
 	})
 }

@@ -2,11 +2,11 @@
 // of the controller's REST API and do nothing that the API cannot do. The other program's
 // are in lab/cli; what both stand on is cli/command.
 //
-// What operators declare has its commands from Declared, what they look at from GetCommand:
+// What operators declare has its commands from Declared, what they look at from Get:
 //
-//	func whitelistCommand(app *App) *cobra.Command {
-//		d := Declared[EntrySpec, EntryInfo]{App: app, Noun: "an entry", Path: sosPath + "whitelist"}
-//		return group("whitelist", "Say which transfers are carried", "  sluice ...", d.List(), d.Add(), d.Remove())
+//	func whitelistCommand(app *commands.App) *cobra.Command {
+//		d := commands.Declared[EntrySpec, EntryInfo]{App: app, Noun: "an entry", Path: sosPath + "whitelist"}
+//		return commands.Group("whitelist", "Say which transfers are carried", "  sluice ...", d.List(), d.Add(), d.Remove())
 //	}
 //
 // Flags follow from the fields of a request, Table and Fields print those of an answer. A

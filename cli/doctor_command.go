@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/kit/commands"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/client"
@@ -20,7 +22,7 @@ import (
 	"github.com/sluice-net/sluice/network/linkprobe"
 )
 
-func doctorCommand(app *App) *cobra.Command {
+func doctorCommand(app *commands.App) *cobra.Command {
 	var roles []string
 	var folder string
 	cmd := &cobra.Command{
@@ -53,7 +55,7 @@ only noted.`,
 // askAgain is the time between two questions whether the examination has ended.
 const askAgain = 300 * time.Millisecond
 
-func doctorNetworkCommand(app *App) *cobra.Command {
+func doctorNetworkCommand(app *commands.App) *cobra.Command {
 	var mtu int
 	var within time.Duration
 	cmd := &cobra.Command{
@@ -80,7 +82,7 @@ remedy. The exit code is 1 if packets are lost or changed somewhere.`,
 			if err != nil {
 				return err
 			}
-			if err := app.Print(d, named(cmd.Context(), c, func(w io.Writer) { printDiagnosis(w, d) })); err != nil {
+			if err := app.Print(d, commands.Named(cmd.Context(), c, func(w io.Writer) { printDiagnosis(w, d) })); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(d.Findings, func(f networkapi.Finding) bool { return f.Level == string(diagnosis.Fail) }) {

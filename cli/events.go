@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/kit/commands"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/client"
@@ -19,7 +21,7 @@ import (
 // reconnectDelay is how long a broken stream waits before it is opened again.
 const reconnectDelay = 2 * time.Second
 
-func eventsCommand(app *App) *cobra.Command {
+func eventsCommand(app *commands.App) *cobra.Command {
 	var after string
 	var kinds []string
 	var once bool
@@ -49,7 +51,7 @@ and goes on where it stopped.`,
 				return err
 			}
 			defer c.Close()
-			return app.follow(cmd.Context(), c, r, once)
+			return follow(cmd.Context(), app, c, r, once)
 		},
 	}
 	cmd.Flags().StringVar(&after, "after", "", "go on after the event with this identifier; 0 begins with the oldest that is remembered")
@@ -60,7 +62,7 @@ and goes on where it stopped.`,
 
 var errDone = errors.New("done")
 
-func (a *App) follow(ctx context.Context, c *client.Client, r client.EventsRequest, once bool) error {
+func follow(ctx context.Context, a *commands.App, c *client.Client, r client.EventsRequest, once bool) error {
 	last, kinds := uint64(0), r.Kinds
 	if once {
 		var status struct {
@@ -79,7 +81,7 @@ func (a *App) follow(ctx context.Context, c *client.Client, r client.EventsReque
 		err := c.Events(ctx, r, func(e client.Event) error {
 			connected = true
 			if wanted(e.Kind, kinds) {
-				if err := a.printEvent(e); err != nil {
+				if err := printEvent(a, e); err != nil {
 					return err
 				}
 			}
@@ -112,7 +114,7 @@ func wanted(kind string, kinds []string) bool {
 	return len(kinds) == 0 || kind == "missed" || slices.ContainsFunc(kinds, func(k string) bool { return strings.HasPrefix(kind, k) })
 }
 
-func (a *App) printEvent(e client.Event) error {
+func printEvent(a *commands.App, e client.Event) error {
 	if a.JSON {
 		_, err := fmt.Fprintf(a.Out, "%s\n", e.Raw)
 		return err

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"reflect"
 	"strings"
+
+	"github.com/sluice-net/sluice/kit/commands"
 
 	"github.com/spf13/cobra"
 
@@ -19,26 +20,26 @@ import (
 
 const networkPath = api.Prefix + "/network/"
 
-func networkCommand(app *App) *cobra.Command {
-	return group("network", "Show switches, links, hosts, paths and rules; trace packets", `  sluice network switches
+func networkCommand(app *commands.App) *cobra.Command {
+	return commands.Group("network", "Show switches, links, hosts, paths and rules; trace packets", `  sluice network switches
   sluice network path 10.0.0.1 10.0.0.2 --metric latency --count 3
   sluice network rules --owner sos
   sluice network trace tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80`,
 		networkSwitchesCommand(app), networkPortsCommand(app),
-		GetCommand(app, "links", "List the links between switches, each direction by itself", networkPath+"links", Table[networkapi.Link](
+		commands.Get(app, "links", "List the links between switches, each direction by itself", networkPath+"links", commands.Table[networkapi.Link](
 			"from to latency_milliseconds jitter_milliseconds loss loss_packets=OF loss_at=UNTIL queue_loss queue_loss_at=UNTIL capacity_bits_per_second used_bits_per_second available_bits_per_second")),
 		networkHistoryCommand(app), networkTalkersCommand(app), networkHostsCommand(app),
 		networkPathCommand(app), networkRulesCommand(app), networkTraceCommand(app))
 }
 
 // networkSwitchesCommand lists identifiers beside names, as no other table does.
-func networkSwitchesCommand(app *App) *cobra.Command {
-	table := Table[networkapi.Switch]("dpid name address since ports rules rewrite=REWRITES hardware software")
+func networkSwitchesCommand(app *commands.App) *cobra.Command {
+	table := commands.Table[networkapi.Switch]("dpid name address since ports rules rewrite=REWRITES hardware software")
 	return &cobra.Command{
 		Use: "switches", Short: "List the connected switches", Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []networkapi.Switch
-			if err := app.call(cmd, http.MethodGet, networkPath+"switches", nil, &all, nil); err != nil {
+			if err := app.Call(cmd, http.MethodGet, networkPath+"switches", nil, &all, nil); err != nil {
 				return err
 			}
 			return app.Print(all, func(w io.Writer) { table(w, all) })
@@ -48,15 +49,15 @@ func networkSwitchesCommand(app *App) *cobra.Command {
 
 const ofSwitch = "of this switch: datapath identifier, or name in the configuration"
 
-func networkPortsCommand(app *App) *cobra.Command {
-	cmd := GetCommand(app, "ports", "List ports with their traffic", networkPath+"ports", Table[networkapi.Port](
+func networkPortsCommand(app *commands.App) *cobra.Command {
+	cmd := commands.Get(app, "ports", "List ports with their traffic", networkPath+"ports", commands.Table[networkapi.Port](
 		"switch/port name up edge=HOSTS traffic.rx_bits_per_second=RECEIVES traffic.tx_bits_per_second=SENDS traffic.rx_dropped_per_second=RX_DROPS/S traffic.tx_dropped_per_second=TX_DROPS/S"))
 	cmd.Flags().String("switch", "", "only ports "+ofSwitch)
 	return cmd
 }
 
-func networkTalkersCommand(app *App) *cobra.Command {
-	cmd := GetCommand(app, "talkers", "List who uses the network most, as samples of packets let expect", networkPath+"talkers", Table[networkapi.Talker](
+func networkTalkersCommand(app *commands.App) *cobra.Command {
+	cmd := commands.Get(app, "talkers", "List who uses the network most, as samples of packets let expect", networkPath+"talkers", commands.Table[networkapi.Talker](
 		"at src=FROM src_port=PORT dst=TO dst_port=PORT protocol bits_per_second=RATE error=WITHIN"))
 	cmd.Long = `Lists the largest traffic between two addresses over the last seconds, as samples
 of packets let expect it: for that, switches must send sFlow (network.measure in
@@ -68,15 +69,15 @@ the configuration). Without --at, traffic counts where it comes in from hosts.`
 	return cmd
 }
 
-func networkHostsCommand(app *App) *cobra.Command {
-	cmd := GetCommand(app, "hosts", "List the known end hosts", networkPath+"hosts", Table[networkapi.Host]("mac vlan at seen ips=ADDRESSES"))
+func networkHostsCommand(app *commands.App) *cobra.Command {
+	cmd := commands.Get(app, "hosts", "List the known end hosts", networkPath+"hosts", commands.Table[networkapi.Host]("mac vlan at seen ips=ADDRESSES"))
 	cmd.Flags().String("ip", "", "only the host with this address")
 	cmd.Flags().String("mac", "", "only hosts with this MAC address")
 	return cmd
 }
 
-func networkPathCommand(app *App) *cobra.Command {
-	table := Table[networkapi.Path]("cost latency_milliseconds free_bits_per_second hops")
+func networkPathCommand(app *commands.App) *cobra.Command {
+	table := commands.Table[networkapi.Path]("cost latency_milliseconds free_bits_per_second hops")
 	cmd := &cobra.Command{
 		Use:   "path FROM TO",
 		Short: "Search paths between two places",
@@ -86,7 +87,7 @@ known host, or a port, written SWITCH/PORT.`,
   sluice network path 10.0.0.1 00000000000000a2/1 --metric hops --kind disjoint --count 2`,
 		Args: command.ExactArgs("FROM", "TO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(app, cmd, http.MethodGet, networkPath+"paths"+query(cmd, "from", args[0], "to", args[1]), nil, table)
+			return commands.Ask(app, cmd, http.MethodGet, networkPath+"paths"+commands.Query(cmd, "from", args[0], "to", args[1]), nil, table)
 		},
 	}
 	var metric, kind string
@@ -96,8 +97,8 @@ known host, or a port, written SWITCH/PORT.`,
 	return cmd
 }
 
-func networkRulesCommand(app *App) *cobra.Command {
-	cmd := GetCommand(app, "rules", "List the rules that services and the core want, with owner and counters", networkPath+"rules", Table[networkapi.Rule](
+func networkRulesCommand(app *commands.App) *cobra.Command {
+	cmd := commands.Get(app, "rules", "List the rules that services and the core want, with owner and counters", networkPath+"rules", commands.Table[networkapi.Rule](
 		"switch owner name table stage priority packets match actions confirmed"))
 	cmd.Long = `Lists the controller's ledger: what each owner wants in the switches. A rule is
 confirmed when its switch has acknowledged it; those of forwarding never are.`
@@ -106,7 +107,7 @@ confirmed when its switch has acknowledged it; those of forwarding never are.`
 	return cmd
 }
 
-func networkTraceCommand(app *App) *cobra.Command {
+func networkTraceCommand(app *commands.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "trace PACKET",
 		Short: "Say which rule of which owner handles a packet at each hop, and why",
@@ -117,12 +118,12 @@ say, or else its source address.`,
   sluice network trace switch=00000000000000a1,in_port=1,arp,arp_tpa=10.0.0.2`,
 		Args: command.AtLeast("PACKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(app, cmd, http.MethodGet, networkPath+"trace"+query(cmd, "packet", strings.Join(args, " ")), nil, func(w io.Writer, t trace.Trace) { fmt.Fprint(w, t.String()) })
+			return commands.Ask(app, cmd, http.MethodGet, networkPath+"trace"+commands.Query(cmd, "packet", strings.Join(args, " ")), nil, func(w io.Writer, t trace.Trace) { fmt.Fprint(w, t.String()) })
 		},
 	}
 }
 
-func networkHistoryCommand(app *App) *cobra.Command {
+func networkHistoryCommand(app *commands.App) *cobra.Command {
 	var since string
 	var asCSV bool
 	cmd := &cobra.Command{
@@ -137,17 +138,17 @@ port. "sluice network links" lists the links.`,
 			if asCSV && app.JSON {
 				return &command.UsageError{Err: errors.New("--csv and --json exclude each other")}
 			}
-			path := networkPath + "links/history" + parameters("from", args[0], "since", since)
+			path := networkPath + "links/history" + commands.Parameters("from", args[0], "since", since)
 			if asCSV {
 				var all []networkapi.LinkHistory
-				if err := app.call(cmd, http.MethodGet, path, nil, &all, nil); err != nil {
+				if err := app.Call(cmd, http.MethodGet, path, nil, &all, nil); err != nil {
 					return err
 				}
 				return writeLinkCSV(app.Out, all)
 			}
-			return ask(app, cmd, http.MethodGet, path, nil, func(w io.Writer, all []networkapi.LinkHistory) {
+			return commands.Ask(app, cmd, http.MethodGet, path, nil, func(w io.Writer, all []networkapi.LinkHistory) {
 				for _, h := range all {
-					Fields(w, h)
+					commands.Fields(w, h)
 				}
 			})
 		},
@@ -159,15 +160,10 @@ port. "sluice network links" lists the links.`,
 
 // writeLinkCSV writes one line for each point. What is not known is left empty.
 func writeLinkCSV(w io.Writer, all []networkapi.LinkHistory) error {
-	fields := fieldsOf(reflect.TypeFor[networkapi.LinkPoint]())
-	rows := [][]string{append([]string{"from", "to"}, namesOf(reflect.TypeFor[networkapi.LinkPoint]())...)}
+	rows := [][]string{append([]string{"from", "to"}, commands.Names[networkapi.LinkPoint]()...)}
 	for _, h := range all {
 		for _, p := range h.Points {
-			row := []string{portName(h.From), portName(h.To)}
-			for _, f := range fields {
-				row = append(row, f.plain(reflect.ValueOf(p)))
-			}
-			rows = append(rows, row)
+			rows = append(rows, append([]string{portName(h.From), portName(h.To)}, commands.Values(p)...))
 		}
 	}
 	return csv.NewWriter(w).WriteAll(rows)

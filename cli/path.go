@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/kit/commands"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
@@ -17,15 +19,15 @@ import (
 
 const pathPath = api.Prefix + "/path/"
 
-func pathCommand(app *App) *cobra.Command {
-	find := searchCommand(app, "find", "Find the best path that meets the constraints", Fields[networkapi.FoundPath])
+func pathCommand(app *commands.App) *cobra.Command {
+	find := searchCommand(app, "find", "Find the best path that meets the constraints", commands.Fields[networkapi.FoundPath])
 	find.Long = `Finds the best path that meets the constraints, and says by which algorithm, and
 whether a better one can exist. Without constraints it is the path of fewest hops.`
-	explain := searchCommand(app, "explain", "Show the network as a path search sees it, and why links are out", Fields[networkapi.ExplainedPath])
+	explain := searchCommand(app, "explain", "Show the network as a path search sees it, and why links are out", commands.Fields[networkapi.ExplainedPath])
 	explain.Long = `Searches as "sluice path find" does and lists every link, each direction by
 itself, with what the search knew of it, whether it is on the path, and why it could
 not have been part of it.`
-	cmd := group("path", "Find paths that meet constraints, and explain them", `  sluice path find 10.0.0.1 10.0.0.2 --bandwidth 10Mbit --delay 5ms
+	cmd := commands.Group("path", "Find paths that meet constraints, and explain them", `  sluice path find 10.0.0.1 10.0.0.2 --bandwidth 10Mbit --delay 5ms
   sluice path find 10.0.0.1 00000000000000a2/1 --delay 5ms --loss 0.1% --objective jitter
   sluice path explain 10.0.0.1 10.0.0.2 --delay 5ms --objective widest`, find, explain)
 	cmd.Long = `Finds the best path under any mix of constraints: bandwidth, delay, jitter, loss.
@@ -34,7 +36,7 @@ A place is the IP or MAC address of a known host, or a port, written SWITCH/PORT
 }
 
 // searchCommand is a command that has the controller search a path.
-func searchCommand[T any](app *App, word, short string, table func(io.Writer, T)) *cobra.Command {
+func searchCommand[T any](app *commands.App, word, short string, table func(io.Writer, T)) *cobra.Command {
 	var bandwidth, loss float64
 	var objective string
 	var delay, jitter, limit time.Duration
@@ -42,9 +44,9 @@ func searchCommand[T any](app *App, word, short string, table func(io.Writer, T)
 	cmd := &cobra.Command{
 		Use: word + " FROM TO", Short: short, Args: command.ExactArgs("FROM", "TO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			parameters := parameters("from", args[0], "to", args[1], "min_bandwidth", number(bandwidth), "max_delay", millis(delay), "max_jitter", millis(jitter),
+			parameters := commands.Parameters("from", args[0], "to", args[1], "min_bandwidth", number(bandwidth), "max_delay", millis(delay), "max_jitter", millis(jitter),
 				"max_loss", number(loss), "objective", objective, "limit", millis(limit), "exclude", strings.Join(exclude, ","))
-			return ask(app, cmd, http.MethodGet, pathPath+word+parameters, nil, table)
+			return commands.Ask(app, cmd, http.MethodGet, pathPath+word+parameters, nil, table)
 		},
 	}
 	f := cmd.Flags()

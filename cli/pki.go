@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/kit/commands"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
@@ -17,7 +19,7 @@ import (
 
 const day = 24 * time.Hour
 
-func pkiCommand(app *App) *cobra.Command {
+func pkiCommand(app *commands.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pki",
 		Short: "Make the certificates of controller, agents, switches, operators, neighbours and nodes",
@@ -36,7 +38,7 @@ Controllers and agents read renewed certificates without a restart.`,
 	return cmd
 }
 
-func pkiInitCommand(app *App, dir *string) *cobra.Command {
+func pkiInitCommand(app *commands.App, dir *string) *cobra.Command {
 	var name string
 	var days int
 	cmd := &cobra.Command{
@@ -62,7 +64,7 @@ that everything here trusts: keep it where only you can read it.`,
 	return cmd
 }
 
-func pkiIssueCommand(app *App, dir *string) *cobra.Command {
+func pkiIssueCommand(app *commands.App, dir *string) *cobra.Command {
 	var hosts []string
 	var days int
 	var out string
@@ -113,7 +115,7 @@ loses by that is told. The old one goes on being good until it ends.`,
 				return err
 			}
 			app.Printf("%s.crt, %s.key: %s %s, trusted by those who have %s", filepath.Join(out, args[1]), args[1], args[0], args[1], filepath.Join(*dir, pki.CACertFile))
-			app.tellRenewal(args[1], request.Role, renewal)
+			tellRenewal(app, args[1], request.Role, renewal)
 			return nil
 		},
 	}
@@ -124,7 +126,7 @@ loses by that is told. The old one goes on being good until it ends.`,
 }
 
 // tellRenewal says what a renewed certificate has kept, and warns of what it has not.
-func (a *App) tellRenewal(name string, role pki.Role, r pki.Renewal) {
+func tellRenewal(a *commands.App, name string, role pki.Role, r pki.Renewal) {
 	if len(r.Kept) > 0 {
 		a.Printf("kept from the one before: %s", strings.Join(r.Kept, " "))
 	}
@@ -136,7 +138,7 @@ func (a *App) tellRenewal(name string, role pki.Role, r pki.Renewal) {
 	}
 }
 
-func pkiRevokeCommand(app *App, dir *string) *cobra.Command {
+func pkiRevokeCommand(app *commands.App, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME|SERIAL",
 		Short: "Revoke all certificates of a name, or one by its serial number",
@@ -185,7 +187,7 @@ type certificate struct {
 	Serial string    `json:"serial" doc:"In hex"`
 }
 
-func pkiShowCommand(app *App, dir *string) *cobra.Command {
+func pkiShowCommand(app *commands.App, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show",
 		Short: "List the certificates in the folder, and when they end",
@@ -214,7 +216,7 @@ func pkiShowCommand(app *App, dir *string) *cobra.Command {
 				}
 				list = append(list, c)
 			}
-			table := Table[certificate]("name role expiry=ENDS hosts serial")
+			table := commands.Table[certificate]("name role expiry=ENDS hosts serial")
 			return app.Print(list, func(w io.Writer) { table(w, list) })
 		},
 	}

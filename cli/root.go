@@ -2,7 +2,8 @@ package cli
 
 import (
 	"path/filepath"
-	"time"
+
+	"github.com/sluice-net/sluice/kit/commands"
 
 	"github.com/spf13/cobra"
 
@@ -10,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// New returns the root command.
-func New(app *App) *cobra.Command {
+// New returns the root command of a program with these services.
+func New(app *commands.App, services []commands.Service) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
 		Short: "Moves data over OpenFlow networks",
@@ -20,24 +21,23 @@ agents and daemons beside it, and the commands with which an operator looks afte
 them: add, set, list, show and remove what is declared, where a noun alone lists.
 Networks on one machine, to try it in, are made by another program, sluice-lab.`,
 	}
-	f := root.PersistentFlags()
-	app.connectionFlags(f)
-	f.DurationVar(&app.timeout, "timeout", 30*time.Second, "how long to wait for an answer of the API")
-	root.AddCommand(commands(app)...)
-	for _, x := range app.extras {
-		if x.Commands != nil {
-			root.AddCommand(x.Commands(app)...)
+	app.Flags(root.PersistentFlags())
+	root.AddCommand(own(app, services)...)
+	for _, s := range services {
+		if s.Commands != nil {
+			root.AddCommand(s.Commands(app)...)
 		}
 	}
-	command.Finish(root, &app.Output, command.Docs{Reference: Reference, Files: files})
+	reference := func() (map[string]string, error) { return Reference(services) }
+	command.Finish(root, &app.Output, command.Docs{Reference: reference, Files: files})
 	return root
 }
 
-// Main runs the program, with what is given besides, and returns its exit code.
-func Main(extras ...Extra) int {
-	app := &App{
-		Output: command.Standard(), extras: extras,
-		localTokens: []string{filepath.Join(config.DefaultDataDir(), "token"), systemTokenFile},
+// Main runs a program with these services, and returns its exit code.
+func Main(services []commands.Service) int {
+	app := &commands.App{
+		Output:      command.Standard(),
+		LocalTokens: []string{filepath.Join(config.DefaultDataDir(), "token"), commands.SystemTokenFile},
 	}
-	return command.Main(New(app), &app.Output)
+	return command.Main(New(app, services), &app.Output)
 }

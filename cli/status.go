@@ -5,6 +5,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/sluice-net/sluice/kit/commands"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
@@ -12,11 +14,11 @@ import (
 	"github.com/sluice-net/sluice/controller"
 )
 
-func statusCommand(app *App) *cobra.Command {
-	cmd := GetCommand(app, "status", "Show the controller at a glance", api.Prefix+"/status", func(w io.Writer, s controller.Status) {
+func statusCommand(app *commands.App) *cobra.Command {
+	cmd := commands.Get(app, "status", "Show the controller at a glance", api.Prefix+"/status", func(w io.Writer, s controller.Status) {
 		certificates, errors := s.Certificates, s.Errors
 		s.Certificates, s.Errors = nil, nil
-		Fields(w, s)
+		commands.Fields(w, s)
 		for _, c := range certificates {
 			fmt.Fprintf(w, "certificate %s\t%s\n", c.Key, certificateState(c, time.Now()))
 		}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/sluice-net/sluice/kit/commands"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
@@ -17,7 +19,7 @@ import (
 // storeTimeout bounds what a command does with a store.
 const storeTimeout = 5 * time.Minute
 
-func storeCommand(app *App) *cobra.Command {
+func storeCommand(app *commands.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
 		Short: "Check and restore the state of a controller that does not run",
@@ -34,7 +36,7 @@ the folder itself, on the controller's machine, while the controller is stopped.
 	return cmd
 }
 
-func storeCheckCommand(app *App, dir *string) *cobra.Command {
+func storeCheckCommand(app *commands.App, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Say of each part of the store whether it is whole",
@@ -78,7 +80,7 @@ func printParts(w io.Writer, r pebblestore.Report) {
 	}
 }
 
-func storeListCommand(app *App, dir *string) *cobra.Command {
+func storeListCommand(app *commands.App, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the snapshots, the latest first",
@@ -92,13 +94,13 @@ func storeListCommand(app *App, dir *string) *cobra.Command {
 			if all == nil {
 				all = []pebblestore.Snapshot{}
 			}
-			table := Table[pebblestore.Snapshot]("")
+			table := commands.Table[pebblestore.Snapshot]("")
 			return app.Print(all, func(w io.Writer) { table(w, all) })
 		},
 	}
 }
 
-func storeRestoreCommand(app *App, dir *string) *cobra.Command {
+func storeRestoreCommand(app *commands.App, dir *string) *cobra.Command {
 	var latest bool
 	cmd := &cobra.Command{
 		Use:   "restore SNAPSHOT | restore --latest",
@@ -126,14 +128,14 @@ changed; the new files belong to the owner of the data folder.`,
 			if err != nil {
 				return err
 			}
-			return app.Print(done, func(w io.Writer) { Fields(w, done) })
+			return app.Print(done, func(w io.Writer) { commands.Fields(w, done) })
 		},
 	}
 	cmd.Flags().BoolVar(&latest, "latest", false, "the latest snapshot below the data folder")
 	return cmd
 }
 
-func storeResetCommand(app *App, dir *string) *cobra.Command {
+func storeResetCommand(app *commands.App, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "reset",
 		Short: "Put an empty store in the place of the store",
@@ -149,7 +151,7 @@ as store.damaged-TIME. It is refused while a controller runs on the folder.`,
 			if err != nil {
 				return err
 			}
-			return app.Print(done, func(w io.Writer) { Fields(w, done) })
+			return app.Print(done, func(w io.Writer) { commands.Fields(w, done) })
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -8,19 +9,19 @@ import (
 	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
+// ErrPartly reports that what was read again has changed some of what it should have.
+var ErrPartly = errors.New("some of it has taken effect; SIGHUP tries the rest again")
+
 // Adopt returns the configuration that is in force once next has been read: c, with what
-// of next takes effect without a restart. A service that runs, and is to run no more,
-// keeps its definitions until the restart that this takes.
+// of next takes effect without a restart. next has to be of the same services.
 func (c *Controller) Adopt(next *Controller) *Controller {
 	now := *c
 	now.Log.Level = next.Log.Level
 	now.API.TokenFile = next.API.TokenFile
 	now.Network.Hosts.Pinned = next.Network.Hosts.Pinned
-	if c.Handover.Enabled && next.Handover.Enabled {
-		now.Handover.Classes, now.Handover.Pools, now.Handover.Devices = next.Handover.Classes, next.Handover.Pools, next.Handover.Devices
-	}
-	if c.QoS.Enabled && next.QoS.Enabled {
-		now.QoS.Critical, now.QoS.Classes = next.QoS.Critical, next.QoS.Classes
+	now.Services = slices.Clone(c.Services)
+	for i, x := range now.Services {
+		now.Services[i].Section = x.Section.Adopt(next.Services[i].Section)
 	}
 	return &now
 }
@@ -32,41 +33,11 @@ func (a *Agent) Adopt(next *Agent) *Agent {
 	return &now
 }
 
-// Adopt is the same for a mobile device.
-func (m *Mobile) Adopt(next *Mobile) *Mobile {
-	now := *m
-	now.Log.Level = next.Log.Level
-	return &now
-}
-
-// Adopt is the same for an ingress gateway.
-func (g *Ingress) Adopt(next *Ingress) *Ingress {
-	now := *g
-	now.Log.Level = next.Log.Level
-	return &now
-}
-
-// Adopt is the same for an egress gateway.
-func (e *Egress) Adopt(next *Egress) *Egress {
-	now := *e
-	now.Log.Level = next.Log.Level
-	return &now
-}
-
 // Logging is what is logged, and how.
 func (c *Controller) Logging() Log { return c.Log }
 
 // Logging is what is logged, and how.
 func (a *Agent) Logging() Log { return a.Log }
-
-// Logging is what is logged, and how.
-func (m *Mobile) Logging() Log { return m.Log }
-
-// Logging is what is logged, and how.
-func (g *Ingress) Logging() Log { return g.Log }
-
-// Logging is what is logged, and how.
-func (e *Egress) Logging() Log { return e.Log }
 
 // Changed lists the keys in which two configurations of one kind differ, but for those
 // that are left out. Secrets are not compared.

@@ -63,36 +63,37 @@ type Announced struct {
 func DefaultAgent() *Agent {
 	return &Agent{
 		Log:      Log{Level: "info", Format: "text"},
-		Control:  Control{Listen: loopback(8440)},
+		Control:  Control{Listen: Loopback(8440)},
 		Data:     Data{Ports: PortRange{8441, 8448}, Warm: 256, WarmFor: time.Minute},
 		Sessions: Sessions{Ports: PortRange{10240, 32767}, Max: 4096, Idle: 2 * time.Hour, DialTimeout: 3 * time.Second},
 		Transfer: Transfer{Auto: 8, Chunk: 256 << 10, Queue: 256, Buffer: 128 << 20},
 	}
 }
 
-func (a *Agent) check(k *checker) {
-	k.files(a)
-	k.tls("control.tls", a.Control.TLS, true)
+// Check implements Checked.
+func (a *Agent) Check(k *Checker) {
+	k.Files(a)
+	k.TLS("control.tls", a.Control.TLS, true)
 	if !a.Control.Listen.IsValid() {
-		k.fail("control.listen", "empty", "write "+descriptions[typeAddress])
+		k.Fail("control.listen", "empty", "write "+AddressForm)
 		return
 	}
-	k.require(a.Control.TLS.Enabled(), "control.tls.cert", "missing", "the control interface needs cert, key and ca; make them with \"sluice pki issue agent NAME\"")
+	k.Require(a.Control.TLS.Enabled(), "control.tls.cert", "missing", "the control interface needs cert, key and ca; make them with \"sluice pki issue agent NAME\"")
 	a.checkData(k)
-	k.require(a.Announce.Server != "" || a.Announce.TokenFile == "" && a.Announce.URL == "", "announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
+	k.Require(a.Announce.Server != "" || a.Announce.TokenFile == "" && a.Announce.URL == "", "announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
 }
 
 // First is the agent's first data address.
 func (a *Agent) First() netip.Addr { return cmp.Or(a.Data.Address, a.Control.Listen.Addr()) }
 
-func (a *Agent) checkData(k *checker) {
+func (a *Agent) checkData(k *Checker) {
 	p, addr, second, control := a.Data.Ports, a.Data.Address, a.Data.Second, a.Control.Listen
 	n := int(p.Last) - int(p.First) + 1
-	k.require(n <= 64, "data.ports", fmt.Sprintf("%d ports", n), "a range of at most 64 ports")
-	k.require(!addr.IsMulticast() && addr.Zone() == "", "data.address", "not an address that others can use", "a unicast address without a zone, like 192.0.2.1 or 2001:db8::1")
-	k.require(!addr.IsUnspecified(), "data.address", "every address", "one address of one interface: it is what other agents and switches are told")
-	k.require(addr.IsValid() || !control.Addr().IsUnspecified(), "data.address", "missing", "write the address for data, since control.listen names none")
-	k.require(!second.IsValid() || !second.IsMulticast() && !second.IsUnspecified() && second.Zone() == "" && second.Is4() != a.First().Is4(),
+	k.Require(n <= 64, "data.ports", fmt.Sprintf("%d ports", n), "a range of at most 64 ports")
+	k.Require(!addr.IsMulticast() && addr.Zone() == "", "data.address", "not an address that others can use", "a unicast address without a zone, like 192.0.2.1 or 2001:db8::1")
+	k.Require(!addr.IsUnspecified(), "data.address", "every address", "one address of one interface: it is what other agents and switches are told")
+	k.Require(addr.IsValid() || !control.Addr().IsUnspecified(), "data.address", "missing", "write the address for data, since control.listen names none")
+	k.Require(!second.IsValid() || !second.IsMulticast() && !second.IsUnspecified() && second.Zone() == "" && second.Is4() != a.First().Is4(),
 		"data.second_address", "not an address of the other family", "a unicast address without a zone, of the other family than data.address")
-	k.require(p.First == 0 || control.Port() < p.First || control.Port() > p.Last, "data.ports", "contains the port of control.listen", "a range without that port")
+	k.Require(p.First == 0 || control.Port() < p.First || control.Port() > p.Last, "data.ports", "contains the port of control.listen", "a range without that port")
 }

@@ -6,16 +6,30 @@ import (
 )
 
 func TestChanged(t *testing.T) {
-	a, b := DefaultController(), DefaultController()
+	a, b := sampleController(), sampleController()
 	if got := Changed(a, b); len(got) != 0 {
 		t.Errorf("the same: %v", got)
 	}
 	b.Log.Level, b.API.MaxBody = "debug", 4096
-	b.Handover.Domain = "north"
-	if got, want := Changed(a, b), []string{"api.max_body", "handover.domain", "log.level"}; !reflect.DeepEqual(got, want) {
+	Of[*sampleSection](b).Limit, Of[*sampleSection](b).Enabled = 4, false
+	if got, want := Changed(a, b), []string{"api.max_body", "log.level", "sample.enabled", "sample.limit"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got, want := Changed(a.Adopt(b), b), []string{"api.max_body", "handover.domain"}; !reflect.DeepEqual(got, want) {
+	if got, want := Changed(a.Adopt(b), b), []string{"api.max_body", "sample.enabled"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("after it was read again: %v, want %v", got, want)
+	}
+}
+
+// The certificates of all sections are listed, those of a mapping's elements, too.
+func TestCertificatesAreListed(t *testing.T) {
+	c := sampleController()
+	c.API.TLS = TLS{Cert: "a"}
+	Of[*sampleSection](c).Peers = map[string]samplePeer{"north": {TLS{Cert: "n"}}, "east": {TLS{Cert: "e"}}, "west": {}}
+	var got []string
+	for _, x := range c.Certificates() {
+		got = append(got, x.Key+"="+x.Cert)
+	}
+	if want := []string{"api.tls=a", "sample.peers.east.tls=e", "sample.peers.north.tls=n"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -10,18 +10,17 @@ import (
 	"strings"
 )
 
-var typeAddress = reflect.TypeFor[Address]()
-
-// checker looks for what single values cannot show.
-type checker struct {
+// A Checker collects what is wrong with a configuration beyond its single values, which have
+// been read when it is called.
+type Checker struct {
 	d *decoder
 	// noFiles leaves out whether named files exist.
 	noFiles bool
 }
 
-// fail reports a problem with the setting, at the place where it or the
-// nearest section around it was given.
-func (k *checker) fail(key, wrong, want string) {
+// Fail reports that a setting is wrong, and what is wanted, at the place where the setting or
+// the nearest section around it was given.
+func (k *Checker) Fail(key, wrong, want string) {
 	at := key
 	p, given := k.d.places[at]
 	for !given && at != "" {
@@ -34,36 +33,36 @@ func (k *checker) fail(key, wrong, want string) {
 	k.d.add(p, key, wrong, want)
 }
 
-// require notes that a setting is wrong unless ok.
-func (k *checker) require(ok bool, key, wrong, want string) {
+// Require reports that a setting is wrong unless ok.
+func (k *Checker) Require(ok bool, key, wrong, want string) {
 	if !ok {
-		k.fail(key, wrong, want)
+		k.Fail(key, wrong, want)
 	}
 }
 
-// tls checks that the parts of a certificate are there. mutual wants an
+// TLS checks that the parts of a certificate are there. mutual wants an
 // authority, too, as soon as there is a certificate.
-func (k *checker) tls(key string, t TLS, mutual bool) {
-	k.require((t.Cert == "") == (t.Key == ""), key+".cert", "incomplete", "cert and key belong together: set both or none")
-	k.require(!mutual || t.Cert == "" || t.CA != "", key+".ca", "missing", "name the authority of the other side's certificates")
-	k.require(!mutual || t.Cert != "" || t.CA == "", key+".cert", "missing", "name certificate and key beside the authority")
-	k.require(len(t.Roles) == 0 || t.CA != "", key+".roles", "without an authority", "set "+key+".ca, which the certificates of those named are of")
+func (k *Checker) TLS(key string, t TLS, mutual bool) {
+	k.Require((t.Cert == "") == (t.Key == ""), key+".cert", "incomplete", "cert and key belong together: set both or none")
+	k.Require(!mutual || t.Cert == "" || t.CA != "", key+".ca", "missing", "name the authority of the other side's certificates")
+	k.Require(!mutual || t.Cert != "" || t.CA == "", key+".cert", "missing", "name certificate and key beside the authority")
+	k.Require(len(t.Roles) == 0 || t.CA != "", key+".roles", "without an authority", "set "+key+".ca, which the certificates of those named are of")
 }
 
-// distinct checks that no two servers listen on the same address.
-func (k *checker) distinct(key string, all []Address) {
+// Distinct checks that no two servers listen on the same address.
+func (k *Checker) Distinct(key string, all []Address) {
 	seen := map[netip.AddrPort]bool{}
 	for _, a := range all {
 		if !a.IsValid() || a.Port() == 0 {
 			continue
 		}
-		k.require(!seen[a.AddrPort], key, fmt.Sprintf("two servers on %s", a), "give each an address or port of its own")
+		k.Require(!seen[a.AddrPort], key, fmt.Sprintf("two servers on %s", a), "give each an address or port of its own")
 		seen[a.AddrPort] = true
 	}
 }
 
-// files checks that the files which the configuration names are there.
-func (k *checker) files(config any) {
+// Files checks that the files which the configuration names are there.
+func (k *Checker) Files(config any) {
 	if k.noFiles {
 		return
 	}
@@ -71,9 +70,9 @@ func (k *checker) files(config any) {
 		info, err := os.Stat(name)
 		switch {
 		case err != nil:
-			k.fail(key, "cannot be used ("+strings.TrimPrefix(err.Error(), "stat ")+")", "the path of a file that is there")
+			k.Fail(key, "cannot be used ("+strings.TrimPrefix(err.Error(), "stat ")+")", "the path of a file that is there")
 		case info.IsDir():
-			k.fail(key, "a folder", "the path of a file in "+filepath.Clean(name))
+			k.Fail(key, "a folder", "the path of a file in "+filepath.Clean(name))
 		}
 	})
 }
@@ -82,7 +81,7 @@ func (k *checker) files(config any) {
 func eachFile(config any, visit func(key, name string)) {
 	walk(reflect.ValueOf(config).Elem(), "", func(s setting) {
 		name, ok := s.value.Interface().(string)
-		if ok && name != "" && s.field.Tag.Get("file") == "yes" {
+		if ok && name != "" && s.tag.Get("file") == "yes" {
 			visit(s.key, name)
 		}
 	})
@@ -99,7 +98,8 @@ func Files(config any) []string {
 	return names
 }
 
-func loopback(port uint16) Address {
+// Loopback returns an address of the loopback interface.
+func Loopback(port uint16) Address {
 	return Address{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)}
 }
 

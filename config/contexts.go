@@ -46,22 +46,23 @@ func LoadContexts(file string) (*Contexts, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := parse(Sources{File: file}, text, c); err != nil {
+	if err := Parse(Sources{File: file}, text, c); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Contexts) check(k *checker) {
+// Check implements Checked.
+func (c *Contexts) Check(k *Checker) {
 	for name, one := range c.Contexts {
 		key := "contexts." + name
-		k.require(CheckContextName(name) == nil, key, "not a name", "letters, digits, dots, dashes and underscores")
+		k.Require(CheckContextName(name) == nil, key, "not a name", "letters, digits, dots, dashes and underscores")
 		u, err := url.Parse(one.Server)
-		k.require(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", key+".server", "not a URL", "a URL like https://192.0.2.1:8443")
-		k.require((one.Cert == "") == (one.Key == ""), key+".cert", "incomplete", "cert and key belong together: set both or none")
+		k.Require(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", key+".server", "not a URL", "a URL like https://192.0.2.1:8443")
+		k.Require((one.Cert == "") == (one.Key == ""), key+".cert", "incomplete", "cert and key belong together: set both or none")
 	}
 	_, ok := c.Contexts[c.Current]
-	k.require(ok || c.Current == "", "current", "no such context", "one of "+strings.Join(c.Names(), ", "))
+	k.Require(ok || c.Current == "", "current", "no such context", "one of "+strings.Join(c.Names(), ", "))
 }
 
 var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)

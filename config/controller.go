@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/strictyaml"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/pki"
@@ -22,12 +24,55 @@ type Controller struct {
 	OpenFlow OpenFlow `yaml:"openflow" doc:"Where switches connect."`
 	Network  Network  `yaml:"network" doc:"How the network is explored and used."`
 	OVSDB    OVSDB    `yaml:"ovsdb" doc:"Where the databases of switches that run Open vSwitch are."`
-	SOS      SOS      `yaml:"sos" doc:"The SOS service: transfers carried by agents."`
-	Handover Handover `yaml:"handover" doc:"The handover service: devices that move."`
-	QoS      QoS      `yaml:"qos" doc:"The QoS service: bandwidth and latency that hold."`
-	Cinema   Cinema   `yaml:"cinema" doc:"The Cinema service: live channels to many viewers."`
+	Agents   Agents   `yaml:"agents" doc:"How the controller speaks to what services have on other machines: agents, gateways and nodes."`
 
-	MobilityFirst MobilityFirst `yaml:"mobilityfirst" doc:"The MobilityFirst service: paths between names."`
+	// Warnings are what should be mended in what was read, as keys with old names.
+	Warnings []string
+
+	// Services are the sections of the services, in the order in which they are listed.
+	Services []ServiceSection
+}
+
+// ServiceSection is what a controller's configuration has for one service.
+type ServiceSection struct {
+	// Key is its key, and Doc what the reference says of it.
+	Key, Doc string
+	Section  Section
+}
+
+// Section is the configuration of a service: a pointer to a struct, as Checked describes it.
+type Section interface {
+	// Check reports what is wrong with it beyond single values, and beside the rest of the
+	// controller's configuration.
+	Check(*Checker, *Controller)
+	// Adopt returns the section that is in force once next, of the same type, has been read:
+	// a copy with what of next takes effect without a restart. It changes neither.
+	Adopt(next Section) Section
+}
+
+// Of returns the section of the type S, which the controller must have.
+func Of[S Section](c *Controller) S {
+	for _, s := range c.Services {
+		if section, ok := s.Section.(S); ok {
+			return section
+		}
+	}
+	panic(fmt.Sprintf("config: no service has the section %T", *new(S)))
+}
+
+// Section returns the section with a key, which the controller must have.
+func (c *Controller) Section(key string) Section {
+	for _, s := range c.Services {
+		if s.Key == key {
+			return s.Section
+		}
+	}
+	panic("config: no service has the section " + key)
+}
+
+// Agents says how the controller speaks to what services have on other machines.
+type Agents struct {
+	TLS TLS `yaml:"tls" doc:"The controller's certificate towards agents, gateways and nodes, and the authority of theirs. Without it, only agents on the same machine can be used."`
 }
 
 // Log says what is logged.
@@ -62,11 +107,25 @@ type NamedTLS struct {
 
 // Certificates lists the settings that name a certificate.
 func (c *Controller) Certificates() []NamedTLS {
-	all := []NamedTLS{{"api.tls", c.API.TLS}, {"openflow.tls", c.OpenFlow.TLS}, {"store.tls", c.Store.TLS}, {"ovsdb.tls", c.OVSDB.TLS}, {"sos.tls", c.SOS.TLS}, {"mobilityfirst.gnrs.redis.tls", c.MobilityFirst.GNRS.Redis.TLS}}
-	for _, name := range slices.Sorted(maps.Keys(c.Handover.Neighbours)) {
-		all = append(all, NamedTLS{"handover.neighbours." + name + ".tls", c.Handover.Neighbours[name].TLS})
+	var all []NamedTLS
+	var visit func(s setting)
+	visit = func(s setting) {
+		if t, ok := s.value.Interface().(TLS); ok && t.Enabled() {
+			all = append(all, NamedTLS{s.key, t})
+		}
+		if s.value.Kind() != reflect.Map || !isSection(s.value.Type().Elem()) {
+			return
+		}
+		byName := map[string]reflect.Value{}
+		for key, value := range s.value.Seq2() {
+			byName[fmt.Sprint(key)] = value
+		}
+		for _, name := range slices.Sorted(maps.Keys(byName)) {
+			walk(byName[name], strictyaml.Join(s.key, name), visit)
+		}
 	}
-	return slices.DeleteFunc(all, func(t NamedTLS) bool { return !t.Enabled() })
+	walk(reflect.ValueOf(c).Elem(), "", visit)
+	return all
 }
 
 // Store says where state lives.
@@ -172,17 +231,17 @@ type Forwarding struct {
 }
 
 // check refuses what would change the rules by destination without end, or has no meaning.
-func (f *Forwarding) check(k *checker) {
+func (f *Forwarding) check(k *Checker) {
 	proactive := f.Mode == "proactive"
-	k.require(!proactive || f.Metric == "hops" || f.Metric == "capacity", "network.forwarding.metric", f.Metric+" changes all the time", "hops or capacity, since network.forwarding.mode is proactive")
-	k.require(!proactive || f.Enabled, "network.forwarding.mode", "without forwarding", "remove it, or set network.forwarding.enabled to true")
-	k.require(proactive || !f.Unequal, "network.forwarding.unequal", "without meaning", "remove it, or set network.forwarding.mode to proactive")
-	k.require(!proactive || !f.Unequal || f.Metric == "capacity", "network.forwarding.unequal", "without effect", "network.forwarding.metric: capacity, since by hops all that comes nearer comes nearer by one")
-	k.require(proactive || len(f.Prefixes) == 0, "network.forwarding.prefixes", "without meaning", "remove it, or set network.forwarding.mode to proactive")
+	k.Require(!proactive || f.Metric == "hops" || f.Metric == "capacity", "network.forwarding.metric", f.Metric+" changes all the time", "hops or capacity, since network.forwarding.mode is proactive")
+	k.Require(!proactive || f.Enabled, "network.forwarding.mode", "without forwarding", "remove it, or set network.forwarding.enabled to true")
+	k.Require(proactive || !f.Unequal, "network.forwarding.unequal", "without meaning", "remove it, or set network.forwarding.mode to proactive")
+	k.Require(!proactive || !f.Unequal || f.Metric == "capacity", "network.forwarding.unequal", "without effect", "network.forwarding.metric: capacity, since by hops all that comes nearer comes nearer by one")
+	k.Require(proactive || len(f.Prefixes) == 0, "network.forwarding.prefixes", "without meaning", "remove it, or set network.forwarding.mode to proactive")
 	for p, sw := range f.Prefixes {
 		at := "network.forwarding.prefixes." + p.String()
-		k.require(p == p.Masked(), at, "bits beyond the prefix", "like "+p.Masked().String())
-		k.require(sw != 0, at, "no switch", "its datapath identifier")
+		k.Require(p == p.Masked(), at, "bits beyond the prefix", "like "+p.Masked().String())
+		k.Require(sw != 0, at, "no switch", "its datapath identifier")
 	}
 }
 
@@ -198,31 +257,21 @@ type SwitchIs struct {
 
 func (s *SwitchIs) defaults() { s.Rewrite, s.Bundles = "auto", "auto" }
 
-// SOS says how the SOS service works. Everything an operator changes while it
-// runs is in its own configuration, reached by the API; these are its roots.
-type SOS struct {
-	Enabled bool `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
-	TLS     TLS  `yaml:"tls" doc:"The controller's client certificate for the agents' control interface, and the authority that issued the agents' certificates. All three are needed before an agent can be used."`
-
-	ControlSubnets []netip.Prefix `yaml:"control_subnets" doc:"Subnets in which agents that announce themselves may have their control address. Elsewhere it must be the address from which they announce themselves."`
-
-	Settle time.Duration `yaml:"settle" min:"1s" max:"5m" doc:"How long after a start the service waits for the switches of sessions that go on from before."`
-	Linger time.Duration `yaml:"linger" min:"100ms" max:"1m" doc:"How long a session's rules stay after its agents are done. Their end hosts have acknowledged everything then, but may say so once more."`
-}
-
-// DefaultController is the configuration of a controller that is told nothing.
-func DefaultController() *Controller {
+// DefaultController is the configuration of a controller with these services that is told
+// nothing.
+func DefaultController(services []ServiceSection) *Controller {
 	return &Controller{
-		DataDir: DefaultDataDir(),
-		Log:     Log{Level: "info", Format: "text"},
+		Services: services,
+		DataDir:  DefaultDataDir(),
+		Log:      Log{Level: "info", Format: "text"},
 		Store: Store{
 			Kind: "embedded", Prefix: "sluice", MinFree: 16 << 20,
 			Snapshots: Snapshots{Keep: 5, Every: time.Hour, MaxSize: 256 << 20},
 		},
-		API:    API{Listen: loopback(8080), MaxBody: 1 << 20},
+		API:    API{Listen: Loopback(8080), MaxBody: 1 << 20},
 		Events: Events{Remember: 4096},
 		OpenFlow: OpenFlow{
-			Listen: []Address{loopback(6653)}, EchoInterval: 5 * time.Second, EchoTimeout: 15 * time.Second,
+			Listen: []Address{Loopback(6653)}, EchoInterval: 5 * time.Second, EchoTimeout: 15 * time.Second,
 			RequestTimeout: 10 * time.Second, MaxSwitches: 4096, MaxPorts: 4000, Memory: 64 << 20,
 		},
 		Network: Network{
@@ -233,96 +282,82 @@ func DefaultController() *Controller {
 			StatsInterval: 5 * time.Second,
 			SFlow:         SFlow{Sampling: 1000},
 		},
-		SOS:      SOS{Enabled: true, Settle: 10 * time.Second, Linger: 200 * time.Millisecond},
-		Handover: defaultHandover(),
-		QoS:      defaultQoS(),
-		Cinema:   defaultCinema(),
-
-		MobilityFirst: defaultMobilityFirst(),
 	}
 }
 
-func (c *Controller) check(k *checker) {
-	k.files(c)
-	k.tls("store.tls", c.Store.TLS, false)
-	k.tls("api.tls", c.API.TLS, false)
-	k.tls("openflow.tls", c.OpenFlow.TLS, false)
-	k.tls("sos.tls", c.SOS.TLS, true)
+// Check implements Checked.
+func (c *Controller) Check(k *Checker) {
+	k.Files(c)
+	k.TLS("store.tls", c.Store.TLS, false)
+	k.TLS("api.tls", c.API.TLS, false)
+	k.TLS("openflow.tls", c.OpenFlow.TLS, false)
+	k.TLS("agents.tls", c.Agents.TLS, true)
 	c.checkStore(k)
 	c.checkAPI(k)
 	c.checkOpenFlow(k)
-	c.Handover.check(k)
-	c.QoS.check(k)
-	c.checkPlainTCP(k)
-	c.Cinema.check(k)
-	c.MobilityFirst.check(k)
-	c.checkNameService(k)
 	c.Network.checkMeasure(k, c.OVSDB)
 	c.OVSDB.check(k)
 	c.Network.Hosts.check(k)
 	c.Network.Forwarding.check(k)
 	c.Network.checkRoles(k)
 	d := c.Network.Discovery
-	k.require(d.Timeout >= 2*d.Interval, "network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+d.Interval.String())
-	k.require(c.DataDir != "", "data_dir", "empty", "write an absolute path like /var/lib/sluice")
+	k.Require(d.Timeout >= 2*d.Interval, "network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+d.Interval.String())
+	for _, s := range c.Services {
+		s.Section.Check(k, c)
+	}
+	k.Require(c.DataDir != "", "data_dir", "empty", "write an absolute path like /var/lib/sluice")
 }
 
-func (h *Hosts) check(k *checker) {
+func (h *Hosts) check(k *Checker) {
 	for addr, p := range h.Pinned {
-		k.require(!p.MAC.IsZero() && p.Switch != 0 && p.Port != 0, "network.hosts.pinned."+addr.String(), "incomplete", "say mac, switch and port")
+		k.Require(!p.MAC.IsZero() && p.Switch != 0 && p.Port != 0, "network.hosts.pinned."+addr.String(), "incomplete", "say mac, switch and port")
 	}
 }
 
-func (n *Network) checkRoles(k *checker) {
+func (n *Network) checkRoles(k *Checker) {
 	for d, s := range n.Switches {
 		for port := range s.Roles {
-			k.require(port >= 1 && port <= int(openflow.PortMax), fmt.Sprintf("network.switches.%v.roles", d), fmt.Sprintf("no port %d", port), fmt.Sprintf("ports from 1 to %d", uint32(openflow.PortMax)))
+			k.Require(port >= 1 && port <= int(openflow.PortMax), fmt.Sprintf("network.switches.%v.roles", d), fmt.Sprintf("no port %d", port), fmt.Sprintf("ports from 1 to %d", uint32(openflow.PortMax)))
 		}
 	}
 }
 
-func (n *Network) checkMeasure(k *checker, databases OVSDB) {
+func (n *Network) checkMeasure(k *Checker, databases OVSDB) {
 	polls := n.Measure == "poll"
-	k.require(!n.SFlow.Collector.IsValid() || databases.Address != "" || len(databases.Switches) > 0,
+	k.Require(!n.SFlow.Collector.IsValid() || databases.Address != "" || len(databases.Switches) > 0,
 		"network.sflow.collector", "without the databases of switches, which are told", "set ovsdb.address or ovsdb.switches, or leave the collector out")
 	listens := n.SFlow.Listen.IsValid()
-	k.require(polls || listens, "network.sflow.listen", "missing", "network.measure is "+n.Measure+": write "+descriptions[typeAddress])
-	k.require(!polls || !listens, "network.sflow.listen", "contradicts network.measure, which is poll", "remove it, or set network.measure to sflow or both")
-	k.require(!polls || listens || !n.SFlow.Collector.IsValid(), "network.sflow.collector", "contradicts network.measure, which is poll", "remove it, or set network.measure to sflow or both")
+	k.Require(polls || listens, "network.sflow.listen", "missing", "network.measure is "+n.Measure+": write "+AddressForm)
+	k.Require(!polls || !listens, "network.sflow.listen", "contradicts network.measure, which is poll", "remove it, or set network.measure to sflow or both")
+	k.Require(!polls || listens || !n.SFlow.Collector.IsValid(), "network.sflow.collector", "contradicts network.measure, which is poll", "remove it, or set network.measure to sflow or both")
 }
 
-func (c *Controller) checkPlainTCP(k *checker) {
-	const field = "qos.subflows.plain_tcp"
-	k.require(!c.QoS.Subflows.Plain || c.Network.Measure != "poll", field, "without samples of packets: network.measure is poll", "set network.measure to sflow or both")
-	k.require(!c.QoS.Subflows.Plain || c.QoS.Subflows.Enabled, field, "without qos.subflows.enabled", "set both, or neither")
-}
-
-func (c *Controller) checkStore(k *checker) {
+func (c *Controller) checkStore(k *Checker) {
 	s := c.Store
-	k.require(s.Kind != "etcd" || len(s.Endpoints) > 0, "store.endpoints", "missing", "kind etcd needs at least one, like [https://10.0.0.1:2379]; without a cluster use kind embedded")
-	k.require(s.Kind == "etcd" || len(s.Endpoints) == 0, "store.endpoints", "contradicts store.kind, which is "+s.Kind, "remove it, or set store.kind to etcd")
-	k.require(len(s.TLS.Roles) == 0, "store.tls.roles", "without meaning", "remove it: members of a cluster need no role")
-	k.require((s.Username == "") == (s.Password == ""), "store.username", "incomplete", "store.username and store.password belong together: set both or none")
+	k.Require(s.Kind != "etcd" || len(s.Endpoints) > 0, "store.endpoints", "missing", "kind etcd needs at least one, like [https://10.0.0.1:2379]; without a cluster use kind embedded")
+	k.Require(s.Kind == "etcd" || len(s.Endpoints) == 0, "store.endpoints", "contradicts store.kind, which is "+s.Kind, "remove it, or set store.kind to etcd")
+	k.Require(len(s.TLS.Roles) == 0, "store.tls.roles", "without meaning", "remove it: members of a cluster need no role")
+	k.Require((s.Username == "") == (s.Password == ""), "store.username", "incomplete", "store.username and store.password belong together: set both or none")
 }
 
-func (c *Controller) checkAPI(k *checker) {
+func (c *Controller) checkAPI(k *Checker) {
 	a := c.API
 	if !a.Listen.IsValid() {
-		k.fail("api.listen", "empty", "write "+descriptions[typeAddress])
+		k.Fail("api.listen", "empty", "write "+AddressForm)
 		return
 	}
-	k.require(a.Listen.Loopback() || a.TLS.Enabled(), "api.listen", "reachable from other machines without TLS", "set api.tls.cert and api.tls.key, or listen on loopback, like 127.0.0.1:8080")
-	k.require(a.Listen.Loopback() || !a.OpenReads, "api.open_reads", "open to other machines, since api.listen is not loopback", "remove it, or listen on loopback, like 127.0.0.1:8080")
+	k.Require(a.Listen.Loopback() || a.TLS.Enabled(), "api.listen", "reachable from other machines without TLS", "set api.tls.cert and api.tls.key, or listen on loopback, like 127.0.0.1:8080")
+	k.Require(a.Listen.Loopback() || !a.OpenReads, "api.open_reads", "open to other machines, since api.listen is not loopback", "remove it, or listen on loopback, like 127.0.0.1:8080")
 }
 
-func (c *Controller) checkOpenFlow(k *checker) {
+func (c *Controller) checkOpenFlow(k *Checker) {
 	o := c.OpenFlow
-	k.require(len(o.Listen) > 0, "openflow.listen", "empty", "write at least one address, like [127.0.0.1:6653]")
-	k.distinct("openflow.listen", append([]Address{c.API.Listen}, o.Listen...))
+	k.Require(len(o.Listen) > 0, "openflow.listen", "empty", "write at least one address, like [127.0.0.1:6653]")
+	k.Distinct("openflow.listen", append([]Address{c.API.Listen}, o.Listen...))
 	beyond := slices.ContainsFunc(o.Listen, func(a Address) bool { return !a.Loopback() })
-	k.require(!beyond || o.TLS.Enabled() || o.Plaintext, "openflow.listen", "reachable from other machines without TLS",
+	k.Require(!beyond || o.TLS.Enabled() || o.Plaintext, "openflow.listen", "reachable from other machines without TLS",
 		"set openflow.tls.cert, key and ca, or openflow.plaintext: true on a network of switches and controllers only")
-	k.require(!o.TLS.Enabled() || !o.Plaintext, "openflow.plaintext", "contradicts openflow.tls", "keep one of the two")
-	k.require(!o.BindCerts || o.TLS.CA != "", "openflow.bind_certificates", "without certificates of the switches", "set openflow.tls.cert, key and ca")
-	k.require(o.EchoTimeout > o.EchoInterval, "openflow.echo_timeout", "not more than the interval", "more than openflow.echo_interval, which is "+o.EchoInterval.String())
+	k.Require(!o.TLS.Enabled() || !o.Plaintext, "openflow.plaintext", "contradicts openflow.tls", "keep one of the two")
+	k.Require(!o.BindCerts || o.TLS.CA != "", "openflow.bind_certificates", "without certificates of the switches", "set openflow.tls.cert, key and ca")
+	k.Require(o.EchoTimeout > o.EchoInterval, "openflow.echo_timeout", "not more than the interval", "more than openflow.echo_interval, which is "+o.EchoInterval.String())
 }

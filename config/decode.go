@@ -27,6 +27,8 @@ type decoder struct {
 	origin   map[*yaml.Node]string
 	places   map[string]place
 	problems Problems
+	// warnings are what need not be mended now.
+	warnings []string
 }
 
 func (d *decoder) place(n *yaml.Node) place {
@@ -53,8 +55,10 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, key string, tag reflect.
 	case n.Kind != yaml.ScalarNode:
 	case v.Type() == reflect.TypeFor[Secret]():
 		at.value = hidden
-	case v.Type() == reflect.TypeFor[ChannelSource]():
-		at.value = ChannelSource(n.Value).String()
+	default:
+		if r, ok := v.Interface().(Redactor); ok {
+			at.value = r.Redact(n.Value)
+		}
 	}
 	d.places[key] = at
 	if v.Type() == reflect.TypeFor[Tables]() && n.Kind == yaml.MappingNode {
@@ -95,7 +99,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 	if !d.section(n, key) {
 		return
 	}
-	fields := fieldsOf(v.Type())
+	fields := fieldsOf(v)
 	for i := 0; i < len(n.Content); i += 2 {
 		k, value := n.Content[i], n.Content[i+1]
 		at, full := d.place(k), strictyaml.Join(key, k.Value)
@@ -104,7 +108,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 			d.add(place{source: at.source, line: at.line}, full, "unknown key", strictyaml.Suggest(k.Value, fields.names()))
 			continue
 		}
-		d.decode(value, v.FieldByIndex(f.Index), full, f.Tag)
+		d.decode(value, f.value, full, f.tag)
 		if value.Kind == yaml.MappingNode {
 			// A section begins at its key, not at the first line below it.
 			d.places[full] = place{source: at.source, line: at.line, value: d.places[full].value}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,23 +15,37 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// fields are the settings of one section.
-type fields []reflect.StructField
+// field is one setting or section of a configuration, by its key.
+type field struct {
+	name  string
+	tag   reflect.StructTag
+	value reflect.Value
+}
 
-func fieldsOf(t reflect.Type) fields {
+// fields are the settings of one section.
+type fields []field
+
+// fieldsOf returns the settings of a struct; of a controller's configuration, the services'
+// sections as well.
+func fieldsOf(v reflect.Value) fields {
 	var out fields
-	for _, f := range reflect.VisibleFields(t) {
+	for _, f := range reflect.VisibleFields(v.Type()) {
 		if name := f.Tag.Get("yaml"); name != "" && name != "-" {
-			out = append(out, f)
+			out = append(out, field{name, f.Tag, v.FieldByIndex(f.Index)})
+		}
+	}
+	if c, ok := v.Interface().(Controller); ok {
+		for _, s := range c.Services {
+			out = append(out, field{s.Key, reflect.StructTag("doc:" + strconv.Quote(s.Doc)), reflect.ValueOf(s.Section).Elem()})
 		}
 	}
 	return out
 }
 
-func (fs fields) find(key string) (reflect.StructField, bool) {
-	i := slices.IndexFunc(fs, func(f reflect.StructField) bool { return f.Tag.Get("yaml") == key })
+func (fs fields) find(key string) (field, bool) {
+	i := slices.IndexFunc(fs, func(f field) bool { return f.name == key })
 	if i < 0 {
-		return reflect.StructField{}, false
+		return field{}, false
 	}
 	return fs[i], true
 }
@@ -38,16 +53,15 @@ func (fs fields) find(key string) (reflect.StructField, bool) {
 func (fs fields) names() []string {
 	names := make([]string, len(fs))
 	for i, f := range fs {
-		names[i] = f.Tag.Get("yaml")
+		names[i] = f.name
 	}
 	return names
 }
 
-// setting is one field of a configuration.
+// setting is a field of a configuration with its whole key.
 type setting struct {
-	key   string
-	field reflect.StructField
-	value reflect.Value
+	field
+	key string
 	// section says that the field holds settings of its own.
 	section bool
 	depth   int
@@ -59,9 +73,9 @@ func walk(v reflect.Value, prefix string, visit func(setting)) {
 }
 
 func walkDepth(v reflect.Value, prefix string, depth int, visit func(setting)) {
-	for _, f := range fieldsOf(v.Type()) {
-		s := setting{key: strictyaml.Join(prefix, f.Tag.Get("yaml")), field: f, value: v.FieldByIndex(f.Index), depth: depth}
-		s.section = isSection(f.Type)
+	for _, f := range fieldsOf(v) {
+		s := setting{field: f, key: strictyaml.Join(prefix, f.name), depth: depth}
+		s.section = isSection(f.value.Type())
 		visit(s)
 		if s.section {
 			walkDepth(s.value, s.key, depth+1, visit)
@@ -73,12 +87,15 @@ func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !isText(t) && t != reflect.TypeFor[time.Duration]()
 }
 
+// AddressForm says how an Address is written.
+const AddressForm = "an address and port like 127.0.0.1:8080, [2001:db8::1]:8080 or :8080"
+
 // descriptions say how values of a type are written.
 var descriptions = map[reflect.Type]string{
 	reflect.TypeFor[time.Duration]():       "a duration like 500ms, 10s or 5m",
 	reflect.TypeFor[units.Rate]():          "a rate like 300Mbit or 1.5Gbit",
 	reflect.TypeFor[Size]():                "a size like 1500, 256KiB or 4MiB",
-	reflect.TypeFor[Address]():             "an address and port like 127.0.0.1:8080, [2001:db8::1]:8080 or :8080",
+	reflect.TypeFor[Address]():             AddressForm,
 	reflect.TypeFor[PortRange]():           "a port or a range of ports like 40000-40999",
 	reflect.TypeFor[Tables]():              tablesForm,
 	reflect.TypeFor[Secret]():              "text",

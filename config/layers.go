@@ -21,9 +21,9 @@ func envName(key string) string {
 }
 
 // overlay puts the environment's and the flags' settings over the file's tree.
-func (d *decoder) overlay(root *yaml.Node, t reflect.Type, env, flags []string) {
+func (d *decoder) overlay(root *yaml.Node, v reflect.Value, env, flags []string) {
 	leaves, byEnv, sections := map[string]setting{}, map[string]setting{}, map[string]bool{}
-	walk(reflect.New(t).Elem(), "", func(s setting) {
+	walk(v, "", func(s setting) {
 		if s.section {
 			sections[envName(s.key)+"_"] = true
 		} else {
@@ -33,6 +33,12 @@ func (d *decoder) overlay(root *yaml.Node, t reflect.Type, env, flags []string) 
 	slices.Sort(env)
 	for _, pair := range env {
 		name, text, _ := strings.Cut(pair, "=")
+		for _, r := range renamed {
+			if rest, ok := strings.CutPrefix(name, envName(r.old)+"_"); ok {
+				name = envName(r.now) + "_" + rest
+				d.warn(r.old)
+			}
+		}
 		if s, ok := byEnv[name]; ok {
 			d.set(root, s, text, "environment")
 		} else if i := strings.IndexByte(strings.TrimPrefix(name, envPrefix), '_'); strings.HasPrefix(name, envPrefix) && i > 0 && sections[name[:len(envPrefix)+i+1]] {
@@ -41,6 +47,10 @@ func (d *decoder) overlay(root *yaml.Node, t reflect.Type, env, flags []string) 
 	}
 	for _, pair := range flags {
 		key, text, ok := strings.Cut(pair, "=")
+		if now, was := newName(key); was {
+			d.warn(key)
+			key = now
+		}
 		s, known := leaves[key]
 		switch {
 		case !ok:
@@ -69,7 +79,7 @@ func (d *decoder) set(root *yaml.Node, s setting, text, source string) {
 			return // the file has no section where one must be, which decode reports
 		}
 	}
-	d.put(n, parts[last], outsideNode(s.field.Type, text), source)
+	d.put(n, parts[last], outsideNode(s.value.Type(), text), source)
 }
 
 // child returns the mapping below the key, which is made if it is not there.

@@ -36,33 +36,34 @@ type Problem = strictyaml.Problem
 // Problems is everything that is wrong with a configuration.
 type Problems = strictyaml.Problems
 
-type checked interface{ check(*checker) }
+// Checked is a configuration: a pointer to a struct. Its fields have the tags yaml (the key)
+// and doc (what it is), and may have form, oneof, pattern, min and max (what may be written)
+// and file ("yes" for the name of a file that has to be there).
+type Checked interface {
+	// Check reports what is wrong beyond single values.
+	Check(*Checker)
+}
 
 // Kind is a program that reads a configuration.
 type Kind struct {
 	// Name is the program's, like controller.
 	Name string
-	// Load reads a configuration; if anything is wrong the error is Problems.
-	Load func(Sources) (any, error)
-	// Default is the configuration of a program that is told nothing.
-	Default func() any
+	// Title and Intro are its heading in the reference, and a sentence below that.
+	Title, Intro string
+	// Default returns the configuration of a program that is told nothing.
+	Default func() Checked
 }
 
-// Kinds lists the programs that read a configuration.
-func Kinds() []Kind {
-	return []Kind{
-		{"controller", func(s Sources) (any, error) { return LoadController(s) }, func() any { return DefaultController() }},
-		{"agent", func(s Sources) (any, error) { return LoadAgent(s) }, func() any { return DefaultAgent() }},
-		{"mobile", func(s Sources) (any, error) { return LoadMobile(s) }, func() any { return DefaultMobile() }},
-		{"cinema-egress", func(s Sources) (any, error) { return LoadEgress(s) }, func() any { return DefaultEgress() }},
-		{"cinema-ingress", func(s Sources) (any, error) { return LoadIngress(s) }, func() any { return DefaultIngress() }},
-	}
+// Load reads a configuration of this kind. If anything is wrong the error is Problems.
+func (k Kind) Load(s Sources) (Checked, error) {
+	c := k.Default()
+	return c, Load(s, c)
 }
 
 // KindOf returns the kind of program whose configuration a file looks like: the one that has
-// most of the file's sections. Of several with as many it is the first of Kinds. A file that
-// cannot be read, or is no YAML, is an error.
-func KindOf(file string) (Kind, error) {
+// most of the file's sections. Of several with as many it is the first. A file that cannot be
+// read, or is no YAML, is an error.
+func KindOf(file string, kinds []Kind) (Kind, error) {
 	text, err := readFile(file)
 	if err != nil {
 		return Kind{}, err
@@ -73,8 +74,8 @@ func KindOf(file string) (Kind, error) {
 	}
 	var best Kind
 	most := -1
-	for _, k := range Kinds() {
-		known := fieldsOf(reflect.TypeOf(k.Default()).Elem())
+	for _, k := range kinds {
+		known := fieldsOf(reflect.ValueOf(k.Default()).Elem())
 		n := 0
 		for i := 0; i+1 < len(root.Content); i += 2 {
 			if _, has := known.find(root.Content[i].Value); has {
@@ -88,42 +89,22 @@ func KindOf(file string) (Kind, error) {
 	return best, nil
 }
 
-// LoadController reads the configuration of a controller. If anything is wrong
-// the error is Problems.
-func LoadController(s Sources) (*Controller, error) {
-	c := DefaultController()
-	return c, load(s, c)
+// LoadController reads the configuration of a controller with these services. If anything is
+// wrong the error is Problems.
+func LoadController(s Sources, services []ServiceSection) (*Controller, error) {
+	c := DefaultController(services)
+	return c, Load(s, c)
 }
 
-// LoadAgent reads the configuration of an agent. If anything is wrong the
-// error is Problems.
+// LoadAgent reads the configuration of an agent. If anything is wrong the error is Problems.
 func LoadAgent(s Sources) (*Agent, error) {
 	a := DefaultAgent()
-	return a, load(s, a)
+	return a, Load(s, a)
 }
 
-// LoadMobile reads the configuration of a mobile device. If anything is wrong the
+// Load reads a configuration into a struct that has the defaults. If anything is wrong the
 // error is Problems.
-func LoadMobile(s Sources) (*Mobile, error) {
-	m := DefaultMobile()
-	return m, load(s, m)
-}
-
-// LoadIngress reads the configuration of an ingress gateway of Cinema. If anything is wrong
-// the error is Problems.
-func LoadIngress(s Sources) (*Ingress, error) {
-	g := DefaultIngress()
-	return g, load(s, g)
-}
-
-// LoadEgress reads the configuration of an egress gateway of Cinema. If anything is wrong
-// the error is Problems.
-func LoadEgress(s Sources) (*Egress, error) {
-	e := DefaultEgress()
-	return e, load(s, e)
-}
-
-func load(s Sources, into checked) error {
+func Load(s Sources, into Checked) error {
 	var text []byte
 	if s.File != "" {
 		var err error
@@ -131,7 +112,7 @@ func load(s Sources, into checked) error {
 			return err
 		}
 	}
-	return parse(s, text, into)
+	return Parse(s, text, into)
 }
 
 func readFile(name string) ([]byte, error) {
@@ -143,8 +124,9 @@ func readFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// parse reads the text of the file, and what goes over it, into the struct.
-func parse(s Sources, text []byte, into checked) error {
+// Parse reads the text of a file, which the problems name as s.File, and what goes over it, into
+// a struct that has the defaults. If anything is wrong the error is Problems.
+func Parse(s Sources, text []byte, into Checked) error {
 	d := &decoder{file: s.File, origin: map[*yaml.Node]string{}, places: map[string]place{}}
 	if d.file == "" {
 		d.file = "defaults"
@@ -156,15 +138,22 @@ func parse(s Sources, text []byte, into checked) error {
 	if s.Again && s.File != "" && len(root.Content) == 0 {
 		return Problems{{Source: s.File, Wrong: "no setting in it", Want: "to withdraw everything, start the program again with the empty file"}}
 	}
+	controller, isController := into.(*Controller)
+	if isController {
+		d.moveRenamed(root)
+	}
 	v := reflect.ValueOf(into).Elem()
-	d.overlay(root, v.Type(), s.Env, s.Set)
+	d.overlay(root, v, s.Env, s.Set)
 	d.decode(root, v, "", "")
 	if len(d.problems) == 0 {
 		// Only values that are right by themselves can be compared.
-		into.check(&checker{d: d, noFiles: s.NoFiles})
+		into.Check(&Checker{d: d, noFiles: s.NoFiles})
 	}
 	if len(d.problems) > 0 {
 		return d.problems.Sort()
+	}
+	if isController {
+		controller.Warnings = d.warnings
 	}
 	return nil
 }

@@ -33,25 +33,25 @@ func (o *OVSDB) Target(d openflow.DatapathID, address netip.Addr, name string) (
 	return ovsdb.Expand(template, address, name)
 }
 
-func (o *OVSDB) check(k *checker) {
-	k.tls("ovsdb.tls", o.TLS, true)
+func (o *OVSDB) check(k *Checker) {
+	k.TLS("ovsdb.tls", o.TLS, true)
 	o.checkTarget(k, "ovsdb.address", o.Address)
 	for _, d := range slices.Sorted(maps.Keys(o.Switches)) {
 		o.checkTarget(k, "ovsdb.switches."+d.String(), o.Switches[d])
 	}
 }
 
-func (o *OVSDB) checkTarget(k *checker, key, template string) {
+func (o *OVSDB) checkTarget(k *Checker, key, template string) {
 	if template == "" {
 		return
 	}
 	target, err := ovsdb.Expand(template, netip.AddrFrom4([4]byte{192, 0, 2, 1}), "switch")
 	switch {
 	case err != nil:
-		k.fail(key, "not a database", "write ssl:{address}:6640, or another target as ovsdb(7) has it, with literal addresses")
+		k.Fail(key, "not a database", "write ssl:{address}:6640, or another target as ovsdb(7) has it, with literal addresses")
 	case strings.HasPrefix(target, "ssl:") && !o.TLS.Enabled():
-		k.fail(key, "with ssl but without certificates", "set ovsdb.tls.cert, key and ca")
+		k.Fail(key, "with ssl but without certificates", "set ovsdb.tls.cert, key and ca")
 	case strings.HasPrefix(target, "tcp:") && !o.Plaintext:
-		k.fail(key, "without TLS", "use ssl, or set ovsdb.plaintext: true on a network of switches and controllers only")
+		k.Fail(key, "without TLS", "use ssl, or set ovsdb.plaintext: true on a network of switches and controllers only")
 	}
 }

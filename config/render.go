@@ -31,7 +31,7 @@ func render(c any, documented bool) string {
 				fmt.Fprintf(&b, "%s# %s\n", indent, line)
 			}
 		}
-		fmt.Fprintf(&b, "%s%s:", indent, s.field.Tag.Get("yaml"))
+		fmt.Fprintf(&b, "%s%s:", indent, s.name)
 		if !s.section {
 			b.WriteString(" " + flow(s.value))
 		}
@@ -41,8 +41,8 @@ func render(c any, documented bool) string {
 }
 
 func comment(s setting) string {
-	text := s.field.Tag.Get("doc")
-	if words := s.field.Tag.Get("oneof"); words != "" && !s.section {
+	text := s.tag.Get("doc")
+	if words := s.tag.Get("oneof"); words != "" && !s.section {
 		text += " (" + strings.ReplaceAll(words, "|", ", ") + ")"
 	}
 	return text
@@ -115,9 +115,9 @@ func Plain(c any) any {
 	switch v.Kind() {
 	case reflect.Struct:
 		out := map[string]any{}
-		for _, f := range fieldsOf(v.Type()) {
-			if field := v.FieldByIndex(f.Index); field.Kind() != reflect.Pointer || !field.IsNil() {
-				out[f.Tag.Get("yaml")] = Plain(field.Interface())
+		for _, f := range fieldsOf(v) {
+			if f.value.Kind() != reflect.Pointer || !f.value.IsNil() {
+				out[f.name] = Plain(f.value.Interface())
 			}
 		}
 		return out
@@ -159,7 +159,7 @@ func Reference(c any) string {
 		if s.section {
 			return
 		}
-		t, of := s.field.Type, ".ID"
+		t, of := s.value.Type(), ".ID"
 		if t.Kind() == reflect.Slice {
 			of = "[]"
 		}
@@ -176,7 +176,7 @@ func Reference(c any) string {
 
 func reference(b *strings.Builder, s setting) {
 	if s.section {
-		fmt.Fprintf(b, "| **`%s`** | | %s | |\n", s.key, cell(s.field.Tag.Get("doc")))
+		fmt.Fprintf(b, "| **`%s`** | | %s | |\n", s.key, cell(s.tag.Get("doc")))
 		return
 	}
 	value := ""
@@ -186,7 +186,7 @@ func reference(b *strings.Builder, s setting) {
 	if value == "`\"\"`" {
 		value = ""
 	}
-	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", s.key, value, cell(s.field.Tag.Get("doc")), cell(describe(s.field.Type, s.field.Tag)))
+	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", s.key, value, cell(s.tag.Get("doc")), cell(describe(s.value.Type(), s.tag)))
 }
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -17,6 +17,13 @@ type Secret string
 
 const hidden = "(hidden)"
 
+// Redactor is implemented by types of settings that are shown without their secrets, also
+// where what was written is wrong.
+type Redactor interface {
+	// Redact returns what may be shown of a value as it was written.
+	Redact(text string) string
+}
+
 // String implements fmt.Stringer without telling.
 func (s Secret) String() string {
 	if s == "" {

@@ -32,6 +32,8 @@ var controllerWrongs = []wrong{
 	{"unknown section", "openflw: {}", 1, "openflw", "", `did you mean "openflow"?`},
 	{"unknown key", "api:\n  lisen: 127.0.0.1:1", 2, "api.lisen", "", `did you mean "listen"?`},
 	{"unknown key unlike any", "log:\n  colour: red", 2, "log.colour", "", "known here: level, format"},
+	{"unknown key of a service", "sample: {name: x}", 1, "sample.name", "", "known here"},
+	{"what a service refuses", "sample: {limit: 7}", 1, "sample.limit", "7", "an even number"},
 	{"merge key", "api:\n  <<: {listen: 127.0.0.1:1}", 2, "api.<<", "", "known here"},
 	{"alias", "log: &l {level: info}\napi: *l", 2, "api", "", "write out"},
 	{"repeated section", "log: {level: info}\nlog: {level: warn}", 2, "log", "", "keep one"},
@@ -44,8 +46,8 @@ var controllerWrongs = []wrong{
 	{"number for text", "data_dir: 12", 1, "data_dir", "12", "absolute path"},
 	{"relative path", "data_dir: state", 1, "data_dir", "state", "absolute path"},
 	{"empty path", `data_dir: ""`, 1, "data_dir", "", "absolute path"},
-	{"text for a truth value", "sos:\n  enabled: often", 2, "sos.enabled", "often", "true or false"},
-	{"yes for true", "sos:\n  enabled: yes", 2, "sos.enabled", "yes", "true or false"},
+	{"text for a truth value", "api:\n  open_reads: often", 2, "api.open_reads", "often", "true or false"},
+	{"yes for true", "api:\n  open_reads: yes", 2, "api.open_reads", "yes", "true or false"},
 	{"text for a number", "events: {remember: many}", 1, "events.remember", "many", "whole number"},
 	{"fraction for a whole number", "events: {remember: 16.5}", 1, "events.remember", "16.5", "whole number"},
 	{"number too small", "events: {remember: 1}", 1, "events.remember", "1", "from 16 to 1000000"},
@@ -59,8 +61,6 @@ var controllerWrongs = []wrong{
 	{"sFlow without a place", "network: {measure: both}", 1, "network.sflow.listen", "", "address and port"},
 	{"a place for sFlow that is not used", "network: {sflow: {listen: '127.0.0.1:6343'}}", 1, "network.sflow.listen", "127.0.0.1:6343", "sflow or both"},
 	{"a collector that nobody is told of", "network: {measure: sflow, sflow: {listen: '127.0.0.1:6343', collector: '192.0.2.9:6343'}}", 1, "network.sflow.collector", "192.0.2.9", "ovsdb.address"},
-	{"plain TCP without samples", "qos: {subflows: {enabled: true, plain_tcp: true}}", 1, "qos.subflows.plain_tcp", "true", "sflow or both"},
-	{"plain TCP where nothing is placed", "network: {measure: both, sflow: {listen: '127.0.0.1:6343'}}\nqos: {subflows: {plain_tcp: true}}", 2, "qos.subflows.plain_tcp", "true", "both"},
 	{"a way of measuring that is none", "network: {measure: guess}", 1, "network.measure", "guess", "poll, sflow, both"},
 	{"a role that is none", "api: {tls: {roles: {alice: admin}}}", 1, "api.tls.roles.alice", "admin", "controller, agent, switch, operator, neighbour, node"},
 	{"roles of a cluster", "store: {kind: etcd, endpoints: ['https://127.0.0.1:1'], tls: {ca: /dev/null, roles: {a: controller}}}", 1, "store.tls.roles", "", "remove it"},
@@ -77,18 +77,6 @@ var controllerWrongs = []wrong{
 	{"unequal paths that are all equal", "network: {forwarding: {mode: proactive, unequal: true}}", 1, "network.forwarding.unequal", "true", "capacity"},
 	{"prefixes of reactive forwarding", "network: {forwarding: {prefixes: {10.1.0.0/16: 00000000000000a1}}}", 1, "network.forwarding.prefixes", "", "proactive"},
 	{"a prefix with too many bits", "network: {forwarding: {mode: proactive, prefixes: {10.1.0.1/16: 00000000000000a1}}}", 1, "network.forwarding.prefixes.10.1.0.1/16", "", "10.1.0.0/16"},
-	{"a name service that is none of its domains", "mobilityfirst: {gnrs: {self: west, domains: {east: '127.0.0.1:5001'}}}", 1, "mobilityfirst.gnrs", "", "among domains"},
-	{"a name service at another address than its domain", "mobilityfirst: {gnrs: {listen: '127.0.0.2:5001', self: west, domains: {west: '127.0.0.1:5001'}}}", 1, "mobilityfirst.gnrs", "", "among domains"},
-	{"a node without TLS", "mobilityfirst: {nodes: {depot: {url: 'http://192.0.2.7:8440'}}}", 1, "mobilityfirst.nodes.depot.url", "", "https"},
-	{"a node with a wrong name", "mobilityfirst: {nodes: {Depot: {url: 'https://192.0.2.7:8440'}}}", 1, "mobilityfirst.nodes.Depot.name", "", "lower-case"},
-	{"two nodes at one URL", "mobilityfirst: {nodes: {a: {url: 'https://192.0.2.7:8440'}, b: {url: 'https://192.0.2.7:8440'}}}", 1, "mobilityfirst.nodes.b.url", "", "node a has this one"},
-	{"a name service at all addresses", "mobilityfirst: {gnrs: {listen: ':5001'}}", 1, "mobilityfirst.gnrs.listen", "", "one of this machine's"},
-	{"Redis of no name service", "mobilityfirst: {gnrs: {redis: {nodes: ['10.0.0.7:6379']}}}", 1, "mobilityfirst.gnrs.redis.nodes", "", "where it is asked"},
-	{"Redis without nodes", "mobilityfirst: {gnrs: {listen: '127.0.0.1:5001', redis: {replicas: 1}}}", 1, "mobilityfirst.gnrs.redis", "", "name nodes"},
-	{"a user of Redis without a password", "mobilityfirst: {gnrs: {listen: '127.0.0.1:5001', redis: {nodes: ['10.0.0.7:6379'], username: u}}}", 1, "mobilityfirst.gnrs.redis", "", "user and password"},
-	{"Redis at no port", "mobilityfirst: {gnrs: {listen: '127.0.0.1:5001', redis: {nodes: ['10.0.0.7:99999']}}}", 1, "mobilityfirst.gnrs.redis", "", "nodes"},
-	{"a URL of Redis", "mobilityfirst: {gnrs: {listen: '127.0.0.1:5001', redis: {nodes: ['redis://10.0.0.7:6379']}}}", 1, "mobilityfirst.gnrs.redis.nodes[0]", "redis://", "a host and a port"},
-	{"Redis that keeps sometimes", "mobilityfirst: {gnrs: {listen: '127.0.0.1:5001', redis: {nodes: ['10.0.0.7:6379'], fsync: sometimes}}}", 1, "mobilityfirst.gnrs.redis.fsync", "", "everysec"},
 	{"size with an unknown unit", "api: {max_body: 1Mib}", 1, "api.max_body", "1Mib", "4MiB"},
 	{"size too large", "api: {max_body: 1GiB}", 1, "api.max_body", "1GiB", "from 1KiB to 64MiB"},
 	{"address without port", "api: {listen: 127.0.0.1}", 1, "api.listen", "127.0.0.1", "address and port"},
@@ -111,7 +99,7 @@ var controllerWrongs = []wrong{
 	{"certificate without key", "api:\n  tls:\n    cert: FILE", 3, "api.tls.cert", "", "belong together"},
 	{"file that is not there", "api:\n  tls: {cert: /nowhere/cert.pem, key: FILE}", 2, "api.tls.cert", "/nowhere/cert.pem", "file that is there"},
 	{"folder for a file", "api:\n  tls: {cert: FILE, key: /}", 2, "api.tls.key", "/", "path of a file"},
-	{"certificate without authority", "sos: {tls: {cert: FILE, key: FILE}}", 1, "sos.tls.ca", "", "authority"},
+	{"certificate without authority", "agents: {tls: {cert: FILE, key: FILE}}", 1, "agents.tls.ca", "", "authority"},
 	{"switches beyond loopback without TLS", "openflow: {listen: ['0.0.0.0:6653']}", 1, "openflow.listen", "", "plaintext: true"},
 	{"certificates bound, but none asked for", "openflow: {bind_certificates: true}", 1, "openflow.bind_certificates", "true", "openflow.tls.cert"},
 	{"TLS and plaintext", "openflow: {plaintext: true, tls: {cert: FILE, key: FILE, ca: FILE}}", 1, "openflow.plaintext", "true", "one of the two"},
@@ -168,7 +156,7 @@ func TestControllerRefuses(t *testing.T) {
 	for _, w := range controllerWrongs {
 		t.Run(w.name, func(t *testing.T) {
 			text := strings.ReplaceAll(w.text, "FILE", file)
-			checkWrong(t, w, parse(Sources{File: "f.yaml"}, []byte(text), DefaultController()))
+			checkWrong(t, w, Parse(Sources{File: "f.yaml"}, []byte(text), sampleController()))
 		})
 	}
 }
@@ -179,7 +167,7 @@ func TestAgentRefuses(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			text := w.text + "\ncontrol: {tls: {cert: FILE, key: FILE, ca: FILE}}\n"
 			text = strings.ReplaceAll(text, "FILE", file)
-			checkWrong(t, w, parse(Sources{File: "f.yaml"}, []byte(text), DefaultAgent()))
+			checkWrong(t, w, Parse(Sources{File: "f.yaml"}, []byte(text), DefaultAgent()))
 		})
 	}
 }
@@ -215,7 +203,7 @@ func TestOutsideRefuses(t *testing.T) {
 			if c.set != "" {
 				s.Set = []string{c.set}
 			}
-			_, err := LoadController(s)
+			_, err := LoadController(s, sampleSections())
 			var all Problems
 			if !errors.As(err, &all) || len(all) != 1 {
 				t.Fatalf("want one problem: %v", err)
@@ -228,14 +216,14 @@ func TestOutsideRefuses(t *testing.T) {
 }
 
 func TestFileErrors(t *testing.T) {
-	if _, err := LoadController(Sources{File: "/nowhere/c.yaml"}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := LoadController(Sources{File: "/nowhere/c.yaml"}, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}
 	big := filepath.Join(t.TempDir(), "big.yaml")
 	if err := os.WriteFile(big, make([]byte, strictyaml.MaxBytes+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadController(Sources{File: big}); err == nil || !strings.Contains(err.Error(), "4 MiB") {
+	if _, err := LoadController(Sources{File: big}, nil); err == nil || !strings.Contains(err.Error(), "4 MiB") {
 		t.Errorf("huge file: %v", err)
 	}
 }

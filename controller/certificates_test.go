@@ -21,7 +21,7 @@ func TestExpiryOfCertificatesIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.SOS.TLS = config.TLS{Cert: filepath.Join(dir, "ctl.crt"), Key: filepath.Join(dir, "ctl.key"), CA: filepath.Join(dir, pki.CACertFile)}
+	cfg.Agents.TLS = config.TLS{Cert: filepath.Join(dir, "ctl.crt"), Key: filepath.Join(dir, "ctl.key"), CA: filepath.Join(dir, pki.CACertFile)}
 	renew := func(valid time.Duration) string {
 		pair, err := ca.Issue(pki.Request{Role: pki.RoleController, Name: "ctl", Valid: valid})
 		if err != nil {
@@ -30,11 +30,11 @@ func TestExpiryOfCertificatesIsTold(t *testing.T) {
 		if err := pair.Write(dir, "ctl"); err != nil {
 			t.Fatal(err)
 		}
-		cert, err := pki.ReadCert(cfg.SOS.TLS.Cert)
+		cert, err := pki.ReadCert(cfg.Agents.TLS.Cert)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return "sluice_certificate_expiry_timestamp_seconds{key=\"sos.tls\"} " + strconv.FormatFloat(float64(cert.NotAfter.Unix()), 'g', -1, 64)
+		return "sluice_certificate_expiry_timestamp_seconds{key=\"agents.tls\"} " + strconv.FormatFloat(float64(cert.NotAfter.Unix()), 'g', -1, 64)
 	}
 	first := renew(10 * time.Hour)
 	r := run(t, cfg)
@@ -51,7 +51,7 @@ func TestExpiryOfCertificatesIsTold(t *testing.T) {
 	if len(s.Certificates) != 1 || s.Certificates[0].Name != "ctl" || s.Certificates[0].Expiry == nil || time.Until(*s.Certificates[0].Expiry) < 400*time.Hour {
 		t.Errorf("status: %+v", s.Certificates)
 	}
-	if err := os.Remove(cfg.SOS.TLS.Cert); err != nil {
+	if err := os.Remove(cfg.Agents.TLS.Cert); err != nil {
 		t.Fatal(err)
 	}
 	r.get(t, "/api/v1/status", &s)

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/pkitest"
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -113,7 +114,7 @@ func TestNodesHaveARoleOfTheirOwn(t *testing.T) {
 		file := func(end string) string { return filepath.Join(dir, string(role)+end) }
 		return config.TLS{Cert: file(".crt"), Key: file(".key"), CA: filepath.Join(dir, pki.CACertFile)}
 	}
-	c := &Controller{cfg: &config.Controller{SOS: config.SOS{TLS: files(pki.RoleController)}}}
+	parts := kit.Parts{Config: &config.Controller{Agents: config.Agents{TLS: files(pki.RoleController)}}}
 	for _, is := range []pki.Role{pki.RoleAgent, pki.RoleNode, pki.RoleController} {
 		own, err := pki.Server(files(is).Files(), true, pki.RoleController)
 		if err != nil {
@@ -123,7 +124,7 @@ func TestNodesHaveARoleOfTheirOwn(t *testing.T) {
 		server.TLS, server.Config.ErrorLog = own, log.New(io.Discard, "", 0)
 		server.StartTLS()
 		for _, want := range []pki.Role{pki.RoleAgent, pki.RoleNode} {
-			conf, err := c.tlsTo(want)
+			conf, err := parts.AgentTLS(want)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/internal/tlsconn"
 	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
@@ -44,8 +45,8 @@ type Options struct {
 	// DialNeighbour connects to the controllers of other domains; nil for the
 	// ordinary way.
 	DialNeighbour func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Services are made beside those of the controller's own.
-	Services []Constructor
+	// Services are the services, in the order in which they are made.
+	Services []kit.Definition
 }
 
 // Controller is a controller with everything it is made of. Make it with New,
@@ -61,10 +62,9 @@ type Controller struct {
 	api      *api.API
 	paths    *networkapi.Paths
 	listener net.Listener
-	services []Service
-	// databases are those of the switches, queues those of the QoS service in them.
+	services []kit.Service
+	// databases are those of the switches.
 	databases *ovsdb.Manager
-	queues    *ovsdb.Owner
 	// treatments are where classes and those who carry connections meet.
 	treatments network.Treatments
 	// reloads are how the parts take another configuration, in this order; inForce is the

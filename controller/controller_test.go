@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/services"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,7 +69,7 @@ func run(t *testing.T, cfg *config.Controller) *running {
 	ctx, cancel := context.WithCancel(t.Context())
 	var err error
 	r.Controller, err = New(ctx, Options{
-		Config: cfg, Log: slog.New(slog.NewTextHandler(r.log, nil)), API: listen(t), OpenFlow: []net.Listener{listen(t)},
+		Services: services.Definitions(), Config: cfg, Log: slog.New(slog.NewTextHandler(r.log, nil)), API: listen(t), OpenFlow: []net.Listener{listen(t)},
 	})
 	if err != nil {
 		cancel()
@@ -106,7 +107,7 @@ func run(t *testing.T, cfg *config.Controller) *running {
 
 func testConfig(t *testing.T, kind string) *config.Controller {
 	t.Helper()
-	cfg := config.DefaultController()
+	cfg := services.DefaultConfig()
 	cfg.DataDir = t.TempDir()
 	cfg.Store.Kind = kind
 	return cfg
@@ -202,8 +203,8 @@ func TestRefusesToStart(t *testing.T) {
 		{"OpenFlow address in use", func(c *config.Controller) { _ = c.OpenFlow.Listen[0].UnmarshalText([]byte(port)) }, "listening for switches"},
 		{"data folder that is a file", func(c *config.Controller) { c.DataDir = "/dev/null" }, "data_dir"},
 		{"certificate that is none", func(c *config.Controller) {
-			c.SOS.TLS = config.TLS{Cert: "/dev/null", Key: "/dev/null", CA: "/dev/null"}
-		}, "sos.tls"},
+			c.Agents.TLS = config.TLS{Cert: "/dev/null", Key: "/dev/null", CA: "/dev/null"}
+		}, "agents.tls"},
 		{"cluster that is not there", func(c *config.Controller) {
 			c.Store.Kind, c.Store.Endpoints = "etcd", []string{"http://127.0.0.1:1"}
 		}, "127.0.0.1:1"},
@@ -219,7 +220,7 @@ func TestRefusesToStart(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			_, err := New(ctx, Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+			_, err := New(ctx, Options{Services: services.Definitions(), Config: cfg, Log: slog.New(slog.DiscardHandler)})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want it to name %q", err, c.want)
 			}
@@ -261,11 +262,11 @@ func TestStatusConfigAndMetrics(t *testing.T) {
 }
 
 func TestOpenAPIDocument(t *testing.T) {
-	text, err := OpenAPI()
+	text, err := OpenAPI(services.Definitions())
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := OpenAPI()
+	again, err := OpenAPI(services.Definitions())
 	if err != nil || again != text {
 		t.Errorf("the document differs from one time to the next (%v)", err)
 	}

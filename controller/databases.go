@@ -9,16 +9,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/pki"
-	"github.com/sluice-net/sluice/services/qos/classes"
 )
 
 // sflowOwner is the name that our sFlow rows in the databases of switches bear.
 const sflowOwner = "sluice-sflow"
 
-// makeDatabases makes the manager of the switches' databases, and the owners of what the
-// controller wants in them: that switches report to the sFlow receiver, or stop that, if an
-// earlier start has told them to and the configuration does not say so any more; and
-// queues, for the QoS service if it runs.
+// makeDatabases makes the manager of the switches' databases, and the owner of what the
+// controller itself wants in them: that switches report to the sFlow receiver, or stop that, if an
+// earlier start has told them to and the configuration does not say so any more.
 func (c *Controller) makeDatabases() error {
 	db := &c.cfg.OVSDB
 	o := ovsdb.ManagerOptions{Log: c.log}
@@ -53,12 +51,6 @@ func (c *Controller) makeDatabases() error {
 		return err
 	}
 	reports.Declare(c.reports)
-	if c.queues, err = c.databases.Owner(classes.DatabaseOwner); err != nil {
-		return err
-	}
-	if !c.cfg.QoS.Enabled {
-		c.queues.Declare(ovsdb.Nothing)
-	}
 	return nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-net/sluice/services"
 )
 
 var pathParameter = regexp.MustCompile(`\{[^}]*\}`)
@@ -111,7 +113,7 @@ func (d *documented) answers(t *testing.T, want int, token, query, method, body 
 
 // A list in an answer is never null, and the document says so.
 func TestDocumentPromisesLists(t *testing.T) {
-	text, err := OpenAPI()
+	text, err := OpenAPI(services.Definitions())
 	if err != nil {
 		t.Fatal(err)
 	}

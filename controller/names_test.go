@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/services/mobilityfirst"
 	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
 	"github.com/sluice-net/sluice/services/mobilityfirst/gnrswire"
 	"github.com/sluice-net/sluice/services/mobilityfirst/nameservice"
@@ -16,7 +17,7 @@ import (
 // The controller has a name service of its own if it is told where that is asked, which shows what it does.
 func TestNameService(t *testing.T) {
 	cfg := testConfig(t, "memory")
-	cfg.MobilityFirst.GNRS.Listen = config.Address{AddrPort: netip.MustParseAddrPort("127.0.0.1:0")}
+	config.Of[*mobilityfirst.Section](cfg).GNRS.Listen = config.Address{AddrPort: netip.MustParseAddrPort("127.0.0.1:0")}
 	r := run(t, cfg)
 	var st nameservice.Status
 	eventually(t, "the name service runs", func() bool { r.get(t, "/api/v1/gnrs/status", &st); return st.Listen != "" })

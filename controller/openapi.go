@@ -3,7 +3,6 @@ package controller
 import (
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -11,21 +10,34 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// OpenAPI is the document of the whole API, in YAML, made without running
-// anything.
-func OpenAPI() (string, error) {
-	cfg := config.DefaultController()
-	cfg.MobilityFirst.GNRS.Listen = config.Address{AddrPort: netip.MustParseAddrPort("127.0.0.1:5001")} // off by default
-	c := &Controller{cfg: cfg, log: slog.New(slog.DiscardHandler), store: memstore.New(), bus: event.NewBus(1, 16)}
+// documentable is a section of a service that does not offer all of its API by default.
+type documentable interface {
+	// ForDocument has the service offer all of its API.
+	ForDocument()
+}
+
+// OpenAPI returns the document of the whole API of a controller with these services, in YAML,
+// made without running anything.
+func OpenAPI(services []kit.Definition) (string, error) {
+	cfg := config.DefaultController(kit.Sections(services))
+	for _, s := range cfg.Services {
+		if d, ok := s.Section.(documentable); ok {
+			d.ForDocument()
+		}
+	}
+	c := &Controller{opts: Options{Services: services}, cfg: cfg, log: slog.New(slog.DiscardHandler), store: memstore.New(), bus: event.NewBus(1, 16)}
 	var err error
 	if c.net, err = network.New(network.Config{}); err != nil {
 		return "", fmt.Errorf("controller: %w", err)
 	}
+	c.databases = ovsdb.NewManager(ovsdb.ManagerOptions{Log: c.log})
 	c.api = api.New(api.Options{Version: "1", Bus: c.bus, Log: c.log})
 	c.register()
 	if err := c.makeServices(); err != nil {

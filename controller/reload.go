@@ -13,16 +13,13 @@ import (
 // stores, and devices whose definitions change get their rules.
 const reloadTimeout = time.Minute
 
-// ErrPartly says that a reload has changed some of what it should have.
-var ErrPartly = errors.New("some of it has taken effect; SIGHUP tries the rest again")
-
 // prepare looks whether a part of the controller can take a configuration, and changes
 // nothing. What it returns has the part take it.
 type prepare func(ctx context.Context, next *config.Controller) (take func(context.Context) error, err error)
 
 // Reload has the controller take what of a configuration needs no restart: next is what
 // Adopt of the one before has returned. It looks at all of it before anything changes: an
-// error that is not ErrPartly has changed nothing. It is not to be called from two
+// error that is not config.ErrPartly has changed nothing. It is not to be called from two
 // goroutines at once, and waits for services that have not loaded yet, which Run has
 // them do.
 func (c *Controller) Reload(ctx context.Context, next *config.Controller) error {
@@ -44,20 +41,10 @@ func (c *Controller) Reload(ctx context.Context, next *config.Controller) error 
 		errs = errors.Join(errs, take(ctx))
 	}
 	if errs != nil {
-		return fmt.Errorf("controller: %w: %w", ErrPartly, errs)
+		return fmt.Errorf("controller: %w: %w", config.ErrPartly, errs)
 	}
 	c.inForce.Store(next)
 	return nil
-}
-
-// awaitLoaded waits until a service has read its store.
-func awaitLoaded(ctx context.Context, name string, loaded <-chan struct{}) error {
-	select {
-	case <-loaded:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%s has not read its store yet: %w", name, ctx.Err())
-	}
 }
 
 // reloadPinned has the network take the hosts that are pinned.

@@ -2,7 +2,11 @@ package kit
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+
+	"github.com/sluice-net/sluice/config"
 )
 
 // Fault is one field of an input that is wrong: its name, what was given, and what would
@@ -57,4 +61,24 @@ func (f Faults) Below(field string) Faults {
 		}
 	}
 	return out
+}
+
+// Report reports the faults of a service's section of the configuration, which stands below a key.
+func (f Faults) Report(k *config.Checker, key string) {
+	for _, x := range f.Below(key) {
+		k.Fail(x.Field, "not usable", x.Want)
+	}
+}
+
+// ParseSpecs reads what stands in a section of the configuration below a field, by name. The
+// faults name the field and the name.
+func ParseSpecs[S, T any](field string, specs map[string]S, parse func(name string, spec S) (T, Faults)) (map[string]T, Faults) {
+	out := map[string]T{}
+	var faults Faults
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		v, wrong := parse(name, specs[name])
+		faults = append(faults, wrong.Below(field+"."+name)...)
+		out[name] = v
+	}
+	return out, faults
 }

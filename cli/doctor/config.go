@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluice-net/sluice/services/sos"
+
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/pki"
 )
@@ -27,10 +29,10 @@ func ForController(ctx context.Context, c *config.Controller) []Finding {
 	for _, a := range c.OpenFlow.Listen {
 		out = append(out, listen(ctx, "openflow.listen", a))
 	}
-	if c.SOS.Enabled && !c.SOS.TLS.Enabled() {
+	if config.Of[*sos.Section](c).Enabled && !c.Agents.TLS.Enabled() {
 		out = append(out, Finding{
-			Check: "sos.tls", Level: Warn, Found: "no certificate: no agent can be used",
-			Advice: "sluice pki init; sluice pki issue controller NAME; then set sos.tls.cert, key and ca",
+			Check: "agents.tls", Level: Warn, Found: "no certificate: no agent can be used",
+			Advice: "sluice pki init; sluice pki issue controller NAME; then set agents.tls.cert, key and ca",
 		})
 	}
 	for _, t := range c.Certificates() {

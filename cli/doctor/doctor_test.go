@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/services"
+
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/pki"
 )
@@ -132,7 +134,7 @@ func TestControllerConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := config.DefaultController()
+	c := services.DefaultConfig()
 	c.DataDir = dir
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -140,16 +142,16 @@ func TestControllerConfiguration(t *testing.T) {
 	if err := c.OpenFlow.Listen[0].UnmarshalText([]byte("192.0.2.77:0")); err != nil {
 		t.Fatal(err)
 	}
-	c.API.TLS, c.SOS.TLS, c.OpenFlow.TLS = names("old", dir), names("good", otherDir), names("good", dir)
+	c.API.TLS, c.Agents.TLS, c.OpenFlow.TLS = names("old", dir), names("good", otherDir), names("good", dir)
 	all := ForController(t.Context(), c)
 	level(t, all, "data folder", Warn, "chmod 700")
 	level(t, all, "openflow.listen", Fail, "no interface")
 	level(t, all, "api.tls", Warn, "ends soon")
-	level(t, all, "sos.tls", Fail, "belong together")
+	level(t, all, "agents.tls", Fail, "belong together")
 	level(t, all, "openflow.tls", OK, "good")
 	c.API.TLS.Key = filepath.Join(dir, "good.key")
-	c.SOS.TLS = config.TLS{}
+	c.Agents.TLS = config.TLS{}
 	all = ForController(t.Context(), c)
 	level(t, all, "api.tls", Fail, "pair")
-	level(t, all, "sos.tls", Warn, "no agent")
+	level(t, all, "agents.tls", Warn, "no agent")
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"net/netip"
 
+	cinema "github.com/sluice-net/sluice/services/cinema/cli"
+
 	"github.com/sluice-net/sluice/config"
 )
 
 // ForEgress checks what the configuration of an egress gateway needs of this machine.
-func ForEgress(ctx context.Context, c *config.Egress) []Finding {
+func ForEgress(ctx context.Context, c *cinema.Egress) []Finding {
 	server := reachable(ctx, c.Announce.Server)
 	server.Check = "announce.server"
 	out := []Finding{

@@ -5,11 +5,13 @@ import (
 	"net/netip"
 	"os/exec"
 
+	cinema "github.com/sluice-net/sluice/services/cinema/cli"
+
 	"github.com/sluice-net/sluice/config"
 )
 
 // ForIngress checks what the configuration of an ingress gateway needs of this machine.
-func ForIngress(ctx context.Context, c *config.Ingress) []Finding {
+func ForIngress(ctx context.Context, c *cinema.Ingress) []Finding {
 	out := []Finding{
 		listen(ctx, "control.listen", c.Control.Listen), listen(ctx, "public.listen", c.Public.Listen), certificate("control.tls", c.Control.TLS),
 		listen(ctx, "data.address", config.Address{AddrPort: netip.AddrPortFrom(c.First(), 0)}), program("ffmpeg", c.FFmpeg),

@@ -12,7 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/config"
+	handover "github.com/sluice-net/sluice/services/handover/cli"
+
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/handover/mobile"
 	"github.com/sluice-net/sluice/services/handover/mobile/datapath/ebpf"
@@ -20,7 +21,7 @@ import (
 )
 
 // ForMobile checks what the daemon of a mobile device needs of this machine.
-func ForMobile(ctx context.Context, c *config.Mobile) []Finding {
+func ForMobile(ctx context.Context, c *handover.Mobile) []Finding {
 	host := Host()
 	out := []Finding{
 		mobileAddresses(c),
@@ -37,7 +38,7 @@ func ForMobile(ctx context.Context, c *config.Mobile) []Finding {
 }
 
 // mobileAddresses lists what the network has to know.
-func mobileAddresses(c *config.Mobile) Finding {
+func mobileAddresses(c *handover.Mobile) Finding {
 	f := Finding{Check: "addresses to register", Level: OK}
 	macs := []string{c.VNI.MAC}
 	if c.VNI.MAC == "" {
@@ -72,7 +73,7 @@ func datapath() Finding {
 }
 
 // interfaces says what the ones are like that the daemon will have.
-func interfaces(c *config.Mobile) []Finding {
+func interfaces(c *handover.Mobile) []Finding {
 	links, err := device.Links(c.Names()...)
 	if err != nil {
 		return []Finding{{Check: "interfaces", Level: Fail, Found: err.Error()}}
@@ -133,7 +134,7 @@ func (s *System) managers() []Finding {
 }
 
 // mobileFiles looks at what the daemon reads and writes.
-func mobileFiles(c *config.Mobile) []Finding {
+func mobileFiles(c *handover.Mobile) []Finding {
 	out := []Finding{folder("folder for state", c.StateDir)}
 	if _, err := os.Stat(filepath.Join(c.StateDir, device.JournalFile)); err == nil {
 		out = append(out, Finding{Check: "journal", Level: Info, Found: "a daemon runs, or was killed", Advice: "the next one puts back what it has changed, or: sluice mobile restore"})

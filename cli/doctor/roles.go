@@ -13,6 +13,11 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/sluice-net/sluice/kit/commands"
+	"github.com/sluice-net/sluice/services"
+	cinema "github.com/sluice-net/sluice/services/cinema/cli"
+	handover "github.com/sluice-net/sluice/services/handover/cli"
+
 	"github.com/sluice-net/sluice/config"
 )
 
@@ -35,15 +40,15 @@ func roles() (all []role) {
 		Agent: func(ctx context.Context, c any, unit *account) []Finding {
 			return append(ForAgent(ctx, c.(*config.Agent)), unit.reads(ctx, Agent, c)...)
 		},
-		Mobile: func(ctx context.Context, c any, _ *account) []Finding { return ForMobile(ctx, c.(*config.Mobile)) },
+		Mobile: func(ctx context.Context, c any, _ *account) []Finding { return ForMobile(ctx, c.(*handover.Mobile)) },
 		Ingress: func(ctx context.Context, c any, unit *account) []Finding {
-			return append(ForIngress(ctx, c.(*config.Ingress)), unit.reads(ctx, Ingress, c)...)
+			return append(ForIngress(ctx, c.(*cinema.Ingress)), unit.reads(ctx, Ingress, c)...)
 		},
 		Egress: func(ctx context.Context, c any, unit *account) []Finding {
-			return append(ForEgress(ctx, c.(*config.Egress)), unit.reads(ctx, Egress, c)...)
+			return append(ForEgress(ctx, c.(*cinema.Egress)), unit.reads(ctx, Egress, c)...)
 		},
 	}
-	for _, k := range config.Kinds() {
+	for _, k := range commands.Kinds(services.All()) {
 		all = append(all, role{part: k.Name, config: &k, ask: ask[k.Name]})
 	}
 	return append(all, role{part: Switch, seen: func(ctx context.Context, s *System) bool { return s.isSwitch(ctx) }})

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/services"
+	handover "github.com/sluice-net/sluice/services/handover/cli"
+
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/pki"
@@ -28,7 +31,7 @@ func etc(t *testing.T, files map[string]string) string {
 func packaged() map[string]string {
 	folders := regexp.MustCompile(`(?m)^(data_dir|state_dir): .*`)
 	files := map[string]string{}
-	for name, c := range map[string]any{"controller": config.DefaultController(), "agent": config.DefaultAgent(), "mobile": config.DefaultMobile()} {
+	for name, c := range map[string]any{"controller": services.DefaultConfig(), "agent": config.DefaultAgent(), "mobile": handover.DefaultMobile()} {
 		files[name+".yaml"] = folders.ReplaceAllString(config.Example(c), "$1: /var/lib/sluice")
 	}
 	return files

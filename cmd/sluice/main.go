@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/sluice-net/sluice/cli"
+	"github.com/sluice-net/sluice/services"
 )
 
-func main() { os.Exit(cli.Main()) }
+func main() { os.Exit(cli.Main(services.All())) }

@@ -12,17 +12,25 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/services"
 )
 
-func main() { os.Exit(cli.Main(cli.Extra{Service: newBalance, Commands: commands})) }
+func main() { os.Exit(cli.Main(append(services.All(), service()))) }
 
-func commands(app *cli.App) []*cobra.Command {
+// service is what the program has of the service beside those of Sluice.
+func service() commands.Service {
+	return commands.Service{Definitions: []kit.Definition{{Name: name, New: newBalance}}, Commands: commandsOf}
+}
+
+func commandsOf(app *commands.App) []*cobra.Command {
 	group := &cobra.Command{Use: name, Short: "Lead connections to virtual addresses to servers"}
-	group.AddCommand(cli.DeclaredCommands[Front, FrontInfo](app, "a virtual address", api.Prefix+"/"+name+"/fronts")...)
+	group.AddCommand(commands.DeclaredCommands[Front, FrontInfo](app, "a virtual address", api.Prefix+"/"+name+"/fronts")...)
 	port := uint16(80)
-	beside := cli.AgentCommand(app, &cobra.Command{Use: "server", Short: "Tell the controller whether a server answers"}, name,
-		func(ctx context.Context, a cli.Agent) error {
+	beside := commands.AgentDaemon(app, &cobra.Command{Use: "server", Short: "Tell the controller whether a server answers"}, name,
+		func(ctx context.Context, a commands.Agent) error {
 			agent := control.NewServer[Answers](control.Options[control.Nothing]{Log: a.Log})
 			ctx, cancel := context.WithCancel(ctx)
 			var watching sync.WaitGroup
@@ -32,7 +40,7 @@ func commands(app *cli.App) []*cobra.Command {
 			return a.Serve(ctx, agent)
 		})
 	beside.Flags().Uint16Var(&port, "port", port, "port of the server, at the agent's data address")
-	group.AddCommand(cli.AgentsCommand(app, name))
+	group.AddCommand(commands.Agents(app, name))
 	return []*cobra.Command{group, beside}
 }
 

@@ -9,13 +9,13 @@ import (
 	"sync"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/controller"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/pki"
 )
 
 // name is the service's name in API paths, events, metrics, store keys and rules.
@@ -60,7 +60,11 @@ type balance struct {
 	answers map[string]bool // whether a server answers, by its agent; unknown if absent
 }
 
-func newBalance(p controller.Parts) (controller.Service, error) {
+func newBalance(p kit.Parts) (kit.Service, error) {
+	agentTLS, err := p.AgentTLS(pki.RoleAgent)
+	if err != nil {
+		return nil, err
+	}
 	owner, err := kit.NewOwner(p.Network, name)
 	if err != nil {
 		return nil, err
@@ -79,9 +83,9 @@ func newBalance(p controller.Parts) (controller.Service, error) {
 		Identify: s.identify, Place: s.place,
 	})
 	s.servers = agents.New(agents.Options[*server, Answers, control.Nothing]{
-		Service: name, Network: p.Network, Store: p.Store, Log: p.Log, Publish: publish, Certificate: p.AgentTLS != nil, Changed: s.flows.Wake,
+		Service: name, Network: p.Network, Store: p.Store, Log: p.Log, Publish: publish, Certificate: agentTLS != nil, Changed: s.flows.Wake,
 		Dial: func(r agents.AgentRecord) (*server, error) {
-			return control.NewClient[Answers, control.Nothing](r.URL, p.AgentTLS, p.DialAgent)
+			return control.NewClient[Answers, control.Nothing](r.URL, agentTLS, p.DialAgent)
 		},
 		Event: s.told,
 	})

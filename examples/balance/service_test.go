@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/controller"
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/kit/servicetest"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -64,7 +65,7 @@ func newBench(t *testing.T) *bench {
 			}
 		},
 	}, func(n *network.Network, st store.Store) (func(context.Context) error, error) {
-		s, err := newBalance(controller.Parts{Network: n, Store: st, Bus: event.NewBus(1, 16), Log: slog.New(slog.DiscardHandler), Treatments: &network.Treatments{}})
+		s, err := newBalance(kit.Parts{Config: services.DefaultConfig(), Network: n, Store: st, Bus: event.NewBus(1, 16), Log: slog.New(slog.DiscardHandler), Treatments: &network.Treatments{}})
 		if err != nil {
 			return nil, err
 		}

@@ -11,25 +11,33 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/services"
 )
 
-func main() { os.Exit(cli.Main(cli.Extra{Service: newQuarantine, Commands: commands})) }
+func main() { os.Exit(cli.Main(append(services.All(), service()))) }
 
-func commands(app *cli.App) []*cobra.Command {
+// service is what the program has of the service beside those of Sluice.
+func service() commands.Service {
+	return commands.Service{Definitions: []kit.Definition{{Name: name, New: newQuarantine}}, Commands: commandsOf}
+}
+
+func commandsOf(app *commands.App) []*cobra.Command {
 	group := &cobra.Command{Use: name, Short: "Lead what a host sends to an inspector, and nowhere else"}
-	group.AddCommand(cli.DeclaredCommands[Host, HostInfo](app, "a host in quarantine", api.Prefix+"/"+name+"/hosts")...)
+	group.AddCommand(commands.DeclaredCommands[Host, HostInfo](app, "a host in quarantine", api.Prefix+"/"+name+"/hosts")...)
 	device := "eth0"
-	inspector := cli.AgentCommand(app, &cobra.Command{Use: "inspector", Short: "Tell the controller what an interface gets"}, name,
-		func(ctx context.Context, a cli.Agent) error { return inspect(ctx, a, device) })
+	inspector := commands.AgentDaemon(app, &cobra.Command{Use: "inspector", Short: "Tell the controller what an interface gets"}, name,
+		func(ctx context.Context, a commands.Agent) error { return inspect(ctx, a, device) })
 	inspector.Flags().StringVar(&device, "interface", device, "what it looks at")
-	group.AddCommand(cli.AgentsCommand(app, name))
+	group.AddCommand(commands.Agents(app, name))
 	return []*cobra.Command{group, inspector}
 }
 
 // inspect is the agent: it tells how many packets of which flows an interface gets.
-func inspect(ctx context.Context, a cli.Agent, device string) error {
+func inspect(ctx context.Context, a commands.Agent, device string) error {
 	in, err := pcapgo.NewEthernetHandle(device)
 	if err != nil {
 		return fmt.Errorf("%s: %w", device, err)

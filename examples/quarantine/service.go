@@ -7,12 +7,12 @@ import (
 	"net/netip"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/controller"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/pki"
 )
 
 // name is the service's: of its path in the API, its events, metrics, keys and rules.
@@ -51,7 +51,11 @@ type quarantine struct {
 	metrics    *kit.Metrics
 }
 
-func newQuarantine(p controller.Parts) (controller.Service, error) {
+func newQuarantine(p kit.Parts) (kit.Service, error) {
+	agentTLS, err := p.AgentTLS(pki.RoleAgent)
+	if err != nil {
+		return nil, err
+	}
 	owner, err := p.Network.Owner(name, network.OwnerOptions{})
 	if err != nil {
 		return nil, err
@@ -63,9 +67,9 @@ func newQuarantine(p controller.Parts) (controller.Service, error) {
 		Store: p.Store, Log: p.Log, Publish: publish,
 	}, owner, s.program)
 	s.inspectors = agents.New(agents.Options[*inspector, Sent, control.Nothing]{
-		Service: name, Network: p.Network, Store: p.Store, Log: p.Log, Publish: publish, Certificate: p.AgentTLS != nil, Changed: s.Wake,
+		Service: name, Network: p.Network, Store: p.Store, Log: p.Log, Publish: publish, Certificate: agentTLS != nil, Changed: s.Wake,
 		Dial: func(r agents.AgentRecord) (*inspector, error) {
-			return control.NewClient[Sent, control.Nothing](r.URL, p.AgentTLS, p.DialAgent)
+			return control.NewClient[Sent, control.Nothing](r.URL, agentTLS, p.DialAgent)
 		},
 		Event: func(_ *agents.Agent[*inspector], e control.Event[Sent, control.Nothing], _ bool) {
 			for _, sent := range e.Ended {

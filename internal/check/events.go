@@ -91,8 +91,8 @@ func published(n ast.Node) (end string, ok bool) {
 	return end, err == nil
 }
 
-// known says whether a kind that ends so is documented for the service of a folder; for any
-// service, if the folder is what services stand on.
+// known reports whether a kind that ends so is documented for the service of a folder; for any
+// service, if the folder is the service kit.
 func known(documented map[string]bool, dir, end string) bool {
 	service, _, _ := strings.Cut(strings.TrimPrefix(dir, "services/"), "/")
 	if documented[end] {

@@ -2,6 +2,8 @@ package check
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,154 +23,106 @@ type Layer struct {
 	Tests []string
 }
 
-// Layers is the map of the module from the bottom up. ARCHITECTURE.md draws it.
-// A package that no entry covers is a problem: new folders get their place here.
-func Layers() []Layer {
+// Layers returns the map of the modules below root from the bottom up, which ARCHITECTURE.md
+// draws. A package that no entry covers is a problem: new folders get their place here, those of
+// a service in its file layers.txt.
+func Layers(root string) ([]Layer, error) {
+	layers := ownLayers()
+	files, err := filepath.Glob(filepath.Join(root, "services/*/layers.txt"))
+	if err != nil {
+		return nil, fmt.Errorf("check layers: %w", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("check layers: %w", err)
+		}
+		more, err := serviceLayers(root, filepath.Base(filepath.Dir(file)), string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		layers = append(layers, more...)
+	}
+	return layers, nil
+}
+
+// serviceLayers returns the layers of a service: the package of its name, its cli, and its parts,
+// one in each line of text: "PART: MAY... | only: ONLY... | tests: TESTS...". A name is a folder
+// of the service, or else one of the module. Services never import each other.
+func serviceLayers(root, service, text string) ([]Layer, error) {
+	dir := "services/" + service
+	foundations := []string{"config", "event", "kit", "network", "openflow", "ovsdb", "pki", "store"}
+	layers := []Layer{
+		{Dir: dir, May: foundations, Only: []string{"api"}},
+		{Dir: dir + "/cli", May: append([]string{"api", "cli/command", dir}, foundations...)},
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		part, rest, ok := strings.Cut(line, ":")
+		if !ok {
+			return nil, fmt.Errorf("%q: write PART: and what it may import", line)
+		}
+		layer := Layer{Dir: dir + "/" + part}
+		for i, list := range strings.Split(rest, "|") {
+			to := &layer.May
+			if i > 0 {
+				kind, names, _ := strings.Cut(list, ":")
+				switch list = names; strings.TrimSpace(kind) {
+				case "only":
+					to = &layer.Only
+				case "tests":
+					to = &layer.Tests
+				default:
+					return nil, fmt.Errorf("%q: write only: or tests: behind a |", line)
+				}
+			}
+			for name := range strings.FieldsSeq(list) {
+				if info, err := os.Stat(filepath.Join(root, dir, name)); err == nil && info.IsDir() {
+					name = dir + "/" + name
+				}
+				*to = append(*to, name)
+			}
+		}
+		layers = append(layers, layer)
+	}
+	return layers, nil
+}
+
+// ownLayers are the layers outside of services.
+func ownLayers() []Layer {
 	return []Layer{
 		{Dir: "internal"},
-
 		{Dir: "openflow"},
 		{Dir: "event", May: []string{"store"}},
 		{Dir: "store"},
 		{Dir: "pki"},
 		{Dir: "ovsdb"},
-
 		{Dir: "network/graph"},
 		{Dir: "network/packet", May: []string{"openflow"}},
 		{Dir: "network", May: []string{"openflow", "event"}},
-
-		{Dir: "services/sos/wire"},
-		{Dir: "services/sos/pathrate"},
-		{Dir: "services/sos/agentapi", May: []string{"kit/control"}},
-		{Dir: "services/sos/agent", May: []string{"services/sos/wire", "services/sos/pathrate", "services/sos/agentapi", "kit/control", "pki"}},
-		{
-			Dir:   "services/sos",
-			May:   []string{"services/sos/agentapi", "network", "openflow", "event", "kit", "store"},
-			Only:  []string{"api"},
-			Tests: []string{"pki", "services/sos/agent"},
-		},
-
-		{Dir: "services/handover/registry", May: []string{"openflow", "network", "kit", "store"}},
-		{Dir: "services/handover/dhcp", May: []string{"openflow", "network", "services/handover/registry"}, Tests: []string{"store"}},
-		{Dir: "services/handover/route", May: []string{"openflow", "network"}},
-		{Dir: "services/handover/predict", May: []string{"network"}, Tests: []string{"openflow"}},
-		{Dir: "services/handover/domain", May: []string{"services/handover/registry", "network", "openflow", "pki", "kit", "store"}, Only: []string{"api"}},
-		{
-			Dir: "services/handover",
-			May: []string{
-				"services/handover/registry", "services/handover/dhcp", "services/handover/route", "services/handover/predict", "services/handover/domain",
-				"network", "openflow", "event", "kit", "store", "pki",
-			},
-			Only: []string{"api"},
-		},
-		{Dir: "services/handover/mobile", May: []string{"services/handover/dhcp", "network", "openflow", "pki"}, Only: []string{"api/client"}, Tests: []string{"store", "services/handover/registry"}},
-
-		{Dir: "services/qos/match", May: []string{"openflow", "network", "kit"}},
-		{Dir: "services/qos/mark"},
-		{Dir: "services/qos/reserve", May: []string{"network", "openflow"}},
-		{Dir: "services/qos/flowpath", May: []string{"services/qos/match", "network", "openflow"}},
-		{Dir: "services/qos/guard", May: []string{"services/qos/reserve", "network", "openflow", "kit"}},
-		{Dir: "services/qos/subflows", May: []string{"services/qos/guard", "services/qos/match", "services/qos/reserve", "services/qos/flowpath", "network", "openflow", "kit", "store"}, Only: []string{"api"}},
-		{Dir: "services/qos/critical", May: []string{"services/qos/guard", "services/qos/match", "services/qos/reserve", "services/qos/flowpath", "network", "openflow", "kit", "store"}, Only: []string{"api"}},
-		{
-			Dir:  "services/qos/classes",
-			May:  []string{"services/qos/match", "services/qos/reserve", "services/qos/mark", "ovsdb", "network", "openflow", "event", "kit", "store"},
-			Only: []string{"api"},
-		},
-		{Dir: "services/qos/hostagent"},
-		{Dir: "services/qos/classifier", May: []string{"services/qos/mark", "ovsdb"}},
-		{
-			Dir:  "services/qos",
-			May:  []string{"services/qos/match", "services/qos/reserve", "services/qos/flowpath", "services/qos/guard", "services/qos/critical", "services/qos/classes", "services/qos/subflows", "network", "openflow", "event", "kit", "store"},
-			Only: []string{"api"},
-		},
-
-		{Dir: "services/cinema/gatewayapi", May: []string{"kit/control"}},
-		{Dir: "services/cinema/media"},
-		{
-			Dir: "services/cinema/egress", May: []string{"services/cinema/gatewayapi", "services/cinema/media", "kit/control", "pki"},
-			Only: []string{"api/client"},
-		},
-		{Dir: "services/cinema/ingress", May: []string{"services/cinema/gatewayapi", "services/cinema/media", "kit/control", "pki"}},
-		{Dir: "services/cinema/tree", May: []string{"network", "openflow", "kit"}},
-		{
-			Dir:  "services/cinema",
-			May:  []string{"services/cinema/gatewayapi", "services/cinema/tree", "network", "openflow", "event", "kit", "store", "pki"},
-			Only: []string{"api"},
-		},
-
-		{Dir: "services/mobilityfirst/frame"},
-		{Dir: "services/mobilityfirst/stream", May: []string{"services/mobilityfirst/frame"}},
-		{Dir: "services/mobilityfirst/rawlink", May: []string{"services/mobilityfirst/frame", "openflow"}},
-		{Dir: "services/mobilityfirst/hostapi", May: []string{"services/mobilityfirst/frame"}},
-		{
-			Dir: "services/mobilityfirst/host",
-			May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/stream", "services/mobilityfirst/rawlink", "services/mobilityfirst/record", "services/mobilityfirst/hostapi", "services/mobilityfirst/custody", "services/mobilityfirst/udplink", "openflow"},
-		},
-		{Dir: "services/mobilityfirst/udplink", May: []string{"services/mobilityfirst/rawlink", "openflow"}},
-		{Dir: "services/mobilityfirst/custody", May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/record"}},
-		{
-			Dir: "services/mobilityfirst/content", May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/record", "services/mobilityfirst/hostapi"},
-			Tests: []string{"services/mobilityfirst/host", "services/mobilityfirst/hosttest"},
-		},
-		{
-			Dir:   "services/mobilityfirst/compute",
-			May:   []string{"services/mobilityfirst/frame", "services/mobilityfirst/custody", "services/mobilityfirst/record", "services/mobilityfirst/hostapi"},
-			Tests: []string{"services/mobilityfirst/host", "services/mobilityfirst/hosttest"},
-		},
-		{
-			Dir:   "services/mobilityfirst/storage",
-			May:   []string{"services/mobilityfirst/frame", "services/mobilityfirst/custody", "services/mobilityfirst/hostapi", "services/mobilityfirst/nodeapi"},
-			Tests: []string{"services/mobilityfirst/host", "services/mobilityfirst/hosttest", "services/mobilityfirst/record"},
-		},
-		{Dir: "services/mobilityfirst/nodeapi", May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/record", "openflow", "kit/control"}},
-		{
-			Dir:  "services/mobilityfirst",
-			May:  []string{"services/mobilityfirst/frame", "services/mobilityfirst/record", "services/mobilityfirst/nodeapi", "network", "openflow", "event", "kit", "store"},
-			Only: []string{"api"},
-		},
-		{
-			Dir:   "services/mobilityfirst/access",
-			May:   []string{"services/mobilityfirst/frame", "services/mobilityfirst/record", "services/mobilityfirst/rawlink", "services/mobilityfirst/host", "services/mobilityfirst/hostapi", "openflow"},
-			Tests: []string{"services/mobilityfirst/hosttest", "services/mobilityfirst/mf1test"},
-		},
-		{Dir: "services/mobilityfirst/mf1test", May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/host", "openflow"}},
-		{Dir: "services/mobilityfirst/hosttest", May: []string{"services/mobilityfirst/host", "services/mobilityfirst/hostapi"}},
-		{Dir: "services/mobilityfirst/proxy", May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/hostapi"}, Tests: []string{"services/mobilityfirst/host", "services/mobilityfirst/hosttest"}},
-		{Dir: "services/mobilityfirst/gnrswire", May: []string{"services/mobilityfirst/frame"}},
-		{Dir: "services/mobilityfirst/record", May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/gnrswire"}},
-		{Dir: "services/mobilityfirst/namestore", May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/record"}, Tests: []string{"services/mobilityfirst/gnrswire"}},
-		{
-			Dir: "services/mobilityfirst/redisnames", May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/record", "services/mobilityfirst/namestore"},
-			Tests: []string{"services/mobilityfirst/gnrswire", "services/mobilityfirst/gnrs", "pki"},
-		},
-		{
-			Dir: "services/mobilityfirst/replicas", May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/gnrswire", "services/mobilityfirst/record", "services/mobilityfirst/gnrs"},
-			Tests: []string{"services/mobilityfirst/namestore"},
-		},
-		{
-			Dir: "services/mobilityfirst/nameservice", May: []string{"services/mobilityfirst/gnrs", "services/mobilityfirst/namestore", "services/mobilityfirst/redisnames", "services/mobilityfirst/replicas", "kit", "pki"},
-			Tests: []string{"services/mobilityfirst/frame", "services/mobilityfirst/record"}, Only: []string{"api"},
-		},
-		{Dir: "services/mobilityfirst/gnrs", May: []string{"services/mobilityfirst/frame", "services/mobilityfirst/gnrswire", "services/mobilityfirst/record"}, Tests: []string{"services/mobilityfirst/namestore"}},
-
 		{Dir: "kit/control", Only: []string{"api/client"}},
-		{Dir: "kit", May: []string{"network", "openflow", "pki", "store"}, Only: []string{"api"}, Tests: []string{"event"}},
+		{Dir: "kit", May: []string{"network", "openflow", "pki", "store", "event", "config", "ovsdb"}, Only: []string{"api"}},
+		// What the commands of services are built from.
+		{Dir: "kit/commands", May: []string{"api", "cli/command", "config", "kit", "openflow", "pki"}},
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "api/conformance", Tests: []string{"api", "network", "openflow", "pki"}},
 		{Dir: "dashboard"},
-		{Dir: "config", May: []string{"openflow", "network", "pki", "kit", "services", "ovsdb"}},
+		{Dir: "config", May: []string{"openflow", "network", "pki", "ovsdb"}},
+		// Their list. Each service has its own layers in services/NAME/layers.txt.
+		{Dir: "services", May: []string{"config", "kit", "services"}},
 		{
-			Dir: "controller",
-			May: []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "kit", "services", "ovsdb"},
+			Dir:   "controller",
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "kit", "ovsdb"},
+			Tests: []string{"services"},
 		},
-
 		{
 			Dir: "cli",
 			May: []string{"openflow", "network", "event", "store", "pki", "config", "api", "kit", "services", "controller"},
 		},
-		{Dir: "cmd/sluice", May: []string{"cli"}},
-		// The module of the laboratory. The networks that it makes know nothing of the product.
+		{Dir: "cmd/sluice", May: []string{"cli", "services"}},
 		{Dir: "lab"},
 		{Dir: "lab/loadgen", May: []string{"network", "openflow"}},
 		{Dir: "lab/hostile", May: []string{"network", "openflow"}},
@@ -178,14 +132,11 @@ func Layers() []Layer {
 		{Dir: "lab/demo", May: []string{"lab", "services"}},
 		{Dir: "lab/cli", May: []string{"cli/command", "cli/doctor", "lab", "network", "openflow"}},
 		{Dir: "lab/cmd/sluice-lab", May: []string{"lab/cli"}},
-
-		// The module of the live suites, which may use everything.
 		{Dir: "test", Tests: []string{"lab", "config", "controller", "event", "ovsdb", "store", "cli", "api", "services", "network", "openflow", "pki", "kit"}},
-
 		{
 			Dir:   "examples",
-			May:   []string{"api", "cli", "controller", "event", "network", "openflow", "kit"},
-			Tests: []string{"lab", "pki", "store"},
+			May:   []string{"api", "cli", "event", "kit", "network", "openflow", "pki", "services"},
+			Tests: []string{"lab", "store"},
 		},
 	}
 }

@@ -22,7 +22,10 @@ func TestRepository(t *testing.T) {
 		name string
 		run  func() ([]Problem, error)
 	}{
-		{"layers", func() ([]Problem, error) { return CheckLayers(tree, Layers()), nil }},
+		{"layers", func() ([]Problem, error) {
+			layers, err := Layers(root)
+			return CheckLayers(tree, layers), err
+		}},
 		{"marks", func() ([]Problem, error) { return CheckMarks(tree), nil }},
 		{"yaml", func() ([]Problem, error) { return CheckYAML(tree), nil }},
 		{"waits", func() ([]Problem, error) { return CheckWaits(tree), nil }},

@@ -25,7 +25,7 @@ func (a *Agent[C]) troubles(commands string, certificate bool) (lines []string) 
 	s, cause := &a.state, cmp.Or(a.state.Error, "it has not answered yet")
 	switch {
 	case s.Liveness != Up && !certificate && strings.HasPrefix(s.URL, "https:"):
-		say("cannot be asked at %s: the controller has no certificate for agents on other machines (%s); set sos.tls.cert, key and ca in its configuration and restart it", s.URL, cause)
+		say("cannot be asked at %s: the controller has no certificate for agents on other machines (%s); set agents.tls.cert, key and ca in its configuration and restart it", s.URL, cause)
 	case s.Liveness != Up:
 		say("is %s at %s: %s; check that it runs, that its control.listen is that address, and that nothing between drops it", s.Liveness, s.URL, cause)
 	case s.mismatch() != "":

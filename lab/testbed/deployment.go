@@ -125,7 +125,7 @@ api: %[2]s
 openflow: {listen: ["%[3]v"], plaintext: true}
 network:
   discovery: {interval: 1s, timeout: 4s}
-%[4]ssos:
+%[4]sagents:
   tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}
 %[5]s`, d.dir, d.apiConfig(), d.lab.ControllerAddr(), d.network, d.services)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -53,7 +53,7 @@ func NewOwnProgram(l *lab.Lab, dir, name string, hosts ...string) (*OwnProgram, 
 api: {listen: %[2]s:8080, tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}}
 openflow: {listen: ["%[3]v"], plaintext: true}
 network: {discovery: {interval: 500ms, timeout: 4s}}
-sos: {tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}}
+agents: {tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}}
 `, dir, p.address(), l.ControllerAddr())}
 	for _, h := range hosts {
 		at := l.Host(h).ControlAddr()

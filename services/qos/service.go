@@ -8,6 +8,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/critical"
 	"github.com/sluice-net/sluice/services/qos/guard"
 	"github.com/sluice-net/sluice/services/qos/reserve"
 )
@@ -33,6 +35,10 @@ type Service struct {
 	guard  *guard.Guard
 	parts  []Part
 	loaded chan struct{} // closed when all parts have loaded
+
+	// definitions and classes are what Reload changes; Definition's New sets them.
+	definitions *kit.Collection[*critical.Definition]
+	classes     *kit.Collection[*classes.Class]
 }
 
 // New returns a Service of parts that share a book and a guard.

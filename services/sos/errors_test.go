@@ -58,7 +58,7 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 			if err := b.service.agents.Add(b.t.Context(), r); err != nil {
 				b.t.Fatal(err)
 			}
-		}, []string{"agent z", "https://127.0.0.1:", "certificate signed by unknown authority", "sos.tls.cert", "restart"}},
+		}, []string{"agent z", "https://127.0.0.1:", "certificate signed by unknown authority", "agents.tls.cert", "restart"}},
 		{"announced at another address", func(b *restBench) {
 			b.ask("POST", "agents/announce", `{"name":"x","url":"https://198.51.100.7:8440","addrs":["10.0.0.88"]}`)
 		}, []string{"agent x announces itself at https://198.51.100.7:8440", "10.0.0.88", agentX.Addr().String(), "sluice sos agents remove x"}},

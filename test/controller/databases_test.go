@@ -16,6 +16,8 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services"
+	"github.com/sluice-net/sluice/services/qos"
 )
 
 // TestSwitchesAreToldToReport: with nothing but configuration, Open vSwitch pushes
@@ -40,16 +42,16 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 		return strings.TrimSpace(out) != ""
 	}
 	start := func(measure, ports string) (c *controller.Controller, stop func()) {
-		cfg := config.DefaultController()
+		cfg := services.DefaultConfig()
 		cfg.DataDir, cfg.Store.Kind = t.TempDir(), "memory"
 		cfg.OVSDB.Switches = map[openflow.DatapathID]string{1: l.Switch("s1").Database(), 2: l.Switch("s2").Database()}
-		cfg.Network.Measure, cfg.Network.StatsInterval, cfg.QoS.Enabled = measure, time.Second, measure == "sflow"
-		cfg.QoS.Queues = ports
+		cfg.Network.Measure, cfg.Network.StatsInterval, config.Of[*qos.Section](cfg).Enabled = measure, time.Second, measure == "sflow"
+		config.Of[*qos.Section](cfg).Queues = ports
 		api, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := controller.Options{Config: cfg, Log: slog.New(slog.DiscardHandler), API: api}
+		o := controller.Options{Services: services.Definitions(), Config: cfg, Log: slog.New(slog.DiscardHandler), API: api}
 		err = l.Control().Do(func() error {
 			ln, err := net.Listen("tcp", l.ControllerAddr().String())
 			if err != nil || measure == "poll" {

@@ -15,6 +15,8 @@ import (
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // TestFatTree lets Chromium look at a fat tree of 45 switches with 54 hosts: simulated
@@ -22,9 +24,9 @@ import (
 func TestFatTree(t *testing.T) {
 	begin(t, "npm", "chromium")
 	top := lab.FatTree("fat", 6, delayline.Params{})
-	cfg := config.DefaultController()
+	cfg := services.DefaultConfig()
 	cfg.DataDir, cfg.Store.Kind = t.TempDir(), "memory"
-	cfg.SOS.Enabled = false
+	config.Of[*sos.Section](cfg).Enabled = false
 	cfg.Network.Discovery.Interval, cfg.Network.Discovery.Timeout = time.Second, 10*time.Second
 	cfg.Network.Switches = map[openflow.DatapathID]config.SwitchIs{}
 	for i, s := range top.Switches {

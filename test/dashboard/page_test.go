@@ -20,6 +20,9 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services"
+	"github.com/sluice-net/sluice/services/cinema"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // linkRate is the speed of all links, in bit/s.
@@ -70,7 +73,8 @@ func runController(t *testing.T, cfg *config.Controller, switches net.Listener) 
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c, err := controller.New(ctx, controller.Options{
-		Config: cfg, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Services: services.Definitions(),
+		Config:   cfg, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		OpenFlow: []net.Listener{switches}, API: api,
 	})
 	if err != nil {
@@ -94,9 +98,9 @@ func runController(t *testing.T, cfg *config.Controller, switches net.Listener) 
 
 func settings(t *testing.T, l *lab.Lab) *config.Controller {
 	t.Helper()
-	cfg := config.DefaultController()
+	cfg := services.DefaultConfig()
 	cfg.DataDir, cfg.Store.Kind = t.TempDir(), "memory"
-	cfg.SOS.Enabled, cfg.Cinema.Enabled = false, false
+	config.Of[*sos.Section](cfg).Enabled, config.Of[*cinema.Section](cfg).Enabled = false, false
 	cfg.Network.Discovery.Interval, cfg.Network.Discovery.Timeout = 300*time.Millisecond, 3*time.Second
 	cfg.Network.StatsInterval = time.Second
 	cfg.Network.Switches, cfg.OVSDB.Switches = map[openflow.DatapathID]config.SwitchIs{}, map[openflow.DatapathID]string{}

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/qos"
 )
 
 // sendPort is where the receiver of the connection listens that sends, fetchPort that of the
@@ -39,11 +40,11 @@ func TestSubflows(t *testing.T) {
 	}
 	cfg := settings(t, l)
 	cfg.Network.Forwarding.Mode = "proactive"
-	cfg.QoS.Subflows.Enabled, cfg.QoS.Subflows.Paths = true, 2
+	config.Of[*qos.Section](cfg).Subflows.Enabled, config.Of[*qos.Section](cfg).Subflows.Paths = true, 2
 	declareCapacity(t, cfg, l)
 	server, token := runController(t, cfg, switches)
 	waitReachable(t, l.Host("a"), l.Host("b").Addr().String())
-	joinByKernel(t, l, cfg.QoS.Subflows.DSCP)
+	joinByKernel(t, l, config.Of[*qos.Section](cfg).Subflows.DSCP)
 	// What the visit asks for: connections begin, and a link is cut.
 	happen := http.NewServeMux()
 	happen.HandleFunc("POST /begin", func(http.ResponseWriter, *http.Request) {

@@ -20,10 +20,12 @@ import (
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services"
 	"github.com/sluice-net/sluice/services/handover"
 )
 
@@ -143,7 +145,7 @@ func (w *world) start() {
 // operators to the given listener.
 func (w *world) serve(file string, switches netip.AddrPort, api net.Listener) {
 	w.t.Helper()
-	cfg, err := config.LoadController(config.Sources{File: file, Set: []string{"store.kind=memory"}})
+	cfg, err := config.LoadController(config.Sources{File: file, Set: []string{"store.kind=memory"}}, kit.Sections(services.Definitions()))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -153,7 +155,8 @@ func (w *world) serve(file string, switches netip.AddrPort, api net.Listener) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c, err := controller.New(ctx, controller.Options{
-		Config: cfg, Log: slog.New(slog.NewTextHandler(w.log, nil)), OpenFlow: []net.Listener{of}, API: api,
+		Services: services.Definitions(),
+		Config:   cfg, Log: slog.New(slog.NewTextHandler(w.log, nil)), OpenFlow: []net.Listener{of}, API: api,
 	})
 	if err != nil {
 		cancel()

@@ -17,7 +17,9 @@ import (
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services"
 	"github.com/sluice-net/sluice/services/handover"
 	"github.com/sluice-net/sluice/services/handover/mobile"
 	"github.com/sluice-net/sluice/services/handover/mobile/orders"
@@ -122,7 +124,7 @@ func lonelyController(t *testing.T) (string, *client.Client) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.LoadController(config.Sources{File: file})
+	cfg, err := config.LoadController(config.Sources{File: file}, kit.Sections(services.Definitions()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +135,7 @@ func lonelyController(t *testing.T) (string, *client.Client) {
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c, err := controller.New(ctx, controller.Options{Config: cfg, Log: slog.New(slog.DiscardHandler), OpenFlow: listeners[:1], API: listeners[1]})
+	c, err := controller.New(ctx, controller.Options{Services: services.Definitions(), Config: cfg, Log: slog.New(slog.DiscardHandler), OpenFlow: listeners[:1], API: listeners[1]})
 	if err != nil {
 		cancel()
 		t.Fatal(err)

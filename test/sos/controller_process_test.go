@@ -65,7 +65,7 @@ api: {listen: %[2]s}
 openflow: {listen: ["%[3]v"], plaintext: true}
 network:
   discovery: {interval: 500ms, timeout: 10s}
-sos:
+agents:
   tls: {cert: %[4]s/controller.crt, key: %[4]s/controller.key, ca: %[4]s/ca.crt}
 `, p.dir, controllerAPI, p.lab.ControllerAddr(), p.keys)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

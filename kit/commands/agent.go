@@ -1,0 +1,110 @@
+package commands
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit/control"
+	"github.com/sluice-net/sluice/pki"
+)
+
+// Agent is what the agent of a service runs with: the configuration of "sluice agent".
+type Agent struct {
+	*config.Agent
+	Log *slog.Logger
+	// TLS is of its control server: only a controller is answered.
+	TLS *tls.Config
+}
+
+// Serve answers as an agent's control server until ctx ends.
+func (a Agent) Serve(ctx context.Context, server interface {
+	Serve(net.Listener, *tls.Config) error
+	Close()
+},
+) error {
+	l, err := net.Listen("tcp", a.Control.Listen.String())
+	if err != nil {
+		return fmt.Errorf("control.listen: %w", err)
+	}
+	stop := context.AfterFunc(ctx, server.Close)
+	defer stop()
+	return server.Serve(l, a.TLS)
+}
+
+// AgentDaemon has a command run an agent of a service, which run is, until its context
+// ends. It is announced to the controller if the configuration says so.
+func AgentDaemon(app *App, cmd *cobra.Command, service string, run func(context.Context, Agent) error) *cobra.Command {
+	return Daemon(app, cmd, config.LoadAgent, func(ctx context.Context, r *Running[*config.Agent]) error {
+		r.Reloads(ctx, nil)
+		return RunAgent(ctx, r.Config, r.Log, service, run)
+	})
+}
+
+// RunAgent runs an agent of a service, which run is, until ctx ends. It is announced to the
+// controller if the configuration says so.
+func RunAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger, service string, run func(context.Context, Agent) error) error {
+	names := cfg.Control.TLS.Files()
+	server, err := pki.Server(names, true, pki.RoleController)
+	if err != nil {
+		return fmt.Errorf("control.tls: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if cfg.Announce.Server != "" {
+		spec, c, err := Announcement(cfg, names)
+		if err != nil {
+			return err
+		}
+		wg.Go(func() {
+			defer c.Close()
+			control.Announce(ctx, c, service, spec, log.With("server", cfg.Announce.Server))
+		})
+		defer cancel()
+	}
+	return run(ctx, Agent{cfg, log, server})
+}
+
+// Announcement returns what an agent announces of itself to the controller, and the client by
+// which it does.
+func Announcement(c *config.Agent, names pki.Files) (spec control.AgentSpec, to *client.Client, err error) {
+	url := cmp.Or(c.Announce.URL, "https://"+c.Control.Listen.String())
+	spec = control.AgentSpec{Name: c.Name, URL: url, Addrs: []string{c.First().String()}, MaxSessions: c.Sessions.Max}
+	if c.Data.Second.IsValid() {
+		spec.Addrs = append(spec.Addrs, c.Data.Second.String())
+	}
+	if spec.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return spec, nil, fmt.Errorf("name: %w", err)
+		}
+		spec.Name = strings.ToLower(host)
+	}
+	options := client.Options{Server: c.Announce.Server}
+	if c.Announce.TokenFile != "" {
+		b, err := os.ReadFile(c.Announce.TokenFile)
+		if err != nil {
+			return spec, nil, fmt.Errorf("announce.token_file: %w", err)
+		}
+		options.Token = strings.TrimSpace(string(b))
+	}
+	if options.TLS, err = pki.Client(names, pki.RoleController); err != nil {
+		return spec, nil, fmt.Errorf("control.tls: %w", err)
+	}
+	if to, err = client.New(options); err != nil {
+		return spec, nil, fmt.Errorf("announce.server: %w", err)
+	}
+	return spec, to, nil
+}

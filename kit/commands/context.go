@@ -1,0 +1,65 @@
+package commands
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sluice-net/sluice/config"
+)
+
+const (
+	// ContextsVariable is the environment variable that names the operator's file of
+	// controllers.
+	ContextsVariable = "SLUICE_CONTEXTS"
+	// ContextsFileIs says where that file is, for the reference.
+	ContextsFileIs = "`~/.config/sluice/contexts.yaml` unless `SLUICE_CONTEXTS` names another"
+)
+
+// Contexts reads the operator's file of controllers. Who has no home directory has none.
+func Contexts() (*config.Contexts, error) {
+	file := os.Getenv(ContextsVariable)
+	if dir, err := os.UserConfigDir(); file == "" && err == nil {
+		file = filepath.Join(dir, "sluice", "contexts.yaml")
+	}
+	return config.LoadContexts(file)
+}
+
+// useContext takes the connection from a context. One that is asked for stands in place
+// of the environment, and flags go over it; the current one counts only where neither
+// says anything of a connection. So what opens one controller is never sent to another
+// because a variable was left set.
+func (a *App) useContext() error {
+	if a.context == "" && a.anyGiven() {
+		return nil
+	}
+	all, err := Contexts()
+	if err != nil {
+		return err
+	}
+	name := cmp.Or(a.context, all.Current)
+	if name == "" {
+		return nil
+	}
+	one, err := all.Get(name)
+	if err != nil {
+		return err
+	}
+	a.context = name
+	from := settingsOf(&one)
+	for i, s := range settingsOf(&a.at) {
+		if !a.flags.Changed(s.flag) {
+			*s.to = *from[i].to
+		}
+	}
+	return nil
+}
+
+// anyGiven reports whether a flag or the environment says anything of the connection.
+func (c *connection) anyGiven() bool {
+	if os.Getenv("SLUICE_TOKEN") != "" {
+		return true
+	}
+	return slices.ContainsFunc(settingsOf(&c.at), func(s setting) bool { return c.flags.Changed(s.flag) || os.Getenv(s.env) != "" })
+}

@@ -1,0 +1,18 @@
+package commands
+
+import (
+	"os/user"
+	"strconv"
+)
+
+// GroupID returns the number of a group whose members may use a socket; -1 for no name.
+func GroupID(name string) (int, error) {
+	if name == "" {
+		return -1, nil
+	}
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return -1, err
+	}
+	return strconv.Atoi(g.Gid)
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/config"
+)
+
+// Ingress is the configuration of "sluice cinema ingress".
+type Ingress struct {
+	Name        string           `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name of the gateway in listings and logs. Empty: the machine's host name."`
+	Log         config.Log       `yaml:"log" doc:"What is logged, and how."`
+	Control     config.Control   `yaml:"control" doc:"The interface for the controller: HTTPS with certificates on both sides."`
+	Data        GatewayData      `yaml:"data" doc:"Where the gateway is in the network that carries channels."`
+	Public      GatewayPublic    `yaml:"public" doc:"The interface for producers, who publish by WHIP."`
+	MaxChannels int              `yaml:"max_channels" min:"1" max:"1000" doc:"How many channels it has at most, and so how many processes that read sources."`
+	FFmpeg      string           `yaml:"ffmpeg" pattern:"[A-Za-z0-9._/+-]+" form:"the name or path of a program" doc:"The program that reads and transcodes sources, by its path or by a name that is looked for in PATH. ffprobe is looked for beside it."`
+	Announce    config.Announced `yaml:"announce" doc:"Announces the gateway to a controller, instead of an operator adding it there."`
+}
+
+// GatewayData is where a gateway of Cinema is in the network.
+type GatewayData struct {
+	Address netip.Addr `yaml:"address" doc:"Its IPv4 address there, which must be on one of the machine's interfaces. Empty: the address that control.listen names."`
+}
+
+// GatewayPublic is the interface of a gateway of Cinema for people.
+type GatewayPublic struct {
+	Listen         config.Address `yaml:"listen" doc:"Where it listens: HTTP over TCP, and media over UDP at the port of the same number."`
+	TLS            config.TLS     `yaml:"tls" doc:"Certificate of the interface. Browsers want one that they trust; clients show none."`
+	Plaintext      bool           `yaml:"plaintext" doc:"Permits HTTP without TLS elsewhere than on the loopback interface, as behind a proxy: passwords can be read on the way then."`
+	URL            string         `yaml:"url" pattern:"https?://[^/]+" form:"a URL like https://live.example.org:8460" doc:"URL under which people reach it. Empty: made from listen."`
+	TrustedProxies []netip.Prefix `yaml:"trusted_proxies" doc:"Addresses of reverse proxies before it: what comes by them counts as that of the client that they name last in X-Forwarded-For. Without it, all that comes by a proxy counts as one client's."`
+}
+
+// DefaultIngress is the configuration of an ingress gateway that is told nothing.
+func DefaultIngress() *Ingress {
+	return &Ingress{
+		Log:         config.Log{Level: "info", Format: "text"},
+		Control:     config.Control{Listen: config.Loopback(8440)},
+		Public:      GatewayPublic{Listen: config.Loopback(8460)},
+		MaxChannels: 64, FFmpeg: "ffmpeg",
+	}
+}
+
+// Check implements config.Checked.
+func (g *Ingress) Check(k *config.Checker) {
+	k.Files(g)
+	checkGateway(k, g.Control, g.Data, g.Public, g.Announce)
+	k.Require(g.FFmpeg != "", "ffmpeg", "empty", "the name or path of a program, like ffmpeg")
+}
+
+// checkGateway checks what the gateways of Cinema have in common.
+func checkGateway(k *config.Checker, control config.Control, data GatewayData, public GatewayPublic, announce config.Announced) {
+	k.TLS("control.tls", control.TLS, true)
+	k.TLS("public.tls", public.TLS, false)
+	for key, listen := range map[string]config.Address{"control.listen": control.Listen, "public.listen": public.Listen} {
+		k.Require(listen.IsValid(), key, "empty", "write "+config.AddressForm)
+	}
+	k.Require(control.TLS.Enabled(), "control.tls.cert", "missing", "the control interface needs cert, key and ca; make them with \"sluice pki issue agent NAME\"")
+	k.Require(public.TLS.CA == "" && len(public.TLS.Roles) == 0, "public.tls.ca", "not for people", "remove ca and roles: who publishes or watches has a password")
+	k.Require(!public.Listen.IsValid() || public.TLS.Enabled() || public.Listen.Loopback() || public.Plaintext,
+		"public.tls.cert", "missing", "set cert and key, or public.plaintext if something before it has TLS")
+	k.Distinct("public.listen", []config.Address{control.Listen, public.Listen})
+	checkProxies(k, public.TrustedProxies)
+	addr := cmp.Or(data.Address, control.Listen.Addr())
+	k.Require(addr.Is4() && !addr.IsUnspecified() && !addr.IsMulticast(), "data.address",
+		fmt.Sprintf("not an address that datagrams can come from (%v)", addr), "one IPv4 address of one interface")
+	k.Require(announce.Server != "" || announce.TokenFile == "" && announce.URL == "", "announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
+}
+
+// maxProxies bounds the prefixes of trusted proxies, each of which is looked at with every request.
+const maxProxies = 64
+
+// checkProxies checks whom one believes whose a request is.
+func checkProxies(k *config.Checker, all []netip.Prefix) {
+	k.Require(len(all) <= maxProxies, "public.trusted_proxies", fmt.Sprintf("%d of them", len(all)), fmt.Sprintf("at most %d", maxProxies))
+	for i, p := range all {
+		k.Require(!p.Addr().Is4In6(), fmt.Sprintf("public.trusted_proxies[%d]", i), "IPv4 as IPv6", "the IPv4 prefix itself, like 192.0.2.1/32")
+		k.Require(p.Bits() > 0, fmt.Sprintf("public.trusted_proxies[%d]", i), "everybody", "the proxies' own addresses, like 192.0.2.1/32: who is trusted may call itself as it likes")
+	}
+}
+
+// First is the gateway's data address.
+func (g *Ingress) First() netip.Addr { return cmp.Or(g.Data.Address, g.Control.Listen.Addr()) }
+
+// Agent is what the gateway has in common with the agents of all services: who it is, and how
+// it speaks with its controller.
+func (g *Ingress) Agent() *config.Agent {
+	a := config.DefaultAgent()
+	a.Name, a.Log, a.Control, a.Announce = g.Name, g.Log, g.Control, g.Announce
+	a.Data.Address, a.Sessions.Max = g.First(), g.MaxChannels
+	return a
+}
+
+// Logging returns what is logged, and how.
+func (g *Ingress) Logging() config.Log { return g.Log }
+
+// Adopt returns the configuration that is in force once next has been read.
+func (g *Ingress) Adopt(next *Ingress) *Ingress {
+	now := *g
+	now.Log.Level = next.Log.Level
+	return &now
+}
+
+// loadIngress reads the configuration of an ingress gateway. If anything is wrong the error is
+// config.Problems.
+func loadIngress(s config.Sources) (*Ingress, error) {
+	g := DefaultIngress()
+	return g, config.Load(s, g)
+}

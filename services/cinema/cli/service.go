@@ -1,0 +1,24 @@
+// Package cli has the commands of Cinema: those of operators, and the gateways with their
+// configurations.
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/commands"
+	"github.com/sluice-net/sluice/services/cinema"
+)
+
+// Service returns what the program has of Cinema.
+func Service() commands.Service {
+	return commands.Service{
+		Definitions: []kit.Definition{cinema.Definition()},
+		Commands:    func(app *commands.App) []*cobra.Command { return []*cobra.Command{cinemaCommand(app)} },
+		Programs: []config.Kind{
+			{Name: "cinema-ingress", Title: "Ingress gateway", Intro: "`sluice cinema ingress`, whose kind is `cinema-ingress`.", Default: func() config.Checked { return DefaultIngress() }},
+			{Name: "cinema-egress", Title: "Egress gateway", Intro: "`sluice cinema egress`, whose kind is `cinema-egress`.", Default: func() config.Checked { return DefaultEgress() }},
+		},
+	}
+}

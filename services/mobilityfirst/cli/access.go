@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/kit/commands"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/mobilityfirst/access"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
+)
+
+func mfAccessCommand(app *commands.App) *cobra.Command {
+	o := access.Options{Socket: hostapi.DefaultSocket, Keep: access.DefaultKeep, Silent: access.DefaultSilent}
+	var shown figures
+	var hosts, others []string
+	memory := config.Size(access.DefaultMemory)
+	cmd := &cobra.Command{
+		Use:   "access",
+		Short: "Serve hosts of the original release of MobilityFirst",
+		Long: `Runs an access router until it gets SIGINT or SIGTERM, as root or with CAP_NET_RAW, beside
+a "sluice mf host" on the same machine. Hosts of the original release that are on its
+interfaces exchange chunks with all names through it, and with each other.
+
+Each of them is declared: its GUID, the file of the key of the name by which others know
+it, and the Ethernet address from which alone it is heard. Without an address the first
+that is heard holds while it is heard. GUIDs of the original release prove nothing, so
+that is as good as the switches that keep hosts from each other's addresses.`,
+		Example: `  sluice mf name new camera.key
+  sluice mf access --interface eth1 \
+    --host 1100000000000000000000000000000000000001=camera.key,02:00:00:00:00:01`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case len(o.Interfaces) == 0:
+				return &command.UsageError{Err: errors.New("--interface is missing: one on which the hosts are, like eth1")}
+			case len(hosts) == 0:
+				return &command.UsageError{Err: errors.New("--host is missing: a host that is to be served, as GUID=KEYFILE or GUID=KEYFILE,MAC")}
+			case memory < access.LeastMemory:
+				return &command.UsageError{Err: fmt.Errorf("--memory %v: want at least %v", memory, config.Size(access.LeastMemory))}
+			case o.Keep < time.Second || o.Keep > 24*time.Hour:
+				return &command.UsageError{Err: fmt.Errorf("--keep %v: want 1s to 24h", o.Keep)}
+			case o.Silent < time.Second || o.Silent > time.Hour:
+				return &command.UsageError{Err: fmt.Errorf("--silent %v: want 1s to 1h", o.Silent)}
+			}
+			for _, text := range hosts {
+				h, err := parseServed(text)
+				if err != nil {
+					return fmt.Errorf("--host %s: %w", text, err)
+				}
+				o.Hosts = append(o.Hosts, h)
+			}
+			var err error
+			if o.Others, err = parseOthers(others); err != nil {
+				return err
+			}
+			o.Memory, o.Log = int(memory), slog.New(slog.NewTextHandler(app.Err, nil))
+			defer commands.TellOfHangups(cmd.Context(), o.Log)()
+			return runAccess(cmd.Context(), o, &shown)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&o.Interfaces, "interface", nil, "interface on which the hosts are; may be given several times")
+	flags.StringArrayVar(&hosts, "host", nil, "host that is served, as GUID=KEYFILE or GUID=KEYFILE,MAC; several times for several")
+	flags.StringArrayVar(&others, "other", nil, "host that another router serves, as GUID=NAME; several times for several")
+	flags.StringVar(&o.Socket, "socket", o.Socket, "where the host takes applications")
+	flags.TextVar(&memory, "memory", memory, "how much each host may have here of chunks that it sends")
+	flags.DurationVar(&o.Keep, "keep", o.Keep, "how long it keeps a chunk that nobody takes")
+	flags.DurationVar(&o.Silent, "silent", o.Silent, "for how long a host is there that is not heard")
+	shown.flag(flags)
+	return cmd
+}
+
+// parseServed reads a host that is served: GUID=KEYFILE or GUID=KEYFILE,MAC.
+func parseServed(text string) (h access.Host, err error) {
+	guid, rest, is := strings.Cut(text, "=")
+	file, mac, pinned := strings.Cut(rest, ",")
+	if !is || file == "" {
+		return h, &command.UsageError{Err: errors.New("want GUID=KEYFILE or GUID=KEYFILE,MAC")}
+	}
+	if h.GUID, err = frame.ParseGUID(guid); err != nil {
+		return h, &command.UsageError{Err: err}
+	}
+	if pinned {
+		if h.MAC, err = openflow.ParseMAC(mac); err != nil {
+			return h, &command.UsageError{Err: err}
+		}
+	}
+	h.Key, err = readKey(file)
+	return h, err
+}
+
+// parseOthers reads hosts that others serve, each as GUID=NAME.
+func parseOthers(all []string) (map[frame.GUID]frame.GUID, error) {
+	others := map[frame.GUID]frame.GUID{}
+	for _, text := range all {
+		first, second, is := strings.Cut(text, "=")
+		if !is {
+			return nil, &command.UsageError{Err: fmt.Errorf("--other %s: want GUID=NAME", text)}
+		}
+		guid, err := frame.ParseGUID(first)
+		name, wrong := frame.ParseGUID(second)
+		if err := errors.Join(err, wrong); err != nil {
+			return nil, &command.UsageError{Err: fmt.Errorf("--other %s: %w", text, err)}
+		}
+		if _, twice := others[guid]; twice {
+			return nil, &command.UsageError{Err: fmt.Errorf("--other %s: this GUID has a name already", text)}
+		}
+		others[guid] = name
+	}
+	return others, nil
+}
+
+// runAccess runs an access router, and says at its end what it has done.
+func runAccess(ctx context.Context, o access.Options, shown *figures) error {
+	r, err := access.New(o)
+	if err != nil {
+		return &command.UsageError{Err: err}
+	}
+	if err := shown.open(); err != nil {
+		return err
+	}
+	defer shown.show(figuresOf("mf_access", []total{
+		{"chunks_total", "Chunks of hosts by what has become of them: taken, expired, left or invalid; and for hosts: delivered or refused.", func() map[string]uint64 {
+			c := r.Counters()
+			return map[string]uint64{"taken": c.Taken, "expired": c.Expired, "left": c.Left, "invalid": c.Invalid, "delivered": c.Delivered, "refused": c.Refused}
+		}},
+		{"frames_dropped_total", "Frames that nothing came of: of strangers, false claims, for which there was no room, malformed, in excess.", func() map[string]uint64 {
+			c := r.Counters()
+			return map[string]uint64{"stranger": c.Strangers, "claim": c.Claims, "no_room": c.NoRoom, "malformed": c.Malformed, "excess": c.Excess}
+		}},
+	}, []gauge{
+		{"hosts", "Hosts that are there.", func() float64 { return float64(r.Counters().There) }},
+		{"chunks", "Chunks of hosts that are kept.", func() float64 { return float64(r.Counters().Chunks) }},
+		{"bytes", "What these count of the memory, with those that are coming.", func() float64 { return float64(r.Counters().Bytes) }},
+	}), o.Log)()
+	o.Log.Info("access router runs", "interfaces", o.Interfaces, "hosts", len(o.Hosts), "socket", o.Socket)
+	r.Run(ctx)
+	c := r.Counters()
+	o.Log.Info("access router ends", "taken", c.Taken, "expired", c.Expired, "left", c.Left, "invalid", c.Invalid, "delivered", c.Delivered, "refused", c.Refused, "lost", c.Chunks)
+	return nil
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/kit/commands"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/services/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nameservice"
+	"github.com/sluice-net/sluice/services/mobilityfirst/namestore"
+	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
+)
+
+// defaultNames is where a name service listens that is told nothing.
+const defaultNames = "127.0.0.1:5001"
+
+// nameServer is a name service as its flags have it.
+type nameServer struct {
+	listen, dir, self string
+	domains           []string
+	replicas          int
+	cache             config.Size
+	names             uint64
+	limits            gnrs.Limits
+	redis             redisFlags
+}
+
+func mfGNRSCommand(app *commands.App) *cobra.Command {
+	var shown figures
+	n := nameServer{
+		dir: "/var/lib/sluice/names", replicas: replicas.DefaultK,
+		cache: config.Size(namestore.DefaultCache), names: namestore.DefaultMaxNames, limits: gnrs.DefaultLimits(),
+	}
+	cmd := &cobra.Command{
+		Use:   "gnrs",
+		Short: "Run a name service, which says where names are",
+		Long: `Runs until it gets SIGINT or SIGTERM, and answers by UDP where names are, as the
+original release of MobilityFirst asks it. It takes from everybody what the owner of a
+name has signed, and has answered no write before the disk has it. What is older than what
+it has, forged, or holds for more than a day, is refused.
+
+With --redis the names are in a Redis Cluster, which several such services may share, and in
+no folder. A write is answered when a node of it has it, with appendfsync always on its disk,
+and --redis-replicas of its replicas, in memory. While a node's settings keep less than
+--redis-fsync says, nothing is written. A node that does not answer holds up its own names.
+
+With --domain, once for each domain, the name services of all of them are one: each name is
+kept by --replicas of them, which follow from the name, and each asks the nearest of these for
+what it does not keep. All have to be told the same domains. One that was away gets what it
+has missed.`,
+		Example: `  sluice mf gnrs
+  sluice mf gnrs --listen 192.0.2.1:5001 --dir /var/lib/sluice/names
+  sluice mf gnrs --self west --domain west=192.0.2.1:5001 --domain east=198.51.100.1:5001
+  sluice mf gnrs --redis 192.0.2.7:6379,192.0.2.8:6379 --redis-user sluice \
+    --redis-password-file /etc/sluice/redis.password --redis-replicas 1`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := n.options()
+			if err != nil {
+				return &command.UsageError{Err: err}
+			}
+			if err := shown.open(); err != nil {
+				return err
+			}
+			o.Log = slog.New(slog.NewTextHandler(app.Err, nil))
+			defer commands.TellOfHangups(cmd.Context(), o.Log)()
+			s := nameservice.New(o)
+			defer shown.show(s.Metrics(), o.Log)()
+			return s.Run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&n.listen, "listen", "", "UDP address at which it is asked, one of this machine's (default "+defaultNames+", or that of --self)")
+	flags.StringVar(&n.dir, "dir", n.dir, "folder of the names, of this alone; with --redis, of what is noted of --domain")
+	flags.StringArrayVar(&n.domains, "domain", nil, "a domain and where its name service is, NAME=ADDRESS:PORT; once for each")
+	flags.StringVar(&n.self, "self", "", "which of these this is")
+	flags.IntVar(&n.replicas, "replicas", n.replicas, "how many domains keep each name")
+	flags.Uint64Var(&n.names, "names", n.names, "how many names it takes")
+	flags.TextVar(&n.cache, "cache", n.cache, "how much of what is on disk it keeps in memory")
+	flags.Float64Var(&n.limits.Lookups, "lookups", n.limits.Lookups, "how many questions one address may ask in a second")
+	flags.Float64Var(&n.limits.Writes, "writes", n.limits.Writes, "how many times one address may write in a second")
+	flags.Float64Var(&n.limits.NewNames, "new-names", n.limits.NewNames, "how many of these may be of names that are not there yet")
+	n.redis.flag(flags)
+	shown.flag(flags)
+	return cmd
+}
+
+// options are what the flags stand for.
+func (n *nameServer) options() (o nameservice.Options, err error) {
+	if n.names == 0 || n.cache < 1<<20 || n.limits.Lookups < 1 || n.limits.Writes < 1 || n.limits.NewNames < 1 || n.replicas < 1 {
+		return o, errors.New("--names, --lookups, --writes, --new-names and --replicas want at least 1, --cache at least 1MiB")
+	}
+	o = nameservice.Options{Dir: n.dir, MaxNames: n.names, Cache: int64(n.cache), Limits: n.limits, Self: n.self, Replicas: n.replicas}
+	if o.Redis, err = n.redis.read(); err != nil {
+		return o, err
+	}
+	for _, text := range n.domains {
+		d, err := replicas.ParseDomain(text)
+		if err != nil {
+			return o, fmt.Errorf("--domain: %w", err)
+		}
+		o.Domains = append(o.Domains, d)
+	}
+	listen := n.listen
+	if listen == "" && len(o.Domains) == 0 {
+		listen = defaultNames
+	}
+	if listen != "" {
+		if o.Listen, err = netip.ParseAddrPort(listen); err != nil {
+			return o, fmt.Errorf("--listen %s: want an address and a port, like %s", listen, defaultNames)
+		}
+	}
+	if _, err = o.At(); err != nil {
+		return o, fmt.Errorf("--domain, --self and --listen: %w", err)
+	}
+	return o, nil
+}

@@ -1,0 +1,386 @@
+package cli
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/kit/commands"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/services/mobilityfirst/compute"
+	"github.com/sluice-net/sluice/services/mobilityfirst/custody"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/host"
+	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
+)
+
+// attachment is how commands attach a name at a host.
+type attachment struct {
+	socket, key string
+	owner       ed25519.PrivateKey // of the name, once it is attached
+}
+
+func (a *attachment) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.socket, "socket", hostapi.DefaultSocket, "where the host takes applications")
+	cmd.Flags().StringVar(&a.key, "name-key", "", "file of the key of the name that this is; a new name if there is none")
+}
+
+// open attaches the name.
+func (a *attachment) open(ctx context.Context) (_ *hostapi.Client, err error) {
+	if a.key == "" {
+		_, a.owner, err = ed25519.GenerateKey(rand.Reader)
+	} else {
+		a.owner, err = readKey(a.key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return hostapi.Open(ctx, a.socket, a.owner)
+}
+
+// use opens it, has f use it, and closes it.
+func (a *attachment) use(ctx context.Context, f func(context.Context, *hostapi.Client) error) (err error) {
+	c, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // ends what waits
+	defer func() {
+		if stop() {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	return f(ctx, c)
+}
+
+func parseName(text string) (frame.GUID, error) {
+	name, err := frame.ParseGUID(text)
+	if err != nil {
+		err = &command.UsageError{Err: err}
+	}
+	return name, err
+}
+
+func mfSendCommand(app *commands.App) *cobra.Command {
+	var a attachment
+	size, service := config.Size(1<<20), frame.Service(0)
+	delayTolerant, multihoming, multicast, through := false, false, false, ""
+	cmd := &cobra.Command{
+		Use:   "send NAME [FILE]",
+		Short: "Send a file, or standard input, to a name",
+		Long: `Cuts it into chunks of --chunk bytes, sends them, and waits until the receiver has taken
+each of them. Nothing is lost if the receiver is away for a while: see --keep of "sluice
+mf host". An empty chunk at the end says that there is no more, as "sluice mf recv" expects
+it. With --delay-tolerant they go by a storage node, if the host has --storage, which keeps
+them while the receiver is away: taken means, then, that it has them.
+
+With --multihoming they go by all links between both hosts at one time, if these have several,
+by the one with the shortest round trip first.
+
+With --multicast they go to each host that has attached the name when they are sent, not to
+one of them. If not all have taken a chunk in the end, it says how many have not.
+
+With --through each chunk goes by a function: what that makes of it is sent on to the name.
+See "sluice mf compute".`,
+		Example: `  sluice mf send 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930 film.mp4
+  tar c . | sluice mf send 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return &command.UsageError{Err: errors.New("want a name, and a file or nothing")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to, err := parseName(args[0])
+			if err != nil {
+				return err
+			}
+			var function frame.GUID
+			most := config.Size(host.MaxChunk)
+			switch {
+			case moreThanOne(delayTolerant, multihoming, multicast, through != ""):
+				return &command.UsageError{Err: errors.New("--delay-tolerant, --multihoming, --multicast and --through: want one of them")}
+			case multicast:
+				service = frame.Multicast
+			case multihoming:
+				service = frame.Multihoming
+			case delayTolerant:
+				service, most = frame.DelayTolerant, config.Size(custody.MaxPayload)
+			case through != "":
+				if function, err = parseName(through); err != nil {
+					return err
+				}
+				most = config.Size(compute.MaxPayload)
+			}
+			if size < 1 || size > most {
+				return &command.UsageError{Err: fmt.Errorf("--chunk %v: want 1 byte to %v", size, most)}
+			}
+			from := cmd.InOrStdin()
+			if len(args) == 2 {
+				f, err := os.Open(args[1])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				from = f
+			}
+			return a.use(cmd.Context(), func(ctx context.Context, c *hostapi.Client) error {
+				began, t := time.Now(), taking{send: plain(c, to, service)}
+				if through != "" {
+					caller := compute.NewCaller(c, a.owner)
+					work := tasks.New()
+					defer work.Stop()
+					work.Start(func(ctx context.Context) { _ = caller.Run(ctx) }) // it fails if the host ends, as what is sent does
+					t.send = func(ctx context.Context, payload []byte, done func(error)) error {
+						return caller.Send(ctx, function, to, payload, done)
+					}
+				}
+				sent, err := t.sendAll(ctx, from, int(size))
+				took := time.Since(began)
+				fmt.Fprintf(app.Err, "%s for %v taken in %v, %s\n", units.FormatAmount(uint64(sent)), to, took.Round(time.Millisecond), rate(sent, took))
+				return err
+			})
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().TextVar(&size, "chunk", size, "size of chunks")
+	cmd.Flags().BoolVar(&delayTolerant, "delay-tolerant", false, "have a storage node keep them while the receiver is away")
+	multihomingFlag(cmd, &multihoming)
+	multicastFlag(cmd, &multicast)
+	cmd.Flags().StringVar(&through, "through", "", "name of a function that each chunk goes by")
+	return cmd
+}
+
+// multihomingFlag has chunks go by several links at one time.
+func multihomingFlag(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVar(to, "multihoming", false, "use all links between both hosts at one time")
+}
+
+// multicastFlag has chunks go to several hosts.
+func multicastFlag(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVar(to, "multicast", false, "send to each host that has the name, not to one of them")
+}
+
+// moreThanOne says whether more than one of some is so.
+func moreThanOne(all ...bool) bool {
+	n := 0
+	for _, is := range all {
+		if is {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// sendAll sends what a reader has, and says how much of it was taken.
+func (t *taking) sendAll(ctx context.Context, r io.Reader, size int) (taken int64, err error) {
+	for {
+		b := make([]byte, size)
+		n, err := io.ReadFull(r, b)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return t.wait(fmt.Errorf("what is to be sent: %w", err))
+		}
+		if n > 0 {
+			if err := t.one(ctx, b[:n]); err != nil {
+				return t.wait(err)
+			}
+		}
+		if err != nil { // the end, which is for who has all before it
+			if _, err := t.wait(nil); err != nil {
+				return t.bytes, err
+			}
+			return t.wait(t.one(ctx, nil))
+		}
+	}
+}
+
+// taking sends chunks, and counts what was taken of them.
+type taking struct {
+	send  func(ctx context.Context, payload []byte, done func(error)) error
+	all   sync.WaitGroup
+	mu    sync.Mutex
+	bytes int64
+	err   error
+}
+
+// plain sends chunks to a name, with a service.
+func plain(c *hostapi.Client, to frame.GUID, service frame.Service) func(context.Context, []byte, func(error)) error {
+	return func(ctx context.Context, payload []byte, done func(error)) error {
+		return c.Send(ctx, to, service, payload, done)
+	}
+}
+
+// one sends a chunk, unless one before was not taken.
+func (t *taking) one(ctx context.Context, payload []byte) error {
+	t.mu.Lock()
+	failed := t.err
+	t.mu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	t.all.Add(1)
+	err := t.send(ctx, payload, func(err error) {
+		defer t.all.Done()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if err != nil {
+			t.err = err
+		} else {
+			t.bytes += int64(len(payload))
+		}
+	})
+	if err != nil {
+		t.all.Done()
+	}
+	return err
+}
+
+// wait waits until it is known of all chunks what has become of them.
+func (t *taking) wait(err error) (int64, error) {
+	t.all.Wait()
+	if err == nil {
+		err = t.err
+	}
+	return t.bytes, err
+}
+
+// rate is bytes in a time, to a thousandth.
+func rate(n int64, took time.Duration) string {
+	v := float64(n) * 8 / max(took, time.Microsecond).Seconds()
+	step := math.Pow10(int(math.Log10(max(v, 1000))) - 3)
+	return units.FormatRate(math.Round(v/step) * step)
+}
+
+func mfRecvCommand(app *commands.App) *cobra.Command {
+	var a attachment
+	discard, follow, from := false, false, ""
+	cmd := &cobra.Command{
+		Use:   "recv",
+		Short: "Receive what is sent to a name, to standard output",
+		Long: `Prints, to standard error, the name that it receives for, and writes what comes to standard
+output, chunk by chunk; each is taken when it is written. What a function has made of a
+chunk ("sluice mf compute") is from who has sent that. An empty chunk, as "sluice mf send"
+has at its end, ends it, unless it is to --follow. What others send than who
+was heard first, or --from, is left out; with --follow and without --from nothing is.`,
+		Example: `  sluice mf recv --name-key laptop.key > film.mp4
+  sluice mf recv --name-key laptop.key --discard --follow`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var sender frame.GUID
+			if from != "" {
+				var err error
+				if sender, err = parseName(from); err != nil {
+					return err
+				}
+			}
+			out := app.Out
+			if discard {
+				out = io.Discard
+			}
+			return a.use(cmd.Context(), func(ctx context.Context, c *hostapi.Client) error {
+				fmt.Fprintf(app.Err, "name %v\n", c.Name)
+				return receiveAll(ctx, c, out, sender, follow, app)
+			})
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().BoolVar(&discard, "discard", false, "write nothing")
+	cmd.Flags().BoolVar(&follow, "follow", false, "go on until it is interrupted")
+	cmd.Flags().StringVar(&from, "from", "", "name of the only sender")
+	return cmd
+}
+
+// receiveAll writes what one name sends, the first if it is not given, until an empty chunk comes or ctx
+// ends.
+func receiveAll(ctx context.Context, c *hostapi.Client, out io.Writer, from frame.GUID, follow bool, app *commands.App) error {
+	in := incoming{host: c}
+	others := 0
+	for {
+		x, err := in.receive(ctx)
+		if err != nil {
+			return quietEnd(ctx, err)
+		}
+		if from.IsZero() && !follow {
+			from = x.From
+		}
+		leftOut := !from.IsZero() && x.From != from
+		if leftOut {
+			if others++; others == 1 {
+				fmt.Fprintf(app.Err, "left out: what %v sends\n", x.From)
+			}
+		} else {
+			if _, err := out.Write(x.Payload); err != nil {
+				return err
+			}
+			in.taken(x)
+		}
+		if err := c.Take(x.chunk); err != nil {
+			return quietEnd(ctx, err)
+		}
+		if !leftOut && x.Empty && !follow {
+			return nil
+		}
+	}
+}
+
+// incoming are the chunks for a name, those from functions as their senders'.
+type incoming struct {
+	host    *hostapi.Client
+	results compute.Results
+}
+
+// received is a chunk, as if a function had made it where none has.
+type received struct {
+	*compute.Result
+	chunk hostapi.Chunk
+}
+
+// receive waits for the next that is to be had.
+func (in *incoming) receive(ctx context.Context) (received, error) {
+	for {
+		c, err := in.host.Receive(ctx)
+		if err != nil || !compute.Is(c) {
+			return received{&compute.Result{From: c.From, Payload: c.Payload, Empty: len(c.Payload) == 0}, c}, err
+		}
+		r, err := in.results.Open(c, in.host.Name)
+		if err == nil && !r.Again {
+			return received{r, c}, nil
+		}
+		if err == nil {
+			err = in.host.Take(c)
+		} else {
+			err = in.host.Refuse(c) // whoever has sent it is not to believe that it was taken
+		}
+		if err != nil {
+			return received{}, err
+		}
+	}
+}
+
+// taken is for one that the user has.
+func (in *incoming) taken(x received) {
+	if compute.Is(x.chunk) {
+		in.results.Taken(x.Result)
+	}
+}
+
+// quietEnd is no error if the user has interrupted.
+func quietEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

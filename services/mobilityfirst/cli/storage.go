@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/kit/commands"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/services/mobilityfirst/custody"
+	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
+	"github.com/sluice-net/sluice/services/mobilityfirst/storage"
+)
+
+// defaultCustody is where a storage node keeps chunks that is told nothing.
+const defaultCustody = "/var/lib/sluice/custody"
+
+func mfStorageCommand(app *commands.App) *cobra.Command {
+	var a attachment
+	var shown figures
+	var asked controlled
+	o := storage.Options{Dir: defaultCustody, Keep: storage.DefaultKeep}
+	size := config.Size(storage.DefaultSize)
+	cmd := &cobra.Command{
+		Use:   "storage",
+		Short: "Keep chunks for names that are away, and hand them on",
+		Long: `Runs a storage node until it gets SIGINT or SIGTERM, at the name that belongs to --name-key.
+Hosts that run with --storage and this name send chunks to it that may wait, as "sluice mf
+send --delay-tolerant" does. It keeps them on disk, and hands them on when their destination
+is there and the way to it is good. What it has said that it has taken is not lost if it,
+or the machine, is stopped. Senders have signed their chunks, so it need not be trusted with
+what is in them being whole and theirs, and it can read them.`,
+		Example: `  sluice mf storage --name-key storage.key
+  sluice mf host --interface eth0 --storage 0c5f1e7a9b3d2c4e6f8091a2b3c4d5e6f7081920
+  sluice mf storage list`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case a.key == "":
+				return &command.UsageError{Err: errors.New("--name-key is missing: hosts have to know the name; \"sluice mf name new\" makes one")}
+			case size < storage.LeastSize:
+				return &command.UsageError{Err: fmt.Errorf("--size %v: want at least %v", size, config.Size(storage.LeastSize))}
+			case o.Keep < time.Minute || o.Keep > custody.MaxKept:
+				return &command.UsageError{Err: fmt.Errorf("--keep %v: want 1m to %v", o.Keep, custody.MaxKept)}
+			}
+			o.Size, o.Log = int64(size), slog.New(slog.NewTextHandler(app.Err, nil))
+			defer commands.TellOfHangups(cmd.Context(), o.Log)()
+			return runStorage(cmd.Context(), &a, o, &shown, &asked)
+		},
+	}
+	cmd.AddCommand(mfStorageListCommand(app))
+	a.flags(cmd)
+	flags := cmd.Flags()
+	shown.flag(flags)
+	asked.flags(flags)
+	flags.StringVar(&o.Dir, "dir", o.Dir, "folder of the chunks, of this alone")
+	flags.TextVar(&size, "size", size, "how much it keeps: from one name an eighth of what others leave")
+	flags.DurationVar(&o.Keep, "keep", o.Keep, "how long it keeps a chunk at most")
+	return cmd
+}
+
+// runStorage runs a storage node, and says at its end what it has done.
+func runStorage(ctx context.Context, a *attachment, o storage.Options, shown *figures, asked *controlled) error {
+	if err := errors.Join(shown.open(), asked.open()); err != nil {
+		return err
+	}
+	host, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	o.Host = host
+	n, err := storage.New(o)
+	if err != nil {
+		return errors.Join(err, host.Close())
+	}
+	m := figuresOf("mf_storage", []total{
+		{"chunks_total", "Chunks, by what has become of them: kept, and of these handed_on and lost; refused.", func() map[string]uint64 {
+			c := n.Counters()
+			return map[string]uint64{"kept": c.Kept, "handed_on": c.HandedOn, "refused": c.Refused, "lost": c.Lost}
+		}},
+	}, []gauge{
+		{"chunks", "Chunks in custody.", func() float64 { return float64(n.Counters().Chunks) }},
+		{"destinations", "Names for which there are chunks in custody.", func() float64 { return float64(n.Counters().Destinations) }},
+		{"bytes", "What they count of the size.", func() float64 { return float64(n.Counters().Bytes) }},
+	})
+	defer shown.show(m, o.Log)()
+	stop, err := asked.serve(nodeapi.Options{Log: o.Log, Key: a.owner, Report: n.Report, Custody: n.Custody, Metrics: m})
+	if err != nil {
+		return errors.Join(err, n.Close())
+	}
+	defer stop()
+	c := n.Counters()
+	o.Log.Info("storage node runs", "name", host.Name, "dir", o.Dir, "chunks", c.Chunks, "destinations", c.Destinations)
+	err = n.Run(ctx)
+	c = n.Counters()
+	o.Log.Info("storage node ends", "kept", c.Kept, "handed_on", c.HandedOn, "refused", c.Refused, "lost", c.Lost, "chunks", c.Chunks, "destinations", c.Destinations)
+	return err
+}
+
+// keptFor is what a storage node has for one name.
+type keptFor struct {
+	Destination frame.GUID  `json:"destination"`
+	Chunks      int         `json:"chunks"`
+	Bytes       config.Size `json:"bytes"`
+	Senders     int         `json:"senders"`
+	Oldest      time.Time   `json:"oldest"`
+	Newest      time.Time   `json:"newest"`
+	senders     map[frame.GUID]struct{}
+}
+
+func mfStorageListCommand(app *commands.App) *cobra.Command {
+	dir := defaultCustody
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List for which names a storage node has chunks",
+		Long:  `Reads the folder of a storage node, whether that runs or not.`,
+		Args:  command.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			all, err := storage.List(dir)
+			if errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("%w (--dir says where \"sluice mf storage\" keeps chunks)", err)
+			}
+			if err != nil {
+				return err
+			}
+			list := byDestination(all)
+			return app.Print(list, func(w io.Writer) { commands.Table[keptFor]("")(w, list) })
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", dir, "folder of the chunks")
+	return cmd
+}
+
+func byDestination(all []storage.Kept) (list []keptFor) {
+	of := map[frame.GUID]*keptFor{}
+	for _, k := range all {
+		d := of[k.Destination]
+		if d == nil {
+			d = &keptFor{Destination: k.Destination, Oldest: k.Since, senders: map[frame.GUID]struct{}{}}
+			of[k.Destination] = d
+		}
+		d.Chunks++
+		d.Bytes += config.Size(k.Size)
+		d.senders[k.Source] = struct{}{}
+		if k.Since.Before(d.Oldest) {
+			d.Oldest = k.Since
+		}
+		if k.Since.After(d.Newest) {
+			d.Newest = k.Since
+		}
+	}
+	for _, d := range of {
+		d.Senders = len(d.senders)
+		list = append(list, *d)
+	}
+	slices.SortFunc(list, func(a, b keptFor) int { return bytes.Compare(a.Destination[:], b.Destination[:]) })
+	return list
+}

@@ -1,0 +1,158 @@
+package qos
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/services/qos/classes"
+	"github.com/sluice-net/sluice/services/qos/critical"
+	"github.com/sluice-net/sluice/services/qos/guard"
+	"github.com/sluice-net/sluice/services/qos/reserve"
+	"github.com/sluice-net/sluice/services/qos/subflows"
+)
+
+// classSettle is how long after a start a class waits for the switches on its paths.
+const classSettle = 15 * time.Second
+
+// Definition describes the service to the controller.
+func Definition() kit.Definition {
+	return kit.Definition{
+		Name: Name, Doc: "The QoS service: bandwidth and latency that hold.",
+		Section: func() config.Section { return DefaultSection() },
+		New:     fromParts,
+	}
+}
+
+// assembly makes the parts of the service from those that the controller gives it.
+type assembly struct {
+	kit.Parts
+	section *Section
+	book    *reserve.Book
+	guard   *guard.Guard
+}
+
+// fromParts makes the service as the controller's configuration has it.
+func fromParts(p kit.Parts) (kit.Service, error) {
+	section := config.Of[*Section](p.Config)
+	queues, err := p.Databases.Owner(classes.DatabaseOwner)
+	if err != nil {
+		return nil, fmt.Errorf("register the queues: %w", err)
+	}
+	if !section.Enabled {
+		queues.Declare(ovsdb.Nothing) // an earlier start may have left some
+		return nil, nil               //nolint:nilnil // left out by configuration
+	}
+	a := &assembly{Parts: p, section: section, book: reserve.New(reserve.UseOf(p.Network))}
+	if err := a.makeGuard(); err != nil {
+		return nil, err
+	}
+	criticalFlows, err := a.newCritical()
+	if err != nil {
+		return nil, err
+	}
+	classesOfTraffic, err := a.newClasses(queues, criticalFlows)
+	if err != nil {
+		return nil, err
+	}
+	furtherSubflows, err := a.newSubflows()
+	if err != nil {
+		return nil, err
+	}
+	s := New(a.book, a.guard, criticalFlows, classesOfTraffic, furtherSubflows)
+	s.definitions, s.classes = criticalFlows.Definitions, classesOfTraffic.Declared
+	p.Network.Subscribe(s.NetworkChanged)
+	return s, nil
+}
+
+// makeGuard makes what holds traffic without a promise to what promises leave.
+func (a *assembly) makeGuard() error {
+	owner, err := a.Network.Owner(guard.Owner, network.OwnerOptions{})
+	if err != nil {
+		return fmt.Errorf("register the rules: %w", err)
+	}
+	a.guard = guard.New(guard.Options{Book: a.book, Rules: owner, Log: a.Log.With("service", guard.Owner), Interval: a.Config.Network.StatsInterval})
+	return nil
+}
+
+// newCritical makes the part that places critical flows.
+func (a *assembly) newCritical() (*critical.Service, error) {
+	definitions, faults := a.section.Definitions()
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	var s *critical.Service
+	owner, err := a.Network.Owner(critical.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
+	if err != nil {
+		return nil, fmt.Errorf("register the rules: %w", err)
+	}
+	s = critical.New(critical.Options{
+		Network: a.Network, Rules: owner, Store: a.Store, Book: a.book, Guard: a.guard, Log: a.Log.With("service", Name), Configured: definitions,
+		Publish: a.publish, Interval: a.Config.Network.StatsInterval,
+	})
+	a.Network.AddHandler(rule.ChainCritical, s)
+	return s, nil
+}
+
+// newClasses makes the part that keeps classes of traffic.
+func (a *assembly) newClasses(queues *ovsdb.Owner, beside classes.Critical) (*classes.Service, error) {
+	owner, err := a.Network.Owner(classes.OwnerName, network.OwnerOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("register the rules: %w", err)
+	}
+	configured, faults := a.section.ParsedClasses()
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	return classes.New(classes.Options{
+		Network: a.Network, Rules: owner, Book: a.book, Store: a.Store, Log: a.Log.With("service", classes.OwnerName), Publish: a.publish,
+		Databases: queues, Critical: beside, Configured: configured, Treatments: a.Treatments,
+		Quota: a.section.Quota, Interval: a.Config.Network.StatsInterval, Settle: classSettle, OnConnect: a.section.Queues == "connect",
+	}), nil
+}
+
+// newSubflows makes the part that places further subflows of large connections.
+func (a *assembly) newSubflows() (*subflows.Service, error) {
+	var s *subflows.Service
+	owner, err := a.Network.Owner(subflows.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
+	if err != nil {
+		return nil, fmt.Errorf("register the rules: %w", err)
+	}
+	o := a.section.Subflows
+	var sampled subflows.Sampled
+	if o.Plain {
+		sampled = a.Network.Traffic()
+	}
+	s = subflows.New(subflows.Options{
+		Settings: subflows.Settings{Enabled: o.Enabled, DSCP: uint8(o.DSCP), Paths: o.Paths, Most: o.Most, Idle: o.Idle},
+		Network:  a.Network, Rules: owner, Store: a.Store, Book: a.book, Guard: a.guard, Log: a.Log.With("service", subflows.Owner),
+		Publish: a.publish, Interval: a.Config.Network.StatsInterval, Sampled: sampled,
+	})
+	a.Network.AddHandler(rule.ChainSubflow, s)
+	return s, nil
+}
+
+// publish publishes an event of the service.
+func (a *assembly) publish(kind string, attrs any) { a.Bus.Publish(Name+"."+kind, attrs) }
+
+// EstimateFree estimates what is free of a link, in bit/s.
+func (s *Service) EstimateFree(l network.Link) uint64 { return s.book.EstimateFree(l.From) }
+
+// Reload implements kit.Reloader: critical traffic and classes take effect without a restart.
+func (s *Service) Reload(_ context.Context, next config.Section) (take func(context.Context) error, err error) {
+	section := next.(*Section)
+	takeCritical, err := s.definitions.Reload(section.Definitions())
+	if err != nil {
+		return nil, err
+	}
+	takeClasses, err := s.classes.Reload(section.ParsedClasses())
+	if err != nil {
+		return nil, err
+	}
+	return kit.TakeAll(takeCritical, takeClasses), nil
+}
