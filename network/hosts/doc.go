@@ -1,21 +1,21 @@
-// Package hosts keeps the table of end hosts: which MAC address in which VLAN
-// stands behind which edge port, and which IP addresses it has claimed.
+// Package hosts keeps the table of end hosts: the edge port at which each MAC address and VLAN
+// is, and the IP addresses that it uses. Start reading with [Table.Learn].
 //
-// A host is learned from any frame it sends into an edge port. Its addresses are
-// learned where the protocol makes the claim the sender's own: ARP, neighbour
-// discovery, and link-local IPv6 sources, which no router passes on. The source
-// of any other IP packet may stand behind a router, so it counts only inside
-// subnets that the operator has named, and never takes an address from another
-// host.
+// A host is learned from any frame that it sends into an edge port. Its addresses are learned
+// from packets that only their owner sends: ARP, neighbour discovery, and packets with a
+// link-local IPv6 source, which no router forwards. The sender of any other IP packet may be
+// behind a router. Such a source address counts only inside subnets that the operator has named,
+// and is never taken from another host.
 //
-// A host that is said to be elsewhere than it was, or to have lost an address to
-// another, is in [Doubt]: it is asked where it was, and if it answers there the claim is
-// refused. If it cannot be asked because its switch has left or come a moment ago, the claim
-// waits for that. Hosts that a service keeps are where the service says.
+// A frame that shows a known host at another port, or another host with its address, is a claim,
+// which is held in a [Doubt] until it is confirmed or refused. The controller asks the known
+// host at its old place; if it answers there, the claim is refused. If it cannot be asked
+// because its switch has just left or returned, the claim waits. Hosts that a service manages
+// are always where the service says.
 //
-// What is known of hosts outlives the table: [Table.Notes] tells what has changed, and
-// [Table.Restore] makes it known in the next one.
+// The table's content survives a restart: [Table.Notes] returns what has changed, and
+// [Table.Restore] enters it into a new table.
 //
-// [Table.Learn] and [Table.Lookup] run for every packet-in. For a known host
-// they neither allocate nor wait for one another; only changes are serialised.
+// [Table.Learn] and [Table.Lookup] run for every packet-in. For a known host they neither
+// allocate nor wait for each other; only changes are serialised.
 package hosts

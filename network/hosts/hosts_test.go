@@ -28,7 +28,7 @@ func mac(n byte) openflow.MAC { return openflow.MAC{2, 0, 0, 0, 0, n} }
 
 func ip(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// parse reads a frame that a builder made.
+// parse parses a frame.
 func parse(t testing.TB, frame []byte) *packet.Headers {
 	t.Helper()
 	h, err := packet.Parse(frame)
@@ -53,7 +53,7 @@ func advertisement(t testing.TB, n byte, target string, flags uint8) *packet.Hea
 		packet.Advertisement{Target: ip(target), MAC: mac(n), To: ip("fe80::200"), Flags: flags}))
 }
 
-// summary writes changes so that a table can name them.
+// summary formats changes for test tables.
 func summary(cs []Change) string {
 	s := ""
 	for _, c := range cs {
@@ -220,8 +220,8 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
-// TestIndexesAgree drives the table at random and checks that an address is held
-// once in each VLAN, by the host that lists it.
+// TestIndexesAgree drives the table at random and checks that exactly one host in each VLAN
+// holds an address, and that this host lists it.
 func TestIndexesAgree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		table := New(Options{Edge: isEdge, MaxHosts: 6, MaxPerPort: 4, MaxIPs: 2, MoveHold: time.Nanosecond})

@@ -59,8 +59,8 @@ func (x *index) remove(k uint64) {
 	delete(s.hosts, k)
 }
 
-// ipIndex finds hosts by address: at most one in each VLAN. Its slices are
-// replaced, never changed.
+// ipIndex finds hosts by address: at most one in each VLAN. Its slices are replaced and never
+// modified.
 type ipIndex struct {
 	sync.RWMutex
 	hosts map[netip.Addr][]*entry
@@ -72,7 +72,7 @@ func (x *ipIndex) find(addr netip.Addr) []*entry {
 	return x.hosts[addr]
 }
 
-// holder is the host that has the address in the VLAN of e.
+// holder returns the host that has the address in the VLAN, or nil.
 func (x *ipIndex) holder(addr netip.Addr, vlan uint16) *entry {
 	for _, e := range x.find(addr) {
 		if e.vlan == vlan {

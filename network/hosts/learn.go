@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Learn takes note of a frame that came in by a port and returns what changed;
-// for a known host that has said nothing new it returns nil. A claim of another
-// host's address yields two changes, one for each.
+// Learn learns from a frame that came in by a port and returns what has changed: nothing for a
+// known host with known addresses. A frame that moves an address from one host to another
+// returns two changes, one for each host.
 func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []Change {
 	if h.EthSrc.IsMulticast() || h.EthSrc.IsZero() {
 		return nil
@@ -23,17 +23,17 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	if t.opts.IgnoreVLAN {
 		vlan = 0
 	}
-	c := claimOf(h, t.opts.Subnets)
+	c := senderInfoOf(h, t.opts.Subnets)
 	if !t.pins.Load().allow(h.EthSrc, c.addr, at) {
 		if !t.opts.Edge(at) {
-			return nil // it is on its way
+			return nil // a forwarded packet of the pinned host
 		}
 		return []Change{t.refused.refuse(nil, at, Pinned)}
 	}
 	e := t.known.find(h.EthSrc, vlan)
 	if e != nil {
 		if s := e.state.Load(); s.at == at && (s.knows(c) || c.weak && t.ips.holder(c.addr, vlan) != nil) {
-			if e.see(now) {
+			if e.markSeen(now) {
 				t.noteSeenAgain(e)
 			}
 			return nil
@@ -44,44 +44,44 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.learn(arrival{mac: h.EthSrc, vlan: vlan, at: at, claim: c, now: now})
+	return t.learn(observation{mac: h.EthSrc, vlan: vlan, at: at, sender: c, now: now})
 }
 
-// arrival is what a frame says: who is where, with what claim.
-type arrival struct {
-	mac   openflow.MAC
-	vlan  uint16
-	at    topology.PortRef
-	claim claim
-	now   time.Time
-	// confirmed is a host about which the claim is not in doubt any more, placed says
-	// that nothing is.
+// observation is what a frame shows: which host is where, with what address.
+type observation struct {
+	mac    openflow.MAC
+	vlan   uint16
+	at     topology.PortRef
+	sender senderInfo
+	now    time.Time
+	// confirmed is the host about which this claim has been accepted. placed is true if a
+	// service has placed the host; then nothing has to be confirmed.
 	confirmed *entry
 	placed    bool
 }
 
-// claim is what a frame says about its sender besides its place.
-type claim struct {
+// senderInfo is what a frame shows about its sender besides its port.
+type senderInfo struct {
 	addr netip.Addr
-	// weak marks an address that the sender need not own.
+	// weak is true for an address that the sender need not own.
 	weak   bool
 	router RouterState
 }
 
-func (s *state) knows(c claim) bool {
+func (s *state) knows(c senderInfo) bool {
 	return (!c.addr.IsValid() || slices.Contains(s.ips, c.addr)) && (c.router == RouterUnknown || c.router == s.router)
 }
 
-// claimOf finds the address that the sender of the frame claims. The source of any IP
-// packet counts in the subnets alone.
-func claimOf(h *packet.Headers, subnets []netip.Prefix) (c claim) {
+// senderInfoOf returns the address that the sender of the frame uses. The source of an ordinary
+// IP packet counts only in the given subnets.
+func senderInfoOf(h *packet.Headers, subnets []netip.Prefix) (c senderInfo) {
 	switch {
 	case h.Has(packet.ARP):
 		if h.ARPSHA == h.EthSrc {
 			c.addr = h.Src
 		}
 	case h.Has(packet.ND):
-		c = ndClaim(h)
+		c = ndSenderInfo(h)
 	case h.IsIP():
 		switch {
 		case h.Has(packet.IPv6) && h.Src.IsLinkLocalUnicast():
@@ -96,9 +96,9 @@ func claimOf(h *packet.Headers, subnets []netip.Prefix) (c claim) {
 	return c
 }
 
-// ndClaim reads neighbour discovery. The hop limit of 255 proves that the packet
+// ndSenderInfo reads a neighbour discovery packet. The hop limit of 255 proves that the packet
 // has crossed no router.
-func ndClaim(h *packet.Headers) (c claim) {
+func ndSenderInfo(h *packet.Headers) (c senderInfo) {
 	if h.TTL != 255 {
 		return c
 	}
@@ -120,24 +120,24 @@ func ndClaim(h *packet.Headers) (c claim) {
 	return c
 }
 
-// isHostAddress refuses what no host can have. Broadcast addresses of subnets
-// cannot be told apart here.
+// isHostAddress reports whether a host can have the address. It cannot recognise broadcast
+// addresses of subnets.
 func isHostAddress(a netip.Addr) bool {
 	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() &&
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// learn makes the change; the mutex is held.
-func (t *Table) learn(a arrival) []Change {
-	if !t.pins.Load().allow(a.mac, a.claim.addr, a.at) {
-		return nil // hosts have been pinned since the frame was looked at
+// learn applies an observation and returns the changes. The mutex is held.
+func (t *Table) learn(a observation) []Change {
+	if !t.pins.Load().allow(a.mac, a.sender.addr, a.at) {
+		return nil // hosts were pinned after Learn checked the frame
 	}
-	e := t.known.find(a.mac, a.vlan) // another goroutine may have been here first
+	e := t.known.find(a.mac, a.vlan) // another goroutine may have added it
 	var changes []Change
 	switch {
 	case e == nil:
-		old, room := t.places.makeRoom(a.at)
-		if !room {
+		old, ok := t.places.makeRoom(a.at)
+		if !ok {
 			return []Change{t.refused.refuse(nil, a.at, Full)}
 		}
 		changes = append(changes, Change{Kind: Added})
@@ -147,7 +147,7 @@ func (t *Table) learn(a arrival) []Change {
 		e = t.add(a.mac, a.vlan, a.at, a.now)
 	case e.state.Load().at != a.at:
 		from := e.state.Load().at
-		if moved, why := t.mayMove(e, a); !moved {
+		if moved, why := t.checkMove(e, a); !moved {
 			return why
 		}
 		if !t.move(e, a.at, a.now) {
@@ -155,13 +155,13 @@ func (t *Table) learn(a arrival) []Change {
 		}
 		changes = append(changes, Change{Kind: Moved, From: from})
 		if !a.placed {
-			e.noteElsewhere(from, a.now)
+			e.countFlap(from, a.now)
 		}
 	}
-	if e.see(a.now) {
-		t.memory.note(e)
+	if e.markSeen(a.now) {
+		t.unsaved.record(e)
 	}
-	lost := t.claim(e, a)
+	lost := t.assignAddress(e, a)
 	if len(changes) == 0 && lost.Kind == Changed {
 		changes = append(changes, Change{Kind: Changed})
 	}
@@ -174,9 +174,9 @@ func (t *Table) learn(a arrival) []Change {
 	return changes
 }
 
-// mayMove says whether a host is believed to have moved, or what is to be done about
-// the claim, if anything; the mutex is held.
-func (t *Table) mayMove(e *entry, a arrival) (bool, []Change) {
+// checkMove reports whether a host is to be moved to the observed port, and returns the changes
+// to report if it is not. The mutex is held.
+func (t *Table) checkMove(e *entry, a observation) (bool, []Change) {
 	if a.placed || e == a.confirmed {
 		return true, nil
 	}
@@ -187,8 +187,8 @@ func (t *Table) mayMove(e *entry, a arrival) (bool, []Change) {
 	if a.now.UnixNano()-s.moved < int64(t.opts.MoveHold) && t.opts.Edge(s.at) {
 		return false, nil
 	}
-	if t.doubts.doubtful(e, a) {
-		return false, []Change{t.doubts.doubt(e, a)}
+	if t.claims.needsConfirmation(e, a) {
+		return false, []Change{t.claims.openClaim(e, a)}
 	}
 	return true, nil
 }
@@ -199,7 +199,7 @@ func (t *Table) add(mac openflow.MAC, vlan uint16, at topology.PortRef, now time
 	e.state.Store(&state{at: at})
 	t.places.add(e)
 	t.known.add(key(mac, vlan), e)
-	t.memory.note(e)
+	t.unsaved.record(e)
 	return e
 }
 
@@ -213,10 +213,11 @@ func (t *Table) move(e *entry, at topology.PortRef, now time.Time) bool {
 	return true
 }
 
-// claim gives e what it claims. The change it returns has a kind if anything
-// changed, and a host if another host has lost the address, or is to be asked for it.
-func (t *Table) claim(e *entry, a arrival) (lost Change) {
-	s, c := e.state.Load(), a.claim
+// assignAddress gives e the address and router state that its frame shows. The returned change
+// has a kind if anything changed, and a host if another host has lost the address or is to be
+// asked for it.
+func (t *Table) assignAddress(e *entry, a observation) (lost Change) {
+	s, c := e.state.Load(), a.sender
 	if c.router != RouterUnknown && c.router != s.router {
 		t.update(e, func(s *state) { s.router = c.router })
 	}
@@ -229,12 +230,12 @@ func (t *Table) claim(e *entry, a arrival) (lost Change) {
 		switch {
 		case c.weak:
 			return Change{}
-		case !kept && t.doubts.doubtful(old, a):
-			return t.doubts.doubt(old, a)
+		case !kept && t.claims.needsConfirmation(old, a):
+			return t.claims.openClaim(old, a)
 		}
 		t.drop(old, c.addr)
 		if !a.placed {
-			old.noteElsewhere(a.at, a.now)
+			old.countFlap(a.at, a.now)
 		}
 		lost.Host, lost.Lost, lost.From = old.host(), c.addr, a.at
 	}
@@ -247,7 +248,7 @@ func (t *Table) claim(e *entry, a arrival) (lost Change) {
 	return lost
 }
 
-// drop takes an address from a host.
+// drop removes an address from a host.
 func (t *Table) drop(e *entry, addr netip.Addr) {
 	t.update(e, func(s *state) {
 		s.ips = slices.DeleteFunc(s.ips, func(a netip.Addr) bool { return a == addr })
@@ -255,7 +256,7 @@ func (t *Table) drop(e *entry, addr netip.Addr) {
 	t.ips.remove(addr, e)
 }
 
-// remove takes a host out of the table; the mutex is held.
+// remove removes a host from the table. The mutex is held.
 func (t *Table) remove(e *entry) Change {
 	c := Change{Kind: Removed, Host: e.host()}
 	k := key(e.mac, e.vlan)
@@ -264,34 +265,34 @@ func (t *Table) remove(e *entry) Change {
 		t.ips.remove(a, e)
 	}
 	t.places.remove(e)
-	t.memory.gone(k, c.Host.At.Switch)
+	t.unsaved.recordRemoval(k, c.Host.At.Switch)
 	return c
 }
 
-// RemovePort forgets the hosts behind a port that went down or turned out to
-// lead to another switch.
+// RemovePort removes the hosts behind a port that went down or turned out to lead to another
+// switch.
 func (t *Table) RemovePort(at topology.PortRef) []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.removeAll(slices.Collect(maps.Keys(t.places.behind(at))))
 }
 
-// RemoveSwitch forgets the hosts behind all ports of a switch.
+// RemoveSwitch removes the hosts behind all ports of a switch.
 func (t *Table) RemoveSwitch(d openflow.DatapathID) []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.removeAll(slices.Collect(t.places.at(d)))
 }
 
-// Expire forgets the hosts that were not seen for too long, nor known before a start that
-// long ago, and those of switches that have not come back.
+// Expire removes the hosts that were not seen for Options.Age, and those of switches that have
+// not returned. A restored host gets that much time from the controller's start.
 func (t *Table) Expire(now time.Time) []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	limit := now.Add(-t.opts.Age).UnixNano()
 	var old []*entry
 	for d, p := range t.places.switches {
-		gone := !p.left.IsZero() && now.Sub(p.left) > departedAge
+		gone := !p.leftAt.IsZero() && now.Sub(p.leftAt) > departedAge
 		for e := range t.places.at(d) {
 			if gone || max(e.seen.Load(), e.added) < limit {
 				old = append(old, e)
@@ -301,7 +302,7 @@ func (t *Table) Expire(now time.Time) []Change {
 	return t.removeAll(old)
 }
 
-// removeAll takes hosts out of the table, in order; the mutex is held.
+// removeAll removes hosts from the table, in order of their addresses. The mutex is held.
 func (t *Table) removeAll(gone []*entry) []Change {
 	slices.SortFunc(gone, func(a, b *entry) int { return cmp.Compare(key(a.mac, a.vlan), key(b.mac, b.vlan)) })
 	changes := make([]Change, 0, len(gone))

@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Pin says whose an address is, and where that host is.
+// Pin is the host to which an address belongs, and the port at which that host is.
 type Pin struct {
 	MAC openflow.MAC
 	At  topology.PortRef
 }
 
-// pins are the hosts that are pinned, by address and by MAC address, and the addresses that are
-// virtual: no host may have these. It is not changed.
+// pins holds the pinned hosts, by address and by MAC address, and the virtual addresses, which
+// no host may have. It is immutable.
 type pins struct {
 	hosts       map[netip.Addr]Pin
 	places      map[openflow.MAC]topology.PortRef
@@ -38,7 +38,7 @@ func newPins(hosts map[netip.Addr]Pin, virtual map[netip.Addr]openflow.MAC) *pin
 	return p
 }
 
-// allow reports whether a host may be at a port, and have an address there, if any.
+// allow reports whether a host may be at a port, and have the address there if it is valid.
 func (p *pins) allow(mac openflow.MAC, addr netip.Addr, at topology.PortRef) bool {
 	if place, pinned := p.places[mac]; pinned && place != at {
 		return false
@@ -53,15 +53,15 @@ func (p *pins) allow(mac openflow.MAC, addr netip.Addr, at topology.PortRef) boo
 	return !pinned || pin.MAC == mac
 }
 
-// SetPinned replaces the pinned hosts. What is known that contradicts them is forgotten.
+// SetPinned replaces the pinned hosts, and removes hosts that contradict them.
 func (t *Table) SetPinned(hosts map[netip.Addr]Pin) []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pin(newPins(hosts, t.pins.Load().virtual))
 }
 
-// SetVirtual replaces the virtual addresses, each with the MAC address by which the table answers
-// for it. Hosts that have such an address are forgotten.
+// SetVirtual replaces the virtual addresses, each with the MAC address by which the table
+// answers for it. It removes hosts that have such an address.
 func (t *Table) SetVirtual(all map[netip.Addr]openflow.MAC) []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +74,7 @@ func (t *Table) IsVirtual(mac openflow.MAC) bool {
 	return virtual
 }
 
-// pin replaces the pins, and forgets the hosts that contradict them. The mutex is held.
+// pin replaces the pins, and removes the hosts that contradict them. The mutex is held.
 func (t *Table) pin(p *pins) []Change {
 	t.pins.Store(p)
 	var wrong []*entry

@@ -8,45 +8,45 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// places are where the hosts stand, and what room is left there; the table's mutex guards
-// them.
+// places records which hosts are at which port, and how much room is left; the table's mutex
+// guards it.
 type places struct {
 	opts     *Options
 	count    int // hosts in all
-	switches map[openflow.DatapathID]*place
+	switches map[openflow.DatapathID]*switchHosts
 }
 
-// place are the hosts that stand at one switch, by port.
-type place struct {
+// switchHosts holds the hosts at one switch, by port.
+type switchHosts struct {
 	hosts int
 	ports map[uint32]map[*entry]struct{}
-	// once are hosts that had been seen but once when they were noted, the oldest first, by
-	// port. Some have been seen again, or have gone.
-	once map[uint32][]*entry
-	left time.Time // when the switch left; zero while it is there
-	// until is when claims about hosts that cannot be asked wait no longer.
-	until time.Time
+	// seenOnce holds, by port, the hosts that had been seen only once when they were added, the
+	// oldest first. Some of them have been seen again or have left since.
+	seenOnce map[uint32][]*entry
+	leftAt   time.Time // when the switch disconnected; zero while it is connected
+	// waitUntil is the time until which claims about hosts that cannot be asked wait.
+	waitUntil time.Time
 }
 
-// add takes in a host that is new.
+// add adds a new host.
 func (p *places) add(e *entry) {
 	p.count++
 	p.enter(e)
-	p.noteOnce(e)
+	p.addSeenOnce(e)
 }
 
-// remove takes a host out.
+// remove removes a host.
 func (p *places) remove(e *entry) {
 	p.count--
 	p.leave(e)
 }
 
-// enter puts a host where its state says that it is, from where leave takes it.
+// enter adds a host at the port in its state; leave removes it from there.
 func (p *places) enter(e *entry) {
 	at := e.state.Load().at
 	s := p.switches[at.Switch]
 	if s == nil {
-		s = &place{ports: map[uint32]map[*entry]struct{}{}, once: map[uint32][]*entry{}}
+		s = &switchHosts{ports: map[uint32]map[*entry]struct{}{}, seenOnce: map[uint32][]*entry{}}
 		p.switches[at.Switch] = s
 	}
 	if s.ports[at.Port] == nil {
@@ -62,14 +62,14 @@ func (p *places) leave(e *entry) {
 	delete(s.ports[at.Port], e)
 	if len(s.ports[at.Port]) == 0 {
 		delete(s.ports, at.Port)
-		delete(s.once, at.Port)
+		delete(s.seenOnce, at.Port)
 	}
 	if s.hosts--; s.hosts == 0 {
 		delete(p.switches, at.Switch)
 	}
 }
 
-// all are the hosts everywhere.
+// all returns an iterator over all hosts.
 func (p *places) all() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for d := range p.switches {
@@ -82,7 +82,7 @@ func (p *places) all() iter.Seq[*entry] {
 	}
 }
 
-// at are the hosts at a switch.
+// at returns an iterator over the hosts at a switch.
 func (p *places) at(d openflow.DatapathID) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		s := p.switches[d]
@@ -99,7 +99,7 @@ func (p *places) at(d openflow.DatapathID) iter.Seq[*entry] {
 	}
 }
 
-// behind are the hosts behind a port.
+// behind returns the hosts behind a port.
 func (p *places) behind(at topology.PortRef) map[*entry]struct{} {
 	if s := p.switches[at.Switch]; s != nil {
 		return s.ports[at.Port]
@@ -107,28 +107,28 @@ func (p *places) behind(at topology.PortRef) map[*entry]struct{} {
 	return nil
 }
 
-// awaited says whether the hosts of a switch will be there to be asked soon, or have gone:
-// it has left or come a moment ago, or was there before the start.
-func (p *places) awaited(d openflow.DatapathID, now time.Time) bool {
+// mayReturn reports whether the hosts of a switch may become reachable soon: the switch has
+// disconnected or connected a moment ago, or was known before the controller's start.
+func (p *places) mayReturn(d openflow.DatapathID, now time.Time) bool {
 	s := p.switches[d]
-	return s != nil && now.Before(s.until)
+	return s != nil && now.Before(s.waitUntil)
 }
 
-// departedAge is how long hosts are kept of a switch that has left.
+// departedAge is how long the hosts of a disconnected switch are kept.
 const departedAge = time.Minute
 
-// SwitchDown notes that a switch has left. Its hosts are most likely still there when it
-// comes back, which they are given a minute for. Claims about them wait for it for Grace.
+// SwitchDown records that a switch has disconnected. Its hosts are probably still there when it
+// returns, so they are kept for departedAge. Claims about them wait for the switch for Grace.
 func (t *Table) SwitchDown(d openflow.DatapathID, now time.Time) { t.setLeft(d, now, now) }
 
-// SwitchUp notes that a switch is there. Its ports show within Grace whether hosts can be
-// asked behind them.
+// SwitchUp records that a switch has connected. The states of its ports show within Grace
+// whether hosts can be asked behind them.
 func (t *Table) SwitchUp(d openflow.DatapathID, now time.Time) { t.setLeft(d, time.Time{}, now) }
 
 func (t *Table) setLeft(d openflow.DatapathID, left, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.places.switches[d]; p != nil {
-		p.left, p.until = left, now.Add(t.opts.Grace)
+		p.leftAt, p.waitUntil = left, now.Add(t.opts.Grace)
 	}
 }

@@ -6,31 +6,32 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// Why says why a claim about a host was refused.
+// Why is the reason for which a claim about a host was refused.
 type Why uint8
 
-// The reasons.
+// The reasons for refusing a claim.
 const (
-	// Full: a bound was reached and no host gives way.
+	// Full means that a limit is reached and no host can be evicted.
 	Full Why = iota + 1
-	// Pinned: the host or the address is pinned elsewhere, or virtual.
+	// Pinned means that the host or the address is pinned elsewhere, or virtual.
 	Pinned
-	// Answered: the host has answered where it was, just now or a moment ago.
+	// Answered means that the host has answered at its old place, just now or a moment ago.
 	Answered
-	// Crowded: as many claims are in doubt as may be.
+	// Crowded means that too many claims are pending.
 	Crowded
-	reasons
+	numReasons
 )
 
-var whys = [reasons]string{Full: "full", Pinned: "pinned", Answered: "answered", Crowded: "crowded"}
+var reasonNames = [numReasons]string{Full: "full", Pinned: "pinned", Answered: "answered", Crowded: "crowded"}
 
-// String is the reason in a word, as metrics have it.
-func (w Why) String() string { return whys[w] }
+// String returns the reason as metrics name it.
+func (w Why) String() string { return reasonNames[w] }
 
-// refusals counts the claims that were not believed, by why.
-type refusals [reasons]atomic.Uint64
+// refusals counts the refused claims by reason.
+type refusals [numReasons]atomic.Uint64
 
-// refuse counts what is not believed about a host, nil for one that is not known.
+// refuse counts a refused claim and returns the change that reports it. e is nil for an unknown
+// host.
 func (r *refusals) refuse(e *entry, at topology.PortRef, why Why) Change {
 	r[why].Add(1)
 	c := Change{Kind: Refused, From: at, Why: why}
@@ -40,10 +41,10 @@ func (r *refusals) refuse(e *entry, at topology.PortRef, why Why) Change {
 	return c
 }
 
-// Refused counts the claims that were not believed, by why.
+// Refused returns the number of refused claims by reason.
 func (t *Table) Refused() map[Why]uint64 {
 	out := map[Why]uint64{}
-	for w := Full; w < reasons; w++ {
+	for w := Full; w < numReasons; w++ {
 		out[w] = t.refused[w].Load()
 	}
 	return out

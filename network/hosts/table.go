@@ -13,46 +13,46 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Options say how a table learns. The zero value of each field but Edge means
-// its default.
+// Options control how a table learns. A zero field means its default, except for Edge.
 type Options struct {
-	// Edge tells whether hosts may be learned behind a port. It has to be set;
-	// it is asked only when a host is new or somewhere else than it was.
+	// Edge reports whether hosts may be learned behind a port. It must be set. It is called only
+	// for a host that is new or at another port than before.
 	Edge func(topology.PortRef) bool
-	// IgnoreVLAN makes a MAC address one host whatever VLAN it is seen in.
+	// IgnoreVLAN makes a MAC address one host in all VLANs.
 	IgnoreVLAN bool
 	// Subnets are those whose IPv4 and IPv6 addresses are learned from any packet.
 	Subnets []netip.Prefix
-	// Pinned are hosts whose place never changes, by address: what is said of them elsewhere
-	// is not believed.
+	// Pinned holds hosts whose port never changes, by address. Packets that show them elsewhere
+	// are ignored.
 	Pinned map[netip.Addr]Pin
-	// Confirm is how long a host may take to answer where it was when another place, or
-	// another host, is said to have its addresses: only then that is believed. Zero
-	// believes at once. Reachable tells whether a host can be asked behind a port; nil
-	// means always.
+	// Confirm is how long a host may take to answer at its old place after a claim that it has
+	// moved or that another host has its address. The claim is accepted after that time; zero
+	// accepts it at once. Reachable reports whether a host can be asked behind a port; nil means
+	// always.
 	Confirm   time.Duration
 	Reachable func(topology.PortRef) bool
-	// Grace is for how long claims about hosts of a switch that has left, or come, wait until
-	// the hosts can be asked. For a switch of before the start they wait three times as long.
-	// Below zero they do not wait.
+	// Grace is how long claims about hosts of a switch that has disconnected or connected wait
+	// until the hosts can be asked. For a switch that was known before the controller's start it
+	// is three times as long. If it is negative, claims do not wait.
 	Grace time.Duration
-	// Notes has changes noted for who keeps hosts over a restart: see Table.Notes.
+	// Notes enables the recording of changes for Table.Notes.
 	Notes bool
-	// Keeper tells where somebody keeps a host that is looked for by its MAC address or,
-	// if that is zero, by its IP address: then only that is believed. It must not wait.
+	// Keeper returns the place of a host that a service manages, by its MAC address or, if that
+	// is zero, by its IP address. Packets that show such a host elsewhere are ignored. Keeper
+	// must not block.
 	Keeper func(openflow.MAC, netip.Addr) (Pin, bool)
-	// Most bounds the hosts behind a port where that is not MaxPerPort; it returns zero
-	// for others.
+	// Most returns the limit of hosts behind a port where it is not MaxPerPort, and zero for
+	// other ports.
 	Most func(topology.PortRef) int
-	// MaxHosts bounds the table, MaxPerSwitch and MaxPerPort the hosts at one switch and
-	// behind one port, so that none can fill the table, and MaxIPs the addresses of one
-	// host. Where there is no place, a host gives way that has been seen but once.
+	// MaxHosts limits the hosts in the table, MaxPerSwitch those at one switch and MaxPerPort
+	// those behind one port, so that nobody can fill the table, and MaxIPs limits the addresses
+	// of one host. If a limit is reached, a host that was seen only once is evicted.
 	MaxHosts, MaxPerSwitch, MaxPerPort, MaxIPs int
-	// Age is how long a host is kept that is not seen. Traffic that rules carry
-	// is not seen here, so it is long.
+	// Age is how long a host is kept after it was last seen. It is long because the controller
+	// does not see the traffic that rules forward.
 	Age time.Duration
-	// MoveHold is how long after a move a host is not moved again: late frames
-	// from the old place do not send it back.
+	// MoveHold is how long after a move a host is not moved again, so that late frames from the
+	// old place do not move it back.
 	MoveHold time.Duration
 }
 
@@ -65,13 +65,13 @@ const (
 	DefaultMaxIPs       = 32
 	DefaultAge          = time.Hour
 	DefaultMoveHold     = 200 * time.Millisecond
-	// DefaultGrace is longer than Open vSwitch takes to be started again, and to settle the
-	// ports of a switch that has connected. Three times that is longer than the 8 s that it
-	// waits at most between two attempts to reach a controller that was away.
+	// DefaultGrace is longer than Open vSwitch takes to restart, and than the ports of a newly
+	// connected switch take to settle. Three times that is longer than 8 s, the longest time
+	// between two of its attempts to reach a controller.
 	DefaultGrace = 5 * time.Second
 )
 
-// Kind says how a host changed.
+// Kind is the kind of a change.
 type Kind uint8
 
 // The kinds of change.
@@ -79,32 +79,32 @@ const (
 	Added Kind = iota + 1
 	Moved
 	Removed
-	// Changed: the host has gained or lost an address.
+	// Changed means that the host has gained or lost an address.
 	Changed
-	// Refused: what was said of a host behind From is not believed, for Why.
+	// Refused means that a claim made behind the port From is refused, for the reason Why.
 	Refused
-	// Doubted: a host, which is known, is to be asked whether it is still where it was,
-	// because of what was said of it behind From, or will be as soon as it can be.
+	// Doubted means that a claim made behind From is pending: the known host is to be asked
+	// whether it is still at its old place, now or as soon as it can be asked.
 	Doubted
-	// Believed: what was said of a host is not in doubt any more.
+	// Believed means that a claim is accepted.
 	Believed
 )
 
-// Change is what became of a host. From is where a moved host stood before, and Lost the
-// address that another host has now, which stands behind From.
+// Change is a change of a host. From is the former port of a moved host. Lost is an address that
+// another host, behind From, now has.
 type Change struct {
 	Kind Kind
 	Host topology.Host
 	From topology.PortRef
 	Lost netip.Addr
 	Why  Why
-	// Doubt is the claim that was refused or believed, or is in doubt; New says that the
-	// host is to be asked now.
+	// Doubt is the pending, refused or accepted claim. New reports whether the host is to be
+	// asked now.
 	Doubt *Doubt
 	New   bool
 }
 
-// Table is the host table. All methods may be called concurrently.
+// Table is the host table. It is safe for concurrent use.
 type Table struct {
 	opts    Options
 	refused refusals
@@ -112,32 +112,32 @@ type Table struct {
 	ips     ipIndex
 	pins    atomic.Pointer[pins]
 
-	mu     sync.Mutex // held while anything but seen changes
-	places places
-	doubts doubts
-	memory memory
+	mu      sync.Mutex // held while anything except entry.seen changes
+	places  places
+	claims  pendingClaims
+	unsaved changeLog
 }
 
-// entry is one host. What readers see of it is immutable behind one pointer.
+// entry is one host. What readers see of it is immutable and behind one pointer.
 type entry struct {
-	mac   openflow.MAC
-	vlan  uint16
-	seen  atomic.Int64 // Unix nanoseconds
-	added int64        // or when the table was made, if it was known before
-	again atomic.Bool  // it was seen again some time after it was added
-	state atomic.Pointer[state]
+	mac       openflow.MAC
+	vlan      uint16
+	seen      atomic.Int64 // Unix nanoseconds
+	added     int64        // Unix nanoseconds; for a restored host the time of Restore
+	seenAgain atomic.Bool  // whether it was seen again some time after it was added
+	state     atomic.Pointer[state]
 
-	// The table's mutex guards these: what is in doubt about the host, and until when
-	// nothing is, since it has answered.
-	doubt *Doubt
-	rests time.Time
-	// restless is how often the host is said to be elsewhere; nil if never.
-	restless *restless
+	// The table's mutex guards these: the pending claim about the host, and the time until which
+	// claims are refused because it has answered.
+	claim      *Doubt
+	quietUntil time.Time
+	// flapping counts how often the host has moved or was claimed to have moved; nil if never.
+	flapping *flapCounter
 }
 
 type state struct {
 	at     topology.PortRef
-	moved  int64 // when the host came to this place, Unix nanoseconds
+	moved  int64 // when the host came to this port, Unix nanoseconds
 	ips    []netip.Addr
 	router RouterState
 }
@@ -153,10 +153,10 @@ func (t *Table) update(e *entry, change func(*state)) {
 	s.ips = slices.Clone(s.ips)
 	change(&s)
 	e.state.Store(&s)
-	t.memory.note(e)
+	t.unsaved.record(e)
 }
 
-// New makes an empty table.
+// New returns an empty table.
 func New(o Options) *Table {
 	o.MaxHosts = cmp.Or(o.MaxHosts, DefaultMaxHosts)
 	o.MaxPerSwitch = cmp.Or(o.MaxPerSwitch, DefaultMaxPerSwitch)
@@ -175,16 +175,16 @@ func New(o Options) *Table {
 		t.known.shards[i].hosts = map[uint64]*entry{}
 	}
 	t.ips.hosts = map[netip.Addr][]*entry{}
-	t.places = places{opts: &t.opts, switches: map[openflow.DatapathID]*place{}}
-	t.doubts = doubts{
+	t.places = places{opts: &t.opts, switches: map[openflow.DatapathID]*switchHosts{}}
+	t.claims = pendingClaims{
 		opts: &t.opts, places: &t.places, refused: &t.refused,
 		ports: map[topology.PortRef]int{}, switches: map[openflow.DatapathID]int{},
 	}
-	t.memory = memory{wanted: o.Notes, changed: map[uint64]change{}, kept: map[uint64]struct{}{}}
+	t.unsaved = changeLog{enabled: o.Notes, changed: map[uint64]revision{}, kept: map[uint64]struct{}{}}
 	return t
 }
 
-// Lookup says where a host stands.
+// Lookup returns the port at which a host is, and whether the host is known.
 func (t *Table) Lookup(mac openflow.MAC, vlan uint16) (topology.PortRef, bool) {
 	e := t.known.find(mac, vlan)
 	if e == nil {
@@ -193,7 +193,7 @@ func (t *Table) Lookup(mac openflow.MAC, vlan uint16) (topology.PortRef, bool) {
 	return e.state.Load().at, true
 }
 
-// ByMAC returns the host with this address in this VLAN.
+// ByMAC returns the host with this MAC address in this VLAN.
 func (t *Table) ByMAC(mac openflow.MAC, vlan uint16) (topology.Host, bool) {
 	e := t.known.find(mac, vlan)
 	if e == nil {
@@ -202,8 +202,8 @@ func (t *Table) ByMAC(mac openflow.MAC, vlan uint16) (topology.Host, bool) {
 	return e.host(), true
 }
 
-// ByIP returns the host that has claimed the address. Where hosts in several
-// VLANs have, it is the one seen last.
+// ByIP returns the host that uses the address. If hosts in several VLANs use it, ByIP returns
+// the host seen last.
 func (t *Table) ByIP(addr netip.Addr) (topology.Host, bool) {
 	var last *entry
 	for _, e := range t.ips.find(addr.Unmap()) {
@@ -231,7 +231,7 @@ func (t *Table) All() []topology.Host {
 	return out
 }
 
-// Ports lists the ports of a switch behind which hosts stand, ascending.
+// Ports returns the ports of a switch with hosts behind them, ascending.
 func (t *Table) Ports(d openflow.DatapathID) []uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -241,26 +241,26 @@ func (t *Table) Ports(d openflow.DatapathID) []uint32 {
 	return nil
 }
 
-// Len is the number of hosts.
+// Len returns the number of hosts.
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.places.count
 }
 
-// RouterState says whether a host is an IPv6 router.
+// RouterState tells whether a host is an IPv6 router.
 type RouterState uint8
 
-// The states. A host's neighbour advertisements tell; before one is seen, a
-// controller must not answer for the host: an advertisement with the wrong
-// router flag makes its receivers drop their default route.
+// The router states, which a host's neighbour advertisements reveal. Before one is seen, a
+// controller must not answer for the host: an advertisement with the wrong router flag makes its
+// receivers drop their default route.
 const (
 	RouterUnknown RouterState = iota
 	NotRouter
 	IsRouter
 )
 
-// Neighbor is what an ARP or neighbour solicitation asks for.
+// Neighbor is the answer to an ARP request or neighbour solicitation.
 type Neighbor struct {
 	MAC    openflow.MAC
 	At     topology.PortRef
@@ -268,8 +268,8 @@ type Neighbor struct {
 	Seen   time.Time
 }
 
-// Neighbor returns the host that has claimed the address in this VLAN. A virtual address is a
-// neighbour in every VLAN, at no port.
+// Neighbor returns the host that uses the address in this VLAN. A virtual address is a neighbour
+// in every VLAN, at no port.
 func (t *Table) Neighbor(addr netip.Addr, vlan uint16) (Neighbor, bool) {
 	if mac, virtual := t.pins.Load().virtual[addr]; virtual {
 		return Neighbor{MAC: mac, Router: NotRouter, Seen: time.Now()}, true

@@ -13,12 +13,12 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// keeper keeps what tables note, as a store does.
+// keeper stores the changes of tables.
 type keeper map[openflow.MAC]hosts.Record
 
 func all(openflow.DatapathID) bool { return true }
 
-// keep takes what is noted, up to 512 of each switch, and says how much that was.
+// keep stores the recorded changes, up to 512 of each switch, and returns their number.
 func (k keeper) keep(tab *hosts.Table) int {
 	of := map[openflow.DatapathID]int{}
 	notes := tab.Notes(func(d openflow.DatapathID) bool { of[d]++; return of[d] <= 512 })
@@ -37,7 +37,7 @@ func ipOf(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
-// What is kept of hosts is known in the next table as it was in the last.
+// TestRestoredAsKept checks that stored hosts are the same in the next table.
 func TestRestoredAsKept(t *testing.T) {
 	d := newDoubting(t, hosts.Options{Notes: true})
 	kept := keeper{}
@@ -46,7 +46,7 @@ func TestRestoredAsKept(t *testing.T) {
 	kept.keep(d.Table)
 	d.claims(2, ipOf(22), other)
 	d.now = d.now.Add(2 * time.Second)
-	d.claims(1, victimIP, home) // seen again: it gives way to no other from now on
+	d.claims(1, victimIP, home) // seen again: it is not evicted from now on
 	d.RemovePort(home)
 	d.claims(1, victimIP, home)
 	d.now = d.now.Add(2 * time.Second)
@@ -75,7 +75,7 @@ func TestRestoredAsKept(t *testing.T) {
 	}
 }
 
-// unseen is hosts without when they were seen.
+// unseen returns hosts without the times at which they were seen.
 func unseen(known []topology.Host) []topology.Host {
 	for i := range known {
 		known[i].Seen = time.Time{}
@@ -83,9 +83,9 @@ func unseen(known []topology.Host) []topology.Host {
 	return known
 }
 
-// Claims about a host wait as long as it cannot be asked because its switch has not come
-// since the start, has left, or has come only now; then it is asked. In the end it is
-// believed that it has gone.
+// TestClaimsWaitForTheSwitch checks that claims about a host wait while its switch has not
+// connected since the start, has left, or has only just connected; then the host is asked. After
+// a limited time the claims are accepted.
 func TestClaimsWaitForTheSwitch(t *testing.T) {
 	const grace = hosts.DefaultGrace
 	for name, c := range map[string]struct {
@@ -163,7 +163,8 @@ func TestClaimsWaitForTheSwitch(t *testing.T) {
 	}
 }
 
-// A switch that leaves while its host is asked is waited for, and the host asked again.
+// TestSwitchThatLeavesWhileItsHostIsAsked checks that a claim waits for a switch that leaves
+// while its host is being asked, and that the host is asked again.
 func TestSwitchThatLeavesWhileItsHostIsAsked(t *testing.T) {
 	there := true
 	d := newDoubting(t, hosts.Options{Reachable: func(topology.PortRef) bool { return there }})
@@ -182,7 +183,8 @@ func TestSwitchThatLeavesWhileItsHostIsAsked(t *testing.T) {
 	}
 }
 
-// A switch that comes and goes does not keep its hosts from being elsewhere for good.
+// TestFlappingSwitchIsNotWaitedForLong checks that claims about hosts of a switch that comes and
+// goes are accepted after a limited time.
 func TestFlappingSwitchIsNotWaitedForLong(t *testing.T) {
 	d := newDoubting(t, hosts.Options{Reachable: func(topology.PortRef) bool { return false }})
 	d.SwitchDown(1, d.now)
@@ -199,8 +201,9 @@ func TestFlappingSwitchIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
-// Restored hosts have the shares of others, those first that were seen again and then the
-// older ones; what contradicts what is pinned is forgotten, and so is what cannot be.
+// TestRestoredHostsHaveTheirShare checks that limits hold for restored hosts: hosts seen again
+// come first, then older ones. Records that contradict pinned hosts, or are impossible, are
+// ignored.
 func TestRestoredHostsHaveTheirShare(t *testing.T) {
 	now := time.Now()
 	record := func(i int, d openflow.DatapathID, port uint32, again bool, age time.Duration) hosts.Record {
@@ -238,14 +241,14 @@ func TestRestoredHostsHaveTheirShare(t *testing.T) {
 	if gone != len(records)-6 {
 		t.Errorf("%d are to be forgotten, want the %d that are not there", gone, len(records)-6)
 	}
-	// Who comes now finds the shares full, or another gives way that was seen but once.
+	// A new host finds the limits reached, or a host that was seen only once is evicted.
 	if c := saw(tab, macOf(200), 1, 1, now); len(c) != 2 || c[1].Kind != hosts.Removed || c[1].Host.MAC == macOf(1) {
 		t.Errorf("one more behind the port: %+v", c)
 	}
 }
 
-// Restored hosts go as others do: those of a switch that does not come, and those that are
-// not heard for long.
+// TestRestoredHostsGo checks that restored hosts are removed if their switch does not connect,
+// or if they are not seen for long.
 func TestRestoredHostsGo(t *testing.T) {
 	now := time.Now()
 	tab := open(hosts.Options{})
@@ -266,13 +269,13 @@ func TestRestoredHostsGo(t *testing.T) {
 	}
 }
 
-// Hosts that come and go at one switch, more than can be kept, leave others their turn, and
-// what is noted is bounded, whether it can be kept or not.
+// TestNotesAreShared checks that a switch with more changes than can be stored does not delay
+// others, and that the recorded changes are bounded even if nothing can be stored.
 func TestNotesAreShared(t *testing.T) {
 	tab := open(hosts.Options{Notes: true})
 	kept := keeper{}
 	now := time.Now()
-	for i := range 3 * hosts.DefaultMaxPerSwitch { // one switch makes up hosts without end
+	for i := range 3 * hosts.DefaultMaxPerSwitch { // one switch invents hosts
 		saw(tab, macOf(i), 1, uint32(i%48), now)
 		if i%5000 == 0 {
 			kept.keep(tab)
@@ -296,7 +299,8 @@ func TestNotesAreShared(t *testing.T) {
 	}
 }
 
-// A host that goes while it is being kept is forgotten after all.
+// TestHostThatGoesWhileItIsKept checks that a host which leaves while it is being stored is
+// removed from the store later.
 func TestHostThatGoesWhileItIsKept(t *testing.T) {
 	tab := open(hosts.Options{Notes: true})
 	saw(tab, macOf(1), 1, 1, time.Now())

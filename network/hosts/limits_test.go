@@ -28,12 +28,12 @@ func saw(t *hosts.Table, mac openflow.MAC, d openflow.DatapathID, port uint32, n
 	return t.Learn(&packet.Headers{EthSrc: mac}, topology.PortRef{Switch: d, Port: port}, now)
 }
 
-// A switch that makes up hosts fills its share and no more; who comes elsewhere finds
-// room, and those that were seen more than once keep their place.
+// TestMadeUpHostsHarmNoOthers checks that invented hosts fill the share of their switch only:
+// hosts elsewhere find room, and hosts that were seen more than once are not evicted.
 func TestMadeUpHostsHarmNoOthers(t *testing.T) {
 	tab := open(hosts.Options{MaxHosts: 100, MaxPerSwitch: 60, MaxPerPort: 40})
 	now := time.Now()
-	for i := range 5 { // hosts at the same switch that are real
+	for i := range 5 { // real hosts at the same switch
 		saw(tab, macOf(i), 1, 9, now)
 		saw(tab, macOf(i), 1, 9, now.Add(2*time.Second))
 	}
@@ -60,7 +60,8 @@ func TestMadeUpHostsHarmNoOthers(t *testing.T) {
 	}
 }
 
-// Where all have been seen again, nobody gives way, and that is told.
+// TestFullOfRealHostsIsTold checks that a new host is refused, with a change that says so, if
+// all others have been seen again.
 func TestFullOfRealHostsIsTold(t *testing.T) {
 	tab := open(hosts.Options{MaxPerPort: 3})
 	now := time.Now()
@@ -74,7 +75,8 @@ func TestFullOfRealHostsIsTold(t *testing.T) {
 	}
 }
 
-// The hosts of a switch that does not come back go, those of one that does stay.
+// TestHostsOfDepartedSwitchesGo checks that hosts of a switch that does not return are removed,
+// and those of one that does stay.
 func TestHostsOfDepartedSwitchesGo(t *testing.T) {
 	tab := open(hosts.Options{})
 	now := time.Now()
@@ -91,8 +93,8 @@ func TestHostsOfDepartedSwitchesGo(t *testing.T) {
 	}
 }
 
-// BenchmarkHostsComeAndGo tells what a host costs from its first packet to its switch's
-// going, beside how many others. The time for one must not grow with their number.
+// BenchmarkHostsComeAndGo measures the time for one host from its first packet to the removal of
+// its switch, beside many others. It must not grow with their number.
 func BenchmarkHostsComeAndGo(b *testing.B) {
 	const full = hosts.DefaultMaxHosts
 	for _, count := range []int{full / 16, full / 4, full} {
@@ -112,8 +114,8 @@ func BenchmarkHostsComeAndGo(b *testing.B) {
 	}
 }
 
-// Hosts that are pinned while others are known take their places, and what contradicts
-// them is forgotten; those that are pinned no more may go where they like.
+// TestPinnedHostsAreReplaced checks that pinning known hosts moves them and removes hosts that
+// contradict the pins, and that hosts which are no longer pinned may move.
 func TestPinnedHostsAreReplaced(t *testing.T) {
 	server := netip.MustParseAddr("10.0.0.1")
 	tab, now := open(hosts.Options{}), time.Now()
@@ -146,7 +148,8 @@ func TestPinnedHostsAreReplaced(t *testing.T) {
 	}
 }
 
-// Nobody moves a pinned host, by its MAC address or its IP address.
+// TestPinnedHostsStay checks that no packet moves a pinned host, by its MAC address or its IP
+// address.
 func TestPinnedHostsStay(t *testing.T) {
 	server, home := netip.MustParseAddr("10.0.0.1"), topology.PortRef{Switch: 1, Port: 1}
 	tab := open(hosts.Options{Pinned: map[netip.Addr]hosts.Pin{server: {MAC: macOf(1), At: home}}})

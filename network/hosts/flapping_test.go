@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A host that is here, and there, and here is told of with its count; one that has moved
-// once is not, and what is long ago does not count.
+// TestRestlessHosts checks that a host which moves back and forth is listed with its count, and
+// that a single move or old moves do not count.
 func TestRestlessHosts(t *testing.T) {
 	table := open(hosts.Options{})
 	now := time.Now()
@@ -33,7 +33,7 @@ func TestRestlessHosts(t *testing.T) {
 	}
 }
 
-// A host whose address another claims that does not get it is told of as well.
+// TestRestlessByRefusedClaims checks that refused claims to a host's address count, too.
 func TestRestlessByRefusedClaims(t *testing.T) {
 	d := newDoubting(t, hosts.Options{})
 	for range 5 {

@@ -18,7 +18,7 @@ var (
 	home, other = topology.PortRef{Switch: 1, Port: 1}, topology.PortRef{Switch: 2, Port: 7}
 )
 
-// doubting is a table in which a victim, of MAC address 1, is at home.
+// doubting is a table in which a victim, with MAC address 1, is at its port.
 type doubting struct {
 	*hosts.Table
 	t   *testing.T
@@ -47,7 +47,7 @@ func (d *doubting) claims(mac int, ip netip.Addr, at topology.PortRef) []hosts.C
 	return d.Learn(d.headers(mac, ip), at, d.now)
 }
 
-// after lets time pass, and returns what is due then.
+// after lets time pass, and returns the kinds of changes that are due then.
 func (d *doubting) after(t time.Duration) (kinds []hosts.Kind) {
 	d.now = d.now.Add(t)
 	changes, _, _ := d.Due(d.now)
@@ -57,13 +57,13 @@ func (d *doubting) after(t time.Duration) (kinds []hosts.Kind) {
 	return kinds
 }
 
-// place says where and whose the victim's address is.
+// place returns the MAC address and the port of the host that has the victim's address.
 func (d *doubting) place() (openflow.MAC, topology.PortRef) {
 	h, _ := d.ByIP(victimIP)
 	return h.MAC, h.At
 }
 
-// doubted is the doubt that a claim has brought up.
+// doubted returns the pending claim of a list of changes.
 func doubted(t *testing.T, changes []hosts.Change) *hosts.Doubt {
 	t.Helper()
 	for _, c := range changes {
@@ -75,8 +75,8 @@ func doubted(t *testing.T, changes []hosts.Change) *hosts.Doubt {
 	return nil
 }
 
-// Who answers where it was is still there: nobody else is believed, by its MAC address or
-// by its IP address. Who does not has moved.
+// TestHostsAreAskedWhereTheyWere checks that a host which answers at its old place keeps it, by
+// its MAC address and by its IP address, and that a host which does not answer is moved.
 func TestHostsAreAskedWhereTheyWere(t *testing.T) {
 	for name, mac := range map[string]int{"its MAC address elsewhere": 1, "its IP address at another": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestHostsAreAskedWhereTheyWere(t *testing.T) {
 			if m, at := d.place(); m != macOf(1) || at != home {
 				t.Errorf("believed before it was asked: %v at %v", m, at)
 			}
-			// Late frames from there, and answers from elsewhere, tell nothing.
+			// Late frames from the old place, and answers from elsewhere, are no answers.
 			d.claims(1, victimIP, home)
 			if c := d.Heard(d.headers(1, victimIP), other, d.now); len(c) != 0 {
 				t.Errorf("an answer from elsewhere: %+v", c)
@@ -120,8 +120,8 @@ func TestHostsAreAskedWhereTheyWere(t *testing.T) {
 	}
 }
 
-// The time to answer counts from when the question has reached the host's switch, and a
-// slow switch is given more; one that does not say so for seconds is not waited for.
+// TestTimeToAnswerCountsFromTheQuestion checks that the time to answer begins when the question
+// has reached the host's switch. A slow switch is given more time, but at most some seconds.
 func TestTimeToAnswerCountsFromTheQuestion(t *testing.T) {
 	for name, c := range map[string]struct {
 		reached         time.Duration // after the claim; zero if never
@@ -151,8 +151,9 @@ func TestTimeToAnswerCountsFromTheQuestion(t *testing.T) {
 	}
 }
 
-// Nobody waits where there is nobody to ask: the port is down, leads to a switch now, or
-// no address is known; nor at the same port.
+// TestWhoCannotBeAskedHasMoved checks that a claim is accepted at once if the host cannot be
+// asked: its port is down or leads to a switch now, or no address is known. It also covers
+// claims at the same port.
 func TestWhoCannotBeAskedHasMoved(t *testing.T) {
 	down := false
 	d := newDoubting(t, hosts.Options{Reachable: func(topology.PortRef) bool { return !down }})
@@ -171,7 +172,8 @@ func TestWhoCannotBeAskedHasMoved(t *testing.T) {
 	}
 }
 
-// A port that goes down while a host is asked there ends the question.
+// TestPortThatGoesDownWhileAsked checks that a claim ends when the port of the asked host goes
+// down.
 func TestPortThatGoesDownWhileAsked(t *testing.T) {
 	d := newDoubting(t, hosts.Options{})
 	doubted(t, d.claims(1, victimIP, other))
@@ -184,7 +186,7 @@ func TestPortThatGoesDownWhileAsked(t *testing.T) {
 	}
 }
 
-// The number of hosts that are asked at once is bounded, for each port, each switch and all.
+// TestDoubtsAreBounded checks the limits of pending claims: for each port, each switch and all.
 func TestDoubtsAreBounded(t *testing.T) {
 	d := newDoubting(t, hosts.Options{})
 	const victims = 6000
@@ -223,7 +225,7 @@ func TestDoubtsAreBounded(t *testing.T) {
 	}
 }
 
-// Where somebody keeps a host, it is at once, and nowhere else.
+// TestKeptHosts checks that a managed host is where its service says at once, and nowhere else.
 func TestKeptHosts(t *testing.T) {
 	keep := hosts.Pin{MAC: macOf(1), At: home}
 	d := newDoubting(t, hosts.Options{Keeper: func(mac openflow.MAC, ip netip.Addr) (hosts.Pin, bool) {
@@ -231,17 +233,17 @@ func TestKeptHosts(t *testing.T) {
 	}})
 	for _, mac := range []int{1, 2} {
 		for _, c := range d.claims(mac, victimIP, other) {
-			if c.Kind != hosts.Added { // the other host itself
+			if c.Kind != hosts.Added { // the other host is added
 				t.Errorf("%d elsewhere: %+v", mac, c)
 			}
 		}
 	}
-	keep = hosts.Pin{MAC: macOf(3), At: other} // it has moved, and uses another interface
+	keep = hosts.Pin{MAC: macOf(3), At: other} // it has moved and uses another interface
 	d.Place(keep.MAC, victimIP, keep.At, d.now)
 	if m, at := d.place(); m != keep.MAC || at != other {
 		t.Errorf("placed at %v, %v", m, at)
 	}
-	d.claims(1, victimIP, home) // by the interface that it used before
+	d.claims(1, victimIP, home) // by its former interface
 	if m, at := d.place(); m != keep.MAC || at != other {
 		t.Errorf("it is back: %v, %v", m, at)
 	}
@@ -252,7 +254,7 @@ func TestKeptHosts(t *testing.T) {
 	}
 }
 
-// A port with a bound of its own has no more hosts than that.
+// TestHostsOfAnAccessPort checks the limit of a port that has its own.
 func TestHostsOfAnAccessPort(t *testing.T) {
 	tab := open(hosts.Options{Most: func(at topology.PortRef) int { return map[uint32]int{1: 2}[at.Port] }})
 	now := time.Now()
