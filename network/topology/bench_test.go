@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// country is a network of 10,000 switches and 40,000 directed links.
+// country returns a network of 10,000 switches and 40,000 directed links.
 func country() *Topology {
 	const nodes = 10_000
 	r := rand.New(rand.NewPCG(1, 2))

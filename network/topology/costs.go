@@ -10,24 +10,24 @@ import (
 	"github.com/sluice-net/sluice/network/graph"
 )
 
-// additive is what adds up along a path.
-type additive uint8
+// metricSum is a metric that adds up along a path.
+type metricSum uint8
 
 const (
-	hops additive = iota
+	hops metricSum = iota
 	delay
 	jitter
 	loss
-	additives
+	numSums
 )
 
-var additiveWords = [additives]string{"number of hops", "delay", "jitter", "loss"}
+var sumNames = [numSums]string{"number of hops", "delay", "jitter", "loss"}
 
-func (m additive) String() string { return additiveWords[m] }
+func (m metricSum) String() string { return sumNames[m] }
 
-// adds is the sum that an objective makes least; for the widest path it chooses among
-// those of equal width.
-func (o Objective) adds() additive {
+// minimised returns the sum that an objective minimises. For the widest path it decides among
+// paths of equal width.
+func (o Objective) minimised() metricSum {
 	switch o {
 	case ObjectiveDelay:
 		return delay
@@ -39,8 +39,8 @@ func (o Objective) adds() additive {
 	return hops
 }
 
-// bound is what a request allows of the metric, zero for no bound.
-func (m additive) bound(r Request) float64 {
+// bound returns the request's bound on the metric, zero for none.
+func (m metricSum) bound(r Request) float64 {
 	switch m {
 	case delay:
 		return float64(r.MaxDelay)
@@ -54,8 +54,8 @@ func (m additive) bound(r Request) float64 {
 	return 0
 }
 
-// print writes a sum of the metric for a reader.
-func (m additive) print(sum float64) string {
+// format formats a sum of the metric for a reader.
+func (m metricSum) format(sum float64) string {
 	switch m {
 	case delay, jitter:
 		return time.Duration(sum).String()
@@ -65,9 +65,9 @@ func (m additive) print(sum float64) string {
 	return fmt.Sprint(sum)
 }
 
-// Loss multiplies along a path: what arrives of it is the product of what arrives of
-// its links. The logarithm makes that a sum, in units that make it a whole number.
-// lossSlack is what rounding can do to a path of thousands of links.
+// Loss multiplies along a path: the share that arrives is the product of the links' shares. Its
+// logarithm is a sum, here in units that make it a whole number. lossSlack is the largest
+// rounding error of a path of thousands of links.
 const (
 	lossUnit  = 1e12
 	lossSlack = 1e4
@@ -75,8 +75,8 @@ const (
 
 func lossSum(share float64) float64 { return math.Round(-math.Log1p(-share) * lossUnit) }
 
-// weight is what a link adds to the sum.
-func (m additive) weight(l Link) float64 {
+// weight returns what a link adds to the sum.
+func (m metricSum) weight(l Link) float64 {
 	switch m {
 	case delay, jitter:
 		if unmeasured(l) {
@@ -92,26 +92,26 @@ func (m additive) weight(l Link) float64 {
 	return 1
 }
 
-// out is why a link takes no part in a search.
-type out uint8
+// exclusion is the reason why a link takes no part in a search.
+type exclusion uint8
 
 const (
-	in out = iota
+	included exclusion = iota
 	excluded
 	narrow
 	unknownCapacity
 	notMeasured
-	dead
-	reasons
+	losesAll
+	numExclusions
 )
 
-var outWords = [reasons]string{
+var exclusionNames = [numExclusions]string{
 	excluded: "excluded by the caller", narrow: "with less available than asked for", unknownCapacity: "of unknown capacity",
-	notMeasured: "whose delay is not measured", dead: "that lose everything",
+	notMeasured: "whose delay is not measured", losesAll: "that lose everything",
 }
 
-// judge says whether a link takes part, and what it has available.
-func (r Request) judge(l Link) (out, uint64) {
+// exclusionOf returns why a link takes no part, or included, and what the link has available.
+func (r Request) exclusionOf(l Link) (exclusion, uint64) {
 	free := r.available(l)
 	switch {
 	case r.Exclude != nil && r.Exclude(l) != "":
@@ -123,36 +123,36 @@ func (r Request) judge(l Link) (out, uint64) {
 	case (r.MaxDelay > 0 || r.MaxJitter > 0) && unmeasured(l):
 		return notMeasured, free
 	case (r.MaxLoss > 0 || r.Objective == ObjectiveLoss) && !(l.Loss < 1):
-		return dead, free
+		return losesAll, free
 	}
-	return in, free
+	return included, free
 }
 
-// view is a network as one request sees it. It is reused between requests.
-type view struct {
-	width   graph.Weights // what links have available, negative for those that are out
-	outside [reasons]int  // how many links are out, by reason
+// searchView is a network as one request sees it. Views are reused.
+type searchView struct {
+	width         graph.Weights      // what links have available, negative for excluded links
+	excludedLinks [numExclusions]int // the number of links by reason
 }
 
-// fill judges all links.
-func (v *view) fill(t *Topology, r Request) {
-	v.outside = [reasons]int{}
+// fill computes width and excludedLinks of all links.
+func (v *searchView) fill(t *Topology, r Request) {
+	v.excludedLinks = [numExclusions]int{}
 	v.width = v.width[:0]
 	for _, l := range t.Links {
-		why, free := r.judge(l)
-		v.outside[why]++
+		why, free := r.exclusionOf(l)
+		v.excludedLinks[why]++
 		width := float64(free)
-		if why != in {
+		if why != included {
 			width = -1
 		}
 		v.width = append(v.width, width)
 	}
 }
 
-// adding is what links add to each sum, found when first asked for.
-func (t *Topology) adding() *[additives]graph.Weights {
+// sumWeights returns the links' weights for each sum. They are computed on the first call.
+func (t *Topology) sumWeights() *[numSums]graph.Weights {
 	t.sums.once.Do(func() {
-		for m := range additives {
+		for m := range numSums {
 			w := make(graph.Weights, len(t.Links))
 			for i, l := range t.Links {
 				w[i] = m.weight(l)
@@ -163,18 +163,18 @@ func (t *Topology) adding() *[additives]graph.Weights {
 	return &t.sums.weights
 }
 
-// sums are the weights of a topology.
-type sums struct {
+// sumWeights are the weights of a topology's links.
+type sumWeights struct {
 	once    sync.Once
-	weights [additives]graph.Weights
+	weights [numSums]graph.Weights
 }
 
-// problem is the request for the graph, and what its bounds are in. The bound on
-// what the objective makes least is one on the cost.
-func (v *view) problem(t *Topology, r Request) (p graph.Problem, bounded []additive) {
-	weights, objective := t.adding(), r.Objective.adds()
+// problem returns the request as a graph problem, and the sums that its bounds are for. A bound
+// on the minimised sum becomes MaxCost.
+func (v *searchView) problem(t *Topology, r Request) (p graph.Problem, bounded []metricSum) {
+	weights, objective := t.sumWeights(), r.Objective.minimised()
 	p.Cost, p.Width, p.Widest = weights[objective], v.width, r.Objective == ObjectiveWidest
-	for m := range additives {
+	for m := range numSums {
 		most := m.bound(r)
 		switch {
 		case most == 0:
@@ -188,20 +188,20 @@ func (v *view) problem(t *Topology, r Request) (p graph.Problem, bounded []addit
 	return p, bounded
 }
 
-// why says what keeps two places apart.
-func (v *view) why() string {
-	if a := v.among(); a != "" {
+// disconnected returns the reason why there is no path between two connected switches.
+func (v *searchView) disconnected() string {
+	if a := v.leftOut(); a != "" {
 		return "not connected" + a
 	}
 	return "not connected"
 }
 
-// among counts the links that were left out.
-func (v *view) among() string {
+// leftOut describes the number of excluded links.
+func (v *searchView) leftOut() string {
 	var parts []string
-	for why, n := range v.outside {
-		if n > 0 && out(why) != in {
-			parts = append(parts, fmt.Sprintf("%d %s", n, outWords[why]))
+	for why, n := range v.excludedLinks {
+		if n > 0 && exclusion(why) != included {
+			parts = append(parts, fmt.Sprintf("%d %s", n, exclusionNames[why]))
 		}
 	}
 	if parts == nil {

@@ -5,28 +5,27 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// fan is the tree of the paths of fewest hops from a switch to all others. It is
-// searched once for each snapshot.
-func (t *Topology) fan(from openflow.DatapathID) (*graph.Tree, bool) {
+// shortestTree returns the tree of paths with the fewest hops from a switch to all others. It is
+// computed once for each snapshot.
+func (t *Topology) shortestTree(from openflow.DatapathID) (*graph.Tree, bool) {
 	i, ok := t.index[from]
 	if !ok {
 		return nil, false
 	}
-	if f := t.fans[i].Load(); f != nil {
+	if f := t.shortestTrees[i].Load(); f != nil {
 		return f, true
 	}
 	f, ok := t.g.ShortestTree(i, t.hops)
 	if ok {
-		t.fans[i].Store(f)
+		t.shortestTrees[i].Store(f)
 	}
 	return f, ok
 }
 
-// FanPath is a path of fewest hops that enters at from and leaves at to. All such
-// paths of one from.Switch together form a tree: two of them, once parted, do not
-// meet again.
+// FanPath returns a path with the fewest hops that enters at from and leaves at to. All such
+// paths from one switch form a tree: two of them that have parted do not meet again.
 func (t *Topology) FanPath(from, to PortRef) (Path, bool) {
-	f, ok := t.fan(from.Switch)
+	f, ok := t.shortestTree(from.Switch)
 	end, known := t.index[to.Switch]
 	if !ok || !known {
 		return Path{}, false
@@ -38,9 +37,9 @@ func (t *Topology) FanPath(from, to PortRef) (Path, bool) {
 	return t.path(g, from, to), true
 }
 
-// Distance is the number of links between two switches, false if there is no way.
+// Distance returns the number of links between two switches, and false if there is no path.
 func (t *Topology) Distance(from, to openflow.DatapathID) (int, bool) {
-	f, ok := t.fan(from)
+	f, ok := t.shortestTree(from)
 	end, known := t.index[to]
 	if !ok || !known || !f.Reaches(end) {
 		return 0, false

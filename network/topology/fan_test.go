@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Paths from one switch are as short as any, part once and never meet again; the
-// links that leave a switch are those that LinkFrom finds.
+// TestFan checks that paths from one switch are shortest paths which part once and never meet
+// again, and that LinksFrom and LinkFrom agree.
 func TestFan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "switches")
@@ -39,7 +39,7 @@ func TestFan(t *testing.T) {
 			t.Fatalf("%d links leave switches, there are %d", total, len(top.Links))
 		}
 		from := ref(rapid.IntRange(1, n).Draw(t, "from"), 99)
-		before := map[openflow.DatapathID]Hop{} // by which hop a switch is reached
+		before := map[openflow.DatapathID]Hop{} // the hop by which a switch is reached
 		for _, to := range ids {
 			p, ok := top.FanPath(from, ref(int(to), 98))
 			want, reachable := top.Path(from, ref(int(to), 98), MetricHops)

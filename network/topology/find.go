@@ -9,19 +9,19 @@ import (
 	"github.com/sluice-net/sluice/network/graph"
 )
 
-// Find is the best path that enters at from, leaves at to, and meets the request.
+// Find returns the best path that enters at from, leaves at to, and meets the request.
 //
-// A link must be known to be good enough. Where the request names a bandwidth or
-// asks for the widest path, links of unknown capacity are out; where it bounds delay
-// or jitter, links that have not been measured are out. Where delay or jitter is
-// only the objective, such a link counts as a second: it is used when there is no
-// other way. Loss cannot be told from its being unknown, which is zero.
+// A link must be known to be good enough. If the request names a bandwidth or asks for the
+// widest path, links of unknown capacity are excluded; if it bounds delay or jitter, links that
+// have not been measured are. If delay or jitter is only the objective, an unmeasured link
+// counts as a second: it is used when there is no other path. Unknown loss cannot be told from
+// no loss, which is zero.
 func (t *Topology) Find(from, to PortRef, r Request) (Answer, error) {
 	begin := time.Now()
-	if err := t.refuse(from, to, r); err != nil {
+	if err := t.validate(from, to, r); err != nil {
 		return Answer{}, err
 	}
-	v := t.views.Get().(*view)
+	v := t.views.Get().(*searchView)
 	defer t.views.Put(v)
 	v.fill(t, r)
 	a, err := t.search(from, to, r, v)
@@ -29,8 +29,8 @@ func (t *Topology) Find(from, to PortRef, r Request) (Answer, error) {
 	return a, err
 }
 
-// refuse says what is wrong with a request.
-func (t *Topology) refuse(from, to PortRef, r Request) error {
+// validate returns an error for an invalid request.
+func (t *Topology) validate(from, to PortRef, r Request) error {
 	var problem string
 	switch {
 	case !t.Has(from.Switch):
@@ -49,8 +49,8 @@ func (t *Topology) refuse(from, to PortRef, r Request) error {
 	return fmt.Errorf("%w: %s", ErrRequest, problem)
 }
 
-// search puts the request to the graph, in whole numbers so that ties are ties.
-func (t *Topology) search(from, to PortRef, r Request, v *view) (Answer, error) {
+// search solves the request on the graph, in whole numbers so that equal sums compare as equal.
+func (t *Topology) search(from, to PortRef, r Request, v *searchView) (Answer, error) {
 	p, bounded := v.problem(t, r)
 	p.From, p.To = t.index[from.Switch], t.index[to.Switch]
 	p.Limit.Time = r.Limit
@@ -69,7 +69,7 @@ func (t *Topology) search(from, to PortRef, r Request, v *view) (Answer, error) 
 	return a, nil
 }
 
-// gap is by how much of its value the best path may be better than the one found.
+// gap returns by which share of its value the best path may be better than the path found.
 func gap(s graph.Solution, widest bool) float64 {
 	switch {
 	case s.Exact || s.Value == s.Bound:
@@ -81,7 +81,7 @@ func gap(s graph.Solution, widest bool) float64 {
 	return max(0, (s.Value-whole)/s.Value)
 }
 
-// answer adds up what a path offers.
+// answer computes what a path offers.
 func (t *Topology) answer(from, to PortRef, p graph.Path, r Request) Answer {
 	a := Answer{Path: t.path(p, from, to), Width: math.MaxUint64}
 	arrive := 1.0
@@ -106,14 +106,14 @@ func (r Request) available(l Link) uint64 {
 	return l.Available()
 }
 
-// needsWidth reports whether links of unknown capacity are of no use.
+// needsWidth reports whether links of unknown capacity are excluded.
 func (r Request) needsWidth() bool { return r.MinBandwidth > 0 || r.Objective == ObjectiveWidest }
 
-// unmeasured reports whether no probe has told a link's delay and jitter yet.
+// unmeasured reports whether a link's delay and jitter have not been measured yet.
 func unmeasured(l Link) bool { return l.Latency <= 0 && l.Jitter <= 0 }
 
-// explain puts what the graph says into the request's words.
-func (v *view) explain(err error, r Request, bounded []additive) error {
+// explain translates an error of the graph into the terms of the request.
+func (v *searchView) explain(err error, r Request, bounded []metricSum) error {
 	var none *graph.NoPathError
 	switch {
 	case errors.Is(err, graph.ErrUndecided):
@@ -121,14 +121,14 @@ func (v *view) explain(err error, r Request, bounded []additive) error {
 	case !errors.As(err, &none):
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	case none.Reason == graph.Disconnected:
-		return fmt.Errorf("%w: %s", ErrNoPath, v.why())
+		return fmt.Errorf("%w: %s", ErrNoPath, v.disconnected())
 	case none.Reason == graph.Together:
 		return fmt.Errorf("%w: each bound can be met, but not all of them together", ErrNoPath)
 	}
-	m := r.Objective.adds()
+	m := r.Objective.minimised()
 	if none.Reason >= 0 {
 		m = bounded[none.Reason]
 	}
 	return fmt.Errorf("%w: the least %v of a path is %s, at most %s was asked for%s",
-		ErrNoPath, m, m.print(none.Least), m.print(m.bound(r)), v.among())
+		ErrNoPath, m, m.format(none.Least), m.format(m.bound(r)), v.leftOut())
 }

@@ -86,7 +86,7 @@ func randomRequest(r *rand.Rand) Request {
 	return q
 }
 
-// worth is a path's value, smaller being better, and whether it meets the request.
+// worth returns a path's value, smaller being better, and whether the path meets the request.
 func worth(q Request, path []Link) (float64, bool) {
 	narrow := uint64(math.MaxUint64)
 	var delay, jitter, delayOr, jitterOr time.Duration
@@ -158,7 +158,7 @@ func TestFindAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// follow looks whether the hops are joined by links.
+// follow checks that links join the hops, and returns the links.
 func (x *trial) follow(t *testing.T, p Path, from, to PortRef) (links []Link) {
 	t.Helper()
 	at := from
@@ -202,8 +202,8 @@ func checkSums(t *testing.T, q Request, a Answer, links []Link) {
 	}
 }
 
-// Two links of 10 % loss lose 19 %, and 19 % are allowed: the bound itself is met,
-// whatever logarithms make of it.
+// TestFindMeetsTheBoundItself checks that two links of 10 % loss, which lose 19 %, are accepted
+// if 19 % are allowed, in spite of rounding in the logarithms.
 func TestFindMeetsTheBoundItself(t *testing.T) {
 	top := New(1, []openflow.DatapathID{1, 2, 3}, []Link{
 		{From: ref(1, 2), To: ref(3, 1), Latency: time.Millisecond, Jitter: time.Microsecond, Loss: 0.1, Capacity: 10 * mbit, Used: 6 * mbit},
@@ -303,9 +303,9 @@ func TestExplain(t *testing.T) {
 		t.Fatalf("%v, %v", err, e.Err)
 	}
 	for _, edge := range e.Edges {
-		want := "no way from one place to the other leads over it" // but back
+		want := "no path between the two places uses it" // but back
 		if edge.Link.From.Switch != 4 && edge.Link.To.Switch != 1 {
-			want = "every way over it has a delay of at least "
+			want = "every path over it has a delay of at least "
 		}
 		if !strings.HasPrefix(edge.Out, want) {
 			t.Errorf("%v: %q", edge.Link.From, edge.Out)
@@ -313,8 +313,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A link that any path may use which meets the request is not out, so neither are
-// those of the path that was found.
+// TestExplainKeepsWhatPathsUse checks that a link which is part of any path that meets the
+// request is not reported as excluded, which includes the links of the path that was found.
 func TestExplainKeepsWhatPathsUse(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	used := 0
@@ -348,7 +348,8 @@ func TestExplainKeepsWhatPathsUse(t *testing.T) {
 	}
 }
 
-// Of the paths as short as any, Widest finds the one that Find does where all others are out.
+// TestWidest checks that Widest returns the path that Find returns when all longer paths are
+// excluded.
 func TestWidest(t *testing.T) {
 	cable := func(a, b int, free uint64) []Link {
 		return both(ref(a, 10*a+b), ref(b, 10*b+a), 0, 10*mbit, 10*mbit-free)

@@ -10,8 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Topology is an immutable snapshot of switches and links. Its methods may be
-// called by any number of goroutines.
+// Topology is an immutable snapshot of switches and links. It is safe for concurrent use.
 type Topology struct {
 	// Version grows with every snapshot of one controller run.
 	Version uint64
@@ -20,21 +19,22 @@ type Topology struct {
 	// Links are the directed links, ordered by From.
 	Links []Link
 
-	index  map[openflow.DatapathID]int
-	first  []int   // the links that leave switch i stand at first[i] to first[i+1]
-	heads  []int32 // the switches to which they lead
-	byFrom map[PortRef]int
-	inner  map[PortRef]struct{}
-	g      *graph.Graph
-	hops   graph.Weights
-	sums   sums
-	views  sync.Pool
-	tree   tree
-	fans   []atomic.Pointer[graph.Tree]
-	toward []atomic.Pointer[[]float64] // the numbers of links from all switches to one
+	index         map[openflow.DatapathID]int
+	firstLink     []int   // the links that leave switch i are firstLink[i] to firstLink[i+1]
+	heads         []int32 // the switches to which the links lead
+	byFrom        map[PortRef]int
+	inner         map[PortRef]struct{}
+	g             *graph.Graph
+	hops          graph.Weights
+	sums          sumWeights
+	views         sync.Pool
+	tree          tree
+	shortestTrees []atomic.Pointer[graph.Tree]
+	hopsToward    []atomic.Pointer[[]float64] // the numbers of links from all switches to one
 }
 
-// New builds a snapshot. Links whose ends are not among the switches are left out.
+// New returns a snapshot of the network. Links with an end that is not among the switches are
+// left out.
 func New(version uint64, switches []openflow.DatapathID, links []Link) *Topology {
 	t := &Topology{
 		Version:  version,
@@ -58,20 +58,20 @@ func New(version uint64, switches []openflow.DatapathID, links []Link) *Topology
 	arcs := make([]graph.Arc, len(t.Links))
 	t.hops = make(graph.Weights, len(t.Links))
 	t.heads = make([]int32, len(t.Links))
-	t.fans = make([]atomic.Pointer[graph.Tree], len(t.Switches))
-	t.toward = make([]atomic.Pointer[[]float64], len(t.Switches))
-	t.first = make([]int, len(t.Switches)+1)
+	t.shortestTrees = make([]atomic.Pointer[graph.Tree], len(t.Switches))
+	t.hopsToward = make([]atomic.Pointer[[]float64], len(t.Switches))
+	t.firstLink = make([]int, len(t.Switches)+1)
 	for i, l := range t.Links {
-		t.first[t.index[l.From.Switch]+1] = i + 1
+		t.firstLink[t.index[l.From.Switch]+1] = i + 1
 		t.byFrom[l.From] = i
 		t.inner[l.From], t.inner[l.To] = struct{}{}, struct{}{}
 		arcs[i] = graph.Arc{From: t.index[l.From.Switch], To: t.index[l.To.Switch]}
 		t.hops[i], t.heads[i] = 1, int32(arcs[i].To)
 	}
 	for i := range t.Switches { // a switch without links
-		t.first[i+1] = max(t.first[i+1], t.first[i])
+		t.firstLink[i+1] = max(t.firstLink[i+1], t.firstLink[i])
 	}
-	t.views.New = func() any { return new(view) }
+	t.views.New = func() any { return new(searchView) }
 	t.g, _ = graph.New(len(t.Switches), arcs)
 	return t
 }
@@ -82,23 +82,23 @@ func (t *Topology) Has(s openflow.DatapathID) bool {
 	return ok
 }
 
-// Index is the place of a switch among Switches.
+// Index returns the index of a switch in Switches.
 func (t *Topology) Index(s openflow.DatapathID) (int, bool) {
 	i, ok := t.index[s]
 	return i, ok
 }
 
-// LinksFrom are the links that leave a switch, by port. They are part of Links
-// and not to be changed.
+// LinksFrom returns the links that leave a switch, by port. They are part of Links and must not
+// be modified.
 func (t *Topology) LinksFrom(s openflow.DatapathID) []Link {
 	i, ok := t.index[s]
 	if !ok {
 		return nil
 	}
-	return t.Links[t.first[i]:t.first[i+1]:t.first[i+1]]
+	return t.Links[t.firstLink[i]:t.firstLink[i+1]:t.firstLink[i+1]]
 }
 
-// LinkFrom is the link that leaves by a port.
+// LinkFrom returns the link that leaves by a port.
 func (t *Topology) LinkFrom(r PortRef) (Link, bool) {
 	i, ok := t.byFrom[r]
 	if !ok {
@@ -107,14 +107,13 @@ func (t *Topology) LinkFrom(r PortRef) (Link, bool) {
 	return t.Links[i], true
 }
 
-// IsEdge reports whether no link between switches uses the port, so that hosts
-// may stand behind it.
+// IsEdge reports whether no link between switches uses the port, so that hosts may be behind it.
 func (t *Topology) IsEdge(r PortRef) bool {
 	_, inner := t.inner[r]
 	return !inner
 }
 
-// Path is the cheapest path that enters at from and leaves at to.
+// Path returns the cheapest path that enters at from and leaves at to.
 func (t *Topology) Path(from, to PortRef, m Metric) (Path, bool) {
 	a, b, ok := t.ends(from, to)
 	if !ok {
@@ -130,7 +129,7 @@ func (t *Topology) Path(from, to PortRef, m Metric) (Path, bool) {
 	return t.path(p, from, to), true
 }
 
-// KPaths are up to k loop-free paths, cheapest first.
+// KPaths returns up to k loop-free paths, cheapest first.
 func (t *Topology) KPaths(from, to PortRef, k int, m Metric) []Path {
 	a, b, ok := t.ends(from, to)
 	if !ok {
@@ -139,7 +138,7 @@ func (t *Topology) KPaths(from, to PortRef, k int, m Metric) []Path {
 	return t.paths(t.g.KShortestPaths(a, b, k, t.weights(m)), from, to)
 }
 
-// DisjointPaths are up to k paths of the smallest total cost that share no link.
+// DisjointPaths returns up to k paths with the smallest total cost that share no link.
 func (t *Topology) DisjointPaths(from, to PortRef, k int, m Metric) []Path {
 	a, b, ok := t.ends(from, to)
 	if !ok {
@@ -154,8 +153,8 @@ func (t *Topology) ends(from, to PortRef) (a, b int, ok bool) {
 	return a, b, okA && okB
 }
 
-// unknownLatency stands for a link that has not been measured yet: long enough
-// that a measured one is preferred, short enough to be used when there is no other.
+// unknownLatency is the latency assumed for a link that has not been measured yet: long enough
+// that a measured link is preferred, short enough that the link is used if there is no other.
 const unknownLatency = time.Second
 
 func (t *Topology) weights(m Metric) graph.Weights {

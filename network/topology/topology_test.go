@@ -13,7 +13,7 @@ import (
 
 func ref(s, p int) PortRef { return PortRef{Switch: openflow.DatapathID(s), Port: uint32(p)} }
 
-// both makes the two directions of a link.
+// both returns the two directions of a link.
 func both(a, b PortRef, latency time.Duration, capacity, used uint64) []Link {
 	return []Link{
 		{From: a, To: b, Latency: latency, Capacity: capacity, Used: used},
@@ -104,8 +104,8 @@ func TestParseMetric(t *testing.T) {
 	}
 }
 
-// The tree joins what two-way links join, has no loop, keeps to the fast links,
-// and its two ends of a link agree.
+// TestTree checks that the tree joins what two-way links join, has no loop and prefers the fast
+// links, and that its ports are the two ends of links.
 func TestTree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 7).Draw(t, "switches")

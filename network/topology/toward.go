@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Toward is how every switch comes nearer to one of them. Switches and links are told by their
-// places among those of the topology.
+// Toward holds the cheapest paths from all switches to one of them. Switches and links are given
+// by their indices in the topology.
 type Toward struct {
 	t       *Topology
 	weights graph.Weights
@@ -18,11 +18,11 @@ type Toward struct {
 	nearest []int32
 }
 
-// Toward finds the costs of the cheapest ways from all switches to one. It is false for a
-// switch that is not there.
-func (t *Topology) Toward(to openflow.DatapathID, m Metric) (w Toward, here bool) {
-	i, here := t.index[to]
-	if !here {
+// Toward computes the costs of the cheapest paths from all switches to one. It returns false if
+// the switch is not part of the snapshot.
+func (t *Topology) Toward(to openflow.DatapathID, m Metric) (w Toward, ok bool) {
+	i, ok := t.index[to]
+	if !ok {
 		return w, false
 	}
 	w.t, w.weights = t, t.weights(m)
@@ -40,24 +40,24 @@ func (t *Topology) Toward(to openflow.DatapathID, m Metric) (w Toward, here bool
 	return w, true
 }
 
-// Nearest are the switches from which there is a way, those with the cheapest first: the one
-// that it is about at the head. They are not to be changed.
+// Nearest returns the switches from which there is a path, the cheapest first; the destination
+// itself is the first. The slice must not be modified.
 func (w Toward) Nearest() []int32 { return w.nearest }
 
-// Cost is that of the cheapest way from a switch, +Inf if there is none.
+// Cost returns the cost of the cheapest path from a switch, +Inf if there is none.
 func (w Toward) Cost(from int32) float64 { return w.cost[from] }
 
-// Links appends the links by which a switch comes nearer, by port: those that begin a cheapest
-// way; with unequal, all to switches that are nearer. Whoever goes on by such links does not
-// go in a circle.
+// Links appends the links on which packets come closer to the destination, by port: the first
+// links of the cheapest paths or, if unequal is true, all links to closer switches. Forwarding
+// along such links has no loops.
 func (w Toward) Links(out []int32, from int32, unequal bool) []int32 {
 	here := w.cost[from]
 	if math.IsInf(here, 1) {
 		return out
 	}
-	// What adds up in another order is as cheap.
+	// Allow for rounding: the same costs may have been summed in another order.
 	most := here * (1 + 1e-9)
-	for k := w.t.first[from]; k < w.t.first[from+1]; k++ {
+	for k := w.t.firstLink[from]; k < w.t.firstLink[from+1]; k++ {
 		far := w.cost[w.t.heads[k]]
 		if far < here && (unequal || far+w.weights[k] <= most) {
 			out = append(out, int32(k))

@@ -8,31 +8,30 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// tree is the spanning forest that broadcasts follow, found when first asked for.
+// tree is the spanning forest for broadcasts. It is computed on first use.
 type tree struct {
 	once  sync.Once
 	ports map[openflow.DatapathID][]uint32
 	on    map[PortRef]struct{}
 }
 
-// TreePorts are the ports of a switch by which broadcasts go to other switches,
-// ascending. Together they form a spanning tree of each connected part of the
-// network. Links seen in one direction only take no part; fast links come first,
-// and where links are alike the choice depends on the places alone, so that a
-// change elsewhere does not move the tree.
+// TreePorts returns the ports of a switch by which broadcasts go to other switches, ascending.
+// Together they form a spanning tree of each connected part of the network. Links that were seen
+// in only one direction take no part. Fast links are preferred. Among equal links the choice
+// depends on their ports alone, so that a change elsewhere does not change the tree.
 func (t *Topology) TreePorts(s openflow.DatapathID) []uint32 {
-	t.tree.once.Do(t.plant)
+	t.tree.once.Do(t.buildTree)
 	return t.tree.ports[s]
 }
 
 // OnTree reports whether a port is one of its switch's TreePorts.
 func (t *Topology) OnTree(r PortRef) bool {
-	t.tree.once.Do(t.plant)
+	t.tree.once.Do(t.buildTree)
 	_, ok := t.tree.on[r]
 	return ok
 }
 
-func (t *Topology) plant() {
+func (t *Topology) buildTree() {
 	t.tree.ports = make(map[openflow.DatapathID][]uint32, len(t.Switches))
 	t.tree.on = make(map[PortRef]struct{}, 2*len(t.Switches))
 	var edges []graph.Edge

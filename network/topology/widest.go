@@ -2,22 +2,22 @@ package topology
 
 import "math"
 
-// Widest is, of the paths that enter at from, leave at to and are longer than the shortest by so
-// many links at most (graph.MostLonger or fewer), the one whose narrowest link is widest, and of
-// several the shortest, with that width. width tells how wide a link is; one of no width takes
-// no part. It is asked about the links that the search comes to, so that on a large network
-// with many equal ways it takes a small part of the time that Find does. A path within one
-// switch is as wide as can be, math.MaxUint64.
+// Widest returns the path with the widest narrowest link, and its width, among the paths that
+// enter at from, leave at to, and have at most longer links more than the shortest (at most
+// graph.MostLonger). Of several such paths it returns the shortest. width returns the width of a
+// link; a link of width zero is excluded. width is called only for the links that the search
+// reaches, so that on a large network with many equal paths Widest takes a small part of the
+// time that Find takes. A path within one switch has the width math.MaxUint64.
 func (t *Topology) Widest(from, to PortRef, longer int, width func(Link) uint64) (p Path, wide uint64, ok bool) {
 	a, b, ok := t.ends(from, to)
 	if !ok {
 		return Path{}, 0, false
 	}
-	toward := t.toward[b].Load()
+	toward := t.hopsToward[b].Load()
 	if toward == nil {
 		hops, _ := t.g.HopsTo(b)
 		toward = &hops
-		t.toward[b].Store(toward)
+		t.hopsToward[b].Store(toward)
 	}
 	g, w, ok := t.g.WidestPath(a, b, longer, func(arc int) float64 { return float64(width(t.Links[arc])) }, *toward)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// actions carries out an action list on the packet.
-func (x *execution) actions(list []openflow.Action, via string, l *Lookup, depth int) {
+// actions applies an action list to the packet.
+func (x *switchRun) actions(list []openflow.Action, via string, l *Lookup, depth int) {
 	for _, a := range list {
 		if x.end != "" {
 			return
@@ -20,13 +20,13 @@ func (x *execution) actions(list []openflow.Action, via string, l *Lookup, depth
 		case openflow.ActionGroup:
 			x.group(a.Arg, l, depth)
 		default:
-			l.Did = append(l.Did, x.change(a))
+			l.Did = append(l.Did, x.modify(a))
 		}
 	}
 }
 
 // output sends a copy of the packet out of a port.
-func (x *execution) output(port uint32, via string) {
+func (x *switchRun) output(port uint32, via string) {
 	o := Output{Port: openflow.PortName(port), Via: via, Next: -1}
 	switch {
 	case port == x.at.Port:
@@ -45,8 +45,8 @@ func (x *execution) output(port uint32, via string) {
 	x.outputs = append(x.outputs, o)
 }
 
-// send follows the cable from a port.
-func (x *execution) send(o *Output, port uint32) {
+// send follows the link from a port.
+func (x *switchRun) send(o *Output, port uint32) {
 	from := topology.PortRef{Switch: x.at.Switch, Port: port}
 	if link, ok := x.r.n.LinkFrom(from); ok {
 		o.Next, o.To = x.r.enqueue(link.To, x.p, x.i)
@@ -63,9 +63,9 @@ func (x *execution) send(o *Output, port uint32) {
 	}
 }
 
-// group carries out a group. Which bucket of a select group a switch takes
-// cannot be known, so all are followed; of a failover group, the first.
-func (x *execution) group(id uint32, l *Lookup, depth int) {
+// group applies a group. The bucket that a switch chooses of a select group cannot be known, so
+// all are followed; of a failover group, only the first is.
+func (x *switchRun) group(id uint32, l *Lookup, depth int) {
 	g, ok := x.r.n.Group(x.at.Switch, id)
 	if !ok {
 		x.end = fmt.Sprintf("dropped: there is no group %d", id)
@@ -82,9 +82,9 @@ func (x *execution) group(id uint32, l *Lookup, depth int) {
 	before := x.p
 	for i, b := range g.Buckets {
 		if g.Type == openflow.GroupTypeSelect && slices.ContainsFunc(g.Buckets[:i], func(o openflow.Bucket) bool { return slices.Equal(o.Actions, b.Actions) }) {
-			continue // it goes where another one does
+			continue // an earlier bucket has the same actions
 		}
-		x.p = before // each bucket works on a copy of its own
+		x.p = before // each bucket works on its own copy
 		x.actions(b.Actions, fmt.Sprintf("group %d (%s), bucket %d", id, kind, i), l, depth+1)
 		if g.Type == openflow.GroupTypeFastFailover || g.Type == openflow.GroupTypeIndirect {
 			break
@@ -93,8 +93,8 @@ func (x *execution) group(id uint32, l *Lookup, depth int) {
 	x.p = before
 }
 
-// change carries out an action that changes the packet, and says so.
-func (x *execution) change(a openflow.Action) string {
+// modify applies an action that changes the packet, and describes it.
+func (x *switchRun) modify(a openflow.Action) string {
 	switch a.Type {
 	case openflow.ActionSetField:
 		old, ok := x.p.Get(a.OXM.Field)
@@ -126,8 +126,8 @@ func (x *execution) change(a openflow.Action) string {
 	return fmt.Sprint(a)
 }
 
-// pushVLAN puts a tag in front: its identifier begins as that of the tag below.
-func (x *execution) pushVLAN() {
+// pushVLAN adds an outer tag, which begins with the identifier of the tag below it.
+func (x *switchRun) pushVLAN() {
 	tag, _ := x.p.Get(openflow.FieldVLANVID)
 	if tag.Uint() == 0 {
 		x.p = x.p.With(openflow.VLANVID(0)).With(openflow.VLANPCP(0))
@@ -136,7 +136,7 @@ func (x *execution) pushVLAN() {
 	x.p.tags = append(x.p.tags[:len(x.p.tags):len(x.p.tags)], tag.Value)
 }
 
-func (x *execution) popVLAN() bool {
+func (x *switchRun) popVLAN() bool {
 	tag, _ := x.p.Get(openflow.FieldVLANVID)
 	if tag.Uint() == 0 {
 		return false

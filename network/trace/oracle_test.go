@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestAgainstFakeFlowTable gives random rules to a trace and to the fake flow
-// table, which know nothing of one another, and asks both about random packets.
+// TestAgainstFakeFlowTable gives random rules to a trace and to the fake flow table, which are
+// independent implementations, and compares their results for random packets.
 func TestAgainstFakeFlowTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, table := newNet(), fake.NewFlowTable(func() time.Time { return time.Time{} })
@@ -49,7 +49,7 @@ func TestAgainstFakeFlowTable(t *testing.T) {
 		got := Run(n, ref(1, int(in)), NewPacket(fields...)).Steps[0]
 		var ports, wantPorts []string
 		for _, o := range got.Outputs {
-			if o.Port != fmt.Sprint(in) { // a switch sends nothing back by a plain output
+			if o.Port != fmt.Sprint(in) { // a switch does not send a packet back by a plain output
 				ports = append(ports, o.Port)
 			}
 		}
@@ -67,8 +67,8 @@ func TestAgainstFakeFlowTable(t *testing.T) {
 	})
 }
 
-// drawRule draws a rule whose priority no other has: of two with the same, a
-// switch may take either.
+// drawRule draws a rule with a unique priority: of two with the same priority, a switch may use
+// either.
 func drawRule(t *rapid.T, i int) rule.Installed {
 	r := rule.Rule{Switch: 1, Stage: rule.StageRewrite, Offset: uint16(rapid.IntRange(0, 9).Draw(t, "priority")*10 + i)}
 	match := []openflow.OXM{openflow.EthType(0x0800), openflow.IPProto(6)}

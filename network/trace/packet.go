@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Packet is a packet as match fields see it.
+// Packet is a packet as a set of match fields.
 type Packet struct {
 	fields map[openflow.Field][16]byte
-	// TTL is the IP TTL or hop limit, which no match field holds.
+	// TTL is the IP TTL or hop limit, for which there is no match field.
 	TTL uint8
-	// tags are the identifiers of the VLAN tags under the outermost, innermost first.
+	// tags holds the identifiers of the VLAN tags below the outermost, innermost first.
 	tags [][16]byte
 }
 
-// NewPacket makes a packet with these fields. Masks are ignored.
+// NewPacket returns a packet with these fields. It ignores masks.
 func NewPacket(fields ...openflow.OXM) Packet {
 	p := Packet{fields: map[openflow.Field][16]byte{}, TTL: 64}
 	for _, o := range fields {
@@ -57,7 +57,7 @@ func (p Packet) without(fs ...openflow.Field) Packet {
 	return p
 }
 
-// String lists the fields as ovs-ofctl writes them.
+// String lists the fields in the form of ovs-ofctl.
 func (p Packet) String() string {
 	var words []string
 	for _, f := range slices.Sorted(maps.Keys(p.fields)) {
@@ -69,20 +69,20 @@ func (p Packet) String() string {
 	return strings.Join(words, ",")
 }
 
-// mismatch returns the first field by which a match refuses the packet. have is
-// empty where the packet has no such field.
+// mismatch returns the first field of a match that does not match the packet, and whether there
+// is one. have is empty if the packet has no such field.
 func (p Packet) mismatch(m openflow.Match) (want openflow.OXM, have string, differs bool) {
 	for o := range m.Fields() {
-		if want, have, differs = p.mismatch1(o); differs {
+		if want, have, differs = p.fieldMismatch(o); differs {
 			return want, have, true
 		}
 	}
 	return openflow.OXM{}, "", false
 }
 
-func (p Packet) mismatch1(o openflow.OXM) (want openflow.OXM, have string, differs bool) {
+func (p Packet) fieldMismatch(o openflow.OXM) (want openflow.OXM, have string, differs bool) {
 	v, ok := p.fields[o.Field]
-	if !ok && !alwaysThere(o.Field) {
+	if !ok && !zeroIfAbsent(o.Field) {
 		return o, "", true
 	}
 	for i := range v {
@@ -97,8 +97,8 @@ func (p Packet) mismatch1(o openflow.OXM) (want openflow.OXM, have string, diffe
 	return openflow.OXM{}, "", false
 }
 
-// alwaysThere are the fields that are zero rather than absent.
-func alwaysThere(f openflow.Field) bool {
+// zeroIfAbsent reports whether a field of every packet is zero rather than absent.
+func zeroIfAbsent(f openflow.Field) bool {
 	switch f {
 	case openflow.FieldVLANVID, openflow.FieldMetadata, openflow.FieldTunnelID:
 		return true

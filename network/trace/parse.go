@@ -12,19 +12,19 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Description is a packet as a person describes it.
+// Description is a packet described by a person.
 type Description struct {
-	// At is where the packet comes in. Its Switch, its Port or both are zero
-	// where the description does not say; the source address tells then.
+	// At is the port at which the packet arrives. Switch, Port or both are zero if the
+	// description does not name them; the caller then derives them from the source address.
 	At     topology.PortRef
 	Packet Packet
-	// Said are the fields that the description gives; others have been filled in.
+	// Said holds the fields that the description gives; Parse fills in the others.
 	Said map[openflow.Field]bool
 }
 
-// ParseError says which word of a description is wrong, and what would be right.
+// ParseError names the wrong word of a description, and says what would be right.
 type ParseError struct {
-	// Word is the faulty word, at Offset bytes into the description.
+	// Word is the wrong word, at Offset bytes into the description.
 	Word   string
 	Offset int
 	Detail string
@@ -34,7 +34,7 @@ func (e *ParseError) Error() string {
 	return fmt.Sprintf("packet description: %q at character %d: %s", e.Word, e.Offset+1, e.Detail)
 }
 
-// protocols are the words that stand for an ethertype and a protocol number.
+// protocols maps words to an EtherType and an IP protocol number.
 var protocols = map[string]struct {
 	ether uint16
 	proto uint8
@@ -47,8 +47,8 @@ var protocols = map[string]struct {
 	"mpls": {packet.TypeMPLS, 0},
 }
 
-// aliases are other words for fields. Those for addresses and ports depend on
-// the rest of the description and are resolved by parser.field.
+// aliases maps other names of fields to ours. Names for addresses and ports depend on the rest
+// of the description; parser.field resolves them.
 var aliases = map[string]string{
 	"dl_src": "eth_src", "dl_dst": "eth_dst", "dl_type": "eth_type", "dl_vlan": "vlan_vid", "vlan": "vlan_vid", "dl_vlan_pcp": "vlan_pcp",
 	"nw_src": "ip_src", "nw_dst": "ip_dst", "src": "ip_src", "dst": "ip_dst", "nw_proto": "ip_proto", "nw_ttl": "ttl",
@@ -57,11 +57,11 @@ var aliases = map[string]string{
 }
 
 // Parse reads a packet from words such as "tcp,in_port=1,nw_src=10.0.0.1,
-// nw_dst=10.0.0.2,tp_dst=80" or "switch=00000000000000a1 tcp6 src=fd00::1
-// dst=fd00::2 dport=443 tcp_flags=syn", separated by commas or blanks. What is
-// not said is zero, as in ofproto/trace, except that the TTL is 64.
+// nw_dst=10.0.0.2,tp_dst=80" or "switch=00000000000000a1 tcp6 src=fd00::1 dst=fd00::2 dport=443
+// tcp_flags=syn", separated by commas or blanks. Fields that are not given are zero, as in
+// ofproto/trace, except for the TTL, which is 64.
 func Parse(s string) (Description, error) {
-	p := parser{said: map[string]bool{}, d: Description{Packet: NewPacket(openflow.NoVLAN()), Said: map[openflow.Field]bool{}}}
+	p := parser{given: map[string]bool{}, d: Description{Packet: NewPacket(openflow.NoVLAN()), Said: map[openflow.Field]bool{}}}
 	words := split(s)
 	if len(words) == 0 {
 		return Description{}, &ParseError{Word: s, Detail: "is empty: say at least addresses, as in tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80"}
@@ -72,25 +72,25 @@ func Parse(s string) (Description, error) {
 			return Description{}, &ParseError{Word: w.text, Offset: w.offset, Detail: err.Error()}
 		}
 	}
-	p.complete()
+	p.fillIn()
 	return p.d, nil
 }
 
 type parser struct {
-	d    Description
-	said map[string]bool
+	d     Description
+	given map[string]bool
 }
 
 func (p *parser) word(w word) error {
-	if p.said[w.name] {
+	if p.given[w.name] {
 		return fmt.Errorf("%s is given twice", w.name)
 	}
-	p.said[w.name] = true
+	p.given[w.name] = true
 	if k, ok := protocols[w.name]; ok {
 		if w.hasValue {
 			return fmt.Errorf("%s takes no value", w.name)
 		}
-		return p.kind(k.ether, k.proto)
+		return p.setProtocol(k.ether, k.proto)
 	}
 	if !w.hasValue || w.value == "" {
 		return fmt.Errorf("want a protocol (%s) or field=value", strings.Join(protocolNames(), ", "))
@@ -135,8 +135,9 @@ func (p *parser) set(o openflow.OXM) {
 	p.d.Said[o.Field] = true
 }
 
-// kind sets ethertype and protocol, which must not contradict what was said.
-func (p *parser) kind(ether uint16, proto uint8) error {
+// setProtocol sets EtherType and IP protocol. It returns an error if they contradict earlier
+// words.
+func (p *parser) setProtocol(ether uint16, proto uint8) error {
 	if have, ok := p.d.Packet.Get(openflow.FieldEthType); ok && have.Uint() != uint64(ether) {
 		return fmt.Errorf("contradicts %v", have)
 	}
@@ -151,7 +152,7 @@ func (p *parser) kind(ether uint16, proto uint8) error {
 	return nil
 }
 
-// field reads one field. Its prerequisites must have been said.
+// field reads one field. Earlier words must have given its prerequisites.
 func (p *parser) field(name, value string) (openflow.OXM, error) {
 	switch name {
 	case "ip_src", "ip_dst":
@@ -170,7 +171,7 @@ func (p *parser) field(name, value string) (openflow.OXM, error) {
 	case "tcp_flags":
 		n, err := tcpFlags(value)
 		if err == nil {
-			err = p.needs(openflow.FieldTCPFlags)
+			err = p.checkPrerequisites(openflow.FieldTCPFlags)
 		}
 		return openflow.OXM{Field: openflow.FieldTCPFlags, Value: openflow.TCPFlags(n, 0xfff).Value}, err
 	}
@@ -178,14 +179,13 @@ func (p *parser) field(name, value string) (openflow.OXM, error) {
 	if err != nil {
 		return openflow.OXM{}, fmt.Errorf("there is no field %q: want a protocol, switch, in_port, ttl or a match field as ovs-ofctl has them", name)
 	}
-	if err := p.needs(f); err != nil {
+	if err := p.checkPrerequisites(f); err != nil {
 		return openflow.OXM{}, err
 	}
 	return parseValue(f, value)
 }
 
-// address chooses the field by the address, and the ethertype too if it was not
-// said.
+// address chooses the field by the address family, and sets the EtherType if none was given.
 func (p *parser) address(name, value string) (openflow.OXM, error) {
 	a, err := netip.ParseAddr(value)
 	if err != nil || a.Zone() != "" {
@@ -242,8 +242,8 @@ func (p *parser) transportPort(name, value string) (openflow.OXM, error) {
 	return m[side](uint16(n)), nil
 }
 
-// needs asks the table of fields for a field's prerequisites.
-func (p *parser) needs(f openflow.Field) error {
+// checkPrerequisites returns an error if the packet lacks a prerequisite of the field.
+func (p *parser) checkPrerequisites(f openflow.Field) error {
 	fields := []openflow.OXM{{Field: f}}
 	for _, k := range []openflow.Field{openflow.FieldEthType, openflow.FieldIPProto, openflow.FieldICMPv6Type, openflow.FieldVLANVID, openflow.FieldInPort} {
 		if o, ok := p.d.Packet.Get(k); ok && k != f {
@@ -277,7 +277,7 @@ func parseValue(f openflow.Field, value string) (openflow.OXM, error) {
 	return o, err
 }
 
-// number reads a decimal or 0x number of at most this many bits.
+// number parses a decimal or 0x number of at most this many bits.
 func number(s string, bits int) (uint64, error) {
 	n, err := strconv.ParseUint(s, 0, 64)
 	if err != nil || bits < 64 && n>>bits != 0 {
@@ -291,7 +291,7 @@ func number(s string, bits int) (uint64, error) {
 
 var flagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"}
 
-// tcpFlags reads a number or names: syn, syn|ack, +syn-ack.
+// tcpFlags parses a number or names: syn, syn|ack, +syn-ack.
 func tcpFlags(s string) (uint16, error) {
 	if n, err := strconv.ParseUint(s, 0, 12); err == nil {
 		return uint16(n), nil
@@ -316,8 +316,8 @@ func tcpFlags(s string) (uint16, error) {
 	return flags, nil
 }
 
-// complete fills in, as zero, the fields that a packet of this kind has.
-func (p *parser) complete() {
+// fillIn sets the other fields that a packet of this kind has to zero.
+func (p *parser) fillIn() {
 	fill := func(os ...openflow.OXM) {
 		for _, o := range os {
 			if !p.d.Packet.Has(o.Field) {

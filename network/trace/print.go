@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// String prints the trace for a person: one paragraph for each switch.
+// String formats the trace for a person: one paragraph for each switch.
 func (t Trace) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "packet %s\n", t.Packet)

@@ -10,20 +10,20 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Network is what a trace asks of the network.
+// Network is the view of the network that a trace needs.
 type Network interface {
-	// Rules are the rules of a switch; false if the switch is not known.
+	// Rules returns the rules of a switch, and false if the switch is not known.
 	Rules(openflow.DatapathID) ([]rule.Installed, bool)
 	Group(openflow.DatapathID, uint32) (rule.Group, bool)
 	LinkFrom(topology.PortRef) (topology.Link, bool)
 	// HostsAt describes the hosts behind an edge port.
 	HostsAt(topology.PortRef) []string
-	// Controller says what the controller does with a packet sent to it.
+	// Controller describes what the controller does with a packet sent to it.
 	Controller() string
 }
 
-// Trace is the way of a packet. Steps are in the order in which they were found;
-// the first has no parent, the others say which step's output led there.
+// Trace is the path of a packet. Steps are in the order in which they were found. The first has
+// no parent; for each of the others, Parent names the step whose output led there.
 type Trace struct {
 	Packet string `json:"packet"`
 	Steps  []Step `json:"steps"`
@@ -33,12 +33,12 @@ type Trace struct {
 type Step struct {
 	Switch openflow.DatapathID `json:"switch"`
 	InPort uint32              `json:"in_port"`
-	// Parent is the index of the step the packet came from, -1 for the first.
+	// Parent is the index of the step from which the packet came, -1 for the first.
 	Parent  int      `json:"parent"`
 	Packet  string   `json:"packet"`
 	Tables  []Lookup `json:"tables,omitempty"`
 	Outputs []Output `json:"outputs,omitempty"`
-	// End says why the packet goes no further, if it does not.
+	// End is the reason why the packet goes no further, if it does not.
 	End string `json:"end,omitempty"`
 }
 
@@ -47,8 +47,8 @@ type Lookup struct {
 	Table uint8 `json:"table"`
 	// Rule is the rule that matches, nil if none does.
 	Rule *RuleInfo `json:"rule,omitempty"`
-	// Passed lists rules of higher priority that do not match, the nearest first,
-	// with the field in the way.
+	// Passed lists rules of higher priority that nearly match, the nearest first, with the field
+	// that differs.
 	Passed []Passed `json:"passed,omitempty"`
 	// Did lists what was done to the packet besides sending it.
 	Did []string `json:"did,omitempty"`
@@ -68,46 +68,46 @@ type RuleInfo struct {
 // Passed is a rule that does not match.
 type Passed struct {
 	RuleInfo
-	// Want is what the rule asks for, Have what the packet has instead.
+	// Want is the value that the rule matches, Have what the packet has instead.
 	Want string `json:"want"`
 	Have string `json:"have"`
 }
 
-// Output is one copy of the packet leaving the switch.
+// Output is one copy of the packet that leaves the switch.
 type Output struct {
 	Port string `json:"port"`
-	// Via names the group the output belongs to, with its kind, if any.
+	// Via names the group that the output belongs to, with its kind, if any.
 	Via string `json:"via,omitempty"`
-	// Next is the index of the step it leads to, -1 if it leads out of the network.
+	// Next is the index of the step that it leads to, -1 if it leaves the network.
 	Next int `json:"next"`
-	// To says where it leads otherwise: hosts, the controller, nowhere.
+	// To says where it goes if not to a switch: to hosts, to the controller, or nowhere.
 	To string `json:"to,omitempty"`
 }
 
-// Bounds of a trace.
+// Limits of a trace.
 const (
 	maxSteps  = 256
 	maxPassed = 3
 	maxNested = 8 // groups within groups
 )
 
-// Run follows a packet that comes in at a port.
+// Run follows a packet that arrives at a port.
 func Run(n Network, at topology.PortRef, p Packet) Trace {
-	r := run{n: n, seen: map[string]int{}}
+	r := tracer{n: n, seen: map[string]int{}}
 	t := &r.trace
 	t.Packet = p.With(openflow.InPort(at.Port)).String()
 	r.enqueue(at, p, -1)
-	for i := 0; i < len(r.waiting); i++ {
+	for i := 0; i < len(r.pending); i++ {
 		r.step(i)
 	}
 	return r.trace
 }
 
-// run is a trace being made.
-type run struct {
+// tracer is the state of a trace in progress.
+type tracer struct {
 	n       Network
 	trace   Trace
-	waiting []arrival
+	pending []arrival
 	seen    map[string]int
 }
 
@@ -116,27 +116,27 @@ type arrival struct {
 	p  Packet
 }
 
-// enqueue adds a step to be taken, or finds the one that was the same.
-func (r *run) enqueue(at topology.PortRef, p Packet, parent int) (step int, note string) {
+// enqueue adds a step, or returns the index of an identical earlier one, which means a loop.
+func (r *tracer) enqueue(at topology.PortRef, p Packet, parent int) (step int, note string) {
 	p = p.With(openflow.InPort(at.Port)).without(openflow.FieldMetadata)
 	key := fmt.Sprint(at, p)
 	if old, ok := r.seen[key]; ok {
-		return old, "been there: a loop"
+		return old, "visited before: a loop"
 	}
 	if len(r.trace.Steps) >= maxSteps {
 		return -1, fmt.Sprintf("given up after %d steps", maxSteps)
 	}
 	r.seen[key] = len(r.trace.Steps)
 	r.trace.Steps = append(r.trace.Steps, Step{Switch: at.Switch, InPort: at.Port, Parent: parent, Packet: p.String()})
-	r.waiting = append(r.waiting, arrival{at, p})
+	r.pending = append(r.pending, arrival{at, p})
 	return len(r.trace.Steps) - 1, ""
 }
 
-// step takes one switch. Outputs append to the list of steps, so the step itself
-// is written back at the end.
-func (r *run) step(i int) {
-	a := r.waiting[i]
-	x := execution{r: r, i: i, at: a.at, p: a.p}
+// step runs the packet through one switch. Outputs append to the list of steps, so the step
+// itself is written back at the end.
+func (r *tracer) step(i int) {
+	a := r.pending[i]
+	x := switchRun{r: r, i: i, at: a.at, p: a.p}
 	rules, ok := r.n.Rules(a.at.Switch)
 	if !ok {
 		r.trace.Steps[i].End = "the switch is not connected"
@@ -153,9 +153,9 @@ func (r *run) step(i int) {
 	}
 }
 
-// execution is the packet inside one switch.
-type execution struct {
-	r       *run
+// switchRun is the packet inside one switch.
+type switchRun struct {
+	r       *tracer
 	i       int
 	at      topology.PortRef
 	p       Packet
@@ -164,10 +164,10 @@ type execution struct {
 	end     string
 }
 
-// tables walks the pipeline.
-func (x *execution) tables(rules []rule.Installed) {
+// tables runs the packet through the switch's tables.
+func (x *switchRun) tables(rules []rule.Installed) {
 	for table := uint8(0); ; {
-		best, passed := find(rules, table, x.p)
+		best, passed := match(rules, table, x.p)
 		x.lookups = append(x.lookups, Lookup{Table: table, Passed: passed})
 		l := &x.lookups[len(x.lookups)-1]
 		if best == nil {
@@ -190,10 +190,10 @@ func (x *execution) tables(rules []rule.Installed) {
 	}
 }
 
-// find returns the rule of a table that handles the packet, and the nearest ones
-// of higher priority that do not match. Where several of one priority match, a
-// switch may take any; the first is taken.
-func find(rules []rule.Installed, table uint8, p Packet) (*rule.Installed, []Passed) {
+// match returns the rule of a table that handles the packet, and the nearest rules of higher
+// priority that do not match. If several rules of one priority match, a switch may use any;
+// match returns the first.
+func match(rules []rule.Installed, table uint8, p Packet) (*rule.Installed, []Passed) {
 	var best *rule.Installed
 	for i := range rules {
 		r := &rules[i]
@@ -204,12 +204,12 @@ func find(rules []rule.Installed, table uint8, p Packet) (*rule.Installed, []Pas
 			best = r
 		}
 	}
-	return best, passed(rules, table, p, best)
+	return best, nearMisses(rules, table, p, best)
 }
 
-// passed explains rules that could have been expected to match: those of higher
-// priority that agree with the packet in most fields, the nearest first.
-func passed(rules []rule.Installed, table uint8, p Packet, best *rule.Installed) []Passed {
+// nearMisses returns the rules that a reader could expect to match: those of higher priority
+// that agree with the packet in most fields, the nearest first.
+func nearMisses(rules []rule.Installed, table uint8, p Packet, best *rule.Installed) []Passed {
 	type near struct {
 		Passed
 		agreed int
@@ -224,7 +224,7 @@ func passed(rules []rule.Installed, table uint8, p Packet, best *rule.Installed)
 		agreed, fields := 0, 0
 		for o := range r.Match.Fields() {
 			fields++
-			if _, _, d := p.mismatch1(o); !d {
+			if _, _, d := p.fieldMismatch(o); !d {
 				agreed++
 			}
 		}

@@ -51,7 +51,7 @@ func (n *net) add(s int, owner, name string, stage rule.Stage, offset uint16, ma
 	return &n.rules[d][len(n.rules[d])-1]
 }
 
-// matchOf makes a match of what a description says.
+// matchOf returns a match of the fields that a description gives.
 func matchOf(words string) openflow.Match {
 	if words == "" {
 		return openflow.Match{}
@@ -86,8 +86,8 @@ func follow(t *testing.T, n *net, at topology.PortRef, words string) Trace {
 	return Run(n, at, d.Packet)
 }
 
-// A session of SOS as in table 5.2.1: rule 1 rewrites towards the agent, rule 3
-// carries on unmodified.
+// TestTraceFollowsRewrites follows a session of SOS as in table 5.2.1: rule 1 rewrites towards
+// the agent, rule 3 forwards without changes.
 func TestTraceFollowsRewrites(t *testing.T) {
 	n := newNet()
 	n.cable(ref(1, 2), ref(2, 1))
@@ -151,7 +151,7 @@ func TestTraceEnds(t *testing.T) {
 			n.cable(ref(2, 2), ref(1, 1))
 			n.add(1, "x", "x", 1, 0, "", openflow.Output(2))
 			n.add(2, "x", "x", 1, 0, "", openflow.Output(2))
-		}, "1/1 2>1 | 2/1 2(been there: a loop)>0"},
+		}, "1/1 2>1 | 2/1 2(visited before: a loop)>0"},
 		{"two tables", func(n *net) {
 			n.add(1, "x", "x", 1, 0, "").Next = 2
 			n.add(1, "y", "y", 1, 0, "", openflow.Output(3)).Number = 2

@@ -32,15 +32,15 @@ func split(s string) []word {
 	return words
 }
 
-// rank orders words so that those that say what the packet is, and so how the
-// rest is to be read, come first.
+// rank orders words so that those which determine the kind of packet come first, because the
+// meaning of the others depends on it.
 func (w word) rank() int {
 	if _, ok := protocols[w.name]; ok || w.name == "eth_type" {
 		return 0
 	}
 	switch w.name {
 	case "ip_src", "ip_dst":
-		return 1 // an address can tell the ethertype
+		return 1 // an address determines the EtherType
 	case "ip_proto", "vlan_vid":
 		return 2
 	case "icmpv6_type":

@@ -9,19 +9,19 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// PortRef names one port of one switch.
+// PortRef identifies one port of one switch.
 type PortRef struct {
 	Switch openflow.DatapathID
 	Port   uint32
 }
 
-// IsZero reports whether r names no port at all.
+// IsZero reports whether r is the zero PortRef.
 func (r PortRef) IsZero() bool { return r == PortRef{} }
 
-// String prints the place as "0000000000000001/3".
+// String formats the port as "0000000000000001/3".
 func (r PortRef) String() string { return fmt.Sprintf("%v/%d", r.Switch, r.Port) }
 
-// Compare orders places by switch, then by port.
+// Compare orders ports by switch, then by number.
 func (r PortRef) Compare(o PortRef) int {
 	return cmp.Or(cmp.Compare(r.Switch, o.Switch), cmp.Compare(r.Port, o.Port))
 }
@@ -36,16 +36,17 @@ type Link struct {
 	Jitter time.Duration
 	// Capacity is the speed in bits per second, zero while unknown.
 	Capacity uint64
-	// Declared says that the capacity is the configuration's, not the ports' own speed.
+	// Declared is true if the capacity comes from the configuration and not from the ports'
+	// speeds.
 	Declared bool
 	// Used is the measured load in bits per second.
 	Used uint64
-	// Loss is the measured share of packets that the path loses, without what full
-	// queues have lost, zero while unknown.
+	// Loss is the measured share of packets that the link loses, without losses by full queues;
+	// zero while unknown.
 	Loss float64
 }
 
-// Available is the capacity that is not used, zero while the capacity is unknown.
+// Available returns the unused capacity, zero while the capacity is unknown.
 func (l Link) Available() uint64 { return l.Capacity - min(l.Used, l.Capacity) }
 
 // Host is an end host as the controller has learned it.
@@ -55,7 +56,7 @@ type Host struct {
 	VLAN uint16
 	// IPs are the addresses seen in its ARP, ND and IP packets.
 	IPs []netip.Addr
-	// At is the edge port behind which the host stands.
+	// At is the edge port behind which the host is.
 	At   PortRef
 	Seen time.Time
 }
@@ -66,8 +67,8 @@ type Hop struct {
 	In, Out uint32
 }
 
-// Output is what an output action names: a switch sends nothing back out of the
-// in-port by its plain number.
+// Output returns the port for an output action: to send a packet back out of its in-port, a
+// switch needs the reserved port IN_PORT.
 func (h Hop) Output() uint32 {
 	if h.Out == h.In {
 		return openflow.PortInPort
@@ -75,11 +76,11 @@ func (h Hop) Output() uint32 {
 	return h.Out
 }
 
-// Path is a way through the network. An empty Hops means that there is none.
+// Path is a path through the network. Empty Hops mean that there is none.
 type Path struct {
 	Hops    []Hop
 	Latency time.Duration
-	// Cost is the sum of the metric the path was searched by.
+	// Cost is the sum of the metric that the search minimised.
 	Cost float64
 }
 
@@ -100,7 +101,7 @@ const (
 
 var metricNames = [...]string{"hops", "latency", "utilisation", "capacity"}
 
-// String is the name that ParseMetric accepts.
+// String returns the name that ParseMetric accepts.
 func (m Metric) String() string {
 	if int(m) < len(metricNames) {
 		return metricNames[m]
@@ -108,7 +109,7 @@ func (m Metric) String() string {
 	return fmt.Sprintf("metric(%d)", uint8(m))
 }
 
-// ParseMetric reads a metric's name as an operator writes it.
+// ParseMetric parses a metric's name.
 func ParseMetric(s string) (Metric, error) {
 	for i, n := range metricNames {
 		if s == n {
