@@ -23,11 +23,11 @@ const (
 func assemble(config Config) (*Network, error) {
 	n := &Network{cfg: config, ledger: ledger.New(config.Generation), switches: newRegistry()}
 	c := &n.cfg
-	n.quota, n.turns = newQuota(c.Memory), newTurns(processors)
+	n.quota, n.readers = newQuota(c.Memory), newReaderSemaphore(processors)
 	n.admission = newAdmission(c)
-	n.events = newEvents(c)
-	n.owners.in = &installer{ledger: n.ledger, switches: n.switches, timeout: c.RequestTimeout, log: c.Log}
-	n.repairs.wake, n.repairs.base, n.repairs.paths = newSignal(), newSignal(), newSignal()
+	n.publisher = newPublisher(c)
+	n.owners.installer = &installer{ledger: n.ledger, switches: n.switches, timeout: c.RequestTimeout, log: c.Log}
+	n.repairs.flows, n.repairs.tree, n.repairs.paths = newSignal(), newSignal(), newSignal()
 	var err error
 	if n.core, err = n.owners.add(ownerCore, OwnerOptions{}); err != nil {
 		return nil, err
@@ -47,39 +47,39 @@ func assemble(config Config) (*Network, error) {
 	}, time.Now())
 	n.hosts = hosts.New(hosts.Options{
 		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
-		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.anchors.keeps, Most: c.hostsBehind,
+		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.anchors.lookup, Most: c.maxHostsBehind,
 		Grace: c.HostGrace, Notes: c.Remember != nil,
 	})
 	n.hosts.Restore(c.Remembered, time.Now())
-	n.prober = prober{switches: n.switches, links: n.links, log: c.Log, changed: n.news.linkChanges, examining: &n.doctor.examining, due: newSignal()}
-	n.asker = &asker{switches: n.switches, links: n.links, hosts: n.hosts, log: c.Log}
-	n.resolving.asker = n.asker
-	n.doubted = newDoubted(c, n.asker, n.news.hostChanges)
-	n.amends = newAmends(n.asker, &n.anchors)
+	n.linkProber = linkProber{switches: n.switches, links: n.links, log: c.Log, onChanges: n.dispatcher.linkChanges, probes: &n.doctor.probes, due: newSignal()}
+	n.hostProber = &hostProber{switches: n.switches, links: n.links, hosts: n.hosts, log: c.Log}
+	n.resolver.prober = n.hostProber
+	n.tentative = newTentativePackets(c, n.hostProber, n.dispatcher.hostChanges)
+	n.rechecks = newRechecks(n.hostProber, &n.anchors)
 	n.traffic = newTraffic(c, n.switches, &n.snapshots)
 	n.snapshots = snapshots{cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, rates: n.traffic.rates}
 	n.forwarding = &forwarding{
-		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, anchors: &n.anchors, repairs: &n.repairs, judge: n.doubted.judge,
+		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, anchors: &n.anchors, repairs: &n.repairs, filter: n.tentative.filter,
 		view: &n.snapshots.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: led.Hash,
 		installed: installedFlows{flows: map[forward.Key]*forward.Flow{}},
 	}
-	n.base = base{cfg: c, switches: n.switches, core: n.core, repairs: &n.repairs, view: &n.snapshots.view}
+	n.tree = broadcastTree{cfg: c, switches: n.switches, core: n.core, repairs: &n.repairs, view: &n.snapshots.view}
 	paths, err := n.owners.add(ownerPaths, OwnerOptions{})
 	if err != nil {
 		return nil, err
 	}
-	n.proactive = newProactive(c, &n.base, paths, n.hosts, &n.snapshots.topo, n.repairs.paths)
+	n.proactive = newProactive(c, &n.tree, paths, n.hosts, &n.snapshots.topo, n.repairs.paths)
 	n.doctor = Doctor{
 		cfg: c, running: &n.running, switches: n.switches, hosts: n.hosts, snapshots: &n.snapshots, core: n.core,
-		asker: n.asker, resolving: &n.resolving, queues: &n.prober.queues, wanted: make(chan struct{}, 1),
+		hostProber: n.hostProber, resolver: &n.resolver, queues: &n.linkProber.queues, wanted: make(chan struct{}, 1),
 	}
-	n.news = news{
-		cfg: c, links: n.links, hosts: n.hosts, rates: n.traffic.rates, snapshots: &n.snapshots, prober: &n.prober, lost: &n.doctor.lost,
-		doubted: &n.doubted, amends: &n.amends, resolving: &n.resolving, repairs: &n.repairs, adopted: &n.forwarding.adopted, events: n.events,
+	n.dispatcher = dispatcher{
+		cfg: c, links: n.links, hosts: n.hosts, rates: n.traffic.rates, snapshots: &n.snapshots, linkProber: &n.linkProber, lostLinks: &n.doctor.lostLinks,
+		tentative: &n.tentative, rechecks: &n.rechecks, resolver: &n.resolver, repairs: &n.repairs, adopted: &n.forwarding.adopted, publisher: n.publisher,
 	}
 	n.snapshots.rebuild()
-	n.AddHandler(rule.ChainDiscovery, &n.prober)
-	n.AddHandler(rule.ChainHosts, &learner{hosts: n.hosts, changed: n.news.hostChanges, examining: &n.doctor.examining})
+	n.AddHandler(rule.ChainDiscovery, &n.linkProber)
+	n.AddHandler(rule.ChainHosts, &learner{hosts: n.hosts, onChanges: n.dispatcher.hostChanges, probes: &n.doctor.probes})
 	if !c.DisableForwarding {
 		n.AddHandler(rule.ChainForwarding, n.forwarding)
 	}

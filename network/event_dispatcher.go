@@ -12,32 +12,32 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// news is what has been found out about switches, ports, links and hosts. Its methods act
+// dispatcher is what has been found out about switches, ports, links and hosts. Its methods act
 // on it: they keep what is known of one in line with the others, have repaired what follows
 // from it, and tell those who want to know.
-type news struct {
-	cfg       *Config
-	links     *discovery.Discovery
-	hosts     *hosts.Table
-	rates     *stats.Table
-	snapshots *snapshots
-	prober    *prober
-	lost      *lostLinks
-	doubted   *doubted
-	amends    *amends
-	resolving *resolving
-	repairs   *repairs
-	adopted   *atomic.Bool // a switch had flows when it connected
-	events    *events
-	unprobed  lograte.Limit
+type dispatcher struct {
+	cfg         *Config
+	links       *discovery.Discovery
+	hosts       *hosts.Table
+	rates       *stats.Table
+	snapshots   *snapshots
+	linkProber  *linkProber
+	lostLinks   *lostLinks
+	tentative   *tentativePackets
+	rechecks    *rechecks
+	resolver    *resolver
+	repairs     *repairs
+	adopted     *atomic.Bool // a switch had flows when it connected
+	publisher   *publisher
+	unprobedLog lograte.Limit
 }
 
 // switchUp makes a reconciled switch known.
-func (x *news) switchUp(s *Switch) {
+func (x *dispatcher) switchUp(s *Switch) {
 	now := time.Now()
 	x.hosts.SwitchUp(s.dpid, now)
 	x.snapshots.rebuild()
-	x.events.emit(Event{Kind: SwitchUp, At: now, Switch: s.dpid})
+	x.publisher.emit(Event{Kind: SwitchUp, At: now, Switch: s.dpid})
 	for _, number := range x.hosts.Ports(s.dpid) {
 		if p, ok := s.Port(number); !ok || !p.Up() {
 			x.hostChanges(x.hosts.RemovePort(PortRef{Switch: s.dpid, Port: number}))
@@ -53,7 +53,7 @@ func (x *news) switchUp(s *Switch) {
 			x.portDown(at)
 		}
 	}
-	for _, f := range deadEnds(s) {
+	for _, f := range deadPortsOf(s) {
 		x.repairs.request(f)
 	}
 	x.repairs.request(PortRef{})
@@ -61,33 +61,33 @@ func (x *news) switchUp(s *Switch) {
 
 // switchDown forgets the links of a switch. Its hosts are kept for a while: they are
 // most likely still there when it comes back.
-func (x *news) switchDown(s *Switch) {
+func (x *dispatcher) switchDown(s *Switch) {
 	x.repairs.switchLeft(s.dpid, x.cfg.DiscoveryTimeout) // before who repairs sees that its links are gone
 	x.linkChanges(x.links.SwitchDown(s.dpid))
 	x.hosts.SwitchDown(s.dpid, time.Now())
 	x.rates.ForgetSwitch(s.dpid)
-	x.prober.queues.forget(s.dpid)
+	x.linkProber.queues.forget(s.dpid)
 	x.snapshots.rebuild()
-	x.events.emit(Event{Kind: SwitchDown, Switch: s.dpid})
+	x.publisher.emit(Event{Kind: SwitchDown, Switch: s.dpid})
 	x.repairs.request(PortRef{})
 }
 
-func (x *news) portUp(at PortRef, p openflow.Port) {
+func (x *dispatcher) portUp(at PortRef, p openflow.Port) {
 	x.linkChanges(x.links.PortUp(at, p.MAC, time.Now()))
-	x.events.emit(Event{Kind: PortUp, Switch: at.Switch, Port: at})
-	x.prober.due.set()
+	x.publisher.emit(Event{Kind: PortUp, Switch: at.Switch, Port: at})
+	x.linkProber.due.set()
 }
 
-func (x *news) portDown(at PortRef) {
+func (x *dispatcher) portDown(at PortRef) {
 	x.linkChanges(x.links.PortDown(at))
 	x.rates.Forget(at)
 	x.hostChanges(x.hosts.RemovePort(at))
-	x.events.emit(Event{Kind: PortDown, Switch: at.Switch, Port: at})
+	x.publisher.emit(Event{Kind: PortDown, Switch: at.Switch, Port: at})
 	x.repairs.request(at)
 }
 
 // linkChanges acts on what discovery has found out.
-func (x *news) linkChanges(changes []discovery.Change) {
+func (x *dispatcher) linkChanges(changes []discovery.Change) {
 	if len(changes) == 0 {
 		return
 	}
@@ -99,20 +99,20 @@ func (x *news) linkChanges(changes []discovery.Change) {
 		case discovery.LinkUp:
 			x.hostChanges(x.hosts.RemovePort(c.Link.From))
 			x.hostChanges(x.hosts.RemovePort(c.Link.To))
-			x.lost.found(c.Link)
-			x.events.emit(Event{Kind: LinkUp, Link: c.Link})
+			x.lostLinks.remove(c.Link)
+			x.publisher.emit(Event{Kind: LinkUp, Link: c.Link})
 			for _, at := range []PortRef{c.Link.From, c.Link.To} {
 				if x.cfg.PortRoles[at] == PortAccess {
-					x.events.linkMisplaced(c.Link, at)
+					x.publisher.linkMisplaced(c.Link, at)
 				}
 			}
-			x.prober.due.set() // the way back
+			x.linkProber.due.set() // the way back
 			x.repairs.request(PortRef{})
 		case discovery.LinkUnprobed:
-			x.unprobed.Warn(x.cfg.Log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
+			x.unprobedLog.Warn(x.cfg.Log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
 		case discovery.LinkDown:
-			x.lost.note(c.Link, time.Now())
-			x.events.emit(Event{Kind: LinkDown, Link: c.Link})
+			x.lostLinks.add(c.Link, time.Now())
+			x.publisher.emit(Event{Kind: LinkDown, Link: c.Link})
 			x.repairs.request(c.Link.From)
 		default:
 			x.repairs.request(PortRef{})
@@ -121,14 +121,14 @@ func (x *news) linkChanges(changes []discovery.Change) {
 }
 
 // hostChanges passes on what the host table has found out.
-func (x *news) hostChanges(changes []hosts.Change) {
+func (x *dispatcher) hostChanges(changes []hosts.Change) {
 	for _, c := range changes {
 		switch c.Kind {
 		case hosts.Refused:
-			x.events.hostRefused(c)
+			x.publisher.hostRefused(c)
 			fallthrough
 		case hosts.Doubted, hosts.Believed:
-			x.doubted.change(c)
+			x.tentative.handle(c)
 			continue
 		}
 		e := Event{Host: c.Host, Port: c.Host.At, Switch: c.Host.At.Switch}
@@ -147,11 +147,11 @@ func (x *news) hostChanges(changes []hosts.Change) {
 			e.Kind = HostChanged
 		}
 		x.repairs.paths.set()
-		x.resolving.learned(c.Host.IPs)
-		x.amends.later(c, time.Now())
+		x.resolver.wake(c.Host.IPs)
+		x.rechecks.add(c, time.Now())
 		if c.Lost.IsValid() {
-			x.amends.announce(c.Lost, c.Host.VLAN, c.From.Switch, time.Now())
+			x.rechecks.announce(c.Lost, c.Host.VLAN, c.From.Switch, time.Now())
 		}
-		x.events.emit(e)
+		x.publisher.emit(e)
 	}
 }

@@ -13,18 +13,18 @@ import (
 
 // Doctor examines the network, one time after the other.
 type Doctor struct {
-	cfg       *Config
-	running   *atomic.Bool // the network does
-	switches  *registry
-	hosts     *hosts.Table
-	snapshots *snapshots
-	core      *Owner
-	asker     *asker
-	resolving *resolving
-	queues    *probeQueues
+	cfg        *Config
+	running    *atomic.Bool // the network does
+	switches   *registry
+	hosts      *hosts.Table
+	snapshots  *snapshots
+	core       *Owner
+	hostProber *hostProber
+	resolver   *resolver
+	queues     *probeQueues
 
-	examining examination
-	lost      lostLinks
+	probes    probeReceiver
+	lostLinks lostLinks
 	needed    []func() []diagnosis.Needed
 
 	mu     sync.Mutex

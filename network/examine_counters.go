@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// countersLate is how long after a packet hardware may count it, and countersAgain how
+	// counterDelay is how long after a packet hardware may count it, and countersAgain how
 	// often it is looked within that time.
-	countersLate  = 3 * time.Second
-	countersAgain = 3
+	counterDelay   = 3 * time.Second
+	counterRetries = 3
 )
 
 // count gives both ways of a link what its switches have counted since before. Where that
 // is nothing it looks again: hardware's counters are read now and then.
 func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStats, there, back *linkprobe.Way) {
-	for range countersAgain {
+	for range counterRetries {
 		after, still := d.countPorts(ctx, there.From, back.From), false
 		for _, w := range []*linkprobe.Way{there, back} {
 			c := linkprobe.Counters{
-				Left:    since(before, after, w.From, func(p openflow.PortStats) uint64 { return p.TxPackets }),
-				Came:    since(before, after, w.To, func(p openflow.PortStats) uint64 { return p.RxPackets }),
+				Left:    counterDelta(before, after, w.From, func(p openflow.PortStats) uint64 { return p.TxPackets }),
+				Came:    counterDelta(before, after, w.To, func(p openflow.PortStats) uint64 { return p.RxPackets }),
 				Matched: d.countProbes(ctx, w),
 			}
 			w.Counted(c)
@@ -32,14 +32,14 @@ func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStat
 				still = still || x != nil && *x == 0
 			}
 		}
-		if !still || tasks.Sleep(ctx, countersLate/countersAgain) != nil {
+		if !still || tasks.Sleep(ctx, counterDelay/counterRetries) != nil {
 			return
 		}
 	}
 }
 
-// since is by how much a counter of a port has grown; nil if that is not known.
-func since(before, after map[PortRef]openflow.PortStats, at PortRef, counter func(openflow.PortStats) uint64) *uint64 {
+// counterDelta is by how much a counter of a port has grown; nil if that is not known.
+func counterDelta(before, after map[PortRef]openflow.PortStats, at PortRef, counter func(openflow.PortStats) uint64) *uint64 {
 	b, hadIt := before[at]
 	a, hasIt := after[at]
 	if !hadIt || !hasIt || counter(a) < counter(b) {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// neededAtOnce is how many addresses are asked for at once that services need.
-	neededAtOnce = 16
-	// questions is how often each is asked for: half of them at the place where its host is
+	// maxConcurrentHosts is how many addresses are asked for at once that services need.
+	maxConcurrentHosts = 16
+	// maxQuestions is how often each is asked for: half of them at the place where its host is
 	// known, the rest at all.
-	questions = 6
+	maxQuestions = 6
 )
 
 // ExamineAddresses has examinations of the network ask for the addresses that a service
@@ -40,8 +40,8 @@ func (d *Doctor) examineHosts(ctx context.Context, r *diagnosis.Report) {
 	for _, list := range d.needed {
 		all = append(all, list()...)
 	}
-	tasks.Each(all, neededAtOnce, func(needed diagnosis.Needed) {
-		h, known, answers := d.asks(ctx, needed.Addr.Unmap())
+	tasks.Each(all, maxConcurrentHosts, func(needed diagnosis.Needed) {
+		h, known, answers := d.askHost(ctx, needed.Addr.Unmap())
 		if answers || ctx.Err() != nil {
 			return
 		}
@@ -51,21 +51,21 @@ func (d *Doctor) examineHosts(ctx context.Context, r *diagnosis.Report) {
 	})
 }
 
-// asks asks for an address, and says whether its host is known and whether anybody answers.
-func (d *Doctor) asks(ctx context.Context, a netip.Addr) (h Host, known, answers bool) {
+// askHost asks for an address, and says whether its host is known and whether anybody answers.
+func (d *Doctor) askHost(ctx context.Context, a netip.Addr) (h Host, known, ok bool) {
 	if h, known = d.hosts.ByIP(a); !known {
-		h, err := d.resolving.host(ctx, a)
+		h, err := d.resolver.resolve(ctx, a)
 		return h, false, err == nil
 	}
-	answer := d.examining.listen(a)
-	defer d.examining.ignore(a, answer)
+	answer := d.probes.awaitAnswer(a)
+	defer d.probes.cancelAnswer(a, answer)
 	again := time.NewTicker(resolveInterval)
 	defer again.Stop()
-	for i := range questions {
-		if i < questions/2 {
-			d.asker.at(h, a)
+	for i := range maxQuestions {
+		if i < maxQuestions/2 {
+			d.hostProber.probe(h, a)
 		} else {
-			d.asker.everywhere(a)
+			d.hostProber.probeAllPorts(a)
 		}
 		select {
 		case <-answer:
@@ -78,8 +78,8 @@ func (d *Doctor) asks(ctx context.Context, a netip.Addr) (h Host, known, answers
 	return h, true, false
 }
 
-// listen returns a channel that is closed when somebody answers for an address.
-func (e *examination) listen(a netip.Addr) <-chan struct{} {
+// awaitAnswer returns a channel that is closed when somebody answers for an address.
+func (e *probeReceiver) awaitAnswer(a netip.Addr) <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.answers == nil {
@@ -91,8 +91,8 @@ func (e *examination) listen(a netip.Addr) <-chan struct{} {
 	return e.answers[a]
 }
 
-// ignore ends what listen began.
-func (e *examination) ignore(a netip.Addr, answer <-chan struct{}) {
+// cancelAnswer ends what listen began.
+func (e *probeReceiver) cancelAnswer(a netip.Addr, answer <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.answers[a] == answer {
@@ -100,9 +100,9 @@ func (e *examination) ignore(a netip.Addr, answer <-chan struct{}) {
 	}
 }
 
-// answered takes what a host has said to the controller. It runs on the switch's
+// receiveAnswer takes what a host has said to the controller. It runs on the switch's
 // goroutine.
-func (e *examination) answered(h *packet.Headers) {
+func (e *probeReceiver) receiveAnswer(h *packet.Headers) {
 	a := h.Src
 	if h.Has(packet.ND) {
 		a = h.NDTarget

@@ -20,30 +20,30 @@ const (
 	// examineTimeout bounds the examination of all links. Those that it does not come to
 	// are told of.
 	examineTimeout = 5 * time.Minute
-	// examinedAtOnce is how many links are examined at once: switches that hand packets in
+	// maxConcurrentLinks is how many links are examined at once: switches that hand packets in
 	// by their processor are easily asked too much.
-	examinedAtOnce = 2
+	maxConcurrentLinks = 2
 	// probePause is between two frames of a way, and probePatience how long after a
 	// round's last frame they are waited for.
-	probePause    = 10 * time.Millisecond
-	probePatience = 500 * time.Millisecond
+	probePause   = 10 * time.Millisecond
+	probeTimeout = 500 * time.Millisecond
 )
 
-// twoWay is a link between two switches, of which one direction may be unknown.
-type twoWay struct {
+// undirectedLink is a link between two switches, of which one direction may be unknown.
+type undirectedLink struct {
 	a, b    PortRef
 	latency time.Duration // the longer one
 }
 
-// twoWays lists links, each once.
-func twoWays(links []Link) []twoWay {
-	var out []twoWay
+// undirectedLinks lists links, each once.
+func undirectedLinks(links []Link) []undirectedLink {
+	var out []undirectedLink
 	for _, l := range links {
-		k := twoWay{l.From, l.To, l.Latency}
+		k := undirectedLink{l.From, l.To, l.Latency}
 		if k.b.Compare(k.a) < 0 {
 			k.a, k.b = k.b, k.a
 		}
-		if i := slices.IndexFunc(out, func(o twoWay) bool { return o.a == k.a && o.b == k.b }); i >= 0 {
+		if i := slices.IndexFunc(out, func(o undirectedLink) bool { return o.a == k.a && o.b == k.b }); i >= 0 {
 			out[i].latency = max(out[i].latency, k.latency)
 			continue
 		}
@@ -66,19 +66,19 @@ func (d *Doctor) examine(ctx context.Context, r *diagnosis.Report) {
 		return !was
 	}
 	var group errgroup.Group
-	group.SetLimit(examinedAtOnce)
-	gone, silent := d.lost.sort(d.switches.reachable, time.Now())
+	group.SetLimit(maxConcurrentLinks)
+	gone, silent := d.lostLinks.classify(d.switches.reachable, time.Now())
 	for _, g := range gone {
-		r.Findings = append(r.Findings, d.goneLink(g))
+		r.Findings = append(r.Findings, d.goneLinkFinding(g))
 	}
-	for _, k := range twoWays(slices.Concat(d.snapshots.topo.Load().Links, silent)) {
+	for _, k := range undirectedLinks(slices.Concat(d.snapshots.topo.Load().Links, silent)) {
 		group.Go(func() error {
 			found, frames := d.examineLink(ctx, k, r.MTU)
 			for _, end := range [][2]PortRef{{k.a, k.b}, {k.b, k.a}} {
 				if len(found) > 0 || frames+rewriteFrames > 2*linkprobe.MaxFrames || !mine(end[0].Switch) {
 					continue
 				}
-				more, burst := d.examineRewriting(ctx, end[0], end[1], probePatience+2*k.latency)
+				more, burst := d.examineRewriting(ctx, end[0], end[1], probeTimeout+2*k.latency)
 				found, frames = append(found, more...), frames+burst
 			}
 			mu.Lock()
@@ -92,16 +92,16 @@ func (d *Doctor) examine(ctx context.Context, r *diagnosis.Report) {
 }
 
 // examineLink sends both ways' frames and says what is wrong with the link.
-func (d *Doctor) examineLink(ctx context.Context, k twoWay, mtu int) (found []diagnosis.Finding, frames int) {
+func (d *Doctor) examineLink(ctx context.Context, k undirectedLink, mtu int) (found []diagnosis.Finding, frames int) {
 	there, back := linkprobe.NewWay(k.a, k.b, mtu), linkprobe.NewWay(k.b, k.a, mtu)
 	found = d.askForProbes(ctx, there, back)
 	before := d.countPorts(ctx, k.a, k.b)
 	var both sync.WaitGroup
 	for _, w := range []*linkprobe.Way{there, back} {
-		x := d.examining.watch(w.MAC, func(at PortRef, frame []byte, _ time.Time) { w.Receive(at, frame) }, w.Waiting)
+		x := d.probes.watch(w.MAC, func(at PortRef, frame []byte, _ time.Time) { w.Receive(at, frame) }, w.Waiting)
 		both.Go(func() {
-			d.send(ctx, x, w, probePatience+2*k.latency)
-			d.examining.forget(x)
+			d.send(ctx, x, w, probeTimeout+2*k.latency)
+			d.probes.unwatch(x)
 		})
 	}
 	both.Wait()
@@ -118,7 +118,7 @@ func (d *Doctor) examineLink(ctx context.Context, k twoWay, mtu int) (found []di
 }
 
 // unexamined says why what has been found of a link is worth nothing; empty if it is.
-func (d *Doctor) unexamined(ctx context.Context, k twoWay) string {
+func (d *Doctor) unexamined(ctx context.Context, k undirectedLink) string {
 	if ctx.Err() != nil {
 		return "the time for all links was over"
 	}
@@ -162,7 +162,7 @@ func (d *Doctor) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (foun
 }
 
 // forgetProbes takes the rules away again, also when the examination's time is over.
-func (d *Doctor) forgetProbes(ctx context.Context, k twoWay) {
+func (d *Doctor) forgetProbes(ctx context.Context, k undirectedLink) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.RequestTimeout)
 	defer cancel()
 	for _, at := range []PortRef{k.a, k.b} {
@@ -173,10 +173,10 @@ func (d *Doctor) forgetProbes(ctx context.Context, k twoWay) {
 }
 
 // send sends a way's frames, round after round, and waits for each round's to arrive.
-func (d *Doctor) send(ctx context.Context, x *examined, w *linkprobe.Way, patience time.Duration) {
+func (d *Doctor) send(ctx context.Context, x *probeStream, w *linkprobe.Way, timeout time.Duration) {
 	for {
 		var frames [][]byte
-		x.do(func() { frames = w.Next() })
+		x.locked(func() { frames = w.Next() })
 		if len(frames) == 0 {
 			return
 		}
@@ -186,9 +186,9 @@ func (d *Doctor) send(ctx context.Context, x *examined, w *linkprobe.Way, patien
 				return
 			}
 			if err := s.PacketOut(openflow.PortController, d.queues.output(w.From), f); err != nil {
-				s.limiter.Warn(d.cfg.Log, "probing a link", "port", w.From, "error", err)
+				s.logLimiter.Warn(d.cfg.Log, "probing a link", "port", w.From, "error", err)
 			}
 		}
-		x.await(ctx, patience)
+		x.await(ctx, timeout)
 	}
 }

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// lostSpan is for how long a link is missed that has gone.
-	lostSpan = 24 * time.Hour
-	// maxLostEach bounds the links that are missed at one switch, and maxLost those that
+	// maxLostLinkAge is for how long a link is missed that has gone.
+	maxLostLinkAge = 24 * time.Hour
+	// maxLostLinksPerSwitch bounds the links that are missed at one switch, and maxLost those that
 	// are in all.
-	maxLostEach = 64
-	maxLost     = 4096
+	maxLostLinksPerSwitch = 64
+	maxLostLinks          = 4096
 )
 
 // lostLinks are the links that were there, and are not. The zero value has none.
@@ -30,17 +30,17 @@ type lostLink struct {
 	at   time.Time
 }
 
-// note notes that one direction of a link has gone. Where there is no room, the oldest of
+// add notes that one direction of a link has gone. Where there is no room, the oldest of
 // the switch gives way.
-func (x *lostLinks) note(l Link, now time.Time) {
+func (x *lostLinks) add(l Link, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	of := x.links[l.From.Switch]
 	if _, there := of[l.From.Port]; !there {
-		if len(of) >= maxLostEach {
-			x.forget(oldest(of).link.From)
+		if len(of) >= maxLostLinksPerSwitch {
+			x.delete(oldest(of).link.From)
 		}
-		if x.count >= maxLost {
+		if x.count >= maxLostLinks {
 			return
 		}
 		x.count++
@@ -63,15 +63,15 @@ func oldest(of map[uint32]lostLink) (first lostLink) {
 	return first
 }
 
-// found notes that a link is there: none is missed any more that left by the same port.
-func (x *lostLinks) found(l Link) {
+// remove notes that a link is there: none is missed any more that left by the same port.
+func (x *lostLinks) remove(l Link) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.forget(l.From)
+	x.delete(l.From)
 }
 
-// forget misses a link no more; the mutex is held.
-func (x *lostLinks) forget(from PortRef) {
+// delete misses a link no more; the mutex is held.
+func (x *lostLinks) delete(from PortRef) {
 	of := x.links[from.Switch]
 	if _, there := of[from.Port]; !there {
 		return
@@ -82,20 +82,20 @@ func (x *lostLinks) forget(from PortRef) {
 	}
 }
 
-// sort lists the links that are missed: those of which an end is not up, and those of
+// classify lists the links that are missed: those of which an end is not up, and those of
 // which both are. The latter's probes are lost, then.
-func (x *lostLinks) sort(up func(PortRef) bool, now time.Time) (gone []lostLink, silent []Link) {
+func (x *lostLinks) classify(up func(PortRef) bool, now time.Time) (gone []lostLink, silent []Link) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, of := range x.links {
 		for _, l := range of {
 			back := x.links[l.link.To.Switch][l.link.To.Port]
 			switch {
-			case now.Sub(l.at) > lostSpan:
-				x.forget(l.link.From)
+			case now.Sub(l.at) > maxLostLinkAge:
+				x.delete(l.link.From)
 			case up(l.link.From) && up(l.link.To):
 				silent = append(silent, l.link)
-			case back.link.To != l.link.From || now.Sub(back.at) > lostSpan || l.link.From.Compare(l.link.To) < 0: // one of both ways is told of
+			case back.link.To != l.link.From || now.Sub(back.at) > maxLostLinkAge || l.link.From.Compare(l.link.To) < 0: // one of both ways is told of
 				gone = append(gone, l)
 			}
 		}
@@ -103,8 +103,8 @@ func (x *lostLinks) sort(up func(PortRef) bool, now time.Time) (gone []lostLink,
 	return gone, silent
 }
 
-// goneLink tells of a link of which an end is not up.
-func (d *Doctor) goneLink(l lostLink) diagnosis.Finding {
+// goneLinkFinding tells of a link of which an end is not up.
+func (d *Doctor) goneLinkFinding(l lostLink) diagnosis.Finding {
 	at := l.link.From
 	if d.switches.reachable(at) {
 		at = l.link.To

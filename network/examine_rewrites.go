@@ -22,7 +22,7 @@ const (
 
 // examineRewriting sees how the switch at one end of a sound link rewrites addresses. It is
 // told of what shows twice.
-func (d *Doctor) examineRewriting(ctx context.Context, at, home PortRef, patience time.Duration) (found []diagnosis.Finding, frames int) {
+func (d *Doctor) examineRewriting(ctx context.Context, at, home PortRef, timeout time.Duration) (found []diagnosis.Finding, frames int) {
 	s, ok := d.switches.get(at.Switch)
 	how := linkprobe.RewriteNothing
 	if ok {
@@ -34,7 +34,7 @@ func (d *Doctor) examineRewriting(ctx context.Context, at, home PortRef, patienc
 	var first diagnosis.Finding
 	for round := range 2 {
 		plain, rewritten := linkprobe.NewBurst(home, at, linkprobe.RewriteNothing), linkprobe.NewBurst(home, at, how)
-		if err := d.bursts(ctx, patience, plain, rewritten); err != nil {
+		if err := d.bursts(ctx, timeout, plain, rewritten); err != nil {
 			return nil, frames // switch or rule: the link's own probes tell of them
 		}
 		frames += 2 * 2 * linkprobe.BurstSize
@@ -68,7 +68,7 @@ func (c Capabilities) rewriting() linkprobe.Rewriting {
 
 // bursts has bursts sent to a switch and back, frame by frame in turns: what holds up one
 // of them for another reason holds up all.
-func (d *Doctor) bursts(ctx context.Context, patience time.Duration, all ...*linkprobe.Burst) error {
+func (d *Doctor) bursts(ctx context.Context, timeout time.Duration, all ...*linkprobe.Burst) error {
 	at, home := all[0].At, all[0].Home
 	key := "rewriteprobe/" + at.String()
 	var p Program
@@ -94,10 +94,10 @@ func (d *Doctor) bursts(ctx context.Context, patience time.Duration, all ...*lin
 	if err := tasks.Sleep(ctx, burstSettle); err != nil {
 		return err
 	}
-	sent := make([]*examined, len(all))
+	sent := make([]*probeStream, len(all))
 	for i, b := range all {
-		sent[i] = d.examining.watch(b.MAC, b.Receive, b.Waiting)
-		defer d.examining.forget(sent[i])
+		sent[i] = d.probes.watch(b.MAC, b.Receive, b.Waiting)
+		defer d.probes.unwatch(sent[i])
 	}
 	s, err := d.switches.mustBeUp(home.Switch)
 	if err != nil {
@@ -106,14 +106,14 @@ func (d *Doctor) bursts(ctx context.Context, patience time.Duration, all ...*lin
 	for i := range linkprobe.BurstSize {
 		for k, b := range all {
 			var frame []byte
-			sent[k].do(func() { frame = b.Send(i, time.Now()) })
+			sent[k].locked(func() { frame = b.Send(i, time.Now()) })
 			if err := s.PacketOut(openflow.PortController, d.queues.output(home), frame); err != nil {
 				return err
 			}
 		}
 	}
 	for _, x := range sent {
-		x.await(ctx, patience)
+		x.await(ctx, timeout)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (d *Doctor) examineSwitches(ctx context.Context, r *diagnosis.Report) {
 			k.Ports[p.Number] = p.Up()
 		}
 		if err := s.SetRole(ctx, openflow.RoleNoChange); err != nil {
-			s.limiter.Warn(d.cfg.Log, "asking a switch for this controller's role", "switch", s.dpid, "error", err)
+			s.logLimiter.Warn(d.cfg.Log, "asking a switch for this controller's role", "switch", s.dpid, "error", err)
 		}
 		k.Role = s.Role()
 		connected = append(connected, k)

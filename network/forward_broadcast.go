@@ -16,25 +16,25 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// base keeps the broadcast tree's rules on all switches.
-type base struct {
+// broadcastTree keeps the broadcast tree's rules on all switches.
+type broadcastTree struct {
 	cfg      *Config
 	switches *registry
 	core     *Owner
 	repairs  *repairs
 	view     *atomic.Pointer[forward.View]
 
-	have map[openflow.DatapathID][]rule.Rule // what the switches have
-	// late are the switches that have not confirmed a change in time. The others go on
+	installed map[openflow.DatapathID][]rule.Rule // what the switches have
+	// overdue are the switches that have not confirmed a change in time. The others go on
 	// without them, over a tree that they are not part of.
-	late    map[openflow.DatapathID]*baseChange
+	overdue map[openflow.DatapathID]*treeChange
 	changes sync.WaitGroup
 }
 
 // run keeps the tree until ctx ends. It waits for barriers, but for no switch longer than
 // the others can go without.
-func (b *base) run(ctx context.Context) {
-	b.have, b.late = map[openflow.DatapathID][]rule.Rule{}, map[openflow.DatapathID]*baseChange{}
+func (b *broadcastTree) run(ctx context.Context) {
+	b.installed, b.overdue = map[openflow.DatapathID][]rule.Rule{}, map[openflow.DatapathID]*treeChange{}
 	defer b.changes.Wait()
 	var retry <-chan time.Time
 	ready := false
@@ -42,7 +42,7 @@ func (b *base) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-b.repairs.base:
+		case <-b.repairs.tree:
 		case <-retry:
 		}
 		retry = nil
@@ -53,7 +53,7 @@ func (b *base) run(ctx context.Context) {
 		began := time.Now()
 		again, err := b.repair(ctx)
 		if err != nil && ctx.Err() == nil {
-			b.core.in.upkeep.Warn(b.core.in.log, "writing the rules of the broadcast tree", "error", err)
+			b.core.installer.logLimiter.Warn(b.core.installer.log, "writing the rules of the broadcast tree", "error", err)
 			again = true
 		}
 		if again {
@@ -72,7 +72,7 @@ func (b *base) run(ctx context.Context) {
 // settled reports whether the links have been found that were there before. Until
 // then rules of the broadcast tree from before a restart are left alone, and a
 // fresh network floods by way of the controller.
-func (b *base) settled() bool {
+func (b *broadcastTree) settled() bool {
 	var oldest, youngest time.Duration
 	for i, s := range b.switches.list() {
 		age := time.Since(s.upAt)
@@ -82,14 +82,16 @@ func (b *base) settled() bool {
 		}
 	}
 	// One switch that comes and goes must not hold up all the others.
-	return youngest >= b.settling() || oldest >= 5*b.settling()
+	return youngest >= b.settleTime() || oldest >= 5*b.settleTime()
 }
 
-// settling is how long after a switch has come up its links are taken to be known.
-func (b *base) settling() time.Duration { return b.cfg.DiscoverySettle + 2*b.cfg.DiscoveryInterval }
+// settleTime is how long after a switch has come up its links are taken to be known.
+func (b *broadcastTree) settleTime() time.Duration {
+	return b.cfg.DiscoverySettle + 2*b.cfg.DiscoveryInterval
+}
 
-// baseChange is a change of one switch's rules.
-type baseChange struct {
+// treeChange is a change of one switch's rules.
+type treeChange struct {
 	rules []rule.Rule
 	done  chan struct{} // closed when err is set
 	err   error
@@ -99,15 +101,15 @@ type baseChange struct {
 // both have in common, so that no loop closes in between. again says that some switches
 // have still to settle, or are late. A switch that refuses its rules keeps what is in
 // common, and holds up no other.
-func (b *base) repair(ctx context.Context) (again bool, err error) {
-	err = b.collect()
+func (b *broadcastTree) repair(ctx context.Context) (again bool, err error) {
+	err = b.collectOverdue()
 	for {
-		late := len(b.late)
-		want, unsettled := b.want()
+		late := len(b.overdue)
+		want, unsettled := b.wanted()
 		again = unsettled || late > 0
-		if len(b.have) > 0 {
-			shrunk := perSwitch(forward.Shrink(merge(b.have), want))
-			for sw := range b.have {
+		if len(b.installed) > 0 {
+			shrunk := groupBySwitch(forward.Shrink(mergeRules(b.installed), want))
+			for sw := range b.installed {
 				if _, some := shrunk[sw]; !some {
 					shrunk[sw] = nil
 				}
@@ -119,82 +121,82 @@ func (b *base) repair(ctx context.Context) (again bool, err error) {
 		if err != nil {
 			return again, err
 		}
-		if len(b.late) > late {
+		if len(b.overdue) > late {
 			continue
 		}
-		err = b.apply(ctx, perSwitch(want))
-		return again || len(b.late) > 0, err
+		err = b.apply(ctx, groupBySwitch(want))
+		return again || len(b.overdue) > 0, err
 	}
 }
 
-// want are the rules of the present tree.
-func (b *base) want() (want rule.Program, unsettled bool) {
+// wanted are the rules of the present tree.
+func (b *broadcastTree) wanted() (want rule.Program, unsettled bool) {
 	if b.cfg.DisableForwarding {
 		return want, false
 	}
 	v := *b.view.Load()
-	if len(b.late) > 0 {
-		here := slices.DeleteFunc(slices.Clone(v.Topology.Switches), func(d openflow.DatapathID) bool { return b.late[d] != nil })
+	if len(b.overdue) > 0 {
+		here := slices.DeleteFunc(slices.Clone(v.Topology.Switches), func(d openflow.DatapathID) bool { return b.overdue[d] != nil })
 		v.Topology = topology.New(v.Topology.Version, here, v.Topology.Links)
 	}
-	return b.keepUnsettled(merge(b.have), v.BaseProgram())
+	return b.keepUnsettled(mergeRules(b.installed), v.BaseProgram())
 }
 
-// collect takes in what late switches have confirmed meanwhile.
-func (b *base) collect() (errs error) {
-	for sw, c := range b.late {
+// collectOverdue takes in what late switches have confirmed meanwhile.
+func (b *broadcastTree) collectOverdue() (errs error) {
+	for sw, c := range b.overdue {
 		select {
 		case <-c.done:
-			delete(b.late, sw)
-			errs = errors.Join(errs, b.took(sw, c))
+			delete(b.overdue, sw)
+			errs = errors.Join(errs, b.recordResult(sw, c))
 		default:
 		}
 	}
 	return errs
 }
 
-// took brings have up to date with a change that is over.
-func (b *base) took(sw openflow.DatapathID, c *baseChange) error {
+// recordResult brings have up to date with a change that is over.
+func (b *broadcastTree) recordResult(sw openflow.DatapathID, c *treeChange) error {
 	if c.err != nil {
 		return c.err
 	}
-	if b.have[sw] = c.rules; len(c.rules) == 0 {
-		delete(b.have, sw)
+	if b.installed[sw] = c.rules; len(c.rules) == 0 {
+		delete(b.installed, sw)
 	}
 	return nil
 }
 
 // apply declares the rules of each switch that is not late under a key of its own, all at
 // once, and waits for them. Who takes too long is late from then on.
-func (b *base) apply(ctx context.Context, want map[openflow.DatapathID][]rule.Rule) (errs error) {
-	sent := map[openflow.DatapathID]*baseChange{}
+func (b *broadcastTree) apply(ctx context.Context, want map[openflow.DatapathID][]rule.Rule) (errs error) {
+	sent := map[openflow.DatapathID]*treeChange{}
 	for sw, rules := range want {
-		if b.late[sw] != nil {
+		if b.overdue[sw] != nil {
 			continue
 		}
-		c := &baseChange{rules: rules, done: make(chan struct{})}
+		c := &treeChange{rules: rules, done: make(chan struct{})}
 		sent[sw] = c
 		b.changes.Go(func() {
 			defer close(c.done)
-			c.err = b.core.Apply(ctx, baseKey(sw), Program{Rules: rules}, ApplyOptions{AllowDown: true})
+			c.err = b.core.Apply(ctx, treeKey(sw), Program{Rules: rules}, ApplyOptions{AllowDown: true})
 		})
 	}
-	p := newPatience()
+	p := newDeadline()
 	for sw, c := range sent {
 		if p.await(c.done) {
-			errs = errors.Join(errs, b.took(sw, c))
+			errs = errors.Join(errs, b.recordResult(sw, c))
 		} else {
-			b.late[sw] = c
+			b.overdue[sw] = c
 		}
 	}
 	return errs
 }
 
-// baseKey is the core's key for a switch's rules of the broadcast tree, and those
+// treeKey is the core's key for a switch's rules of the broadcast tree, and those
 // by which hosts are learned.
-func baseKey(sw openflow.DatapathID) string { return fmt.Sprintf("base/%v", sw) }
+func treeKey(sw openflow.DatapathID) string { return fmt.Sprintf("base/%v", sw) }
 
-func perSwitch(p rule.Program) map[openflow.DatapathID][]rule.Rule {
+func groupBySwitch(p rule.Program) map[openflow.DatapathID][]rule.Rule {
 	out := map[openflow.DatapathID][]rule.Rule{}
 	for _, r := range p.Rules {
 		out[r.Switch] = append(out[r.Switch], r)
@@ -202,7 +204,7 @@ func perSwitch(p rule.Program) map[openflow.DatapathID][]rule.Rule {
 	return out
 }
 
-func merge(m map[openflow.DatapathID][]rule.Rule) rule.Program {
+func mergeRules(m map[openflow.DatapathID][]rule.Rule) rule.Program {
 	var p rule.Program
 	for _, rules := range m {
 		p.Rules = append(p.Rules, rules...)
@@ -214,7 +216,7 @@ func merge(m map[openflow.DatapathID][]rule.Rule) rule.Program {
 // lost a moment ago, or whose links have not been found again since: a lost
 // connection must not interrupt what the switch does. It lasts no longer than
 // the neighbours' ports take to count as edge ports, or a loop could close.
-func (b *base) keepUnsettled(old, now rule.Program) (kept rule.Program, again bool) {
+func (b *broadcastTree) keepUnsettled(old, now rule.Program) (kept rule.Program, again bool) {
 	unsettled := map[openflow.DatapathID]bool{}
 	keep := func(d openflow.DatapathID) bool {
 		u, known := unsettled[d]
@@ -240,9 +242,9 @@ func (b *base) keepUnsettled(old, now rule.Program) (kept rule.Program, again bo
 
 // unsettled says of a switch that its connection was lost a moment ago, or that it has just
 // come: its links may be there although they are not known.
-func (b *base) unsettled(d openflow.DatapathID) bool {
+func (b *broadcastTree) unsettled(d openflow.DatapathID) bool {
 	if s, up := b.switches.get(d); up {
-		return time.Since(s.upAt) < b.settling()
+		return time.Since(s.upAt) < b.settleTime()
 	}
-	return b.repairs.awaited(d, b.cfg.DiscoveryTimeout)
+	return b.repairs.recentlyLeft(d, b.cfg.DiscoveryTimeout)
 }

@@ -41,8 +41,8 @@ type forwarding struct {
 	hosts    *hosts.Table
 	anchors  *anchors
 	repairs  *repairs
-	// judge says whether a packet may go on by what it claims.
-	judge func(*PacketIn) Verdict
+	// filter says whether a packet may go on by what it claims.
+	filter func(*PacketIn) Verdict
 
 	view      *atomic.Pointer[forward.View]
 	flows     *forward.Table
@@ -57,7 +57,7 @@ func (*forwarding) Name() string { return "forwarding" }
 
 // HandlePacketIn implements Handler.
 func (w *forwarding) HandlePacketIn(p *PacketIn) Verdict {
-	if p.Headers.EthDst != probeMAC && w.judge(p) == Continue {
+	if p.Headers.EthDst != probeMAC && w.filter(p) == Continue {
 		_ = w.forward(p, p.Switch) // a drop is counted where it happens
 	}
 	return Stop
@@ -77,7 +77,7 @@ func (w *forwarding) forwardHeld(p *PacketIn) error {
 // switch on whose reader goroutine this runs: its batch's end writes everything.
 // Without a reader, what concerns other switches is written at once.
 func (w *forwarding) forward(p *PacketIn, reader *Switch) error {
-	if actions, led := w.anchors.led(p); led {
+	if actions, ok := w.anchors.forwardMoving(p); ok {
 		if len(actions) == 0 {
 			return nil
 		}
@@ -176,7 +176,7 @@ func (w *forwarding) writeHop(f *forward.Flow, h Hop, reader *Switch) {
 		return // it is on its way, or the switch's table is full and packets go one by one
 	}
 	s.ch.flowMods.Add(1)
-	written(s, reader)
+	flushOrDefer(s, reader)
 }
 
 func (w *forwarding) deleteHop(k forward.Key, h Hop, reader *Switch) {
@@ -196,17 +196,17 @@ func (w *forwarding) deleteFlow(s *Switch, f rule.Flow, reader *Switch) {
 		return
 	}
 	s.ch.flowMods.Add(1)
-	written(s, reader)
+	flushOrDefer(s, reader)
 }
 
-// written has what was queued for s written: at the end of the reader's batch,
+// flushOrDefer has what was queued for s written: at the end of the reader's batch,
 // or now.
-func written(s, reader *Switch) {
+func flushOrDefer(s, reader *Switch) {
 	if reader == nil {
 		s.ch.out.flush()
 		return
 	}
-	reader.touch(s.ch.out)
+	reader.flushLater(s.ch.out)
 }
 
 // flowGone takes note of a rule that a switch has removed.

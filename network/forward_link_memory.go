@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// linkRemembered is how long a link that is gone may come back as the same one.
-	linkRemembered = 10 * time.Minute
-	// linksRemembered is how many such links there may be.
-	linksRemembered = 16384
+	// maxLinkMemoryAge is how long a link that is gone may come back as the same one.
+	maxLinkMemoryAge = 10 * time.Minute
+	// maxLinkMemory is how many such links there may be.
+	maxLinkMemory = 16384
 )
 
 // linkMemory remembers links that were there.
 type linkMemory struct {
-	base *base
+	tree *broadcastTree
 	seen map[PortRef]seenLink
 }
 
@@ -26,41 +26,43 @@ type seenLink struct {
 	at   time.Time // when it was last known
 }
 
-func newLinkMemory(b *base) linkMemory { return linkMemory{base: b, seen: map[PortRef]seenLink{}} }
+func newLinkMemory(b *broadcastTree) linkMemory {
+	return linkMemory{tree: b, seen: map[PortRef]seenLink{}}
+}
 
-// network is the network with the links that are there although they are not known, since a
+// topologies is the network with the links that are there although they are not known, since a
 // switch is not connected, or has just been, and without switches that are left alone; all has
 // those links too that are gone and may come back.
-func (m *linkMemory) network(top *topology.Topology, at time.Time, alone func(openflow.DatapathID) bool) (now, all *topology.Topology, unsettled bool) {
+func (m *linkMemory) topologies(top *topology.Topology, at time.Time, bypassed func(openflow.DatapathID) bool) (now, all *topology.Topology, unsettled bool) {
 	for _, l := range top.Links {
 		m.seen[l.From] = seenLink{l, at}
 	}
-	var stand, gone []Link
+	var present, gone []Link
 	for from, l := range m.seen {
 		_, here := top.LinkFrom(from)
 		other, some := top.LinkFrom(l.link.To)
 		switch {
-		case here && !alone(from.Switch) && !alone(l.link.To.Switch):
-			stand = append(stand, l.link)
+		case here && !bypassed(from.Switch) && !bypassed(l.link.To.Switch):
+			present = append(present, l.link)
 		case here:
 			gone = append(gone, l.link)
-		case some && other.To != from, at.Sub(l.at) > linkRemembered, len(gone) >= linksRemembered: // or another link is there now
+		case some && other.To != from, at.Sub(l.at) > maxLinkMemoryAge, len(gone) >= maxLinkMemory: // or another link is there now
 			delete(m.seen, from)
-		case m.stands(l.link) && !alone(from.Switch) && !alone(l.link.To.Switch):
-			stand = append(stand, l.link)
+		case m.presumedUp(l.link) && !bypassed(from.Switch) && !bypassed(l.link.To.Switch):
+			present = append(present, l.link)
 			unsettled = true
 		default:
 			gone = append(gone, l.link)
 		}
 	}
-	switches := ends(slices.DeleteFunc(slices.Clone(top.Switches), alone), stand)
-	now = topology.New(top.Version, switches, stand)
-	gone = append(gone, stand...)
-	return now, topology.New(top.Version, ends(switches, gone), gone), unsettled
+	switches := addEnds(slices.DeleteFunc(slices.Clone(top.Switches), bypassed), present)
+	now = topology.New(top.Version, switches, present)
+	gone = append(gone, present...)
+	return now, topology.New(top.Version, addEnds(switches, gone), gone), unsettled
 }
 
-// ends are the switches, and those at the ends of links.
-func ends(switches []openflow.DatapathID, links []Link) []openflow.DatapathID {
+// addEnds are the switches, and those at the ends of links.
+func addEnds(switches []openflow.DatapathID, links []Link) []openflow.DatapathID {
 	out := slices.Clone(switches)
 	for _, l := range links {
 		out = append(out, l.From.Switch, l.To.Switch)
@@ -68,14 +70,14 @@ func ends(switches []openflow.DatapathID, links []Link) []openflow.DatapathID {
 	return out
 }
 
-// stands says whether a link that is not known is there all the same.
-func (m *linkMemory) stands(l Link) bool {
-	return (m.base.unsettled(l.From.Switch) || m.base.unsettled(l.To.Switch)) && m.mayCarry(l.From) && m.mayCarry(l.To)
+// presumedUp says whether a link that is not known is there all the same.
+func (m *linkMemory) presumedUp(l Link) bool {
+	return (m.tree.unsettled(l.From.Switch) || m.tree.unsettled(l.To.Switch)) && m.mayForward(l.From) && m.mayForward(l.To)
 }
 
-// mayCarry says whether nothing is known against a port.
-func (m *linkMemory) mayCarry(at PortRef) bool {
-	s, up := m.base.switches.get(at.Switch)
+// mayForward says whether nothing is known against a port.
+func (m *linkMemory) mayForward(at PortRef) bool {
+	s, up := m.tree.switches.get(at.Switch)
 	if !up {
 		return true
 	}

@@ -21,46 +21,46 @@ import (
 
 // proactive keeps rules by destination on all switches, so that ordinary packets ask nobody.
 type proactive struct {
-	cfg   *Config
-	base  *base
-	owner *Owner
-	hosts *hosts.Table
-	topo  *atomic.Pointer[topology.Topology]
-	wake  signal
-	full  lograte.Limit // of warnings
+	cfg     *Config
+	tree    *broadcastTree
+	owner   *Owner
+	hosts   *hosts.Table
+	topo    *atomic.Pointer[topology.Topology]
+	wake    signal
+	fullLog lograte.Limit // of warnings
 
-	planner *multipath.Planner
-	links   linkMemory
-	tables  map[openflow.DatapathID]pathTable // what switches have
-	traits  map[openflow.DatapathID]*pathTraits
-	late    map[openflow.DatapathID]*pathsChange
-	paused  map[openflow.DatapathID]time.Time // until when they are led around
-	away    map[openflow.DatapathID]time.Time // since when, of those that have a table
-	changes sync.WaitGroup
+	planner      *multipath.Planner
+	links        linkMemory
+	tables       map[openflow.DatapathID]pathTable // what switches have
+	traits       map[openflow.DatapathID]*pathTraits
+	overdue      map[openflow.DatapathID]*pathsChange
+	paused       map[openflow.DatapathID]time.Time // until when they are led around
+	disconnected map[openflow.DatapathID]time.Time // since when, of those that have a table
+	changes      sync.WaitGroup
 
-	everywhere atomic.Int64 // hosts and prefixes that all switches have rules for
+	installedCount atomic.Int64 // hosts and prefixes that all switches have rules for
 }
 
-func newProactive(c *Config, b *base, o *Owner, h *hosts.Table, topo *atomic.Pointer[topology.Topology], wake signal) *proactive {
+func newProactive(c *Config, b *broadcastTree, o *Owner, h *hosts.Table, topo *atomic.Pointer[topology.Topology], wake signal) *proactive {
 	x := &proactive{
-		cfg: c, base: b, owner: o, hosts: h, topo: topo, wake: wake, links: newLinkMemory(b),
+		cfg: c, tree: b, owner: o, hosts: h, topo: topo, wake: wake, links: newLinkMemory(b),
 		tables: map[openflow.DatapathID]pathTable{}, traits: map[openflow.DatapathID]*pathTraits{},
-		late: map[openflow.DatapathID]*pathsChange{}, paused: map[openflow.DatapathID]time.Time{}, away: map[openflow.DatapathID]time.Time{},
+		overdue: map[openflow.DatapathID]*pathsChange{}, paused: map[openflow.DatapathID]time.Time{}, disconnected: map[openflow.DatapathID]time.Time{},
 	}
 	x.planner = multipath.New(multipath.Options{
 		Metric: c.ForwardMetric, Unequal: c.ForwardUnequal, Group: o.GroupID,
-		Watch:  func(d openflow.DatapathID) bool { t := x.traits[d]; return t != nil && t.watches },
-		Single: func(d openflow.DatapathID) bool { t := x.traits[d]; return t == nil || t.single },
+		Watch:  func(d openflow.DatapathID) bool { t := x.traits[d]; return t != nil && t.bucketsWatchPorts },
+		Single: func(d openflow.DatapathID) bool { t := x.traits[d]; return t == nil || t.noSelectGroups },
 	})
 	return x
 }
 
 const (
-	// adoption is for how long after a start rules are kept that lead to hosts of which the
+	// adoptionGrace is for how long after a start rules are kept that lead to hosts of which the
 	// switch has not come back.
-	adoption = 30 * time.Second
-	// longestPlanning is the longest time that counts of a plan that nothing is planned after.
-	longestPlanning = time.Second
+	adoptionGrace = 30 * time.Second
+	// maxPlanningTime is the longest time that counts of a plan that nothing is planned after.
+	maxPlanningTime = time.Second
 )
 
 // run keeps the rules until ctx ends.
@@ -80,14 +80,14 @@ func (x *proactive) run(ctx context.Context) {
 		case <-retry:
 		}
 		retry = nil
-		if !ready && !x.base.settled() {
+		if !ready && !x.tree.settled() {
 			retry = time.After(x.cfg.DiscoveryInterval / 2)
 			continue
 		}
 		began := time.Now()
-		b := x.bring(ctx)
-		x.everywhere.Store(int64(b.led))
-		if !ready && b.done && (time.Since(start) >= adoption || x.hostsAreBack()) {
+		b := x.reconcile(ctx)
+		x.installedCount.Store(int64(b.destinations))
+		if !ready && b.done && (time.Since(start) >= adoptionGrace || x.hostsAreBack()) {
 			ready = true
 			x.owner.Ready()
 		}
@@ -97,7 +97,7 @@ func (x *proactive) run(ctx context.Context) {
 		case b.unsettled || !ready:
 			retry = time.After(x.cfg.DiscoveryInterval / 2)
 		}
-		if tasks.Sleep(ctx, max(repairPause(time.Since(began)), repairShare*min(b.planning, longestPlanning))) != nil {
+		if tasks.Sleep(ctx, max(repairPause(time.Since(began)), repairPauseFactor*min(b.planning, maxPlanningTime))) != nil {
 			return
 		}
 	}
@@ -108,76 +108,76 @@ func (x *proactive) hostsAreBack() bool {
 	return !slices.ContainsFunc(x.hosts.All(), func(h topology.Host) bool { return !x.up(h.At.Switch) })
 }
 
-// brought is what has become of an attempt to bring the rules in line with the network.
-type brought struct {
-	led       int  // hosts and prefixes that all switches have rules for; none before they have
-	done      bool // false if a switch has not taken its rules: it has to be done again, around it
-	unsettled bool // it has to be done again when more is known
-	planning  time.Duration
+// reconcileResult is what has become of an attempt to bring the rules in line with the network.
+type reconcileResult struct {
+	destinations int  // hosts and prefixes that all switches have rules for; none before they have
+	done         bool // false if a switch has not taken its rules: it has to be done again, around it
+	unsettled    bool // it has to be done again when more is known
+	planning     time.Duration
 }
 
-// bring brings the rules of all destinations in line with the network.
-func (x *proactive) bring(ctx context.Context) (b brought) {
+// reconcile brings the rules of all destinations in line with the network.
+func (x *proactive) reconcile(ctx context.Context) (b reconcileResult) {
 	now := time.Now()
 	x.collect(now)
-	p := x.plan(now, x.alone)
-	if x.changesAway(p) {
+	p := x.plan(now, x.bypassed)
+	if x.changesDisconnected(p) {
 		// Who is not connected goes on as before: only what agrees with that may lead by it.
-		p = x.plan(now, func(d openflow.DatapathID) bool { return x.alone(d) || !x.up(d) })
+		p = x.plan(now, func(d openflow.DatapathID) bool { return x.bypassed(d) || !x.up(d) })
 		p.unsettled = true
 	}
-	b = brought{unsettled: p.unsettled || len(x.late)+len(x.paused) > 0, planning: time.Since(now)}
+	b = reconcileResult{unsettled: p.unsettled || len(x.overdue)+len(x.paused) > 0, planning: time.Since(now)}
 	for wave := range p.waves {
-		if !x.round(ctx, x.wave(p, wave)) {
+		if !x.apply(ctx, x.wave(p, wave)) {
 			return b
 		}
 	}
-	if b.done = x.round(ctx, x.over(p, !b.unsettled)); b.done && !b.unsettled {
-		b.led = p.destinations
+	if b.done = x.apply(ctx, x.removals(p, !b.unsettled)); b.done && !b.unsettled {
+		b.destinations = p.destinations
 	}
 	return b
 }
 
 // pathPlans are the plans for all destinations.
 type pathPlans struct {
-	of        map[openflow.DatapathID]multipath.Plan
-	left      map[openflow.Match]bool // rules to destinations that are not there
+	plans     map[openflow.DatapathID]multipath.Plan
+	absent    map[openflow.Match]bool // rules to destinations that are not there
 	waves     int
-	here      []openflow.DatapathID // the switches that are there
+	switches  []openflow.DatapathID // the switches that are there
 	unsettled bool                  // links may be there that are not known
 	// destinations are the hosts and prefixes that are planned for.
 	destinations int
 }
 
 // plan plans for all destinations, without the switches that are to be left alone.
-func (x *proactive) plan(now time.Time, alone func(openflow.DatapathID) bool) pathPlans {
-	top, all, unsettled := x.links.network(x.topo.Load(), now, alone)
+func (x *proactive) plan(now time.Time, bypassed func(openflow.DatapathID) bool) pathPlans {
+	top, all, unsettled := x.links.topologies(x.topo.Load(), now, bypassed)
 	x.planner.Begin(top, all)
 	for _, t := range x.tables {
 		t.keep(x.planner)
 	}
-	out := pathPlans{of: map[openflow.DatapathID]multipath.Plan{}, left: map[openflow.Match]bool{}, here: top.Switches, unsettled: unsettled}
+	out := pathPlans{plans: map[openflow.DatapathID]multipath.Plan{}, absent: map[openflow.Match]bool{}, switches: top.Switches, unsettled: unsettled}
 	for d, dest := range x.destinations() {
 		plan, here := x.planner.Plan(dest)
 		if !here {
 			for _, m := range dest.Matches() {
-				out.left[m] = true
+				out.absent[m] = true
 			}
 			continue
 		}
-		out.of[d], out.waves = plan, max(out.waves, len(plan))
+		out.plans[d], out.waves = plan, max(out.waves, len(plan))
 		out.destinations += len(dest.Hosts) + len(dest.Prefixes)
 	}
 	return out
 }
 
-// alone says that a switch is led around.
-func (x *proactive) alone(d openflow.DatapathID) bool {
-	return x.late[d] != nil || !x.paused[d].IsZero()
+// bypassed says that a switch is led around.
+func (x *proactive) bypassed(d openflow.DatapathID) bool {
+	return x.overdue[d] != nil || !x.paused[d].IsZero()
 }
 
 func (x *proactive) up(d openflow.DatapathID) bool {
-	_, up := x.base.switches.get(d)
+	_, up := x.tree.switches.get(d)
 	return up
 }
 
@@ -190,7 +190,7 @@ func (x *proactive) destinations() map[openflow.DatapathID]multipath.Destination
 		d.Switch, d.Prefixes = sw, append(d.Prefixes, prefix)
 		out[sw] = d
 	}
-	for _, h := range x.led() {
+	for _, h := range x.selectHosts() {
 		d := out[h.At.Switch]
 		vlan := h.VLAN
 		if x.cfg.IgnoreVLAN {
@@ -202,15 +202,15 @@ func (x *proactive) destinations() map[openflow.DatapathID]multipath.Destination
 	return out
 }
 
-// led are the hosts that have rules. If there are more than a switch may have rules for, the
+// selectHosts are the hosts that have rules. If there are more than a switch may have rules for, the
 // packets of the others go by way of the controller: they are those of the ports with the most.
-func (x *proactive) led() []topology.Host {
+func (x *proactive) selectHosts() []topology.Host {
 	all := x.hosts.All()
 	most := max(0, x.cfg.ForwardRules-len(x.cfg.ForwardPrefixes))
 	if len(all) <= most {
 		return all
 	}
-	x.full.Warn(x.owner.in.log, "there are more hosts than rules by destination may be for", "hosts", len(all), "rules", x.cfg.ForwardRules)
+	x.fullLog.Warn(x.owner.installer.log, "there are more hosts than rules by destination may be for", "hosts", len(all), "rules", x.cfg.ForwardRules)
 	type place struct {
 		host topology.Host
 		turn int // at its port

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// pathsPause is for how many times the time of a request a switch is led around that has
+	// pauseFactor is for how many times the time of a request a switch is led around that has
 	// not taken its rules.
-	pathsPause = 3
-	// mostRefused is how many rules of a switch are left out that it has refused. One
+	pauseFactor = 3
+	// maxRefusedRules is how many rules of a switch are left out that it has refused. One
 	// that refuses more is led around.
-	mostRefused = 16
+	maxRefusedRules = 16
 )
 
 // pathTraits are what is known of a switch since it has connected.
 type pathTraits struct {
-	upAt    time.Time
-	watches bool // buckets of groups that select may watch their port
-	single  bool // it has no groups that select
-	refused map[openflow.Match]bool
+	upAt              time.Time
+	bucketsWatchPorts bool // buckets of groups that select may watch their port
+	noSelectGroups    bool // it has no groups that select
+	refused           map[openflow.Match]bool
 }
 
 // pathsChange is a change of one switch's rules.
@@ -38,9 +38,9 @@ type pathsChange struct {
 	err    error
 }
 
-// differences calls each for the rules of a wave that switches do not have yet.
-func (x *proactive) differences(p pathPlans, wave int, each func(multipath.Part, rule.Rule)) {
-	for _, plan := range p.of {
+// eachMissing calls each for the rules of a wave that switches do not have yet.
+func (x *proactive) eachMissing(p pathPlans, wave int, each func(multipath.Part, rule.Rule)) {
+	for _, plan := range p.plans {
 		if wave >= len(plan) {
 			continue
 		}
@@ -55,10 +55,10 @@ func (x *proactive) differences(p pathPlans, wave int, each func(multipath.Part,
 	}
 }
 
-// changesAway says whether the rules of a switch that is not connected would have to change.
-func (x *proactive) changesAway(p pathPlans) (some bool) {
+// changesDisconnected says whether the rules of a switch that is not connected would have to change.
+func (x *proactive) changesDisconnected(p pathPlans) (some bool) {
 	for wave := range p.waves {
-		x.differences(p, wave, func(part multipath.Part, _ rule.Rule) { some = some || !x.up(part.Switch) })
+		x.eachMissing(p, wave, func(part multipath.Part, _ rule.Rule) { some = some || !x.up(part.Switch) })
 	}
 	return some
 }
@@ -67,7 +67,7 @@ func (x *proactive) changesAway(p pathPlans) (some bool) {
 // already are left out.
 func (x *proactive) wave(p pathPlans, wave int) map[openflow.DatapathID]pathTable {
 	out := map[openflow.DatapathID]pathTable{}
-	x.differences(p, wave, func(part multipath.Part, r rule.Rule) {
+	x.eachMissing(p, wave, func(part multipath.Part, r rule.Rule) {
 		if out[part.Switch] == nil {
 			if out[part.Switch] = maps.Clone(x.tables[part.Switch]); out[part.Switch] == nil {
 				out[part.Switch] = pathTable{}
@@ -78,17 +78,17 @@ func (x *proactive) wave(p pathPlans, wave int) map[openflow.DatapathID]pathTabl
 	return out
 }
 
-// over is what switches are to have when all waves are written: nothing for hosts that are not
+// removals is what switches are to have when all waves are written: nothing for hosts that are not
 // there any more and, if the network is settled, for those to whom they have no way. What leads to
 // a switch that is not there is left alone.
-func (x *proactive) over(p pathPlans, settled bool) map[openflow.DatapathID]pathTable {
+func (x *proactive) removals(p pathPlans, settled bool) map[openflow.DatapathID]pathTable {
 	type place struct {
 		at openflow.DatapathID
 		m  openflow.Match
 	}
 	planned, known := map[place]bool{}, map[openflow.Match]openflow.DatapathID{}
 	led := map[[2]openflow.DatapathID]bool{}
-	for d, plan := range p.of {
+	for d, plan := range p.plans {
 		for _, part := range slices.Concat(plan...) {
 			led[[2]openflow.DatapathID{part.Switch, d}] = true
 			for _, r := range part.Rules {
@@ -97,14 +97,14 @@ func (x *proactive) over(p pathPlans, settled bool) map[openflow.DatapathID]path
 		}
 	}
 	out := map[openflow.DatapathID]pathTable{}
-	for _, sw := range p.here {
+	for _, sw := range p.switches {
 		if !x.up(sw) {
 			continue
 		}
 		for m := range x.tables[sw] {
 			d, some := known[m]
 			switch {
-			case planned[place{sw, m}], p.left[m], some && !settled && !led[[2]openflow.DatapathID{sw, d}]:
+			case planned[place{sw, m}], p.absent[m], some && !settled && !led[[2]openflow.DatapathID{sw, d}]:
 				continue
 			case out[sw] == nil:
 				out[sw] = maps.Clone(x.tables[sw])
@@ -115,8 +115,8 @@ func (x *proactive) over(p pathPlans, settled bool) map[openflow.DatapathID]path
 	return out
 }
 
-// round has switches have something, all at once, and says whether they all do.
-func (x *proactive) round(ctx context.Context, want map[openflow.DatapathID]pathTable) bool {
+// apply has switches have something, all at once, and says whether they all do.
+func (x *proactive) apply(ctx context.Context, want map[openflow.DatapathID]pathTable) bool {
 	sent := map[openflow.DatapathID]*pathsChange{}
 	for sw, w := range want {
 		c := &pathsChange{before: x.tables[sw], done: make(chan struct{})}
@@ -127,19 +127,19 @@ func (x *proactive) round(ctx context.Context, want map[openflow.DatapathID]path
 			c.err = x.owner.Apply(ctx, pathsKey(sw), p, ApplyOptions{})
 		})
 	}
-	patience, all := newPatience(), true
+	deadline, all := newDeadline(), true
 	for sw, c := range sent {
-		if patience.await(c.done) {
-			all = x.took(sw, c) && all
+		if deadline.await(c.done) {
+			all = x.recordResult(sw, c) && all
 		} else {
-			x.late[sw], all = c, false
+			x.overdue[sw], all = c, false
 		}
 	}
 	return all
 }
 
-// took takes note of how a change has ended: what has failed has not been made.
-func (x *proactive) took(sw openflow.DatapathID, c *pathsChange) bool {
+// recordResult takes note of how a change has ended: what has failed has not been made.
+func (x *proactive) recordResult(sw openflow.DatapathID, c *pathsChange) bool {
 	if c.err == nil {
 		return true
 	}
@@ -147,23 +147,23 @@ func (x *proactive) took(sw openflow.DatapathID, c *pathsChange) bool {
 	if errors.Is(c.err, context.Canceled) || errors.Is(c.err, ErrSwitchDown) {
 		return false
 	}
-	x.owner.in.upkeep.Warn(x.owner.in.log, "writing rules by destination", "switch", sw, "error", c.err)
-	if t := x.traits[sw]; t == nil || !t.learn(c.err, c.before) {
-		x.paused[sw] = time.Now().Add(pathsPause * x.cfg.RequestTimeout)
+	x.owner.installer.logLimiter.Warn(x.owner.installer.log, "writing rules by destination", "switch", sw, "error", c.err)
+	if t := x.traits[sw]; t == nil || !t.learnRefusal(c.err, c.before) {
+		x.paused[sw] = time.Now().Add(pauseFactor * x.cfg.RequestTimeout)
 	}
 	return false
 }
 
-// learn takes note of what a switch has refused: false if there is nothing that could be left out,
+// learnRefusal takes note of what a switch has refused: false if there is nothing that could be left out,
 // or a rule would stay as it was before.
-func (t *pathTraits) learn(err error, before pathTable) bool {
+func (t *pathTraits) learnRefusal(err error, before pathTable) bool {
 	var re *RuleError
 	switch {
 	case !errors.As(err, &re):
 		return false
-	case re.Reply != nil && re.Reply.Code.Type() == openflow.ErrorTypeGroupModFailed && !t.single:
-		t.single = true
-	case re.Rule == nil || re.Reply != nil && re.Reply.Code == openflow.FlowModTableFull || len(t.refused) >= mostRefused:
+	case re.Reply != nil && re.Reply.Code.Type() == openflow.ErrorTypeGroupModFailed && !t.noSelectGroups:
+		t.noSelectGroups = true
+	case re.Rule == nil || re.Reply != nil && re.Reply.Code == openflow.FlowModTableFull || len(t.refused) >= maxRefusedRules:
 		return false
 	default:
 		_, stays := before[re.Rule.Match]
@@ -176,46 +176,46 @@ func (t *pathTraits) learn(err error, before pathTable) bool {
 // collect takes note of switches that have connected, of late changes that are over, of pauses,
 // and of switches that are away.
 func (x *proactive) collect(now time.Time) {
-	for _, s := range x.base.switches.list() {
+	for _, s := range x.tree.switches.list() {
 		if t := x.traits[s.dpid]; t == nil || !t.upAt.Equal(s.upAt) {
-			x.traits[s.dpid] = &pathTraits{upAt: s.upAt, refused: map[openflow.Match]bool{}, watches: strings.Contains(s.desc.Hardware, "Open vSwitch")}
+			x.traits[s.dpid] = &pathTraits{upAt: s.upAt, refused: map[openflow.Match]bool{}, bucketsWatchPorts: strings.Contains(s.desc.Hardware, "Open vSwitch")}
 		}
 	}
-	for sw, c := range x.late {
+	for sw, c := range x.overdue {
 		select {
 		case <-c.done:
-			delete(x.late, sw)
-			x.took(sw, c)
+			delete(x.overdue, sw)
+			x.recordResult(sw, c)
 		default:
 		}
 	}
 	maps.DeleteFunc(x.paused, func(_ openflow.DatapathID, until time.Time) bool { return now.After(until) })
 	for sw := range x.traits {
 		if x.up(sw) {
-			delete(x.away, sw)
-		} else if x.away[sw].IsZero() {
-			x.away[sw] = now
+			delete(x.disconnected, sw)
+		} else if x.disconnected[sw].IsZero() {
+			x.disconnected[sw] = now
 		}
 	}
-	x.forgetAway(now)
+	x.forgetDisconnected(now)
 }
 
-// mostAway is how many switches' rules are kept that are not connected: what anybody may claim
+// maxDisconnected is how many switches' rules are kept that are not connected: what anybody may claim
 // to be must not fill the memory.
-const mostAway = 512
+const maxDisconnected = 512
 
-// forgetAway forgets the rules of those that have been away for so long that their links are
+// forgetDisconnected forgets the rules of those that have been away for so long that their links are
 // forgotten too, and of those away for the longest time if there are too many.
-func (x *proactive) forgetAway(now time.Time) {
-	longest := slices.SortedFunc(maps.Keys(x.away), func(a, b openflow.DatapathID) int { return x.away[a].Compare(x.away[b]) })
+func (x *proactive) forgetDisconnected(now time.Time) {
+	longest := slices.SortedFunc(maps.Keys(x.disconnected), func(a, b openflow.DatapathID) int { return x.disconnected[a].Compare(x.disconnected[b]) })
 	for i, sw := range longest {
-		if (len(longest)-i <= mostAway && now.Sub(x.away[sw]) < linkRemembered) || x.late[sw] != nil {
+		if (len(longest)-i <= maxDisconnected && now.Sub(x.disconnected[sw]) < maxLinkMemoryAge) || x.overdue[sw] != nil {
 			continue
 		}
-		x.owner.in.ledger.Forget(x.owner.led, pathsKey(sw), sw)
+		x.owner.installer.ledger.Forget(x.owner.ledgerOwner, pathsKey(sw), sw)
 		delete(x.tables, sw)
 		delete(x.traits, sw)
-		delete(x.away, sw)
+		delete(x.disconnected, sw)
 	}
 }
 

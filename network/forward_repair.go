@@ -17,12 +17,12 @@ import (
 // has changed. They are done one at a time; requests that come meanwhile are
 // done together.
 type repairs struct {
-	mu   sync.Mutex
-	dead map[PortRef]struct{} // ports that lead nowhere any more
-	left map[openflow.DatapathID]time.Time
-	most int    // entries of left at which old ones are taken out
-	wake signal // flows
-	base signal // the broadcast tree
+	mu        sync.Mutex
+	deadPorts map[PortRef]struct{} // ports that lead nowhere any more
+	leftAt    map[openflow.DatapathID]time.Time
+	pruneAt   int    // entries of left at which old ones are taken out
+	flows     signal // flows
+	tree      signal // the broadcast tree
 	// paths is for rules by destination.
 	paths signal
 }
@@ -32,24 +32,24 @@ type repairs struct {
 func (r *repairs) switchLeft(d openflow.DatapathID, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.left == nil {
-		r.left = map[openflow.DatapathID]time.Time{}
+	if r.leftAt == nil {
+		r.leftAt = map[openflow.DatapathID]time.Time{}
 	}
-	if len(r.left) >= r.most {
-		maps.DeleteFunc(r.left, func(_ openflow.DatapathID, at time.Time) bool { return time.Since(at) >= grace })
-		r.most = 2*len(r.left) + 64
+	if len(r.leftAt) >= r.pruneAt {
+		maps.DeleteFunc(r.leftAt, func(_ openflow.DatapathID, at time.Time) bool { return time.Since(at) >= grace })
+		r.pruneAt = 2*len(r.leftAt) + 64
 	}
-	r.left[d] = time.Now()
+	r.leftAt[d] = time.Now()
 }
 
-// awaited reports whether a switch has left so recently that it may only have
+// recentlyLeft reports whether a switch has left so recently that it may only have
 // lost its connection for a moment.
-func (r *repairs) awaited(d openflow.DatapathID, grace time.Duration) bool {
+func (r *repairs) recentlyLeft(d openflow.DatapathID, grace time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at, ok := r.left[d]
+	at, ok := r.leftAt[d]
 	if ok && time.Since(at) >= grace {
-		delete(r.left, d)
+		delete(r.leftAt, d)
 		ok = false
 	}
 	return ok
@@ -59,38 +59,40 @@ func (r *repairs) awaited(d openflow.DatapathID, grace time.Duration) bool {
 func (r *repairs) request(at PortRef) {
 	if !at.IsZero() {
 		r.mu.Lock()
-		if r.dead == nil {
-			r.dead = map[PortRef]struct{}{}
+		if r.deadPorts == nil {
+			r.deadPorts = map[PortRef]struct{}{}
 		}
-		r.dead[at] = struct{}{}
+		r.deadPorts[at] = struct{}{}
 		r.mu.Unlock()
 	}
-	r.wake.set()
-	r.base.set()
+	r.flows.set()
+	r.tree.set()
 	r.paths.set()
 }
 
-func (r *repairs) take() map[PortRef]struct{} {
+func (r *repairs) takeDeadPorts() map[PortRef]struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	dead := r.dead
-	r.dead = nil
+	dead := r.deadPorts
+	r.deadPorts = nil
 	return dead
 }
 
 const (
-	// repairShare is how many times as long as it took nothing is repaired again: a repair
+	// repairPauseFactor is how many times as long as it took nothing is repaired again: a repair
 	// looks at every flow, and holds up those that decide about new ones. What comes
 	// meanwhile is done together.
-	repairShare = 4
-	// longRepair is the longest that counts: beyond it was waited for a switch, or the
+	repairPauseFactor = 4
+	// maxRepairTime is the longest that counts: beyond it was waited for a switch, or the
 	// machine stood still.
-	longRepair = 50 * time.Millisecond
+	maxRepairTime = 50 * time.Millisecond
 )
 
 // repairPause is for how long nothing is repaired after a repair that took a time, so that
 // a port that comes and goes without end costs others a fifth of one processor at most.
-func repairPause(took time.Duration) time.Duration { return repairShare * min(took, longRepair) }
+func repairPause(took time.Duration) time.Duration {
+	return repairPauseFactor * min(took, maxRepairTime)
+}
 
 // runRepairs is the goroutine that repairs flows. It waits for no switch.
 func (w *forwarding) runRepairs(ctx context.Context) {
@@ -98,10 +100,10 @@ func (w *forwarding) runRepairs(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.repairs.wake:
+		case <-w.repairs.flows:
 		}
 		began := time.Now()
-		w.repairFlows(w.repairs.take())
+		w.repairFlows(w.repairs.takeDeadPorts())
 		if tasks.Sleep(ctx, repairPause(time.Since(began))) != nil {
 			return
 		}
@@ -135,7 +137,7 @@ func (w *forwarding) deleteAdopted(dead map[PortRef]struct{}) {
 	for _, s := range w.switches.list() {
 		for _, f := range s.flows.Select(func(f rule.Flow, r ledger.FlowRule) bool {
 			_, gone := dead[PortRef{Switch: s.dpid, Port: r.Out}]
-			return r.Adopted && (gone || w.misled(s.dpid, f, r.Out))
+			return r.Adopted && (gone || w.misdirected(s.dpid, f, r.Out))
 		}) {
 			lost[forward.Key{Src: f.Src, Dst: f.Dst, VLAN: f.VLAN}] = struct{}{}
 		}
@@ -153,9 +155,9 @@ func (w *forwarding) deleteAdopted(dead map[PortRef]struct{}) {
 	}
 }
 
-// misled reports whether a rule delivers packets to a port that their destination
+// misdirected reports whether a rule delivers packets to a port that their destination
 // is not behind.
-func (w *forwarding) misled(d openflow.DatapathID, f rule.Flow, out uint32) bool {
+func (w *forwarding) misdirected(d openflow.DatapathID, f rule.Flow, out uint32) bool {
 	at, known := w.hosts.Lookup(f.Dst, f.VLAN)
 	if !known {
 		return false
@@ -184,8 +186,8 @@ func (w *forwarding) adopt(s *Switch, found []ledger.Reported) []ledger.Reported
 	return others
 }
 
-// deadEnds are the ports of a switch that adopted flows lead to and that are not up.
-func deadEnds(s *Switch) []PortRef {
+// deadPortsOf are the ports of a switch that adopted flows lead to and that are not up.
+func deadPortsOf(s *Switch) []PortRef {
 	var out []PortRef
 	s.flows.Each(func(_ rule.Flow, r ledger.FlowRule) {
 		if p, ok := s.Port(r.Out); r.Adopted && r.Out <= openflow.PortMax && (!ok || !p.Up()) {

@@ -58,16 +58,16 @@ type Anchors interface {
 // anchors is the service that leads hosts, if there is one.
 type anchors struct{ service Anchors }
 
-func (a *anchors) keeps(mac openflow.MAC, addr netip.Addr) (Pin, bool) {
+func (a *anchors) lookup(mac openflow.MAC, addr netip.Addr) (Pin, bool) {
 	if a.service == nil {
 		return Pin{}, false
 	}
 	return a.service.Keeps(mac, addr)
 }
 
-// led is what becomes of a packet of a host that moves which came up before it got to the
+// forwardMoving is what becomes of a packet of a host that moves which came up before it got to the
 // rules that lead the host, because a service wanted to see it first.
-func (a *anchors) led(p *PacketIn) (out []openflow.Action, led bool) {
+func (a *anchors) forwardMoving(p *PacketIn) (out []openflow.Action, ok bool) {
 	l := p.Switch.layout
 	if a.service == nil || !l.Tables() || p.Table >= l.Number(rule.TableRoute) {
 		return nil, false
@@ -102,5 +102,5 @@ func (n *Network) Anchored(a netip.Addr) (Anchor, bool) {
 // PlaceHost says where a host is that a service looks after, and which address it has,
 // so that it need not be seen there first.
 func (n *Network) PlaceHost(mac openflow.MAC, addr netip.Addr, at PortRef) {
-	n.news.hostChanges(n.hosts.Place(mac, addr, at, time.Now()))
+	n.dispatcher.hostChanges(n.hosts.Place(mac, addr, at, time.Now()))
 }

@@ -7,10 +7,10 @@ import (
 
 // learner learns hosts from what switches send up.
 type learner struct {
-	hosts   *hosts.Table
-	changed func([]hosts.Change)
-	// examining is told of what hosts answer to the controller.
-	examining *examination
+	hosts     *hosts.Table
+	onChanges func([]hosts.Change)
+	// probes is told of what hosts answer to the controller.
+	probes *probeReceiver
 }
 
 // Name implements Handler.
@@ -24,10 +24,10 @@ func (x *learner) HandlePacketIn(p *PacketIn) Verdict {
 	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
 	if p.Headers.EthDst == probeMAC {
-		x.examining.answered(&p.Headers)
-		x.changed(x.hosts.Heard(&p.Headers, at, p.At))
+		x.probes.receiveAnswer(&p.Headers)
+		x.onChanges(x.hosts.Heard(&p.Headers, at, p.At))
 	}
 	p.claims = x.hosts.Learn(&p.Headers, at, p.At)
-	x.changed(p.claims)
+	x.onChanges(p.claims)
 	return Continue
 }

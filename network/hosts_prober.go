@@ -17,23 +17,23 @@ var probeMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x01}
 // probeAddr6 is the link-local address that goes with it.
 var probeAddr6 = netip.MustParseAddr("fe80::51:1cff:fe00:1")
 
-// asker asks hosts for their addresses, by ARP and neighbour discovery.
-type asker struct {
+// hostProber asks hosts for their addresses, by ARP and neighbour discovery.
+type hostProber struct {
 	switches *registry
 	links    *discovery.Discovery
 	hosts    *hosts.Table
 	log      *slog.Logger
 }
 
-// whereItWas asks a host, at the port behind which it is known, for its addresses.
-func (q *asker) whereItWas(x *hosts.Doubt) {
+// probeKnownPort asks a host, at the port behind which it is known, for its addresses.
+func (q *hostProber) probeKnownPort(x *hosts.Doubt) {
 	for _, a := range x.Ask {
-		q.at(x.Host, a)
+		q.probe(x.Host, a)
 	}
 }
 
-// at asks a host, at the port behind which it is known, for one of its addresses.
-func (q *asker) at(h Host, a netip.Addr) {
+// probe asks a host, at the port behind which it is known, for one of its addresses.
+func (q *hostProber) probe(h Host, a netip.Addr) {
 	s, ok := q.switches.get(h.At.Switch)
 	if !ok {
 		return
@@ -47,19 +47,19 @@ func (q *asker) at(h Host, a netip.Addr) {
 		copy(frame, h.MAC[:]) // nobody else need hear it
 	}
 	if err := s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(h.At.Port)}, frame); err != nil {
-		s.limiter.Warn(q.log, "asking a host whether it is still there", "port", h.At, "address", a, "error", err)
+		s.logLimiter.Warn(q.log, "asking a host whether it is still there", "port", h.At, "address", a, "error", err)
 	}
 }
 
-// everywhere sends a question for an address out of every edge port: untagged, and
+// probeAllPorts sends a question for an address out of every edge port: untagged, and
 // in each VLAN in which hosts have been seen behind the port.
-func (q *asker) everywhere(a netip.Addr) {
+func (q *hostProber) probeAllPorts(a netip.Addr) {
 	for s, actions := range q.edgeOutputs() {
-		q.ask(s, a, 0, actions)
+		q.send(s, a, 0, actions)
 	}
 	for vlan, towards := range q.taggedOutputs() {
 		for s, actions := range towards {
-			q.ask(s, a, vlan, actions)
+			q.send(s, a, vlan, actions)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (q *asker) everywhere(a netip.Addr) {
 type outputs map[*Switch][]openflow.Action
 
 // edgeOutputs send out of every edge port.
-func (q *asker) edgeOutputs() outputs {
+func (q *hostProber) edgeOutputs() outputs {
 	out := outputs{}
 	for _, s := range q.switches.list() {
 		for _, p := range q.links.EdgePorts(s.dpid) {
@@ -79,7 +79,7 @@ func (q *asker) edgeOutputs() outputs {
 }
 
 // taggedOutputs send, for each VLAN, out of the ports behind which hosts of it are.
-func (q *asker) taggedOutputs() map[uint16]outputs {
+func (q *hostProber) taggedOutputs() map[uint16]outputs {
 	type place struct {
 		at   PortRef
 		vlan uint16
@@ -100,8 +100,8 @@ func (q *asker) taggedOutputs() map[uint16]outputs {
 	return all
 }
 
-// ask sends one question.
-func (q *asker) ask(s *Switch, a netip.Addr, vlan uint16, actions []openflow.Action) {
+// send sends one question.
+func (q *hostProber) send(s *Switch, a netip.Addr, vlan uint16, actions []openflow.Action) {
 	var frame []byte
 	if a.Is4() {
 		frame = packet.AppendARPRequest(nil, probeMAC, netip.IPv4Unspecified(), a, vlan)
@@ -109,6 +109,6 @@ func (q *asker) ask(s *Switch, a netip.Addr, vlan uint16, actions []openflow.Act
 		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, vlan)
 	}
 	if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
-		s.limiter.Warn(q.log, "asking for a host", "switch", s.dpid, "address", a, "error", err)
+		s.logLimiter.Warn(q.log, "asking for a host", "switch", s.dpid, "address", a, "error", err)
 	}
 }

@@ -12,67 +12,67 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// amends put right what was believed too soon: whoever was said to have moved, or has lost
+// rechecks put right what was believed too soon: whoever was said to have moved, or has lost
 // an address, is asked again where it was. One that could not answer in time, since its
 // switch was away or stood still, claims its own by answering then: at once when its switch
 // is there again.
-type amends struct {
-	asker   *asker
+type rechecks struct {
+	prober  *hostProber
 	anchors *anchors
 
-	mu   sync.Mutex
-	open []*amend
-	wake signal // there is one
+	mu      sync.Mutex
+	pending []*recheck
+	wake    signal // there is one
 
-	announced budget // of announcements
+	announceLimiter switchLimiter // of announcements
 }
 
-// amend is a host as it was, with the addresses to ask for.
-type amend struct {
-	doubt hosts.Doubt
-	by    PortRef // where who claimed it stands
-	lost  bool    // an address
-	begun time.Time
-	since time.Time // the questions count from then
-	asked int
-	away  bool // it could not be asked when it was looked at last
+// recheck is a host as it was, with the addresses to ask for.
+type recheck struct {
+	doubt       hosts.Doubt
+	claimedAt   PortRef // where who claimed it stands
+	lostAddress bool    // an address
+	begun       time.Time
+	since       time.Time // the questions count from then
+	questions   int
+	unreachable bool // it could not be asked when it was looked at last
 }
 
 var (
-	// amendAfter is when a host is asked again.
-	amendAfter = []time.Duration{time.Second, 3 * time.Second, 8 * time.Second, 20 * time.Second}
-	// amendEvery is how often is looked whether one is due.
-	amendEvery = 250 * time.Millisecond
+	// recheckAfter is when a host is asked again.
+	recheckAfter = []time.Duration{time.Second, 3 * time.Second, 8 * time.Second, 20 * time.Second}
+	// recheckInterval is how often is looked whether one is due.
+	recheckInterval = 250 * time.Millisecond
 )
 
-// amendsWait is for how long a host is waited for that cannot be asked: as long as its
+// maxRecheckWait is for how long a host is waited for that cannot be asked: as long as its
 // switch's hosts are kept.
-const amendsWait = time.Minute
+const maxRecheckWait = time.Minute
 
 const (
 	// Bounds of the hosts that are to be asked at once: in all, and because of claims at
 	// one switch and at one port. Beyond them one of where most are is not.
-	maxAmends          = 1024
-	maxAmendsPerSwitch = maxAmends / 4
-	maxAmendsPerPort   = maxAmends / 8
+	maxRechecks          = 1024
+	maxRechecksPerSwitch = maxRechecks / 4
+	maxRechecksPerPort   = maxRechecks / 8
 )
 
 // announcements of addresses that have changed hands go out by the switch at which the
 // address was claimed.
 var (
-	announcementsEach = rate{burst: 32, interval: 40 * time.Millisecond}
-	announcementsAll  = rate{burst: 64, interval: 20 * time.Millisecond}
+	announceRatePerSwitch = rate{burst: 32, interval: 40 * time.Millisecond}
+	announceRateTotal     = rate{burst: 64, interval: 20 * time.Millisecond}
 )
 
-func newAmends(q *asker, s *anchors) amends {
-	return amends{
-		asker: q, anchors: s, wake: newSignal(),
-		announced: budget{each: announcementsEach, all: announcementsAll},
+func newRechecks(q *hostProber, s *anchors) rechecks {
+	return rechecks{
+		prober: q, anchors: s, wake: newSignal(),
+		announceLimiter: switchLimiter{perSwitch: announceRatePerSwitch, overall: announceRateTotal},
 	}
 }
 
-// later takes note of a host that has moved or lost an address.
-func (a *amends) later(c hosts.Change, now time.Time) {
+// add takes note of a host that has moved or lost an address.
+func (a *rechecks) add(c hosts.Change, now time.Time) {
 	was, ask, by := c.Host, c.Host.IPs, c.From
 	switch {
 	case c.Kind == hosts.Moved:
@@ -82,86 +82,86 @@ func (a *amends) later(c hosts.Change, now time.Time) {
 	default:
 		return
 	}
-	if _, kept := a.anchors.keeps(was.MAC, netip.Addr{}); kept || len(ask) == 0 {
+	if _, kept := a.anchors.lookup(was.MAC, netip.Addr{}); kept || len(ask) == 0 {
 		return
 	}
-	m := &amend{by: by, lost: c.Lost.IsValid(), begun: now, since: now}
+	m := &recheck{claimedAt: by, lostAddress: c.Lost.IsValid(), begun: now, since: now}
 	m.doubt.Host, m.doubt.Ask = was, hosts.Asked(ask)
-	a.note(m)
+	a.insert(m)
 	a.wake.set()
 }
 
 // due takes those that are to be asked now; left says that others are still to be. there
 // says whether a host can be asked behind a port, and answers there be believed.
-func (a *amends) due(now time.Time, there func(PortRef) bool) (ask []*amend, left bool) {
+func (a *rechecks) due(now time.Time, reachable func(PortRef) bool) (ask []*recheck, left bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.open = slices.DeleteFunc(a.open, func(m *amend) bool {
-		waited := now.Sub(m.begun) >= amendsWait
-		away := !there(m.doubt.Host.At)
+	a.pending = slices.DeleteFunc(a.pending, func(m *recheck) bool {
+		waited := now.Sub(m.begun) >= maxRecheckWait
+		away := !reachable(m.doubt.Host.At)
 		switch {
-		case m.away && !away && !waited:
+		case m.unreachable && !away && !waited:
 			ask = append(ask, m)
-			m.since, m.asked = now, 0
-		case m.asked < len(amendAfter) && now.Sub(m.since) >= amendAfter[m.asked]:
+			m.since, m.questions = now, 0
+		case m.questions < len(recheckAfter) && now.Sub(m.since) >= recheckAfter[m.questions]:
 			ask = append(ask, m)
-			m.asked++
+			m.questions++
 		}
-		m.away = away
-		return m.asked == len(amendAfter) && (!away || waited)
+		m.unreachable = away
+		return m.questions == len(recheckAfter) && (!away || waited)
 	})
-	return ask, len(a.open) > 0
+	return ask, len(a.pending) > 0
 }
 
 // run is the clock of amends.
-func (a *amends) run(ctx context.Context) {
-	there := func(at PortRef) bool { return a.asker.links.IsEdge(at) && a.asker.switches.reachable(at) }
-	whileWoken(ctx, a.wake, amendEvery, func(now time.Time) (left bool) {
-		ask, left := a.due(now, there)
+func (a *rechecks) run(ctx context.Context) {
+	reachable := func(at PortRef) bool { return a.prober.links.IsEdge(at) && a.prober.switches.reachable(at) }
+	tickUntilIdle(ctx, a.wake, recheckInterval, func(now time.Time) (left bool) {
+		ask, left := a.due(now, reachable)
 		for _, m := range ask {
-			a.make(m, now)
+			a.ask(m, now)
 		}
 		return left
 	})
 }
 
-// make asks a host again. Whose an address is that it has lost is told again, too:
+// ask asks a host again. Whose an address is that it has lost is told again, too:
 // Linux takes no news of an address within a second of the last, in which the first
 // announcement may have come.
-func (a *amends) make(m *amend, now time.Time) {
-	if !a.isWhereItWas(&m.doubt) {
-		a.asker.whereItWas(&m.doubt)
+func (a *rechecks) ask(m *recheck, now time.Time) {
+	if !a.isRestored(&m.doubt) {
+		a.prober.probeKnownPort(&m.doubt)
 	}
-	if m.lost {
-		a.announce(m.doubt.Ask[0], m.doubt.Host.VLAN, m.by.Switch, now)
+	if m.lostAddress {
+		a.announce(m.doubt.Ask[0], m.doubt.Host.VLAN, m.claimedAt.Switch, now)
 	}
 }
 
-// isWhereItWas says whether nothing is to be put right any more.
-func (a *amends) isWhereItWas(x *hosts.Doubt) bool {
-	h, known := a.asker.hosts.ByMAC(x.Host.MAC, x.Host.VLAN)
+// isRestored says whether nothing is to be put right any more.
+func (a *rechecks) isRestored(x *hosts.Doubt) bool {
+	h, known := a.prober.hosts.ByMAC(x.Host.MAC, x.Host.VLAN)
 	return known && h.At == x.Host.At && !slices.ContainsFunc(x.Ask, func(addr netip.Addr) bool { return !slices.Contains(h.IPs, addr) })
 }
 
 // announce tells all hosts whose an address is now that has changed hands: who has heard
 // otherwise would go on sending to the other for as long as its neighbour table says so.
 // What a service keeps, it tells itself. by is the switch at which the address was claimed.
-func (a *amends) announce(addr netip.Addr, vlan uint16, by openflow.DatapathID, now time.Time) {
-	if _, kept := a.anchors.keeps(openflow.MAC{}, addr); kept {
+func (a *rechecks) announce(addr netip.Addr, vlan uint16, by openflow.DatapathID, now time.Time) {
+	if _, kept := a.anchors.lookup(openflow.MAC{}, addr); kept {
 		return
 	}
-	owner, known := a.asker.hosts.Neighbor(addr, vlan)
-	if !known || addr.Is6() && owner.Router == hosts.RouterUnknown || !a.announced.take(by, now) {
+	owner, known := a.prober.hosts.Neighbor(addr, vlan)
+	if !known || addr.Is6() && owner.Router == hosts.RouterUnknown || !a.announceLimiter.allow(by, now) {
 		return
 	}
 	frame := announcement(addr, owner, vlan)
-	towards := a.asker.edgeOutputs()
+	towards := a.prober.edgeOutputs()
 	if vlan != 0 {
-		towards = a.asker.taggedOutputs()[vlan]
+		towards = a.prober.taggedOutputs()[vlan]
 	}
 	for s, actions := range towards {
 		if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
-			s.limiter.Warn(a.asker.log, "telling hosts whose an address is", "switch", s.dpid, "address", addr, "error", err)
+			s.logLimiter.Warn(a.prober.log, "telling hosts whose an address is", "switch", s.dpid, "address", addr, "error", err)
 		}
 	}
 }
@@ -185,28 +185,28 @@ var (
 	allNodesMAC = openflow.MAC{0x33, 0x33, 0, 0, 0, 1}
 )
 
-// note takes note of one more that is to be asked. Where one more has no place, another of
+// insert takes note of one more that is to be asked. Where one more has no place, another of
 // the same port, of the same switch or of all gives way: the oldest of where most are, by
 // the switch and port of who claims, then by the switch of who is to be asked. So claims
 // of hosts that somebody has made up push out each other, and nobody else's.
-func (a *amends) note(m *amend) {
+func (a *rechecks) insert(m *recheck) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	atSwitch := func(o *amend) bool { return o.by.Switch == m.by.Switch }
-	atPort := func(o *amend) bool { return o.by == m.by }
+	atSwitch := func(o *recheck) bool { return o.claimedAt.Switch == m.claimedAt.Switch }
+	atPort := func(o *recheck) bool { return o.claimedAt == m.claimedAt }
 	switch {
-	case a.count(atPort) >= maxAmendsPerPort:
-		a.giveWay(atPort)
-	case a.count(atSwitch) >= maxAmendsPerSwitch:
-		a.giveWay(atSwitch)
-	case len(a.open) >= maxAmends:
-		a.giveWay(func(*amend) bool { return true })
+	case a.count(atPort) >= maxRechecksPerPort:
+		a.evict(atPort)
+	case a.count(atSwitch) >= maxRechecksPerSwitch:
+		a.evict(atSwitch)
+	case len(a.pending) >= maxRechecks:
+		a.evict(func(*recheck) bool { return true })
 	}
-	a.open = append(a.open, m)
+	a.pending = append(a.pending, m)
 }
 
-func (a *amends) count(among func(*amend) bool) (n int) {
-	for _, m := range a.open {
+func (a *rechecks) count(among func(*recheck) bool) (n int) {
+	for _, m := range a.pending {
 		if among(m) {
 			n++
 		}
@@ -214,22 +214,22 @@ func (a *amends) count(among func(*amend) bool) (n int) {
 	return n
 }
 
-// giveWay drops one of some, of which there is at least one; the mutex is held.
-func (a *amends) giveWay(among func(*amend) bool) {
-	for _, level := range []func(*amend) PortRef{
-		func(m *amend) PortRef { return PortRef{Switch: m.by.Switch} },
-		func(m *amend) PortRef { return m.by },
-		func(m *amend) PortRef { return PortRef{Switch: m.doubt.Host.At.Switch} },
+// evict drops one of some, of which there is at least one; the mutex is held.
+func (a *rechecks) evict(among func(*recheck) bool) {
+	for _, level := range []func(*recheck) PortRef{
+		func(m *recheck) PortRef { return PortRef{Switch: m.claimedAt.Switch} },
+		func(m *recheck) PortRef { return m.claimedAt },
+		func(m *recheck) PortRef { return PortRef{Switch: m.doubt.Host.At.Switch} },
 	} {
-		wider, most := among, mostly(a.open, among, level)
-		among = func(m *amend) bool { return wider(m) && level(m) == most }
+		wider, most := among, mostCommon(a.pending, among, level)
+		among = func(m *recheck) bool { return wider(m) && level(m) == most }
 	}
-	i := slices.IndexFunc(a.open, among)
-	a.open = slices.Delete(a.open, i, i+1)
+	i := slices.IndexFunc(a.pending, among)
+	a.pending = slices.Delete(a.pending, i, i+1)
 }
 
-// mostly is where most of some are.
-func mostly(all []*amend, among func(*amend) bool, where func(*amend) PortRef) (most PortRef) {
+// mostCommon is where most of some are.
+func mostCommon(all []*recheck, among func(*recheck) bool, where func(*recheck) PortRef) (most PortRef) {
 	number := map[PortRef]int{}
 	for _, m := range all {
 		if !among(m) {

@@ -12,7 +12,7 @@ import (
 
 // A host whose switch is away is waited for, as long as hosts of such switches are kept, and
 // asked at once when it can be, and as often again as others are.
-func TestAmendsWaitForTheSwitch(t *testing.T) {
+func TestRechecksWaitForTheSwitch(t *testing.T) {
 	s := func(n ...float64) (all []time.Duration) {
 		for _, x := range n {
 			all = append(all, time.Duration(x*float64(time.Second)))
@@ -32,12 +32,12 @@ func TestAmendsWaitForTheSwitch(t *testing.T) {
 		"goes and comes":     {10 * time.Second, 30 * time.Second, s(1, 3, 8, 20, 30, 31, 33, 38, 50), 50 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var a amends
+			var a rechecks
 			began := time.Now()
-			a.note(&amend{begun: began, since: began})
+			a.insert(&recheck{begun: began, since: began})
 			var asked []time.Duration
 			var ended time.Duration
-			for at := time.Duration(0); at <= 2*time.Minute && ended == 0; at += amendEvery {
+			for at := time.Duration(0); at <= 2*time.Minute && ended == 0; at += recheckInterval {
 				ask, left := a.due(began.Add(at), func(PortRef) bool { return at < c.away || at >= c.back })
 				if len(ask) > 0 {
 					asked = append(asked, at)
@@ -55,43 +55,43 @@ func TestAmendsWaitForTheSwitch(t *testing.T) {
 
 // Who is to be asked again is bounded by port, by switch and in all, and gives way to others
 // of the same source first; among those, to those of the switch where most are to be asked.
-func TestAmendsAreBounded(t *testing.T) {
+func TestRechecksAreBounded(t *testing.T) {
 	t.Parallel()
-	var a amends
+	var a rechecks
 	claims := func(by PortRef, of openflow.DatapathID, count int) {
 		for range count {
-			m := &amend{by: by}
+			m := &recheck{claimedAt: by}
 			m.doubt.Host = topology.Host{At: PortRef{Switch: of, Port: 1}}
 			m.doubt.Ask = []netip.Addr{{}}
-			a.note(m)
+			a.insert(m)
 		}
 	}
 	left := func(by PortRef, of openflow.DatapathID) int {
-		return a.count(func(m *amend) bool { return m.by == by && m.doubt.Host.At.Switch == of })
+		return a.count(func(m *recheck) bool { return m.claimedAt == by && m.doubt.Host.At.Switch == of })
 	}
 	hostile, honest := PortRef{Switch: 1, Port: 1}, PortRef{Switch: 2, Port: 1}
 	claims(honest, 3, 2)
 	claims(hostile, 3, 1) // one that is real
-	claims(hostile, 1, 10*maxAmends)
-	if n := a.count(func(m *amend) bool { return m.by == hostile }); n != maxAmendsPerPort || left(hostile, 3) != 1 {
-		t.Errorf("%d of one port, of which %d of another switch; want %d with the one that is not made up", n, left(hostile, 3), maxAmendsPerPort)
+	claims(hostile, 1, 10*maxRechecks)
+	if n := a.count(func(m *recheck) bool { return m.claimedAt == hostile }); n != maxRechecksPerPort || left(hostile, 3) != 1 {
+		t.Errorf("%d of one port, of which %d of another switch; want %d with the one that is not made up", n, left(hostile, 3), maxRechecksPerPort)
 	}
 	for p := range uint32(100) {
 		claims(PortRef{Switch: 1, Port: 2 + p}, 1, 100)
 	}
-	if n := a.count(func(m *amend) bool { return m.by.Switch == 1 }); n != maxAmendsPerSwitch {
-		t.Errorf("%d of one switch, want %d", n, maxAmendsPerSwitch)
+	if n := a.count(func(m *recheck) bool { return m.claimedAt.Switch == 1 }); n != maxRechecksPerSwitch {
+		t.Errorf("%d of one switch, want %d", n, maxRechecksPerSwitch)
 	}
 	for d := range openflow.DatapathID(100) {
 		claims(PortRef{Switch: 100 + d, Port: 1}, 100+d, 100)
 	}
-	if len(a.open) != maxAmends {
-		t.Errorf("%d in all, want %d", len(a.open), maxAmends)
+	if len(a.pending) != maxRechecks {
+		t.Errorf("%d in all, want %d", len(a.pending), maxRechecks)
 	}
 	if left(honest, 3) != 2 {
 		t.Errorf("%d of the honest port are left, want both", left(honest, 3))
 	}
-	if !slices.ContainsFunc(a.open, func(m *amend) bool { return m.by.Switch == 199 }) {
+	if !slices.ContainsFunc(a.pending, func(m *recheck) bool { return m.claimedAt.Switch == 199 }) {
 		t.Error("the last has no place")
 	}
 }

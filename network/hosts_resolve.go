@@ -12,12 +12,12 @@ import (
 const (
 	resolveTimeout  = 2 * time.Second
 	resolveInterval = 250 * time.Millisecond
-	maxResolving    = 1024
+	maxResolutions  = 1024
 )
 
-// resolving are the addresses somebody waits for.
-type resolving struct {
-	asker *asker
+// resolver are the addresses somebody waits for.
+type resolver struct {
+	prober *hostProber
 
 	mu      sync.Mutex
 	waiting map[netip.Addr]*resolution
@@ -37,11 +37,11 @@ func (n *Network) ResolveHost(ctx context.Context, a netip.Addr) (Host, error) {
 	if v, virtual := n.Virtual(a); virtual {
 		return Host{}, fmt.Errorf("%v belongs to %s: %w", a, v.Service, ErrVirtual)
 	}
-	return n.resolving.host(ctx, a.Unmap())
+	return n.resolver.resolve(ctx, a.Unmap())
 }
 
-func (r *resolving) host(ctx context.Context, a netip.Addr) (Host, error) {
-	if h, ok := r.asker.hosts.ByIP(a); ok {
+func (r *resolver) resolve(ctx context.Context, a netip.Addr) (Host, error) {
+	if h, ok := r.prober.hosts.ByIP(a); ok {
 		return h, nil
 	}
 	w, err := r.join(a)
@@ -56,13 +56,13 @@ func (r *resolving) host(ctx context.Context, a netip.Addr) (Host, error) {
 	for {
 		// The host may have been learned before anybody waited for it: its answer
 		// is then no news, and wakes nobody.
-		if h, ok := r.asker.hosts.ByIP(a); ok {
+		if h, ok := r.prober.hosts.ByIP(a); ok {
 			return h, nil
 		}
-		r.asker.everywhere(a)
+		r.prober.probeAllPorts(a)
 		select {
 		case <-w.found:
-			if h, ok := r.asker.hosts.ByIP(a); ok {
+			if h, ok := r.prober.hosts.ByIP(a); ok {
 				return h, nil
 			}
 		case <-again.C:
@@ -73,13 +73,13 @@ func (r *resolving) host(ctx context.Context, a netip.Addr) (Host, error) {
 	}
 }
 
-func (r *resolving) join(a netip.Addr) (*resolution, error) {
+func (r *resolver) join(a netip.Addr) (*resolution, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.waiting[a]
 	if w == nil {
-		if len(r.waiting) >= maxResolving {
-			return nil, fmt.Errorf("%w: %d addresses are being looked for", ErrBusy, maxResolving)
+		if len(r.waiting) >= maxResolutions {
+			return nil, fmt.Errorf("%w: %d addresses are being looked for", ErrBusy, maxResolutions)
 		}
 		if r.waiting == nil {
 			r.waiting = map[netip.Addr]*resolution{}
@@ -91,7 +91,7 @@ func (r *resolving) join(a netip.Addr) (*resolution, error) {
 	return w, nil
 }
 
-func (r *resolving) leave(a netip.Addr, w *resolution) {
+func (r *resolver) leave(a netip.Addr, w *resolution) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.waiters--; w.waiters == 0 && r.waiting[a] == w {
@@ -99,8 +99,8 @@ func (r *resolving) leave(a netip.Addr, w *resolution) {
 	}
 }
 
-// learned wakes those who wait for one of the addresses.
-func (r *resolving) learned(ips []netip.Addr) {
+// wake wakes those who wait for one of the addresses.
+func (r *resolver) wake(ips []netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range ips {

@@ -33,9 +33,9 @@ func TestResolveFindsAHostThatWasLearnedMeanwhile(t *testing.T) {
 	}()
 	deadline := time.Now().Add(time.Minute)
 	for waiting := false; !waiting; {
-		n.resolving.mu.Lock()
-		waiting = n.resolving.waiting[a] != nil
-		n.resolving.mu.Unlock()
+		n.resolver.mu.Lock()
+		waiting = n.resolver.waiting[a] != nil
+		n.resolver.mu.Unlock()
 		if time.Now().After(deadline) {
 			t.Fatal("nobody waits for the host")
 		}

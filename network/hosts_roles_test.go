@@ -23,11 +23,11 @@ func TestLinksOfAccessPortsAreTold(t *testing.T) {
 			told = append(told, e)
 		}
 	})
-	n.news.linkChanges([]discovery.Change{{Kind: discovery.LinkUp, Link: Link{From: trunk, To: PortRef{Switch: 3, Port: 1}}}})
+	n.dispatcher.linkChanges([]discovery.Change{{Kind: discovery.LinkUp, Link: Link{From: trunk, To: PortRef{Switch: 3, Port: 1}}}})
 	if len(told) != 0 {
 		t.Errorf("told of a trunk: %+v", told)
 	}
-	n.news.linkChanges([]discovery.Change{{Kind: discovery.LinkUp, Link: Link{From: trunk, To: access}}})
+	n.dispatcher.linkChanges([]discovery.Change{{Kind: discovery.LinkUp, Link: Link{From: trunk, To: access}}})
 	if len(told) != 1 || told[0].Port != access || !strings.Contains(told[0].Reason, "access") {
 		t.Errorf("told: %+v", told)
 	}

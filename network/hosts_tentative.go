@@ -10,41 +10,41 @@ import (
 )
 
 const (
-	// maxHeldByDoubt is how many packets are held until one claim is believed or refused.
+	// maxHeldPerBinding is how many packets are held until one claim is believed or refused.
 	// One that waits for a switch holds one: it may take long.
-	maxHeldByDoubt = 8
-	// settleWithin is by how much the clock of what is in doubt may be late before what is
+	maxHeldPerBinding = 8
+	// settleMargin is by how much the clock of what is in doubt may be late before what is
 	// held goes on by itself.
-	settleWithin = 10 * time.Second
+	settleMargin = 10 * time.Second
 )
 
-// doubted are the packets that claim what is in doubt: who hears them would believe it.
-type doubted struct {
-	cfg   *Config
-	asker *asker
-	// changed passes on what the host table has found out.
-	changed func([]hosts.Change)
+// tentativePackets are the packets that claim what is in doubt: who hears them would believe it.
+type tentativePackets struct {
+	cfg    *Config
+	prober *hostProber
+	// onChanges passes on what the host table has found out.
+	onChanges func([]hosts.Change)
 
 	mu   sync.Mutex
 	held map[*hosts.Doubt][]*Held
-	// asked are the barriers behind the first questions.
-	asked map[*hosts.Doubt]*batch
-	wake  signal // a claim is in doubt
+	// barriers are the barriers behind the first questions.
+	barriers map[*hosts.Doubt]*batch
+	wake     signal // a claim is in doubt
 }
 
-func newDoubted(c *Config, a *asker, changed func([]hosts.Change)) doubted {
-	return doubted{
-		cfg: c, asker: a, changed: changed,
-		held: map[*hosts.Doubt][]*Held{}, asked: map[*hosts.Doubt]*batch{}, wake: newSignal(),
+func newTentativePackets(c *Config, a *hostProber, onChanges func([]hosts.Change)) tentativePackets {
+	return tentativePackets{
+		cfg: c, prober: a, onChanges: onChanges,
+		held: map[*hosts.Doubt][]*Held{}, barriers: map[*hosts.Doubt]*batch{}, wake: newSignal(),
 	}
 }
 
 // hold keeps a packet until its claim is believed or refused, which may have happened
 // since it came. Without room it is lost, as its sender has to expect of any packet.
-func (d *doubted) hold(x *hosts.Doubt, p *PacketIn, settled time.Duration) Verdict {
+func (d *tentativePackets) hold(x *hosts.Doubt, p *PacketIn, settled time.Duration) Verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	most := maxHeldByDoubt
+	most := maxHeldPerBinding
 	if x.Waits() {
 		most = 1
 	}
@@ -54,14 +54,14 @@ func (d *doubted) hold(x *hosts.Doubt, p *PacketIn, settled time.Duration) Verdi
 	case x.Outcome() == hosts.Denied, len(d.held[x]) >= most:
 		return Stop
 	}
-	if h, err := p.Hold(settled + settleWithin); err == nil {
+	if h, err := p.Hold(settled + settleMargin); err == nil {
 		d.held[x] = append(d.held[x], h)
 	}
 	return Stop
 }
 
 // take ends the holding of the packets of a claim.
-func (d *doubted) take(x *hosts.Doubt) []*Held {
+func (d *tentativePackets) take(x *hosts.Doubt) []*Held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	held := d.held[x]
@@ -69,16 +69,16 @@ func (d *doubted) take(x *hosts.Doubt) []*Held {
 	return held
 }
 
-// judge keeps back what claims, by ARP or neighbour discovery, what is not believed. It
+// filter keeps back what claims, by ARP or neighbour discovery, what is not believed. It
 // comes after the services: what they know, they know better.
-func (d *doubted) judge(p *PacketIn) Verdict {
+func (d *tentativePackets) filter(p *PacketIn) Verdict {
 	if len(p.claims) == 0 || !p.Headers.Has(packet.ARP) && !p.Headers.Has(packet.ND) {
 		return Continue
 	}
 	for _, c := range p.claims {
 		switch {
 		case c.Kind == hosts.Doubted:
-			if d.hold(c.Doubt, p, d.cfg.HostConfirm+d.asker.hosts.Patience()) == Stop {
+			if d.hold(c.Doubt, p, d.cfg.HostConfirm+d.prober.hosts.Patience()) == Stop {
 				return Stop
 			}
 		case c.Kind == hosts.Refused && c.Why != hosts.Full:
@@ -88,19 +88,19 @@ func (d *doubted) judge(p *PacketIn) Verdict {
 	return Continue
 }
 
-// change acts on a claim that has come into doubt, is believed or is refused.
-func (d *doubted) change(c hosts.Change) {
+// handle acts on a claim that has come into doubt, is believed or is refused.
+func (d *tentativePackets) handle(c hosts.Change) {
 	switch c.Kind {
 	case hosts.Doubted:
 		if c.New {
-			d.asker.whereItWas(c.Doubt)
-			d.follow(c.Doubt)
+			d.prober.probeKnownPort(c.Doubt)
+			d.awaitArrival(c.Doubt)
 		}
 		d.wake.set()
 	case hosts.Believed:
 		for _, h := range d.take(c.Doubt) {
 			if err := h.Forward(); err != nil {
-				h.packet.Switch.limiter.Warn(d.cfg.Log, "forwarding what was in doubt", "switch", h.packet.Switch.dpid, "error", err)
+				h.packet.Switch.logLimiter.Warn(d.cfg.Log, "forwarding what was in doubt", "switch", h.packet.Switch.dpid, "error", err)
 			}
 		}
 	default:
@@ -110,10 +110,10 @@ func (d *doubted) change(c hosts.Change) {
 	}
 }
 
-// follow has the claim know when the question has reached the host's switch, which the
+// awaitArrival has the claim know when the question has reached the host's switch, which the
 // reply to a barrier behind it says.
-func (d *doubted) follow(x *hosts.Doubt) {
-	s, ok := d.asker.switches.get(x.Host.At.Switch)
+func (d *tentativePackets) awaitArrival(x *hosts.Doubt) {
+	s, ok := d.prober.switches.get(x.Host.At.Switch)
 	if !ok {
 		return
 	}
@@ -124,34 +124,34 @@ func (d *doubted) follow(x *hosts.Doubt) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked[x] = bt
+	d.barriers[x] = bt
 }
 
-// arrivals tell claims whose question has reached the host's switch.
-func (d *doubted) arrivals(now time.Time) {
+// checkArrivals tell claims whose question has reached the host's switch.
+func (d *tentativePackets) checkArrivals(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for x, bt := range d.asked {
+	for x, bt := range d.barriers {
 		select {
 		case <-bt.done:
 			x.Reached(now)
-			delete(d.asked, x)
+			delete(d.barriers, x)
 		default:
 			if x.Outcome() != hosts.Open {
-				delete(d.asked, x)
+				delete(d.barriers, x)
 			}
 		}
 	}
 }
 
 // run is the clock of what is in doubt.
-func (d *doubted) run(ctx context.Context) {
-	whileWoken(ctx, d.wake, max(d.cfg.HostConfirm/16, time.Millisecond), func(now time.Time) bool {
-		d.arrivals(now)
-		changes, again, left := d.asker.hosts.Due(now)
-		d.changed(changes)
+func (d *tentativePackets) run(ctx context.Context) {
+	tickUntilIdle(ctx, d.wake, max(d.cfg.HostConfirm/16, time.Millisecond), func(now time.Time) bool {
+		d.checkArrivals(now)
+		changes, again, left := d.prober.hosts.Due(now)
+		d.onChanges(changes)
 		for _, x := range again {
-			d.asker.whereItWas(x)
+			d.prober.probeKnownPort(x)
 		}
 		return left
 	})

@@ -23,8 +23,8 @@ type Virtual struct {
 
 // virtuals holds the virtual addresses of all services.
 type virtuals struct {
-	mu sync.Mutex
-	of map[netip.Addr]Virtual
+	mu     sync.Mutex
+	byAddr map[netip.Addr]Virtual
 }
 
 // VirtualMAC returns the default Ethernet address of a virtual address: a locally administered one
@@ -41,7 +41,7 @@ func VirtualMAC(a netip.Addr) openflow.MAC {
 // changes nothing, if another service has one of the addresses or if one is no unicast address.
 func (n *Network) SetVirtual(service string, all map[netip.Addr]openflow.MAC) error {
 	changes, err := n.virtuals.set(n.hosts, service, all)
-	n.news.hostChanges(changes)
+	n.dispatcher.hostChanges(changes)
 	return err
 }
 
@@ -50,7 +50,7 @@ func (x *virtuals) set(table *hosts.Table, service string, all map[netip.Addr]op
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	of, macs := map[netip.Addr]Virtual{}, map[netip.Addr]openflow.MAC{}
-	for a, v := range x.of {
+	for a, v := range x.byAddr {
 		if v.Service != service {
 			of[a] = v
 		}
@@ -74,7 +74,7 @@ func (x *virtuals) set(table *hosts.Table, service string, all map[netip.Addr]op
 	for a, v := range of {
 		macs[a] = v.MAC
 	}
-	x.of = of
+	x.byAddr = of
 	return table.SetVirtual(macs), nil
 }
 
@@ -82,6 +82,6 @@ func (x *virtuals) set(table *hosts.Table, service string, all map[netip.Addr]op
 func (n *Network) Virtual(a netip.Addr) (Virtual, bool) {
 	n.virtuals.mu.Lock()
 	defer n.virtuals.mu.Unlock()
-	v, ok := n.virtuals.of[a.Unmap()]
+	v, ok := n.virtuals.byAddr[a.Unmap()]
 	return v, ok
 }

@@ -26,41 +26,41 @@ type Network struct {
 	admission admission
 	switches  *registry
 	quota     *quota
-	turns     turns
+	readers   readerSemaphore
 
 	// Rules.
 	ledger *ledger.Ledger
-	owners owners
+	owners ownerRegistry
 	core   *Owner
 
 	// What is known of the network, and how it is found out.
-	links     *discovery.Discovery
-	prober    prober
-	hosts     *hosts.Table
-	anchors   anchors
-	virtuals  virtuals
-	asker     *asker
-	resolving resolving
-	doubted   doubted
-	amends    amends
-	traffic   Traffic
-	doctor    Doctor
-	snapshots snapshots
+	links      *discovery.Discovery
+	linkProber linkProber
+	hosts      *hosts.Table
+	anchors    anchors
+	virtuals   virtuals
+	hostProber *hostProber
+	resolver   resolver
+	tentative  tentativePackets
+	rechecks   rechecks
+	traffic    Traffic
+	doctor     Doctor
+	snapshots  snapshots
 
 	// What follows from it.
-	news       news
-	events     *events
+	dispatcher dispatcher
+	publisher  *publisher
 	repairs    repairs
 	forwarding *forwarding
-	base       base
+	tree       broadcastTree
 	proactive  *proactive
 
-	handlers []chained
+	handlers []chainEntry
 	mu       sync.Mutex
 	chain    []Handler // in the order in which they are asked; complete once Run has begun
 }
 
-type chained struct {
+type chainEntry struct {
 	priority int
 	handler  Handler
 }
@@ -80,7 +80,7 @@ func New(c Config) (*Network, error) {
 		}
 		n.listeners = append(n.listeners, l)
 	}
-	if err := n.traffic.push.listen(&n.cfg); err != nil {
+	if err := n.traffic.sflow.listen(&n.cfg); err != nil {
 		n.Close()
 		return nil, err
 	}
@@ -92,8 +92,8 @@ func (n *Network) Close() {
 	for _, l := range n.listeners {
 		_ = l.Close()
 	}
-	if n.traffic.push.conn != nil {
-		_ = n.traffic.push.conn.Close()
+	if n.traffic.sflow.conn != nil {
+		_ = n.traffic.sflow.conn.Close()
 	}
 }
 
@@ -112,7 +112,7 @@ func (n *Network) AddHandler(priority int, h Handler) {
 	if n.running.Load() {
 		panic("network: AddHandler after Run")
 	}
-	n.handlers = append(n.handlers, chained{priority, h})
+	n.handlers = append(n.handlers, chainEntry{priority, h})
 }
 
 // Handlers lists the names of the chain in the order in which they are asked.
@@ -131,7 +131,7 @@ func (n *Network) Run(ctx context.Context) error {
 	if !n.running.CompareAndSwap(false, true) {
 		return errors.New("network: Run was called before")
 	}
-	slices.SortStableFunc(n.handlers, func(a, b chained) int { return a.priority - b.priority })
+	slices.SortStableFunc(n.handlers, func(a, b chainEntry) int { return a.priority - b.priority })
 	n.mu.Lock()
 	for _, c := range n.handlers {
 		n.chain = append(n.chain, c.handler)
@@ -152,11 +152,11 @@ func (n *Network) Run(ctx context.Context) error {
 	}
 	for _, l := range n.listeners {
 		part(func() error {
-			return n.admission.accept(ctx, l, func(conn net.Conn, at *seat) { wg.Go(func() { newSwitch(n, conn).serve(ctx, at) }) })
+			return n.admission.accept(ctx, l, func(conn net.Conn, at *pendingConn) { wg.Go(func() { newSwitch(n, conn).serve(ctx, at) }) })
 		})
 	}
-	if n.traffic.push.conn != nil {
-		part(func() error { return n.traffic.push.receive(ctx) })
+	if n.traffic.sflow.conn != nil {
+		part(func() error { return n.traffic.sflow.receive(ctx) })
 	}
 	wg.Go(func() { n.maintain(ctx) })
 	wg.Wait()
@@ -180,23 +180,23 @@ func (n *Network) Topology() *Topology { return n.snapshots.topo.Load() }
 
 // Subscribe has f called with every event, on the goroutine where it happens: f
 // must not block.
-func (n *Network) Subscribe(f func(Event)) { n.events.subscribe(f) }
+func (n *Network) Subscribe(f func(Event)) { n.publisher.subscribe(f) }
 
 // maintain is the clockwork: probes, repairs, and what ends by time.
 func (n *Network) maintain(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { n.forwarding.runRepairs(ctx) })
-	wg.Go(func() { n.base.run(ctx) })
+	wg.Go(func() { n.tree.run(ctx) })
 	wg.Go(func() { n.proactive.run(ctx) })
 	wg.Go(func() { n.owners.runLeases(ctx) })
-	wg.Go(func() { n.doubted.run(ctx) })
-	wg.Go(func() { n.amends.run(ctx) })
+	wg.Go(func() { n.tentative.run(ctx) })
+	wg.Go(func() { n.rechecks.run(ctx) })
 	wg.Go(func() {
-		r := remembering{hosts: n.hosts, keep: n.cfg.Remember, log: n.cfg.Log, written: budget{each: rememberedEach, all: rememberedAll}}
+		r := hostPersister{hosts: n.hosts, store: n.cfg.Remember, log: n.cfg.Log, limiter: switchLimiter{perSwitch: persistRatePerSwitch, overall: persistRateTotal}}
 		r.run(ctx)
 	})
-	wg.Go(func() { n.events.run(ctx) })
+	wg.Go(func() { n.publisher.run(ctx) })
 	wg.Go(func() { n.doctor.run(ctx) })
 	probe := time.NewTimer(0)
 	defer probe.Stop()
@@ -210,17 +210,17 @@ func (n *Network) maintain(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.prober.due:
-			probe.Reset(time.Until(n.prober.probe(time.Now())))
+		case <-n.linkProber.due:
+			probe.Reset(time.Until(n.linkProber.probe(time.Now())))
 		case <-probe.C:
-			probe.Reset(time.Until(n.prober.probe(time.Now())))
+			probe.Reset(time.Until(n.linkProber.probe(time.Now())))
 		case now := <-held.C:
 			n.switches.expireHeld(now)
 		case now := <-record.C:
 			n.traffic.record(now)
 			record.Reset(n.traffic.untilRecord())
 		case now := <-age.C:
-			n.news.hostChanges(n.hosts.Expire(now))
+			n.dispatcher.hostChanges(n.hosts.Expire(now))
 		}
 	}
 }

@@ -11,7 +11,9 @@ func (n *Network) Hosts() []Host { return n.hosts.All() }
 
 // SetPinned replaces the hosts whose place never changes; see Config.Pinned. Hosts that
 // are known elsewhere are forgotten.
-func (n *Network) SetPinned(hosts map[netip.Addr]Pin) { n.news.hostChanges(n.hosts.SetPinned(hosts)) }
+func (n *Network) SetPinned(hosts map[netip.Addr]Pin) {
+	n.dispatcher.hostChanges(n.hosts.SetPinned(hosts))
+}
 
 // HostByIP finds the host that has claimed an address.
 func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
@@ -29,7 +31,7 @@ type HostStats struct {
 
 // HostStats counts hosts, and what became of what was said of them.
 func (n *Network) HostStats() HostStats {
-	out := HostStats{Led: int(n.proactive.everywhere.Load()), Unsaved: n.hosts.Unkept(), Refused: map[string]uint64{}}
+	out := HostStats{Led: int(n.proactive.installedCount.Load()), Unsaved: n.hosts.Unkept(), Refused: map[string]uint64{}}
 	for why, count := range n.hosts.Refused() {
 		out.Refused[why.String()] = count
 	}

@@ -54,7 +54,7 @@ func (p *PacketIn) Send(at PortRef, frame []byte) error {
 		}
 	}
 	err := to.ch.queueOutput(openflow.PortController, at.Port, frame)
-	p.Switch.touch(to.ch.out)
+	p.Switch.flushLater(to.ch.out)
 	return err
 }
 

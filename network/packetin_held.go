@@ -15,9 +15,9 @@ import (
 // with the first of Release, Forward and Drop; when its time is over it is
 // forwarded as if the service were not there.
 type Held struct {
-	packet PacketIn
-	until  time.Time
-	over   atomic.Bool
+	packet   PacketIn
+	deadline time.Time
+	ended    atomic.Bool
 }
 
 // heldPackets are the packets held on one switch.
@@ -37,8 +37,8 @@ func (h *heldPackets) dropAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for p := range h.packets {
-		if p.over.CompareAndSwap(false, true) {
-			p.packet.Switch.ch.account.give(p.size())
+		if p.ended.CompareAndSwap(false, true) {
+			p.packet.Switch.ch.account.release(p.size())
 		}
 	}
 	clear(h.packets)
@@ -50,7 +50,7 @@ func (h *heldPackets) expired(now time.Time) []*Held {
 	defer h.mu.Unlock()
 	var out []*Held
 	for p := range h.packets {
-		if now.After(p.until) {
+		if now.After(p.deadline) {
 			out = append(out, p)
 		}
 	}
@@ -62,12 +62,12 @@ func (h *heldPackets) expired(now time.Time) []*Held {
 // memory of all switches: beyond it Hold fails with ErrBusy, and the handler returns Continue.
 func (p *PacketIn) Hold(d time.Duration) (*Held, error) {
 	s := p.Switch
-	h := &Held{packet: *p, until: time.Now().Add(d)}
+	h := &Held{packet: *p, deadline: time.Now().Add(d)}
 	s.held.mu.Lock()
 	defer s.held.mu.Unlock()
 	switch {
 	case s.ch.ended():
-		return nil, s.ch.down()
+		return nil, s.ch.errDown()
 	case len(s.held.packets) >= s.held.limit:
 		return nil, fmt.Errorf("switch %v: %d packets are held already: %w", s.dpid, s.held.limit, ErrBusy)
 	}
@@ -88,16 +88,16 @@ func (h *Held) size() int64 { return int64(unsafe.Sizeof(*h)) + int64(cap(h.pack
 // Packet is the packet that is held.
 func (h *Held) Packet() *PacketIn { return &h.packet }
 
-// take ends the holding; only the first caller gets true.
-func (h *Held) take() bool {
-	if !h.over.CompareAndSwap(false, true) {
+// end ends the holding; only the first caller gets true.
+func (h *Held) end() bool {
+	if !h.ended.CompareAndSwap(false, true) {
 		return false
 	}
 	s := h.packet.Switch
 	s.held.mu.Lock()
 	delete(s.held.packets, h)
 	s.held.mu.Unlock()
-	s.ch.account.give(h.size())
+	s.ch.account.release(h.size())
 	return true
 }
 
@@ -109,7 +109,7 @@ func (h *Held) Release() error {
 
 // Output sends the packet on by the actions, as [PacketIn.Output] does.
 func (h *Held) Output(actions []openflow.Action) error {
-	if !h.take() {
+	if !h.end() {
 		return nil
 	}
 	return h.packet.Output(actions)
@@ -117,11 +117,11 @@ func (h *Held) Output(actions []openflow.Action) error {
 
 // Forward hands the packet to default forwarding.
 func (h *Held) Forward() error {
-	if !h.take() {
+	if !h.end() {
 		return nil
 	}
 	return h.packet.Switch.n.forwarding.forwardHeld(&h.packet)
 }
 
 // Drop gives the packet up.
-func (h *Held) Drop() { h.take() }
+func (h *Held) Drop() { h.end() }

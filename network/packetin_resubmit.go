@@ -24,9 +24,9 @@ const (
 	resubmitWindow = 500 * time.Millisecond
 )
 
-// resubmitted are the packets that were lately sent through a switch's tables
+// resubmitCounter are the packets that were lately sent through a switch's tables
 // again. It belongs to the switch's reader goroutine, and its size is fixed.
-type resubmitted struct {
+type resubmitCounter struct {
 	seed  maphash.Seed
 	slots [resubmitMemory]struct {
 		sum   uint64
@@ -35,9 +35,9 @@ type resubmitted struct {
 	}
 }
 
-// may counts a packet, and is false if it has been counted too often within the
+// allow counts a packet, and is false if it has been counted too often within the
 // window. Of two packets that share a slot the later is remembered.
-func (r *resubmitted) may(port uint32, data []byte, now time.Time) bool {
+func (r *resubmitCounter) allow(port uint32, data []byte, now time.Time) bool {
 	sum := maphash.Bytes(r.seed, data) ^ uint64(port)
 	slot := &r.slots[sum%resubmitMemory]
 	if slot.sum != sum || now.Sub(slot.since) >= resubmitWindow {
@@ -57,9 +57,9 @@ func (r *resubmitted) may(port uint32, data []byte, now time.Time) bool {
 func (p *PacketIn) Resubmit() error {
 	s := p.Switch
 	if s.resubmitted == nil {
-		s.resubmitted = &resubmitted{seed: maphash.MakeSeed()}
+		s.resubmitted = &resubmitCounter{seed: maphash.MakeSeed()}
 	}
-	if !s.resubmitted.may(p.InPort, p.Data, p.At) {
+	if !s.resubmitted.allow(p.InPort, p.Data, p.At) {
 		return fmt.Errorf("switch %v, port %d: %w", s.dpid, p.InPort, ErrResubmitted)
 	}
 	return p.Output([]openflow.Action{openflow.Output(openflow.PortTable)})

@@ -13,12 +13,12 @@ import (
 // ReadCounters asks a switch what the owner's rules there have counted: Rules then
 // tells it.
 func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
-	s, err := o.in.switches.mustBeUp(d)
+	s, err := o.installer.switches.mustBeUp(d)
 	if err != nil {
 		return err
 	}
 	mine := openflow.AllFlows()
-	mine.Cookie, mine.CookieMask = uint64(rule.MakeCookie(o.led.Hash, 0, 0)), rule.OwnerMask
+	mine.Cookie, mine.CookieMask = uint64(rule.MakeCookie(o.ledgerOwner.Hash, 0, 0)), rule.OwnerMask
 	asked := time.Now()
 	flows, done, err := askFlows(ctx, s.ch, mine)
 	if err != nil {
@@ -27,8 +27,8 @@ func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
 	defer done()
 	at := asked.Add(time.Since(asked) / 2)
 	for f := range flows {
-		r := reported(f)
-		o.in.ledger.Count(d, &r, at)
+		r := toReported(f)
+		o.installer.ledger.Count(d, &r, at)
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func (s *Switch) QueueStats(ctx context.Context) ([]openflow.QueueStats, error) 
 // GroupStats asks a switch what the owner's groups there have counted, and their buckets, in
 // their order. A group that is modified may begin to count anew.
 func (o *Owner) GroupStats(ctx context.Context, d openflow.DatapathID) ([]openflow.GroupStats, error) {
-	s, err := o.in.switches.mustBeUp(d)
+	s, err := o.installer.switches.mustBeUp(d)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (o *Owner) GroupStats(ctx context.Context, d openflow.DatapathID) ([]openfl
 	defer done()
 	var out []openflow.GroupStats
 	for g := range groups {
-		if rule.GroupOf(g.Group, o.led.Hash) {
+		if rule.GroupOf(g.Group, o.ledgerOwner.Hash) {
 			out = append(out, *g)
 		}
 	}
@@ -82,24 +82,24 @@ func (s *Switch) Rules() []InstalledRule {
 	return out
 }
 
-// countsKept is how old the counters may be that CountedRules tells: however often
+// maxCountsAge is how old the counters may be that CountedRules tells: however often
 // it is asked, a switch lists its rules no more often.
-const countsKept = time.Second
+const maxCountsAge = time.Second
 
 // ruleCounts are what a switch's rules have counted, as it last listed them.
 type ruleCounts struct {
-	reading chan struct{} // holds a token while they are read or looked at
-	at      time.Time
-	known   map[rule.Cookie]count
+	reading  chan struct{} // holds a token while they are read or looked at
+	at       time.Time
+	byCookie map[rule.Cookie]ruleCount
 }
 
-type count struct{ packets, bytes uint64 }
+type ruleCount struct{ packets, bytes uint64 }
 
 // CountedRules is Rules with counters that the switch has told within the last
 // second. With an error, which is the switch's or ctx's, the counters are those
 // last read.
 func (s *Switch) CountedRules(ctx context.Context) ([]InstalledRule, error) {
-	c := &s.counts
+	c := &s.ruleCounts
 	select {
 	case c.reading <- struct{}{}:
 		defer func() { <-c.reading }()
@@ -107,13 +107,13 @@ func (s *Switch) CountedRules(ctx context.Context) ([]InstalledRule, error) {
 		return s.Rules(), ctx.Err()
 	}
 	var err error
-	if time.Since(c.at) > countsKept {
+	if time.Since(c.at) > maxCountsAge {
 		err = c.read(ctx, s.ch)
 	}
 	rules := s.Rules()
 	for i := range rules {
-		if told, ok := c.known[rules[i].Cookie]; ok && rules[i].CountersAt.Before(c.at) {
-			rules[i].Packets, rules[i].Bytes, rules[i].CountersAt = told.packets, told.bytes, c.at
+		if counted, ok := c.byCookie[rules[i].Cookie]; ok && rules[i].CountersAt.Before(c.at) {
+			rules[i].Packets, rules[i].Bytes, rules[i].CountersAt = counted.packets, counted.bytes, c.at
 		}
 	}
 	return rules, err
@@ -127,9 +127,9 @@ func (c *ruleCounts) read(ctx context.Context, ch *channel) error {
 		return err
 	}
 	defer done()
-	c.known = map[rule.Cookie]count{}
+	c.byCookie = map[rule.Cookie]ruleCount{}
 	for r := range flows {
-		c.known[rule.Cookie(r.Cookie)] = count{r.Packets, r.Bytes}
+		c.byCookie[rule.Cookie(r.Cookie)] = ruleCount{r.Packets, r.Bytes}
 	}
 	c.at = asked.Add(time.Since(asked) / 2)
 	return nil

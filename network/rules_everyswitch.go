@@ -18,12 +18,12 @@ import (
 // refused has the errors, by switch.
 func (o *Owner) EverySwitch(ctx context.Context, key string, program func(openflow.DatapathID) Program) (refused map[openflow.DatapathID]error) {
 	o.mu.Lock()
-	o.every[key] = program
+	o.perSwitch[key] = program
 	o.mu.Unlock()
 	refused = map[openflow.DatapathID]error{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, d := range o.in.switches.registered() {
+	for _, d := range o.installer.switches.registered() {
 		wg.Go(func() {
 			err := o.applyEvery(ctx, key, d)
 			mu.Lock()
@@ -54,13 +54,13 @@ func (o *Owner) applyEvery(ctx context.Context, key string, d openflow.DatapathI
 func (o *Owner) everyProgram(key string) func(openflow.DatapathID) Program {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.every[key]
+	return o.perSwitch[key]
 }
 
 func (o *Owner) everyKeys() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Sorted(maps.Keys(o.every))
+	return slices.Sorted(maps.Keys(o.perSwitch))
 }
 
 // declareEvery declares one switch's part of what is declared under key.
@@ -71,10 +71,10 @@ func (o *Owner) declareEvery(ctx context.Context, key string, d openflow.Datapat
 		return err
 	}
 	defer release()
-	c, err := o.in.ledger.Plan(o.led, at, o.everyProgram(key)(d))
+	c, err := o.installer.ledger.Plan(o.ledgerOwner, at, o.everyProgram(key)(d))
 	if err != nil {
 		// It costs this owner its rules there, not all others the switch.
-		o.in.upkeep.Warn(o.in.log, "declaring what every switch has", "owner", o.name, "key", key, "switch", d, "error", err)
+		o.installer.logLimiter.Warn(o.installer.log, "declaring what every switch has", "owner", o.name, "key", key, "switch", d, "error", err)
 		return nil
 	}
 	c.Confirm()

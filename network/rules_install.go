@@ -14,34 +14,34 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// stage is a group of operations for one switch that ends with a barrier.
-type stage struct {
+// step is a group of operations for one switch that ends with a barrier.
+type step struct {
 	sw  openflow.DatapathID
 	ops []ledger.Op
-	// ready, if set, is the bundle that holds the operations already.
-	ready *bundle
-	// first stages come before others that take longer: their bundles are committed with
+	// bundle, if set, is the bundle that holds the operations already.
+	bundle *bundle
+	// commitAtOnce stages come before others that take longer: their bundles are committed with
 	// what is in them, for the change is undone if the switch does not take a part.
-	first bool
+	commitAtOnce bool
 }
 
 // installer brings changes of the ledger into the switches.
 type installer struct {
-	ledger   *ledger.Ledger
-	switches *registry
-	timeout  time.Duration // of a change
-	log      *slog.Logger
-	upkeep   lograte.Limit // of changes that were not taken
+	ledger     *ledger.Ledger
+	switches   *registry
+	timeout    time.Duration // of a change
+	log        *slog.Logger
+	logLimiter lograte.Limit // of changes that were not taken
 }
 
 // execute sends a change and waits for its barriers: what is to be written
 // first, then what is to be deleted, so that a packet finds the old rule or the
 // new one, never none.
 func (in *installer) execute(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
-	m := newMeasured(c, opts)
-	defer m.end()
+	m := newProgress(c, opts)
+	defer m.fillReport()
 	if c.Empty() {
-		m.written()
+		m.allWritten()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
@@ -52,28 +52,28 @@ func (in *installer) execute(ctx context.Context, c *ledger.Change, opts ApplyOp
 		err = in.executeWaves(ctx, c, opts, m)
 	case opts.Atomic:
 		if err = in.executeAtomic(ctx, c, opts); err == nil {
-			m.wave()
-			m.written()
+			m.waveDone()
+			m.allWritten()
 		}
 		return err
 	default:
-		if err = in.stages(ctx, writing(c.Writes, opts.Ordered), opts); err == nil {
-			m.wave()
+		if err = in.runSteps(ctx, writeSteps(c.Writes, opts.Ordered), opts); err == nil {
+			m.waveDone()
 		}
 	}
 	if err != nil {
 		return err
 	}
-	m.written()
+	m.allWritten()
 	if opts.Waves != nil {
 		if opts.Linger > 0 && len(c.Deletes) > 0 {
 			_ = tasks.Sleep(ctx, opts.Linger) // or what is to go goes at once
 		}
-		ctx, cancel = context.WithTimeout(ctx, deletePatience)
+		ctx, cancel = context.WithTimeout(ctx, deleteTimeout)
 		defer cancel()
 	}
-	if err := in.stages(ctx, deleting(c.Deletes), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
-		in.upkeep.Warn(in.log, "deleting rules", "error", err) // what is wanted is there
+	if err := in.runSteps(ctx, deleteSteps(c.Deletes), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
+		in.logLimiter.Warn(in.log, "deleting rules", "error", err) // what is wanted is there
 		in.deleteLater(c.Deletes)
 	}
 	return nil
@@ -83,17 +83,17 @@ func (in *installer) execute(ctx context.Context, c *ledger.Change, opts ApplyOp
 // queues, each by itself: a switch that is cut off but not gone does them when it
 // is reached again, and one that is gone when it connects.
 func (in *installer) deleteLater(ops []ledger.Op) {
-	for _, st := range deleting(ops) {
-		if err := in.post(st, true); err != nil {
-			in.upkeep.Warn(in.log, "deleting rules", "switch", st.sw, "error", err)
+	for _, st := range deleteSteps(ops) {
+		if err := in.enqueue(st, true); err != nil {
+			in.logLimiter.Warn(in.log, "deleting rules", "switch", st.sw, "error", err)
 		}
 	}
 }
 
-// post leaves a stage, which changes rules or renews them, to its switch's queue and does not wait. Who
+// enqueue leaves a stage, which changes rules or renews them, to its switch's queue and does not wait. Who
 // is not connected, or has connected since it was planned, is brought in step by that.
-func (in *installer) post(st stage, changes bool) error {
-	s := in.switches.session(st.sw)
+func (in *installer) enqueue(st step, changes bool) error {
+	s := in.switches.accepting(st.sw)
 	if s == nil || !st.fits(s) {
 		return nil
 	}
@@ -102,11 +102,11 @@ func (in *installer) post(st stage, changes bool) error {
 }
 
 // fits reports whether the stage was planned for what the switch has now.
-func (st *stage) fits(s *Switch) bool {
+func (st *step) fits(s *Switch) bool {
 	return !slices.ContainsFunc(st.ops, func(op ledger.Op) bool { return !op.Fits(s.layout) })
 }
 
-func (st *stage) messages() []openflow.Message {
+func (st *step) messages() []openflow.Message {
 	msgs := make([]openflow.Message, len(st.ops))
 	for i, op := range st.ops {
 		msgs[i] = op.Message
@@ -114,14 +114,14 @@ func (st *stage) messages() []openflow.Message {
 	return msgs
 }
 
-// deletePatience bounds the wait for deletions after waves: a switch that no packet
+// deleteTimeout bounds the wait for deletions after waves: a switch that no packet
 // goes to any more must not hold up the next change when it is dead.
-const deletePatience = time.Second
+const deleteTimeout = time.Second
 
 // executeAtomic makes the change of each switch one bundle, deletions included.
 func (in *installer) executeAtomic(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
-	stages := writing(c.Writes, opts.Ordered)
-	for _, d := range deleting(c.Deletes) {
+	stages := writeSteps(c.Writes, opts.Ordered)
+	for _, d := range deleteSteps(c.Deletes) {
 		joined := false
 		for i := range stages {
 			if !joined && stages[i].sw == d.sw {
@@ -133,13 +133,13 @@ func (in *installer) executeAtomic(ctx context.Context, c *ledger.Change, opts A
 			stages = append(stages, d)
 		}
 	}
-	return in.stages(ctx, stages, opts)
+	return in.runSteps(ctx, stages, opts)
 }
 
-// split groups operations by switch: in order, a new stage whenever the switch
+// splitBySwitch groups operations by switch: in order, a new stage whenever the switch
 // changes; otherwise one stage for each switch.
-func split(ops []ledger.Op, ordered bool) []stage {
-	var out []stage
+func splitBySwitch(ops []ledger.Op, ordered bool) []step {
+	var out []step
 	at := map[openflow.DatapathID]int{}
 	for _, op := range ops {
 		i, known := at[op.Switch]
@@ -150,36 +150,36 @@ func split(ops []ledger.Op, ordered bool) []stage {
 		if !known {
 			i = len(out)
 			at[op.Switch] = i
-			out = append(out, stage{sw: op.Switch})
+			out = append(out, step{sw: op.Switch})
 		}
 		out[i].ops = append(out[i].ops, op)
 	}
 	return out
 }
 
-// writing splits what is to be written: on each switch, tables that others go on to first.
-func writing(ops []ledger.Op, ordered bool) []stage {
-	out := split(ops, ordered)
+// writeSteps splits what is to be written: on each switch, tables that others go on to first.
+func writeSteps(ops []ledger.Op, ordered bool) []step {
+	out := splitBySwitch(ops, ordered)
 	for _, st := range out {
 		slices.SortStableFunc(st.ops, func(a, b ledger.Op) int { return b.Depth() - a.Depth() })
 	}
 	return out
 }
 
-// deleting splits what is to be deleted: on each switch, tables that go on to others first.
-func deleting(ops []ledger.Op) []stage {
-	out := split(ops, false)
+// deleteSteps splits what is to be deleted: on each switch, tables that go on to others first.
+func deleteSteps(ops []ledger.Op) []step {
+	out := splitBySwitch(ops, false)
 	for _, st := range out {
 		slices.SortStableFunc(st.ops, func(a, b ledger.Op) int { return a.Depth() - b.Depth() })
 	}
 	return out
 }
 
-// stages sends stages, one after the other if ordered, else all at once.
-func (in *installer) stages(ctx context.Context, stages []stage, opts ApplyOptions) error {
+// runSteps sends stages, one after the other if ordered, else all at once.
+func (in *installer) runSteps(ctx context.Context, stages []step, opts ApplyOptions) error {
 	var waits []func() error
 	for _, st := range stages {
-		wait := in.stage(ctx, st, opts)
+		wait := in.startStep(ctx, st, opts)
 		if !opts.Ordered {
 			waits = append(waits, wait)
 			continue
@@ -197,54 +197,54 @@ func (in *installer) stages(ctx context.Context, stages []stage, opts ApplyOptio
 	return first
 }
 
-// stage sends one stage and returns how to wait for it.
-func (in *installer) stage(ctx context.Context, st stage, opts ApplyOptions) (wait func() error) {
-	s := in.switches.session(st.sw)
+// startStep sends one stage and returns how to wait for it.
+func (in *installer) startStep(ctx context.Context, st step, opts ApplyOptions) (wait func() error) {
+	s := in.switches.accepting(st.sw)
 	if s == nil {
-		return func() error { return lost(st.sw, opts) }
+		return func() error { return switchLost(st.sw, opts) }
 	}
 	if !st.fits(s) {
-		return func() error { return lost(st.sw, opts) } // it was, when this was planned
+		return func() error { return switchLost(st.sw, opts) } // it was, when this was planned
 	}
 	in.ledger.Sending(st.sw, st.ops)
 	switch {
-	case st.ready != nil:
-		commit := st.ready.commit()
+	case st.bundle != nil:
+		commit := st.bundle.commit()
 		return func() error {
 			err := commit(ctx)
 			if errors.Is(err, ErrSwitchDown) {
-				return lost(st.sw, opts)
+				return switchLost(st.sw, opts)
 			}
 			return err
 		}
-	case opts.Atomic && s.caps.Bundles && len(st.ops) > 1 && st.first && !slices.ContainsFunc(st.ops, isMeter):
-		return wholeBundle(ctx, s.ch, st, opts)
+	case opts.Atomic && s.caps.Bundles && len(st.ops) > 1 && st.commitAtOnce && !slices.ContainsFunc(st.ops, isMeter):
+		return sendWholeBundle(ctx, s.ch, st, opts)
 	case opts.Atomic && s.caps.Bundles && len(st.ops) > 1:
-		return func() error { return in.bundle(ctx, s, st, opts) }
+		return func() error { return in.runBundleStep(ctx, s, st, opts) }
 	}
 	bt, err := s.ch.sendBatch(st.messages())
 	if err != nil {
-		return func() error { return st.unencodable(err) }
+		return func() error { return st.encodeError(err) }
 	}
 	return func() error {
 		errs, err := s.ch.wait(ctx, bt)
 		if errors.Is(err, ErrSwitchDown) {
-			return lost(st.sw, opts)
+			return switchLost(st.sw, opts)
 		}
-		return st.outcome(errs, 0, err)
+		return st.result(errs, 0, err)
 	}
 }
 
-// lost is the outcome for a switch that is not connected: what is declared will
+// switchLost is the outcome for a switch that is not connected: what is declared will
 // be written when it connects, if the caller is content with that.
-func lost(sw openflow.DatapathID, opts ApplyOptions) error {
+func switchLost(sw openflow.DatapathID, opts ApplyOptions) error {
 	if opts.AllowDown {
 		return nil
 	}
 	return &RuleError{Switch: sw, Err: ErrSwitchDown}
 }
 
-func (st *stage) unencodable(err error) error {
+func (st *step) encodeError(err error) error {
 	re := &RuleError{Switch: st.sw, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
 	var me *messageError
 	if errors.As(err, &me) && me.op != nil {
@@ -257,9 +257,9 @@ func (st *stage) unencodable(err error) error {
 	return re
 }
 
-// refusal turns the first error of a switch into one that names the rule.
+// refusalError turns the first error of a switch into one that names the rule.
 // before is the number of messages sent ahead of the stage's operations.
-func (st *stage) refusal(errs []batchError, before int) error {
+func (st *step) refusalError(errs []batchError, before int) error {
 	if len(errs) == 0 {
 		return nil
 	}
@@ -271,31 +271,31 @@ func (st *stage) refusal(errs []batchError, before int) error {
 	return re
 }
 
-// bundle makes the stage's change atomic. The switch checks each part when it is
+// runBundleStep makes the stage's change atomic. The switch checks each part when it is
 // added; only when all were taken is the bundle committed. Meters cannot be in
 // bundles: new ones are made before, old ones deleted after.
-func (in *installer) bundle(ctx context.Context, s *Switch, st stage, opts ApplyOptions) error {
+func (in *installer) runBundleStep(ctx context.Context, s *Switch, st step, opts ApplyOptions) error {
 	before, inside, after := st.parts()
 	opts.Atomic = false
 	if len(before.ops) > 0 {
-		if err := in.stage(ctx, before, opts)(); err != nil {
+		if err := in.startStep(ctx, before, opts)(); err != nil {
 			return err
 		}
 	}
-	err := inBundle(ctx, s.ch, inside)
+	err := runBundle(ctx, s.ch, inside)
 	switch {
 	case errors.Is(err, ErrSwitchDown):
-		return lost(st.sw, opts)
+		return switchLost(st.sw, opts)
 	case err != nil:
 		return err
 	case len(after.ops) > 0:
-		return in.stage(ctx, after, opts)()
+		return in.startStep(ctx, after, opts)()
 	}
 	return nil
 }
 
 // parts splits a stage into what comes before its bundle, in it, and after it.
-func (st *stage) parts() (before, inside, after stage) {
+func (st *step) parts() (before, inside, after step) {
 	before.sw, inside.sw, after.sw = st.sw, st.sw, st.sw
 	for _, op := range st.ops {
 		m, isMeter := op.Message.(*openflow.MeterMod)
@@ -311,23 +311,23 @@ func (st *stage) parts() (before, inside, after stage) {
 	return before, inside, after
 }
 
-// outcome turns what wait returned into an error that names the switch.
-func (st *stage) outcome(errs []batchError, before int, err error) error {
+// result turns what wait returned into an error that names the switch.
+func (st *step) result(errs []batchError, before int, err error) error {
 	if err != nil {
 		return &RuleError{Switch: st.sw, Err: err}
 	}
-	return st.refusal(errs, before)
+	return st.refusalError(errs, before)
 }
 
-// undo sends the operations of a rollback, the switches of the last wave first.
+// rollBack sends the operations of a rollback, the switches of the last wave first.
 // It waits, so that the caller's next change finds the switches as they were, but
 // it has its own deadline: the caller's may have passed.
-func (in *installer) undo(ops []ledger.Op, waves [][]openflow.DatapathID) {
+func (in *installer) rollBack(ops []ledger.Op, waves [][]openflow.DatapathID) {
 	ctx, cancel := context.WithTimeout(context.Background(), in.timeout)
 	defer cancel()
-	for _, wave := range slices.Backward(arrange(ops, waves)) {
-		if err := in.stages(ctx, wave, ApplyOptions{AllowDown: true}); err != nil {
-			in.upkeep.Warn(in.log, "restoring rules after a refused change", "error", err)
+	for _, wave := range slices.Backward(arrangeWaves(ops, waves)) {
+		if err := in.runSteps(ctx, wave, ApplyOptions{AllowDown: true}); err != nil {
+			in.logLimiter.Warn(in.log, "restoring rules after a refused change", "error", err)
 		}
 	}
 }

@@ -25,14 +25,14 @@ type OwnerOptions struct {
 // Owner declares rules. Its methods may be called concurrently; those for one
 // key are done one after the other.
 type Owner struct {
-	in   *installer
-	name string
-	opts OwnerOptions
-	led  *ledger.Owner
+	installer   *installer
+	name        string
+	opts        OwnerOptions
+	ledgerOwner *ledger.Owner
 
-	mu    sync.Mutex
-	busy  map[string]chan struct{} // keys being changed; closed when done
-	every map[string]func(openflow.DatapathID) Program
+	mu        sync.Mutex
+	busy      map[string]chan struct{} // keys being changed; closed when done
+	perSwitch map[string]func(openflow.DatapathID) Program
 }
 
 // Owner registers an owner. It has to be done before the first switch connects:
@@ -46,28 +46,30 @@ func (o *Owner) Name() string { return o.name }
 
 // GroupID makes a group number that no other owner's groups have, from a number
 // of the owner's choice.
-func (o *Owner) GroupID(number uint16) uint32 { return rule.GroupID(o.led.Hash, number) }
+func (o *Owner) GroupID(number uint16) uint32 { return rule.GroupID(o.ledgerOwner.Hash, number) }
 
 // Keys lists the keys under which something is declared.
-func (o *Owner) Keys() []string { return o.in.ledger.Keys(o.led) }
+func (o *Owner) Keys() []string { return o.installer.ledger.Keys(o.ledgerOwner) }
 
 // Rules lists the rules declared under a key.
-func (o *Owner) Rules(key string) []InstalledRule { return o.in.ledger.Rules(o.led, key) }
+func (o *Owner) Rules(key string) []InstalledRule {
+	return o.installer.ledger.Rules(o.ledgerOwner, key)
+}
 
 // Overruled says, for each of several lists of matches, which other services' rules come
 // first for such packets, on any switch, where the owner has its own at a place in the
 // pipeline. Where there are very many rules, not all are looked at.
 func (o *Owner) Overruled(s Stage, offset uint16, of [][]openflow.Match) [][]rule.Overruling {
-	return o.in.ledger.Overruled(o.led, s, offset, of)
+	return o.installer.ledger.Overruled(o.ledgerOwner, s, offset, of)
 }
 
 // Ready says that the owner has declared again what it wants to keep from before
 // a restart. Until then rules with its cookie are left alone on every switch;
 // now those that nobody declared are adopted or removed.
 func (o *Owner) Ready() {
-	for _, st := range split(o.in.ledger.Ready(o.led), false) {
-		if err := o.in.post(st, true); err != nil {
-			o.in.log.Warn("removing left-over rules", "owner", o.name, "switch", st.sw, "error", err)
+	for _, st := range splitBySwitch(o.installer.ledger.Ready(o.ledgerOwner), false) {
+		if err := o.installer.enqueue(st, true); err != nil {
+			o.installer.log.Warn("removing left-over rules", "owner", o.name, "switch", st.sw, "error", err)
 		}
 	}
 }
@@ -90,12 +92,12 @@ func (o *Owner) apply(ctx context.Context, key string, p Program, opts ApplyOpti
 	if err := o.check(key, &p, opts); err != nil {
 		return err
 	}
-	c, err := o.in.ledger.Plan(o.led, key, p)
+	c, err := o.installer.ledger.Plan(o.ledgerOwner, key, p)
 	if err != nil {
 		return o.planError(key, err)
 	}
-	if err := o.in.execute(ctx, c, opts); err != nil {
-		o.in.undo(c.Rollback(), opts.Waves)
+	if err := o.installer.execute(ctx, c, opts); err != nil {
+		o.installer.rollBack(c.Rollback(), opts.Waves)
 		var re *RuleError
 		if errors.As(err, &re) {
 			re.Owner, re.Key = o.name, key
@@ -152,7 +154,7 @@ func (o *Owner) check(key string, p *Program, opts ApplyOptions) error {
 		return nil
 	}
 	down := func(d openflow.DatapathID, r *rule.Rule) error {
-		if o.in.switches.session(d) != nil {
+		if o.installer.switches.accepting(d) != nil {
 			return nil
 		}
 		return &RuleError{Owner: o.name, Key: key, Switch: d, Rule: r, Err: ErrSwitchDown}

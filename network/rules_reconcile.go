@@ -18,7 +18,7 @@ func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	if err := s.n.owners.declareEvery(ctx, s.dpid); err != nil {
 		return ledger.Reconciliation{}, err
 	}
-	s.n.switches.accept(s)
+	s.n.switches.markAccepting(s)
 	found, done, err := readFound(ctx, s)
 	defer done()
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	rec.Kept += s.flows.Len()
 	var refused []ledger.Op
 	for ops := rec.Ops; len(ops) > 0; ops = s.n.ledger.Overtaken(s.dpid, ops) {
-		not, err := s.n.owners.in.bring(ctx, s, ops)
+		not, err := s.n.owners.installer.send(ctx, s, ops)
 		if err != nil {
 			return rec, err
 		}
@@ -39,8 +39,8 @@ func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	return rec, nil
 }
 
-// bring sends a switch operations in parts and returns those that the switch refuses.
-func (in *installer) bring(ctx context.Context, s *Switch, ops []ledger.Op) (refused []ledger.Op, err error) {
+// send sends a switch operations in parts and returns those that the switch refuses.
+func (in *installer) send(ctx context.Context, s *Switch, ops []ledger.Op) (refused []ledger.Op, err error) {
 	for part := range slices.Chunk(ops, reconcileChunk) {
 		msgs := make([]openflow.Message, len(part))
 		for i, op := range part {
@@ -55,7 +55,7 @@ func (in *installer) bring(ctx context.Context, s *Switch, ops []ledger.Op) (ref
 			return nil, err
 		}
 		for _, e := range errs {
-			s.limiter.Warn(in.log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
+			s.logLimiter.Warn(in.log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
 			refused = append(refused, part[e.index])
 		}
 	}
@@ -74,7 +74,7 @@ func readFound(ctx context.Context, s *Switch) (f ledger.Found, done func(), err
 	}
 	for r := range flows {
 		if rule.Cookie(r.Cookie).Ours() {
-			f.Rules = append(f.Rules, reported(r))
+			f.Rules = append(f.Rules, toReported(r))
 		}
 	}
 	// Groups and meters are optional parts of the protocol.
@@ -97,7 +97,7 @@ func readFound(ctx context.Context, s *Switch) (f ledger.Found, done func(), err
 	return f, done, nil
 }
 
-func reported(r *openflow.FlowStats) ledger.Reported {
+func toReported(r *openflow.FlowStats) ledger.Reported {
 	return ledger.Reported{
 		Slot:   rule.Slot{Table: r.Table, Priority: r.Priority, Match: r.Match},
 		Cookie: rule.Cookie(r.Cookie), Idle: r.IdleTimeout, Hard: r.HardTimeout, Flags: r.Flags,

@@ -14,54 +14,54 @@ import (
 
 // executeWaves writes one wave after the other. Nothing is deleted here. With Atomic, the
 // switches of later waves are given their bundles to hold ready while the first is written.
-func (in *installer) executeWaves(ctx context.Context, c *ledger.Change, opts ApplyOptions, m *measured) error {
-	waves := arrange(c.Writes, opts.Waves)
+func (in *installer) executeWaves(ctx context.Context, c *ledger.Change, opts ApplyOptions, m *progress) error {
+	waves := arrangeWaves(c.Writes, opts.Waves)
 	later := waves
 	if len(waves) > 1 {
 		later = waves[1:]
 		for i := range waves[0] {
-			waves[0][i].first = true
+			waves[0][i].commitAtOnce = true
 		}
 	}
 	if opts.Atomic {
-		defer discard(later)
-		if err := in.prepare(later, opts); err != nil {
+		defer discardBundles(later)
+		if err := in.prepareBundles(later, opts); err != nil {
 			return err
 		}
 	}
 	for i, wave := range waves {
 		if i == len(waves)-len(later) {
-			if err := filled(ctx, later, opts); err != nil {
+			if err := awaitFilled(ctx, later, opts); err != nil {
 				return err
 			}
 		}
-		if err := in.stages(ctx, wave, opts); err != nil {
+		if err := in.runSteps(ctx, wave, opts); err != nil {
 			return err
 		}
-		m.wave()
+		m.waveDone()
 	}
 	return nil
 }
 
-// arrange puts operations into waves of one stage for each switch. Waves without
+// arrangeWaves puts operations into waves of one stage for each switch. Waves without
 // operations are left out; operations of switches in no wave go with the first.
-func arrange(ops []ledger.Op, waves [][]openflow.DatapathID) [][]stage {
-	out := make([][]stage, max(1, len(waves)))
-	for _, st := range writing(ops, false) {
+func arrangeWaves(ops []ledger.Op, waves [][]openflow.DatapathID) [][]step {
+	out := make([][]step, max(1, len(waves)))
+	for _, st := range writeSteps(ops, false) {
 		i := slices.IndexFunc(waves, func(w []openflow.DatapathID) bool { return slices.Contains(w, st.sw) })
 		out[max(i, 0)] = append(out[max(i, 0)], st)
 	}
-	return slices.DeleteFunc(out, func(w []stage) bool { return len(w) == 0 })
+	return slices.DeleteFunc(out, func(w []step) bool { return len(w) == 0 })
 }
 
-// prepare sends the switches of waves their bundles, to hold ready.
-func (in *installer) prepare(waves [][]stage, opts ApplyOptions) error {
+// prepareBundles sends the switches of waves their bundles, to hold ready.
+func (in *installer) prepareBundles(waves [][]step, opts ApplyOptions) error {
 	for _, wave := range waves {
 		for i := range wave {
 			st := &wave[i]
-			s := in.switches.session(st.sw)
+			s := in.switches.accepting(st.sw)
 			if s == nil {
-				if err := lost(st.sw, opts); err != nil {
+				if err := switchLost(st.sw, opts); err != nil {
 					return err
 				}
 				continue
@@ -73,25 +73,25 @@ func (in *installer) prepare(waves [][]stage, opts ApplyOptions) error {
 			if err != nil {
 				return err
 			}
-			st.ready = b
+			st.bundle = b
 		}
 	}
 	return nil
 }
 
-// filled waits until the switches of waves have all of their bundles.
-func filled(ctx context.Context, waves [][]stage, opts ApplyOptions) error {
+// awaitFilled waits until the switches of waves have all of their bundles.
+func awaitFilled(ctx context.Context, waves [][]step, opts ApplyOptions) error {
 	var first error
 	for _, wave := range waves {
 		for i := range wave {
-			b := wave[i].ready
+			b := wave[i].bundle
 			if b == nil {
 				continue
 			}
-			err := b.filled(ctx)
+			err := b.awaitFilled(ctx)
 			if errors.Is(err, ErrSwitchDown) {
-				err = lost(wave[i].sw, opts)
-				wave[i].ready = nil
+				err = switchLost(wave[i].sw, opts)
+				wave[i].bundle = nil
 			}
 			if first == nil {
 				first = err
@@ -106,35 +106,35 @@ func isMeter(op ledger.Op) bool {
 	return ok
 }
 
-// discard gives up the bundles that were not committed.
-func discard(waves [][]stage) {
+// discardBundles gives up the bundles that were not committed.
+func discardBundles(waves [][]step) {
 	for _, wave := range waves {
 		for _, st := range wave {
-			if st.ready != nil {
-				st.ready.discard()
+			if st.bundle != nil {
+				st.bundle.discard()
 			}
 		}
 	}
 }
 
-// measured tells a caller what is done for it, and how long that takes.
-type measured struct {
+// progress tells a caller what is done for it, and how long that takes.
+type progress struct {
 	opts   ApplyOptions
 	report rule.Report
 	last   time.Time
 	done   bool // everything is written
 }
 
-func newMeasured(c *ledger.Change, opts ApplyOptions) *measured {
-	m := &measured{opts: opts, last: time.Now()}
+func newProgress(c *ledger.Change, opts ApplyOptions) *progress {
+	m := &progress{opts: opts, last: time.Now()}
 	if opts.Report != nil {
-		m.report.Switches = counts(c)
+		m.report.Switches = countRules(c)
 	}
 	return m
 }
 
-// counts counts a change's rules by switch.
-func counts(c *ledger.Change) []rule.SwitchReport {
+// countRules counts a change's rules by switch.
+func countRules(c *ledger.Change) []rule.SwitchReport {
 	var out []rule.SwitchReport
 	for _, op := range slices.Concat(c.Writes, c.Deletes) {
 		m, ok := op.Message.(*openflow.FlowMod)
@@ -160,16 +160,16 @@ func counts(c *ledger.Change) []rule.SwitchReport {
 }
 
 // lap is the time since it was last called.
-func (m *measured) lap() time.Duration {
+func (m *progress) lap() time.Duration {
 	now := time.Now()
 	d := now.Sub(m.last)
 	m.last = now
 	return d
 }
 
-func (m *measured) wave() { m.report.Waves = append(m.report.Waves, m.lap()) }
+func (m *progress) waveDone() { m.report.Waves = append(m.report.Waves, m.lap()) }
 
-func (m *measured) written() {
+func (m *progress) allWritten() {
 	if m.opts.Written != nil {
 		m.opts.Written()
 	}
@@ -177,8 +177,8 @@ func (m *measured) written() {
 	m.lap()
 }
 
-// end fills in the report.
-func (m *measured) end() {
+// fillReport fills in the report.
+func (m *progress) fillReport() {
 	if m.opts.Report == nil {
 		return
 	}

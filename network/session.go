@@ -18,74 +18,74 @@ import (
 // newSwitch makes the session on a new connection.
 func newSwitch(n *Network, conn net.Conn) *Switch {
 	s := &Switch{
-		n: n, conn: conn, since: time.Now(), gone: make(chan struct{}), doubted: newSignal(), announced: make(chan struct{}),
-		flows:    ledger.NewFlows(n.cfg.ForwardRules, n.forwarding.hash, n.cfg.Generation),
-		ports:    ports{most: n.cfg.MaxPorts, byNumber: map[uint32]openflow.Port{}},
-		counts:   ruleCounts{reading: make(chan struct{}, 1)},
-		refusals: refusedFlows{owner: n.forwarding.hash, most: n.cfg.ForwardRules},
+		n: n, conn: conn, since: time.Now(), unregistered: make(chan struct{}), countersWanted: newSignal(), announced: make(chan struct{}),
+		flows:      ledger.NewFlows(n.cfg.ForwardRules, n.forwarding.hash, n.cfg.Generation),
+		ports:      ports{limit: n.cfg.MaxPorts, byNumber: map[uint32]openflow.Port{}},
+		ruleCounts: ruleCounts{reading: make(chan struct{}, 1)},
+		refusals:   refusedFlows{owner: n.forwarding.hash, most: n.cfg.ForwardRules},
 	}
 	s.held.limit = n.cfg.HoldLimit
 	s.role.Store(uint32(openflow.RoleEqual))
-	s.turn.of = n.turns
-	s.ch = newChannel(conn, &n.cfg, n.quota, &s.limiter, s.since)
-	s.ch.waits = s.turn.leave
-	s.pulse.ch, s.pulse.timeout = s.ch, n.cfg.EchoTimeout
+	s.slot.semaphore = n.readers
+	s.ch = newChannel(conn, &n.cfg, n.quota, &s.logLimiter, s.since)
+	s.ch.beforeWait = s.slot.release
+	s.keepalive.ch, s.keepalive.timeout = s.ch, n.cfg.EchoTimeout
 	return s
 }
 
 // serve runs the session, from hello to the end. It is the switch's goroutine: everything
 // that comes in is handled here, in order.
-func (s *Switch) serve(ctx context.Context, at *seat) {
+func (s *Switch) serve(ctx context.Context, pending *pendingConn) {
 	defer func() { _ = s.conn.Close() }()
 	defer s.ch.account.close()
-	defer at.leave()
+	defer pending.release()
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 	defer stop()
 	admission := &s.n.admission
-	if err := admission.prove(ctx, s.conn, at); err != nil {
+	if err := admission.authenticate(ctx, s.conn, pending); err != nil {
 		if ctx.Err() == nil {
-			admission.greetings.Warn(admission.log, "connection refused", "from", s.conn.RemoteAddr(), "error", err)
+			admission.refusalLog.Warn(admission.log, "connection refused", "from", s.conn.RemoteAddr(), "error", err)
 		}
 		return
 	}
 	r := openflow.NewReader(s.conn)
-	r.Limit(maxGreeting)
-	g := greeting{cfg: &s.n.cfg, conn: s.conn}
+	r.Limit(maxHandshakeMessage)
+	g := handshake{cfg: &s.n.cfg, conn: s.conn}
 	if err := g.exchange(r); err != nil {
 		if ctx.Err() == nil {
-			admission.greetings.Warn(admission.log, "connection refused", "from", s.conn.RemoteAddr(), "error", err)
+			admission.refusalLog.Warn(admission.log, "connection refused", "from", s.conn.RemoteAddr(), "error", err)
 		}
 		return
 	}
 	r.Limit(openflow.MaxMessage)
 	s.features, s.dpid, s.ch.dpid = g.features, g.features.DatapathID, g.features.DatapathID
 	s.ch.xid.Store(g.xid)
-	if err := admission.hold(ctx, s.dpid, s.conn.RemoteAddr()); err != nil {
-		admission.refuse(s, err)
+	if err := admission.delayReconnect(ctx, s.dpid, s.conn.RemoteAddr()); err != nil {
+		admission.logRefusal(s, err)
 		return
 	}
-	at.leave()
+	pending.release()
 	began := time.Now()
 	if err := admission.admit(s.dpid); err != nil {
-		admission.refuse(s, err)
+		admission.logRefusal(s, err)
 		return
 	}
 	defer admission.release()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer s.end()
+	defer s.close()
 	defer func() { // before the end is known, or who comes again at once would not wait
-		admission.reconnects.ended(s.dpid, hostOf(s.conn.RemoteAddr()), time.Since(began), time.Now())
+		admission.reconnects.sessionEnded(s.dpid, hostOf(s.conn.RemoteAddr()), time.Since(began), time.Now())
 	}()
 	wg.Go(func() { s.ch.out.run(s.ch.done) })
 	if err := s.n.switches.register(ctx, s); err != nil {
-		admission.refuse(s, err)
+		admission.logRefusal(s, err)
 		return
 	}
 	wg.Go(func() { s.setUp(ctx) })
 	err := s.read(r)
 	if ctx.Err() == nil {
-		admission.tell(s.dpid, "switch left", "reason", s.ch.reason(err))
+		admission.logSession(s.dpid, "switch left", "reason", s.ch.endReason(err))
 	}
 }
 
@@ -102,18 +102,18 @@ const (
 // input causes is written at its end: to this switch, and to the others that it
 // concerned.
 func (s *Switch) read(r *openflow.Reader) error {
-	defer s.flushTouched() // what a batch has caused that ends with the connection
-	defer s.turn.leave()
+	defer s.flushPending() // what a batch has caused that ends with the connection
+	defer s.slot.release()
 	for {
 		m, err := r.Next()
 		if err != nil {
 			return err
 		}
-		if s.others() && s.share.busy(time.Now(), processors) {
-			s.turn.take()
+		if s.hasPeers() && s.share.busy(time.Now(), processors) {
+			s.slot.acquire()
 		}
 		now := time.Now()
-		s.ch.heard.Store(now.UnixNano())
+		s.ch.lastReceived.Store(now.UnixNano())
 		s.pkt.At = now
 		count := 0
 		for {
@@ -127,21 +127,21 @@ func (s *Switch) read(r *openflow.Reader) error {
 				return err
 			}
 		}
-		s.flushTouched()
-		s.turn.leave()
+		s.flushPending()
+		s.slot.release()
 		if r.Buffered() {
 			runtime.Gosched()
 		}
-		s.giveWay(s.share.spend(now, time.Now(), processors))
+		s.pauseReading(s.share.spend(now, time.Now(), processors))
 	}
 }
 
-// others reports whether there are other switches.
-func (s *Switch) others() bool { return s.n.admission.sessions.Load() > 1 }
+// hasPeers reports whether there are other switches.
+func (s *Switch) hasPeers() bool { return s.n.admission.sessions.Load() > 1 }
 
-// giveWay has nothing read from the switch for a time, if there are others.
-func (s *Switch) giveWay(d time.Duration) {
-	if d <= 0 || !s.others() {
+// pauseReading has nothing read from the switch for a time, if there are others.
+func (s *Switch) pauseReading(d time.Duration) {
+	if d <= 0 || !s.hasPeers() {
 		return
 	}
 	timer := time.NewTimer(d)
@@ -152,26 +152,26 @@ func (s *Switch) giveWay(d time.Duration) {
 	}
 }
 
-func (s *Switch) flushTouched() {
-	for i, o := range s.touched {
+func (s *Switch) flushPending() {
+	for i, o := range s.toFlush {
 		o.flush()
-		s.touched[i] = nil
+		s.toFlush[i] = nil
 	}
-	s.touched = s.touched[:0]
+	s.toFlush = s.toFlush[:0]
 	s.ch.out.flush()
 }
 
-// touch has the output of another switch flushed at the end of the batch.
-func (s *Switch) touch(o *output) {
+// flushLater has the output of another switch flushed at the end of the batch.
+func (s *Switch) flushLater(o *output) {
 	if o == s.ch.out {
 		return
 	}
-	for _, t := range s.touched {
+	for _, t := range s.toFlush {
 		if t == o {
 			return
 		}
 	}
-	s.touched = append(s.touched, o)
+	s.toFlush = append(s.toFlush, o)
 }
 
 // handle acts on one message. Only what makes the stream unusable is an error.
@@ -186,11 +186,11 @@ func (s *Switch) handle(m []byte) error {
 	case openflow.TypeEchoRequest:
 		return s.answerEcho(m)
 	case openflow.TypeBarrierReply:
-		if !s.ch.barrier(openflow.XID(m)) {
+		if !s.ch.barrierReply(openflow.XID(m)) {
 			s.ch.reply(m, s.pkt.At)
 		}
 	case openflow.TypeError:
-		s.refused(m)
+		s.deliverError(m)
 	case openflow.TypeFlowRemoved:
 		s.flowRemoved(m)
 	case openflow.TypePortStatus:
@@ -202,7 +202,7 @@ func (s *Switch) handle(m []byte) error {
 	default:
 		s.malformed(fmt.Errorf("%v is no message for a controller", openflow.MsgType(m[1])))
 	}
-	if s.counters.garbage.Load() > maxMalformed {
+	if s.counters.malformed.Load() > maxMalformed {
 		return errors.New("too many malformed messages")
 	}
 	return nil
@@ -215,8 +215,8 @@ func (s *Switch) answerEcho(m []byte) error {
 		if queued, err := s.ch.out.answerEcho(m); queued || err != nil {
 			return err
 		}
-		s.flushTouched()
-		s.turn.leave()
+		s.flushPending()
+		s.slot.release()
 		timer := time.NewTimer(s.n.cfg.EchoTimeout)
 		select {
 		case <-s.ch.out.answered:
@@ -230,16 +230,16 @@ func (s *Switch) answerEcho(m []byte) error {
 	}
 }
 
-// refused acts on an error of the switch.
-func (s *Switch) refused(m []byte) {
+// deliverError acts on an error of the switch.
+func (s *Switch) deliverError(m []byte) {
 	e := new(openflow.Error)
 	if err := e.Decode(bytes.Clone(m)); err != nil {
 		s.malformed(err)
 		return
 	}
-	if !s.ch.refused(openflow.XID(m), e, s.pkt.At) {
+	if !s.ch.deliverError(openflow.XID(m), e, s.pkt.At) {
 		s.refusals.note(e.Data)
-		s.limiter.Warn(s.n.cfg.Log, "switch refused a message", "switch", s.dpid, "error", e)
+		s.logLimiter.Warn(s.n.cfg.Log, "switch refused a message", "switch", s.dpid, "error", e)
 	}
 }
 
@@ -247,29 +247,29 @@ func (s *Switch) refused(m []byte) {
 const maxMalformed = 1000
 
 func (s *Switch) malformed(err error) {
-	s.counters.garbage.Add(1)
-	s.limiter.Warn(s.n.cfg.Log, "malformed message from switch", "switch", s.dpid, "error", err)
+	s.counters.malformed.Add(1)
+	s.logLimiter.Warn(s.n.cfg.Log, "malformed message from switch", "switch", s.dpid, "error", err)
 }
 
-// end is the last act of a session.
-func (s *Switch) end() {
+// close is the last act of a session.
+func (s *Switch) close() {
 	close(s.ch.done)
 	_ = s.conn.Close()
 	s.held.dropAll()
-	s.leave()
+	s.unregister()
 }
 
-// leave takes the session out of the network. What is told of one session of a switch comes
+// unregister takes the session out of the network. What is told of one session of a switch comes
 // before what is told of the next.
-func (s *Switch) leave() {
-	registered, wasUp := s.n.switches.goDown(s)
+func (s *Switch) unregister() {
+	registered, wasUp := s.n.switches.markDown(s)
 	if !registered {
 		return
 	}
 	if wasUp {
-		s.n.admission.homes.note(hostOf(s.RemoteAddr()), time.Now())
+		s.n.admission.knownAddrs.add(hostOf(s.RemoteAddr()), time.Now())
 		<-s.announced
-		s.n.news.switchDown(s)
+		s.n.dispatcher.switchDown(s)
 	}
 	s.n.owners.forgetEvery(s.dpid)
 	s.n.switches.remove(s)
@@ -287,7 +287,7 @@ func (s *Switch) flowRemoved(m []byte) {
 	case c.Owner() == s.n.forwarding.hash:
 		s.n.forwarding.flowGone(s, &r)
 	default:
-		s.n.owners.removed(s, &r, s.pkt.At)
+		s.n.owners.flowRemoved(s, &r, s.pkt.At)
 	}
 }
 
@@ -299,9 +299,9 @@ func (s *Switch) portStatus(m []byte) {
 		return
 	}
 	p, deleted := st.Port, st.Reason == openflow.PortDeleted
-	old, known, room := s.ports.take(p, deleted)
+	old, known, room := s.ports.update(p, deleted)
 	if !room {
-		s.limiter.Warn(s.n.cfg.Log, "port left out: the switch has as many as openflow.max_ports allows", "switch", s.dpid, "port", p.Number, "limit", s.n.cfg.MaxPorts)
+		s.logLimiter.Warn(s.n.cfg.Log, "port left out: the switch has as many as openflow.max_ports allows", "switch", s.dpid, "port", p.Number, "limit", s.n.cfg.MaxPorts)
 		return
 	}
 	wasUp, isUp := known && old.Up(), !deleted && p.Up()
@@ -311,8 +311,8 @@ func (s *Switch) portStatus(m []byte) {
 	at := PortRef{Switch: s.dpid, Port: p.Number}
 	switch {
 	case isUp && (!wasUp || old.MAC != p.MAC):
-		s.n.news.portUp(at, p)
+		s.n.dispatcher.portUp(at, p)
 	case wasUp && !isUp:
-		s.n.news.portDown(at)
+		s.n.dispatcher.portDown(at)
 	}
 }

@@ -15,7 +15,7 @@ type batch struct {
 	first, last uint32 // last is the barrier's
 	errs        []batchError
 	done        chan struct{}
-	over        bool // done is closed; it may go on listening
+	replied     bool // done is closed; it may go on listening
 	sent        time.Time
 }
 
@@ -44,32 +44,32 @@ func (ch *channel) queueBatch(msgs []openflow.Message, changes bool) (*batch, er
 	for i, m := range msgs {
 		if b, err = m.AppendTo(b, bt.first+uint32(i)); err != nil {
 			ch.out.unlockControl(b[:start])
-			return nil, &messageError{op: inner(m), err: err}
+			return nil, &messageError{op: unwrapBundle(m), err: err}
 		}
 	}
 	b, _ = (&openflow.BarrierRequest{}).AppendTo(b, bt.last)
-	ch.listen(bt)
+	ch.register(bt)
 	ch.out.unlockControl(b)
 	if changes {
-		ch.flowMods.Add(countOf(msgs, openflow.TypeFlowMod))
-		ch.groupMods.Add(countOf(msgs, openflow.TypeGroupMod))
+		ch.flowMods.Add(countType(msgs, openflow.TypeFlowMod))
+		ch.groupMods.Add(countType(msgs, openflow.TypeGroupMod))
 	}
 	ch.out.flush()
 	return bt, nil
 }
 
-// countOf is how many of the messages are of a type.
-func countOf(msgs []openflow.Message, t openflow.MsgType) (n uint64) {
+// countType is how many of the messages are of a type.
+func countType(msgs []openflow.Message, t openflow.MsgType) (n uint64) {
 	for _, m := range msgs {
-		if inner(m).MsgType() == t {
+		if unwrapBundle(m).MsgType() == t {
 			n++
 		}
 	}
 	return n
 }
 
-// inner is the message that a bundle's message carries, or the message itself.
-func inner(m openflow.Message) openflow.Message {
+// unwrapBundle is the message that a bundle's message carries, or the message itself.
+func unwrapBundle(m openflow.Message) openflow.Message {
 	if add, ok := m.(*openflow.BundleAdd); ok {
 		return add.Message
 	}
@@ -91,15 +91,15 @@ func (ch *channel) wait(ctx context.Context, bt *batch) ([]batchError, error) {
 	case <-bt.done:
 		return bt.errs, nil
 	case <-ch.done:
-		return nil, ch.down()
+		return nil, ch.errDown()
 	case <-ctx.Done(): // that it is owed is remembered, see withheld
 		return nil, fmt.Errorf("switch %v: no barrier reply: %w", ch.dpid, ctx.Err())
 	}
 }
 
-// listen has a batch collect errors: until its barrier comes or, if that has come, until it
+// register has a batch collect errors: until its barrier comes or, if that has come, until it
 // is forgotten.
-func (ch *channel) listen(bt *batch) {
+func (ch *channel) register(bt *batch) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.batches = append(ch.batches, bt)
@@ -111,7 +111,7 @@ func (ch *channel) errorsOf(bt *batch) []batchError {
 	return bt.errs
 }
 
-func (ch *channel) forget(bt *batch) {
+func (ch *channel) unregister(bt *batch) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if i := slices.Index(ch.batches, bt); i >= 0 {
@@ -119,35 +119,35 @@ func (ch *channel) forget(bt *batch) {
 	}
 }
 
-// withheld is since when the switch owes a barrier reply, although it has been heard since;
+// overdueSince is since when the switch owes a barrier reply, although it has been heard since;
 // zero if it owes none. One that says nothing at all is silent, which is another matter.
-func (ch *channel) withheld() (since time.Time) {
+func (ch *channel) overdueSince() (since time.Time) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	heard := time.Unix(0, ch.heard.Load())
+	heard := time.Unix(0, ch.lastReceived.Load())
 	for _, b := range ch.batches {
-		if !b.over && (since.IsZero() || b.sent.Before(since)) && heard.Sub(b.sent) > ch.timeout/2 {
+		if !b.replied && (since.IsZero() || b.sent.Before(since)) && heard.Sub(b.sent) > ch.timeout/2 {
 			since = b.sent
 		}
 	}
 	return since
 }
 
-// endWithholding ends a session whose switch answers, but does not confirm what it was
+// endIfOverdue ends a session whose switch answers, but does not confirm what it was
 // sent: nobody can tell what it does.
-func (ch *channel) endWithholding() {
-	if since := ch.withheld(); !since.IsZero() && time.Since(since) > ch.timeout && !ch.ended() {
+func (ch *channel) endIfOverdue() {
+	if since := ch.overdueSince(); !since.IsZero() && time.Since(since) > ch.timeout && !ch.ended() {
 		ch.close(fmt.Errorf("it has withheld a barrier reply for %v", time.Since(since).Round(time.Millisecond)))
 	}
 }
 
-// barrier ends the batch whose barrier was answered.
-func (ch *channel) barrier(xid uint32) bool {
+// barrierReply ends the batch whose barrier was answered.
+func (ch *channel) barrierReply(xid uint32) bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for i, b := range ch.batches {
-		if b.last == xid && !b.over {
-			b.over = true
+		if b.last == xid && !b.replied {
+			b.replied = true
 			ch.batches = slices.Delete(ch.batches, i, i+1)
 			close(b.done)
 			return true

@@ -57,18 +57,18 @@ func (c *Capabilities) restrict(o Override) {
 	c.set &= l2
 }
 
-// toldTables is what a switch says about its tables, by their numbers.
-type toldTables map[uint8]openflow.TableFeatures
+// reportedTables is what a switch says about its tables, by their numbers.
+type reportedTables map[uint8]openflow.TableFeatures
 
 // layout finds the pipeline's tables: the first three that have room and lead to each other.
 // A switch that does not have them has one table.
-func (t toldTables) layout() rule.Layout {
-	if !t.room(0) {
+func (t reportedTables) layout() rule.Layout {
+	if !t.hasRoom(0) {
 		return rule.OneTable
 	}
 	numbers := []uint8{0}
 	for n := uint8(1); n <= openflow.TableMax && len(numbers) < rule.NumTables; n++ {
-		if t.room(n) && t.leads(numbers[len(numbers)-1], n) {
+		if t.hasRoom(n) && t.leadsTo(numbers[len(numbers)-1], n) {
 			numbers = append(numbers, n)
 		}
 	}
@@ -82,11 +82,11 @@ func (t toldTables) layout() rule.Layout {
 	return l
 }
 
-// room reports whether a table takes rules.
-func (t toldTables) room(n uint8) bool { return t[n].MaxEntries > 0 }
+// hasRoom reports whether a table takes rules.
+func (t reportedTables) hasRoom(n uint8) bool { return t[n].MaxEntries > 0 }
 
-// leads reports whether rules of a table can send packets on to another one.
-func (t toldTables) leads(from, to uint8) bool {
+// leadsTo reports whether rules of a table can send packets on to another one.
+func (t reportedTables) leadsTo(from, to uint8) bool {
 	for _, f := range t[from].Features {
 		if f.Type == openflow.TableNextTables {
 			return slices.Contains(f.Tables, to)
@@ -97,11 +97,11 @@ func (t toldTables) leads(from, to uint8) bool {
 
 // fields are those that rules can write and match in every table of the pipeline. What is not
 // said of a table is taken to be possible.
-func (t toldTables) fields(l rule.Layout) (set, match fieldSet) {
+func (t reportedTables) fields(l rule.Layout) (set, match fieldSet) {
 	set, match = allFields()
 	for _, table := range []rule.Table{rule.TableClassify, rule.TableService, rule.TableRoute} {
-		f, told := t[l.Number(table)]
-		if !told {
+		f, reported := t[l.Number(table)]
+		if !reported {
 			continue
 		}
 		match &= fieldsOf(&f, openflow.TableMatch)

@@ -21,18 +21,18 @@ import (
 // channel is what is said to one switch, and what it answers: requests and their replies,
 // changes and the barriers behind them, packets.
 type channel struct {
-	dpid    openflow.DatapathID // set when the switch has said it
-	conn    net.Conn
-	out     *output
-	timeout time.Duration // of a request
-	log     *slog.Logger
-	limiter *lograte.Limit
-	done    chan struct{} // closed when the session ends
-	xid     atomic.Uint32
-	heard   atomic.Int64 // Unix nanoseconds of the last input
-	evicted atomic.Pointer[error]
-	account *account
-	waits   func() // is called on the reader before it waits for memory
+	dpid         openflow.DatapathID // set when the switch has said it
+	conn         net.Conn
+	out          *output
+	timeout      time.Duration // of a request
+	log          *slog.Logger
+	logLimiter   *lograte.Limit
+	done         chan struct{} // closed when the session ends
+	xid          atomic.Uint32
+	lastReceived atomic.Int64 // Unix nanoseconds of the last input
+	evicted      atomic.Pointer[error]
+	account      *account
+	beforeWait   func() // is called on the reader before it waits for memory
 
 	flowMods, groupMods, errors atomic.Uint64 // sent, and received
 
@@ -43,33 +43,33 @@ type channel struct {
 
 func newChannel(conn net.Conn, c *Config, q *quota, l *lograte.Limit, now time.Time) *channel {
 	ch := &channel{
-		conn: conn, timeout: c.RequestTimeout, log: c.Log, limiter: l,
+		conn: conn, timeout: c.RequestTimeout, log: c.Log, logLimiter: l,
 		done: make(chan struct{}), requests: map[uint32]*request{},
 	}
 	ch.account = q.open(ch.evict)
 	ch.out = newOutput(conn, c, ch.account)
-	ch.heard.Store(now.UnixNano())
+	ch.lastReceived.Store(now.UnixNano())
 	return ch
 }
 
 // request waits for the reply to one message. A reply in several parts collects
 // here until the last has come.
 type request struct {
-	sent     time.Time
-	answered time.Time // when the reader saw the last part
-	raw      [][]byte  // the parts as they came
-	parts    []openflow.Message
-	account  *account
-	bytes    int64 // that the account has for both
-	empty    int   // parts that held nothing, and said that more follows
-	err      error
-	done     chan struct{}
+	sent       time.Time
+	answered   time.Time // when the reader saw the last part
+	raw        [][]byte  // the parts as they came
+	parts      []openflow.Message
+	account    *account
+	bytes      int64 // that the account has for both
+	emptyParts int   // parts that held nothing, and said that more follows
+	err        error
+	done       chan struct{}
 }
 
 // release gives back the memory that the parts of a reply take: whoever asked has no more
 // use for them.
 func (r *request) release() {
-	r.account.give(r.bytes)
+	r.account.release(r.bytes)
 	r.bytes = 0
 }
 
@@ -81,12 +81,12 @@ func (r *request) decode() error {
 		if err != nil {
 			return err
 		}
-		bytes := keptPart + footprint(reflect.ValueOf(m))
+		bytes := partOverhead + footprint(reflect.ValueOf(m))
 		if err := r.account.wait(bytes); err != nil {
 			return err
 		}
 		r.parts = append(r.parts, m)
-		r.account.give(rawSize(raw))
+		r.account.release(rawSize(raw))
 		r.bytes += bytes - rawSize(raw)
 		r.raw[i] = nil
 	}
@@ -94,7 +94,7 @@ func (r *request) decode() error {
 }
 
 // rawSize returns how many bytes a part takes that has not been decoded.
-func rawSize(raw []byte) int64 { return keptPart + int64(cap(raw)) }
+func rawSize(raw []byte) int64 { return partOverhead + int64(cap(raw)) }
 
 // call sends a message and waits for its reply in one part, or the error
 // the switch answered with.
@@ -139,7 +139,7 @@ func (ch *channel) exchange(ctx context.Context, m openflow.Message) (reply *req
 		}
 		return r, nil
 	case <-ch.done:
-		return nil, ch.down()
+		return nil, ch.errDown()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("switch %v: no reply to %v: %w", ch.dpid, m.MsgType(), ctx.Err())
 	}
@@ -166,13 +166,13 @@ func (ch *channel) reply(raw []byte, now time.Time) {
 		return
 	}
 	if openflow.IsEmptyPart(raw) {
-		if r.empty++; r.empty > maxEmptyParts {
+		if r.emptyParts++; r.emptyParts > maxEmptyParts {
 			ch.finish(xid, r, fmt.Errorf("%w: more than %d parts of a reply hold nothing", ErrBusy, maxEmptyParts), now)
 		}
 		return
 	}
-	if err := ch.keep(xid, r, raw); err != nil {
-		ch.limiter.Warn(ch.log, "reply of a switch not kept", "switch", ch.dpid, "error", err)
+	if err := ch.addPart(xid, r, raw); err != nil {
+		ch.logLimiter.Warn(ch.log, "reply of a switch not kept", "switch", ch.dpid, "error", err)
 		ch.finish(xid, r, err, now)
 		return
 	}
@@ -185,12 +185,12 @@ func (ch *channel) reply(raw []byte, now time.Time) {
 // brings the end nearer.
 const maxEmptyParts = 64
 
-// keep adds a copy of a part to a reply that is still waited for. It may wait for memory.
-func (ch *channel) keep(xid uint32, r *request, part []byte) error {
+// addPart adds a copy of a part to a reply that is still waited for. It may wait for memory.
+func (ch *channel) addPart(xid uint32, r *request, part []byte) error {
 	part = bytes.Clone(part)
 	bytes := rawSize(part)
 	if !ch.account.tryTake(bytes) {
-		ch.waits()
+		ch.beforeWait()
 		if err := ch.account.wait(bytes); err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (ch *channel) keep(xid uint32, r *request, part []byte) error {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if ch.requests[xid] != r {
-		ch.account.give(bytes)
+		ch.account.release(bytes)
 		return nil // it has been given up
 	}
 	r.bytes += bytes
@@ -214,9 +214,9 @@ func (ch *channel) finish(xid uint32, r *request, err error, now time.Time) {
 	close(r.done)
 }
 
-// refused hands an error of the switch to the request or batch it answers; false if
+// deliverError hands an error of the switch to the request or batch it answers; false if
 // nobody waits for it.
-func (ch *channel) refused(xid uint32, e *openflow.Error, now time.Time) bool {
+func (ch *channel) deliverError(xid uint32, e *openflow.Error, now time.Time) bool {
 	ch.errors.Add(1)
 	ch.mu.Lock()
 	r := ch.requests[xid]
@@ -247,7 +247,7 @@ func (ch *channel) ended() bool {
 	}
 }
 
-func (ch *channel) down() error { return fmt.Errorf("switch %v: %w", ch.dpid, ErrSwitchDown) }
+func (ch *channel) errDown() error { return fmt.Errorf("switch %v: %w", ch.dpid, ErrSwitchDown) }
 
 // evict makes the session end for the memory that it takes. It waits for nothing, whatever
 // locks are held: the reader, which it interrupts, ends the session.
@@ -263,11 +263,11 @@ func (ch *channel) close(reason error) {
 	ch.out.mu.Unlock()
 }
 
-// reason tells why a session ended: what the writing side met counts first,
+// endReason tells why a session ended: what the writing side met counts first,
 // because closing the connection is what then ends the reading side.
-func (ch *channel) reason(readErr error) error {
-	if why := ch.evicted.Load(); why != nil {
-		return *why
+func (ch *channel) endReason(readErr error) error {
+	if evicted := ch.evicted.Load(); evicted != nil {
+		return *evicted
 	}
 	ch.out.mu.Lock()
 	defer ch.out.mu.Unlock()
@@ -292,7 +292,7 @@ func (ch *channel) packetOut(inPort uint32, actions []openflow.Action, data []by
 // queuePacketOut queues a packet-out, which the next flush writes.
 func (ch *channel) queuePacketOut(m *openflow.PacketOut) error {
 	if ch.ended() {
-		return ch.down()
+		return ch.errDown()
 	}
 	b, ok := ch.out.lockPackets(len(m.Data) + 64)
 	if !ok {

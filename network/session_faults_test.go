@@ -43,7 +43,7 @@ func header(kind openflow.MsgType, length uint16, rest ...byte) []byte {
 	return append(b, rest...)
 }
 
-func TestMalformedGreetingsEndOnlyTheirConnection(t *testing.T) {
+func TestMalformedHandshakesEndOnlyTheirConnection(t *testing.T) {
 	t.Parallel()
 	var o *network.Owner
 	n, _ := networktest.Start(t, network.Config{RequestTimeout: 500 * time.Millisecond}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })

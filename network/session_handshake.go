@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// greeting is what is said first on a new connection: hellos and features. It is not yet a
+// handshake is what is said first on a new connection: hellos and features. It is not yet a
 // session.
-type greeting struct {
+type handshake struct {
 	cfg      *Config
 	conn     net.Conn
 	xid      uint32 // the latest
@@ -21,15 +21,15 @@ type greeting struct {
 }
 
 // exchange has one deadline for all of it, and anything unexpected ends it.
-func (g *greeting) exchange(r *openflow.Reader) error {
+func (g *handshake) exchange(r *openflow.Reader) error {
 	_ = g.conn.SetDeadline(time.Now().Add(g.cfg.RequestTimeout))
-	if err := g.ask(openflow.NewHello()); err != nil {
+	if err := g.request(openflow.NewHello()); err != nil {
 		return err
 	}
 	if err := g.readHello(r); err != nil {
 		return err
 	}
-	if err := g.ask(&openflow.FeaturesRequest{}); err != nil {
+	if err := g.request(&openflow.FeaturesRequest{}); err != nil {
 		return err
 	}
 	for range maxEarlyMessages {
@@ -45,7 +45,7 @@ func (g *greeting) exchange(r *openflow.Reader) error {
 			if g.features.AuxiliaryID != 0 {
 				return fmt.Errorf("auxiliary connection %d of switch %v: not supported", g.features.AuxiliaryID, g.features.DatapathID)
 			}
-			if err := g.identify(); err != nil {
+			if err := g.checkIdentity(); err != nil {
 				return err
 			}
 			return g.conn.SetDeadline(time.Time{})
@@ -67,12 +67,12 @@ func (g *greeting) exchange(r *openflow.Reader) error {
 const (
 	// maxEarlyMessages bounds what a switch may send before its features.
 	maxEarlyMessages = 1000
-	// maxGreeting is the length of the longest message that is taken before the switch has said
+	// maxHandshakeMessage is the length of the longest message that is taken before the switch has said
 	// which it is.
-	maxGreeting = 4 << 10
+	maxHandshakeMessage = 4 << 10
 )
 
-func (g *greeting) readHello(r *openflow.Reader) error {
+func (g *handshake) readHello(r *openflow.Reader) error {
 	m, err := r.Next()
 	if err != nil {
 		return fmt.Errorf("waiting for hello: %w", err)
@@ -89,13 +89,13 @@ func (g *greeting) readHello(r *openflow.Reader) error {
 	return err
 }
 
-func (g *greeting) ask(m openflow.Message) error {
+func (g *handshake) request(m openflow.Message) error {
 	g.xid++
 	return g.write(m, g.xid)
 }
 
 // write sends one message: nobody else writes yet.
-func (g *greeting) write(m openflow.Message, xid uint32) error {
+func (g *handshake) write(m openflow.Message, xid uint32) error {
 	b, err := m.AppendTo(nil, xid)
 	if err != nil {
 		return err
@@ -104,9 +104,9 @@ func (g *greeting) write(m openflow.Message, xid uint32) error {
 	return err
 }
 
-// identify refuses a datapath identifier that the switch's certificate does not
+// checkIdentity refuses a datapath identifier that the switch's certificate does not
 // name, where certificates are bound to identifiers.
-func (g *greeting) identify() error {
+func (g *handshake) checkIdentity() error {
 	d := g.features.DatapathID
 	if !g.cfg.BindCertificates {
 		return nil
@@ -119,19 +119,19 @@ func (g *greeting) identify() error {
 	if len(certs) == 0 {
 		return fmt.Errorf("switch %v: %w: it showed no certificate", d, ErrIdentity)
 	}
-	if names(certs[0], d, g.cfg.Names[d]) {
+	if certificateNames(certs[0], d, g.cfg.Names[d]) {
 		return nil
 	}
 	return fmt.Errorf("switch %v: %w: its certificate is for %q, which is neither this identifier nor the switch's name", d, ErrIdentity, certs[0].Subject.CommonName)
 }
 
-// names reports whether a certificate names a switch.
-func names(cert *x509.Certificate, d openflow.DatapathID, called string) bool {
-	for _, name := range append([]string{cert.Subject.CommonName}, cert.DNSNames...) {
-		if called != "" && strings.EqualFold(name, called) {
+// certificateNames reports whether a certificate names a switch.
+func certificateNames(cert *x509.Certificate, d openflow.DatapathID, name string) bool {
+	for _, certName := range append([]string{cert.Subject.CommonName}, cert.DNSNames...) {
+		if name != "" && strings.EqualFold(certName, name) {
 			return true
 		}
-		if got, err := openflow.ParseDatapathID(name); err == nil && got == d {
+		if got, err := openflow.ParseDatapathID(certName); err == nil && got == d {
 			return true
 		}
 	}

@@ -36,7 +36,7 @@ func TestNames(t *testing.T) {
 		"the identifier in text": {"switch 00000000000000a1", nil, "", false},
 	} {
 		cert := &x509.Certificate{Subject: pkix.Name{CommonName: c.cn}, DNSNames: c.dns}
-		if got := names(cert, d, c.called); got != c.want {
+		if got := certificateNames(cert, d, c.called); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -158,11 +158,11 @@ func TestSwitchesThatLeftAreForgotten(t *testing.T) {
 	for d := range openflow.DatapathID(10000) {
 		r.switchLeft(d, 0)
 	}
-	if len(r.left) > 100 {
-		t.Errorf("%d switches are remembered", len(r.left))
+	if len(r.leftAt) > 100 {
+		t.Errorf("%d switches are remembered", len(r.leftAt))
 	}
 	r.switchLeft(1, time.Hour)
-	if !r.awaited(1, time.Hour) {
+	if !r.recentlyLeft(1, time.Hour) {
 		t.Error("one that has just left is not awaited")
 	}
 }

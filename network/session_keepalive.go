@@ -9,21 +9,21 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// pulse is what shows that a switch lives, and how long its answers take.
-type pulse struct {
-	ch      *channel
-	timeout time.Duration // the silence after which the session ends
-	rtt     roundTrips
-	loops   loops
+// keepalive is what shows that a switch lives, and how long its answers take.
+type keepalive struct {
+	ch       *channel
+	timeout  time.Duration // the silence after which the session ends
+	rtt      roundTrips
+	loopback loopback
 }
 
-// take takes the round-trip time a few times, and ends a session that has been
+// probe takes the round-trip time a few times, and ends a session that has been
 // silent for too long.
-func (p *pulse) take(ctx context.Context) {
+func (p *keepalive) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	var trips []time.Duration
-	for range roundTripsAtOnce {
+	for range roundTripsPerProbe {
 		r, err := p.ch.exchange(ctx, &openflow.EchoRequest{})
 		if err != nil {
 			break
@@ -33,31 +33,31 @@ func (p *pulse) take(ctx context.Context) {
 	}
 	if len(trips) > 0 {
 		p.rtt.addEchoes(trips)
-		p.takeLoops(ctx)
+		p.probeLoopback(ctx)
 		return
 	}
-	if silent := time.Since(time.Unix(0, p.ch.heard.Load())); silent >= p.timeout && !p.ch.ended() {
+	if silent := time.Since(time.Unix(0, p.ch.lastReceived.Load())); silent >= p.timeout && !p.ch.ended() {
 		p.ch.close(fmt.Errorf("no sign of life for %v", silent.Round(time.Millisecond)))
 	}
 }
 
-// takeLoops takes the round-trip time of packets a few times.
-func (p *pulse) takeLoops(ctx context.Context) {
-	for range roundTripsAtOnce {
-		if !p.loops.able(time.Now()) {
-			p.rtt.forgetLoops()
+// probeLoopback takes the round-trip time of packets a few times.
+func (p *keepalive) probeLoopback(ctx context.Context) {
+	for range roundTripsPerProbe {
+		if !p.loopback.supported(time.Now()) {
+			p.rtt.clearLoopbacks()
 			return
 		}
-		if trip, ok := p.loop(ctx); ok {
-			p.rtt.addLoop(trip)
+		if trip, ok := p.loopbackRoundTrip(ctx); ok {
+			p.rtt.addLoopback(trip)
 		}
 	}
 }
 
-// loop takes one round trip of a packet; false if it does not come back.
-func (p *pulse) loop(ctx context.Context) (time.Duration, bool) {
-	frame, came := p.loops.next()
-	timer := time.NewTimer(loopTimeout)
+// loopbackRoundTrip takes one round trip of a packet; false if it does not come back.
+func (p *keepalive) loopbackRoundTrip(ctx context.Context) (time.Duration, bool) {
+	frame, came := p.loopback.next()
+	timer := time.NewTimer(loopbackTimeout)
 	defer timer.Stop()
 	sent := time.Now()
 	if err := p.ch.packetOut(openflow.PortController, []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}, frame); err != nil {
@@ -65,10 +65,10 @@ func (p *pulse) loop(ctx context.Context) (time.Duration, bool) {
 	}
 	select {
 	case at := <-came:
-		p.loops.over(true, at)
+		p.loopback.finish(true, at)
 		return at.Sub(sent), true
 	case now := <-timer.C:
-		p.loops.over(false, now)
+		p.loopback.finish(false, now)
 	case <-p.ch.done:
 	case <-ctx.Done():
 	}
@@ -82,7 +82,7 @@ func (s *Switch) monitor(ctx context.Context) {
 	defer counting.Wait()
 	defer cancel()
 	counting.Go(func() { s.pollCounters(ctx) })
-	s.pulse.take(ctx)
+	s.keepalive.probe(ctx)
 	// Links are measured as often as they are probed.
 	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))
 	defer echo.Stop()
@@ -93,9 +93,9 @@ func (s *Switch) monitor(ctx context.Context) {
 		case <-s.ch.done:
 			return
 		case <-echo.C:
-			s.pulse.take(ctx)
+			s.keepalive.probe(ctx)
 			s.n.forwarding.forgetRefused(s)
-			s.ch.endWithholding()
+			s.ch.endIfOverdue()
 		}
 	}
 }

@@ -9,65 +9,65 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// loops are packets that a switch is given and gives back at once. Their round trip
+// loopback are packets that a switch is given and gives back at once. Their round trip
 // is that of a probe of a link without the link: it has the time that the switch
 // takes to send a packet and to report one, which an echo has not.
-type loops struct {
-	mu     sync.Mutex
-	number uint64
-	came   chan time.Time // where the answer to the latest is waited for
-	failed int            // in a row
-	last   time.Time      // when the latest came back or was given up
+type loopback struct {
+	mu       sync.Mutex
+	number   uint64
+	returned chan time.Time // where the answer to the latest is waited for
+	failures int            // in a row
+	last     time.Time      // when the latest came back or was given up
 }
 
 const (
-	// loopTimeout is how long a packet may be under way.
-	loopTimeout = time.Second
-	// loopFailures is after how many packets that did not come back a switch is
+	// loopbackTimeout is how long a packet may be under way.
+	loopbackTimeout = time.Second
+	// maxLoopbackFailures is after how many packets that did not come back a switch is
 	// taken to be unable to do that. Its links are measured by echoes then.
-	loopFailures = 3
-	// loopAgain is after how long it is tried again: they may just have been lost.
-	loopAgain = 30 * time.Second
+	maxLoopbackFailures = 3
+	// loopbackRetry is after how long it is tried again: they may just have been lost.
+	loopbackRetry = 30 * time.Second
 )
 
-// able reports whether the switch gives packets back, so far as is known.
-func (l *loops) able(now time.Time) bool {
+// supported reports whether the switch gives packets back, so far as is known.
+func (l *loopback) supported(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failed < loopFailures || now.Sub(l.last) >= loopAgain
+	return l.failures < maxLoopbackFailures || now.Sub(l.last) >= loopbackRetry
 }
 
 // next makes the next packet and the channel on which its return is told.
-func (l *loops) next() (frame []byte, came <-chan time.Time) {
+func (l *loopback) next() (frame []byte, came <-chan time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.number++
-	l.came = make(chan time.Time, 1)
-	return loopFrame(l.number), l.came
+	l.returned = make(chan time.Time, 1)
+	return loopbackFrame(l.number), l.returned
 }
 
-// over takes note of how the latest packet has ended.
-func (l *loops) over(back bool, now time.Time) {
+// finish takes note of how the latest packet has ended.
+func (l *loopback) finish(ok bool, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.came, l.last = nil, now
-	if l.failed++; back {
-		l.failed = 0
+	l.returned, l.last = nil, now
+	if l.failures++; ok {
+		l.failures = 0
 	}
 }
 
-// returned takes a packet that has come back. It runs on the reader.
-func (l *loops) returned(frame []byte, at time.Time) {
+// receive takes a packet that has come back. It runs on the reader.
+func (l *loopback) receive(frame []byte, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.came != nil && string(frame) == string(loopFrame(l.number)) {
-		l.came <- at
-		l.came = nil
+	if l.returned != nil && string(frame) == string(loopbackFrame(l.number)) {
+		l.returned <- at
+		l.returned = nil
 	}
 }
 
-// loopFrame is an LLDP frame without meaning, with a number.
-func loopFrame(number uint64) []byte {
+// loopbackFrame is an LLDP frame without meaning, with a number.
+func loopbackFrame(number uint64) []byte {
 	b := append([]byte{}, discovery.Multicast[:]...)
 	b = append(b, make([]byte, 6)...)
 	b = append(b, packet.TypeLLDP>>8, packet.TypeLLDP&0xff)

@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// TestLoops: only the packet that is waited for counts, and a switch that has kept
+// TestLoopback: only the packet that is waited for counts, and a switch that has kept
 // several is not asked for a while, until one comes back again.
-func TestLoops(t *testing.T) {
-	var l loops
+func TestLoopback(t *testing.T) {
+	var l loopback
 	old, _ := l.next()
 	frame, came := l.next()
 	at := time.Now()
-	l.returned(old, at)
-	l.returned(frame[:20], at)
+	l.receive(old, at)
+	l.receive(frame[:20], at)
 	select {
 	case <-came:
 		t.Fatal("another packet was taken for the one that is waited for")
 	default:
 	}
-	l.returned(frame, at)
-	l.returned(frame, at) // once more
+	l.receive(frame, at)
+	l.receive(frame, at) // once more
 	if got := <-came; !got.Equal(at) {
 		t.Errorf("came at %v, want %v", got, at)
 	}
-	l.over(true, at)
-	for range loopFailures {
-		if !l.able(at) {
+	l.finish(true, at)
+	for range maxLoopbackFailures {
+		if !l.supported(at) {
 			t.Error("given up too early")
 		}
-		l.over(false, at)
+		l.finish(false, at)
 	}
-	for _, later := range []time.Duration{0, loopAgain} {
+	for _, later := range []time.Duration{0, loopbackRetry} {
 		tried := at.Add(later)
-		if l.able(tried.Add(loopAgain - 1)) {
+		if l.supported(tried.Add(loopbackRetry - 1)) {
 			t.Error("a switch that keeps all packets is still asked")
 		}
-		if !l.able(tried.Add(loopAgain)) {
+		if !l.supported(tried.Add(loopbackRetry)) {
 			t.Error("a switch that has kept packets once is never asked again")
 		}
-		l.over(false, tried.Add(loopAgain))
+		l.finish(false, tried.Add(loopbackRetry))
 	}
-	l.over(true, at)
-	if !l.able(at) {
+	l.finish(true, at)
+	if !l.supported(at) {
 		t.Error("a packet has come back, and the switch is not asked")
 	}
 }
@@ -57,14 +57,14 @@ func TestRoundTripsOfPacketsComeFirst(t *testing.T) {
 	if c := r.control(); c.RoundTrip != echo[0] {
 		t.Errorf("%v, want that of the echo", c)
 	}
-	r.addLoop(loop)
+	r.addLoopback(loop)
 	if c := r.control(); c.RoundTrip != loop {
 		t.Errorf("%v, want that of the packet", c)
 	}
-	if d := r.typical(); d != echo[0] {
+	if d := r.median(); d != echo[0] {
 		t.Errorf("usually %v, want that of echoes", d)
 	}
-	r.forgetLoops()
+	r.clearLoopbacks()
 	if c := r.control(); c.RoundTrip != echo[0] {
 		t.Errorf("%v, want that of the echo again", c)
 	}

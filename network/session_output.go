@@ -17,26 +17,26 @@ import (
 // switch. Except answers to echo requests: their reader waits, so that who does
 // not read is not read from.
 type output struct {
-	conn     net.Conn
-	raw      syscall.RawConn // nil where writing without waiting is impossible (TLS, pipes)
-	timeout  time.Duration
-	pktLimit int // bytes of the packet queue
-	account  *account
+	conn        net.Conn
+	raw         syscall.RawConn // nil where writing without waiting is impossible (TLS, pipes)
+	timeout     time.Duration
+	packetLimit int // bytes of the packet queue
+	account     *account
 
-	mu      sync.Mutex
-	control []byte
-	packets []byte
-	charged int  // bytes that the account has for the three buffers
-	echoes  int  // bytes of answers to echo requests that are queued
-	busy    bool // somebody is writing, and will write what is queued meanwhile
-	err     error
+	mu           sync.Mutex
+	control      []byte
+	packets      []byte
+	charged      int  // bytes that the account has for the three buffers
+	echoesQueued int  // bytes of answers to echo requests that are queued
+	busy         bool // somebody is writing, and will write what is queued meanwhile
+	err          error
 
 	// These belong to whoever has set busy.
-	out     []byte
-	written int
-	echoing int // bytes of answers to echo requests that are being written; guarded by mu
-	tryFn   func(fd uintptr) bool
-	tryErr  error
+	out           []byte
+	written       int
+	echoesInWrite int // bytes of answers to echo requests that are being written; guarded by mu
+	writeFn       func(fd uintptr) bool
+	writeErr      error
 
 	wake     signal
 	answered signal // set when answers to echo requests have been written, or the output has failed
@@ -46,11 +46,11 @@ type output struct {
 }
 
 func newOutput(conn net.Conn, c *Config, a *account) *output {
-	o := &output{conn: conn, timeout: c.EchoTimeout, pktLimit: c.PacketOutBytes, account: a, wake: newSignal(), answered: newSignal()}
+	o := &output{conn: conn, timeout: c.EchoTimeout, packetLimit: c.PacketOutBytes, account: a, wake: newSignal(), answered: newSignal()}
 	if sc, ok := conn.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			o.raw = raw
-			o.tryFn = o.try
+			o.writeFn = o.writeNow
 		}
 	}
 	return o
@@ -83,25 +83,25 @@ func (o *output) charge() error {
 			return err
 		}
 	} else if size < o.charged {
-		o.account.give(int64(o.charged - size))
+		o.account.release(int64(o.charged - size))
 	}
 	o.charged = size
 	return nil
 }
 
-// maxEchoes is how many bytes of answers to echo requests may wait for a switch.
-const maxEchoes = 1 << 16
+// maxEchoBytes is how many bytes of answers to echo requests may wait for a switch.
+const maxEchoBytes = 1 << 16
 
 // answerEcho queues the answer to an echo request, and reports whether it did: otherwise the
 // switch has to read the answers before it.
 func (o *output) answerEcho(request []byte) (bool, error) {
 	b := o.lockControl()
-	if waiting := o.echoes + o.echoing; waiting > 0 && waiting+len(request) > maxEchoes && o.err == nil {
+	if waiting := o.echoesQueued + o.echoesInWrite; waiting > 0 && waiting+len(request) > maxEchoBytes && o.err == nil {
 		o.mu.Unlock()
 		return false, nil
 	}
 	b, err := echoReply(request).AppendTo(b, openflow.XID(request))
-	o.echoes += len(request)
+	o.echoesQueued += len(request)
 	o.unlockControl(b)
 	return true, err
 }
@@ -110,7 +110,7 @@ func (o *output) answerEcho(request []byte) (bool, error) {
 // to. When the queue is full it counts a drop and returns false, without the lock.
 func (o *output) lockPackets(n int) ([]byte, bool) {
 	o.mu.Lock()
-	if len(o.packets)+n > o.pktLimit || o.err != nil {
+	if len(o.packets)+n > o.packetLimit || o.err != nil {
 		o.mu.Unlock()
 		o.dropped.Add(1)
 		return nil, false
@@ -144,14 +144,14 @@ func (o *output) fail(err error) {
 	_ = o.charge() // it gives memory back
 }
 
-// take moves what is queued to the writer's buffer; the lock is held. Little of both queues
+// takeQueued moves what is queued to the writer's buffer; the lock is held. Little of both queues
 // leaves in one write.
-func (o *output) take() bool {
+func (o *output) takeQueued() bool {
 	if o.err != nil || len(o.control)+len(o.packets) == 0 {
 		return false
 	}
 	if len(o.control) > 0 {
-		o.echoing, o.echoes = o.echoes, 0
+		o.echoesInWrite, o.echoesQueued = o.echoesQueued, 0
 	}
 	switch {
 	case len(o.packets) == 0:
@@ -174,7 +174,7 @@ func (o *output) take() bool {
 // flush writes what is queued as far as the socket takes it at once.
 func (o *output) flush() {
 	o.mu.Lock()
-	for !o.busy && o.take() {
+	for !o.busy && o.takeQueued() {
 		o.busy = true
 		o.mu.Unlock()
 		if o.raw == nil || !o.tryWrite() {
@@ -183,24 +183,24 @@ func (o *output) flush() {
 		}
 		o.mu.Lock()
 		o.busy = false
-		if o.tryErr != nil {
-			o.fail(o.tryErr)
+		if o.writeErr != nil {
+			o.fail(o.writeErr)
 		}
-		o.wrote()
+		o.writeDone()
 	}
 	o.mu.Unlock()
 }
 
 // tryWrite reports whether the whole buffer was written, or an error was met.
 func (o *output) tryWrite() bool {
-	o.tryErr = nil
-	if err := o.raw.Write(o.tryFn); err != nil {
-		o.tryErr = err
+	o.writeErr = nil
+	if err := o.raw.Write(o.writeFn); err != nil {
+		o.writeErr = err
 	}
-	return o.tryErr != nil || o.written == len(o.out)
+	return o.writeErr != nil || o.written == len(o.out)
 }
 
-func (o *output) try(fd uintptr) bool {
+func (o *output) writeNow(fd uintptr) bool {
 	for o.written < len(o.out) {
 		n, err := syscall.Write(int(fd), o.out[o.written:])
 		o.writes.Add(1)
@@ -212,30 +212,30 @@ func (o *output) try(fd uintptr) bool {
 		case syscall.EAGAIN:
 			return true
 		default:
-			o.tryErr = err
+			o.writeErr = err
 			return true
 		}
 	}
 	return true
 }
 
-// keepBuffer is how much of a buffer outlives the burst that needed it.
-const keepBuffer = 64 << 10
+// maxKeptBuffer is how much of a buffer outlives the burst that needed it.
+const maxKeptBuffer = 64 << 10
 
-// wrote follows a write of the whole buffer: it gives back what is large and empty; the lock is held.
-func (o *output) wrote() {
-	if o.out = o.out[:0]; cap(o.out) > keepBuffer {
+// writeDone follows a write of the whole buffer: it gives back what is large and empty; the lock is held.
+func (o *output) writeDone() {
+	if o.out = o.out[:0]; cap(o.out) > maxKeptBuffer {
 		o.out = nil
 	}
-	if cap(o.control) > keepBuffer && len(o.control) == 0 {
+	if cap(o.control) > maxKeptBuffer && len(o.control) == 0 {
 		o.control = nil
 	}
-	if cap(o.packets) > keepBuffer && len(o.packets) == 0 {
+	if cap(o.packets) > maxKeptBuffer && len(o.packets) == 0 {
 		o.packets = nil
 	}
 	_ = o.charge() // it gives memory back
-	if o.echoing > 0 {
-		o.echoing = 0
+	if o.echoesInWrite > 0 {
+		o.echoesInWrite = 0
 		o.answered.set()
 	}
 }
@@ -262,8 +262,8 @@ func (o *output) drain() {
 		if err != nil {
 			o.fail(err)
 		}
-		o.wrote()
-		if !o.take() {
+		o.writeDone()
+		if !o.takeQueued() {
 			// A deadline that passes would fail the next write that does not wait.
 			_ = o.conn.SetWriteDeadline(time.Time{})
 			o.busy = false

@@ -22,37 +22,37 @@ func sourceAt(i int) source {
 
 // Whoever opens connections without pause, from however many addresses, leaves each connection from
 // elsewhere a seat for long enough to show a certificate; with that it has a seat for good.
-func TestFloodLeavesSeats(t *testing.T) {
+func TestFloodKeepsNoSwitchOut(t *testing.T) {
 	const each = 200 * time.Microsecond // between two connections of the flood
 	for _, addresses := range []int{1, 17, 4096} {
-		strangers, proven := newSeats(seatsInAll, seatsEach), newSeats(seatsInAll, seatsEach)
+		strangers, proven := newPendingLimiter(maxPending, maxPendingPerSource), newPendingLimiter(maxPending, maxPendingPerSource)
 		now := time.Unix(1000, 0)
 		flooded := 0
 		flood := func(d time.Duration) {
 			for until := now.Add(d); now.Before(until); now = now.Add(each) {
 				flooded++
-				strangers.take(&closing{}, sourceAt(flooded%addresses), now)
+				strangers.add(&closing{}, sourceAt(flooded%addresses), now)
 			}
 		}
 		flood(3 * time.Second)
 		for i := range 20 {
 			known, of := &closing{}, sourceAt(1<<20+i)
-			at := strangers.take(known, of, now)
+			at := strangers.add(known, of, now)
 			if at == nil {
 				t.Fatalf("%d addresses: attempt %d gets no seat", addresses, i)
 			}
-			flood(seatPatience - each)
+			flood(pendingGrace - each)
 			if known.closed {
 				t.Fatalf("%d addresses: attempt %d is ousted before it could show its certificate", addresses, i)
 			}
-			if !at.move(proven, source{certificate: [32]byte{byte(i)}}, now) {
+			if !at.moveTo(proven, source{certificate: [32]byte{byte(i)}}, now) {
 				t.Fatalf("%d addresses: attempt %d gets no seat of those who have shown their certificate", addresses, i)
 			}
 			flood(time.Second + time.Duration(i)*37*time.Millisecond) // attempts are made at any time of the flood
 			if known.closed {
 				t.Errorf("%d addresses: attempt %d is ousted by strangers", addresses, i)
 			}
-			at.leave()
+			at.release()
 		}
 		if len(proven.count) != 0 || proven.order.Len() != 0 {
 			t.Errorf("%d addresses: seats are left taken: %v", addresses, proven.count)
@@ -77,16 +77,16 @@ func BenchmarkConnectionsComeAndGo(b *testing.B) {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
 			now := time.Now()
 			for range b.N {
-				s := newSeats(seatsInAll, seatsEach)
-				var taken []*seat
+				s := newPendingLimiter(maxPending, maxPendingPerSource)
+				var taken []*pendingConn
 				for i := range count {
 					conn := nobody{addr: &net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>4), 1), Port: 1}}
-					if t := s.take(conn, addressOf(conn), now.Add(time.Duration(i)*time.Millisecond)); t != nil {
+					if t := s.add(conn, sourceByAddress(conn), now.Add(time.Duration(i)*time.Millisecond)); t != nil {
 						taken = append(taken, t)
 					}
 				}
 				for _, t := range taken {
-					t.leave()
+					t.release()
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(count), "ns/connection")

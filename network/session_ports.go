@@ -14,7 +14,7 @@ import (
 
 // ports are those of one switch.
 type ports struct {
-	most int
+	limit int
 
 	mu       sync.Mutex
 	byNumber map[uint32]openflow.Port
@@ -39,16 +39,16 @@ func (p *ports) get(number uint32) (openflow.Port, bool) {
 	return port, ok
 }
 
-// take takes what a switch says of a port, and tells what it said before. Without room
+// update takes what a switch says of a port, and tells what it said before. Without room
 // for one more the port is left out.
-func (p *ports) take(port openflow.Port, deleted bool) (old openflow.Port, known, room bool) {
+func (p *ports) update(port openflow.Port, deleted bool) (old openflow.Port, known, room bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old, known = p.byNumber[port.Number]
 	switch {
 	case deleted:
 		delete(p.byNumber, port.Number)
-	case known || len(p.byNumber) < p.most:
+	case known || len(p.byNumber) < p.limit:
 		p.byNumber[port.Number] = port
 	default:
 		return old, false, false
@@ -56,8 +56,8 @@ func (p *ports) take(port openflow.Port, deleted bool) (old openflow.Port, known
 	return old, known, true
 }
 
-// errOutsized says that a switch claims to be larger than the configuration lets it be.
-var errOutsized = errors.New("the switch is not let in")
+// errTooManyPorts says that a switch claims to be larger than the configuration lets it be.
+var errTooManyPorts = errors.New("the switch is not let in")
 
 // read asks the switch for its ports.
 func (p *ports) read(ctx context.Context, ch *channel) error {
@@ -67,8 +67,8 @@ func (p *ports) read(ctx context.Context, ch *channel) error {
 	}
 	defer done()
 	for port := range all {
-		if _, _, room := p.take(*port, false); !room {
-			return fmt.Errorf("%w: it has more than %d ports; if that is true, raise openflow.max_ports", errOutsized, p.most)
+		if _, _, room := p.update(*port, false); !room {
+			return fmt.Errorf("%w: it has more than %d ports; if that is true, raise openflow.max_ports", errTooManyPorts, p.limit)
 		}
 	}
 	return nil
@@ -88,20 +88,20 @@ const (
 	PortTrunk
 )
 
-// hostsOfMany is how many hosts may be behind an uplink or a trunk: a switch's share.
-const hostsOfMany = hosts.DefaultMaxPerSwitch
+// manyHosts is how many hosts may be behind an uplink or a trunk: a switch's share.
+const manyHosts = hosts.DefaultMaxPerSwitch
 
 // PortRole returns the role of a port, zero for none.
 func (n *Network) PortRole(at PortRef) PortRole { return n.cfg.PortRoles[at] }
 
-// hostsBehind is how many hosts may be behind a port by its role; zero leaves it to the
+// maxHostsBehind is how many hosts may be behind a port by its role; zero leaves it to the
 // host table.
-func (c *Config) hostsBehind(at PortRef) int {
+func (c *Config) maxHostsBehind(at PortRef) int {
 	switch c.PortRoles[at] {
 	case PortAccess:
 		return c.AccessHosts
 	case PortUplink, PortTrunk:
-		return hostsOfMany
+		return manyHosts
 	}
 	return 0
 }

@@ -16,29 +16,29 @@ type quota struct {
 	limit int64
 
 	mu       sync.Mutex
-	common   int64 // what all take beyond their shares
-	leaving  int64 // how much of it is of sessions that are being ended
+	shared   int64 // what all take beyond their shares
+	evicting int64 // how much of it is of sessions that are being ended
 	accounts map[*account]struct{}
 	freed    chan struct{} // closed when memory is given back; nil if nobody waits
 }
 
 // account is what one session takes. The quota's mutex guards used and closed.
 type account struct {
-	quota   *quota
-	end     func(error)   // ends the session; it does not wait
-	evicted chan struct{} // closed when the session is ended for what it takes
-	used    int64
-	leaving bool // the session is being ended: it takes no more
-	closed  bool // the session has ended: what it takes counts no more
+	quota    *quota
+	end      func(error)   // ends the session; it does not wait
+	evicted  chan struct{} // closed when the session is ended for what it takes
+	used     int64
+	evicting bool // the session is being ended: it takes no more
+	closed   bool // the session has ended: what it takes counts no more
 }
 
 const (
 	// memoryShare is what a session may take whatever others take: enough for the ports and
 	// rules of an ordinary switch, and for what is usually on its way to it.
 	memoryShare = 256 << 10
-	// memoryPatience is how long a reply waits for memory of others before the session that
+	// memoryTimeout is how long a reply waits for memory of others before the session that
 	// takes most is ended. Replies of switches that do no harm are over within that time.
-	memoryPatience = time.Second
+	memoryTimeout = time.Second
 )
 
 func newQuota(limit int64) *quota { return &quota{limit: limit, accounts: map[*account]struct{}{}} }
@@ -64,17 +64,17 @@ func (q *quota) remove(a *account) {
 	if a.closed {
 		return
 	}
-	if a.leaving {
-		q.leaving -= beyondShare(a.used)
+	if a.evicting {
+		q.evicting -= beyondShare(a.used)
 	}
 	a.closed = true
 	delete(q.accounts, a)
-	q.common -= beyondShare(a.used)
-	q.tellFreed()
+	q.shared -= beyondShare(a.used)
+	q.signalFreed()
 }
 
-// tellFreed wakes those who wait for memory; the mutex is held.
-func (q *quota) tellFreed() {
+// signalFreed wakes those who wait for memory; the mutex is held.
+func (q *quota) signalFreed() {
 	if q.freed != nil {
 		close(q.freed)
 		q.freed = nil
@@ -83,19 +83,19 @@ func (q *quota) tellFreed() {
 
 func beyondShare(used int64) int64 { return max(0, used-memoryShare) }
 
-// fit takes memory if there is enough, and reports whether there was; the mutex is held. soon
+// tryTakeLocked takes memory if there is enough, and reports whether there was; the mutex is held. soon
 // is how much of what others take will be there in a moment.
-func (a *account) fit(bytes, soon int64) bool {
-	if a.closed || a.leaving {
+func (a *account) tryTakeLocked(bytes, released int64) bool {
+	if a.closed || a.evicting {
 		return false
 	}
 	beyond := beyondShare(a.used + bytes)
-	common := a.quota.common + beyond - beyondShare(a.used)
-	if beyond > 0 && common-soon > a.quota.limit {
+	common := a.quota.shared + beyond - beyondShare(a.used)
+	if beyond > 0 && common-released > a.quota.limit {
 		return false
 	}
 	a.used += bytes
-	a.quota.common = common
+	a.quota.shared = common
 	return true
 }
 
@@ -103,7 +103,7 @@ func (a *account) fit(bytes, soon int64) bool {
 func (a *account) tryTake(bytes int64) bool {
 	a.quota.mu.Lock()
 	defer a.quota.mu.Unlock()
-	return a.fit(bytes, 0)
+	return a.tryTakeLocked(bytes, 0)
 }
 
 // take takes memory. Where there is not enough, sessions are ended that take more than this
@@ -111,43 +111,43 @@ func (a *account) tryTake(bytes int64) bool {
 func (a *account) take(bytes int64) error {
 	for {
 		a.quota.mu.Lock()
-		fits, used := a.fit(bytes, a.quota.leaving), a.used
+		fits, used := a.tryTakeLocked(bytes, a.quota.evicting), a.used
 		a.quota.mu.Unlock()
 		if fits {
 			return nil
 		}
-		if !a.evictWorse(used + bytes) {
+		if !a.evictLarger(used + bytes) {
 			return a.quota.errFull()
 		}
 	}
 }
 
-// evictWorse ends the session that takes most, if it takes more than bytes, and reports
+// evictLarger ends the session that takes most, if it takes more than bytes, and reports
 // whether it did.
-func (a *account) evictWorse(bytes int64) bool {
+func (a *account) evictLarger(bytes int64) bool {
 	q := a.quota
 	q.mu.Lock()
-	worst := q.worst(bytes)
-	if worst == nil || a.closed || a.leaving {
+	largest := q.largest(bytes)
+	if largest == nil || a.closed || a.evicting {
 		q.mu.Unlock()
 		return false
 	}
-	worst.leaving = true
-	q.leaving += beyondShare(worst.used)
-	close(worst.evicted)
+	largest.evicting = true
+	q.evicting += beyondShare(largest.used)
+	close(largest.evicted)
 	q.mu.Unlock()
-	worst.end(fmt.Errorf("it takes more memory than any other switch: %w", q.errFull()))
+	largest.end(fmt.Errorf("it takes more memory than any other switch: %w", q.errFull()))
 	return true
 }
 
-// worst returns the account that takes most, if it takes more than bytes; nil if none does. The mutex is held.
-func (q *quota) worst(bytes int64) (worst *account) {
+// largest returns the account that takes most, if it takes more than bytes; nil if none does. The mutex is held.
+func (q *quota) largest(bytes int64) (largest *account) {
 	for a := range q.accounts {
-		if a.used > bytes && !a.leaving {
-			worst, bytes = a, a.used
+		if a.used > bytes && !a.evicting {
+			largest, bytes = a, a.used
 		}
 	}
-	return worst
+	return largest
 }
 
 func (q *quota) errFull() error {
@@ -157,11 +157,11 @@ func (q *quota) errFull() error {
 // wait is take for who may wait, as a reader: before sessions are ended it waits for others to
 // give memory back, and after that until they have. Meanwhile nothing is read from the switch.
 func (a *account) wait(bytes int64) error {
-	timer := time.NewTimer(memoryPatience)
+	timer := time.NewTimer(memoryTimeout)
 	defer timer.Stop()
 	for {
 		a.quota.mu.Lock()
-		if a.fit(bytes, 0) {
+		if a.tryTakeLocked(bytes, 0) {
 			a.quota.mu.Unlock()
 			return nil
 		}
@@ -175,16 +175,16 @@ func (a *account) wait(bytes int64) error {
 		case <-a.evicted:
 			return a.quota.errFull()
 		case <-timer.C:
-			if !a.evictWorse(used + bytes) {
+			if !a.evictLarger(used + bytes) {
 				return a.quota.errFull()
 			}
-			timer.Reset(memoryPatience)
+			timer.Reset(memoryTimeout)
 		}
 	}
 }
 
-// give gives memory back.
-func (a *account) give(bytes int64) {
+// release gives memory back.
+func (a *account) release(bytes int64) {
 	if bytes == 0 {
 		return
 	}
@@ -192,11 +192,11 @@ func (a *account) give(bytes int64) {
 	defer a.quota.mu.Unlock()
 	if !a.closed {
 		less := beyondShare(a.used) - beyondShare(a.used-bytes)
-		a.quota.common -= less
-		if a.leaving {
-			a.quota.leaving -= less
+		a.quota.shared -= less
+		if a.evicting {
+			a.quota.evicting -= less
 		}
-		a.quota.tellFreed()
+		a.quota.signalFreed()
 	}
 	a.used -= bytes
 }
@@ -208,11 +208,11 @@ func (q *quota) taken() (all, beyond int64) {
 	for a := range q.accounts {
 		all += a.used
 	}
-	return all, q.common
+	return all, q.shared
 }
 
-// keptPart is what a part of a reply takes besides what it holds.
-const keptPart = 128
+// partOverhead is what a part of a reply takes besides what it holds.
+const partOverhead = 128
 
 // footprint returns how many bytes lie behind the references of a value. Decoded messages may
 // take many times what they are on the wire: this is what counts towards the quota.

@@ -45,9 +45,9 @@ func TestQuotaEndsWhoTakesMost(t *testing.T) {
 	if err := worst.take(1); err == nil {
 		t.Error("a session that is ended takes more")
 	}
-	worst.give(3 << 20)
+	worst.release(3 << 20)
 	worst.close()
-	other.give(1 << 20)
+	other.release(1 << 20)
 	last.close()
 	if taken, beyond := q.taken(); taken != 0 || beyond != 0 {
 		t.Errorf("%d bytes are still taken, %d beyond the shares", taken, beyond)
@@ -64,11 +64,11 @@ func TestQuotaWaitsForMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		time.AfterFunc(memoryPatience/2, func() { first.give(1 << 20) })
+		time.AfterFunc(memoryTimeout/2, func() { first.release(1 << 20) })
 		if err := second.wait(1 << 20); err != nil || end != nil {
 			t.Errorf("got %v, and a session ends: %v", err, end)
 		}
-		if waited := time.Since(began); waited != memoryPatience/2 {
+		if waited := time.Since(began); waited != memoryTimeout/2 {
 			t.Errorf("waited for %v", waited)
 		}
 		if err := first.wait(memoryShare + 1<<18); err != nil || end != nil {

@@ -9,77 +9,77 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// reconnects holds back switches that come and go: each coming costs every other switch
+// reconnectLimiter holds back switches that come and go: each coming costs every other switch
 // something, since the network is another with it. A session that lasts costs nothing,
 // however many come at once; one that does not lets the next one wait, of that switch
 // and, where a machine makes up switches, of its address. Switches that the configuration
 // tells of do not wait for others of their address, and no switch for one elsewhere that
 // calls itself the same.
-type reconnects struct {
+type reconnectLimiter struct {
 	mu        sync.Mutex
-	switches  map[comer]debt
-	addresses map[netip.Addr]debt
+	switches  map[reconnectKey]tokenBucket
+	addresses map[netip.Addr]tokenBucket
 }
 
-// comer is a switch and where it comes from.
-type comer struct {
+// reconnectKey is a switch and where it comes from.
+type reconnectKey struct {
 	dpid openflow.DatapathID
 	addr netip.Addr
 }
 
 const (
-	// lasting is a session that has cost nobody anything.
-	lasting = 10 * time.Second
+	// stableAfter is a session that has cost nobody anything.
+	stableAfter = 10 * time.Second
 	// A switch may have so many short sessions at once and one more each interval; an
 	// address has more, for all its switches.
-	briefOfSwitch, againOfSwitch   = 5, time.Second
-	briefOfAddress, againOfAddress = 64, 125 * time.Millisecond
-	// longestHold is how long a connection is held; one that would have to wait for
+	switchBurst, switchInterval   = 5, time.Second
+	addressBurst, addressInterval = 64, 125 * time.Millisecond
+	// maxReconnectDelay is how long a connection is held; one that would have to wait for
 	// longer is closed.
-	longestHold = 5 * time.Second
-	// longestOwed bounds what may be owed: what came and went for another reason, as all
+	maxReconnectDelay = 5 * time.Second
+	// maxReconnectDebt bounds what may be owed: what came and went for another reason, as all
 	// switches behind a link that failed again and again, is let in again by then.
-	longestOwed = time.Minute
-	// maxReconnects bounds what is remembered, of switches and of addresses.
-	maxReconnects = 4096
+	maxReconnectDebt = time.Minute
+	// maxReconnectEntries bounds what is remembered, of switches and of addresses.
+	maxReconnectEntries = 4096
 )
 
-// wait is how long a switch has to wait before its session begins.
-func (r *reconnects) wait(d openflow.DatapathID, a netip.Addr, named bool, now time.Time) time.Duration {
+// delay is how long a switch has to wait before its session begins.
+func (r *reconnectLimiter) delay(d openflow.DatapathID, a netip.Addr, named bool, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wait := r.switches[comer{d, a}].beyond((briefOfSwitch-1)*againOfSwitch, now)
+	wait := r.switches[reconnectKey{d, a}].wait((switchBurst-1)*switchInterval, now)
 	if !named {
-		wait = max(wait, r.addresses[a].beyond((briefOfAddress-1)*againOfAddress, now))
+		wait = max(wait, r.addresses[a].wait((addressBurst-1)*addressInterval, now))
 	}
 	return wait
 }
 
-// ended notes that a session has.
-func (r *reconnects) ended(d openflow.DatapathID, a netip.Addr, lasted time.Duration, now time.Time) {
-	if lasted >= lasting {
+// sessionEnded notes that a session has.
+func (r *reconnectLimiter) sessionEnded(d openflow.DatapathID, a netip.Addr, lasted time.Duration, now time.Time) {
+	if lasted >= stableAfter {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.switches = owe(r.switches, comer{d, a}, againOfSwitch, now)
-	r.addresses = owe(r.addresses, a, againOfAddress, now)
+	r.switches = chargeReconnect(r.switches, reconnectKey{d, a}, switchInterval, now)
+	r.addresses = chargeReconnect(r.addresses, a, addressInterval, now)
 }
 
-// owe adds to what somebody owes, if there is room to remember it.
-func owe[K comparable](m map[K]debt, who K, t time.Duration, now time.Time) map[K]debt {
+// chargeReconnect adds to what somebody owes, if there is room to remember it.
+func chargeReconnect[K comparable](m map[K]tokenBucket, who K, t time.Duration, now time.Time) map[K]tokenBucket {
 	if m == nil {
-		m = map[K]debt{}
+		m = map[K]tokenBucket{}
 	}
-	if _, known := m[who]; !known && len(m) >= maxReconnects {
-		maps.DeleteFunc(m, func(_ K, d debt) bool { return d.beyond(0, now) == 0 })
-		if len(m) >= maxReconnects {
+	if _, known := m[who]; !known && len(m) >= maxReconnectEntries {
+		maps.DeleteFunc(m, func(_ K, d tokenBucket) bool { return d.wait(0, now) == 0 })
+		if len(m) >= maxReconnectEntries {
 			return m
 		}
 	}
 	d := m[who]
-	if d.beyond(longestOwed-t, now) == 0 {
-		d.add(t, now)
+	if d.wait(maxReconnectDebt-t, now) == 0 {
+		d.consume(t, now)
 	}
 	m[who] = d
 	return m

@@ -31,23 +31,23 @@ func TestReconnects(t *testing.T) {
 		{"many that are named", 1 << 20, time.Millisecond, true, 60000, 60000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var r reconnects
+			var r reconnectLimiter
 			sessions := 0
 			start := time.Unix(1000, 0)
 			for now := start; now.Sub(start) < time.Minute; {
 				d := openflow.DatapathID(sessions%c.switches + 1)
-				now = now.Add(r.wait(d, reconnectHere, c.named, now))
+				now = now.Add(r.delay(d, reconnectHere, c.named, now))
 				sessions++
 				now = now.Add(c.lasts)
-				r.ended(d, reconnectHere, c.lasts, now)
-				if w := r.wait(d, reconnectThere, false, now); w != 0 {
+				r.sessionEnded(d, reconnectHere, c.lasts, now)
+				if w := r.delay(d, reconnectThere, false, now); w != 0 {
 					t.Fatalf("a switch elsewhere of this name has to wait for %v", w)
 				}
 			}
 			if sessions < c.least || sessions > c.atMost {
 				t.Errorf("%d sessions, want %d to %d", sessions, c.least, c.atMost)
 			}
-			if len(r.switches) > maxReconnects || len(r.addresses) > maxReconnects {
+			if len(r.switches) > maxReconnectEntries || len(r.addresses) > maxReconnectEntries {
 				t.Errorf("%d switches and %d addresses are remembered", len(r.switches), len(r.addresses))
 			}
 		})
@@ -56,13 +56,13 @@ func TestReconnects(t *testing.T) {
 
 // However many come and go at once, what they owe is over within a minute.
 func TestReconnectsAreForgiven(t *testing.T) {
-	var r reconnects
+	var r reconnectLimiter
 	now := time.Unix(1000, 0)
 	for range 100_000 {
-		r.ended(1, reconnectHere, time.Millisecond, now)
+		r.sessionEnded(1, reconnectHere, time.Millisecond, now)
 	}
-	later := now.Add(longestOwed)
-	if w := r.wait(1, reconnectHere, false, later); w != 0 {
+	later := now.Add(maxReconnectDebt)
+	if w := r.delay(1, reconnectHere, false, later); w != 0 {
 		t.Errorf("a minute later it waits for %v more", w)
 	}
 }

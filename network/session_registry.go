@@ -70,22 +70,22 @@ func (r *registry) reachable(at PortRef) bool {
 	return up
 }
 
-// session finds a registered switch that takes changes: from the moment its
+// accepting finds a registered switch that takes changes: from the moment its
 // reconciliation begins.
-func (r *registry) session(d openflow.DatapathID) *Switch {
+func (r *registry) accepting(d openflow.DatapathID) *Switch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.all[d]; s != nil && s.accepting {
+	if s := r.all[d]; s != nil && s.acceptsChanges {
 		return s
 	}
 	return nil
 }
 
-// accept has a registered switch take changes from now on.
-func (r *registry) accept(s *Switch) {
+// markAccepting has a registered switch take changes from now on.
+func (r *registry) markAccepting(s *Switch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.accepting = true
+	s.acceptsChanges = true
 }
 
 // registered lists the switches that have a session, up or not yet.
@@ -113,37 +113,37 @@ func (r *registry) register(ctx context.Context, s *Switch) error {
 		}
 		old.ch.close(errors.New("replaced by a new connection of the same switch"))
 		select {
-		case <-old.gone:
+		case <-old.unregistered:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// goUp makes a reconciled switch part of the network. It is false for a session that has
+// markUp makes a reconciled switch part of the network. It is false for a session that has
 // ended.
-func (r *registry) goUp(s *Switch) bool {
+func (r *registry) markUp(s *Switch) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all[s.dpid] != s || s.ch.ended() {
 		return false
 	}
 	s.upAt = time.Now()
-	r.change(func(m map[openflow.DatapathID]*Switch) { m[s.dpid] = s })
+	r.update(func(m map[openflow.DatapathID]*Switch) { m[s.dpid] = s })
 	s.up.Store(true)
 	return true
 }
 
-// goDown takes an ended session out of those that are up. It stays registered until it is
+// markDown takes an ended session out of those that are up. It stays registered until it is
 // removed: the next session of the switch waits for that.
-func (r *registry) goDown(s *Switch) (registered, wasUp bool) {
+func (r *registry) markDown(s *Switch) (registered, wasUp bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all[s.dpid] != s {
 		return false, false
 	}
 	if wasUp = s.up.Swap(false); wasUp {
-		r.change(func(m map[openflow.DatapathID]*Switch) { delete(m, s.dpid) })
+		r.update(func(m map[openflow.DatapathID]*Switch) { delete(m, s.dpid) })
 	}
 	return true, wasUp
 }
@@ -153,11 +153,11 @@ func (r *registry) remove(s *Switch) {
 	r.mu.Lock()
 	delete(r.all, s.dpid)
 	r.mu.Unlock()
-	close(s.gone)
+	close(s.unregistered)
 }
 
-// change replaces the map that is read without locking; the mutex is held.
-func (r *registry) change(f func(map[openflow.DatapathID]*Switch)) {
+// update replaces the map that is read without locking; the mutex is held.
+func (r *registry) update(f func(map[openflow.DatapathID]*Switch)) {
 	m := maps.Clone(*r.up.Load())
 	f(m)
 	r.up.Store(&m)
@@ -168,7 +168,7 @@ func (r *registry) expireHeld(now time.Time) {
 	for s := range maps.Values(*r.up.Load()) {
 		for _, h := range s.held.expired(now) {
 			if err := h.Forward(); err != nil {
-				s.limiter.Warn(s.n.cfg.Log, "forwarding a packet held too long", "switch", s.dpid, "error", err)
+				s.logLimiter.Warn(s.n.cfg.Log, "forwarding a packet held too long", "switch", s.dpid, "error", err)
 			}
 		}
 	}

@@ -12,18 +12,18 @@ import (
 type roundTrips struct {
 	mu     sync.Mutex
 	echoes []time.Duration
-	// loops are those of packets, see there; none if the switch cannot do that.
-	loops     []time.Duration
+	// loopbacks are those of packets, see there; none if the switch cannot do that.
+	loopbacks []time.Duration
 	variation discovery.Variation
 }
 
 const (
-	// roundTripsAtOnce is how many round trips are taken at one measuring: a busy
+	// roundTripsPerProbe is how many round trips are taken at one measuring: a busy
 	// machine that holds one up may let the next pass.
-	roundTripsAtOnce = 3
+	roundTripsPerProbe = 3
 	// roundTripWindow is how many round trips are remembered: those of the time in
 	// which discovery remembers the flights of probes.
-	roundTripWindow = roundTripsAtOnce * discovery.FlightWindow
+	roundTripWindow = roundTripsPerProbe * discovery.FlightWindow
 )
 
 // addEchoes takes the round trips of one measuring.
@@ -31,30 +31,30 @@ func (r *roundTrips) addEchoes(ds []time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.variation.Add(ds[0])
-	r.echoes = latest(r.echoes, ds)
+	r.echoes = appendRecent(r.echoes, ds)
 }
 
-// addLoop takes the round trip of a packet.
-func (r *roundTrips) addLoop(d time.Duration) {
+// addLoopback takes the round trip of a packet.
+func (r *roundTrips) addLoopback(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.loops = latest(r.loops, []time.Duration{d})
+	r.loopbacks = appendRecent(r.loopbacks, []time.Duration{d})
 }
 
-func latest(all, more []time.Duration) []time.Duration {
+func appendRecent(all, more []time.Duration) []time.Duration {
 	all = append(all, more...)
 	return slices.Delete(all, 0, max(0, len(all)-roundTripWindow))
 }
 
-// forgetLoops has echoes stand in for a switch that gives no packets back any more.
-func (r *roundTrips) forgetLoops() {
+// clearLoopbacks has echoes stand in for a switch that gives no packets back any more.
+func (r *roundTrips) clearLoopbacks() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.loops = nil
+	r.loopbacks = nil
 }
 
-// typical is the median of echoes, zero while there is none.
-func (r *roundTrips) typical() time.Duration {
+// median is the median of echoes, zero while there is none.
+func (r *roundTrips) median() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.echoes) == 0 {
@@ -69,12 +69,12 @@ func (r *roundTrips) typical() time.Duration {
 func (r *roundTrips) control() discovery.Control {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	trips := r.loops
+	trips := r.loopbacks
 	if len(trips) == 0 {
 		trips = r.echoes
 	}
 	if len(trips) == 0 {
 		return discovery.Control{}
 	}
-	return discovery.Control{RoundTrip: discovery.Shortest(trips, roundTripsAtOnce*discovery.RecentFlights), Jitter: r.variation.Mean()}
+	return discovery.Control{RoundTrip: discovery.Shortest(trips, roundTripsPerProbe*discovery.RecentFlights), Jitter: r.variation.Mean()}
 }

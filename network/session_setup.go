@@ -21,19 +21,19 @@ func (s *Switch) setUp(session context.Context) {
 		if !s.ch.ended() {
 			s.ch.close(fmt.Errorf("set-up failed: %w", err))
 		}
-		if errors.Is(err, errOutsized) {
-			s.n.events.emit(Event{Kind: SwitchRefused, Switch: s.dpid, Reason: err.Error()})
+		if errors.Is(err, errTooManyPorts) {
+			s.n.publisher.emit(Event{Kind: SwitchRefused, Switch: s.dpid, Reason: err.Error()})
 		}
 		return
 	}
-	if !s.n.switches.goUp(s) {
+	if !s.n.switches.markUp(s) {
 		return
 	}
-	s.n.admission.homes.note(hostOf(s.RemoteAddr()), s.upAt)
-	s.n.admission.tell(s.dpid, "switch is up", "from", s.conn.RemoteAddr(), "software", s.desc.Software, "tables", s.layout,
+	s.n.admission.knownAddrs.add(hostOf(s.RemoteAddr()), s.upAt)
+	s.n.admission.logSession(s.dpid, "switch is up", "from", s.conn.RemoteAddr(), "software", s.desc.Software, "tables", s.layout,
 		"took", time.Since(s.since).Round(time.Microsecond), "rules_kept", rec.Kept, "rules_written", rec.Written,
 		"rules_removed", rec.Removed, "rules_left", rec.Left)
-	s.n.news.switchUp(s)
+	s.n.dispatcher.switchUp(s)
 	close(s.announced)
 	s.monitor(session)
 }
@@ -85,19 +85,19 @@ func (s *Switch) readCapabilities(ctx context.Context) {
 	if !ok {
 		o = s.n.cfg.Overrides[0]
 	}
-	told := toldTables{}
+	reported := reportedTables{}
 	tables, done, _ := ask[openflow.TableFeaturesReply](ctx, s.ch, &openflow.TableFeaturesRequest{})
 	defer done()
 	for t := range tables {
-		told[t.Table] = *t
+		reported[t.Table] = *t
 	}
-	s.layout = told.layout()
+	s.layout = reported.layout()
 	if o.Layout.Known() {
 		s.layout = o.Layout
 	}
 	c := Capabilities{Tables: int(s.features.Tables)}
-	c.set, c.match = told.fields(s.layout)
-	c.Bundles = tryBundle(ctx, s.ch) == nil
+	c.set, c.match = reported.fields(s.layout)
+	c.Bundles = probeBundles(ctx, s.ch) == nil
 	c.restrict(o)
 	s.caps = c
 }

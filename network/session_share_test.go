@@ -10,7 +10,7 @@ import (
 func TestBusySwitchesTakeTurns(t *testing.T) {
 	const processors, batch = 4, time.Millisecond
 	now := time.Unix(1, 0)
-	var busy, calm share
+	var busy, calm cpuShare
 	for range 100 {
 		busy.spend(now, now.Add(batch), processors)
 		now = now.Add(batch)
@@ -22,17 +22,17 @@ func TestBusySwitchesTakeTurns(t *testing.T) {
 	if !busy.busy(time.Unix(1, 0).Add(100*batch), processors) || calm.busy(now, processors) {
 		t.Error("who sends without pause is not busy, or who sends seldom is")
 	}
-	turns := newTurns(processors)
-	all := make([]turn, processors)
+	turns := newReaderSemaphore(processors)
+	all := make([]readerSlot, processors)
 	for i := range all {
-		all[i].of = turns
+		all[i].semaphore = turns
 	}
 	for i := range processors / 2 {
-		all[i].take()
+		all[i].acquire()
 	}
 	taken := make(chan struct{})
 	go func() {
-		all[processors-1].take()
+		all[processors-1].acquire()
 		close(taken)
 	}()
 	select {
@@ -40,8 +40,8 @@ func TestBusySwitchesTakeTurns(t *testing.T) {
 		t.Error("more than half of the processors are taken")
 	default:
 	}
-	all[0].leave()
-	all[0].leave()
+	all[0].release()
+	all[0].release()
 	<-taken
 }
 
@@ -65,7 +65,7 @@ func TestShareOfTime(t *testing.T) {
 		{"stands still", 2, time.Second, time.Second, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var b share
+			var b cpuShare
 			var waited time.Duration
 			start := time.Unix(1, 0)
 			for now := start; now.Sub(start) < time.Minute; {

@@ -14,51 +14,51 @@ import (
 // Switch is the session with one switch. After the session has ended its
 // methods fail with ErrSwitchDown; a switch that connects again is a new Switch.
 type Switch struct {
-	n        *Network
-	dpid     openflow.DatapathID
-	conn     net.Conn
-	ch       *channel
-	ports    ports
-	features openflow.FeaturesReply
-	caps     Capabilities
-	layout   rule.Layout
-	desc     openflow.Desc
-	role     atomic.Uint32
-	up       atomic.Bool
-	pulse    pulse
-	since    time.Time
-	upAt     time.Time // set before up is
+	n         *Network
+	dpid      openflow.DatapathID
+	conn      net.Conn
+	ch        *channel
+	ports     ports
+	features  openflow.FeaturesReply
+	caps      Capabilities
+	layout    rule.Layout
+	desc      openflow.Desc
+	role      atomic.Uint32
+	up        atomic.Bool
+	keepalive keepalive
+	since     time.Time
+	upAt      time.Time // set before up is
 
-	gone chan struct{} // closed when it has left the registry
-	// doubted: the counters are wanted, because probes of a link are missing.
-	doubted signal
+	unregistered chan struct{} // closed when it has left the registry
+	// countersWanted: the counters are wanted, because probes of a link are missing.
+	countersWanted signal
 	// announced is closed when everybody has been told that the switch is up.
 	announced chan struct{}
-	// accepting: changes may be sent; guarded by the registry's mutex.
-	accepting bool
-	flows     *ledger.Flows
-	held      heldPackets
-	limiter   lograte.Limit
-	counts    ruleCounts
-	refusals  refusedFlows
+	// acceptsChanges: changes may be sent; guarded by the registry's mutex.
+	acceptsChanges bool
+	flows          *ledger.Flows
+	held           heldPackets
+	logLimiter     lograte.Limit
+	ruleCounts     ruleCounts
+	refusals       refusedFlows
 
 	// These belong to the reader goroutine.
 	in      openflow.PacketIn
 	pkt     PacketIn
-	touched []*output
-	share   share
-	turn    turn
+	toFlush []*output
+	share   cpuShare
+	slot    readerSlot
 	// resubmitted is made when it is first needed.
-	resubmitted *resubmitted
+	resubmitted *resubmitCounter
 
 	counters switchCounters
 }
 
 // switchCounters count what a session has done.
 type switchCounters struct {
-	packetIns                 [PacketKinds]atomic.Uint64
-	packetInsDropped, garbage atomic.Uint64
-	received                  messageCounts
+	packetIns                   [PacketKinds]atomic.Uint64
+	packetInsDropped, malformed atomic.Uint64
+	received                    messageCounts
 }
 
 // SwitchStats is a reading of a session's counters.
@@ -108,7 +108,7 @@ func (s *Switch) Role() openflow.Role { return openflow.Role(s.role.Load()) }
 
 // ControlLatency is the usual one-way latency of the control connection: half of
 // the median of the latest echoes. It is zero before the first.
-func (s *Switch) ControlLatency() time.Duration { return s.pulse.rtt.typical() / 2 }
+func (s *Switch) ControlLatency() time.Duration { return s.keepalive.rtt.median() / 2 }
 
 // Connected reports whether the session lives and the switch is reconciled.
 func (s *Switch) Connected() bool { return s.up.Load() }
@@ -125,7 +125,7 @@ func (s *Switch) Stats() SwitchStats {
 		Sent: s.ch.out.sent.read(), Received: s.counters.received.read(),
 		PacketInsDropped:  s.counters.packetInsDropped.Load(),
 		PacketOutsDropped: s.ch.out.dropped.Load(), FlowMods: s.ch.flowMods.Load(), GroupMods: s.ch.groupMods.Load(),
-		Errors: s.ch.errors.Load(), Malformed: s.counters.garbage.Load(),
+		Errors: s.ch.errors.Load(), Malformed: s.counters.malformed.Load(),
 		Writes: s.ch.out.writes.Load(), Held: s.held.len(), ForwardRules: s.flows.Len(),
 	}
 	for k := range s.counters.packetIns {

@@ -12,8 +12,8 @@ import (
 // messageHeader is how long the header of a message is, in bytes (OpenFlow 1.3.5, section 7.1).
 const messageHeader = 8
 
-// multiparts are the types of multipart messages that are told apart; the last stands for all others.
-const multiparts = int(openflow.MultipartPortDesc) + 2
+// multipartKinds are the types of multipart messages that are told apart; the last stands for all others.
+const multipartKinds = int(openflow.MultipartPortDesc) + 2
 
 // What is counted: messages by type, and apart from these packets of LLDP, and multipart messages by
 // what they are about.
@@ -21,8 +21,8 @@ const (
 	countLLDPIn   = openflow.NumTypes
 	countLLDPOut  = countLLDPIn + 1
 	countRequests = countLLDPOut + 1
-	countReplies  = countRequests + multiparts
-	messageCount  = countReplies + multiparts
+	countReplies  = countRequests + multipartKinds
+	messageCount  = countReplies + multipartKinds
 )
 
 // Messages is how many messages have gone one way over a connection, by what they are. Its zero
@@ -60,7 +60,7 @@ func (m *Messages) All() iter.Seq2[MessageKind, uint64] {
 
 func kindOfCount(i int) MessageKind {
 	about := func(n int) string {
-		if n == multiparts-1 {
+		if n == multipartKinds-1 {
 			return openflow.MultipartExperimenter.String()
 		}
 		return openflow.MultipartType(n).String()
@@ -94,9 +94,9 @@ func (c *messageCounts) add(m []byte) {
 			i = countLLDPOut
 		}
 	case openflow.TypeMultipartRequest:
-		i = countRequests + aboutWhat(m)
+		i = countRequests + multipartIndex(m)
 	case openflow.TypeMultipartReply:
-		i = countReplies + aboutWhat(m)
+		i = countReplies + multipartIndex(m)
 	default:
 		if i >= openflow.NumTypes {
 			return
@@ -124,9 +124,9 @@ func isLLDP(m []byte, length int, begins func(int) int) bool {
 	return len(m) >= at+2 && binary.BigEndian.Uint16(m[at:]) == packet.TypeLLDP
 }
 
-// aboutWhat is what a multipart message is about.
-func aboutWhat(m []byte) int {
-	const last = multiparts - 1
+// multipartIndex is what a multipart message is about.
+func multipartIndex(m []byte) int {
+	const last = multipartKinds - 1
 	if len(m) < messageHeader+2 {
 		return last
 	}

@@ -21,8 +21,8 @@ func (s *Switch) pollCounters(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.doubted:
-			s.readCounters(ctx, s.n.prober.counted)
+		case <-s.countersWanted:
+			s.readCounters(ctx, s.n.linkProber.observe)
 		case <-timer.C:
 			if polled {
 				s.readCounters(ctx, func(x stats.Sample) { s.n.traffic.rates.Observe(x) })
@@ -34,13 +34,13 @@ func (s *Switch) pollCounters(ctx context.Context) {
 
 // readCounters reads the counters of all ports. If it fails, the next reading makes a rate over
 // both intervals.
-func (s *Switch) readCounters(ctx context.Context, take func(stats.Sample)) {
+func (s *Switch) readCounters(ctx context.Context, observe func(stats.Sample)) {
 	samples, err := s.portCounters(ctx)
 	if err != nil {
 		return
 	}
 	for _, x := range samples {
-		take(x)
+		observe(x)
 	}
 }
 
@@ -62,7 +62,7 @@ func (s *Switch) portCounters(ctx context.Context) ([]stats.Sample, error) {
 			return nil, fmt.Errorf("switch %v answers a request for port counters with those of another kind", s.dpid)
 		}
 		for _, p := range *ports {
-			if _, is := s.Port(p.Port); !is || p.Port > openflow.PortMax || !s.Connected() {
+			if _, ok := s.Port(p.Port); !ok || p.Port > openflow.PortMax || !s.Connected() {
 				continue // nothing is kept of what is not there
 			}
 			out = append(out, stats.Sample{

@@ -17,27 +17,27 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// pushed receives the counters that switches send by themselves. Anybody can send
+// sflowReceiver receives the counters that switches send by themselves. Anybody can send
 // datagrams: a reading counts only if it comes from the address of the switch's own
 // OpenFlow connection.
-type pushed struct {
-	conn     net.PacketConn // nil if none are received
-	switches *registry
-	rates    *stats.Table
-	log      *slog.Logger
-	limiter  lograte.Limit
-	counters pushCounters
-	talkers  *stats.Talkers
-	// places are the ports by the sender's address and their ifIndex, as counters
+type sflowReceiver struct {
+	conn       net.PacketConn // nil if none are received
+	switches   *registry
+	rates      *stats.Table
+	log        *slog.Logger
+	logLimiter lograte.Limit
+	counters   sflowCounters
+	talkers    *stats.Talkers
+	// portsByIndex are the ports by the sender's address and their ifIndex, as counters
 	// have shown. Bridges of one machine share both.
-	places map[netip.Addr]map[uint32]PortRef
+	portsByIndex map[netip.Addr]map[uint32]PortRef
 }
 
-// maxPlaces bounds what is remembered of one sender: an ifIndex is not used again
+// maxPortsPerSender bounds what is remembered of one sender: an ifIndex is not used again
 // when its port has gone.
-const maxPlaces = 4096
+const maxPortsPerSender = 4096
 
-type pushCounters struct {
+type sflowCounters struct {
 	datagrams, failed, malformed, refused atomic.Uint64
 }
 
@@ -51,12 +51,12 @@ type PushStats struct {
 	Malformed, Refused uint64
 }
 
-func (c *pushCounters) read() PushStats {
+func (c *sflowCounters) read() PushStats {
 	return PushStats{Datagrams: c.datagrams.Load(), Failed: c.failed.Load(), Malformed: c.malformed.Load(), Refused: c.refused.Load()}
 }
 
 // listen opens the receiver.
-func (r *pushed) listen(c *Config) (err error) {
+func (r *sflowReceiver) listen(c *Config) (err error) {
 	if r.conn = c.SFlowConn; r.conn != nil || c.Measure == MeasurePoll {
 		return nil
 	}
@@ -66,15 +66,15 @@ func (r *pushed) listen(c *Config) (err error) {
 	return nil
 }
 
-// pushPause is how long the receiver waits after an error, so that one that lasts does not
+// sflowRetryDelay is how long the receiver waits after an error, so that one that lasts does not
 // keep a processor busy.
-const pushPause = 50 * time.Millisecond
+const sflowRetryDelay = 50 * time.Millisecond
 
 // receive takes datagrams until ctx ends, one at a time: what comes too fast
 // waits in the socket, and what does not fit there is lost, as with all of UDP. Only a
 // closed socket is the end of receiving; other errors are of one datagram or of the
 // machine's present state.
-func (r *pushed) receive(ctx context.Context) error {
+func (r *sflowReceiver) receive(ctx context.Context) error {
 	b := make([]byte, 1<<16)
 	var d sflow.Datagram
 	for {
@@ -86,37 +86,37 @@ func (r *pushed) receive(ctx context.Context) error {
 			return fmt.Errorf("receiving sFlow: %w", err)
 		case err != nil:
 			r.counters.failed.Add(1)
-			r.limiter.Warn(r.log, "receiving sFlow", "error", err)
+			r.logLimiter.Warn(r.log, "receiving sFlow", "error", err)
 			select {
 			case <-ctx.Done():
-			case <-time.After(pushPause):
+			case <-time.After(sflowRetryDelay):
 			}
 		default:
-			r.takeDatagram(from, b[:size], &d)
+			r.handleDatagram(from, b[:size], &d)
 		}
 	}
 }
 
-// takeDatagram takes what a datagram holds, which is read into d.
-func (r *pushed) takeDatagram(from net.Addr, b []byte, d *sflow.Datagram) {
+// handleDatagram takes what a datagram holds, which is read into d.
+func (r *sflowReceiver) handleDatagram(from net.Addr, b []byte, d *sflow.Datagram) {
 	now := time.Now()
 	r.counters.datagrams.Add(1)
 	if err := d.Parse(b); err != nil {
 		r.counters.malformed.Add(1)
-		r.limiter.Warn(r.log, "sFlow not understood", "from", from, "error", err)
+		r.logLimiter.Warn(r.log, "sFlow not understood", "from", from, "error", err)
 		return
 	}
 	who := hostOf(from)
 	for i := range d.Counters {
-		if err := r.takeCounters(who, now, &d.Counters[i]); err != nil {
+		if err := r.handleCounters(who, now, &d.Counters[i]); err != nil {
 			r.counters.refused.Add(1)
 			if !errors.Is(err, ErrSwitchDown) { // it may be about to connect
-				r.limiter.Warn(r.log, "sFlow not believed", "from", from, "error", err)
+				r.logLimiter.Warn(r.log, "sFlow not believed", "from", from, "error", err)
 			}
 		}
 	}
 	for i := range d.Packets {
-		r.takeSample(who, now, &d.Packets[i])
+		r.handleSample(who, now, &d.Packets[i])
 	}
 }
 
@@ -124,8 +124,8 @@ func (r *pushed) takeDatagram(from net.Addr, b []byte, d *sflow.Datagram) {
 // OpenFlow 1.0, of 16 bits; it has no ports of its own there.
 func reservedPort(n uint32) bool { return n > openflow.PortMax || n > 0xff00 && n <= 0xffff }
 
-// takeCounters takes the counters of one port.
-func (r *pushed) takeCounters(who netip.Addr, now time.Time, c *sflow.Counters) error {
+// handleCounters takes the counters of one port.
+func (r *sflowReceiver) handleCounters(who netip.Addr, now time.Time, c *sflow.Counters) error {
 	if !c.Known || reservedPort(c.Port.Port) {
 		return nil // no interface's, or that of the switch itself
 	}
@@ -143,17 +143,17 @@ func (r *pushed) takeCounters(who netip.Addr, now time.Time, c *sflow.Counters) 
 		return fmt.Errorf("switch %v has no port %d", s.dpid, c.Port.Port)
 	}
 	r.rates.Observe(stats.Sample{Port: c.Port, Source: stats.Pushed, Sent: now, Received: now, Counters: c.Counters})
-	if places := r.places[who]; places == nil || len(places) >= maxPlaces {
-		r.places[who] = map[uint32]PortRef{}
+	if places := r.portsByIndex[who]; places == nil || len(places) >= maxPortsPerSender {
+		r.portsByIndex[who] = map[uint32]PortRef{}
 	}
-	r.places[who][c.Index] = c.Port
+	r.portsByIndex[who][c.Index] = c.Port
 	return nil
 }
 
-// takeSample takes a sampled packet. It counts once its port is known, by counters
+// handleSample takes a sampled packet. It counts once its port is known, by counters
 // that were believed.
-func (r *pushed) takeSample(who netip.Addr, now time.Time, p *sflow.Packet) {
-	at, ok := r.places[who][p.In]
+func (r *sflowReceiver) handleSample(who netip.Addr, now time.Time, p *sflow.Packet) {
+	at, ok := r.portsByIndex[who][p.In]
 	if !ok {
 		return
 	}

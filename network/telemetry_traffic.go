@@ -15,7 +15,7 @@ type Traffic struct {
 	rates     *stats.Table
 	history   *stats.History
 	snapshots *snapshots
-	push      pushed
+	sflow     sflowReceiver
 }
 
 // historySpan is how far back the measurements of links are remembered.
@@ -25,7 +25,7 @@ func newTraffic(c *Config, switches *registry, s *snapshots) Traffic {
 	rates := stats.New(stats.Options{Interval: c.StatsInterval})
 	return Traffic{
 		interval: c.StatsInterval, began: time.Now(), rates: rates, history: stats.NewHistory(historySpan, c.StatsInterval), snapshots: s,
-		push: pushed{switches: switches, rates: rates, log: c.Log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}},
+		sflow: sflowReceiver{switches: switches, rates: rates, log: c.Log, talkers: stats.NewTalkers(), portsByIndex: map[netip.Addr]map[uint32]PortRef{}},
 	}
 }
 
@@ -52,18 +52,18 @@ func (t *Traffic) LinkHistory(from PortRef, since time.Time) []stats.Track {
 // Talkers are the conversations that use the network most, by samples of packets, of
 // those that are of interest. There are none unless sFlow is received.
 func (t *Traffic) Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker {
-	return t.push.talkers.Top(limit, time.Now(), of)
+	return t.sflow.talkers.Top(limit, time.Now(), of)
 }
 
 // PushStats reads the counters of the sFlow receiver.
-func (t *Traffic) PushStats() PushStats { return t.push.counters.read() }
+func (t *Traffic) PushStats() PushStats { return t.sflow.counters.read() }
 
 // SFlowAddr is where sFlow is received, nil if it is not.
 func (t *Traffic) SFlowAddr() net.Addr {
-	if t.push.conn == nil {
+	if t.sflow.conn == nil {
 		return nil
 	}
-	return t.push.conn.LocalAddr()
+	return t.sflow.conn.LocalAddr()
 }
 
 // untilReading is the time until all switches are asked for their counters again.

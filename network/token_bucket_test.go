@@ -9,12 +9,12 @@ import (
 
 // One switch has its rate, all have theirs, and who has caused nothing lately has one
 // whatever others have taken.
-func TestBudgetIsShared(t *testing.T) {
+func TestSwitchLimiterIsShared(t *testing.T) {
 	now := time.Now()
-	b := budget{each: rate{burst: 3, interval: time.Second}, all: rate{burst: 5, interval: 500 * time.Millisecond}}
+	b := switchLimiter{perSwitch: rate{burst: 3, interval: time.Second}, overall: rate{burst: 5, interval: 500 * time.Millisecond}}
 	take := func(by openflow.DatapathID, tries int, at time.Time) (taken int) {
 		for range tries {
-			if b.take(by, at) {
+			if b.allow(by, at) {
 				taken++
 			}
 		}
@@ -37,27 +37,27 @@ func TestBudgetIsShared(t *testing.T) {
 			t.Errorf("switch %v took %d after %v, want %d: %s", c.by, got, c.at, c.want, c.why)
 		}
 	}
-	for d := range openflow.DatapathID(10 * maxInDebt) {
-		b.take(d, now.Add(time.Duration(d)*time.Hour))
+	for d := range openflow.DatapathID(10 * pruneThreshold) {
+		b.allow(d, now.Add(time.Duration(d)*time.Hour))
 	}
-	if n := len(b.switches); n > maxInDebt {
+	if n := len(b.switches); n > pruneThreshold {
 		t.Errorf("%d switches are remembered that owe nothing", n)
 	}
 }
 
-func TestDebt(t *testing.T) {
+func TestTokenBucket(t *testing.T) {
 	now := time.Unix(1000, 0)
-	var d debt
-	if w := d.beyond(time.Second, now); w != 0 {
+	var d tokenBucket
+	if w := d.wait(time.Second, now); w != 0 {
 		t.Errorf("nobody owes anything, and %v are to wait", w)
 	}
 	for range 3 {
-		d.add(time.Second, now)
+		d.consume(time.Second, now)
 	}
 	for _, c := range []struct{ allowed, later, want time.Duration }{
 		{0, 0, 3 * time.Second}, {2 * time.Second, 0, time.Second}, {2 * time.Second, time.Second, 0}, {0, time.Hour, 0},
 	} {
-		if w := d.beyond(c.allowed, now.Add(c.later)); w != c.want {
+		if w := d.wait(c.allowed, now.Add(c.later)); w != c.want {
 			t.Errorf("%v allowed, %v later: %v, want %v", c.allowed, c.later, w, c.want)
 		}
 	}

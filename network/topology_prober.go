@@ -12,32 +12,32 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// prober finds links: it probes ports, and takes the probes that arrive.
-type prober struct {
-	switches *registry
-	links    *discovery.Discovery
-	log      *slog.Logger
-	changed  func([]discovery.Change)
-	// examining takes the frames of examinations, which come up as probes do.
-	examining *examination
-	queues    probeQueues
-	due       signal // a port came up: probe it now
+// linkProber finds links: it probes ports, and takes the probes that arrive.
+type linkProber struct {
+	switches  *registry
+	links     *discovery.Discovery
+	log       *slog.Logger
+	onChanges func([]discovery.Change)
+	// probes takes the frames of examinations, which come up as probes do.
+	probes *probeReceiver
+	queues probeQueues
+	due    signal // a port came up: probe it now
 }
 
 // Name implements Handler.
-func (*prober) Name() string { return "discovery" }
+func (*linkProber) Name() string { return "discovery" }
 
 // HandlePacketIn implements Handler.
-func (x *prober) HandlePacketIn(p *PacketIn) Verdict {
+func (x *linkProber) HandlePacketIn(p *PacketIn) Verdict {
 	if linkprobe.Is(p.Headers.EthSrc) {
-		x.examining.receive(p)
+		x.probes.receive(p)
 		return Stop
 	}
 	if p.Headers.EthType != 0x88cc {
 		return Continue
 	}
 	if p.InPort > openflow.PortMax { // no link and no host is there
-		p.Switch.pulse.loops.returned(p.Data, p.At)
+		p.Switch.keepalive.loopback.receive(p.Data, p.At)
 		return Stop
 	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
@@ -45,34 +45,34 @@ func (x *prober) HandlePacketIn(p *PacketIn) Verdict {
 	switch {
 	case err == nil, err == discovery.ErrForeign: //nolint:errorlint // returned as it is
 	case errors.Is(err, discovery.ErrLate):
-		p.Switch.limiter.Warn(x.log, "a probe came too late to tell of its link", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
+		p.Switch.logLimiter.Warn(x.log, "a probe came too late to tell of its link", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
 	default:
-		p.Switch.limiter.Warn(x.log, "probe not believed", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
+		p.Switch.logLimiter.Warn(x.log, "probe not believed", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
 	}
-	x.changed(changes)
+	x.onChanges(changes)
 	return Stop
 }
 
 // control is what is known of the connection to a switch.
-func (x *prober) control(d openflow.DatapathID) discovery.Control {
+func (x *linkProber) control(d openflow.DatapathID) discovery.Control {
 	if s, ok := x.switches.get(d); ok {
-		return s.pulse.rtt.control()
+		return s.keepalive.rtt.control()
 	}
 	return discovery.Control{}
 }
 
-// counted tells discovery of a port whether it has received and sent something.
-func (x *prober) counted(c stats.Sample) {
+// observe tells discovery of a port whether it has received and sent something.
+func (x *linkProber) observe(c stats.Sample) {
 	x.links.Counted(c.Port, c.RxPackets, c.TxPackets, c.Sent)
 }
 
 // probe sends the probes that are due and returns when to call it again.
-func (x *prober) probe(now time.Time) time.Time {
+func (x *linkProber) probe(now time.Time) time.Time {
 	due := x.links.Tick(now)
-	x.changed(due.Changes)
+	x.onChanges(due.Changes)
 	for _, at := range due.Count {
 		if s, ok := x.switches.get(at.Switch); ok {
-			s.doubted.set()
+			s.countersWanted.set()
 		}
 	}
 	for _, at := range due.Probe {
@@ -85,7 +85,7 @@ func (x *prober) probe(now time.Time) time.Time {
 			continue
 		}
 		if err := s.PacketOut(openflow.PortController, x.queues.output(at), frame); err != nil {
-			s.limiter.Warn(x.log, "probing a port", "port", at, "error", err)
+			s.logLimiter.Warn(x.log, "probing a port", "port", at, "error", err)
 		}
 	}
 	return due.Next
@@ -101,7 +101,7 @@ type probeQueues struct {
 // whoever configures them keeps for that, or with 0 by none: a probe that waits behind
 // all other traffic says that the link is long, or gone, when it is only full. It may be
 // called at any time, by several goroutines.
-func (n *Network) SetProbeQueue(at PortRef, queue uint32) { n.prober.queues.set(at, queue) }
+func (n *Network) SetProbeQueue(at PortRef, queue uint32) { n.linkProber.queues.set(at, queue) }
 
 func (q *probeQueues) set(at PortRef, queue uint32) {
 	q.mu.Lock()

@@ -21,14 +21,14 @@ func TestProbeQueues(t *testing.T) {
 		{func() {}, queued, plain},
 		{func() { n.SetProbeQueue(b, 7) }, queued, queued},
 		{func() { n.SetProbeQueue(a, 0) }, plain, queued},
-		{func() { n.prober.queues.forget(1) }, plain, queued},
-		{func() { n.prober.queues.forget(2) }, plain, plain},
+		{func() { n.linkProber.queues.forget(1) }, plain, queued},
+		{func() { n.linkProber.queues.forget(2) }, plain, plain},
 	} {
 		step.do()
-		if got := n.prober.queues.output(a); !slices.Equal(got, step.a) {
+		if got := n.linkProber.queues.output(a); !slices.Equal(got, step.a) {
 			t.Errorf("step %d: %v by %v, want %v", i, a, got, step.a)
 		}
-		if got := n.prober.queues.output(b); !slices.Equal(got, step.b) {
+		if got := n.linkProber.queues.output(b); !slices.Equal(got, step.b) {
 			t.Errorf("step %d: %v by %v, want %v", i, b, got, step.b)
 		}
 	}

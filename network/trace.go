@@ -18,8 +18,8 @@ import (
 // description leaves open is taken from the host table: where the packet comes
 // in, and the MAC addresses that belong to its IP addresses.
 func (n *Network) Trace(ctx context.Context, d trace.Description) (trace.Trace, error) {
-	v := &traceView{ctx: ctx, n: n, topo: n.Topology(), known: map[openflow.DatapathID]*switchRules{}}
-	if err := v.locate(&d); err != nil {
+	v := &traceView{ctx: ctx, n: n, topo: n.Topology(), cache: map[openflow.DatapathID]*switchRules{}}
+	if err := v.complete(&d); err != nil {
 		return trace.Trace{}, err
 	}
 	defer func() {
@@ -40,7 +40,7 @@ type traceView struct {
 	n     *Network
 	topo  *topology.Topology
 	done  []func() // that give back what replies take
-	known map[openflow.DatapathID]*switchRules
+	cache map[openflow.DatapathID]*switchRules
 	errs  []error
 }
 
@@ -49,8 +49,8 @@ type switchRules struct {
 	groups map[uint32]Group
 }
 
-// locate completes a description from the host table.
-func (v *traceView) locate(d *trace.Description) error {
+// complete completes a description from the host table.
+func (v *traceView) complete(d *trace.Description) error {
 	src, knownSrc := v.described(d, openflow.FieldEthSrc, openflow.FieldIPv4Src, openflow.FieldIPv6Src, openflow.FieldARPSPA)
 	if knownSrc && !d.Said[openflow.FieldEthSrc] {
 		d.Packet = d.Packet.With(openflow.EthSrc(src.MAC))
@@ -92,19 +92,19 @@ func (v *traceView) described(d *trace.Description, fields ...openflow.Field) (H
 }
 
 func (v *traceView) read(d openflow.DatapathID) (*switchRules, bool) {
-	if r, ok := v.known[d]; ok {
+	if r, ok := v.cache[d]; ok {
 		return r, true
 	}
 	s, ok := v.n.Switch(d)
 	if !ok {
 		return nil, false
 	}
-	r, err := v.dump(s)
+	r, err := v.readSwitch(s)
 	if err != nil {
 		v.errs = append(v.errs, err)
 		return nil, false
 	}
-	v.known[d] = r
+	v.cache[d] = r
 	return r, true
 }
 
@@ -151,8 +151,8 @@ func (v *traceView) Controller() string {
 	return "the controller, where these are asked in turn: " + strings.Join(v.n.Handlers(), ", ")
 }
 
-// dump reads all rules and groups of a switch, whoever wrote them.
-func (v *traceView) dump(s *Switch) (*switchRules, error) {
+// readSwitch reads all rules and groups of a switch, whoever wrote them.
+func (v *traceView) readSwitch(s *Switch) (*switchRules, error) {
 	flows, done, err := askFlows(v.ctx, s.ch, openflow.AllFlows())
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (v *traceView) dump(s *Switch) (*switchRules, error) {
 	}
 	out := &switchRules{groups: map[uint32]Group{}}
 	for f := range flows {
-		out.rules = append(out.rules, v.dumped(s.dpid, f, names))
+		out.rules = append(out.rules, v.toInstalled(s.dpid, f, names))
 	}
 	groups, done, err := ask[openflow.GroupDescReply](v.ctx, s.ch, &openflow.GroupDescRequest{})
 	v.done = append(v.done, done)
@@ -177,8 +177,8 @@ func (v *traceView) dump(s *Switch) (*switchRules, error) {
 	return out, nil
 }
 
-// dumped turns a rule as a switch lists it into one that says who owns it.
-func (v *traceView) dumped(d openflow.DatapathID, f *openflow.FlowStats, names map[rule.Cookie]string) InstalledRule {
+// toInstalled turns a rule as a switch lists it into one that says who owns it.
+func (v *traceView) toInstalled(d openflow.DatapathID, f *openflow.FlowStats, names map[rule.Cookie]string) InstalledRule {
 	c := rule.Cookie(f.Cookie)
 	stage, offset, _ := rule.OfPriority(f.Priority)
 	r := InstalledRule{

@@ -46,11 +46,11 @@ type Promiser interface {
 // traffic: neither knows the other. The zero value knows of no promises, and so does nil.
 // Its methods may be called concurrently.
 type Treatments struct {
-	mu       sync.Mutex
-	from     Promiser
-	carriers []string
-	told     []func()
-	epoch    uint64
+	mu          sync.Mutex
+	source      Promiser
+	carriers    []string
+	subscribers []func()
+	epoch       uint64
 }
 
 // Promise makes a service the one that promises.
@@ -60,7 +60,7 @@ func (t *Treatments) Promise(p Promiser) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.from = p
+	t.source = p
 }
 
 // Subscribe makes the owner of rules with this name a carrier, and has f called after each
@@ -71,7 +71,7 @@ func (t *Treatments) Subscribe(carrier string, f func()) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.carriers, t.told = append(t.carriers, carrier), append(t.told, f)
+	t.carriers, t.subscribers = append(t.carriers, carrier), append(t.subscribers, f)
 }
 
 // Carriers are the owners of rules that lead what is carried.
@@ -91,9 +91,9 @@ func (t *Treatments) Changed() {
 	}
 	t.mu.Lock()
 	t.epoch++
-	told := t.told
+	subscribers := t.subscribers
 	t.mu.Unlock()
-	for _, f := range told {
+	for _, f := range subscribers {
 		f()
 	}
 }
@@ -115,7 +115,7 @@ func (t *Treatments) promiser() Promiser {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.from
+	return t.source
 }
 
 // Await returns when the promises of an earlier controller are there, or ctx ends.

@@ -17,16 +17,16 @@ func (s signal) set() {
 	}
 }
 
-// basePatience is how long the others wait for a switch.
-const basePatience = 2 * time.Second
+// switchTimeout is how long the others wait for a switch.
+const switchTimeout = 2 * time.Second
 
-// patience is how long changes of several switches are waited for, all together.
-type patience <-chan time.Time
+// deadline is how long changes of several switches are waited for, all together.
+type deadline <-chan time.Time
 
-func newPatience() patience { return time.After(basePatience) }
+func newDeadline() deadline { return time.After(switchTimeout) }
 
 // await waits until a change is done, as long as there is patience, and says whether it is.
-func (p *patience) await(done <-chan struct{}) bool {
+func (p *deadline) await(done <-chan struct{}) bool {
 	select {
 	case <-done:
 		return true
@@ -48,9 +48,9 @@ var expired = func() <-chan time.Time {
 	return c
 }()
 
-// whileWoken is a clock for what there is seldom: woken, it calls f each interval for as
+// tickUntilIdle is a clock for what there is seldom: woken, it calls f each interval for as
 // long as f says that something is left. It ends with ctx.
-func whileWoken(ctx context.Context, wake <-chan struct{}, interval time.Duration, f func(now time.Time) (left bool)) {
+func tickUntilIdle(ctx context.Context, wake <-chan struct{}, interval time.Duration, f func(now time.Time) (left bool)) {
 	for {
 		select {
 		case <-ctx.Done():
