@@ -18,21 +18,21 @@ func ref(s, p int) topology.PortRef {
 	return topology.PortRef{Switch: openflow.DatapathID(s), Port: uint32(p)}
 }
 
-// wire is a simulated network: probes go out of a port and, after the delay, in
-// by the port at the cable's other end.
+// wire is a simulated network: probes go out of a port and arrive, after the delay, at the port
+// at the cable's other end.
 type wire struct {
 	t     *testing.T
 	d     *Discovery
 	now   time.Time
 	cable map[topology.PortRef]topology.PortRef // one direction each
 	delay time.Duration
-	slow  map[topology.PortRef]time.Duration // by which the direction from a port takes longer
+	slow  map[topology.PortRef]time.Duration // additional delay of the direction from a port
 	rtt   map[openflow.DatapathID]time.Duration
 	heard map[topology.PortRef][]byte // the latest probe out of each port
 	log   []string
-	// full cables carry packets, and lose probes.
+	// full holds cables that carry packets and lose probes.
 	full map[topology.PortRef]bool
-	// counts are the packets that ports have received and sent.
+	// counts holds the packets that ports have received and sent.
 	counts map[topology.PortRef][2]uint64
 }
 
@@ -65,7 +65,7 @@ func (w *wire) note(cs []Change) {
 	}
 }
 
-// took returns what happened since it was last asked.
+// took returns what happened since its last call.
 func (w *wire) took() string {
 	s := strings.ReplaceAll(strings.Join(w.log, ", "), "000000000000000", "")
 	w.log = nil
@@ -82,7 +82,7 @@ func (w *wire) receive(frame []byte, at topology.PortRef) error {
 	return err
 }
 
-// run lets time pass in the steps that Tick asks for.
+// run lets time pass in the steps that Tick returns.
 func (w *wire) run(d time.Duration) {
 	end := w.now.Add(d)
 	for {
@@ -117,7 +117,7 @@ func (w *wire) run(d time.Duration) {
 	w.now = end
 }
 
-// carry has full cables carry packets for a while.
+// carry lets full cables carry packets for a while.
 func (w *wire) carry(d time.Duration) {
 	for from := range w.full {
 		packets := uint64(d.Milliseconds())
@@ -152,8 +152,9 @@ func TestLinksAndEdges(t *testing.T) {
 	}
 }
 
-// Switches connect one after the other: a probe to one that is not known yet is lost, and
-// the way there is looked for again when the way from there is found, not a pause later.
+// TestWayBackIsProbedAtOnce lets switches connect one after the other. A probe to a switch that
+// is not known yet is lost; the direction to it must be probed at once when the other direction
+// is found.
 func TestWayBackIsProbedAtOnce(t *testing.T) {
 	w := newWire(t, Options{}, ref(1, 1))
 	w.connect(ref(1, 1), ref(2, 1))
@@ -199,7 +200,7 @@ func TestSilentDeath(t *testing.T) {
 	w.connect(ref(1, 1), ref(2, 1))
 	w.run(2 * time.Second)
 	w.took()
-	delete(w.cable, ref(1, 1)) // one direction dies without a word
+	delete(w.cable, ref(1, 1)) // one direction fails silently
 	w.run(5 * time.Second)
 	if got, want := w.took(), "down 1/1-2/1"; got != want {
 		t.Fatalf("got %q, want %q", got, want)
@@ -217,7 +218,8 @@ func TestSilentDeath(t *testing.T) {
 	}
 }
 
-// Who has stood still for longer than a link lives has not asked meanwhile, and ends none for that.
+// TestStandstill checks that a controller which has stalled for longer than a link's lifetime
+// removes no link, because it has sent no probes.
 func TestStandstill(t *testing.T) {
 	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1))
 	w.connect(ref(1, 1), ref(2, 1))
@@ -307,8 +309,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// Each direction of each link of a ring has its own latency, whatever the delays of the
-// controller's connections to the switches.
+// TestLatencyOfEachDirection checks that each direction of each link of a ring has its own
+// latency, whatever the delays of the controller's connections to the switches.
 func TestLatencyOfEachDirection(t *testing.T) {
 	const ms = time.Millisecond
 	w := newWire(t, Options{Interval: time.Second}, ref(1, 1), ref(1, 2), ref(2, 1), ref(2, 2), ref(3, 1), ref(3, 2), ref(4, 1), ref(4, 2))
@@ -333,8 +335,8 @@ func TestLatencyOfEachDirection(t *testing.T) {
 	}
 }
 
-// TestHostCannotForge is the host's side: it has heard every probe that comes
-// out of its own port and may send anything into it.
+// TestHostCannotForge plays a hostile host: it has received every probe that leaves its own
+// port, and may send anything into that port.
 func TestHostCannotForge(t *testing.T) {
 	host, victim := ref(1, 1), ref(2, 1)
 	w := newWire(t, Options{Interval: time.Second}, host, victim, ref(1, 2), ref(2, 2))
@@ -374,7 +376,7 @@ func TestHostCannotForge(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}
 	}
-	// Its own probe sent back makes no link, and its port no edge port.
+	// Its own probe sent back makes neither a link nor an edge port.
 	if err := w.receive(heard, host); err != nil {
 		t.Errorf("own probe: %v", err)
 	}
@@ -392,8 +394,8 @@ func TestHostCannotForge(t *testing.T) {
 	}
 }
 
-// A probe that a full link holds up is late, however it comes, and is no replay; only what
-// comes twice is one. None of them says anything of the link.
+// TestLateProbes checks that a probe which a full link delays is late and not replayed; only a
+// probe that arrives twice is. None of them changes the link.
 func TestLateProbes(t *testing.T) {
 	a, b := ref(1, 1), ref(2, 1)
 	w := newWire(t, Options{Interval: time.Second}, a, b)
@@ -420,11 +422,11 @@ func TestLateProbes(t *testing.T) {
 	if got, want := w.took(), "up 1/1-2/1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	for range 10 * maxAway {
+	for range 10 * maxInFlight {
 		w.d.Probe(nil, a, w.now)
 	}
-	if n := len(w.d.port(a).away); n > maxAway {
-		t.Errorf("%d probes under way are remembered, at most %d should be", n, maxAway)
+	if n := len(w.d.port(a).inFlight); n > maxInFlight {
+		t.Errorf("%d probes under way are remembered, at most %d should be", n, maxInFlight)
 	}
 }
 
@@ -440,8 +442,8 @@ func TestGuardedPortsHaveNoLinks(t *testing.T) {
 	}
 }
 
-// On a hub between three switches every probe comes in twice. The link must not
-// flap between the two.
+// TestSharedMediumKeepsItsLink checks that a link does not flap on a hub between three switches,
+// where every probe arrives twice.
 func TestSharedMediumKeepsItsLink(t *testing.T) {
 	a, b, c := ref(1, 1), ref(2, 1), ref(3, 1)
 	w := newWire(t, Options{Interval: time.Second}, a, b, c)
@@ -476,7 +478,7 @@ func FuzzReceive(f *testing.F) {
 		if len(cs) == 0 && err != nil {
 			return
 		}
-		// Only the very probes made above are true.
+		// Only the probes made above are authentic.
 		if body, sum, err := findBody(p); err != nil || string(sum) != string(hash(d.key, body)) {
 			t.Fatalf("bytes made without the key were believed: %v", cs)
 		}

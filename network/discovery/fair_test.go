@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A switch that claims more ports than can be probed in time keeps no probe from others:
-// each switch has its turn, whatever its number.
+// TestManyPortsTakeNoProbesFromOthers checks that a switch with more ports than can be probed in
+// time does not delay the probes of others: each switch has its turn, whatever its number.
 func TestManyPortsTakeNoProbesFromOthers(t *testing.T) {
 	var many []topology.PortRef
 	for p := range 3000 {
@@ -38,8 +38,8 @@ func TestManyPortsTakeNoProbesFromOthers(t *testing.T) {
 	}
 }
 
-// BenchmarkPortsComeAndGo tells what a port costs from its coming to its switch's going,
-// beside how many others. The time for one must not grow with their number.
+// BenchmarkPortsComeAndGo measures the time for one port, from its addition to the removal of
+// its switch, beside many others. It must not grow with their number.
 func BenchmarkPortsComeAndGo(b *testing.B) {
 	const full = 65535
 	for _, ports := range []int{full / 16, full / 4, full} {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// world simulates probes and echoes of a link on a machine that holds messages up.
+// world simulates probes and echoes of a link on a machine that delays messages.
 type world struct {
 	random   *rand.Rand
 	oneWay   [2]time.Duration // of the control connections of both ends
-	held     time.Duration    // how long a message is held up, on average, each time
-	often    float64          // how often it is
+	held     time.Duration    // the mean delay of a delayed message
+	often    float64          // the share of delayed messages
 	echoes   [2][]time.Duration
 	echoesBy [2]Variation
 }
@@ -23,7 +23,7 @@ func (w *world) delay() time.Duration {
 	return time.Duration(w.random.ExpFloat64() * float64(w.held))
 }
 
-// control measures one end's connection once more, by a few echoes.
+// control measures one end's connection again, by a few echoes.
 func (w *world) control(end int) Control {
 	const echoes = 3
 	for range echoes {
@@ -34,8 +34,8 @@ func (w *world) control(end int) Control {
 	return Control{RoundTrip: Shortest(w.echoes[end], echoes*RecentFlights), Jitter: w.echoesBy[end].Mean()}
 }
 
-// probes lets n probes cross a link of this latency.
-func (w *world) probes(t *transit, n int, latency func() time.Duration) {
+// probes sends n probes over a link of this latency.
+func (w *world) probes(t *latencyEstimate, n int, latency func() time.Duration) {
 	for range n {
 		flight := w.oneWay[0] + w.delay() + latency() + w.delay() + w.oneWay[1]
 		t.add(flight, w.control(0), w.control(1), DefaultWindow)
@@ -49,12 +49,12 @@ func newWorld(often float64, held time.Duration) *world {
 	}
 }
 
-// TestLatencyOnABusyMachine: every fourth message is held up, by several times what
-// the link takes, and the latency is right all the same.
+// TestLatencyOnABusyMachine checks the latency when every fourth message is delayed by several
+// times the link's latency.
 func TestLatencyOnABusyMachine(t *testing.T) {
 	for _, link := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
 		w := newWorld(0.25, 5*time.Millisecond)
-		var tr transit
+		var tr latencyEstimate
 		w.probes(&tr, 30, func() time.Duration { return link })
 		for range 200 {
 			w.probes(&tr, 1, func() time.Duration { return link })
@@ -66,11 +66,11 @@ func TestLatencyOnABusyMachine(t *testing.T) {
 	}
 }
 
-// TestLatencyTakesAShorterValueAtOnce: the first probe of a link that has come up was held
-// up for a second, and nobody is told so for longer than until the next.
+// TestLatencyTakesAShorterValueAtOnce checks that a latency from a delayed first probe is
+// corrected by the next probe.
 func TestLatencyTakesAShorterValueAtOnce(t *testing.T) {
 	known := Control{RoundTrip: 2 * time.Millisecond}
-	var tr transit
+	var tr latencyEstimate
 	tr.add(1057*time.Millisecond, known, known, DefaultWindow)
 	tr.add(4*time.Millisecond, known, known, DefaultWindow)
 	if got := time.Duration(tr.latency); got != 2*time.Millisecond {
@@ -79,7 +79,7 @@ func TestLatencyTakesAShorterValueAtOnce(t *testing.T) {
 }
 
 func TestLatencyAwaitsBothControlConnections(t *testing.T) {
-	var tr transit
+	var tr latencyEstimate
 	known := Control{RoundTrip: 2 * time.Millisecond}
 	for _, c := range [][2]Control{{}, {known}, {{}, known}} {
 		if tr.add(5*time.Millisecond, c[0], c[1], 8); tr.latency != 0 {
@@ -91,8 +91,8 @@ func TestLatencyAwaitsBothControlConnections(t *testing.T) {
 	}
 }
 
-// TestJitter: a link whose latency is spread evenly over 4 ms differs by a third
-// of that from one probe to the next, whatever the control connections add.
+// TestJitter checks that a link whose latency is spread evenly over 4 ms has a third of that as
+// jitter, whatever the control connections add.
 func TestJitter(t *testing.T) {
 	const spread = 4 * time.Millisecond
 	for _, tt := range []struct {
@@ -101,7 +101,7 @@ func TestJitter(t *testing.T) {
 		held  time.Duration
 	}{{"idle machine", 0, 0}, {"busy machine", 0.2, time.Millisecond}} {
 		w := newWorld(tt.often, tt.held)
-		var tr transit
+		var tr latencyEstimate
 		uneven := func() time.Duration {
 			return 10*time.Millisecond + time.Duration(w.random.Int64N(int64(spread)))
 		}

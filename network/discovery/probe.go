@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Multicast is the address probes are sent to, which bridges do not pass on.
+// Multicast is the destination address of probes, which bridges do not forward.
 var Multicast = openflow.MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
 
-// The organisation-specific TLV of a probe: a locally administered OUI, then a
-// subtype, then the body that the hash covers, then the hash.
+// The organisation-specific TLV of a probe has a locally administered OUI, a subtype, the body
+// that the hash covers, and the hash.
 const (
 	oui      = "\x02\x51\x1c"
 	subtype  = 1
@@ -28,12 +28,12 @@ const (
 
 // TLV types of LLDP.
 const (
-	tlvEnd     = 0
-	tlvChassis = 1
-	tlvPort    = 2
-	tlvTTL     = 3
-	tlvOrg     = 127
-	locally    = 7 // subtype of chassis and port: assigned by the sender
+	tlvEnd       = 0
+	tlvChassis   = 1
+	tlvPort      = 2
+	tlvTTL       = 3
+	tlvOrg       = 127
+	subtypeLocal = 7 // subtype of chassis and port: assigned by the sender
 )
 
 var be = binary.BigEndian
@@ -43,7 +43,7 @@ type probe struct {
 	controller uint64
 	from       topology.PortRef
 	seq        uint64
-	sent       time.Duration // since the controller began
+	sent       time.Duration // since the controller's start
 }
 
 func (p probe) append(b []byte) []byte {
@@ -63,7 +63,7 @@ func parseProbe(b []byte) probe {
 	}
 }
 
-// hash authenticates a body. The label keeps it apart from any other use of a key.
+// hash authenticates a body. The label makes the hash differ from any other use of the key.
 func hash(key, body []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte("sluice link probe 1\x00"))
@@ -71,14 +71,14 @@ func hash(key, body []byte) []byte {
 	return h.Sum(nil)[:hashSize]
 }
 
-// appendFrame appends the LLDP frame of a probe. The standard TLVs are for
-// people who look at the wire; only the last is read back.
+// appendFrame appends the LLDP frame of a probe. The standard TLVs are for people who capture
+// packets; the controller reads the last one only.
 func appendFrame(b []byte, mac openflow.MAC, p probe, key []byte, ttl time.Duration) []byte {
 	b = append(b, Multicast[:]...)
 	b = append(b, mac[:]...)
 	b = be.AppendUint16(b, packet.TypeLLDP)
-	b = appendTLV(b, tlvChassis, append([]byte{locally}, p.from.Switch.String()...))
-	b = appendTLV(b, tlvPort, strconv.AppendUint([]byte{locally}, uint64(p.from.Port), 10))
+	b = appendTLV(b, tlvChassis, append([]byte{subtypeLocal}, p.from.Switch.String()...))
+	b = appendTLV(b, tlvPort, strconv.AppendUint([]byte{subtypeLocal}, uint64(p.from.Port), 10))
 	b = appendTLV(b, tlvTTL, be.AppendUint16(nil, uint16(min(ttl/time.Second+1, 65535))))
 	body := p.append(nil)
 	org := append([]byte(oui), subtype)
@@ -92,21 +92,21 @@ func appendTLV(b []byte, kind uint8, value []byte) []byte {
 	return append(b, value...)
 }
 
-// Why a frame was not taken as a probe.
+// Reasons why a frame is refused.
 var (
-	// ErrForeign: LLDP of some other sender, which is no fault.
+	// ErrForeign means LLDP of another sender, which is harmless.
 	ErrForeign = errors.New("discovery: not a probe of this controller")
-	// ErrMalformed: LLDP whose lengths do not add up.
+	// ErrMalformed means LLDP whose lengths are inconsistent.
 	ErrMalformed = errors.New("discovery: malformed LLDP")
-	// ErrForged: a probe whose hash is wrong.
+	// ErrForged means a probe whose hash is wrong.
 	ErrForged = errors.New("discovery: forged probe")
-	// ErrReplayed: a probe that was received before, or that comes late from or to a port
-	// where no link is: a recording.
+	// ErrReplayed means a probe that was received before, or that is late at a port without a
+	// link: a recorded probe.
 	ErrReplayed = errors.New("discovery: replayed probe")
-	// ErrLate: a probe that was under way for too long, or was overtaken by a later one: the
-	// link is full, or the machine busy. It says nothing of the link any more.
+	// ErrLate means a probe that was in flight for too long, or was overtaken by a later one,
+	// because the link is full or the machine busy. It says nothing about the link.
 	ErrLate = errors.New("discovery: late probe")
-	// ErrGuarded: a true probe through a port that Options.Guard keeps.
+	// ErrGuarded means an authentic probe through a port that Options.Guard refuses.
 	ErrGuarded = errors.New("discovery: probe through a port kept for hosts")
 )
 

@@ -8,40 +8,40 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// schedule says which port is to be looked at next. Each switch has a queue of its own,
-// and those that have something due take turns, a port each: a switch with ports without
-// number, or whose ports come and go, waits for itself.
+// schedule decides which port is checked next. Each switch has its own queue, and the switches
+// with something due take turns, one port each, so that a switch with very many ports, or ports
+// that come and go, delays only itself.
 type schedule struct {
-	soon  queue[*member] // switches that have nothing due yet
-	turns []*member      // those that have
+	idle  queue[*switchPorts] // switches with nothing due yet
+	turns []*switchPorts      // switches with something due
 }
 
-// member is a switch that has ports.
-type member struct {
+// switchPorts is a switch and its ports that are up.
+type switchPorts struct {
 	dpid    openflow.DatapathID
 	ports   map[uint32]*port
-	agenda  queue[*port]
-	waiting bool // for its turn
-	entry
+	queue   queue[*port]
+	inTurns bool // whether it is in schedule.turns
+	queueItem
 }
 
-// entry is when something is due, and its place in a queue.
-type entry struct {
+// queueItem is the time at which something is due, and its place in a queue.
+type queueItem struct {
 	due   time.Time
 	place int
 }
 
-func (e *entry) self() *entry { return e }
+func (e *queueItem) self() *queueItem { return e }
 
 func (p *port) order(o *port) int { return cmp.Compare(p.at.Port, o.at.Port) }
 
-func (m *member) order(o *member) int { return cmp.Compare(m.dpid, o.dpid) }
+func (m *switchPorts) order(o *switchPorts) int { return cmp.Compare(m.dpid, o.dpid) }
 
-// queue is a heap of entries, the earliest first.
-type queue[T entrant[T]] []T
+// queue is a heap of items, the earliest first.
+type queue[T queueable[T]] []T
 
-type entrant[T any] interface {
-	self() *entry
+type queueable[T any] interface {
+	self() *queueItem
 	order(T) int
 }
 
@@ -59,14 +59,14 @@ func (q queue[T]) Swap(i, j int) {
 	q[i].self().place, q[j].self().place = i, j
 }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (q *queue[T]) Push(x any) {
 	e := x.(T)
 	e.self().place = len(*q)
 	*q = append(*q, e)
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (q *queue[T]) Pop() any {
 	last := len(*q) - 1
 	e := (*q)[last]
@@ -75,88 +75,88 @@ func (q *queue[T]) Pop() any {
 	return e
 }
 
-// add takes in a port.
+// add adds a port.
 func (s *schedule) add(p *port, due time.Time) {
-	m := p.of
+	m := p.sw
 	p.due = due
-	heap.Push(&m.agenda, p)
-	if len(m.agenda) == 1 && !m.waiting {
+	heap.Push(&m.queue, p)
+	if len(m.queue) == 1 && !m.inTurns {
 		m.due = due
-		heap.Push(&s.soon, m)
+		heap.Push(&s.idle, m)
 		return
 	}
-	s.changed(m)
+	s.reschedule(m)
 }
 
-// move changes when a port is due.
+// move changes the time at which a port is due.
 func (s *schedule) move(p *port, due time.Time) {
 	p.due = due
-	heap.Fix(&p.of.agenda, p.place)
-	s.changed(p.of)
+	heap.Fix(&p.sw.queue, p.place)
+	s.reschedule(p.sw)
 }
 
-// remove takes out a port.
+// remove removes a port.
 func (s *schedule) remove(p *port) {
-	m := p.of
-	heap.Remove(&m.agenda, p.place)
+	m := p.sw
+	heap.Remove(&m.queue, p.place)
 	switch {
-	case len(m.agenda) > 0:
-		s.changed(m)
-	case !m.waiting:
-		heap.Remove(&s.soon, m.place)
+	case len(m.queue) > 0:
+		s.reschedule(m)
+	case !m.inTurns:
+		heap.Remove(&s.idle, m.place)
 	}
 }
 
-// changed has a switch's place follow from what is due first there.
-func (s *schedule) changed(m *member) {
-	if !m.waiting {
-		m.due = m.agenda[0].due
-		heap.Fix(&s.soon, m.place)
+// reschedule updates a switch's place after a change of its queue.
+func (s *schedule) reschedule(m *switchPorts) {
+	if !m.inTurns {
+		m.due = m.queue[0].due
+		heap.Fix(&s.idle, m.place)
 	}
 }
 
-// begin has switches with something due wait for their turn.
-func (s *schedule) begin(now time.Time) {
-	for len(s.soon) > 0 && !s.soon[0].due.After(now) {
-		m := heap.Pop(&s.soon).(*member)
-		m.waiting = true
+// startTurns moves the switches with something due to the turns.
+func (s *schedule) startTurns(now time.Time) {
+	for len(s.idle) > 0 && !s.idle[0].due.After(now) {
+		m := heap.Pop(&s.idle).(*switchPorts)
+		m.inTurns = true
 		s.turns = append(s.turns, m)
 	}
 }
 
-// turn is the port that is due first at the switch whose turn it is; nil if none is.
-// The turn is over with done.
+// turn returns the port that is due first at the switch whose turn it is, or nil. The caller
+// ends the turn with endTurn.
 func (s *schedule) turn(now time.Time) *port {
 	for len(s.turns) > 0 {
 		m := s.turns[0]
-		if len(m.agenda) > 0 && !m.agenda[0].due.After(now) {
-			return m.agenda[0]
+		if len(m.queue) > 0 && !m.queue[0].due.After(now) {
+			return m.queue[0]
 		}
 		s.turns = s.turns[1:]
-		s.rest(m)
+		s.makeIdle(m)
 	}
 	return nil
 }
 
-// done ends a turn: the switch is the last to have another.
-func (s *schedule) done() { s.turns = append(s.turns[1:], s.turns[0]) }
+// endTurn ends the turn: the switch goes to the end of the turns.
+func (s *schedule) endTurn() { s.turns = append(s.turns[1:], s.turns[0]) }
 
-// rest takes a switch back that has nothing due any more.
-func (s *schedule) rest(m *member) {
-	m.waiting = false
-	if len(m.agenda) > 0 {
-		m.due = m.agenda[0].due
-		heap.Push(&s.soon, m)
+// makeIdle moves a switch with nothing due back to the idle switches.
+func (s *schedule) makeIdle(m *switchPorts) {
+	m.inTurns = false
+	if len(m.queue) > 0 {
+		m.due = m.queue[0].due
+		heap.Push(&s.idle, m)
 	}
 }
 
-// next is when something is due again, if anything is.
+// next returns the time at which something is due, if there is anything.
 func (s *schedule) next(now time.Time) (time.Time, bool) {
 	switch {
 	case len(s.turns) > 0:
 		return now, true
-	case len(s.soon) > 0:
-		return s.soon[0].due, true
+	case len(s.idle) > 0:
+		return s.idle[0].due, true
 	}
 	return time.Time{}, false
 }

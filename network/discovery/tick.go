@@ -6,37 +6,37 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// Due is what is to be done at one time.
+// Due is what has to be done at one time.
 type Due struct {
-	// Probe are the ports to be probed now, by calling Probe for each.
+	// Probe lists the ports to be probed now, by a call of Probe for each.
 	Probe []topology.PortRef
-	// Count are ports whose counters are to be read and told to Counted: those at the
-	// ends of links whose probes are overdue.
+	// Count lists the ports whose counters are to be read and passed to Counted: the ends of
+	// links whose probes are overdue.
 	Count []topology.PortRef
-	// Changes are what the passing of time has changed.
+	// Changes are the changes caused by the passing of time.
 	Changes []Change
-	// Next is when to ask again.
+	// Next is when to call Tick again.
 	Next time.Time
 }
 
-// looks is how many ports one Tick looks at for each probe that it may ask for: many
-// have nothing to be sent.
-const looks = 8
+// checksPerProbe is how many ports one Tick checks for each probe that it may return: many ports
+// have nothing to send.
+const checksPerProbe = 8
 
-// Tick tells what is due. What one call leaves is told by the next.
+// Tick returns what is due. What does not fit into one call is returned by the next.
 func (d *Discovery) Tick(now time.Time) Due {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	due := Due{Next: now.Add(d.opts.Interval)}
-	d.schedule.begin(now)
-	for range looks * d.opts.Burst {
+	d.schedule.startTurns(now)
+	for range checksPerProbe * d.opts.Burst {
 		p := d.schedule.turn(now)
 		if p == nil || len(due.Probe) >= d.opts.Burst {
 			break
 		}
-		d.look(p, now, &due)
-		d.schedule.move(p, d.wake(p, now))
-		d.schedule.done()
+		d.check(p, now, &due)
+		d.schedule.move(p, d.nextCheck(p, now))
+		d.schedule.endTurn()
 	}
 	if next, any := d.schedule.next(now); any {
 		due.Next = earliest(due.Next, next)
@@ -44,53 +44,53 @@ func (d *Discovery) Tick(now time.Time) Due {
 	return due
 }
 
-// look finds out what is due at a port.
-func (d *Discovery) look(p *port, now time.Time, due *Due) {
-	if p.out != nil {
-		due.Changes = append(due.Changes, d.end(p, now)...)
+// check adds to due what is due at a port.
+func (d *Discovery) check(p *port, now time.Time, due *Due) {
+	if p.outLink != nil {
+		due.Changes = append(due.Changes, d.endIfSilent(p, now)...)
 	}
-	if !p.edge && !now.Before(d.quiet(p)) {
+	if !p.edge && !now.Before(d.edgeSince(p)) {
 		p.edge = true
 		due.Changes = append(due.Changes, Change{Kind: EdgeUp, Port: p.at})
 	}
 	if !now.Before(p.next) {
 		due.Probe = append(due.Probe, p.at)
-		if p.out != nil {
-			p.out.asked++
+		if p.outLink != nil {
+			p.outLink.probesSent++
 		}
-		p.next = now.Add(d.pause(p, now))
+		p.next = now.Add(d.probeInterval(p, now))
 	}
-	if p.out != nil && !now.Before(d.doubts(p.out)) {
-		p.out.counted = now
-		due.Count = append(due.Count, p.at, p.out.to)
+	if p.outLink != nil && !now.Before(d.nextCount(p.outLink)) {
+		p.outLink.countersAt = now
+		due.Count = append(due.Count, p.at, p.outLink.to)
 	}
 }
 
-// wake is when a port is to be looked at next.
-func (d *Discovery) wake(p *port, now time.Time) time.Time {
+// nextCheck returns when a port is to be checked next.
+func (d *Discovery) nextCheck(p *port, now time.Time) time.Time {
 	wake := p.next
-	if p.out != nil {
-		wake = earliest(wake, d.doubts(p.out))
-		if dead := p.out.seen.Add(d.opts.Lifetime + 1); dead.After(now) {
+	if p.outLink != nil {
+		wake = earliest(wake, d.nextCount(p.outLink))
+		if dead := p.outLink.probedAt.Add(d.opts.Lifetime + 1); dead.After(now) {
 			wake = earliest(wake, dead)
 		}
 	}
 	if !p.edge {
-		wake = earliest(wake, d.quiet(p))
+		wake = earliest(wake, d.edgeSince(p))
 	}
 	return wake
 }
 
-// never is later than any time that is asked for.
+// never is later than all times in use.
 var never = time.Unix(1<<40, 0)
 
-// quiet is from when on a port shows no sign of a link or a loop any more.
-func (d *Discovery) quiet(p *port) time.Time {
-	if p.out != nil || len(p.into) > 0 {
+// edgeSince returns the time from which a port shows no sign of a link or a loop.
+func (d *Discovery) edgeSince(p *port) time.Time {
+	if p.outLink != nil || len(p.linkedFrom) > 0 {
 		return never
 	}
 	from := p.settle
-	for _, sign := range []time.Time{p.heard, p.looped} {
+	for _, sign := range []time.Time{p.probedAt, p.loopedAt} {
 		if !sign.IsZero() {
 			from = latest(from, sign.Add(d.opts.Lifetime+1))
 		}
@@ -98,9 +98,9 @@ func (d *Discovery) quiet(p *port) time.Time {
 	return from
 }
 
-// pause is the time to a port's next probe. Settled ports are spread over the
-// interval by their place, so that ports that came up together drift apart.
-func (d *Discovery) pause(p *port, now time.Time) time.Duration {
+// probeInterval returns the time to a port's next probe. The intervals of settled ports differ
+// with their switch and number, so that ports which came up together drift apart.
+func (d *Discovery) probeInterval(p *port, now time.Time) time.Duration {
 	if now.Before(p.settle) {
 		return d.opts.Settle / quickProbes
 	}

@@ -6,76 +6,76 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// traffic is what the counters of a port have said of it.
+// traffic is what a port's counters have shown.
 type traffic struct {
-	asked          time.Time // for the latest reading; zero if there is none
+	askedAt        time.Time // when the latest reading was requested; zero if there is none
 	received, sent uint64
-	// receives and sends are times after which the port has received and sent packets.
-	receives, sends time.Time
+	// receivedAfter and sentAfter are times after which the port has received and sent packets.
+	receivedAfter, sentAfter time.Time
 }
 
-// Counted tells how many packets a port has received and sent, as the switch answered
-// when it was asked at that time. Counters that have gone back began anew.
+// Counted records how many packets a port has received and sent, from the answer to a request
+// made at the given time. Counters that have decreased were reset.
 func (d *Discovery) Counted(at topology.PortRef, received, sent uint64, asked time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.port(at)
-	if p == nil || !asked.After(p.traffic.asked) {
+	if p == nil || !asked.After(p.traffic.askedAt) {
 		return
 	}
 	t := &p.traffic
-	if before := t.asked; !before.IsZero() {
+	if before := t.askedAt; !before.IsZero() {
 		if received > t.received {
-			t.receives = before
+			t.receivedAfter = before
 		}
 		if sent > t.sent {
-			t.sends = before
+			t.sentAfter = before
 		}
 	}
-	t.asked, t.received, t.sent = asked, received, sent
+	t.askedAt, t.received, t.sent = asked, received, sent
 }
 
-// overdue is how long after a probe the next one should have arrived. From then on it
-// matters whether the link carries other packets.
+// overdue returns how long after a probe the next one should have arrived. From then on the
+// link's other packets decide whether it is up.
 func (d *Discovery) overdue() time.Duration { return d.opts.Interval * 5 / 4 }
 
-// doubts is when a link should next be looked at by its counters.
-func (d *Discovery) doubts(l *link) time.Time {
-	if at := l.seen.Add(d.overdue()); at.After(l.counted) {
+// nextCount returns when the counters of a link's ends should be read next.
+func (d *Discovery) nextCount(l *link) time.Time {
+	if at := l.probedAt.Add(d.overdue()); at.After(l.countersAt) {
 		return at
 	}
-	return l.counted.Add(d.opts.Interval / 2)
+	return l.countersAt.Add(d.opts.Interval / 2)
 }
 
-// sign is the latest time at which a link is known to have carried something: a probe or,
-// if nothing else leads to where it leads, what one end sent while the other received.
-// Probes alone would have a link that is merely full taken for dead.
-func (d *Discovery) sign(p, to *port) time.Time {
-	sign := p.out.seen
-	if to == nil || !to.traffic.receives.After(sign) || !p.traffic.sends.After(sign) || len(to.into) > 1 {
+// lastSign returns the latest time at which a link is known to have carried something: a probe
+// or, if no other link leads to the same port, packets that one end sent and the other received.
+// Without the counters a full link would be taken for down.
+func (d *Discovery) lastSign(p, to *port) time.Time {
+	sign := p.outLink.probedAt
+	if to == nil || !to.traffic.receivedAfter.After(sign) || !p.traffic.sentAfter.After(sign) || len(to.linkedFrom) > 1 {
 		return sign
 	}
-	return earliest(to.traffic.receives, p.traffic.sends)
+	return earliest(to.traffic.receivedAfter, p.traffic.sentAfter)
 }
 
-// unanswered is how many probes without an answer end a link at the least: a controller that has stood
-// still for a lifetime has sent none meanwhile, and has not read what has arrived.
-const unanswered = 2
+// minUnanswered is the number of unanswered probes before a link can end. A controller that has
+// stalled for a lifetime has sent none in that time, and has not read what has arrived.
+const minUnanswered = 2
 
-// end ends a link of which there has been no sign for a lifetime.
-func (d *Discovery) end(p *port, now time.Time) (changes []Change) {
-	if now.Sub(p.out.seen) <= d.opts.Lifetime || p.out.asked < unanswered {
+// endIfSilent removes a link that has shown no sign for a lifetime.
+func (d *Discovery) endIfSilent(p *port, now time.Time) (changes []Change) {
+	if now.Sub(p.outLink.probedAt) <= d.opts.Lifetime || p.outLink.probesSent < minUnanswered {
 		return nil
 	}
-	to := d.port(p.out.to)
-	sign := d.sign(p, to)
+	to := d.port(p.outLink.to)
+	sign := d.lastSign(p, to)
 	if now.Sub(sign) > d.opts.Lifetime {
 		return []Change{d.unlink(p)}
 	}
-	to.heard = sign // it is no edge port
-	if p.out.unprobed {
+	to.probedAt = sign // keeps the port from becoming an edge port
+	if p.outLink.unprobed {
 		return nil
 	}
-	p.out.unprobed = true
+	p.outLink.unprobed = true
 	return []Change{{Kind: LinkUnprobed, Link: p.link()}}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A link that is so full that its probes are lost stands for as long as it carries
-// packets, which is told once, and is dead when it carries nothing.
+// TestFullLinkStands checks that a link so full that its probes are lost is kept while it
+// carries packets, which is reported once, and is removed when it carries nothing.
 func TestFullLinkStands(t *testing.T) {
 	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1))
 	w.connect(ref(1, 1), ref(2, 1))
@@ -28,7 +28,8 @@ func TestFullLinkStands(t *testing.T) {
 	}
 }
 
-// A full link that is not full any more is probed as before, and told again if it fills.
+// TestFullLinkIsProbedAgain checks that a formerly full link is probed as before, and reported
+// again if it fills again.
 func TestFullLinkIsProbedAgain(t *testing.T) {
 	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1))
 	w.connect(ref(1, 1), ref(2, 1))
@@ -45,8 +46,8 @@ func TestFullLinkIsProbedAgain(t *testing.T) {
 	}
 }
 
-// What a port receives says nothing of one link if several lead there, and nothing of a
-// link whose sending end sends nothing.
+// TestTrafficOfOthersKeepsNoLink checks that the packets which a port receives do not keep a
+// link if several links lead there, or if the link's sending end sends nothing.
 func TestTrafficOfOthersKeepsNoLink(t *testing.T) {
 	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1), ref(3, 1))
 	w.cable[ref(1, 1)], w.cable[ref(3, 1)] = ref(2, 1), ref(2, 1) // a shared medium
@@ -70,7 +71,8 @@ func TestTrafficOfOthersKeepsNoLink(t *testing.T) {
 	}
 }
 
-// Counters are asked for only while probes are overdue, twice an interval.
+// TestCountersAreAskedForInDoubt checks that counters are requested only while probes are
+// overdue, twice an interval.
 func TestCountersAreAskedForInDoubt(t *testing.T) {
 	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1))
 	w.connect(ref(1, 1), ref(2, 1))

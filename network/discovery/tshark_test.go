@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A probe is proper LLDP for anyone who looks at the wire.
+// TestProbeAgainstTshark checks that tshark reads a probe as valid LLDP.
 func TestProbeAgainstTshark(t *testing.T) {
 	for _, tool := range []string{"tshark", "text2pcap"} {
 		if _, err := exec.LookPath(tool); err != nil {
