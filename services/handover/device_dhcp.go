@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -183,41 +181,39 @@ func (s *packetHandler) handleArrival(ctx context.Context, d *dhcp.Decision, in 
 // device as soon as both are done. Rules need not wait for the store: after a crash in between
 // they are restored from what the store holds.
 func (s *packetHandler) serveAndCommit(ctx context.Context, op *operation, d *dhcp.Decision, in incoming) (unplaced, unwritten error) {
+	op.written = make(chan struct{})
+	served := make(chan error, 1)
+	stored := make(chan error, 1)
+	var took time.Duration
+	go func() { served <- s.serveAt(ctx, op, d.Previous, d.Lease.Attachment) }()
+	go func() {
+		began := time.Now()
+		err := d.Commit(ctx)
+		took = time.Since(began)
+		stored <- err
+	}()
+	// serveAt goes on after the rules are written: it removes those of before.
+	ended := false
+	select {
+	case <-op.written:
+	case unplaced = <-served:
+		ended = true
+	}
+	unwritten = <-stored
 	var answered time.Time
-	done := afterBoth(func() {
+	if unwritten == nil && op.isWritten() {
 		s.reply(d, in)
 		answered = time.Now()
-	})
-	var took time.Duration
-	var writing sync.WaitGroup
-	writing.Go(func() {
-		began := time.Now()
-		unwritten = d.Commit(ctx)
-		took = time.Since(began)
-		if unwritten == nil {
-			done()
-		}
-	})
-	op.written = done
-	unplaced = s.serveAt(ctx, op, d.Previous, d.Lease.Attachment)
-	writing.Wait()
+	}
+	if !ended {
+		unplaced = <-served
+	}
 	op.record.Parts.Store = Duration(took)
 	if !answered.IsZero() {
 		op.record.Parts.Ta = Duration(op.mobile.exchange.ta)
 		op.record.Parts.Td = max(Duration(answered.Sub(op.mobile.exchange.first))-op.record.Parts.Tf, 0)
 	}
 	return unplaced, unwritten
-}
-
-// afterBoth returns a function that calls f when it is called for the second time. It may be
-// called from any goroutine.
-func afterBoth(f func()) func() {
-	var calls atomic.Int32
-	return func() {
-		if calls.Add(1) == 2 {
-			f()
-		}
-	}
 }
 
 // rollbackLease restores a device's rules to the registry's state after its new lease could not be

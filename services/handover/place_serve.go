@@ -24,8 +24,9 @@ type operation struct {
 	record Record
 	// arrived is when the message that caused the operation arrived.
 	arrived time.Time
-	// written, if set, is called once the rules are in the switches, before old ones are removed.
-	written func()
+	// written, if not nil, is closed once the rules are in the switches, before old ones are
+	// removed.
+	written chan struct{}
 	// keepOld keeps the rules of paths that the device has left, because packets are still in
 	// flight there. The end of the second place removes them.
 	keepOld bool
@@ -46,11 +47,21 @@ func (s *placement) newOperation(d registry.Device, ip netip.Addr, kind Kind, ca
 	}
 }
 
-// confirmed notes that the rules are in the switches.
+// confirmed records that the rules are in the switches.
 func (op *operation) confirmed() {
-	if op.written != nil {
+	if op.written != nil && !op.isWritten() {
 		op.record.Parts.Trigger = Duration(time.Since(op.arrived))
-		op.written()
+		close(op.written)
+	}
+}
+
+// isWritten reports whether the rules are in the switches.
+func (op *operation) isWritten() bool {
+	select {
+	case <-op.written:
+		return true
+	default:
+		return false
 	}
 }
 
