@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// anyGroup matches every group address, broadcast included.
+// anyGroup matches every group address, including broadcast.
 func anyGroup() openflow.OXM {
 	group := openflow.MAC{1}
 	o := openflow.EthDst(group)
@@ -20,18 +20,17 @@ func anyGroup() openflow.OXM {
 
 // BaseProgram returns the rules that do not belong to a flow.
 //
-// Group frames go between switches along the tree: what comes in by a tree port
-// goes out by the other tree ports and the edge ports, what comes in by another
-// port of a link is dropped. Those that come in by an edge port match none of
-// these rules and go to the controller.
+// Group frames go between switches along the tree. A frame that arrives at a tree port goes out
+// of the other tree ports and the edge ports; a frame that arrives at another port of a link is
+// dropped. A frame that arrives at an edge port matches none of these rules and goes to the
+// controller.
 //
-// ARP and neighbour advertisements that come in by an edge port go to the
-// controller as well, even where a flow's rules would carry them: hosts tell
-// their addresses by them. A switch that cannot match ICMPv6 types sends up ARP
-// alone.
+// ARP and neighbour advertisements that arrive at an edge port go to the controller as well,
+// even if a flow's rules would forward them, because they reveal hosts' addresses. A switch that
+// cannot match ICMPv6 types sends up ARP only.
 //
-// What asks the controller is leased; below stand rules for when it is not there, and
-// between the two AskProgram.
+// Rules that send packets to the controller are leased. Below them are rules for the time
+// without a controller, and between the two is AskProgram.
 func (v *View) BaseProgram() rule.Program {
 	var p rule.Program
 	seen := map[topology.PortRef]bool{}
@@ -48,17 +47,18 @@ func (v *View) BaseProgram() rule.Program {
 		for _, port := range edges {
 			p.Rules = append(p.Rules, v.learnRules(topology.PortRef{Switch: s, Port: port})...)
 		}
-		p.Rules = append(p.Rules, v.openRules(s, edges)...)
+		p.Rules = append(p.Rules, v.offlineRules(s, edges)...)
 	}
 	return p
 }
 
-// maxOpen is how many edge ports a switch may have to be opened: each has a rule that
-// names all others.
-const maxOpen = 64
+// maxOpenPorts is the largest number of edge ports of a switch that gets rules for the time
+// without a controller: each port has a rule that names all others.
+const maxOpenPorts = 64
 
-// AskProgram is above the rules for when no controller is there. It needs no tree: a switch
-// has it as soon as there is a controller again, which can be told of hosts by then.
+// AskProgram returns the leased rule that sends packets to the controller. It comes before the
+// rules for the time without a controller. It needs no spanning tree, so a switch gets it as
+// soon as a controller is there, which can learn hosts from the packets.
 func AskProgram(s openflow.DatapathID) rule.Program {
 	return rule.Program{Rules: []rule.Rule{{
 		Switch: s, Stage: rule.StageRoute, Offset: rule.RouteAsk, Leased: true,
@@ -66,11 +66,11 @@ func AskProgram(s openflow.DatapathID) rule.Program {
 	}}}
 }
 
-// openRules are for when no controller is there: then the leases of what asks it end,
-// and what has no rule goes everywhere along the tree. A switch with too many ports is
-// not opened.
-func (v *View) openRules(s openflow.DatapathID, edges []uint32) []rule.Rule {
-	if len(edges) > maxOpen {
+// offlineRules returns the rules for the time without a controller: then the leases of rules
+// that send packets to it end, and a packet without other rules is flooded along the tree. A
+// switch with too many ports gets none.
+func (v *View) offlineRules(s openflow.DatapathID, edges []uint32) []rule.Rule {
+	if len(edges) > maxOpenPorts {
 		return nil
 	}
 	var rules []rule.Rule
@@ -112,10 +112,10 @@ func (v *View) learnRules(at topology.PortRef) []rule.Rule {
 	return []rule.Rule{r, nd}
 }
 
-// Shrink returns what two such programs have in common. Moving from one tree to
-// another by way of it never closes a loop, whatever the order in which switches
-// take the changes: until all have shrunk, every switch sends along the old tree
-// or a part of it, and after that along a part of the new one.
+// Shrink returns the rules and outputs that two base programs have in common. A change from one
+// tree to another by way of the result never closes a loop, in whatever order the switches apply
+// it: until all have shrunk, every switch forwards along the old tree or a part of it, and after
+// that along a part of the new tree.
 func Shrink(old, new rule.Program) rule.Program {
 	type place struct {
 		s openflow.DatapathID

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// randomNet draws any network, loops, parallel links and islands included.
+// randomNet draws any network, including ones with loops, parallel links and separate parts.
 func randomNet(t *rapid.T) *net {
 	n := &net{edges: map[openflow.DatapathID][]uint32{}, ips: map[netip.Addr]hosts.Neighbor{}, hosts: map[openflow.MAC]topology.PortRef{}}
 	switches := rapid.IntRange(1, 6).Draw(t, "switches")
@@ -33,8 +33,8 @@ func randomNet(t *rapid.T) *net {
 	return n
 }
 
-// deliver sends a flooded packet through the rules that each switch has and
-// counts how often it comes out of each edge port. It fails on a loop.
+// deliver sends a flooded packet through the rules of each switch, and counts how often it
+// leaves each edge port. It fails on a loop.
 func deliver(t *rapid.T, n *net, out PacketOut, rules func(openflow.DatapathID) []rule.Rule) map[topology.PortRef]int {
 	cables := map[topology.PortRef]topology.PortRef{}
 	for _, l := range n.links {
@@ -108,8 +108,8 @@ func TestBroadcastReachesEveryEdgePortOnce(t *testing.T) {
 	})
 }
 
-// Hosts tell their addresses at edge ports; a switch that cannot match what they
-// tell IPv6 addresses by is not asked to.
+// TestLearningRules checks the rules at edge ports that reveal hosts' addresses, and that a
+// switch which cannot match ICMPv6 types gets no rule for IPv6.
 func TestLearningRules(t *testing.T) {
 	n := ring()
 	v := n.view()
@@ -128,8 +128,8 @@ func TestLearningRules(t *testing.T) {
 	}
 }
 
-// While the switches change over from one tree to another, in any order, no
-// packet loops and none comes twice.
+// TestChangeOfTreeNeverLoops checks that no packet loops and none is duplicated while the
+// switches change from one tree to another, in any order.
 func TestChangeOfTreeNeverLoops(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := randomNet(t)
@@ -141,10 +141,10 @@ func TestChangeOfTreeNeverLoops(t *testing.T) {
 			}
 		}
 		after := n.view().BaseProgram()
-		if rapid.Bool().Draw(t, "reverse") { // links appear instead
+		if rapid.Bool().Draw(t, "reverse") { // links are added instead
 			before, after = after, before
 		}
-		n.links = all // a link that counts as dead may still carry packets
+		n.links = all // a link that is considered down may still carry packets
 		shrunk := Shrink(before, after)
 		for _, phase := range [][2]rule.Program{{before, shrunk}, {shrunk, after}} {
 			done := map[openflow.DatapathID]bool{}

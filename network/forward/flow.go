@@ -17,21 +17,21 @@ type Key struct {
 	VLAN     uint16
 }
 
-// String names the flow in the ledger.
+// String returns the flow's name in the ledger.
 func (k Key) String() string { return fmt.Sprintf("%v>%v@%d", k.Src, k.Dst, k.VLAN) }
 
 func (k Key) compare(o Key) int {
 	return cmp.Or(slices.Compare(k.Src[:], o.Src[:]), slices.Compare(k.Dst[:], o.Dst[:]), cmp.Compare(k.VLAN, o.VLAN))
 }
 
-// Flow is a flow that has rules, and the way it goes. It is immutable.
+// Flow is a flow that has rules, and its path. It is immutable.
 type Flow struct {
 	Key
 	Path topology.Path
 }
 
-// newFlow makes a flow. Short paths are kept next to the flow itself: the hot
-// path reads both for every packet, and memory is what it waits for.
+// newFlow returns a flow. It stores short paths next to the flow itself: Decide reads both for
+// every packet, and its speed is limited by memory accesses.
 func newFlow(k Key, p topology.Path) *Flow {
 	near := &struct {
 		f    Flow
@@ -43,7 +43,7 @@ func newFlow(k Key, p topology.Path) *Flow {
 	return &near.f
 }
 
-// sharedOutputs are the actions of ports with small numbers, which all flows share.
+// sharedOutputs holds the actions for small port numbers, which all flows share.
 var sharedOutputs = func() (all [256][]openflow.Action) {
 	for p := range all {
 		all[p] = []openflow.Action{openflow.Output(uint32(p))}
@@ -51,41 +51,42 @@ var sharedOutputs = func() (all [256][]openflow.Action) {
 	return all
 }()
 
-// outputs is the action list that sends out of a port.
-func outputs(port uint32) []openflow.Action {
+// outputAction returns the action list that sends a packet out of a port.
+func outputAction(port uint32) []openflow.Action {
 	if port < uint32(len(sharedOutputs)) {
 		return sharedOutputs[port]
 	}
 	return []openflow.Action{openflow.Output(port)}
 }
 
-// ends reports whether the flow leads from one place to the other.
-func (f *Flow) ends(from, to topology.PortRef) bool {
+// connects reports whether the flow leads from one port to the other.
+func (f *Flow) connects(from, to topology.PortRef) bool {
 	first, last := f.Path.Hops[0], f.Path.Hops[len(f.Path.Hops)-1]
 	return first.Switch == from.Switch && first.In == from.Port && last.Switch == to.Switch && last.Out == to.Port
 }
 
-// outAt finds what the flow does at the port, if it passes there.
-func (f *Flow) outAt(at topology.PortRef) ([]openflow.Action, bool) {
+// actionsAt returns what the flow does with packets that arrive at the port, and false if its
+// path does not include it.
+func (f *Flow) actionsAt(at topology.PortRef) ([]openflow.Action, bool) {
 	for _, h := range f.Path.Hops {
 		if h.Switch == at.Switch && h.In == at.Port {
-			return outputs(h.Output()), true
+			return outputAction(h.Output()), true
 		}
 	}
 	return nil, false
 }
 
-// Table holds the flows that have rules. It is bounded: when it is full, packets
-// are still forwarded, one by one.
+// Table holds the flows that have rules, up to MaxFlows. If it is full, packets are forwarded
+// one by one.
 type Table struct {
 	mu    sync.RWMutex
 	flows map[Key]*Flow
 }
 
-// MaxFlows bounds a table.
+// MaxFlows is the limit of a table.
 const MaxFlows = 1 << 17
 
-// NewTable makes an empty table.
+// NewTable returns an empty table.
 func NewTable() *Table { return &Table{flows: map[Key]*Flow{}} }
 
 func (t *Table) find(k Key) *Flow {
@@ -104,29 +105,27 @@ func (t *Table) put(f *Flow) bool {
 	return true
 }
 
-// Len is the number of flows.
+// Len returns the number of flows.
 func (t *Table) Len() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.flows)
 }
 
-// Delete forgets a flow: its rules have expired, or could not be installed.
+// Delete removes a flow whose rules have expired or could not be installed.
 func (t *Table) Delete(k Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.flows, k)
 }
 
-// Repair compares all flows with the network as it is now. It returns the flows
-// that go another way from now on, whose rules are to be replaced, and those
-// that cannot go on at all, whose rules are to be deleted. The table is brought
-// up to date. Flows whose way still exists are left alone, even if a better one
-// has appeared. It holds up nobody who decides upon packets meanwhile, and leaves alone what
-// they change.
+// Repair compares all flows with the present network and updates the table. It returns the flows
+// with a new path, whose rules are to be replaced, and those without a path, whose rules are to
+// be deleted. A flow whose path still exists stays, even if a better path has appeared. Repair
+// does not delay concurrent calls of Decide, and leaves flows alone that they change.
 func (t *Table) Repair(v *View) (replaced []*Flow, gone []Key) {
 	for _, f := range t.all() {
-		n, intact := v.repaired(f)
+		n, intact := v.repairFlow(f)
 		if intact || !t.replace(f, n) {
 			continue
 		}
@@ -141,15 +140,15 @@ func (t *Table) Repair(v *View) (replaced []*Flow, gone []Key) {
 	return replaced, gone
 }
 
-// all returns the flows in no order.
+// all returns the flows in no particular order.
 func (t *Table) all() []*Flow {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return slices.Collect(maps.Values(t.flows))
 }
 
-// replace replaces a flow, or forgets it if n is nil. It reports false if the table has another
-// flow by now, or none.
+// replace replaces a flow, or removes it if n is nil. It returns false if the table no longer
+// has this flow.
 func (t *Table) replace(f, n *Flow) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,14 +163,14 @@ func (t *Table) replace(f, n *Flow) bool {
 	return true
 }
 
-// repaired reports whether a flow can stay as it is. Otherwise it returns the flow that takes
-// its place, nil if there is none.
-func (v *View) repaired(f *Flow) (n *Flow, intact bool) {
-	from, to := v.place(f.Src, f.VLAN, f.from()), v.place(f.Dst, f.VLAN, f.to())
+// repairFlow reports whether a flow can stay as it is. Otherwise it returns the flow that
+// replaces it, or nil.
+func (v *View) repairFlow(f *Flow) (n *Flow, intact bool) {
+	from, to := v.hostPort(f.Src, f.VLAN, f.from()), v.hostPort(f.Dst, f.VLAN, f.to())
 	if from.IsZero() || to.IsZero() {
 		return nil, false
 	}
-	if f.ends(from, to) && v.intact(f.Path) {
+	if f.connects(from, to) && v.pathIntact(f.Path) {
 		return nil, true
 	}
 	path, ok := v.Topology.Path(from, to, v.Metric)
@@ -190,10 +189,10 @@ func (f *Flow) to() topology.PortRef {
 	return topology.PortRef{Switch: last.Switch, Port: last.Out}
 }
 
-// place is where a host stands now. A host that has merely aged out of the table
-// is taken to be where it was, as long as that is an edge port; zero means that
-// it is nowhere.
-func (v *View) place(mac openflow.MAC, vlan uint16, was topology.PortRef) topology.PortRef {
+// hostPort returns the port at which a host is now. A host that has only expired from the table
+// is assumed to be at its former port, if that is an edge port. The result is zero if there is
+// none.
+func (v *View) hostPort(mac openflow.MAC, vlan uint16, was topology.PortRef) topology.PortRef {
 	if at, ok := v.Hosts.Lookup(mac, vlan); ok {
 		return at
 	}
@@ -203,8 +202,8 @@ func (v *View) place(mac openflow.MAC, vlan uint16, was topology.PortRef) topolo
 	return topology.PortRef{}
 }
 
-// intact reports whether every link of a path is still there.
-func (v *View) intact(p topology.Path) bool {
+// pathIntact reports whether every link of a path still exists.
+func (v *View) pathIntact(p topology.Path) bool {
 	for i, h := range p.Hops {
 		if !v.Topology.Has(h.Switch) {
 			return false

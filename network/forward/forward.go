@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Hosts is what forwarding asks of the host table.
+// Hosts is the part of the host table that forwarding uses.
 type Hosts interface {
 	Lookup(mac openflow.MAC, vlan uint16) (topology.PortRef, bool)
 	Neighbor(addr netip.Addr, vlan uint16) (hosts.Neighbor, bool)
 	IsVirtual(mac openflow.MAC) bool
 }
 
-// Edges is what forwarding asks of discovery.
+// Edges is the part of discovery that forwarding uses.
 type Edges interface {
 	IsEdge(topology.PortRef) bool
 	EdgePorts(openflow.DatapathID) []uint32
@@ -30,16 +30,16 @@ type View struct {
 	Hosts    Hosts
 	Edges    Edges
 	Metric   topology.Metric
-	// IgnoreVLAN makes flows in all VLANs one.
+	// IgnoreVLAN makes the flows of all VLANs one flow.
 	IgnoreVLAN bool
-	// Proactive: rules by destination lead packets; flows have none.
+	// Proactive is true if rules by destination forward packets; then flows have no rules.
 	Proactive bool
-	// CanMatch tells whether a switch's rules can match a field; nil means all can.
+	// CanMatch reports whether a switch's rules can match a field; nil means that all can.
 	CanMatch func(openflow.DatapathID, openflow.Field) bool
 }
 
-// PacketOut is a packet to be sent. Without Data it is the packet that was
-// decided upon. InPort is what the switch takes as the packet's in-port.
+// PacketOut is a packet to be sent. If Data is nil, it is the packet that the decision is about.
+// InPort is the packet's in-port for the switch.
 type PacketOut struct {
 	Switch  openflow.DatapathID
 	InPort  uint32
@@ -47,33 +47,33 @@ type PacketOut struct {
 	Data    []byte
 }
 
-// Verb says what a decision does with the packet.
+// Verb is what a decision does with the packet.
 type Verb uint8
 
 // The verbs.
 const (
-	// Drop: the packet goes nowhere. Why says why.
+	// Drop drops the packet, for the reason Why.
 	Drop Verb = iota
-	// Forward: towards a known host.
+	// Forward sends the packet towards a known host.
 	Forward
-	// Flood: along the tree and out of edge ports.
+	// Flood sends the packet along the tree and out of edge ports.
 	Flood
-	// Answer: answered in the target's place.
+	// Answer answers the packet in the target's place.
 	Answer
 )
 
-var verbs = [...]string{"drop", "forward", "flood", "answer"}
+var verbNames = [...]string{"drop", "forward", "flood", "answer"}
 
-// String is the verb.
-func (v Verb) String() string { return verbs[v] }
+// String returns the verb in lower case.
+func (v Verb) String() string { return verbNames[v] }
 
-// Decision is what to do about a packet: first bring the rules of Flow, if any,
-// into the switches, then send Out, unless it has no actions.
+// Decision is what to do with a packet: first install the rules of Flow, if it is not nil, then
+// send Out, unless it has no actions.
 type Decision struct {
 	Verb Verb
 	Why  string
-	// Flow is the flow the packet belongs to, if it is to have rules; New tells
-	// that it is not yet in the table, or goes another way than it did.
+	// Flow is the packet's flow, if it is to have rules. New reports whether it is not yet in
+	// the table, or has a new path.
 	Flow *Flow
 	New  bool
 	Out  PacketOut
@@ -81,22 +81,22 @@ type Decision struct {
 
 func drop(why string) Decision { return Decision{Verb: Drop, Why: why} }
 
-// Decide decides upon a packet that came in at a port. It changes the table only
-// by adding the flow of a Decision that is New.
+// Decide decides about a packet that arrived at a port. The only change that it makes to the
+// table is to add the flow of a Decision that is New.
 func (t *Table) Decide(v *View, at topology.PortRef, h *packet.Headers) Decision {
 	switch {
 	case h.EthDst.IsMulticast():
-		if isLinkLocal(h.EthDst) {
+		if isReservedGroup(h.EthDst) {
 			return drop("a link-local group address that bridges do not pass on")
 		}
-		if d, ok := answer(v, at, h); ok {
+		if d, ok := answerQuery(v, at, h); ok {
 			return d
 		}
 		return v.flood(at, "group address")
 	case h.EthDst.IsZero():
 		return drop("destination address zero")
 	case v.Hosts.IsVirtual(h.EthDst):
-		if d, ok := answer(v, at, h); ok { // hosts ask for what they know already
+		if d, ok := answerQuery(v, at, h); ok { // hosts also send unicast queries for addresses that they know
 			return d
 		}
 		return drop("a virtual address, whose service does not take the packet")
@@ -110,7 +110,7 @@ func (t *Table) Decide(v *View, at topology.PortRef, h *packet.Headers) Decision
 		return drop("the destination is behind the port the packet came from")
 	}
 	if v.Proactive {
-		return v.passOn(at, to, "the switch has no rule for the destination yet")
+		return v.forwardOneHop(at, to, "the switch has no rule for the destination yet")
 	}
 	return t.unicast(v, at, to, Key{Src: h.EthSrc, Dst: h.EthDst, VLAN: vlan})
 }
@@ -122,21 +122,22 @@ func (v *View) vlan(h *packet.Headers) uint16 {
 	return h.VLANID
 }
 
-// isLinkLocal: 01:80:c2:00:00:00 to 0f, that is STP, LACP, pause, 802.1X, LLDP.
-func isLinkLocal(m openflow.MAC) bool {
+// isReservedGroup reports whether m is one of 01:80:c2:00:00:00 to 0f: STP, LACP, pause, 802.1X,
+// LLDP.
+func isReservedGroup(m openflow.MAC) bool {
 	return m[0] == 0x01 && m[1] == 0x80 && m[2] == 0xc2 && m[3] == 0 && m[4] == 0 && m[5] < 16
 }
 
-// unicast forwards to a known place. The flow gets rules only if its source is
-// known where the path begins: a forged source address cannot redirect the rules
-// of the address's owner.
+// unicast forwards to a known port. The flow gets rules only if its source is known to be where
+// the path begins, so that a forged source address cannot redirect the rules of the address's
+// owner.
 func (t *Table) unicast(v *View, at, to topology.PortRef, k Key) Decision {
 	from, known := v.Hosts.Lookup(k.Src, k.VLAN)
 	if !known {
-		return v.passOn(at, to, "unknown source")
+		return v.forwardOneHop(at, to, "unknown source")
 	}
-	if f := t.find(k); f != nil && f.ends(from, to) {
-		if out, ok := f.outAt(at); ok {
+	if f := t.find(k); f != nil && f.connects(from, to) {
+		if out, ok := f.actionsAt(at); ok {
 			return Decision{Verb: Forward, Flow: f, Out: PacketOut{Switch: at.Switch, InPort: at.Port, Actions: out}}
 		}
 	}
@@ -145,18 +146,18 @@ func (t *Table) unicast(v *View, at, to topology.PortRef, k Key) Decision {
 		return drop("no path to the destination")
 	}
 	f := newFlow(k, path)
-	out, ok := f.outAt(at)
+	out, ok := f.actionsAt(at)
 	if !ok {
-		return v.passOn(at, to, "the packet is not on its flow's path")
+		return v.forwardOneHop(at, to, "the packet is not on its flow's path")
 	}
 	if !t.put(f) {
-		return v.passOn(at, to, "the table of flows is full")
+		return v.forwardOneHop(at, to, "the table of flows is full")
 	}
 	return Decision{Verb: Forward, Flow: f, New: true, Out: PacketOut{Switch: at.Switch, InPort: at.Port, Actions: out}}
 }
 
-// passOn sends one packet one hop further, without rules.
-func (v *View) passOn(at, to topology.PortRef, why string) Decision {
+// forwardOneHop sends one packet one hop further, without rules.
+func (v *View) forwardOneHop(at, to topology.PortRef, why string) Decision {
 	path, ok := v.Topology.Path(at, to, v.Metric)
 	if !ok {
 		return drop("no path to the destination")
@@ -180,8 +181,8 @@ func (v *View) flood(at topology.PortRef, why string) Decision {
 	}}
 }
 
-// floodActions are outputs to the tree ports and edge ports of a switch, but not
-// to the port the packet came from.
+// floodActions returns outputs to the tree ports and edge ports of a switch, except the port
+// from which the packet came.
 func (v *View) floodActions(at topology.PortRef) []openflow.Action {
 	tree, edge := v.Topology.TreePorts(at.Switch), v.Edges.EdgePorts(at.Switch)
 	actions := make([]openflow.Action, 0, len(tree)+len(edge))
@@ -195,15 +196,14 @@ func (v *View) floodActions(at topology.PortRef) []openflow.Action {
 	return actions
 }
 
-// AnswerAge is how recently a host must have been heard to be answered for. The
-// question for one that has been silent for longer is passed on: it may be gone,
-// and if it is not, its answer makes it known again.
+// AnswerAge is the time after which forwarding no longer answers for a silent host. Queries for
+// such a host are forwarded: it may have left, and if it has not, its answer reveals it again.
 const AnswerAge = time.Minute
 
-// answer answers ARP requests and neighbour solicitations for known addresses.
-// What serves to find that an address is taken twice (probes and announcements)
-// is not answered: the table may be out of date, the target itself is not.
-func answer(v *View, at topology.PortRef, h *packet.Headers) (Decision, bool) {
+// answerQuery answers ARP requests and neighbour solicitations for known addresses. It does not
+// answer probes and announcements, which detect duplicate addresses, because the table may be
+// out of date.
+func answerQuery(v *View, at topology.PortRef, h *packet.Headers) (Decision, bool) {
 	var data []byte
 	switch {
 	case h.Has(packet.ARP) && h.ARPOp == packet.ARPRequest && !h.Src.IsUnspecified() && h.Src != h.Dst:
@@ -232,8 +232,8 @@ func answer(v *View, at topology.PortRef, h *packet.Headers) (Decision, bool) {
 	}}, true
 }
 
-// neighbor finds the host that the question h is for, if it may be answered for:
-// it is not itself where the question comes from, and has been heard lately.
+// neighbor returns the host that the query h is for, if forwarding may answer for it: the host
+// is not at the port of the query, and was seen recently.
 func (v *View) neighbor(a netip.Addr, at topology.PortRef, h *packet.Headers) (hosts.Neighbor, bool) {
 	n, ok := v.Hosts.Neighbor(a, v.vlan(h))
 	return n, ok && n.At != at && n.MAC != h.EthSrc && time.Since(n.Seen) <= AnswerAge

@@ -19,7 +19,7 @@ func ref(s, p int) topology.PortRef {
 
 func mac(n byte) openflow.MAC { return openflow.MAC{2, 0, 0, 0, 0, n} }
 
-// net is a network in a test: cables, hosts and edge ports.
+// net is a network for tests: cables, hosts and edge ports.
 type net struct {
 	links []topology.Link
 	hosts map[openflow.MAC]topology.PortRef
@@ -59,8 +59,8 @@ func (n *net) IsEdge(r topology.PortRef) bool { return slices.Contains(n.edges[r
 
 func (n *net) EdgePorts(s openflow.DatapathID) []uint32 { return n.edges[s] }
 
-// ring has four switches, links by port 1 (to the next) and 2 (to the one
-// before), and hosts 1 to 4 at port 9 of each.
+// ring returns four switches with links by port 1 to the next and by port 2 to the previous one,
+// and hosts 1 to 4 at port 9 of each.
 func ring() *net {
 	n := &net{hosts: map[openflow.MAC]topology.PortRef{}, ips: map[netip.Addr]hosts.Neighbor{}, edges: map[openflow.DatapathID][]uint32{}}
 	for s := 1; s <= 4; s++ {
@@ -81,7 +81,7 @@ func unicast(from, to byte) *packet.Headers {
 	return &h
 }
 
-// route writes a flow's hops as "1:9>1 2:2>9".
+// route formats a flow's hops as "1:9>1 2:2>9".
 func route(f *Flow) string {
 	var s []string
 	for _, h := range f.Path.Hops {
@@ -134,7 +134,7 @@ func TestUnicastWithoutRules(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n, table := ring(), NewTable()
 			at, h := tt.make(n)
-			if tt.out == nil && tt.verb == Flood { // whichever port of the ring is off the tree
+			if tt.out == nil && tt.verb == Flood { // the port of the ring that is not on the tree varies
 				v := n.view()
 				for _, l := range v.Topology.Links {
 					if !v.Topology.OnTree(l.From) {
@@ -189,10 +189,10 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// slowHosts is a host table whose lookups wait until they are let go on.
+// slowHosts is a host table whose lookups block until they are released.
 type slowHosts struct {
 	*net
-	asked   chan struct{} // gets something with each lookup
+	asked   chan struct{} // receives a value for each lookup
 	resumed chan struct{}
 }
 
@@ -202,8 +202,8 @@ func (s slowHosts) Lookup(m openflow.MAC, vlan uint16) (topology.PortRef, bool) 
 	return s.net.Lookup(m, vlan)
 }
 
-// While flows are repaired, packets of others are decided upon, and what becomes of a flow
-// meanwhile is left alone.
+// TestRepairHoldsUpNobody checks that Decide is not delayed while flows are repaired, and that
+// Repair leaves alone flows which change in between.
 func TestRepairHoldsUpNobody(t *testing.T) {
 	n, table := ring(), NewTable()
 	table.Decide(n.view(), n.hosts[mac(1)], unicast(1, 2))
@@ -319,7 +319,8 @@ func BenchmarkDecideNewFlow(b *testing.B) {
 	}
 }
 
-// Two hosts on one switch: what a packet-in load generator does.
+// BenchmarkDecideNewFlowOnOneSwitch decides about two hosts on one switch, as a load generator
+// of packet-ins does.
 func BenchmarkDecideNewFlowOnOneSwitch(b *testing.B) {
 	n, table := ring(), NewTable()
 	n.hosts[mac(77)] = ref(1, 8)

@@ -8,9 +8,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// BenchmarkThousandLinks brings what was measured of a thousand directed links into a
-// topology, as each change of the network does; and finds their losses, as each reading
-// of counters does.
+// BenchmarkThousandLinks annotates a thousand directed links of a topology, as each change of
+// the network does, and computes their losses, as each reading of counters does.
 func BenchmarkThousandLinks(b *testing.B) {
 	const switches = 500
 	table := New(Options{})

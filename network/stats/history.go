@@ -9,19 +9,20 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// Point is what was measured of one direction of a link at one time.
+// Point is the measured state of one direction of a link at one time.
 type Point struct {
-	// At is when the interval ended that Used is of.
+	// At is the end of the interval over which Used was measured.
 	At       time.Time
 	Interval time.Duration
 	// Used and Capacity are in bits per second, zero while unknown.
 	Used, Capacity  uint64
 	Latency, Jitter time.Duration
-	// Loss is what the path loses, Queue what queues have lost over the loss window.
+	// Loss is the share that the path loses, Queue the share that queues have lost over the loss
+	// window.
 	Loss, Queue float64
 }
 
-// Available is the capacity that was not used.
+// Available returns the capacity that was not used.
 func (p Point) Available() uint64 { return p.Capacity - min(p.Used, p.Capacity) }
 
 // Track is the history of one direction of a link, the oldest point first.
@@ -30,23 +31,23 @@ type Track struct {
 	Points   []Point
 }
 
-// History remembers points of links, also of those that are down now. Its methods
-// may be called concurrently.
+// History holds points of links, including those that are down now. It is safe for concurrent
+// use.
 type History struct {
 	points int
 	span   time.Duration
 	mu     sync.RWMutex
-	links  map[ends]*ring[Point]
+	links  map[linkEnds]*ring[Point]
 }
 
-// NewHistory makes an empty history that goes back by span, at one point of each
-// link in an interval.
+// NewHistory returns an empty history that reaches back by span, with one point of each link in
+// an interval.
 func NewHistory(span, interval time.Duration) *History {
-	return &History{points: int(max(1, span/interval)), span: span, links: map[ends]*ring[Point]{}}
+	return &History{points: int(max(1, span/interval)), span: span, links: map[linkEnds]*ring[Point]{}}
 }
 
-// Record adds what is known of links now. load gives what was measured of a link
-// and when; a link that was not measured since its last point gets none.
+// Record adds what is known of links now. load returns the load of a link; a link that was not
+// measured since its last point gets no new one.
 func (h *History) Record(now time.Time, links []topology.Link, load func(topology.Link) Load) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,7 +56,7 @@ func (h *History) Record(now time.Time, links []topology.Link, load func(topolog
 		if m.At.IsZero() {
 			continue
 		}
-		key := ends{l.From, l.To}
+		key := linkEnds{l.From, l.To}
 		r := h.links[key]
 		if r == nil {
 			r = new(ring[Point])
@@ -76,8 +77,8 @@ func (h *History) Record(now time.Time, links []topology.Link, load func(topolog
 	}
 }
 
-// Since returns the points after a time of the link that leaves by a port: one
-// track, or several if the link has led to several places.
+// Since returns the points after a time for the link that leaves by a port: one track, or
+// several if the link has led to several ports.
 func (h *History) Since(from topology.PortRef, since time.Time) []Track {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

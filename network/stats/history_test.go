@@ -22,7 +22,7 @@ func TestHistory(t *testing.T) {
 	for i := range 1000 {
 		now = at(i)
 		h.Record(now, []topology.Link{there, back}, measured(i))
-		h.Record(now, []topology.Link{there, back}, measured(i)) // nothing new
+		h.Record(now, []topology.Link{there, back}, measured(i)) // without a new measurement
 	}
 	tracks := h.Since(a, time.Time{})
 	if len(tracks) != 1 || tracks[0].To != b || len(tracks[0].Points) != 720 {
@@ -44,7 +44,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("the other direction: %+v", got)
 	}
 
-	// The cable moves; what it led to before is still told, for an hour.
+	// The cable moves; its former end is still in the history, for an hour.
 	c := topology.PortRef{Switch: 3, Port: 1}
 	there.To = c
 	h.Record(now.Add(every), []topology.Link{there}, measured(1000))

@@ -8,17 +8,17 @@ import (
 
 // Load is the measured state of one direction of a link.
 type Load struct {
-	// At is when the interval ended that Used is of; zero while nothing is known.
+	// At is the end of the interval over which Used was measured; zero while nothing is known.
 	At       time.Time
 	Interval time.Duration
 	// Used is in bits per second.
 	Used uint64
-	// Loss is of the time before the ends were last compared.
+	// Loss was computed by the latest CompareEnds.
 	Loss
 }
 
-// Load measures a link: what its sending end sends or, where that end does not
-// count, what its receiving end receives.
+// Load returns the load of a link: what its sending end sends or, if that end does not count,
+// what its receiving end receives.
 func (t *Table) Load(l topology.Link) Load {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -34,21 +34,21 @@ func (t *Table) Load(l topology.Link) Load {
 			load.At, load.Interval, load.Used = r.At, r.Interval, uint64(r.RxBits)
 		}
 	}
-	load.Loss = t.losses[ends{l.From, l.To}]
+	load.Loss = t.losses[linkEnds{l.From, l.To}]
 	return load
 }
 
-// CompareEnds finds the losses of links, which Load and Annotate tell from then on. It
-// is more work than those, and of use after new readings only.
+// CompareEnds computes the losses of links for later calls of Load and Annotate. It takes more
+// time than those, and gives new results only after new readings.
 func (t *Table) CompareEnds(links []topology.Link) {
-	losses := make(map[ends]Loss, len(links))
+	losses := make(map[linkEnds]Loss, len(links))
 	t.mu.RLock()
 	for _, l := range links {
 		from, to := t.best(l.From), t.best(l.To)
 		if from == nil || to == nil {
 			continue
 		}
-		losses[ends{l.From, l.To}] = loss(spans(from, to, l.Latency, t.opts.LossWindow, l.Capacity))
+		losses[linkEnds{l.From, l.To}] = computeLoss(compareCounters(from, to, l.Latency, t.opts.LossWindow, l.Capacity))
 	}
 	t.mu.RUnlock()
 	t.mu.Lock()
@@ -56,10 +56,9 @@ func (t *Table) CompareEnds(links []topology.Link) {
 	t.losses = losses
 }
 
-// Annotate fills in capacity, use and loss of links. speed gives that of a port in
-// bits per second, zero while unknown; a link is as fast as the slower of its
-// ends. configured comes before both: it gives the capacity of the link that
-// leaves by a port.
+// Annotate fills in capacity, use and loss of links. speed returns the speed of a port in bits
+// per second, zero while unknown; a link is as fast as the slower of its ends. configured takes
+// precedence: it holds the capacities of links by the port from which they leave.
 func (t *Table) Annotate(links []topology.Link, configured map[topology.PortRef]uint64, speed func(topology.PortRef) uint64) {
 	for i := range links {
 		l := &links[i]

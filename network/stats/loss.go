@@ -6,60 +6,61 @@ import (
 	"time"
 )
 
-// Loss tells what of the packets that went into one direction of a link has not come out.
-// Only what the path itself loses tells of the packets to come: what a full queue has lost
-// in a burst is over with it.
+// Loss holds the shares of packets that were lost on one direction of a link. Only the loss of
+// the path itself predicts future losses; losses by a full queue end with the burst that filled
+// it.
 type Loss struct {
-	// Path is the share that the path loses: what all of the latest readings have in
-	// common, over the loss window. It is of Packets packets, counted from Since to At,
-	// and zero while there are none.
+	// Path is the share that the path loses: the share that the latest readings have in common,
+	// over the loss window. It was measured on Packets packets, counted from Since to At, and is
+	// zero while there are none.
 	Path      float64
 	Packets   uint64
 	Since, At time.Time
-	// Queue is the share of all packets of the loss window that queues have lost: those
-	// that the sending port has dropped, and those lost beyond Path's share in readings
-	// in which the link was full, or that stand out from the latest ones. QueueAt is the
-	// end of the last of these, zero if there is none.
+	// Queue is the share of all packets of the loss window that queues have lost: those that the
+	// sending port has dropped, and those lost beyond Path's share in readings in which the link
+	// was full or which differ from the latest ones. QueueAt is the end of the last such
+	// reading, zero if there is none.
 	Queue   float64
 	QueueAt time.Time
 }
 
 const (
-	// latestSpans are those by which it is told what a link loses now: a burst fills
-	// fewer than half of them, and what is over has left them after as many.
-	latestSpans = 5
-	// full is the share of its capacity that a link carries at least when its queue
-	// overflows: in a reading, which begins and ends at any time.
-	full = 0.9
-	// deviations is how many standard deviations a reading may be off what the link loses.
-	deviations = 4
+	// latestIntervals is the number of intervals that determine what a link loses now. A burst
+	// fills fewer than half of them, and has no effect after as many.
+	latestIntervals = 5
+	// fullShare is the least share of its capacity that a link carries in an interval in which
+	// its queue overflows, given that readings begin and end at any time.
+	fullShare = 0.9
+	// maxDeviations is how many standard deviations an interval may differ from the link's usual
+	// loss.
+	maxDeviations = 4
 )
 
-// span compares the two ends of a link between two readings of the sending one.
-type span struct {
+// interval compares the two ends of a link between two readings of the sending end.
+type interval struct {
 	start, end time.Time
-	went, lost float64    // packets; what was lost can come out below zero
-	doubts     [2]float64 // packets by which lost may be off at the start and the end
+	went, lost float64    // packets; lost can be negative
+	errors     [2]float64 // the error of lost, in packets, at the start and the end
 	dropped    float64    // packets that the sending port has dropped
 	full       bool
 }
 
-func (s *span) share() float64 {
+func (s *interval) share() float64 {
 	if s.went <= 0 {
 		return 0
 	}
 	return max(0, s.lost/s.went)
 }
 
-func (s *span) doubt() float64 { return s.doubts[0] + s.doubts[1] }
+func (s *interval) maxError() float64 { return s.errors[0] + s.errors[1] }
 
-// spans compares the packets sent at one end of a link with those received at the other,
-// over the time that both have been counted without a break, the oldest first. What comes
-// out went in a latency before.
+// compareCounters compares the packets sent at one end of a link with those received at the
+// other, over the time in which both were counted without a break, the oldest interval first. A
+// packet arrives one latency after it was sent.
 //
-// The ends are read at times that differ; between two readings a counter is taken to grow
-// evenly. What that assumption may be wrong by is no loss.
-func spans(from, to *series, latency, window time.Duration, capacity uint64) []span {
+// The ends are read at different times; between two readings a counter is assumed to grow
+// evenly. The possible error of that assumption does not count as loss.
+func compareCounters(from, to *series, latency, window time.Duration, capacity uint64) []interval {
 	sent, received := from.unbroken(), to.unbroken()
 	if len(sent) == 0 || len(received) == 0 {
 		return nil
@@ -71,11 +72,11 @@ func spans(from, to *series, latency, window time.Duration, capacity uint64) []s
 			start = first
 		}
 	}
-	in, out, drops := packets{sent, Rate.sent}, packets{received, Rate.received}, packets{sent, Rate.dropped}
-	swing := swing(sent, received)
-	var all []span
+	in, out, drops := packetCount{sent, Rate.sent}, packetCount{received, Rate.received}, packetCount{sent, Rate.dropped}
+	spread := trafficSpread(sent, received)
+	var all []interval
 	for _, r := range sent {
-		s := span{start: r.begin(), end: earlier(r.At, end)}
+		s := interval{start: r.begin(), end: earlier(r.At, end)}
 		if s.start.Before(start) {
 			s.start = start
 		}
@@ -85,35 +86,35 @@ func spans(from, to *series, latency, window time.Duration, capacity uint64) []s
 		s.went = in.between(s.start, s.end)
 		s.lost = s.went - out.between(s.start.Add(latency), s.end.Add(latency))
 		for i, at := range []time.Time{s.start, s.end} {
-			s.doubts[i] = in.doubt(at, swing) + out.doubt(at.Add(latency), swing)
+			s.errors[i] = in.uncertainty(at, spread) + out.uncertainty(at.Add(latency), spread)
 		}
 		s.dropped = drops.between(s.start, s.end)
-		s.full = capacity > 0 && r.TxBits >= full*float64(capacity)
+		s.full = capacity > 0 && r.TxBits >= fullShare*float64(capacity)
 		all = append(all, s)
 	}
 	return all
 }
 
-// typical is the share that most of the latest spans lose: their median. Before there
-// are enough of them, the missing ones count as without loss.
-func typical(all []span) float64 {
-	var shares [latestSpans]float64
+// medianShare returns the median share that the latest intervals have lost. If there are too few
+// of them, the missing ones count as without loss.
+func medianShare(all []interval) float64 {
+	var shares [latestIntervals]float64
 	n := 0
 	for _, s := range slices.Backward(all) {
-		if !s.full && n < latestSpans {
+		if !s.full && n < latestIntervals {
 			shares[n] = s.share()
 			n++
 		}
 	}
 	slices.Sort(shares[:])
-	return shares[latestSpans/2]
+	return shares[latestIntervals/2]
 }
 
-// stands says how a span stands to what the link loses now: 0 if it is of it, 1 if it has
-// lost more, -1 if less.
-func (s *span) stands(typical float64) int {
-	expected := s.went * typical
-	slack := s.doubt() + deviations*math.Sqrt(expected)
+// compare returns 0 if an interval's loss agrees with what the link loses now, 1 if it has lost
+// more and -1 if less.
+func (s *interval) compare(usual float64) int {
+	expected := s.went * usual
+	slack := s.maxError() + maxDeviations*math.Sqrt(expected)
 	switch {
 	case s.full || s.lost > 2*expected+slack:
 		return 1
@@ -123,37 +124,37 @@ func (s *span) stands(typical float64) int {
 	return 0
 }
 
-// loss judges spans, the oldest first.
-func loss(all []span) Loss {
+// computeLoss computes the loss from intervals, the oldest first.
+func computeLoss(all []interval) Loss {
 	var l Loss
-	typical := typical(all)
-	var went, lost, doubt, of float64
-	var last span
+	usual := medianShare(all)
+	var went, lost, maxError, counted float64
+	var last interval
 	for i := range all {
 		s := &all[i]
 		went += s.went + s.dropped
-		if s.stands(typical) != 0 {
+		if s.compare(usual) != 0 {
 			continue
 		}
 		if l.Since.IsZero() {
 			l.Since = s.start
 		}
-		if doubt += s.doubt(); last.end.Equal(s.start) { // what one has too much the next has not
-			doubt -= s.doubts[0] + last.doubts[1]
+		if maxError += s.maxError(); last.end.Equal(s.start) { // the errors at a common boundary cancel out
+			maxError -= s.errors[0] + last.errors[1]
 		}
 		last, l.At = *s, s.end
-		of, lost = of+s.went, lost+s.lost
+		counted, lost = counted+s.went, lost+s.lost
 	}
-	if l.Packets = uint64(math.Round(of)); l.Packets == 0 {
+	if l.Packets = uint64(math.Round(counted)); l.Packets == 0 {
 		l.Since, l.At = time.Time{}, time.Time{}
-	} else if lost > doubt {
-		l.Path = lost / of
+	} else if lost > maxError {
+		l.Path = lost / counted
 	}
 	var queues float64
 	for i := range all {
 		s := &all[i]
 		more := s.dropped
-		if excess := s.lost - s.went*l.Path; s.stands(typical) > 0 && excess > s.doubt() {
+		if excess := s.lost - s.went*l.Path; s.compare(usual) > 0 && excess > s.maxError() {
 			more += excess
 		}
 		if more > 0 {
@@ -179,8 +180,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// unbroken are the latest rates whose intervals follow on each other, the oldest
-// first: a reset of the counters leaves a gap.
+// unbroken returns the latest rates whose intervals follow each other, the oldest first. A reset
+// of the counters leaves a gap.
 func (p *series) unbroken() []Rate {
 	var out []Rate
 	for r := range p.all() {
@@ -192,14 +193,14 @@ func (p *series) unbroken() []Rate {
 	return out
 }
 
-// packets count one direction at one end of a link.
-type packets struct {
+// packetCount counts the packets of one direction at one end of a link.
+type packetCount struct {
 	rates []Rate
-	of    func(Rate) float64
+	value func(Rate) float64
 }
 
-// between sums the rate over the time from start to end.
-func (p packets) between(start, end time.Time) float64 {
+// between returns the number of packets from start to end.
+func (p packetCount) between(start, end time.Time) float64 {
 	sum := 0.0
 	for _, r := range p.rates {
 		a, b := r.begin(), earlier(r.At, end)
@@ -207,40 +208,40 @@ func (p packets) between(start, end time.Time) float64 {
 			a = start
 		}
 		if d := b.Sub(a); d > 0 {
-			sum += p.of(r) * d.Seconds()
+			sum += p.value(r) * d.Seconds()
 		}
 	}
 	return sum
 }
 
-// swing is by how much the traffic of a link changes: the difference of the highest
-// rate and the lowest, seen at both ends. From a few readings nothing can be told,
-// and it may be as much as there is.
-func swing(sent, received []Rate) float64 {
+// trafficSpread returns by how much the traffic of a link changes: the difference between the
+// highest and the lowest rate at both ends. If there are too few readings, it returns the
+// highest rate.
+func trafficSpread(sent, received []Rate) float64 {
 	least, most := math.Inf(1), 0.0
-	for _, p := range []packets{{sent, Rate.sent}, {received, Rate.received}} {
+	for _, p := range []packetCount{{sent, Rate.sent}, {received, Rate.received}} {
 		for _, r := range p.rates {
-			least, most = min(least, p.of(r)), max(most, p.of(r))
+			least, most = min(least, p.value(r)), max(most, p.value(r))
 		}
 	}
-	if min(len(sent), len(received)) < fewReadings {
+	if min(len(sent), len(received)) < minReadings {
 		return most
 	}
 	return most - least
 }
 
-// fewReadings are too few to tell how even the traffic of a link is.
-const fewReadings = 6
+// minReadings is the number of readings from which the variation of a link's traffic is known.
+const minReadings = 6
 
-// doubt is how many packets the sum may be wrong by because one of its ends, t,
-// lies between two readings: one for the counter's own steps, what went while a reading
-// was awaited, and what went between t and the nearest reading, if that was as uneven as
-// the traffic is.
-func (p packets) doubt(t time.Time, swing float64) float64 {
+// uncertainty returns how many packets a sum may be wrong by because one of its limits, t, lies
+// between two readings: one for the counter's own steps, the packets sent while a reading was
+// awaited, and the packets between t and the nearest reading, if they were as uneven as the
+// link's traffic is.
+func (p packetCount) uncertainty(t time.Time, spread float64) float64 {
 	for _, r := range p.rates {
 		before, after := t.Sub(r.begin()), r.At.Sub(t)
 		if before >= 0 && after >= 0 {
-			return 1 + min(p.of(r)*r.Interval.Seconds(), swing*min(before, after).Seconds()+p.of(r)*r.Unsure.Seconds())
+			return 1 + min(p.value(r)*r.Interval.Seconds(), spread*min(before, after).Seconds()+p.value(r)*r.Unsure.Seconds())
 		}
 	}
 	return 1

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// flow is traffic over the link from a to b, seen by two ends that are read at
-// different times.
+// flow is traffic over the link from a to b, counted by two ends that are read at different
+// times.
 type flow struct {
 	rate    func(second float64) float64 // packets per second
 	lost    float64                      // share of packets
@@ -73,8 +73,8 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestNoLossIsNone: neither starts and stops of the traffic, nor the latency of the
-// link, nor single packets look like loss.
+// TestNoLossIsNone checks that starts and stops of the traffic, the latency of the link and
+// single packets do not look like loss.
 func TestNoLossIsNone(t *testing.T) {
 	idle := func(float64) float64 { return 1.1 }
 	for _, tt := range []struct {
@@ -95,7 +95,8 @@ func TestNoLossIsNone(t *testing.T) {
 	}
 }
 
-// What was counted before a reset of one end has no counterpart at the other.
+// TestLossAfterAReset checks that packets counted before a reset of one end do not count as
+// lost.
 func TestLossAfterAReset(t *testing.T) {
 	table := New(Options{Interval: time.Second})
 	for i := range 20 {

@@ -10,51 +10,52 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Unsupported is what a switch reports for a counter that it does not keep.
+// Unsupported is the value that a switch reports for a counter that it does not keep.
 const Unsupported = math.MaxUint64
 
-// Counters are the counters of a port.
+// Counters holds the counters of a port.
 type Counters struct {
 	RxPackets, TxPackets, RxBytes, TxBytes   uint64
 	RxDropped, TxDropped, RxErrors, TxErrors uint64
 }
 
-// Source is how a reading came to the controller.
+// Source is the way in which a reading came to the controller.
 type Source uint8
 
 // The sources, the preferred one first.
 const (
-	// Polled counters were asked for.
+	// Polled counters were requested by the controller.
 	Polled Source = iota
-	// Pushed counters were sent by the switch of its own accord (sFlow).
+	// Pushed counters were sent by the switch on its own (sFlow).
 	Pushed
-	sources
+	numSources
 )
 
 // Sample is one reading of a port's counters.
 type Sample struct {
 	Port   topology.PortRef
 	Source Source
-	// Sent and Received are when the request went out and the reply came in. Of
-	// counters that were pushed, both are when they came in.
+	// Sent and Received are when the request was sent and the reply arrived. For pushed
+	// counters, both are the time of arrival.
 	Sent, Received time.Time
-	// Age is how long the port has existed, zero if the switch does not say.
+	// Age is how long the port has existed, zero if the switch does not report it.
 	Age time.Duration
 	Counters
 }
 
-// unsure is how far from at the counters may have been read.
-func (s *Sample) unsure() time.Duration { return s.Received.Sub(s.Sent) / 2 }
+// uncertainty returns the largest distance between at and the time at which the counters were
+// read.
+func (s *Sample) uncertainty() time.Duration { return s.Received.Sub(s.Sent) / 2 }
 
 func (s *Sample) at() time.Time { return s.Sent.Add(s.Received.Sub(s.Sent) / 2) }
 
-// Rate is what went through a port during the interval that ended at At. Bits
-// and packets are per second, drops and errors too.
+// Rate is the traffic of a port during the interval that ended at At. All fields are per second:
+// bits, packets, drops and errors.
 type Rate struct {
 	At       time.Time
 	Interval time.Duration
-	// Unsure is how far the two ends of the interval may be off together: counters are
-	// read at some time between a request and its reply.
+	// Unsure is the sum of the possible errors of the interval's two ends: counters are read at
+	// some time between a request and its reply.
 	Unsure               time.Duration
 	RxBits, TxBits       float64
 	RxPackets, TxPackets float64
@@ -62,13 +63,13 @@ type Rate struct {
 	RxErrors, TxErrors   float64
 }
 
-// Options say how much is remembered. Zero fields mean the defaults.
+// Options control how much is remembered. Zero fields mean the defaults.
 type Options struct {
-	// Interval is the usual time between two readings of a port. A source that has
-	// been silent for several gives way to another.
+	// Interval is the usual time between two readings of a port. If a source has been silent for
+	// several intervals, another is used.
 	Interval time.Duration
-	// LossWindow is the time over which the two ends of a link are compared. Rates
-	// are remembered for as long.
+	// LossWindow is the time over which the two ends of a link are compared. Rates are kept as
+	// long.
 	LossWindow time.Duration
 }
 
@@ -78,46 +79,46 @@ const (
 	DefaultLossWindow = time.Minute
 )
 
-// staleAfter is how many intervals a source may be silent.
-const staleAfter = 3
+// staleIntervals is how many intervals a source may be silent.
+const staleIntervals = 3
 
-// Table holds the latest sample and the latest rates of each port. Its methods may
-// be called concurrently.
+// Table holds the latest sample and the latest rates of each port. It is safe for concurrent
+// use.
 type Table struct {
 	opts   Options
 	size   int // of each port's ring
 	mu     sync.RWMutex
-	ports  map[topology.PortRef]*[sources]series
-	losses map[ends]Loss // replaced, not changed
+	ports  map[topology.PortRef]*[numSources]series
+	losses map[linkEnds]Loss // replaced and never modified
 }
 
-// ends name one direction of a link.
-type ends struct{ from, to topology.PortRef }
+// linkEnds identifies one direction of a link.
+type linkEnds struct{ from, to topology.PortRef }
 
-// series is what one source says of one port.
+// series holds the readings of one port from one source.
 type series struct {
-	last  Sample
-	begun bool
+	last    Sample
+	started bool
 	ring[Rate]
 }
 
-// New makes an empty table.
+// New returns an empty table.
 func New(o Options) *Table {
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
 	o.LossWindow = cmp.Or(o.LossWindow, DefaultLossWindow)
-	// The ends of a window lie between readings, of the one end or of the other.
+	// A window begins and ends between readings of either end.
 	size := int(o.LossWindow/o.Interval) + 4
-	return &Table{opts: o, size: size, ports: map[topology.PortRef]*[sources]series{}}
+	return &Table{opts: o, size: size, ports: map[topology.PortRef]*[numSources]series{}}
 }
 
-// Observe takes a sample and returns the rate since the one before from the same
-// source; false if there is none, or the counters were reset in between.
+// Observe records a sample and returns the rate since the previous sample of the same source. It
+// returns false if there is none, or if the counters were reset in between.
 func (t *Table) Observe(s Sample) (Rate, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.ports[s.Port]
 	if p == nil {
-		p = new([sources]series)
+		p = new([numSources]series)
 		t.ports[s.Port] = p
 	}
 	return p[s.Source].observe(s, t.size)
@@ -125,8 +126,8 @@ func (t *Table) Observe(s Sample) (Rate, bool) {
 
 func (p *series) observe(s Sample, size int) (Rate, bool) {
 	last := p.last
-	if !p.begun {
-		p.last, p.begun = s, true
+	if !p.started {
+		p.last, p.started = s, true
 		return Rate{}, false
 	}
 	interval := s.at().Sub(last.at())
@@ -142,7 +143,7 @@ func (p *series) observe(s Sample, size int) (Rate, bool) {
 }
 
 func rate(old, new *Sample, interval time.Duration) (Rate, bool) {
-	r := Rate{At: new.at(), Interval: interval, Unsure: old.unsure() + new.unsure()}
+	r := Rate{At: new.at(), Interval: interval, Unsure: old.uncertainty() + new.uncertainty()}
 	reset := old.Age > 0 && new.Age > 0 && new.Age < old.Age
 	o, n := &old.Counters, &new.Counters
 	for _, c := range []struct {
@@ -165,21 +166,21 @@ func rate(old, new *Sample, interval time.Duration) (Rate, bool) {
 		if c.new < c.old && (reset || old.Age == 0 || new.Age == 0) {
 			return Rate{}, false
 		}
-		*c.rate = float64(grown(c.old, c.new)) * c.unit / interval.Seconds()
+		*c.rate = float64(counterDelta(c.old, c.new)) * c.unit / interval.Seconds()
 	}
 	return r, !reset
 }
 
-// grown is the difference of two readings. A counter that has gone back was one
-// of 32 bits if it never needed more.
-func grown(old, new uint64) uint64 {
+// counterDelta returns the difference of two readings. It assumes that a counter which has
+// decreased has 32 bits if it never exceeded that.
+func counterDelta(old, new uint64) uint64 {
 	if new < old && old <= math.MaxUint32 {
 		return uint64(uint32(new) - uint32(old))
 	}
 	return new - old
 }
 
-// best is what the first source says that is not silent; nil if none ever spoke.
+// best returns the first source's series that is not silent, nil if there is no reading at all.
 func (t *Table) best(at topology.PortRef) *series {
 	p := t.ports[at]
 	if p == nil {
@@ -188,7 +189,7 @@ func (t *Table) best(at topology.PortRef) *series {
 	var best *series
 	for i := range p {
 		s := &p[i]
-		if s.begun && (best == nil || s.last.at().Sub(best.last.at()) > staleAfter*t.opts.Interval) {
+		if s.started && (best == nil || s.last.at().Sub(best.last.at()) > staleIntervals*t.opts.Interval) {
 			best = s
 		}
 	}
@@ -206,7 +207,7 @@ func (t *Table) Rate(at topology.PortRef) (Rate, bool) {
 	return p.latest()
 }
 
-// RateBy returns the latest rate of a port that a source has given.
+// RateBy returns the latest rate of a port from one source.
 func (t *Table) RateBy(at topology.PortRef, by Source) (Rate, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -217,14 +218,14 @@ func (t *Table) RateBy(at topology.PortRef, by Source) (Rate, bool) {
 	return p[by].latest()
 }
 
-// Forget drops a port that is gone.
+// Forget removes a port that is gone.
 func (t *Table) Forget(at topology.PortRef) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.ports, at)
 }
 
-// ForgetSwitch drops the ports of a switch that is gone for good.
+// ForgetSwitch removes the ports of a switch that is gone for good.
 func (t *Table) ForgetSwitch(s openflow.DatapathID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,13 +2,13 @@ package stats
 
 import "iter"
 
-// ring holds the latest of what was pushed into it.
+// ring holds the latest items that were pushed into it.
 type ring[T any] struct {
 	items []T
-	next  int // where it is written next, once it is full
+	next  int // index of the next write, once the ring is full
 }
 
-// push adds an item, in the place of the oldest if there are size already.
+// push adds an item. It replaces the oldest if there are size items already.
 func (r *ring[T]) push(v T, size int) {
 	if len(r.items) < size {
 		r.items = append(r.items, v)
@@ -18,7 +18,7 @@ func (r *ring[T]) push(v T, size int) {
 	r.next = (r.next + 1) % len(r.items)
 }
 
-// latest is the last item, if there is one.
+// latest returns the last item, and whether there is one.
 func (r *ring[T]) latest() (v T, ok bool) {
 	if len(r.items) == 0 {
 		return v, false
@@ -26,7 +26,7 @@ func (r *ring[T]) latest() (v T, ok bool) {
 	return r.items[(r.next+len(r.items)-1)%len(r.items)], true
 }
 
-// all yields the items, the oldest first.
+// all returns an iterator over the items, the oldest first.
 func (r *ring[T]) all() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i := range r.items {

@@ -15,7 +15,7 @@ var (
 	link = topology.Link{From: a, To: b, Capacity: 10_000_000}
 )
 
-// sample is a reading whose reply took rtt.
+// sample returns a reading whose reply took rtt.
 func sample(at topology.PortRef, second float64, rtt time.Duration, age time.Duration, c Counters) Sample {
 	sent := t0.Add(time.Duration(second * float64(time.Second)))
 	return Sample{Port: at, Sent: sent, Received: sent.Add(rtt), Age: age, Counters: c}
@@ -111,7 +111,7 @@ func TestRatesAreBounded(t *testing.T) {
 	}
 }
 
-// A source that has fallen silent gives way to another, and rates of two sources
+// TestSources checks that another source replaces a silent one, and that rates of two sources
 // are never mixed.
 func TestSources(t *testing.T) {
 	table := New(Options{Interval: 5 * time.Second})

@@ -12,53 +12,52 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// Conversation is traffic from one address and port to another, where it comes into
-// a switch.
+// Conversation is traffic from one address and port to another, where it enters a switch.
 type Conversation struct {
 	At       topology.PortRef
 	Src, Dst netip.AddrPort
 	Proto    uint8
 }
 
-// Talker is a conversation with what samples of packets let expect of it.
+// Talker is a conversation with its rates, estimated from samples of packets.
 type Talker struct {
 	Conversation
 	Bits, Packets float64 // per second
-	// Samples is how many packets were seen, Error by which share the rates may be
-	// wrong for that reason, with a probability of 95 %.
+	// Samples is how many packets were seen. Error is the relative error of the rates that
+	// follows from that number, with a probability of 95 %.
 	Samples int
 	Error   float64
 }
 
-// Talkers estimates from samples of packets who uses the network most. Its methods
-// may be called concurrently.
+// Talkers estimates from samples of packets which conversations use the network most. It is safe
+// for concurrent use.
 type Talkers struct {
-	window time.Duration
-	mu     sync.Mutex
-	began  time.Time // of now
-	now    map[Conversation]*share
-	before map[Conversation]*share // in the window before; what is told
+	window       time.Duration
+	mu           sync.Mutex
+	currentStart time.Time // start of the current window
+	current      map[Conversation]*sampleCount
+	previous     map[Conversation]*sampleCount // the window before, from which Top answers
 }
 
-type share struct {
+type sampleCount struct {
 	packets, bytes float64
 	samples        int
 }
 
-// talkerWindow is over what time samples are counted, and maxTalkers how many
-// conversations at most in that time: those that come first, among which are the large
-// ones, as they are sampled most often.
+// talkerWindow is the time over which samples are counted. maxTalkers limits the conversations
+// in that time to the first ones, which include the large ones, because those are sampled most
+// often.
 const (
 	talkerWindow = 5 * time.Second
 	maxTalkers   = 8192
 )
 
-// NewTalkers makes an empty table.
+// NewTalkers returns an empty table.
 func NewTalkers() *Talkers {
-	return &Talkers{window: talkerWindow, now: map[Conversation]*share{}}
+	return &Talkers{window: talkerWindow, current: map[Conversation]*sampleCount{}}
 }
 
-// Take counts a packet, of length bytes, that was taken out of rate packets.
+// Take counts a sampled packet of length bytes. One of rate packets was sampled.
 func (t *Talkers) Take(at topology.PortRef, h *packet.Headers, length, rate uint32, now time.Time) {
 	if !h.IsIP() {
 		return
@@ -66,40 +65,41 @@ func (t *Talkers) Take(at topology.PortRef, h *packet.Headers, length, rate uint
 	c := Conversation{At: at, Src: h.Source(), Dst: h.Destination(), Proto: h.Proto}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.turn(now)
-	s := t.now[c]
+	t.advance(now)
+	s := t.current[c]
 	if s == nil {
-		if len(t.now) >= maxTalkers {
+		if len(t.current) >= maxTalkers {
 			return
 		}
-		s = new(share)
-		t.now[c] = s
+		s = new(sampleCount)
+		t.current[c] = s
 	}
 	s.packets += float64(rate)
 	s.bytes += float64(rate) * float64(length)
 	s.samples++
 }
 
-// turn begins a new window when the present one is over.
-func (t *Talkers) turn(now time.Time) {
-	switch passed := now.Sub(t.began); {
+// advance begins a new window if the current one is over.
+func (t *Talkers) advance(now time.Time) {
+	switch passed := now.Sub(t.currentStart); {
 	case passed < t.window:
 		return
 	case passed < 2*t.window:
-		t.before, t.began = t.now, t.began.Add(t.window)
+		t.previous, t.currentStart = t.current, t.currentStart.Add(t.window)
 	default:
-		t.before, t.began = nil, now
+		t.previous, t.currentStart = nil, now
 	}
-	t.now = map[Conversation]*share{}
+	t.current = map[Conversation]*sampleCount{}
 }
 
-// Top are the largest of the last full window that are of interest.
+// Top returns the largest conversations of the last full window for which of returns true, at
+// most limit of them.
 func (t *Talkers) Top(limit int, now time.Time, of func(Conversation) bool) []Talker {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.turn(now)
+	t.advance(now)
 	var out []Talker
-	for c, s := range t.before {
+	for c, s := range t.previous {
 		if !of(c) {
 			continue
 		}

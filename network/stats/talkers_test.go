@@ -19,8 +19,8 @@ func headers(from byte) *packet.Headers {
 
 func everybody(Conversation) bool { return true }
 
-// TestTalkers samples two flows of known rates: the estimate is right within the
-// error that it tells.
+// TestTalkers samples two flows of known rates, and checks that the estimates are within their
+// reported error.
 func TestTalkers(t *testing.T) {
 	const every = 64
 	random := rand.New(rand.NewPCG(3, 4))
@@ -78,7 +78,7 @@ func TestTalkersAreBounded(t *testing.T) {
 	}
 	arp := &packet.Headers{Layers: packet.Ethernet | packet.ARP}
 	talkers.Take(a, arp, 60, 1, t0.Add(talkerWindow))
-	if len(talkers.now) != 0 {
+	if len(talkers.current) != 0 {
 		t.Error("ARP is a conversation")
 	}
 }

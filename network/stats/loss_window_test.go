@@ -7,18 +7,18 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// phase is traffic that lasts for a time.
+// phase is traffic for a limited time.
 type phase struct {
 	seconds float64
 	rate    float64 // packets per second
 	lost    float64 // share of them
 }
 
-// idle is what a link without traffic carries: probes and the like.
+// idle is the traffic of a link without users: probes and the like.
 const idle = 1.3
 
-// play has a link of some capacity carry phases, reads both ends every five seconds and
-// returns what the table says after each reading.
+// play sends the traffic of phases over a link with some capacity, reads both ends every five
+// seconds, and returns the link's loss after each reading.
 func play(capacity uint64, phases []phase, see func(second float64, l Load)) {
 	const every, later, bytes = 5, 0.003, 1000
 	table := New(Options{})
@@ -41,14 +41,14 @@ func play(capacity uint64, phases []phase, see func(second float64, l Load)) {
 	}
 }
 
-// What a burst has lost is over with it: a link that is idle again, or carries other
-// traffic, does not lose what it lost then.
+// TestLossThatIsOver checks that the losses of a burst end with it: a link that is idle again,
+// or carries other traffic, does not lose what it lost then.
 func TestLossThatIsOver(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		capacity uint64
 		phases   []phase
-		after    float64 // seconds from which on nothing may be said to be lost
+		after    float64 // seconds after which no loss may be reported
 	}{
 		{"a burst over an idle link", 0, []phase{{41, idle, 0}, {3, 2000, 0.15}, {120, idle, 0}}, 0},
 		{"a burst that two readings share", 0, []phase{{38.5, idle, 0}, {3, 2000, 0.15}, {120, idle, 0}}, 0},
@@ -66,7 +66,8 @@ func TestLossThatIsOver(t *testing.T) {
 	}
 }
 
-// What the path loses is told whatever queues lose beside it.
+// TestLossOfThePath checks that the path's loss is found in spite of additional losses by
+// queues.
 func TestLossOfThePath(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -88,8 +89,9 @@ func TestLossOfThePath(t *testing.T) {
 	}
 }
 
-// What queues have lost is told beside it, with when that was, for as long as the window
-// reaches back; and every figure says of how many packets it is, and of which time.
+// TestLossOfQueues checks that losses by queues are reported separately, with their time, as
+// long as the window covers them, and that every figure says how many packets and which time it
+// is based on.
 func TestLossOfQueues(t *testing.T) {
 	burst := []phase{{41, idle, 0}, {3, 2000, 0.15}, {120, idle, 0}}
 	play(0, burst, func(s float64, l Load) {
@@ -120,7 +122,8 @@ func TestLossOfQueues(t *testing.T) {
 	})
 }
 
-// What the sending port has dropped never went into the link: that is its queue's loss.
+// TestLossAtTheSendingPort checks that packets which the sending port has dropped count as its
+// queue's loss, because they never entered the link.
 func TestLossAtTheSendingPort(t *testing.T) {
 	table := New(Options{})
 	var l Load
@@ -136,8 +139,8 @@ func TestLossAtTheSendingPort(t *testing.T) {
 	}
 }
 
-// A busy switch answers late, and has read its counters at any time before: what that
-// explains is nobody's loss.
+// TestLateReadingsAreNoLoss checks that the error of late answers does not count as loss: a busy
+// switch answers late, and has read its counters at any time before.
 func TestLateReadingsAreNoLoss(t *testing.T) {
 	table := New(Options{})
 	for i := range 24 {
