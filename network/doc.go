@@ -1,6 +1,5 @@
-// Package network is the core of the controller: sessions with switches, the
-// packet-in chain, the topology, hosts and paths, and the ledger of the rules
-// that services declare.
+// Package network is the core of the controller: sessions with switches, the packet-in chain, the
+// topology, hosts and paths, the rules that services declare, and default forwarding.
 //
 // A service is a Handler in the chain and an Owner of rules:
 //
@@ -9,7 +8,12 @@
 //	owner, err := n.Owner("sos", network.OwnerOptions{})
 //	go n.Run(ctx)
 //
-// The chain of a switch runs on that switch's own goroutine. A handler that has
-// to wait holds the packet (PacketIn.Hold) and returns Stop; the work goes on
-// elsewhere and ends with Held.Release, Held.Forward or Held.Drop.
+// The chain of a switch runs on that switch's own goroutine. A handler that has to wait holds the
+// packet (PacketIn.Hold) and returns Stop. The work continues elsewhere and ends with
+// Held.Release, Held.Forward or Held.Drop.
+//
+// Start reading at network.go and assemble.go, which name all parts. The other files are grouped
+// by their first word: session (one connection to a switch), packetin (the chain), rules (the
+// ledger and how its changes reach the switches), topology, hosts, forward (default forwarding),
+// event, telemetry, trace and examine (looking for faults).
 package network

@@ -33,7 +33,7 @@ type Network struct {
 	owners ownerRegistry
 	core   *Owner
 
-	// What is known of the network, and how it is found out.
+	// What is known about the network, and the parts that find it out.
 	links      *discovery.Discovery
 	linkProber linkProber
 	hosts      *hosts.Table
@@ -47,7 +47,7 @@ type Network struct {
 	doctor     Doctor
 	snapshots  snapshots
 
-	// What follows from it.
+	// What follows from that knowledge.
 	dispatcher dispatcher
 	publisher  *publisher
 	repairs    repairs
@@ -57,7 +57,7 @@ type Network struct {
 
 	handlers []chainEntry
 	mu       sync.Mutex
-	chain    []Handler // in the order in which they are asked; complete once Run has begun
+	chain    []Handler // in calling order; complete once Run has begun
 }
 
 type chainEntry struct {
@@ -65,7 +65,7 @@ type chainEntry struct {
 	handler  Handler
 }
 
-// New makes a network and opens its listeners. Run or Close closes them.
+// New returns a network whose listeners are open. Run or Close closes them.
 func New(c Config) (*Network, error) {
 	n, err := assemble(c.withDefaults())
 	if err != nil {
@@ -87,7 +87,7 @@ func New(c Config) (*Network, error) {
 	return n, nil
 }
 
-// Close closes the listeners of a network that is never run.
+// Close closes the listeners of a network that was never run.
 func (n *Network) Close() {
 	for _, l := range n.listeners {
 		_ = l.Close()
@@ -97,7 +97,7 @@ func (n *Network) Close() {
 	}
 }
 
-// Addr lists the addresses the network listens on, in the order of the configuration.
+// Addr returns the addresses that the network listens on, in the order of the configuration.
 func (n *Network) Addr() []net.Addr {
 	out := make([]net.Addr, len(n.listeners))
 	for i, l := range n.listeners {
@@ -106,8 +106,8 @@ func (n *Network) Addr() []net.Addr {
 	return out
 }
 
-// AddHandler puts a handler into the packet-in chain, lower priorities first.
-// It must not be called once Run has been.
+// AddHandler adds a handler to the packet-in chain. Handlers with lower priorities are called
+// first. AddHandler must not be called after Run.
 func (n *Network) AddHandler(priority int, h Handler) {
 	if n.running.Load() {
 		panic("network: AddHandler after Run")
@@ -115,7 +115,7 @@ func (n *Network) AddHandler(priority int, h Handler) {
 	n.handlers = append(n.handlers, chainEntry{priority, h})
 }
 
-// Handlers lists the names of the chain in the order in which they are asked.
+// Handlers returns the names of the chain's handlers in calling order.
 func (n *Network) Handlers() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -126,7 +126,7 @@ func (n *Network) Handlers() []string {
 	return names
 }
 
-// Run accepts switches until ctx ends, and returns when every goroutine has.
+// Run accepts switches until ctx ends. It returns after all its goroutines have ended.
 func (n *Network) Run(ctx context.Context) error {
 	if !n.running.CompareAndSwap(false, true) {
 		return errors.New("network: Run was called before")
@@ -169,20 +169,21 @@ func (n *Network) Run(ctx context.Context) error {
 	}
 }
 
-// Switch finds a switch that is up.
+// Switch returns the session of a switch that is up.
 func (n *Network) Switch(d openflow.DatapathID) (*Switch, bool) { return n.switches.get(d) }
 
-// Switches lists the switches that are up, by datapath identifier.
+// Switches returns the switches that are up, ordered by datapath identifier.
 func (n *Network) Switches() []*Switch { return n.switches.list() }
 
-// Topology is the present snapshot of switches and links.
+// Topology returns the current snapshot of switches and links.
 func (n *Network) Topology() *Topology { return n.snapshots.topo.Load() }
 
-// Subscribe has f called with every event, on the goroutine where it happens: f
+// Subscribe registers f to be called with every event, on the goroutine where the event occurs. f
 // must not block.
 func (n *Network) Subscribe(f func(Event)) { n.publisher.subscribe(f) }
 
-// maintain is the clockwork: probes, repairs, and what ends by time.
+// maintain runs the network's background work until ctx ends: probes, repairs, and everything that
+// expires.
 func (n *Network) maintain(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -225,5 +226,5 @@ func (n *Network) maintain(ctx context.Context) {
 	}
 }
 
-// holdTick is how precisely the time of held packets is kept.
+// holdTick is the interval at which expired held packets are looked for.
 const holdTick = 20 * time.Millisecond

@@ -12,39 +12,40 @@ import (
 type Verdict uint8
 
 const (
-	// Continue hands the packet to the next handler of the chain.
+	// Continue passes the packet to the next handler of the chain.
 	Continue Verdict = iota
-	// Stop ends the chain: the handler has dealt with the packet.
+	// Stop ends the chain because the handler has dealt with the packet.
 	Stop
 )
 
-// Handler is one link of the packet-in chain. HandlePacketIn runs on the
-// switch's own goroutine: it must not block, and must not keep p or p.Data.
+// Handler is one element of the packet-in chain. HandlePacketIn runs on the switch's own
+// goroutine: it must not block, and must not keep p or p.Data.
 type Handler interface {
-	// Name is used in logs, metrics and traces.
+	// Name returns the handler's name in logs, metrics and traces.
 	Name() string
 	HandlePacketIn(p *PacketIn) Verdict
 }
 
-// PacketIn is a packet that a switch sent up. It is valid only during the call.
+// PacketIn is a packet that a switch has sent to the controller. It is valid only during the call.
 type PacketIn struct {
 	Switch *Switch
 	InPort uint32
 	Reason uint8
 	Table  uint8
 	Cookie uint64
-	// Data is the packet, as long as the switch sent it. It is overwritten after
-	// the call; Hold copies it.
+	// Data holds as much of the packet as the switch has sent. It is overwritten after the call;
+	// Hold copies it.
 	Data    []byte
 	Headers packet.Headers
 	At      time.Time
 
-	buffer uint32         // the switch's own copy of the packet, if it keeps one
-	claims []hosts.Change // what it has changed about hosts, or was to
+	buffer uint32         // identifier of the switch's own copy, or openflow.NoBuffer
+	claims []hosts.Change // what the packet has changed, or tried to change, in the host table
 }
 
-// Send sends a frame out of a port of any switch, with all else that the packets cause which have come from
-// this switch together: it takes no write of its own. It is for handlers, during the call.
+// Send queues a frame to be sent from a port of any switch. The frame is written together with
+// everything else that the current batch of input causes. Only handlers may call Send, and only
+// during HandlePacketIn.
 func (p *PacketIn) Send(at PortRef, frame []byte) error {
 	to := p.Switch
 	if at.Switch != to.dpid {
@@ -58,7 +59,7 @@ func (p *PacketIn) Send(at PortRef, frame []byte) error {
 	return err
 }
 
-// packetIn takes a packet through the chain. Nothing here allocates.
+// packetIn passes a packet through the chain. It does not allocate.
 func (s *Switch) packetIn(m []byte) {
 	if !s.up.Load() {
 		s.counters.packetInsDropped.Add(1)
@@ -71,7 +72,7 @@ func (s *Switch) packetIn(m []byte) {
 	p := &s.pkt
 	p.Switch, p.InPort, p.Reason, p.Table = s, s.in.InPort, s.in.Reason, s.in.Table
 	p.Cookie, p.Data, p.buffer = s.in.Cookie, s.in.Data, s.in.BufferID
-	_ = p.Headers.Parse(p.Data) // what could be read is what counts
+	_ = p.Headers.Parse(p.Data) // headers that could be parsed are usable even after an error
 	s.counters.packetIns[kindOf(&p.Headers)].Add(1)
 	if !p.Headers.Has(packet.Ethernet) {
 		return
@@ -83,10 +84,10 @@ func (s *Switch) packetIn(m []byte) {
 	}
 }
 
-// PacketKind says what kind of packet a switch has sent up.
+// PacketKind is the kind of a packet that a switch has sent.
 type PacketKind uint8
 
-// The kinds that are told apart: whoever wonders why a controller is busy asks for them first.
+// The kinds that are counted separately. They show what keeps a busy controller occupied.
 const (
 	KindOther PacketKind = iota
 	KindLLDP
@@ -94,15 +95,15 @@ const (
 	KindND
 	KindTCP
 	KindUDP
-	PacketKinds // how many there are
+	PacketKinds // number of kinds
 )
 
-// String is the kind as metrics and the API name it.
+// String returns the kind's name in metrics and in the API.
 func (k PacketKind) String() string {
 	return [PacketKinds]string{"other", "lldp", "arp", "nd", "tcp", "udp"}[k]
 }
 
-// kindOf tells the kind of a packet by its layers.
+// kindOf returns the kind of a packet from its layers.
 func kindOf(h *packet.Headers) PacketKind {
 	switch {
 	case h.Has(packet.LLDP):

@@ -11,16 +11,16 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Held is a packet that a handler keeps while it waits for something. It ends
-// with the first of Release, Forward and Drop; when its time is over it is
-// forwarded as if the service were not there.
+// Held is a packet that a handler keeps while it waits for something. The first call of Release,
+// Output, Forward or Drop ends it. When its time is over it is forwarded as if the service did not
+// exist.
 type Held struct {
 	packet   PacketIn
 	deadline time.Time
 	ended    atomic.Bool
 }
 
-// heldPackets are the packets held on one switch.
+// heldPackets holds the packets held on one switch.
 type heldPackets struct {
 	mu      sync.Mutex
 	limit   int
@@ -44,7 +44,7 @@ func (h *heldPackets) dropAll() {
 	clear(h.packets)
 }
 
-// expired takes out the packets whose time is over.
+// expired returns the packets whose time is over.
 func (h *heldPackets) expired(now time.Time) []*Held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,9 +57,9 @@ func (h *heldPackets) expired(now time.Time) []*Held {
 	return out
 }
 
-// Hold copies the packet and keeps it for at most d. The handler that holds a
-// packet returns Stop. The number of packets held on one switch is bounded, and so is the
-// memory of all switches: beyond it Hold fails with ErrBusy, and the handler returns Continue.
+// Hold copies the packet and keeps it for at most d. The handler then returns Stop. The number of
+// packets held on one switch is bounded, and so is the memory of all switches together: beyond a
+// bound Hold returns ErrBusy, and the handler returns Continue.
 func (p *PacketIn) Hold(d time.Duration) (*Held, error) {
 	s := p.Switch
 	h := &Held{packet: *p, deadline: time.Now().Add(d)}
@@ -82,13 +82,13 @@ func (p *PacketIn) Hold(d time.Duration) (*Held, error) {
 	return h, nil
 }
 
-// size returns how much memory the packet takes.
+// size returns the memory that the packet takes, in bytes.
 func (h *Held) size() int64 { return int64(unsafe.Sizeof(*h)) + int64(cap(h.packet.Data)) }
 
-// Packet is the packet that is held.
+// Packet returns the held packet.
 func (h *Held) Packet() *PacketIn { return &h.packet }
 
-// end ends the holding; only the first caller gets true.
+// end ends the holding and reports whether this call was the first to do so.
 func (h *Held) end() bool {
 	if !h.ended.CompareAndSwap(false, true) {
 		return false
@@ -101,13 +101,13 @@ func (h *Held) end() bool {
 	return true
 }
 
-// Release sends the packet through the switch's flow tables, as if it had just
-// come in by its port: rules installed meanwhile apply to it.
+// Release sends the packet through the switch's flow tables as if it had just arrived at its port,
+// so that rules installed meanwhile apply to it.
 func (h *Held) Release() error {
 	return h.Output([]openflow.Action{openflow.Output(openflow.PortTable)})
 }
 
-// Output sends the packet on by the actions, as [PacketIn.Output] does.
+// Output applies the actions to the packet, as [PacketIn.Output] does.
 func (h *Held) Output(actions []openflow.Action) error {
 	if !h.end() {
 		return nil
@@ -115,7 +115,7 @@ func (h *Held) Output(actions []openflow.Action) error {
 	return h.packet.Output(actions)
 }
 
-// Forward hands the packet to default forwarding.
+// Forward passes the packet to default forwarding.
 func (h *Held) Forward() error {
 	if !h.end() {
 		return nil
@@ -123,5 +123,5 @@ func (h *Held) Forward() error {
 	return h.packet.Switch.n.forwarding.forwardHeld(&h.packet)
 }
 
-// Drop gives the packet up.
+// Drop discards the packet.
 func (h *Held) Drop() { h.end() }

@@ -10,22 +10,22 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ErrResubmitted says that the tables go on sending a packet up that has been sent
-// through them again and again: no rule for it is there.
+// ErrResubmitted is returned for a packet that the switch's tables keep sending to the controller
+// although it is resubmitted: they have no rule for it.
 var ErrResubmitted = errors.New("the switch's tables have sent the packet up again")
 
 const (
-	// resubmitMemory is how many packets a switch's session remembers as resubmitted.
+	// resubmitMemory is the number of resubmitted packets that a session remembers.
 	resubmitMemory = 1024
-	// maxResubmits is how often the same bytes are sent through the tables within
-	// resubmitWindow: senders repeat packets, but a packet without a rule comes up
-	// as often as it is sent.
+	// maxResubmits is how often the same bytes may be resubmitted within resubmitWindow. Senders
+	// repeat packets, so it is more than one; a packet without a rule comes back each time it is
+	// sent.
 	maxResubmits   = 64
 	resubmitWindow = 500 * time.Millisecond
 )
 
-// resubmitCounter are the packets that were lately sent through a switch's tables
-// again. It belongs to the switch's reader goroutine, and its size is fixed.
+// resubmitCounter counts the packets that were recently sent through a switch's tables again. It
+// belongs to the switch's reader goroutine, and its size is fixed.
 type resubmitCounter struct {
 	seed  maphash.Seed
 	slots [resubmitMemory]struct {
@@ -35,8 +35,8 @@ type resubmitCounter struct {
 	}
 }
 
-// allow counts a packet, and is false if it has been counted too often within the
-// window. Of two packets that share a slot the later is remembered.
+// allow counts a packet and reports whether it may be resubmitted. Two packets may share a slot;
+// the later one then replaces the earlier.
 func (r *resubmitCounter) allow(port uint32, data []byte, now time.Time) bool {
 	sum := maphash.Bytes(r.seed, data) ^ uint64(port)
 	slot := &r.slots[sum%resubmitMemory]
@@ -47,13 +47,12 @@ func (r *resubmitCounter) allow(port uint32, data []byte, now time.Time) bool {
 	return slot.times <= maxResubmits
 }
 
-// Resubmit sends the packet through the switch's flow tables again, as if it had
-// just come in by its port. It is for packets that a rule sent up which a later
-// rule has overruled: a switch that goes by cached decisions may use the old one
-// for a while after it has confirmed the new, but what comes from the controller
-// it looks up anew. If the tables send the packet up again and again, the error is
-// ErrResubmitted, and it goes nowhere. It may be called only in a handler, on the
-// switch's own goroutine, and never waits.
+// Resubmit sends the packet through the switch's flow tables again, as if it had just arrived at
+// its port. It is meant for packets that reached the controller by a rule that a later rule
+// shadows: a switch that caches decisions may use the old rule for a while after it has confirmed
+// the new one, but it looks up packets from the controller anew. If the tables keep sending the
+// packet up, Resubmit returns ErrResubmitted and drops the packet. It never waits. Only handlers
+// may call it, on the switch's own goroutine.
 func (p *PacketIn) Resubmit() error {
 	s := p.Switch
 	if s.resubmitted == nil {
@@ -65,10 +64,10 @@ func (p *PacketIn) Resubmit() error {
 	return p.Output([]openflow.Action{openflow.Output(openflow.PortTable)})
 }
 
-// Output has the switch do the actions with the packet, as if it had just come in by
-// its port. A checksum that its sender has left to a card is finished first: a virtual
-// switch sends such packets up as they are, and nobody finishes them when they come
-// back. It never waits.
+// Output makes the switch apply the actions to the packet as if it had just arrived at its port.
+// It first completes a checksum that the sender left to its network card: a virtual switch sends
+// such packets to the controller unfinished, and nothing finishes them when they return. Output
+// never waits.
 func (p *PacketIn) Output(actions []openflow.Action) error {
 	packet.CompleteChecksum(p.Data, &p.Headers)
 	return p.Switch.PacketOut(p.InPort, actions, p.Data)

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// newSwitch makes the session on a new connection.
+// newSwitch returns the session for a new connection.
 func newSwitch(n *Network, conn net.Conn) *Switch {
 	s := &Switch{
 		n: n, conn: conn, since: time.Now(), unregistered: make(chan struct{}), countersWanted: newSignal(), announced: make(chan struct{}),
@@ -33,8 +33,8 @@ func newSwitch(n *Network, conn net.Conn) *Switch {
 	return s
 }
 
-// serve runs the session, from hello to the end. It is the switch's goroutine: everything
-// that comes in is handled here, in order.
+// serve runs the session from the handshake to its end. It is the switch's goroutine: it handles
+// everything the switch sends, in order.
 func (s *Switch) serve(ctx context.Context, pending *pendingConn) {
 	defer func() { _ = s.conn.Close() }()
 	defer s.ch.account.close()
@@ -74,7 +74,7 @@ func (s *Switch) serve(ctx context.Context, pending *pendingConn) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer s.close()
-	defer func() { // before the end is known, or who comes again at once would not wait
+	defer func() { // before unregistering, or a switch that reconnects at once would not be delayed
 		admission.reconnects.sessionEnded(s.dpid, hostOf(s.conn.RemoteAddr()), time.Since(began), time.Now())
 	}()
 	wg.Go(func() { s.ch.out.run(s.ch.done) })
@@ -92,17 +92,17 @@ func (s *Switch) serve(ctx context.Context, pending *pendingConn) {
 func echoReply(m []byte) *openflow.EchoReply { return &openflow.EchoReply{Data: m[8:]} }
 
 const (
-	// batchTime is how long a batch of input is handled before what it causes is written,
-	// and others have their turn; batchStep is after how many messages that is looked at.
+	// batchTime is how long a batch of input is handled before its output is written and other
+	// switches get their turn. batchStep is the number of messages after which the time is
+	// checked.
 	batchTime = time.Millisecond
 	batchStep = 8
 )
 
-// read handles input until the connection ends. Everything that one batch of
-// input causes is written at its end: to this switch, and to the others that it
-// concerned.
+// read handles input until the connection ends. The output that a batch of input causes is written
+// at the end of the batch, to this switch and to all others concerned.
 func (s *Switch) read(r *openflow.Reader) error {
-	defer s.flushPending() // what a batch has caused that ends with the connection
+	defer s.flushPending() // the output of the batch that ended with the connection
 	defer s.slot.release()
 	for {
 		m, err := r.Next()
@@ -136,10 +136,11 @@ func (s *Switch) read(r *openflow.Reader) error {
 	}
 }
 
-// hasPeers reports whether there are other switches.
+// hasPeers reports whether other switches are connected.
 func (s *Switch) hasPeers() bool { return s.n.admission.sessions.Load() > 1 }
 
-// pauseReading has nothing read from the switch for a time, if there are others.
+// pauseReading waits for d before more is read from the switch, unless no other switch is
+// connected.
 func (s *Switch) pauseReading(d time.Duration) {
 	if d <= 0 || !s.hasPeers() {
 		return
@@ -152,6 +153,7 @@ func (s *Switch) pauseReading(d time.Duration) {
 	}
 }
 
+// flushPending writes the output of this batch, for this switch and for the others it concerned.
 func (s *Switch) flushPending() {
 	for i, o := range s.toFlush {
 		o.flush()
@@ -161,7 +163,7 @@ func (s *Switch) flushPending() {
 	s.ch.out.flush()
 }
 
-// flushLater has the output of another switch flushed at the end of the batch.
+// flushLater marks the output of another switch to be flushed at the end of the batch.
 func (s *Switch) flushLater(o *output) {
 	if o == s.ch.out {
 		return
@@ -174,7 +176,7 @@ func (s *Switch) flushLater(o *output) {
 	s.toFlush = append(s.toFlush, o)
 }
 
-// handle acts on one message. Only what makes the stream unusable is an error.
+// handle processes one message. It returns an error only if the session cannot go on.
 func (s *Switch) handle(m []byte) error {
 	if m[0] != openflow.Version {
 		return fmt.Errorf("message of version %#02x in a session of OpenFlow 1.3", m[0])
@@ -200,7 +202,7 @@ func (s *Switch) handle(m []byte) error {
 		s.ch.reply(m, s.pkt.At)
 	case openflow.TypeHello:
 	default:
-		s.malformed(fmt.Errorf("%v is no message for a controller", openflow.MsgType(m[1])))
+		s.malformed(fmt.Errorf("switches must not send %v to a controller", openflow.MsgType(m[1])))
 	}
 	if s.counters.malformed.Load() > maxMalformed {
 		return errors.New("too many malformed messages")
@@ -208,8 +210,8 @@ func (s *Switch) handle(m []byte) error {
 	return nil
 }
 
-// answerEcho answers a request for a sign of life. While the switch does not read the answers
-// to the requests before it, it waits, and so does whatever else the switch sends.
+// answerEcho answers an echo request. If the switch has not read the earlier answers, answerEcho
+// waits until it does, so that nothing more is read from the switch meanwhile.
 func (s *Switch) answerEcho(m []byte) error {
 	for {
 		if queued, err := s.ch.out.answerEcho(m); queued || err != nil {
@@ -225,12 +227,13 @@ func (s *Switch) answerEcho(m []byte) error {
 			timer.Stop()
 			return s.ch.account.quota.errFull()
 		case <-timer.C:
-			return fmt.Errorf("it has read no answer to its echo requests for %v", s.n.cfg.EchoTimeout)
+			return fmt.Errorf("it has not read the answers to its echo requests for %v", s.n.cfg.EchoTimeout)
 		}
 	}
 }
 
-// deliverError acts on an error of the switch.
+// deliverError passes an error message of the switch to the request or batch that caused it, or
+// logs it.
 func (s *Switch) deliverError(m []byte) {
 	e := new(openflow.Error)
 	if err := e.Decode(bytes.Clone(m)); err != nil {
@@ -243,15 +246,16 @@ func (s *Switch) deliverError(m []byte) {
 	}
 }
 
-// maxMalformed is how many unreadable messages end a session.
+// maxMalformed is the number of malformed messages that a session survives.
 const maxMalformed = 1000
 
+// malformed counts and logs a message that could not be read.
 func (s *Switch) malformed(err error) {
 	s.counters.malformed.Add(1)
 	s.logLimiter.Warn(s.n.cfg.Log, "malformed message from switch", "switch", s.dpid, "error", err)
 }
 
-// close is the last act of a session.
+// close ends the session.
 func (s *Switch) close() {
 	close(s.ch.done)
 	_ = s.conn.Close()
@@ -259,8 +263,8 @@ func (s *Switch) close() {
 	s.unregister()
 }
 
-// unregister takes the session out of the network. What is told of one session of a switch comes
-// before what is told of the next.
+// unregister removes the session from the network. It announces the end of this session before the
+// switch's next session can be announced.
 func (s *Switch) unregister() {
 	registered, wasUp := s.n.switches.markDown(s)
 	if !registered {
@@ -275,7 +279,7 @@ func (s *Switch) unregister() {
 	s.n.switches.remove(s)
 }
 
-// flowRemoved takes note of a rule that the switch has removed.
+// flowRemoved handles a rule that the switch has removed.
 func (s *Switch) flowRemoved(m []byte) {
 	var r openflow.FlowRemoved
 	if err := r.Decode(m); err != nil {
@@ -291,7 +295,7 @@ func (s *Switch) flowRemoved(m []byte) {
 	}
 }
 
-// portStatus keeps the list of ports and tells the network what changed.
+// portStatus updates the list of ports and announces ports that came up or went down.
 func (s *Switch) portStatus(m []byte) {
 	var st openflow.PortStatus
 	if err := st.Decode(bytes.Clone(m)); err != nil {
@@ -301,7 +305,7 @@ func (s *Switch) portStatus(m []byte) {
 	p, deleted := st.Port, st.Reason == openflow.PortDeleted
 	old, known, room := s.ports.update(p, deleted)
 	if !room {
-		s.logLimiter.Warn(s.n.cfg.Log, "port left out: the switch has as many as openflow.max_ports allows", "switch", s.dpid, "port", p.Number, "limit", s.n.cfg.MaxPorts)
+		s.logLimiter.Warn(s.n.cfg.Log, "port ignored: the switch has as many as openflow.max_ports allows", "switch", s.dpid, "port", p.Number, "limit", s.n.cfg.MaxPorts)
 		return
 	}
 	wasUp, isUp := known && old.Up(), !deleted && p.Up()

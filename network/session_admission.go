@@ -20,14 +20,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// admission decides which connections are served, and which switches are let in.
+// admission decides which connections are served and which switches are let in.
 type admission struct {
 	cfg        *Config
 	log        *slog.Logger
-	refusalLog lograte.Limit // lines that anybody can cause who connects
-	sessionLog lograte.Limit // the same, once a switch has said which it is
-	// unknown are the seats of connections from anywhere, expected those of connections
-	// from homes, and proven those of connections whose peers have shown a certificate.
+	refusalLog lograte.Limit // bounds log lines that any connection can cause
+	sessionLog lograte.Limit // bounds log lines of switches that are not in the configuration
+	// Three limiters count the connections that have not yet identified their switch: unknown
+	// those from any address, known those from addresses that switches have been up from, and
+	// certified those whose peers have shown a trusted certificate.
 	unknown, known, certified *pendingLimiter
 	knownAddrs                knownAddresses
 	reconnects                reconnectLimiter
@@ -41,8 +42,8 @@ func newAdmission(c *Config) admission {
 	}
 }
 
-// accept takes connections until ctx ends or the listener is closed, and has those served
-// that get a seat.
+// accept takes connections until ctx ends or the listener is closed, and calls serve for those
+// that the limiters admit.
 func (a *admission) accept(ctx context.Context, l net.Listener, serve func(net.Conn, *pendingConn)) error {
 	patient := listen.New(l, func(err error) {
 		a.refusalLog.Warn(a.log, "cannot accept switches for now", "error", err)
@@ -58,7 +59,7 @@ func (a *admission) accept(ctx context.Context, l net.Listener, serve func(net.C
 		}
 		s := a.addPending(conn)
 		if s == nil {
-			a.refusalLog.Warn(a.log, "connection refused: too many that have not said which switch they are of", "from", conn.RemoteAddr())
+			a.refusalLog.Warn(a.log, "connection refused: too many connections have not yet identified their switch", "from", conn.RemoteAddr())
 			_ = conn.Close()
 			continue
 		}
@@ -69,8 +70,9 @@ func (a *admission) accept(ctx context.Context, l net.Listener, serve func(net.C
 	}
 }
 
-// addPending finds a connection a seat: one of those of strangers, or of those of addresses that
-// switches have come from, which strangers elsewhere take not; nil if there is none.
+// addPending adds a connection to the limiter of its address, so that a flood from elsewhere
+// cannot displace connections from addresses of known switches. It returns nil if there is no
+// place.
 func (a *admission) addPending(conn net.Conn) *pendingConn {
 	limiter, now := a.unknown, time.Now()
 	if a.knownAddrs.has(hostOf(conn.RemoteAddr()), now) {
@@ -79,8 +81,9 @@ func (a *admission) addPending(conn net.Conn) *pendingConn {
 	return limiter.add(conn, sourceByAddress(conn), now)
 }
 
-// authenticate makes the greeting of TLS, if that is used, within a time. A connection whose peer
-// shows a certificate of a trusted authority gets a seat that strangers cannot take.
+// authenticate performs the TLS handshake, if TLS is used, before a deadline. A connection whose
+// peer shows a certificate of a trusted authority moves to a limiter of its own, where connections
+// without one cannot displace it.
 func (a *admission) authenticate(ctx context.Context, conn net.Conn, pending *pendingConn) error {
 	secured, ok := conn.(*tls.Conn)
 	if !ok {
@@ -89,54 +92,55 @@ func (a *admission) authenticate(ctx context.Context, conn net.Conn, pending *pe
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.RequestTimeout)
 	defer cancel()
 	if err := secured.HandshakeContext(ctx); err != nil {
-		return fmt.Errorf("greeting of TLS: %w", err)
+		return fmt.Errorf("TLS handshake: %w", err)
 	}
 	source, ok := sourceByCertificate(secured)
 	if ok && !pending.moveTo(a.certified, source, time.Now()) {
-		return errors.New("too many connections with its certificate have not said which switch they are of")
+		return errors.New("too many connections with this certificate have not yet identified their switch")
 	}
 	return nil
 }
 
-// delayReconnect has a switch wait that has come and gone too often.
+// delayReconnect waits if the switch has reconnected too often, or returns an error if it would
+// have to wait too long.
 func (a *admission) delayReconnect(ctx context.Context, d openflow.DatapathID, from net.Addr) error {
 	wait := a.reconnects.delay(d, hostOf(from), a.isConfigured(d), time.Now())
 	if wait > maxReconnectDelay {
-		return fmt.Errorf("it comes and goes: not before %v are over", wait.Truncate(time.Millisecond))
+		return fmt.Errorf("it reconnects too often: try again in %v", wait.Truncate(time.Millisecond))
 	}
 	return tasks.Sleep(ctx, wait)
 }
 
-// errTooManySwitches says that no more switches are let in.
+// errTooManySwitches is returned when the bound on sessions is reached.
 var errTooManySwitches = errors.New("too many switches")
 
-// admit counts a session whose switch is known now, which has to be released. The bound is
-// for switches that the configuration does not tell of: anybody may make up identifiers
-// where certificates are not bound to them.
+// admit counts the session of an identified switch; release takes it back. The bound applies only
+// to switches that the configuration does not name: where identifiers are not bound to
+// certificates, anybody can make them up.
 func (a *admission) admit(d openflow.DatapathID) error {
 	if a.sessions.Add(1) > int64(a.cfg.MaxSwitches) && !a.isConfigured(d) {
 		a.release()
-		return fmt.Errorf("%w: openflow.max_switches is %d, and network.switches does not tell of it", errTooManySwitches, a.cfg.MaxSwitches)
+		return fmt.Errorf("%w: openflow.max_switches is %d, and network.switches does not name it", errTooManySwitches, a.cfg.MaxSwitches)
 	}
 	return nil
 }
 
 func (a *admission) release() { a.sessions.Add(-1) }
 
-// isConfigured reports whether the configuration tells of a switch.
+// isConfigured reports whether the configuration names the switch.
 func (a *admission) isConfigured(d openflow.DatapathID) bool {
 	_, named := a.cfg.Names[d]
 	_, overridden := a.cfg.Overrides[d]
 	return named || overridden && d != 0
 }
 
-// logRefusal writes why a switch is not let in.
+// logRefusal logs why a switch is not let in.
 func (a *admission) logRefusal(s *Switch, err error) {
 	a.refusalLog.Warn(a.log, "switch refused", "switch", s.dpid, "from", s.conn.RemoteAddr(), "error", err)
 }
 
-// logSession writes what became of a session: always of a switch that the configuration
-// tells of, and of others as long as they are not too many.
+// logSession logs the start or end of a session: always for switches that the configuration names,
+// and at a bounded rate for all others.
 func (a *admission) logSession(d openflow.DatapathID, msg string, args ...any) {
 	args = append([]any{"switch", d}, args...)
 	if a.isConfigured(d) {
@@ -146,19 +150,20 @@ func (a *admission) logSession(d openflow.DatapathID, msg string, args ...any) {
 	a.sessionLog.Info(a.log, msg, args...)
 }
 
-// knownAddresses are the addresses that switches have been up from.
+// knownAddresses holds the addresses that switches have been up from.
 type knownAddresses struct {
 	mu       sync.Mutex
-	lastSeen map[netip.Addr]time.Time // when one came up or left
+	lastSeen map[netip.Addr]time.Time // when a switch last came up or left
 }
 
 const (
 	// knownAddressAge is how long an address is remembered.
 	knownAddressAge = time.Hour
-	// maxKnownAddresses bounds them.
+	// maxKnownAddresses is the number of addresses that are remembered.
 	maxKnownAddresses = 4096
 )
 
+// add remembers an address.
 func (h *knownAddresses) add(a netip.Addr, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,6 +179,7 @@ func (h *knownAddresses) add(a netip.Addr, now time.Time) {
 	h.lastSeen[a] = now
 }
 
+// has reports whether a switch was up from the address recently.
 func (h *knownAddresses) has(a netip.Addr, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,31 +9,32 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// batch is a group of changes between whose first message and closing barrier
-// every error of the switch is collected.
+// batch is a group of changes that ends with a barrier. It collects all errors that the switch
+// sends for them.
 type batch struct {
-	first, last uint32 // last is the barrier's
+	first, last uint32 // transaction identifiers; last is the barrier's
 	errs        []batchError
 	done        chan struct{}
-	replied     bool // done is closed; it may go on listening
+	replied     bool // done is closed; the batch may still be registered for errors
 	sent        time.Time
 }
 
-// batchError is the switch's refusal of message index of the batch.
+// batchError is the switch's refusal of one message of a batch, given by its index.
 type batchError struct {
 	index int
 	err   *openflow.Error
 }
 
-// maxBatchErrors bounds what one batch remembers.
+// maxBatchErrors is the number of errors that one batch keeps.
 const maxBatchErrors = 64
 
-// sendBatch queues messages and a barrier, and registers for their errors.
+// sendBatch sends messages followed by a barrier, and registers the batch for their errors.
 func (ch *channel) sendBatch(msgs []openflow.Message) (*batch, error) {
 	return ch.queueBatch(msgs, true)
 }
 
-// queueBatch is sendBatch for messages that are changes, or that renew what is there.
+// queueBatch is sendBatch with the choice whether the messages are counted as changes. Renewals of
+// leases are not.
 func (ch *channel) queueBatch(msgs []openflow.Message, changes bool) (*batch, error) {
 	bt := &batch{done: make(chan struct{}), sent: time.Now()}
 	b := ch.out.lockControl()
@@ -58,7 +59,7 @@ func (ch *channel) queueBatch(msgs []openflow.Message, changes bool) (*batch, er
 	return bt, nil
 }
 
-// countType is how many of the messages are of a type.
+// countType returns how many of the messages have the type.
 func countType(msgs []openflow.Message, t openflow.MsgType) (n uint64) {
 	for _, m := range msgs {
 		if unwrapBundle(m).MsgType() == t {
@@ -68,7 +69,7 @@ func countType(msgs []openflow.Message, t openflow.MsgType) (n uint64) {
 	return n
 }
 
-// unwrapBundle is the message that a bundle's message carries, or the message itself.
+// unwrapBundle returns the message that a bundle's message carries, or the message itself.
 func unwrapBundle(m openflow.Message) openflow.Message {
 	if add, ok := m.(*openflow.BundleAdd); ok {
 		return add.Message
@@ -76,7 +77,7 @@ func unwrapBundle(m openflow.Message) openflow.Message {
 	return m
 }
 
-// messageError says that a message cannot be encoded.
+// messageError is the error for a message that cannot be encoded.
 type messageError struct {
 	op  openflow.Message
 	err error
@@ -85,32 +86,34 @@ type messageError struct {
 func (e *messageError) Error() string { return e.err.Error() }
 func (e *messageError) Unwrap() error { return e.err }
 
-// wait returns when the barrier has come back.
+// wait waits until the barrier of the batch is answered, and returns the errors of the switch.
 func (ch *channel) wait(ctx context.Context, bt *batch) ([]batchError, error) {
 	select {
 	case <-bt.done:
 		return bt.errs, nil
 	case <-ch.done:
 		return nil, ch.errDown()
-	case <-ctx.Done(): // that it is owed is remembered, see withheld
+	case <-ctx.Done(): // overdueSince still sees the missing reply
 		return nil, fmt.Errorf("switch %v: no barrier reply: %w", ch.dpid, ctx.Err())
 	}
 }
 
-// register has a batch collect errors: until its barrier comes or, if that has come, until it
-// is forgotten.
+// register makes a batch collect errors until its barrier is answered or, if that has happened
+// already, until unregister is called.
 func (ch *channel) register(bt *batch) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.batches = append(ch.batches, bt)
 }
 
+// errorsOf returns the errors that a batch has collected so far.
 func (ch *channel) errorsOf(bt *batch) []batchError {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return bt.errs
 }
 
+// unregister ends the collecting of errors.
 func (ch *channel) unregister(bt *batch) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -119,8 +122,9 @@ func (ch *channel) unregister(bt *batch) {
 	}
 }
 
-// overdueSince is since when the switch owes a barrier reply, although it has been heard since;
-// zero if it owes none. One that says nothing at all is silent, which is another matter.
+// overdueSince returns when the oldest batch was sent whose barrier reply is missing although the
+// switch has sent other messages since. It returns the zero time if there is none. A switch that
+// sends nothing at all is a matter of the keepalive.
 func (ch *channel) overdueSince() (since time.Time) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -133,15 +137,15 @@ func (ch *channel) overdueSince() (since time.Time) {
 	return since
 }
 
-// endIfOverdue ends a session whose switch answers, but does not confirm what it was
-// sent: nobody can tell what it does.
+// endIfOverdue ends the session of a switch that sends messages but has not answered a barrier
+// within the request timeout: its state cannot be known.
 func (ch *channel) endIfOverdue() {
 	if since := ch.overdueSince(); !since.IsZero() && time.Since(since) > ch.timeout && !ch.ended() {
-		ch.close(fmt.Errorf("it has withheld a barrier reply for %v", time.Since(since).Round(time.Millisecond)))
+		ch.close(fmt.Errorf("it has not answered a barrier request for %v", time.Since(since).Round(time.Millisecond)))
 	}
 }
 
-// barrierReply ends the batch whose barrier was answered.
+// barrierReply ends the batch whose barrier is answered, and reports whether there is one.
 func (ch *channel) barrierReply(xid uint32) bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Capabilities are what a switch can do. The zero value can do nothing.
+// Capabilities describes what a switch can do. The zero value can do nothing.
 type Capabilities struct {
-	// Bundles: changes of one switch can be made atomic.
+	// Bundles reports whether changes of the switch can be atomic.
 	Bundles bool
 	// Tables is the number of flow tables.
 	Tables int
@@ -28,7 +28,7 @@ func (c Capabilities) CanSet(f openflow.Field) bool { return c.set.has(f) }
 // CanMatch reports whether a rule can match the field.
 func (c Capabilities) CanMatch(f openflow.Field) bool { return c.match.has(f) }
 
-// allFields is what a switch is taken to support that does not say.
+// allFields returns the fields that a switch is assumed to support if it does not report any.
 func allFields() (set, match fieldSet) {
 	for f := openflow.Field(0); f.Valid(); f++ {
 		match.add(f)
@@ -57,11 +57,11 @@ func (c *Capabilities) restrict(o Override) {
 	c.set &= l2
 }
 
-// reportedTables is what a switch says about its tables, by their numbers.
+// reportedTables holds the features that a switch reports for its tables, by their numbers.
 type reportedTables map[uint8]openflow.TableFeatures
 
-// layout finds the pipeline's tables: the first three that have room and lead to each other.
-// A switch that does not have them has one table.
+// layout returns the numbers of the pipeline's tables: the first three tables that take rules and
+// lead to each other, or a single table if there are no such three.
 func (t reportedTables) layout() rule.Layout {
 	if !t.hasRoom(0) {
 		return rule.OneTable
@@ -95,8 +95,8 @@ func (t reportedTables) leadsTo(from, to uint8) bool {
 	return false
 }
 
-// fields are those that rules can write and match in every table of the pipeline. What is not
-// said of a table is taken to be possible.
+// fields returns the fields that rules can write and match in every table of the pipeline. A table
+// without a report is assumed to support all.
 func (t reportedTables) fields(l rule.Layout) (set, match fieldSet) {
 	set, match = allFields()
 	for _, table := range []rule.Table{rule.TableClassify, rule.TableService, rule.TableRoute} {

@@ -18,23 +18,23 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// channel is what is said to one switch, and what it answers: requests and their replies,
-// changes and the barriers behind them, packets.
+// channel is the control channel to one switch: requests and their replies, changes with the
+// barriers behind them, and packet-outs.
 type channel struct {
-	dpid         openflow.DatapathID // set when the switch has said it
+	dpid         openflow.DatapathID // set when the switch has reported it
 	conn         net.Conn
 	out          *output
-	timeout      time.Duration // of a request
+	timeout      time.Duration // of one request
 	log          *slog.Logger
 	logLimiter   *lograte.Limit
 	done         chan struct{} // closed when the session ends
 	xid          atomic.Uint32
-	lastReceived atomic.Int64 // Unix nanoseconds of the last input
+	lastReceived atomic.Int64 // when the latest input arrived, in Unix nanoseconds
 	evicted      atomic.Pointer[error]
 	account      *account
-	beforeWait   func() // is called on the reader before it waits for memory
+	beforeWait   func() // called on the reader's goroutine before it waits for memory
 
-	flowMods, groupMods, errors atomic.Uint64 // sent, and received
+	flowMods, groupMods, errors atomic.Uint64 // number of messages sent, and of errors received
 
 	mu       sync.Mutex
 	requests map[uint32]*request
@@ -52,29 +52,29 @@ func newChannel(conn net.Conn, c *Config, q *quota, l *lograte.Limit, now time.T
 	return ch
 }
 
-// request waits for the reply to one message. A reply in several parts collects
-// here until the last has come.
+// request is a message that waits for its reply. The parts of a reply collect in it until the last
+// one has arrived.
 type request struct {
 	sent       time.Time
 	answered   time.Time // when the reader saw the last part
-	raw        [][]byte  // the parts as they came
+	raw        [][]byte  // the parts as received
 	parts      []openflow.Message
 	account    *account
-	bytes      int64 // that the account has for both
-	emptyParts int   // parts that held nothing, and said that more follows
+	bytes      int64 // memory that raw and parts have taken from account
+	emptyParts int   // number of parts without content that announce further parts
 	err        error
 	done       chan struct{}
 }
 
-// release gives back the memory that the parts of a reply take: whoever asked has no more
-// use for them.
+// release returns the memory of the reply's parts to the quota. The parts must not be used
+// afterwards.
 func (r *request) release() {
 	r.account.release(r.bytes)
 	r.bytes = 0
 }
 
-// decode decodes the parts of a reply that has come in whole. What they take then may be many
-// times what they are on the wire.
+// decode decodes the parts of a complete reply. Decoded, they may take many times their size on
+// the wire, so decode accounts for that memory.
 func (r *request) decode() error {
 	for i, raw := range r.raw {
 		_, m, err := openflow.Decode(raw)
@@ -93,11 +93,11 @@ func (r *request) decode() error {
 	return nil
 }
 
-// rawSize returns how many bytes a part takes that has not been decoded.
+// rawSize returns the memory that a part takes before it is decoded, in bytes.
 func rawSize(raw []byte) int64 { return partOverhead + int64(cap(raw)) }
 
-// call sends a message and waits for its reply in one part, or the error
-// the switch answered with.
+// call sends a message and returns its reply, which has one part, or the error with which the
+// switch answered.
 func (ch *channel) call(ctx context.Context, m openflow.Message) (openflow.Message, error) {
 	r, err := ch.exchange(ctx, m)
 	if err != nil {
@@ -107,9 +107,9 @@ func (ch *channel) call(ctx context.Context, m openflow.Message) (openflow.Messa
 	return r.parts[0], nil
 }
 
-// exchange sends a message and waits for all parts of its reply. The caller releases it. It
-// says how long it took: that is the time between the system calls, not until a waiting
-// goroutine gets its turn.
+// exchange sends a message and returns all parts of its reply. The caller releases the reply. Its
+// sent and answered times are those of the system calls, so they do not include the time until a
+// waiting goroutine is scheduled.
 func (ch *channel) exchange(ctx context.Context, m openflow.Message) (reply *request, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ch.timeout)
 	defer cancel()
@@ -145,7 +145,7 @@ func (ch *channel) exchange(ctx context.Context, m openflow.Message) (reply *req
 	}
 }
 
-// send queues a control message and writes what is queued.
+// send queues a control message and flushes the output.
 func (ch *channel) send(m openflow.Message, xid uint32) error {
 	b, err := m.AppendTo(ch.out.lockControl(), xid)
 	ch.out.unlockControl(b)
@@ -156,7 +156,8 @@ func (ch *channel) send(m openflow.Message, xid uint32) error {
 	return nil
 }
 
-// reply hands a message that came now to whoever waits for it. It runs on the reader.
+// reply passes a message received at now to the request that waits for it. It runs on the reader's
+// goroutine.
 func (ch *channel) reply(raw []byte, now time.Time) {
 	xid := openflow.XID(raw)
 	ch.mu.Lock()
@@ -167,12 +168,12 @@ func (ch *channel) reply(raw []byte, now time.Time) {
 	}
 	if openflow.IsEmptyPart(raw) {
 		if r.emptyParts++; r.emptyParts > maxEmptyParts {
-			ch.finish(xid, r, fmt.Errorf("%w: more than %d parts of a reply hold nothing", ErrBusy, maxEmptyParts), now)
+			ch.finish(xid, r, fmt.Errorf("%w: more than %d parts of a reply are empty", ErrBusy, maxEmptyParts), now)
 		}
 		return
 	}
 	if err := ch.addPart(xid, r, raw); err != nil {
-		ch.logLimiter.Warn(ch.log, "reply of a switch not kept", "switch", ch.dpid, "error", err)
+		ch.logLimiter.Warn(ch.log, "discarding the reply of a switch", "switch", ch.dpid, "error", err)
 		ch.finish(xid, r, err, now)
 		return
 	}
@@ -181,11 +182,11 @@ func (ch *channel) reply(raw []byte, now time.Time) {
 	}
 }
 
-// maxEmptyParts is how many parts of a reply may hold nothing: each costs time, and none
-// brings the end nearer.
+// maxEmptyParts is the number of parts without content that a reply may have. Each costs time and
+// brings the reply no nearer to its end.
 const maxEmptyParts = 64
 
-// addPart adds a copy of a part to a reply that is still waited for. It may wait for memory.
+// addPart adds a copy of a part to a reply that is still awaited. It may wait for memory.
 func (ch *channel) addPart(xid uint32, r *request, part []byte) error {
 	part = bytes.Clone(part)
 	bytes := rawSize(part)
@@ -199,13 +200,14 @@ func (ch *channel) addPart(xid uint32, r *request, part []byte) error {
 	defer ch.mu.Unlock()
 	if ch.requests[xid] != r {
 		ch.account.release(bytes)
-		return nil // it has been given up
+		return nil // the request was given up meanwhile
 	}
 	r.bytes += bytes
 	r.raw = append(r.raw, part)
 	return nil
 }
 
+// finish ends a request with an error, or with the reply if err is nil.
 func (ch *channel) finish(xid uint32, r *request, err error, now time.Time) {
 	ch.mu.Lock()
 	delete(ch.requests, xid)
@@ -214,8 +216,8 @@ func (ch *channel) finish(xid uint32, r *request, err error, now time.Time) {
 	close(r.done)
 }
 
-// deliverError hands an error of the switch to the request or batch it answers; false if
-// nobody waits for it.
+// deliverError passes an error message of the switch to the request or batch that it answers, and
+// reports whether there is one.
 func (ch *channel) deliverError(xid uint32, e *openflow.Error, now time.Time) bool {
 	ch.errors.Add(1)
 	ch.mu.Lock()
@@ -237,7 +239,7 @@ func (ch *channel) deliverError(xid uint32, e *openflow.Error, now time.Time) bo
 	return true
 }
 
-// ended reports whether the session has.
+// ended reports whether the session has ended.
 func (ch *channel) ended() bool {
 	select {
 	case <-ch.done:
@@ -247,24 +249,25 @@ func (ch *channel) ended() bool {
 	}
 }
 
+// errDown returns an error that wraps ErrSwitchDown.
 func (ch *channel) errDown() error { return fmt.Errorf("switch %v: %w", ch.dpid, ErrSwitchDown) }
 
-// evict makes the session end for the memory that it takes. It waits for nothing, whatever
-// locks are held: the reader, which it interrupts, ends the session.
+// evict ends the session because of the memory it takes. It does not wait, whatever locks are
+// held: it interrupts the reader, which then ends the session.
 func (ch *channel) evict(reason error) {
 	ch.evicted.Store(&reason)
 	_ = ch.conn.SetReadDeadline(time.Unix(1, 0))
 }
 
-// close makes the session end, for a reason worth a log line.
+// close ends the session with an error that is logged.
 func (ch *channel) close(reason error) {
 	ch.out.mu.Lock()
 	ch.out.fail(reason)
 	ch.out.mu.Unlock()
 }
 
-// endReason tells why a session ended: what the writing side met counts first,
-// because closing the connection is what then ends the reading side.
+// endReason returns why the session ended. An error of the writing side comes first, because
+// closing the connection is what then ends the reading side.
 func (ch *channel) endReason(readErr error) error {
 	if evicted := ch.evicted.Load(); evicted != nil {
 		return *evicted
@@ -280,6 +283,7 @@ func (ch *channel) endReason(readErr error) error {
 	return readErr
 }
 
+// packetOut sends a packet-out.
 func (ch *channel) packetOut(inPort uint32, actions []openflow.Action, data []byte) error {
 	m := openflow.PacketOut{BufferID: openflow.NoBuffer, InPort: inPort, Actions: actions, Data: data}
 	if err := ch.queuePacketOut(&m); err != nil {
@@ -305,8 +309,8 @@ func (ch *channel) queuePacketOut(m *openflow.PacketOut) error {
 	return err
 }
 
-// queueOutput is queuePacketOut for what default forwarding sends most: one
-// packet out of one port.
+// queueOutput is queuePacketOut for the most frequent case of default forwarding: one packet out
+// of one port. It does not allocate.
 func (ch *channel) queueOutput(inPort, out uint32, data []byte) error {
 	b, ok := ch.out.lockPackets(len(data) + 64)
 	if !ok {
@@ -318,6 +322,7 @@ func (ch *channel) queueOutput(inPort, out uint32, data []byte) error {
 	return nil
 }
 
+// errOutputFull is returned for a packet-out that does not fit into the output queue.
 var errOutputFull = fmt.Errorf("%w: the switch's output queue is full", ErrBusy)
 
 // appendOutput appends a packet-out with a single output action.
@@ -330,8 +335,8 @@ func appendOutput(b []byte, xid, inPort, out uint32, data []byte) []byte {
 	be.PutUint32(m[4:], xid)
 	be.PutUint32(m[8:], openflow.NoBuffer)
 	be.PutUint32(m[12:], inPort)
-	be.PutUint16(m[16:], 16) // bytes of actions
-	be.PutUint16(m[26:], 16) // bytes of the action, whose type is zero
+	be.PutUint16(m[16:], 16) // length of the actions
+	be.PutUint16(m[26:], 16) // length of the action; its type is zero
 	be.PutUint32(m[28:], out)
 	return append(append(b, m[:]...), data...)
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// handshake is what is said first on a new connection: hellos and features. It is not yet a
-// session.
+// handshake is the first exchange on a new connection: hellos and features. The session begins
+// after it.
 type handshake struct {
 	cfg      *Config
 	conn     net.Conn
-	xid      uint32 // the latest
+	xid      uint32 // the latest one used
 	features openflow.FeaturesReply
 }
 
-// exchange has one deadline for all of it, and anything unexpected ends it.
+// exchange performs the handshake within one deadline. Any unexpected message ends it.
 func (g *handshake) exchange(r *openflow.Reader) error {
 	_ = g.conn.SetDeadline(time.Now().Add(g.cfg.RequestTimeout))
 	if err := g.request(openflow.NewHello()); err != nil {
@@ -65,13 +65,14 @@ func (g *handshake) exchange(r *openflow.Reader) error {
 }
 
 const (
-	// maxEarlyMessages bounds what a switch may send before its features.
+	// maxEarlyMessages is the number of messages that a switch may send before its features.
 	maxEarlyMessages = 1000
-	// maxHandshakeMessage is the length of the longest message that is taken before the switch has said
-	// which it is.
+	// maxHandshakeMessage is the maximum length of a message before the switch has reported its
+	// identifier.
 	maxHandshakeMessage = 4 << 10
 )
 
+// readHello reads the switch's hello and negotiates the version.
 func (g *handshake) readHello(r *openflow.Reader) error {
 	m, err := r.Next()
 	if err != nil {
@@ -89,12 +90,13 @@ func (g *handshake) readHello(r *openflow.Reader) error {
 	return err
 }
 
+// request sends a message with the next transaction identifier.
 func (g *handshake) request(m openflow.Message) error {
 	g.xid++
 	return g.write(m, g.xid)
 }
 
-// write sends one message: nobody else writes yet.
+// write sends one message. No other goroutine writes to the connection yet.
 func (g *handshake) write(m openflow.Message, xid uint32) error {
 	b, err := m.AppendTo(nil, xid)
 	if err != nil {
@@ -104,8 +106,8 @@ func (g *handshake) write(m openflow.Message, xid uint32) error {
 	return err
 }
 
-// checkIdentity refuses a datapath identifier that the switch's certificate does not
-// name, where certificates are bound to identifiers.
+// checkIdentity returns an error if identifiers are bound to certificates and the switch's
+// certificate does not name its datapath identifier.
 func (g *handshake) checkIdentity() error {
 	d := g.features.DatapathID
 	if !g.cfg.BindCertificates {
@@ -113,11 +115,11 @@ func (g *handshake) checkIdentity() error {
 	}
 	conn, ok := g.conn.(*tls.Conn)
 	if !ok {
-		return fmt.Errorf("switch %v: %w: it came without TLS", d, ErrIdentity)
+		return fmt.Errorf("switch %v: %w: it connected without TLS", d, ErrIdentity)
 	}
 	certs := conn.ConnectionState().PeerCertificates
 	if len(certs) == 0 {
-		return fmt.Errorf("switch %v: %w: it showed no certificate", d, ErrIdentity)
+		return fmt.Errorf("switch %v: %w: it presented no certificate", d, ErrIdentity)
 	}
 	if certificateNames(certs[0], d, g.cfg.Names[d]) {
 		return nil
@@ -125,7 +127,8 @@ func (g *handshake) checkIdentity() error {
 	return fmt.Errorf("switch %v: %w: its certificate is for %q, which is neither this identifier nor the switch's name", d, ErrIdentity, certs[0].Subject.CommonName)
 }
 
-// certificateNames reports whether a certificate names a switch.
+// certificateNames reports whether a certificate names a switch, by its datapath identifier or by
+// its configured name.
 func certificateNames(cert *x509.Certificate, d openflow.DatapathID, name string) bool {
 	for _, certName := range append([]string{cert.Subject.CommonName}, cert.DNSNames...) {
 		if name != "" && strings.EqualFold(certName, name) {

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// keepalive is what shows that a switch lives, and how long its answers take.
+// keepalive measures a switch's response times and ends the session if the switch is silent for
+// too long.
 type keepalive struct {
 	ch       *channel
 	timeout  time.Duration // the silence after which the session ends
@@ -17,8 +18,8 @@ type keepalive struct {
 	loopback loopback
 }
 
-// probe takes the round-trip time a few times, and ends a session that has been
-// silent for too long.
+// probe measures the round-trip time a few times, and ends a session that has been silent for too
+// long.
 func (p *keepalive) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -37,11 +38,11 @@ func (p *keepalive) probe(ctx context.Context) {
 		return
 	}
 	if silent := time.Since(time.Unix(0, p.ch.lastReceived.Load())); silent >= p.timeout && !p.ch.ended() {
-		p.ch.close(fmt.Errorf("no sign of life for %v", silent.Round(time.Millisecond)))
+		p.ch.close(fmt.Errorf("no message received for %v", silent.Round(time.Millisecond)))
 	}
 }
 
-// probeLoopback takes the round-trip time of packets a few times.
+// probeLoopback measures the round-trip time of packets a few times.
 func (p *keepalive) probeLoopback(ctx context.Context) {
 	for range roundTripsPerProbe {
 		if !p.loopback.supported(time.Now()) {
@@ -54,14 +55,14 @@ func (p *keepalive) probeLoopback(ctx context.Context) {
 	}
 }
 
-// loopbackRoundTrip takes one round trip of a packet; false if it does not come back.
+// loopbackRoundTrip measures one round trip of a packet, and reports whether the packet came back.
 func (p *keepalive) loopbackRoundTrip(ctx context.Context) (time.Duration, bool) {
 	frame, came := p.loopback.next()
 	timer := time.NewTimer(loopbackTimeout)
 	defer timer.Stop()
 	sent := time.Now()
 	if err := p.ch.packetOut(openflow.PortController, []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}, frame); err != nil {
-		return 0, false // its queue is full, or it has gone: no fault of the switch
+		return 0, false // the queue is full, or the session has ended: no fault of the switch
 	}
 	select {
 	case at := <-came:
@@ -75,7 +76,7 @@ func (p *keepalive) loopbackRoundTrip(ctx context.Context) (time.Duration, bool)
 	return 0, false
 }
 
-// monitor watches a session until it ends: round-trip time, silence, counters.
+// monitor watches a session until it ends: round-trip times, silence, overdue barriers, counters.
 func (s *Switch) monitor(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var counting sync.WaitGroup
@@ -83,7 +84,7 @@ func (s *Switch) monitor(ctx context.Context) {
 	defer cancel()
 	counting.Go(func() { s.pollCounters(ctx) })
 	s.keepalive.probe(ctx)
-	// Links are measured as often as they are probed.
+	// Latency is measured as often as links are probed, because that of links is computed from it.
 	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))
 	defer echo.Stop()
 	for {

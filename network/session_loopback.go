@@ -9,35 +9,36 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// loopback are packets that a switch is given and gives back at once. Their round trip
-// is that of a probe of a link without the link: it has the time that the switch
-// takes to send a packet and to report one, which an echo has not.
+// loopback tests whether a switch returns a packet at once that it is given. The round trip of
+// such a packet is that of a link probe without the link: unlike an echo it includes the time that
+// the switch takes to send a packet and to report one.
 type loopback struct {
 	mu       sync.Mutex
 	number   uint64
-	returned chan time.Time // where the answer to the latest is waited for
-	failures int            // in a row
-	last     time.Time      // when the latest came back or was given up
+	returned chan time.Time // receives the time at which the latest packet returns
+	failures int            // consecutive
+	last     time.Time      // when the latest packet returned or was given up
 }
 
 const (
-	// loopbackTimeout is how long a packet may be under way.
+	// loopbackTimeout is how long a packet is waited for.
 	loopbackTimeout = time.Second
-	// maxLoopbackFailures is after how many packets that did not come back a switch is
-	// taken to be unable to do that. Its links are measured by echoes then.
+	// maxLoopbackFailures is the number of lost packets after which a switch is assumed to return
+	// none. Its links are then measured by echoes.
 	maxLoopbackFailures = 3
-	// loopbackRetry is after how long it is tried again: they may just have been lost.
+	// loopbackRetry is the time after which such a switch is tried again, because the packets may
+	// just have been lost.
 	loopbackRetry = 30 * time.Second
 )
 
-// supported reports whether the switch gives packets back, so far as is known.
+// supported reports whether the switch is assumed to return packets.
 func (l *loopback) supported(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failures < maxLoopbackFailures || now.Sub(l.last) >= loopbackRetry
 }
 
-// next makes the next packet and the channel on which its return is told.
+// next returns the next packet, and the channel that receives the time of its return.
 func (l *loopback) next() (frame []byte, came <-chan time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +47,7 @@ func (l *loopback) next() (frame []byte, came <-chan time.Time) {
 	return loopbackFrame(l.number), l.returned
 }
 
-// finish takes note of how the latest packet has ended.
+// finish records whether the latest packet has returned.
 func (l *loopback) finish(ok bool, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +57,7 @@ func (l *loopback) finish(ok bool, now time.Time) {
 	}
 }
 
-// receive takes a packet that has come back. It runs on the reader.
+// receive handles a packet that has returned. It runs on the reader's goroutine.
 func (l *loopback) receive(frame []byte, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +67,7 @@ func (l *loopback) receive(frame []byte, at time.Time) {
 	}
 }
 
-// loopbackFrame is an LLDP frame without meaning, with a number.
+// loopbackFrame returns a numbered frame that has LLDP's EtherType but no TLVs.
 func loopbackFrame(number uint64) []byte {
 	b := append([]byte{}, discovery.Multicast[:]...)
 	b = append(b, make([]byte, 6)...)

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ask asks a switch for statistics whose replies are lists, and gives what is in all parts,
-// one after the other. The caller calls done when it needs nothing of it any more: until then
-// it counts towards the switch's memory. With an error there is nothing, and done does nothing.
+// ask sends a multipart request whose replies are lists, and returns the elements of all parts.
+// The caller calls done when it no longer uses them: until then they count towards the switch's
+// memory. After an error there are no elements, and done does nothing.
 func ask[R ~[]T, T any](ctx context.Context, ch *channel, body openflow.MultipartBody) (all iter.Seq[*T], done func(), err error) {
 	parts, reply, err := ch.multipart(ctx, body)
 	if err != nil {
@@ -19,7 +19,7 @@ func ask[R ~[]T, T any](ctx context.Context, ch *channel, body openflow.Multipar
 	}
 	return func(yield func(*T) bool) {
 		for _, p := range parts {
-			part := *any(p).(*R) // multipart has looked
+			part := *any(p).(*R) // multipart has checked the type
 			for i := range part {
 				if !yield(&part[i]) {
 					return
@@ -29,20 +29,20 @@ func ask[R ~[]T, T any](ctx context.Context, ch *channel, body openflow.Multipar
 	}, reply.release, nil
 }
 
-// askFlows asks for rules, as ask does.
+// askFlows requests rules, as ask does.
 func askFlows(ctx context.Context, ch *channel, of openflow.FlowFilter) (all iter.Seq[*openflow.FlowStats], done func(), err error) {
 	return ask[openflow.FlowStatsReply](ctx, ch, &openflow.FlowStatsRequest{FlowFilter: of})
 }
 
-// ourFlows are the rules with a cookie of ours.
+// ourFlows matches the rules with one of our cookies.
 func ourFlows() openflow.FlowFilter {
 	f := openflow.AllFlows()
 	f.Cookie, f.CookieMask = uint64(rule.Magic)<<56, rule.MagicMask
 	return f
 }
 
-// multipart asks for statistics and returns the bodies of all parts. The caller releases
-// the reply when it needs them no more.
+// multipart sends a multipart request and returns the bodies of all parts of its reply. The caller
+// releases the reply when it no longer uses them.
 func (ch *channel) multipart(ctx context.Context, body openflow.MultipartBody) ([]openflow.MultipartBody, *request, error) {
 	r, err := ch.exchange(ctx, &openflow.MultipartRequest{Body: body})
 	if err != nil {

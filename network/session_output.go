@@ -10,31 +10,30 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// output is the way to one switch. Messages are appended to one of two queues
-// and leave in batches: control messages first, then packet-outs. Whoever
-// flushes tries to write at once without waiting; only if the socket takes no
-// more does the writer goroutine carry on, so nobody else ever waits for a slow
-// switch. Except answers to echo requests: their reader waits, so that who does
-// not read is not read from.
+// output queues and writes the messages to one switch. There are two queues, control messages and
+// packet-outs, and control messages are written first. A flush tries to write at once without
+// blocking; only if the socket is full does the writer goroutine continue, so that no caller waits
+// for a slow switch. Answers to echo requests are the exception: the reader waits for them to be
+// written, so that nothing is read from a switch that does not read.
 type output struct {
 	conn        net.Conn
-	raw         syscall.RawConn // nil where writing without waiting is impossible (TLS, pipes)
+	raw         syscall.RawConn // nil if writing without blocking is impossible (TLS, pipes)
 	timeout     time.Duration
-	packetLimit int // bytes of the packet queue
+	packetLimit int // maximum length of the packet queue, in bytes
 	account     *account
 
 	mu           sync.Mutex
 	control      []byte
 	packets      []byte
-	charged      int  // bytes that the account has for the three buffers
-	echoesQueued int  // bytes of answers to echo requests that are queued
-	busy         bool // somebody is writing, and will write what is queued meanwhile
+	charged      int  // memory that the account has for the three buffers, in bytes
+	echoesQueued int  // length of the queued answers to echo requests, in bytes
+	busy         bool // a goroutine is writing, and will also write what is queued meanwhile
 	err          error
 
-	// These belong to whoever has set busy.
+	// The goroutine that has set busy owns these.
 	out           []byte
 	written       int
-	echoesInWrite int // bytes of answers to echo requests that are being written; guarded by mu
+	echoesInWrite int // length of the answers to echo requests in out, in bytes; guarded by mu
 	writeFn       func(fd uintptr) bool
 	writeErr      error
 
@@ -56,8 +55,8 @@ func newOutput(conn net.Conn, c *Config, a *account) *output {
 	return o
 }
 
-// lockControl gives the control queue to append to; unlockControl takes it back.
-// The pair keeps the hot path free of callbacks.
+// lockControl locks the output and returns the control queue, to append to. unlockControl takes
+// the queue back. The pair avoids a callback in the hot path.
 func (o *output) lockControl() []byte {
 	o.mu.Lock()
 	return o.control
@@ -71,8 +70,8 @@ func (o *output) unlockControl(b []byte) {
 	o.mu.Unlock()
 }
 
-// charge has the account bear the memory of the buffers, as far as it has changed; the lock
-// is held. An output that has failed keeps none.
+// charge adjusts the account to the present size of the buffers. An output that has failed keeps
+// no buffers. The lock is held.
 func (o *output) charge() error {
 	if o.err != nil {
 		o.control, o.packets = nil, nil
@@ -89,11 +88,11 @@ func (o *output) charge() error {
 	return nil
 }
 
-// maxEchoBytes is how many bytes of answers to echo requests may wait for a switch.
+// maxEchoBytes is the length of the answers to echo requests that may wait for a switch.
 const maxEchoBytes = 1 << 16
 
-// answerEcho queues the answer to an echo request, and reports whether it did: otherwise the
-// switch has to read the answers before it.
+// answerEcho queues the answer to an echo request and reports whether it did. It does not if the
+// switch has first to read earlier answers.
 func (o *output) answerEcho(request []byte) (bool, error) {
 	b := o.lockControl()
 	if waiting := o.echoesQueued + o.echoesInWrite; waiting > 0 && waiting+len(request) > maxEchoBytes && o.err == nil {
@@ -106,8 +105,8 @@ func (o *output) answerEcho(request []byte) (bool, error) {
 	return true, err
 }
 
-// lockPackets gives the packet queue to append one packet-out of about n bytes
-// to. When the queue is full it counts a drop and returns false, without the lock.
+// lockPackets locks the output and returns the packet queue, to append one packet-out of about n
+// bytes to. If the queue is full it counts a drop and returns false, without the lock.
 func (o *output) lockPackets(n int) ([]byte, bool) {
 	o.mu.Lock()
 	if len(o.packets)+n > o.packetLimit || o.err != nil {
@@ -118,8 +117,8 @@ func (o *output) lockPackets(n int) ([]byte, bool) {
 	return o.packets, true
 }
 
-// unlockPackets takes the queue back with what was appended. It counts a drop and returns
-// false if there is no memory for that.
+// unlockPackets takes the queue back and unlocks the output. If there is no memory for what was
+// appended it counts a drop and returns false.
 func (o *output) unlockPackets(b []byte) bool {
 	defer o.mu.Unlock()
 	if more := cap(b) - cap(o.packets); more > 0 {
@@ -133,19 +132,19 @@ func (o *output) unlockPackets(b []byte) bool {
 	return true
 }
 
-// fail ends the output; the lock is held. Closing the connection ends the
-// session's reader as well.
+// fail ends the output and closes the connection, which ends the session's reader as well. The
+// lock is held.
 func (o *output) fail(err error) {
 	if o.err == nil {
 		o.err = err
 		_ = o.conn.Close()
 	}
 	o.answered.set()
-	_ = o.charge() // it gives memory back
+	_ = o.charge() // this only releases memory, so it cannot fail
 }
 
-// takeQueued moves what is queued to the writer's buffer; the lock is held. Little of both queues
-// leaves in one write.
+// takeQueued moves the queued messages to the writer's buffer and reports whether there are any.
+// If both queues are short, they are written together. The lock is held.
 func (o *output) takeQueued() bool {
 	if o.err != nil || len(o.control)+len(o.packets) == 0 {
 		return false
@@ -171,7 +170,7 @@ func (o *output) takeQueued() bool {
 	return true
 }
 
-// flush writes what is queued as far as the socket takes it at once.
+// flush writes as much of the queues as the socket accepts at once.
 func (o *output) flush() {
 	o.mu.Lock()
 	for !o.busy && o.takeQueued() {
@@ -179,7 +178,7 @@ func (o *output) flush() {
 		o.mu.Unlock()
 		if o.raw == nil || !o.tryWrite() {
 			o.wake.set()
-			return // busy stays set: the writer goroutine has the turn now
+			return // busy stays set: the writer goroutine continues
 		}
 		o.mu.Lock()
 		o.busy = false
@@ -191,7 +190,8 @@ func (o *output) flush() {
 	o.mu.Unlock()
 }
 
-// tryWrite reports whether the whole buffer was written, or an error was met.
+// tryWrite writes without blocking. It reports whether it is finished: the whole buffer was
+// written, or an error occurred.
 func (o *output) tryWrite() bool {
 	o.writeErr = nil
 	if err := o.raw.Write(o.writeFn); err != nil {
@@ -200,6 +200,7 @@ func (o *output) tryWrite() bool {
 	return o.writeErr != nil || o.written == len(o.out)
 }
 
+// writeNow is called by RawConn.Write. It writes until the socket is full.
 func (o *output) writeNow(fd uintptr) bool {
 	for o.written < len(o.out) {
 		n, err := syscall.Write(int(fd), o.out[o.written:])
@@ -219,10 +220,11 @@ func (o *output) writeNow(fd uintptr) bool {
 	return true
 }
 
-// maxKeptBuffer is how much of a buffer outlives the burst that needed it.
+// maxKeptBuffer is the capacity up to which an empty buffer is kept.
 const maxKeptBuffer = 64 << 10
 
-// writeDone follows a write of the whole buffer: it gives back what is large and empty; the lock is held.
+// writeDone is called after the whole buffer was written. It releases empty buffers that are
+// large. The lock is held.
 func (o *output) writeDone() {
 	if o.out = o.out[:0]; cap(o.out) > maxKeptBuffer {
 		o.out = nil
@@ -233,7 +235,7 @@ func (o *output) writeDone() {
 	if cap(o.packets) > maxKeptBuffer && len(o.packets) == 0 {
 		o.packets = nil
 	}
-	_ = o.charge() // it gives memory back
+	_ = o.charge() // this only releases memory, so it cannot fail
 	if o.echoesInWrite > 0 {
 		o.echoesInWrite = 0
 		o.answered.set()
@@ -252,7 +254,7 @@ func (o *output) run(done <-chan struct{}) {
 	}
 }
 
-// drain writes until nothing is queued. busy is set by whoever woke us.
+// drain writes until nothing is queued. The caller of flush that woke the goroutine has set busy.
 func (o *output) drain() {
 	for {
 		_ = o.conn.SetWriteDeadline(time.Now().Add(o.timeout))
@@ -264,7 +266,7 @@ func (o *output) drain() {
 		}
 		o.writeDone()
 		if !o.takeQueued() {
-			// A deadline that passes would fail the next write that does not wait.
+			// A deadline that passes would make the next non-blocking write fail.
 			_ = o.conn.SetWriteDeadline(time.Time{})
 			o.busy = false
 			o.mu.Unlock()

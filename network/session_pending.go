@@ -10,30 +10,31 @@ import (
 	"time"
 )
 
-// pendingLimiter are the places of connections that have not yet said which switch they are of.
-// Anybody can open such connections, so they are bounded, in all and from one source, and
-// count apart from those of switches. Where all places are taken, the oldest connection
-// gives way, once it has had the time that a switch needs. A source that has more than
-// an equal part of the places then takes them from itself only.
+// pendingLimiter bounds the connections that have not yet identified their switch, in all and from
+// one source. Anybody can open such connections, so they are counted apart from those of switches.
+// When the limit is reached, the oldest connection is closed, once it has had the time that a
+// switch needs. A source that has more than an equal part of the places then displaces only its
+// own.
 type pendingLimiter struct {
 	limit, perSource int
 
 	mu    sync.Mutex
-	order *list.List // of *seat, the oldest first
+	order *list.List // of *pendingConn, oldest first
 	count map[source]int
 }
 
-// source is whom connections count for: an address, or the holder of a certificate.
+// source is the party that connections are counted for: an address, or the holder of a
+// certificate.
 type source struct {
 	addr        netip.Addr
 	certificate [sha256.Size]byte
 }
 
-// pendingConn is the place of one connection.
+// pendingConn is a connection in a pendingLimiter.
 type pendingConn struct {
 	conn net.Conn
 
-	// The mutex of the seats guards these.
+	// The limiter's mutex guards these.
 	limiter *pendingLimiter
 	source  source
 	since   time.Time
@@ -41,12 +42,12 @@ type pendingConn struct {
 }
 
 const (
-	// maxPending and seatsEach bound the connections that have said nothing yet: in all, and
-	// of one source, where many bridges of one machine may be.
+	// maxPending and maxPendingPerSource are the limits on connections that have not identified
+	// their switch: in all, and of one source, which may be a machine with many bridges.
 	maxPending          = 2048
 	maxPendingPerSource = 256
-	// pendingGrace is how long a connection keeps its seat from others. Switches have shown
-	// their certificate, and said who they are, within a few round trips.
+	// pendingGrace is how long a connection cannot be displaced. Switches show their certificate
+	// and their identifier within a few round trips.
 	pendingGrace = 250 * time.Millisecond
 )
 
@@ -54,7 +55,7 @@ func newPendingLimiter(limit, perSource int) *pendingLimiter {
 	return &pendingLimiter{limit: limit, perSource: perSource, order: list.New(), count: map[source]int{}}
 }
 
-// add gives a connection a seat; nil if there is none.
+// add adds a connection, and returns nil if there is no place.
 func (s *pendingLimiter) add(conn net.Conn, of source, now time.Time) *pendingConn {
 	p := &pendingConn{conn: conn}
 	if !s.tryAdd(p, of, now) {
@@ -63,7 +64,7 @@ func (s *pendingLimiter) add(conn net.Conn, of source, now time.Time) *pendingCo
 	return p
 }
 
-// tryAdd seats a connection that has no seat, and reports whether there was one.
+// tryAdd adds a connection that is in no limiter, and reports whether there was a place.
 func (s *pendingLimiter) tryAdd(p *pendingConn, of source, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +85,8 @@ func (s *pendingLimiter) tryAdd(p *pendingConn, of source, now time.Time) bool {
 	return true
 }
 
-// evictOldest ends the oldest of some connections, if it has had its time; the mutex is held.
+// evictOldest closes the oldest connection that match accepts, and reports whether there is one
+// whose grace has passed. The mutex is held.
 func (s *pendingLimiter) evictOldest(now time.Time, match func(*pendingConn) bool) bool {
 	for e := s.order.Front(); e != nil; e = e.Next() {
 		o := e.Value.(*pendingConn)
@@ -100,7 +102,7 @@ func (s *pendingLimiter) evictOldest(now time.Time, match func(*pendingConn) boo
 	return false
 }
 
-// remove takes back a seat; the mutex is held.
+// remove removes a connection. The mutex is held.
 func (s *pendingLimiter) remove(p *pendingConn) {
 	if p.element == nil {
 		return
@@ -112,25 +114,25 @@ func (s *pendingLimiter) remove(p *pendingConn) {
 	}
 }
 
-// release gives the seat back: the connection has ended, or is a switch's.
+// release removes the connection from its limiter: it has ended, or has identified its switch.
 func (p *pendingConn) release() {
 	p.limiter.mu.Lock()
 	defer p.limiter.mu.Unlock()
 	p.limiter.remove(p)
 }
 
-// moveTo gives the connection a seat among others instead, and reports whether there was one.
-// Only the goroutine that serves the connection moves it.
+// moveTo moves the connection to another limiter, and reports whether there was a place. Only the
+// goroutine that serves the connection calls it.
 func (p *pendingConn) moveTo(to *pendingLimiter, of source, now time.Time) bool {
 	p.release()
 	return to.tryAdd(p, of, now)
 }
 
-// sourceByAddress returns the source that a connection counts for before it has shown a certificate.
+// sourceByAddress returns the source of a connection that has not shown a certificate.
 func sourceByAddress(conn net.Conn) source { return source{addr: hostOf(conn.RemoteAddr())} }
 
-// sourceByCertificate returns the source that a connection counts for whose peer has shown a
-// certificate of an authority that is trusted, and whether it has.
+// sourceByCertificate returns the source of a connection whose peer has shown a certificate of a
+// trusted authority, and whether it has.
 func sourceByCertificate(conn *tls.Conn) (source, bool) {
 	chains := conn.ConnectionState().VerifiedChains
 	if len(chains) == 0 {

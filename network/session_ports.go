@@ -12,15 +12,16 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ports are those of one switch.
+// ports holds the ports of one switch.
 type ports struct {
+	// maximum number
 	limit int
 
 	mu       sync.Mutex
 	byNumber map[uint32]openflow.Port
 }
 
-// list lists the ports by number.
+// list returns the ports, ordered by number.
 func (p *ports) list() []openflow.Port {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,8 +40,8 @@ func (p *ports) get(number uint32) (openflow.Port, bool) {
 	return port, ok
 }
 
-// update takes what a switch says of a port, and tells what it said before. Without room
-// for one more the port is left out.
+// update records what the switch reports about a port, and returns what it reported before. If
+// there is no room for a new port, update ignores it.
 func (p *ports) update(port openflow.Port, deleted bool) (old openflow.Port, known, room bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,10 +57,10 @@ func (p *ports) update(port openflow.Port, deleted bool) (old openflow.Port, kno
 	return old, known, true
 }
 
-// errTooManyPorts says that a switch claims to be larger than the configuration lets it be.
-var errTooManyPorts = errors.New("the switch is not let in")
+// errTooManyPorts is returned for a switch with more ports than the configuration allows.
+var errTooManyPorts = errors.New("switch refused")
 
-// read asks the switch for its ports.
+// read requests the ports from the switch.
 func (p *ports) read(ctx context.Context, ch *channel) error {
 	all, done, err := ask[openflow.PortDescReply](ctx, ch, &openflow.PortDescRequest{})
 	if err != nil {
@@ -74,28 +75,29 @@ func (p *ports) read(ctx context.Context, ch *channel) error {
 	return nil
 }
 
-// PortRole is what an operator says that a port is for.
+// PortRole is the purpose that the operator has configured for a port.
 type PortRole uint8
 
-// The roles. A port without one may have as many hosts as any, and a link.
+// The roles. A port without one may have any number of hosts, or a link.
 const (
-	// PortAccess is for a few end hosts: so many, and no link to a switch.
+	// PortAccess is for a limited number of end hosts, and for no link to a switch.
 	PortAccess PortRole = iota + 1
-	// PortUplink leads to networks beyond this one, where servers of DHCP may be too.
+	// PortUplink leads to networks beyond this one, where DHCP servers may be too.
 	PortUplink
-	// PortTrunk is for many hosts of this network: a switch that is not ours, an access
-	// point, a machine with virtual ones; or for a link.
+	// PortTrunk is for many hosts of this network, behind a foreign switch, an access point or a
+	// machine with virtual ones; or for a link.
 	PortTrunk
 )
 
-// manyHosts is how many hosts may be behind an uplink or a trunk: a switch's share.
+// manyHosts is the number of hosts that may be behind an uplink or a trunk: as many as behind a
+// switch.
 const manyHosts = hosts.DefaultMaxPerSwitch
 
-// PortRole returns the role of a port, zero for none.
+// PortRole returns the role of a port, or zero if it has none.
 func (n *Network) PortRole(at PortRef) PortRole { return n.cfg.PortRoles[at] }
 
-// maxHostsBehind is how many hosts may be behind a port by its role; zero leaves it to the
-// host table.
+// maxHostsBehind returns how many hosts the role of a port allows behind it, or zero for the host
+// table's default.
 func (c *Config) maxHostsBehind(at PortRef) int {
 	switch c.PortRoles[at] {
 	case PortAccess:

@@ -7,43 +7,42 @@ import (
 	"time"
 )
 
-// quota bounds the memory that all sessions together take for what their switches send and
-// are sent: replies from their first part until whoever asked is done with them, queues of
-// output, packets held for services. Each session has a share whatever others take. What it
-// takes beyond its share comes out of a limit for all. Where that is used up, the session
-// that takes most is ended.
+// quota bounds the memory that all sessions together take for data that switches send and are
+// sent: replies until their caller has used them, output queues, and held packets. Each session
+// has a share of its own. What it takes beyond its share comes out of a common limit. When that is
+// used up, the session that takes most is ended.
 type quota struct {
 	limit int64
 
 	mu       sync.Mutex
-	shared   int64 // what all take beyond their shares
-	evicting int64 // how much of it is of sessions that are being ended
+	shared   int64 // memory that sessions take beyond their shares
+	evicting int64 // the part of shared that belongs to sessions being ended
 	accounts map[*account]struct{}
-	freed    chan struct{} // closed when memory is given back; nil if nobody waits
+	freed    chan struct{} // closed when memory is released; nil if nobody waits
 }
 
-// account is what one session takes. The quota's mutex guards used and closed.
+// account is the memory of one session. The quota's mutex guards used, evicting and closed.
 type account struct {
 	quota    *quota
-	end      func(error)   // ends the session; it does not wait
-	evicted  chan struct{} // closed when the session is ended for what it takes
+	end      func(error)   // ends the session without waiting
+	evicted  chan struct{} // closed when the session is ended because of its memory
 	used     int64
-	evicting bool // the session is being ended: it takes no more
-	closed   bool // the session has ended: what it takes counts no more
+	evicting bool // the session is being ended and gets no more memory
+	closed   bool // the session has ended and no longer counts
 }
 
 const (
-	// memoryShare is what a session may take whatever others take: enough for the ports and
-	// rules of an ordinary switch, and for what is usually on its way to it.
+	// memoryShare is the memory that each session may take regardless of all others, in bytes:
+	// enough for the ports and rules of an ordinary switch and for its usual output.
 	memoryShare = 256 << 10
-	// memoryTimeout is how long a reply waits for memory of others before the session that
-	// takes most is ended. Replies of switches that do no harm are over within that time.
+	// memoryTimeout is how long a reply waits for memory before the session that takes most is
+	// ended. Replies of well-behaved switches are used within that time.
 	memoryTimeout = time.Second
 )
 
 func newQuota(limit int64) *quota { return &quota{limit: limit, accounts: map[*account]struct{}{}} }
 
-// open makes the account of a new session.
+// open returns the account of a new session.
 func (q *quota) open(end func(error)) *account {
 	a := &account{quota: q, end: end, evicted: make(chan struct{})}
 	q.mu.Lock()
@@ -52,14 +51,14 @@ func (q *quota) open(end func(error)) *account {
 	return a
 }
 
-// close gives back all that a session takes.
+// close releases all memory of the session.
 func (a *account) close() {
 	a.quota.mu.Lock()
 	defer a.quota.mu.Unlock()
 	a.quota.remove(a)
 }
 
-// remove takes an account out of the quota; the mutex is held.
+// remove removes an account. The mutex is held.
 func (q *quota) remove(a *account) {
 	if a.closed {
 		return
@@ -73,7 +72,7 @@ func (q *quota) remove(a *account) {
 	q.signalFreed()
 }
 
-// signalFreed wakes those who wait for memory; the mutex is held.
+// signalFreed wakes those that wait for memory. The mutex is held.
 func (q *quota) signalFreed() {
 	if q.freed != nil {
 		close(q.freed)
@@ -81,10 +80,11 @@ func (q *quota) signalFreed() {
 	}
 }
 
+// beyondShare returns the part of used that is beyond a session's own share.
 func beyondShare(used int64) int64 { return max(0, used-memoryShare) }
 
-// tryTakeLocked takes memory if there is enough, and reports whether there was; the mutex is held. soon
-// is how much of what others take will be there in a moment.
+// tryTakeLocked takes memory if there is enough, and reports whether there was; released is the
+// part of others' memory that counts as free already. The mutex is held.
 func (a *account) tryTakeLocked(bytes, released int64) bool {
 	if a.closed || a.evicting {
 		return false
@@ -106,8 +106,8 @@ func (a *account) tryTake(bytes int64) bool {
 	return a.tryTakeLocked(bytes, 0)
 }
 
-// take takes memory. Where there is not enough, sessions are ended that take more than this
-// one, and what these give back in a moment is taken at once. It fails if there is none.
+// take takes memory. If there is not enough, it ends sessions that take more than this one and
+// counts their memory as free at once. It returns an error if that does not suffice.
 func (a *account) take(bytes int64) error {
 	for {
 		a.quota.mu.Lock()
@@ -122,8 +122,8 @@ func (a *account) take(bytes int64) error {
 	}
 }
 
-// evictLarger ends the session that takes most, if it takes more than bytes, and reports
-// whether it did.
+// evictLarger ends the session that takes most, if it takes more than bytes, and reports whether
+// it did.
 func (a *account) evictLarger(bytes int64) bool {
 	q := a.quota
 	q.mu.Lock()
@@ -140,7 +140,8 @@ func (a *account) evictLarger(bytes int64) bool {
 	return true
 }
 
-// largest returns the account that takes most, if it takes more than bytes; nil if none does. The mutex is held.
+// largest returns the account with most memory, if that is more than bytes; otherwise nil. The
+// mutex is held.
 func (q *quota) largest(bytes int64) (largest *account) {
 	for a := range q.accounts {
 		if a.used > bytes && !a.evicting {
@@ -151,11 +152,12 @@ func (q *quota) largest(bytes int64) (largest *account) {
 }
 
 func (q *quota) errFull() error {
-	return fmt.Errorf("%w: all switches together take more memory than openflow.memory, %d bytes", ErrBusy, q.limit)
+	return fmt.Errorf("%w: all switches together need more memory than openflow.memory allows, %d bytes", ErrBusy, q.limit)
 }
 
-// wait is take for who may wait, as a reader: before sessions are ended it waits for others to
-// give memory back, and after that until they have. Meanwhile nothing is read from the switch.
+// wait is take for a caller that may wait, such as a reader, which then reads no more from its
+// switch. It waits for others to release memory before it ends sessions, and then until those have
+// released theirs.
 func (a *account) wait(bytes int64) error {
 	timer := time.NewTimer(memoryTimeout)
 	defer timer.Stop()
@@ -183,7 +185,7 @@ func (a *account) wait(bytes int64) error {
 	}
 }
 
-// release gives memory back.
+// release returns memory to the quota.
 func (a *account) release(bytes int64) {
 	if bytes == 0 {
 		return
@@ -201,7 +203,7 @@ func (a *account) release(bytes int64) {
 	a.used -= bytes
 }
 
-// taken returns how much memory all sessions take, and how much of it is beyond their shares.
+// taken returns the memory that all sessions take, and the part beyond their shares, in bytes.
 func (q *quota) taken() (all, beyond int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -211,11 +213,11 @@ func (q *quota) taken() (all, beyond int64) {
 	return all, q.shared
 }
 
-// partOverhead is what a part of a reply takes besides what it holds.
+// partOverhead is the memory that a part of a reply takes besides its content, in bytes.
 const partOverhead = 128
 
-// footprint returns how many bytes lie behind the references of a value. Decoded messages may
-// take many times what they are on the wire: this is what counts towards the quota.
+// footprint returns the size of everything that a value refers to, in bytes. Decoded messages may
+// take many times their size on the wire, so this is what the quota counts.
 func footprint(v reflect.Value) (bytes int64) {
 	switch v.Kind() {
 	case reflect.String:
@@ -241,7 +243,7 @@ func footprint(v reflect.Value) (bytes int64) {
 	return bytes
 }
 
-// refers reports whether something may lie behind values of a type.
+// refers reports whether values of a type may refer to other memory.
 func refers(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.String, reflect.Pointer, reflect.Interface, reflect.Slice:

@@ -9,42 +9,43 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// reconnectLimiter holds back switches that come and go: each coming costs every other switch
-// something, since the network is another with it. A session that lasts costs nothing,
-// however many come at once; one that does not lets the next one wait, of that switch
-// and, where a machine makes up switches, of its address. Switches that the configuration
-// tells of do not wait for others of their address, and no switch for one elsewhere that
-// calls itself the same.
+// reconnectLimiter delays switches that connect and disconnect repeatedly: each time the network
+// changes, which costs all other switches something. A session that lasts costs nothing, however
+// many begin at once. A short session delays the next one, of that switch and of its address,
+// since one machine can make up many switches. Switches that the configuration names do not wait
+// for others of their address, and no switch waits for one at another address that uses the same
+// identifier.
 type reconnectLimiter struct {
 	mu        sync.Mutex
 	switches  map[reconnectKey]tokenBucket
 	addresses map[netip.Addr]tokenBucket
 }
 
-// reconnectKey is a switch and where it comes from.
+// reconnectKey is a switch and the address it connects from.
 type reconnectKey struct {
 	dpid openflow.DatapathID
 	addr netip.Addr
 }
 
 const (
-	// stableAfter is a session that has cost nobody anything.
+	// stableAfter is the duration from which a session costs nothing.
 	stableAfter = 10 * time.Second
-	// A switch may have so many short sessions at once and one more each interval; an
-	// address has more, for all its switches.
+	// A switch may have switchBurst short sessions at once and one more in each interval; an
+	// address may have more, for all its switches.
 	switchBurst, switchInterval   = 5, time.Second
 	addressBurst, addressInterval = 64, 125 * time.Millisecond
-	// maxReconnectDelay is how long a connection is held; one that would have to wait for
+	// maxReconnectDelay is how long a connection is kept waiting. One that would have to wait
 	// longer is closed.
 	maxReconnectDelay = 5 * time.Second
-	// maxReconnectDebt bounds what may be owed: what came and went for another reason, as all
-	// switches behind a link that failed again and again, is let in again by then.
+	// maxReconnectDebt bounds the delay that short sessions can build up. Switches that
+	// reconnected for another reason, such as a shared link that failed repeatedly, are let in
+	// again after that time.
 	maxReconnectDebt = time.Minute
-	// maxReconnectEntries bounds what is remembered, of switches and of addresses.
+	// maxReconnectEntries is the number of switches, and of addresses, that are remembered.
 	maxReconnectEntries = 4096
 )
 
-// delay is how long a switch has to wait before its session begins.
+// delay returns how long a switch has to wait before its session begins.
 func (r *reconnectLimiter) delay(d openflow.DatapathID, a netip.Addr, named bool, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +56,7 @@ func (r *reconnectLimiter) delay(d openflow.DatapathID, a netip.Addr, named bool
 	return wait
 }
 
-// sessionEnded notes that a session has.
+// sessionEnded charges a session that has ended, if it was short.
 func (r *reconnectLimiter) sessionEnded(d openflow.DatapathID, a netip.Addr, lasted time.Duration, now time.Time) {
 	if lasted >= stableAfter {
 		return
@@ -66,7 +67,7 @@ func (r *reconnectLimiter) sessionEnded(d openflow.DatapathID, a netip.Addr, las
 	r.addresses = chargeReconnect(r.addresses, a, addressInterval, now)
 }
 
-// chargeReconnect adds to what somebody owes, if there is room to remember it.
+// chargeReconnect takes a cost from a bucket of m, if there is room for the bucket.
 func chargeReconnect[K comparable](m map[K]tokenBucket, who K, t time.Duration, now time.Time) map[K]tokenBucket {
 	if m == nil {
 		m = map[K]tokenBucket{}

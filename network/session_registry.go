@@ -13,13 +13,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
+// errDuplicate is returned for a second connection with the datapath identifier of a live session.
 var errDuplicate = errors.New("another switch with this datapath id is connected and answers")
 
-// registry has the sessions with switches, each under the identifier of its switch.
+// registry holds the sessions by the datapath identifiers of their switches.
 type registry struct {
 	mu  sync.Mutex
-	all map[openflow.DatapathID]*Switch // registered, perhaps not up yet
-	// up are those that are up. The hot path reads them without locking.
+	all map[openflow.DatapathID]*Switch // registered; not all are up
+	// up holds the sessions that are up. The hot path reads it without locking.
 	up atomic.Pointer[map[openflow.DatapathID]*Switch]
 }
 
@@ -29,7 +30,7 @@ func newRegistry() *registry {
 	return r
 }
 
-// get finds a switch that is up.
+// get returns the session of a switch that is up.
 func (r *registry) get(d openflow.DatapathID) (*Switch, bool) {
 	s, ok := (*r.up.Load())[d]
 	return s, ok
@@ -44,7 +45,7 @@ func (r *registry) mustBeUp(d openflow.DatapathID) (*Switch, error) {
 	return s, nil
 }
 
-// list lists the switches that are up, by datapath identifier.
+// list returns the switches that are up, ordered by datapath identifier.
 func (r *registry) list() []*Switch {
 	m := *r.up.Load()
 	out := make([]*Switch, 0, len(m))
@@ -54,7 +55,8 @@ func (r *registry) list() []*Switch {
 	return out
 }
 
-// portUp says whether a port is there and up. It is not known while its switch is not.
+// portUp reports whether a port exists and is up, and whether that is known: it is not while the
+// switch is down.
 func (r *registry) portUp(at PortRef) (up, known bool) {
 	s, ok := r.get(at.Switch)
 	if !ok {
@@ -64,14 +66,14 @@ func (r *registry) portUp(at PortRef) (up, known bool) {
 	return ok && p.Up(), true
 }
 
-// reachable says whether a switch is connected and a port of it up.
+// reachable reports whether the switch is connected and the port up.
 func (r *registry) reachable(at PortRef) bool {
 	up, _ := r.portUp(at)
 	return up
 }
 
-// accepting finds a registered switch that takes changes: from the moment its
-// reconciliation begins.
+// accepting returns the session of a registered switch that accepts changes, or nil. A switch
+// accepts them from the beginning of its reconciliation.
 func (r *registry) accepting(d openflow.DatapathID) *Switch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,23 +83,23 @@ func (r *registry) accepting(d openflow.DatapathID) *Switch {
 	return nil
 }
 
-// markAccepting has a registered switch take changes from now on.
+// markAccepting makes a registered switch accept changes.
 func (r *registry) markAccepting(s *Switch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.acceptsChanges = true
 }
 
-// registered lists the switches that have a session, up or not yet.
+// registered returns the switches that have a session, whether it is up or not.
 func (r *registry) registered() []openflow.DatapathID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.all))
 }
 
-// register makes s the session of its datapath identifier. A session that has
-// the identifier already is asked for a sign of life: if it answers, s is a
-// duplicate and refused; if not, it is a leftover of a broken connection.
+// register makes s the session of its datapath identifier. If another session has the identifier,
+// register asks that switch for an answer: if it answers, s is a duplicate and is refused; if not,
+// the session is left from a broken connection and is closed.
 func (r *registry) register(ctx context.Context, s *Switch) error {
 	for {
 		r.mu.Lock()
@@ -120,8 +122,7 @@ func (r *registry) register(ctx context.Context, s *Switch) error {
 	}
 }
 
-// markUp makes a reconciled switch part of the network. It is false for a session that has
-// ended.
+// markUp makes a reconciled switch part of the network. It returns false if the session has ended.
 func (r *registry) markUp(s *Switch) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,8 +135,8 @@ func (r *registry) markUp(s *Switch) bool {
 	return true
 }
 
-// markDown takes an ended session out of those that are up. It stays registered until it is
-// removed: the next session of the switch waits for that.
+// markDown removes an ended session from those that are up. The session stays registered until
+// remove is called, which the switch's next session waits for.
 func (r *registry) markDown(s *Switch) (registered, wasUp bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +149,7 @@ func (r *registry) markDown(s *Switch) (registered, wasUp bool) {
 	return true, wasUp
 }
 
-// remove takes a session out altogether.
+// remove removes a session from the registry.
 func (r *registry) remove(s *Switch) {
 	r.mu.Lock()
 	delete(r.all, s.dpid)
@@ -156,14 +157,14 @@ func (r *registry) remove(s *Switch) {
 	close(s.unregistered)
 }
 
-// update replaces the map that is read without locking; the mutex is held.
+// update replaces the map that is read without locking. The mutex is held.
 func (r *registry) update(f func(map[openflow.DatapathID]*Switch)) {
 	m := maps.Clone(*r.up.Load())
 	f(m)
 	r.up.Store(&m)
 }
 
-// expireHeld forwards packets whose service has not decided in time.
+// expireHeld forwards the packets whose handlers have not decided in time.
 func (r *registry) expireHeld(now time.Time) {
 	for s := range maps.Values(*r.up.Load()) {
 		for _, h := range s.held.expired(now) {
@@ -174,11 +175,11 @@ func (r *registry) expireHeld(now time.Time) {
 	}
 }
 
-// aliveTimeout is how long a session has to prove that it lives.
+// aliveTimeout is how long Alive waits for an answer.
 const aliveTimeout = time.Second
 
-// Alive asks the switch for a sign of life and waits for it for at most a second.
-// A session may outlast the way to its switch by EchoTimeout.
+// Alive reports whether the switch answers an echo request within a second. A session may outlive
+// the path to its switch by EchoTimeout.
 func (s *Switch) Alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()

@@ -8,25 +8,26 @@ import (
 	"github.com/sluice-net/sluice/network/discovery"
 )
 
-// roundTrips are the latest round-trip times of a session.
+// roundTrips holds the latest round-trip times of a session.
 type roundTrips struct {
 	mu     sync.Mutex
 	echoes []time.Duration
-	// loopbacks are those of packets, see there; none if the switch cannot do that.
+	// loopbacks holds the round-trip times of packets. It is empty if the switch does not return
+	// packets.
 	loopbacks []time.Duration
 	variation discovery.Variation
 }
 
 const (
-	// roundTripsPerProbe is how many round trips are taken at one measuring: a busy
-	// machine that holds one up may let the next pass.
+	// roundTripsPerProbe is the number of round trips that each probe measures: a busy machine
+	// that delays one may let the next pass.
 	roundTripsPerProbe = 3
-	// roundTripWindow is how many round trips are remembered: those of the time in
-	// which discovery remembers the flights of probes.
+	// roundTripWindow is the number of round trips that are kept. It spans the same time as the
+	// flights of probes that discovery keeps.
 	roundTripWindow = roundTripsPerProbe * discovery.FlightWindow
 )
 
-// addEchoes takes the round trips of one measuring.
+// addEchoes adds the round trips of one probe.
 func (r *roundTrips) addEchoes(ds []time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,26 +35,28 @@ func (r *roundTrips) addEchoes(ds []time.Duration) {
 	r.echoes = appendRecent(r.echoes, ds)
 }
 
-// addLoopback takes the round trip of a packet.
+// addLoopback adds the round trip of a packet.
 func (r *roundTrips) addLoopback(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loopbacks = appendRecent(r.loopbacks, []time.Duration{d})
 }
 
+// appendRecent appends round trips and drops the oldest beyond the window.
 func appendRecent(all, more []time.Duration) []time.Duration {
 	all = append(all, more...)
 	return slices.Delete(all, 0, max(0, len(all)-roundTripWindow))
 }
 
-// clearLoopbacks has echoes stand in for a switch that gives no packets back any more.
+// clearLoopbacks removes the round trips of packets, so that echoes are used for a switch that no
+// longer returns packets.
 func (r *roundTrips) clearLoopbacks() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loopbacks = nil
 }
 
-// median is the median of echoes, zero while there is none.
+// median returns the median of the echoes, or zero if there are none.
 func (r *roundTrips) median() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,8 +67,8 @@ func (r *roundTrips) median() time.Duration {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// control is what the latency of links is measured against: a link's is what is
-// left of a probe's flight when the shortest round trips have been taken off.
+// control returns what the latency of links is corrected by. A link's latency is what remains of a
+// probe's flight when the shortest round trips of both switches are subtracted.
 func (r *roundTrips) control() discovery.Control {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// setUp brings a new session into the network: role, configuration, ports,
-// capabilities, reconciliation. The reader runs meanwhile and delivers replies.
-// Then it watches over the session.
+// setUp brings a new session into the network: role, configuration, ports, capabilities,
+// reconciliation. The reader runs at the same time and delivers the replies. Then setUp monitors
+// the session until it ends.
 func (s *Switch) setUp(session context.Context) {
 	ctx, cancel := context.WithTimeout(session, s.n.cfg.HandshakeTimeout)
 	defer cancel()
@@ -38,6 +38,7 @@ func (s *Switch) setUp(session context.Context) {
 	s.monitor(session)
 }
 
+// prepare sets the switch up and reconciles its rules.
 func (s *Switch) prepare(ctx context.Context) (ledger.Reconciliation, error) {
 	var rec ledger.Reconciliation
 	if desc, reply, err := s.ch.multipart(ctx, &openflow.DescRequest{}); err == nil {
@@ -62,8 +63,8 @@ func (s *Switch) prepare(ctx context.Context) (ledger.Reconciliation, error) {
 	return s.reconcile(ctx)
 }
 
-// SetRole asks for a role. Roles carry a generation so that an old master's
-// request cannot win; the clock provides it.
+// SetRole requests a role for the controller. A role request carries a generation so that an
+// outdated master's request cannot win; it is taken from the clock.
 func (s *Switch) SetRole(ctx context.Context, r openflow.Role) error {
 	got, err := s.ch.call(ctx, &openflow.RoleRequest{Role: r, Generation: uint64(time.Now().UnixNano())})
 	if err != nil {
@@ -77,9 +78,8 @@ func (s *Switch) SetRole(ctx context.Context, r openflow.Role) error {
 	return nil
 }
 
-// readCapabilities asks for table features and tries a bundle. A switch that
-// does not answer the first is taken to do everything, in one table, until it refuses a
-// rule.
+// readCapabilities requests the table features and tries a bundle. A switch that does not report
+// table features is assumed to support everything, in one table, until it refuses a rule.
 func (s *Switch) readCapabilities(ctx context.Context) {
 	o, ok := s.n.cfg.Overrides[s.dpid]
 	if !ok {

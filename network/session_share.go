@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// cpuShare is what one switch may have of the processors' time for all that it sends, while
-// there are others. Who sends more is read later, by as long as it takes: the connection
-// fills, and the switch has to wait. Without it one that sends as fast as it can leaves
-// others, and the programs beside the controller, only what it leaves them.
+// cpuShare limits the processor time that one switch's input may take while other switches are
+// connected. A switch that sends more is read later: its connection fills, and the switch has to
+// wait. Without the limit a switch that sends as fast as it can would leave the others, and other
+// programs of the machine, only what it does not use.
 type cpuShare struct {
 	used       tokenBucket
-	guaranteed tokenBucket // of the part that it has whatever others do
+	guaranteed tokenBucket // of the part that the switch has regardless of all others
 }
 
 const (
-	// guaranteedFraction is the part of all processors that a switch has whatever others do, one in
-	// so many, and ownSaved what it may take of it at once.
+	// guaranteedFraction is the inverse of the part of all processors that a switch may use
+	// regardless of all others, and guaranteedBurst how much of it the switch may use at once.
 	guaranteedFraction = 64
 	guaranteedBurst    = 20 * time.Millisecond
-	// cpuFraction is one in so many of all processors. A switch has one at most: with
-	// more than so many nobody waits.
+	// cpuFraction is the inverse of a switch's part of all processors. A switch uses one processor
+	// at most, so with this many processors or more no switch waits.
 	cpuFraction = 8
-	// cpuBurst is what a switch may take at once.
+	// cpuBurst is what a switch may use at once.
 	cpuBurst = 100 * time.Millisecond
-	// maxBatchCost bounds what one batch of input counts for: one that took longer has
-	// stood still, as the machine has, and that is nobody's fault.
+	// maxBatchCost is the most that one batch of input is charged. If a batch took longer, the
+	// machine was stalled, which is no fault of the switch.
 	maxBatchCost = 5 * time.Millisecond
 )
 
-// spend takes the time of a batch from the share of a machine with so many processors,
-// and returns for how long nothing must be read then. It belongs to the reader.
+// spend charges the time of a batch, and returns how long the switch must not be read afterwards.
+// It belongs to the reader.
 func (b *cpuShare) spend(began, ended time.Time, processors int) time.Duration {
 	took := min(ended.Sub(began), maxBatchCost)
 	b.guaranteed.consume(took*guaranteedFraction/time.Duration(processors), began)
@@ -42,32 +42,33 @@ func (b *cpuShare) spend(began, ended time.Time, processors int) time.Duration {
 	return b.used.wait(cost(cpuBurst), ended)
 }
 
-// busy reports whether the switch has used up the part that it has whatever others do.
+// busy reports whether the switch has used up its guaranteed part.
 func (b *cpuShare) busy(now time.Time, processors int) bool {
 	return b.guaranteed.wait(guaranteedBurst*guaranteedFraction/time.Duration(processors), now) > 0
 }
 
-// readerSemaphore are what busy switches take one after the other: together they have half of the
-// processors, so that others need not wait for them, however many they are.
+// readerSemaphore is shared by the readers of busy switches. Together they get half of the
+// processors, so that the others need not wait for them, however many there are.
 type readerSemaphore chan struct{}
 
 func newReaderSemaphore(processors int) readerSemaphore {
 	return make(readerSemaphore, max(1, processors/2))
 }
 
-// readerSlot is the turn of one switch. It belongs to the reader.
+// readerSlot is one switch's use of the semaphore. It belongs to the reader.
 type readerSlot struct {
 	semaphore readerSemaphore
 	taken     bool
 }
 
-// acquire waits for the turn. It is not long: who has it gives it up after a batch of input.
+// acquire waits for the semaphore. The wait is short: each holder releases it after a batch of
+// input.
 func (t *readerSlot) acquire() {
 	t.semaphore <- struct{}{}
 	t.taken = true
 }
 
-// release gives the turn up if the switch has it.
+// release releases the semaphore if the switch holds it.
 func (t *readerSlot) release() {
 	if t.taken {
 		t.taken = false
@@ -75,5 +76,5 @@ func (t *readerSlot) release() {
 	}
 }
 
-// processors is how many the controller may use.
+// processors is the number of processors that the controller may use.
 var processors = runtime.GOMAXPROCS(0)

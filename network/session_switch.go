@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Switch is the session with one switch. After the session has ended its
-// methods fail with ErrSwitchDown; a switch that connects again is a new Switch.
+// Switch is the session with one switch. After the session has ended its methods return
+// ErrSwitchDown. A switch that connects again is a new Switch.
 type Switch struct {
 	n         *Network
 	dpid      openflow.DatapathID
@@ -27,14 +27,15 @@ type Switch struct {
 	up        atomic.Bool
 	keepalive keepalive
 	since     time.Time
-	upAt      time.Time // set before up is
+	upAt      time.Time // set before up
 
-	unregistered chan struct{} // closed when it has left the registry
-	// countersWanted: the counters are wanted, because probes of a link are missing.
+	unregistered chan struct{} // closed when the session has left the registry
+	// countersWanted is set when the port counters are to be read because probes of a link are
+	// missing.
 	countersWanted signal
-	// announced is closed when everybody has been told that the switch is up.
+	// announced is closed when the switch has been announced as up.
 	announced chan struct{}
-	// acceptsChanges: changes may be sent; guarded by the registry's mutex.
+	// acceptsChanges reports whether changes may be sent. The registry's mutex guards it.
 	acceptsChanges bool
 	flows          *ledger.Flows
 	held           heldPackets
@@ -42,84 +43,86 @@ type Switch struct {
 	ruleCounts     ruleCounts
 	refusals       refusedFlows
 
-	// These belong to the reader goroutine.
+	// The reader's goroutine owns these.
 	in      openflow.PacketIn
 	pkt     PacketIn
 	toFlush []*output
 	share   cpuShare
 	slot    readerSlot
-	// resubmitted is made when it is first needed.
+	// resubmitted is created on first use.
 	resubmitted *resubmitCounter
 
 	counters switchCounters
 }
 
-// switchCounters count what a session has done.
+// switchCounters counts the messages of a session.
 type switchCounters struct {
 	packetIns                   [PacketKinds]atomic.Uint64
 	packetInsDropped, malformed atomic.Uint64
 	received                    messageCounts
 }
 
-// SwitchStats is a reading of a session's counters.
+// SwitchStats holds the values of a session's counters.
 type SwitchStats struct {
-	// Sent and Received count messages, from after hello and features on.
+	// Sent and Received count the messages after the handshake.
 	Sent, Received Messages
-	// PacketIns counts packets that the switch sent up, PacketInsOf by what they are.
+	// PacketIns counts the packets that the switch has sent to the controller, and PacketInsOf
+	// those of each kind.
 	PacketIns   uint64
 	PacketInsOf [PacketKinds]uint64
-	// PacketInsDropped counts packets that came before the switch was up.
+	// PacketInsDropped counts packets that arrived before the switch was up.
 	PacketInsDropped uint64
-	// PacketOutsDropped counts packets that did not fit the output queue.
+	// PacketOutsDropped counts packets that did not fit into the output queue.
 	PacketOutsDropped uint64
-	// FlowMods counts the changes of rules sent, without what renews leases, GroupMods those of groups.
+	// FlowMods counts the changes of rules sent, without renewals of leases, and GroupMods the
+	// changes of groups.
 	FlowMods, GroupMods uint64
-	// Errors counts error messages from the switch, Malformed messages that
-	// could not be read.
+	// Errors counts the switch's error messages, and Malformed the messages that could not be
+	// read.
 	Errors, Malformed uint64
-	// Writes counts system calls that wrote to the switch.
+	// Writes counts the system calls that wrote to the switch.
 	Writes uint64
-	// Held is the number of packets held now.
+	// Held is the number of packets that are held at present.
 	Held int
-	// ForwardRules is the number of rules of default forwarding.
+	// ForwardRules is the number of default forwarding's rules.
 	ForwardRules int
 }
 
-// DPID is the switch's datapath identifier.
+// DPID returns the switch's datapath identifier.
 func (s *Switch) DPID() openflow.DatapathID { return s.dpid }
 
-// RemoteAddr is the address the switch connected from.
+// RemoteAddr returns the address that the switch connected from.
 func (s *Switch) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
 
-// Since is when the session began.
+// Since returns when the session began.
 func (s *Switch) Since() time.Time { return s.since }
 
-// Description is what the switch says about its make.
+// Description returns the switch's description of itself.
 func (s *Switch) Description() openflow.Desc { return s.desc }
 
-// Capabilities are what the switch can do, by its own word or by configuration.
+// Capabilities returns what the switch can do, as it reports or as configured.
 func (s *Switch) Capabilities() Capabilities { return s.caps }
 
-// Layout is where the pipeline's tables stand in the switch.
+// Layout returns the numbers of the pipeline's tables in the switch.
 func (s *Switch) Layout() rule.Layout { return s.layout }
 
-// Role is the controller's role towards the switch.
+// Role returns the controller's role towards the switch.
 func (s *Switch) Role() openflow.Role { return openflow.Role(s.role.Load()) }
 
-// ControlLatency is the usual one-way latency of the control connection: half of
-// the median of the latest echoes. It is zero before the first.
+// ControlLatency returns the typical one-way latency of the control connection: half of the median
+// of the latest echoes. It is zero before the first.
 func (s *Switch) ControlLatency() time.Duration { return s.keepalive.rtt.median() / 2 }
 
-// Connected reports whether the session lives and the switch is reconciled.
+// Connected reports whether the session is alive and the switch's rules are reconciled.
 func (s *Switch) Connected() bool { return s.up.Load() }
 
-// Ports lists the switch's ports by number.
+// Ports returns the switch's ports, ordered by number.
 func (s *Switch) Ports() []openflow.Port { return s.ports.list() }
 
-// Port finds a port by its number.
+// Port returns the port with the number.
 func (s *Switch) Port(number uint32) (openflow.Port, bool) { return s.ports.get(number) }
 
-// Stats reads the session's counters.
+// Stats returns the values of the session's counters.
 func (s *Switch) Stats() SwitchStats {
 	st := SwitchStats{
 		Sent: s.ch.out.sent.read(), Received: s.counters.received.read(),
@@ -135,9 +138,8 @@ func (s *Switch) Stats() SwitchStats {
 	return st
 }
 
-// PacketOut makes the switch send a packet. It never waits: when too much is
-// waiting for the switch already, the packet is dropped, counted, and the error
-// is ErrBusy.
+// PacketOut makes the switch send a packet. It never waits: if too many packets are queued for the
+// switch, PacketOut drops the packet, counts it, and returns ErrBusy.
 func (s *Switch) PacketOut(inPort uint32, actions []openflow.Action, data []byte) error {
 	return s.ch.packetOut(inPort, actions, data)
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// tokenBucket is what somebody has taken in advance, in time: it is made up for as time passes.
-// (A token bucket, told by when it will be full.)
+// tokenBucket is a token bucket, stored as the time at which it will be full again. The zero value
+// is a full bucket.
 type tokenBucket struct{ fullAt time.Time }
 
-// consume lets it grow.
+// consume takes tokens, counted in the time that it takes to refill them.
 func (d *tokenBucket) consume(cost time.Duration, now time.Time) {
 	if d.fullAt.Before(now) {
 		d.fullAt = now
@@ -19,34 +19,35 @@ func (d *tokenBucket) consume(cost time.Duration, now time.Time) {
 	d.fullAt = d.fullAt.Add(cost)
 }
 
-// wait is how long it takes until no more than this is owed.
+// wait returns how long it takes until the bucket lacks no more than tolerance.
 func (d tokenBucket) wait(tolerance time.Duration, now time.Time) time.Duration {
 	if !d.fullAt.After(now) {
-		return 0 // of what never was, the time since is beyond what a duration holds
+		return 0 // the zero time is further back than a duration can hold
 	}
 	return max(d.fullAt.Sub(now)-tolerance, 0)
 }
 
-// rate is so many at once, and one more each interval.
+// rate allows a burst, and one more event in each interval.
 type rate struct {
 	burst    int
 	interval time.Duration
 }
 
-// tolerance is the debt with which one more may be had.
+// tolerance returns what a bucket may lack when one more event is allowed.
 func (r rate) tolerance() time.Duration { return time.Duration(r.burst-1) * r.interval }
 
-// switchLimiter is what switches may cause of something that others have to bear. Each has a rate,
-// and all together have one; who has caused nothing lately may cause one whatever others do.
+// switchLimiter bounds what switches may cause that others have to bear. Each switch has a rate,
+// and all together have one. A switch that has caused nothing recently may cause one event
+// whatever the others do.
 type switchLimiter struct {
 	perSwitch, overall rate
 
 	mu       sync.Mutex
 	shared   tokenBucket
-	switches map[openflow.DatapathID]tokenBucket // who owes something, or did a moment ago
+	switches map[openflow.DatapathID]tokenBucket // those whose buckets are not full, or were not recently
 }
 
-// allow counts one more that a switch causes, unless it is one too many.
+// allow counts an event that a switch causes, and reports whether it is within the limits.
 func (b *switchLimiter) allow(by openflow.DatapathID, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,11 +67,11 @@ func (b *switchLimiter) allow(by openflow.DatapathID, now time.Time) bool {
 	return true
 }
 
-// pruneThreshold is from how many switches on those are forgotten that owe nothing.
+// pruneThreshold is the number of buckets from which full ones are dropped.
 const pruneThreshold = 256
 
-// prune drops who owes nothing any more, once they are many; the mutex is held. Who owes
-// something has caused something within its burst, so they are as many as may be connected.
+// prune drops full buckets once there are many. A bucket that is not full belongs to a switch that
+// was active within its burst, so there are no more than may be connected. The mutex is held.
 func (b *switchLimiter) prune(now time.Time) {
 	if len(b.switches) < pruneThreshold {
 		return

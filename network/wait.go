@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// signal wakes who waits for it: once, however often it is set before.
+// signal wakes a waiting goroutine. Several calls of set before it wakes count as one.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }
@@ -17,15 +17,15 @@ func (s signal) set() {
 	}
 }
 
-// switchTimeout is how long the others wait for a switch.
+// switchTimeout is how long a change of several switches waits for a slow one.
 const switchTimeout = 2 * time.Second
 
-// deadline is how long changes of several switches are waited for, all together.
+// deadline is the common deadline of changes of several switches.
 type deadline <-chan time.Time
 
 func newDeadline() deadline { return time.After(switchTimeout) }
 
-// await waits until a change is done, as long as there is patience, and says whether it is.
+// await waits until done is closed or the deadline has passed, and reports whether done is closed.
 func (p *deadline) await(done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -41,15 +41,15 @@ func (p *deadline) await(done <-chan struct{}) bool {
 	}
 }
 
-// expired is patience that is over.
+// expired is a deadline that has passed.
 var expired = func() <-chan time.Time {
 	c := make(chan time.Time)
 	close(c)
 	return c
 }()
 
-// tickUntilIdle is a clock for what there is seldom: woken, it calls f each interval for as
-// long as f says that something is left. It ends with ctx.
+// tickUntilIdle calls f in each interval after it was woken, until f reports that nothing is left.
+// It then waits to be woken again. It ends with ctx.
 func tickUntilIdle(ctx context.Context, wake <-chan struct{}, interval time.Duration, f func(now time.Time) (left bool)) {
 	for {
 		select {
