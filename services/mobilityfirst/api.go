@@ -16,22 +16,22 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// NameInfo is a name as the API shows it.
+// NameInfo describes a name, as the API shows it.
 type NameInfo struct {
 	Name   string      `json:"name" doc:"40 hex digits"`
 	Places []PlaceInfo `json:"places" doc:"Where it has said hello in the last 35 s"`
 }
 
-// PlaceInfo is where a name is.
+// PlaceInfo describes a place of a name.
 type PlaceInfo struct {
 	Port string `json:"port" doc:"Port of a switch behind which its host stands"`
 	MAC  string `json:"mac"`
 }
 
-// String is the place on one line.
+// String returns the place in one line.
 func (p PlaceInfo) String() string { return p.Port + " " + p.MAC }
 
-// PathInfo is a path as the API shows it.
+// PathInfo describes a path, as the API shows it.
 type PathInfo struct {
 	ID    string         `json:"id"`
 	Ends  []EndInfo      `json:"ends" doc:"The two names that it leads between"`
@@ -39,17 +39,17 @@ type PathInfo struct {
 	Lease units.Duration `json:"lease" doc:"How long it is there yet unless it is asked for again"`
 }
 
-// EndInfo is one end of a path.
+// EndInfo describes one end of a path.
 type EndInfo struct {
 	Name string `json:"name"`
 	PlaceInfo
 	Label uint16 `json:"label" doc:"VLAN tag of frames that go there"`
 }
 
-// String is the end on one line.
+// String returns the end in one line.
 func (e EndInfo) String() string { return fmt.Sprintf("%s at %v by %d", e.Name, e.PlaceInfo, e.Label) }
 
-// NameEvent tells that a name is at a new place.
+// NameEvent is the payload of the event that a name has a new place.
 type NameEvent struct {
 	Name string `json:"name"`
 	PlaceInfo
@@ -61,24 +61,24 @@ func (s *Service) Register(a *api.API) {
 	r := kit.NewREST(a, Name)
 	kit.Register(r, http.MethodGet, "names", "List where names are",
 		func(_ context.Context, in *kit.Cursor) (*kit.Page[NameInfo], error) {
-			some, next := kit.After(s.names.infos(), func(i NameInfo) string { return i.Name }, *in)
-			return &kit.Page[NameInfo]{Link: next, Body: some}, nil
+			page, next := kit.After(s.names.infos(), func(i NameInfo) string { return i.Name }, *in)
+			return &kit.Page[NameInfo]{Link: next, Body: page}, nil
 		})
 	kit.Register(r, http.MethodGet, "paths", "List the paths between names that switches have labels for",
 		func(_ context.Context, in *kit.Cursor) (*kit.Page[PathInfo], error) {
-			some, next := kit.After(s.paths.infos(time.Now()), func(i PathInfo) string { return i.ID }, *in)
-			return &kit.Page[PathInfo]{Link: next, Body: some}, nil
+			page, next := kit.After(s.paths.infos(time.Now()), func(i PathInfo) string { return i.ID }, *in)
+			return &kit.Page[PathInfo]{Link: next, Body: page}, nil
 		})
 	s.registerNodes(r)
 }
 
 func placeInfo(p place) PlaceInfo { return PlaceInfo{p.At.String(), p.MAC.String()} }
 
-// infos are all names, in order.
+// infos returns all names, sorted.
 func (n *names) infos() []NameInfo {
 	n.mu.Lock()
-	places := make(map[frame.GUID][]place, len(n.of))
-	for name, x := range n.of {
+	places := make(map[frame.GUID][]place, len(n.byName))
+	for name, x := range n.byName {
 		places[name] = slices.Collect(maps.Keys(x.at))
 	}
 	n.mu.Unlock()
@@ -95,12 +95,12 @@ func (n *names) infos() []NameInfo {
 	return all
 }
 
-// infos are all paths, in the order of their identifiers.
+// infos returns all paths, sorted by their identifiers.
 func (x *paths) infos(now time.Time) []PathInfo {
-	ready := x.list(func(*path) bool { return true })
+	ready := x.readyPaths(func(*path) bool { return true })
 	all := make([]PathInfo, len(ready))
 	for i, p := range ready {
-		until, hops := x.state(p)
+		until, hops := x.leaseAndHops(p)
 		info := PathInfo{ID: fmt.Sprintf("%016x", p.id), Lease: units.Duration(max(until.Sub(now), 0).Round(time.Second)), Ends: []EndInfo{
 			{p.low.name.String(), placeInfo(p.low.place), p.toLow}, {p.high.name.String(), placeInfo(p.high.place), p.toHigh},
 		}}
@@ -113,9 +113,9 @@ func (x *paths) infos(now time.Time) []PathInfo {
 	return all
 }
 
-// state is when a path's lease ends, and where it goes.
-func (x *paths) state(p *path) (until time.Time, hops []network.Hop) {
+// leaseAndHops returns the end of a path's lease and its route.
+func (x *paths) leaseAndHops(p *path) (until time.Time, hops []network.Hop) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return p.until, p.hops
+	return p.expires, p.hops
 }

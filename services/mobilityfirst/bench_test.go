@@ -16,8 +16,8 @@ func BenchmarkRequest(b *testing.B) {
 	defer s.paths.setups.Stop()
 	from, to, at, there := numbered(1), numbered(2), host(1, 1), host(2, 2)
 	now, sent := time.Now(), make(chan struct{}, 1)
-	s.names.learn(end{from.name, at}, 1, now)
-	s.names.learn(end{to.name, there}, 1, now)
+	s.names.learn(endpoint{from.name, at}, 1, now)
+	s.names.learn(endpoint{to.name, there}, 1, now)
 	q := frame.PathRequest{ID: 1, Destination: to.name, Hello: frame.Hello{MAC: at.MAC, Number: 1}}
 	copy(q.Hello.Key[:], from.key[32:])
 	ask := func(now time.Time) {
@@ -26,8 +26,8 @@ func BenchmarkRequest(b *testing.B) {
 			b.Fatal(err)
 		}
 		r := f.(*frame.PathRequest)
-		if s.limits.mayAsk(at.At, now) {
-			s.take(said{place: at, hello: r.Hello, request: r, at: now, send: func(network.PortRef, []byte) error {
+		if s.limits.allowFrame(at.At, now) {
+			s.process(message{place: at, hello: r.Hello, request: r, received: now, send: func(network.PortRef, []byte) error {
 				select {
 				case sent <- struct{}{}:
 				default:
@@ -37,12 +37,12 @@ func BenchmarkRequest(b *testing.B) {
 		}
 	}
 	ask(now)
-	for s.paths.list(every) == nil {
+	for s.paths.readyPaths(every) == nil {
 		<-net.Sent
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		now = now.Add(time.Second / asksEach)
+		now = now.Add(time.Second / framesPerPort)
 		ask(now)
 	}
 	<-sent

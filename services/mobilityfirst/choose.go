@@ -8,120 +8,128 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// maxAgain is to how many places a request is led that comes again, or to the one of which there can be no path.
-const maxAgain = 4
+// maxRetryPlaces limits the places that a request is sent to if it is repeated, or if its name
+// cannot have another path.
+const maxRetryPlaces = 4
 
-// maxConsidered is of how many places it is found out what the way there costs.
-const maxConsidered = 16
+// maxCostedPlaces limits the places for which the cost of a path is computed.
+const maxCostedPlaces = 16
 
-// choose is to which places of a name a request goes, and which others are asked if there can be no path there. If the name is at several, it is the one to
-// which whoever asks has a path already; if there is none yet, the best (fitness.go). What a way costs are the paths that end there
-// and the switches on the way, each of which counts one. Who asks once more for the same, or looks for another way than the one
-// that it has, has heard nothing from there: then it is all, or some of many. Where chunks may go by several ways, spread says to which; where they go to all hosts that have the name, it
-// is all.
-func (s *Service) choose(who end, x *said, places []place) (to, others []end) {
+// choose returns the places of a name that a request is sent to, and the other places to ask if no
+// path to those is possible.
+//
+// Usually it returns one place: the one to which the host has a path already or, if there is none
+// yet, the best one (fitness.go). The cost of a place is the number of paths that end there plus
+// the number of switches on the way. A host that repeats a request, or looks for another path than
+// the one it has, has received no answer; its request goes to all places, or to some if there are
+// many. With several paths per name (multihoming), spread selects the places. With multicast all
+// places are returned.
+func (s *Service) choose(src endpoint, x *message, places []place) (to, others []endpoint) {
 	for _, at := range places {
-		if at.At != who.At && at.MAC != who.MAC { // or they hear each other
-			to = append(to, end{x.request.Destination, at})
+		if at.At != src.At && at.MAC != src.MAC { // otherwise the hosts receive each other's broadcasts
+			to = append(to, endpoint{x.request.Destination, at})
 		}
 	}
 	if len(to) < 2 || x.request.Service&frame.Multicast != 0 {
 		return to, nil
 	}
-	led, again, room := s.paths.led(who, to, x.request.ID)
-	if led > 0 {
-		to[0], to[led], led = to[led], to[0], 0 // what is there is among few of many
+	current, retried, room := s.paths.current(src, to, x.request.ID)
+	if current > 0 {
+		to[0], to[current], current = to[current], to[0], 0 // the existing path stays among the selected if there are many
 	}
 	switch {
-	case !again && x.request.Service&frame.Multihoming != 0:
-		slices.SortFunc(to[led+1:], end.compare) // few of many are the same each time
-		to = s.spare(to, led)
-		return s.spread(who, to[:min(len(to), maxConsidered)]), nil
-	case again || led >= 0 && !x.known || led < 0 && !room:
-		some := s.spare(to, led)
-		return some[:min(len(some), maxAgain)], nil
-	case led < 0:
+	case !retried && x.request.Service&frame.Multihoming != 0:
+		slices.SortFunc(to[current+1:], endpoint.compare) // the same places are selected each time if there are many
+		to = s.withoutDraining(to, current)
+		return s.spread(src, to[:min(len(to), maxCostedPlaces)]), nil
+	case retried || current >= 0 && !x.repeated || current < 0 && !room:
+		chosen := s.withoutDraining(to, current)
+		return chosen[:min(len(chosen), maxRetryPlaces)], nil
+	case current < 0:
 		var all []fitness
-		to, all = s.ranked(to, led)
-		led = best(s.options(who, to[:min(len(to), maxConsidered)], all))
+		to, all = s.rank(to, current)
+		current = best(s.candidates(src, to[:min(len(to), maxCostedPlaces)], all))
 	}
-	others = slices.Delete(slices.Clone(to), led, led+1)
-	return to[led : led+1], others[:min(len(others), maxAgain-1)]
+	others = slices.Delete(slices.Clone(to), current, current+1)
+	return to[current : current+1], others[:min(len(others), maxRetryPlaces-1)]
 }
 
-// spare leaves out places that drain where others are, and ranks the rest.
-func (s *Service) spare(to []end, led int) (some []end) {
-	to, all := s.ranked(to, led)
-	for _, i := range spared(all, led) {
-		some = append(some, to[i])
+// withoutDraining ranks places and leaves out those that drain if there are others.
+func (s *Service) withoutDraining(to []endpoint, current int) (rest []endpoint) {
+	to, all := s.rank(to, current)
+	for _, i := range notDraining(all, current) {
+		rest = append(rest, to[i])
 	}
-	return some
+	return rest
 }
 
-// ranked puts places in the order of their standing, but for the one to which whoever asks is led already: it stays the first
-// (led is 0, or -1 for none). Those that stand alike stay in their order.
-func (s *Service) ranked(to []end, led int) ([]end, []fitness) {
-	type candidate struct {
-		end
+// rank sorts places by their standing, and returns their fitness as well. If current is 0, the
+// first place is the one to which the host already has a path, and it stays the first; current is
+// -1 if there is no such place. Places of equal standing keep their order.
+func (s *Service) rank(to []endpoint, current int) ([]endpoint, []fitness) {
+	type rankedPlace struct {
+		endpoint
 		fitness
 	}
-	all := make([]candidate, len(to))
+	all := make([]rankedPlace, len(to))
 	for i, e := range to {
-		all[i] = candidate{e, s.nodes.fitness(e.name, e.place)}
+		all[i] = rankedPlace{e, s.nodes.fitness(e.name, e.place)}
 	}
-	slices.SortStableFunc(all[led+1:], func(a, b candidate) int { return cmp.Compare(a.standing, b.standing) })
-	places, how := make([]end, len(to)), make([]fitness, len(to))
+	slices.SortStableFunc(all[current+1:], func(a, b rankedPlace) int { return cmp.Compare(a.standing, b.standing) })
+	places, fitnesses := make([]endpoint, len(to)), make([]fitness, len(to))
 	for i, c := range all {
-		places[i], how[i] = c.end, c.fitness
+		places[i], fitnesses[i] = c.endpoint, c.fitness
 	}
-	return places, how
+	return places, fitnesses
 }
 
-// options are places to which somebody may be led, by how well each is suited.
-func (s *Service) options(who end, to []end, how []fitness) []option {
-	all := make([]option, len(to))
+// candidates returns the cost and fitness of each place.
+func (s *Service) candidates(src endpoint, to []endpoint, fitnesses []fitness) []candidate {
+	all := make([]candidate, len(to))
 	for i, e := range to {
-		all[i] = option{s.cost(who, e), how[i]}
+		all[i] = candidate{s.cost(src, e), fitnesses[i]}
 	}
 	return all
 }
 
-// led is to which of some places somebody has a path, the oldest if there are several; -1 for none. It says whether one of them
-// was asked for by the same request, and whether there is room for another.
-func (x *paths) led(who end, to []end, request uint64) (led int, again, room bool) {
+// current returns the index of the endpoint to which src has a path, the oldest one if there are
+// several, or -1. retried reports whether one of these paths was requested by the same request, and
+// room whether another path may be opened.
+func (x *paths) current(src endpoint, to []endpoint, request uint64) (current int, retried, room bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	led = -1
+	current = -1
 	var oldest *path
 	for i, e := range to {
-		p := x.of[endsOf(who, e)]
+		p := x.byEnds[pairOf(src, e)]
 		if p == nil {
 			continue
 		}
-		if p.asked[who] == request {
-			again = true
+		if p.requests[src] == request {
+			retried = true
 		}
 		if oldest == nil || p.id < oldest.id {
-			led, oldest = i, p
+			current, oldest = i, p
 		}
 	}
-	return led, again, x.room(who.At) == nil
+	return current, retried, x.admit(src.At) == nil
 }
 
-// there says whether there is a path between two ends, or one is being made.
-func (x *paths) there(a, b end) bool {
+// exists reports whether there is a path between two endpoints, or one is being set up.
+func (x *paths) exists(a, b endpoint) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.of[endsOf(a, b)] != nil
+	return x.byEnds[pairOf(a, b)] != nil
 }
 
-// cost is what a way to a place costs, beside others to the same name.
-func (s *Service) cost(who, to end) int {
-	route, is := s.Network.Topology().Path(who.At, to.At, s.Metric)
-	if !is {
+// cost returns the cost of a path to an endpoint, to compare it with other endpoints of the same
+// name.
+func (s *Service) cost(src, to endpoint) int {
+	route, ok := s.Network.Topology().Path(src.At, to.At, s.Metric)
+	if !ok {
 		return math.MaxInt
 	}
 	s.paths.mu.Lock()
 	defer s.paths.mu.Unlock()
-	return len(route.Hops) + s.paths.ending[to]
+	return len(route.Hops) + s.paths.pathsAt[to]
 }

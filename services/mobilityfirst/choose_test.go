@@ -16,9 +16,9 @@ import (
 
 // asks has a host ask for a name, with a hello and the number of a request that may be from before, and gives the places that
 // are asked for the answer.
-func (w *world) asks(x said, id uint64, to frame.GUID) (places []place) {
+func (w *world) asks(x message, id uint64, to frame.GUID) (places []place) {
 	w.t.Helper()
-	x.request, x.at = &frame.PathRequest{ID: id, Destination: to, Hello: x.hello}, time.Now()
+	x.request, x.received = &frame.PathRequest{ID: id, Destination: to, Hello: x.hello}, time.Now()
 	w.heard(x)
 	for _, s := range w.sent() {
 		if _, is := s.frame(w.t).(*frame.PathRequest); is {
@@ -37,7 +37,7 @@ func TestChoose(t *testing.T) {
 		both()
 		a, at := numbered(1), host(1, 1)
 		hello := w.hello(a, at)
-		led := func(what string, id uint64, hello said, want ...place) {
+		led := func(what string, id uint64, hello message, want ...place) {
 			t.Helper()
 			to := w.asks(hello, id, f.name)
 			if len(to) != len(want) || len(want) == 1 && to[0] != want[0] {
@@ -84,8 +84,8 @@ func TestMultihoming(t *testing.T) {
 			in(t, Options{}, func(w *world) {
 				a, b := numbered(1), numbered(2)
 				var own []place
-				said := func(o owner, at place) said { // hellos of one host have one number
-					return said{place: at, hello: record.SignHello(o.key, w.number, at.MAC, 0), at: time.Now()}
+				said := func(o owner, at place) message { // hellos of one host have one number
+					return message{place: at, hello: record.SignHello(o.key, w.number, at.MAC, 0), received: time.Now()}
 				}
 				for i := range c.asked {
 					w.heard(said(b, host(2, byte(10+i))))
@@ -124,14 +124,14 @@ func TestMultihoming(t *testing.T) {
 func TestManyPlacesKeepWays(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, at := numbered(100), host(1, 1)
-		for i := range maxPlaces {
+		for i := range maxPlacesPerName {
 			w.say(f, host(2, byte(10+i)))
 		}
 		w.sent()
 		x := w.hello(numbered(1), at)
 		first := w.asks(x, 1, f.name)
 		for range 10 {
-			if to := w.asks(x, 1, f.name); len(to) != maxAgain || !slices.Contains(to, first[0]) {
+			if to := w.asks(x, 1, f.name); len(to) != maxRetryPlaces || !slices.Contains(to, first[0]) {
 				t.Errorf("who asks again is led to %v, without %v", to, first)
 			}
 		}
@@ -145,7 +145,7 @@ func TestManyPlacesKeepWays(t *testing.T) {
 			return led
 		}
 		ways := several(2)
-		if len(ways) != maxConsidered || !ways[first[0]] {
+		if len(ways) != maxCostedPlaces || !ways[first[0]] {
 			t.Errorf("%d ways, by %v %v", len(ways), first, ways[first[0]])
 		}
 		if later := several(3); !maps.Equal(later, ways) {
@@ -171,7 +171,7 @@ func TestSpareLooksForNoWay(t *testing.T) {
 		f, c := numbered(100).name, &counting{Network: w.net}
 		s := &Service{Options: w.Options, nodes: w.nodes}
 		s.Network = c
-		if to := s.spare([]end{{f, host(2, 2)}, {f, host(3, 3)}}, -1); len(to) != 2 || c.looked != 0 {
+		if to := s.withoutDraining([]endpoint{{f, host(2, 2)}, {f, host(3, 3)}}, -1); len(to) != 2 || c.looked != 0 {
 			t.Errorf("led to %v, by %d looks", to, c.looked)
 		}
 	})
@@ -198,7 +198,7 @@ func TestClocks(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, now := numbered(100), w.number
 		say := func(at place, behind time.Duration) {
-			w.heard(said{place: at, hello: record.SignHello(f.key, now-uint64(behind), at.MAC, 0), at: time.Now()})
+			w.heard(message{place: at, hello: record.SignHello(f.key, now-uint64(behind), at.MAC, 0), received: time.Now()})
 		}
 		say(host(2, 2), 0)
 		say(host(3, 3), 10*time.Second)
@@ -223,11 +223,11 @@ func TestClocks(t *testing.T) {
 func TestMulticast(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, a, at := numbered(100), numbered(1), host(1, 1)
-		for i := range maxPlaces + 10 {
+		for i := range maxPlacesPerName + 10 {
 			w.say(f, host(openflow.DatapathID(1+i%4), byte(10+i)))
 		}
 		w.sent()
-		if n := len(w.names.find(f.name)); n != maxPlaces {
+		if n := len(w.names.find(f.name)); n != maxPlacesPerName {
 			t.Fatalf("the name is at %d places", n)
 		}
 		ask := func(service frame.Service, id uint64) (led int) {
@@ -242,16 +242,16 @@ func TestMulticast(t *testing.T) {
 			}
 			return led
 		}
-		if led := ask(frame.Multicast, 1); led != maxPlaces {
+		if led := ask(frame.Multicast, 1); led != maxPlacesPerName {
 			t.Errorf("it is led to %d", led)
 		}
-		if led := ask(frame.Multicast, 2); led != maxPlaces || w.paths.count() != maxPlaces {
+		if led := ask(frame.Multicast, 2); led != maxPlacesPerName || w.paths.count() != maxPlacesPerName {
 			t.Errorf("later it is led to %d by %d paths", led, w.paths.count())
 		}
-		if led := ask(frame.Anycast, 3); led != maxAgain {
+		if led := ask(frame.Anycast, 3); led != maxRetryPlaces {
 			t.Errorf("who looks for another way is led to %d", led)
 		}
-		w.pass(DefaultLease + leaseGrace + 2*tidyEvery)
+		w.pass(DefaultLease + leaseGrace + 2*sweepInterval)
 		if w.rules() != 0 || w.paths.count() != 0 {
 			t.Errorf("%d rules are left", w.rules())
 		}
@@ -262,20 +262,20 @@ func TestMulticast(t *testing.T) {
 func TestOthersAreBounded(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f := numbered(100)
-		for i := range maxPlaces {
+		for i := range maxPlacesPerName {
 			w.say(f, host(2, byte(10+i)))
 		}
 		w.sent()
 		w.ledger.SetOnApply(func(context.Context, string) error { return errSlow })
 		x := w.hello(numbered(1), host(1, 1))
-		if led := len(w.asks(x, 0, f.name)); led != maxAgain {
-			t.Errorf("%d are asked, want %d", led, maxAgain)
+		if led := len(w.asks(x, 0, f.name)); led != maxRetryPlaces {
+			t.Errorf("%d are asked, want %d", led, maxRetryPlaces)
 		}
 		led := 0
-		for i := range asksEach {
+		for i := range framesPerPort {
 			led += len(w.asks(x, uint64(1+i), f.name))
 		}
-		if most := leadsEach + asksEach; led > most {
+		if most := forwardsPerPort + framesPerPort; led > most {
 			t.Errorf("%d are asked, want at most %d", led, most)
 		}
 	})
@@ -285,17 +285,17 @@ func TestOthersAreBounded(t *testing.T) {
 func TestMulticastIsBounded(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, a, at := numbered(100), numbered(1), host(1, 1)
-		for i := range maxPlaces {
+		for i := range maxPlacesPerName {
 			w.say(f, host(2, byte(10+i)))
 		}
 		w.sent()
 		x, led := w.hello(a, at), 0
-		for i := range asksEach / 2 {
+		for i := range framesPerPort / 2 {
 			x.request = &frame.PathRequest{ID: uint64(i), Destination: f.name, Service: frame.Multicast, Hello: x.hello}
 			w.heard(x)
 			led += len(w.sent())
 		}
-		if most := leadsEach + asksEach; led > most {
+		if most := forwardsPerPort + framesPerPort; led > most {
 			t.Errorf("%d frames, want at most %d", led, most)
 		}
 	})

@@ -16,11 +16,13 @@ import (
 )
 
 const (
-	// custodyOfOne is how long one storage node may take to say what it keeps, custodyOfAll how long all may.
-	custodyOfOne, custodyOfAll = 2 * time.Second, 8 * time.Second
+	// custodyNodeTimeout is how long one storage node may take to answer, and custodyTimeout how
+	// long all of them may take together.
+	custodyNodeTimeout, custodyTimeout = 2 * time.Second, 8 * time.Second
 )
 
-// CustodyInfo is what a storage node keeps of one sender for one destination, as the API shows it.
+// CustodyInfo describes the chunks of one sender for one destination in one storage node, as the
+// API shows it.
 type CustodyInfo struct {
 	Node        string    `json:"node"`
 	Destination string    `json:"destination" doc:"40 hex digits"`
@@ -31,17 +33,17 @@ type CustodyInfo struct {
 	Deadline    time.Time `json:"deadline" doc:"When the first of them is over, as far as the node knows"`
 }
 
-// key is how it is called where pages of a list begin.
+// key returns the key by which pages of the list begin.
 func (c *CustodyInfo) key() string { return c.Node + "/" + c.Destination + "/" + c.Source }
 
-// CustodyList is a part of what storage nodes keep.
+// CustodyList is a page of the list of chunks in custody.
 type CustodyList struct {
 	Chunks []CustodyInfo `json:"chunks" nullable:"false"`
-	// Missing are nodes that have not said what they keep.
+	// Missing lists the nodes that have not answered.
 	Missing []string `json:"missing" nullable:"false" doc:"Storage nodes that have not said what they keep, and why"`
 }
 
-type custodyAsked struct {
+type custodyRequest struct {
 	For   string `query:"for" pattern:"^[0-9a-f]{40}$" patternDescription:"40 hex digits" doc:"Only chunks for this name"`
 	After string `query:"after" pattern:"^(?:[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?/[0-9a-f]{40}/[0-9a-f]{40})?$" patternDescription:"what the link to the next page has: NODE/DESTINATION/SOURCE" doc:"Only what comes after this: NODE/DESTINATION/SOURCE"`
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many"`
@@ -56,8 +58,8 @@ func (s *Service) registerCustody(to kit.REST) {
 	kit.Register(to, http.MethodGet, "custody", "List what storage nodes keep, by node, destination and sender; they are asked now", s.listCustody, http.StatusTooManyRequests)
 }
 
-// listCustody asks storage nodes, one after the other, until there are as many rows as are wanted.
-func (s *Service) listCustody(ctx context.Context, in *custodyAsked) (*custodyAnswer, error) {
+// listCustody asks storage nodes one after the other until the page is full.
+func (s *Service) listCustody(ctx context.Context, in *custodyRequest) (*custodyAnswer, error) {
 	q := nodeapi.CustodyQuery{}
 	var err error
 	if in.For != "" {
@@ -70,42 +72,42 @@ func (s *Service) listCustody(ctx context.Context, in *custodyAsked) (*custodyAn
 		return nil, api.Invalid("query.after", in.After, "what the link to the next page has: NODE/DESTINATION/SOURCE")
 	}
 	select {
-	case s.nodes.custody <- struct{}{}:
-		defer func() { <-s.nodes.custody }()
+	case s.nodes.custodySlots <- struct{}{}:
+		defer func() { <-s.nodes.custodySlots }()
 	default:
-		return nil, api.TooMany("query", in.After, fmt.Sprintf("%d requests have storage nodes asked: ask again when one has its answer", maxCustody))
+		return nil, api.TooMany("query", in.After, fmt.Sprintf("%d requests already query storage nodes: try again when one has ended", maxCustodyRequests))
 	}
-	ctx, cancel := context.WithTimeout(ctx, custodyOfAll)
+	ctx, cancel := context.WithTimeout(ctx, custodyTimeout)
 	defer cancel()
 	out := &custodyAnswer{Body: CustodyList{Chunks: []CustodyInfo{}, Missing: []string{}}}
 	for _, a := range s.nodes.registry.List() {
-		if a.Name < first || !s.nodes.keeps(a.Name) {
+		if a.Name < first || !s.nodes.mayStore(a.Name) {
 			continue
 		}
 		q.After, q.Limit = nodeapi.Pair{}, in.Limit-len(out.Body.Chunks)
 		if a.Name == first {
 			q.After = after
 		}
-		if q.Limit == 0 || out.ask(ctx, a, q) {
+		if q.Limit == 0 || out.addFrom(ctx, a, q) {
 			last := &out.Body.Chunks[len(out.Body.Chunks)-1]
-			out.Link = linkBehind(last.key(), in)
+			out.Link = nextPageLink(last.key(), in)
 			break
 		}
 	}
 	return out, nil
 }
 
-// ask adds what a storage node keeps, and says whether it has more than that.
-func (c *custodyAnswer) ask(ctx context.Context, a *node, q nodeapi.CustodyQuery) (more bool) {
+// addFrom adds the chunks of a storage node, and reports whether the node has more.
+func (c *custodyAnswer) addFrom(ctx context.Context, a *node, q nodeapi.CustodyQuery) (more bool) {
 	if st := a.State(); st.Liveness != agents.Up {
 		c.Body.Missing = append(c.Body.Missing, fmt.Sprintf("%s: it is %s", a.Name, st.Liveness))
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, custodyOfOne)
+	ctx, cancel := context.WithTimeout(ctx, custodyNodeTimeout)
 	defer cancel()
 	page, err := a.Client.Custody(ctx, q)
 	if err != nil {
-		c.Body.Missing = append(c.Body.Missing, a.Name+": "+nodeapi.Text(err.Error(), maxText))
+		c.Body.Missing = append(c.Body.Missing, a.Name+": "+nodeapi.Text(err.Error(), maxTextLen))
 		return false
 	}
 	for _, x := range page.Rows {
@@ -114,14 +116,14 @@ func (c *custodyAnswer) ask(ctx context.Context, a *node, q nodeapi.CustodyQuery
 	return page.More
 }
 
-// keeps says whether a node is a storage node, or may be.
-func (n *nodes) keeps(name string) bool {
-	t := n.of(name)
+// mayStore reports whether a node is a storage node, or its kind is not known yet.
+func (n *nodes) mayStore(name string) bool {
+	t := n.statusOf(name)
 	kind := t.report.Kind()
 	return kind == nodeapi.Storage || kind == ""
 }
 
-// parseAfter reads where a page begins: behind a pair of a node.
+// parseAfter parses the key after which a page begins.
 func parseAfter(text string) (node string, p nodeapi.Pair, err error) {
 	if text == "" {
 		return "", p, nil
@@ -131,8 +133,8 @@ func parseAfter(text string) (node string, p nodeapi.Pair, err error) {
 	return node, p, err
 }
 
-// linkBehind is the link to the page behind a row.
-func linkBehind(after string, in *custodyAsked) string {
+// nextPageLink returns the Link header of the page after a row.
+func nextPageLink(after string, in *custodyRequest) string {
 	v := url.Values{"after": {after}, "limit": {fmt.Sprint(in.Limit)}}
 	if in.For != "" {
 		v.Set("for", in.For)

@@ -28,7 +28,8 @@ func NameService() kit.Definition {
 	return kit.Definition{Name: nameservice.Name, New: nameServiceFromParts}
 }
 
-// fromParts makes the service as the controller's configuration has it.
+// fromParts creates the service from the controller's configuration, or returns nil if it is not
+// enabled.
 func fromParts(p kit.Parts) (kit.Service, error) {
 	section := config.Of[*Section](p.Config)
 	if !section.Enabled {
@@ -64,7 +65,8 @@ func (s *Service) Reload(_ context.Context, next config.Section) (take func(cont
 	return s.Nodes().Reload(next.(*Section).ParsedNodes())
 }
 
-// nameServiceFromParts makes the name service as the controller's configuration has it.
+// nameServiceFromParts creates the name service from the controller's configuration, or returns nil
+// if it is not configured.
 func nameServiceFromParts(p kit.Parts) (kit.Service, error) {
 	section := config.Of[*Section](p.Config)
 	o, ok := section.NameService(p.Config.DataDir)

@@ -1,22 +1,23 @@
-// Package mobilityfirst is the controller's side of MobilityFirst: it learns from hellos (package frame) where
-// names are, and makes paths between them.
+// Package mobilityfirst is the controller's side of MobilityFirst: it learns from hellos (package
+// frame) at which places names are, and sets up paths between them.
 //
-// A host that has chunks for a name broadcasts a path request, which a switch sends up. The service gives
-// the path between the two names a label in each direction, a VLAN tag, has the switches lead frames that
-// bear it ([PathRules]), and hands the request with both labels to the name's host alone, whose
-// answer goes that way already. From then on nothing of the path reaches the controller until its lease is
-// to be renewed. A request for a name that nobody has said hello for, or for which no path can be made, goes
-// on as if there were no service.
+// A host that has chunks for a name broadcasts a path request, which its switch sends to the
+// controller. The service assigns the path between the two names a label in each direction, a VLAN
+// tag, and installs rules that forward frames with that label ([PathRules]). It sends the request
+// with both labels only to the name's host, whose answer already uses the path. After that no frame
+// of the path reaches the controller until its lease has to be renewed. If no host has said hello
+// for the name, or no path is possible, the request continues as if there were no service.
 //
-// Where a name is at several places, one of them is asked: the one to which the fewest paths lead, and that is nearest; all of them
-// if chunks are to go to each ([frame.Multicast]).
+// If a name has several places, the request goes to the one with the fewest paths and the shortest
+// way. If chunks are to go to every place ([frame.Multicast]), the request goes to all of them.
 //
-// A label stands for two names at two places. Rules match it with the Ethernet addresses of both ends and
-// the port that it comes in by, so no host uses another's, and one that is used too long leads to the same
-// host. What bears one that is not there ends at the switch.
+// A label belongs to two names at two places. Rules match the label together with the Ethernet
+// addresses of both ends and the ingress port, so no host can use another's label, and a label that
+// is used after its lease still leads to the same host. The switch drops frames with a label that
+// is not assigned.
 //
-// Nothing is stored: after a start, rules from before stay until all leases that they were made
-// for are over, and by then hosts have asked again.
+// The service stores no paths. After a start, rules from before stay until all leases that they
+// were installed for have ended; by then hosts have asked again.
 //
 // Start reading at [Service.HandlePacketIn], then [Service.request] and paths.go.
 package mobilityfirst

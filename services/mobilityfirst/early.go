@@ -9,86 +9,91 @@ import (
 )
 
 const (
-	// maxEarly is how much is kept of what was said too early, a quarter of it from one switch, maxEarlyAt from one
-	// port, and earlyFor how long: longer than the network takes at most to find out that a host has moved.
-	maxEarly, maxEarlyAt = 8192, maxNamesAt
-	earlyFor             = 15 * time.Second
+	// maxEarly limits the early messages, of which a quarter may be from one switch, and
+	// maxEarlyPerPort those from one port. earlyLifetime is how long they are kept, which is longer
+	// than the network needs to detect that a host has moved.
+	maxEarly, maxEarlyPerPort = 8192, maxPlacesPerPort
+	earlyLifetime             = 15 * time.Second
 )
 
-// early keeps what hosts have said where the network does not believe yet that they are, the last of each name, of
-// itself and of each other: a host that has moved says hello at once, and then less and less often.
-type early struct {
-	mu     sync.Mutex
-	of     map[place]map[about]said
-	shares kit.Shares
+// earlyMessages keeps messages of hosts that the network does not know yet at the place where they
+// were received. It keeps the last hello of each key and its last request for each name. A host
+// that has moved says hello at once, and then less and less often.
+type earlyMessages struct {
+	mu      sync.Mutex
+	byPlace map[place]map[messageKey]message
+	shares  kit.Shares
 }
 
-// about is who has said something, and for which name he asks, if he does.
-type about struct {
-	key [32]byte
-	to  frame.GUID
+// messageKey identifies a message by the key of its sender and the name that it asks for; the name
+// is zero for a hello.
+type messageKey struct {
+	key         [32]byte
+	destination frame.GUID
 }
 
-func newEarly() *early { return &early{of: map[place]map[about]said{}, shares: kit.NewShares()} }
+func newEarly() *earlyMessages {
+	return &earlyMessages{byPlace: map[place]map[messageKey]message{}, shares: kit.NewShares()}
+}
 
-// keep keeps what was said, if there is room.
-func (y *early) keep(x said) {
+// add keeps a message, unless a newer one is kept or there is no room.
+func (y *earlyMessages) add(x message) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	all, what := y.of[x.place], about{key: x.hello.Key}
+	all, key := y.byPlace[x.place], messageKey{key: x.hello.Key}
 	if x.request != nil {
-		what.to = x.request.Destination
+		key.destination = x.request.Destination
 	}
-	if before, is := all[what]; is && x.hello.Number < before.hello.Number {
+	if before, ok := all[key]; ok && x.hello.Number < before.hello.Number {
 		return
-	} else if !is {
-		if !y.shares.Room(x.At, maxEarly, maxEarly/4, maxEarlyAt) {
+	} else if !ok {
+		if !y.shares.Room(x.At, maxEarly, maxEarly/4, maxEarlyPerPort) {
 			return
 		}
 		y.shares.Add(x.At, 1)
 	}
 	if all == nil {
-		all = map[about]said{}
-		y.of[x.place] = all
+		all = map[messageKey]message{}
+		y.byPlace[x.place] = all
 	}
-	all[what] = x
+	all[key] = x
 }
 
-// take gives what was said at a place, and forgets it.
-func (y *early) take(at place) map[about]said {
+// take returns the messages from a place and removes them.
+func (y *earlyMessages) take(at place) map[messageKey]message {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	all := y.of[at]
+	all := y.byPlace[at]
 	y.shares.Add(at.At, -len(all))
-	delete(y.of, at)
+	delete(y.byPlace, at)
 	return all
 }
 
-// sweep forgets what was said long ago.
-func (y *early) sweep(now time.Time) {
+// expire removes messages that are too old.
+func (y *earlyMessages) expire(now time.Time) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	for at, all := range y.of {
-		for what, x := range all {
-			if now.Sub(x.at) > earlyFor {
-				delete(all, what)
+	for at, all := range y.byPlace {
+		for key, x := range all {
+			if now.Sub(x.received) > earlyLifetime {
+				delete(all, key)
 				y.shares.Add(at.At, -1)
 			}
 		}
 		if len(all) == 0 {
-			delete(y.of, at)
+			delete(y.byPlace, at)
 		}
 	}
 }
 
-// believed takes what was said at a place, if the network believes now that the host is there.
-func (s *Service) believed(at place) {
-	if !s.isAt(at) {
-		return // it is there in a VLAN
+// hostPlaced processes the early messages from a place, if the network now knows the host there.
+func (s *Service) hostPlaced(at place) {
+	if !s.isHostAt(at) {
+		return // the host is there in a VLAN
 	}
 	for _, x := range s.early.take(at) {
-		if time.Since(x.at) <= earlyFor {
-			s.take(x)
+		if time.Since(x.received) <= earlyLifetime {
+			s.process(x)
 		}
 	}
 }

@@ -11,12 +11,12 @@ import (
 )
 
 // said has a frame of a host received, as the switches bring it.
-func (w *world) said(x said) network.Verdict {
+func (w *world) said(x message) network.Verdict {
 	f := frame.Frame(&x.hello)
 	if x.request != nil {
 		f = x.request
 	}
-	return w.receive(said{place: x.place, at: x.at, send: w.net.Send}, f.AppendTo(nil))
+	return w.receive(message{place: x.place, received: x.received, send: w.net.Send}, f.AppendTo(nil))
 }
 
 // stands has the network believe that a host is somewhere, and tell so.
@@ -56,7 +56,7 @@ func TestSaidEarly(t *testing.T) {
 			t.Errorf("the name is at %v", places)
 		}
 		w.said(w.hello(b, old))
-		w.pass(2 * earlyFor)
+		w.pass(2 * earlyLifetime)
 		w.stands(old)
 		if places := w.names.find(b.name); len(places) != 1 || places[0] != now {
 			t.Errorf("by a hello of long ago the name is at %v", places)
@@ -69,30 +69,30 @@ func TestSaidEarlyByMany(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		// Signatures are not looked at before they are believed.
 		say := func(at network.PortRef, i int) {
-			x := said{place: place{at, openflow.MAC{2, byte(at.Switch), 0, 0, byte(i >> 8), byte(i)}}, at: time.Now(), send: w.net.Send}
+			x := message{place: place{at, openflow.MAC{2, byte(at.Switch), 0, 0, byte(i >> 8), byte(i)}}, received: time.Now(), send: w.net.Send}
 			hello := frame.Hello{Number: 1, MAC: x.MAC}
 			be.PutUint32(hello.Key[:], uint32(i))
 			w.receive(x, hello.AppendTo(nil))
 		}
 		most := maxEarly / 4
 		for d := range openflow.DatapathID(4) {
-			for port := range uint32(most/maxEarlyAt + 1) {
-				for i := range maxEarlyAt + 10 {
+			for port := range uint32(most/maxEarlyPerPort + 1) {
+				for i := range maxEarlyPerPort + 10 {
 					say(network.PortRef{Switch: 1 + d, Port: 100 + port}, i)
 				}
 			}
 		}
 		w.early.mu.Lock()
 		here, there := w.early.shares.Has(network.PortRef{Switch: 1, Port: 100})
-		if here != maxEarlyAt || there != most || w.early.shares.All() != maxEarly {
-			t.Errorf("%d of one port, %d of one switch, %d in all, want %d, %d and %d", here, there, w.early.shares.All(), maxEarlyAt, most, maxEarly)
+		if here != maxEarlyPerPort || there != most || w.early.shares.All() != maxEarly {
+			t.Errorf("%d of one port, %d of one switch, %d in all, want %d, %d and %d", here, there, w.early.shares.All(), maxEarlyPerPort, most, maxEarly)
 		}
 		w.early.mu.Unlock()
-		w.pass(2 * earlyFor)
+		w.pass(2 * earlyLifetime)
 		w.early.mu.Lock()
 		defer w.early.mu.Unlock()
-		if n := w.early.shares.All(); n+len(w.early.of) != 0 {
-			t.Errorf("later there are %d of %d places", n, len(w.early.of))
+		if n := w.early.shares.All(); n+len(w.early.byPlace) != 0 {
+			t.Errorf("later there are %d of %d places", n, len(w.early.byPlace))
 		}
 	})
 }

@@ -10,83 +10,86 @@ import (
 )
 
 const (
-	// fullFrom is the load from which a node is full, and fullUntil that below which it is not any more.
-	fullFrom, fullUntil = 0.9, 0.85
-	// fullAfter is how many reports in a row have to say so: a compute node's load goes up and down by a fifth with a chunk.
-	fullAfter = 3
-	// unknownLoad is that of a place of which no node tells.
+	// fullThreshold is the load from which a node counts as full, and recoveredThreshold the load
+	// below which it no longer does.
+	fullThreshold, recoveredThreshold = 0.9, 0.85
+	// fullReports is how many reports in a row have to agree: one chunk changes a compute node's
+	// load by a fifth.
+	fullReports = 3
+	// unknownLoad is the load of a place that no node reports.
 	unknownLoad = 0.5
 )
 
-// fullness is whether a node is full.
-type fullness struct {
-	is      bool
-	against int // reports in a row that say otherwise
+// fullState holds whether a node is full.
+type fullState struct {
+	full     bool
+	contrary int // the number of last reports that contradict full
 }
 
-// hear takes the load of a report.
-func (f *fullness) hear(load float64) {
-	limit := fullFrom
-	if f.is {
-		limit = fullUntil
+// update updates the state with the load of a report.
+func (f *fullState) update(load float64) {
+	limit := fullThreshold
+	if f.full {
+		limit = recoveredThreshold
 	}
-	if load >= limit == f.is {
-		f.against = 0
+	if load >= limit == f.full {
+		f.contrary = 0
 		return
 	}
-	if f.against++; f.against == fullAfter {
-		*f = fullness{is: !f.is}
+	if f.contrary++; f.contrary == fullReports {
+		*f = fullState{full: !f.full}
 	}
 }
 
-// standing is whether a place of a name is to get new paths; what comes first is better.
+// standing says whether a place of a name should get new paths; lower values are better.
 type standing int
 
 const (
-	fit standing = iota
-	isTooFull
-	drains
-	isSilent
+	standingFit standing = iota
+	standingFull
+	standingDraining
+	standingSilent
 )
 
-var standings = [...]string{"fit", "full", "draining", "silent"}
+var standingNames = [...]string{"fit", "full", "draining", "silent"}
 
-// String is what the API shows of it.
-func (s standing) String() string { return standings[s] }
+// String returns the standing as the API shows it.
+func (s standing) String() string { return standingNames[s] }
 
-// fitness is how well a place of a name is suited for a new path.
+// fitness says how suitable a place of a name is for a new path.
 type fitness struct {
 	standing standing
 	load     float64
 }
 
-// compare orders fitness, the best first.
+// compare orders fitness values, the best first.
 func (f fitness) compare(o fitness) int {
 	return cmp.Or(cmp.Compare(f.standing, o.standing), cmp.Compare(f.load, o.load))
 }
 
-// fitnessOf is that of a node.
-func fitnessOf(s *agents.State, t *told) fitness {
+// fitnessOf returns the fitness of a node.
+func fitnessOf(s *agents.State, t *nodeStatus) fitness {
 	f := fitness{load: t.report.Load()}
 	switch {
 	case s.Draining:
-		f.standing = drains
+		f.standing = standingDraining
 	case s.Liveness != agents.Up:
-		f.standing = isSilent
-	case t.full.is:
-		f.standing = isTooFull
+		f.standing = standingSilent
+	case t.full.full:
+		f.standing = standingFull
 	}
 	return f
 }
 
-// fitness is that of a place of a name, by what the nodes tell that have proven the name and say that they are there. If
-// several do, the best counts: none is harmed by what another says of its place.
+// fitness returns the fitness of a place of a name. It uses the reports of nodes that have proven
+// the name and report this place. If several nodes do, the best counts, so that no node can harm
+// another by what it reports of its place.
 func (n *nodes) fitness(name frame.GUID, at place) fitness {
 	best, known := fitness{load: unknownLoad}, false
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, of := range n.by[name] {
-		t, a := n.told[of], n.registry.Get(of)
+	for _, of := range n.byName[name] {
+		t, a := n.status[of], n.registry.Get(of)
 		if a == nil || !slices.Contains(t.report.MACs, at.MAC) {
 			continue
 		}
@@ -98,17 +101,17 @@ func (n *nodes) fitness(name frame.GUID, at place) fitness {
 	return best
 }
 
-// option is a place to which somebody may be led.
-type option struct {
-	// cost is what the way there costs; math.MaxInt if there is none.
+// candidate is a place to which a path may lead.
+type candidate struct {
+	// cost is the cost of the path; math.MaxInt if there is no route.
 	cost int
 	fitness
 }
 
-// compare orders options, the best first: one to which there is a way, that stands better, to which the way costs
-// less, and that has less to do.
-func (o option) compare(p option) int {
-	unreachable := func(o option) int {
+// compare orders candidates, the best first: reachable places first, then by better standing, lower
+// cost and lower load.
+func (o candidate) compare(p candidate) int {
+	unreachable := func(o candidate) int {
 		if o.cost == math.MaxInt {
 			return 1
 		}
@@ -117,8 +120,8 @@ func (o option) compare(p option) int {
 	return cmp.Or(cmp.Compare(unreachable(o), unreachable(p)), cmp.Compare(o.standing, p.standing), cmp.Compare(o.cost, p.cost), cmp.Compare(o.load, p.load))
 }
 
-// best is the first of the best options.
-func best(all []option) int {
+// best returns the index of the first of the best candidates.
+func best(all []candidate) int {
 	best := 0
 	for i := range all {
 		if all[i].compare(all[best]) < 0 {
@@ -128,22 +131,23 @@ func best(all []option) int {
 	return best
 }
 
-// spared are the indices of places that are asked where all are: not those that drain, but for the one to which whoever
-// asks is led already (-1 for none), if there is another beside that which is heard.
-func spared(all []fitness, led int) []int {
-	var some, every []int
+// notDraining returns the indices of the places to ask when all are asked. It leaves out draining
+// places, except the one to which the host already has a path (current; -1 for none), if another
+// place can be expected to answer.
+func notDraining(all []fitness, current int) []int {
+	var rest, every []int
 	others := 0
 	for i, o := range all {
 		every = append(every, i)
-		if o.standing != drains || i == led {
-			some = append(some, i)
+		if o.standing != standingDraining || i == current {
+			rest = append(rest, i)
 		}
-		if o.standing < drains && i != led {
+		if o.standing < standingDraining && i != current {
 			others++
 		}
 	}
 	if others == 0 {
 		return every
 	}
-	return some
+	return rest
 }

@@ -18,7 +18,7 @@ import (
 
 // A node is full when three reports in a row say at least 90 %, until three say less than 85 %.
 func TestFull(t *testing.T) {
-	var full fullness
+	var full fullState
 	for i, c := range []struct {
 		load float64
 		want bool
@@ -40,31 +40,31 @@ func TestFull(t *testing.T) {
 		{0.89, false},
 		{1, false},
 	} {
-		if full.hear(c.load); full.is != c.want {
-			t.Errorf("%d: at %v: %v", i, c.load, full.is)
+		if full.update(c.load); full.full != c.want {
+			t.Errorf("%d: at %v: %v", i, c.load, full.full)
 		}
 	}
 }
 
 // What a node tells and what its operator has declared say how it stands.
 func TestStanding(t *testing.T) {
-	half := told{report: nodeapi.Report{Storage: &nodeapi.StorageReport{Bytes: 1, Size: 2}}}
+	half := nodeStatus{report: nodeapi.Report{Storage: &nodeapi.StorageReport{Bytes: 1, Size: 2}}}
 	full := half
-	full.full.is = true
+	full.full.full = true
 	up := agents.State{Liveness: agents.Up}
 	drained := up
 	drained.Draining = true
 	for name, c := range map[string]struct {
 		state agents.State
-		told  told
+		told  nodeStatus
 		want  fitness
 	}{
-		"up":                 {up, half, fitness{fit, 0.5}},
-		"full":               {up, full, fitness{isTooFull, 0.5}},
-		"silent":             {agents.State{Liveness: agents.Silent}, full, fitness{isSilent, 0.5}},
-		"not heard yet":      {agents.State{}, told{}, fitness{isSilent, 0}},
-		"draining":           {drained, half, fitness{drains, 0.5}},
-		"draining, and full": {drained, full, fitness{drains, 0.5}},
+		"up":                 {up, half, fitness{standingFit, 0.5}},
+		"full":               {up, full, fitness{standingFull, 0.5}},
+		"silent":             {agents.State{Liveness: agents.Silent}, full, fitness{standingSilent, 0.5}},
+		"not heard yet":      {agents.State{}, nodeStatus{}, fitness{standingSilent, 0}},
+		"draining":           {drained, half, fitness{standingDraining, 0.5}},
+		"draining, and full": {drained, full, fitness{standingDraining, 0.5}},
 	} {
 		if got := fitnessOf(&c.state, &c.told); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -74,19 +74,19 @@ func TestStanding(t *testing.T) {
 
 // Of several places the one is chosen that can be reached, stands best, costs least, and has least to do; in this order.
 func TestBest(t *testing.T) {
-	for name, all := range map[string][]option{ // the first is the best
-		"costs less":            {{3, fitness{fit, 0.8}}, {4, fitness{fit, 0.1}}},
-		"has less to do":        {{3, fitness{fit, 0.1}}, {3, fitness{fit, 0.8}}},
-		"is not full":           {{9, fitness{fit, 0.8}}, {1, fitness{isTooFull, 0.9}}},
-		"full before drained":   {{9, fitness{isTooFull, 1}}, {1, fitness{drains, 0}}},
-		"drained before silent": {{9, fitness{drains, 1}}, {1, fitness{isSilent, 0}}},
-		"can be reached":        {{1000, fitness{drains, 1}}, {math.MaxInt, fitness{fit, 0}}},
-		"the first of two":      {{1, fitness{fit, 0}}, {1, fitness{fit, 0}}},
+	for name, all := range map[string][]candidate{ // the first is the best
+		"costs less":            {{3, fitness{standingFit, 0.8}}, {4, fitness{standingFit, 0.1}}},
+		"has less to do":        {{3, fitness{standingFit, 0.1}}, {3, fitness{standingFit, 0.8}}},
+		"is not full":           {{9, fitness{standingFit, 0.8}}, {1, fitness{standingFull, 0.9}}},
+		"full before drained":   {{9, fitness{standingFull, 1}}, {1, fitness{standingDraining, 0}}},
+		"drained before silent": {{9, fitness{standingDraining, 1}}, {1, fitness{standingSilent, 0}}},
+		"can be reached":        {{1000, fitness{standingDraining, 1}}, {math.MaxInt, fitness{standingFit, 0}}},
+		"the first of two":      {{1, fitness{standingFit, 0}}, {1, fitness{standingFit, 0}}},
 	} {
 		if got := best(all); got != 0 {
 			t.Errorf("%s: %d", name, got)
 		}
-		if len(all) == 2 && all[0] != all[1] && best([]option{all[1], all[0]}) != 1 {
+		if len(all) == 2 && all[0] != all[1] && best([]candidate{all[1], all[0]}) != 1 {
 			t.Errorf("%s: not if it is the second", name)
 		}
 	}
@@ -96,18 +96,18 @@ func TestBest(t *testing.T) {
 // and one is always asked.
 func TestSpared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := make([]fitness, rapid.IntRange(2, maxPlaces).Draw(t, "places"))
+		all := make([]fitness, rapid.IntRange(2, maxPlacesPerName).Draw(t, "places"))
 		for i := range all {
-			all[i].standing = standing(rapid.IntRange(0, int(drains)).Draw(t, "standing"))
+			all[i].standing = standing(rapid.IntRange(0, int(standingDraining)).Draw(t, "standing"))
 		}
 		led := rapid.IntRange(-1, len(all)-1).Draw(t, "led")
-		got := spared(all, led)
+		got := notDraining(all, led)
 		others := 0
 		for i, o := range all {
-			if i != led && o.standing < drains {
+			if i != led && o.standing < standingDraining {
 				others++
 			}
-			if o.standing != drains && !slices.Contains(got, i) {
+			if o.standing != standingDraining && !slices.Contains(got, i) {
 				t.Errorf("%d is not asked", i)
 			}
 		}
@@ -115,7 +115,7 @@ func TestSpared(t *testing.T) {
 			t.Errorf("the one that it is led to is not asked")
 		}
 		for _, i := range got {
-			if i != led && all[i].standing == drains && others > 0 {
+			if i != led && all[i].standing == standingDraining && others > 0 {
 				t.Errorf("%d drains and is asked", i)
 			}
 		}
@@ -138,8 +138,8 @@ func (w *world) declare(name string, of owner, draining bool, at ...openflow.MAC
 	}
 	w.nodes.mu.Lock()
 	defer w.nodes.mu.Unlock()
-	w.nodes.told[name] = &told{proven: of.name, report: nodeapi.Report{Name: of.name, MACs: at, Compute: &nodeapi.ComputeReport{}}}
-	w.nodes.by[of.name] = append(w.nodes.by[of.name], name)
+	w.nodes.status[name] = &nodeStatus{proven: of.name, report: nodeapi.Report{Name: of.name, MACs: at, Compute: &nodeapi.ComputeReport{}}}
+	w.nodes.byName[of.name] = append(w.nodes.byName[of.name], name)
 }
 
 // unreachable keeps what a test does in its own time.
@@ -165,22 +165,22 @@ func TestChooseByNodes(t *testing.T) {
 		}
 		led("without nodes", 1, near)
 		w.declare("a", other, true, near.MAC, far.MAC)
-		if n := w.nodes.fitness(f.name, near); n != (fitness{fit, unknownLoad}) {
+		if n := w.nodes.fitness(f.name, near); n != (fitness{standingFit, unknownLoad}) {
 			t.Errorf("while another name's node drains near is %v", n)
 		}
 		w.declare("b", f, true, near.MAC)
 		for i := range 5 {
 			led("near drains", 4+i, far)
 		}
-		if n := w.nodes.fitness(f.name, near).standing; n != drains {
+		if n := w.nodes.fitness(f.name, near).standing; n != standingDraining {
 			t.Errorf("near is %v", n)
 		}
 		w.declare("c", f, false, near.MAC) // silent, since nobody answers there
 		w.pass(10 * time.Second)
-		if n := w.nodes.fitness(f.name, near).standing; n != drains {
+		if n := w.nodes.fitness(f.name, near).standing; n != standingDraining {
 			t.Errorf("with another node, which is silent, near is %v", n)
 		}
-		if n := w.nodes.fitness(f.name, far); n != (fitness{fit, unknownLoad}) {
+		if n := w.nodes.fitness(f.name, far); n != (fitness{standingFit, unknownLoad}) {
 			t.Errorf("far is %v", n)
 		}
 	})
@@ -191,7 +191,7 @@ func TestChooseOfManyByNodes(t *testing.T) {
 	in(t, Options{Dial: unreachable}, func(w *world) {
 		f, fits := numbered(100), host(3, 3)
 		var macs []openflow.MAC
-		for i := range maxPlaces - 1 {
+		for i := range maxPlacesPerName - 1 {
 			at := host(2, byte(10+i))
 			w.say(f, at)
 			macs = append(macs, at.MAC)

@@ -14,43 +14,43 @@ import (
 
 var be = binary.BigEndian
 
-// ethernetHeader is how many bytes stand before a frame without a label.
+// ethernetHeader is the length in bytes of the Ethernet header of a frame without a label.
 const ethernetHeader = 14
 
-// said is what a host has said: a hello, or a request with one.
-type said struct {
+// message is a hello, or a path request with the hello that it contains, as received from a host.
+type message struct {
 	place
-	hello   frame.Hello
-	request *frame.PathRequest // nil for a hello alone
-	flooded bool               // the request goes to everybody
-	known   bool               // whoever asks has said the same hello before: it does not look for another way
-	send    sender             // for what follows at once
-	at      time.Time
+	hello    frame.Hello
+	request  *frame.PathRequest // nil for a hello alone
+	flooded  bool               // the request is broadcast to all hosts
+	repeated bool               // its hello has been received before, so the host is not looking for another path
+	send     sendFunc           // sends the frames that follow from this message at once
+	received time.Time
 }
 
-// signed is what a worker looks at.
-type signed struct {
-	who end
-	said
+// unverified is a message whose signature a worker has to verify.
+type unverified struct {
+	src endpoint
+	message
 }
 
-// HandlePacketIn takes hellos and path requests that come in where hosts are. It runs on the switch's
-// goroutine and never waits.
+// HandlePacketIn handles hellos and path requests that arrive at edge ports. It runs on the
+// switch's goroutine and never waits.
 func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	h := &p.Headers
 	if h.EthType != frame.EtherType || h.VLANTags > 0 || !h.EthDst.IsMulticast() || len(p.Data) < ethernetHeader {
 		return network.Continue
 	}
 	at := place{network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}, h.EthSrc}
-	return s.receive(said{place: at, at: p.At, send: p.Send}, p.Data[ethernetHeader:])
+	return s.receive(message{place: at, received: p.At, send: p.Send}, p.Data[ethernetHeader:])
 }
 
-// receive takes what somebody has said, as a frame's payload.
-func (s *Service) receive(x said, payload []byte) network.Verdict {
+// receive handles a frame's payload. The caller has set the place, the time and the send function.
+func (s *Service) receive(x message, payload []byte) network.Verdict {
 	if !s.Network.IsEdge(x.At) {
 		return network.Continue
 	}
-	if !s.limits.mayAsk(x.At, x.at) {
+	if !s.limits.allowFrame(x.At, x.received) {
 		return s.drop("too many")
 	}
 	f, err := frame.Parse(payload)
@@ -58,58 +58,61 @@ func (s *Service) receive(x said, payload []byte) network.Verdict {
 	case *frame.Hello:
 		x.hello = *f
 	case *frame.PathRequest:
-		f.Back, f.Forth, f.Lease = 0, 0, 0 // who asks does not say these
+		f.Back, f.Forth, f.Lease = 0, 0, 0 // only the controller sets these
 		x.hello, x.request = f.Hello, f
 	default:
 		if err != nil && !errors.Is(err, frame.ErrType) {
 			return s.drop("malformed")
 		}
-		if !s.limits.mayFlood(x.At, x.at) {
+		if !s.limits.allowFlood(x.At, x.received) {
 			return s.drop("too many for everybody")
 		}
-		return network.Continue // of the original release, or of another: access routers are to hear their hosts
+		return network.Continue // a frame of the original release, or of a later one: access routers need to receive their hosts' broadcasts
 	}
-	if !s.isAt(x.place) {
+	if !s.isHostAt(x.place) {
 		x.send = s.Network.Send
-		if x.own() {
-			s.early.keep(x)
-			s.believed(x.place) // since just now
+		if x.hasOwnAddress() {
+			s.early.add(x)
+			s.hostPlaced(x.place) // the network may have learned of the host after the check above
 		}
 		return network.Continue
 	}
-	return s.take(x)
+	return s.process(x)
 }
 
-// isAt says whether the core believes that a host is at a place.
-func (s *Service) isAt(at place) bool {
+// isHostAt reports whether the network knows the host at this place.
+func (s *Service) isHostAt(at place) bool {
 	host, known := s.Network.HostByMAC(at.MAC, 0)
 	return known && host.At == at.At
 }
 
-// own says whether a host speaks of the place where it is.
-func (x *said) own() bool {
+// hasOwnAddress reports whether the hello names the Ethernet address that it was sent from, and
+// does not answer a challenge.
+func (x *message) hasOwnAddress() bool {
 	return openflow.MAC(x.hello.MAC) == x.MAC && !x.MAC.IsMulticast() && !x.MAC.IsZero() && x.hello.Challenge == 0
 }
 
-// take deals with what was said, and says whether it goes on as if there were no service.
-func (s *Service) take(x said) network.Verdict {
-	if !x.own() {
+// process handles a message of a host that is known at its place, and returns whether the frame
+// continues as if there were no service.
+func (s *Service) process(x message) network.Verdict {
+	if !x.hasOwnAddress() {
 		return s.drop("false address")
 	}
-	who := end{record.NameOf(x.hello.Key[:]), x.place}
-	x.flooded = x.request != nil && !s.names.known(x.request.Destination)
-	if x.flooded && !s.limits.mayFlood(x.At, x.at) {
+	src := endpoint{record.NameOf(x.hello.Key[:]), x.place}
+	x.flooded = x.request != nil && !s.names.isKnown(x.request.Destination)
+	if x.flooded && !s.limits.allowFlood(x.At, x.received) {
 		return s.drop("too many for unknown names")
 	}
-	// What a known host asks once more needs no signature: whoever sends from there could have asked
-	// itself. A number that is new has to be looked at, lest another uses it first.
-	switch old := s.names.saysOld(who, x.hello.Number); {
-	case old && x.request == nil: // hosts say hello more than once, lest it is lost
+	// A repeated hello of a known host needs no signature check: any host that can send from there
+	// could have asked itself. A hello with a new number has to be verified, or another host could
+	// use the number first.
+	switch old := s.names.isRepeated(src, x.hello.Number); {
+	case old && x.request == nil: // hosts repeat hellos in case one is lost
 	case old:
-		x.known = true
-		s.request(who, &x)
+		x.repeated = true
+		s.request(src, &x)
 	default:
-		s.queue(who, x)
+		s.enqueue(src, x)
 	}
 	if x.flooded {
 		return network.Continue
@@ -117,139 +120,143 @@ func (s *Service) take(x said) network.Verdict {
 	return network.Stop
 }
 
-// queue has a worker look at a signature.
-func (s *Service) queue(who end, x said) {
-	if !s.limits.mayVerify(x.At, x.at) {
+// enqueue passes a message to the workers that verify signatures. It drops the message if the
+// limits or the backlog do not allow it.
+func (s *Service) enqueue(src endpoint, x message) {
+	if !s.limits.allowSignature(x.At, x.received) {
 		s.drop("too many signatures")
 		return
 	}
 	x.send = s.Network.Send
 	select {
-	case s.backlog <- signed{who, x}:
+	case s.backlog <- unverified{src, x}:
 	default:
 		s.drop("backlog")
 	}
 }
 
-// drop ends a frame.
-func (s *Service) drop(why string) network.Verdict {
-	s.metrics.dropped.WithLabelValues(why).Inc()
+// drop counts a dropped frame and ends its handling.
+func (s *Service) drop(reason string) network.Verdict {
+	s.metrics.dropped.WithLabelValues(reason).Inc()
 	return network.Stop
 }
 
-// work looks at signatures until ctx ends.
+// work verifies signatures until ctx ends.
 func (s *Service) work(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case x := <-s.backlog:
-			s.hear(x.who, &x.said)
+			s.verify(x.src, &x.message)
 		}
 	}
 }
 
-// hear believes what a name's owner has signed.
-func (s *Service) hear(who end, x *said) {
+// verify checks the signature of a message, and learns its name's place if the signature is valid.
+func (s *Service) verify(src endpoint, x *message) {
 	if _, err := record.VerifyHello(&x.hello); err != nil {
 		s.drop("false signature")
 		return
 	}
-	switch s.names.learn(who, x.hello.Number, x.at) {
-	case isOld:
+	switch s.names.learn(src, x.hello.Number, x.received) {
+	case helloStale:
 		s.drop("old")
 		return
-	case full:
-		s.drop("no room") // for the place; what it asks of other names goes on
-	case isNew:
-		s.moved(who, x)
+	case helloRefused:
+		s.drop("no room") // the place is not learned, but a request is still handled
+	case helloNew:
+		s.announce(src, x)
 	}
 	if x.request != nil {
-		s.request(who, x)
+		s.request(src, x)
 	}
 }
 
-// moved tells those who send to a name, or have asked for it in vain, that it is at a new place: they ask.
-func (s *Service) moved(who end, x *said) {
-	s.publish("name.found", NameEvent{who.name.String(), placeInfo(who.place)})
-	to := s.paths.to(who.name, who.place)
-	for _, e := range s.names.followed(who.name) {
-		to[e] = struct{}{}
+// announce sends the hello to the hosts that send to the name, or have asked for it in vain: the
+// name has a new place, and they ask for it.
+func (s *Service) announce(src endpoint, x *message) {
+	s.publish("name.found", NameEvent{src.name.String(), placeInfo(src.place)})
+	peers := s.paths.peersOf(src.name, src.place)
+	for _, e := range s.names.takeSubscribers(src.name) {
+		peers[e] = struct{}{}
 	}
-	for e := range to {
-		if !s.limits.mayTell(x.At, x.at) {
+	for e := range peers {
+		if !s.limits.allowNotification(x.At, x.received) {
 			return
 		}
-		s.send(s.Network.Send, e.place, who.MAC, &x.hello)
+		s.send(s.Network.Send, e.place, src.MAC, &x.hello)
 	}
 }
 
-// request has a path made to where a name is, and asks its host for the answer. It never waits.
-func (s *Service) request(who end, x *said) {
+// request sets up a path to the requested name and asks the name's host for the answer. It never
+// waits.
+func (s *Service) request(src endpoint, x *message) {
 	places := s.names.find(x.request.Destination)
 	if len(places) == 0 {
-		s.names.follow(x.request.Destination, who, x.at)
-		s.metrics.unknown.Inc()
+		s.names.subscribe(x.request.Destination, src, x.received)
+		s.metrics.unknownName.Inc()
 		return
 	}
 	if x.flooded {
-		return // it was heard just now; whoever asks does so again
+		return // its place was learned just now, and the host repeats the request
 	}
-	to, others := s.choose(who, x, places)
+	to, others := s.choose(src, x, places)
 	for i, e := range to {
-		if i > 0 && !s.limits.mayLead(x.At, x.at) {
+		if i > 0 && !s.limits.allowForward(x.At, x.received) {
 			s.drop("too many places")
 			return
 		}
-		s.lead(who, x, e, others)
+		s.forwardByPath(src, x, e, others)
 	}
 }
 
-// lead has a path made to a name's host, and asks it for the answer. If there can be none, others of
-// the name's hosts are asked, too.
-func (s *Service) lead(who end, x *said, to end, others []end) {
+// forwardByPath sets up a path to a name's host and forwards the request to it. If no path is
+// possible, it forwards the request to the other hosts of the name as well, without a path.
+func (s *Service) forwardByPath(src endpoint, x *message, to endpoint, others []endpoint) {
 	q := *x.request
-	then := func(send sender, p *path, err error) {
-		s.pass(send, q, who, to, p, err)
+	done := func(send sendFunc, p *path, err error) {
+		s.forward(send, q, src, to, p, err)
 		if err != nil {
 			for _, e := range others {
-				if !s.limits.mayLead(x.At, x.at) {
+				if !s.limits.allowForward(x.At, x.received) {
 					s.drop("too many places")
 					return
 				}
-				s.pass(send, q, who, e, nil, err)
+				s.forward(send, q, src, e, nil, err)
 			}
 		}
 	}
-	p, err := s.paths.lease(who, to, x, func(p *path, err error) {
+	p, err := s.paths.lease(src, to, x, func(p *path, err error) {
 		if err == nil {
-			s.metrics.setup.Observe(time.Since(x.at).Seconds())
+			s.metrics.setup.Observe(time.Since(x.received).Seconds())
 		}
-		then(s.Network.Send, p, err)
+		done(s.Network.Send, p, err)
 	})
 	if p != nil || err != nil {
-		then(x.send, p, err)
+		done(x.send, p, err)
 	}
 }
 
-// pass asks the host of a name for the answer to a request, by a path or, if there is an error, without one.
-func (s *Service) pass(send sender, q frame.PathRequest, from, to end, p *path, err error) {
+// forward sends a request to a host of the requested name, with the labels of a path or, if err is
+// not nil, without labels.
+func (s *Service) forward(send sendFunc, q frame.PathRequest, from, to endpoint, p *path, err error) {
 	if err != nil {
-		s.metrics.without.Inc()
-		s.Log.Debug("a request goes on without a path", "from", from.name, "to", to.name, "error", err)
+		s.metrics.withoutPath.Inc()
+		s.Log.Debug("forwarding a request without a path", "from", from.name, "to", to.name, "error", err)
 	} else {
-		s.metrics.by.Inc()
+		s.metrics.withPath.Inc()
 		q.Forth, q.Back = p.labels(to)
 		q.Lease = uint32(s.Lease.Milliseconds())
 	}
 	s.send(send, to.place, from.MAC, &q)
 }
 
-// sender sends a frame out of a port.
-type sender func(network.PortRef, []byte) error
+// sendFunc sends a frame out of a port.
+type sendFunc func(network.PortRef, []byte) error
 
-// send sends a frame to a host, as from another.
-func (s *Service) send(send sender, to place, from openflow.MAC, f frame.Frame) {
+// send sends a frame to a host, with from as the source address.
+func (s *Service) send(send sendFunc, to place, from openflow.MAC, f frame.Frame) {
 	b := be.AppendUint16(append(append(make([]byte, 0, 256), to.MAC[:]...), from[:]...), frame.EtherType)
 	if err := send(to.At, f.AppendTo(b)); err != nil {
 		s.drop("not sent")

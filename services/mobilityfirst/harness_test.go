@@ -119,9 +119,9 @@ func host(d openflow.DatapathID, number byte) place {
 }
 
 // hello is what a host says of a name.
-func (w *world) hello(o owner, at place) said {
+func (w *world) hello(o owner, at place) message {
 	w.number++
-	return said{place: at, hello: record.SignHello(o.key, w.number, at.MAC, 0), at: time.Now()}
+	return message{place: at, hello: record.SignHello(o.key, w.number, at.MAC, 0), received: time.Now()}
 }
 
 // say has a host say a hello.
@@ -136,9 +136,9 @@ func (w *world) ask(o owner, at place, to frame.GUID) network.Verdict {
 }
 
 // heard has the service take what was said, and be done with it.
-func (w *world) heard(x said) network.Verdict {
+func (w *world) heard(x message) network.Verdict {
 	x.send = w.net.Send
-	v := w.take(x)
+	v := w.process(x)
 	synctest.Wait()
 	return v
 }

@@ -23,12 +23,12 @@ func TestManyNames(t *testing.T) {
 	in(t, Options{MaxPaths: 64}, func(w *world) {
 		b, bt, xt := numbered(2), host(2, 2), host(4, 9)
 		w.say(b, bt)
-		for i := range 2 * maxNamesAt {
-			w.pass(time.Second / signaturesEach)
+		for i := range 2 * maxPlacesPerPort {
+			w.pass(time.Second / signaturesPerPort)
 			w.ask(numbered(100+i), xt, b.name)
 		}
-		if n := len(w.names.behind[xt.At]); n != maxNamesAt {
-			t.Errorf("%d names behind one port, want %d", n, maxNamesAt)
+		if n := len(w.names.byPort[xt.At]); n != maxPlacesPerPort {
+			t.Errorf("%d names behind one port, want %d", n, maxPlacesPerPort)
 		}
 		if n := w.paths.count(); n != 8 {
 			t.Errorf("%d paths from one port, want an eighth of %d", n, w.MaxPaths)
@@ -44,11 +44,11 @@ func TestManyNames(t *testing.T) {
 
 // What floods cost is bounded, for each port and in all, and others are heard beside them.
 func TestFloods(t *testing.T) {
-	many := func(w *world, make func(i int) said) {
+	many := func(w *world, make func(i int) message) {
 		for i := range 100_000 {
-			if x := make(i); w.limits.mayAsk(x.At, x.at) {
+			if x := make(i); w.limits.allowFrame(x.At, x.received) {
 				x.send = w.net.Send
-				w.take(x)
+				w.process(x)
 			}
 			if i%512 == 0 {
 				synctest.Wait()
@@ -59,38 +59,38 @@ func TestFloods(t *testing.T) {
 	b, xt := numbered(2), host(4, 9)
 	key := [32]byte{1}
 	signed := record.SignHello(numbered(9).key, 5, xt.MAC, 0) // once: signing is most of the work
-	for name, flood := range map[string]func(w *world, i int) said{
-		"hellos of new names, unsigned": func(_ *world, i int) said {
+	for name, flood := range map[string]func(w *world, i int) message{
+		"hellos of new names, unsigned": func(_ *world, i int) message {
 			h := frame.Hello{MAC: xt.MAC, Number: uint64(i)}
 			be.PutUint32(h.Key[:], uint32(i))
-			return said{place: xt, hello: h, at: time.Now()}
+			return message{place: xt, hello: h, received: time.Now()}
 		},
-		"requests for new names": func(_ *world, i int) said {
+		"requests for new names": func(_ *world, i int) message {
 			q := frame.PathRequest{ID: uint64(i), Hello: frame.Hello{MAC: xt.MAC, Key: key}}
 			be.PutUint32(q.Destination[:], uint32(i))
-			return said{place: xt, hello: q.Hello, request: &q, at: time.Now()}
+			return message{place: xt, hello: q.Hello, request: &q, received: time.Now()}
 		},
-		"from new addresses": func(_ *world, i int) said {
+		"from new addresses": func(_ *world, i int) message {
 			at := xt
 			be.PutUint32(at.MAC[2:], uint32(i))
-			return said{place: at, hello: frame.Hello{MAC: at.MAC, Key: key}, at: time.Now()}
+			return message{place: at, hello: frame.Hello{MAC: at.MAC, Key: key}, received: time.Now()}
 		},
-		"requests for one that is there": func(_ *world, i int) said {
+		"requests for one that is there": func(_ *world, i int) message {
 			q := frame.PathRequest{ID: uint64(i), Destination: b.name, Hello: signed}
-			return said{place: xt, hello: q.Hello, request: &q, at: time.Now()}
+			return message{place: xt, hello: q.Hello, request: &q, received: time.Now()}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, Options{}, func(w *world) {
 				w.say(b, host(2, 2))
-				many(w, func(i int) said { return flood(w, i) })
-				if n := len(w.sent()); n > asksEach {
-					t.Errorf("%d frames were sent at one time, more than %d", n, asksEach)
+				many(w, func(i int) message { return flood(w, i) })
+				if n := len(w.sent()); n > framesPerPort {
+					t.Errorf("%d frames were sent at one time, more than %d", n, framesPerPort)
 				}
-				if n := len(w.names.of); n > 2 {
+				if n := len(w.names.byName); n > 2 {
 					t.Errorf("%d names are known", n)
 				}
-				if n := len(w.names.followers); n > maxFollowed {
+				if n := len(w.names.subscribers); n > maxSubscribedNames {
 					t.Errorf("%d names are asked for", n)
 				}
 				w.ask(numbered(1), host(1, 1), b.name)
@@ -106,20 +106,20 @@ func TestFloods(t *testing.T) {
 func TestManyFollowers(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		b := numbered(2)
-		for i := range 2 * maxFollowers {
-			w.pass(time.Second / signaturesEach)
+		for i := range 2 * maxSubscribersPerName {
+			w.pass(time.Second / signaturesPerPort)
 			w.ask(numbered(100+i), host(1, 1), b.name)
 		}
-		if n := len(w.names.followers[b.name]); n != maxFollowers {
-			t.Errorf("%d follow a name, want %d", n, maxFollowers)
+		if n := len(w.names.subscribers[b.name]); n != maxSubscribersPerName {
+			t.Errorf("%d follow a name, want %d", n, maxSubscribersPerName)
 		}
 		w.sent()
 		w.say(b, host(2, 2))
-		if n := len(w.sent()); n != maxFollowers {
-			t.Errorf("%d are told, want %d", n, maxFollowers)
+		if n := len(w.sent()); n != maxSubscribersPerName {
+			t.Errorf("%d are told, want %d", n, maxSubscribersPerName)
 		}
-		w.pass(followFor + 2*tidyEvery)
-		if n := len(w.names.followers); n != 0 {
+		w.pass(subscriptionLifetime + 2*sweepInterval)
+		if n := len(w.names.subscribers); n != 0 {
 			t.Errorf("%d names are followed after their time", n)
 		}
 	})
@@ -129,12 +129,12 @@ func TestManyFollowers(t *testing.T) {
 func TestLeadsAreNotTold(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		b, moves, at, follows := numbered(2), numbered(3), host(1, 1), host(4, 4)
-		for i := range byte(maxAgain) {
+		for i := range byte(maxRetryPlaces) {
 			w.say(b, host(2, 10+i))
 		}
 		w.ask(numbered(4), follows, moves.name)
 		x := w.hello(numbered(1), at)
-		for range asksEach {
+		for range framesPerPort {
 			w.asks(x, 1, b.name)
 		}
 		w.say(moves, place{at.At, host(1, 2).MAC})
@@ -148,7 +148,7 @@ func TestLeadsAreNotTold(t *testing.T) {
 func TestAsksWithoutRoom(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, b, at, bt := numbered(100), numbered(2), host(1, 1), host(4, 4)
-		for i := range maxPlaces {
+		for i := range maxPlacesPerName {
 			w.say(f, host(2, byte(10+i)))
 		}
 		w.say(b, bt)
@@ -156,7 +156,7 @@ func TestAsksWithoutRoom(t *testing.T) {
 		w.ask(f, at, b.name)
 		q := w.request(bt)
 		w.leads(q.Forth, q.Back, at, bt)
-		if places := w.names.find(f.name); len(places) != maxPlaces || slices.Contains(places, at) {
+		if places := w.names.find(f.name); len(places) != maxPlacesPerName || slices.Contains(places, at) {
 			t.Errorf("the name is at %d places, with the one that has no room: %v", len(places), slices.Contains(places, at))
 		}
 	})
@@ -185,15 +185,15 @@ func TestLabelsProperty(t *testing.T) {
 				"link": func(t *rapid.T) {
 					w.net.SetTopology(ring(openflow.DatapathID(rapid.IntRange(0, 4).Draw(t, "cut"))))
 					w.NetworkChanged(network.Event{Kind: network.LinkDown})
-					w.pass(2 * rethinkAfter)
+					w.pass(2 * rerouteDelay)
 				},
 				"time": func(t *rapid.T) {
 					w.pass(time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second)
 				},
 				"": func(t *rapid.T) {
 					w.sent()
-					for _, p := range w.paths.list(every) {
-						if missing, _ := kit.MissingLink(w.net, w.paths.route(p)); missing != "" {
+					for _, p := range w.paths.readyPaths(every) {
+						if missing, _ := kit.MissingLink(w.net, w.paths.currentHops(p)); missing != "" {
 							t.Fatalf("path %d: %s", p.id, missing)
 						}
 						w.leads(p.toHigh, p.toLow, p.low.place, p.high.place)
@@ -203,11 +203,11 @@ func TestLabelsProperty(t *testing.T) {
 					}
 				},
 			})
-			w.pass(MinLease + leaseGrace + 2*tidyEvery)
-			for at := range w.names.behind {
-				w.names.leave(at)
+			w.pass(MinLease + leaseGrace + 2*sweepInterval)
+			for at := range w.names.byPort {
+				w.names.removePort(at)
 			}
-			if n := w.rules(); n != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.All() != 0 || len(w.paths.by) != 0 {
+			if n := w.rules(); n != 0 || len(w.paths.labels.taken) != 0 || w.paths.opened.All() != 0 || len(w.paths.byName) != 0 {
 				t.Fatalf("%d rules are left", n)
 			}
 		})
@@ -238,22 +238,22 @@ func TestLabels(t *testing.T) {
 	l, a, b := newPaths(&Options{}).labels, host(1, 1).MAC, host(1, 2).MAC
 	var all []uint16
 	for range maxLabels {
-		all = append(all, l.take(a, b))
+		all = append(all, l.allocate(a, b))
 	}
-	if l.take(a, b) != 0 || l.take(b, a) == 0 {
+	if l.allocate(a, b) != 0 || l.allocate(b, a) == 0 {
 		t.Error("one direction is not full, or the other is")
 	}
 	slices.Sort(all)
 	if all = slices.Compact(all); len(all) != maxLabels || all[0] != firstLabel || all[maxLabels-1] != lastLabel {
 		t.Errorf("%d labels from %d on", len(all), all[0])
 	}
-	l.giveBack(a, b, firstLabel+7)
-	if x := l.take(a, b); x != firstLabel+7 {
+	l.release(a, b, firstLabel+7)
+	if x := l.allocate(a, b); x != firstLabel+7 {
 		t.Errorf("label %d is taken twice", x)
 	}
 	c := host(1, 3).MAC
-	x := l.take(a, c)
-	if l.giveBack(a, c, x); l.take(a, c) == x {
+	x := l.allocate(a, c)
+	if l.release(a, c, x); l.allocate(a, c) == x {
 		t.Error("a label is taken again at once")
 	}
 }
@@ -284,23 +284,23 @@ func TestAtOnce(t *testing.T) {
 				x := w.hello(numbered(from), host(openflow.DatapathID(from%4+1), byte(from)))
 				x.request = &frame.PathRequest{ID: uint64(i), Destination: numbered(to).name, Hello: x.hello}
 				x.send = w.net.Send
-				w.take(x)
+				w.process(x)
 			}
 			w.pass(time.Duration(round%7) * 10 * time.Millisecond)
 		}
 		w.net.SetTopology(ring())
 		w.pass(MinLease / 2)
-		for _, p := range w.paths.list(every) {
-			if missing, _ := kit.MissingLink(w.net, w.paths.route(p)); missing == "" {
+		for _, p := range w.paths.readyPaths(every) {
+			if missing, _ := kit.MissingLink(w.net, w.paths.currentHops(p)); missing == "" {
 				w.leads(p.toHigh, p.toLow, p.low.place, p.high.place)
 			}
 		}
 		if n := len(w.ledger.Programs()) - 1; n != w.paths.count() || n == 0 {
 			t.Errorf("%d programs for %d paths", n, w.paths.count())
 		}
-		w.pass(MinLease + leaseGrace + 2*tidyEvery)
-		if n := w.rules(); n != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.All() != 0 || w.paths.making.All() != 0 {
-			t.Errorf("%d rules are left, %d paths counted, %d being made", n, w.paths.opened.All(), w.paths.making.All())
+		w.pass(MinLease + leaseGrace + 2*sweepInterval)
+		if n := w.rules(); n != 0 || len(w.paths.labels.taken) != 0 || w.paths.opened.All() != 0 || w.paths.settingUp.All() != 0 {
+			t.Errorf("%d rules are left, %d paths counted, %d being made", n, w.paths.opened.All(), w.paths.settingUp.All())
 		}
 	})
 }

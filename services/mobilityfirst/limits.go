@@ -12,60 +12,62 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// What the hosts behind one port may have the controller do in a second, those of one switch a quarter of
-// what all may, and all together: take what they
-// say, look at signatures, tell others, lead a request to further places, and tell everybody.
+// Limits per second on the work that hosts cause, for one port and in total; the hosts behind one
+// switch may cause a quarter of the total. They limit frames, signature checks, notifications of
+// other hosts, requests forwarded to further places, and floods to all hosts.
 const (
-	asksEach, asksAll             = 2000, 20_000
-	signaturesEach, signaturesAll = 50, 2000
-	toldEach, toldAll             = 4000, 20_000
-	leadsEach, leadsAll           = 4000, 20_000
-	floodsEach, floodsAll         = 200, 1000
-	// signaturesAtOnce are those of all names that may be behind a port.
-	signaturesAtOnce = maxNamesAt
-	// maxPorts bounds the ports that are counted; more share what one may do.
+	framesPerPort, framesTotal               = 2000, 20_000
+	signaturesPerPort, signaturesTotal       = 50, 2000
+	notificationsPerPort, notificationsTotal = 4000, 20_000
+	forwardsPerPort, forwardsTotal           = 4000, 20_000
+	floodsPerPort, floodsTotal               = 200, 1000
+	// signatureBurst allows every name that may be behind a port to have its signature checked at
+	// once.
+	signatureBurst = maxPlacesPerPort
+	// maxPorts limits the ports with limiters of their own; further ports share those of one port.
 	maxPorts = 4096
-	// forgetPort is when nothing needs to be remembered of a port: hosts say hello every 10 s.
+	// forgetPort is how long the limiters of an unused port are kept. Hosts say hello every 10 s.
 	forgetPort = 30 * time.Second
 )
 
-// limits count what the hosts behind each port, and of each switch, have the controller do.
+// limits limits the work that the hosts behind each port, and all hosts of each switch, may cause
+// per second.
 type limits struct {
-	mu          sync.Mutex
-	ports       sources.Table[network.PortRef, counted]
-	switches    sources.Table[openflow.DatapathID, counted]
-	others, all *counted
-	now         time.Time // the latest that anybody has come with
+	mu            sync.Mutex
+	ports         sources.Table[network.PortRef, limiters]
+	switches      sources.Table[openflow.DatapathID, limiters]
+	overflow, all *limiters
+	latest        time.Time // the latest time of any call
 }
 
-type counted struct{ asks, signatures, told, leads, floods *rate.Limiter }
+type limiters struct{ frames, signatures, notifications, forwards, floods *rate.Limiter }
 
-func count(asks, signatures, atOnce, told, leads, floods int) func() *counted {
-	one := func(each, atOnce int) *rate.Limiter { return rate.NewLimiter(rate.Limit(each), atOnce) }
-	return func() *counted {
-		return &counted{one(asks, asks), one(signatures, atOnce), one(told, told), one(leads, leads), one(floods, floods)}
+func limitersOf(frames, signatures, burst, notifications, forwards, floods int) func() *limiters {
+	one := func(perSecond, burst int) *rate.Limiter { return rate.NewLimiter(rate.Limit(perSecond), burst) }
+	return func() *limiters {
+		return &limiters{one(frames, frames), one(signatures, burst), one(notifications, notifications), one(forwards, forwards), one(floods, floods)}
 	}
 }
 
 func newLimits() *limits {
-	port := count(asksEach, signaturesEach, signaturesAtOnce, toldEach, leadsEach, floodsEach)
-	ofSwitch := count(asksAll/4, signaturesAll/4, signaturesAll/4, toldAll/4, leadsAll/4, floodsAll/4)
+	port := limitersOf(framesPerPort, signaturesPerPort, signatureBurst, notificationsPerPort, forwardsPerPort, floodsPerPort)
+	ofSwitch := limitersOf(framesTotal/4, signaturesTotal/4, signaturesTotal/4, notificationsTotal/4, forwardsTotal/4, floodsTotal/4)
 	return &limits{
-		ports:    sources.Table[network.PortRef, counted]{New: port, Most: maxPorts, ForgetAfter: forgetPort},
-		switches: sources.Table[openflow.DatapathID, counted]{New: ofSwitch, Most: maxPorts, ForgetAfter: forgetPort},
-		others:   port(),
-		all:      count(asksAll, signaturesAll, signaturesAll, toldAll, leadsAll, floodsAll)(),
+		ports:    sources.Table[network.PortRef, limiters]{New: port, Most: maxPorts, ForgetAfter: forgetPort},
+		switches: sources.Table[openflow.DatapathID, limiters]{New: ofSwitch, Most: maxPorts, ForgetAfter: forgetPort},
+		overflow: port(),
+		all:      limitersOf(framesTotal, signaturesTotal, signaturesTotal, notificationsTotal, forwardsTotal, floodsTotal)(),
 	}
 }
 
-func (l *limits) may(at network.PortRef, now time.Time, which func(*counted) *rate.Limiter) bool {
+func (l *limits) allow(at network.PortRef, now time.Time, which func(*limiters) *rate.Limiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now.After(l.now) {
-		l.now = now
+	if now.After(l.latest) {
+		l.latest = now
 	}
-	now = l.now // whoever comes later with an earlier time would have the time between count again
-	for _, c := range []*counted{cmp.Or(l.ports.Find(at, now), l.others), cmp.Or(l.switches.Find(at.Switch, now), l.others), l.all} {
+	now = l.latest // with an earlier time the limiters would add the tokens of the time between again
+	for _, c := range []*limiters{cmp.Or(l.ports.Find(at, now), l.overflow), cmp.Or(l.switches.Find(at.Switch, now), l.overflow), l.all} {
 		if !which(c).AllowN(now, 1) {
 			return false
 		}
@@ -73,27 +75,28 @@ func (l *limits) may(at network.PortRef, now time.Time, which func(*counted) *ra
 	return true
 }
 
-// mayAsk says whether one more frame from a port is taken.
-func (l *limits) mayAsk(at network.PortRef, now time.Time) bool {
-	return l.may(at, now, func(c *counted) *rate.Limiter { return c.asks })
+// allowFrame reports whether one more frame from a port may be handled.
+func (l *limits) allowFrame(at network.PortRef, now time.Time) bool {
+	return l.allow(at, now, func(c *limiters) *rate.Limiter { return c.frames })
 }
 
-// mayVerify says whether one more signature is looked at.
-func (l *limits) mayVerify(at network.PortRef, now time.Time) bool {
-	return l.may(at, now, func(c *counted) *rate.Limiter { return c.signatures })
+// allowSignature reports whether one more signature may be checked for a port.
+func (l *limits) allowSignature(at network.PortRef, now time.Time) bool {
+	return l.allow(at, now, func(c *limiters) *rate.Limiter { return c.signatures })
 }
 
-// mayTell says whether one more host is told what was heard from a port.
-func (l *limits) mayTell(at network.PortRef, now time.Time) bool {
-	return l.may(at, now, func(c *counted) *rate.Limiter { return c.told })
+// allowNotification reports whether one more host may be notified of a message from a port.
+func (l *limits) allowNotification(at network.PortRef, now time.Time) bool {
+	return l.allow(at, now, func(c *limiters) *rate.Limiter { return c.notifications })
 }
 
-// mayLead says whether a request from a port is led to one more place than the first.
-func (l *limits) mayLead(at network.PortRef, now time.Time) bool {
-	return l.may(at, now, func(c *counted) *rate.Limiter { return c.leads })
+// allowForward reports whether a request from a port may be forwarded to one more place than the
+// first.
+func (l *limits) allowForward(at network.PortRef, now time.Time) bool {
+	return l.allow(at, now, func(c *limiters) *rate.Limiter { return c.forwards })
 }
 
-// mayFlood says whether one more request from a port goes to everybody.
-func (l *limits) mayFlood(at network.PortRef, now time.Time) bool {
-	return l.may(at, now, func(c *counted) *rate.Limiter { return c.floods })
+// allowFlood reports whether one more request from a port may be broadcast.
+func (l *limits) allowFlood(at network.PortRef, now time.Time) bool {
+	return l.allow(at, now, func(c *limiters) *rate.Limiter { return c.floods })
 }

@@ -2,28 +2,29 @@ package mobilityfirst
 
 import "slices"
 
-// spread is to which places of a name a request goes from one of the places of whoever asks, where chunks may go by several
-// ways: each of both names' places has one way at least, and as few as may be have more. A host takes further ways to the one
-// that has answered first alone, if there are others with its name.
-func (s *Service) spread(who end, to []end) []end {
-	to = slices.DeleteFunc(to, func(e end) bool {
-		if s.paths.there(who, e) {
+// spread returns the places of a name that a request from one of the source's places is sent to
+// when chunks may use several paths. It gives each place of both names at least one path, and as
+// few places as possible more than one. If a name has several hosts, a host only adds paths to the
+// host that has answered first.
+func (s *Service) spread(src endpoint, to []endpoint) []endpoint {
+	to = slices.DeleteFunc(to, func(e endpoint) bool {
+		if s.paths.exists(src, e) {
 			return false
 		}
-		_, is := s.Network.Topology().Path(who.At, e.At, s.Metric)
-		return !is
+		_, ok := s.Network.Topology().Path(src.At, e.At, s.Metric)
+		return !ok
 	})
-	slices.SortFunc(to, end.compare)
-	own := s.names.interfaces(who)
-	slices.SortFunc(own, end.compare)
-	i := slices.Index(own, who)
+	slices.SortFunc(to, endpoint.compare)
+	own := s.names.interfaces(src)
+	slices.SortFunc(own, endpoint.compare)
+	i := slices.Index(own, src)
 	switch {
 	case i < 0 || len(to) < 2:
 		return to
 	case len(to) < len(own):
 		return to[i%len(to):][:1]
 	}
-	var mine []end
+	var mine []endpoint
 	for ; i < len(to); i += len(own) {
 		mine = append(mine, to[i])
 	}

@@ -15,267 +15,273 @@ import (
 )
 
 const (
-	// maxNames is how many places of names are remembered, a quarter of them at one switch, maxNamesAt how
-	// many at one port, maxPlaces how many of one name.
-	maxNames, maxNamesAt, maxPlaces = 65536, 256, 64
-	// quiet is when a place of a name makes room for another: it has left out a hello.
-	quiet = 15 * time.Second
-	// silent is when a name that has not said hello is not at a place any more: three times in a row.
-	silent = 35 * time.Second
-	// maxFollowers is how many are told where a name is that they have asked for in vain, maxFollowed
-	// how many names there are for which somebody has, and followFor for how long.
-	maxFollowers, maxFollowed, followFor = 64, 16384, 30 * time.Second
+	// maxPlaces limits the places of all names together, of which a quarter may be at one switch.
+	// maxPlacesPerPort and maxPlacesPerName limit those at one port and of one name.
+	maxPlaces, maxPlacesPerPort, maxPlacesPerName = 65536, 256, 64
+	// replaceableAfter is the time without a hello after which a place of a name may be replaced by
+	// another: one hello is missing.
+	replaceableAfter = 15 * time.Second
+	// helloTimeout is the time without a hello after which a name has left a place: three hellos in
+	// a row are missing.
+	helloTimeout = 35 * time.Second
+	// maxSubscribersPerName limits the hosts that are notified of a name that they have asked for
+	// in vain, and maxSubscribedNames the names with such hosts. A host stays subscribed for
+	// subscriptionLifetime.
+	maxSubscribersPerName, maxSubscribedNames, subscriptionLifetime = 64, 16384, 30 * time.Second
 )
 
-// place is where a name is: behind a port, at an Ethernet address.
+// place is where a host is: behind a port, with an Ethernet address.
 type place struct {
 	At  network.PortRef
 	MAC openflow.MAC
 }
 
-// end is a name at a place.
-type end struct {
+// endpoint is a name at a place.
+type endpoint struct {
 	name frame.GUID
 	place
 }
 
-// compare puts ends in an order.
-func (e end) compare(other end) int {
+// compare orders endpoints.
+func (e endpoint) compare(other endpoint) int {
 	return cmp.Or(bytes.Compare(e.name[:], other.name[:]), e.At.Compare(other.At), bytes.Compare(e.MAC[:], other.MAC[:]))
 }
 
-// named is what is known of a name.
-type named struct {
-	number uint64 // the highest of its hellos
-	at     map[place]heard
+// nameState holds what is known of a name.
+type nameState struct {
+	number uint64 // the highest number of its hellos
+	at     map[place]lastHello
 }
 
-// heard is the last hello of a name at a place.
-type heard struct {
-	when   time.Time
-	number uint64
+// lastHello describes the last hello of a name at a place.
+type lastHello struct {
+	received time.Time
+	number   uint64
 }
 
-// clocks is by how much the numbers of hellos of two hosts with the same name may differ: they are by their clocks, in
-// nanoseconds.
-const clocks = uint64(15 * time.Second)
+// maxClockSkew is how much the numbers of hellos of two hosts with the same name may differ. Hosts
+// take the numbers from their clocks, in nanoseconds.
+const maxClockSkew = uint64(15 * time.Second)
 
-// names says where names are.
+// names holds the places of names.
 type names struct {
 	mu     sync.Mutex
-	of     map[frame.GUID]*named
-	behind map[network.PortRef]map[end]struct{}
-	places kit.Shares // of all names
-	// followers are those who have asked for a name that is nowhere.
-	followers map[frame.GUID]map[end]time.Time
+	byName map[frame.GUID]*nameState
+	byPort map[network.PortRef]map[endpoint]struct{}
+	shares kit.Shares // counts the places of all names
+	// subscribers holds the hosts that have asked for a name without a place, and when.
+	subscribers map[frame.GUID]map[endpoint]time.Time
 }
 
 func newNames() *names {
-	return &names{of: map[frame.GUID]*named{}, behind: map[network.PortRef]map[end]struct{}{}, places: kit.NewShares(), followers: map[frame.GUID]map[end]time.Time{}}
+	return &names{byName: map[frame.GUID]*nameState{}, byPort: map[network.PortRef]map[endpoint]struct{}{}, shares: kit.NewShares(), subscribers: map[frame.GUID]map[endpoint]time.Time{}}
 }
 
-// find says where a name is.
+// find returns the places of a name.
 func (n *names) find(name frame.GUID) []place {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if x := n.of[name]; x != nil {
+	if x := n.byName[name]; x != nil {
 		return slices.Collect(maps.Keys(x.at))
 	}
 	return nil
 }
 
-// interfaces are the places of a name at the same host as one of them: hellos have the same number there.
-func (n *names) interfaces(e end) (all []end) {
+// interfaces returns the endpoints of a name that are interfaces of the same host as e: a host's
+// hellos have the same number on all of them.
+func (n *names) interfaces(e endpoint) (all []endpoint) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	x := n.of[e.name]
+	x := n.byName[e.name]
 	if x == nil {
 		return nil
 	}
 	for at, heard := range x.at {
 		if heard.number == x.at[e.place].number {
-			all = append(all, end{e.name, at})
+			all = append(all, endpoint{e.name, at})
 		}
 	}
 	return all
 }
 
-// known says whether a name is anywhere.
-func (n *names) known(name frame.GUID) bool {
+// isKnown reports whether a name has a place.
+func (n *names) isKnown(name frame.GUID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.of[name] != nil
+	return n.byName[name] != nil
 }
 
-// saysOld says whether a hello with a number has nothing new of a name at a place.
-func (n *names) saysOld(e end, number uint64) bool {
+// isRepeated reports whether the hello with this number, or a later one, has already been received
+// from the endpoint.
+func (n *names) isRepeated(e endpoint, number uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	x := n.of[e.name]
+	x := n.byName[e.name]
 	if x == nil {
 		return false
 	}
-	before, is := x.at[e.place]
-	return is && number <= before.number
+	before, ok := x.at[e.place]
+	return ok && number <= before.number
 }
 
-// learned is what has become of a hello.
-type learned int
+// outcome is what learn has done with a hello.
+type outcome int
 
 const (
-	known learned = iota // it says nothing new
-	isNew
-	isOld // another has said something newer
-	full  // there is no room
+	helloKnown outcome = iota // the place was known
+	helloNew
+	helloStale   // a newer hello contradicts it
+	helloRefused // the place was not learned: a limit has been reached
 )
 
-// learn notes what a hello says that was verified.
-func (n *names) learn(e end, number uint64, now time.Time) learned {
+// learn records the place of a verified hello.
+func (n *names) learn(e endpoint, number uint64, now time.Time) outcome {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	x := n.of[e.name]
+	x := n.byName[e.name]
 	if x == nil {
-		x = &named{at: map[place]heard{}}
+		x = &nameState{at: map[place]lastHello{}}
 	}
-	before, was := x.at[e.place]
-	if was && number < before.number || !was && !x.believes(e.place, number) {
-		return isOld
+	before, ok := x.at[e.place]
+	if ok && number < before.number || !ok && !x.accepts(e.place, number) {
+		return helloStale
 	}
-	if !was {
-		if here, _ := n.places.Has(e.At); here >= maxNamesAt {
-			n.makeRoom(e.At)
+	if !ok {
+		if here, _ := n.shares.Has(e.At); here >= maxPlacesPerPort {
+			n.evictOldest(e.At)
 		}
-		if !n.places.Room(e.At, maxNames, maxNames/4, maxNamesAt) {
-			return full
+		if !n.shares.Room(e.At, maxPlaces, maxPlaces/4, maxPlacesPerPort) {
+			return helloRefused
 		}
-		for at := range x.at { // it has moved there
+		for at := range x.at { // the host has moved here from there
 			if at.MAC == e.MAC {
-				n.remove(end{e.name, at})
+				n.remove(endpoint{e.name, at})
 			}
 		}
-		if len(x.at) >= maxPlaces {
+		if len(x.at) >= maxPlacesPerName {
 			oldest := x.oldest()
-			if now.Sub(x.at[oldest].when) < quiet {
-				return full
+			if now.Sub(x.at[oldest].received) < replaceableAfter {
+				return helloRefused
 			}
-			n.remove(end{e.name, oldest})
+			n.remove(endpoint{e.name, oldest})
 		}
-		if n.behind[e.At] == nil {
-			n.behind[e.At] = map[end]struct{}{}
+		if n.byPort[e.At] == nil {
+			n.byPort[e.At] = map[endpoint]struct{}{}
 		}
-		n.behind[e.At][e] = struct{}{}
-		n.places.Add(e.At, 1)
+		n.byPort[e.At][e] = struct{}{}
+		n.shares.Add(e.At, 1)
 	}
-	x.number, x.at[e.place] = max(x.number, number), heard{now, number}
-	n.of[e.name] = x
-	if was {
-		return known
+	x.number, x.at[e.place] = max(x.number, number), lastHello{now, number}
+	n.byName[e.name] = x
+	if ok {
+		return helloKnown
 	}
-	return isNew
+	return helloNew
 }
 
-// believes says whether a hello with a number may be from a place where the name was not. A host says the same at each of its
-// interfaces, so the same of an Ethernet address that has been seen elsewhere, or less, is somebody else's who has kept it. Of
-// another address it is another host's, whose clock may be another.
-func (x *named) believes(at place, number uint64) bool {
+// accepts reports whether a hello with this number may come from a place at which the name was not
+// known. A host sends the same hello on each of its interfaces. So a number that an Ethernet
+// address has already used at another port, or a lower one, is a replay by another host. A hello
+// with another address comes from another host of the name, whose clock may differ.
+func (x *nameState) accepts(at place, number uint64) bool {
 	for other, before := range x.at {
 		if other.MAC == at.MAC && number <= before.number {
 			return false
 		}
 	}
-	return number >= x.number-min(x.number, clocks)
+	return number >= x.number-min(x.number, maxClockSkew)
 }
 
-func (x *named) oldest() (oldest place) {
+func (x *nameState) oldest() (oldest place) {
 	var since time.Time
 	for at, heard := range x.at {
-		if since.IsZero() || heard.when.Before(since) {
-			oldest, since = at, heard.when
+		if since.IsZero() || heard.received.Before(since) {
+			oldest, since = at, heard.received
 		}
 	}
 	return oldest
 }
 
-// makeRoom forgets the name behind a port that was heard longest ago.
-func (n *names) makeRoom(at network.PortRef) {
-	var oldest end
+// evictOldest removes the name behind a port whose last hello is the oldest.
+func (n *names) evictOldest(at network.PortRef) {
+	var oldest endpoint
 	var since time.Time
-	for e := range n.behind[at] {
-		if heard := n.of[e.name].at[e.place].when; since.IsZero() || heard.Before(since) {
+	for e := range n.byPort[at] {
+		if heard := n.byName[e.name].at[e.place].received; since.IsZero() || heard.Before(since) {
 			oldest, since = e, heard
 		}
 	}
 	n.remove(oldest)
 }
 
-// remove forgets that a name is at a place.
-func (n *names) remove(e end) {
-	x := n.of[e.name]
+// remove removes a place of a name.
+func (n *names) remove(e endpoint) {
+	x := n.byName[e.name]
 	delete(x.at, e.place)
 	if len(x.at) == 0 {
-		delete(n.of, e.name)
+		delete(n.byName, e.name)
 	}
-	n.places.Add(e.At, -1)
-	if delete(n.behind[e.At], e); len(n.behind[e.At]) == 0 {
-		delete(n.behind, e.At)
+	n.shares.Add(e.At, -1)
+	if delete(n.byPort[e.At], e); len(n.byPort[e.At]) == 0 {
+		delete(n.byPort, e.At)
 	}
 }
 
-// leave forgets the names behind a port.
-func (n *names) leave(at network.PortRef) {
+// removePort removes the places of all names behind a port.
+func (n *names) removePort(at network.PortRef) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for e := range n.behind[at] {
+	for e := range n.byPort[at] {
 		n.remove(e)
 	}
 }
 
-// sweep forgets what is not so any more.
-func (n *names) sweep(now time.Time) {
+// expire removes the places and subscriptions that have timed out.
+func (n *names) expire(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for name, x := range n.of {
+	for name, x := range n.byName {
 		for at, heard := range x.at {
-			if now.Sub(heard.when) > silent {
-				n.remove(end{name, at})
+			if now.Sub(heard.received) > helloTimeout {
+				n.remove(endpoint{name, at})
 			}
 		}
 	}
-	for name, all := range n.followers {
-		maps.DeleteFunc(all, func(_ end, asked time.Time) bool { return now.Sub(asked) > followFor })
+	for name, all := range n.subscribers {
+		maps.DeleteFunc(all, func(_ endpoint, asked time.Time) bool { return now.Sub(asked) > subscriptionLifetime })
 		if len(all) == 0 {
-			delete(n.followers, name)
+			delete(n.subscribers, name)
 		}
 	}
 }
 
-// follow has who has asked for a name told when it is somewhere.
-func (n *names) follow(name frame.GUID, who end, now time.Time) {
+// subscribe records that a host is to be notified when the name has a place.
+func (n *names) subscribe(name frame.GUID, src endpoint, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := n.followers[name]
-	if _, is := all[who]; !is && (len(all) >= maxFollowers || all == nil && len(n.followers) >= maxFollowed) {
+	all := n.subscribers[name]
+	if _, ok := all[src]; !ok && (len(all) >= maxSubscribersPerName || all == nil && len(n.subscribers) >= maxSubscribedNames) {
 		return
 	}
 	if all == nil {
-		all = map[end]time.Time{}
-		n.followers[name] = all
+		all = map[endpoint]time.Time{}
+		n.subscribers[name] = all
 	}
-	all[who] = now
+	all[src] = now
 }
 
-// followed takes those who are to be told of a name.
-func (n *names) followed(name frame.GUID) []end {
+// takeSubscribers returns the hosts to notify of a name and removes them.
+func (n *names) takeSubscribers(name frame.GUID) []endpoint {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := slices.Collect(maps.Keys(n.followers[name]))
-	delete(n.followers, name)
+	all := slices.Collect(maps.Keys(n.subscribers[name]))
+	delete(n.subscribers, name)
 	return all
 }
 
-// count is how many names there are.
+// count returns the number of names.
 func (n *names) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.of)
+	return len(n.byName)
 }

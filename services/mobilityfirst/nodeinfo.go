@@ -16,13 +16,13 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
 )
 
-// NodeSpec is a node as an operator declares it. Which name it has, and what it does, it tells itself.
+// NodeSpec declares a node. The node itself reports its name in MobilityFirst and what it does.
 type NodeSpec struct {
 	Name string `json:"name" example:"depot-1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" patternDescription:"1 to 63 lower-case letters, digits, dots and dashes" doc:"What operators call it: lower-case letters, digits, dots and dashes"`
 	URL  string `json:"url" pattern:"^https?://(?:\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z.-]+):[0-9]{1,5}/?$" patternDescription:"a URL like https://192.0.2.7:8440" example:"https://192.0.2.7:8440" doc:"Where its control server listens"`
 }
 
-// Parse is the record of a node, or says what is wrong.
+// Parse returns the record of the declared node, and the faults in its declaration.
 func (s *NodeSpec) Parse() (agents.AgentRecord, kit.Faults) {
 	rec, faults := agents.Parse(control.AgentSpec{Name: s.Name, URL: s.URL})
 	faults.Check(nodeName.MatchString(s.Name), "name", s.Name, "1 to 63 lower-case letters, digits, dots and dashes")
@@ -31,7 +31,7 @@ func (s *NodeSpec) Parse() (agents.AgentRecord, kit.Faults) {
 
 var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
-// NodeInfo is a node as the API shows it.
+// NodeInfo describes a node, as the API shows it.
 type NodeInfo struct {
 	NodeSpec
 	Origin   string          `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
@@ -53,10 +53,10 @@ type NodeInfo struct {
 	Cache   *nodeapi.CacheReport   `json:"cache,omitempty"`
 }
 
-// maxText is how many bytes are shown of a text that comes from a node.
-const maxText = 300
+// maxTextLen limits the bytes shown of a text that comes from a node.
+const maxTextLen = 300
 
-// FunctionInfo is a function at one of its nodes.
+// FunctionInfo describes a function at one of its nodes.
 type FunctionInfo struct {
 	GUID     string          `json:"guid" doc:"The function's name, 40 hex digits; empty: its node has not proven it"`
 	Node     string          `json:"node"`
@@ -71,7 +71,7 @@ func (s *Service) registerNodes(to kit.REST) {
 		Collection: s.Nodes(), Path: "nodes", Field: "name", Show: s.nodeInfos,
 		Parse: func(path string, spec NodeSpec) (string, agents.AgentRecord, error) {
 			rec, faults := spec.Parse()
-			if before, is := s.Nodes().Item(path); is {
+			if before, ok := s.Nodes().Item(path); ok {
 				rec.Draining, rec.Added = before.Value.Draining, before.Value.Added
 			}
 			return spec.Name, rec, faults.Err()
@@ -84,30 +84,30 @@ func (s *Service) registerNodes(to kit.REST) {
 	kit.Register(to, http.MethodPost, "nodes/{name}/drain", "Give a node no new paths where there is another, or give it some again", s.drain)
 	kit.Register(to, http.MethodGet, "functions", "List the functions that compute nodes run, by their names; one is called GUID/NODE where pages of the list begin",
 		func(_ context.Context, in *kit.Cursor) (*kit.Page[FunctionInfo], error) {
-			some, next := kit.After(s.functions(), func(f FunctionInfo) string { return f.GUID + "/" + f.Node }, *in)
-			return &kit.Page[FunctionInfo]{Link: next, Body: some}, nil
+			page, next := kit.After(s.functions(), func(f FunctionInfo) string { return f.GUID + "/" + f.Node }, *in)
+			return &kit.Page[FunctionInfo]{Link: next, Body: page}, nil
 		})
 	s.registerCustody(to)
 }
 
-// draining is a request to drain a node.
+// draining is a request to drain a node, or to end that.
 type draining struct {
 	kit.ByName
 	Body control.DrainRequest
 }
 
 func (s *Service) drain(ctx context.Context, in *draining) (*kit.Body[NodeInfo], error) {
-	x, is := s.Nodes().Item(in.Name)
+	x, ok := s.Nodes().Item(in.Name)
 	switch {
-	case is && x.Configured && x.Value.Draining != in.Body.On:
+	case ok && x.Configured && x.Value.Draining != in.Body.On:
 		return nil, api.Configured("path.name", in.Name, Name+".nodes."+in.Name+".draining")
-	case is && x.Value.Draining == in.Body.On:
+	case ok && x.Value.Draining == in.Body.On:
 		return &kit.Body[NodeInfo]{Body: s.nodeInfo(x)}, nil
 	}
 	if err := s.nodes.registry.Drain(ctx, in.Name, in.Body.On); err != nil {
 		return nil, kit.Problem(err, "path.name", in.Name)
 	}
-	if x, is = s.Nodes().Item(in.Name); !is {
+	if x, ok = s.Nodes().Item(in.Name); !ok {
 		return nil, kit.Problem(kit.ErrUnknown, "path.name", in.Name)
 	}
 	return &kit.Body[NodeInfo]{Body: s.nodeInfo(x)}, nil
@@ -129,13 +129,13 @@ func (s *Service) nodeInfo(x kit.Item[agents.AgentRecord]) NodeInfo {
 	}
 	a := s.nodes.registry.Get(x.Name)
 	if a == nil {
-		i.Standing = isSilent.String()
+		i.Standing = standingSilent.String()
 		return i
 	}
-	st, t := a.State(), s.nodes.of(x.Name)
+	st, t := a.State(), s.nodes.statusOf(x.Name)
 	f := fitnessOf(&st, &t)
-	i.State, i.Standing, i.Load, i.Error = st.Liveness, f.standing.String(), f.load, nodeapi.Text(cmp.Or(st.Error, t.trouble), maxText)
-	i.Version, i.CPU, i.Memory = nodeapi.Text(st.Status.Version, maxText), st.Status.CPU, st.Status.MemoryBytes
+	i.State, i.Standing, i.Load, i.Error = st.Liveness, f.standing.String(), f.load, nodeapi.Text(cmp.Or(st.Error, t.problem), maxTextLen)
+	i.Version, i.CPU, i.Memory = nodeapi.Text(st.Status.Version, maxTextLen), st.Status.CPU, st.Status.MemoryBytes
 	if !st.LastSeen.IsZero() {
 		i.LastSeen = &st.LastSeen
 	}
@@ -152,7 +152,7 @@ func (s *Service) nodeInfo(x kit.Item[agents.AgentRecord]) NodeInfo {
 	return i
 }
 
-// functions are those that compute nodes run, in the order of their names and nodes.
+// functions returns the functions that compute nodes run, sorted by name and node.
 func (s *Service) functions() []FunctionInfo {
 	all := []FunctionInfo{}
 	for _, i := range s.nodeInfos(s.Nodes().Items()) {

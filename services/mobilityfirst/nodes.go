@@ -24,42 +24,44 @@ type (
 )
 
 const (
-	// proveWithin is how long a node may take to prove its name, proveAgain how soon one is asked again that has not.
-	proveWithin, proveAgain = 5 * time.Second, 5 * time.Second
-	// hearEvery is how soon after a report the next is taken: nodes tell one each second.
-	hearEvery = 250 * time.Millisecond
-	// maxCustody is how many requests have storage nodes asked what they keep at one time.
-	maxCustody = 4
+	// proofTimeout is how long a node may take to prove its name, and proofInterval the time
+	// between two attempts.
+	proofTimeout, proofInterval = 5 * time.Second, 5 * time.Second
+	// minReportInterval is the time for which further reports of a node are ignored; nodes send one
+	// each second.
+	minReportInterval = 250 * time.Millisecond
+	// maxCustodyRequests limits the API requests that query storage nodes at one time.
+	maxCustodyRequests = 4
 )
 
-// nodes are the storage nodes, compute nodes and caches that are declared, and what they tell.
+// nodes holds the declared storage nodes, compute nodes and caches, and what they report.
 type nodes struct {
-	registry *nodeRegistry
-	publish  func(kind string, attrs any)
-	log      *slog.Logger
-	tasks    *tasks.Group
-	custody  chan struct{} // places of requests that ask storage nodes
+	registry     *nodeRegistry
+	publish      func(kind string, attrs any)
+	log          *slog.Logger
+	tasks        *tasks.Group
+	custodySlots chan struct{} // one slot for each request that queries storage nodes
 
-	mu   sync.Mutex // a leaf, but for the registry's
-	told map[string]*told
-	by   map[frame.GUID][]string // the nodes that have proven a name
+	mu     sync.Mutex // taken after all other mutexes, except the registry's
+	status map[string]*nodeStatus
+	byName map[frame.GUID][]string // the names of the nodes that have proven a name
 }
 
-// told is what a node has told.
-type told struct {
-	instance string // of its events
-	// proven is the name that it has the key of, the zero value until that is known.
-	proven  frame.GUID
-	report  nodeapi.Report // the last that can be; it has no kind before
-	trouble string         // what is wrong with what it tells
-	full    fullness
-	asking  bool      // for the proof
-	asked   time.Time // when last
-	heard   time.Time // when a report was taken last
+// nodeStatus holds what a node has reported.
+type nodeStatus struct {
+	instance string // identifies the process that sends its events
+	// proven is the name whose key the node has proven to hold; it is zero until then.
+	proven     frame.GUID
+	report     nodeapi.Report // the last valid one; it has no kind before
+	problem    string         // the fault in its report, or why it has not proven its name
+	full       fullState
+	proving    bool      // a proof has been requested
+	lastProof  time.Time // when the last proof was requested
+	lastReport time.Time // when the last report was accepted
 }
 
 func newNodes(o *Options) *nodes {
-	n := &nodes{log: o.Log, tasks: tasks.New(), custody: make(chan struct{}, maxCustody), told: map[string]*told{}, by: map[frame.GUID][]string{}}
+	n := &nodes{log: o.Log, tasks: tasks.New(), custodySlots: make(chan struct{}, maxCustodyRequests), status: map[string]*nodeStatus{}, byName: map[frame.GUID][]string{}}
 	n.publish = func(kind string, attrs any) {
 		if o.Bus != nil {
 			o.Bus.Publish(Name+".node."+kind, attrs)
@@ -72,127 +74,129 @@ func newNodes(o *Options) *nodes {
 		Dial: func(r agents.AgentRecord) (*nodeapi.Client, error) {
 			return nodeapi.NewClient(r.URL, o.NodeTLS, o.Dial)
 		},
-		Event: n.hear, Lost: n.lose,
+		Event: n.handleEvent, Lost: n.forget,
 	})
 	return n
 }
 
-// while follows the nodes while f runs.
-func (n *nodes) while(ctx context.Context, f func(context.Context) error) error {
+// run follows the nodes while f runs.
+func (n *nodes) run(ctx context.Context, f func(context.Context) error) error {
 	return n.registry.While(ctx, func(ctx context.Context) error {
 		defer n.tasks.Stop()
 		return f(ctx)
 	})
 }
 
-// hear takes what a node tells. Of one that says that it has a name a proof is wanted, and again after each of its starts.
-func (n *nodes) hear(a *node, e nodeEvent, _ bool) {
+// handleEvent handles an event of a node. If its report names a name, the node has to prove that it
+// holds the name's key, and again after each of its restarts.
+func (n *nodes) handleEvent(a *node, e nodeEvent, _ bool) {
 	if len(e.Live) == 0 {
-		return // an event about what has happened alone
+		return // an event without a report
 	}
 	r := e.Live[0]
 	wrong := r.Check()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.registry.Get(a.Name) != a {
-		return // it was removed
+		return // the node was removed
 	}
-	t := n.told[a.Name]
+	t := n.status[a.Name]
 	if t == nil {
-		t = &told{}
-		n.told[a.Name] = t
+		t = &nodeStatus{}
+		n.status[a.Name] = t
 	}
-	if time.Since(t.heard) < hearEvery {
+	if time.Since(t.lastReport) < minReportInterval {
 		return
 	}
-	t.heard = time.Now()
+	t.lastReport = time.Now()
 	if t.instance != e.Instance || wrong != nil || t.proven != r.Name {
-		n.unprove(a.Name, t)
+		n.clearProof(a.Name, t)
 	}
 	if t.instance != e.Instance {
-		*t = told{instance: e.Instance, asking: t.asking, asked: t.asked, heard: t.heard} // what bounds it goes on
+		*t = nodeStatus{instance: e.Instance, proving: t.proving, lastProof: t.lastProof, lastReport: t.lastReport} // the rate limits stay
 	}
 	if wrong != nil {
-		t.trouble = wrong.Error()
+		t.problem = wrong.Error()
 		return
 	}
-	t.full.hear(r.Load())
+	t.full.update(r.Load())
 	t.report = r
-	if t.proven == r.Name || t.asking || time.Since(t.asked) < proveAgain {
+	if t.proven == r.Name || t.proving || time.Since(t.lastProof) < proofInterval {
 		return
 	}
-	t.asked = time.Now()
-	t.asking = n.tasks.Start(func(ctx context.Context) { n.prove(ctx, a, e.Instance) })
+	t.lastProof = time.Now()
+	t.proving = n.tasks.Start(func(ctx context.Context) { n.prove(ctx, a, e.Instance) })
 }
 
-// prove has a node prove that it has the name that it tells.
+// prove asks a node to prove that it holds the key of the name in its report.
 func (n *nodes) prove(ctx context.Context, a *node, instance string) {
-	ctx, cancel := context.WithTimeout(ctx, proveWithin)
+	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
 	name, err := a.Client.Prove(ctx)
-	if trouble := n.proved(a, instance, name, err); trouble != nil {
-		n.log.Warn("a node does not count for its name", "node", a.Name, "error", trouble)
+	if problem := n.recordProof(a, instance, name, err); problem != nil {
+		n.log.Warn("a node has not proven its name", "node", a.Name, "error", problem)
 	}
 }
 
-// proved notes what has become of a node's proof, and says what is wrong with it if that is news.
-func (n *nodes) proved(a *node, instance string, name frame.GUID, err error) (trouble error) {
+// recordProof records the result of a node's proof. It returns the problem if there is a new one.
+func (n *nodes) recordProof(a *node, instance string, name frame.GUID, err error) (problem error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t := n.told[a.Name]
+	t := n.status[a.Name]
 	if t == nil || n.registry.Get(a.Name) != a {
-		return nil // it was removed
+		return nil // the node was removed
 	}
-	t.asking = false
+	t.proving = false
 	if t.instance != instance {
-		return nil // it was started again
+		return nil // the node was restarted
 	}
 	if err == nil && name != t.report.Name {
-		err = fmt.Errorf("it tells of name %v, and has the key of %v", t.report.Name, name)
+		err = fmt.Errorf("it reports the name %v, but holds the key of %v", t.report.Name, name)
 	}
 	if err != nil {
-		said := "it has not proven its name: " + err.Error()
-		if t.trouble == said {
+		message := "it has not proven its name: " + err.Error()
+		if t.problem == message {
 			return nil
 		}
-		t.trouble = said
+		t.problem = message
 		return err
 	}
-	t.trouble, t.proven = "", name
-	n.by[name] = append(n.by[name], a.Name)
+	t.problem, t.proven = "", name
+	n.byName[name] = append(n.byName[name], a.Name)
 	return nil
 }
 
-// unprove ends that a node counts for a name. n.mu is held.
-func (n *nodes) unprove(of string, t *told) {
-	rest := slices.DeleteFunc(n.by[t.proven], func(name string) bool { return name == of })
+// clearProof removes a node from the nodes that have proven a name. n.mu is held.
+func (n *nodes) clearProof(from string, t *nodeStatus) {
+	rest := slices.DeleteFunc(n.byName[t.proven], func(name string) bool { return name == from })
 	if len(rest) == 0 {
-		delete(n.by, t.proven)
+		delete(n.byName, t.proven)
 	} else {
-		n.by[t.proven] = rest
+		n.byName[t.proven] = rest
 	}
 	t.proven = frame.GUID{}
 }
 
-// lose forgets what a node has told that was removed. What one tells that was started again its events say.
-func (n *nodes) lose(a, _ *node, cause error) {
+// forget removes the status of a node that was removed. For a node that was replaced, handleEvent
+// resets the status.
+func (n *nodes) forget(a, _ *node, cause error) {
 	if errors.Is(cause, agents.ErrReplaced) {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if t := n.told[a.Name]; t != nil {
-		n.unprove(a.Name, t)
-		delete(n.told, a.Name)
+	if t := n.status[a.Name]; t != nil {
+		n.clearProof(a.Name, t)
+		delete(n.status, a.Name)
 	}
 }
 
-// of is what a node has told; the zero value for nothing.
-func (n *nodes) of(name string) told {
+// statusOf returns the status of a node, or the zero value if it has not reported yet.
+func (n *nodes) statusOf(name string) nodeStatus {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if t := n.told[name]; t != nil {
+	if t := n.status[name]; t != nil {
 		return *t
 	}
-	return told{}
+	return nodeStatus{}
 }

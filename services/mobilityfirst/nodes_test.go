@@ -141,8 +141,8 @@ func TestNodes(t *testing.T) {
 	}
 	r.nodes.mu.Lock()
 	defer r.nodes.mu.Unlock()
-	if len(r.nodes.told) != 1 || len(r.nodes.by) != 1 {
-		t.Errorf("the service remembers %v, %v", r.nodes.told, r.nodes.by)
+	if len(r.nodes.status) != 1 || len(r.nodes.byName) != 1 {
+		t.Errorf("the service remembers %v, %v", r.nodes.status, r.nodes.byName)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestNodesThatLie(t *testing.T) {
 	for name, c := range map[string]struct {
 		url, want string
 	}{
-		"thief":  {liar(t, victim, numbered(2).key), "has the key of"},
+		"thief":  {liar(t, victim, numbered(2).key), "holds the key of"},
 		"absurd": {liar(t, wrong, numbered(3).key), "-1 of something"},
 	} {
 		r.ask(http.MethodPost, "nodes", declared(name, c.url), nil)
@@ -178,7 +178,7 @@ func TestNodesThatLie(t *testing.T) {
 			t.Errorf("%s has name %s", name, i.GUID)
 		}
 	}
-	if f := r.nodes.fitness(victim.Name, host(1, 1)); f.standing != fit {
+	if f := r.nodes.fitness(victim.Name, host(1, 1)); f.standing != standingFit {
 		t.Errorf("the victim is %v", f)
 	}
 }
@@ -277,9 +277,9 @@ func TestCustodyPages(t *testing.T) {
 		}
 	}
 	var places []func()
-	for range maxCustody {
-		r.nodes.custody <- struct{}{}
-		places = append(places, func() { <-r.nodes.custody })
+	for range maxCustodyRequests {
+		r.nodes.custodySlots <- struct{}{}
+		places = append(places, func() { <-r.nodes.custodySlots })
 	}
 	if code := r.ask(http.MethodGet, "custody", "", nil); code != http.StatusTooManyRequests {
 		t.Errorf("one more than may: %d", code)
@@ -295,9 +295,9 @@ var errGone = errors.New("it is gone")
 func TestNodeGone(t *testing.T) {
 	r := newRack(t, nil)
 	a := &node{Name: "gone"}
-	r.nodes.hear(a, nodeEvent{Instance: "1", Live: []nodeapi.Report{depot()}}, false)
-	r.nodes.lose(a, nil, errGone)
-	if len(r.nodes.told) != 0 {
-		t.Errorf("it is remembered: %v", r.nodes.told)
+	r.nodes.handleEvent(a, nodeEvent{Instance: "1", Live: []nodeapi.Report{depot()}}, false)
+	r.nodes.forget(a, nil, errGone)
+	if len(r.nodes.status) != 0 {
+		t.Errorf("it is remembered: %v", r.nodes.status)
 	}
 }

@@ -15,20 +15,20 @@ func TestOriginalBroadcasts(t *testing.T) {
 		passes := func(at place, times int) (passed int) {
 			for i := range times {
 				frames := []frame.Frame{&frame.Probe{Source: 7, Sequence: uint32(i)}, &frame.Associate{Client: 7}, &frame.Deassociate{Entity: 7}}
-				if w.receive(said{place: at, at: time.Now(), send: w.net.Send}, frames[i%3].AppendTo(nil)) == network.Continue {
+				if w.receive(message{place: at, received: time.Now(), send: w.net.Send}, frames[i%3].AppendTo(nil)) == network.Continue {
 					passed++
 				}
 			}
 			return passed
 		}
-		if n := passes(host(1, 1), 3*floodsEach); n != floodsEach {
-			t.Errorf("%d pass from one port, want %d", n, floodsEach)
+		if n := passes(host(1, 1), 3*floodsPerPort); n != floodsPerPort {
+			t.Errorf("%d pass from one port, want %d", n, floodsPerPort)
 		}
 		if n := passes(host(2, 2), 10); n != 10 {
 			t.Errorf("%d of 10 pass from another", n)
 		}
 		for i := range byte(40) {
-			passes(host(3, i), floodsEach)
+			passes(host(3, i), floodsPerPort)
 		}
 		if n := passes(host(3, 100), 10); n != 0 {
 			t.Errorf("%d pass when others at the switch have sent all that may", n)

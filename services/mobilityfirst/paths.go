@@ -15,204 +15,206 @@ import (
 )
 
 const (
-	// maxWaiting is how many requests wait for a path that is being made.
+	// maxWaiting limits the requests that wait for one path to be set up.
 	maxWaiting = 8
-	// maxSetups is how many paths are made at one time, maxSetupsFrom how many for one port: while
-	// switches are slow, others go without.
+	// maxSetups limits the paths that are being set up at one time, and maxSetupsFrom those for one
+	// port. When switches are slow, further requests continue without a path.
 	maxSetups, maxSetupsFrom = 512, 64
 )
 
-// Errors of paths that can't be had.
+// Reasons why a path is not available.
 var (
-	errTooMany = errors.New("there are as many paths as there may be")
-	errBusy    = errors.New("as many paths are being made as may be")
-	errSlow    = errors.New("switches take too long")
-	errLabels  = errors.New("all labels between two hosts are taken")
+	errTooMany = errors.New("the limit of paths has been reached")
+	errBusy    = errors.New("too many paths are being set up")
+	errSlow    = errors.New("the switches take too long")
+	errLabels  = errors.New("all labels between the two hosts are in use")
 	errEnded   = errors.New("the service has ended")
 )
 
-// ends are two names at two places, the lower first.
-type ends struct{ low, high end }
+// endpointPair is two endpoints, the lower one first.
+type endpointPair struct{ low, high endpoint }
 
-func endsOf(a, b end) ends {
+func pairOf(a, b endpoint) endpointPair {
 	if a.compare(b) > 0 {
 		a, b = b, a
 	}
-	return ends{a, b}
+	return endpointPair{a, b}
 }
 
-// path leads frames between two ends.
+// path forwards frames between two endpoints.
 type path struct {
-	ends
+	endpointPair
 	id            uint64
-	toHigh, toLow uint16          // labels of frames that go there
-	opener        network.PortRef // of who asked first
+	toHigh, toLow uint16          // labels of frames to that end
+	opener        network.PortRef // the port of the host that asked first
 
 	// Guarded by paths.mu.
-	until   time.Time
-	asked   map[end]uint64 // the number of the request with which each of the ends has asked last
-	ready   bool           // the switches have it
-	slow    bool           // they have not had it in time
-	mending bool
-	hops    []network.Hop // from low to high
-	waiting []leased
+	expires   time.Time
+	requests  map[endpoint]uint64 // the ID of each endpoint's last request
+	ready     bool                // its rules are installed
+	slow      bool                // its rules were not installed in time
+	rerouting bool
+	hops      []network.Hop // from low to high
+	waiting   []doneFunc
 
-	changing sync.Mutex // while switches are told
-	gone     bool       // guarded by changing
+	changeMu sync.Mutex // held while rules are changed
+	removed  bool       // guarded by changeMu
 }
 
-// leased is called with a path that has just been made, or why it can't be had.
-type leased func(p *path, err error)
+// doneFunc is called with a path that has been set up, or with the reason why it is not available.
+type doneFunc func(p *path, err error)
 
-// key is that of its rules.
+// key returns the key of the path's rules.
 func (p *path) key() string { return "path/" + strconv.FormatUint(p.id, 10) }
 
-// labels are those of frames to one end, and from there.
-func (p *path) labels(to end) (there, back uint16) {
+// labels returns the labels of frames to one end, and from there.
+func (p *path) labels(to endpoint) (there, back uint16) {
 	if to == p.high {
 		return p.toHigh, p.toLow
 	}
 	return p.toLow, p.toHigh
 }
 
-// from is the end that has a name, and the other one.
-func (p *path) from(name frame.GUID) (this, other end) {
+// endpointsFrom returns the end with this name, and the other end.
+func (p *path) endpointsFrom(name frame.GUID) (this, other endpoint) {
 	if p.low.name == name {
 		return p.low, p.high
 	}
 	return p.high, p.low
 }
 
-// paths are all that there are.
+// paths holds all paths.
 type paths struct {
 	*Options
 	setups *tasks.Group
 
-	mu     sync.Mutex
-	of     map[ends]*path
-	by     map[frame.GUID]map[*path]struct{} // those to and from a name
-	ending map[end]int                       // how many have an end
-	opened kit.Shares
-	making kit.Shares
-	labels labels
-	last   uint64
+	mu        sync.Mutex
+	byEnds    map[endpointPair]*path
+	byName    map[frame.GUID]map[*path]struct{} // the paths that begin or end at a name
+	pathsAt   map[endpoint]int                  // the number of paths of each endpoint
+	opened    kit.Shares
+	settingUp kit.Shares
+	labels    labels
+	nextID    uint64
 }
 
 func newPaths(o *Options) *paths {
 	return &paths{
-		Options: o, setups: tasks.New(), of: map[ends]*path{}, by: map[frame.GUID]map[*path]struct{}{}, ending: map[end]int{},
-		opened: kit.NewShares(), making: kit.NewShares(), labels: labels{of: map[[2]openflow.MAC]map[uint16]struct{}{}},
+		Options: o, setups: tasks.New(), byEnds: map[endpointPair]*path{}, byName: map[frame.GUID]map[*path]struct{}{}, pathsAt: map[endpoint]int{},
+		opened: kit.NewShares(), settingUp: kit.NewShares(), labels: labels{taken: map[[2]openflow.MAC]map[uint16]struct{}{}},
 	}
 }
 
-// lease has a path be there for a lease from when it was asked for. If neither the path nor an error is returned, the
-// switches do not have it yet: then is called when they do, in another goroutine, for the first of those who wait.
-func (x *paths) lease(from, to end, asked *said, then leased) (*path, error) {
+// lease renews the path between two endpoints, or sets it up, for a lease that begins when it was
+// asked for. If it returns neither a path nor an error, the rules are not installed yet; it then
+// calls done in another goroutine, for the first maxWaiting requests only.
+func (x *paths) lease(from, to endpoint, asked *message, done doneFunc) (*path, error) {
 	x.mu.Lock()
-	p, isNew, err := x.find(endsOf(from, to), from.At)
+	p, isNew, err := x.findOrAdd(pairOf(from, to), from.At)
 	if err != nil {
 		x.mu.Unlock()
 		return nil, err
 	}
-	p.until, p.asked[from] = asked.at.Add(x.Lease), asked.request.ID
+	p.expires, p.requests[from] = asked.received.Add(x.Lease), asked.request.ID
 	ready, slow, hops := p.ready, p.slow, p.hops
 	if !ready && !slow && len(p.waiting) < maxWaiting {
-		p.waiting = append(p.waiting, then)
+		p.waiting = append(p.waiting, done)
 	}
 	x.mu.Unlock()
 	switch {
 	case isNew:
 		if !x.setups.Start(func(ctx context.Context) { x.setUp(ctx, p) }) {
-			x.settle(p, errEnded)
+			x.finish(p, errEnded)
 		}
 	case ready:
 		if missing, _ := kit.MissingLink(x.Network, hops); missing != "" {
-			x.setups.Start(func(ctx context.Context) { x.mend(ctx, p) })
+			x.setups.Start(func(ctx context.Context) { x.repair(ctx, p) })
 		}
 		return p, nil
 	case slow:
 		return nil, errSlow
 	}
-	return nil, nil //nolint:nilnil // then will tell
+	return nil, nil //nolint:nilnil // done is called later
 }
 
-// find is the path between two ends, a new one if there is none.
-func (x *paths) find(key ends, opener network.PortRef) (p *path, isNew bool, err error) {
-	if p = x.of[key]; p != nil {
+// findOrAdd returns the path between two endpoints, and adds a new one if there is none.
+func (x *paths) findOrAdd(key endpointPair, opener network.PortRef) (p *path, isNew bool, err error) {
+	if p = x.byEnds[key]; p != nil {
 		return p, false, nil
 	}
-	p, err = x.begin(key, opener)
+	p, err = x.add(key, opener)
 	return p, true, err
 }
 
-// room says why there may be no further path that is opened from a port; nil if there may be.
-func (x *paths) room(opener network.PortRef) error {
+// admit returns the reason why no further path may be opened from a port, or nil.
+func (x *paths) admit(opener network.PortRef) error {
 	switch {
 	case !x.opened.Room(opener, x.MaxPaths, x.MaxPaths/4, x.MaxPaths/8):
 		return errTooMany
-	case !x.making.Room(opener, maxSetups, maxSetups/4, maxSetupsFrom):
+	case !x.settingUp.Room(opener, maxSetups, maxSetups/4, maxSetupsFrom):
 		return errBusy
 	}
 	return nil
 }
 
-// begin notes a new path.
-func (x *paths) begin(key ends, opener network.PortRef) (*path, error) {
-	if err := x.room(opener); err != nil {
+// add adds a new path and allocates its labels.
+func (x *paths) add(key endpointPair, opener network.PortRef) (*path, error) {
+	if err := x.admit(opener); err != nil {
 		return nil, err
 	}
-	p := &path{ends: key, id: x.last, opener: opener, asked: map[end]uint64{}}
-	p.toHigh, p.toLow = x.labels.take(key.low.MAC, key.high.MAC), x.labels.take(key.high.MAC, key.low.MAC)
+	p := &path{endpointPair: key, id: x.nextID, opener: opener, requests: map[endpoint]uint64{}}
+	p.toHigh, p.toLow = x.labels.allocate(key.low.MAC, key.high.MAC), x.labels.allocate(key.high.MAC, key.low.MAC)
 	if p.toHigh == 0 || p.toLow == 0 {
-		x.giveBack(p)
+		x.releaseLabels(p)
 		return nil, errLabels
 	}
-	x.last++
-	x.making.Add(opener, 1)
+	x.nextID++
+	x.settingUp.Add(opener, 1)
 	x.opened.Add(opener, 1)
-	x.of[key] = p
-	for _, e := range []end{key.low, key.high} {
-		if x.by[e.name] == nil {
-			x.by[e.name] = map[*path]struct{}{}
+	x.byEnds[key] = p
+	for _, e := range []endpoint{key.low, key.high} {
+		if x.byName[e.name] == nil {
+			x.byName[e.name] = map[*path]struct{}{}
 		}
-		x.by[e.name][p] = struct{}{}
-		x.ending[e]++
+		x.byName[e.name][p] = struct{}{}
+		x.pathsAt[e]++
 	}
 	return p, nil
 }
 
-// giveBack gives a path's labels back.
-func (x *paths) giveBack(p *path) {
-	x.labels.giveBack(p.low.MAC, p.high.MAC, p.toHigh)
-	x.labels.giveBack(p.high.MAC, p.low.MAC, p.toLow)
+// releaseLabels releases a path's labels.
+func (x *paths) releaseLabels(p *path) {
+	x.labels.release(p.low.MAC, p.high.MAC, p.toHigh)
+	x.labels.release(p.high.MAC, p.low.MAC, p.toLow)
 }
 
-// to are the ends of the paths to a name, but for those to a place.
-func (x *paths) to(name frame.GUID, but place) map[end]struct{} {
+// peersOf returns the other ends of the paths to a name, except of those that lead to the given
+// place.
+func (x *paths) peersOf(name frame.GUID, except place) map[endpoint]struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	who := map[end]struct{}{}
-	for p := range x.by[name] {
-		if here, there := p.from(name); here.place != but {
-			who[there] = struct{}{}
+	peers := map[endpoint]struct{}{}
+	for p := range x.byName[name] {
+		if here, there := p.endpointsFrom(name); here.place != except {
+			peers[there] = struct{}{}
 		}
 	}
-	return who
+	return peers
 }
 
-// count is how many there are.
+// count returns the number of paths.
 func (x *paths) count() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return len(x.of)
+	return len(x.byEnds)
 }
 
-// list are the paths that there are and of which something is so.
-func (x *paths) list(is func(*path) bool) (all []*path) {
+// readyPaths returns the paths whose rules are installed and that match.
+func (x *paths) readyPaths(match func(*path) bool) (all []*path) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, p := range x.of {
-		if p.ready && is(p) {
+	for _, p := range x.byEnds {
+		if p.ready && match(p) {
 			all = append(all, p)
 		}
 	}

@@ -8,14 +8,15 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// PathRules lead frames between two Ethernet addresses: those with the label forth along hops, those with
-// the label back the other way. The last switch takes the label off.
+// PathRules returns the rules that forward frames between two Ethernet addresses: frames with the
+// label forth along hops, and frames with the label back in the other direction. The last switch
+// removes the label.
 func PathRules(hops []network.Hop, forth, back uint16, from, to openflow.MAC) []network.Rule {
-	return append(oneWay(hops, forth, from, to), oneWay(kit.Reversed(hops), back, to, from)...)
+	return append(directionRules(hops, forth, from, to), directionRules(kit.Reversed(hops), back, to, from)...)
 }
 
-// oneWay are the rules of one direction.
-func oneWay(hops []network.Hop, label uint16, from, to openflow.MAC) []network.Rule {
+// directionRules returns the rules of one direction.
+func directionRules(hops []network.Hop, label uint16, from, to openflow.MAC) []network.Rule {
 	rules := make([]network.Rule, 0, len(hops))
 	for i, hop := range hops {
 		actions := []openflow.Action{openflow.Output(hop.Output())}
@@ -23,14 +24,14 @@ func oneWay(hops []network.Hop, label uint16, from, to openflow.MAC) []network.R
 			actions = []openflow.Action{openflow.PopVLAN(), openflow.Output(hop.Output())}
 		}
 		rules = append(rules, network.Rule{
-			Switch: hop.Switch, Stage: network.StageRoute, Offset: rule.RouteLabel, Match: ofLabel(hop.In, label, from, to), Actions: actions,
+			Switch: hop.Switch, Stage: network.StageRoute, Offset: rule.RouteLabel, Match: labelMatch(hop.In, label, from, to), Actions: actions,
 		})
 	}
 	return rules
 }
 
-// UnknownLabels has frames end at a switch that bear a label which is not there: it was used too long, or is somebody
-// else's.
+// UnknownLabels returns the rules with which a switch drops frames whose label is not assigned at
+// their port: the label was used after its end, or belongs to another host.
 func UnknownLabels(d openflow.DatapathID) network.Program {
 	return network.Program{Rules: []network.Rule{{
 		Switch: d, Stage: network.StageRoute, Offset: rule.RouteNoLabel, Match: openflow.MustMatch(openflow.EthType(frame.EtherType), anyLabel()),

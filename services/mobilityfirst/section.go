@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
 )
 
-// Section is what the controller's configuration has below the key mobilityfirst.
+// Section is the part of the controller's configuration below the key mobilityfirst.
 type Section struct {
 	Enabled  bool                   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist; hosts find names by broadcasts, and send to Ethernet addresses."`
 	Lease    time.Duration          `yaml:"lease" min:"30s" max:"5m" doc:"How long a path between two names is there unless it is asked for again, which hosts do that send."`
@@ -25,13 +25,13 @@ type Section struct {
 	GNRS     GNRSSection            `yaml:"gnrs" doc:"A name service in the controller, as \"sluice mf gnrs\" is one by itself: it says where names are."`
 }
 
-// NodeSection is a node; see NodeSpec.
+// NodeSection declares a node; see NodeSpec.
 type NodeSection struct {
 	URL      string `yaml:"url" doc:"Where its control server listens (--control-listen), like https://192.0.2.7:8440."`
 	Draining bool   `yaml:"draining" doc:"It is to get no new paths where there is another."`
 }
 
-// ParsedNodes are the configured nodes, checked, by name, and everything that is wrong with them.
+// ParsedNodes returns the configured nodes by name, and every fault in their declarations.
 func (m *Section) ParsedNodes() (map[string]agents.AgentRecord, kit.Faults) {
 	at := map[string]string{}
 	return kit.ParseSpecs("nodes", m.Nodes, func(name string, x NodeSection) (agents.AgentRecord, kit.Faults) {
@@ -67,7 +67,7 @@ func (m *Section) ForDocument() {
 	m.GNRS.Listen = config.Address{AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 5001)}
 }
 
-// GNRSSection says how the name service in the controller works.
+// GNRSSection configures the name service in the controller.
 type GNRSSection struct {
 	Listen   config.Address            `yaml:"listen" doc:"UDP address at which it is asked, one of the machine's. Empty: there is none, unless there are domains."`
 	Dir      string                    `yaml:"dir" pattern:"(/.*)?" form:"an absolute path like /var/lib/sluice/names, or nothing" doc:"Folder of the names, of this alone. Empty: names below data_dir."`
@@ -79,7 +79,7 @@ type GNRSSection struct {
 	Redis    RedisSection              `yaml:"redis" doc:"A Redis Cluster that has the names, in place of the folder."`
 }
 
-// RedisSection says how a Redis Cluster is that has names.
+// RedisSection configures the Redis Cluster that holds names.
 type RedisSection struct {
 	Nodes    []string      `yaml:"nodes" pattern:"[^\\s/]+:[0-9]+" form:"a host and a port like 10.0.0.7:6379" doc:"Some of its nodes. Empty: the names are in the folder."`
 	Username string        `yaml:"username" doc:"User of the cluster, if it is not the one named default."`
@@ -89,7 +89,7 @@ type RedisSection struct {
 	Fsync    string        `yaml:"fsync" oneof:"always|everysec|no" doc:"What appendfsync of the nodes has to be at least; no is for nodes that write nothing to disk, too. While a node keeps less, nothing is written."`
 }
 
-// DefaultSection returns the section of a controller that is told nothing.
+// DefaultSection returns the section with its default values.
 func DefaultSection() *Section {
 	return &Section{
 		Enabled: true, Lease: DefaultLease, MaxPaths: DefaultMaxPaths,

@@ -16,68 +16,70 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Name is the service's name: its path in the API, its owner of rules.
+// Name is the service's name in the API's paths and as the owner of rules.
 const Name = "mobilityfirst"
 
-// What Options stand for that say nothing.
+// Defaults of Options.
 const (
 	DefaultLease    = time.Minute
 	DefaultMaxPaths = 16384
 )
 
-// MinLease is the shortest: hosts ask again 15 s before a lease ends.
+// MinLease is the shortest lease: hosts ask again 15 s before a lease ends.
 const MinLease = 30 * time.Second
 
-// MaxLease is the longest: hosts believe in no longer one.
+// MaxLease is the longest lease that hosts accept.
 const MaxLease = 5 * time.Minute
 
-// leaseGrace is how much longer than its lease a path is there: its hosts count from when they have heard
-// of it.
+// leaseGrace is how much longer than its lease a path exists: its hosts count from the time at
+// which they learned of it.
 const leaseGrace = 10 * time.Second
 
-// Options is what a Service works with.
+// Options configures a Service.
 type Options struct {
 	Network kit.Network
 	Rules   kit.Ledger
 	Bus     *event.Bus
 	Log     *slog.Logger
-	// Metric is by what their routes are chosen.
+	// Metric selects the routes of paths.
 	Metric network.Metric
-	// Lease is how long a path is there unless it is asked for again, from MinLease to MaxLease.
+	// Lease is how long a path exists unless it is asked for again, from MinLease to MaxLease.
 	Lease time.Duration
-	// Store is where nodes that are declared by the API are kept.
+	// Store holds the nodes that are declared by the API.
 	Store store.Store
-	// Configured are the nodes of the configuration, by name.
+	// Configured holds the nodes of the configuration, by name.
 	Configured map[string]agents.AgentRecord
-	// NodeTLS holds the controller's certificate and the CA of the nodes; nil for those of this machine. Dial connects to
-	// them; nil for the ordinary way.
+	// NodeTLS holds the controller's certificate and the CA of the nodes; it is nil if all nodes
+	// run on this machine. Dial connects to nodes; nil selects the ordinary dialer.
 	NodeTLS *tls.Config
 	Dial    control.Dialer
-	// MaxPaths is how many paths there are at once, a quarter of them asked for from one switch, and half of
-	// that from one port. Each has two rules at every switch that it passes.
+	// MaxPaths limits the paths at one time. Hosts behind one switch may open a quarter of them,
+	// and hosts behind one port half of that. Each path has two rules at every switch that it
+	// passes.
 	MaxPaths int
 }
 
 const (
-	// workers look at signatures; maxBacklog of them may wait.
+	// workers is the number of goroutines that verify signatures; up to maxBacklog messages wait
+	// for them.
 	workers, maxBacklog = 4, 1024
-	// rethinkAfter is how long what changes in the network is gathered before paths are looked at.
-	rethinkAfter = 20 * time.Millisecond
-	// tidyEvery is how often it is looked what is over.
-	tidyEvery = 5 * time.Second
+	// rerouteDelay is how long changes in the network are collected before paths are checked.
+	rerouteDelay = 20 * time.Millisecond
+	// sweepInterval is the time between two removals of expired entries.
+	sweepInterval = 5 * time.Second
 )
 
-// Service is MobilityFirst in the controller. Its methods may be called concurrently.
+// Service is the controller's side of MobilityFirst. Its methods may be called concurrently.
 type Service struct {
 	Options
-	names   *names
-	paths   *paths
-	early   *early
-	limits  *limits
-	nodes   *nodes
-	metrics *metrics
-	backlog chan signed
-	rethink kit.Loop // of the routes of paths
+	names       *names
+	paths       *paths
+	early       *earlyMessages
+	limits      *limits
+	nodes       *nodes
+	metrics     *metrics
+	backlog     chan unverified
+	rerouteLoop kit.Loop // checks the routes of paths
 }
 
 // New returns a Service that has not started yet.
@@ -88,29 +90,29 @@ func New(o Options) *Service {
 	o.Log = o.Log.With("service", Name)
 	o.Lease, o.MaxPaths = cmp.Or(o.Lease, DefaultLease), cmp.Or(o.MaxPaths, DefaultMaxPaths)
 	s := &Service{
-		Options: o, names: newNames(), early: newEarly(), limits: newLimits(), backlog: make(chan signed, maxBacklog),
-		rethink: kit.NewLoop(),
+		Options: o, names: newNames(), early: newEarly(), limits: newLimits(), backlog: make(chan unverified, maxBacklog),
+		rerouteLoop: kit.NewLoop(),
 	}
 	s.paths, s.nodes = newPaths(&s.Options), newNodes(&s.Options)
 	s.metrics = newMetrics(s)
 	return s
 }
 
-// Name is the service's name.
+// Name returns the service's name.
 func (s *Service) Name() string { return Name }
 
-// Nodes are the storage nodes, compute nodes and caches that are declared.
+// Nodes returns the declared storage nodes, compute nodes and caches.
 func (s *Service) Nodes() *kit.Collection[agents.AgentRecord] { return s.nodes.registry.Collection }
 
-// Loaded is closed when it is known which nodes the store has.
+// Loaded returns a channel that is closed once the declared nodes have been read from the store.
 func (s *Service) Loaded() <-chan struct{} { return s.Nodes().Loaded() }
 
-// Run works until ctx ends. Rules stay in the switches.
-func (s *Service) Run(ctx context.Context) error { return s.nodes.while(ctx, s.run) }
+// Run runs the service until ctx ends. Its rules stay in the switches.
+func (s *Service) Run(ctx context.Context) error { return s.nodes.run(ctx, s.run) }
 
 func (s *Service) run(ctx context.Context) error {
 	for d, err := range s.Rules.EverySwitch(ctx, "unknown-labels", UnknownLabels) {
-		s.Log.Warn("a switch does not take what ends frames with labels that are not there", "switch", d, "error", err)
+		s.Log.Warn("cannot install the rule that drops frames with unknown labels", "switch", d, "error", err)
 	}
 	all := tasks.New()
 	defer all.Stop()
@@ -119,15 +121,15 @@ func (s *Service) run(ctx context.Context) error {
 		all.Start(s.work)
 	}
 	all.Start(func(ctx context.Context) {
-		s.rethink.Run(ctx, rethinkAfter, 0, s.paths.reroute)
+		s.rerouteLoop.Run(ctx, rerouteDelay, 0, s.paths.rerouteBroken)
 	})
 	all.Start(func(ctx context.Context) {
-		kit.NewLoop().Run(ctx, 0, tidyEvery, func(ctx context.Context) { s.paths.expire(ctx, time.Now()) })
+		kit.NewLoop().Run(ctx, 0, sweepInterval, func(ctx context.Context) { s.paths.expire(ctx, time.Now()) })
 	})
 	all.Start(func(ctx context.Context) {
-		kit.NewLoop().Run(ctx, 0, tidyEvery, func(context.Context) { s.names.sweep(time.Now()); s.early.sweep(time.Now()) })
+		kit.NewLoop().Run(ctx, 0, sweepInterval, func(context.Context) { s.names.expire(time.Now()); s.early.expire(time.Now()) })
 	})
-	// By then whoever uses a path from before has asked again.
+	// By then every host that uses a path from before the start has asked again.
 	if tasks.Sleep(ctx, MaxLease+leaseGrace) == nil {
 		s.Rules.Ready()
 		<-ctx.Done()
@@ -135,15 +137,15 @@ func (s *Service) run(ctx context.Context) error {
 	return nil
 }
 
-// NetworkChanged tells the service of a change in the network. It does not block.
+// NetworkChanged handles a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
 	case network.HostAdded, network.HostMoved:
-		s.believed(place{e.Host.At, e.Host.MAC})
+		s.hostPlaced(place{e.Host.At, e.Host.MAC})
 	case network.PortDown:
-		s.names.leave(e.Port)
+		s.names.removePort(e.Port)
 	case network.LinkDown, network.SwitchDown:
-		s.rethink.Wake()
+		s.rerouteLoop.Wake()
 	default:
 	}
 }

@@ -43,8 +43,8 @@ func TestPath(t *testing.T) {
 		}
 		w.pass(DefaultLease + leaseGrace - time.Second)
 		w.leads(q.Forth, q.Back, at, bt)
-		w.pass(2 * tidyEvery)
-		if n := w.rules(); n != 0 || w.paths.count() != 0 || len(w.paths.labels.of) != 0 || w.paths.opened.All() != 0 || len(w.paths.by) != 0 {
+		w.pass(2 * sweepInterval)
+		if n := w.rules(); n != 0 || w.paths.count() != 0 || len(w.paths.labels.taken) != 0 || w.paths.opened.All() != 0 || len(w.paths.byName) != 0 {
 			t.Errorf("%d rules and %d paths are left", n, w.paths.count())
 		}
 	})
@@ -84,14 +84,14 @@ func TestLinkCut(t *testing.T) {
 		q := w.request(bt)
 		w.net.SetTopology(ring(1))
 		w.NetworkChanged(network.Event{Kind: network.LinkDown})
-		w.pass(2 * rethinkAfter)
+		w.pass(2 * rerouteDelay)
 		w.leads(q.Forth, q.Back, at, bt)
 		if w.rules() != 8 {
 			t.Errorf("%d rules, want 8", w.rules())
 		}
 		w.net.SetTopology(ring(1, 3))
 		w.NetworkChanged(network.Event{Kind: network.LinkDown})
-		w.pass(2 * rethinkAfter)
+		w.pass(2 * rerouteDelay)
 		if w.rules() != 0 || w.paths.count() != 0 {
 			t.Errorf("%d rules of a path without a route", w.rules())
 		}
@@ -106,7 +106,7 @@ func TestSwitchLeft(t *testing.T) {
 		w.say(b, bt)
 		w.ask(a, at, b.name)
 		w.request(bt)
-		before := w.paths.route(w.paths.list(every)[0])
+		before := w.paths.currentHops(w.paths.readyPaths(every)[0])
 		through := before[1].Switch
 		left := func(cut ...openflow.DatapathID) {
 			top := ring(cut...)
@@ -119,14 +119,14 @@ func TestSwitchLeft(t *testing.T) {
 			}
 			w.net.SetTopology(topology.New(1, slices.DeleteFunc(slices.Clone(top.Switches), func(d openflow.DatapathID) bool { return !keep(d) }), links))
 			w.NetworkChanged(network.Event{Kind: network.SwitchDown, Switch: through})
-			w.pass(2 * rethinkAfter)
+			w.pass(2 * rerouteDelay)
 		}
 		left(1, 2, 3, 4)
 		if n := w.rules(); n != 6 {
 			t.Errorf("%d rules when a switch has left, want 6", n)
 		}
 		left()
-		if after := w.paths.route(w.paths.list(every)[0]); len(after) != 3 || after[1].Switch == through {
+		if after := w.paths.currentHops(w.paths.readyPaths(every)[0]); len(after) != 3 || after[1].Switch == through {
 			t.Errorf("the path goes by %v when there is another route", after)
 		}
 	})
@@ -142,9 +142,9 @@ func TestPortDown(t *testing.T) {
 			t.Error("a request for a name whose port is down goes there")
 		}
 		w.say(b, bt)
-		w.pass(silent + 2*tidyEvery)
-		if v := w.ask(a, at, b.name); v != network.Continue || len(w.names.behind) != 1 {
-			t.Errorf("a name that is silent is behind one of %d ports", len(w.names.behind))
+		w.pass(helloTimeout + 2*sweepInterval)
+		if v := w.ask(a, at, b.name); v != network.Continue || len(w.names.byPort) != 1 {
+			t.Errorf("a name that is silent is behind one of %d ports", len(w.names.byPort))
 		}
 	})
 }
@@ -220,8 +220,8 @@ func TestSlowSwitch(t *testing.T) {
 		if all := w.sent(); len(all) != maxSetupsFrom {
 			t.Errorf("%d requests went on, want %d", len(all), maxSetupsFrom)
 		}
-		if w.paths.count() != 1 || w.paths.making.All() != 0 {
-			t.Errorf("%d paths, %d being made", w.paths.count(), w.paths.making.All())
+		if w.paths.count() != 1 || w.paths.settingUp.All() != 0 {
+			t.Errorf("%d paths, %d being made", w.paths.count(), w.paths.settingUp.All())
 		}
 	})
 }
@@ -229,28 +229,28 @@ func TestSlowSwitch(t *testing.T) {
 // What is not said by the name's owner, of where it says it, and now, is not believed.
 func TestNotBelieved(t *testing.T) {
 	b, bt, xt := numbered(2), host(2, 2), host(4, 9)
-	for name, say := range map[string]func(w *world, first said) said{
-		"forged": func(w *world, _ said) said {
+	for name, say := range map[string]func(w *world, first message) message{
+		"forged": func(w *world, _ message) message {
 			x := w.hello(b, xt)
 			x.hello.Signature[3]++
 			return x
 		},
-		"another's key": func(w *world, _ said) said {
+		"another's key": func(w *world, _ message) message {
 			x := w.hello(numbered(9), xt)
 			copy(x.hello.Key[:], b.key[32:])
 			return x
 		},
-		"replayed": func(_ *world, first said) said { first.At = xt.At; return first },
-		"replayed from another address": func(_ *world, first said) said {
+		"replayed": func(_ *world, first message) message { first.At = xt.At; return first },
+		"replayed from another address": func(_ *world, first message) message {
 			first.place = xt
 			return first
 		},
-		"older": func(*world, said) said {
-			return said{place: xt, hello: record.SignHello(b.key, 1, xt.MAC, 0), at: time.Now()}
+		"older": func(*world, message) message {
+			return message{place: xt, hello: record.SignHello(b.key, 1, xt.MAC, 0), received: time.Now()}
 		},
-		"an answer": func(w *world, _ said) said {
+		"an answer": func(w *world, _ message) message {
 			w.number++
-			return said{place: xt, hello: record.SignHello(b.key, w.number, xt.MAC, 7), at: time.Now()}
+			return message{place: xt, hello: record.SignHello(b.key, w.number, xt.MAC, 7), received: time.Now()}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,61 +12,61 @@ import (
 )
 
 const (
-	// setupTimeout is how long switches may take for a path. Requests do not wait for longer; what was
-	// begun in a switch that is slow takes as long as that does.
+	// setupTimeout is how long switches may take to install a path. Requests wait no longer; a
+	// change that has begun at a slow switch takes as long as the switch does.
 	setupTimeout = 2 * time.Second
-	// atOnce is how many paths are changed at one time where many are.
-	atOnce = 256
+	// maxParallel limits the paths that are changed at one time.
+	maxParallel = 256
 )
 
-// setUp brings a new path into the switches.
+// setUp installs the rules of a new path.
 func (x *paths) setUp(ctx context.Context, p *path) {
-	late := time.AfterFunc(setupTimeout, func() { x.tellLate(p) })
+	late := time.AfterFunc(setupTimeout, func() { x.timeOut(p) })
 	defer late.Stop()
-	err := x.change(ctx, p)
-	x.settle(p, err)
+	err := x.install(ctx, p)
+	x.finish(p, err)
 	if err == nil {
-		x.mend(ctx, p) // a link may have gone meanwhile
+		x.repair(ctx, p) // a link may have failed meanwhile
 	}
 }
 
-// tellLate has those who wait for a path go on without.
-func (x *paths) tellLate(p *path) {
+// timeOut lets the requests that wait for a path continue without it.
+func (x *paths) timeOut(p *path) {
 	x.mu.Lock()
 	waiting := p.waiting
 	p.waiting, p.slow = nil, !p.ready
 	x.mu.Unlock()
-	for _, then := range waiting {
-		then(nil, errSlow)
+	for _, done := range waiting {
+		done(nil, errSlow)
 	}
 }
 
-// settle tells those who wait for a path what has become of it.
-func (x *paths) settle(p *path, err error) {
+// finish records the result of a path's setup and passes it to the waiting requests.
+func (x *paths) finish(p *path, err error) {
 	x.mu.Lock()
 	waiting := p.waiting
 	p.waiting, p.ready = nil, err == nil
-	x.making.Add(p.opener, -1)
+	x.settingUp.Add(p.opener, -1)
 	if err != nil {
-		x.unlink(p)
+		x.unregister(p)
 	}
 	x.mu.Unlock()
-	for _, then := range waiting {
-		then(p, err)
+	for _, done := range waiting {
+		done(p, err)
 	}
 	if err != nil {
-		x.withdraw(p)
+		x.remove(p)
 	}
 }
 
-// change has the switches lead a path's frames along the best route.
-func (x *paths) change(ctx context.Context, p *path) error {
-	p.changing.Lock()
-	defer p.changing.Unlock()
+// install writes the rules that forward a path's frames along the best route.
+func (x *paths) install(ctx context.Context, p *path) error {
+	p.changeMu.Lock()
+	defer p.changeMu.Unlock()
 	route, ok := x.Network.Topology().Path(p.low.At, p.high.At, x.Metric)
-	before := x.route(p)
+	before := x.currentHops(p)
 	switch {
-	case p.gone:
+	case p.removed:
 		return nil
 	case !ok:
 		return fmt.Errorf("%v to %v: %w", p.low.At, p.high.At, network.ErrNoPath)
@@ -88,103 +88,105 @@ func (x *paths) change(ctx context.Context, p *path) error {
 	return nil
 }
 
-// route is where a path goes.
-func (x *paths) route(p *path) []network.Hop {
+// currentHops returns the hops of a path's installed route.
+func (x *paths) currentHops(p *path) []network.Hop {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return p.hops
 }
 
-// reroute leads paths round what has gone.
-func (x *paths) reroute(ctx context.Context) {
-	broken := x.list(func(p *path) bool {
+// rerouteBroken reroutes the paths whose links have failed.
+func (x *paths) rerouteBroken(ctx context.Context) {
+	broken := x.readyPaths(func(p *path) bool {
 		missing, _ := kit.MissingLink(x.Network, p.hops)
 		return missing != ""
 	})
-	tasks.Each(broken, atOnce, func(p *path) { x.mend(ctx, p) })
+	tasks.Each(broken, maxParallel, func(p *path) { x.repair(ctx, p) })
 }
 
-// mend leads a path another way if a link of its own has gone, and again if one of that has gone meanwhile.
-func (x *paths) mend(ctx context.Context, p *path) {
-	for x.mended(ctx, p) {
+// repair reroutes a path while links on its route are missing: a link of the new route may have
+// failed meanwhile.
+func (x *paths) repair(ctx context.Context, p *path) {
+	for x.repairOnce(ctx, p) {
 	}
 }
 
-// mended says whether a path goes another way than before. If there is none it ends, and its hosts will ask
-// again; but where a switch has left the controller, which may still lead frames.
-func (x *paths) mended(ctx context.Context, p *path) bool {
+// repairOnce reports whether it has moved a path to another route. If there is no other route the
+// path ends, and its hosts ask again. But if its switch has only left the controller, the path
+// stays, because the switch may still forward frames.
+func (x *paths) repairOnce(ctx context.Context, p *path) bool {
 	x.mu.Lock()
 	missing, certain := kit.MissingLink(x.Network, p.hops)
-	if missing == "" || p.mending {
+	if missing == "" || p.rerouting {
 		x.mu.Unlock()
 		return false
 	}
 	before := p.hops
-	p.mending = true
+	p.rerouting = true
 	x.mu.Unlock()
-	err := x.change(ctx, p)
+	err := x.install(ctx, p)
 	x.mu.Lock()
-	p.mending = false
-	ends := err != nil && certain && ctx.Err() == nil
-	if ends {
-		x.unlink(p)
+	p.rerouting = false
+	gone := err != nil && certain && ctx.Err() == nil
+	if gone {
+		x.unregister(p)
 	}
 	x.mu.Unlock()
-	if ends {
-		x.Log.Debug("a path can't be led another way", "path", p.id, "missing", missing, "error", err)
-		x.withdraw(p)
+	if gone {
+		x.Log.Debug("no other route for a path", "path", p.id, "missing", missing, "error", err)
+		x.remove(p)
 	}
-	return err == nil && !slices.Equal(before, x.route(p))
+	return err == nil && !slices.Equal(before, x.currentHops(p))
 }
 
-// unlink has a path not be found any more.
-func (x *paths) unlink(p *path) {
-	if x.of[p.ends] != p {
+// unregister removes a path from the indexes, so that it is not found any more.
+func (x *paths) unregister(p *path) {
+	if x.byEnds[p.endpointPair] != p {
 		return
 	}
-	delete(x.of, p.ends)
-	for _, e := range []end{p.low, p.high} {
-		if delete(x.by[e.name], p); len(x.by[e.name]) == 0 {
-			delete(x.by, e.name)
+	delete(x.byEnds, p.endpointPair)
+	for _, e := range []endpoint{p.low, p.high} {
+		if delete(x.byName[e.name], p); len(x.byName[e.name]) == 0 {
+			delete(x.byName, e.name)
 		}
-		if x.ending[e]--; x.ending[e] == 0 {
-			delete(x.ending, e)
+		if x.pathsAt[e]--; x.pathsAt[e] == 0 {
+			delete(x.pathsAt, e)
 		}
 	}
 }
 
-// withdraw takes a path that can't be found out of the switches, and then gives its labels back.
-func (x *paths) withdraw(p *path) {
-	p.changing.Lock()
-	defer p.changing.Unlock()
-	if p.gone {
+// remove deletes the rules of an unregistered path and then releases its labels.
+func (x *paths) remove(p *path) {
+	p.changeMu.Lock()
+	defer p.changeMu.Unlock()
+	if p.removed {
 		return
 	}
-	p.gone = true
+	p.removed = true
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
 	if err := x.Rules.Remove(ctx, p.key()); err != nil {
-		x.Log.Debug("removing a path", "path", p.id, "error", err) // the ledger goes on
+		x.Log.Debug("cannot remove the rules of a path yet", "path", p.id, "error", err) // the ledger tries again
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.giveBack(p)
+	x.releaseLabels(p)
 	x.opened.Add(p.opener, -1)
 }
 
-// expire removes the paths whose lease is over, for as long as the service runs: what it leaves, the next
-// does.
+// expire removes the paths whose lease has ended. It stops when ctx ends: the paths that it leaves
+// stay for the next run of the service.
 func (x *paths) expire(ctx context.Context, now time.Time) {
-	over := x.list(func(p *path) bool { return now.Sub(p.until) > leaseGrace })
-	tasks.Each(over, atOnce, func(p *path) {
+	all := x.readyPaths(func(p *path) bool { return now.Sub(p.expires) > leaseGrace })
+	tasks.Each(all, maxParallel, func(p *path) {
 		x.mu.Lock()
-		still := now.Sub(p.until) > leaseGrace && ctx.Err() == nil // nobody has asked meanwhile
-		if still {
-			x.unlink(p)
+		expired := now.Sub(p.expires) > leaseGrace && ctx.Err() == nil // no host has renewed it meanwhile
+		if expired {
+			x.unregister(p)
 		}
 		x.mu.Unlock()
-		if still {
-			x.withdraw(p)
+		if expired {
+			x.remove(p)
 		}
 	})
 }
