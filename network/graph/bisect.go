@@ -5,45 +5,45 @@ import (
 	"slices"
 )
 
-// widestWithin finds the widest path within one bound. That takes polynomial time:
-// whether a path of at least some width meets the bound is one search of a shortest path.
-// If one is as wide as without the bound, that is it; else the greatest width that can be
-// had is found by bisection. Which of the paths of that width is cheapest is the exact
-// search's to find, which is hard only in this last step; should it reach the limit, the
-// path that was found first is as wide.
+// widestWithin finds the widest path within one bound, in polynomial time: one search of a
+// shortest path decides whether a path of at least some width meets the bound. If the greatest
+// width without the bound can be had, that is the answer; otherwise bisection finds the greatest
+// width. The exact search then looks for the cheapest path of that width, which is hard only in
+// this last step. If it reaches the limit, the path that was found first is the answer, because
+// it is as wide.
 func (s *solver) widestWithin() (Solution, error) {
-	if err := s.lookBack(); err != nil {
+	if err := s.searchBounds(); err != nil {
 		return Solution{}, err
 	}
 	m := s.g.pool.Get().(*search)
 	most, _ := s.g.maxWidth(m, s.p.From, s.p.To, s.p.Width, s.skip)
 	s.g.pool.Put(m)
-	detours, bound := s.detours(), most
-	best, ok := s.reach(most, detours)
+	detours, bound := s.reducedWeights(), most
+	best, ok := s.findWithin(most, detours)
 	if !ok {
 		best, bound = s.bisect(most, detours)
 	}
 	width := narrowest(s.p.Width, best)
 	found := Solution{Path: Path{Arcs: best, Cost: sum(s.p.Cost, best)}, Value: width, Bound: bound, Exact: width == bound, Algorithm: Bisection}
 	if found.Exact {
-		s.cheapen(&found)
+		s.makeCheapest(&found)
 	}
 	return found, nil
 }
 
-// bisect finds the widest path that meets the bound, if none of the greatest width does,
-// among the widths of the arcs that can be part of one. The second result is a width that
-// none exceeds.
+// bisect finds the widest path that meets the bound, if no path of the greatest width does,
+// among the widths of the arcs that can be part of a path. The second result is a width that no
+// path exceeds.
 func (s *solver) bisect(most float64, detours Weights) ([]int, float64) {
-	best := s.follow(s.rest[0], s.p.From)
+	best := s.pathFrom(s.remaining[0], s.p.From)
 	width := narrowest(s.p.Width, best)
 	s.closeBelow(width)
 	s.prune()
-	widths, half := s.widths(width, most), share(s.deadline, 2)
-	low, high := 0, len(widths) // those before low can be had, those from high on cannot
-	for low < high && !late(half) {
+	widths, half := s.widths(width, most), part(s.deadline, 2)
+	low, high := 0, len(widths) // a path exists for widths before low, and none for those from high on
+	for low < high && !expired(half) {
 		mid := low + (high-low)/2
-		if arcs, ok := s.reach(widths[mid], detours); ok {
+		if arcs, ok := s.findWithin(widths[mid], detours); ok {
 			best, width = arcs, narrowest(s.p.Width, arcs)
 			low, _ = slices.BinarySearch(widths, math.Nextafter(width, math.Inf(1)))
 		} else {
@@ -56,18 +56,18 @@ func (s *solver) bisect(most float64, detours Weights) ([]int, float64) {
 	return best, width
 }
 
-// closeBelow closes the arcs that are narrower.
+// closeBelow excludes the arcs that are narrower.
 func (s *solver) closeBelow(width float64) {
 	for arc, w := range s.p.Width {
-		s.open[arc] = s.open[arc] && w >= width
+		s.usable[arc] = s.usable[arc] && w >= width
 	}
 }
 
-// widths lists the widths of arcs between two, ascending, each once.
+// widths returns the distinct widths of arcs between two limits, ascending.
 func (s *solver) widths(least, most float64) []float64 {
 	var out []float64
 	for arc, w := range s.p.Width {
-		if s.open[arc] && w > least && w < most {
+		if s.usable[arc] && w > least && w < most {
 			out = append(out, w)
 		}
 	}
@@ -75,28 +75,28 @@ func (s *solver) widths(least, most float64) []float64 {
 	return slices.Compact(out)
 }
 
-// detours is by how much each arc makes a way to the end longer, in the bound's weights,
-// than the least one from where the arc begins. Shortest paths are the same in them, and
-// are found in the direction of the end, as by A*.
-func (s *solver) detours() Weights {
+// reducedWeights returns by how much each arc makes the rest of a path longer, in the bound's
+// weights, than the shortest one from the arc's start. Shortest paths are the same with these
+// weights, and a search finds them in the direction of the end, as A* does.
+func (s *solver) reducedWeights() Weights {
 	s.mixed = s.mixed[:0]
 	for arc, ends := range s.g.arcs {
-		more := -1.0 // takes no part
-		if after, ok := s.rest[0].known(int32(ends.To)); ok && s.open[arc] {
-			more = max(0, s.p.Bounds[0].Weights[arc]+after.cost-s.rest[0].labels[ends.From].cost)
+		more := -1.0 // excluded
+		if after, ok := s.remaining[0].known(int32(ends.To)); ok && s.usable[arc] {
+			more = max(0, s.p.Bounds[0].Weights[arc]+after.cost-s.remaining[0].labels[ends.From].cost)
 		}
 		s.mixed = append(s.mixed, more)
 	}
 	return s.mixed
 }
 
-// reach finds a path of at least a width that meets the bound.
-func (s *solver) reach(width float64, detours Weights) ([]int, bool) {
+// findWithin finds a path of at least the given width that meets the bound.
+func (s *solver) findWithin(width float64, detours Weights) ([]int, bool) {
 	m := s.g.pool.Get().(*search)
 	defer s.g.pool.Put(m)
 	m.reset()
 	most := s.p.Bounds[0].Max
-	least := s.rest[0].labels[s.p.From].cost
+	least := s.remaining[0].labels[s.p.From].cost
 	tooLong := func(arc int32) bool {
 		return s.p.Width[arc] < width || !within(least+m.labels[s.g.arcs[arc].From].cost+detours[arc], most)
 	}
@@ -107,15 +107,15 @@ func (s *solver) reach(width float64, detours Weights) ([]int, bool) {
 	return arcs, s.p.meets(arcs)
 }
 
-// cheapen replaces a path by the cheapest that is as wide.
-func (s *solver) cheapen(found *Solution) {
+// makeCheapest replaces the path by the cheapest one of the same width.
+func (s *solver) makeCheapest(found *Solution) {
 	p := *s.p
 	p.Widest, p.MinWidth = false, found.Value
-	s.p, s.exactBy = &p, s.deadline
+	s.p, s.exactDeadline = &p, s.deadline
 	s.closeBelow(found.Value)
 	s.prune()
 	end, _ := s.exact(0)
-	if found.Labels = len(s.states); end >= 0 {
-		found.Path = s.way(end)
+	if found.Labels = len(s.paths); end >= 0 {
+		found.Path = s.pathOf(end)
 	}
 }

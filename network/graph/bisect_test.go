@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The widest path within one bound is exact whatever room labels have; only the choice
-// among paths of that width needs them.
+// TestWidestWithinOneBound checks that the widest path within one bound is exact whatever the
+// limit of labels; only the choice among paths of that width depends on it.
 func TestWidestWithinOneBound(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 22))
 	c, found := class{objective: "w", bounds: "d"}, 0
@@ -33,7 +33,8 @@ func TestWidestWithinOneBound(t *testing.T) {
 	}
 }
 
-// Without time the answer is a path that meets the bound, and how much wider one may be.
+// TestWidestWithinOneBoundSaysItsGap checks that without time the answer is a path that meets
+// the bound, with a bound on how much wider the best one may be.
 func TestWidestWithinOneBoundSaysItsGap(t *testing.T) {
 	const side = 20
 	g, width, delay := opposed(side)

@@ -5,24 +5,23 @@ import (
 	"slices"
 )
 
-// Disjointness says what disjoint paths may not share.
+// Disjointness says what disjoint paths must not share.
 type Disjointness int
 
-// Paths disjoint in arcs may cross in a node; paths disjoint in nodes share only
-// their ends.
+// Edge-disjoint paths may cross in a node; node-disjoint paths share only their ends.
 const (
 	EdgeDisjoint Disjointness = iota
 	NodeDisjoint
 )
 
-// DisjointPaths returns up to k disjoint paths whose total cost is the least that
-// this number of paths can have, the cheapest first. Where fewer than k exist it
-// returns as many as there are. Two paths never use the two directions between
-// one pair of nodes, so paths disjoint in arcs are disjoint in links too.
+// DisjointPaths returns up to k disjoint paths with the least total cost for that number of
+// paths, the cheapest first. If fewer than k exist, it returns all of them. Two paths never use
+// the two directions between one pair of nodes, so paths disjoint in arcs are disjoint in links
+// too.
 //
-// This is Suurballe's algorithm for any k: each round sends one more unit of flow
-// along the cheapest way through the residual network, with costs reduced by the
-// potentials of earlier rounds so that they stay non-negative.
+// It uses Suurballe's algorithm for any k: each round sends one more unit of flow along the
+// cheapest path through the residual network, with costs reduced by the potentials of earlier
+// rounds so that they stay non-negative.
 func (g *Graph) DisjointPaths(from, to, k int, w Weights, d Disjointness) []Path {
 	if !g.check(from, to, w) || from == to || k < 1 {
 		return nil
@@ -37,9 +36,9 @@ func (g *Graph) DisjointPaths(from, to, k int, w Weights, d Disjointness) []Path
 	return f.paths()
 }
 
-// flow is a network with arcs of capacity one. Each arc of the network has its
-// residual twin beside it: arc i and i^1. With NodeDisjoint a node n becomes
-// two, n where arcs arrive and n+nodes where they leave, joined by one arc.
+// flow is a network with arcs of capacity one. Each arc of the network has its residual twin
+// beside it: arc i and i^1. With NodeDisjoint a node n becomes two, n where arcs arrive and
+// n+nodes where they leave, joined by one arc.
 type flow struct {
 	g          *Graph
 	from, to   int
@@ -49,8 +48,8 @@ type flow struct {
 	next       []int32
 	head       []int32
 	cost       []float64
-	free       []bool
-	arc        []int32 // arc of the graph that this one stands for, -1 for none
+	spare      []bool
+	arc        []int32 // the arc of the graph for this arc, -1 for none
 	potentials []float64
 }
 
@@ -68,18 +67,18 @@ func newFlow(g *Graph, from, to int, w Weights, d Disjointness) *flow {
 	f.potentials = make([]float64, n)
 	for i, a := range g.arcs {
 		if usable(w[i]) && a.From != a.To {
-			f.add(f.out(a.From), a.To, w[i], int32(i))
+			f.add(f.outNode(a.From), a.To, w[i], int32(i))
 		}
 	}
 	if f.split {
 		for v := range g.Nodes() {
-			f.add(v, f.out(v), 0, -1)
+			f.add(v, f.outNode(v), 0, -1)
 		}
 	}
 	return f
 }
 
-func (f *flow) out(node int) int {
+func (f *flow) outNode(node int) int {
 	if f.split {
 		return node + f.g.Nodes()
 	}
@@ -90,13 +89,13 @@ func (f *flow) add(from, to int, cost float64, arc int32) {
 	i := int32(len(f.head))
 	f.head = append(f.head, int32(to), int32(from))
 	f.cost = append(f.cost, cost, -cost)
-	f.free = append(f.free, true, false)
+	f.spare = append(f.spare, true, false)
 	f.arc = append(f.arc, arc, -1)
 	f.next = append(f.next, f.first[from], f.first[to])
 	f.first[from], f.first[to] = i, i+1
 }
 
-// augment sends one more unit, or reports that no more can be sent.
+// augment sends one more unit, and reports whether it could.
 func (f *flow) augment() bool {
 	labels := make([]label, len(f.first))
 	for i := range labels {
@@ -107,19 +106,19 @@ func (f *flow) augment() bool {
 	for len(q) > 0 {
 		it := q.pop()
 		l := &labels[it.node]
-		if l.done || it.cost != l.cost || it.hops != l.hops {
+		if l.settled || it.cost != l.cost || it.hops != l.hops {
 			continue
 		}
-		l.done = true
+		l.settled = true
 		for e := f.first[it.node]; e >= 0; e = f.next[e] {
-			if !f.free[e] {
+			if !f.spare[e] {
 				continue
 			}
 			h := &labels[f.head[e]]
 			// Rounding can make a reduced cost slightly negative.
 			reduced := max(0, f.cost[e]+f.potentials[it.node]-f.potentials[f.head[e]])
 			cost, hops := it.cost+reduced, it.hops+1
-			if h.done || cost > h.cost || cost == h.cost && (hops > h.hops || hops == h.hops && e >= h.arc && h.arc >= 0) {
+			if h.settled || cost > h.cost || cost == h.cost && (hops > h.hops || hops == h.hops && e >= h.arc && h.arc >= 0) {
 				continue
 			}
 			*h = label{cost: cost, hops: hops, arc: e}
@@ -135,17 +134,17 @@ func (f *flow) augment() bool {
 	}
 	for v := f.to; v != f.from; {
 		e := labels[v].arc
-		f.free[e], f.free[e^1] = false, true
+		f.spare[e], f.spare[e^1] = false, true
 		v = int(f.head[e^1])
 	}
 	return true
 }
 
-// carries reports whether flow goes through arc e of the network.
-func (f *flow) carries(e int) bool { return f.arc[e] >= 0 && !f.free[e] }
+// carries reports whether there is flow through arc e of the network.
+func (f *flow) carries(e int) bool { return f.arc[e] >= 0 && !f.spare[e] }
 
-// cancelOpposites takes back flow that goes both ways between two nodes, which
-// costs nothing to leave out and happens only where arcs cost nothing.
+// cancelOpposites removes flow in both directions between two nodes. That changes no cost, and
+// happens only where arcs cost nothing.
 func (f *flow) cancelOpposites() {
 	carried := map[[2]int32]int{}
 	for e := 0; e < len(f.head); e += 2 {
@@ -156,8 +155,8 @@ func (f *flow) cancelOpposites() {
 		if f.split {
 			ends[0] -= int32(f.g.Nodes())
 		}
-		if back, ok := carried[[2]int32{ends[1], ends[0]}]; ok && !f.free[back] {
-			f.free[e], f.free[back] = true, true
+		if back, ok := carried[[2]int32{ends[1], ends[0]}]; ok && !f.spare[back] {
+			f.spare[e], f.spare[back] = true, true
 			delete(carried, [2]int32{ends[1], ends[0]})
 			continue
 		}
@@ -165,7 +164,7 @@ func (f *flow) cancelOpposites() {
 	}
 }
 
-// paths takes the flow apart into paths without repeated nodes.
+// paths splits the flow into paths without repeated nodes.
 func (f *flow) paths() []Path {
 	leaving := make(map[int][]int)
 	for e := 0; e < len(f.head); e += 2 {
@@ -186,7 +185,7 @@ func (f *flow) paths() []Path {
 			leaving[v] = leaving[v][1:]
 			p.Arcs = append(p.Arcs, a)
 		}
-		p.Arcs = f.g.withoutLoops(p.Arcs) // which can only be loops of cost zero
+		p.Arcs = f.g.withoutLoops(p.Arcs) // only loops of cost zero are possible
 		for _, a := range p.Arcs {
 			p.Cost += f.w[a]
 		}
@@ -196,7 +195,7 @@ func (f *flow) paths() []Path {
 	return paths
 }
 
-// withoutLoops drops the parts of a walk that return to a node it has been at.
+// withoutLoops removes the parts of a walk that return to an earlier node.
 func (g *Graph) withoutLoops(arcs []int) []int {
 	if len(arcs) == 0 {
 		return nil

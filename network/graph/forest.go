@@ -11,10 +11,10 @@ type Edge struct {
 	Weight float64
 }
 
-// SpanningForest returns the numbers of the edges of a spanning tree of least
-// weight for each connected part (Kruskal), in ascending order. Among edges of
-// equal weight the lower number is preferred, so the loss of an edge outside the
-// forest changes nothing and the loss of one inside replaces only that one.
+// SpanningForest returns the numbers of the edges of a minimum spanning tree of each connected
+// part (Kruskal), in ascending order. Among edges of equal weight the lower number is preferred,
+// so the loss of an edge outside the forest changes nothing and the loss of one inside replaces
+// only that one.
 func SpanningForest(nodes int, edges []Edge) []int {
 	order := make([]int, 0, len(edges))
 	for i, e := range edges {

@@ -10,36 +10,36 @@ import (
 // Arc is a directed edge between two nodes.
 type Arc struct{ From, To int }
 
-// Weights gives each arc its cost (or, for [Problem.Width], its width), in
-// the order in which the arcs were given to [New]. An arc whose weight is
-// negative, infinite or not a number takes no part in the search.
+// Weights gives each arc its cost (or, for [Problem.Width], its width), in the order in which
+// the arcs were given to [New]. An arc whose weight is negative, infinite or not a number is
+// excluded from the search.
 type Weights []float64
 
 func usable(w float64) bool { return w >= 0 && w <= math.MaxFloat64 }
 
-// Path is a chain of arcs, by number, and the sum of their costs. A path from a
-// node to itself has no arcs.
+// Path is a chain of arcs, by number, and the sum of their costs. A path from a node to itself
+// has no arcs.
 type Path struct {
 	Arcs []int
 	Cost float64
 }
 
-// Graph is an immutable directed graph in compressed sparse rows: the arcs that
-// leave node n stand at first[n] to first[n+1].
+// Graph is an immutable directed graph in compressed sparse rows: the arcs that leave node n are
+// first[n] to first[n+1].
 type Graph struct {
 	arcs  []Arc
 	first []int32
-	head  []int32 // node that the arc at this place leads to
-	id    []int32 // number of the arc at this place
+	head  []int32 // the node to which the arc in this row leads
+	id    []int32 // the number of the arc in this row
 	pool  sync.Pool
-	wide  sync.Pool // searches with a label for each state of WidestPath
+	wide  sync.Pool // searches for WidestPath, which need several labels for each node
 
-	solvers sync.Pool
-	turn    sync.Once
-	turned  *Graph
+	solvers     sync.Pool
+	reverseOnce sync.Once
+	reversed    *Graph
 }
 
-// New builds a graph of nodes 0 to nodes-1. Parallel arcs and loops are allowed.
+// New returns a graph of nodes 0 to nodes-1. Parallel arcs and loops are allowed.
 func New(nodes int, arcs []Arc) (*Graph, error) {
 	if nodes < 0 || nodes > math.MaxInt32-1 || len(arcs) > math.MaxInt32-1 {
 		return nil, fmt.Errorf("graph: %d nodes and %d arcs: at most %d of each", nodes, len(arcs), math.MaxInt32-1)
@@ -71,16 +71,16 @@ func New(nodes int, arcs []Arc) (*Graph, error) {
 	return g, nil
 }
 
-// reverse is the graph with each arc turned round, under its own number.
+// reverse returns the graph with the direction of each arc reversed; arcs keep their numbers.
 func (g *Graph) reverse() *Graph {
-	g.turn.Do(func() {
+	g.reverseOnce.Do(func() {
 		arcs := make([]Arc, len(g.arcs))
 		for i, a := range g.arcs {
 			arcs[i] = Arc{From: a.To, To: a.From}
 		}
-		g.turned, _ = New(g.Nodes(), arcs) // arcs that New has accepted before
+		g.reversed, _ = New(g.Nodes(), arcs) // New has accepted these arcs before
 	})
-	return g.turned
+	return g.reversed
 }
 
 // Nodes returns the number of nodes.

@@ -29,7 +29,7 @@ func random(t *rapid.T) (*Graph, Weights, []Arc) {
 	return g, w, arcs
 }
 
-// allPaths enumerates every path without repeated nodes.
+// allPaths returns every path without repeated nodes.
 func allPaths(g *Graph, from, to int, w Weights) []Path {
 	var out []Path
 	seen := make([]bool, g.Nodes())
@@ -95,7 +95,8 @@ func TestShortestPathAgainstBruteForce(t *testing.T) {
 	})
 }
 
-// Ways of the fewest arcs are found alike by breadth and by cost, where each arc costs one.
+// TestHopsTo checks that breadth-first search and least-cost search agree where each arc costs
+// one.
 func TestHopsTo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, w, _ := random(t)
@@ -124,7 +125,8 @@ func TestHopsTo(t *testing.T) {
 	})
 }
 
-// The order in which arcs stand in memory must not matter, only their numbers.
+// TestShortestPathBreaksTiesByNumber checks that only the numbers of arcs decide ties, and not
+// their order in memory.
 func TestShortestPathBreaksTiesByNumber(t *testing.T) {
 	g, _ := New(5, []Arc{{0, 2}, {0, 1}, {1, 3}, {2, 3}, {0, 4}, {4, 3}, {1, 3}, {0, 3}})
 	w := Weights{1, 1, 1, 1, 1, 1, 1, 2}
@@ -192,7 +194,7 @@ func TestWidestAgainstBruteForce(t *testing.T) {
 	})
 }
 
-// bestDisjoint finds by trial the least total cost of k disjoint paths.
+// bestDisjoint returns the least total cost of k disjoint paths, by trying all.
 func bestDisjoint(g *Graph, all []Path, k int, share func(a, b Path) bool) (float64, bool) {
 	best, found := 0.0, false
 	var choose func(from int, chosen []Path, cost float64)
@@ -251,7 +253,8 @@ func TestDisjointAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// sharesEdge: the same arc, or the two directions between one pair of nodes.
+// sharesEdge reports whether two paths share an arc, or use the two directions between one pair
+// of nodes.
 func sharesEdge(g *Graph, a, b Path) bool {
 	for _, x := range a.Arcs {
 		for _, y := range b.Arcs {
@@ -319,7 +322,7 @@ func TestNewRefusesArcsToNowhere(t *testing.T) {
 	}
 }
 
-// grid makes a large random graph: n nodes, a ring for connectivity, and random arcs.
+// large returns a large random graph: n nodes, a ring for connectivity, and random arcs.
 func large(n, m int) (*Graph, Weights, []Arc) {
 	r := rand.New(rand.NewPCG(1, 2))
 	arcs, w := make([]Arc, 0, m), make(Weights, 0, m)

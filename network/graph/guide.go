@@ -2,40 +2,40 @@ package graph
 
 import "math"
 
-// guide is what relaxation leaves to a second exact search: multipliers that make a
-// lower bound of what a way will cost, and for each node ways to the end by which it
-// can be completed: the best in each bound, and the best in the mixture.
+// guide is what relaxation provides for a second exact search: multipliers that give a lower
+// bound on the cost of a path, and for each node the tails by which a partial path can be
+// completed: the shortest in each bound, and the shortest in the mixed weights.
 type guide struct {
-	on          bool
-	proved      float64 // what the multipliers prove to be the least cost
+	active      bool
+	provedCost  float64 // the least cost that the multipliers prove
 	multipliers [MaxBounds]float64
 	allowed     float64 // the multipliers times their bounds
 	tails       [MaxBounds + 1][]tail
 	stack       []int32
 }
 
-// tail is what the guide's way from a node to the end adds.
+// tail is the cost and the sums of a path from a node to the end.
 type tail struct {
-	cost float64 // unknown while it has not been added up
+	cost float64 // unknown until it has been computed
 	sums [MaxBounds]float64
 }
 
 const unknown = -1
 
-func (g *guide) forget() {
-	g.on, g.proved, g.multipliers, g.allowed = false, 0, [MaxBounds]float64{}, 0
+func (g *guide) reset() {
+	g.active, g.provedCost, g.multipliers, g.allowed = false, 0, [MaxBounds]float64{}, 0
 }
 
-// relaxed answers what the exact search could not within its share of the time:
-// relaxation gives a lower bound and, with every way that the search has kept, paths;
-// then the search is made again and drops what cannot be better than those.
+// relaxed continues when the exact search has used up its share of the time. Relaxation gives a
+// lower bound and, with every partial path that the search has kept, complete paths. Then the
+// exact search is repeated, and drops partial paths that cannot be better than those.
 func (s *solver) relaxed() (Solution, error) {
 	cheapest, err := s.shortest(s.p.Cost)
-	if err != nil { // of the arcs that could be part of a path none make one
+	if err != nil { // the arcs that may be part of a path form none
 		return Solution{}, &NoPathError{Reason: Together}
 	}
 	s.gap.low = max(s.gap.low, cheapest.Cost)
-	used, labels := Dijkstra, len(s.states)
+	used, labels := Dijkstra, len(s.paths)
 	switch {
 	case s.offer(cheapest.Arcs):
 	case len(s.p.Bounds) == 1:
@@ -45,20 +45,20 @@ func (s *solver) relaxed() (Solution, error) {
 		used = Subgradient
 		s.subgradient(cheapest)
 	}
-	s.lead()
-	for i := range s.states {
-		s.complete(int32(i))
+	s.prepareGuide()
+	for i := range s.paths {
+		s.tryCompletions(int32(i))
 	}
-	if !s.gap.closed() && !late(s.deadline) {
-		s.exactBy = s.deadline
-		end, bound := s.settle()
-		labels += len(s.states)
+	if !s.gap.closed() && !expired(s.deadline) {
+		s.exactDeadline = s.deadline
+		end, bound := s.labelSetting()
+		labels += len(s.paths)
 		if s.gap.low = max(s.gap.low, bound); end == exhausted {
 			used, s.gap.low = BranchAndBound, s.gap.ceiling()
 		}
 	}
 	switch {
-	case s.gap.have:
+	case s.gap.found:
 		low := min(s.gap.low, s.gap.best.Cost)
 		return Solution{Path: s.gap.best, Value: s.gap.best.Cost, Bound: low, Exact: s.gap.closed(), Algorithm: used, Labels: labels}, nil
 	case used == BranchAndBound:
@@ -69,28 +69,28 @@ func (s *solver) relaxed() (Solution, error) {
 	return Solution{}, ErrUndecided
 }
 
-// lead makes the guide of the best multipliers.
-func (s *solver) lead() {
-	s.rest[MaxBounds+1] = s.backwards(s.mix(&s.guide.multipliers))
-	s.guide.on = true
+// prepareGuide computes the guide's tails with the best multipliers.
+func (s *solver) prepareGuide() {
+	s.remaining[MaxBounds+1] = s.backwards(s.mix(&s.guide.multipliers))
+	s.guide.active = true
 	for i := range s.completions() {
-		s.addUp(i, s.completion(i))
+		s.sumTails(i, s.completion(i))
 	}
 }
 
-// completions is how many ways to the end the guide has for each node.
+// completions returns the number of tails that the guide has for each node.
 func (s *solver) completions() int { return len(s.p.Bounds) + 1 }
 
-// completion is the search that one of them comes from.
+// completion returns the search that gave the i-th tails.
 func (s *solver) completion(i int) *search {
 	if i == len(s.p.Bounds) {
-		return s.rest[MaxBounds+1]
+		return s.remaining[MaxBounds+1]
 	}
-	return s.rest[i]
+	return s.remaining[i]
 }
 
-// addUp adds up the tails of all nodes, each from that of the node it leads to.
-func (s *solver) addUp(i int, back *search) {
+// sumTails computes the tails of all nodes, each from the tail of the next node.
+func (s *solver) sumTails(i int, back *search) {
 	g := &s.guide
 	if g.tails[i] == nil {
 		g.tails[i] = make([]tail, s.g.Nodes())
@@ -111,13 +111,13 @@ func (s *solver) addUp(i int, back *search) {
 		for ; len(g.stack) > 0; g.stack = g.stack[:len(g.stack)-1] {
 			at := g.stack[len(g.stack)-1]
 			arc := int(back.labels[at].arc)
-			tails[at] = s.p.before(arc, tails[s.g.arcs[arc].To])
+			tails[at] = s.p.prepend(arc, tails[s.g.arcs[arc].To])
 		}
 	}
 }
 
-// before is the tail with an arc before it.
-func (p *Problem) before(arc int, t tail) tail {
+// prepend returns the tail with an arc before it.
+func (p *Problem) prepend(arc int, t tail) tail {
 	t.cost += p.Cost[arc]
 	for i, b := range p.Bounds {
 		t.sums[i] += b.Weights[arc]
@@ -125,11 +125,11 @@ func (p *Problem) before(arc int, t tail) tail {
 	return t
 }
 
-// promises reports whether a way may become better than the best path there is, and
-// gives it its place in the order: by lower bounds, which are rounded down, so that
-// among ways that promise nearly the same the longest comes first and soon arrives.
-func (s *solver) promises(at *state, key *item) bool {
-	to, ok := s.rest[MaxBounds+1].known(at.node)
+// mayImprove reports whether a partial path may become better than the best path so far, and
+// sets its place in the order. The order is by lower bounds, rounded down, so that among partial
+// paths with nearly the same bound the longest comes first and soon reaches the end.
+func (s *solver) mayImprove(at *partialPath, key *item) bool {
+	to, ok := s.remaining[MaxBounds+1].known(at.node)
 	if !ok {
 		return false
 	}
@@ -138,7 +138,7 @@ func (s *solver) promises(at *state, key *item) bool {
 		least += s.guide.multipliers[i] * at.sums[i]
 	}
 	least = max(least, key.cost)
-	if s.gap.have && within(s.gap.best.Cost, least) {
+	if s.gap.found && within(s.gap.best.Cost, least) {
 		return false
 	}
 	if grain := s.gap.low * 1e-3; grain > 0 {
@@ -148,18 +148,18 @@ func (s *solver) promises(at *state, key *item) bool {
 	return true
 }
 
-// complete offers the paths that a way and the guide's from its node make together.
-func (s *solver) complete(way int32) {
+// tryCompletions offers the paths that a partial path forms with the guide's tails.
+func (s *solver) tryCompletions(path int32) {
 	for i := range s.completions() {
-		if s.fits(&s.states[way], &s.guide.tails[i][s.states[way].node]) {
-			arcs := append(s.way(way).Arcs, s.follow(s.completion(i), int(s.states[way].node))...)
+		if s.improvesWith(&s.paths[path], &s.guide.tails[i][s.paths[path].node]) {
+			arcs := append(s.pathOf(path).Arcs, s.pathFrom(s.completion(i), int(s.paths[path].node))...)
 			s.offer(s.g.withoutLoops(arcs))
 		}
 	}
 }
 
-// fits reports whether a way with this tail is a path better than the best.
-func (s *solver) fits(at *state, t *tail) bool {
+// improvesWith reports whether a partial path with this tail is better than the best path.
+func (s *solver) improvesWith(at *partialPath, t *tail) bool {
 	if t.cost == unknown || at.cost+t.cost >= s.gap.ceiling() {
 		return false
 	}

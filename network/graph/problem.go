@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// MaxBounds is how many bounds a problem may have.
+// MaxBounds is the largest number of bounds of a problem.
 const MaxBounds = 3
 
-// Problem asks for the best path among those that meet all bounds. Without bounds
-// it takes polynomial time. With one bound it is the restricted shortest path, with
-// more the multi-constrained optimal path, both NP-complete in general (Wang and
-// Crowcroft, "Quality-of-Service Routing for Supporting Multimedia Applications",
-// IEEE JSAC 14(7), 1996).
+// Problem asks for the best path among those that meet all bounds. Without bounds it takes
+// polynomial time. With one bound it is the restricted shortest path problem, with more the
+// multi-constrained optimal path problem, both NP-complete in general (Wang and Crowcroft,
+// "Quality-of-Service Routing for Supporting Multimedia Applications", IEEE JSAC 14(7), 1996).
 //
-// Sums are compared within one part in 10^12: more than rounding does to a sum of
-// thousands of weights, less than one for sums of whole numbers below 10^12. With
-// whole numbers, what is equal compares as equal.
+// Sums are compared within one part in 10^12: more than the rounding error of a sum of thousands
+// of weights, less than one for sums of whole numbers below 10^12. With whole numbers, equal
+// sums compare as equal.
 type Problem struct {
 	From, To int
-	// Cost is what is to be least. Among paths of equal cost the one with fewer arcs wins.
+	// Cost is to be minimised. Among paths of equal cost the one with fewer arcs wins.
 	Cost Weights
-	// MaxCost bounds the cost; zero is no bound.
+	// MaxCost bounds the cost; zero means no bound.
 	MaxCost float64
-	// Width is the width of each arc. Those narrower than MinWidth take no part.
-	// Without widths all arcs are wide enough.
+	// Width is the width of each arc. Arcs narrower than MinWidth are excluded. Without widths
+	// all arcs are wide enough.
 	Width    Weights
 	MinWidth float64
-	// Widest asks for the path whose narrowest arc is widest; Cost chooses among
-	// such paths. It does not go with MaxCost.
+	// Widest asks for the path whose narrowest arc is widest; Cost chooses among such paths. It
+	// cannot be combined with MaxCost.
 	Widest bool
 	// Bounds are sums that the path must not exceed.
 	Bounds []Bound
@@ -42,20 +41,20 @@ type Bound struct {
 	Max     float64
 }
 
-// Limit bounds the exact search. A quarter of the time is for its first run. What
-// that has not found is approached by relaxation, and the rest of the time is for a
-// second run, guided by it. The whole may be exceeded by what a search of a shortest
-// path takes. A path that a second run has found is as good as any, but one of equal
-// cost may have fewer arcs.
+// Limit bounds the exact search. Its first run has a quarter of the time. If that does not
+// suffice, relaxation approximates the answer, and a second exact search, guided by it, has the
+// rest of the time. Solve may exceed the limit by the time of one search of a shortest path. A
+// path that a second run has found has the least cost, but another one of equal cost may have
+// fewer arcs.
 type Limit struct {
-	Labels int           // partial paths kept at once; zero stands for DefaultLabels
-	Time   time.Duration // zero is no limit
+	Labels int           // partial paths kept at once; zero means DefaultLabels
+	Time   time.Duration // zero means no limit
 }
 
-// DefaultLabels takes some 40 MB.
+// DefaultLabels partial paths take some 40 MB.
 const DefaultLabels = 1 << 19
 
-// Algorithm names what found a path.
+// Algorithm names the algorithm that found a path.
 type Algorithm string
 
 // The algorithms.
@@ -75,35 +74,34 @@ type Solution struct {
 	Path Path
 	// Value is the path's cost, or its width if the widest path was asked for.
 	Value float64
-	// Bound is a value that no path betters.
+	// Bound is a value that no path can improve on.
 	Bound float64
-	// Exact says that Value is as good as Bound.
+	// Exact is true if Value is as good as Bound.
 	Exact     bool
 	Algorithm Algorithm
 	// Labels counts the partial paths that the exact search kept.
 	Labels int
 }
 
-// ErrUndecided says that the limit was reached before a path was found or proved
-// not to exist.
+// ErrUndecided means that the limit was reached before a path was found or proved not to exist.
 var ErrUndecided = errors.New("graph: limit reached before a path was found")
 
-// Why there is no path, beside the number of a bound that cannot be met.
+// Reasons why there is no path, besides the number of a bound that cannot be met.
 const (
 	Disconnected = -1 - iota // no path of usable arcs at all
 	TooCostly                // the cheapest path that meets the bounds exceeds MaxCost
 	Together                 // each bound can be met, but not all at once
 )
 
-// NoPathError is the proof that no path meets the bounds.
+// NoPathError means that no path meets the bounds, which is proved.
 type NoPathError struct {
 	// Reason is Disconnected, TooCostly, Together or the number of a bound.
 	Reason int
-	// Least is the least sum that a path can have in what Reason names.
+	// Least is the least sum that a path can have in the weights that Reason names.
 	Least float64
 }
 
-// Error says what could not be met.
+// Error describes the reason.
 func (e *NoPathError) Error() string {
 	switch e.Reason {
 	case Disconnected:
@@ -116,7 +114,7 @@ func (e *NoPathError) Error() string {
 	return fmt.Sprintf("graph: the least sum for bound %d is %g", e.Reason, e.Least)
 }
 
-// validate refuses what makes no sense.
+// validate returns an error for an invalid problem.
 func (g *Graph) validate(p *Problem) error {
 	switch {
 	case !g.check(p.From, p.To, p.Cost):

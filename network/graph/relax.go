@@ -1,16 +1,16 @@
 package graph
 
-// larac is Lagrange relaxation for one bound (Jüttner, Szviatovski, Mécs and Rajkó,
-// "Lagrange Relaxation Based Method for the QoS Routing Problem", INFOCOM 2001). The
-// bound is lifted and its sum, times a multiplier, added to the cost. From a cheap
-// path that is too long and a long enough one that is too dear, the multiplier that
-// makes both equal gives the next path, which replaces one of them, until none is
-// better than both. No path that meets the bound costs less than the relaxed one.
+// larac is Lagrange relaxation for one bound (Jüttner, Szviatovski, Mécs and Rajkó, "Lagrange
+// Relaxation Based Method for the QoS Routing Problem", INFOCOM 2001). The bound is removed and
+// its sum, times a multiplier, added to the cost. It begins with a cheap path that is too long
+// and a path within the bound that is too expensive. The multiplier that makes both equal gives
+// the next path, which replaces one of them, until no path is better than both. No path that
+// meets the bound costs less than the relaxed one.
 func (s *solver) larac(cheap Path) {
 	b := s.p.Bounds[0]
-	short := s.follow(s.rest[0], s.p.From)
+	short := s.pathFrom(s.remaining[0], s.p.From)
 	s.offer(short)
-	for rounds := 0; rounds < 64 && !late(s.deadline); rounds++ {
+	for rounds := 0; rounds < 64 && !expired(s.deadline); rounds++ {
 		excess := sum(b.Weights, cheap.Arcs) - sum(b.Weights, short)
 		multiplier := (sum(s.p.Cost, short) - sum(s.p.Cost, cheap.Arcs)) / excess
 		p, ok := s.relax([MaxBounds]float64{multiplier})
@@ -28,24 +28,24 @@ func (s *solver) larac(cheap Path) {
 	}
 }
 
-// subgradient is Lagrange relaxation for several bounds (Held, Wolfe and Crowder,
-// "Validation of Subgradient Optimization", Mathematical Programming 6, 1974): each
-// round raises the multipliers of the bounds that the relaxed path exceeds and
-// lowers those of the others, by Polyak's step. Sums are taken as shares of their
-// bounds. Every path on the way that meets all bounds is a candidate.
+// subgradient is Lagrange relaxation for several bounds (Held, Wolfe and Crowder, "Validation of
+// Subgradient Optimization", Mathematical Programming 6, 1974): each round raises the
+// multipliers of the bounds that the relaxed path exceeds and lowers those of the others, by
+// Polyak's step. Sums are taken as shares of their bounds. Every path found in a round that
+// meets all bounds is a candidate.
 func (s *solver) subgradient(cheap Path) {
 	for i := range s.p.Bounds {
-		s.offer(s.follow(s.rest[i], s.p.From))
+		s.offer(s.pathFrom(s.remaining[i], s.p.From))
 	}
 	var multipliers [MaxBounds]float64
 	p := cheap
 	for round := range 50 {
 		target := 1.5*s.gap.low + 1
-		if s.gap.have {
+		if s.gap.found {
 			target = s.gap.best.Cost
 		}
 		over, norm := s.p.excess(p.Arcs)
-		if norm == 0 || target <= s.gap.low || late(s.deadline) {
+		if norm == 0 || target <= s.gap.low || expired(s.deadline) {
 			return
 		}
 		step := (target - s.gap.low) / norm / (1 + float64(round)/10)
@@ -65,10 +65,10 @@ func (s *solver) subgradient(cheap Path) {
 	}
 }
 
-// tiny stands for a bound of zero where it is divided by.
+// tiny replaces a bound of zero in divisions.
 const tiny = 1e-9
 
-// excess is by how much of itself each bound is exceeded, and the sum of squares.
+// excess returns the relative excess over each bound, and the sum of its squares.
 func (p *Problem) excess(arcs []int) (over [MaxBounds]float64, norm float64) {
 	for i, b := range p.Bounds {
 		over[i] = (sum(b.Weights, arcs) - b.Max) / max(b.Max, tiny)
@@ -77,26 +77,26 @@ func (p *Problem) excess(arcs []int) (over [MaxBounds]float64, norm float64) {
 	return over, norm
 }
 
-// relax finds the path of least cost plus its sums times their multipliers. What it
-// costs, less what the bounds allow, is what a path that meets them costs at least.
-// The multipliers that prove the most are kept for the guide.
+// relax finds the path with the least cost plus sums times their multipliers. Its cost, less
+// what the bounds allow, is a lower bound on the cost of any path that meets them. The
+// multipliers with the greatest lower bound are kept for the guide.
 func (s *solver) relax(multipliers [MaxBounds]float64) (Path, bool) {
 	p, err := s.shortest(s.mix(&multipliers))
-	if err != nil { // multipliers beyond what numbers can hold
+	if err != nil { // the multipliers have overflowed
 		return Path{}, false
 	}
 	allowed := 0.0
 	for i, b := range s.p.Bounds {
 		allowed += multipliers[i] * b.Max
 	}
-	if least := p.Cost - allowed - slack*(p.Cost+allowed); least > s.guide.proved {
+	if least := p.Cost - allowed - slack*(p.Cost+allowed); least > s.guide.provedCost {
 		s.gap.low = max(s.gap.low, least)
-		s.guide.proved, s.guide.multipliers, s.guide.allowed = least, multipliers, allowed
+		s.guide.provedCost, s.guide.multipliers, s.guide.allowed = least, multipliers, allowed
 	}
 	return p, true
 }
 
-// mix is the cost plus the bounds' weights times their multipliers.
+// mix returns the cost plus the bounds' weights times their multipliers.
 func (s *solver) mix(multipliers *[MaxBounds]float64) Weights {
 	s.mixed = append(s.mixed[:0], s.p.Cost...)
 	for i, b := range s.p.Bounds {

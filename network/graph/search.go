@@ -2,33 +2,33 @@ package graph
 
 import "math"
 
-// label is what a search knows of a node: the best way found so far.
+// label is the best path to a node that a search has found so far.
 type label struct {
-	cost float64
-	hops int32
-	arc  int32 // arc by which the best way arrives, -1 at the start
-	mark uint32
-	done bool
+	cost    float64
+	hops    int32
+	arc     int32 // the last arc of the path, -1 at the start
+	mark    uint32
+	settled bool
 }
 
-// search is the working memory of one search, reused between searches: marks
-// tell whether a label belongs to this search, so nothing needs to be cleared.
+// search is the working memory of one search, reused between searches. A label's mark tells
+// whether the label belongs to the present search, so nothing has to be cleared.
 type search struct {
 	labels []label
 	queue  queue
 	mark   uint32
-	banned []uint32 // per node, used by Yen: equal to mark when banned
+	banned []uint32 // per node, used by KShortestPaths: equal to mark when banned
 }
 
 func newSearch(nodes int) *search {
 	return &search{labels: make([]label, nodes), banned: make([]uint32, nodes)}
 }
 
-// reset makes all labels of earlier searches void.
+// reset invalidates all labels of earlier searches.
 func (s *search) reset() {
 	s.queue = s.queue[:0]
 	s.mark++
-	if s.mark == 0 { // the counter wrapped: old marks could look new
+	if s.mark == 0 { // the counter has wrapped, and old marks could look new
 		for i := range s.labels {
 			s.labels[i].mark, s.banned[i] = 0, 0
 		}
@@ -36,14 +36,14 @@ func (s *search) reset() {
 	}
 }
 
-// known is the label of a node, if this search has reached it.
+// known returns the label of a node, and whether this search has reached the node.
 func (s *search) known(node int32) (*label, bool) {
 	l := &s.labels[node]
 	return l, l.mark == s.mark
 }
 
-// better reports whether arriving at the node of l by arc, at this cost and
-// length, is to be preferred to what l holds.
+// better reports whether a path that arrives at the node of l by arc, with this cost and length,
+// is better than the path in l.
 func (s *search) better(l *label, cost float64, hops, arc int32) bool {
 	switch {
 	case l.mark != s.mark:
@@ -57,19 +57,18 @@ func (s *search) better(l *label, cost float64, hops, arc int32) bool {
 	}
 }
 
-// run settles nodes in order of (cost, hops) from the start until to is settled
-// or, with to negative, all that can be reached. Arcs for which skip says true
-// are left out.
+// run settles nodes in order of (cost, hops) from the start until to is settled or, if to is
+// negative, all reachable nodes. It excludes arcs for which skip returns true.
 func (g *Graph) run(s *search, from, to int, w Weights, skip func(arc int32) bool) bool {
 	s.labels[from] = label{arc: -1, mark: s.mark}
 	s.queue.push(item{node: int32(from)})
 	for len(s.queue) > 0 {
 		it := s.queue.pop()
 		l := &s.labels[it.node]
-		if l.done || it.cost != l.cost || it.hops != l.hops {
+		if l.settled || it.cost != l.cost || it.hops != l.hops {
 			continue
 		}
-		l.done = true
+		l.settled = true
 		if int(it.node) == to {
 			return true
 		}
@@ -77,13 +76,13 @@ func (g *Graph) run(s *search, from, to int, w Weights, skip func(arc int32) boo
 			arc, head := g.id[at], g.head[at]
 			cost, hops := it.cost+w[arc], it.hops+1
 			h := &s.labels[head]
-			if !usable(w[arc]) || s.banned[head] == s.mark || h.mark == s.mark && h.done ||
+			if !usable(w[arc]) || s.banned[head] == s.mark || h.mark == s.mark && h.settled ||
 				!s.better(h, cost, hops, arc) || skip != nil && skip(arc) {
 				continue
 			}
 			known := h.mark == s.mark && h.cost == cost && h.hops == hops
 			*h = label{cost: cost, hops: hops, arc: arc, mark: s.mark}
-			if !known { // else it already waits in the queue with this key
+			if !known { // otherwise it is in the queue with this key
 				s.queue.push(item{cost: cost, hops: hops, node: head})
 			}
 		}
@@ -91,7 +90,7 @@ func (g *Graph) run(s *search, from, to int, w Weights, skip func(arc int32) boo
 	return to < 0
 }
 
-// path reads the way to a settled node back from its labels.
+// path reconstructs the path to a settled node from the labels.
 func (g *Graph) path(s *search, to int) Path {
 	l := s.labels[to]
 	p := Path{Arcs: make([]int, l.hops), Cost: l.cost}
@@ -102,7 +101,7 @@ func (g *Graph) path(s *search, to int) Path {
 	return p
 }
 
-// item is a node waiting in the queue with the key it had when it was put in.
+// item is a node in the queue, with the key that it had when it was added.
 type item struct {
 	cost float64
 	hops int32
@@ -113,7 +112,8 @@ func (a item) less(b item) bool {
 	return a.cost < b.cost || a.cost == b.cost && a.hops < b.hops
 }
 
-// queue is a four-ary heap: half as deep as a binary one and kinder to caches.
+// queue is a four-ary heap, which is half as deep as a binary one and makes better use of
+// caches.
 type queue []item
 
 func (q *queue) push(it item) {
@@ -160,8 +160,8 @@ func (q *queue) pop() item {
 	return top
 }
 
-// ShortestPath returns the path of least cost, or false if there is none (or a
-// node does not exist, or there is not one weight for each arc).
+// ShortestPath returns the path of least cost. It returns false if there is none, if a node does
+// not exist, or if there is not one weight for each arc.
 func (g *Graph) ShortestPath(from, to int, w Weights) (Path, bool) {
 	if !g.check(from, to, w) {
 		return Path{}, false
@@ -182,7 +182,7 @@ type Tree struct {
 	cost []float64
 }
 
-// ShortestTree searches the shortest paths from one node to all others.
+// ShortestTree returns the shortest paths from one node to all others.
 func (g *Graph) ShortestTree(from int, w Weights) (*Tree, bool) {
 	if !g.check(from, from, w) {
 		return nil, false

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/race"
 )
 
-// metro is a large random graph with whole-number delays, jitters and widths.
+// metro returns a large random graph with whole-number delays, jitters and widths.
 func metro(nodes, arcs int) (g *Graph, delay, jitter, width, hops Weights) {
 	g, _, _ = large(nodes, arcs)
 	r := rand.New(rand.NewPCG(7, 8))
@@ -28,7 +28,7 @@ func metro(nodes, arcs int) (g *Graph, delay, jitter, width, hops Weights) {
 	return g, draw(100, 10_000), draw(10, 5000), draw(0, 1000), draw(1, 2)
 }
 
-// opposed is a grid whose cheap arcs are the slow ones: the hard case.
+// opposed returns a grid whose cheap arcs are the slow ones: the hard case.
 func opposed(side int) (g *Graph, cost, delay Weights) {
 	r := rand.New(rand.NewPCG(9, 10))
 	var arcs []Arc
@@ -55,7 +55,7 @@ func opposed(side int) (g *Graph, cost, delay Weights) {
 	return g, cost, delay
 }
 
-// between is a bound that the least sum meets and the best path does not.
+// between returns a bound that the least sum meets and the best path does not.
 func between(g *Graph, from, to int, objective, bounded Weights, share float64) float64 {
 	least, _ := g.ShortestPath(from, to, bounded)
 	best, _ := g.ShortestPath(from, to, objective)
@@ -82,8 +82,8 @@ func TestSolveAgainstGonum(t *testing.T) {
 	}
 }
 
-// gonum has no constrained search, but paths in the order of their cost: the first
-// of them that meets the bound is the best.
+// TestConstrainedAgainstGonumYen compares with gonum, which has no constrained search, but
+// returns paths in the order of their cost: the first of them that meets the bound is the best.
 func TestConstrainedAgainstGonumYen(t *testing.T) {
 	const nodes, count = 25, 60
 	for seed := range uint64(40) {
@@ -121,7 +121,8 @@ func TestConstrainedAgainstGonumYen(t *testing.T) {
 	}
 }
 
-// The hard case stays within the limit and says how far it may be off.
+// TestOpposedGridSaysItsGap checks that the hard case stays within the limit, and that the
+// reported gap holds.
 func TestOpposedGridSaysItsGap(t *testing.T) {
 	const side = 20
 	g, cost, delay := opposed(side)
@@ -184,7 +185,8 @@ func TestLeastThrough(t *testing.T) {
 	}
 }
 
-// The memory of a search is reused: what is left is the path and what tells of it.
+// TestSolveAllocatesLittle checks that the memory of a search is reused: a call allocates only
+// its result.
 func TestSolveAllocatesLittle(t *testing.T) {
 	g, delay, jitter, _, _ := metro(500, 2000)
 	p := Problem{From: 0, To: 250, Cost: jitter, Bounds: []Bound{{delay, between(g, 0, 250, jitter, delay, 0.5)}}}
@@ -193,7 +195,7 @@ func TestSolveAllocatesLittle(t *testing.T) {
 	}
 	most := 4.0
 	if race.Enabled {
-		most = 40 // a sync.Pool forgets one in four then of what it is given, by chance: 15 to 21
+		most = 40 // then a sync.Pool drops one in four objects at random: 15 to 21
 	}
 	if n := testing.AllocsPerRun(50, func() { _, _ = g.Solve(p) }); n > most {
 		t.Errorf("%v allocations for each search", n)
@@ -205,7 +207,7 @@ const (
 	bigArcs  = 40_000
 )
 
-// benchmarkTo solves towards changing ends, all with their own bound.
+// benchmarkTo solves towards changing ends, each with its own bound.
 func benchmarkTo(b *testing.B, g *Graph, problem func(to int) Problem) {
 	var problems []Problem
 	for i := range 32 {
@@ -271,7 +273,7 @@ func BenchmarkConstrainedDelayWidest10k(b *testing.B) {
 	})
 }
 
-// BenchmarkOpposedGrid is 10,000 nodes of the hard case under a limit of 100 ms.
+// BenchmarkOpposedGrid solves the hard case with 10,000 nodes under a limit of 100 ms.
 func BenchmarkOpposedGrid(b *testing.B) {
 	const side = 100
 	g, cost, delay := opposed(side)
@@ -287,8 +289,8 @@ func BenchmarkOpposedGrid(b *testing.B) {
 	b.ReportMetric(100*(s.Value-s.Bound)/s.Value, "gap-%")
 }
 
-// BenchmarkConstrainedGrid is 10,000 nodes where cost and delay know nothing of each
-// other, and paths are long.
+// BenchmarkConstrainedGrid solves a grid of 10,000 nodes with independent costs and delays, and
+// long paths.
 func BenchmarkConstrainedGrid(b *testing.B) {
 	const side = 100
 	g, cost, _ := opposed(side)

@@ -13,7 +13,7 @@ type net struct {
 	g                          *Graph
 	width, delay, loss, jitter Weights
 	hops                       Weights
-	most                       float64 // weights are below
+	most                       float64 // weights are below it
 	paths                      [][]int // every path from 0 to 1 without repeated nodes
 }
 
@@ -58,7 +58,7 @@ func (n *net) walk(at int, arcs []int, seen []bool) {
 	seen[at] = false
 }
 
-// class is a kind of problem: which bounds it has and what it optimises.
+// class is a kind of problem: its bounds and its objective.
 type class struct {
 	name      string
 	bandwidth bool
@@ -67,7 +67,7 @@ type class struct {
 	maxCost   bool
 }
 
-// classes are those of tables 2.1 and 2.2.
+// classes holds the problems of tables 2.1 and 2.2.
 var classes = []class{
 	{name: "constrained bandwidth", bandwidth: true, objective: "h"},
 	{name: "constrained delay", bounds: "d", objective: "h"},
@@ -116,7 +116,7 @@ func (n *net) problem(r *rand.Rand, c class) Problem {
 	return p
 }
 
-// bound is what one of the paths needs, so that it binds, or anything.
+// bound returns a bound that is the sum of one of the paths, so that it is tight, or any other.
 func (n *net) bound(r *rand.Rand, w Weights) Bound {
 	if len(n.paths) > 0 && r.IntN(2) == 0 {
 		return Bound{w, max(0, sum(w, n.paths[r.IntN(len(n.paths))]))}
@@ -124,8 +124,8 @@ func (n *net) bound(r *rand.Rand, w Weights) Bound {
 	return Bound{w, math.Floor(2 * n.most * r.Float64())}
 }
 
-// trial is what brute force finds: the best value, and the fewest arcs of a path
-// that has it.
+// trial is the result of brute force: the best value, and the fewest arcs of a path with that
+// value.
 type trial struct {
 	value float64
 	arcs  int
@@ -149,7 +149,7 @@ func (n *net) brute(p Problem) (best trial) {
 	return best
 }
 
-// judge is the objective's value of a path, and whether it meets the constraints.
+// judge returns the objective's value of a path, and whether the path meets the constraints.
 func judge(p Problem, path []int) (float64, bool) {
 	cost, narrow := 0.0, math.Inf(1)
 	sums := make([]float64, len(p.Bounds))
@@ -204,7 +204,7 @@ func (n *net) check(t *testing.T, p Problem, s Solution, err error) {
 	}
 }
 
-// checkPath looks whether the solution is a path that is what it says.
+// checkPath checks that the solution's path has the values that the solution says.
 func (n *net) checkPath(t *testing.T, p Problem, s Solution) float64 {
 	t.Helper()
 	at, seen := 0, map[int]bool{0: true}
@@ -222,12 +222,12 @@ func (n *net) checkPath(t *testing.T, p Problem, s Solution) float64 {
 	return value
 }
 
-// checkReason looks whether what the error says holds without the other constraints.
+// checkReason checks that the reason holds without the other constraints.
 func (n *net) checkReason(t *testing.T, p Problem, e *NoPathError) {
 	t.Helper()
 	free := p
 	free.MaxCost, free.Bounds = 0, []Bound{{p.Cost, math.MaxFloat64}}
-	for _, b := range p.Bounds { // which still keep arcs out
+	for _, b := range p.Bounds { // bounds still exclude arcs
 		free.Bounds = append(free.Bounds, Bound{b.Weights, math.MaxFloat64})
 	}
 	switch e.Reason {
@@ -278,8 +278,8 @@ func TestSolveAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// With little room for labels the answer may be worse than the best one, never
-// better, and what it says of its gap must hold.
+// TestLimitedSolveAgainstBruteForce solves with a small limit of labels. The answer may be worse
+// than the best one and never better, and its reported gap must hold.
 func TestLimitedSolveAgainstBruteForce(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	used := map[Algorithm]int{}

@@ -5,41 +5,41 @@ import (
 	"time"
 )
 
-// slack is the part of a bound by which a sum may exceed it: rounding.
+// slack is the relative rounding error that is allowed in comparisons with a bound.
 const slack = 1e-12
 
 func within(sum, most float64) bool { return sum <= most+most*slack }
 
-// solver is the working memory of one [Graph.Solve], reused between them.
+// solver is the working memory of one [Graph.Solve]. Solvers are reused.
 type solver struct {
-	g        *Graph
-	p        *Problem
-	deadline time.Time // of everything; zero is none
-	exactBy  time.Time // of the exact search
+	g             *Graph
+	p             *Problem
+	deadline      time.Time // for the whole search; zero means none
+	exactDeadline time.Time // for the exact search
 
-	open []bool               // arcs that take part
-	skip func(arc int32) bool // those that do not
-	gap  gap
-	// rest is what every node needs to reach the end: of each bound, then of the
-	// cost, and of what relaxation mixes of them in the last place.
-	rest  [MaxBounds + 2]*search
-	guide guide
+	usable []bool               // arcs that are not excluded
+	skip   func(arc int32) bool // reports whether an arc is excluded
+	gap    gap
+	// remaining holds backward searches, which give the least that every node needs to reach the
+	// end: of each bound, then of the cost, and in the last place of the mixed weights.
+	remaining [MaxBounds + 2]*search
+	guide     guide
 
-	states  []state
-	queue   queue
-	settled []int32 // per node: the state that was settled last, -1 for none
-	mixed   Weights
+	paths    []partialPath
+	queue    queue
+	latestAt []int32 // per node: the partial path that was settled last, -1 for none
+	mixed    Weights
 }
 
 func newSolver(g *Graph) *solver {
-	s := &solver{g: g, open: make([]bool, g.Arcs()), settled: make([]int32, g.Nodes())}
-	s.skip = func(arc int32) bool { return !s.open[arc] }
+	s := &solver{g: g, usable: make([]bool, g.Arcs()), latestAt: make([]int32, g.Nodes())}
+	s.skip = func(arc int32) bool { return !s.usable[arc] }
 	return s
 }
 
-// Solve finds the best path that meets the bounds. Where that is an NP-complete
-// problem, the search is exact until the limit is reached. There being no path is
-// a *[NoPathError]; not to know is [ErrUndecided].
+// Solve returns the best path that meets the bounds. If that is an NP-complete problem, the
+// search is exact until the limit is reached. If there is no path, the error is a
+// *[NoPathError]; if that is not known, it is [ErrUndecided].
 func (g *Graph) Solve(p Problem) (Solution, error) {
 	if err := g.validate(&p); err != nil {
 		return Solution{}, err
@@ -66,58 +66,58 @@ func (g *Graph) solve(p *Problem, deadline time.Time) (Solution, error) {
 }
 
 func (s *solver) begin(p *Problem, deadline time.Time) {
-	s.p, s.deadline, s.exactBy = p, deadline, share(deadline, 4)
-	s.gap = gap{most: math.MaxFloat64}
+	s.p, s.deadline, s.exactDeadline = p, deadline, part(deadline, 4)
+	s.gap = gap{maxCost: math.MaxFloat64}
 	if p.MaxCost > 0 {
-		s.gap.most = p.MaxCost
+		s.gap.maxCost = p.MaxCost
 	}
-	s.guide.forget()
-	for i := range s.open {
-		s.open[i] = p.takes(i)
+	s.guide.reset()
+	for i := range s.usable {
+		s.usable[i] = p.includes(i)
 	}
 }
 
-// end gives back what was borrowed and forgets the caller's data.
+// end returns pooled searches and drops references to the caller's data.
 func (s *solver) end() {
-	for i, r := range s.rest {
+	for i, r := range s.remaining {
 		if r != nil {
 			s.g.reverse().pool.Put(r)
-			s.rest[i] = nil
+			s.remaining[i] = nil
 		}
 	}
 	s.p, s.gap = nil, gap{}
 }
 
-// gap is what is left between the best path so far that meets the bounds and what none
-// can cost less than.
+// gap is the best path so far that meets the bounds, and a lower bound on the cost of any such
+// path.
 type gap struct {
-	best Path
-	have bool    // there is one
-	low  float64 // no path costs less
-	most float64 // what a path may cost at all
+	best    Path
+	found   bool    // whether there is a best path
+	low     float64 // no path costs less
+	maxCost float64 // the problem's limit of the cost
 }
 
-// ceiling is what a path may cost to be of use.
+// ceiling returns the greatest cost of a path that is of use.
 func (g *gap) ceiling() float64 {
-	if g.have {
+	if g.found {
 		return g.best.Cost
 	}
-	return g.most
+	return g.maxCost
 }
 
-// take takes a path that meets the bounds for the best one if it is.
-func (g *gap) take(p Path) {
-	if p.Cost < g.ceiling() || within(p.Cost, g.ceiling()) && !g.have {
-		g.best, g.have = p, true
+// update replaces the best path by a better one that meets the bounds.
+func (g *gap) update(p Path) {
+	if p.Cost < g.ceiling() || within(p.Cost, g.ceiling()) && !g.found {
+		g.best, g.found = p, true
 	}
 }
 
-// closed reports whether no path is better than the best one, within what rounding
-// does to a lower bound.
-func (g *gap) closed() bool { return g.have && g.best.Cost-g.low <= 1e-11*g.best.Cost }
+// closed reports whether no path is better than the best one, within the rounding error of a
+// lower bound.
+func (g *gap) closed() bool { return g.found && g.best.Cost-g.low <= 1e-11*g.best.Cost }
 
-// takes reports whether an arc takes part at all.
-func (p *Problem) takes(arc int) bool {
+// includes reports whether an arc is not excluded by its weights or its width.
+func (p *Problem) includes(arc int) bool {
 	if !usable(p.Cost[arc]) || p.Width != nil && (!usable(p.Width[arc]) || p.Width[arc] < p.MinWidth) {
 		return false
 	}
@@ -139,8 +139,8 @@ func (p *Problem) meets(arcs []int) bool {
 	return true
 }
 
-// cheapest solves problems whose objective is a sum. Where the cheapest path of all
-// meets the bounds, nothing else needs to be looked at.
+// cheapest solves problems whose objective is a sum. If the cheapest of all paths meets the
+// bounds, no other search is needed.
 func (s *solver) cheapest() (Solution, error) {
 	p, err := s.shortest(s.p.Cost)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *solver) cheapest() (Solution, error) {
 	if s.p.meets(p.Arcs) {
 		return Solution{Path: p, Value: p.Cost, Bound: p.Cost, Exact: true, Algorithm: Dijkstra}, nil
 	}
-	if err := s.lookBack(); err != nil {
+	if err := s.searchBounds(); err != nil {
 		return Solution{}, err
 	}
 	s.prune()
@@ -164,21 +164,21 @@ func (s *solver) cheapest() (Solution, error) {
 	case limited:
 		return s.relaxed()
 	}
-	found := s.way(end)
-	return Solution{Path: found, Value: found.Cost, Bound: found.Cost, Exact: true, Algorithm: LabelSetting, Labels: len(s.states)}, nil
+	found := s.pathOf(end)
+	return Solution{Path: found, Value: found.Cost, Bound: found.Cost, Exact: true, Algorithm: LabelSetting, Labels: len(s.paths)}, nil
 }
 
-// exact is the exact search for the path of least cost, which is known to be low at least.
+// exact runs the exact search for the path of least cost, which is at least low.
 func (s *solver) exact(low float64) (int32, float64) {
 	back := s.backwards(s.p.Cost)
-	s.rest[len(s.p.Bounds)], s.gap.low = back, low
+	s.remaining[len(s.p.Bounds)], s.gap.low = back, low
 	if start, ok := back.known(int32(s.p.From)); ok {
 		s.gap.low = max(low, start.cost)
 	}
-	return s.settle()
+	return s.labelSetting()
 }
 
-// shortest is the path of least sum over the arcs that take part.
+// shortest returns the path with the least sum over the arcs that are not excluded.
 func (s *solver) shortest(w Weights) (Path, error) {
 	from, to := s.p.From, s.p.To
 	m := s.g.pool.Get().(*search)
@@ -190,12 +190,12 @@ func (s *solver) shortest(w Weights) (Path, error) {
 	return s.g.path(m, to), nil
 }
 
-// lookBack finds for each bound how much of it every node needs at least to reach
-// the end, and fails if that alone is too much.
-func (s *solver) lookBack() error {
+// searchBounds computes for each bound how much of it every node needs at least to reach the
+// end. It returns an error if the start needs more than a bound allows.
+func (s *solver) searchBounds() error {
 	for i, b := range s.p.Bounds {
-		s.rest[i] = s.backwards(b.Weights)
-		start, ok := s.rest[i].known(int32(s.p.From))
+		s.remaining[i] = s.backwards(b.Weights)
+		start, ok := s.remaining[i].known(int32(s.p.From))
 		if !ok {
 			return &NoPathError{Reason: Disconnected}
 		}
@@ -206,7 +206,7 @@ func (s *solver) lookBack() error {
 	return nil
 }
 
-// backwards is a search from the end against the arcs' direction.
+// backwards searches from the end against the arcs' direction.
 func (s *solver) backwards(w Weights) *search {
 	r := s.g.reverse()
 	m := r.pool.Get().(*search)
@@ -215,8 +215,8 @@ func (s *solver) backwards(w Weights) *search {
 	return m
 }
 
-// follow reads the path from a node to the end off a search made backwards.
-func (s *solver) follow(m *search, from int) []int {
+// pathFrom returns the path from a node to the end that a backward search has found.
+func (s *solver) pathFrom(m *search, from int) []int {
 	var arcs []int
 	for n := from; n != s.p.To; {
 		arc := int(m.labels[n].arc)
@@ -226,12 +226,12 @@ func (s *solver) follow(m *search, from int) []int {
 	return arcs
 }
 
-// offer takes a path for the best one if it is, and reports whether it meets the bounds.
+// offer makes a path the best one if it is better, and reports whether it meets the bounds.
 func (s *solver) offer(arcs []int) bool {
 	if !s.p.meets(arcs) {
 		return false
 	}
-	s.gap.take(Path{Arcs: arcs, Cost: sum(s.p.Cost, arcs)})
+	s.gap.update(Path{Arcs: arcs, Cost: sum(s.p.Cost, arcs)})
 	return true
 }
 
@@ -243,7 +243,7 @@ func sum(w Weights, arcs []int) float64 {
 	return total
 }
 
-// narrowest is the width of a path, infinite for one without arcs.
+// narrowest returns the width of a path, infinite for one without arcs.
 func narrowest(width Weights, arcs []int) float64 {
 	w := math.Inf(1)
 	for _, a := range arcs {
@@ -252,9 +252,8 @@ func narrowest(width Weights, arcs []int) float64 {
 	return w
 }
 
-// share is the end of the n-th part of the time that is left until t, which is
-// without end if t is zero.
-func share(t time.Time, n time.Duration) time.Time {
+// part returns the end of the first n-th of the time that is left until t, or zero if t is zero.
+func part(t time.Time, n time.Duration) time.Time {
 	if t.IsZero() {
 		return t
 	}
@@ -262,4 +261,4 @@ func share(t time.Time, n time.Duration) time.Time {
 	return t.Add(left/n - left)
 }
 
-func late(t time.Time) bool { return !t.IsZero() && time.Now().After(t) }
+func expired(t time.Time) bool { return !t.IsZero() && time.Now().After(t) }

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Of the paths that are not too long, none is wider, and of that width none is shorter: all of
-// them are tried.
+// TestWidestPath compares with all paths that are not too long: none is wider, and none of that
+// width is shorter.
 func TestWidestPath(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 7).Draw(t, "nodes")
@@ -53,8 +53,8 @@ func TestWidestPath(t *testing.T) {
 	})
 }
 
-// exhaust tries every path of so many arcs at most: the width of the widest, zero if there is
-// none, and how long the shortest of that width is.
+// exhaust tries every path of at most so many arcs. It returns the width of the widest, zero if
+// there is none, and the length of the shortest path of that width.
 func exhaust(g *Graph, at, to, most int, width []float64, seen map[int]bool) (best float64, length int) {
 	if at == to {
 		return math.Inf(1), 0

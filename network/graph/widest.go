@@ -2,9 +2,9 @@ package graph
 
 import "math"
 
-// maxWidth finds the greatest width at which to can be reached or, with to
-// negative, at which every node can. Labels and queue hold the width negated, so
-// that the widest comes first. Arcs for which skip says true are left out.
+// maxWidth returns the greatest width at which to can be reached or, if to is negative, computes
+// the greatest width for every node. Labels and queue hold the negated width, so that the widest
+// comes first. It excludes arcs for which skip returns true.
 func (g *Graph) maxWidth(s *search, from, to int, width Weights, skip func(arc int32) bool) (float64, bool) {
 	s.reset()
 	s.labels[from] = label{cost: math.Inf(-1), arc: -1, mark: s.mark}
@@ -12,10 +12,10 @@ func (g *Graph) maxWidth(s *search, from, to int, width Weights, skip func(arc i
 	for len(s.queue) > 0 {
 		it := s.queue.pop()
 		l := &s.labels[it.node]
-		if l.done {
+		if l.settled {
 			continue
 		}
-		l.done = true
+		l.settled = true
 		if int(it.node) == to {
 			return -l.cost, true
 		}
@@ -26,7 +26,7 @@ func (g *Graph) maxWidth(s *search, from, to int, width Weights, skip func(arc i
 			}
 			negated := max(it.cost, -width[arc])
 			h := &s.labels[head]
-			if h.mark == s.mark && (h.done || h.cost <= negated) {
+			if h.mark == s.mark && (h.settled || h.cost <= negated) {
 				continue
 			}
 			*h = label{cost: negated, arc: arc, mark: s.mark}
@@ -36,12 +36,12 @@ func (g *Graph) maxWidth(s *search, from, to int, width Weights, skip func(arc i
 	return 0, false
 }
 
-// widest solves problems whose objective is the width. With one bound that is
-// bisection. With several, if the widest path of all can be had within the bounds, that
-// is it; else the exact search finds how wide a path can be. In both cases the cheapest
-// path of that width is searched then. One search cannot do both: a label that keeps only
-// the best width and cost of a node throws away the narrower, cheaper way that wins once a
-// narrow arc later on makes the difference in width void.
+// widest solves problems whose objective is the width. With one bound it uses bisection. With
+// several, if the widest of all paths meets the bounds, that is the answer; otherwise the exact
+// search finds the greatest width. In both cases it then searches for the cheapest path of that
+// width. One search cannot do both: a label that keeps only the best width and cost of a node
+// drops the narrower, cheaper path, which is better if a narrow arc later on makes both paths
+// equally wide.
 func (s *solver) widest() (Solution, error) {
 	if len(s.p.Bounds) == 1 {
 		return s.widestWithin()
@@ -58,23 +58,23 @@ func (s *solver) widest() (Solution, error) {
 		}
 		return found, nil
 	}
-	if err := s.lookBack(); err != nil {
+	if err := s.searchBounds(); err != nil {
 		return Solution{}, err
 	}
 	s.prune()
 	r := s.g.reverse()
 	back := r.pool.Get().(*search)
-	s.rest[len(s.p.Bounds)] = back
+	s.remaining[len(s.p.Bounds)] = back
 	r.maxWidth(back, s.p.To, -1, s.p.Width, s.skip)
-	s.gap.low, s.exactBy = -wide, share(s.deadline, 2)
-	end, bound := s.settle()
+	s.gap.low, s.exactDeadline = -wide, part(s.deadline, 2)
+	end, bound := s.labelSetting()
 	switch end {
 	case exhausted:
 		return Solution{}, &NoPathError{Reason: Together}
 	case limited:
 		return s.wideEnough(-bound)
 	}
-	found := Solution{Path: s.way(end), Algorithm: LabelSetting, Labels: len(s.states)}
+	found := Solution{Path: s.pathOf(end), Algorithm: LabelSetting, Labels: len(s.paths)}
 	found.Value = narrowest(s.p.Width, found.Path.Arcs)
 	found.Bound, found.Exact = found.Value, true
 	if cheaper, err := s.atWidth(found.Value); err == nil {
@@ -83,21 +83,21 @@ func (s *solver) widest() (Solution, error) {
 	return found, nil
 }
 
-// atWidth is the cheapest path of at least this width, which none can exceed.
+// atWidth returns the cheapest path of at least this width, which no path can exceed.
 func (s *solver) atWidth(width float64) (Solution, error) {
 	p := *s.p
 	p.Widest, p.MinWidth = false, width
-	found, err := s.g.solve(&p, s.exactBy)
+	found, err := s.g.solve(&p, s.exactDeadline)
 	found.Value, found.Bound, found.Exact = width, width, true
 	return found, err
 }
 
-// wideEnough answers what the exact search could not within its limit: the widest
-// of the paths that are best in one bound each.
+// wideEnough answers when the exact search has reached its limit: it returns the widest of the
+// paths that are best in one bound each.
 func (s *solver) wideEnough(bound float64) (Solution, error) {
-	best := Solution{Value: -1, Bound: bound, Algorithm: Relaxation, Labels: len(s.states)}
+	best := Solution{Value: -1, Bound: bound, Algorithm: Relaxation, Labels: len(s.paths)}
 	for i := range s.p.Bounds {
-		arcs := s.follow(s.rest[i], s.p.From)
+		arcs := s.pathFrom(s.remaining[i], s.p.From)
 		if width := narrowest(s.p.Width, arcs); width > best.Value && s.p.meets(arcs) {
 			best.Path, best.Value = Path{Arcs: arcs, Cost: sum(s.p.Cost, arcs)}, width
 		}

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// KShortestPaths returns up to k different paths without repeated nodes, in
-// ascending order of cost (Yen's algorithm with Lawler's saving: a path is only
-// varied from the place on where it left the path it came from).
+// KShortestPaths returns up to k different paths without repeated nodes, in ascending order of
+// cost (Yen's algorithm with Lawler's improvement: a path is varied only from the node on at
+// which it left the path from which it was derived).
 func (g *Graph) KShortestPaths(from, to, k int, w Weights) []Path {
 	first, ok := g.ShortestPath(from, to, w)
 	if !ok || k < 1 {
@@ -42,19 +42,19 @@ func (g *Graph) KShortestPaths(from, to, k int, w Weights) []Path {
 	return found
 }
 
-// candidate is a path that may come next, and where it leaves its parent.
+// candidate is a path that may be the next result, and the place at which it leaves its parent.
 type candidate struct {
 	Path
 	deviation int
 }
 
-// comparePaths orders by cost, then length, then arc numbers.
+// comparePaths orders paths by cost, then length, then arc numbers.
 func comparePaths(a, b Path) int {
 	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(len(a.Arcs), len(b.Arcs)), slices.Compare(a.Arcs, b.Arcs))
 }
 
-// spur finds the best path that begins with root and continues differently from
-// all paths found so far that begin so.
+// spur returns the best path that begins with root and continues differently from all paths
+// found so far that begin with root.
 func (g *Graph) spur(s *search, found []Path, root []int, from, to int, w Weights) (Path, bool) {
 	s.reset()
 	at, cost := from, 0.0
