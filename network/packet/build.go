@@ -14,7 +14,7 @@ type Frame struct {
 	PCP      uint8
 }
 
-// Broadcast is the address of all stations.
+// Broadcast is the Ethernet broadcast address.
 var Broadcast = openflow.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 func (f Frame) appendTo(b []byte, ethType uint16) []byte {
@@ -36,7 +36,7 @@ type ARPMessage struct {
 	Target    netip.Addr
 }
 
-// AppendARP appends an ARP message. Sender and Target have to be IPv4.
+// AppendARP appends an ARP message. Sender and Target must be IPv4 addresses.
 func AppendARP(b []byte, f Frame, m ARPMessage) []byte {
 	b = f.appendTo(b, TypeARP)
 	b = append(b, 0, 1, 8, 0, 6, 4)
@@ -48,28 +48,27 @@ func AppendARP(b []byte, f Frame, m ARPMessage) []byte {
 	return append(b, target[:]...)
 }
 
-// AppendARPRequest appends a broadcast that asks who has target.
+// AppendARPRequest appends a broadcast ARP request for target.
 func AppendARPRequest(b []byte, mac openflow.MAC, sender, target netip.Addr, vlan uint16) []byte {
 	return AppendARP(b, Frame{Dst: Broadcast, Src: mac, VLAN: vlan},
 		ARPMessage{Op: ARPRequest, SenderMAC: mac, Sender: sender, Target: target})
 }
 
-// AppendARPReply appends the answer to a request that was read into h: the
-// address asked for is at mac.
+// AppendARPReply appends the answer to the request in h: the requested address is at mac.
 func AppendARPReply(b []byte, h *Headers, mac openflow.MAC) []byte {
 	f := Frame{Dst: h.EthSrc, Src: mac, VLAN: h.VLANID, PCP: h.VLANPCP}
 	return AppendARP(b, f, ARPMessage{Op: ARPReply, SenderMAC: mac, Sender: h.Dst, TargetMAC: h.ARPSHA, Target: h.Src})
 }
 
-// SolicitedNode returns the multicast address that the holder of addr listens
-// to, and the Ethernet address that carries it.
+// SolicitedNode returns the multicast address to which the holder of addr listens, and the
+// corresponding Ethernet address.
 func SolicitedNode(addr netip.Addr) (netip.Addr, openflow.MAC) {
 	a := addr.As16()
 	ip := [16]byte{0: 0xff, 1: 0x02, 11: 1, 12: 0xff, 13: a[13], 14: a[14], 15: a[15]}
 	return netip.AddrFrom16(ip), openflow.MAC{0x33, 0x33, 0xff, a[13], a[14], a[15]}
 }
 
-// AppendNeighborSolicitation appends a multicast question for the holder of target.
+// AppendNeighborSolicitation appends a multicast solicitation for target.
 func AppendNeighborSolicitation(b []byte, mac openflow.MAC, sender, target netip.Addr, vlan uint16) []byte {
 	group, groupMAC := SolicitedNode(target)
 	t := target.As16()
@@ -85,12 +84,12 @@ func AppendNeighborSolicitation(b []byte, mac openflow.MAC, sender, target netip
 type Advertisement struct {
 	Target netip.Addr
 	MAC    openflow.MAC
-	// To is the address the advertisement is sent to.
+	// To is the destination of the advertisement.
 	To    netip.Addr
 	Flags uint8
 }
 
-// AppendNeighborAdvertisement appends an advertisement, sent by its target.
+// AppendNeighborAdvertisement appends an advertisement that its target sends.
 func AppendNeighborAdvertisement(b []byte, f Frame, a Advertisement) []byte {
 	t := a.Target.As16()
 	body := append([]byte{NeighborAdvertisement, 0, 0, 0, a.Flags, 0, 0, 0}, t[:]...)
@@ -104,12 +103,12 @@ func appendICMPv6(b []byte, f Frame, src, dst netip.Addr, body []byte) []byte {
 	b = appendIPv6(b, src, dst, ProtoICMPv6, 255, len(body))
 	at := len(b)
 	b = append(b, body...)
-	be.PutUint16(b[at+2:], Checksum(Sum(b[at:], pseudo(src, dst, ProtoICMPv6, len(body)))))
+	be.PutUint16(b[at+2:], Checksum(Sum(b[at:], pseudoHeader(src, dst, ProtoICMPv6, len(body)))))
 	return b
 }
 
-// AppendEchoRequest appends an ICMP echo request in an IPv4 packet of its own. src and
-// dst have to be IPv4.
+// AppendEchoRequest appends an ICMP echo request in an IPv4 packet. src and dst must be IPv4
+// addresses.
 func AppendEchoRequest(b []byte, f Frame, src, dst netip.Addr, id, seq uint16, payload []byte) []byte {
 	b = f.appendTo(b, TypeIPv4)
 	b = appendIPv4(b, src, dst, ProtoICMP, 8+len(payload))
@@ -132,9 +131,9 @@ type TCPSegment struct {
 	Payload  []byte
 }
 
-// AppendTCP appends a TCP segment in an IP packet of its own.
+// AppendTCP appends a TCP segment in an IP packet.
 func AppendTCP(b []byte, f Frame, s TCPSegment) []byte {
-	src, dst := ends(s.Src, s.Dst)
+	src, dst := addresses(s.Src, s.Dst)
 	options := len(s.Options) &^ 3
 	size := 20 + options + len(s.Payload)
 	if src.Is4() {
@@ -154,12 +153,12 @@ func AppendTCP(b []byte, f Frame, s TCPSegment) []byte {
 	b = append(b, 0, 0, 0, 0)
 	b = append(b, s.Options[:options]...)
 	b = append(b, s.Payload...)
-	be.PutUint16(b[at+16:], Checksum(Sum(b[at:], pseudo(src, dst, ProtoTCP, size))))
+	be.PutUint16(b[at+16:], Checksum(Sum(b[at:], pseudoHeader(src, dst, ProtoTCP, size))))
 	return b
 }
 
-// AppendReset appends the segment that ends the connection of the segment in h,
-// sent back to where that came from, as RFC 9293 section 3.10.7.1 has it.
+// AppendReset appends the segment that resets the connection of the segment in h, sent back to
+// its sender, as in RFC 9293 section 3.10.7.1.
 func AppendReset(b []byte, h *Headers) []byte {
 	s := TCPSegment{Src: h.Destination(), Dst: h.Source(), Flags: RST}
 	if h.TCPFlags&ACK != 0 {
@@ -177,9 +176,9 @@ func AppendReset(b []byte, h *Headers) []byte {
 	return AppendTCP(b, Frame{Dst: h.EthSrc, Src: h.EthDst, VLAN: h.VLANID, PCP: h.VLANPCP}, s)
 }
 
-// ends are the addresses of a packet, both IPv4 or both IPv6. IPv6 has room for
-// mapped IPv4 addresses, and strangers send them: only a pair of them is IPv4.
-func ends(src, dst netip.AddrPort) (netip.Addr, netip.Addr) {
+// addresses returns the addresses of a packet, both as IPv4 or both as IPv6. IPv6 packets may
+// contain mapped IPv4 addresses: only a pair of them is taken for IPv4.
+func addresses(src, dst netip.AddrPort) (netip.Addr, netip.Addr) {
 	if s, d := src.Addr().Unmap(), dst.Addr().Unmap(); s.Is4() && d.Is4() {
 		return s, d
 	}
@@ -190,7 +189,7 @@ func appendIPv4(b []byte, src, dst netip.Addr, proto uint8, size int) []byte {
 	at := len(b)
 	b = append(b, 0x45, 0)
 	b = be.AppendUint16(b, uint16(20+size))
-	b = append(b, 0, 0, 0x40, 0, 64, proto, 0, 0) // do not fragment
+	b = append(b, 0, 0, 0x40, 0, 64, proto, 0, 0) // don't fragment
 	s, d := src.As4(), dst.As4()
 	b = append(b, s[:]...)
 	b = append(b, d[:]...)
@@ -207,8 +206,8 @@ func appendIPv6(b []byte, src, dst netip.Addr, proto, hops uint8, size int) []by
 	return append(b, d[:]...)
 }
 
-// pseudo sums the pseudo-header that transport checksums include.
-func pseudo(src, dst netip.Addr, proto uint8, size int) uint32 {
+// pseudoHeader returns the sum of the pseudo-header that transport checksums include.
+func pseudoHeader(src, dst netip.Addr, proto uint8, size int) uint32 {
 	s := uint32(proto) + uint32(size)
 	if src.Is4() {
 		a, b := src.As4(), dst.As4()
@@ -218,8 +217,8 @@ func pseudo(src, dst netip.Addr, proto uint8, size int) uint32 {
 	return Sum(b[:], Sum(a[:], s))
 }
 
-// Sum adds a packet's 16-bit words to s, the first step of the Internet checksum (RFC
-// 1071). It holds up to 64 KiB without overflow.
+// Sum adds a packet's 16-bit words to s, the first step of the Internet checksum (RFC 1071). It
+// does not overflow for up to 64 KiB.
 func Sum(p []byte, s uint32) uint32 {
 	for ; len(p) >= 2; p = p[2:] {
 		s += uint32(be.Uint16(p))
@@ -230,8 +229,8 @@ func Sum(p []byte, s uint32) uint32 {
 	return s
 }
 
-// Checksum makes the Internet checksum of a sum: it folds the carries and complements.
-// Over bytes that contain their own, right checksum it is 0.
+// Checksum returns the Internet checksum of a sum: it folds the carries and complements. The
+// checksum over bytes that contain their own correct checksum is 0.
 func Checksum(s uint32) uint16 {
 	for s > 0xffff {
 		s = s>>16 + s&0xffff

@@ -17,7 +17,7 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// built are frames by every builder, with what tshark has to say of each.
+// built holds a frame of every builder, with what tshark says about each.
 func built() []struct {
 	name   string
 	frame  []byte
@@ -117,8 +117,8 @@ func pcap(frames [][]byte) []byte {
 	return b
 }
 
-// What we build for TCP is, byte for byte, what gopacket builds, and reads back
-// as it was given.
+// TestTCPAgainstGopacket checks that TCP frames are byte for byte those of gopacket, and that
+// parsing returns what was built.
 func TestTCPAgainstGopacket(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		port := func(name string) uint16 { return rapid.Uint16().Draw(rt, name) }

@@ -1,9 +1,9 @@
 package packet
 
-// CompleteChecksum finishes the transport checksum of a frame that its sender has
-// left to the network card: such a frame bears the sum of the pseudo-header alone.
-// It reports whether it has changed the frame. Any other checksum is left as it
-// is, wrong ones included, so that what was damaged on its way stays known as that.
+// CompleteChecksum completes the transport checksum of a frame whose sender has left it to the
+// network card: such a frame contains the sum of the pseudo-header alone. It reports whether it
+// has changed the frame. It leaves any other checksum as it is, even a wrong one, so that
+// receivers still recognise damaged frames.
 func CompleteChecksum(frame []byte, h *Headers) bool {
 	at := 0
 	switch {
@@ -16,13 +16,13 @@ func CompleteChecksum(frame []byte, h *Headers) bool {
 		return false
 	}
 	segment := frame[h.L4:h.End]
-	addresses := pseudo(h.Src, h.Dst, h.Proto, len(segment))
+	addresses := pseudoHeader(h.Src, h.Dst, h.Proto, len(segment))
 	if be.Uint16(frame[at:]) != ^Checksum(addresses) || Checksum(Sum(segment, addresses)) == 0 {
 		return false
 	}
 	be.PutUint16(frame[at:], 0)
 	check := Checksum(Sum(segment, addresses))
-	if check == 0 && h.Has(UDP) { // zero would say that there is none
+	if check == 0 && h.Has(UDP) { // zero means that there is no checksum
 		check = 0xffff
 	}
 	be.PutUint16(frame[at:], check)

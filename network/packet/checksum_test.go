@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A frame whose checksum was left to the card becomes the frame that its sender
-// would have made itself; any other stays as it is.
+// TestCompleteChecksum checks that a frame whose checksum was left to the network card becomes
+// the frame that its sender would have built, and that any other stays as it is.
 func TestCompleteChecksum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		src, dst := netip.MustParseAddrPort("10.0.0.1:4000"), netip.MustParseAddrPort("10.0.0.2:80")
@@ -38,7 +38,7 @@ func TestCompleteChecksum(t *testing.T) {
 			at = h.L4 + 16
 		}
 		partial := bytes.Clone(whole)
-		be.PutUint16(partial[at:], ^Checksum(pseudo(h.Src, h.Dst, h.Proto, h.End-h.L4)))
+		be.PutUint16(partial[at:], ^Checksum(pseudoHeader(h.Src, h.Dst, h.Proto, h.End-h.L4)))
 		same := bytes.Equal(partial, whole) // a checksum that happens to be the partial one
 		if got := bytes.Clone(partial); CompleteChecksum(got, &h) == same || !bytes.Equal(got, whole) {
 			t.Fatalf("a partial checksum became %x, want %x", got, whole)
@@ -54,7 +54,8 @@ func TestCompleteChecksum(t *testing.T) {
 	})
 }
 
-// A frame that was cut short, or a part of a packet, cannot be completed.
+// TestCompleteChecksumNeedsTheWholePacket checks that frames which were cut short, and
+// fragments, stay as they are.
 func TestCompleteChecksumNeedsTheWholePacket(t *testing.T) {
 	whole := AppendTCP(nil, Frame{}, TCPSegment{
 		Src: netip.MustParseAddrPort("10.0.0.1:4000"), Dst: netip.MustParseAddrPort("10.0.0.2:80"), Flags: SYN, Payload: make([]byte, 50),
@@ -63,7 +64,7 @@ func TestCompleteChecksumNeedsTheWholePacket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	be.PutUint16(whole[h.L4+16:], ^Checksum(pseudo(h.Src, h.Dst, h.Proto, h.End-h.L4)))
+	be.PutUint16(whole[h.L4+16:], ^Checksum(pseudoHeader(h.Src, h.Dst, h.Proto, h.End-h.L4)))
 	if CompleteChecksum(bytes.Clone(whole[:len(whole)-1]), &h) {
 		t.Error("a frame that was cut short")
 	}

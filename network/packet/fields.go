@@ -6,10 +6,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Fields are the headers as match fields with exact values, all but the port by which
-// the frame came in: what a switch compares with the matches of its rules.
+// Fields returns the headers as match fields with exact values, without the in-port: the values
+// that a switch compares with the matches of its rules.
 func (h *Headers) Fields() []openflow.OXM {
-	f := make([]openflow.OXM, 0, 13) // and the port
+	f := make([]openflow.OXM, 0, 13) // with room for the in-port
 	f = append(f, openflow.EthDst(h.EthDst), openflow.EthSrc(h.EthSrc), openflow.EthType(h.EthType))
 	if h.Has(VLAN) {
 		f = append(f, openflow.VLANVID(h.VLANID), openflow.VLANPCP(h.VLANPCP))
@@ -20,7 +20,7 @@ func (h *Headers) Fields() []openflow.OXM {
 	case h.Has(IPv4):
 		f = append(f, openflow.IPSrc(h.Src), openflow.IPDst(h.Dst))
 	case h.Has(IPv6):
-		f = append(f, ipv6(openflow.FieldIPv6Src, h.Src), ipv6(openflow.FieldIPv6Dst, h.Dst))
+		f = append(f, ipv6Field(openflow.FieldIPv6Src, h.Src), ipv6Field(openflow.FieldIPv6Dst, h.Dst))
 	case h.Has(ARP):
 		return append(f, openflow.ARPOp(h.ARPOp), openflow.ARPSPA(h.Src), openflow.ARPTPA(h.Dst), openflow.ARPSHA(h.ARPSHA), openflow.ARPTHA(h.ARPTHA))
 	case h.Has(MPLS):
@@ -29,11 +29,11 @@ func (h *Headers) Fields() []openflow.OXM {
 		return f
 	}
 	f = append(f, openflow.IPProto(h.Proto), openflow.IPDSCP(h.DSCP), openflow.IPECN(h.ECN))
-	return append(f, h.transport()...)
+	return append(f, h.transportFields()...)
 }
 
-// transport are the fields of what IP carries.
-func (h *Headers) transport() []openflow.OXM {
+// transportFields returns the match fields of the transport header.
+func (h *Headers) transportFields() []openflow.OXM {
 	switch {
 	case h.Has(TCP):
 		return []openflow.OXM{openflow.TCPSrc(h.SrcPort), openflow.TCPDst(h.DstPort), openflow.TCPFlags(h.TCPFlags, 0xfff)}
@@ -45,16 +45,16 @@ func (h *Headers) transport() []openflow.OXM {
 		return []openflow.OXM{openflow.ICMPv4Type(h.ICMPType), openflow.ICMPv4Code(h.ICMPCode)}
 	case h.Has(ICMPv6):
 		f := []openflow.OXM{openflow.ICMPv6Type(h.ICMPType), openflow.ICMPv6Code(h.ICMPCode)}
-		if h.NDTarget.IsValid() && h.ICMPType != Redirect { // whose target OpenFlow does not match
-			f = append(f, ipv6(openflow.FieldNDTarget, h.NDTarget))
+		if h.NDTarget.IsValid() && h.ICMPType != Redirect { // OpenFlow does not match the target of a redirect
+			f = append(f, ipv6Field(openflow.FieldNDTarget, h.NDTarget))
 		}
 		return f
 	}
 	return nil
 }
 
-// ipv6 is a field with an address as the packet has it: the constructors of package
-// openflow take an IPv4 address mapped into IPv6 for one of IPv4.
-func ipv6(f openflow.Field, a netip.Addr) openflow.OXM {
+// ipv6Field returns a field with an address as it is in the packet: the constructors of package
+// openflow would treat a mapped IPv4 address as IPv4.
+func ipv6Field(f openflow.Field, a netip.Addr) openflow.OXM {
 	return openflow.OXM{Field: f, Value: a.As16()}
 }

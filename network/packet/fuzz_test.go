@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// FuzzParse: an error, or headers that every accessor survives and that gopacket
-// agrees with where it reads the same layers.
+// FuzzParse checks that parsing any bytes gives an error, or headers that survive every accessor
+// and that agree with gopacket where it reads the same layers.
 func FuzzParse(f *testing.F) {
 	for _, b := range built() {
 		f.Add(b.frame)

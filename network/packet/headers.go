@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Ethertypes that the parser knows.
+// EtherTypes that the parser knows.
 const (
 	TypeIPv4      = 0x0800
 	TypeARP       = 0x0806
@@ -18,7 +18,7 @@ const (
 	TypeMPLS      = 0x8847
 	TypeMPLSMulti = 0x8848
 	TypeLLDP      = 0x88cc
-	// TypeNone stands for an IEEE 802.3 frame without an ethertype, as OpenFlow has it.
+	// TypeNone is the value that OpenFlow has for an IEEE 802.3 frame without an EtherType.
 	TypeNone = 0x05ff
 )
 
@@ -66,14 +66,14 @@ const (
 	NDRouter    = 0x80
 )
 
-// Why reading stopped.
+// Reasons why parsing stops.
 var (
 	ErrTruncated = errors.New("packet: frame ends inside a header")
 	ErrVersion   = errors.New("packet: IP version does not fit the ethertype")
 	ErrLength    = errors.New("packet: a header's length is impossible")
 )
 
-// Layers is the set of headers that were read whole.
+// Layers is the set of headers that were parsed completely.
 type Layers uint16
 
 // The headers.
@@ -93,37 +93,37 @@ const (
 	LLDP
 )
 
-// Headers is what the parser found in a frame. Fields of headers that are not in
-// Layers are zero.
+// Headers holds the headers of a frame. Fields of headers that are not in Layers are zero.
 type Headers struct {
 	Layers Layers
 	EthDst openflow.MAC
 	EthSrc openflow.MAC
-	// EthType is the type of what follows the VLAN tags.
+	// EthType is the EtherType after the VLAN tags.
 	EthType uint16
 
-	// VLANTags is the number of tags. VLANTPID, VLANID and VLANPCP are those of
-	// the outermost, InnerVLANID that of the second.
+	// VLANTags is the number of tags. VLANTPID, VLANID and VLANPCP belong to the outermost,
+	// InnerVLANID to the second.
 	VLANTags    uint8
 	VLANPCP     uint8
 	VLANTPID    uint16
 	VLANID      uint16
 	InnerVLANID uint16
 
-	// The outermost MPLS label stack entry. Nothing after MPLS is read.
+	// MPLSLabel, MPLSTC and MPLSBottom are the outermost MPLS label stack entry. The parser
+	// stops after MPLS.
 	MPLSLabel  uint32
 	MPLSTC     uint8
 	MPLSBottom bool
 
-	// DSCP, ECN, TTL (hop limit), Proto: of IPv4 or IPv6. Proto is the protocol
+	// DSCP, ECN, TTL (or hop limit) and Proto are those of IPv4 or IPv6. Proto is the protocol
 	// after all IPv6 extension headers.
 	DSCP, ECN, TTL, Proto uint8
-	// FragOffset is the fragment's offset in bytes; MoreFragments tells that it
-	// is not the last. Only the first fragment has transport headers.
+	// FragOffset is the fragment's offset in bytes. MoreFragments reports whether further
+	// fragments follow. Only the first fragment has transport headers.
 	FragOffset    uint16
 	MoreFragments bool
 	FlowLabel     uint32
-	// Src and Dst are the IP addresses, in ARP the sender's and the target's.
+	// Src and Dst are the IP addresses; in ARP, those of sender and target.
 	Src, Dst netip.Addr
 
 	// Ports of TCP, UDP and SCTP.
@@ -144,32 +144,32 @@ type Headers struct {
 	NDLink   openflow.MAC
 	NDFlags  uint8
 
-	// Offsets into the frame: of the header after Ethernet and tags, of the
-	// transport (or ICMP) header, of what follows it, and the end of the packet
-	// without Ethernet padding. A header that is not there has offset zero; End
-	// may lie beyond a frame that the switch cut short.
+	// L3, L4, Payload and End are offsets into the frame: of the header after Ethernet and tags,
+	// of the transport (or ICMP) header, of the data after it, and of the end of the packet
+	// without Ethernet padding. The offset of a missing header is zero. End may lie beyond a
+	// frame that the switch has cut short.
 	L3, L4, Payload, End int
 }
 
-// Has reports whether all these headers were read.
+// Has reports whether all these headers were parsed.
 func (h *Headers) Has(l Layers) bool { return h.Layers&l == l }
 
 // IsIP reports whether the frame carries IPv4 or IPv6.
 func (h *Headers) IsIP() bool { return h.Layers&(IPv4|IPv6) != 0 }
 
-// IsFragment reports whether the packet is a part of an IP packet.
+// IsFragment reports whether the packet is a fragment of an IP packet.
 func (h *Headers) IsFragment() bool { return h.MoreFragments || h.FragOffset != 0 }
 
 // IsSYN reports whether the packet opens a TCP connection: SYN without ACK.
 func (h *Headers) IsSYN() bool { return h.Layers&TCP != 0 && h.TCPFlags&(SYN|ACK|RST|FIN) == SYN }
 
-// Source is the address and port the packet comes from.
+// Source returns the source address and port.
 func (h *Headers) Source() netip.AddrPort { return netip.AddrPortFrom(h.Src, h.SrcPort) }
 
-// Destination is the address and port the packet goes to.
+// Destination returns the destination address and port.
 func (h *Headers) Destination() netip.AddrPort { return netip.AddrPortFrom(h.Dst, h.DstPort) }
 
-// TCPOptions is the options part of the TCP header in the frame that was read.
+// TCPOptions returns the options of the TCP header. frame is the frame that was parsed.
 func (h *Headers) TCPOptions(frame []byte) []byte {
 	if !h.Has(TCP) || h.Payload > len(frame) {
 		return nil

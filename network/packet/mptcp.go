@@ -2,22 +2,22 @@ package packet
 
 import "encoding/binary"
 
-// MPTCP is what the options of a SYN say of Multipath TCP (RFC 8684, section 3).
+// MPTCP holds the Multipath TCP options of a SYN (RFC 8684, section 3).
 type MPTCP struct {
-	// Capable says that it opens a connection that may have several subflows (MP_CAPABLE), of
-	// a version of the protocol.
+	// Capable is true for a SYN that opens a connection which may have several subflows
+	// (MP_CAPABLE). Version is the version of the protocol.
 	Capable bool
 	Version uint8
-	// Join says that it opens a further subflow of a connection (MP_JOIN), which its receiver
-	// knows by Token. AddressID is the sender's number of the address that it comes from,
-	// Backup says that it is to be used when no other subflow is left.
+	// Join is true for a SYN that opens a further subflow of a connection (MP_JOIN). The
+	// receiver knows the connection by Token. AddressID is the sender's number of its address.
+	// Backup is true if the subflow is to be used only when no other is left.
 	Join      bool
 	Token     uint32
 	AddressID uint8
 	Backup    bool
 }
 
-// Kinds of TCP options, and subtypes of that of MPTCP.
+// Kinds of TCP options, and subtypes of the MPTCP option.
 const (
 	optionEnd   = 0
 	optionNop   = 1
@@ -27,17 +27,17 @@ const (
 	subtypeJoin    = 1
 )
 
-// Lengths of options in a SYN without ACK: of MP_CAPABLE of version 0 with the sender's key
-// (RFC 6824, section 3.1), and of later ones without; of MP_JOIN.
+// Lengths of options in a SYN without ACK: of MP_CAPABLE in version 0, which has the sender's
+// key (RFC 6824, section 3.1), and in later versions, which do not; and of MP_JOIN.
 const (
 	lenCapable0 = 12
 	lenCapable  = 4
 	lenJoin     = 12
 )
 
-// MPTCPOf reads the options of a SYN without ACK. Other subtypes belong in no SYN, and are
-// passed over, as is an option of a wrong length, and all from one on that does not end. A SYN
-// with both subtypes, or with one of them twice, is of no connection: it says nothing.
+// MPTCPOf parses the options of a SYN without ACK. It skips other subtypes, which do not belong
+// in a SYN, and options of a wrong length, and stops at an option that exceeds the header. A SYN
+// with both subtypes, or with one of them twice, is invalid: the result is zero.
 func MPTCPOf(options []byte) MPTCP {
 	var m MPTCP
 	for len(options) > 0 {
@@ -51,7 +51,7 @@ func MPTCPOf(options []byte) MPTCP {
 		if len(options) < 2 || options[1] < 2 || int(options[1]) > len(options) {
 			return m
 		}
-		if seen := m.Capable || m.Join; options[0] == optionMPTCP && m.take(options[2:options[1]]) && seen {
+		if seen := m.Capable || m.Join; options[0] == optionMPTCP && m.parseOption(options[2:options[1]]) && seen {
 			return MPTCP{}
 		}
 		options = options[options[1]:]
@@ -59,9 +59,9 @@ func MPTCPOf(options []byte) MPTCP {
 	return m
 }
 
-// take reads what an option of MPTCP has after kind and length. It is false for one that no
-// SYN has.
-func (m *MPTCP) take(b []byte) bool {
+// parseOption parses an MPTCP option after kind and length. It returns false for an option that
+// does not belong in a SYN.
+func (m *MPTCP) parseOption(b []byte) bool {
 	if len(b) < 2 {
 		return false
 	}

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What Linux sends: a SYN that opens a connection, and one that joins it.
+// TestMPTCPOf parses options that Linux sends: in a SYN that opens a connection, and in one that
+// joins it.
 func TestMPTCPOf(t *testing.T) {
 	timestamp := []byte{2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7}
 	capable := []byte{30, 4, 0x01, 0x01}
@@ -48,7 +49,7 @@ func TestMPTCPOf(t *testing.T) {
 	}
 }
 
-// Whatever options stand beside it, a join is read, and says what was written.
+// TestMPTCPBesideOthers checks that a join is parsed correctly beside any other options.
 func TestMPTCPBesideOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := MPTCP{Join: true, Token: rapid.Uint32().Draw(t, "token"), AddressID: rapid.Byte().Draw(t, "address"), Backup: rapid.Bool().Draw(t, "backup")}
@@ -79,7 +80,7 @@ func TestMPTCPBesideOthers(t *testing.T) {
 	})
 }
 
-// FuzzMPTCP: whatever is read makes sense, and nothing is read beyond the options.
+// FuzzMPTCP checks that the result is consistent, and that nothing beyond the options is read.
 func FuzzMPTCP(f *testing.F) {
 	f.Add([]byte{30, 12, 0x10, 7, 1, 2, 3, 4, 9, 9, 9, 9})
 	f.Add([]byte{2, 4, 5, 180, 1, 30, 4, 1, 1, 0})

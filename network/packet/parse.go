@@ -9,14 +9,14 @@ import (
 
 var be = binary.BigEndian
 
-// Parse reads the headers of an Ethernet frame.
+// Parse parses the headers of an Ethernet frame.
 func Parse(frame []byte) (Headers, error) {
 	var h Headers
 	err := h.Parse(frame)
 	return h, err
 }
 
-// Parse reads the headers of an Ethernet frame into h.
+// Parse parses the headers of an Ethernet frame into h.
 func (h *Headers) Parse(frame []byte) error {
 	*h = Headers{}
 	if len(frame) < 14 {
@@ -46,7 +46,7 @@ func (h *Headers) Parse(frame []byte) error {
 	return nil
 }
 
-// parseTags reads ethertype and VLAN tags and returns where the payload begins.
+// parseTags parses EtherType and VLAN tags, and returns the offset of the payload.
 func (h *Headers) parseTags(frame []byte) (int, error) {
 	at := 12
 	for {
@@ -78,7 +78,7 @@ func (h *Headers) parseTags(frame []byte) (int, error) {
 	if h.EthType >= 0x0600 {
 		return at, nil
 	}
-	// IEEE 802.3: the field is a length, and an ethertype may follow in a SNAP header.
+	// In IEEE 802.3 the field is a length, and an EtherType may follow in a SNAP header.
 	h.EthType = TypeNone
 	if len(frame) >= at+8 && [6]byte(frame[at:at+6]) == [6]byte{0xaa, 0xaa, 3} {
 		if t := be.Uint16(frame[at+6:]); t >= 0x0600 {
@@ -100,7 +100,7 @@ func (h *Headers) parseMPLS(frame []byte) error {
 	return nil
 }
 
-// parseARP reads ARP for IPv4 over Ethernet; other kinds are left alone.
+// parseARP parses ARP for IPv4 over Ethernet, and returns ErrLength for other kinds.
 func (h *Headers) parseARP(frame []byte) error {
 	if len(frame) < h.L3+28 {
 		return ErrTruncated
@@ -162,9 +162,8 @@ func (h *Headers) parseIPv6(frame []byte) error {
 	return h.parseTransport(frame, at)
 }
 
-// skipExtensions walks the IPv6 extension headers, leaving the protocol behind
-// them in Proto, and returns where that begins. Each step advances by at least
-// eight bytes, so the walk ends.
+// skipExtensions skips the IPv6 extension headers, sets Proto to the protocol after them, and
+// returns its offset. Each step advances by at least eight bytes, so the loop ends.
 func (h *Headers) skipExtensions(frame []byte, at int) (int, error) {
 	for {
 		var size int
@@ -197,7 +196,7 @@ func (h *Headers) skipExtensions(frame []byte, at int) (int, error) {
 		}
 		h.Proto = frame[at]
 		at += size
-		if h.FragOffset != 0 { // what follows is data, whatever it looks like
+		if h.FragOffset != 0 { // what follows is data, even if it looks like a header
 			return at, nil
 		}
 	}
@@ -272,8 +271,8 @@ func (h *Headers) parseICMP(p []byte, size int, l Layers) error {
 	return nil
 }
 
-// parseICMPv6 reads the ICMPv6 header and, for neighbour discovery, target and
-// link-layer address.
+// parseICMPv6 parses the ICMPv6 header and, for neighbour discovery, target and link-layer
+// address.
 func (h *Headers) parseICMPv6(p []byte) error {
 	if err := h.parseICMP(p, 4, ICMPv6); err != nil {
 		return err

@@ -52,7 +52,7 @@ func tcp(ip gopacket.NetworkLayer) *layers.TCP {
 	return l
 }
 
-// base is what every frame from the helpers above has in common.
+// base is common to all frames of the helpers above.
 func base(l Layers, ethType uint16, l3, l4, payload, end int) Headers {
 	return Headers{
 		Layers: Ethernet | l, EthDst: openflow.MAC(macB), EthSrc: openflow.MAC(macA), EthType: ethType,

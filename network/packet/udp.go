@@ -8,9 +8,9 @@ type UDPDatagram struct {
 	Payload  []byte
 }
 
-// AppendUDP appends a UDP datagram in an IP packet of its own.
+// AppendUDP appends a UDP datagram in an IP packet.
 func AppendUDP(b []byte, f Frame, d UDPDatagram) []byte {
-	src, dst := ends(d.Src, d.Dst)
+	src, dst := addresses(d.Src, d.Dst)
 	size := 8 + len(d.Payload)
 	if src.Is4() {
 		b = f.appendTo(b, TypeIPv4)
@@ -25,8 +25,8 @@ func AppendUDP(b []byte, f Frame, d UDPDatagram) []byte {
 	b = be.AppendUint16(b, uint16(size))
 	b = append(b, 0, 0)
 	b = append(b, d.Payload...)
-	check := Checksum(Sum(b[at:], pseudo(src, dst, ProtoUDP, size)))
-	if check == 0 { // zero would say that there is none
+	check := Checksum(Sum(b[at:], pseudoHeader(src, dst, ProtoUDP, size)))
+	if check == 0 { // zero means that there is no checksum
 		check = 0xffff
 	}
 	be.PutUint16(b[at+6:], check)
