@@ -1,19 +1,12 @@
 package graph
 
-<<<<<<< Updated upstream
 // partialPath is a path from the start to a node. It is kept while no other one is at least as
 // good in every respect.
 type partialPath struct {
-=======
-// state is one way to a node, kept as long as no other way is at least as good in
-// everything.
-type state struct {
->>>>>>> Stashed changes
 	cost   float64
 	sums   [MaxBounds]float64
 	hops   int32
 	node   int32
-<<<<<<< Updated upstream
 	arc    int32 // the last arc
 	parent int32 // the path without that arc, -1 at the start
 	older  int32 // the one settled before this one at the same node, -1 for none
@@ -40,51 +33,18 @@ func (s *solver) labelSetting() (int32, float64) {
 	s.paths, s.queue = s.paths[:0], s.queue[:0]
 	for i := range s.latestAt {
 		s.latestAt[i] = -1
-=======
-	arc    int32 // by which it arrives
-	parent int32 // state before that arc, -1 at the start
-	older  int32 // state settled before this one at the same node, -1 for none
-}
-
-// How the exact search can end other than with the number of a state at the end.
-const (
-	exhausted int32 = -1 - iota // every way was looked at
-	limited                     // a limit was reached
-)
-
-// settle is the exact search: label setting with dominance (Martins, "On a
-// Multicriteria Shortest Path Problem", EJOR 16, 1984), in the order of A*. Ways
-// are settled by ascending cost of the cheapest path that they can become, as the
-// search backwards has found it, so the first to arrive is the best. A way is
-// dropped when no completion can meet a bound, or when one settled at the same node
-// is no worse in any respect. That also drops every way that comes back to a node.
-//
-// With a guide it is branch and bound instead: the order is that of the guide's
-// lower bounds, and the search goes on until none is below the best path.
-//
-// The second result is the least cost that a path can have.
-func (s *solver) settle() (int32, float64) {
-	s.states, s.queue = s.states[:0], s.queue[:0]
-	for i := range s.settled {
-		s.settled[i] = -1
->>>>>>> Stashed changes
 	}
 	s.start()
 	bound := s.gap.low
 	for popped := 1; len(s.queue) > 0; popped++ {
 		top := s.queue.pop()
-<<<<<<< Updated upstream
 		at := &s.paths[top.node]
-=======
-		at := &s.states[top.node]
->>>>>>> Stashed changes
 		node := at.node
 		if s.dominated(at) {
 			continue
 		}
 		bound = top.cost
 		switch {
-<<<<<<< Updated upstream
 		case s.guide.active && s.gap.found && within(s.gap.best.Cost, bound):
 			return exhausted, bound
 		case int(node) == s.p.To && s.guide.active:
@@ -98,21 +58,6 @@ func (s *solver) settle() (int32, float64) {
 		at.older, s.latestAt[node] = s.latestAt[node], top.node
 		if s.guide.active {
 			s.tryCompletions(top.node)
-=======
-		case s.guide.on && s.gap.have && within(s.gap.best.Cost, bound):
-			return exhausted, bound
-		case int(node) == s.p.To && s.guide.on:
-			s.offer(s.way(top.node).Arcs)
-			continue
-		case int(node) == s.p.To:
-			return top.node, bound
-		case len(s.states) >= s.p.Limit.Labels || popped%512 == 0 && late(s.exactBy):
-			return limited, bound
-		}
-		at.older, s.settled[node] = s.settled[node], top.node
-		if s.guide.on {
-			s.complete(top.node)
->>>>>>> Stashed changes
 		}
 		for place := s.g.first[node]; place < s.g.first[node+1]; place++ {
 			s.extend(top.node, s.g.id[place], s.g.head[place])
@@ -121,24 +66,16 @@ func (s *solver) settle() (int32, float64) {
 	return exhausted, bound
 }
 
-<<<<<<< Updated upstream
 // start queues the empty path.
 func (s *solver) start() {
 	first := partialPath{node: int32(s.p.From), parent: -1}
 	goal, ok := s.remaining[len(s.p.Bounds)].known(first.node)
-=======
-// start queues the way that has not left yet.
-func (s *solver) start() {
-	first := state{node: int32(s.p.From), parent: -1}
-	goal, ok := s.rest[len(s.p.Bounds)].known(first.node)
->>>>>>> Stashed changes
 	if !ok {
 		return
 	}
 	if s.p.Widest {
 		first.cost = goal.cost
 	}
-<<<<<<< Updated upstream
 	s.paths = append(s.paths, first)
 	s.queue.push(item{cost: s.gap.low})
 }
@@ -154,40 +91,18 @@ func (s *solver) extend(from, arc, head int32) {
 	for i, b := range s.p.Bounds {
 		next.sums[i] = at.sums[i] + b.Weights[arc]
 		least, ok := s.remaining[i].known(head)
-=======
-	s.states = append(s.states, first)
-	s.queue.push(item{cost: s.gap.low})
-}
-
-// extend queues the way that goes on by an arc, unless it is of no use.
-func (s *solver) extend(from, arc, head int32) {
-	goal, ok := s.rest[len(s.p.Bounds)].known(head)
-	if !ok || !s.open[arc] {
-		return
-	}
-	at := &s.states[from]
-	next := state{hops: at.hops + 1, node: head, arc: arc, parent: from}
-	for i, b := range s.p.Bounds {
-		next.sums[i] = at.sums[i] + b.Weights[arc]
-		least, ok := s.rest[i].known(head)
->>>>>>> Stashed changes
 		if !ok || !within(next.sums[i]+least.cost, b.Max) {
 			return
 		}
 	}
 	var key item
-<<<<<<< Updated upstream
 	if s.p.Widest { // only its greatest possible width matters
-=======
-	if s.p.Widest { // how narrow it will be at best is all that matters of it
->>>>>>> Stashed changes
 		next.cost = max(at.cost, -s.p.Width[arc], goal.cost)
 		key = item{cost: next.cost, hops: next.hops}
 	} else {
 		next.cost = at.cost + s.p.Cost[arc]
 		key = item{cost: next.cost + goal.cost, hops: next.hops + goal.hops}
 	}
-<<<<<<< Updated upstream
 	if s.dominated(&next) || s.p.MaxCost > 0 && !within(key.cost, s.p.MaxCost) || s.guide.active && !s.mayImprove(&next, &key) {
 		return
 	}
@@ -207,46 +122,17 @@ func (s *solver) dominated(at *partialPath) bool {
 			return true
 		}
 		if n == 1 && !s.guide.active {
-=======
-	if s.dominated(&next) || s.p.MaxCost > 0 && !within(key.cost, s.p.MaxCost) || s.guide.on && !s.promises(&next, &key) {
-		return
-	}
-	key.node = int32(len(s.states))
-	s.states = append(s.states, next)
-	s.queue.push(key)
-}
-
-// dominated reports whether a way settled at the same node is as good in every
-// respect. Without a guide those settled before cost no more, and with one bound
-// the latest of them has the least sum.
-func (s *solver) dominated(at *state) bool {
-	n := len(s.p.Bounds)
-	for i := s.settled[at.node]; i >= 0; i = s.states[i].older {
-		o := &s.states[i]
-		if o.sums[0] <= at.sums[0] && (n < 2 || o.sums[1] <= at.sums[1]) && (n < 3 || o.sums[2] <= at.sums[2]) && (!s.guide.on || o.cost <= at.cost) {
-			return true
-		}
-		if n == 1 && !s.guide.on {
->>>>>>> Stashed changes
 			return false
 		}
 	}
 	return false
 }
 
-<<<<<<< Updated upstream
 // pathOf returns a partial path as a Path.
 func (s *solver) pathOf(end int32) Path {
 	arcs := make([]int, s.paths[end].hops)
 	for i := end; s.paths[i].parent >= 0; i = s.paths[i].parent {
 		arcs[s.paths[i].hops-1] = int(s.paths[i].arc)
-=======
-// way reads the path to a state.
-func (s *solver) way(end int32) Path {
-	arcs := make([]int, s.states[end].hops)
-	for i := end; s.states[i].parent >= 0; i = s.states[i].parent {
-		arcs[s.states[i].hops-1] = int(s.states[i].arc)
->>>>>>> Stashed changes
 	}
 	return Path{Arcs: arcs, Cost: sum(s.p.Cost, arcs)}
 }
