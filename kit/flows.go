@@ -36,6 +36,9 @@ const (
 	restoreFor = time.Minute
 )
 
+// placings are the rates at which packets may have flows placed.
+var placings = PortLimits{Port: EventRate{1000, 1000}, Switch: EventRate{2500, 2500}, All: EventRate{10_000, 10_000}}
+
 // ErrFlowEnded is returned by Place, wrapped or not, when a flow has ended. Flows then removes the
 // flow's rules, and the next packet begins another flow.
 var ErrFlowEnded = errors.New("the flow has ended")
@@ -93,7 +96,7 @@ type Flows[T any] struct {
 	opened   Shares // flows, by the port of the first packet
 	placing  Shares // those of them that packets wait for
 	held     Shares // packets
-	rates    rates
+	rates    *PortLimiter
 	refused  map[string]uint64 // packets that were not held, by why
 	running  bool              // the stored flows have been read, and Run has not returned
 	ended    bool
@@ -138,7 +141,7 @@ func NewFlows[T any](o FlowOptions[T]) *Flows[T] {
 	}
 	x := &Flows[T]{
 		FlowOptions: o, tasks: tasks.New(), loop: NewLoop(), flows: map[string]*flow[T]{},
-		opened: NewShares(), placing: NewShares(), held: NewShares(), rates: newRates(), refused: map[string]uint64{},
+		opened: NewShares(), placing: NewShares(), held: NewShares(), rates: NewPortLimiter(placings), refused: map[string]uint64{},
 	}
 	x.queue = newQueue(x.tasks, x.one)
 	x.queue.atOnce[asked] = maxPlacing
@@ -253,7 +256,7 @@ func (x *Flows[T]) refuse(f *flow[T], at network.PortRef, now time.Time) string 
 		return ""
 	case !x.placing.Room(at, maxPlacing, maxPlacing/4, maxPlacing/8):
 		return "placing"
-	case !x.rates.allow(at, now):
+	case !x.rates.Allow(at, now):
 		return "rate"
 	}
 	return ""

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/time/rate"
 )
 
 // Limit bounds the lines of one kind: a burst, then one each second. The next line that
@@ -20,8 +22,7 @@ type Limit struct {
 	Burst int
 
 	mu      sync.Mutex
-	tokens  int
-	last    time.Time
+	limiter *rate.Limiter
 	skipped int
 }
 
@@ -56,22 +57,17 @@ func (l *Limit) write(log *slog.Logger, level slog.Level, msg string, args []any
 	log.Log(context.Background(), level, msg, short...)
 }
 
-// Turn tells whether one more may be written, and how many were left out since the last.
+// Turn reports whether one more may be written, and how many were left out since the last.
 func (l *Limit) Turn(now time.Time) (skipped int, turn bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last.IsZero() {
-		l.tokens, l.last = cmp.Or(l.Burst, burst), now
+	if l.limiter == nil {
+		l.limiter = rate.NewLimiter(1, cmp.Or(l.Burst, burst))
 	}
-	if n := int(now.Sub(l.last) / time.Second); n > 0 {
-		l.tokens = min(l.tokens+n, cmp.Or(l.Burst, burst))
-		l.last = now
-	}
-	if l.tokens == 0 {
+	if !l.limiter.AllowN(now, 1) {
 		l.skipped++
 		return 0, false
 	}
-	l.tokens--
 	skipped, l.skipped = l.skipped, 0
 	return skipped, true
 }

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/services/handover/registry"
 )
@@ -16,22 +18,21 @@ const (
 	strangerBurst = 100
 )
 
-// floods limits what strangers send, with one token bucket for each port: a flood from one port
+// floods limits what strangers send, with one limiter for each port: a flood from one port
 // does not affect others.
 type floods struct {
 	mu    sync.Mutex
-	ports map[network.PortRef]*bucket
+	ports map[network.PortRef]*portFlood
 }
 
-// bucket is the token bucket of a port.
-type bucket struct {
-	tokens  float64
-	at      time.Time
-	dropped int // messages dropped since the bucket was last full
+// portFlood counts what strangers send at a port.
+type portFlood struct {
+	limiter *rate.Limiter
+	dropped int // messages dropped since the limiter was last full
 }
 
 // newFloods returns floods without any port.
-func newFloods() *floods { return &floods{ports: map[network.PortRef]*bucket{}} }
+func newFloods() *floods { return &floods{ports: map[network.PortRef]*portFlood{}} }
 
 // allow reports whether a stranger's message at a port is handled. first is set for the first
 // dropped message of a flood.
@@ -40,32 +41,24 @@ func (f *floods) allow(at network.PortRef, now time.Time) (ok, first bool) {
 	defer f.mu.Unlock()
 	a := f.ports[at]
 	if a == nil {
-		a = &bucket{tokens: strangerBurst, at: now}
+		a = &portFlood{limiter: rate.NewLimiter(strangerRate, strangerBurst)}
 		f.ports[at] = a
 	}
-	a.refill(now)
-	if a.tokens >= 1 {
-		a.tokens--
+	if a.limiter.AllowN(now, 1) {
 		return true, false
 	}
 	a.dropped++
 	return false, a.dropped == 1
 }
 
-// refill adds the tokens of the time since the last refill.
-func (a *bucket) refill(now time.Time) {
-	a.tokens = min(a.tokens+max(now.Sub(a.at), 0).Seconds()*strangerRate, strangerBurst)
-	a.at = now
-}
-
-// expire removes the ports whose buckets are full again, and returns how many messages were
+// expire removes the ports whose limiters are full again, and returns how many messages were
 // dropped at those that had a flood.
 func (f *floods) expire(now time.Time) map[network.PortRef]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ended := map[network.PortRef]int{}
 	for at, a := range f.ports {
-		if a.refill(now); a.tokens < strangerBurst {
+		if a.limiter.TokensAt(now) < strangerBurst {
 			continue
 		}
 		if a.dropped > 0 {

@@ -31,15 +31,14 @@ func TestFloods(t *testing.T) {
 		first    bool // a flood begins
 	}
 	for name, steps := range map[string][]step{
-		"few":                   {{0, here, 10, 10, false}},
-		"as many as may come":   {{0, here, strangerBurst, strangerBurst, false}},
-		"a flood":               {{0, here, 10 * strangerBurst, strangerBurst, true}},
-		"it is told once":       {{0, here, 200, strangerBurst, true}, {time.Second, here, 200, strangerRate, false}},
-		"another port":          {{0, here, 1000, strangerBurst, true}, {0, there, 50, 50, false}},
-		"slowly, for ever":      {{0, here, 100, 100, false}, {time.Second, here, 20, 20, false}, {time.Second, here, 20, 20, false}},
-		"it has calmed down":    {{0, here, 200, 100, true}, {time.Minute, here, 100, 100, false}},
-		"again after it was":    {{0, here, 200, 100, true}, {time.Minute, here, 200, 100, true}},
-		"the clock is put back": {{0, here, 200, 100, true}, {-time.Hour, here, 10, 0, false}, {time.Second, here, 100, 20, false}},
+		"few":                 {{0, here, 10, 10, false}},
+		"as many as may come": {{0, here, strangerBurst, strangerBurst, false}},
+		"a flood":             {{0, here, 10 * strangerBurst, strangerBurst, true}},
+		"it is told once":     {{0, here, 200, strangerBurst, true}, {time.Second, here, 200, strangerRate, false}},
+		"another port":        {{0, here, 1000, strangerBurst, true}, {0, there, 50, 50, false}},
+		"slowly, for ever":    {{0, here, 100, 100, false}, {time.Second, here, 20, 20, false}, {time.Second, here, 20, 20, false}},
+		"it has calmed down":  {{0, here, 200, 100, true}, {time.Minute, here, 100, 100, false}},
+		"again after it was":  {{0, here, 200, 100, true}, {time.Minute, here, 200, 100, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, now := newFloods(), time.Now()

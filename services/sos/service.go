@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/kit"
@@ -87,7 +89,7 @@ func New(o Options) (*Service, error) {
 	s.resets = &resets{core: c, all: map[flow]*reset{}}
 	s.endings = &endings{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, resets: s.resets, pendingAborts: map[*agent][]agentapi.SessionID{}}
 	s.reconciler = &reconciler{core: c, sessions: s.sessions, pairs: s.pairs, endings: s.endings}
-	s.setups = &setups{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, endings: s.endings, reconciler: s.reconciler, active: make(chan struct{}, maxActiveSetups)}
+	s.setups = &setups{core: c, logLimit: rate.NewLimiter(maxLogged, maxLogged), sessions: s.sessions, history: s.history, pairs: s.pairs, endings: s.endings, reconciler: s.reconciler, active: make(chan struct{}, maxActiveSetups)}
 	c.agents = s.newRegistry()
 	c.metrics = newMetrics(s)
 	c.treatments.Subscribe(Name, c.wake)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
@@ -28,7 +30,7 @@ type setups struct {
 	reconciler *reconciler
 	active     chan struct{} // holds a token for each set-up in progress
 	costs      agents.Costs
-	logLimit   logLimiter // guarded by the lock
+	logLimit   *rate.Limiter // of what is logged and published
 }
 
 // handleOffer decides whether a connection gets a session. A repeated first packet of a
@@ -125,7 +127,7 @@ func (s *setups) failed(ss *session, err error) {
 	s.history.finish(ss)
 	now, why := time.Now(), reasonOf(err)
 	s.sessions.directs.add(why, err.Error(), now)
-	logged := s.logLimit.allow(now)
+	logged := s.logLimit.AllowN(now, 1)
 	s.mu.Unlock()
 	s.metrics.failed.WithLabelValues(string(why)).Inc()
 	if !logged {
@@ -135,21 +137,6 @@ func (s *setups) failed(ss *session, err error) {
 	s.log.Info("connection goes directly", "flow", ss.flow, "reason", why, "why", err)
 }
 
-// maxLogged is how many connections that go directly are logged and published per second.
+// maxLogged is how many connections that go directly are logged and published per second, and at once.
 // In a flood, only the metrics count all of them.
 const maxLogged = 20
-
-// logLimiter counts what has been logged in the current second.
-type logLimiter struct {
-	second int64
-	n      int
-}
-
-// allow reports whether one more connection may be logged at the given time.
-func (t *logLimiter) allow(now time.Time) bool {
-	if sec := now.Unix(); sec != t.second {
-		*t = logLimiter{second: sec}
-	}
-	t.n++
-	return t.n <= maxLogged
-}

@@ -8,14 +8,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A port from which very many packets have flows placed does not take the turns of the others, nor
-// does a switch with many such ports, and a packet with an older time brings no turns.
-func TestRates(t *testing.T) {
-	r := newRates()
+// A port from which very many packets come does not take the turns of the others, nor does a
+// switch with many such ports, and a packet with an older time brings no turns.
+func TestPortLimiter(t *testing.T) {
+	const placedEach, placedOfSwitch, placedAll = 1000, 2500, 10_000
+	r := NewPortLimiter(placings)
 	now := time.Unix(1000, 0)
 	allowed := func(at network.PortRef, tries int) (n int) {
 		for range tries {
-			if r.allow(at, now) {
+			if r.Allow(at, now) {
 				n++
 			}
 		}
