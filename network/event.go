@@ -6,37 +6,36 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind uint8
 
 // The kinds of events.
 const (
-	// SwitchUp: the switch has been reconciled and takes part in the network.
+	// SwitchUp means that the switch is reconciled and takes part in the network.
 	SwitchUp EventKind = iota + 1
-	// SwitchDown: the session with the switch ended.
+	// SwitchDown means that the session with the switch has ended.
 	SwitchDown
-	// PortUp and PortDown: a port appeared or its link came up; and the reverse.
+	// PortUp and PortDown mean that a port appeared or its link came up, or the reverse.
 	PortUp
 	PortDown
-	// LinkUp and LinkDown: one direction of a link between switches.
+	// LinkUp and LinkDown are about one direction of a link between switches.
 	LinkUp
 	LinkDown
-	// HostAdded, HostMoved, HostRemoved: the host table changed.
+	// HostAdded, HostMoved and HostRemoved are changes of the host table.
 	HostAdded
 	HostMoved
 	HostRemoved
-	// HostChanged: a host's addresses changed.
+	// HostChanged means that a host's addresses have changed.
 	HostChanged
-	// SwitchRefused: a switch was not let in, for its Reason.
+	// SwitchRefused means that a switch was not let in, for its Reason.
 	SwitchRefused
-	// HostRefused: what was said of a host behind a port is not believed, for its Reason.
-	// Host is the one that is known, if it is.
+	// HostRefused means that a claim about a host behind a port was refused, for its Reason. Host
+	// is the known host, if there is one.
 	HostRefused
-	// LinkMisplaced: a link ends at a Port whose role is access.
+	// LinkMisplaced means that a link ends at a Port whose role is access.
 	LinkMisplaced
-	// EventsLeftOut: some events about hosts and the state of a Port, or about what is not
-	// believed of hosts at a Switch (its port 0), were not published, because there were too
-	// many.
+	// EventsLeftOut means that some events about hosts and the state of a Port, or about refused
+	// claims at a Switch (its port 0), were not published because there were too many.
 	EventsLeftOut
 )
 
@@ -46,7 +45,7 @@ var eventNames = [...]string{
 	LinkMisplaced: "link.misplaced", EventsLeftOut: "events.left-out",
 }
 
-// String is the event's name in logs and in the event stream.
+// String returns the event's name in logs and in the event stream.
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) && k > 0 {
 		return eventNames[k]
@@ -54,7 +53,7 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
-// Event is a change of the network. Only the fields that belong to its kind are set.
+// Event is a change of the network. Only the fields of its kind are set.
 type Event struct {
 	Kind   EventKind
 	At     time.Time
@@ -63,11 +62,11 @@ type Event struct {
 	Port PortRef
 	// Link is set for link events.
 	Link Link
-	// Host is set for host events, and From is where a moved host stood before.
+	// Host is set for host events, and From is the previous place of a host that has moved.
 	Host Host
 	From PortRef
-	// Reason is set where something was refused.
+	// Reason is set if something was refused.
 	Reason string
-	// LeftOut is how many events of the same port were not published before this one.
+	// LeftOut is the number of events of the same port that were not published before this one.
 	LeftOut int `json:",omitempty"`
 }

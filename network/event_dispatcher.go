@@ -12,9 +12,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// dispatcher is what has been found out about switches, ports, links and hosts. Its methods act
-// on it: they keep what is known of one in line with the others, have repaired what follows
-// from it, and tell those who want to know.
+// dispatcher handles what is found out about switches, ports, links and hosts. Its methods keep
+// the tables consistent with each other, request repairs, and emit events.
 type dispatcher struct {
 	cfg         *Config
 	links       *discovery.Discovery
@@ -32,7 +31,7 @@ type dispatcher struct {
 	unprobedLog lograte.Limit
 }
 
-// switchUp makes a reconciled switch known.
+// switchUp announces a reconciled switch.
 func (x *dispatcher) switchUp(s *Switch) {
 	now := time.Now()
 	x.hosts.SwitchUp(s.dpid, now)
@@ -49,7 +48,7 @@ func (x *dispatcher) switchUp(s *Switch) {
 			continue
 		}
 		x.portUp(at, p)
-		if now, ok := s.Port(p.Number); !ok || !now.Up() { // it went down meanwhile
+		if now, ok := s.Port(p.Number); !ok || !now.Up() { // the port went down meanwhile
 			x.portDown(at)
 		}
 	}
@@ -59,10 +58,10 @@ func (x *dispatcher) switchUp(s *Switch) {
 	x.repairs.request(PortRef{})
 }
 
-// switchDown forgets the links of a switch. Its hosts are kept for a while: they are
-// most likely still there when it comes back.
+// switchDown removes the links of a switch. Its hosts are kept for a while, because they are most
+// likely still there when the switch returns.
 func (x *dispatcher) switchDown(s *Switch) {
-	x.repairs.switchLeft(s.dpid, x.cfg.DiscoveryTimeout) // before who repairs sees that its links are gone
+	x.repairs.switchLeft(s.dpid, x.cfg.DiscoveryTimeout) // before repairs see that its links are gone
 	x.linkChanges(x.links.SwitchDown(s.dpid))
 	x.hosts.SwitchDown(s.dpid, time.Now())
 	x.rates.ForgetSwitch(s.dpid)
@@ -86,7 +85,7 @@ func (x *dispatcher) portDown(at PortRef) {
 	x.repairs.request(at)
 }
 
-// linkChanges acts on what discovery has found out.
+// linkChanges handles the changes that discovery has found.
 func (x *dispatcher) linkChanges(changes []discovery.Change) {
 	if len(changes) == 0 {
 		return
@@ -106,10 +105,10 @@ func (x *dispatcher) linkChanges(changes []discovery.Change) {
 					x.publisher.linkMisplaced(c.Link, at)
 				}
 			}
-			x.linkProber.due.set() // the way back
+			x.linkProber.due.set() // probe the reverse direction
 			x.repairs.request(PortRef{})
 		case discovery.LinkUnprobed:
-			x.unprobedLog.Warn(x.cfg.Log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
+			x.unprobedLog.Warn(x.cfg.Log, "probes of a link are lost: it counts as up because traffic passes", "from", c.Link.From, "to", c.Link.To)
 		case discovery.LinkDown:
 			x.lostLinks.add(c.Link, time.Now())
 			x.publisher.emit(Event{Kind: LinkDown, Link: c.Link})
@@ -120,7 +119,7 @@ func (x *dispatcher) linkChanges(changes []discovery.Change) {
 	}
 }
 
-// hostChanges passes on what the host table has found out.
+// hostChanges handles the changes of the host table.
 func (x *dispatcher) hostChanges(changes []hosts.Change) {
 	for _, c := range changes {
 		switch c.Kind {
@@ -135,7 +134,7 @@ func (x *dispatcher) hostChanges(changes []hosts.Change) {
 		switch c.Kind {
 		case hosts.Added:
 			e.Kind = HostAdded
-			if x.adopted.Load() { // it may have moved while no controller ran
+			if x.adopted.Load() { // the host may have moved while no controller ran
 				x.repairs.request(PortRef{})
 			}
 		case hosts.Moved:

@@ -12,14 +12,14 @@ import (
 	"github.com/sluice-net/sluice/network/hosts"
 )
 
-// publisher tell who wants to know what happens: subscribers of everything, and those beyond
-// the controller of what is not too much.
+// publisher passes every event to subscribers within the controller, and publishes events at a
+// bounded rate beyond it.
 type publisher struct {
 	log            *slog.Logger
-	publish        func(kind string, attrs any) // nil if nobody is there
+	publish        func(kind string, attrs any) // nil if nothing is published
 	portLimiter    eventLimiter
-	refusalLimiter eventLimiter  // of what is said of hosts at each switch
-	misplacedLog   lograte.Limit // of links where end hosts are to be
+	refusalLimiter eventLimiter  // for refused claims about hosts, by switch
+	misplacedLog   lograte.Limit // for links at ports for end hosts
 
 	mu   sync.Mutex
 	subs atomic.Pointer[[]func(Event)]
@@ -39,7 +39,7 @@ func (t *publisher) subscribe(f func(Event)) {
 	t.subs.Store(&subs)
 }
 
-// emit must be called without holding locks.
+// emit passes an event on. The caller must not hold locks.
 func (t *publisher) emit(e Event) {
 	if e.At.IsZero() {
 		e.At = time.Now()
@@ -57,7 +57,7 @@ func (t *publisher) emit(e Event) {
 	}
 }
 
-// run tells of what was left out last, until ctx ends.
+// run reports the events that were left out last, until ctx ends.
 func (t *publisher) run(ctx context.Context) {
 	tick := time.NewTicker(eventLimiterIdle / 2)
 	defer tick.Stop()
@@ -79,15 +79,15 @@ func (t *publisher) reportLeftOut(now time.Time) {
 	}
 }
 
-// refusalReasons are the reasons for which what is said of a host is not believed, in words.
+// refusalReasons describes why a claim about a host is refused.
 var refusalReasons = map[hosts.Why]string{
-	hosts.Full:     "the port, its switch or the table has as many hosts as may be, and none gives way",
+	hosts.Full:     "the port, its switch or the table holds as many hosts as allowed, and none can be replaced",
 	hosts.Pinned:   "the host or the address is pinned elsewhere, or is virtual",
-	hosts.Answered: "the host that is known answers where it was",
-	hosts.Crowded:  "more hosts are said to have moved than can be asked at once",
+	hosts.Answered: "the known host still answers at its old port",
+	hosts.Crowded:  "more hosts are said to have moved than can be probed at once",
 }
 
-// hostRefused tells that what is said of a host at a port is not believed.
+// hostRefused reports a refused claim about a host at a port.
 func (t *publisher) hostRefused(c hosts.Change) {
 	now := time.Now()
 	skipped, ok := t.refusalLimiter.allowAt(PortRef{Switch: c.From.Switch}, now)
@@ -98,13 +98,13 @@ func (t *publisher) hostRefused(c hosts.Change) {
 	if !c.Host.MAC.IsZero() {
 		args = append(args, "host", c.Host.MAC, "at", c.Host.At)
 	}
-	t.log.Warn("host not believed", args...)
+	t.log.Warn("claim about a host refused", args...)
 	t.emit(Event{Kind: HostRefused, At: now, Switch: c.From.Switch, Port: c.From, Host: c.Host, Reason: refusalReasons[c.Why], LeftOut: skipped})
 }
 
-// linkMisplaced tells of a link that ends where the operator says that end hosts are. It
-// is used all the same: it is there, and packets would go round in circles if it counted
-// as a host's port.
+// linkMisplaced reports a link that ends at a port that the operator has reserved for end hosts.
+// The link is used nevertheless: it exists, and packets would loop if its port counted as a
+// host's.
 func (t *publisher) linkMisplaced(l Link, at PortRef) {
 	const reason = "the role of the port is access: somebody has connected a switch there, or network.switches.roles is wrong"
 	t.misplacedLog.Warn(t.log, "link at a port for end hosts", "port", at, "from", l.From, "to", l.To, "reason", reason)
@@ -112,37 +112,37 @@ func (t *publisher) linkMisplaced(l Link, at PortRef) {
 }
 
 const (
-	// eventBurst is how many events about hosts and the state of one port are published
-	// at once; after that it is one a second.
+	// eventBurst is the number of events about the hosts and the state of one port that are
+	// published at once; after that it is one a second.
 	eventBurst = 32
-	// refusalBurst is how many claims at one switch that are not believed are told at
-	// once, and refusedInAll how many of all switches; after that it is one a second.
+	// refusalBurst is the number of refused claims at one switch that are reported at once, and
+	// totalRefusalBurst that of all switches; after that it is one a second.
 	refusalBurst, totalRefusalBurst = 10, 64
-	// eventLimiterIdle is after how long without an event a port is forgotten, and what was
-	// left out of it last is told.
+	// eventLimiterIdle is the time without events after which a port is forgotten, and the number
+	// of its events left out is reported.
 	eventLimiterIdle = 10 * time.Second
 )
 
-// eventLimiter bounds the events that one port, or one switch, causes: who makes hosts come and go,
-// or a port go up and down, must leave those who read the events something else. Subscribers
-// within the controller are told of each.
+// eventLimiter bounds the published events that one port, or one switch, causes, so that a host or
+// port that comes and goes does not crowd out others. Subscribers within the controller receive
+// every event.
 type eventLimiter struct {
 	burst int
-	// overall, if set, bounds those of all together but for the first of each.
+	// overall, if set, bounds the events of all together, except the first of each.
 	overall *lograte.Limit
 
 	mu    sync.Mutex
 	ports map[PortRef]*portEvents // a switch is its port 0
 }
 
-// portEvents is what was told of a port.
+// portEvents is the state of one port.
 type portEvents struct {
 	limit   lograte.Limit
-	leftOut int // beyond what its limit counts
+	leftOut int // in addition to those that limit counts
 	last    time.Time
 }
 
-// allow says whether an event is published, and how many of its port were left out before.
+// allow reports whether an event is published, and how many of its port were left out before.
 func (t *eventLimiter) allow(e *Event) (leftOut int, ok bool) {
 	switch e.Kind {
 	case HostAdded, HostMoved, HostRemoved, HostChanged, PortUp, PortDown:
@@ -152,7 +152,8 @@ func (t *eventLimiter) allow(e *Event) (leftOut int, ok bool) {
 	return t.allowAt(e.Port, e.At)
 }
 
-// allowAt says whether one more of a port is told, and how many were left out before.
+// allowAt reports whether one more event of a port is published, and how many were left out
+// before.
 func (t *eventLimiter) allowAt(at PortRef, now time.Time) (leftOut int, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,8 +180,8 @@ func (t *eventLimiter) allowAt(at PortRef, now time.Time) (leftOut int, ok bool)
 	return leftOut, ok
 }
 
-// expire forgets the ports of which nothing was to be told lately, and returns those of
-// which something was left out, and how much.
+// expire forgets ports without recent events. It returns those of which events were left out, with
+// their numbers.
 func (t *eventLimiter) expire(now time.Time) map[PortRef]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,23 +9,23 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Anchor is what stays as it is of a host that moves, whose packets a service leads: who
-// has something to do with them wherever the host is, does it there.
+// Anchor describes a mobile host whose packets a service forwards, by what stays the same when the
+// host moves. Other services apply their rules there.
 type Anchor struct {
-	// MAC is the address by which everybody but its edge switch knows the host.
+	// MAC is the address by which all but the host's edge switch know it.
 	MAC openflow.MAC
-	// Borders are the ports by which the host's traffic with others comes in and leaves,
-	// wherever it is: all of it passes the switch of one of them. The service's rules lead
-	// what is addressed to the host from each of these switches to where it is.
+	// Borders are the ports by which the host's traffic with others enters and leaves, wherever
+	// the host is: all of it passes the switch of one of them. The service's rules forward packets
+	// for the host from each of these switches to its place.
 	Borders []PortRef
-	// Place is where it is now, by the address that it uses there. A zero address there is
-	// the same as MAC.
+	// Place is the host's present place, and the MAC address it uses there. A zero address means
+	// MAC.
 	Place Pin
-	// Way leads from the border by which what it sends leaves to where it is.
+	// Way is the path from the border by which the host's packets leave to its present place.
 	Way []Hop
 }
 
-// Border is the first of the ports that is at a switch.
+// Border returns the first of the ports that is at the switch.
 func (a *Anchor) Border(d openflow.DatapathID) (PortRef, bool) {
 	for _, at := range a.Borders {
 		if at.Switch == d {
@@ -35,29 +35,32 @@ func (a *Anchor) Border(d openflow.DatapathID) (PortRef, bool) {
 	return PortRef{}, false
 }
 
-// Moving says which hosts may move: those with addresses of the prefixes. All that they send
-// and get passes the switches of the borders.
+// Moving describes the hosts that may move: those with addresses in the prefixes. All their
+// traffic passes the switches of the borders.
 type Moving struct {
 	Prefixes []netip.Prefix
 	Borders  []PortRef
 }
 
-// Anchors is a service that leads hosts that move, and keeps them: what others say of them
-// is not believed, and nothing of them is in doubt. Its methods must not wait.
+// Anchors is implemented by a service that forwards the packets of mobile hosts and manages their
+// places: claims of others about these hosts are refused, and never pending. Its methods must not
+// wait.
 type Anchors interface {
 	Anchored(netip.Addr) (Anchor, bool)
 	Moving() Moving
-	// Led is what its rules do with a packet that came in at a port; nothing for one with
-	// an address that belongs elsewhere. It is false for packets that concern no such host.
+	// Led returns the actions of the service's rules for a packet that arrived at a port; there
+	// are none for a packet whose address belongs elsewhere. It returns false for packets that
+	// concern no such host.
 	Led(at PortRef, h *packet.Headers) (out []openflow.Action, led bool)
-	// Keeps tells the place and the MAC address in use of a host that is looked for by its
-	// MAC address or, if that is zero, by its IP address.
+	// Keeps returns the place and the present MAC address of a host, which is found by its MAC
+	// address or, if that is zero, by its IP address.
 	Keeps(openflow.MAC, netip.Addr) (Pin, bool)
 }
 
-// anchors is the service that leads hosts, if there is one.
+// anchors holds the service that forwards the packets of mobile hosts, if there is one.
 type anchors struct{ service Anchors }
 
+// lookup returns the place of a host that the service manages.
 func (a *anchors) lookup(mac openflow.MAC, addr netip.Addr) (Pin, bool) {
 	if a.service == nil {
 		return Pin{}, false
@@ -65,8 +68,9 @@ func (a *anchors) lookup(mac openflow.MAC, addr netip.Addr) (Pin, bool) {
 	return a.service.Keeps(mac, addr)
 }
 
-// forwardMoving is what becomes of a packet of a host that moves which came up before it got to the
-// rules that lead the host, because a service wanted to see it first.
+// forwardMoving returns the actions for a packet of a mobile host that reached the controller
+// before the host's own rules could match it, because another service has asked for it. It reports
+// whether there are any.
 func (a *anchors) forwardMoving(p *PacketIn) (out []openflow.Action, ok bool) {
 	l := p.Switch.layout
 	if a.service == nil || !l.Tables() || p.Table >= l.Number(rule.TableRoute) {
@@ -75,7 +79,8 @@ func (a *anchors) forwardMoving(p *PacketIn) (out []openflow.Action, ok bool) {
 	return a.service.Led(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, &p.Headers)
 }
 
-// AnchorHosts has a service lead and keep hosts. It must not be called once Run has been.
+// AnchorHosts sets the service that forwards the packets of mobile hosts. It must not be called
+// after Run.
 func (n *Network) AnchorHosts(a Anchors) {
 	if n.running.Load() {
 		panic("network: AnchorHosts after Run")
@@ -83,7 +88,7 @@ func (n *Network) AnchorHosts(a Anchors) {
 	n.anchors.service = a
 }
 
-// Moving says which hosts may move.
+// Moving returns which hosts may move.
 func (n *Network) Moving() Moving {
 	if n.anchors.service == nil {
 		return Moving{}
@@ -91,7 +96,7 @@ func (n *Network) Moving() Moving {
 	return n.anchors.service.Moving()
 }
 
-// Anchored tells where a host is anchored that a service leads; false for all others.
+// Anchored returns the anchor of a mobile host, or false for all other hosts.
 func (n *Network) Anchored(a netip.Addr) (Anchor, bool) {
 	if n.anchors.service == nil {
 		return Anchor{}, false
@@ -99,8 +104,8 @@ func (n *Network) Anchored(a netip.Addr) (Anchor, bool) {
 	return n.anchors.service.Anchored(a.Unmap())
 }
 
-// PlaceHost says where a host is that a service looks after, and which address it has,
-// so that it need not be seen there first.
+// PlaceHost records the port and address of a host that a service manages. The network then treats
+// the host as present there without waiting for a packet from it.
 func (n *Network) PlaceHost(mac openflow.MAC, addr netip.Addr, at PortRef) {
 	n.dispatcher.hostChanges(n.hosts.Place(mac, addr, at, time.Now()))
 }

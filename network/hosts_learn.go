@@ -5,11 +5,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// learner learns hosts from what switches send up.
+// learner learns hosts from the packets that switches send to the controller.
 type learner struct {
 	hosts     *hosts.Table
 	onChanges func([]hosts.Change)
-	// probes is told of what hosts answer to the controller.
+	// probes receives the answers to the controller's probes.
 	probes *probeReceiver
 }
 

@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// persistInterval is how often is kept what has changed about hosts.
+	// persistInterval is the interval at which changes of hosts are stored.
 	persistInterval = 10 * time.Second
-	// persistTimeout bounds how long that may take each time, and at the end all of it.
+	// persistTimeout bounds each storing, and all of it at the end.
 	persistTimeout = 5 * time.Second
 )
 
-// What is kept of the hosts of a switch: all of them at once, and then twelve thousand changes
-// an hour, some 3 MB of a store that keeps what it had for that long.
+// The changes of one switch's hosts that are stored: those of a full table at once, and then
+// 12,000 an hour, about 3 MB in a store that keeps old revisions for that long.
 var (
 	persistRatePerSwitch = rate{burst: hosts.DefaultMaxPerSwitch, interval: 300 * time.Millisecond}
 	persistRateTotal     = rate{burst: hosts.DefaultMaxHosts, interval: 75 * time.Millisecond}
 )
 
-// hostPersister has changes about hosts kept over a restart.
+// hostPersister stores host changes so that they survive a restart.
 type hostPersister struct {
 	hosts   *hosts.Table
-	store   func(context.Context, []HostNote) error // nil if nobody does
+	store   func(context.Context, []HostNote) error // nil if host changes are not stored
 	log     *slog.Logger
 	limiter switchLimiter
-	unsaved []HostNote // could not be kept the last time
+	unsaved []HostNote // changes that could not be stored
 	failed  bool
 }
 
-// run keeps what is known of hosts, until ctx ends and once more then.
+// run stores host changes until ctx ends, and the rest of them then.
 func (r *hostPersister) run(ctx context.Context) {
 	if r.store == nil {
 		return
@@ -55,7 +55,7 @@ func (r *hostPersister) run(ctx context.Context) {
 	}
 }
 
-// save keeps a part of what has changed, and says whether it could and there may be more.
+// save stores a part of the changes. It reports whether that succeeded and there may be more.
 func (r *hostPersister) save(ctx context.Context, allow func(openflow.DatapathID) bool) (more bool) {
 	if len(r.unsaved) == 0 {
 		r.unsaved = r.hosts.Notes(allow)
@@ -69,10 +69,10 @@ func (r *hostPersister) save(ctx context.Context, allow func(openflow.DatapathID
 		r.hosts.Kept(r.unsaved)
 		r.unsaved = nil
 		if r.failed {
-			r.log.Info("changes of hosts are kept again")
+			r.log.Info("changes of hosts are stored again")
 		}
 	case !r.failed:
-		r.log.Warn("changes of hosts are not kept for now, and a restart would forget them", "error", err)
+		r.log.Warn("cannot store changes of hosts: a restart would lose them", "error", err)
 	}
 	r.failed = err != nil
 	return err == nil

@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// probeMAC is the locally administered address the controller asks from. It
-// belongs to no host; what is sent to it ends at the controller.
+// probeMAC is the locally administered address that the controller's probes come from. It belongs
+// to no host; packets sent to it end at the controller.
 var probeMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x01}
 
-// probeAddr6 is the link-local address that goes with it.
+// probeAddr6 is the link-local address that belongs to probeMAC.
 var probeAddr6 = netip.MustParseAddr("fe80::51:1cff:fe00:1")
 
-// hostProber asks hosts for their addresses, by ARP and neighbour discovery.
+// hostProber probes hosts for their addresses, by ARP and neighbour discovery.
 type hostProber struct {
 	switches *registry
 	links    *discovery.Discovery
@@ -25,14 +25,14 @@ type hostProber struct {
 	log      *slog.Logger
 }
 
-// probeKnownPort asks a host, at the port behind which it is known, for its addresses.
+// probeKnownPort probes the host of a claim at the port behind which it is known.
 func (q *hostProber) probeKnownPort(x *hosts.Doubt) {
 	for _, a := range x.Ask {
 		q.probe(x.Host, a)
 	}
 }
 
-// probe asks a host, at the port behind which it is known, for one of its addresses.
+// probe probes a host for one of its addresses, at the port behind which it is known.
 func (q *hostProber) probe(h Host, a netip.Addr) {
 	s, ok := q.switches.get(h.At.Switch)
 	if !ok {
@@ -44,15 +44,15 @@ func (q *hostProber) probe(h Host, a netip.Addr) {
 			packet.ARPMessage{Op: packet.ARPRequest, SenderMAC: probeMAC, Sender: netip.IPv4Unspecified(), Target: a})
 	} else {
 		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, h.VLAN)
-		copy(frame, h.MAC[:]) // nobody else need hear it
+		copy(frame, h.MAC[:]) // unicast, since no other host needs to receive it
 	}
 	if err := s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(h.At.Port)}, frame); err != nil {
-		s.logLimiter.Warn(q.log, "asking a host whether it is still there", "port", h.At, "address", a, "error", err)
+		s.logLimiter.Warn(q.log, "probing a known host", "port", h.At, "address", a, "error", err)
 	}
 }
 
-// probeAllPorts sends a question for an address out of every edge port: untagged, and
-// in each VLAN in which hosts have been seen behind the port.
+// probeAllPorts probes for an address at every edge port: untagged, and in each VLAN in which
+// hosts were seen behind the port.
 func (q *hostProber) probeAllPorts(a netip.Addr) {
 	for s, actions := range q.edgeOutputs() {
 		q.send(s, a, 0, actions)
@@ -64,10 +64,10 @@ func (q *hostProber) probeAllPorts(a netip.Addr) {
 	}
 }
 
-// outputs are actions that send out of some ports of each switch.
+// outputs holds the actions that send a packet out of some ports of each switch.
 type outputs map[*Switch][]openflow.Action
 
-// edgeOutputs send out of every edge port.
+// edgeOutputs returns the actions that send a packet out of every edge port.
 func (q *hostProber) edgeOutputs() outputs {
 	out := outputs{}
 	for _, s := range q.switches.list() {
@@ -78,7 +78,8 @@ func (q *hostProber) edgeOutputs() outputs {
 	return out
 }
 
-// taggedOutputs send, for each VLAN, out of the ports behind which hosts of it are.
+// taggedOutputs returns for each VLAN the actions that send a packet out of the ports with hosts
+// in it.
 func (q *hostProber) taggedOutputs() map[uint16]outputs {
 	type place struct {
 		at   PortRef
@@ -100,7 +101,7 @@ func (q *hostProber) taggedOutputs() map[uint16]outputs {
 	return all
 }
 
-// send sends one question.
+// send sends one probe.
 func (q *hostProber) send(s *Switch, a netip.Addr, vlan uint16, actions []openflow.Action) {
 	var frame []byte
 	if a.Is4() {
@@ -109,6 +110,6 @@ func (q *hostProber) send(s *Switch, a netip.Addr, vlan uint16, actions []openfl
 		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, vlan)
 	}
 	if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
-		s.logLimiter.Warn(q.log, "asking for a host", "switch", s.dpid, "address", a, "error", err)
+		s.logLimiter.Warn(q.log, "probing for an address", "switch", s.dpid, "address", a, "error", err)
 	}
 }

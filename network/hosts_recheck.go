@@ -12,53 +12,54 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// rechecks put right what was believed too soon: whoever was said to have moved, or has lost
-// an address, is asked again where it was. One that could not answer in time, since its
-// switch was away or stood still, claims its own by answering then: at once when its switch
-// is there again.
+// rechecks corrects claims that were accepted too soon: a host that is said to have moved or to
+// have lost an address is probed again at its old port. A host that could not answer in time,
+// because its switch was disconnected or stalled, regains its place by answering then. It is
+// probed at once when its switch is back.
 type rechecks struct {
 	prober  *hostProber
 	anchors *anchors
 
 	mu      sync.Mutex
 	pending []*recheck
-	wake    signal // there is one
+	wake    signal // set when one is pending
 
-	announceLimiter switchLimiter // of announcements
+	announceLimiter switchLimiter
 }
 
-// recheck is a host as it was, with the addresses to ask for.
+// recheck is a host as it was, with the addresses to probe.
 type recheck struct {
-	doubt       hosts.Doubt
-	claimedAt   PortRef // where who claimed it stands
-	lostAddress bool    // an address
+	claim       hosts.Doubt
+	claimedAt   PortRef // port of the host that made the claim
+	lostAddress bool    // the host lost an address and did not move
 	begun       time.Time
-	since       time.Time // the questions count from then
+	since       time.Time // start of the present series of probes
+	// number of probes in the series
 	questions   int
-	unreachable bool // it could not be asked when it was looked at last
+	unreachable bool // when last checked
 }
 
 var (
-	// recheckAfter is when a host is asked again.
+	// recheckAfter holds the times after the claim at which the host is probed again.
 	recheckAfter = []time.Duration{time.Second, 3 * time.Second, 8 * time.Second, 20 * time.Second}
-	// recheckInterval is how often is looked whether one is due.
+	// recheckInterval is the interval at which due rechecks are looked for.
 	recheckInterval = 250 * time.Millisecond
 )
 
-// maxRecheckWait is for how long a host is waited for that cannot be asked: as long as its
-// switch's hosts are kept.
+// maxRecheckWait is how long a recheck waits for an unreachable host. The hosts of a disconnected
+// switch are kept for the same time.
 const maxRecheckWait = time.Minute
 
 const (
-	// Bounds of the hosts that are to be asked at once: in all, and because of claims at
-	// one switch and at one port. Beyond them one of where most are is not.
+	// Bounds on pending rechecks: in all, and of claims made at one switch and at one port. Beyond
+	// them a recheck is evicted from where most are pending.
 	maxRechecks          = 1024
 	maxRechecksPerSwitch = maxRechecks / 4
 	maxRechecksPerPort   = maxRechecks / 8
 )
 
-// announcements of addresses that have changed hands go out by the switch at which the
-// address was claimed.
+// Rates of announcements of addresses that have changed hands, by the switch at which the address
+// was claimed and in all.
 var (
 	announceRatePerSwitch = rate{burst: 32, interval: 40 * time.Millisecond}
 	announceRateTotal     = rate{burst: 64, interval: 20 * time.Millisecond}
@@ -71,34 +72,34 @@ func newRechecks(q *hostProber, s *anchors) rechecks {
 	}
 }
 
-// add takes note of a host that has moved or lost an address.
+// add schedules the recheck of a host that has moved or lost an address.
 func (a *rechecks) add(c hosts.Change, now time.Time) {
-	was, ask, by := c.Host, c.Host.IPs, c.From
+	was, ask, claimedAt := c.Host, c.Host.IPs, c.From
 	switch {
 	case c.Kind == hosts.Moved:
-		was.At, by = c.From, c.Host.At
+		was.At, claimedAt = c.From, c.Host.At
 	case c.Lost.IsValid():
 		ask = []netip.Addr{c.Lost}
 	default:
 		return
 	}
-	if _, kept := a.anchors.lookup(was.MAC, netip.Addr{}); kept || len(ask) == 0 {
+	if _, anchored := a.anchors.lookup(was.MAC, netip.Addr{}); anchored || len(ask) == 0 {
 		return
 	}
-	m := &recheck{claimedAt: by, lostAddress: c.Lost.IsValid(), begun: now, since: now}
-	m.doubt.Host, m.doubt.Ask = was, hosts.Asked(ask)
+	m := &recheck{claimedAt: claimedAt, lostAddress: c.Lost.IsValid(), begun: now, since: now}
+	m.claim.Host, m.claim.Ask = was, hosts.Asked(ask)
 	a.insert(m)
 	a.wake.set()
 }
 
-// due takes those that are to be asked now; left says that others are still to be. there
-// says whether a host can be asked behind a port, and answers there be believed.
+// due returns the rechecks to make now, and whether any remain pending. reachable reports whether
+// hosts behind a port can be probed and their answers accepted.
 func (a *rechecks) due(now time.Time, reachable func(PortRef) bool) (ask []*recheck, left bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pending = slices.DeleteFunc(a.pending, func(m *recheck) bool {
 		waited := now.Sub(m.begun) >= maxRecheckWait
-		away := !reachable(m.doubt.Host.At)
+		away := !reachable(m.claim.Host.At)
 		switch {
 		case m.unreachable && !away && !waited:
 			ask = append(ask, m)
@@ -113,7 +114,7 @@ func (a *rechecks) due(now time.Time, reachable func(PortRef) bool) (ask []*rech
 	return ask, len(a.pending) > 0
 }
 
-// run is the clock of amends.
+// run makes the rechecks that are due until ctx ends.
 func (a *rechecks) run(ctx context.Context) {
 	reachable := func(at PortRef) bool { return a.prober.links.IsEdge(at) && a.prober.switches.reachable(at) }
 	tickUntilIdle(ctx, a.wake, recheckInterval, func(now time.Time) (left bool) {
@@ -125,33 +126,33 @@ func (a *rechecks) run(ctx context.Context) {
 	})
 }
 
-// ask asks a host again. Whose an address is that it has lost is told again, too:
-// Linux takes no news of an address within a second of the last, in which the first
-// announcement may have come.
+// ask probes a host again. It also repeats the announcement of an address that the host has lost,
+// because Linux ignores a second announcement within one second, and the first one may have been
+// ignored.
 func (a *rechecks) ask(m *recheck, now time.Time) {
-	if !a.isRestored(&m.doubt) {
-		a.prober.probeKnownPort(&m.doubt)
+	if !a.isRestored(&m.claim) {
+		a.prober.probeKnownPort(&m.claim)
 	}
 	if m.lostAddress {
-		a.announce(m.doubt.Ask[0], m.doubt.Host.VLAN, m.claimedAt.Switch, now)
+		a.announce(m.claim.Ask[0], m.claim.Host.VLAN, m.claimedAt.Switch, now)
 	}
 }
 
-// isRestored says whether nothing is to be put right any more.
+// isRestored reports whether the host is back at its port with all addresses.
 func (a *rechecks) isRestored(x *hosts.Doubt) bool {
 	h, known := a.prober.hosts.ByMAC(x.Host.MAC, x.Host.VLAN)
 	return known && h.At == x.Host.At && !slices.ContainsFunc(x.Ask, func(addr netip.Addr) bool { return !slices.Contains(h.IPs, addr) })
 }
 
-// announce tells all hosts whose an address is now that has changed hands: who has heard
-// otherwise would go on sending to the other for as long as its neighbour table says so.
-// What a service keeps, it tells itself. by is the switch at which the address was claimed.
-func (a *rechecks) announce(addr netip.Addr, vlan uint16, by openflow.DatapathID, now time.Time) {
+// announce tells all hosts which host has an address now. A host that has heard otherwise would
+// send to the other one until its neighbour entry expires. Services announce the addresses of
+// their own hosts. The announcement counts for the switch at which the address was claimed.
+func (a *rechecks) announce(addr netip.Addr, vlan uint16, claimedAt openflow.DatapathID, now time.Time) {
 	if _, kept := a.anchors.lookup(openflow.MAC{}, addr); kept {
 		return
 	}
-	owner, known := a.prober.hosts.Neighbor(addr, vlan)
-	if !known || addr.Is6() && owner.Router == hosts.RouterUnknown || !a.announceLimiter.allow(by, now) {
+	owner, found := a.prober.hosts.Neighbor(addr, vlan)
+	if !found || addr.Is6() && owner.Router == hosts.RouterUnknown || !a.announceLimiter.allow(claimedAt, now) {
 		return
 	}
 	frame := announcement(addr, owner, vlan)
@@ -161,12 +162,12 @@ func (a *rechecks) announce(addr netip.Addr, vlan uint16, by openflow.DatapathID
 	}
 	for s, actions := range towards {
 		if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
-			s.logLimiter.Warn(a.prober.log, "telling hosts whose an address is", "switch", s.dpid, "address", addr, "error", err)
+			s.logLimiter.Warn(a.prober.log, "announcing an address", "switch", s.dpid, "address", addr, "error", err)
 		}
 	}
 }
 
-// announcement is what a host says to all when an address is its own.
+// announcement returns the frame by which a host announces its own address.
 func announcement(addr netip.Addr, owner hosts.Neighbor, vlan uint16) []byte {
 	if addr.Is4() {
 		return packet.AppendARPRequest(nil, owner.MAC, addr, addr, vlan)
@@ -179,16 +180,15 @@ func announcement(addr netip.Addr, owner hosts.Neighbor, vlan uint16) []byte {
 		packet.Advertisement{Target: addr, MAC: owner.MAC, To: allNodes, Flags: flags})
 }
 
-// The IPv6 address of all nodes (RFC 4291, 2.7.1), and the group address that it goes to.
+// The IPv6 multicast address of all nodes (RFC 4291, section 2.7.1) and its Ethernet address.
 var (
 	allNodes    = netip.MustParseAddr("ff02::1")
 	allNodesMAC = openflow.MAC{0x33, 0x33, 0, 0, 0, 1}
 )
 
-// insert takes note of one more that is to be asked. Where one more has no place, another of
-// the same port, of the same switch or of all gives way: the oldest of where most are, by
-// the switch and port of who claims, then by the switch of who is to be asked. So claims
-// of hosts that somebody has made up push out each other, and nobody else's.
+// insert adds a recheck. At a bound it first evicts one of the same port, of the same switch, or
+// of all: the oldest of where most are pending, by the claiming host's switch and port and then by
+// the switch to probe. So invented claims displace only each other.
 func (a *rechecks) insert(m *recheck) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -205,6 +205,7 @@ func (a *rechecks) insert(m *recheck) {
 	a.pending = append(a.pending, m)
 }
 
+// count returns the number of pending rechecks that among accepts.
 func (a *rechecks) count(among func(*recheck) bool) (n int) {
 	for _, m := range a.pending {
 		if among(m) {
@@ -214,12 +215,12 @@ func (a *rechecks) count(among func(*recheck) bool) (n int) {
 	return n
 }
 
-// evict drops one of some, of which there is at least one; the mutex is held.
+// evict drops one of the rechecks that among accepts; there is at least one. The mutex is held.
 func (a *rechecks) evict(among func(*recheck) bool) {
 	for _, level := range []func(*recheck) PortRef{
 		func(m *recheck) PortRef { return PortRef{Switch: m.claimedAt.Switch} },
 		func(m *recheck) PortRef { return m.claimedAt },
-		func(m *recheck) PortRef { return PortRef{Switch: m.doubt.Host.At.Switch} },
+		func(m *recheck) PortRef { return PortRef{Switch: m.claim.Host.At.Switch} },
 	} {
 		wider, most := among, mostCommon(a.pending, among, level)
 		among = func(m *recheck) bool { return wider(m) && level(m) == most }
@@ -228,7 +229,7 @@ func (a *rechecks) evict(among func(*recheck) bool) {
 	a.pending = slices.Delete(a.pending, i, i+1)
 }
 
-// mostCommon is where most of some are.
+// mostCommon returns the place of most rechecks that among accepts.
 func mostCommon(all []*recheck, among func(*recheck) bool, where func(*recheck) PortRef) (most PortRef) {
 	number := map[PortRef]int{}
 	for _, m := range all {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Bounds of host probing.
+// Bounds of host resolution.
 const (
 	resolveTimeout  = 2 * time.Second
 	resolveInterval = 250 * time.Millisecond
 	maxResolutions  = 1024
 )
 
-// resolver are the addresses somebody waits for.
+// resolver resolves addresses to hosts, with one search for each address.
 type resolver struct {
 	prober *hostProber
 
@@ -23,16 +23,15 @@ type resolver struct {
 	waiting map[netip.Addr]*resolution
 }
 
-// resolution is one search for a host, shared by all who look for it.
+// resolution is a search for one host, shared by all callers that look for it.
 type resolution struct {
 	found   chan struct{} // closed when the host is known
 	waiters int
 }
 
-// ResolveHost finds the host that has an address: from the host table or, if it
-// is not there, by asking with ARP or neighbour discovery from every edge port.
-// It returns ErrUnknownHost when nobody answers within two seconds or, if that
-// is sooner, before ctx ends. A virtual address is ErrVirtual.
+// ResolveHost returns the host that has an address, from the host table or, if it is not there, by
+// probing every edge port with ARP or neighbour discovery. It returns ErrUnknownHost if nothing
+// answers within two seconds or before ctx ends, and ErrVirtual for a virtual address.
 func (n *Network) ResolveHost(ctx context.Context, a netip.Addr) (Host, error) {
 	if v, virtual := n.Virtual(a); virtual {
 		return Host{}, fmt.Errorf("%v belongs to %s: %w", a, v.Service, ErrVirtual)
@@ -40,6 +39,7 @@ func (n *Network) ResolveHost(ctx context.Context, a netip.Addr) (Host, error) {
 	return n.resolver.resolve(ctx, a.Unmap())
 }
 
+// resolve returns the host from the table or by probing.
 func (r *resolver) resolve(ctx context.Context, a netip.Addr) (Host, error) {
 	if h, ok := r.prober.hosts.ByIP(a); ok {
 		return h, nil
@@ -54,8 +54,8 @@ func (r *resolver) resolve(ctx context.Context, a netip.Addr) (Host, error) {
 	again := time.NewTicker(resolveInterval)
 	defer again.Stop()
 	for {
-		// The host may have been learned before anybody waited for it: its answer
-		// is then no news, and wakes nobody.
+		// The host may have been learned before this search began. Its answer then changes nothing
+		// in the table, and wakes nobody.
 		if h, ok := r.prober.hosts.ByIP(a); ok {
 			return h, nil
 		}
@@ -73,6 +73,7 @@ func (r *resolver) resolve(ctx context.Context, a netip.Addr) (Host, error) {
 	}
 }
 
+// join returns the search for an address, and starts one if there is none.
 func (r *resolver) join(a netip.Addr) (*resolution, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,6 +92,7 @@ func (r *resolver) join(a netip.Addr) (*resolution, error) {
 	return w, nil
 }
 
+// leave ends a caller's part in a search.
 func (r *resolver) leave(a netip.Addr, w *resolution) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +101,7 @@ func (r *resolver) leave(a netip.Addr, w *resolution) {
 	}
 }
 
-// wake wakes those who wait for one of the addresses.
+// wake ends the searches for the addresses.
 func (r *resolver) wake(ips []netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,26 +10,27 @@ import (
 )
 
 const (
-	// maxHeldPerBinding is how many packets are held until one claim is believed or refused.
-	// One that waits for a switch holds one: it may take long.
+	// maxHeldPerBinding is the number of packets that are held until a claim is accepted or
+	// refused. A claim that waits for a switch holds one, because that may take long.
 	maxHeldPerBinding = 8
-	// settleMargin is by how much the clock of what is in doubt may be late before what is
-	// held goes on by itself.
+	// settleMargin is how much later than expected a claim may be settled before its held packets
+	// are forwarded without a decision.
 	settleMargin = 10 * time.Second
 )
 
-// tentativePackets are the packets that claim what is in doubt: who hears them would believe it.
+// tentativePackets holds packets whose claim about a host is still pending, because hosts that
+// received them would believe it.
 type tentativePackets struct {
 	cfg    *Config
 	prober *hostProber
-	// onChanges passes on what the host table has found out.
+	// onChanges receives the changes of the host table.
 	onChanges func([]hosts.Change)
 
 	mu   sync.Mutex
 	held map[*hosts.Doubt][]*Held
-	// barriers are the barriers behind the first questions.
+	// barriers holds the barriers that follow the first probe of each claim.
 	barriers map[*hosts.Doubt]*batch
-	wake     signal // a claim is in doubt
+	wake     signal // a claim is pending
 }
 
 func newTentativePackets(c *Config, a *hostProber, onChanges func([]hosts.Change)) tentativePackets {
@@ -39,8 +40,9 @@ func newTentativePackets(c *Config, a *hostProber, onChanges func([]hosts.Change
 	}
 }
 
-// hold keeps a packet until its claim is believed or refused, which may have happened
-// since it came. Without room it is lost, as its sender has to expect of any packet.
+// hold keeps a packet until its claim is accepted or refused, which may have happened since the
+// packet arrived. If there is no room, hold drops the packet; its sender has to expect that of any
+// packet.
 func (d *tentativePackets) hold(x *hosts.Doubt, p *PacketIn, settled time.Duration) Verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,7 +62,7 @@ func (d *tentativePackets) hold(x *hosts.Doubt, p *PacketIn, settled time.Durati
 	return Stop
 }
 
-// take ends the holding of the packets of a claim.
+// take removes and returns the packets held for a claim.
 func (d *tentativePackets) take(x *hosts.Doubt) []*Held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,8 +71,8 @@ func (d *tentativePackets) take(x *hosts.Doubt) []*Held {
 	return held
 }
 
-// filter keeps back what claims, by ARP or neighbour discovery, what is not believed. It
-// comes after the services: what they know, they know better.
+// filter stops packets that make, by ARP or neighbour discovery, a claim that is pending or
+// refused. It runs after the services, whose knowledge takes precedence.
 func (d *tentativePackets) filter(p *PacketIn) Verdict {
 	if len(p.claims) == 0 || !p.Headers.Has(packet.ARP) && !p.Headers.Has(packet.ND) {
 		return Continue
@@ -88,7 +90,7 @@ func (d *tentativePackets) filter(p *PacketIn) Verdict {
 	return Continue
 }
 
-// handle acts on a claim that has come into doubt, is believed or is refused.
+// handle handles a claim that has become pending, was accepted or was refused.
 func (d *tentativePackets) handle(c hosts.Change) {
 	switch c.Kind {
 	case hosts.Doubted:
@@ -100,7 +102,7 @@ func (d *tentativePackets) handle(c hosts.Change) {
 	case hosts.Believed:
 		for _, h := range d.take(c.Doubt) {
 			if err := h.Forward(); err != nil {
-				h.packet.Switch.logLimiter.Warn(d.cfg.Log, "forwarding what was in doubt", "switch", h.packet.Switch.dpid, "error", err)
+				h.packet.Switch.logLimiter.Warn(d.cfg.Log, "forwarding a packet whose claim was accepted", "switch", h.packet.Switch.dpid, "error", err)
 			}
 		}
 	default:
@@ -110,8 +112,8 @@ func (d *tentativePackets) handle(c hosts.Change) {
 	}
 }
 
-// awaitArrival has the claim know when the question has reached the host's switch, which the
-// reply to a barrier behind it says.
+// awaitArrival sends a barrier behind the probe of a claim. The barrier's reply shows that the
+// probe has reached the known host's switch.
 func (d *tentativePackets) awaitArrival(x *hosts.Doubt) {
 	s, ok := d.prober.switches.get(x.Host.At.Switch)
 	if !ok {
@@ -120,14 +122,14 @@ func (d *tentativePackets) awaitArrival(x *hosts.Doubt) {
 	x.UnderWay()
 	bt, err := s.ch.sendBatch(nil)
 	if err != nil {
-		return // nothing to encode: it does not happen
+		return // an empty batch always encodes
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.barriers[x] = bt
 }
 
-// checkArrivals tell claims whose question has reached the host's switch.
+// checkArrivals marks the claims whose probes have reached the known host's switch.
 func (d *tentativePackets) checkArrivals(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -144,7 +146,7 @@ func (d *tentativePackets) checkArrivals(now time.Time) {
 	}
 }
 
-// run is the clock of what is in doubt.
+// run settles pending claims until ctx ends.
 func (d *tentativePackets) run(ctx context.Context) {
 	tickUntilIdle(ctx, d.wake, max(d.cfg.HostConfirm/16, time.Millisecond), func(now time.Time) bool {
 		d.checkArrivals(now)
