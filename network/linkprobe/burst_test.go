@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// A switch that rewrites right and as fast as it forwards has no fault; one whose processor
-// does it, that does it wrong or loses it has, unless that cannot be told.
+// TestJudgeRewriting checks that a switch which rewrites correctly and as fast as it forwards
+// has no fault, and that one whose processor rewrites, or that rewrites wrongly or loses
+// packets, has one, unless that cannot be decided.
 func TestJudgeRewriting(t *testing.T) {
 	const ms = time.Millisecond
 	at := func(times ...time.Duration) []time.Duration { return times }
@@ -54,7 +55,8 @@ func TestJudgeRewriting(t *testing.T) {
 	}
 }
 
-// What a burst wants back is a right packet, and what comes elsewhere or twice counts once.
+// TestBurstFrames checks that a burst expects correct packets, and that frames which arrive
+// elsewhere or twice count once.
 func TestBurstFrames(t *testing.T) {
 	for _, r := range []Rewriting{RewriteNothing, RewriteEthernet, RewriteAll} {
 		b := NewBurst(near, far, r)
@@ -69,8 +71,8 @@ func TestBurstFrames(t *testing.T) {
 			b.Receive(b.Home, b.frames[0].want, time.Now())
 			b.Receive(b.Home, b.frames[0].want[:20], time.Now())
 		}
-		if b.came() != 1 || !b.Waiting() {
-			t.Errorf("%d frames have come back, want one", b.came())
+		if b.arrivedFrames() != 1 || !b.Waiting() {
+			t.Errorf("%d frames have come back, want one", b.arrivedFrames())
 		}
 	}
 }

@@ -1,18 +1,18 @@
-// Package linkprobe finds out what is wrong with a link between two switches, by frames
-// that one end sends and the other is to hand in.
+// Package linkprobe examines a link between two switches, by frames that one end sends and the
+// other passes to the controller. Start reading with [Way] and [Judge].
 //
-// Discovery knows a link by one small LLDP frame a second, and takes it for sound. There
-// are links that carry those and lose everything larger, or all ARP, or what may not be
-// fragmented, or one direction; that cut frames short, and that take off VLAN tags or put
-// them on. So a [Way], one direction of a link, sends frames of several kinds from the
-// smallest to one just above the MTU, repeats what does not arrive, searches the largest
-// that does, and compares what arrives byte by byte. [Judge] says of a link's two ways
-// which faults they have, where, and what to do.
+// Discovery sees one small LLDP frame a second, and takes the link for sound. Some links carry
+// those and lose everything larger, or all ARP, or packets that must not be fragmented, or one
+// direction; some cut frames short, remove VLAN tags or add them. A [Way], which is one
+// direction of a link, therefore sends frames of several kinds from the smallest to one just
+// above the MTU, repeats what does not arrive, searches for the largest size that does, and
+// compares what arrives byte by byte. [Judge] returns the faults of a link's two directions,
+// their places, and what to do.
 //
-// A way never sends more than [MaxFrames]. What it sends bears a source address of its
-// own and random marks, so that nobody who has not seen a frame can answer for it, and a
-// switch between the two that learns addresses never sees one address on two links.
+// A Way never sends more than [MaxFrames]. Its frames have their own source address and random
+// marks, so that nobody who has not seen a frame can forge its arrival, and a switch between the
+// two that learns addresses never sees one address on two links.
 //
-// The package decides and remembers. Sending, receiving, rules and timers are the
-// caller's; it has to see to it that the methods of a way are not called concurrently.
+// The package makes decisions and keeps state. The caller sends, receives, installs rules and
+// runs timers, and must not call the methods of a Way concurrently.
 package linkprobe

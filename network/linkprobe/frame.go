@@ -11,10 +11,10 @@ import (
 
 var be = binary.BigEndian
 
-// Kind is a kind of frame, as links and switches tell them apart.
+// Kind is a kind of frame that links and switches may treat differently.
 type Kind uint8
 
-// The kinds. Those with DF must not be fragmented on their way.
+// The kinds. Those with DF must not be fragmented.
 const (
 	LLDP Kind = iota
 	ARP
@@ -25,24 +25,24 @@ const (
 	TCP
 	TCPDF
 	TaggedUDP // in a VLAN
-	kinds
+	numKinds
 )
 
 var kindNames = [...]string{
 	LLDP: "LLDP", ARP: "ARP", ICMP: "ICMP", ICMPDF: "ICMP with DF", UDP: "UDP", UDPDF: "UDP with DF", TCP: "TCP", TCPDF: "TCP with DF", TaggedUDP: "UDP in a VLAN",
 }
 
-// String is the kind as people name it.
+// String returns the kind's name.
 func (k Kind) String() string { return kindNames[k] }
 
-// df says whether the kind must not be fragmented.
+// df reports whether the kind has the don't fragment flag.
 func (k Kind) df() bool { return k == ICMPDF || k == UDPDF || k == TCPDF }
 
-// sized says whether frames of the kind have any size.
-func (k Kind) sized() bool { return k >= ICMP && k <= TCPDF }
+// anySize reports whether frames of the kind can have any size.
+func (k Kind) anySize() bool { return k >= ICMP && k <= TCPDF }
 
 const (
-	// smallest is the size of the smallest Ethernet frame, without its check sequence.
+	// smallest is the size of the smallest Ethernet frame, without its frame check sequence.
 	smallest   = 60
 	ethHeader  = 14
 	tagSize    = 4
@@ -52,33 +52,33 @@ const (
 	ipv4Header = 20
 )
 
-// markAt is where a kind's frames have their mark, counted without a tag. It is in the
-// smallest frame, and far enough to the front that what cuts frames leaves it.
-var markAt = [kinds]int{
+// markAt holds the offset of the mark in each kind's frames, without a tag. The mark is in the
+// smallest frame, and so close to its beginning that a device which cuts frames short leaves it.
+var markAt = [numKinds]int{
 	LLDP: ethHeader + 3, ARP: ethHeader + 18, ICMP: ethHeader + 28, ICMPDF: ethHeader + 28,
 	UDP: ethHeader + 28, UDPDF: ethHeader + 28, TCP: ethHeader + 24, TCPDF: ethHeader + 24, TaggedUDP: ethHeader + 28,
 }
 
-// addressBlock is the beginning of the source addresses of probes; it is in the locally
-// administered range, as the controller's own address is.
+// addressBlock is the prefix of the source addresses of probes. It is locally administered, as
+// the controller's own address is.
 var addressBlock = [4]byte{0x02, 0x51, 0x1c, 0x70}
 
-// Is says whether an address is that of a probe's sender. Nothing is learned of such, and
-// no service is asked about what they send.
+// Is reports whether an address is the source address of probes. The controller learns nothing
+// from such frames, and passes them to no service.
 func Is(src openflow.MAC) bool { return [4]byte(src[:4]) == addressBlock }
 
 var (
-	// target is whom probes are sent to: nobody.
+	// target is the destination of probes. No host has it.
 	target = openflow.MAC{0x02, 0x51, 0x1c, 0x71, 0, 1}
-	// lldpMulticast is where LLDP is sent to.
+	// lldpMulticast is the destination address of LLDP.
 	lldpMulticast = openflow.MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
-	// The IP addresses of probes are those that are kept for documentation (RFC 5737).
+	// The IP addresses of probes are reserved for documentation (RFC 5737).
 	sourceIP = netip.MustParseAddr("192.0.2.1")
 	targetIP = netip.MustParseAddr("192.0.2.2")
 )
 
-// build makes a frame of a kind and of a size in bytes, its tag included and its check
-// sequence not.
+// build returns a frame of the given kind and size in bytes. The size includes the tag, but not
+// the frame check sequence.
 func build(k Kind, size int, src openflow.MAC, mark [markSize]byte) []byte {
 	f := packet.Frame{Dst: target, Src: src}
 	headers := ethHeader + ipv4Header + 8
@@ -91,10 +91,10 @@ func build(k Kind, size int, src openflow.MAC, mark [markSize]byte) []byte {
 		})
 		return append(b, make([]byte, size-len(b))...)
 	case TCP, TCPDF:
-		// The mark is the sequence number and half of the number acknowledged.
+		// The mark is the sequence number and half of the acknowledgement number.
 		b := packet.AppendTCP(nil, f, packet.TCPSegment{
 			Src: netip.AddrPortFrom(sourceIP, 9), Dst: netip.AddrPortFrom(targetIP, 9), Flags: packet.ACK, Window: 1000,
-			Seq: be.Uint32(mark[:]), Ack: uint32(be.Uint16(mark[4:])) << 16, Payload: filling(size - ethHeader - ipv4Header - 20),
+			Seq: be.Uint32(mark[:]), Ack: uint32(be.Uint16(mark[4:])) << 16, Payload: padding(size - ethHeader - ipv4Header - 20),
 		})
 		return mayFragment(b, k)
 	case ICMP, ICMPDF:
@@ -109,13 +109,13 @@ func build(k Kind, size int, src openflow.MAC, mark [markSize]byte) []byte {
 	return mayFragment(b, k)
 }
 
-// payload is what a datagram carries: the mark and a filling.
+// payload returns the payload of a datagram: the mark and padding.
 func payload(mark [markSize]byte, size int) []byte {
-	return append(mark[:], filling(size-markSize)...)
+	return append(mark[:], padding(size-markSize)...)
 }
 
-// filling are bytes no two neighbours of which are equal.
-func filling(size int) []byte {
+// padding returns bytes of which no two neighbours are equal.
+func padding(size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
 		b[i] = byte(i*7 + i>>8)
@@ -123,7 +123,7 @@ func filling(size int) []byte {
 	return b
 }
 
-// mayFragment takes DF off an IPv4 packet whose kind has none.
+// mayFragment clears the don't fragment flag of an IPv4 packet, unless its kind has it.
 func mayFragment(frame []byte, k Kind) []byte {
 	if k.df() {
 		return frame
@@ -139,7 +139,7 @@ func mayFragment(frame []byte, k Kind) []byte {
 	return frame
 }
 
-// buildLLDP makes an LLDP frame: chassis, port, lifetime, and a TLV of an organisation
+// buildLLDP returns an LLDP frame: chassis, port, lifetime, and an organisation-specific TLV
 // that fills it.
 func buildLLDP(size int, src openflow.MAC, mark [markSize]byte) []byte {
 	b := append(lldpMulticast[:], src[:]...)
@@ -151,12 +151,12 @@ func buildLLDP(size int, src openflow.MAC, mark [markSize]byte) []byte {
 	tlv(1, append([]byte{7}, mark[:]...)...)
 	tlv(2, 7, '0')
 	tlv(3, 0, 1)
-	tlv(127, append([]byte{0x02, 0x51, 0x1c, 2}, filling(size-len(b)-8)...)...)
+	tlv(127, append([]byte{0x02, 0x51, 0x1c, 2}, padding(size-len(b)-8)...)...)
 	tlv(0)
 	return b
 }
 
-// tag reads a frame's outermost VLAN tag; ok is false if it has none.
+// tag returns a frame's outermost VLAN tag; ok is false if it has none.
 func tag(frame []byte) (vlan uint16, ok bool) {
 	if len(frame) < ethHeader+tagSize {
 		return 0, false
@@ -167,7 +167,7 @@ func tag(frame []byte) (vlan uint16, ok bool) {
 	return be.Uint16(frame[14:]) & 0xfff, true
 }
 
-// untagged is a frame without its outermost tag.
+// untagged returns a frame without its outermost tag.
 func untagged(frame []byte) []byte {
 	if _, ok := tag(frame); !ok {
 		return frame

@@ -11,26 +11,26 @@ import (
 
 // The faults of links.
 const (
-	Dead       diagnosis.Fault = "dead"        // nothing arrives, either way
-	OneWay     diagnosis.Fault = "one-way"     // nothing arrives this way
-	SmallMTU   diagnosis.Fault = "small-mtu"   // packets of the MTU that the ends say do not arrive
+	Dead       diagnosis.Fault = "dead"        // nothing arrives in either direction
+	OneWay     diagnosis.Fault = "one-way"     // nothing arrives in this direction
+	SmallMTU   diagnosis.Fault = "small-mtu"   // packets of the configured MTU do not arrive
 	Small      diagnosis.Fault = "small"       // the smallest frames do not arrive, larger ones do
-	Large      diagnosis.Fault = "large"       // what is larger than a small frame does not arrive
-	Cut        diagnosis.Fault = "cut"         // frames arrive without their ends
-	Changed    diagnosis.Fault = "changed"     // frames arrive with other bytes
+	Large      diagnosis.Fault = "large"       // only small frames arrive
+	Cut        diagnosis.Fault = "cut"         // frames arrive without their last bytes
+	Changed    diagnosis.Fault = "changed"     // frames arrive with changed bytes
 	Kinds      diagnosis.Fault = "kinds"       // some kinds of frames do not arrive
-	TagAdded   diagnosis.Fault = "tag-added"   // frames arrive with a VLAN tag that they did not have
-	TagRemoved diagnosis.Fault = "tag-removed" // VLAN tags are taken off
+	TagAdded   diagnosis.Fault = "tag-added"   // untagged frames arrive with a VLAN tag
+	TagRemoved diagnosis.Fault = "tag-removed" // tagged frames arrive without their VLAN tag
 	TagChanged diagnosis.Fault = "tag-changed" // VLAN tags are translated
 	TagRefused diagnosis.Fault = "tag-refused" // frames with VLAN tags do not arrive
-	TagNoRoom  diagnosis.Fault = "tag-no-room" // packets of the MTU do not arrive if they have a VLAN tag
-	Shared     diagnosis.Fault = "shared"      // what is sent comes out elsewhere, too
+	TagNoRoom  diagnosis.Fault = "tag-no-room" // packets of the MTU do not arrive with a VLAN tag
+	Shared     diagnosis.Fault = "shared"      // frames also arrive at another port
 )
 
-// Judge says what is wrong with a link, by what became of the frames of its two ways.
+// Judge returns the faults of a link, from the results of its two directions.
 func Judge(there, back *Way) []diagnosis.Finding {
 	if !there.arrived() && !back.arrived() {
-		return []diagnosis.Finding{there.finding(Dead, diagnosis.Fail, "nothing arrives, in either direction"+there.where(),
+		return []diagnosis.Finding{there.finding(Dead, diagnosis.Fail, "nothing arrives, in either direction"+there.lossPlace(),
 			"look for a cable, optic, bundle or provider's circuit that is down though both ports are up; for a port of another VLAN or of another OpenFlow instance; and at the far switch's own filters")}
 	}
 	return append(there.judge(), back.judge()...)
@@ -40,16 +40,16 @@ func (w *Way) finding(f diagnosis.Fault, l diagnosis.Level, found, remedy string
 	return diagnosis.Finding{Fault: f, Level: l, From: w.From, To: w.To, Found: found, Remedy: remedy}
 }
 
-// judge says what is wrong with a way of a link whose other way works.
+// judge returns the faults of one direction of a link whose other direction works.
 func (w *Way) judge() []diagnosis.Finding {
 	if !w.arrived() {
-		return []diagnosis.Finding{w.finding(OneWay, diagnosis.Fail, "nothing arrives, while the other direction works"+w.where(),
+		return []diagnosis.Finding{w.finding(OneWay, diagnosis.Fail, "nothing arrives, while the other direction works"+w.lossPlace(),
 			"look at this direction's fibre, optic and transmitter, and for a filter on the sending or receiving port; replace or restart what is between the two")}
 	}
-	out := append(w.contents(), w.tags()...)
-	out = append(out, w.counted()...)
-	if len(w.elsewhere) > 0 {
-		out = append(out, w.finding(Shared, diagnosis.Warn, fmt.Sprintf("what is sent to this port also comes out at %s: a switch that is not controlled is between them", places(w.elsewhere)),
+	out := append(w.judgeContents(), w.judgeTags()...)
+	out = append(out, w.judgeCounters()...)
+	if len(w.otherPorts) > 0 {
+		out = append(out, w.finding(Shared, diagnosis.Warn, fmt.Sprintf("what is sent to this port also comes out at %s: a switch that is not controlled is between them", places(w.otherPorts)),
 			"if that switch learns addresses, one source address on several of its links confuses it: rewrite source addresses for each link, or switch its learning off"))
 	}
 	return out
@@ -63,46 +63,46 @@ func places(at []topology.PortRef) string {
 	return strings.Join(s, ", ")
 }
 
-// verdict is what becomes of the frames of a kind.
-type verdict struct {
+// kindVerdict is the fault of the frames of a kind.
+type kindVerdict struct {
 	fault diagnosis.Fault
-	// bytes is how many are cut off, or which is the first that differs.
+	// bytes is the number of missing bytes, or the index of the first changed one.
 	bytes int
 }
 
-// verdict judges one kind; ok is false if there is nothing to say.
-func (w *Way) verdict(k Kind) (v verdict, ok bool) {
-	small := w.result(cell{k, smallest})
+// judgeKind judges one kind; ok is false if it has no fault.
+func (w *Way) judgeKind(k Kind) (v kindVerdict, ok bool) {
+	small := w.result(frameSize{k, smallest})
 	large := small
-	if k.sized() {
-		large = w.result(cell{k, w.full()})
+	if k.anySize() {
+		large = w.result(frameSize{k, w.maxSize()})
 	}
 	for _, r := range []*result{large, small} {
 		switch {
 		case r == nil:
-		case r.changed != 0:
-			return verdict{Changed, r.changed}, true
-		case r.length < r.bare():
-			return verdict{Cut, r.bare() - r.length}, true
+		case r.changedAt != 0:
+			return kindVerdict{Changed, r.changedAt}, true
+		case r.intactBytes < r.untaggedSize():
+			return kindVerdict{Cut, r.untaggedSize() - r.intactBytes}, true
 		}
 	}
 	switch {
 	case small == nil && large != nil:
-		return verdict{fault: Small}, true
+		return kindVerdict{fault: Small}, true
 	case small == nil:
-		return verdict{fault: Kinds}, true
+		return kindVerdict{fault: Kinds}, true
 	case large == nil:
-		return verdict{fault: Large}, true
+		return kindVerdict{fault: Large}, true
 	}
-	return verdict{}, false
+	return kindVerdict{}, false
 }
 
-// contents judges which frames arrive, and how, whatever their tags.
-func (w *Way) contents() (out []diagnosis.Finding) {
-	var order []verdict
-	of := map[verdict][]Kind{}
+// judgeContents returns the faults of frames apart from their tags.
+func (w *Way) judgeContents() (out []diagnosis.Finding) {
+	var order []kindVerdict
+	of := map[kindVerdict][]Kind{}
 	for k := LLDP; k < TaggedUDP; k++ {
-		if v, bad := w.verdict(k); bad {
+		if v, bad := w.judgeKind(k); bad {
 			if of[v] == nil {
 				order = append(order, v)
 			}
@@ -110,13 +110,13 @@ func (w *Way) contents() (out []diagnosis.Finding) {
 		}
 	}
 	for _, v := range order {
-		out = append(out, w.say(v, of[v]))
+		out = append(out, w.describeKinds(v, of[v]))
 	}
 	return out
 }
 
-// say puts into words what has become of some kinds.
-func (w *Way) say(v verdict, of []Kind) diagnosis.Finding {
+// describeKinds returns the finding for kinds with the same fault.
+func (w *Way) describeKinds(v kindVerdict, of []Kind) diagnosis.Finding {
 	which := names(of)
 	switch v.fault {
 	case Changed:
@@ -126,7 +126,7 @@ func (w *Way) say(v verdict, of []Kind) diagnosis.Finding {
 		return w.finding(Cut, diagnosis.Fail, fmt.Sprintf("%s: arrives without its last %d bytes", which, v.bytes),
 			"no switch counts this as an error: replace or restart, one at a time, the modules and routers between the two ports, and ask the circuit's provider to do so")
 	case Kinds:
-		return w.finding(Kinds, diagnosis.Fail, which+": none arrives, of any size, while other kinds do"+w.where(),
+		return w.finding(Kinds, diagnosis.Fail, which+": none arrives, of any size, while other kinds do"+w.lossPlace(),
 			"look for filters and protection (ARP inspection, storm control, hybrid modes) on both ports; where one end is a port channel, try a single port; then the switches' firmware")
 	case Small:
 		return w.finding(Small, diagnosis.Fail, fmt.Sprintf("%s: frames of %d bytes do not arrive, larger ones do", which, smallest),
@@ -136,16 +136,16 @@ func (w *Way) say(v verdict, of []Kind) diagnosis.Finding {
 	}
 }
 
-// tooLarge tells of kinds of which only small frames arrive.
+// tooLarge returns the finding for kinds of which only small frames arrive.
 func (w *Way) tooLarge(of []Kind) diagnosis.Finding {
-	n := w.search.largest(of[0])
+	n := w.sizeSearch.largest(of[0])
 	if all := int(TCPDF-ICMP) + 1; len(of) < all || n < ethHeader+MinMTU {
 		return w.finding(Large, diagnosis.Fail, fmt.Sprintf("%s: nothing larger than %d bytes arrives (%d bytes of payload of a ping)", names(of), n, n-ethHeader-ipv4Header-8),
 			"this is no MTU that anybody sets: replace or restart the modules and routers between the two ports, and ask the circuit's provider to do so")
 	}
 	found := fmt.Sprintf("IP packets of up to %d bytes arrive, the MTU is said to be %d", n-ethHeader, w.MTU)
 	remedy := fmt.Sprintf("raise the MTU of every device on the way to %d bytes, or lower that of hosts and agents to %d", w.MTU, n-ethHeader)
-	if d := w.full() - n; d == ethHeader || d == ethHeader+tagSize || d == ethHeader+2*tagSize || d == ethHeader+tagSize+4 {
+	if d := w.maxSize() - n; d == ethHeader || d == ethHeader+tagSize || d == ethHeader+2*tagSize || d == ethHeader+tagSize+4 {
 		found += fmt.Sprintf(": a device on the way counts the Ethernet header (%d bytes) in its MTU", d)
 		remedy = fmt.Sprintf("set that device's MTU to %d or more: it means layer 2 by it, the ends mean layer 3", w.MTU+d)
 	}
@@ -163,8 +163,8 @@ func names(of []Kind) string {
 	return strings.Join(s, ", ")
 }
 
-// tags judges what becomes of VLAN tags.
-func (w *Way) tags() (out []diagnosis.Finding) {
+// judgeTags returns the faults of VLAN tags.
+func (w *Way) judgeTags() (out []diagnosis.Finding) {
 	for _, r := range w.results {
 		if r.kind != TaggedUDP && r.tagged {
 			out = append(out, w.finding(TagAdded, diagnosis.Fail, fmt.Sprintf("frames without a VLAN tag arrive with one, of VLAN %d", r.vlan),
@@ -172,14 +172,14 @@ func (w *Way) tags() (out []diagnosis.Finding) {
 			break
 		}
 	}
-	if !w.result(cell{UDP, smallest}).whole() {
-		return out // what becomes of tags cannot be told from what becomes of UDP
+	if !w.result(frameSize{UDP, smallest}).intact() {
+		return out // if UDP is lost, losses of tagged frames prove nothing
 	}
-	roomy := w.result(cell{UDP, w.full()}).whole() || w.search.passes >= smallest+tagSize
-	small, large := w.result(cell{TaggedUDP, smallest + tagSize}), w.result(cell{TaggedUDP, w.full() + tagSize})
+	roomy := w.result(frameSize{UDP, w.maxSize()}).intact() || w.sizeSearch.passes >= smallest+tagSize
+	small, large := w.result(frameSize{TaggedUDP, smallest + tagSize}), w.result(frameSize{TaggedUDP, w.maxSize() + tagSize})
 	switch {
 	case small == nil && large == nil && !roomy:
-		// It is too large, not refused.
+		// The frame may only be too large.
 	case small == nil && large == nil:
 		out = append(out, w.finding(TagRefused, diagnosis.Warn, fmt.Sprintf("frames with a VLAN tag (%d) do not arrive", probeVLAN),
 			"no fault if no host or service uses VLANs; else make both ports trunks of all VLANs that are used"))
@@ -189,7 +189,7 @@ func (w *Way) tags() (out []diagnosis.Finding) {
 	case small != nil && small.vlan != probeVLAN:
 		out = append(out, w.finding(TagChanged, diagnosis.Fail, fmt.Sprintf("VLAN %d arrives as VLAN %d", probeVLAN, small.vlan),
 			"a circuit on the way translates VLANs: have it not do so, or set network.ignore_vlan, so that a host is not taken for two"))
-	case large == nil && w.result(cell{UDP, w.full()}).whole():
+	case large == nil && w.result(frameSize{UDP, w.maxSize()}).intact():
 		out = append(out, w.finding(TagNoRoom, diagnosis.Warn, fmt.Sprintf("packets of the MTU (%d) arrive without a VLAN tag, not with one", w.MTU),
 			"no fault if no host or service uses VLANs; else have every device on the way carry frames that are 4 bytes larger"))
 	}

@@ -14,14 +14,14 @@ import (
 
 var near, far, other = topology.PortRef{Switch: 1, Port: 2}, topology.PortRef{Switch: 2, Port: 1}, topology.PortRef{Switch: 3, Port: 7}
 
-// line is what carries the frames of one way: what arrives of one that is sent.
+// line carries the frames of one direction: it returns what arrives of a frame.
 type line func(frame []byte) [][]byte
 
 func sound(frame []byte) [][]byte { return [][]byte{frame} }
 
 func silent([]byte) [][]byte { return nil }
 
-// only carries what ok is true of.
+// only carries the frames for which ok is true.
 func only(ok func(frame []byte, h packet.Headers) bool) line {
 	return func(frame []byte) [][]byte {
 		h, _ := packet.Parse(frame)
@@ -40,7 +40,7 @@ func tagged(vlan uint16, frame []byte) []byte {
 	return slices.Concat(frame[:12], []byte{0x81, 0, byte(vlan >> 8), byte(vlan)}, frame[12:])
 }
 
-// examine has both ways send all they want over their lines.
+// examine lets both directions send all their frames over their lines.
 func examine(t *testing.T, mtu int, there, back line) []diagnosis.Finding {
 	t.Helper()
 	ways := []*Way{NewWay(near, far, mtu), NewWay(far, near, mtu)}
@@ -54,7 +54,7 @@ func examine(t *testing.T, mtu int, there, back line) []diagnosis.Finding {
 	return Judge(ways[0], ways[1])
 }
 
-// carry has a way send all it wants over its line.
+// carry lets a Way send all its frames over its line.
 func carry(w *Way, l line) {
 	for frames := w.Next(); len(frames) > 0; frames = w.Next() {
 		for _, f := range frames {
@@ -65,8 +65,8 @@ func carry(w *Way, l line) {
 	}
 }
 
-// dissertation is a direction as a broken module made it: pings of more than 18 bytes of
-// payload and TCP with DF are lost, other TCP and UDP lose their last 192 bytes.
+// dissertation is a direction as a broken module made it: pings of more than 18 bytes of payload
+// and TCP with DF are lost, other TCP and UDP lose their last 192 bytes.
 func dissertation(frame []byte) [][]byte {
 	h, _ := packet.Parse(frame)
 	switch {
@@ -172,7 +172,8 @@ func short(p topology.PortRef) string {
 	return string('0'+rune(p.Switch)) + "/" + string('0'+rune(p.Port))
 }
 
-// Every MTU between the smallest and that of the ends is found to the byte.
+// TestLargestFrameIsFound checks that every MTU between the smallest and the configured one is
+// found to the byte.
 func TestLargestFrameIsFound(t *testing.T) {
 	for n := smallest; n < ethHeader+DefaultMTU; n += 7 {
 		w := NewWay(near, far, DefaultMTU)
@@ -183,13 +184,14 @@ func TestLargestFrameIsFound(t *testing.T) {
 				}
 			}
 		}
-		if got := w.search.largest(ICMP); got != n || w.Sent() > MaxFrames {
+		if got := w.sizeSearch.largest(ICMP); got != n || w.Sent() > MaxFrames {
 			t.Fatalf("a line of %d bytes: found %d with %d frames", n, got, w.Sent())
 		}
 	}
 }
 
-// A line that loses one frame in twenty by chance is no fault: what is lost is repeated.
+// TestLossByChanceIsNoFault checks that a link which loses one frame in twenty by chance has no
+// fault, because lost frames are repeated.
 func TestLossByChanceIsNoFault(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -200,7 +202,8 @@ func TestLossByChanceIsNoFault(t *testing.T) {
 	}
 }
 
-// Frames that come out at another port are told of, and count for nothing at this one.
+// TestElsewhere checks that frames which arrive at another port are reported, and do not count
+// at the right one.
 func TestElsewhere(t *testing.T) {
 	w, back := NewWay(near, far, DefaultMTU), NewWay(far, near, DefaultMTU)
 	for _, x := range []*Way{w, back} {
@@ -224,7 +227,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// Who has not seen a frame cannot answer for it, and who answers without end is not heard.
+// TestAnswersAreNotBelievedUnseen checks that frames cannot be forged by somebody who has not
+// seen them, and that the number of received frames is bounded.
 func TestAnswersAreNotBelievedUnseen(t *testing.T) {
 	w := NewWay(near, far, DefaultMTU)
 	for _, f := range w.Next() {
@@ -234,7 +238,7 @@ func TestAnswersAreNotBelievedUnseen(t *testing.T) {
 	if w.arrived() {
 		t.Error("a frame with a guessed mark counts as arrived")
 	}
-	frames := w.frames([]cell{{UDP, smallest}})
+	frames := w.frames([]frameSize{{UDP, smallest}})
 	for range maxReceived {
 		w.Receive(far, make([]byte, 60))
 	}
@@ -255,7 +259,7 @@ func FuzzReceive(f *testing.F) {
 		w.received = 0
 		w.Receive(far, frame)
 		for _, r := range w.results {
-			if r.length > r.bare() || r.changed > r.bare() {
+			if r.intactBytes > r.untaggedSize() || r.changedAt > r.untaggedSize() {
 				t.Fatalf("%+v", r)
 			}
 		}
@@ -263,16 +267,16 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// Every frame is of the size that is wanted, has its mark where it is looked for, and
-// right lengths and checksums.
+// TestFrames checks that every frame has the requested size, its mark at the expected place, and
+// correct lengths and checksums.
 func TestFrames(t *testing.T) {
 	mark := [markSize]byte{1, 2, 3, 4, 5, 6}
-	for k := range kinds {
+	for k := range numKinds {
 		for _, size := range []int{smallest, 61, 590, 1514, 9018} {
 			switch {
 			case k == TaggedUDP:
 				size += tagSize
-			case !k.sized() && size > smallest:
+			case !k.anySize() && size > smallest:
 				continue
 			}
 			f := build(k, size, NewWay(near, far, DefaultMTU).MAC, mark)

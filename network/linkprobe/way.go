@@ -10,87 +10,87 @@ import (
 )
 
 const (
-	// MaxFrames is how many frames a way sends at most: 100 a link.
+	// MaxFrames is the largest number of frames that a Way sends, which makes 100 for a link.
 	MaxFrames = 50
-	// retries is how many of them repeat what did not arrive.
+	// retries is how many of them may repeat frames that did not arrive.
 	retries = 18
-	// rounds is how often what does not arrive is sent in all, if retries suffice.
+	// rounds is how often a frame is sent at most, as far as retries suffice.
 	rounds = 5
-	// maxReceived is how many frames are looked at that claim to be a way's.
+	// maxReceived limits the received frames that are examined.
 	maxReceived = 4 * MaxFrames
-	// maxElsewhere is how many other places are remembered where its frames came out.
-	maxElsewhere = 8
+	// maxOtherPorts limits the other ports that are remembered.
+	maxOtherPorts = 8
 )
 
-// The MTUs that links can be probed for, in bytes of an IP packet.
+// The MTUs for which links can be probed, in bytes of an IP packet.
 const (
 	MinMTU     = 576
 	DefaultMTU = 1500
 	MaxMTU     = 9216
 )
 
-// cell is a kind and size of frames.
-type cell struct {
+// frameSize is a kind of frame and a size.
+type frameSize struct {
 	kind Kind
 	size int
 }
 
-// result is what has arrived of the frames of a cell. The best counts: that of several
-// frames one is lost is no fault of the link.
+// result is what has arrived of the frames of a frameSize. The best one counts, because a single
+// lost frame is no fault of the link.
 type result struct {
-	cell
-	// length is how many bytes of the longest that arrived are as they were sent.
-	length int
-	// changed is where the first byte differs; 0 if none does.
-	changed int
-	// tagged says that it arrived with a tag, vlan with which.
+	frameSize
+	// intactBytes is the number of unchanged bytes from the start of the frame that arrived.
+	intactBytes int
+	// changedAt is the index of the first byte that differs; 0 if none does.
+	changedAt int
+	// tagged reports whether the frame arrived with a tag, which is that of vlan.
 	tagged bool
 	vlan   uint16
 }
 
-// whole says that a frame arrived as it was sent, whatever its tag.
-func (r *result) whole() bool {
-	return r != nil && r.changed == 0 && r.length == r.bare()
+// intact reports whether a frame arrived unchanged, apart from its tag.
+func (r *result) intact() bool {
+	return r != nil && r.changedAt == 0 && r.intactBytes == r.untaggedSize()
 }
 
-// bare is the size without a tag.
-func (c cell) bare() int {
+// untaggedSize returns the size without a tag.
+func (c frameSize) untaggedSize() int {
 	if c.kind == TaggedUDP {
 		return c.size - tagSize
 	}
 	return c.size
 }
 
-// sent is a frame under way.
-type sent struct {
-	cell
-	mark  [markSize]byte
-	frame []byte // without a tag
-	done  bool
+// sentFrame is a frame that was sent.
+type sentFrame struct {
+	frameSize
+	mark    [markSize]byte
+	frame   []byte // without a tag
+	arrived bool
 }
 
-// Way is one direction of a link under examination.
+// Way is one direction of a link that is examined.
 type Way struct {
 	From, To topology.PortRef
-	// MTU is what the ends say: the largest IP packet, in bytes.
+	// MTU is the configured MTU of the ends: the largest IP packet, in bytes.
 	MTU int
 	// MAC is the source address of the frames.
 	MAC openflow.MAC
 
-	round     int
-	repeated  int
-	sent      []sent
-	latest    int // where the frames of the present round begin
-	received  int
-	results   []*result
-	elsewhere []topology.PortRef
-	search    search
-	came      int // of the frames sent
-	counters  Counters
+	round         int
+	repeated      int
+	sent          []sentFrame
+	roundStart    int // the index of the present round's first frame
+	received      int
+	results       []*result
+	otherPorts    []topology.PortRef
+	sizeSearch    sizeSearch
+	arrivedFrames int // how many of the sent frames have arrived
+	counters      Counters
 }
 
-// NewWay makes a way whose ends say that they carry IP packets of mtu bytes, which is to
-// be in the range of MinMTU to MaxMTU.
+// NewWay returns a Way for a link that should carry IP packets of mtu bytes, which must be from
+// MinMTU to MaxMTU.
 func NewWay(from, to topology.PortRef, mtu int) *Way {
 	w := &Way{From: from, To: to, MTU: mtu}
 	copy(w.MAC[:], addressBlock[:])
@@ -98,57 +98,57 @@ func NewWay(from, to topology.PortRef, mtu int) *Way {
 	return w
 }
 
-// full is the size of the largest frame that the ends say they carry.
-func (w *Way) full() int { return ethHeader + w.MTU }
+// maxSize returns the size of the largest frame that the link should carry.
+func (w *Way) maxSize() int { return ethHeader + w.MTU }
 
-// above is the size of a frame that is too large, whatever has been added for tags.
-func (w *Way) above() int { return w.full() + 2*tagSize }
+// oversize returns the size of a frame that is too large, even with room for tags.
+func (w *Way) oversize() int { return w.maxSize() + 2*tagSize }
 
-// Next makes the frames of the next round. None are left when the way is examined.
+// Next returns the frames of the next round. It returns none when the examination has ended.
 func (w *Way) Next() [][]byte {
 	w.round++
 	switch {
 	case w.round == 1:
-		return w.frames(w.first())
+		return w.frames(w.firstRound())
 	case w.round <= rounds:
-		if again := w.lost(); len(again) > 0 {
+		if again := w.retryKinds(); len(again) > 0 {
 			return w.frames(again)
 		}
 		w.round = rounds + 1
 	}
-	return w.frames(w.search.next(w))
+	return w.frames(w.sizeSearch.next(w))
 }
 
-// first is what is sent of everything once.
-func (w *Way) first() []cell {
-	all := []cell{{LLDP, smallest}, {ARP, smallest}}
+// firstRound returns the frames that are sent once each.
+func (w *Way) firstRound() []frameSize {
+	all := []frameSize{{LLDP, smallest}, {ARP, smallest}}
 	for k := ICMP; k <= TCPDF; k++ {
-		all = append(all, cell{k, smallest}, cell{k, w.full()})
+		all = append(all, frameSize{k, smallest}, frameSize{k, w.maxSize()})
 	}
-	return append(all, cell{TaggedUDP, smallest + tagSize}, cell{TaggedUDP, w.full() + tagSize}, cell{UDPDF, w.above()})
+	return append(all, frameSize{TaggedUDP, smallest + tagSize}, frameSize{TaggedUDP, w.maxSize() + tagSize}, frameSize{UDPDF, w.oversize()})
 }
 
-// lost is what has not arrived, as far as it is sent again: the smaller first, because
-// where those do not arrive the others need not be asked about.
-func (w *Way) lost() []cell {
-	var again []cell
-	for _, c := range w.first() {
-		if w.result(c) == nil && c.size != w.above() {
+// retryKinds returns what is sent again because it has not arrived, smaller frames first: if
+// those do not arrive, the others need not be tried.
+func (w *Way) retryKinds() []frameSize {
+	var again []frameSize
+	for _, c := range w.firstRound() {
+		if w.result(c) == nil && c.size != w.oversize() {
 			again = append(again, c)
 		}
 	}
-	slices.SortStableFunc(again, func(a, b cell) int { return a.size - b.size })
+	slices.SortStableFunc(again, func(a, b frameSize) int { return a.size - b.size })
 	again = again[:min(len(again), retries-w.repeated)]
 	w.repeated += len(again)
 	return again
 }
 
-// frames makes a frame of each cell, as long as the way may send more.
-func (w *Way) frames(cells []cell) [][]byte {
+// frames builds a frame of each kind and size, as long as the Way may send more.
+func (w *Way) frames(cells []frameSize) [][]byte {
 	var out [][]byte
-	w.latest = len(w.sent)
+	w.roundStart = len(w.sent)
 	for _, c := range cells[:min(len(cells), MaxFrames-len(w.sent))] {
-		s := sent{cell: c}
+		s := sentFrame{frameSize: c}
 		_, _ = rand.Read(s.mark[:]) // never fails, see package crypto/rand
 		frame := build(c.kind, c.size, w.MAC, s.mark)
 		s.frame = untagged(frame)
@@ -158,25 +158,25 @@ func (w *Way) frames(cells []cell) [][]byte {
 	return out
 }
 
-// Sent is how many frames have been made.
+// Sent returns how many frames were built.
 func (w *Way) Sent() int { return len(w.sent) }
 
-// Waiting says whether something of the present round should arrive and has not yet.
+// Waiting reports whether a frame of the present round that should arrive has not yet arrived.
 func (w *Way) Waiting() bool {
-	return slices.ContainsFunc(w.sent[w.latest:], func(s sent) bool {
-		return s.size != w.above() && w.result(s.cell) == nil
+	return slices.ContainsFunc(w.sent[w.roundStart:], func(s sentFrame) bool {
+		return s.size != w.oversize() && w.result(s.frameSize) == nil
 	})
 }
 
-// Receive takes a frame with the way's source address that came in at a port. What is
-// none of the way's frames, as far as one can tell, is left out.
+// Receive handles a frame with the Way's source address that arrived at a port. It ignores
+// frames that are not recognised as the Way's.
 func (w *Way) Receive(at topology.PortRef, frame []byte) {
 	if w.received++; w.received > maxReceived {
 		return
 	}
 	if at != w.To {
-		if !slices.Contains(w.elsewhere, at) && len(w.elsewhere) < maxElsewhere {
-			w.elsewhere = append(w.elsewhere, at)
+		if !slices.Contains(w.otherPorts, at) && len(w.otherPorts) < maxOtherPorts {
+			w.otherPorts = append(w.otherPorts, at)
 		}
 		return
 	}
@@ -184,20 +184,20 @@ func (w *Way) Receive(at topology.PortRef, frame []byte) {
 	body := untagged(frame)
 	for i := range w.sent {
 		s := &w.sent[i]
-		if m := markAt[s.kind]; s.done || len(body) < m+markSize || !bytes.Equal(body[m:m+markSize], s.mark[:]) {
+		if m := markAt[s.kind]; s.arrived || len(body) < m+markSize || !bytes.Equal(body[m:m+markSize], s.mark[:]) {
 			continue
 		}
-		s.done = true
-		w.came++
+		s.arrived = true
+		w.arrivedFrames++
 		length, changed := compare(s.frame, body)
-		w.take(result{cell: s.cell, length: length, changed: changed, tagged: tagged, vlan: vlan})
+		w.record(result{frameSize: s.frameSize, intactBytes: length, changedAt: changed, tagged: tagged, vlan: vlan})
 		return
 	}
 }
 
-// compare says how many bytes of what was sent have arrived, and where the first differs
-// that does, or where more arrived than was sent; 0 if none does. Zeros behind a frame
-// are what interfaces fill small ones with.
+// compare returns how many bytes of the sent frame have arrived unchanged, and the index of the
+// first byte that differs, or at which additional bytes begin; 0 if there is none. Zeros after
+// the frame are the padding of small frames.
 func compare(sent, got []byte) (length, changed int) {
 	length = min(len(sent), len(got))
 	for i := range length {
@@ -211,25 +211,25 @@ func compare(sent, got []byte) (length, changed int) {
 	return length, 0
 }
 
-func (w *Way) result(c cell) *result {
+func (w *Way) result(c frameSize) *result {
 	for _, r := range w.results {
-		if r.cell == c {
+		if r.frameSize == c {
 			return r
 		}
 	}
 	return nil
 }
 
-// take keeps a result, if it is better than what is known.
-func (w *Way) take(r result) {
-	old := w.result(r.cell)
+// record records a result if it is better than the present one.
+func (w *Way) record(r result) {
+	old := w.result(r.frameSize)
 	switch {
 	case old == nil:
 		w.results = append(w.results, &r)
-	case !old.whole():
+	case !old.intact():
 		*old = r
 	}
 }
 
-// arrived says whether anything did.
+// arrived reports whether any frame has arrived.
 func (w *Way) arrived() bool { return len(w.results) > 0 }

@@ -7,8 +7,9 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// What switches have counted says which of their counters stand still, whether they hand
-// in less than they should, and where frames are lost; or nothing, where that cannot be told.
+// TestCounted checks what the counters of switches show: which of them do not change, whether
+// switches pass fewer frames to the controller than they should, and where frames are lost; or
+// nothing, if that cannot be decided.
 func TestCounted(t *testing.T) {
 	is := func(n int) *uint64 { v := uint64(n); return &v }
 	noARP := only(func(_ []byte, h packet.Headers) bool { return h.EthType == packet.TypeLLDP })
@@ -36,7 +37,7 @@ func TestCounted(t *testing.T) {
 			there, back := NewWay(near, far, DefaultMTU), NewWay(far, near, DefaultMTU)
 			carry(there, tt.there)
 			carry(back, sound)
-			there.Counted(tt.counted(there.Sent(), there.came))
+			there.Counted(tt.counted(there.Sent(), there.arrivedFrames))
 			var faults []string
 			said := tt.says == ""
 			for _, f := range Judge(there, back) {
