@@ -1,14 +1,14 @@
-// Package multipath computes rules by destination, which lead packets over all ways that are
-// equally good, without asking a controller.
+// Package multipath computes rules by destination, which forward packets over all equally good
+// paths without asking a controller. Start reading with [Planner.Plan].
 //
-// On every switch a destination has the links by which it comes nearer. If there are several, a
-// group of type SELECT spreads packets over them, by the switch's hash of their headers: all
-// packets of a connection go the same way.
+// On every switch a destination has next hops: the links on which packets come closer to it. If
+// there are several, a group of type SELECT spreads packets over them, by the switch's hash of
+// their headers: all packets of a connection take the same path.
 //
-// A group has more buckets than links, its places, and each link has several of them, in
-// proportion to its capacity ([Spread]). When a link is gone its places are given to the others,
-// one by one, and theirs stay as they are: no connection moves but those that have to.
+// A group has more buckets than links, and each link has several of them, in proportion to its
+// capacity ([Spread]). When a link is gone, its buckets are given to the others, one by one, and
+// all other buckets stay the same, so that only the connections on that link move.
 //
-// It is pure: [Planner.Plan] says which rules and groups switches are to have for a destination,
-// and in which order they are to be written so that no packet goes in a circle.
+// The package is pure: [Planner.Plan] returns the rules and groups that switches are to have for
+// a destination, and the order in which to write them so that no packet loops.
 package multipath

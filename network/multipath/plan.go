@@ -11,34 +11,35 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Host is one behind the destination switch.
+// Host is a host behind the destination switch.
 type Host struct {
 	MAC openflow.MAC
-	// VLAN is the VLAN that it is in, zero for none, or rule.AnyVLAN.
+	// VLAN is the host's VLAN, zero for none, or rule.AnyVLAN.
 	VLAN uint16
-	// Port is the destination switch's, behind which it is.
+	// Port is the port of the destination switch behind which the host is.
 	Port uint32
-	// Local is for a host of which all addresses are in the destination's prefixes: only its own
-	// switch has a rule for it.
+	// Local is true for a host all of whose addresses are in the destination's prefixes: only
+	// its own switch has a rule for it.
 	Local bool
 }
 
-// Destination is a switch and what is behind it.
+// Destination is a switch with the hosts and prefixes behind it.
 type Destination struct {
 	Switch openflow.DatapathID
 	Hosts  []Host
-	// Prefixes are those of IPv4 or IPv6 addresses that are all behind the switch.
+	// Prefixes are prefixes of IPv4 or IPv6 addresses that are all behind the switch.
 	Prefixes []netip.Prefix
 }
 
-// Covers says whether some addresses are all in the destination's prefixes.
+// Covers reports whether all of the addresses, of which there is at least one, are in the
+// destination's prefixes.
 func (d *Destination) Covers(addrs []netip.Addr) bool {
 	return len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a netip.Addr) bool {
 		return !slices.ContainsFunc(d.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 	})
 }
 
-// Matches are those of all rules for the destination.
+// Matches returns the matches of all rules for the destination.
 func (d *Destination) Matches() (out []openflow.Match) {
 	for _, h := range d.Hosts {
 		out = append(out, h.match())
@@ -49,76 +50,78 @@ func (d *Destination) Matches() (out []openflow.Match) {
 	return out
 }
 
-// Part is what one switch is to have for a destination.
+// Part is the rules and the group of one switch for a destination.
 type Part struct {
 	Switch openflow.DatapathID
 	Rules  []rule.Rule
-	// Group, if not nil, is where the rules lead.
+	// Group, if not nil, is the group to which the rules send packets.
 	Group *rule.Group
 }
 
-// Plan is what switches are to have for a destination, in the order in which they are written:
-// the parts of one wave at once, its own switch's first, then those of who is nearest to it. Who
-// is written sends to who has been, and who has not sends as before, so that whatever a packet
-// meets on its way, it goes in no circle. A switch from which there is no way has no part.
+// Plan holds the parts of all switches for a destination in the order in which they are written:
+// the parts of one wave at the same time, the destination switch's part first, then those of the
+// nearest switches. A switch that is written sends to switches that have been written, and the
+// others still send as before, so that no packet loops in between. A switch without a path to
+// the destination has no part.
 type Plan [][]Part
 
-// Options say what a Planner makes.
+// Options control the plans of a Planner.
 type Options struct {
-	// Metric says which ways are good. It has to be one that does not change by itself.
+	// Metric decides which paths are good. It must be one that does not change with traffic.
 	Metric topology.Metric
-	// Unequal takes ways that are longer, too, as long as each step leads nearer.
+	// Unequal uses longer paths too, as long as each hop comes closer to the destination.
 	Unequal bool
-	// Group makes a group's identifier from its number on a switch.
+	// Group returns a group's identifier for its number on a switch.
 	Group func(number uint16) uint32
-	// Single says of a switch that it has no groups that select: it uses one way for each
-	// destination.
+	// Single reports whether a switch has no groups of type SELECT: it then uses one next hop
+	// for each destination.
 	Single func(openflow.DatapathID) bool
-	// Watch says of a switch that buckets of groups that select may watch their port: then it
-	// uses others itself as soon as that is down.
+	// Watch reports whether buckets of SELECT groups may watch their port on a switch: the
+	// switch then uses other buckets itself as soon as the port is down.
 	Watch func(openflow.DatapathID) bool
 }
 
 // Planner makes plans. It is not safe for concurrent use.
 type Planner struct {
-	o       Options
-	numbers numbers
-	now     *topology.Topology
-	all     *topology.Topology // with links that may come back
-	whole   bool               // there are none of these
-	found   []int32            // places of links
-	ways    []Way
-	spreads map[string]spread // by switch and ways
-	last    []used            // by the switch's place
-	key     []byte
+	o        Options
+	numbers  groupNumbers
+	now      *topology.Topology
+	all      *topology.Topology // with links that are gone and may come back
+	complete bool               // no such links exist
+	links    []int32            // indices of links
+	nextHops []NextHop
+	outputs  map[string]output // by switch and next hops
+	lastUsed []usedLinks       // by the switch's index
+	key      []byte
 }
 
-// spread is how a switch uses ways: by a group, or for want of one by one of the ports.
-type spread struct {
+// output is how a switch sends to its next hops: to a group or, without one, to one of several
+// ports.
+type output struct {
 	group   *rule.Group
-	actions [][]openflow.Action // to choose one of
+	actions [][]openflow.Action // one of them is chosen
 }
 
-// used is how a switch has last used links, all of them up: mostly it is the same for the next
-// destination.
-type used struct {
+// usedLinks holds the links that a switch used for the previous destination, all of them up,
+// because the next destination often has the same.
+type usedLinks struct {
 	links  []int32
-	spread spread
+	output output
 }
 
-// New returns a planner that knows no network yet.
-func New(o Options) *Planner { return &Planner{o: o, numbers: newNumbers()} }
+// New returns a planner without a network.
+func New(o Options) *Planner { return &Planner{o: o, numbers: newGroupNumbers()} }
 
-// Begin has the plans that follow be those of a network; all has the links that are gone and may
-// come back besides. Numbers of groups that no plan has had since the last Begin may be used
-// for others from now on.
+// Begin sets the network for the following plans. all also contains links that are gone and may
+// come back. Numbers of groups that were in no plan since the last Begin may be used for other
+// groups from now on.
 func (p *Planner) Begin(now, all *topology.Topology) {
-	p.numbers.forget()
-	p.now, p.all, p.whole = now, all, len(now.Links) == len(all.Links)
-	p.spreads, p.last = map[string]spread{}, make([]used, len(now.Switches))
+	p.numbers.freeUnused()
+	p.now, p.all, p.complete = now, all, len(now.Links) == len(all.Links)
+	p.outputs, p.lastUsed = map[string]output{}, make([]usedLinks, len(now.Switches))
 }
 
-// Keep has the number of a group not be used for another one.
+// Keep reserves the number of a group.
 func (p *Planner) Keep(g *rule.Group) {
 	ports := make([]uint32, len(g.Buckets))
 	for i, b := range g.Buckets {
@@ -127,42 +130,43 @@ func (p *Planner) Keep(g *rule.Group) {
 	p.numbers.get(g.Switch, ports, g.Buckets[0].WatchPort == ports[0])
 }
 
-// Plan is that of a destination; false if its switch is not there.
-func (p *Planner) Plan(d Destination) (out Plan, here bool) {
-	toward, here := p.now.Toward(d.Switch, p.o.Metric)
-	if !here {
+// Plan returns the plan for a destination, and false if the destination's switch is not in the
+// network.
+func (p *Planner) Plan(d Destination) (out Plan, ok bool) {
+	toward, ok := p.now.Toward(d.Switch, p.o.Metric)
+	if !ok {
 		return nil, false
 	}
 	ideal := toward
-	if !p.whole {
+	if !p.complete {
 		ideal, _ = p.all.Toward(d.Switch, p.o.Metric)
 	}
-	out = Plan{{d.deliver()}}
-	others, lead := toward.Nearest()[1:], d.lead()
-	parts, rules := make([]Part, len(others)), make([]rule.Rule, len(lead)*len(others)) // room for all
+	out = Plan{{d.deliveryPart()}}
+	others, forward := toward.Nearest()[1:], d.forwardRules()
+	parts, rules := make([]Part, len(others)), make([]rule.Rule, len(forward)*len(others)) // allocated for all parts together
 	for near := 0.0; len(others) > 0; others = others[1:] {
 		at := others[0]
 		if cost := toward.Cost(at); cost > near {
 			near, out = cost, append(out, parts[:0])
 		}
-		if p.found = toward.Links(p.found[:0], at, p.o.Unequal); len(p.found) == 0 {
+		if p.links = toward.Links(p.links[:0], at, p.o.Unequal); len(p.links) == 0 {
 			continue
 		}
-		use := p.use(at, toward, ideal)
-		part := Part{Switch: p.now.Switches[at], Group: use.group, Rules: rules[:len(lead):len(lead)]}
-		copy(part.Rules, lead)
+		use := p.outputFor(at, toward, ideal)
+		part := Part{Switch: p.now.Switches[at], Group: use.group, Rules: rules[:len(forward):len(forward)]}
+		copy(part.Rules, forward)
 		for i := range part.Rules {
 			part.Rules[i].Switch, part.Rules[i].Actions = part.Switch, use.actions[uint64(d.Switch)%uint64(len(use.actions))]
 		}
 		wave := &out[len(out)-1]
 		*wave = append(*wave, part)
-		parts, rules = parts[1:], rules[len(lead):]
+		parts, rules = parts[1:], rules[len(forward):]
 	}
 	return out, true
 }
 
-// deliver has the destination's switch give packets to its hosts.
-func (d *Destination) deliver() Part {
+// deliveryPart returns the destination switch's rules, which send packets to its hosts.
+func (d *Destination) deliveryPart() Part {
 	out := Part{Switch: d.Switch}
 	for _, h := range d.Hosts {
 		r := h.rule()
@@ -172,9 +176,8 @@ func (d *Destination) deliver() Part {
 	return out
 }
 
-// lead are the rules of the other switches, which do not yet say which they are nor by which
-// links they send.
-func (d *Destination) lead() (out []rule.Rule) {
+// forwardRules returns the rules of the other switches, without switch and actions.
+func (d *Destination) forwardRules() (out []rule.Rule) {
 	for _, h := range d.Hosts {
 		if !h.Local {
 			out = append(out, h.rule())
@@ -186,30 +189,30 @@ func (d *Destination) lead() (out []rule.Rule) {
 	return out
 }
 
-// use is how a switch uses the links that were found; one that can use a single one for each
-// destination chooses it by which that is.
-func (p *Planner) use(at int32, now, all topology.Toward) spread {
-	gone := p.gone(at, now, all)
-	last := &p.last[at]
-	if len(gone) == 0 && slices.Equal(last.links, p.found) {
-		return last.spread
+// outputFor returns how a switch uses p.links. A switch that can use only one link for each
+// destination chooses it by the destination.
+func (p *Planner) outputFor(at int32, now, all topology.Toward) output {
+	gone := p.goneHops(at, now, all)
+	last := &p.lastUsed[at]
+	if len(gone) == 0 && slices.Equal(last.links, p.links) {
+		return last.output
 	}
-	p.ways = p.ways[:0]
-	for _, l := range p.found {
-		p.ways = append(p.ways, Way{Port: p.now.Links[l].From.Port, Capacity: p.now.Links[l].Capacity, Up: true})
+	p.nextHops = p.nextHops[:0]
+	for _, l := range p.links {
+		p.nextHops = append(p.nextHops, NextHop{Port: p.now.Links[l].From.Port, Capacity: p.now.Links[l].Capacity, Up: true})
 	}
-	p.ways = append(p.ways, gone...)
-	out := p.spread(p.now.Switches[at])
+	p.nextHops = append(p.nextHops, gone...)
+	out := p.outputOf(p.now.Switches[at])
 	if len(gone) == 0 {
-		*last = used{slices.Clone(p.found), out}
+		*last = usedLinks{slices.Clone(p.links), out}
 	}
 	return out
 }
 
-// gone are links that the switch would use beside those that were found, and may use again:
-// if it is as far from the destination as it is when all links are there.
-func (p *Planner) gone(at int32, now, all topology.Toward) (out []Way) {
-	if p.whole || len(all.Nearest()) == 0 {
+// goneHops returns links that the switch would use besides p.links, and may use again: none if
+// the switch is farther from the destination than with all links up.
+func (p *Planner) goneHops(at int32, now, all topology.Toward) (out []NextHop) {
+	if p.complete || len(all.Nearest()) == 0 {
 		return nil
 	}
 	there, known := p.all.Index(p.now.Switches[at])
@@ -218,44 +221,44 @@ func (p *Planner) gone(at int32, now, all topology.Toward) (out []Way) {
 	}
 	for _, l := range all.Links(nil, int32(there), p.o.Unequal) {
 		l := p.all.Links[l]
-		if !slices.ContainsFunc(p.found, func(f int32) bool { return p.now.Links[f].From.Port == l.From.Port }) {
-			out = append(out, Way{Port: l.From.Port, Capacity: l.Capacity})
+		if !slices.ContainsFunc(p.links, func(f int32) bool { return p.now.Links[f].From.Port == l.From.Port }) {
+			out = append(out, NextHop{Port: l.From.Port, Capacity: l.Capacity})
 		}
 	}
 	return out
 }
 
-// spread says how a switch uses the ways that there are.
-func (p *Planner) spread(sw openflow.DatapathID) spread {
+// outputOf returns how a switch uses p.nextHops.
+func (p *Planner) outputOf(sw openflow.DatapathID) output {
 	p.key = binary.BigEndian.AppendUint64(p.key[:0], uint64(sw))
-	for _, w := range p.ways {
+	for _, w := range p.nextHops {
 		up := byte(0)
 		if w.Up {
 			up = 1
 		}
 		p.key = append(binary.BigEndian.AppendUint32(p.key, w.Port), up)
 	}
-	s, known := p.spreads[string(p.key)]
+	s, known := p.outputs[string(p.key)]
 	if !known {
-		s = p.newSpread(sw)
-		p.spreads[string(p.key)] = s
+		s = p.newOutput(sw)
+		p.outputs[string(p.key)] = s
 	}
 	return s
 }
 
-func (p *Planner) newSpread(sw openflow.DatapathID) spread {
-	ports := Spread(p.ways)
+func (p *Planner) newOutput(sw openflow.DatapathID) output {
+	ports := Spread(p.nextHops)
 	one := ports[0]
 	if !slices.ContainsFunc(ports, func(port uint32) bool { return port != one }) {
 		ports = ports[:1]
 	} else if p.o.Single == nil || !p.o.Single(sw) {
 		watch := p.o.Watch != nil && p.o.Watch(sw)
-		if n, some := p.numbers.get(sw, ports, watch); some {
+		if n, ok := p.numbers.get(sw, ports, watch); ok {
 			id := p.o.Group(n)
-			return spread{newGroup(sw, id, ports, watch), [][]openflow.Action{{openflow.GroupAction(id)}}}
+			return output{newGroup(sw, id, ports, watch), [][]openflow.Action{{openflow.GroupAction(id)}}}
 		}
 	}
-	var s spread
+	var s output
 	for _, port := range ports {
 		s.actions = append(s.actions, []openflow.Action{openflow.Output(port)})
 	}
@@ -294,7 +297,7 @@ func prefixMatch(p netip.Prefix) openflow.Match {
 	if p.Addr().Is6() {
 		kind = packet.TypeIPv6
 	}
-	// What goes to all addresses of a prefix goes along the tree.
+	// Broadcasts within the prefix are flooded along the tree.
 	fields := []openflow.OXM{openflow.EthDst(openflow.MAC{}).WithMask(1 << 40), openflow.EthType(kind)}
 	if p.Bits() > 0 {
 		fields = append(fields, openflow.IPDstPrefix(p))

@@ -31,7 +31,7 @@ func options() Options {
 	return Options{Metric: topology.MetricHops, Group: func(n uint16) uint32 { return rule.GroupID(7, n) }}
 }
 
-// world walks packets through rules.
+// world follows packets through rules.
 type world struct {
 	rules  map[openflow.DatapathID]map[openflow.Match]openflow.Action
 	groups map[openflow.DatapathID]map[uint32]rule.Group
@@ -51,7 +51,7 @@ func (w *world) cables(top *topology.Topology) {
 	}
 }
 
-// write has a switch have a part of the only destination; without one it has nothing.
+// write installs a part of the only destination on a switch, and removes everything else.
 func (w *world) write(sw openflow.DatapathID, p Part) {
 	w.rules[sw], w.groups[sw] = map[openflow.Match]openflow.Action{}, map[uint32]rule.Group{}
 	for _, r := range p.Rules {
@@ -78,8 +78,8 @@ func (w *world) outs(sw openflow.DatapathID, m openflow.Match) (ports []uint32) 
 	return ports
 }
 
-// walk follows a packet by all ways that it may take from a switch, and says where it may leave
-// the network and whether it may go in a circle.
+// walk follows a packet over all paths that it may take from a switch. It returns where the
+// packet may leave the network, and whether it may loop.
 func (w *world) walk(from openflow.DatapathID, m openflow.Match) (leaves []topology.PortRef, circle bool) {
 	done := map[openflow.DatapathID]bool{}
 	var on func(sw openflow.DatapathID)
@@ -102,8 +102,8 @@ func (w *world) walk(from openflow.DatapathID, m openflow.Match) (leaves []topol
 	return leaves, circle
 }
 
-// fatTree is one of k ports a switch: (k/2)^2 core switches, and k pods of k/2 switches of
-// aggregation and k/2 of the edge.
+// fatTree returns a fat tree with k ports a switch: (k/2)^2 core switches, and k pods of k/2
+// aggregation switches and k/2 edge switches.
 func fatTree(k int) (top *topology.Topology, edges []openflow.DatapathID) {
 	var switches []openflow.DatapathID
 	var links []topology.Link
@@ -127,8 +127,8 @@ func fatTree(k int) (top *topology.Topology, edges []openflow.DatapathID) {
 	return topology.New(1, switches, links), edges
 }
 
-// In a fat tree every edge switch spreads over all of its links, and every host is reached from
-// everywhere, at its own port.
+// TestFatTree checks that every edge switch of a fat tree spreads over all of its links, and
+// that every host is reached from everywhere, at its own port.
 func TestFatTree(t *testing.T) {
 	for _, k := range []int{4, 6} {
 		top, edges := fatTree(k)
@@ -155,7 +155,7 @@ func TestFatTree(t *testing.T) {
 	}
 }
 
-// random is a network of random links, some of them twice.
+// random returns a network of random links, some of them parallel.
 func random(t *rapid.T) (switches []openflow.DatapathID, links [][]topology.Link) {
 	n := rapid.IntRange(2, 12).Draw(t, "switches")
 	ports := make([]uint32, n)
@@ -178,8 +178,8 @@ func random(t *rapid.T) (switches []openflow.DatapathID, links [][]topology.Link
 	return switches, links
 }
 
-// Whatever changes, and however far its waves have come, no packet goes in a circle; when they
-// are over it leaves where its host is, from wherever there is a way.
+// TestNoCircleAtAnyMoment checks that no packet loops whatever changes, and however many waves
+// have been written; after the last wave a packet leaves at its host's port, if there is a path.
 func TestNoCircleAtAnyMoment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		switches, links := random(t)
@@ -203,7 +203,7 @@ func TestNoCircleAtAnyMoment(t *testing.T) {
 				}
 			}
 			here := slices.DeleteFunc(slices.Clone(switches), func(openflow.DatapathID) bool { return rapid.IntRange(0, 9).Draw(t, "away") == 0 })
-			w.cables(topology.New(2, switches, up)) // who is away forwards as before
+			w.cables(topology.New(2, switches, up)) // a disconnected switch forwards as before
 			p.Begin(topology.New(2, here, up), all)
 			plan, some := p.Plan(d)
 			if !some {
@@ -246,7 +246,8 @@ func (w *world) noCircle(t *rapid.T, switches []openflow.DatapathID, m openflow.
 	}
 }
 
-// A destination whose switch is not there has no plan, and a switch without a way no part.
+// TestWithoutWay checks that a destination whose switch is gone has no plan, and that a switch
+// without a path has no part.
 func TestWithoutWay(t *testing.T) {
 	all := topology.New(1, []openflow.DatapathID{1, 2}, cable(ref(1, 10), ref(2, 10)))
 	p := New(options())
@@ -261,7 +262,8 @@ func TestWithoutWay(t *testing.T) {
 	}
 }
 
-// Other switches have one rule for a prefix; hosts with addresses elsewhere have their own.
+// TestPrefixes checks that other switches have one rule for a prefix, and that hosts with
+// addresses outside of it have their own rules.
 func TestPrefixes(t *testing.T) {
 	top := topology.New(1, []openflow.DatapathID{1, 2}, cable(ref(1, 10), ref(2, 10)))
 	p := New(options())
@@ -288,7 +290,8 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// Groups that are alike are one, also in the plan of another planner, as after a restart.
+// TestGroupsAreShared checks that equal groups have one number, also in the plan of another
+// planner, as after a restart.
 func TestGroupsAreShared(t *testing.T) {
 	top, edges := fatTree(6)
 	ids := func() map[string]bool {
@@ -306,7 +309,7 @@ func TestGroupsAreShared(t *testing.T) {
 		return out
 	}
 	a, b := ids(), ids()
-	if len(a) != 36 { // one of each switch but the core's
+	if len(a) != 36 { // one for each switch except the core switches
 		t.Errorf("%d groups", len(a))
 	}
 	for g := range a {
@@ -316,9 +319,10 @@ func TestGroupsAreShared(t *testing.T) {
 	}
 }
 
-// Numbers that no plan has are used again, and a switch that has used all has none left.
+// TestNumbers checks that unused numbers are used again, and that a switch which has used all
+// has none left.
 func TestNumbers(t *testing.T) {
-	x := newNumbers()
+	x := newGroupNumbers()
 	for i := range uint32(1 << 16) {
 		if _, some := x.get(1, []uint32{i, i + 1}, false); !some {
 			t.Fatalf("none is left after %d", i)
@@ -330,11 +334,11 @@ func TestNumbers(t *testing.T) {
 	if _, some := x.get(2, []uint32{9, 9, 9}, false); !some {
 		t.Error("another switch has none")
 	}
-	x.forget()
+	x.freeUnused()
 	x.get(1, []uint32{0, 1}, false)
-	x.forget()
-	if n, some := x.get(1, []uint32{9, 9, 9}, false); !some || len(x.had[1]) != 2 {
-		t.Errorf("%d %v, %d are taken", n, some, len(x.had[1]))
+	x.freeUnused()
+	if n, some := x.get(1, []uint32{9, 9, 9}, false); !some || len(x.byNumber[1]) != 2 {
+		t.Errorf("%d %v, %d are taken", n, some, len(x.byNumber[1]))
 	}
 }
 

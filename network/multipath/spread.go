@@ -5,40 +5,41 @@ import (
 	"slices"
 )
 
-// places is how many buckets a group has. Open vSwitch's hash has as many values if that is a power
-// of two, and no more than 64 (ofproto/ofproto-dpif.c, group_set_selection_method): beyond, it
-// hashes Ethernet headers alone.
-const places = 64
+// buckets is the number of buckets of a group. Open vSwitch's hash has as many values if the
+// number is a power of two and at most 64 (ofproto/ofproto-dpif.c, group_set_selection_method):
+// beyond that, it hashes Ethernet headers only.
+const buckets = 64
 
-// Way is a link of a switch by which a destination is nearer.
-type Way struct {
+// NextHop is a link of a switch on which packets come closer to a destination.
+type NextHop struct {
 	Port uint32
-	// Capacity is what the link carries, in bit/s; zero if that is not known. If one is not
-	// known all count the same.
+	// Capacity is the link's capacity in bit/s, zero if unknown. If one is unknown, all count
+	// the same.
 	Capacity uint64
-	// Up is false for a link that is gone, and may come back.
+	// Up is false for a link that is gone and may come back.
 	Up bool
 }
 
-// Spread is the ports of a group's buckets: none if no link is up. Each link has places in
-// proportion to its capacity, and those beside them are others', so that a switch that
-// goes on to the next when a port is down spreads what it had. The places of links that are gone
-// are shared out among the others. What a link that is up has by itself does not depend
-// on which others are. Of more links than there are places, those that are left over have none.
-func Spread(ways []Way) []uint32 {
-	ways = slices.Clone(ways)
-	slices.SortFunc(ways, func(a, b Way) int { return cmp.Compare(a.Port, b.Port) })
-	if slices.ContainsFunc(ways, func(w Way) bool { return w.Capacity == 0 }) {
-		for i := range ways {
-			ways[i].Capacity = 1
+// Spread returns the ports of a group's buckets, none if no link is up. Each link has buckets in
+// proportion to its capacity. Neighbouring buckets belong to different links, so that a switch
+// which uses the next bucket when a port is down spreads the packets of that port. The buckets
+// of links that are gone are shared among the others. The buckets that a link which is up has by
+// itself do not depend on which other links are up. If there are more links than buckets, the
+// remaining links have none.
+func Spread(hops []NextHop) []uint32 {
+	hops = slices.Clone(hops)
+	slices.SortFunc(hops, func(a, b NextHop) int { return cmp.Compare(a.Port, b.Port) })
+	if slices.ContainsFunc(hops, func(w NextHop) bool { return w.Capacity == 0 }) {
+		for i := range hops {
+			hops[i].Capacity = 1
 		}
 	}
-	up := slices.DeleteFunc(slices.Clone(ways), func(w Way) bool { return !w.Up })
+	up := slices.DeleteFunc(slices.Clone(hops), func(w NextHop) bool { return !w.Up })
 	if len(up) == 0 {
 		return nil
 	}
-	own, others := newTurns(ways), newTurns(up)
-	out := make([]uint32, places)
+	own, others := newWeightedRoundRobin(hops), newWeightedRoundRobin(up)
+	out := make([]uint32, buckets)
 	for i := range out {
 		w := own.next()
 		if !w.Up {
@@ -49,28 +50,29 @@ func Spread(ways []Way) []uint32 {
 	return out
 }
 
-// turns gives links their turn, each as often as its capacity says (smooth weighted round robin).
-type turns struct {
-	ways    []Way
+// weightedRoundRobin returns links in turn, each as often as its capacity requires (smooth
+// weighted round robin).
+type weightedRoundRobin struct {
+	hops    []NextHop
 	credits []float64
 	sum     float64
 }
 
-func newTurns(ways []Way) *turns {
-	t := &turns{ways: ways, credits: make([]float64, len(ways))}
-	for _, w := range ways {
+func newWeightedRoundRobin(hops []NextHop) *weightedRoundRobin {
+	t := &weightedRoundRobin{hops: hops, credits: make([]float64, len(hops))}
+	for _, w := range hops {
 		t.sum += float64(w.Capacity)
 	}
 	return t
 }
 
-func (t *turns) next() Way {
+func (t *weightedRoundRobin) next() NextHop {
 	most := 0
-	for i, w := range t.ways {
+	for i, w := range t.hops {
 		if t.credits[i] += float64(w.Capacity); t.credits[i] > t.credits[most] {
 			most = i
 		}
 	}
 	t.credits[most] -= t.sum
-	return t.ways[most]
+	return t.hops[most]
 }
