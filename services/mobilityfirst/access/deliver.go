@@ -148,7 +148,7 @@ func (g *guest) acknowledged(c *frame.CACK, now time.Time) {
 	case <-t.cacks: // an older one
 	default:
 	}
-	t.cacks <- bytes.Clone(c.Got)
+	t.cacks <- bytes.Clone(c.Received)
 }
 
 // hear notes what has come, and says whether it is more than ever: a host whose CACKs go back and forth would else be sent bursts

@@ -29,7 +29,7 @@ func TestBackAndForth(t *testing.T) {
 		switch f := bad.hear(never).(type) {
 		case *frame.CSYN:
 			asked++
-			bad.say(&frame.CACK{Hop: f.Hop, Packets: f.Packets, Got: bits(f.Packets, asked%2)})
+			bad.say(&frame.CACK{Hop: f.Hop, Packets: f.Packets, Received: bits(f.Packets, asked%2)})
 		case *frame.Data:
 			data++
 		}
@@ -80,7 +80,7 @@ func TestManyCACKs(t *testing.T) {
 	g.sending[x.hop] = x
 	heard := 0
 	for range 2 * cacksEach {
-		r.handle(at, mtu, (&frame.CACK{Hop: 1, Packets: 9, Got: bits(9, 1)}).AppendTo(nil), now)
+		r.handle(at, mtu, (&frame.CACK{Hop: 1, Packets: 9, Received: bits(9, 1)}).AppendTo(nil), now)
 		select {
 		case <-x.cacks:
 			heard++

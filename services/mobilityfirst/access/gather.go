@@ -63,7 +63,7 @@ func (g *guest) announced(c *frame.CSYN, mtu int, now time.Time) frame.Frame {
 	if x.missing == 0 {
 		return g.finish(c, x, now)
 	}
-	return &frame.CACK{Hop: c.Hop, Packets: c.Packets, Got: x.got}
+	return &frame.CACK{Hop: c.Hop, Packets: c.Packets, Received: x.got}
 }
 
 // mostPackets is how many DATA frames a chunk may have whose CACK an interface carries.
@@ -71,7 +71,7 @@ func mostPackets(mtu int) int { return (mtu-cackOverhead)*8 + 7 }
 
 // allOf is the CACK which says that all of a chunk has come.
 func allOf(c *frame.CSYN) *frame.CACK {
-	return &frame.CACK{Hop: c.Hop, Packets: c.Packets, Got: bytes.Repeat([]byte{0xff}, int(c.Packets/8)+1)}
+	return &frame.CACK{Hop: c.Hop, Packets: c.Packets, Received: bytes.Repeat([]byte{0xff}, int(c.Packets/8)+1)}
 }
 
 // begin makes room for a chunk; nil if there is none. Router.mu is held.

@@ -67,7 +67,7 @@ func TestCustody(t *testing.T) {
 			}
 			whole := true
 			for n := range x.csyn.Packets {
-				whole = whole && c.Got.Has(n)
+				whole = whole && c.Received.Has(n)
 			}
 			if took := kept() - before; whole && took != 1 && !x.acked || took != 0 && (!whole || x.acked) {
 				t.Fatalf("%d chunks are kept more, acknowledged: %v, before: %v", took, whole, x.acked)

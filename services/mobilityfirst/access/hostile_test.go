@@ -197,7 +197,7 @@ func TestRoom(t *testing.T) {
 	greedy.say(&frame.CSYN{Hop: 1, Packets: 1<<32 - 1}, &frame.CSYN{Hop: 1, Packets: 0}, &frame.CSYN{Hop: 1, Packets: uint32(mostPackets(mtu) + 1)})
 	w.until("these to be refused", func() bool { return w.Counters().Malformed == 3 })
 	greedy.say(&frame.CSYN{Hop: 1, Packets: uint32(mostPackets(mtu))})
-	if c, is := greedy.hear(soon).(*frame.CACK); !is || c.Packets != uint32(mostPackets(mtu)) || bytes.ContainsFunc(c.Got, func(r rune) bool { return r != 0 }) {
+	if c, is := greedy.hear(soon).(*frame.CACK); !is || c.Packets != uint32(mostPackets(mtu)) || bytes.ContainsFunc(c.Received, func(r rune) bool { return r != 0 }) {
 		t.Fatalf("the first answer is %+v", c)
 	}
 	greedy.say(&frame.CSYN{Hop: 2, Packets: uint32(mostPackets(mtu))})
@@ -225,7 +225,7 @@ func TestOnceMore(t *testing.T) {
 	one.say(first, second, csyn) // nobody has announced the first
 	expect := func(bits byte) {
 		t.Helper()
-		if c, is := one.hear(soon).(*frame.CACK); !is || c.Hop != 5 || c.Packets != 2 || c.Got[0]&3 != bits {
+		if c, is := one.hear(soon).(*frame.CACK); !is || c.Hop != 5 || c.Packets != 2 || c.Received[0]&3 != bits {
 			t.Fatalf("the answer is %+v, want bits %d", c, bits)
 		}
 	}
@@ -242,7 +242,7 @@ func TestOnceMore(t *testing.T) {
 	}
 	w.until("it to be taken", func() bool { return w.Counters().Taken == 1 })
 	one.say(&frame.CSYN{Hop: 5, Packets: 1}) // another chunk
-	if c, is := one.hear(soon).(*frame.CACK); !is || c.Packets != 1 || c.Got[0] != 0 {
+	if c, is := one.hear(soon).(*frame.CACK); !is || c.Packets != 1 || c.Received[0] != 0 {
 		t.Errorf("the answer is %+v", c)
 	}
 	one.say(&frame.CACK{Hop: 9, Packets: 9}, &frame.Probe{Ack: true}, &frame.LSA{})

@@ -13,65 +13,66 @@ import (
 )
 
 const (
-	// MaxKept is the longest time for which a chunk may be kept.
+	// MaxKept is the longest time for which a chunk may be stored.
 	MaxKept = 7 * 24 * time.Hour
-	// MaxSkew is how much the clocks of a chunk's sender and destination may differ.
+	// MaxSkew is the maximum difference between the clocks of a chunk's sender and destination.
 	MaxSkew = 24 * time.Hour
-	// MaxPayload is how many bytes of payload a chunk has at most: so many can be under way at once.
+	// MaxPayload is the maximum size of a chunk's payload in bytes; a stream can have that many in
+	// flight.
 	MaxPayload = 4 << 20
-	// Overhead is how many bytes a chunk has beside its payload.
+	// Overhead is the size of a chunk in bytes without its payload.
 	Overhead = ed25519.SignatureSize + headerSize
 
 	headerSize = ed25519.PublicKeySize + len(frame.GUID{}) + 8 + 8 + 2 + 8
 )
 
-// What is wrong with chunks; errors wrap these.
+// Errors that functions of this package wrap.
 var (
-	// ErrLayout is for bytes that are no chunk.
-	ErrLayout = errors.New("not a chunk that was signed to be kept")
-	// ErrSignature is for one that its sender has not signed.
-	ErrSignature = errors.New("its sender has not signed it")
-	// ErrOver is for one that does not hold any more, or longer than any may.
-	ErrOver = errors.New("it does not hold now")
+	// ErrLayout means that the bytes are not a chunk.
+	ErrLayout = errors.New("not a signed chunk")
+	// ErrSignature means that the signature is not the sender's.
+	ErrSignature = errors.New("not signed by its sender")
+	// ErrExpired means that a chunk has expired, or is valid for longer than allowed.
+	ErrExpired = errors.New("expired, or valid for too long")
 )
 
 var be = binary.BigEndian
 
-// ID is what tells a chunk from all others.
+// ID identifies a chunk.
 type ID struct {
 	Source, Destination frame.GUID
-	// Flow is drawn by the sender's host, for chunks that are to arrive in order.
+	// Flow is a random number of the sender's host, shared by chunks that have to arrive in order.
 	Flow uint64
-	// Number goes up from one chunk of a flow to the next, from 1 on; some may be left out.
+	// Number increases from one chunk of a flow to the next, from 1 on, possibly with gaps.
 	Number uint64
 }
 
-// InFlow is what the chunks of one flow have in common: an ID without a number.
+// InFlow returns the ID without the number, which all chunks of a flow share.
 func (id ID) InFlow() ID { id.Number = 0; return id }
 
-// Chunk is one that its sender has signed.
+// Chunk is a chunk that its sender has signed.
 type Chunk struct {
 	ID
-	// Service is what its sender has asked for.
+	// Service is the service that the sender has requested.
 	Service frame.Service
-	// Until is when it does not hold any more, to a millisecond.
+	// Until is when the chunk expires, in milliseconds.
 	Until time.Time
-	// Payload is what its sender has sent.
+	// Payload is the sender's data.
 	Payload []byte
 
 	key       [ed25519.PublicKeySize]byte
 	signature [ed25519.SignatureSize]byte
 }
 
-// Sign has a chunk be of the name that belongs to a private key, which may not be used for anything
-// else at that time.
+// Sign signs the chunk with the private key of its source. No other goroutine may use the key at
+// the same time.
 func (c *Chunk) Sign(key ed25519.PrivateKey) {
 	c.key = [ed25519.PublicKeySize]byte(key.Public().(ed25519.PublicKey))
 	c.Source = record.NameOf(c.key[:])
 	c.signature = [ed25519.SignatureSize]byte(ed25519.Sign(key, c.signed()))
 }
 
-// Verify says whether its sender has signed it whole. The error wraps ErrSignature.
+// Verify checks the sender's signature. The error wraps ErrSignature.
 func (c *Chunk) Verify() error {
 	if !ed25519.Verify(c.key[:], c.signed(), c.signature[:]) {
 		return fmt.Errorf("chunk %d from %v: %w", c.Number, c.Source, ErrSignature)
@@ -79,18 +80,19 @@ func (c *Chunk) Verify() error {
 	return nil
 }
 
-// Holds says whether its destination takes it now. It costs nothing. The error wraps ErrOver.
-func (c *Chunk) Holds(now time.Time) error {
+// CheckValid checks that the destination may accept the chunk now. It does not verify the
+// signature. The error wraps ErrExpired.
+func (c *Chunk) CheckValid(now time.Time) error {
 	if now.After(c.Until.Add(MaxSkew)) || c.Until.After(now.Add(MaxKept+MaxSkew)) {
-		return fmt.Errorf("chunk %d from %v until %v: %w", c.Number, c.Source, c.Until.UTC().Format(time.RFC3339), ErrOver)
+		return fmt.Errorf("chunk %d from %v until %v: %w", c.Number, c.Source, c.Until.UTC().Format(time.RFC3339), ErrExpired)
 	}
 	return nil
 }
 
-// purpose keeps the signature from being of use for anything else that a key signs.
+// purpose separates these signatures from all others that a key makes.
 const purpose = "sluice: a chunk that may be kept, 1\x00"
 
-// signed is what the signature is over: the payload by its hash.
+// signed returns the bytes that the signature covers. They contain the payload as a hash.
 func (c *Chunk) signed() []byte {
 	sum := sha256.Sum256(c.Payload)
 	return append(c.appendHeader([]byte(purpose)), sum[:]...)
@@ -103,14 +105,15 @@ func (c *Chunk) appendHeader(b []byte) []byte {
 	return be.AppendUint64(b, uint64(c.Until.UnixMilli()))
 }
 
-// AppendTo appends the chunk to b, as Parse reads it: signature (64 bytes), public key of the sender (32),
-// destination (20), flow (8), number (8), service (2), until when in ms since 1970 (8), payload.
+// AppendTo appends the encoded chunk to b, as Parse reads it: signature (64 bytes), public key of
+// the sender (32), destination (20), flow (8), number (8), service (2), expiry in ms since 1970
+// (8), payload.
 func (c *Chunk) AppendTo(b []byte) []byte {
 	return append(c.appendHeader(append(b, c.signature[:]...)), c.Payload...)
 }
 
-// Parse reads a chunk that makes up all of b. It shares b's memory. The error wraps ErrLayout. It does not
-// verify.
+// Parse parses a chunk that makes up all of b and shares its memory. It does not verify the
+// signature. The error wraps ErrLayout.
 func Parse(b []byte) (*Chunk, error) {
 	if len(b) < Overhead {
 		return nil, fmt.Errorf("%d bytes: %w", len(b), ErrLayout)
@@ -129,13 +132,13 @@ func Parse(b []byte) (*Chunk, error) {
 	return c, nil
 }
 
-// May says whether it may be kept from now on. The error wraps ErrOver.
-func (c *Chunk) May(now time.Time) error {
+// CheckKeep checks that a node may store the chunk from now on. The error wraps ErrExpired.
+func (c *Chunk) CheckKeep(now time.Time) error {
 	if !now.Before(c.Until) || c.Until.After(now.Add(MaxKept+MaxSkew)) {
-		return fmt.Errorf("chunk %d from %v until %v: %w", c.Number, c.Source, c.Until.UTC().Format(time.RFC3339), ErrOver)
+		return fmt.Errorf("chunk %d from %v until %v: %w", c.Number, c.Source, c.Until.UTC().Format(time.RFC3339), ErrExpired)
 	}
 	return nil
 }
 
-// maxTime is the latest time, in ms: in the year 9999.
+// maxTime is the latest time in ms, in the year 9999.
 const maxTime = 253_402_300_799_999

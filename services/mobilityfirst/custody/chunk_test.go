@@ -68,7 +68,7 @@ func TestHolds(t *testing.T) {
 	}{{-MaxSkew, true}, {-MaxSkew - time.Millisecond, false}, {0, true}, {MaxKept + MaxSkew, true}, {MaxKept + MaxSkew + time.Millisecond, false}} {
 		c := signed()
 		c.Until = now.Add(x.until)
-		if err := c.Holds(now); (err == nil) != x.holds || err != nil && !errors.Is(err, ErrOver) {
+		if err := c.CheckValid(now); (err == nil) != x.holds || err != nil && !errors.Is(err, ErrExpired) {
 			t.Errorf("until %v from now: %v", x.until, err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestMay(t *testing.T) {
 	}{{0, false}, {time.Millisecond, true}, {MaxKept + MaxSkew, true}, {MaxKept + MaxSkew + time.Millisecond, false}} {
 		c := signed()
 		c.Until = now.Add(x.until)
-		if err := c.May(now); (err == nil) != x.may || err != nil && !errors.Is(err, ErrOver) {
+		if err := c.CheckKeep(now); (err == nil) != x.may || err != nil && !errors.Is(err, ErrExpired) {
 			t.Errorf("until %v from now: %v", x.until, err)
 		}
 	}
@@ -110,6 +110,6 @@ func FuzzParse(f *testing.F) {
 		if again := c.AppendTo(nil); !bytes.Equal(again, b) {
 			t.Errorf("%x was read, %x written", b, again)
 		}
-		_, _ = c.Verify(), c.Holds(now)
+		_, _ = c.Verify(), c.CheckValid(now)
 	})
 }

@@ -1,5 +1,7 @@
-// Package custody is what travels by way of storage nodes: a [Chunk] that its sender has signed whole.
+// Package custody defines the chunks that travel by way of storage nodes: a [Chunk] is signed as a
+// whole by its sender.
 //
-// Whoever keeps one, and hands it on, need not be trusted: its destination sees who has sent it, that
-// nothing of it was changed, and until when it holds. [Flow] is how the destination takes each once.
+// A node that stores and forwards a chunk need not be trusted: the destination can verify who has
+// sent it, that it is unchanged, and until when it is valid. With [Flow] the destination takes each
+// chunk once.
 package custody

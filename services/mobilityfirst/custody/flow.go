@@ -2,46 +2,47 @@ package custody
 
 import "slices"
 
-// maxGaps is how many gaps a flow remembers in the numbers that were taken: behind the lowest of more,
-// nothing is missing.
+// maxGaps limits the gaps between taken numbers that a flow remembers. Beyond it the lowest gap
+// counts as taken.
 const maxGaps = 64
 
-// State is what is known of a chunk of a flow.
+// State is the state of a chunk of a flow.
 type State int
 
-// The states.
+// The states of a chunk.
 const (
-	// New is for one that has not come.
+	// New means that the chunk has not been delivered.
 	New State = iota
-	// Given is for one that its receiver was given, and has not taken.
-	Given
-	// Taken is for one that its receiver has taken.
+	// Delivered means that the receiver was given the chunk and has not taken it over yet.
+	Delivered
+	// Taken means that the receiver has taken the chunk over.
 	Taken
 )
 
-// Flow is what is known at their destination of the chunks of one flow, so that each is taken once,
-// however often and by whichever ways it comes. The zero value is one of which nothing has come. It may
-// not be used by two goroutines at once.
+// Flow records the chunks of one flow at their destination, so that each is taken once, however
+// often and by whichever paths it arrives. The zero value is a flow without chunks. A Flow may not
+// be used by two goroutines at once.
 type Flow struct {
-	taken []span // in order, apart from each other
-	given map[uint64]struct{}
+	taken     []span // ascending, with gaps between
+	delivered map[uint64]struct{}
 }
 
-// span are the numbers from first to last.
+// span is the range of numbers from first to last.
 type span struct{ first, last uint64 }
 
-// State is that of a number.
+// State returns the state of the chunk with this number.
 func (f *Flow) State(number uint64) State {
-	if _, is := f.find(number); is {
+	if _, ok := f.find(number); ok {
 		return Taken
 	}
-	if _, is := f.given[number]; is {
-		return Given
+	if _, ok := f.delivered[number]; ok {
+		return Delivered
 	}
 	return New
 }
 
-// find is where a number stands among those that were taken, or the span before which it would.
+// find returns the index of the span that contains a number, or the index at which its span would
+// be inserted, and reports whether it is contained.
 func (f *Flow) find(number uint64) (int, bool) {
 	return slices.BinarySearchFunc(f.taken, number, func(s span, number uint64) int {
 		switch {
@@ -54,33 +55,33 @@ func (f *Flow) find(number uint64) (int, bool) {
 	})
 }
 
-// Give notes that the receiver was given a chunk.
-func (f *Flow) Give(number uint64) {
-	if f.given == nil {
-		f.given = map[uint64]struct{}{}
+// Deliver records that the receiver was given a chunk.
+func (f *Flow) Deliver(number uint64) {
+	if f.delivered == nil {
+		f.delivered = map[uint64]struct{}{}
 	}
-	f.given[number] = struct{}{}
+	f.delivered[number] = struct{}{}
 }
 
-// Return notes that it has not taken it: it may be given again.
-func (f *Flow) Return(number uint64) { delete(f.given, number) }
+// Return records that the receiver has not taken the chunk over: it may be delivered again.
+func (f *Flow) Return(number uint64) { delete(f.delivered, number) }
 
-// Take notes that it has.
+// Take records that the receiver has taken the chunk over.
 func (f *Flow) Take(number uint64) {
-	delete(f.given, number)
-	i, is := f.find(number)
-	if is {
+	delete(f.delivered, number)
+	i, ok := f.find(number)
+	if ok {
 		return
 	}
 	before := i > 0 && f.taken[i-1].last+1 == number
-	behind := i < len(f.taken) && f.taken[i].first-1 == number
+	after := i < len(f.taken) && f.taken[i].first-1 == number
 	switch {
-	case before && behind:
+	case before && after:
 		f.taken[i-1].last = f.taken[i].last
 		f.taken = slices.Delete(f.taken, i, i+1)
 	case before:
 		f.taken[i-1].last = number
-	case behind:
+	case after:
 		f.taken[i].first = number
 	default:
 		f.taken = slices.Insert(f.taken, i, span{number, number})
@@ -91,5 +92,5 @@ func (f *Flow) Take(number uint64) {
 	}
 }
 
-// Idle says whether nothing was given that was not taken.
-func (f *Flow) Idle() bool { return len(f.given) == 0 }
+// Idle reports whether every delivered chunk has been taken over or returned.
+func (f *Flow) Idle() bool { return len(f.delivered) == 0 }

@@ -20,13 +20,13 @@ func TestFlow(t *testing.T) {
 				case taken[number]:
 					want = Taken
 				case given[number]:
-					want = Given
+					want = Delivered
 				}
 				if got := f.State(number); got != want {
 					t.Fatalf("%d is %v, want %v", number, got, want)
 				}
 				if want == New {
-					f.Give(number)
+					f.Deliver(number)
 					given[number] = true
 				}
 			},
@@ -61,7 +61,7 @@ func TestFlow(t *testing.T) {
 func TestGapsAreBounded(t *testing.T) {
 	var f Flow
 	for number := uint64(2); number <= 2000; number += 2 {
-		f.Give(number)
+		f.Deliver(number)
 		f.Take(number)
 	}
 	if len(f.taken) > maxGaps+1 {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// EtherType is that of all frames.
+// EtherType is the EtherType of all frames.
 const EtherType = 0x27c0
 
-// Type says what a frame is.
+// Type is the type of a frame.
 type Type uint32
 
 // The types of the original release.
@@ -26,7 +26,7 @@ const (
 
 var typeNames = [...]string{"DATA", "CSYN", "CACK", "probe", "probe ack", "LSA", "association", "de-association"}
 
-// String is the type's name.
+// String returns the type's name.
 func (t Type) String() string {
 	if int64(t) < int64(len(typeNames)) {
 		return typeNames[t]
@@ -37,36 +37,36 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
-// Errors of parsers, which wrap them.
+// Errors that parsers wrap.
 var (
-	// ErrShort is for a frame that ends before what belongs to it does.
+	// ErrShort means that a frame is shorter than its fields.
 	ErrShort = errors.New("it ends too early")
-	// ErrType is for a frame of a type that is not known.
+	// ErrType means that a frame's type is unknown.
 	ErrType = errors.New("its type is not known")
-	// ErrLayout is for lengths and offsets that contradict each other.
+	// ErrLayout means that lengths and offsets contradict each other.
 	ErrLayout = errors.New("its lengths contradict each other")
 )
 
-// Frame is what stands behind the Ethernet header: a *Data, *CSYN, *CACK, *Probe, *LSA, *Associate
-// or *Deassociate, or one of mf2: a *StreamData, *StreamAck, *StreamQuery, *StreamReset, *Hello,
-// *PathRequest, *PathGrant or *PathConfirm.
+// Frame is the content of a frame behind the Ethernet header: a *Data, *CSYN, *CACK, *Probe, *LSA,
+// *Associate or *Deassociate, or one of mf2: a *StreamData, *StreamAck, *StreamQuery, *StreamReset,
+// *Hello, *PathRequest, *PathGrant or *PathConfirm.
 type Frame interface {
-	// Type is what it is.
+	// Type returns the frame's type.
 	Type() Type
-	// AppendTo appends the frame, its type included, to b.
+	// AppendTo appends the frame, including its type, to b.
 	AppendTo(b []byte) []byte
-	// parse reads what stands behind the type.
+	// parse reads the fields behind the type.
 	parse(b []byte) error
 }
 
-// Parse reads a frame from what stands behind the Ethernet header. What follows the frame, as the
-// padding of short ones, is ignored. The error wraps ErrShort, ErrType or ErrLayout.
+// Parse reads a frame from the bytes behind the Ethernet header. It ignores bytes behind the frame,
+// such as the padding of short frames. The error wraps ErrShort, ErrType or ErrLayout.
 func Parse(b []byte) (Frame, error) {
 	if len(b) < 4 {
 		return nil, fmt.Errorf("frame of %d bytes: %w", len(b), ErrShort)
 	}
 	t := Type(be.Uint32(b))
-	f := empty(t)
+	f := newFrame(t)
 	if f == nil {
 		return nil, fmt.Errorf("frame of %v: %w", t, ErrType)
 	}
@@ -76,8 +76,8 @@ func Parse(b []byte) (Frame, error) {
 	return f, nil
 }
 
-// empty is a frame of a type to be parsed, nil for an unknown one.
-func empty(t Type) Frame {
+// newFrame returns an empty frame of a type, or nil if the type is unknown.
+func newFrame(t Type) Frame {
 	switch t {
 	case TypeData:
 		return new(Data)
@@ -115,8 +115,8 @@ func empty(t Type) Frame {
 
 var be = binary.BigEndian
 
-// words reads 32-bit numbers from the start of b.
-func words(b []byte, into ...*uint32) error {
+// readUint32s reads 32-bit integers from the start of b.
+func readUint32s(b []byte, into ...*uint32) error {
 	if len(b) < 4*len(into) {
 		return ErrShort
 	}
@@ -126,8 +126,8 @@ func words(b []byte, into ...*uint32) error {
 	return nil
 }
 
-// appendWords appends 32-bit numbers.
-func appendWords(b []byte, all ...uint32) []byte {
+// appendUint32s appends 32-bit integers to b.
+func appendUint32s(b []byte, all ...uint32) []byte {
 	for _, w := range all {
 		b = be.AppendUint32(b, w)
 	}

@@ -26,7 +26,7 @@ func TestLayouts(t *testing.T) {
 	}{
 		{&Data{Sequence: 2, Hop: 3, Payload: []byte("ab")}, "00000000 00000002 00000002 00000003 6162"},
 		{&CSYN{Hop: 7, Packets: 9}, "00000001 00000007 00000009"},
-		{&CACK{Hop: 7, Packets: 9, Got: Bitmap{0x81, 0x01}}, "00000002 00000007 00000009 8101"},
+		{&CACK{Hop: 7, Packets: 9, Received: Bitmap{0x81, 0x01}}, "00000002 00000007 00000009 8101"},
 		{&CACK{Hop: 7, Packets: 8}, "00000002 00000007 00000008 0000"},
 		{&Probe{Source: 1, Destination: 2, Sequence: 3}, "00000003 00000001 00000002 00000003"},
 		{&Probe{Source: 1, Destination: 2, Sequence: 3, Ack: true}, "00000004 00000001 00000002 00000003"},
@@ -197,7 +197,7 @@ func TestRoundTrips(t *testing.T) {
 		}),
 		rapid.Custom(func(t *rapid.T) Frame { return &Deassociate{word.Draw(t, "entity"), word.Draw(t, "host")} }),
 		rapid.Custom(func(t *rapid.T) Frame {
-			return &StreamData{Stream(long.Draw(t, "stream")), long.Draw(t, "number") &^ (fresh | blocked), rapid.Bool().Draw(t, "fresh"), rapid.Bool().Draw(t, "blocked"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
+			return &StreamData{Stream(long.Draw(t, "stream")), long.Draw(t, "number") &^ (freshBit | blockedBit), rapid.Bool().Draw(t, "fresh"), rapid.Bool().Draw(t, "blocked"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
 		}),
 		rapid.Custom(func(t *rapid.T) Frame {
 			return &StreamAck{
@@ -314,7 +314,7 @@ func TestTypesHaveNames(t *testing.T) {
 		if typ > TypeDeassociate && typ < TypeStreamData {
 			continue
 		}
-		if f := empty(typ); f == nil || f.Type() != typ || strings.HasPrefix(typ.String(), "type") {
+		if f := newFrame(typ); f == nil || f.Type() != typ || strings.HasPrefix(typ.String(), "type") {
 			t.Errorf("%v: %T", typ, f)
 		}
 	}

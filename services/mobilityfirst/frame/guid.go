@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// GUID is the name of a host, a thing or a piece of content. It stays when that moves.
+// GUID is the name of a host, a thing or a piece of content. It stays the same when that moves.
 type GUID [20]byte
 
-// ParseGUID reads a name as [GUID.String] writes it: 40 hexadecimal digits.
+// ParseGUID parses a name as [GUID.String] writes it: 40 hexadecimal digits.
 func ParseGUID(s string) (g GUID, err error) {
 	if len(s) != 2*len(g) {
 		return g, fmt.Errorf("GUID %q: want %d hexadecimal digits", s, 2*len(g))
@@ -20,7 +20,7 @@ func ParseGUID(s string) (g GUID, err error) {
 	return g, nil
 }
 
-// String is the name in hexadecimal digits.
+// String returns the name in hexadecimal digits.
 func (g GUID) String() string { return hex.EncodeToString(g[:]) }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -32,8 +32,9 @@ func (g *GUID) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Short are the low 32 bits, by which control frames tell a name. Several names may share them.
+// Short returns the low 32 bits, which identify a name in control frames. Several names may share
+// them.
 func (g GUID) Short() uint32 { return binary.BigEndian.Uint32(g[len(g)-4:]) }
 
-// IsZero says that it names nobody.
+// IsZero reports whether the name is zero, which no host has.
 func (g GUID) IsZero() bool { return g == GUID{} }

@@ -1,12 +1,12 @@
 package frame
 
-// Probe asks whoever is at the other end of a link to answer, or is the answer: half of the time
-// between is the link's expected transmission time. Ends are told by the low bits of their names.
+// Probe asks the other end of a link to answer, or is the answer: half of the time between them is
+// the link's expected transmission time. The ends are identified by the low bits of their names.
 type Probe struct {
 	Source, Destination uint32
 	// Sequence is the probe's number, which its answer repeats.
 	Sequence uint32
-	// Ack says that it is the answer.
+	// Ack is set in the answer.
 	Ack bool
 }
 
@@ -20,14 +20,14 @@ func (p *Probe) Type() Type {
 
 // AppendTo implements Frame.
 func (p *Probe) AppendTo(b []byte) []byte {
-	return appendWords(b, uint32(p.Type()), p.Source, p.Destination, p.Sequence)
+	return appendUint32s(b, uint32(p.Type()), p.Source, p.Destination, p.Sequence)
 }
 
-func (p *Probe) parse(b []byte) error { return words(b, &p.Source, &p.Destination, &p.Sequence) }
+func (p *Probe) parse(b []byte) error { return readUint32s(b, &p.Source, &p.Destination, &p.Sequence) }
 
-// LSA tells what a router knows of its links.
+// LSA is a link-state advertisement: it reports a router's links.
 type LSA struct {
-	// Sender is who sends this copy, Source who has written it.
+	// Sender is the router that sends this copy, and Source the one that wrote it.
 	Sender, Source, Destination uint32
 	Sequence                    uint32
 	Neighbours                  []Neighbour
@@ -41,7 +41,7 @@ func (*LSA) Type() Type { return TypeLSA }
 
 // AppendTo implements Frame.
 func (l *LSA) AppendTo(b []byte) []byte {
-	b = appendWords(b, uint32(TypeLSA), l.Sender, l.Source, l.Destination, l.Sequence, uint32(len(l.Neighbours)))
+	b = appendUint32s(b, uint32(TypeLSA), l.Sender, l.Source, l.Destination, l.Sequence, uint32(len(l.Neighbours)))
 	for _, n := range l.Neighbours {
 		b = be.AppendUint32(b, n.ShortTerm)
 	}
@@ -56,10 +56,10 @@ func (l *LSA) AppendTo(b []byte) []byte {
 
 func (l *LSA) parse(b []byte) error {
 	var n uint32
-	if err := words(b, &l.Sender, &l.Source, &l.Destination, &l.Sequence, &n); err != nil {
+	if err := readUint32s(b, &l.Sender, &l.Source, &l.Destination, &l.Sequence, &n); err != nil {
 		return err
 	}
-	const figures = 3 // of a neighbour, each of four bytes
+	const figures = 3 // per neighbour, of four bytes each
 	if b = b[20:]; int64(n)*figures*4 > int64(len(b)) {
 		return ErrShort
 	}
@@ -71,10 +71,10 @@ func (l *LSA) parse(b []byte) error {
 	return nil
 }
 
-// Associate ties a client to a point of attachment.
+// Associate attaches a client to an access point.
 type Associate struct {
 	Client, Host uint32
-	// Weight is how much the client prefers it.
+	// Weight is the client's preference for it.
 	Weight uint16
 }
 
@@ -83,7 +83,7 @@ func (*Associate) Type() Type { return TypeAssociate }
 
 // AppendTo implements Frame.
 func (a *Associate) AppendTo(b []byte) []byte {
-	return be.AppendUint16(appendWords(b, uint32(TypeAssociate), a.Client, a.Host), a.Weight)
+	return be.AppendUint16(appendUint32s(b, uint32(TypeAssociate), a.Client, a.Host), a.Weight)
 }
 
 func (a *Associate) parse(b []byte) error {
@@ -91,10 +91,10 @@ func (a *Associate) parse(b []byte) error {
 		return ErrShort
 	}
 	a.Weight = be.Uint16(b[8:])
-	return words(b, &a.Client, &a.Host)
+	return readUint32s(b, &a.Client, &a.Host)
 }
 
-// Deassociate unties one from the other.
+// Deassociate detaches one from the other.
 type Deassociate struct{ Entity, Host uint32 }
 
 // Type implements Frame.
@@ -102,7 +102,7 @@ func (*Deassociate) Type() Type { return TypeDeassociate }
 
 // AppendTo implements Frame.
 func (d *Deassociate) AppendTo(b []byte) []byte {
-	return appendWords(b, uint32(TypeDeassociate), d.Entity, d.Host)
+	return appendUint32s(b, uint32(TypeDeassociate), d.Entity, d.Host)
 }
 
-func (d *Deassociate) parse(b []byte) error { return words(b, &d.Entity, &d.Host) }
+func (d *Deassociate) parse(b []byte) error { return readUint32s(b, &d.Entity, &d.Host) }

@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// Hello says that a name is at an Ethernet address. A host broadcasts it for each of its names.
+// Hello announces that a name is at an Ethernet address. A host broadcasts it for each of its
+// names.
 type Hello struct {
-	// Key is the public key of which the name is the hash.
+	// Key is the public key whose hash is the name.
 	Key [ed25519.PublicKeySize]byte
-	// Number is higher than in any hello of the name before.
+	// Number is higher than in every earlier hello of the name.
 	Number uint64
 	MAC    [6]byte
-	// Challenge is what the hello answers to: nobody can have kept it from earlier. It is zero for
-	// one that nobody has asked for.
+	// Challenge repeats the number that the hello answers, so that it cannot be a replay. It is
+	// zero in an unsolicited hello.
 	Challenge uint64
-	// Signature is that of the name's owner, over all of this.
+	// Signature is the signature of the name's owner over the other fields.
 	Signature [ed25519.SignatureSize]byte
 }
 
@@ -24,10 +25,10 @@ const (
 	helloSize = helloBody + ed25519.SignatureSize
 )
 
-// helloPurpose keeps the signature from being of use for anything else that a key signs.
+// helloPurpose separates these signatures from all others that a key makes.
 const helloPurpose = "sluice: where a name is on a link, 1\x00"
 
-// Signed is what the signature is over.
+// Signed returns the bytes that the signature covers.
 func (h *Hello) Signed() []byte { return h.appendBody([]byte(helloPurpose)) }
 
 func (h *Hello) appendBody(b []byte) []byte {
@@ -41,7 +42,7 @@ func (h *Hello) appendAll(b []byte) []byte { return append(h.appendBody(b), h.Si
 func (*Hello) Type() Type { return TypeHello }
 
 // AppendTo implements Frame.
-func (h *Hello) AppendTo(b []byte) []byte { return h.appendAll(appendWords(b, uint32(TypeHello))) }
+func (h *Hello) AppendTo(b []byte) []byte { return h.appendAll(appendUint32s(b, uint32(TypeHello))) }
 
 func (h *Hello) parse(b []byte) error {
 	if len(b) < helloSize {
@@ -56,22 +57,24 @@ func (h *Hello) parse(b []byte) error {
 	return nil
 }
 
-// PathRequest asks for the way to a name. It is broadcast; whoever has the name answers, or
-// whoever makes ways in its network.
+// PathRequest asks for a path to a name. It is broadcast; the host that has the name answers, or
+// the controller that sets up paths in its network.
 type PathRequest struct {
-	// ID is a number drawn by who asks.
+	// ID is a random number of the requester.
 	ID uint64
 	// Destination is the name.
 	Destination GUID
-	// Service is what chunks ask for that are to go there: with Multihoming, ways to each interface of the name's
-	// host; with Multicast, to each host that has the name.
+	// Service is the service of the chunks that will be sent: with Multihoming the requester wants
+	// a path to each interface of the name's host, with Multicast one to each host that has the
+	// name.
 	Service Service
-	// Back and Forth are the VLAN tags of the way that has been made for this request: with which frames
-	// go to who asks, and from there. Zero for none. Lease is how long it is there unless it is asked for
-	// again, in ms. Whoever makes the way sets these; who asks leaves them zero.
+	// Back and Forth are the VLAN tags of the path that was set up for this request: of frames to
+	// the requester, and of frames from it; zero for none. Lease is how long the path exists unless
+	// it is requested again, in ms. The controller that sets up the path fills these in; the
+	// requester leaves them zero.
 	Back, Forth uint16
 	Lease       uint32
-	// Hello says who asks.
+	// Hello identifies the requester.
 	Hello Hello
 }
 
@@ -80,14 +83,14 @@ func (*PathRequest) Type() Type { return TypePathRequest }
 
 // AppendTo implements Frame.
 func (r *PathRequest) AppendTo(b []byte) []byte {
-	b = be.AppendUint64(appendWords(b, uint32(TypePathRequest)), r.ID)
+	b = be.AppendUint64(appendUint32s(b, uint32(TypePathRequest)), r.ID)
 	b = be.AppendUint16(append(b, r.Destination[:]...), uint16(r.Service))
 	b = be.AppendUint16(b, r.Back)
 	return r.Hello.appendAll(be.AppendUint32(be.AppendUint16(b, r.Forth), r.Lease))
 }
 
 func (r *PathRequest) parse(b []byte) error {
-	if err := longs(b, &r.ID); err != nil {
+	if err := readUint64s(b, &r.ID); err != nil {
 		return err
 	}
 	b = b[8:]
@@ -101,19 +104,20 @@ func (r *PathRequest) parse(b []byte) error {
 	return r.Hello.parse(b[8:])
 }
 
-// PathGrant says how a name is reached.
+// PathGrant answers a PathRequest and tells how a name is reached.
 type PathGrant struct {
-	// Label is the VLAN tag with which frames go there, zero for none: the request's Forth.
+	// Label is the VLAN tag of frames to the name, zero for none: the request's Forth.
 	Label uint16
-	// Lease is how long the way is there unless it is asked for again, in ms: the request's, if a way has
-	// been made for it.
+	// Lease is how long the path exists unless it is requested again, in ms. It is the request's
+	// Lease if a path was set up for it.
 	Lease uint32
-	// Token is what a PathConfirm has to give back before chunks are taken that come from where the request did.
-	// Zero where nobody asks for that.
+	// Token is the number that a PathConfirm must repeat before chunks from the requester's address
+	// are accepted. It is zero if no confirmation is required.
 	Token uint64
-	// Instance is what the host has drawn when it began: hosts that have the same name differ in it.
+	// Instance is a random number that the host has drawn at its start. It tells hosts with the
+	// same name apart.
 	Instance uint64
-	// Hello is that of the name, with the request's ID as its challenge.
+	// Hello is the hello of the name, with the request's ID as its challenge.
 	Hello Hello
 }
 
@@ -128,7 +132,7 @@ func (*PathGrant) Type() Type { return TypePathGrant }
 
 // AppendTo implements Frame.
 func (g *PathGrant) AppendTo(b []byte) []byte {
-	b = be.AppendUint16(appendWords(b, uint32(TypePathGrant)), g.Label)
+	b = be.AppendUint16(appendUint32s(b, uint32(TypePathGrant)), g.Label)
 	b = be.AppendUint64(be.AppendUint32(b, g.Lease), g.Token)
 	return g.Hello.appendAll(be.AppendUint64(b, g.Instance))
 }
@@ -141,14 +145,15 @@ func (g *PathGrant) parse(b []byte) error {
 	return g.Hello.parse(b[22:])
 }
 
-// PathConfirm says that who has asked for a path receives where it has asked from (as address validation in RFC 9000,
-// section 8), and in which streams chunks will come from there: nobody else knows their numbers.
+// PathConfirm proves that the requester of a path receives frames at the address that it has asked
+// from (as address validation in RFC 9000, section 8). It names the streams in which chunks will
+// come from there: no other host knows their numbers.
 type PathConfirm struct {
-	// Source is the name that has asked, Destination the one that it has asked for.
+	// Source is the name that has asked, and Destination the one that it has asked for.
 	Source, Destination GUID
 	// Token is the PathGrant's.
 	Token uint64
-	// Stream is any of the session that is confirmed.
+	// Stream is any stream of the confirmed session.
 	Stream Stream
 }
 
@@ -157,7 +162,7 @@ func (*PathConfirm) Type() Type { return TypePathConfirm }
 
 // AppendTo implements Frame.
 func (c *PathConfirm) AppendTo(b []byte) []byte {
-	b = append(append(appendWords(b, uint32(TypePathConfirm)), c.Source[:]...), c.Destination[:]...)
+	b = append(append(appendUint32s(b, uint32(TypePathConfirm)), c.Source[:]...), c.Destination[:]...)
 	return be.AppendUint64(be.AppendUint64(b, c.Token), uint64(c.Stream))
 }
 
@@ -167,5 +172,5 @@ func (c *PathConfirm) parse(b []byte) error {
 	}
 	b = b[copy(c.Source[:], b):]
 	b = b[copy(c.Destination[:], b):]
-	return longs(b, &c.Token, (*uint64)(&c.Stream))
+	return readUint64s(b, &c.Token, (*uint64)(&c.Stream))
 }

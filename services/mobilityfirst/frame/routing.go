@@ -6,14 +6,14 @@ import "fmt"
 // that have its name, to one of them.
 type Service uint16
 
-// The bits of a service. Those from DelayTolerant to Custody are ours.
+// The bits of a service. The original release does not have DelayTolerant, Compute and Custody.
 const (
-	Multicast       Service = 0x0001 // to each host that has the name
-	Anycast         Service = 0x0002 // to one of them, as without it
+	Multicast       Service = 0x0001 // deliver to each host that has the name
+	Anycast         Service = 0x0002 // deliver to one of them, as without the bit
 	Multihoming     Service = 0x0004
-	DelayTolerant   Service = 0x0008 // it may wait where there is no way
-	Compute         Service = 0x0010 // a function is called on it on its way
-	Custody         Service = 0x0020 // it is another chunk, which its sender has signed to be kept
+	DelayTolerant   Service = 0x0008 // the chunk may wait where there is no path
+	Compute         Service = 0x0010 // a function is called on the chunk on its way
+	Custody         Service = 0x0020 // the payload is another chunk, which its sender has signed for storage
 	ContentRequest  Service = 0x0200
 	ContentResponse Service = 0x0400
 	Broadcast       Service = 0x2000
@@ -22,40 +22,40 @@ const (
 
 const (
 	routingSize   = 60
-	extensionSize = 6 // of an extension's own header
-	// maxExtensions bounds the extension headers of a chunk.
+	extensionSize = 6 // the header of an extension
+	// maxExtensions limits the extension headers of a chunk.
 	maxExtensions = 16
 )
 
-// Address is who a chunk is from, or for: a name, and where that is.
+// Address is the source or destination of a chunk: a name, and where that is.
 type Address struct {
 	GUID GUID
-	// NA is the network address, zero where it is not known.
+	// NA is the network address, zero if it is unknown.
 	NA uint32
 }
 
-// RoutingHeader stands before a chunk, in its first frame. Routers decide by it.
+// RoutingHeader is the header of a chunk, at the start of its first frame, by which routers decide.
 type RoutingHeader struct {
 	Version uint8
-	// Service says what is to be done. Whether extensions follow is told by Extensions: the bit
-	// Extended is set and cleared by AppendTo.
+	// Service says how the chunk is delivered. AppendTo sets the bit Extended if there are
+	// Extensions, and clears it otherwise.
 	Service Service
-	// Protocol is what the chunk holds: zero for a TransportHeader and what belongs to it.
+	// Protocol tells what the chunk holds: zero for a TransportHeader and its payload.
 	Protocol uint8
-	// ChunkSize is that of the payload, in bytes.
+	// ChunkSize is the size of the payload in bytes.
 	ChunkSize           uint32
 	Source, Destination Address
 	Extensions          []Extension
 }
 
-// Extension says more of a service.
+// Extension is an extension header with further parameters of a service.
 type Extension struct {
 	Service Service
 	Options uint16
 	Body    []byte
 }
 
-// Size is how many bytes the header takes, its extensions included.
+// Size returns the size of the header in bytes, including its extensions.
 func (h *RoutingHeader) Size() int {
 	size := routingSize
 	for _, e := range h.Extensions {
@@ -64,8 +64,8 @@ func (h *RoutingHeader) Size() int {
 	return size
 }
 
-// AppendTo appends the header to b. It fails, and b comes back as given, if extensions are too many
-// or too long.
+// AppendTo appends the header to b. It returns an error, and b unchanged, if extensions are too
+// many or too long.
 func (h *RoutingHeader) AppendTo(b []byte) ([]byte, error) {
 	size := h.Size()
 	if size > 0xffff || len(h.Extensions) > maxExtensions {
@@ -98,8 +98,8 @@ func (h *RoutingHeader) AppendTo(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// ParseRouting reads the header at the start of a chunk, and gives what stands behind it. The
-// error wraps ErrShort or ErrLayout.
+// ParseRouting parses the header at the start of a chunk and returns it with the bytes behind it.
+// The error wraps ErrShort or ErrLayout.
 func ParseRouting(b []byte) (h RoutingHeader, payload []byte, err error) {
 	if len(b) < routingSize {
 		return h, nil, fmt.Errorf("routing header of %d bytes: %w", len(b), ErrShort)
@@ -125,8 +125,7 @@ func ParseRouting(b []byte) (h RoutingHeader, payload []byte, err error) {
 	return h, b[size:], nil
 }
 
-// parseExtensions reads the extensions of a header, which is whole. Each begins behind the one
-// before it.
+// parseExtensions parses the extensions of a complete header. Each begins behind the one before it.
 func parseExtensions(header []byte) (all []Extension, err error) {
 	for at, next := routingSize, 0; ; at = next {
 		if len(all) == maxExtensions {

@@ -1,7 +1,7 @@
 package frame
 
-// The types of profile mf2, which the original release does not have: a stream of chunks from one
-// host to another, whose frames are numbered through, and the way there.
+// The types of profile mf2, which the original release does not have: streams of chunks from one
+// host to another, whose frames are numbered consecutively, and requests for paths.
 const (
 	TypeStreamData Type = 16 + iota
 	TypeStreamAck
@@ -18,38 +18,41 @@ var mf2Names = map[Type]string{
 	TypeHello: "hello", TypePathRequest: "path request", TypePathGrant: "path grant", TypePathConfirm: "path confirmation",
 }
 
-// StreamDataSize is how many bytes of a StreamData frame are not its payload.
+// StreamDataSize is the size in bytes of a StreamData frame without its payload.
 const StreamDataSize = 22
 
-// fresh is the bit of a frame's number that stands for StreamData.Fresh, blocked the one for StreamData.Blocked.
-const fresh, blocked = 1 << 63, 1 << 62
+// freshBit and blockedBit are the bits in a frame's number that encode StreamData.Fresh and
+// StreamData.Blocked.
+const freshBit, blockedBit = 1 << 63, 1 << 62
 
-// Stream is what a sender knows a stream by: a number that it has drawn (48 bits), for all streams in
-// which it sends the same chunks, and how often it has begun anew (16 bits).
+// Stream identifies a stream of a sender. It consists of the session, a random number of 48 bits
+// that all streams with the same chunks share, and a count of restarts of 16 bits.
 type Stream uint64
 
-// NewStream is the first stream of a number.
+// NewStream returns the first stream of the session with this number.
 func NewStream(drawn uint64) Stream { return Stream(drawn << 16) }
 
-// Session is the same for streams of the same chunks.
+// Session returns the session's number, which all streams of the same chunks share.
 func (s Stream) Session() uint64 { return uint64(s >> 16) }
 
-// Next is the stream after this.
+// Next returns the stream that follows after a restart.
 func (s Stream) Next() Stream { return s&^0xffff | (s+1)&0xffff }
 
-// After says whether a stream of the same session was begun later than another.
+// After reports whether the stream began later than another one of the same session.
 func (s Stream) After(other Stream) bool { return int16(s-other) > 0 }
 
-// StreamData carries a part of a stream's chunks. A chunk begins with its number (64 bits), which goes up
-// within a session, and a RoutingHeader, at the start of a frame, and ends at the end of one.
+// StreamData carries a part of a stream's chunks. A chunk begins at the start of a frame with its
+// number (64 bits), which increases within a session, and a RoutingHeader; it ends at the end of a
+// frame.
 type StreamData struct {
 	Stream Stream
 	// Number counts the stream's frames from zero. It has 62 bits.
 	Number uint64
-	// Fresh says that nothing of the stream has been acknowledged: who does not know it may take
-	// it for a new one, and not for one that was forgotten.
+	// Fresh means that no frame of the stream has been acknowledged. A receiver that does not know
+	// the stream may accept it as a new one; without Fresh it has lost its state.
 	Fresh bool
-	// Blocked says that the sender would send more if there were room for it (as in RFC 9000, section 19.13).
+	// Blocked means that the sender would send more if the receiver's limit allowed it (as in RFC
+	// 9000, section 19.13).
 	Blocked bool
 	// Payload is at most 65,535 bytes.
 	Payload []byte
@@ -60,23 +63,23 @@ func (*StreamData) Type() Type { return TypeStreamData }
 
 // AppendTo implements Frame.
 func (d *StreamData) AppendTo(b []byte) []byte {
-	number := d.Number &^ (fresh | blocked)
+	number := d.Number &^ (freshBit | blockedBit)
 	if d.Fresh {
-		number |= fresh
+		number |= freshBit
 	}
 	if d.Blocked {
-		number |= blocked
+		number |= blockedBit
 	}
-	b = be.AppendUint64(appendWords(b, uint32(TypeStreamData)), uint64(d.Stream))
+	b = be.AppendUint64(appendUint32s(b, uint32(TypeStreamData)), uint64(d.Stream))
 	b = be.AppendUint16(be.AppendUint64(b, number), uint16(len(d.Payload)))
 	return append(b, d.Payload...)
 }
 
 func (d *StreamData) parse(b []byte) error {
-	if err := longs(b, (*uint64)(&d.Stream), &d.Number); err != nil {
+	if err := readUint64s(b, (*uint64)(&d.Stream), &d.Number); err != nil {
 		return err
 	}
-	d.Fresh, d.Blocked, d.Number = d.Number&fresh != 0, d.Number&blocked != 0, d.Number&^(fresh|blocked)
+	d.Fresh, d.Blocked, d.Number = d.Number&freshBit != 0, d.Number&blockedBit != 0, d.Number&^(freshBit|blockedBit)
 	if b = b[16:]; len(b) < 2 || len(b) < 2+int(be.Uint16(b)) {
 		return ErrShort
 	}
@@ -84,31 +87,31 @@ func (d *StreamData) parse(b []byte) error {
 	return nil
 }
 
-// StreamAck says what of a stream has come.
+// StreamAck acknowledges the received frames of a stream.
 type StreamAck struct {
 	Stream Stream
-	// Next is the first frame that is missing. All chunks that end at Taken or before are the
-	// receiver's: the sender may forget them.
+	// Next is the first missing frame. The receiver has taken over all chunks that end at Taken or
+	// before: the sender may forget them.
 	Next, Taken uint64
-	// Limit is the first frame for which there is no room yet.
+	// Limit is the first frame for which the receiver has no room yet.
 	Limit uint64
-	// Ranges are frames behind Next that have come, in order, apart from each other.
+	// Ranges lists the received frames behind Next, in ascending order and with gaps between them.
 	Ranges []Range
 }
 
-// Range is some frames that follow each other: the first is Skip behind the end of the range
+// Range is a run of consecutive frames. Its first frame is Skip frames behind the end of the range
 // before it, or behind Next.
 type Range struct{ Skip, Count uint16 }
 
-// MaxRanges is how many an acknowledgement has at most.
+// MaxRanges is the maximum number of ranges in an acknowledgement.
 const MaxRanges = 64
 
 // Type implements Frame.
 func (*StreamAck) Type() Type { return TypeStreamAck }
 
-// AppendTo implements Frame. Ranges beyond MaxRanges are left out.
+// AppendTo implements Frame. It omits ranges beyond MaxRanges.
 func (a *StreamAck) AppendTo(b []byte) []byte {
-	b = appendWords(b, uint32(TypeStreamAck))
+	b = appendUint32s(b, uint32(TypeStreamAck))
 	for _, v := range []uint64{uint64(a.Stream), a.Next, a.Taken, a.Limit} {
 		b = be.AppendUint64(b, v)
 	}
@@ -121,7 +124,7 @@ func (a *StreamAck) AppendTo(b []byte) []byte {
 }
 
 func (a *StreamAck) parse(b []byte) error {
-	if err := longs(b, (*uint64)(&a.Stream), &a.Next, &a.Taken, &a.Limit); err != nil {
+	if err := readUint64s(b, (*uint64)(&a.Stream), &a.Next, &a.Taken, &a.Limit); err != nil {
 		return err
 	}
 	if b = b[32:]; len(b) < 1 || len(b) < 1+4*int(b[0]) {
@@ -137,7 +140,8 @@ func (a *StreamAck) parse(b []byte) error {
 	return nil
 }
 
-// StreamQuery asks what of a stream has come: the answer is a StreamAck, or a StreamReset.
+// StreamQuery asks which frames of a stream have been received. The answer is a StreamAck or a
+// StreamReset.
 type StreamQuery struct{ Stream Stream }
 
 // Type implements Frame.
@@ -145,36 +149,37 @@ func (*StreamQuery) Type() Type { return TypeStreamQuery }
 
 // AppendTo implements Frame.
 func (q *StreamQuery) AppendTo(b []byte) []byte {
-	return be.AppendUint64(appendWords(b, uint32(TypeStreamQuery)), uint64(q.Stream))
+	return be.AppendUint64(appendUint32s(b, uint32(TypeStreamQuery)), uint64(q.Stream))
 }
 
-func (q *StreamQuery) parse(b []byte) error { return longs(b, (*uint64)(&q.Stream)) }
+func (q *StreamQuery) parse(b []byte) error { return readUint64s(b, (*uint64)(&q.Stream)) }
 
-// ResetReason says why a stream is over.
+// ResetReason is the reason why a stream has ended.
 type ResetReason uint32
 
-// The reasons.
+// The reasons of a StreamReset.
 const (
-	// ResetUnknown is for a stream that the receiver does not know, or no longer.
+	// ResetUnknown means that the receiver does not know the stream, or no longer does.
 	ResetUnknown ResetReason = 1 + iota
-	// ResetTooLarge is for a chunk that is larger than the receiver takes.
+	// ResetTooLarge means that a chunk is larger than the receiver accepts.
 	ResetTooLarge
-	// ResetInvalid is for frames that contradict each other.
+	// ResetInvalid means that frames contradict each other.
 	ResetInvalid
-	// ResetRefused is for a stream that the receiver does not want.
+	// ResetRefused means that the receiver does not accept the stream.
 	ResetRefused
-	// ResetAbandoned is from the sender, which sends no more of it.
+	// ResetAbandoned comes from the sender, which has given up the stream.
 	ResetAbandoned
-	// ResetLater is for chunks that the receiver does not want now. The way to it is as it was.
+	// ResetLater means that the receiver does not accept the chunks now. The path to it is still
+	// valid.
 	ResetLater
 )
 
-// StreamReset says that a stream is over: what has not been taken is not taken.
+// StreamReset ends a stream. Chunks that have not been taken over are lost to the receiver.
 type StreamReset struct {
 	Stream Stream
 	Reason ResetReason
-	// Taken is as in the StreamAck that would be the last; zero from a sender, or from a receiver that
-	// does not know the stream.
+	// Taken is that of the receiver's last StreamAck. It is zero if the sender resets the stream,
+	// or if the receiver does not know the stream.
 	Taken uint64
 }
 
@@ -183,22 +188,22 @@ func (*StreamReset) Type() Type { return TypeStreamReset }
 
 // AppendTo implements Frame.
 func (r *StreamReset) AppendTo(b []byte) []byte {
-	b = appendWords(be.AppendUint64(appendWords(b, uint32(TypeStreamReset)), uint64(r.Stream)), uint32(r.Reason))
+	b = appendUint32s(be.AppendUint64(appendUint32s(b, uint32(TypeStreamReset)), uint64(r.Stream)), uint32(r.Reason))
 	return be.AppendUint64(b, r.Taken)
 }
 
 func (r *StreamReset) parse(b []byte) error {
-	if err := longs(b, (*uint64)(&r.Stream)); err != nil {
+	if err := readUint64s(b, (*uint64)(&r.Stream)); err != nil {
 		return err
 	}
-	if err := words(b[8:], (*uint32)(&r.Reason)); err != nil {
+	if err := readUint32s(b[8:], (*uint32)(&r.Reason)); err != nil {
 		return err
 	}
-	return longs(b[12:], &r.Taken)
+	return readUint64s(b[12:], &r.Taken)
 }
 
-// longs reads 64-bit numbers from the start of b.
-func longs(b []byte, into ...*uint64) error {
+// readUint64s reads 64-bit integers from the start of b.
+func readUint64s(b []byte, into ...*uint64) error {
 	if len(b) < 8*len(into) {
 		return ErrShort
 	}

@@ -2,7 +2,7 @@ package frame
 
 import "fmt"
 
-// Reliability is what a sender wants to hear of a chunk.
+// Reliability is the kind of acknowledgement that a sender wants for a chunk.
 type Reliability uint8
 
 // The kinds of reliability.
@@ -14,23 +14,24 @@ const (
 
 const transportSize = 24
 
-// TransportHeader stands behind the routing header, and is of concern to the ends alone.
+// TransportHeader follows the routing header. Only the end hosts use it.
 type TransportHeader struct {
-	// Sequence is the chunk's place in its message, Size its bytes, Packets how many frames it has.
+	// Sequence is the chunk's position in its message, Size its bytes, and Packets the number of
+	// its frames.
 	Sequence, Size, Packets uint32
-	// Start and End are where the chunk stands in its message.
+	// Start and End delimit the chunk in its message.
 	Start, End uint16
 	// Kind and Flags have four bits each.
 	Kind, Flags uint8
 	Reliability Reliability
 	Offset      uint16
-	// Congestion is a notice of it, Window what the receiver takes, in megabytes.
+	// Congestion is a congestion notification, and Window the receive window in megabytes.
 	Congestion, Window uint16
 }
 
 // AppendTo appends the header to b.
 func (h *TransportHeader) AppendTo(b []byte) []byte {
-	b = appendWords(b, h.Sequence, h.Size, h.Packets)
+	b = appendUint32s(b, h.Sequence, h.Size, h.Packets)
 	b = be.AppendUint16(be.AppendUint16(b, h.Start), h.End)
 	b = append(b, h.Kind<<4|h.Flags&0xf, uint8(h.Reliability))
 	for _, v := range []uint16{h.Offset, h.Congestion, h.Window} {
@@ -39,7 +40,8 @@ func (h *TransportHeader) AppendTo(b []byte) []byte {
 	return b
 }
 
-// ParseTransport reads the header, and gives what stands behind it. The error wraps ErrShort.
+// ParseTransport parses the header and returns it with the bytes behind it. The error wraps
+// ErrShort.
 func ParseTransport(b []byte) (h TransportHeader, payload []byte, err error) {
 	if len(b) < transportSize {
 		return h, nil, fmt.Errorf("transport header of %d bytes: %w", len(b), ErrShort)

@@ -113,7 +113,7 @@ func (e *Endpoint) unseal(r *Received, now time.Time) (is bool) {
 		err = errFalse
 	default:
 		h.mu.Unlock()
-		if err = c.Holds(now); err == nil {
+		if err = c.CheckValid(now); err == nil {
 			err = c.Verify()
 		}
 		h.mu.Lock()
@@ -132,7 +132,7 @@ func (e *Endpoint) unseal(r *Received, now time.Time) (is bool) {
 // not hold stays with the node, which drops it if that is so by its clock, too. The host is locked.
 func (h *Host) bring(r *Received, c *custody.Chunk, err error, now time.Time) bool {
 	switch {
-	case errors.Is(err, errFalse), errors.Is(err, custody.ErrOver):
+	case errors.Is(err, errFalse), errors.Is(err, custody.ErrExpired):
 		r.refuse()
 		return false
 	case err != nil:
@@ -146,7 +146,7 @@ func (h *Host) bring(r *Received, c *custody.Chunk, err error, now time.Time) bo
 	case custody.Taken:
 		r.take()
 		return false
-	case custody.Given:
+	case custody.Delivered:
 		if f.in[c.Number] == r.session {
 			r.take() // which the node hears when the first of them is taken, not before
 		} else {
@@ -154,7 +154,7 @@ func (h *Host) bring(r *Received, c *custody.Chunk, err error, now time.Time) bo
 		}
 		return false
 	}
-	f.Give(c.Number)
+	f.Deliver(c.Number)
 	f.in[c.Number] = r.session
 	r.kept = c.ID
 	r.From, r.Service, r.Payload = c.Source, c.Service, c.Payload

@@ -74,7 +74,7 @@ func (h *Host) open(at place, d *frame.StreamData, now time.Time) *incoming {
 		return nil
 	}
 	in.receiver = stream.NewReceiver(stream.ReceiverConfig{
-		Stream: d.Stream, Window: window, MaxChunk: MaxChunk, Widen: in.widen, Reserve: func(bytes int) bool { return h.reserve(in, bytes, in.last) },
+		Stream: d.Stream, Window: window, MaxChunk: MaxChunk, GrowWindow: in.widen, Reserve: func(bytes int) bool { return h.reserve(in, bytes, in.last) },
 	})
 	in.session = peer.session(in.endpoint.Name, d.Stream.Session(), now)
 	in.session.in = in
@@ -118,9 +118,9 @@ func (h *Host) data(at place, d *frame.StreamData, now time.Time) {
 		return
 	}
 	in.last, in.peer.heard, in.session.used = now, now, now
-	before := in.receiver.Got()
+	before := in.receiver.Received()
 	all, err := in.receiver.Data(d)
-	if in.receiver.Got() > before {
+	if in.receiver.Received() > before {
 		in.heard = now
 	}
 	in.arrived(all, err)

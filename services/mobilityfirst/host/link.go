@@ -376,10 +376,10 @@ func (l *link) collect(buffers *[batch][]byte, chunks bool) (frames [][]byte, mo
 			add(p.mac, p.tag, &q)
 		}
 		may := min(batch-len(frames), turn)
-		sent, again := o.sender.Sent, o.sender.Again
+		sent, again := o.sender.Sent, o.sender.Retransmitted
 		parts := o.sender.Send(p.carries, now, may)
 		h.counters.Frames += o.sender.Sent - sent
-		h.counters.Again += o.sender.Again - again
+		h.counters.Again += o.sender.Retransmitted - again
 		for i := range parts {
 			add(p.mac, p.tag, &parts[i])
 		}

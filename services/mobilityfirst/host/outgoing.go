@@ -191,7 +191,7 @@ func (o *outgoing) acknowledged(a *frame.StreamAck, at place, now time.Time) {
 	}
 	if len(o.further) > 0 {
 		for _, p := range o.ways() {
-			if p.carries.Came() {
+			if p.carries.Acked() {
 				p.isHeard(now)
 			}
 		}
@@ -363,7 +363,7 @@ func (o *outgoing) end(err error) {
 
 // forget forgets the stream, to which no chunk belongs.
 func (o *outgoing) forget() {
-	if p := o.path; p != nil && o.sender.Begun() {
+	if p := o.path; p != nil && o.sender.Started() {
 		p.link.tell(p.mac, p.tag, &frame.StreamReset{Stream: o.sender.Stream, Reason: frame.ResetAbandoned})
 	}
 	if o.timer != nil {

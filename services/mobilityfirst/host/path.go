@@ -125,11 +125,11 @@ func (o *outgoing) granted(p *path, now time.Time) {
 		if old = o.path; old != nil {
 			o.carries = old.carries
 		}
-		o.carries.Moved()
+		o.carries.Rerouted()
 		p.stream, p.carries, o.path = o, o.carries, p
 	}
 	o.answered = p.number
-	if payload := o.payload(); payload < o.sender.Payload || payload > o.sender.Payload && !o.sender.Begun() {
+	if payload := o.payload(); payload < o.sender.Payload || payload > o.sender.Payload && !o.sender.Started() {
 		o.sender.Restart(payload)
 	}
 	o.probe()

@@ -94,7 +94,7 @@ func (h *Host) reset(at place, f *frame.StreamReset, now time.Time) {
 		close(answered)
 	case o != nil && o.path.answers(at, f.Stream) > 0:
 		o.arrives(o.path.answers(at, f.Stream), now)
-	case o != nil && o.sender.Stream == f.Stream && o.sender.Begun() && o.reaches(at):
+	case o != nil && o.sender.Stream == f.Stream && o.sender.Started() && o.reaches(at):
 		o.reset(f, now)
 	case in != nil && in.receiver.Stream == f.Stream && in.from(at):
 		in.leave()

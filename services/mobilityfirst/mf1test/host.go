@@ -177,7 +177,7 @@ func (h *Host) SendWire(ctx context.Context, wire []byte) error {
 			timer.Stop()
 			whole := true
 			for n := range packets {
-				if c.Got.Has(n) {
+				if c.Received.Has(n) {
 					continue
 				}
 				if whole = false; len(frames) < burst {
@@ -238,7 +238,7 @@ func (h *Host) hear(from openflow.MAC, f frame.Frame) {
 	case *frame.CACK:
 		if c := h.cacks[f.Hop]; c != nil {
 			copied := *f
-			copied.Got = bytes.Clone(f.Got)
+			copied.Received = bytes.Clone(f.Received)
 			select {
 			case c <- copied:
 			default:
@@ -253,7 +253,7 @@ func (h *Host) hear(from openflow.MAC, f frame.Frame) {
 			c = &coming{parts: make([][]byte, f.Packets), got: frame.NewBitmap(f.Packets), left: f.Packets}
 			h.coming[f.Hop] = c
 		}
-		_ = h.tell(from, &frame.CACK{Hop: f.Hop, Packets: f.Packets, Got: c.got})
+		_ = h.tell(from, &frame.CACK{Hop: f.Hop, Packets: f.Packets, Received: c.got})
 	case *frame.Data:
 		h.data(f)
 	}

@@ -297,7 +297,7 @@ func (n *Node) read(d *destination, some []Kept) (all [][]byte, failed bool) {
 		switch {
 		case err == nil:
 			all = append(all, b)
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, custody.ErrLayout), errors.Is(err, custody.ErrSignature), errors.Is(err, custody.ErrOver):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, custody.ErrLayout), errors.Is(err, custody.ErrSignature), errors.Is(err, custody.ErrExpired):
 			n.drop([]Kept{k}, err)
 			all = append(all, nil)
 		default:
@@ -322,7 +322,7 @@ func (n *Node) whole(k Kept) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case time.Now().After(c.Until):
-		return nil, custody.ErrOver
+		return nil, custody.ErrExpired
 	case c.ID != k.ID:
 		return nil, fmt.Errorf("the file holds chunk %d from %v for %v: %w", c.Number, c.Source, c.Destination, custody.ErrSignature)
 	}

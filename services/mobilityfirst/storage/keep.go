@@ -155,7 +155,7 @@ func (n *Node) accept(a *arrival, now time.Time) error {
 	if err := n.hasRoom(c.ID, size); err != nil {
 		return err
 	}
-	if err := errors.Join(c.May(now), c.Verify()); err != nil {
+	if err := errors.Join(c.CheckKeep(now), c.Verify()); err != nil {
 		return err
 	}
 	delete(n.refused, a.chunk.From)
@@ -262,7 +262,7 @@ func (n *Node) sweep(now time.Time) {
 			}
 		}
 		n.mu.Unlock()
-		n.drop(over, custody.ErrOver)
+		n.drop(over, custody.ErrExpired)
 		n.mu.Lock()
 		d.chunks = slices.DeleteFunc(d.chunks, func(k Kept) bool { return !n.has(k) })
 		gone := n.of[d.name] == d && len(d.chunks) == 0 && !d.active

@@ -6,38 +6,38 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// flight is what is known of frames that have been sent, from the first that is not acknowledged on.
+// flight records the frames that have been sent, beginning with the first that is not acknowledged.
 type flight struct {
-	base uint64 // the first of them
-	all  []outstanding
-	// firstLost is where to look for one that is lost; none is before.
+	base uint64 // the number of the first frame
+	all  []sentFrame
+	// firstLost is where the search for a lost frame begins; no frame before it is lost.
 	firstLost uint64
 }
 
-// outstanding is a frame that has been sent.
-type outstanding struct {
-	at    time.Time
-	path  *Path
-	order uint64 // which transmission of the path it was, the last time
-	state frameState
-	again bool // it was sent more than once
+// sentFrame is the state of a frame that has been sent.
+type sentFrame struct {
+	at            time.Time
+	path          *Path
+	transmission  uint64 // the number of its last transmission by the path
+	state         frameState
+	retransmitted bool // the frame was sent more than once
 }
 
 type frameState uint8
 
 const (
-	underWay frameState = iota
-	lost
-	arrived
+	stateInFlight frameState = iota
+	stateLost
+	stateAcked
 )
 
-// end is the first frame that was never sent.
+// end returns the number of the first frame that has never been sent.
 func (f *flight) end() uint64 { return f.base + uint64(len(f.all)) }
 
-// lost is the first frame that is to be sent again, if there is one.
-func (f *flight) lost() (n uint64, any bool) {
+// nextLost returns the first lost frame, which has to be sent again. ok is false if there is none.
+func (f *flight) nextLost() (n uint64, ok bool) {
 	for n = max(f.firstLost, f.base); n < f.end(); n++ {
-		if f.all[n-f.base].state == lost {
+		if f.all[n-f.base].state == stateLost {
 			f.firstLost = n
 			return n, true
 		}
@@ -46,81 +46,82 @@ func (f *flight) lost() (n uint64, any bool) {
 	return 0, false
 }
 
-// send notes that a frame is sent by a path, a new one or one that was lost.
+// send records that a frame is sent by a path, either the next new frame or a lost one.
 func (f *flight) send(p *Path, n uint64, now time.Time) {
-	p.orders++
-	p.under++
-	o := outstanding{at: now, path: p, order: p.orders}
+	p.transmissions++
+	p.inFlight++
+	o := sentFrame{at: now, path: p, transmission: p.transmissions}
 	if n == f.end() {
 		f.all = append(f.all, o)
 		return
 	}
-	o.again = true
+	o.retransmitted = true
 	f.all[n-f.base] = o
 }
 
-// acked takes an acknowledgement that fits.
+// acked applies an acknowledgement that the caller has checked.
 func (f *flight) acked(a *frame.StreamAck) {
 	for n := f.base; n < a.Next; n++ {
-		f.came(n)
+		f.ack(n)
 	}
 	at := a.Next
 	for _, r := range a.Ranges {
 		at += uint64(r.Skip)
 		for end := at + uint64(r.Count); at < end; at++ {
-			f.came(at)
+			f.ack(at)
 		}
 	}
 	f.all = f.all[a.Next-f.base:]
 	f.base = a.Next
 }
 
-// came notes that a frame has come.
-func (f *flight) came(n uint64) {
+// ack records that a frame has been acknowledged.
+func (f *flight) ack(n uint64) {
 	o := &f.all[n-f.base]
-	if o.state == arrived {
+	if o.state == stateAcked {
 		return
 	}
-	if o.state == underWay {
-		o.path.under--
+	if o.state == stateInFlight {
+		o.path.inFlight--
 	}
-	o.state = arrived
-	got := &o.path.got
-	got.frames++
-	if o.order > got.order {
-		got.order, got.at, got.measured = o.order, o.at, !o.again
+	o.state = stateAcked
+	acks := &o.path.newAcks
+	acks.count++
+	if o.transmission > acks.transmission {
+		acks.transmission, acks.at, acks.measured = o.transmission, o.at, !o.retransmitted
 	}
 }
 
-// reordered is how many transmissions by the same path later than a frame's another frame's has to be that has come,
-// for the first to count as lost (RFC 9002, 6.1.1).
-const reordered = 3
+// packetThreshold is the number of transmissions by which a frame has to precede an acknowledged
+// frame of the same path to count as lost (RFC 9002, 6.1.1).
+const packetThreshold = 3
 
-// miss marks as lost what was sent by a path before what has come by it, and gives the latest transmission of
-// these; zero for none.
-func (f *flight) miss(p *Path, order uint64) (latest uint64) {
+// detectLosses marks the frames of a path as lost that were sent packetThreshold transmissions or
+// more before the given acknowledged one. It returns the latest transmission of the lost frames, or
+// zero if there are none.
+func (f *flight) detectLosses(p *Path, order uint64) (latest uint64) {
 	for i := range f.all {
-		if o := &f.all[i]; o.path == p && o.state == underWay && o.order+reordered <= order {
-			f.loseOne(i)
-			latest = max(latest, o.order)
+		if o := &f.all[i]; o.path == p && o.state == stateInFlight && o.transmission+packetThreshold <= order {
+			f.markLost(i)
+			latest = max(latest, o.transmission)
 		}
 	}
 	return latest
 }
 
-// lose marks as lost all that is under way by a path.
-func (f *flight) lose(p *Path) {
+// loseAll marks all frames of a path that are in flight as lost.
+func (f *flight) loseAll(p *Path) {
 	for i := range f.all {
-		if o := &f.all[i]; o.path == p && o.state == underWay {
-			f.loseOne(i)
+		if o := &f.all[i]; o.path == p && o.state == stateInFlight {
+			f.markLost(i)
 		}
 	}
 }
 
-// loseOne marks a frame as lost.
-func (f *flight) loseOne(i int) {
+// markLost marks a frame as lost.
+func (f *flight) markLost(i int) {
 	o := &f.all[i]
-	o.state = lost
-	o.path.under--
+	o.state = stateLost
+	o.path.inFlight--
 	f.firstLost = min(f.firstLost, f.base+uint64(i))
 }

@@ -5,167 +5,177 @@ import (
 	"time"
 )
 
-// Path is one of the paths that a stream's frames go by at one time, with a window and a round trip of its own.
+// Path is one of the paths that a stream's frames use at one time, with its own congestion window
+// and round-trip time.
 type Path struct {
 	window window
 	rtt    roundTrip
-	// under is how many frames are under way by it, neither acknowledged nor lost; orders counts all its transmissions.
-	under  int
-	orders uint64
-	due    time.Time // when the receiver has been silent too long; zero while nothing is awaited
-	query  bool      // the receiver is to be asked by it
-	silent bool      // nothing has come by it in time
-	got    arrival   // of the acknowledgement that is looked at
+	// inFlight is the number of frames sent by the path that are neither acknowledged nor lost;
+	// transmissions counts all frames sent by it.
+	inFlight      int
+	transmissions uint64
+	deadline      time.Time   // when the receiver counts as silent; zero while no answer is expected
+	query         bool        // a query has to be sent by it
+	silent        bool        // no answer has come by it in time
+	newAcks       ackedFrames // the frames acknowledged by the last acknowledgement
 }
 
-// NewPath returns one that nothing has gone by.
+// NewPath returns a path by which no frame has been sent.
 func NewPath() *Path { return &Path{window: newWindow()} }
 
-// full says whether no more may go by it now.
-func (p *Path) full() bool { return p.under >= p.window.size() }
+// isFull reports whether the congestion window allows no more frames now.
+func (p *Path) isFull() bool { return p.inFlight >= p.window.size() }
 
-// better says whether frames are to go by it rather than by another: its round trip is shorter, or is to be found out.
-func (p *Path) better(other *Path) bool { return p.rtt.smooth < other.rtt.smooth }
+// isBetterThan reports whether frames should go by this path rather than by another: its round trip
+// is shorter, or has not been measured yet.
+func (p *Path) isBetterThan(other *Path) bool { return p.rtt.smooth < other.rtt.smooth }
 
-// reset is for the next stream, of which nothing is under way.
+// reset prepares the path for the next stream, which has no frames in flight.
 func (p *Path) reset() {
-	p.window, p.under, p.orders, p.due, p.query, p.silent = newWindow(), 0, 0, time.Time{}, false, false
+	p.window, p.inFlight, p.transmissions, p.deadline, p.query, p.silent = newWindow(), 0, 0, time.Time{}, false, false
 }
 
-// arrival is what an acknowledgement has brought of one path.
-type arrival struct {
-	frames int // that were not known to have come
-	// order is the latest transmission of them, at when that was, measured whether it was the
-	// frame's only one.
-	order    uint64
-	at       time.Time
-	measured bool
+// ackedFrames describes the frames of one path that an acknowledgement has newly acknowledged.
+type ackedFrames struct {
+	count int // newly acknowledged frames
+	// transmission is the latest transmission of them, at is when it was made, and measured reports
+	// whether the frame was sent only once.
+	transmission uint64
+	at           time.Time
+	measured     bool
 }
 
-// took takes what an acknowledgement has brought. Where others go by other paths, a queue on this one is kept short:
-// the room at the receiver is for all of them. One that is alone makes no long queue with more than a modest window.
-func (p *Path) took(f *flight, alone bool, now time.Time) {
-	got := p.got
-	if got.measured {
-		p.rtt.measure(now.Sub(got.at))
+// handleAcks updates the path by the frames that an acknowledgement has newly acknowledged. If
+// there are several paths, the queue on each is kept short, because all paths share the receiver's
+// limit. A path that is alone does not build a long queue once its window exceeds modestWindow.
+func (p *Path) handleAcks(f *flight, alone bool, now time.Time) {
+	acks := p.newAcks
+	if acks.measured {
+		p.rtt.measure(now.Sub(acks.at))
 	}
-	p.rtt.tries, p.silent = 0, false
+	p.rtt.timeouts, p.silent = 0, false
 	switch {
-	case alone && (p.window.frames < modest || !p.rtt.delayed()), !alone && !p.rtt.queued():
-		p.window.grow(got.frames)
+	case alone && (p.window.frames < modestWindow || !p.rtt.isDelayed()), !alone && !p.rtt.isQueued():
+		p.window.grow(acks.count)
 	case !alone:
-		p.window.missed(got.order, p.orders)
+		p.window.lost(acks.transmission, p.transmissions)
 	}
-	p.window.missed(f.miss(p, got.order), p.orders)
+	p.window.lost(f.detectLosses(p, acks.transmission), p.transmissions)
 }
 
-// Add has the stream go by a further path.
+// Add adds a path to the stream.
 func (s *Sender) Add(p *Path) { s.paths = append(s.paths, p) }
 
-// Drop has the stream not go by a path any more: what is under way by it counts as lost. The last path stays.
+// Drop removes a path from the stream and marks its frames in flight as lost. It keeps the last
+// path.
 func (s *Sender) Drop(p *Path, now time.Time) {
 	if i := slices.Index(s.paths, p); i >= 0 && len(s.paths) > 1 {
-		s.sent.lose(p)
+		s.sent.loseAll(p)
 		s.paths = slices.Delete(s.paths, i, i+1)
-		s.await(now)
+		s.setDeadlines(now)
 	}
 }
 
-// Heard says that something has come by a path: it is not silent. While others carry frames it is as good as before.
+// Heard records that a frame has arrived by a path, so that it is not silent. If other paths carry
+// frames, the path is as good as before.
 func (s *Sender) Heard(p *Path) {
-	if p.silent && len(s.paths) > 1 && s.under() > 0 {
-		p.rtt.tries, p.due = 0, time.Time{}
+	if p.silent && len(s.paths) > 1 && s.inFlight() > 0 {
+		p.rtt.timeouts, p.deadline = 0, time.Time{}
 	}
 	p.silent = false
 }
 
-// Came says whether the last acknowledgement told of frames that have gone by the path.
-func (p *Path) Came() bool { return p.got.frames > 0 }
+// Acked reports whether the last acknowledgement acknowledged new frames of the path.
+func (p *Path) Acked() bool { return p.newAcks.count > 0 }
 
-// Moved says that the path goes another way from now on: what its round trip was without a queue says nothing any more.
-func (p *Path) Moved() { p.rtt.least = 0 }
+// Rerouted records that the path uses another route from now on, so the minimum round-trip time has
+// to be measured again.
+func (p *Path) Rerouted() { p.rtt.minimum = 0 }
 
-// alive says whether a path that is not silent is among the paths, but for one.
-func (s *Sender) alive(but *Path) bool {
-	return slices.ContainsFunc(s.paths, func(p *Path) bool { return p != but && !p.silent })
+// hasOtherPath reports whether there is a path, other than except, that is not silent.
+func (s *Sender) hasOtherPath(except *Path) bool {
+	return slices.ContainsFunc(s.paths, func(p *Path) bool { return p != except && !p.silent })
 }
 
-// under is how many frames are under way.
-func (s *Sender) under() (n int) {
+// inFlight returns the number of frames in flight.
+func (s *Sender) inFlight() (n int) {
 	for _, p := range s.paths {
-		n += p.under
+		n += p.inFlight
 	}
 	return n
 }
 
-// untriedFrames is how many frames may be under way by a path of which nobody knows yet whether it carries any, while others
-// are known to.
-const untriedFrames = 2
+// maxUntriedFrames limits the frames in flight by a path that is not yet known to carry any, while
+// other paths are.
+const maxUntriedFrames = 2
 
-// untried says whether so many are.
-func (s *Sender) untried(p *Path) bool {
-	return p.rtt.smooth == 0 && p.under >= untriedFrames && slices.ContainsFunc(s.paths, func(other *Path) bool { return other.rtt.smooth > 0 })
+// atUntriedLimit reports whether the path has reached maxUntriedFrames.
+func (s *Sender) atUntriedLimit(p *Path) bool {
+	return p.rtt.smooth == 0 && p.inFlight >= maxUntriedFrames && slices.ContainsFunc(s.paths, func(other *Path) bool { return other.rtt.smooth > 0 })
 }
 
-// may says whether a frame may go by a path now: not if there is room on a better one, nor if it is silent and others
-// are not; nor before the receiver knows the stream, by another than the first, lest it comes before the first frame.
-func (s *Sender) may(p *Path) bool {
+// maySend reports whether a frame may be sent by a path now. It may not if a better path has room,
+// or if the path is silent and others are not. Until the receiver knows the stream, only the first
+// path may be used, because a frame by another path could arrive before the first frame.
+func (s *Sender) maySend(p *Path) bool {
 	if first := s.paths[0]; p != first && s.sent.base == 0 && !first.silent {
 		return false
 	}
-	return !p.full() && !s.untried(p) && !slices.ContainsFunc(s.paths, func(other *Path) bool {
-		return other != p && !other.silent && (p.silent || other.better(p) && !other.full())
+	return !p.isFull() && !s.atUntriedLimit(p) && !slices.ContainsFunc(s.paths, func(other *Path) bool {
+		return other != p && !other.silent && (p.silent || other.isBetterThan(p) && !other.isFull())
 	})
 }
 
-// awaited says whether something has to come by a path: what is under way by it, the answer to whether it is there,
-// or, where nothing is under way, by the first the news that there is room or that chunks were taken.
-func (s *Sender) awaited(p *Path) bool {
+// expectsAnswer reports whether an answer has to arrive by a path: for its frames in flight, or to
+// find out whether it works. If no frames are in flight at all, the first path also expects the
+// message that there is room, or that chunks have been taken over.
+func (s *Sender) expectsAnswer(p *Path) bool {
 	if len(s.chunks) == 0 {
 		return false
 	}
-	return p.under > 0 || p.silent || p == s.paths[0] && s.under() == 0
+	return p.inFlight > 0 || p.silent || p == s.paths[0] && s.inFlight() == 0
 }
 
-// await sets until when something has to come from the receiver, by each path of which that was not set.
-func (s *Sender) await(now time.Time) {
+// setDeadlines sets the deadline of each path that expects an answer and has none yet.
+func (s *Sender) setDeadlines(now time.Time) {
 	for _, p := range s.paths {
-		if !s.awaited(p) {
-			p.due = time.Time{}
-		} else if p.due.IsZero() {
-			p.due = now.Add(p.rtt.patience())
+		if !s.expectsAnswer(p) {
+			p.deadline = time.Time{}
+		} else if p.deadline.IsZero() {
+			p.deadline = now.Add(p.rtt.timeout())
 		}
 	}
 }
 
-// Deadline is when Expire is to be called, unless there is an acknowledgement before; zero for not
-// at all.
-func (s *Sender) Deadline() (due time.Time) {
+// Deadline returns when Expire has to be called unless an acknowledgement arrives before; it is
+// zero if no answer is expected.
+func (s *Sender) Deadline() (earliest time.Time) {
 	for _, p := range s.paths {
-		if !p.due.IsZero() && (due.IsZero() || p.due.Before(due)) {
-			due = p.due
+		if !p.deadline.IsZero() && (earliest.IsZero() || p.deadline.Before(earliest)) {
+			earliest = p.deadline
 		}
 	}
-	return due
+	return earliest
 }
 
-// Expire is for a receiver that has been silent until the deadline, and says by which paths: all that is under way
-// by these counts as lost, and the receiver is asked if nothing was, or goes by others.
+// Expire handles a receiver that has not answered by the deadline, and returns the paths that have
+// expired. It marks their frames in flight as lost. By a path without frames in flight, or if other
+// paths are not silent, it sends a query as well.
 func (s *Sender) Expire(now time.Time) (silent []*Path) {
 	for _, p := range s.paths {
-		if p.due.IsZero() || now.Before(p.due) {
+		if p.deadline.IsZero() || now.Before(p.deadline) {
 			continue
 		}
-		p.rtt.tries++
+		p.rtt.timeouts++
 		p.silent = true
-		p.query = p.under == 0 || s.alive(p)
-		if p.under > 0 {
-			s.sent.lose(p)
+		p.query = p.inFlight == 0 || s.hasOtherPath(p)
+		if p.inFlight > 0 {
+			s.sent.loseAll(p)
 			p.window.collapse()
 		}
-		p.due = time.Time{}
+		p.deadline = time.Time{}
 		silent = append(silent, p)
 	}
-	s.await(now)
+	s.setDeadlines(now)
 	return silent
 }

@@ -10,62 +10,65 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Errors of a Sender, which wrap them.
+// Errors that a Sender wraps.
 var (
-	// ErrFull is for a chunk for which there is no room: wait for chunks that are taken.
+	// ErrFull means that the queue has no room for a chunk. The caller has to wait until chunks
+	// have been taken over.
 	ErrFull = errors.New("too much waits to be sent")
-	// ErrViolation is for frames of the other end that contradict what both have said before.
+	// ErrViolation means that frames of the other end contradict earlier ones.
 	ErrViolation = errors.New("protocol violation")
 )
 
-// SenderConfig is what a Sender works with.
+// SenderConfig configures a Sender.
 type SenderConfig struct {
-	// Stream has to be drawn at random: who knows it can send in its place.
+	// Stream must be random: a host that knows it can send in this sender's place.
 	Stream frame.Stream
-	// Payload is how many bytes of a chunk a frame carries, from 512 on: the link's MTU without
+	// Payload is the number of bytes of a chunk in each frame, at least 512: the link's MTU without
 	// frame.StreamDataSize.
 	Payload int
-	// Queue is how many bytes of chunks may wait until they are taken.
+	// Queue is the maximum number of bytes of chunks that wait until they are taken over.
 	Queue int
 }
 
-// Sender is the end of a stream that sends.
+// Sender is the sending end of a stream.
 type Sender struct {
 	SenderConfig
-	// Sent counts the frames that were given to be sent, Again those of them that were before.
-	Sent, Again uint64
+	// Sent counts the frames that Send has returned, and Retransmitted those of them that were sent
+	// again.
+	Sent, Retransmitted uint64
 
-	chunks []chunk // not taken, oldest first
-	queued int     // bytes of them
+	chunks []chunk // not taken over yet, oldest first
+	queued int     // the size of chunks in bytes
 	sent   flight
 	limit  uint64  // the first frame for which the receiver has no room
-	end    uint64  // behind the last frame of all chunks
+	end    uint64  // one more than the last frame of all chunks
 	paths  []*Path // at least one
 }
 
-// chunk is one with its header, cut into frames.
+// chunk is a chunk with its header, cut into frames.
 type chunk struct {
 	first, end uint64
-	head       []byte // its number and header
+	head       []byte // the chunk's number and header
 	payload    []byte
 }
 
-// MaxWindow is for how many frames a receiver has room at most.
+// MaxWindow is the maximum number of frames for which a receiver has room.
 const MaxWindow = 4096
 
 func (c *chunk) size() int { return len(c.head) + len(c.payload) }
 
-// firstLimit is for how many frames there is room before the receiver has said so.
-const firstLimit = 32
+// initialLimit is the number of frames that may be sent before the receiver has announced a limit.
+const initialLimit = 32
 
-// NewSender returns one that has sent nothing, and goes by one path.
+// NewSender returns a Sender that has sent nothing and uses one path.
 func NewSender(c SenderConfig, p *Path) *Sender {
-	return &Sender{SenderConfig: c, limit: firstLimit, paths: []*Path{p}}
+	return &Sender{SenderConfig: c, limit: initialLimit, paths: []*Path{p}}
 }
 
-// Push queues a chunk, and keeps its payload, which must stay as it is until the chunk is taken. Its number
-// is to be higher than that of the one before. ChunkSize of its header is set here. It fails, and nothing changes, with ErrFull, or if the header can't be written or does not
-// fit into one frame.
+// Push queues a chunk. It keeps the payload, which must not change until the chunk is taken over.
+// The number must be higher than that of the chunk before. Push sets the header's ChunkSize. It
+// returns an error that wraps ErrFull if the queue is full, and another error if the header cannot
+// be encoded or does not fit into one frame; the sender then does not change.
 func (s *Sender) Push(number uint64, h frame.RoutingHeader, payload []byte) error {
 	size := numberSize + h.Size()
 	if s.queued > 0 && s.queued+size+len(payload) > s.Queue {
@@ -86,94 +89,97 @@ func (s *Sender) Push(number uint64, h frame.RoutingHeader, payload []byte) erro
 	return nil
 }
 
-// numberSize is how many bytes a chunk's number takes.
+// numberSize is the size in bytes of a chunk's number.
 const numberSize = 8
 
-// Queued is how many bytes of chunks, with their headers, have not been taken.
+// Queued returns the number of bytes, including headers, of the chunks that have not been taken
+// over.
 func (s *Sender) Queued() int { return s.queued }
 
-// Chunks is how many chunks have not been taken.
+// Chunks returns the number of chunks that have not been taken over.
 func (s *Sender) Chunks() int { return len(s.chunks) }
 
-// Begun says whether a frame was sent since the stream has its number.
-func (s *Sender) Begun() bool { return s.sent.end() > 0 }
+// Started reports whether a frame of the current stream has been sent.
+func (s *Sender) Started() bool { return s.sent.end() > 0 }
 
-// Restart begins the next stream, with another Payload, with the chunks that have not been taken: for a
-// receiver that does not know the stream any more.
+// Restart begins the next stream, with another Payload, for a receiver that no longer knows the
+// current stream. It contains the chunks that have not been taken over.
 func (s *Sender) Restart(payload int) {
-	if s.Begun() {
+	if s.Started() {
 		s.Stream = s.Stream.Next()
 	}
 	s.Payload, s.end = payload, 0
 	for i := range s.chunks {
 		s.cut(&s.chunks[i])
 	}
-	s.sent, s.limit = flight{}, firstLimit
+	s.sent, s.limit = flight{}, initialLimit
 	for _, p := range s.paths {
 		p.reset()
 	}
 }
 
-// Reset is Restart for a receiver that says up to where it has taken what was sent.
+// Reset restarts the stream for a receiver that has reported up to which frame it has taken over
+// chunks.
 func (s *Sender) Reset(taken uint64) {
 	s.take(min(taken, s.sent.end()))
 	s.Restart(s.Payload)
 }
 
-// Abandon gives up the first chunks of those that have not been taken. If not all of their frames have
-// come, it begins the next stream.
+// Abandon gives up the first n of the chunks that have not been taken over. If not all of their
+// frames have been received, it begins the next stream.
 func (s *Sender) Abandon(n int) {
-	come := n > 0 && s.chunks[n-1].end <= s.sent.base
+	complete := n > 0 && s.chunks[n-1].end <= s.sent.base
 	for _, c := range s.chunks[:n] {
 		s.queued -= c.size()
 	}
 	s.chunks = slices.Delete(s.chunks, 0, n)
-	if n > 0 && !come {
+	if n > 0 && !complete {
 		s.Restart(s.Payload)
 	}
 }
 
-// cut gives a chunk the numbers that are next.
+// cut assigns the next frame numbers to a chunk.
 func (s *Sender) cut(c *chunk) {
 	c.first = s.end
 	c.end = s.end + uint64((c.size()+s.Payload-1)/s.Payload)
 	s.end = c.end
 }
 
-// Send gives the frames that may go by a path now, at most so many: those that were lost first. What they
-// hold stays valid until their chunks are taken.
-func (s *Sender) Send(p *Path, now time.Time, most int) (all []frame.StreamData) {
-	for len(all) < most && s.may(p) {
-		n, again := s.sent.lost()
-		if !again {
+// Send returns up to limit frames that may be sent by a path now, lost frames first. Their payloads
+// stay valid until their chunks are taken over.
+func (s *Sender) Send(p *Path, now time.Time, limit int) (all []frame.StreamData) {
+	for len(all) < limit && s.maySend(p) {
+		n, retransmission := s.sent.nextLost()
+		if !retransmission {
 			if n = s.sent.end(); n >= min(s.limit, s.end) {
 				break
 			}
 		}
-		if s.Sent++; again {
-			s.Again++
+		if s.Sent++; retransmission {
+			s.Retransmitted++
 		}
 		all = append(all, frame.StreamData{Stream: s.Stream, Number: n, Fresh: s.sent.base == 0, Payload: s.part(n)})
 		s.sent.send(p, n, now)
-		all[len(all)-1].Blocked = n+1 == s.limit && s.end > s.limit && !p.full()
+		all[len(all)-1].Blocked = n+1 == s.limit && s.end > s.limit && !p.isFull()
 	}
-	p.window.used(p.under)
+	p.window.setUsed(p.inFlight)
 	if len(all) > 0 {
-		p.due = time.Time{}
-		s.await(now)
+		p.deadline = time.Time{}
+		s.setDeadlines(now)
 	}
 	return all
 }
 
-// Query says whether the receiver is to be asked by a path what has come, once for each time that it is due.
+// Query returns a query, and reports whether it has to be sent by the path. It does so once for
+// each time that a query is due.
 func (s *Sender) Query(p *Path) (q frame.StreamQuery, ask bool) {
 	ask, p.query = p.query, false
 	return frame.StreamQuery{Stream: s.Stream}, ask
 }
 
-// part is what a frame carries.
+// part returns the payload of a frame.
 func (s *Sender) part(n uint64) []byte {
-	lo, hi := 0, len(s.chunks) // chunks[lo] begins at n or before, and chunks[hi] behind it
+	lo, hi := 0, len(s.chunks) // chunks[lo] begins at n or before it, and chunks[hi] behind it
 	for hi-lo > 1 {
 		if mid := (lo + hi) / 2; s.chunks[mid].first <= n {
 			lo = mid
@@ -183,15 +189,16 @@ func (s *Sender) part(n uint64) []byte {
 	}
 	c := s.chunks[lo]
 	at := int(n-c.first) * s.Payload
-	if at < len(c.head) { // and with it the start of the payload
+	if at < len(c.head) { // the frame has the header and the start of the payload
 		return append(c.head[:len(c.head):len(c.head)], c.payload[:min(s.Payload-len(c.head), len(c.payload))]...)
 	}
 	at -= len(c.head)
 	return c.payload[at:min(at+s.Payload, len(c.payload))]
 }
 
-// Ack takes what the receiver says. One that is older than what is known says nothing; one that
-// contradicts what was sent is an ErrViolation, and changes nothing.
+// Ack handles an acknowledgement. It ignores one that is older than the current state. If the
+// acknowledgement contradicts what was sent, Ack returns an error that wraps ErrViolation and
+// changes nothing.
 func (s *Sender) Ack(a *frame.StreamAck, now time.Time) error {
 	if a.Next > s.sent.end() || a.Taken > a.Next || a.Limit < a.Next {
 		return fmt.Errorf("acknowledgement of %d, %d taken, room until %d, with %d sent: %w", a.Next, a.Taken, a.Limit, s.sent.end(), ErrViolation)
@@ -208,23 +215,23 @@ func (s *Sender) Ack(a *frame.StreamAck, now time.Time) error {
 	s.limit = max(s.limit, min(a.Limit, a.Next+MaxWindow))
 	s.take(a.Taken)
 	for _, p := range s.paths {
-		p.got = arrival{}
+		p.newAcks = ackedFrames{}
 	}
 	s.sent.acked(a)
 	alone := len(s.paths) == 1
 	for _, p := range s.paths {
-		if p.got.frames > 0 {
-			p.took(&s.sent, alone, now)
+		if p.newAcks.count > 0 {
+			p.handleAcks(&s.sent, alone, now)
 		}
-		if p.got.frames > 0 || alone {
-			p.due = time.Time{}
+		if p.newAcks.count > 0 || alone {
+			p.deadline = time.Time{}
 		}
 	}
-	s.await(now)
+	s.setDeadlines(now)
 	return nil
 }
 
-// take forgets the chunks that are the receiver's.
+// take removes the chunks that the receiver has taken over.
 func (s *Sender) take(until uint64) {
 	for len(s.chunks) > 0 && s.chunks[0].end <= until {
 		s.queued -= s.chunks[0].size()

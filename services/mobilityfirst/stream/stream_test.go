@@ -30,7 +30,7 @@ func TestChunksArriveOnceAndInOrder(t *testing.T) {
 				ways[i].loss = 1
 			}
 		}
-		w := newWorld(t, rapid.Uint64().Draw(t, "seed"), rapid.SampledFrom([]int{firstLimit, 64, 256}).Draw(t, "window"), ways...)
+		w := newWorld(t, rapid.Uint64().Draw(t, "seed"), rapid.SampledFrom([]int{initialLimit, 64, 256}).Draw(t, "window"), ways...)
 		drops := map[int]int{} // in which step which way is dropped: not the first, which may be the only one that is not dead
 		for i := len(ways) - 1; i > 0; i-- {
 			if rapid.Bool().Draw(t, "dropped") {
@@ -66,8 +66,8 @@ func TestChunksArriveOnceAndInOrder(t *testing.T) {
 		if diff := cmp.Diff(sent, w.got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Chunk{}, "End")); diff != "" {
 			t.Fatalf("%s", diff)
 		}
-		if w.s.Queued() != 0 || len(w.s.sent.all) != 0 || w.r.ahead != 0 || w.r.Reserved() != 0 {
-			t.Fatalf("left: %d bytes, %d frames, %d early, %d reserved", w.s.Queued(), len(w.s.sent.all), w.r.ahead, w.r.Reserved())
+		if w.s.Queued() != 0 || len(w.s.sent.all) != 0 || w.r.buffered != 0 || w.r.Reserved() != 0 {
+			t.Fatalf("left: %d bytes, %d frames, %d early, %d reserved", w.s.Queued(), len(w.s.sent.all), w.r.buffered, w.r.Reserved())
 		}
 	})
 }
@@ -102,7 +102,7 @@ func TestWindowFitsTheWay(t *testing.T) {
 			if len(w.got) != chunks {
 				t.Fatalf("%d chunks have come", len(w.got))
 			}
-			again := float64(w.ways[0].path.orders) / float64(w.s.end)
+			again := float64(w.ways[0].path.transmissions) / float64(w.s.end)
 			took := w.now.Sub(began).Seconds()
 			rate := float64(w.s.end) / took
 			t.Logf("%.3f transmissions a frame, %.0f frames a second", again, rate)
@@ -199,8 +199,8 @@ func TestRestart(t *testing.T) {
 	before, queued := w.s.Stream, w.s.Queued()
 	w.s.Abandon(1)
 	w.s.Restart(700)
-	if w.s.Begun() || !w.s.Stream.After(before) || w.s.Queued() >= queued {
-		t.Errorf("begun %v, stream %x after %x, %d bytes of %d", w.s.Begun(), w.s.Stream, before, w.s.Queued(), queued)
+	if w.s.Started() || !w.s.Stream.After(before) || w.s.Queued() >= queued {
+		t.Errorf("begun %v, stream %x after %x, %d bytes of %d", w.s.Started(), w.s.Stream, before, w.s.Queued(), queued)
 	}
 	w.under, w.got, w.waiting = nil, nil, nil
 	w.r = NewReceiver(ReceiverConfig{Stream: w.s.Stream, Window: 64, MaxChunk: 1 << 16, Reserve: func(int) bool { return true }})
@@ -287,7 +287,7 @@ func FuzzReceiver(f *testing.F) {
 	f.Add(append(append([]byte{63}, b...), 1, 2, 3), uint8(64))
 	f.Fuzz(func(t *testing.T, in []byte, size uint8) {
 		reserved := 0
-		r := NewReceiver(ReceiverConfig{Window: 16, MaxChunk: 1 << 10, Widen: func(n int) bool { return n <= 64 }, Reserve: func(n int) bool { reserved += n; return reserved < 1<<14 }})
+		r := NewReceiver(ReceiverConfig{Window: 16, MaxChunk: 1 << 10, GrowWindow: func(n int) bool { return n <= 64 }, Reserve: func(n int) bool { reserved += n; return reserved < 1<<14 }})
 		for len(in) > 0 {
 			d := frame.StreamData{Number: r.next + uint64(in[0])%20 - 2}
 			in = in[1:]
@@ -305,7 +305,7 @@ func FuzzReceiver(f *testing.F) {
 			}
 			a := r.Ack()
 			s := NewSender(SenderConfig{Payload: 512, Queue: 1 << 20}, NewPath())
-			s.sent.all = slices.Repeat([]outstanding{{path: s.paths[0]}}, int(r.next)+r.Window)
+			s.sent.all = slices.Repeat([]sentFrame{{path: s.paths[0]}}, int(r.next)+r.Window)
 			if err := s.Ack(&a, time.Unix(1, 0)); err != nil {
 				t.Fatalf("%+v: %v", a, err)
 			}

@@ -2,38 +2,39 @@ package stream
 
 import "time"
 
-// window is how many frames may be under way, from what has been lost (RFC 5681). It is no larger
-// than the room that the receiver gives allows to use.
+// window is the congestion window: the number of frames that may be in flight (RFC 5681). It does
+// not grow beyond what the receiver's limit lets the sender use.
 type window struct {
 	frames    float64
-	threshold float64 // until there it grows by each frame that comes
-	full      bool    // it was used when frames were last sent
-	// recovery is the last transmission before the window was made smaller: what was sent until
-	// then says nothing new when it is lost.
+	threshold float64 // below it, the window grows by each acknowledged frame
+	used      bool    // the window was full when frames were last sent
+	// recovery is the last transmission before the window was last reduced. The loss of a
+	// transmission until then does not reduce it again.
 	recovery uint64
 }
 
 const (
-	firstWindow = 16
-	leastWindow = 4
-	// modest is a window that grows whatever the queue.
-	modest = 128
-	// keep is what is left of the window when a frame is lost (RFC 9438, 4.6).
-	keep = 0.7
+	initialWindow = 16
+	minWindow     = 4
+	// modestWindow is the window size up to which the window grows whatever the queue.
+	modestWindow = 128
+	// decreaseFactor multiplies the window when a frame is lost (RFC 9438, 4.6).
+	decreaseFactor = 0.7
 )
 
-func newWindow() window { return window{frames: firstWindow, threshold: 1 << 16} }
+func newWindow() window { return window{frames: initialWindow, threshold: 1 << 16} }
 
-// size is how many frames may be under way.
+// size returns the number of frames that may be in flight.
 func (w *window) size() int { return int(w.frames) }
 
-// used notes how many are.
-func (w *window) used(under int) { w.full = under >= w.size() }
+// setUsed records whether the frames in flight fill the window.
+func (w *window) setUsed(under int) { w.used = under >= w.size() }
 
-// grow is for frames that have come. A window that was not used says nothing of the way.
+// grow enlarges the window after acknowledged frames. A window that was not full says nothing about
+// the path, and stays.
 func (w *window) grow(frames int) {
 	switch {
-	case !w.full:
+	case !w.used:
 	case w.frames < w.threshold:
 		w.frames += float64(frames)
 	default:
@@ -41,74 +42,76 @@ func (w *window) grow(frames int) {
 	}
 }
 
-// missed makes the window smaller for transmissions that are lost, by the latest of these, when so
-// many have been made: once for all that were under way then.
-func (w *window) missed(latest, made uint64) {
+// lost reduces the window after lost transmissions, once for all that were in flight at that time.
+// latest is the latest of the lost transmissions, and made the number of all transmissions.
+func (w *window) lost(latest, made uint64) {
 	if latest <= w.recovery {
 		return
 	}
 	w.recovery = made
-	w.frames = max(w.frames*keep, leastWindow)
+	w.frames = max(w.frames*decreaseFactor, minWindow)
 	w.threshold = w.frames
 }
 
-// collapse is for a receiver that has been silent.
+// collapse reduces the window to the minimum after the receiver has been silent.
 func (w *window) collapse() {
-	w.threshold = max(w.frames*keep, leastWindow)
-	w.frames = leastWindow
+	w.threshold = max(w.frames*decreaseFactor, minWindow)
+	w.frames = minWindow
 }
 
-// roundTrip is how long answers take (RFC 6298).
+// roundTrip estimates the round-trip time (RFC 6298).
 type roundTrip struct {
-	smooth, vary time.Duration
-	least        time.Duration // about what it is without a queue
-	tries        int           // deadlines that have passed since anything came
+	smooth, variation time.Duration
+	minimum           time.Duration // approximately the round-trip time without a queue
+	timeouts          int           // deadlines that have passed since the last answer
 }
 
 const (
-	// Until something was measured, and between what is measured and patience.
-	firstPatience = 200 * time.Millisecond
-	leastPatience = 20 * time.Millisecond
-	mostPatience  = 2 * time.Second
+	// The timeout before the first measurement, and the bounds of later ones.
+	initialTimeout = 200 * time.Millisecond
+	minTimeout     = 20 * time.Millisecond
+	maxTimeout     = 2 * time.Second
 )
 
-// measure takes a round trip.
+// measure updates the estimate with a measured round trip.
 func (r *roundTrip) measure(d time.Duration) {
 	d = max(d, 1)
 	if r.smooth == 0 {
-		r.smooth, r.vary, r.least = d, d/2, d
+		r.smooth, r.variation, r.minimum = d, d/2, d
 		return
 	}
-	if r.least == 0 {
-		r.least = d
+	if r.minimum == 0 {
+		r.minimum = d
 	}
-	r.least = min(r.least+(r.smooth-r.least)/leastAges, d)
-	r.vary += ((r.smooth - d).Abs() - r.vary) / 4
+	r.minimum = min(r.minimum+(r.smooth-r.minimum)/minimumAging, d)
+	r.variation += ((r.smooth - d).Abs() - r.variation) / 4
 	r.smooth += (d - r.smooth) / 8
 }
 
-// leastAges is in how many measurements the least round trip comes near to what it is now, lest that of another route is
-// believed in for ever.
-const leastAges = 1024
+// minimumAging is the number of measurements in which the minimum approaches the current round-trip
+// time, so that the minimum of an earlier route does not last forever.
+const minimumAging = 1024
 
-// queued says whether frames wait about as long in a queue as their way takes.
-func (r *roundTrip) queued() bool { return r.smooth > 2*r.least+queueNoise }
+// isQueued reports whether frames wait in a queue for about as long as they travel.
+func (r *roundTrip) isQueued() bool { return r.smooth > 2*r.minimum+queueNoise }
 
-// delayed says whether the queue is longer than that, and than any is to be for long (RFC 8289, 4.4).
-func (r *roundTrip) delayed() bool { return r.smooth > 2*r.least+queueTarget }
+// isDelayed reports whether the queue is longer than that, and longer than a queue should be for
+// long (RFC 8289, 4.4).
+func (r *roundTrip) isDelayed() bool { return r.smooth > 2*r.minimum+queueTarget }
 
 const (
-	// queueNoise is what round trips differ by without a queue.
+	// queueNoise is the variation of round trips without a queue.
 	queueNoise = time.Millisecond
 	// queueTarget is how long frames may wait in a queue.
 	queueTarget = 5 * time.Millisecond
 )
 
-// patience is how long the receiver may be silent.
-func (r *roundTrip) patience() time.Duration {
-	p := firstPatience
+// timeout returns how long the sender waits for an acknowledgement before it treats frames in
+// flight as lost.
+func (r *roundTrip) timeout() time.Duration {
+	p := initialTimeout
 	if r.smooth > 0 {
-		p = max(r.smooth+4*r.vary, leastPatience)
+		p = max(r.smooth+4*r.variation, minTimeout)
 	}
-	return min(p<<min(r.tries, 10), mostPatience)
+	return min(p<<min(r.timeouts, 10), maxTimeout)
 }

@@ -74,7 +74,7 @@ func newWorld(t interface{ Fatalf(string, ...any) }, seed uint64, window int, wa
 			x.s.Add(w.path)
 		}
 	}
-	x.r = NewReceiver(ReceiverConfig{Stream: 7, Window: window, MaxChunk: 1 << 16, Widen: func(n int) bool { return n <= x.room }, Reserve: func(n int) bool {
+	x.r = NewReceiver(ReceiverConfig{Stream: 7, Window: window, MaxChunk: 1 << 16, GrowWindow: func(n int) bool { return n <= x.room }, Reserve: func(n int) bool {
 		if n > x.memory {
 			return false
 		}
