@@ -13,14 +13,14 @@ import (
 // The faults of hosts' places.
 const (
 	TwoVLANs Fault = "two-vlans" // an address is in two VLANs at two places
-	Flapping Fault = "flapping"  // an address is here, and there, and here
-	NoHost   Fault = "no-host"   // nobody has an address that a service needs
+	Flapping Fault = "flapping"  // an address moves back and forth
+	NoHost   Fault = "no-host"   // no host has an address that a service needs
 	Silent   Fault = "silent"    // a host that a service needs does not answer
 )
 
-// Addresses says what is wrong with the places of hosts. One address in two VLANs behind
-// one port is a router's; at two ports it is most likely one host, behind a circuit that
-// translates VLANs, that is taken for two.
+// Addresses returns faults in the places of hosts. An address in two VLANs behind one port is a
+// router's; at two ports it is most likely one host, behind a circuit that translates VLANs,
+// that looks like two.
 func Addresses(hosts []topology.Host) (out []Finding) {
 	first := map[openflow.MAC]topology.Host{}
 	for _, h := range hosts {
@@ -39,11 +39,12 @@ func Addresses(hosts []topology.Host) (out []Finding) {
 	return out
 }
 
-// FlappingTimes is how often within ten minutes an address is said to be elsewhere before
-// it is told.
+// FlappingTimes is the number of moves of an address within ten minutes, claimed ones included,
+// from which it is reported.
 const FlappingTimes = 10
 
-// Moving tells of hosts that have been said to be elsewhere too often.
+// Moving returns a finding for each host that has moved, or was claimed to have moved, too
+// often.
 func Moving(restless []hosts.Restless) (out []Finding) {
 	for _, r := range restless {
 		out = append(out, Finding{
@@ -55,15 +56,15 @@ func Moving(restless []hosts.Restless) (out []Finding) {
 	return out
 }
 
-// Needed is an address at which a service needs somebody.
+// Needed is an address at which a service needs a host.
 type Needed struct {
 	Addr netip.Addr
-	// Who is there, in words, such as "agent a1 of SOS".
+	// Who describes the host, such as "agent a1 of SOS".
 	Who string
 }
 
-// Unanswered tells of a needed address for which nobody answers: the host that is known to
-// have it, if one is, does not.
+// Unanswered returns the finding for a needed address for which no host answers. known reports
+// whether a host, h, is known to have it.
 func Unanswered(n Needed, h topology.Host, known bool) Finding {
 	if !known {
 		return Finding{

@@ -1,6 +1,6 @@
-// Package diagnosis has the words in which it is said what is wrong with a network:
-// fault, place, remedy. What looks for faults are [network/linkprobe], for links, and
-// the checks of this package, for what switches and hosts have been found to have.
+// Package diagnosis holds the results of an examination of the network: fault, place, remedy.
+// Package linkprobe looks for faults of links; this package checks what is known about switches
+// and hosts. Start reading with [Finding].
 //
-// The package decides; it sends and reads nothing itself.
+// The package makes decisions only; it sends and reads nothing itself.
 package diagnosis

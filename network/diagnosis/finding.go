@@ -6,22 +6,22 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// Level is how much a finding matters.
+// Level is the severity of a finding.
 type Level string
 
 // The levels.
 const (
 	Fail Level = "fail" // packets are lost or changed
-	Warn Level = "warn" // what some networks need does not work, or is not known
+	Warn Level = "warn" // something that some networks need does not work, or is unknown
 )
 
-// Fault is a name for what is wrong, for programs.
+// Fault is the name of a fault, for programs.
 type Fault string
 
 // The faults of an examination.
 const (
-	Unexamined  Fault = "unexamined"   // something could not be looked at
-	Gone        Fault = "gone"         // a link that was there is not
+	Unexamined  Fault = "unexamined"   // something could not be examined
+	Gone        Fault = "gone"         // a former link is missing
 	RuleRefused Fault = "rule-refused" // a switch refuses the rule for probes
 )
 
@@ -29,21 +29,22 @@ const (
 type Finding struct {
 	Fault Fault
 	Level Level
-	// From is where: a port, or with port 0 a switch. With To it is a direction of a link.
+	// From is the place: a port, or a switch if the port is 0. With To it is a direction of a
+	// link.
 	From, To topology.PortRef
-	// Found says what, Remedy what to do.
+	// Found describes the fault, and Remedy says what to do.
 	Found, Remedy string
 }
 
-// Report is what an examination of the network has found.
+// Report is the result of an examination of the network.
 type Report struct {
-	// Number counts the examinations since the controller began.
+	// Number counts the examinations since the controller's start.
 	Number int
-	// MTU is what the ends of links were taken to say, in bytes of an IP packet.
+	// MTU is the MTU that links were expected to have, in bytes of an IP packet.
 	MTU          int
 	Began, Ended time.Time // Ended is zero while it runs
-	// Links is how many links have been examined, Frames how many frames that took, and
-	// MostFrames how many it took for one link at most.
+	// Links is the number of examined links, Frames the number of frames that the examination
+	// took, and MostFrames the largest number for one link.
 	Links, Frames, MostFrames int
 	Findings                  []Finding
 }

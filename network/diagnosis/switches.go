@@ -17,20 +17,20 @@ const (
 	PortDown Fault = "port-down" // a port of the configuration is down
 )
 
-// Switch is what is known of a switch that is connected.
+// Switch is what is known about a connected switch.
 type Switch struct {
 	ID openflow.DatapathID
-	// Address is where it connects from.
+	// Address is the address from which it connects.
 	Address string
 	Role    openflow.Role
-	// Ports says which ports it has, and whether each is up.
+	// Ports holds its ports, and whether each is up.
 	Ports map[uint32]bool
 }
 
-// Switches says what is wrong with those that are connected, and which of the
-// configuration are not. A place of the configuration is a port, or with port 0 a switch.
+// Switches returns the faults of connected switches, and those of the configuration's switches
+// and ports: a configured PortRef with port 0 is a switch.
 func Switches(configured []topology.PortRef, connected []Switch) (out []Finding) {
-	known, named := map[openflow.DatapathID]Switch{}, map[openflow.DatapathID]bool{}
+	known, configuredSwitches := map[openflow.DatapathID]Switch{}, map[openflow.DatapathID]bool{}
 	for _, s := range connected {
 		known[s.ID] = s
 		if s.Role == openflow.RoleSlave {
@@ -41,53 +41,53 @@ func Switches(configured []topology.PortRef, connected []Switch) (out []Finding)
 		}
 	}
 	for _, at := range configured {
-		named[at.Switch] = true
+		configuredSwitches[at.Switch] = true
 	}
-	var strangers []string
+	var unnamed []string
 	for _, s := range connected {
-		if !named[s.ID] {
-			strangers = append(strangers, fmt.Sprintf("%v from %s", s.ID, s.Address))
+		if !configuredSwitches[s.ID] {
+			unnamed = append(unnamed, fmt.Sprintf("%v from %s", s.ID, s.Address))
 		}
 	}
-	told := map[openflow.DatapathID]bool{}
+	reported := map[openflow.DatapathID]bool{}
 	for _, at := range slices.SortedFunc(slices.Values(configured), topology.PortRef.Compare) {
 		s, connected := known[at.Switch]
 		switch {
 		case connected && at.Port != 0:
-			out = append(out, s.port(at)...)
-		case !connected && !told[at.Switch]:
-			told[at.Switch] = true
-			out = append(out, absent(at.Switch, strangers))
+			out = append(out, s.checkPort(at)...)
+		case !connected && !reported[at.Switch]:
+			reported[at.Switch] = true
+			out = append(out, absentSwitch(at.Switch, unnamed))
 		}
 	}
 	return out
 }
 
-// maxStrangers is how many switches are named that the configuration does not name.
-const maxStrangers = 4
+// maxUnnamed limits the listed switches that the configuration does not name.
+const maxUnnamed = 4
 
-// absent tells of a switch that is not connected. Strangers are switches that are, and
-// that the configuration does not name.
-func absent(d openflow.DatapathID, strangers []string) Finding {
+// absentSwitch returns the finding for a switch that is not connected. unnamed lists connected
+// switches that the configuration does not name.
+func absentSwitch(d openflow.DatapathID, unnamed []string) Finding {
 	f := Finding{
 		Fault: Absent, Level: Fail, From: topology.PortRef{Switch: d}, Found: "the configuration names this switch, and it is not connected",
 		Remedy: "see on the switch which controller it is set to, and its state (Open vSwitch: sluice doctor --role switch); then whether the address can be reached from there, and what this controller's log says of its certificate",
 	}
-	if n := len(strangers); n > 0 {
-		if n > maxStrangers {
-			strangers = append(slices.Clone(strangers[:maxStrangers]), fmt.Sprintf("%d more", n-maxStrangers))
+	if n := len(unnamed); n > 0 {
+		if n > maxUnnamed {
+			unnamed = append(slices.Clone(unnamed[:maxUnnamed]), fmt.Sprintf("%d more", n-maxUnnamed))
 		}
-		f.Found += "; connected are, without being named, " + strings.Join(strangers, ", ")
+		f.Found += "; connected are, without being named, " + strings.Join(unnamed, ", ")
 		f.Remedy = "if one of these is it, its datapath ID is another than the configuration says: set one of the two. Else " + f.Remedy
 	}
 	return f
 }
 
-// port says what is wrong with a port of the configuration.
-func (s Switch) port(at topology.PortRef) []Finding {
-	up, there := s.Ports[at.Port]
+// checkPort returns the fault of a port of the configuration, if it has one.
+func (s Switch) checkPort(at topology.PortRef) []Finding {
+	up, exists := s.Ports[at.Port]
 	switch {
-	case !there:
+	case !exists:
 		return []Finding{{
 			Fault: NoPort, Level: Fail, From: at, Found: "the configuration names this port, and the switch has none of this number",
 			Remedy: "see whether the port is in the switch's OpenFlow instance, and has kept its number (sluice network switches)",

@@ -11,28 +11,29 @@ import (
 
 // The faults of flow tables.
 const (
-	ForeignRules Fault = "foreign-rules" // somebody else's rules come before the controller's
+	ForeignRules Fault = "foreign-rules" // rules of somebody else precede the controller's
 	NoTable      Fault = "no-table"      // a table takes no rules
 	TableFull    Fault = "table-full"    // a table is nearly full
 )
 
-// nearlyFull is how much of a table is in use when it is told of.
-const nearlyFull = 0.9
+// nearlyFullShare is the share of used entries from which a table is reported.
+const nearlyFullShare = 0.9
 
-// Tables says what is wrong with a switch's flow tables. Capacity is how many rules each
-// takes, as the switch says, of those that it tells of; ours says whose a cookie is.
+// Tables returns the faults of a switch's flow tables. capacity holds the number of rules that
+// each table takes, as far as the switch reports it; ours reports whether a cookie is one of
+// Sluice's.
 func Tables(d openflow.DatapathID, rules []openflow.FlowStats, capacity map[uint8]uint32, ours func(cookie uint64) bool) (out []Finding) {
 	at := topology.PortRef{Switch: d}
-	used, lowest := map[uint8]int{}, map[uint8]uint16{} // lowest priority of ours
+	used, lowest := map[uint8]int{}, map[uint8]uint16{} // lowest priority of our rules
 	for _, r := range rules {
 		used[r.Table]++
-		if low, any := lowest[r.Table]; ours(r.Cookie) && (!any || r.Priority < low) {
+		if low, ok := lowest[r.Table]; ours(r.Cookie) && (!ok || r.Priority < low) {
 			lowest[r.Table] = r.Priority
 		}
 	}
 	var before []openflow.FlowStats
 	for _, r := range rules {
-		if low, any := lowest[r.Table]; !ours(r.Cookie) && any && r.Priority > low {
+		if low, ok := lowest[r.Table]; !ours(r.Cookie) && ok && r.Priority > low {
 			before = append(before, r)
 		}
 	}
@@ -51,7 +52,7 @@ func Tables(d openflow.DatapathID, rules []openflow.FlowStats, capacity map[uint
 				Fault: NoTable, Level: Fail, From: at, Found: "table 0 takes no rules at all",
 				Remedy: "give the OpenFlow table room in the switch's table profile (TCAM carving), and restart the switch if its manual says so",
 			})
-		case n > 0 && float64(n) >= nearlyFull*float64(takes):
+		case n > 0 && float64(n) >= nearlyFullShare*float64(takes):
 			out = append(out, Finding{
 				Fault: TableFull, Level: Warn, From: at, Found: fmt.Sprintf("table %d has %d rules of %d", table, n, takes),
 				Remedy: "give the table more room in the switch's table profile, let rules of unused flows go sooner (network.forwarding.idle_timeout), or bound them (network.forwarding.max_rules): what does not fit goes by the controller, packet by packet",

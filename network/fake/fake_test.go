@@ -92,8 +92,8 @@ func TestActionsChangeThePacket(t *testing.T) {
 	}
 }
 
-// Whatever is added, the entry that handles a packet matches it, and no entry
-// that matches has a higher priority. The matching here is done by hand.
+// TestLookupTakesTheHighestPriority checks that the entry which handles a packet matches it, and
+// that no matching entry has a higher priority. The test compares fields itself.
 func TestLookupTakesTheHighestPriority(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type simple struct {

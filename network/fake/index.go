@@ -6,82 +6,82 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// index finds the entry for a packet without looking at each. Entries whose matches look
-// at the same bits of the same fields have one shape; those bits of a packet are the key of
-// the one entry of the shape that can be for it.
-type index struct {
-	shapes map[uint8][]*shape // by table
-	n      int                // entries so far: of two with one priority the first decides
+// matchIndex finds the entry for a packet without comparing all entries. Entries whose matches
+// use the same bits of the same fields have the same shape. The packet's values of these bits
+// are the key of the only entry of the shape that can match it.
+type matchIndex struct {
+	shapes map[uint8][]*matchShape // by table
+	n      int                     // number of entries so far: of two with one priority the first decides
 }
 
-// shape is what entries look at, and the best entry for each key.
-type shape struct {
-	bits []openflow.OXM // Field and Mask
-	best map[string]ranked
-	most uint16 // highest priority
+// matchShape is the bits that entries match, and the best entry for each key.
+type matchShape struct {
+	bits        []openflow.OXM // Field and Mask
+	best        map[string]rankedEntry
+	maxPriority uint16 // highest priority
 }
 
-// ranked is an entry with its place among all.
-type ranked struct {
+// rankedEntry is an entry and its index among all.
+type rankedEntry struct {
 	*Entry
 	place int
 }
 
-func (r ranked) above(o ranked) bool {
+func (r rankedEntry) above(o rankedEntry) bool {
 	return o.Entry == nil || r.Priority > o.Priority || r.Priority == o.Priority && r.place < o.place
 }
 
-func indexOf(entries []*Entry) *index {
-	x := &index{shapes: map[uint8][]*shape{}}
+func indexOf(entries []*Entry) *matchIndex {
+	x := &matchIndex{shapes: map[uint8][]*matchShape{}}
 	for _, e := range entries {
 		x.insert(e)
 	}
 	return x
 }
 
-// insert adds an entry that is the last of all.
-func (x *index) insert(e *Entry) {
+// insert adds an entry after all others.
+func (x *matchIndex) insert(e *Entry) {
 	var bits []openflow.OXM
 	var key []byte
 	for o := range e.Match.Fields() {
 		if !o.Masked {
-			o.Mask = exact
+			o.Mask = exactMask
 		}
 		bits = append(bits, openflow.OXM{Field: o.Field, Mask: o.Mask})
 		key = append(key, o.Value[:]...)
 	}
 	s := x.shape(e.Table, bits)
-	r := ranked{e, x.n}
+	r := rankedEntry{e, x.n}
 	x.n++
 	if r.above(s.best[string(key)]) {
 		s.best[string(key)] = r
 	}
-	s.most = max(s.most, e.Priority)
+	s.maxPriority = max(s.maxPriority, e.Priority)
 }
 
-var exact = func() (mask [16]byte) {
+var exactMask = func() (mask [16]byte) {
 	for i := range mask {
 		mask[i] = 0xff
 	}
 	return mask
 }()
 
-func (x *index) shape(table uint8, bits []openflow.OXM) *shape {
+func (x *matchIndex) shape(table uint8, bits []openflow.OXM) *matchShape {
 	for _, s := range x.shapes[table] {
 		if slices.Equal(s.bits, bits) {
 			return s
 		}
 	}
-	s := &shape{bits: bits, best: map[string]ranked{}}
+	s := &matchShape{bits: bits, best: map[string]rankedEntry{}}
 	x.shapes[table] = append(x.shapes[table], s)
 	return s
 }
 
-// packetFields are the values of a packet's fields, nil for those that it has not.
+// packetFields holds the values of a packet's fields, nil for those that it lacks.
 type packetFields [openflow.FieldTCPFlags + 1]*[16]byte
 
-// find is the entry of a table for a packet, nil if there is none.
-func (x *index) find(table uint8, p Packet) *Entry {
+// find returns the entry of a table for a packet, or nil.
+func (x *matchIndex) find(table uint8, p Packet) *Entry {
 	var fields packetFields
 	var values [len(fields)][16]byte
 	n := 0
@@ -90,10 +90,10 @@ func (x *index) find(table uint8, p Packet) *Entry {
 		fields[o.Field] = &values[n]
 		n++
 	}
-	var best ranked
+	var best rankedEntry
 	var room [16 * len(fields)]byte
 	for _, s := range x.shapes[table] {
-		if best.Entry != nil && s.most < best.Priority {
+		if best.Entry != nil && s.maxPriority < best.Priority {
 			continue
 		}
 		if key, ok := s.key(&fields, room[:0]); ok {
@@ -105,8 +105,9 @@ func (x *index) find(table uint8, p Packet) *Entry {
 	return best.Entry
 }
 
-// key are the bits of a packet that the shape looks at; false if it lacks a field.
-func (s *shape) key(fields *packetFields, key []byte) ([]byte, bool) {
+// key appends the packet's values of the shape's bits, and returns false if the packet lacks a
+// field.
+func (s *matchShape) key(fields *packetFields, key []byte) ([]byte, bool) {
 	for i := range s.bits {
 		v := fields[s.bits[i].Field]
 		if v == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// anyMatch looks at some bits of some fields.
+// anyMatch draws a match of some bits of some fields.
 func anyMatch(t *rapid.T) openflow.Match {
 	fields := []openflow.OXM{openflow.EthType(0x0800), openflow.IPProto(6)}
 	some := func(what string) bool { return rapid.Bool().Draw(t, what) }
@@ -23,14 +23,14 @@ func anyMatch(t *rapid.T) openflow.Match {
 		fields = append(fields, openflow.AnyVLAN())
 	}
 	m, err := openflow.NewMatch(fields...)
-	if err != nil { // a value with bits beyond its mask
+	if err != nil { // the value has bits outside its mask
 		t.SkipNow()
 	}
 	return m
 }
 
-// Whatever comes and goes, the index has the entry that a look at all of them finds: of those
-// of the highest priority the one that was there first.
+// TestIndexFindsWhatAScanFinds adds and removes entries at random, and checks that the index
+// finds the same entry as a scan: of those with the highest priority, the first one added.
 func TestIndexFindsWhatAScanFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := fake.NewFlowTable(nil)
@@ -54,7 +54,7 @@ func TestIndexFindsWhatAScanFinds(t *testing.T) {
 				}
 				in, p := rapid.Uint32Range(1, 3).Draw(t, "in"), fake.NewPacket(fields...)
 				var want uint64
-				for _, e := range table.Entries() { // by falling priority, then as they came
+				for _, e := range table.Entries() { // by falling priority, then in the order of insertion
 					if p.With(openflow.InPort(in)).Matches(e.Match) {
 						want = e.Cookie
 						break

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Install adds what a program has for a switch to the table, as the controller writes it into a
-// switch with one table: groups and meters first, and each way with the actions of its mark. It
-// stops at what the table refuses.
+// Install adds the part of a program for one switch to the table, in the form that the
+// controller writes to a switch with one table: groups and meters first, and each path's rule
+// with the actions of its mark. It stops at the first error.
 func (t *FlowTable) Install(sw openflow.DatapathID, p rule.Program) error {
 	for _, m := range p.Meters {
 		if m.Switch != sw {

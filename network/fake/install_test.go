@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A program does in the table what it does in a switch with one table, with its groups, meters,
-// marks and timeouts; what belongs to other switches is left out, and what is refused is named.
+// TestInstall checks that a program behaves as in a switch with one table, with its groups,
+// meters, marks and timeouts, that parts for other switches are left out, and that an error
+// names what was refused.
 func TestInstall(t *testing.T) {
 	now := time.Unix(1000, 0)
 	table := fake.NewFlowTable(func() time.Time { return now })

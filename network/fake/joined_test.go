@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestJoinedSwitches lets two switches hand each other frames at the same time.
+// TestJoinedSwitches lets two switches pass each other frames at the same time.
 func TestJoinedSwitches(t *testing.T) {
 	const frames = 2000
 	var ends [2]*fake.Switch

@@ -9,39 +9,39 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// perReply is how many entries go into one part of a reply.
-const perReply = 100
+// entriesPerReply is how many entries one part of a reply holds.
+const entriesPerReply = 100
 
 // multipart answers a request for statistics or descriptions.
 func (s *Switch) multipart(xid uint32, body openflow.MultipartBody) {
 	switch q := body.(type) {
 	case *openflow.DescRequest:
-		s.part(xid, &openflow.Desc{Manufacturer: "Sluice", Hardware: "none", Software: "fake switch", Serial: s.opts.DPID.String()}, false)
+		s.sendPart(xid, &openflow.Desc{Manufacturer: "Sluice", Hardware: "none", Software: "fake switch", Serial: s.opts.DPID.String()}, false)
 	case *openflow.PortDescRequest:
-		for some, more := range parts(s.sortedPorts()) {
+		for some, more := range splitReply(s.sortedPorts()) {
 			r := openflow.PortDescReply(some)
-			s.part(xid, &r, more)
+			s.sendPart(xid, &r, more)
 		}
 	case *openflow.FlowStatsRequest:
-		for some, more := range parts(s.table.Stats(q.FlowFilter)) {
+		for some, more := range splitReply(s.table.Stats(q.FlowFilter)) {
 			r := openflow.FlowStatsReply(some)
-			s.part(xid, &r, more)
+			s.sendPart(xid, &r, more)
 		}
 	case *openflow.GroupDescRequest:
 		r := openflow.GroupDescReply(s.table.Groups())
-		s.part(xid, &r, false)
+		s.sendPart(xid, &r, false)
 	case *openflow.GroupStatsRequest:
-		for some, more := range parts(s.table.GroupStats()) {
+		for some, more := range splitReply(s.table.GroupStats()) {
 			r := openflow.GroupStatsReply(some)
-			s.part(xid, &r, more)
+			s.sendPart(xid, &r, more)
 		}
 	case *openflow.MeterConfigRequest:
 		r := openflow.MeterConfigReply(s.table.Meters())
-		s.part(xid, &r, false)
+		s.sendPart(xid, &r, false)
 	case *openflow.PortStatsRequest:
-		for some, more := range parts(s.portStats()) {
+		for some, more := range splitReply(s.portStats()) {
 			r := openflow.PortStatsReply(some)
-			s.part(xid, &r, more)
+			s.sendPart(xid, &r, more)
 		}
 	case *openflow.TableFeaturesRequest:
 		if s.opts.NoTableFeatures {
@@ -50,26 +50,26 @@ func (s *Switch) multipart(xid uint32, body openflow.MultipartBody) {
 		}
 		var all []openflow.TableFeatures
 		for i := range max(1, s.opts.Tables) {
-			all = append(all, features(uint8(i), max(1, s.opts.Tables), s.table.Limit()))
+			all = append(all, tableFeatures(uint8(i), max(1, s.opts.Tables), s.table.Limit()))
 		}
-		for some, more := range parts(all) {
+		for some, more := range splitReply(all) {
 			r := openflow.TableFeaturesReply(some)
-			s.part(xid, &r, more)
+			s.sendPart(xid, &r, more)
 		}
 	default:
 		s.refuse(xid, &openflow.MultipartRequest{Body: body}, &openflow.Error{Code: openflow.BadRequestMultipart})
 	}
 }
 
-// parts splits what a reply holds, and tells whether more follows. A reply without
-// anything has one part.
-func parts[T any](all []T) iter.Seq2[[]T, bool] {
+// splitReply returns an iterator over the parts of a reply, each with whether more follow. An
+// empty reply has one part.
+func splitReply[T any](all []T) iter.Seq2[[]T, bool] {
 	return func(yield func([]T, bool) bool) {
-		for len(all) > perReply {
-			if !yield(all[:perReply], true) {
+		for len(all) > entriesPerReply {
+			if !yield(all[:entriesPerReply], true) {
 				return
 			}
-			all = all[perReply:]
+			all = all[entriesPerReply:]
 		}
 		yield(all, false)
 	}
@@ -81,14 +81,14 @@ func (s *Switch) portStats() []openflow.PortStats {
 	}
 	var out []openflow.PortStats
 	for _, p := range s.sortedPorts() {
-		c := s.counted[p.Number]
+		c := s.portCounters[p.Number]
 		c.Port = p.Number
 		out = append(out, c)
 	}
 	return out
 }
 
-func (s *Switch) part(xid uint32, body openflow.MultipartBody, more bool) {
+func (s *Switch) sendPart(xid uint32, body openflow.MultipartBody, more bool) {
 	s.queue(&openflow.MultipartReply{More: more, Body: body}, xid)
 }
 
@@ -101,9 +101,9 @@ func (s *Switch) sortedPorts() []openflow.Port {
 	return out
 }
 
-// features says that one of several tables matches every field, sets every field that can be,
-// and leads to all that follow.
-func features(table uint8, tables, limit int) openflow.TableFeatures {
+// tableFeatures returns the features of a table that matches every field, sets every settable
+// field, and leads to all later tables.
+func tableFeatures(table uint8, tables, limit int) openflow.TableFeatures {
 	match := openflow.TableFeature{Type: openflow.TableMatch}
 	set := openflow.TableFeature{Type: openflow.TableApplySetField}
 	for f := openflow.Field(0); f.Valid(); f++ {
@@ -122,9 +122,8 @@ func features(table uint8, tables, limit int) openflow.TableFeatures {
 	}
 }
 
-// tryAll reports the first error that a list of changes would meet, without
-// making them.
-func (t *FlowTable) tryAll(changes []openflow.Message) *openflow.Error {
+// dryRun returns the first error that a list of changes would cause, without applying them.
+func (t *FlowTable) dryRun(changes []openflow.Message) *openflow.Error {
 	t.mu.Lock()
 	c := NewFlowTable(t.clock)
 	c.limit = t.limit

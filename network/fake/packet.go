@@ -5,16 +5,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Packet is a packet as a flow table sees it: exact values of match fields. It
-// is immutable.
+// Packet is a packet as a flow table sees it: exact values of match fields. It is immutable.
 type Packet struct {
 	fields openflow.Match
-	// Size is counted by the entries that the packet matches.
+	// Size is added to the byte counters of matching entries.
 	Size int
 }
 
-// NewPacket makes a packet of fields. Without a VLAN field it has no tag. It
-// panics if the fields cannot stand in one packet, as in a test's mistake.
+// NewPacket returns a packet with these fields. Without a VLAN field it is untagged. NewPacket
+// panics if the fields cannot belong to one packet, which is a mistake of the test.
 func NewPacket(fields ...openflow.OXM) Packet {
 	p := Packet{fields: openflow.MustMatch(fields...), Size: 64}
 	if _, ok := p.fields.Get(openflow.FieldVLANVID); !ok {
@@ -23,16 +22,16 @@ func NewPacket(fields ...openflow.OXM) Packet {
 	return p
 }
 
-// PacketOf reads a frame.
+// PacketOf returns the packet in a frame.
 func PacketOf(frame []byte) Packet {
-	h, _ := packet.Parse(frame) // the fields before a fault still count
+	h, _ := packet.Parse(frame) // the fields before an error are valid
 	p := NewPacket(h.Fields()...)
 	p.Size = len(frame)
 	return p
 }
 
-// With returns the packet with fields set. What cannot be set, as a TCP port in
-// an ARP message, leaves it as it is.
+// With returns the packet with fields set. A field that the packet cannot have, such as a TCP
+// port in an ARP message, is ignored.
 func (p Packet) With(fields ...openflow.OXM) Packet {
 	if m, err := p.fields.With(fields...); err == nil {
 		p.fields = m
@@ -54,11 +53,11 @@ func (p Packet) untagged() Packet {
 	return p
 }
 
-// Get returns a field of the packet.
+// Get returns a field of the packet, and whether the packet has it.
 func (p Packet) Get(f openflow.Field) (openflow.OXM, bool) { return p.fields.Get(f) }
 
-// Matches reports whether a match is for this packet.
+// Matches reports whether a match matches the packet.
 func (p Packet) Matches(m openflow.Match) bool { return m.Covers(p.fields) }
 
-// String lists the fields.
+// String formats the fields.
 func (p Packet) String() string { return p.fields.String() }

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// rewritten is a frame with the addresses and ports that the packet has when it leaves, and
-// right checksums if they are others. Tags stay as they are.
-func rewritten(frame []byte, p Packet) []byte {
+// rewriteFrame returns a frame with the addresses and ports of the packet when it leaves, and
+// correct checksums if they differ. Tags stay as they are.
+func rewriteFrame(frame []byte, p Packet) []byte {
 	h, err := packet.Parse(frame)
 	if err != nil {
 		return frame
@@ -43,15 +43,15 @@ func rewritten(frame []byte, p Packet) []byte {
 		return out
 	}
 	ip, body := out[h.L3:h.L4], out[h.L4:h.End]
-	sum(ip, 10, 0)
+	writeChecksum(ip, 10, 0)
 	if sumAt > 0 {
-		sum(body, sumAt, packet.Sum(ip[12:20], uint32(h.Proto)+uint32(len(body))))
+		writeChecksum(body, sumAt, packet.Sum(ip[12:20], uint32(h.Proto)+uint32(len(body))))
 	}
 	return out
 }
 
-// sum writes the Internet checksum of b into it.
-func sum(b []byte, at int, start uint32) {
+// writeChecksum writes the Internet checksum of b into b.
+func writeChecksum(b []byte, at int, start uint32) {
 	binary.BigEndian.PutUint16(b[at:], 0)
 	binary.BigEndian.PutUint16(b[at:], packet.Checksum(packet.Sum(b, start)))
 }

@@ -9,23 +9,23 @@ import (
 
 // Result is what happens to a packet.
 type Result struct {
-	// Outputs are the copies that leave, in order. Reserved ports are kept as
-	// they are; what is sent to the controller is among them.
+	// Outputs are the copies that leave, in order. Reserved ports are kept as they are; copies
+	// for the controller are included.
 	Outputs []Output
 	// Entries are the entries that handled the packet, one for each table.
 	Entries []Entry
-	// Why says why nothing leaves, if nothing does.
+	// Why is the reason why nothing leaves, if nothing does.
 	Why string
 }
 
-// Output is one copy of the packet, as it leaves.
+// Output is one copy of the packet when it leaves.
 type Output struct {
 	Port   uint32
 	Packet Packet
 	Queue  uint32 // zero unless one was set
 }
 
-// Ports lists the ports of the outputs.
+// Ports returns the ports of the outputs.
 func (r Result) Ports() []uint32 {
 	out := make([]uint32, len(r.Outputs))
 	for i, o := range r.Outputs {
@@ -34,48 +34,48 @@ func (r Result) Ports() []uint32 {
 	return out
 }
 
-// Send says what happens to a packet that comes in by a port, and counts it.
+// Send returns what happens to a packet that arrives at a port, and counts it.
 func (t *FlowTable) Send(inPort uint32, p Packet) Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := walk{t: t, p: p.With(openflow.InPort(inPort))}
+	w := packetRun{t: t, p: p.With(openflow.InPort(inPort))}
 	w.tables()
-	if len(w.r.Outputs) == 0 && w.r.Why == "" {
-		w.r.Why = "no output"
+	if len(w.result.Outputs) == 0 && w.result.Why == "" {
+		w.result.Why = "no output"
 	}
-	return w.r
+	return w.result
 }
 
-// Execute carries out a list of actions on a packet, as for a packet-out.
+// Execute applies a list of actions to a packet, as for a packet-out.
 func (t *FlowTable) Execute(inPort uint32, p Packet, actions []openflow.Action) Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := walk{t: t, p: p.With(openflow.InPort(inPort)), packetOut: true}
+	w := packetRun{t: t, p: p.With(openflow.InPort(inPort)), packetOut: true}
 	w.actions(actions, 0)
-	return w.r
+	return w.result
 }
 
-// walk is a packet inside the switch.
-type walk struct {
+// packetRun is a packet inside the switch.
+type packetRun struct {
 	t         *FlowTable
 	p         Packet
 	queue     uint32
-	set       []openflow.Action // the action set, of write-actions
-	r         Result
+	set       []openflow.Action // the action set, from write-actions
+	result    Result
 	packetOut bool
 }
 
-func (w *walk) tables() {
+func (w *packetRun) tables() {
 	for table := uint8(0); ; {
 		e := w.t.lookup(table, w.p)
 		if e == nil {
-			w.r.Why = fmt.Sprintf("no entry in table %d", table)
+			w.result.Why = fmt.Sprintf("no entry in table %d", table)
 			return
 		}
 		e.Packets++
 		e.Bytes += uint64(w.p.Size)
 		e.Used = w.t.clock()
-		w.r.Entries = append(w.r.Entries, *e)
+		w.result.Entries = append(w.result.Entries, *e)
 		next, ok := w.instructions(e.Instructions)
 		if !ok {
 			break
@@ -92,7 +92,7 @@ func (t *FlowTable) lookup(table uint8, p Packet) *Entry {
 	return t.index.find(table, p)
 }
 
-func (w *walk) instructions(ins []openflow.Instruction) (next uint8, ok bool) {
+func (w *packetRun) instructions(ins []openflow.Instruction) (next uint8, ok bool) {
 	for _, in := range ins {
 		switch in.Type {
 		case openflow.InstructionApplyActions:
@@ -110,13 +110,13 @@ func (w *walk) instructions(ins []openflow.Instruction) (next uint8, ok bool) {
 	return next, ok
 }
 
-// maxDepth bounds groups within groups and packets sent to the tables again.
+// maxDepth bounds the nesting of groups.
 const maxDepth = 8
 
 // untagged matches packets without a VLAN tag.
 var untagged = openflow.MustMatch(openflow.NoVLAN())
 
-func (w *walk) actions(list []openflow.Action, depth int) {
+func (w *packetRun) actions(list []openflow.Action, depth int) {
 	for _, a := range list {
 		switch a.Type {
 		case openflow.ActionOutput:
@@ -126,14 +126,14 @@ func (w *walk) actions(list []openflow.Action, depth int) {
 				continue
 			}
 			if in, ok := w.p.Get(openflow.FieldInPort); ok && uint32(in.Uint()) == a.Arg {
-				continue // only an output to IN_PORT goes back
+				continue // only an output to IN_PORT sends the packet back
 			}
-			w.r.Outputs = append(w.r.Outputs, Output{a.Arg, w.p, w.queue})
+			w.result.Outputs = append(w.result.Outputs, Output{a.Arg, w.p, w.queue})
 		case openflow.ActionGroup:
 			w.group(a.Arg, depth)
 		case openflow.ActionSetField:
 			if a.OXM.Field == openflow.FieldVLANVID && w.p.Matches(untagged) {
-				continue // there is no tag to write into
+				continue // the packet has no tag
 			}
 			w.p = w.p.With(a.OXM)
 		case openflow.ActionSetQueue:
@@ -146,12 +146,12 @@ func (w *walk) actions(list []openflow.Action, depth int) {
 	}
 }
 
-// group carries out a group: all buckets, or the first, which stands for the one
-// that a switch would choose.
-func (w *walk) group(id uint32, depth int) {
+// group applies a group: all buckets, or the first, which stands for the one that a switch would
+// choose.
+func (w *packetRun) group(id uint32, depth int) {
 	g := w.t.groups[id]
 	if g == nil || depth > maxDepth {
-		w.r.Why = fmt.Sprintf("group %#x is not there or nested too deep", id)
+		w.result.Why = fmt.Sprintf("group %#x is not there or nested too deep", id)
 		return
 	}
 	before, queue := w.p, w.queue
@@ -169,7 +169,7 @@ func (w *walk) group(id uint32, depth int) {
 	w.p, w.queue = before, queue
 }
 
-// Group carries out a group modification.
+// Group applies a group modification.
 func (t *FlowTable) Group(m *openflow.GroupMod) ([]Removed, *openflow.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -196,15 +196,14 @@ func (t *FlowTable) Group(m *openflow.GroupMod) ([]Removed, *openflow.Error) {
 	return gone, nil
 }
 
-// groupEntry is a group, with what it and each of its buckets have counted since it was
-// written.
+// groupEntry is a group with its counters and those of each of its buckets.
 type groupEntry struct {
 	*openflow.GroupMod
 	all  openflow.Counter
 	each []openflow.Counter
 }
 
-// GroupStats lists what the groups have counted.
+// GroupStats returns the groups' counters.
 func (t *FlowTable) GroupStats() (out []openflow.GroupStats) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,7 +213,7 @@ func (t *FlowTable) GroupStats() (out []openflow.GroupStats) {
 	return out
 }
 
-// Groups lists the groups.
+// Groups returns the groups.
 func (t *FlowTable) Groups() []openflow.GroupDesc {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,7 +224,7 @@ func (t *FlowTable) Groups() []openflow.GroupDesc {
 	return out
 }
 
-// Meter carries out a meter modification.
+// Meter applies a meter modification.
 func (t *FlowTable) Meter(m *openflow.MeterMod) *openflow.Error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -243,7 +242,7 @@ func (t *FlowTable) Meter(m *openflow.MeterMod) *openflow.Error {
 	return nil
 }
 
-// Meters lists the meters.
+// Meters returns the meters.
 func (t *FlowTable) Meters() []openflow.MeterConfig {
 	t.mu.Lock()
 	defer t.mu.Unlock()

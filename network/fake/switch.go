@@ -13,30 +13,30 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Options say what a fake switch is.
+// Options describe a fake switch.
 type Options struct {
 	DPID openflow.DatapathID
-	// Ports is the number of ports, numbered from 1 and up.
+	// Ports is the number of ports, which are numbered from 1.
 	Ports int
-	// Clock gives the time for timeouts; nil is the time of day.
+	// Clock returns the time for timeouts; nil means time.Now.
 	Clock func() time.Time
-	// NoBundles and NoTableFeatures make the switch refuse these.
+	// NoBundles and NoTableFeatures make the switch refuse the respective requests.
 	NoBundles, NoTableFeatures bool
-	// Tables is how many flow tables have room, from 0 up; zero stands for one.
+	// Tables is the number of flow tables with room, from 0 up; zero means one.
 	Tables int
-	// Refuse, if set, is asked about every message; a non-nil error is sent
-	// instead of doing what the message says.
+	// Refuse, if not nil, is called for every message. If it returns an error, the switch sends
+	// that instead of handling the message.
 	Refuse func(openflow.Message) *openflow.Error
-	// Instead, if set, is asked about every message. Where it says true, nothing is
-	// done, and its bytes, if any, are all that the controller is answered.
+	// Instead, if not nil, is called for every message. If it returns true, the switch does
+	// nothing but send the returned bytes to the controller.
 	Instead func(xid uint32, m openflow.Message) (answer []byte, instead bool)
-	// PortStats, if set, are the counters that the switch tells, of whatever ports.
+	// PortStats, if not nil, returns the port counters that the switch reports, of any ports.
 	PortStats func() []openflow.PortStats
-	// KeepsPunt, if set, is asked about every packet-in; where it says true, the switch
-	// does not send it.
+	// KeepsPunt, if not nil, is called for every packet-in; if it returns true, the switch does
+	// not send the packet-in.
 	KeepsPunt func(*openflow.PacketIn) bool
-	// OnOutput, if set, is told of every frame that leaves by a port. It may hand
-	// the frame to another switch, which may send one back.
+	// OnOutput, if not nil, is called for every frame that leaves by a port. It may pass the
+	// frame to another switch, which may send one back.
 	OnOutput func(port uint32, frame []byte)
 }
 
@@ -46,29 +46,29 @@ type output struct {
 	frame []byte
 }
 
-// Switch is a fake switch. Its methods may be called concurrently.
+// Switch is a fake switch. It is safe for concurrent use.
 type Switch struct {
 	opts  Options
 	table *FlowTable
 
-	mu      sync.Mutex
-	conn    net.Conn
-	out     []byte
-	leaving []output // for OnOutput, as soon as the mutex is free
-	ports   map[uint32]openflow.Port
-	counts  map[openflow.MsgType]int
-	flows   int // flow-mods, those in bundles included
-	bundles map[uint32][]openflow.Message
-	role    openflow.Role
-	counted map[uint32]openflow.PortStats
+	mu           sync.Mutex
+	conn         net.Conn
+	out          []byte
+	outbox       []output // for OnOutput, when the mutex is released
+	ports        map[uint32]openflow.Port
+	received     map[openflow.MsgType]int
+	flows        int // flow-mods, including those in bundles
+	bundles      map[uint32][]openflow.Message
+	role         openflow.Role
+	portCounters map[uint32]openflow.PortStats
 }
 
-// NewSwitch makes a switch that is not connected yet. It keeps its tables from
-// one connection to the next.
+// NewSwitch returns a switch that is not connected yet. It keeps its tables from one connection
+// to the next.
 func NewSwitch(o Options) *Switch {
 	s := &Switch{
 		opts: o, table: NewFlowTable(o.Clock), ports: map[uint32]openflow.Port{},
-		counts: map[openflow.MsgType]int{}, bundles: map[uint32][]openflow.Message{}, role: openflow.RoleEqual, counted: map[uint32]openflow.PortStats{},
+		received: map[openflow.MsgType]int{}, bundles: map[uint32][]openflow.Message{}, role: openflow.RoleEqual, portCounters: map[uint32]openflow.PortStats{},
 	}
 	for i := range uint32(o.Ports) {
 		n := i + 1
@@ -80,18 +80,17 @@ func NewSwitch(o Options) *Switch {
 	return s
 }
 
-// Table is the switch's data path.
+// Table returns the switch's data path.
 func (s *Switch) Table() *FlowTable { return s.table }
 
-// Count is the number of messages of a type that the controller has sent.
+// Count returns how many messages of a type the controller has sent.
 func (s *Switch) Count(t openflow.MsgType) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.counts[t]
+	return s.received[t]
 }
 
-// FlowMods is the number of flow modifications that the controller has sent,
-// alone or in bundles.
+// FlowMods returns how many flow modifications the controller has sent, alone or in bundles.
 func (s *Switch) FlowMods() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +107,7 @@ func (s *Switch) Dial(ctx context.Context, addr net.Addr) error {
 	return s.Run(ctx, conn)
 }
 
-// Run speaks with a controller until ctx or the connection ends.
+// Run serves a controller on conn until ctx or the connection ends.
 func (s *Switch) Run(ctx context.Context, conn net.Conn) error {
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
@@ -127,7 +126,7 @@ func (s *Switch) Run(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// Close cuts the connection to the controller.
+// Close closes the connection to the controller.
 func (s *Switch) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,18 +158,18 @@ func (s *Switch) batch(r *openflow.Reader) error {
 	}
 }
 
-// unlock releases the mutex and then lets the frames leave: two switches that
-// hand each other frames must not wait for each other's mutex.
+// unlock releases the mutex and then sends the frames in the outbox: two switches that pass each
+// other frames must not wait for each other's mutex.
 func (s *Switch) unlock() {
-	leaving := s.leaving
-	s.leaving = nil
+	leaving := s.outbox
+	s.outbox = nil
 	s.mu.Unlock()
 	for _, o := range leaving {
 		s.opts.OnOutput(o.port, o.frame)
 	}
 }
 
-// queue appends a message to what will be written; the mutex is held.
+// queue appends a message to the output buffer. The mutex is held.
 func (s *Switch) queue(m openflow.Message, xid uint32) {
 	b, err := m.AppendTo(s.out, xid)
 	if err != nil {
@@ -189,9 +188,9 @@ func (s *Switch) flush() error {
 	return err
 }
 
-// handle acts on a message of the controller; the mutex is held.
+// handle handles a message of the controller. The mutex is held.
 func (s *Switch) handle(xid uint32, m openflow.Message) {
-	s.counts[m.MsgType()]++
+	s.received[m.MsgType()]++
 	if s.opts.Instead != nil {
 		if answer, instead := s.opts.Instead(xid, m); instead {
 			s.out = append(s.out, answer...)
@@ -247,7 +246,7 @@ func (s *Switch) refuse(xid uint32, m openflow.Message, e *openflow.Error) {
 	s.queue(e, xid)
 }
 
-// change carries out a modification of the tables.
+// change applies a modification of the tables.
 func (s *Switch) change(m openflow.Message) *openflow.Error {
 	var gone []Removed
 	var e *openflow.Error
@@ -263,15 +262,15 @@ func (s *Switch) change(m openflow.Message) *openflow.Error {
 	return e
 }
 
-// bundle opens, closes, commits or discards. A commit does all or nothing: it is
-// tried on a copy of the tables first.
+// bundle opens, closes, commits or discards a bundle. A commit is atomic: it is tried on a copy
+// of the tables first.
 func (s *Switch) bundle(xid uint32, m *openflow.BundleControl) {
 	if s.opts.NoBundles {
 		s.refuse(xid, m, &openflow.Error{Code: openflow.BadRequestExperimenter})
 		return
 	}
 	if m.Op == openflow.BundleCommitRequest {
-		if e := s.table.tryAll(s.bundles[m.Bundle]); e != nil {
+		if e := s.table.dryRun(s.bundles[m.Bundle]); e != nil {
 			delete(s.bundles, m.Bundle)
 			s.refuse(xid, m, e)
 			return
@@ -286,7 +285,7 @@ func (s *Switch) bundle(xid uint32, m *openflow.BundleControl) {
 	s.queue(&openflow.BundleControl{Bundle: m.Bundle, Op: m.Op + 1, Flags: m.Flags}, xid)
 }
 
-// notify sends flow-removed messages for entries that asked for them.
+// notify sends flow-removed messages for entries with the respective flag.
 func (s *Switch) notify(gone []Removed) {
 	for _, r := range gone {
 		if r.Flags&openflow.FlagSendFlowRemoved == 0 {
@@ -299,7 +298,7 @@ func (s *Switch) notify(gone []Removed) {
 	}
 }
 
-// Expire removes the entries whose time is over and tells the controller.
+// Expire removes the entries whose timeout has passed, and notifies the controller.
 func (s *Switch) Expire() error {
 	gone := s.table.Expire()
 	s.mu.Lock()
@@ -308,19 +307,19 @@ func (s *Switch) Expire() error {
 	return s.flush()
 }
 
-// Receive lets a frame come in by a port and returns what happened to it.
+// Receive handles a frame that arrives at a port, and returns what happened to it.
 func (s *Switch) Receive(port uint32, frame []byte) (Result, error) {
 	s.mu.Lock()
 	defer s.unlock()
-	c := s.counted[port]
+	c := s.portCounters[port]
 	c.RxPackets, c.RxBytes = c.RxPackets+1, c.RxBytes+uint64(len(frame))
-	s.counted[port] = c
+	s.portCounters[port] = c
 	r := s.table.Send(port, PacketOf(frame))
 	s.send(port, r, frame, openflow.ReasonNoMatch)
 	return r, s.flush()
 }
 
-// send carries out the outputs of a result.
+// send sends the outputs of a result.
 func (s *Switch) send(inPort uint32, r Result, frame []byte, reason uint8) {
 	for _, o := range r.Outputs {
 		switch {
@@ -336,24 +335,24 @@ func (s *Switch) send(inPort uint32, r Result, frame []byte, reason uint8) {
 				s.queue(in, 0)
 			}
 		case o.Port == openflow.PortInPort:
-			s.leave(inPort, rewritten(frame, o.Packet))
+			s.sendOut(inPort, rewriteFrame(frame, o.Packet))
 		case o.Port <= openflow.PortMax && o.Port != inPort:
-			s.leave(o.Port, rewritten(frame, o.Packet))
+			s.sendOut(o.Port, rewriteFrame(frame, o.Packet))
 		}
 	}
 }
 
-// leave lets a frame leave by a port, and counts it.
-func (s *Switch) leave(port uint32, frame []byte) {
-	c := s.counted[port]
+// sendOut sends a frame out of a port, and counts it.
+func (s *Switch) sendOut(port uint32, frame []byte) {
+	c := s.portCounters[port]
 	c.TxPackets, c.TxBytes = c.TxPackets+1, c.TxBytes+uint64(len(frame))
-	s.counted[port] = c
+	s.portCounters[port] = c
 	if s.opts.OnOutput != nil {
-		s.leaving = append(s.leaving, output{port, frame})
+		s.outbox = append(s.outbox, output{port, frame})
 	}
 }
 
-// SetPort takes a port up or down and tells the controller.
+// SetPort sets a port up or down, and notifies the controller.
 func (s *Switch) SetPort(number uint32, up bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -370,7 +369,7 @@ func (s *Switch) SetPort(number uint32, up bool) error {
 	return s.flush()
 }
 
-// Write sends bytes to the controller as they are.
+// Write sends raw bytes to the controller.
 func (s *Switch) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

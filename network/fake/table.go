@@ -8,13 +8,13 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// FlowTable is the data path of a switch: flow tables, groups and meters. Its
-// methods may be called concurrently.
+// FlowTable is the data path of a switch: flow tables, groups and meters. It is safe for
+// concurrent use.
 type FlowTable struct {
 	mu     sync.Mutex
 	clock  func() time.Time
 	flows  []*Entry
-	index  *index // of flows; nil when it is to be made anew
+	index  *matchIndex // index of flows; nil when it has to be rebuilt
 	groups map[uint32]*groupEntry
 	meters map[uint32]*openflow.MeterMod
 	limit  int
@@ -27,16 +27,16 @@ type Entry struct {
 	Added, Used    time.Time
 }
 
-// Removed is an entry that has left the table, and why.
+// Removed is an entry that has left the table, and the reason.
 type Removed struct {
 	Entry
 	Reason uint8
 }
 
-// MaxEntries is how many entries a table takes unless its limit is set.
+// MaxEntries is the default limit of a table's entries.
 const MaxEntries = 1 << 20
 
-// NewFlowTable makes an empty table. clock may be nil for the time of day.
+// NewFlowTable returns an empty table. A nil clock means time.Now.
 func NewFlowTable(clock func() time.Time) *FlowTable {
 	if clock == nil {
 		clock = time.Now
@@ -44,21 +44,21 @@ func NewFlowTable(clock func() time.Time) *FlowTable {
 	return &FlowTable{clock: clock, groups: map[uint32]*groupEntry{}, meters: map[uint32]*openflow.MeterMod{}, limit: MaxEntries}
 }
 
-// SetLimit bounds the number of entries: beyond it additions fail with "table full".
+// SetLimit limits the number of entries. Further additions fail with "table full".
 func (t *FlowTable) SetLimit(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.limit = n
 }
 
-// Limit is how many entries it takes.
+// Limit returns the largest number of entries.
 func (t *FlowTable) Limit() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.limit
 }
 
-// Entries lists the entries, highest priority first.
+// Entries returns the entries, table by table, highest priority first.
 func (t *FlowTable) Entries() []Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,8 +75,8 @@ func (t *FlowTable) Entries() []Entry {
 	return out
 }
 
-// Flow carries out a flow modification. It returns the entries that were
-// deleted and, if the switch would refuse the message, its error.
+// Flow applies a flow modification. It returns the deleted entries and, if the switch would
+// refuse the message, the error.
 func (t *FlowTable) Flow(m *openflow.FlowMod) ([]Removed, *openflow.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *FlowTable) Flow(m *openflow.FlowMod) ([]Removed, *openflow.Error) {
 		if code, bad := t.checkReferences(m); bad {
 			return nil, &openflow.Error{Code: code}
 		}
-		for _, e := range t.selected(m) {
+		for _, e := range t.selectEntries(m) {
 			e.Instructions = m.Instructions
 			if m.Flags&openflow.FlagResetCounts != 0 {
 				e.Packets, e.Bytes = 0, 0
@@ -131,8 +131,7 @@ func (t *FlowTable) add(m *openflow.FlowMod) ([]Removed, *openflow.Error) {
 	return nil, nil
 }
 
-// overlap reports whether one packet can match both. One that names a field the
-// other fixes differently cannot.
+// overlap reports whether a packet can match both matches.
 func overlap(a, b openflow.Match) bool {
 	for x := range a.Fields() {
 		y, ok := b.Get(x.Field)
@@ -155,7 +154,8 @@ func overlap(a, b openflow.Match) bool {
 	return true
 }
 
-// checkReferences finds a group or meter that is not there.
+// checkReferences reports whether a flow modification refers to a missing group or meter, and
+// returns the error's code.
 func (t *FlowTable) checkReferences(m *openflow.FlowMod) (openflow.ErrorCode, bool) {
 	for _, in := range m.Instructions {
 		if in.Type == openflow.InstructionMeter && t.meters[in.Meter] == nil {
@@ -170,8 +170,8 @@ func (t *FlowTable) checkReferences(m *openflow.FlowMod) (openflow.ErrorCode, bo
 	return 0, false
 }
 
-// selected finds the entries that a modification or deletion means.
-func (t *FlowTable) selected(m *openflow.FlowMod) []*Entry {
+// selectEntries returns the entries that a modification or deletion applies to.
+func (t *FlowTable) selectEntries(m *openflow.FlowMod) []*Entry {
 	strict := m.Command == openflow.FlowModifyStrict || m.Command == openflow.FlowDeleteStrict
 	deletes := m.Command == openflow.FlowDelete || m.Command == openflow.FlowDeleteStrict
 	var out []*Entry
@@ -203,7 +203,7 @@ func (e *Entry) uses(kind openflow.ActionType, arg uint32) bool {
 }
 
 func (t *FlowTable) remove(m *openflow.FlowMod) []Removed {
-	gone := t.selected(m)
+	gone := t.selectEntries(m)
 	t.index = nil
 	t.flows = slices.DeleteFunc(t.flows, func(e *Entry) bool { return slices.Contains(gone, e) })
 	out := make([]Removed, len(gone))
@@ -213,7 +213,7 @@ func (t *FlowTable) remove(m *openflow.FlowMod) []Removed {
 	return out
 }
 
-// Expire removes the entries whose time is over by the clock.
+// Expire removes the entries whose timeout has passed.
 func (t *FlowTable) Expire() []Removed {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -234,7 +234,7 @@ func (t *FlowTable) Expire() []Removed {
 	return out
 }
 
-// Stats lists the entries that a request chooses, as the switch would.
+// Stats returns the statistics of the entries that a request selects.
 func (t *FlowTable) Stats(f openflow.FlowFilter) []openflow.FlowStats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,7 +244,7 @@ func (t *FlowTable) Stats(f openflow.FlowFilter) []openflow.FlowStats {
 	}
 	now := t.clock()
 	var out []openflow.FlowStats
-	for _, e := range t.selected(m) {
+	for _, e := range t.selectEntries(m) {
 		age := now.Sub(e.Added)
 		out = append(out, openflow.FlowStats{
 			Table: e.Table, Priority: e.Priority, IdleTimeout: e.IdleTimeout, HardTimeout: e.HardTimeout, Flags: e.Flags,

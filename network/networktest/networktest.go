@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Patience bounds every wait of these tests.
+// Patience is the longest time that these tests wait for a condition.
 const Patience = time.Minute
 
 // Start runs a network on a loopback port until the test ends or stop is called. The
@@ -55,7 +55,7 @@ func Background(t testing.TB, f func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// Connect runs a fake switch against the network and waits until it is up.
+// Connect runs a fake switch against the network and waits until its session is up.
 func Connect(t testing.TB, n *network.Network, s *fake.Switch, dpid openflow.DatapathID) (stop func()) {
 	t.Helper()
 	stop = Background(t, func(ctx context.Context) error { return s.Dial(ctx, n.Addr()[0]) })
@@ -63,7 +63,7 @@ func Connect(t testing.TB, n *network.Network, s *fake.Switch, dpid openflow.Dat
 	return stop
 }
 
-// Up waits until a switch is connected and its handshake is over.
+// Up waits until a switch is connected and its handshake has completed.
 func Up(t testing.TB, n *network.Network, dpid openflow.DatapathID) {
 	t.Helper()
 	Eventually(t, "switch "+dpid.String()+" to be up", func() bool {
@@ -72,7 +72,7 @@ func Up(t testing.TB, n *network.Network, dpid openflow.DatapathID) {
 	})
 }
 
-// Down waits until a switch is not connected any more.
+// Down waits until a switch is no longer connected.
 func Down(t testing.TB, n *network.Network, dpid openflow.DatapathID) {
 	t.Helper()
 	Eventually(t, "switch "+dpid.String()+" to be down", func() bool {
@@ -81,8 +81,8 @@ func Down(t testing.TB, n *network.Network, dpid openflow.DatapathID) {
 	})
 }
 
-// Edges waits until ports 1 to count of the switch are edge ports, and the rules
-// that default forwarding has for them are there.
+// Edges waits until ports 1 to count of the switch are edge ports, and default forwarding's
+// rules for them are confirmed.
 func Edges(t testing.TB, n *network.Network, dpid openflow.DatapathID, count int) {
 	t.Helper()
 	Eventually(t, "edge ports", func() bool {
@@ -124,7 +124,7 @@ func HostAddr(i int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), uint16(1000+i))
 }
 
-// Owner makes an owner of rules. It is called before the network runs.
+// Owner registers an owner of rules. It must be called before the network runs.
 func Owner(t testing.TB, n *network.Network, name string, o network.OwnerOptions) *network.Owner {
 	t.Helper()
 	w, err := n.Owner(name, o)
@@ -134,7 +134,7 @@ func Owner(t testing.TB, n *network.Network, name string, o network.OwnerOptions
 	return w
 }
 
-// Apply declares a program of rules and waits until the switches have confirmed it.
+// Apply applies a program of rules and waits until the switches have confirmed it.
 func Apply(t testing.TB, o *network.Owner, key string, p network.Program, opts network.ApplyOptions) {
 	t.Helper()
 	if err := o.Apply(t.Context(), key, p, opts); err != nil {
@@ -145,7 +145,8 @@ func Apply(t testing.TB, o *network.Owner, key string, p network.Program, opts n
 // Program returns a program of the given rules.
 func Program(rules ...network.Rule) network.Program { return network.Program{Rules: rules} }
 
-// TCPTo returns a rule of StageRewrite that sends TCP segments to a port out of port out.
+// TCPTo returns a rule of StageRewrite that sends TCP segments to the given TCP port out of
+// switch port out.
 func TCPTo(dpid openflow.DatapathID, port uint16, out uint32) network.Rule {
 	return network.Rule{
 		Switch: dpid, Stage: network.StageRewrite,
@@ -154,7 +155,8 @@ func TCPTo(dpid openflow.DatapathID, port uint16, out uint32) network.Rule {
 	}
 }
 
-// ServiceRules returns a fake switch's entries of StageRewrite: where each TCP port goes.
+// ServiceRules returns the output port for each TCP port, from a fake switch's entries of
+// StageRewrite.
 func ServiceRules(s *fake.Switch) map[uint16]uint32 {
 	out := map[uint16]uint32{}
 	for _, e := range s.Table().Entries() {
@@ -165,7 +167,7 @@ func ServiceRules(s *fake.Switch) map[uint16]uint32 {
 	return out
 }
 
-// WantRules compares what ServiceRules returns of a switch with what is wanted.
+// WantRules fails the test if ServiceRules of a switch differs from want.
 func WantRules(t testing.TB, s *fake.Switch, want map[uint16]uint32) {
 	t.Helper()
 	got := ServiceRules(s)
@@ -213,7 +215,7 @@ func Faults(r diagnosis.Report) string {
 	return strings.Join(s, ", ")
 }
 
-// Eventually waits until ok returns true, for Patience at most.
+// Eventually waits until ok returns true, at most for Patience.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -228,8 +230,8 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Pair connects two linked switches, and fails the test as soon as the session of one of
-// them or the link ends. It returns the number of frames that the link has carried.
+// Pair connects two linked switches. The test fails if the session of one of them or the link
+// ends. Pair returns the number of frames that the link has carried.
 func Pair(t testing.TB, n *network.Network, a, b openflow.DatapathID) (carried *atomic.Int64) {
 	t.Helper()
 	left, right, carried := linked(a, b)
@@ -250,8 +252,8 @@ func Pair(t testing.TB, n *network.Network, a, b openflow.DatapathID) (carried *
 	return carried
 }
 
-// linked returns two switches whose second ports are joined by a cable, and the number of
-// frames that it has carried.
+// linked returns two switches whose second ports are joined by a cable, and the number of frames
+// that the cable has carried.
 func linked(a, b openflow.DatapathID) (left, right *fake.Switch, carried *atomic.Int64) {
 	carried = new(atomic.Int64)
 	cable := func(to **fake.Switch) func(uint32, []byte) {
@@ -267,8 +269,8 @@ func linked(a, b openflow.DatapathID) (left, right *fake.Switch, carried *atomic
 	return left, right, carried
 }
 
-// Healthy connects a switch, and fails the test when its session ends. The returned check
-// fails the test if the switch does not confirm a change of its rules.
+// Healthy connects a switch. The test fails if its session ends. The returned function fails the
+// test if the switch does not confirm a change of its rules.
 func Healthy(t testing.TB, n *network.Network, o *network.Owner) (check func()) {
 	t.Helper()
 	s := fake.NewSwitch(fake.Options{DPID: 0xaa, Ports: 2})

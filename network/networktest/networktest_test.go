@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestStart has a switch come, take a rule and go.
+// TestStart connects a switch, installs a rule, and disconnects the switch.
 func TestStart(t *testing.T) {
 	var o *network.Owner
 	n, _ := Start(t, network.Config{}, func(n *network.Network) { o = Owner(t, n, "service", network.OwnerOptions{}) })

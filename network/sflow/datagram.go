@@ -11,14 +11,13 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ErrMalformed is returned for a datagram that is not sFlow version 5, or whose lengths do
-// not add up.
+// ErrMalformed means a datagram that is not sFlow version 5, or whose lengths are inconsistent.
 var ErrMalformed = errors.New("sflow: malformed datagram")
 
-// Datagram is what is used of a datagram. Parse fills it anew; slices of bytes lie
-// within the datagram.
+// Datagram is the part of a datagram that Sluice uses. Parse overwrites it; its slices of bytes
+// are parts of the datagram.
 type Datagram struct {
-	// Agent and SubAgent name the sender, as it says itself.
+	// Agent and SubAgent identify the sender, by its own account.
 	Agent    netip.Addr
 	SubAgent uint32
 	// Sequence numbers the datagrams of one sender.
@@ -27,26 +26,26 @@ type Datagram struct {
 	Packets  []Packet
 }
 
-// Counters are a reading of a port's counters.
+// Counters is a reading of a port's counters.
 type Counters struct {
 	// Index is the port's ifIndex.
 	Index uint32
-	// Port is the switch and OpenFlow port, zero if the sender does not say.
+	// Port is the switch and OpenFlow port, zero if the sender does not name them.
 	Port topology.PortRef
-	// Known tells whether there are counters at all.
+	// Known reports whether there are counters.
 	Known bool
 	stats.Counters
 }
 
-// Packet is one packet that stands for many.
+// Packet is one sampled packet.
 type Packet struct {
-	// Rate is the number of packets of which this one was taken.
+	// Rate is the number of packets of which this one was sampled.
 	Rate uint32
-	// In and Out are the ifIndexes it came in and left by, zero if that is not one
-	// port or not known.
+	// In and Out are the ifIndexes of the ports by which it arrived and left. They are zero if
+	// there is not exactly one port, or if it is unknown.
 	In, Out uint32
-	// Length is that of the frame, without what was taken off it, like the checksum.
-	// Header is its beginning.
+	// Length is the length of the frame, without removed parts such as the frame check sequence.
+	// Header is the frame's beginning.
 	Length uint32
 	Header []byte
 }
@@ -70,10 +69,10 @@ const (
 	headerEthernet = 1
 )
 
-// Parse reads a datagram.
+// Parse parses a datagram.
 func (d *Datagram) Parse(b []byte) error {
 	*d = Datagram{Counters: d.Counters[:0], Packets: d.Packets[:0]}
-	x := xdr{b: b}
+	x := xdrReader{b: b}
 	if v := x.uint32(); v != version {
 		return fmt.Errorf("%w: version %d, want %d", ErrMalformed, v, version)
 	}
@@ -86,14 +85,14 @@ func (d *Datagram) Parse(b []byte) error {
 		return fmt.Errorf("%w: agent address of type %d", ErrMalformed, kind)
 	}
 	d.SubAgent, d.Sequence = x.uint32(), x.uint32()
-	x.uint32() // how long the agent has been running
+	x.uint32() // uptime of the agent
 	samples := x.uint32()
 	for i := range samples {
 		format, body := x.record()
 		if x.short {
 			return fmt.Errorf("%w: %d bytes end within sample %d of %d", ErrMalformed, len(b), i+1, samples)
 		}
-		d.sample(format, &body)
+		d.parseSample(format, &body)
 		if body.short {
 			return fmt.Errorf("%w: sample %d of %d, of format %#x, is longer than it says", ErrMalformed, i+1, samples, format)
 		}
@@ -104,17 +103,17 @@ func (d *Datagram) Parse(b []byte) error {
 	return nil
 }
 
-// sample reads one sample, if it is of a kind that is used.
-func (d *Datagram) sample(format uint32, x *xdr) {
+// parseSample parses one sample of a supported kind.
+func (d *Datagram) parseSample(format uint32, x *xdrReader) {
 	switch format {
 	case sampleCounters, sampleCounterExpanded:
-		d.counters(x, format == sampleCounterExpanded)
+		d.parseCounters(x, format == sampleCounterExpanded)
 	case samplePacket, samplePacketExpanded:
-		d.packet(x, format == samplePacketExpanded)
+		d.parsePacket(x, format == samplePacketExpanded)
 	}
 }
 
-func (d *Datagram) counters(x *xdr, expanded bool) {
+func (d *Datagram) parseCounters(x *xdrReader, expanded bool) {
 	x.uint32() // number of the sample
 	c := Counters{Index: x.source(expanded)}
 	for range x.uint32() {
@@ -124,7 +123,7 @@ func (d *Datagram) counters(x *xdr, expanded bool) {
 		}
 		switch format {
 		case counterGeneric:
-			c.generic(&body)
+			c.parseGeneric(&body)
 		case counterOpenFlow:
 			c.Port = topology.PortRef{Switch: openflow.DatapathID(body.uint64()), Port: body.uint32()}
 		}
@@ -133,26 +132,26 @@ func (d *Datagram) counters(x *xdr, expanded bool) {
 	d.Counters = append(d.Counters, c)
 }
 
-// generic reads the interface counters, those of SNMP's ifTable.
-func (c *Counters) generic(x *xdr) {
-	x.uint32() // ifIndex again
+// parseGeneric parses the interface counters, which are those of SNMP's ifTable.
+func (c *Counters) parseGeneric(x *xdrReader) {
+	x.uint32() // ifIndex
 	x.uint32() // type
 	x.uint64() // speed
 	x.uint32() // duplex
 	x.uint32() // state
 	c.RxBytes, c.RxPackets = x.uint64(), x.packets()
 	c.RxDropped, c.RxErrors = x.counter32(), x.counter32()
-	x.uint32() // of unknown protocols
+	x.uint32() // packets of unknown protocols
 	c.TxBytes, c.TxPackets = x.uint64(), x.packets()
 	c.TxDropped, c.TxErrors = x.counter32(), x.counter32()
-	x.uint32() // promiscuous or not
+	x.uint32() // promiscuous mode
 	c.Known = !x.short
 }
 
-// packets reads the counters of unicast, multicast and broadcast packets. The sum
-// wraps where each of them does. An agent that does not tell broadcasts apart
-// (Open vSwitch) has all packets in the first, also those of the second.
-func (x *xdr) packets() uint64 {
+// packets reads the counters of unicast, multicast and broadcast packets and returns their sum,
+// which wraps where each of them does. An agent that does not count broadcasts separately (Open
+// vSwitch) reports all packets in the first counter, including those of the second.
+func (x *xdrReader) packets() uint64 {
 	unicast, multicast, broadcast := x.counter32(), x.counter32(), x.counter32()
 	if unicast == stats.Unsupported || multicast == stats.Unsupported || broadcast == stats.Unsupported {
 		return unicast
@@ -160,12 +159,12 @@ func (x *xdr) packets() uint64 {
 	return uint64(uint32(unicast + multicast + broadcast))
 }
 
-func (d *Datagram) packet(x *xdr, expanded bool) {
+func (d *Datagram) parsePacket(x *xdrReader, expanded bool) {
 	x.uint32() // number of the sample
 	x.source(expanded)
 	p := Packet{Rate: x.uint32()}
-	x.uint32() // packets that could have been taken
-	x.uint32() // samples that were lost
+	x.uint32() // packets that could have been sampled
+	x.uint32() // lost samples
 	p.In, p.Out = x.port(expanded), x.port(expanded)
 	for range x.uint32() {
 		format, body := x.record()
@@ -185,8 +184,8 @@ func (d *Datagram) packet(x *xdr, expanded bool) {
 	}
 }
 
-// source reads what a sample is of: an ifIndex, zero for anything else.
-func (x *xdr) source(expanded bool) uint32 {
+// source reads the source of a sample: an ifIndex, or zero for other kinds.
+func (x *xdrReader) source(expanded bool) uint32 {
 	kind := uint32(0)
 	v := x.uint32()
 	if expanded {
@@ -200,8 +199,8 @@ func (x *xdr) source(expanded bool) uint32 {
 	return v
 }
 
-// port reads where a packet came in or went: an ifIndex, zero for anything else.
-func (x *xdr) port(expanded bool) uint32 {
+// port reads the port by which a packet arrived or left: an ifIndex, or zero for other kinds.
+func (x *xdrReader) port(expanded bool) uint32 {
 	const internal = math.MaxUint32 >> 2 // the switch itself
 	kind := uint32(0)
 	v := x.uint32()

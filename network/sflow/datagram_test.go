@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// What Open vSwitch 3.1 sent.
+// Datagrams that Open vSwitch 3.1 sent.
 const (
 	ovsCounters = "ovs-counters.bin"
 	ovsPackets  = "ovs-packets.bin"
@@ -42,14 +42,14 @@ func TestCountersOfOpenVSwitch(t *testing.T) {
 	if c := d.Counters[0]; c.Known || !c.Port.IsZero() {
 		t.Errorf("the datapath's own counters: %+v", c)
 	}
-	for i, port := range []uint32{65534, 2, 1} { // the bridge's own port in the numbers of OpenFlow 1.0
+	for i, port := range []uint32{65534, 2, 1} { // the bridge's own port has its OpenFlow 1.0 number
 		if c := d.Counters[1+i]; !c.Known || c.Port != (topology.PortRef{Switch: 1, Port: port}) {
 			t.Errorf("%+v, want port %d of switch 1", c, port)
 		}
 	}
 }
 
-// TestAgainstGopacket has another decoder read the same datagrams.
+// TestAgainstGopacket compares with another decoder.
 func TestAgainstGopacket(t *testing.T) {
 	for _, name := range []string{ovsCounters, ovsPackets} {
 		b := file(t, name)
@@ -102,7 +102,7 @@ func sameCounters(t *testing.T, c Counters, s layers.SFlowCounterSample) {
 func samePacket(t *testing.T, p Packet, s layers.SFlowFlowSample) {
 	t.Helper()
 	out := s.OutputInterface
-	if out>>30 != 0 { // dropped, or several
+	if out>>30 != 0 { // dropped, or sent to several ports
 		out = 0
 	}
 	if p.Rate != s.SamplingRate || p.In != s.InputInterface || p.Out != out {
@@ -115,7 +115,7 @@ func samePacket(t *testing.T, p Packet, s layers.SFlowFlowSample) {
 	}
 }
 
-// words is a datagram of these words, after the header.
+// words returns a datagram of these words, after the header.
 func words(samples uint32, body ...uint32) []byte {
 	head := []uint32{version, addressV4, 0x7f000001, 0, 1, 0, samples}
 	var b []byte
@@ -125,16 +125,16 @@ func words(samples uint32, body ...uint32) []byte {
 	return b
 }
 
-// opaque is a format, a length, and what is as long.
+// opaque returns a format, a length, and a body of that length.
 func opaque(format uint32, body ...uint32) []uint32 {
 	return append([]uint32{format, uint32(4 * len(body))}, body...)
 }
 
-// generic are interface counters with these numbers of unicast, multicast and
-// broadcast packets received.
+// generic returns interface counters with these numbers of unicast, multicast and broadcast
+// packets received.
 func generic(unicast, multicast, broadcast uint32) []uint32 {
 	w := make([]uint32, 22)
-	w[7], w[8], w[9], w[10] = 5000, unicast, multicast, broadcast // the low half of the bytes stands before the packets
+	w[7], w[8], w[9], w[10] = 5000, unicast, multicast, broadcast // the low half of the bytes comes before the packets
 	return opaque(counterGeneric, w...)
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/sluice-net/sluice/network/stats"
 )
 
-// xdr reads XDR (RFC 4506). Reading beyond the end gives zeros and sets short.
-type xdr struct {
+// xdrReader reads XDR (RFC 4506). Reading beyond the end returns zeros and sets short.
+type xdrReader struct {
 	b     []byte
 	short bool
 }
 
-// bytes reads opaque data with its padding; nil if there are not as many.
-func (x *xdr) bytes(n uint32) []byte {
+// bytes reads opaque data with its padding. It returns nil if there are not enough bytes.
+func (x *xdrReader) bytes(n uint32) []byte {
 	padded := (uint64(n) + 3) &^ 3
 	if padded > uint64(len(x.b)) {
 		x.b, x.short = nil, true
@@ -25,31 +25,31 @@ func (x *xdr) bytes(n uint32) []byte {
 	return out
 }
 
-func (x *xdr) uint32() uint32 {
+func (x *xdrReader) uint32() uint32 {
 	if b := x.bytes(4); b != nil {
 		return binary.BigEndian.Uint32(b)
 	}
 	return 0
 }
 
-func (x *xdr) uint64() uint64 {
+func (x *xdrReader) uint64() uint64 {
 	if b := x.bytes(8); b != nil {
 		return binary.BigEndian.Uint64(b)
 	}
 	return 0
 }
 
-// counter32 reads a counter of 32 bits. All ones stand for one that is not kept, as
-// in those of 64 bits.
-func (x *xdr) counter32() uint64 {
+// counter32 reads a counter of 32 bits. All ones mean that the counter is not kept, as for
+// counters of 64 bits.
+func (x *xdrReader) counter32() uint64 {
 	if v := x.uint32(); v != math.MaxUint32 {
 		return uint64(v)
 	}
 	return stats.Unsupported
 }
 
-// record reads a format, a length, and what is as long.
-func (x *xdr) record() (format uint32, body xdr) {
+// record reads a format, a length, and a body of that length.
+func (x *xdrReader) record() (format uint32, body xdrReader) {
 	format = x.uint32()
 	body.b = x.bytes(x.uint32())
 	return format, body
