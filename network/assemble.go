@@ -19,7 +19,7 @@ const (
 	ownerPaths   = "multipath"
 )
 
-// assemble makes a network of its parts, which hold each other as far as they need to.
+// assemble creates a network's parts and connects them.
 func assemble(config Config) (*Network, error) {
 	n := &Network{cfg: config, ledger: ledger.New(config.Generation), switches: newRegistry()}
 	c := &n.cfg
@@ -32,7 +32,7 @@ func assemble(config Config) (*Network, error) {
 	if n.core, err = n.owners.add(ownerCore, OwnerOptions{}); err != nil {
 		return nil, err
 	}
-	n.core.EverySwitch(context.Background(), "switch", Basics) // none is connected yet
+	n.core.EverySwitch(context.Background(), "switch", Basics) // no switch is connected yet
 	if !c.DisableForwarding {
 		n.core.EverySwitch(context.Background(), "ask", forward.AskProgram)
 	}
@@ -86,8 +86,8 @@ func assemble(config Config) (*Network, error) {
 	return n, nil
 }
 
-// Basics are the rules that every switch needs: a way from table to table, and up for packets
-// that match nothing, and for probes of links.
+// Basics returns the rules that every switch needs: they lead from table to table, and send
+// packets that match nothing, and probes of links, to the controller.
 func Basics(d openflow.DatapathID) Program {
 	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
 	return Program{Rules: []Rule{

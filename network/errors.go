@@ -10,41 +10,43 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// What a caller can test for with errors.Is.
+// Errors that a caller can test for with errors.Is.
 var (
-	// ErrSwitchDown: the switch is not connected, or its session ended before it answered.
+	// ErrSwitchDown means that the switch is not connected, or that its session ended before it
+	// answered.
 	ErrSwitchDown = errors.New("switch is not connected")
-	// ErrRefused: the switch answered a change with an OpenFlow error.
+	// ErrRefused means that the switch answered a change with an OpenFlow error.
 	ErrRefused = errors.New("refused by the switch")
-	// ErrConflict: another owner, or another key, already holds the same table, priority and match.
+	// ErrConflict means that another owner, or another key, already has the same table, priority
+	// and match.
 	ErrConflict = ledger.ErrConflict
-	// ErrInvalid: the program can never be installed as it stands.
+	// ErrInvalid means that the program can never be installed as it is.
 	ErrInvalid = ledger.ErrInvalid
-	// ErrBusy: a bound was reached; trying later may succeed.
+	// ErrBusy means that a bound was reached; a later attempt may succeed.
 	ErrBusy = errors.New("too much outstanding")
-	// ErrUnknownHost: the host was not found by probing.
+	// ErrUnknownHost means that the host was not found by probing.
 	ErrUnknownHost = errors.New("host not found")
-	// ErrNoPath: the two places are not connected, or not as well as was asked for.
+	// ErrNoPath means that the two places are not connected, or not as well as was requested.
 	ErrNoPath = topology.ErrNoPath
-	// ErrIdentity: a switch claims an identifier that is not proved to be its own.
+	// ErrIdentity means that a switch claims an identifier that its certificate does not name.
 	ErrIdentity = errors.New("not entitled to this datapath identifier")
-	// ErrClosed: the network is not running.
+	// ErrClosed means that the network is not running.
 	ErrClosed = errors.New("network is not running")
 )
 
-// RuleError says which rule of a program could not be brought into which
-// switch, and why. It wraps ErrRefused, ErrSwitchDown, ErrConflict or ErrInvalid.
+// RuleError describes which rule of a program could not be installed on which switch, and why. It
+// wraps ErrRefused, ErrSwitchDown, ErrConflict or ErrInvalid.
 type RuleError struct {
 	Owner, Key string
 	Switch     openflow.DatapathID
-	// Rule is the offending rule; nil if the switch as a whole failed.
+	// Rule is the rule in question; nil if the switch as a whole failed.
 	Rule *rule.Rule
 	// Reply is the switch's error message, if it sent one.
 	Reply *openflow.Error
 	Err   error
 }
 
-// Error names owner, key, switch, rule and the OpenFlow error.
+// Error returns owner, key, switch, rule and the OpenFlow error.
 func (e *RuleError) Error() string {
 	s := fmt.Sprintf("%s/%s: switch %v", e.Owner, e.Key, e.Switch)
 	if e.Rule != nil {
@@ -57,5 +59,5 @@ func (e *RuleError) Error() string {
 	return s
 }
 
-// Unwrap gives the sentinel below.
+// Unwrap returns the wrapped error.
 func (e *RuleError) Unwrap() error { return e.Err }

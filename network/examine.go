@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/network/hosts"
 )
 
-// Doctor examines the network, one time after the other.
+// Doctor examines the network. One examination runs at a time.
 type Doctor struct {
 	cfg        *Config
-	running    *atomic.Bool // the network does
+	running    *atomic.Bool // whether the network runs
 	switches   *registry
 	hosts      *hosts.Table
 	snapshots  *snapshots
@@ -32,13 +32,14 @@ type Doctor struct {
 	wanted chan struct{}
 }
 
-// Doctor is who examines the network.
+// Doctor returns the network's examiner.
 func (n *Network) Doctor() *Doctor { return &n.doctor }
 
-// Diagnose begins to look for what is wrong with the network's links, switches' tables and
-// hosts' places. The links' ends say that they carry IP packets of mtu bytes, in the range
-// from linkprobe.MinMTU to linkprobe.MaxMTU. It returns at once; Diagnosis has what is found. While an examination
-// runs the error is ErrBusy. At most linkprobe.MaxFrames are sent each way of a link.
+// Diagnose starts to look for faults of the network's links, the switches' tables and the hosts'
+// places. The ends of links claim to carry IP packets of mtu bytes, from linkprobe.MinMTU to
+// linkprobe.MaxMTU. At most linkprobe.MaxFrames are sent in each direction of a link. Diagnose
+// returns at once; Diagnosis returns the result. While an examination runs, Diagnose returns
+// ErrBusy.
 func (d *Doctor) Diagnose(mtu int) (diagnosis.Report, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,19 +50,19 @@ func (d *Doctor) Diagnose(mtu int) (diagnosis.Report, error) {
 		return diagnosis.Report{}, ErrClosed
 	}
 	d.latest = diagnosis.Report{Number: d.latest.Number + 1, MTU: mtu, Began: time.Now()}
-	d.wanted <- struct{}{} // there is room: what was wanted before has been done
+	d.wanted <- struct{}{} // this does not block: the previous request has been taken
 	return d.latest, nil
 }
 
-// Diagnosis is the report of the latest examination, which may still run: then nothing is
-// in it yet. ok is false if there has been none.
+// Diagnosis returns the report of the latest examination. It has no findings while the examination
+// runs. ok is false if there has been none.
 func (d *Doctor) Diagnosis() (r diagnosis.Report, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.latest, d.latest.Number > 0
 }
 
-// run does what Diagnose begins, until ctx ends.
+// run executes the examinations that Diagnose starts, until ctx ends.
 func (d *Doctor) run(ctx context.Context) {
 	for {
 		select {

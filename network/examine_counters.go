@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// counterDelay is how long after a packet hardware may count it, and countersAgain how
-	// often it is looked within that time.
+	// counterDelay is how long after a packet hardware may count it, and counterRetries how often
+	// the counters are read within that time.
 	counterDelay   = 3 * time.Second
 	counterRetries = 3
 )
 
-// count gives both ways of a link what its switches have counted since before. Where that
-// is nothing it looks again: hardware's counters are read now and then.
+// count passes to both directions of a link what the switches have counted since before. If a
+// counter has not changed it reads again, because hardware updates its counters only from time to
+// time.
 func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStats, there, back *linkprobe.Way) {
 	for range counterRetries {
 		after, still := d.countPorts(ctx, there.From, back.From), false
@@ -38,7 +39,7 @@ func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStat
 	}
 }
 
-// counterDelta is by how much a counter of a port has grown; nil if that is not known.
+// counterDelta returns by how much a counter of a port has grown, or nil if that is unknown.
 func counterDelta(before, after map[PortRef]openflow.PortStats, at PortRef, counter func(openflow.PortStats) uint64) *uint64 {
 	b, hadIt := before[at]
 	a, hasIt := after[at]
@@ -49,7 +50,7 @@ func counterDelta(before, after map[PortRef]openflow.PortStats, at PortRef, coun
 	return &d
 }
 
-// countPorts reads the counters of ports. Those that are not told are left out.
+// countPorts reads the counters of ports. It leaves out ports whose switch does not report them.
 func (d *Doctor) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]openflow.PortStats {
 	out := map[PortRef]openflow.PortStats{}
 	for _, at := range ports {
@@ -71,8 +72,8 @@ func (d *Doctor) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]o
 	return out
 }
 
-// countProbes reads how many frames the rule has seen by which a way's are handed in; nil
-// if the switch does not tell.
+// countProbes returns how many frames the rule for one direction's probes has matched, or nil if
+// the switch does not report it.
 func (d *Doctor) countProbes(ctx context.Context, w *linkprobe.Way) *uint64 {
 	s, ok := d.switches.get(w.To.Switch)
 	if !ok {
@@ -87,7 +88,7 @@ func (d *Doctor) countProbes(ctx context.Context, w *linkprobe.Way) *uint64 {
 	defer done()
 	var seen *uint64
 	for r := range flows {
-		if r.Packets != ^uint64(0) { // not counted, see section A.3.5.2 of OpenFlow 1.3
+		if r.Packets != ^uint64(0) { // not counted (OpenFlow 1.3, section A.3.5.2)
 			seen = &r.Packets
 		}
 	}

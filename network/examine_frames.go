@@ -9,29 +9,29 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// probeReceiver is what is under way of the network's examination. Whoever receives a
-// frame of it finds it here.
+// probeReceiver passes the frames and answers of a running examination to those that wait for
+// them.
 type probeReceiver struct {
 	mu      sync.Mutex
 	watched map[openflow.MAC]*probeStream
-	answers map[netip.Addr]chan struct{} // of hosts that are asked for their addresses
+	answers map[netip.Addr]chan struct{} // of hosts that are probed for their addresses
 }
 
-// probeStream are frames under way with a source address of their own: those of one direction
-// of a link, or of a burst.
+// probeStream is a series of frames with a source address of its own: those of one direction of a
+// link, or of a burst.
 type probeStream struct {
 	mac     openflow.MAC
-	mu      sync.Mutex // held by whoever uses what is examined
+	mu      sync.Mutex // guards what the functions use
 	onFrame func(at PortRef, frame []byte, now time.Time)
-	missing func() bool // whether a frame is waited for
-	arrived signal      // something has
+	missing func() bool // reports whether a frame is still awaited
+	arrived signal      // set when a frame has arrived
 	closed  bool
 }
 
-// watch has the frames taken that have a source address. The functions are called under
-// the mutex.
-func (e *probeReceiver) watch(mac openflow.MAC, take func(PortRef, []byte, time.Time), missing func() bool) *probeStream {
-	x := &probeStream{mac: mac, onFrame: take, missing: missing, arrived: newSignal()}
+// watch registers onFrame for frames with a source address. The functions are called with the
+// stream's mutex held.
+func (e *probeReceiver) watch(mac openflow.MAC, onFrame func(PortRef, []byte, time.Time), missing func() bool) *probeStream {
+	x := &probeStream{mac: mac, onFrame: onFrame, missing: missing, arrived: newSignal()}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.watched == nil {
@@ -41,15 +41,15 @@ func (e *probeReceiver) watch(mac openflow.MAC, take func(PortRef, []byte, time.
 	return x
 }
 
-// unwatch ends that. Nothing is taken once it has returned.
+// unwatch ends the registration. onFrame is not called after unwatch has returned.
 func (e *probeReceiver) unwatch(x *probeStream) {
 	e.mu.Lock()
 	delete(e.watched, x.mac)
 	e.mu.Unlock()
-	x.locked(func() { x.closed = true }) // who has found it before comes too late
+	x.locked(func() { x.closed = true }) // a receive that has found the stream already does nothing
 }
 
-// receive takes a frame whose sender may be watched. It runs on the switch's goroutine.
+// receive handles a frame whose source address may be watched. It runs on the switch's goroutine.
 func (e *probeReceiver) receive(p *PacketIn) {
 	e.mu.Lock()
 	x := e.watched[p.Headers.EthSrc]
@@ -65,15 +65,14 @@ func (e *probeReceiver) receive(p *PacketIn) {
 	x.arrived.set()
 }
 
-// locked calls f under the mutex.
+// locked calls f with the mutex held.
 func (x *probeStream) locked(f func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f()
 }
 
-// await waits until everything has arrived that is waited for, or for as long as that
-// may take.
+// await waits until all expected frames have arrived or the timeout has passed.
 func (x *probeStream) await(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// maxConcurrentHosts is how many addresses are asked for at once that services need.
+	// maxConcurrentHosts is the number of addresses needed by services that are probed at once.
 	maxConcurrentHosts = 16
-	// maxQuestions is how often each is asked for: half of them at the place where its host is
-	// known, the rest at all.
+	// maxQuestions is the number of probes for each address: the first half at the known place of
+	// its host, the rest at all edge ports.
 	maxQuestions = 6
 )
 
-// ExamineAddresses has examinations of the network ask for the addresses that a service
-// needs. It must not be called once Run has been; list is called from another goroutine.
+// ExamineAddresses makes examinations probe the addresses that a service needs. list is called
+// from another goroutine. ExamineAddresses must not be called after Run.
 func (d *Doctor) ExamineAddresses(list func() []diagnosis.Needed) {
 	if d.running.Load() {
 		panic("network: ExamineAddresses after Run")
@@ -28,8 +28,8 @@ func (d *Doctor) ExamineAddresses(list func() []diagnosis.Needed) {
 	d.needed = append(d.needed, list)
 }
 
-// examineHosts looks for faults of hosts' places, and for hosts that services need and
-// that do not answer, and adds them to a report.
+// examineHosts looks for faults of hosts' places, and for hosts that services need and that do not
+// answer, and adds them to the report.
 func (d *Doctor) examineHosts(ctx context.Context, r *diagnosis.Report) {
 	r.Findings = append(r.Findings, diagnosis.Addresses(d.hosts.All())...)
 	r.Findings = append(r.Findings, diagnosis.Moving(d.hosts.Restless(diagnosis.FlappingTimes, time.Now()))...)
@@ -51,7 +51,8 @@ func (d *Doctor) examineHosts(ctx context.Context, r *diagnosis.Report) {
 	})
 }
 
-// askHost asks for an address, and says whether its host is known and whether anybody answers.
+// askHost probes an address. It returns the address's host, whether that host is known, and
+// whether any host answers.
 func (d *Doctor) askHost(ctx context.Context, a netip.Addr) (h Host, known, ok bool) {
 	if h, known = d.hosts.ByIP(a); !known {
 		h, err := d.resolver.resolve(ctx, a)
@@ -78,7 +79,7 @@ func (d *Doctor) askHost(ctx context.Context, a netip.Addr) (h Host, known, ok b
 	return h, true, false
 }
 
-// awaitAnswer returns a channel that is closed when somebody answers for an address.
+// awaitAnswer returns a channel that is closed when a host answers for the address.
 func (e *probeReceiver) awaitAnswer(a netip.Addr) <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +92,7 @@ func (e *probeReceiver) awaitAnswer(a netip.Addr) <-chan struct{} {
 	return e.answers[a]
 }
 
-// cancelAnswer ends what listen began.
+// cancelAnswer ends what awaitAnswer began.
 func (e *probeReceiver) cancelAnswer(a netip.Addr, answer <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,8 +101,7 @@ func (e *probeReceiver) cancelAnswer(a netip.Addr, answer <-chan struct{}) {
 	}
 }
 
-// receiveAnswer takes what a host has said to the controller. It runs on the switch's
-// goroutine.
+// receiveAnswer handles a host's packet to the controller. It runs on the switch's goroutine.
 func (e *probeReceiver) receiveAnswer(h *packet.Headers) {
 	a := h.Src
 	if h.Has(packet.ND) {

@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// examineTimeout bounds the examination of all links. Those that it does not come to
-	// are told of.
+	// examineTimeout bounds the examination of all links. Links that it does not reach are
+	// reported.
 	examineTimeout = 5 * time.Minute
-	// maxConcurrentLinks is how many links are examined at once: switches that hand packets in
-	// by their processor are easily asked too much.
+	// maxConcurrentLinks is the number of links that are examined at once: switches that send
+	// packets to the controller by their processor are easily overloaded.
 	maxConcurrentLinks = 2
-	// probePause is between two frames of a way, and probePatience how long after a
-	// round's last frame they are waited for.
+	// probePause is the time between two frames of one direction, and probeTimeout how long the
+	// frames of a round are awaited after the last was sent.
 	probePause   = 10 * time.Millisecond
 	probeTimeout = 500 * time.Millisecond
 )
 
-// undirectedLink is a link between two switches, of which one direction may be unknown.
+// undirectedLink is a link between two switches. One of its directions may be unknown.
 type undirectedLink struct {
 	a, b    PortRef
-	latency time.Duration // the longer one
+	latency time.Duration // the longer of both directions
 }
 
-// undirectedLinks lists links, each once.
+// undirectedLinks returns each link once.
 func undirectedLinks(links []Link) []undirectedLink {
 	var out []undirectedLink
 	for _, l := range links {
@@ -52,12 +52,12 @@ func undirectedLinks(links []Link) []undirectedLink {
 	return out
 }
 
-// examine looks for the faults of all links and adds them to a report.
+// examine looks for faults of all links and adds them to the report.
 func (d *Doctor) examine(ctx context.Context, r *diagnosis.Report) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	var mu sync.Mutex
-	rewrites := map[openflow.DatapathID]bool{} // switches that have been looked at
+	rewrites := map[openflow.DatapathID]bool{} // switches whose rewriting was examined
 	mine := func(d openflow.DatapathID) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -88,10 +88,10 @@ func (d *Doctor) examine(ctx context.Context, r *diagnosis.Report) {
 			return nil
 		})
 	}
-	_ = group.Wait() // nothing returns an error
+	_ = group.Wait() // no function of the group returns an error
 }
 
-// examineLink sends both ways' frames and says what is wrong with the link.
+// examineLink sends the frames of both directions and returns the link's faults.
 func (d *Doctor) examineLink(ctx context.Context, k undirectedLink, mtu int) (found []diagnosis.Finding, frames int) {
 	there, back := linkprobe.NewWay(k.a, k.b, mtu), linkprobe.NewWay(k.b, k.a, mtu)
 	found = d.askForProbes(ctx, there, back)
@@ -117,10 +117,10 @@ func (d *Doctor) examineLink(ctx context.Context, k undirectedLink, mtu int) (fo
 	return append(found, linkprobe.Judge(there, back)...), frames
 }
 
-// unexamined says why what has been found of a link is worth nothing; empty if it is.
+// unexamined returns why the results for a link are invalid, or an empty string.
 func (d *Doctor) unexamined(ctx context.Context, k undirectedLink) string {
 	if ctx.Err() != nil {
-		return "the time for all links was over"
+		return "the time for all links had passed"
 	}
 	for _, at := range []PortRef{k.a, k.b} {
 		s, ok := d.switches.get(at.Switch)
@@ -134,16 +134,16 @@ func (d *Doctor) unexamined(ctx context.Context, k undirectedLink) string {
 	return ""
 }
 
-// probesKey is the key of the rules by which a link's probes come up.
+// probesKey returns the key of the rule that sends a link's probes to the controller.
 func probesKey(k PortRef) string { return "linkprobe/" + k.String() }
 
-// probesOf matches a way's frames where they come in.
+// probesOf matches the frames of one direction where they arrive.
 func probesOf(w *linkprobe.Way) openflow.Match {
 	return openflow.MustMatch(openflow.InPort(w.To.Port), openflow.EthSrc(w.MAC))
 }
 
-// askForProbes has both ends hand in what the other one sends, before any other rule.
-// A switch that refuses may still hand it in for want of a rule.
+// askForProbes makes both ends send what the other one sends to the controller, before any other
+// rule applies. A switch that refuses the rule may still do so because no rule matches.
 func (d *Doctor) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (found []diagnosis.Finding) {
 	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
 	for _, w := range ways {
@@ -153,7 +153,7 @@ func (d *Doctor) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (foun
 		}}}, ApplyOptions{})
 		if err != nil && ctx.Err() == nil {
 			found = append(found, diagnosis.Finding{
-				Fault: diagnosis.RuleRefused, Level: diagnosis.Warn, From: w.To, Found: fmt.Sprintf("the rule by which probes come up was not taken: %v", err),
+				Fault: diagnosis.RuleRefused, Level: diagnosis.Warn, From: w.To, Found: fmt.Sprintf("the rule that sends probes to the controller was refused: %v", err),
 				Remedy: "see whether the switch's table for exact matches of the source address has room, or is switched off",
 			})
 		}
@@ -161,7 +161,7 @@ func (d *Doctor) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (foun
 	return found
 }
 
-// forgetProbes takes the rules away again, also when the examination's time is over.
+// forgetProbes removes the rules, also after the examination's deadline.
 func (d *Doctor) forgetProbes(ctx context.Context, k undirectedLink) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.RequestTimeout)
 	defer cancel()
@@ -172,7 +172,8 @@ func (d *Doctor) forgetProbes(ctx context.Context, k undirectedLink) {
 	}
 }
 
-// send sends a way's frames, round after round, and waits for each round's to arrive.
+// send sends the frames of one direction, round after round, and waits for those of each round to
+// arrive.
 func (d *Doctor) send(ctx context.Context, x *probeStream, w *linkprobe.Way, timeout time.Duration) {
 	for {
 		var frames [][]byte

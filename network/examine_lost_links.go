@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// maxLostLinkAge is for how long a link is missed that has gone.
+	// maxLostLinkAge is how long a lost link is remembered.
 	maxLostLinkAge = 24 * time.Hour
-	// maxLostLinksPerSwitch bounds the links that are missed at one switch, and maxLost those that
-	// are in all.
+	// maxLostLinksPerSwitch is the number of lost links that are remembered of one switch, and
+	// maxLostLinks that of all switches.
 	maxLostLinksPerSwitch = 64
 	maxLostLinks          = 4096
 )
 
-// lostLinks are the links that were there, and are not. The zero value has none.
+// lostLinks holds links that existed and are lost. The zero value is empty.
 type lostLinks struct {
 	mu    sync.Mutex
-	links map[openflow.DatapathID]map[uint32]lostLink // by the port that they left by
+	links map[openflow.DatapathID]map[uint32]lostLink // by the ports that they left by
 	count int
 }
 
@@ -30,8 +30,8 @@ type lostLink struct {
 	at   time.Time
 }
 
-// add notes that one direction of a link has gone. Where there is no room, the oldest of
-// the switch gives way.
+// add records that one direction of a link is lost. If there is no room it drops the oldest of the
+// switch.
 func (x *lostLinks) add(l Link, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -54,6 +54,7 @@ func (x *lostLinks) add(l Link, now time.Time) {
 	x.links[l.From.Switch][l.From.Port] = lostLink{l, now}
 }
 
+// oldest returns the link that was lost first.
 func oldest(of map[uint32]lostLink) (first lostLink) {
 	for _, l := range of {
 		if first.at.IsZero() || l.at.Before(first.at) {
@@ -63,14 +64,14 @@ func oldest(of map[uint32]lostLink) (first lostLink) {
 	return first
 }
 
-// remove notes that a link is there: none is missed any more that left by the same port.
+// remove records that a link exists. It drops the lost link that left by the same port.
 func (x *lostLinks) remove(l Link) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.delete(l.From)
 }
 
-// delete misses a link no more; the mutex is held.
+// delete drops the link that left by a port. The mutex is held.
 func (x *lostLinks) delete(from PortRef) {
 	of := x.links[from.Switch]
 	if _, there := of[from.Port]; !there {
@@ -82,8 +83,8 @@ func (x *lostLinks) delete(from PortRef) {
 	}
 }
 
-// classify lists the links that are missed: those of which an end is not up, and those of
-// which both are. The latter's probes are lost, then.
+// classify returns the lost links: those with an end that is not up, and those with both ends up,
+// whose probes are lost.
 func (x *lostLinks) classify(up func(PortRef) bool, now time.Time) (gone []lostLink, silent []Link) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -95,7 +96,7 @@ func (x *lostLinks) classify(up func(PortRef) bool, now time.Time) (gone []lostL
 				x.delete(l.link.From)
 			case up(l.link.From) && up(l.link.To):
 				silent = append(silent, l.link)
-			case back.link.To != l.link.From || now.Sub(back.at) > maxLostLinkAge || l.link.From.Compare(l.link.To) < 0: // one of both ways is told of
+			case back.link.To != l.link.From || now.Sub(back.at) > maxLostLinkAge || l.link.From.Compare(l.link.To) < 0: // report only one of both directions
 				gone = append(gone, l)
 			}
 		}
@@ -103,7 +104,7 @@ func (x *lostLinks) classify(up func(PortRef) bool, now time.Time) (gone []lostL
 	return gone, silent
 }
 
-// goneLinkFinding tells of a link of which an end is not up.
+// goneLinkFinding returns the finding for a lost link with an end that is not up.
 func (d *Doctor) goneLinkFinding(l lostLink) diagnosis.Finding {
 	at := l.link.From
 	if d.switches.reachable(at) {

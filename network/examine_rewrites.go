@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// rewriteFrames is how many frames cross a link at most while a switch's rewriting is
-	// examined over it: two pairs of bursts, there and back.
+	// rewriteFrames is the most frames that cross a link while a switch's rewriting is examined
+	// over it: two pairs of bursts, each there and back.
 	rewriteFrames = 2 * 2 * 2 * linkprobe.BurstSize
-	// burstSettle is how long switches have until rules for a burst, which nothing has ever
-	// matched, are in force.
+	// burstSettle is the time that switches have to activate the rules for a burst, which nothing
+	// has matched before.
 	burstSettle = 100 * time.Millisecond
 )
 
-// examineRewriting sees how the switch at one end of a sound link rewrites addresses. It is
-// told of what shows twice.
+// examineRewriting examines how the switch at one end of a sound link rewrites addresses. It
+// reports faults that occur twice.
 func (d *Doctor) examineRewriting(ctx context.Context, at, home PortRef, timeout time.Duration) (found []diagnosis.Finding, frames int) {
 	s, ok := d.switches.get(at.Switch)
 	how := linkprobe.RewriteNothing
@@ -35,7 +35,7 @@ func (d *Doctor) examineRewriting(ctx context.Context, at, home PortRef, timeout
 	for round := range 2 {
 		plain, rewritten := linkprobe.NewBurst(home, at, linkprobe.RewriteNothing), linkprobe.NewBurst(home, at, how)
 		if err := d.bursts(ctx, timeout, plain, rewritten); err != nil {
-			return nil, frames // switch or rule: the link's own probes tell of them
+			return nil, frames // the link's own probes report faults of switches and rules
 		}
 		frames += 2 * 2 * linkprobe.BurstSize
 		f, wrong := linkprobe.JudgeRewriting(plain, rewritten)
@@ -47,7 +47,7 @@ func (d *Doctor) examineRewriting(ctx context.Context, at, home PortRef, timeout
 	return []diagnosis.Finding{first}, frames
 }
 
-// rewriting is what a switch says that it can rewrite, of what services have it rewrite.
+// rewriting returns what the switch can rewrite of what services rewrite.
 func (c Capabilities) rewriting() linkprobe.Rewriting {
 	can := func(all ...openflow.Field) bool {
 		for _, f := range all {
@@ -66,8 +66,8 @@ func (c Capabilities) rewriting() linkprobe.Rewriting {
 	return linkprobe.RewriteNothing
 }
 
-// bursts has bursts sent to a switch and back, frame by frame in turns: what holds up one
-// of them for another reason holds up all.
+// bursts sends bursts to a switch and back. Their frames take turns, so that an unrelated delay
+// affects all bursts alike.
 func (d *Doctor) bursts(ctx context.Context, timeout time.Duration, all ...*linkprobe.Burst) error {
 	at, home := all[0].At, all[0].Home
 	key := "rewriteprobe/" + at.String()

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// examineSwitches looks for switches and ports of the configuration that are not there,
-// and for switches that obey another controller, and adds them to a report.
+// examineSwitches looks for configured switches and ports that do not exist, and for switches that
+// obey another controller, and adds them to the report.
 func (d *Doctor) examineSwitches(ctx context.Context, r *diagnosis.Report) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
@@ -31,7 +31,7 @@ func (d *Doctor) examineSwitches(ctx context.Context, r *diagnosis.Report) {
 	r.Findings = append(r.Findings, diagnosis.Switches(d.configured(), connected)...)
 }
 
-// configured are the switches and ports that the configuration names.
+// configured returns the switches and ports that the configuration names.
 func (d *Doctor) configured() []PortRef {
 	at := map[PortRef]bool{}
 	for id := range d.cfg.Names {
@@ -46,8 +46,7 @@ func (d *Doctor) configured() []PortRef {
 	return slices.Collect(maps.Keys(at))
 }
 
-// examineTables looks for the faults of all switches' flow tables and adds them to a
-// report.
+// examineTables looks for faults of all switches' flow tables and adds them to the report.
 func (d *Doctor) examineTables(ctx context.Context, r *diagnosis.Report) {
 	for _, s := range d.switches.list() {
 		found, err := tableFaults(ctx, s)
@@ -61,7 +60,8 @@ func (d *Doctor) examineTables(ctx context.Context, r *diagnosis.Report) {
 	}
 }
 
-// tableFaults reads what a switch has, and what it says that it takes.
+// tableFaults reads a switch's rules and the capacity it reports, and returns the faults of its
+// tables.
 func tableFaults(ctx context.Context, s *Switch) ([]diagnosis.Finding, error) {
 	flows, done, err := askFlows(ctx, s.ch, openflow.AllFlows())
 	if err != nil {
@@ -73,7 +73,7 @@ func tableFaults(ctx context.Context, s *Switch) ([]diagnosis.Finding, error) {
 		rules = append(rules, *f)
 	}
 	capacity := map[uint8]uint32{}
-	tables, read, _ := ask[openflow.TableFeaturesReply](ctx, s.ch, &openflow.TableFeaturesRequest{}) // many switches do not tell
+	tables, read, _ := ask[openflow.TableFeaturesReply](ctx, s.ch, &openflow.TableFeaturesRequest{}) // many switches do not report this
 	defer read()
 	for t := range tables {
 		capacity[t.Table] = t.MaxEntries

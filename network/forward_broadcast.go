@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// broadcastTree keeps the broadcast tree's rules on all switches.
+// broadcastTree keeps the rules of the broadcast tree on all switches.
 type broadcastTree struct {
 	cfg      *Config
 	switches *registry
@@ -24,15 +24,15 @@ type broadcastTree struct {
 	repairs  *repairs
 	view     *atomic.Pointer[forward.View]
 
-	installed map[openflow.DatapathID][]rule.Rule // what the switches have
-	// overdue are the switches that have not confirmed a change in time. The others go on
-	// without them, over a tree that they are not part of.
+	installed map[openflow.DatapathID][]rule.Rule // installed on the switches
+	// overdue holds the changes of switches that have not confirmed in time. The others go on over
+	// a tree without those switches.
 	overdue map[openflow.DatapathID]*treeChange
 	changes sync.WaitGroup
 }
 
-// run keeps the tree until ctx ends. It waits for barriers, but for no switch longer than
-// the others can go without.
+// run keeps the tree until ctx ends. It waits for barriers, but for each switch only as long as
+// the others can do without it.
 func (b *broadcastTree) run(ctx context.Context) {
 	b.installed, b.overdue = map[openflow.DatapathID][]rule.Rule{}, map[openflow.DatapathID]*treeChange{}
 	defer b.changes.Wait()
@@ -69,9 +69,9 @@ func (b *broadcastTree) run(ctx context.Context) {
 	}
 }
 
-// settled reports whether the links have been found that were there before. Until
-// then rules of the broadcast tree from before a restart are left alone, and a
-// fresh network floods by way of the controller.
+// settled reports whether the links have been found that existed before a start. Until then the
+// tree's rules from before a restart are left alone, and a new network floods through the
+// controller.
 func (b *broadcastTree) settled() bool {
 	var oldest, youngest time.Duration
 	for i, s := range b.switches.list() {
@@ -81,11 +81,11 @@ func (b *broadcastTree) settled() bool {
 			youngest = age
 		}
 	}
-	// One switch that comes and goes must not hold up all the others.
+	// One switch that reconnects repeatedly must not delay all the others.
 	return youngest >= b.settleTime() || oldest >= 5*b.settleTime()
 }
 
-// settleTime is how long after a switch has come up its links are taken to be known.
+// settleTime returns how long after a switch has come up its links are assumed to be known.
 func (b *broadcastTree) settleTime() time.Duration {
 	return b.cfg.DiscoverySettle + 2*b.cfg.DiscoveryInterval
 }
@@ -97,10 +97,10 @@ type treeChange struct {
 	err   error
 }
 
-// repair moves the broadcast rules from the old tree to the present one, by way of what
-// both have in common, so that no loop closes in between. again says that some switches
-// have still to settle, or are late. A switch that refuses its rules keeps what is in
-// common, and holds up no other.
+// repair moves the broadcast rules from the old tree to the current one. It first removes what is
+// not in both, so that no loop closes in between. again reports that some switches have yet to
+// settle, or are overdue. A switch that refuses its rules keeps those common to both trees, and
+// does not delay the others.
 func (b *broadcastTree) repair(ctx context.Context) (again bool, err error) {
 	err = b.collectOverdue()
 	for {
@@ -116,8 +116,8 @@ func (b *broadcastTree) repair(ctx context.Context) (again bool, err error) {
 			}
 			err = errors.Join(err, b.apply(ctx, shrunk))
 		}
-		// Growing before all have shrunk could close a loop. By way of those that are
-		// late none can: to the others, they are not there.
+		// Adding rules before all switches have removed theirs could close a loop. A loop through
+		// an overdue switch is impossible, because the others do not use it.
 		if err != nil {
 			return again, err
 		}
@@ -129,7 +129,7 @@ func (b *broadcastTree) repair(ctx context.Context) (again bool, err error) {
 	}
 }
 
-// wanted are the rules of the present tree.
+// wanted returns the rules of the current tree.
 func (b *broadcastTree) wanted() (want rule.Program, unsettled bool) {
 	if b.cfg.DisableForwarding {
 		return want, false
@@ -142,7 +142,7 @@ func (b *broadcastTree) wanted() (want rule.Program, unsettled bool) {
 	return b.keepUnsettled(mergeRules(b.installed), v.BaseProgram())
 }
 
-// collectOverdue takes in what late switches have confirmed meanwhile.
+// collectOverdue records the changes that overdue switches have confirmed meanwhile.
 func (b *broadcastTree) collectOverdue() (errs error) {
 	for sw, c := range b.overdue {
 		select {
@@ -155,7 +155,7 @@ func (b *broadcastTree) collectOverdue() (errs error) {
 	return errs
 }
 
-// recordResult brings have up to date with a change that is over.
+// recordResult updates installed with a change that has ended.
 func (b *broadcastTree) recordResult(sw openflow.DatapathID, c *treeChange) error {
 	if c.err != nil {
 		return c.err
@@ -166,8 +166,8 @@ func (b *broadcastTree) recordResult(sw openflow.DatapathID, c *treeChange) erro
 	return nil
 }
 
-// apply declares the rules of each switch that is not late under a key of its own, all at
-// once, and waits for them. Who takes too long is late from then on.
+// apply declares the rules of each switch that is not overdue under a key of its own, all at once,
+// and waits for them. Switches that do not confirm in time become overdue.
 func (b *broadcastTree) apply(ctx context.Context, want map[openflow.DatapathID][]rule.Rule) (errs error) {
 	sent := map[openflow.DatapathID]*treeChange{}
 	for sw, rules := range want {
@@ -192,10 +192,11 @@ func (b *broadcastTree) apply(ctx context.Context, want map[openflow.DatapathID]
 	return errs
 }
 
-// treeKey is the core's key for a switch's rules of the broadcast tree, and those
-// by which hosts are learned.
+// treeKey returns the core's key for a switch's rules of the broadcast tree, and for those by
+// which hosts are learned.
 func treeKey(sw openflow.DatapathID) string { return fmt.Sprintf("base/%v", sw) }
 
+// groupBySwitch returns the program's rules by switch.
 func groupBySwitch(p rule.Program) map[openflow.DatapathID][]rule.Rule {
 	out := map[openflow.DatapathID][]rule.Rule{}
 	for _, r := range p.Rules {
@@ -204,6 +205,7 @@ func groupBySwitch(p rule.Program) map[openflow.DatapathID][]rule.Rule {
 	return out
 }
 
+// mergeRules returns the rules of all switches as one program.
 func mergeRules(m map[openflow.DatapathID][]rule.Rule) rule.Program {
 	var p rule.Program
 	for _, rules := range m {
@@ -212,10 +214,9 @@ func mergeRules(m map[openflow.DatapathID][]rule.Rule) rule.Program {
 	return p
 }
 
-// keepUnsettled leaves the rules of switches as they are whose connection was
-// lost a moment ago, or whose links have not been found again since: a lost
-// connection must not interrupt what the switch does. It lasts no longer than
-// the neighbours' ports take to count as edge ports, or a loop could close.
+// keepUnsettled keeps the old rules of switches whose connection was lost a moment ago, or whose
+// links have not been found again since: losing the connection must not interrupt a switch's
+// traffic. That ends before the neighbours' ports count as edge ports, or a loop could close.
 func (b *broadcastTree) keepUnsettled(old, now rule.Program) (kept rule.Program, again bool) {
 	unsettled := map[openflow.DatapathID]bool{}
 	keep := func(d openflow.DatapathID) bool {
@@ -240,8 +241,8 @@ func (b *broadcastTree) keepUnsettled(old, now rule.Program) (kept rule.Program,
 	return kept, again
 }
 
-// unsettled says of a switch that its connection was lost a moment ago, or that it has just
-// come: its links may be there although they are not known.
+// unsettled reports whether a switch has lost its connection, or has connected, a moment ago. Its
+// links may then exist although they are not known.
 func (b *broadcastTree) unsettled(d openflow.DatapathID) bool {
 	if s, up := b.switches.get(d); up {
 		return time.Since(s.upAt) < b.settleTime()

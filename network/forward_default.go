@@ -14,13 +14,13 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// installedFlows are the flows of default forwarding whose rules were written.
+// installedFlows holds the flows of default forwarding whose rules were written.
 type installedFlows struct {
 	mu    sync.Mutex
 	flows map[forward.Key]*forward.Flow
 }
 
-// swap notes a flow, nil for none, and returns the one that was there.
+// swap stores a flow, or removes it if f is nil, and returns the previous one.
 func (i *installedFlows) swap(k forward.Key, f *forward.Flow) *forward.Flow {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -33,7 +33,7 @@ func (i *installedFlows) swap(k forward.Key, f *forward.Flow) *forward.Flow {
 	return old
 }
 
-// forwarding is default forwarding, the end of the chain.
+// forwarding is default forwarding, the last handler of the chain.
 type forwarding struct {
 	cfg      *Config
 	switches *registry
@@ -41,13 +41,13 @@ type forwarding struct {
 	hosts    *hosts.Table
 	anchors  *anchors
 	repairs  *repairs
-	// filter says whether a packet may go on by what it claims.
+	// filter decides whether a packet may be forwarded, by the claims it makes about hosts.
 	filter func(*PacketIn) Verdict
 
 	view      *atomic.Pointer[forward.View]
 	flows     *forward.Table
 	writer    *ledger.FlowWriter
-	hash      uint16 // that of the owner of its rules
+	hash      uint16 // of the owner of its rules
 	installed installedFlows
 	adopted   atomic.Bool // a switch had flows when it connected
 }
@@ -58,12 +58,12 @@ func (*forwarding) Name() string { return "forwarding" }
 // HandlePacketIn implements Handler.
 func (w *forwarding) HandlePacketIn(p *PacketIn) Verdict {
 	if p.Headers.EthDst != probeMAC && w.filter(p) == Continue {
-		_ = w.forward(p, p.Switch) // a drop is counted where it happens
+		_ = w.forward(p, p.Switch) // drops are counted by the output queue
 	}
 	return Stop
 }
 
-// forwardHeld forwards a packet that a service has held, on any goroutine.
+// forwardHeld forwards a packet that a service has held. It may run on any goroutine.
 func (w *forwarding) forwardHeld(p *PacketIn) error {
 	if w.cfg.DisableForwarding {
 		return nil
@@ -73,9 +73,9 @@ func (w *forwarding) forwardHeld(p *PacketIn) error {
 	return err
 }
 
-// forward decides upon a packet and queues what follows from it. reader is the
-// switch on whose reader goroutine this runs: its batch's end writes everything.
-// Without a reader, what concerns other switches is written at once.
+// forward decides what to do with a packet and queues the result. reader is the switch on whose
+// reader goroutine it runs, whose batch end flushes everything. Without a reader, output for other
+// switches is flushed at once.
 func (w *forwarding) forward(p *PacketIn, reader *Switch) error {
 	if actions, ok := w.anchors.forwardMoving(p); ok {
 		if len(actions) == 0 {
@@ -89,7 +89,7 @@ func (w *forwarding) forward(p *PacketIn, reader *Switch) error {
 		switch {
 		case d.New:
 			w.install(d.Flow, reader)
-		case p.Reason != openflow.ReasonAction: // else another rule has sent it up
+		case p.Reason != openflow.ReasonAction: // otherwise another rule has sent the packet to the controller
 			w.renew(d.Flow, at, reader)
 		}
 	}
@@ -109,8 +109,8 @@ func (w *forwarding) forward(p *PacketIn, reader *Switch) error {
 	return p.Switch.ch.queuePacketOut(&m)
 }
 
-// install writes the rules of a flow, those of the far end first, and deletes
-// those of the way it went before.
+// install writes the rules of a flow, beginning at the far end, and deletes the rules of its
+// previous path.
 func (w *forwarding) install(f *forward.Flow, reader *Switch) {
 	old := w.installed.swap(f.Key, f)
 	for i := len(f.Path.Hops) - 1; i >= 0; i-- {
@@ -136,9 +136,8 @@ func passes(f *forward.Flow, h Hop) bool {
 	return false
 }
 
-// renew writes the rule of one hop again: the packet shows that the switch does
-// not have it, or not yet. Whoever sends one packet after the other has it written
-// only now and then.
+// renew writes the rule of one hop again, because the packet shows that the switch does not have
+// it, or not yet. The ledger bounds how often that is done for a sender of many packets.
 func (w *forwarding) renew(f *forward.Flow, at PortRef, reader *Switch) {
 	for _, h := range f.Path.Hops {
 		if h.Switch == at.Switch && h.In == at.Port {
@@ -148,6 +147,7 @@ func (w *forwarding) renew(f *forward.Flow, at PortRef, reader *Switch) {
 	}
 }
 
+// compact returns the rule of a flow at a hop, in compact form.
 func (w *forwarding) compact(k forward.Key, h Hop) rule.Flow {
 	f := rule.Flow{InPort: h.In, Src: k.Src, Dst: k.Dst, VLAN: k.VLAN}
 	if w.cfg.IgnoreVLAN {
@@ -166,14 +166,14 @@ func (w *forwarding) writeHop(f *forward.Flow, h Hop, reader *Switch) {
 	}
 	out := h.Output()
 	rf := w.compact(f.Key, h)
-	b := s.ch.out.lockControl() // before the ledger changes: who deletes it at once must come after
+	b := s.ch.out.lockControl() // lock before the ledger changes, so that a deletion that follows at once is queued after the rule
 	c, ok := s.flows.Put(rf, out, time.Now())
 	if ok {
 		b = w.writer.AppendAdd(b, s.ch.xid.Add(1), s.layout, c, rf, out)
 	}
 	s.ch.out.unlockControl(b)
 	if !ok {
-		return // it is on its way, or the switch's table is full and packets go one by one
+		return // the rule has just been sent, or the switch's table is full and its packets are forwarded one by one
 	}
 	s.ch.flowMods.Add(1)
 	flushOrDefer(s, reader)
@@ -199,8 +199,8 @@ func (w *forwarding) deleteFlow(s *Switch, f rule.Flow, reader *Switch) {
 	flushOrDefer(s, reader)
 }
 
-// flushOrDefer has what was queued for s written: at the end of the reader's batch,
-// or now.
+// flushOrDefer makes the output of s be written: at the end of the reader's batch, or now if there
+// is no reader.
 func flushOrDefer(s, reader *Switch) {
 	if reader == nil {
 		s.ch.out.flush()
@@ -209,7 +209,7 @@ func flushOrDefer(s, reader *Switch) {
 	reader.flushLater(s.ch.out)
 }
 
-// flowGone takes note of a rule that a switch has removed.
+// flowGone handles a rule that a switch has removed.
 func (w *forwarding) flowGone(s *Switch, r *openflow.FlowRemoved) {
 	f, ok := rule.FlowOf(r.Match)
 	if !ok {
@@ -221,8 +221,7 @@ func (w *forwarding) flowGone(s *Switch, r *openflow.FlowRemoved) {
 	w.forgetFlow(s, f)
 }
 
-// forgetFlow takes out a flow of which the switch has no rule: its next packet
-// comes up.
+// forgetFlow removes a flow without a rule on the switch, so that its next packet is decided anew.
 func (w *forwarding) forgetFlow(s *Switch, f rule.Flow) {
 	s.flows.Delete(f)
 	k := forward.Key{Src: f.Src, Dst: f.Dst, VLAN: f.VLAN}
@@ -233,17 +232,17 @@ func (w *forwarding) forgetFlow(s *Switch, f rule.Flow) {
 	w.flows.Delete(k)
 }
 
-// refusedFlows are the flows of default forwarding whose rules a switch has refused.
+// refusedFlows holds the flows of default forwarding whose rules a switch has refused.
 type refusedFlows struct {
-	owner uint16 // default forwarding's hash
+	owner uint16 // hash of default forwarding's owner
 	most  int
 
 	mu      sync.Mutex
 	cookies map[rule.Cookie]struct{}
 }
 
-// note notes whose rule a switch has refused: it gives back at least the first 64 bytes
-// of the message, in which the cookie stands, but not the match.
+// note records a refused rule. A switch returns at least the first 64 bytes of the message, which
+// contain the cookie but not the match.
 func (r *refusedFlows) note(m []byte) {
 	const cookie, command = 8, 25
 	if len(m) <= command || openflow.MsgType(m[1]) != openflow.TypeFlowMod || m[command] != openflow.FlowAdd {
@@ -263,6 +262,7 @@ func (r *refusedFlows) note(m []byte) {
 	}
 }
 
+// take removes and returns the recorded cookies.
 func (r *refusedFlows) take() map[rule.Cookie]struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -271,8 +271,8 @@ func (r *refusedFlows) take() map[rule.Cookie]struct{} {
 	return refused
 }
 
-// forgetRefused forgets the flows whose rules a switch has refused, or they would keep
-// the place of others for ever.
+// forgetRefused removes the flows whose rules a switch has refused, which would otherwise occupy
+// the places of others for ever.
 func (w *forwarding) forgetRefused(s *Switch) {
 	refused := s.refusals.take()
 	if len(refused) == 0 {

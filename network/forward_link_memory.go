@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// maxLinkMemoryAge is how long a link that is gone may come back as the same one.
+	// maxLinkMemoryAge is the time within which a lost link may return as the same link.
 	maxLinkMemoryAge = 10 * time.Minute
-	// maxLinkMemory is how many such links there may be.
+	// maxLinkMemory is the number of lost links that are remembered.
 	maxLinkMemory = 16384
 )
 
-// linkMemory remembers links that were there.
+// linkMemory remembers links that existed.
 type linkMemory struct {
 	tree *broadcastTree
 	seen map[PortRef]seenLink
@@ -23,16 +23,16 @@ type linkMemory struct {
 
 type seenLink struct {
 	link Link
-	at   time.Time // when it was last known
+	at   time.Time // when the link was last known
 }
 
 func newLinkMemory(b *broadcastTree) linkMemory {
 	return linkMemory{tree: b, seen: map[PortRef]seenLink{}}
 }
 
-// topologies is the network with the links that are there although they are not known, since a
-// switch is not connected, or has just been, and without switches that are left alone; all has
-// those links too that are gone and may come back.
+// topologies returns two topologies. now has the known links and those that are presumed to exist
+// although they are not known, because a switch is disconnected or has just connected; it has no
+// bypassed switches. all has also the links that are lost and may return.
 func (m *linkMemory) topologies(top *topology.Topology, at time.Time, bypassed func(openflow.DatapathID) bool) (now, all *topology.Topology, unsettled bool) {
 	for _, l := range top.Links {
 		m.seen[l.From] = seenLink{l, at}
@@ -46,7 +46,7 @@ func (m *linkMemory) topologies(top *topology.Topology, at time.Time, bypassed f
 			present = append(present, l.link)
 		case here:
 			gone = append(gone, l.link)
-		case some && other.To != from, at.Sub(l.at) > maxLinkMemoryAge, len(gone) >= maxLinkMemory: // or another link is there now
+		case some && other.To != from, at.Sub(l.at) > maxLinkMemoryAge, len(gone) >= maxLinkMemory: // or another link uses the port now
 			delete(m.seen, from)
 		case m.presumedUp(l.link) && !bypassed(from.Switch) && !bypassed(l.link.To.Switch):
 			present = append(present, l.link)
@@ -61,7 +61,7 @@ func (m *linkMemory) topologies(top *topology.Topology, at time.Time, bypassed f
 	return now, topology.New(top.Version, addEnds(switches, gone), gone), unsettled
 }
 
-// addEnds are the switches, and those at the ends of links.
+// addEnds returns the switches and those at the ends of the links.
 func addEnds(switches []openflow.DatapathID, links []Link) []openflow.DatapathID {
 	out := slices.Clone(switches)
 	for _, l := range links {
@@ -70,12 +70,12 @@ func addEnds(switches []openflow.DatapathID, links []Link) []openflow.DatapathID
 	return out
 }
 
-// presumedUp says whether a link that is not known is there all the same.
+// presumedUp reports whether a link that is not known is presumed to exist.
 func (m *linkMemory) presumedUp(l Link) bool {
 	return (m.tree.unsettled(l.From.Switch) || m.tree.unsettled(l.To.Switch)) && m.mayForward(l.From) && m.mayForward(l.To)
 }
 
-// mayForward says whether nothing is known against a port.
+// mayForward reports whether the port is up or unknown.
 func (m *linkMemory) mayForward(at PortRef) bool {
 	s, up := m.tree.switches.get(at.Switch)
 	if !up {

@@ -19,7 +19,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// proactive keeps rules by destination on all switches, so that ordinary packets ask nobody.
+// proactive keeps rules by destination on all switches, so that ordinary packets need no
+// controller.
 type proactive struct {
 	cfg     *Config
 	tree    *broadcastTree
@@ -27,15 +28,15 @@ type proactive struct {
 	hosts   *hosts.Table
 	topo    *atomic.Pointer[topology.Topology]
 	wake    signal
-	fullLog lograte.Limit // of warnings
+	fullLog lograte.Limit
 
 	planner      *multipath.Planner
 	links        linkMemory
-	tables       map[openflow.DatapathID]pathTable // what switches have
+	tables       map[openflow.DatapathID]pathTable // installed on the switches
 	traits       map[openflow.DatapathID]*pathTraits
 	overdue      map[openflow.DatapathID]*pathsChange
-	paused       map[openflow.DatapathID]time.Time // until when they are led around
-	disconnected map[openflow.DatapathID]time.Time // since when, of those that have a table
+	paused       map[openflow.DatapathID]time.Time // until when a switch is bypassed
+	disconnected map[openflow.DatapathID]time.Time // since when a switch with a table is disconnected
 	changes      sync.WaitGroup
 
 	installedCount atomic.Int64 // hosts and prefixes that all switches have rules for
@@ -56,10 +57,11 @@ func newProactive(c *Config, b *broadcastTree, o *Owner, h *hosts.Table, topo *a
 }
 
 const (
-	// adoptionGrace is for how long after a start rules are kept that lead to hosts of which the
-	// switch has not come back.
+	// adoptionGrace is how long after a start rules are kept that lead to hosts whose switch has
+	// not reconnected.
 	adoptionGrace = 30 * time.Second
-	// maxPlanningTime is the longest time that counts of a plan that nothing is planned after.
+	// maxPlanningTime is the longest planning time that counts for the pause before the next
+	// planning.
 	maxPlanningTime = time.Second
 )
 
@@ -67,7 +69,7 @@ const (
 func (x *proactive) run(ctx context.Context) {
 	defer x.changes.Wait()
 	if !x.cfg.Proactive {
-		x.owner.Ready() // what there is from when it was is removed
+		x.owner.Ready() // remove the rules from a time when the mode was proactive
 		return
 	}
 	var retry <-chan time.Time
@@ -103,26 +105,26 @@ func (x *proactive) run(ctx context.Context) {
 	}
 }
 
-// hostsAreBack says whether the switches of all hosts are connected.
+// hostsAreBack reports whether the switches of all hosts are connected.
 func (x *proactive) hostsAreBack() bool {
 	return !slices.ContainsFunc(x.hosts.All(), func(h topology.Host) bool { return !x.up(h.At.Switch) })
 }
 
-// reconcileResult is what has become of an attempt to bring the rules in line with the network.
+// reconcileResult is the result of one attempt to adapt the rules to the network.
 type reconcileResult struct {
-	destinations int  // hosts and prefixes that all switches have rules for; none before they have
-	done         bool // false if a switch has not taken its rules: it has to be done again, around it
-	unsettled    bool // it has to be done again when more is known
+	destinations int  // hosts and prefixes that all switches have rules for; 0 until all have
+	done         bool // false if a switch has not taken its rules, so that the attempt is repeated without it
+	unsettled    bool // true if the attempt is repeated when more is known
 	planning     time.Duration
 }
 
-// reconcile brings the rules of all destinations in line with the network.
+// reconcile adapts the rules of all destinations to the network.
 func (x *proactive) reconcile(ctx context.Context) (b reconcileResult) {
 	now := time.Now()
 	x.collect(now)
 	p := x.plan(now, x.bypassed)
 	if x.changesDisconnected(p) {
-		// Who is not connected goes on as before: only what agrees with that may lead by it.
+		// A disconnected switch keeps its rules, so only paths that agree with those may use it.
 		p = x.plan(now, func(d openflow.DatapathID) bool { return x.bypassed(d) || !x.up(d) })
 		p.unsettled = true
 	}
@@ -138,18 +140,18 @@ func (x *proactive) reconcile(ctx context.Context) (b reconcileResult) {
 	return b
 }
 
-// pathPlans are the plans for all destinations.
+// pathPlans holds the plans for all destinations.
 type pathPlans struct {
 	plans     map[openflow.DatapathID]multipath.Plan
-	absent    map[openflow.Match]bool // rules to destinations that are not there
+	absent    map[openflow.Match]bool // matches of destinations that are not reachable
 	waves     int
-	switches  []openflow.DatapathID // the switches that are there
-	unsettled bool                  // links may be there that are not known
-	// destinations are the hosts and prefixes that are planned for.
+	switches  []openflow.DatapathID // reachable
+	unsettled bool                  // links may exist that are not known
+	// destinations is the number of hosts and prefixes that are planned for.
 	destinations int
 }
 
-// plan plans for all destinations, without the switches that are to be left alone.
+// plan plans for all destinations, without the bypassed switches.
 func (x *proactive) plan(now time.Time, bypassed func(openflow.DatapathID) bool) pathPlans {
 	top, all, unsettled := x.links.topologies(x.topo.Load(), now, bypassed)
 	x.planner.Begin(top, all)
@@ -171,7 +173,7 @@ func (x *proactive) plan(now time.Time, bypassed func(openflow.DatapathID) bool)
 	return out
 }
 
-// bypassed says that a switch is led around.
+// bypassed reports whether paths avoid a switch.
 func (x *proactive) bypassed(d openflow.DatapathID) bool {
 	return x.overdue[d] != nil || !x.paused[d].IsZero()
 }
@@ -181,7 +183,7 @@ func (x *proactive) up(d openflow.DatapathID) bool {
 	return up
 }
 
-// destinations are the switches with all that is behind them.
+// destinations returns the switches with the hosts and prefixes behind them.
 func (x *proactive) destinations() map[openflow.DatapathID]multipath.Destination {
 	out := map[openflow.DatapathID]multipath.Destination{}
 	for _, prefix := range slices.SortedFunc(maps.Keys(x.cfg.ForwardPrefixes), netip.Prefix.Compare) {
@@ -202,18 +204,19 @@ func (x *proactive) destinations() map[openflow.DatapathID]multipath.Destination
 	return out
 }
 
-// selectHosts are the hosts that have rules. If there are more than a switch may have rules for, the
-// packets of the others go by way of the controller: they are those of the ports with the most.
+// selectHosts returns the hosts that have rules. If there are more hosts than a switch may have
+// rules for, it leaves out hosts of the ports with the most; their packets are forwarded by the
+// controller.
 func (x *proactive) selectHosts() []topology.Host {
 	all := x.hosts.All()
 	most := max(0, x.cfg.ForwardRules-len(x.cfg.ForwardPrefixes))
 	if len(all) <= most {
 		return all
 	}
-	x.fullLog.Warn(x.owner.installer.log, "there are more hosts than rules by destination may be for", "hosts", len(all), "rules", x.cfg.ForwardRules)
+	x.fullLog.Warn(x.owner.installer.log, "more hosts than rules by destination are allowed for", "hosts", len(all), "rules", x.cfg.ForwardRules)
 	type place struct {
 		host topology.Host
-		turn int // at its port
+		turn int // position among the hosts of its port
 	}
 	behind, places := map[PortRef]int{}, make([]place, len(all))
 	for i, h := range all {

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// pauseFactor is for how many times the time of a request a switch is led around that has
-	// not taken its rules.
+	// pauseFactor is how many request timeouts a switch is bypassed for that has not taken its
+	// rules.
 	pauseFactor = 3
-	// maxRefusedRules is how many rules of a switch are left out that it has refused. One
-	// that refuses more is led around.
+	// maxRefusedRules is the number of refused rules that are left out of a switch's table. A
+	// switch that refuses more is bypassed.
 	maxRefusedRules = 16
 )
 
-// pathTraits are what is known of a switch since it has connected.
+// pathTraits is what has been learned about a switch since it connected.
 type pathTraits struct {
 	upAt              time.Time
-	bucketsWatchPorts bool // buckets of groups that select may watch their port
-	noSelectGroups    bool // it has no groups that select
+	bucketsWatchPorts bool // buckets of SELECT groups may watch their port
+	noSelectGroups    bool // the switch has no SELECT groups
 	refused           map[openflow.Match]bool
 }
 
@@ -55,7 +55,7 @@ func (x *proactive) eachMissing(p pathPlans, wave int, each func(multipath.Part,
 	}
 }
 
-// changesDisconnected says whether the rules of a switch that is not connected would have to change.
+// changesDisconnected reports whether rules of a disconnected switch would have to change.
 func (x *proactive) changesDisconnected(p pathPlans) (some bool) {
 	for wave := range p.waves {
 		x.eachMissing(p, wave, func(part multipath.Part, _ rule.Rule) { some = some || !x.up(part.Switch) })
@@ -63,8 +63,8 @@ func (x *proactive) changesDisconnected(p pathPlans) (some bool) {
 	return some
 }
 
-// wave is what switches are to have when a wave of all plans is written; those that have it
-// already are left out.
+// wave returns the tables that switches have once a wave of all plans is written. It leaves out
+// switches that have them already.
 func (x *proactive) wave(p pathPlans, wave int) map[openflow.DatapathID]pathTable {
 	out := map[openflow.DatapathID]pathTable{}
 	x.eachMissing(p, wave, func(part multipath.Part, r rule.Rule) {
@@ -78,9 +78,9 @@ func (x *proactive) wave(p pathPlans, wave int) map[openflow.DatapathID]pathTabl
 	return out
 }
 
-// removals is what switches are to have when all waves are written: nothing for hosts that are not
-// there any more and, if the network is settled, for those to whom they have no way. What leads to
-// a switch that is not there is left alone.
+// removals returns the tables that switches have once all waves are written: without rules for
+// hosts that no longer exist and, if the network is settled, without rules for hosts they have no
+// path to. Rules that lead to an absent switch are kept.
 func (x *proactive) removals(p pathPlans, settled bool) map[openflow.DatapathID]pathTable {
 	type place struct {
 		at openflow.DatapathID
@@ -115,7 +115,7 @@ func (x *proactive) removals(p pathPlans, settled bool) map[openflow.DatapathID]
 	return out
 }
 
-// apply has switches have something, all at once, and says whether they all do.
+// apply sends tables to switches, all at once, and reports whether all switches have taken theirs.
 func (x *proactive) apply(ctx context.Context, want map[openflow.DatapathID]pathTable) bool {
 	sent := map[openflow.DatapathID]*pathsChange{}
 	for sw, w := range want {
@@ -138,7 +138,7 @@ func (x *proactive) apply(ctx context.Context, want map[openflow.DatapathID]path
 	return all
 }
 
-// recordResult takes note of how a change has ended: what has failed has not been made.
+// recordResult records the end of a change. A change that failed was rolled back.
 func (x *proactive) recordResult(sw openflow.DatapathID, c *pathsChange) bool {
 	if c.err == nil {
 		return true
@@ -154,8 +154,8 @@ func (x *proactive) recordResult(sw openflow.DatapathID, c *pathsChange) bool {
 	return false
 }
 
-// learnRefusal takes note of what a switch has refused: false if there is nothing that could be left out,
-// or a rule would stay as it was before.
+// learnRefusal records what a switch has refused. It returns false if nothing can be left out, or
+// if a rule would stay as it was before.
 func (t *pathTraits) learnRefusal(err error, before pathTable) bool {
 	var re *RuleError
 	switch {
@@ -173,8 +173,8 @@ func (t *pathTraits) learnRefusal(err error, before pathTable) bool {
 	return true
 }
 
-// collect takes note of switches that have connected, of late changes that are over, of pauses,
-// and of switches that are away.
+// collect records switches that have connected or disconnected, overdue changes that have ended,
+// and pauses that are over.
 func (x *proactive) collect(now time.Time) {
 	for _, s := range x.tree.switches.list() {
 		if t := x.traits[s.dpid]; t == nil || !t.upAt.Equal(s.upAt) {
@@ -200,12 +200,12 @@ func (x *proactive) collect(now time.Time) {
 	x.forgetDisconnected(now)
 }
 
-// maxDisconnected is how many switches' rules are kept that are not connected: what anybody may claim
-// to be must not fill the memory.
+// maxDisconnected is the number of disconnected switches whose rules are kept. Anybody can claim
+// to be a switch, so these must not accumulate.
 const maxDisconnected = 512
 
-// forgetDisconnected forgets the rules of those that have been away for so long that their links are
-// forgotten too, and of those away for the longest time if there are too many.
+// forgetDisconnected drops the rules of switches that have been away for so long that their links
+// are forgotten too, and of those away for the longest time if there are too many.
 func (x *proactive) forgetDisconnected(now time.Time) {
 	longest := slices.SortedFunc(maps.Keys(x.disconnected), func(a, b openflow.DatapathID) int { return x.disconnected[a].Compare(x.disconnected[b]) })
 	for i, sw := range longest {
@@ -219,30 +219,32 @@ func (x *proactive) forgetDisconnected(now time.Time) {
 	}
 }
 
-// pathsKey is the key of a switch's rules by destination.
+// pathsKey returns the key of a switch's rules by destination.
 func pathsKey(sw openflow.DatapathID) string { return fmt.Sprintf("to/%v", sw) }
 
-// pathTable is one switch's rules by destination.
+// pathTable holds one switch's rules by destination.
 type pathTable map[openflow.Match]pathRule
 
-// pathRule is one of them, with the group to which it leads, if it does. Groups of one
-// number are alike.
+// pathRule is a rule with the group that it leads to, if any. Groups with the same number are
+// identical.
 type pathRule struct {
 	rule  rule.Rule
 	group *rule.Group
 }
 
-// has says whether a rule is there as it is.
+// has reports whether the table contains the rule unchanged.
 func (t pathTable) has(r rule.Rule) bool {
 	was, some := t[r.Match]
 	return some && slices.Equal(was.rule.Actions, r.Actions)
 }
 
-// keep has the numbers of the table's groups not be used for others.
+// keep reserves the numbers of the table's groups, so that the planner does not use them for
+// others.
 func (t pathTable) keep(p *multipath.Planner) {
 	t.groups(func(g *rule.Group) { p.Keep(g) })
 }
 
+// groups calls each for every group of the table once.
 func (t pathTable) groups(each func(*rule.Group)) {
 	seen := map[uint32]bool{}
 	for _, r := range t {
@@ -253,7 +255,7 @@ func (t pathTable) groups(each func(*rule.Group)) {
 	}
 }
 
-// program is the table as rules and groups.
+// program returns the table as a program.
 func (t pathTable) program() (out Program) {
 	out.Rules = make([]rule.Rule, 0, len(t))
 	for _, r := range t {

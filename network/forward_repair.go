@@ -13,22 +13,22 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// repairs are requests to bring default forwarding in line with a network that
-// has changed. They are done one at a time; requests that come meanwhile are
-// done together.
+// repairs collects requests to adapt default forwarding to a changed network. They are executed
+// one at a time; requests that arrive meanwhile are executed together.
 type repairs struct {
 	mu        sync.Mutex
-	deadPorts map[PortRef]struct{} // ports that lead nowhere any more
-	leftAt    map[openflow.DatapathID]time.Time
-	pruneAt   int    // entries of left at which old ones are taken out
-	flows     signal // flows
-	tree      signal // the broadcast tree
-	// paths is for rules by destination.
+	deadPorts map[PortRef]struct{} // ports that are down or have lost their link
+	// when switches disconnected
+	leftAt  map[openflow.DatapathID]time.Time
+	pruneAt int    // size of leftAt at which old entries are dropped
+	flows   signal // wakes the repair of flows
+	tree    signal // wakes the repair of the broadcast tree
+	// paths wakes the repair of rules by destination.
 	paths signal
 }
 
-// switchLeft notes that a switch has gone just now. What is older than the grace
-// of awaited counts no more.
+// switchLeft records that a switch has disconnected just now, and drops entries that are older
+// than grace.
 func (r *repairs) switchLeft(d openflow.DatapathID, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,8 +42,8 @@ func (r *repairs) switchLeft(d openflow.DatapathID, grace time.Duration) {
 	r.leftAt[d] = time.Now()
 }
 
-// recentlyLeft reports whether a switch has left so recently that it may only have
-// lost its connection for a moment.
+// recentlyLeft reports whether a switch has disconnected so recently that the connection may be
+// lost only for a moment.
 func (r *repairs) recentlyLeft(d openflow.DatapathID, grace time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +55,7 @@ func (r *repairs) recentlyLeft(d openflow.DatapathID, grace time.Duration) bool 
 	return ok
 }
 
-// request asks for a repair; at, if not zero, is a port that has died.
+// request requests a repair. If at is not zero, it is a port that has died.
 func (r *repairs) request(at PortRef) {
 	if !at.IsZero() {
 		r.mu.Lock()
@@ -70,6 +70,7 @@ func (r *repairs) request(at PortRef) {
 	r.paths.set()
 }
 
+// takeDeadPorts removes and returns the recorded dead ports.
 func (r *repairs) takeDeadPorts() map[PortRef]struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,22 +80,22 @@ func (r *repairs) takeDeadPorts() map[PortRef]struct{} {
 }
 
 const (
-	// repairPauseFactor is how many times as long as it took nothing is repaired again: a repair
-	// looks at every flow, and holds up those that decide about new ones. What comes
-	// meanwhile is done together.
+	// repairPauseFactor is the ratio of the pause after a repair to the repair's duration. A
+	// repair visits every flow, and delays decisions about new flows, so requests are collected
+	// during the pause.
 	repairPauseFactor = 4
-	// maxRepairTime is the longest that counts: beyond it was waited for a switch, or the
-	// machine stood still.
+	// maxRepairTime is the longest duration that counts for the pause: what takes longer has
+	// waited for a switch, or the machine was stalled.
 	maxRepairTime = 50 * time.Millisecond
 )
 
-// repairPause is for how long nothing is repaired after a repair that took a time, so that
-// a port that comes and goes without end costs others a fifth of one processor at most.
+// repairPause returns the pause after a repair, so that a port that goes up and down without end
+// costs others at most a fifth of one processor.
 func repairPause(took time.Duration) time.Duration {
 	return repairPauseFactor * min(took, maxRepairTime)
 }
 
-// runRepairs is the goroutine that repairs flows. It waits for no switch.
+// runRepairs repairs flows until ctx ends. It waits for no switch.
 func (w *forwarding) runRepairs(ctx context.Context) {
 	for {
 		select {
@@ -110,8 +111,8 @@ func (w *forwarding) runRepairs(ctx context.Context) {
 	}
 }
 
-// repairFlows redirects the flows that have lost their way, and deletes the
-// rules of those that have none any more.
+// repairFlows moves the flows whose path is broken, and deletes the rules of those that have no
+// path.
 func (w *forwarding) repairFlows(dead map[PortRef]struct{}) {
 	replaced, gone := w.flows.Repair(w.view.Load())
 	for _, f := range replaced {
@@ -129,9 +130,9 @@ func (w *forwarding) repairFlows(dead map[PortRef]struct{}) {
 	}
 }
 
-// deleteAdopted deletes flows from before a restart that lead to dead ports or
-// to where a host no longer is, along their whole way, so that their packets come
-// up again and are forwarded anew.
+// deleteAdopted deletes flows from before a restart that lead to dead ports or to a host's former
+// place. It deletes them along their whole path, so that their packets reach the controller and
+// are decided anew.
 func (w *forwarding) deleteAdopted(dead map[PortRef]struct{}) {
 	lost := map[forward.Key]struct{}{}
 	for _, s := range w.switches.list() {
@@ -155,8 +156,8 @@ func (w *forwarding) deleteAdopted(dead map[PortRef]struct{}) {
 	}
 }
 
-// misdirected reports whether a rule delivers packets to a port that their destination
-// is not behind.
+// misdirected reports whether a rule delivers packets to a port that their destination is not
+// behind.
 func (w *forwarding) misdirected(d openflow.DatapathID, f rule.Flow, out uint32) bool {
 	at, known := w.hosts.Lookup(f.Dst, f.VLAN)
 	if !known {
@@ -169,9 +170,9 @@ func (w *forwarding) misdirected(d openflow.DatapathID, f rule.Flow, out uint32)
 	return here != at && (d == at.Switch || w.links.IsEdge(here))
 }
 
-// adopt takes over the rules of default forwarding among those found on a switch, and
-// returns the others. Rules of the forwarding owner in any other form are given
-// back too, and removed as nobody wants them.
+// adopt takes over the rules of default forwarding among those found on a switch, and returns all
+// others. Rules of default forwarding's owner in any other form are among the latter; they are
+// removed because nobody declares them.
 func (w *forwarding) adopt(s *Switch, found []ledger.Reported) []ledger.Reported {
 	var others []ledger.Reported
 	for i := range found {
@@ -186,7 +187,7 @@ func (w *forwarding) adopt(s *Switch, found []ledger.Reported) []ledger.Reported
 	return others
 }
 
-// deadPortsOf are the ports of a switch that adopted flows lead to and that are not up.
+// deadPortsOf returns the ports of a switch that adopted flows lead to and that are not up.
 func deadPortsOf(s *Switch) []PortRef {
 	var out []PortRef
 	s.flows.Each(func(_ rule.Flow, r ledger.FlowRule) {

@@ -6,26 +6,26 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Hosts lists every known host.
+// Hosts returns every known host.
 func (n *Network) Hosts() []Host { return n.hosts.All() }
 
-// SetPinned replaces the hosts whose place never changes; see Config.Pinned. Hosts that
-// are known elsewhere are forgotten.
+// SetPinned replaces the hosts whose place never changes; see Config.Pinned. Hosts that are known
+// at another place are removed from the host table.
 func (n *Network) SetPinned(hosts map[netip.Addr]Pin) {
 	n.dispatcher.hostChanges(n.hosts.SetPinned(hosts))
 }
 
-// HostByIP finds the host that has claimed an address.
+// HostByIP returns the host that has claimed an address.
 func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
 
 // HostStats counts hosts, and what became of what was said of them.
 type HostStats struct {
-	// Led is how many hosts, and prefixes, all switches have rules for, where packets are led by
-	// destination: none while rules are being written, or links are not known yet.
+	// Led is the number of hosts and prefixes that all switches have rules for in proactive mode.
+	// It is 0 while rules are being written, or links are not known yet.
 	Led int
-	// Unsaved is how many hosts have changed and are not kept for the next start as they are.
+	// Unsaved is the number of hosts with changes that are not stored yet.
 	Unsaved int
-	// Refused is what was not believed, by why: full, pinned, answered where it was, crowded.
+	// Refused counts refused claims by reason: full, pinned, answered, crowded.
 	Refused map[string]uint64
 }
 
@@ -38,5 +38,5 @@ func (n *Network) HostStats() HostStats {
 	return out
 }
 
-// HostByMAC finds the host with this address in a VLAN, zero for none.
+// HostByMAC returns the host with this address in a VLAN; 0 means untagged.
 func (n *Network) HostByMAC(m openflow.MAC, vlan uint16) (Host, bool) { return n.hosts.ByMAC(m, vlan) }

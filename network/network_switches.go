@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Datapaths lists the switches that are up, in order.
+// Datapaths returns the switches that are up, in order.
 func (n *Network) Datapaths() []openflow.DatapathID {
 	var out []openflow.DatapathID
 	for _, s := range n.Switches() {
@@ -18,7 +18,7 @@ func (n *Network) Datapaths() []openflow.DatapathID {
 	return out
 }
 
-// EdgeSwitches lists the switches with a port that leads to no other switch.
+// EdgeSwitches returns the switches with a port that leads to no other switch.
 func (n *Network) EdgeSwitches() []openflow.DatapathID {
 	t := n.Topology()
 	var out []openflow.DatapathID
@@ -33,7 +33,7 @@ func (n *Network) EdgeSwitches() []openflow.DatapathID {
 	return out
 }
 
-// PortNumbers lists the ports of a switch that is up, also those that are down.
+// PortNumbers returns the ports of a switch that is up, including those that are down.
 func (n *Network) PortNumbers(d openflow.DatapathID) ([]uint32, bool) {
 	s, ok := n.Switch(d)
 	if !ok {
@@ -48,8 +48,8 @@ func (n *Network) PortNumbers(d openflow.DatapathID) ([]uint32, bool) {
 	return out, true
 }
 
-// Address is where a switch connects from. It is not valid for one that is not up, or that
-// uses a socket of the machine itself.
+// Address returns the address that a switch connects from. It is not valid if the switch is not
+// up, or connects over a Unix socket.
 func (n *Network) Address(d openflow.DatapathID) netip.Addr {
 	s, ok := n.Switch(d)
 	if !ok || s.RemoteAddr() == nil {
@@ -62,31 +62,32 @@ func (n *Network) Address(d openflow.DatapathID) netip.Addr {
 	return a.Addr().Unmap()
 }
 
-// PortUp says whether a port is there and up. It is not known while its switch is not.
+// PortUp reports whether a port exists and is up, and whether that is known: it is not while its
+// switch is down.
 func (n *Network) PortUp(at PortRef) (up, known bool) { return n.switches.portUp(at) }
 
-// CanMatch says whether a switch's rules can match a field. It is not known while the
-// switch is not up.
+// CanMatch reports whether a switch's rules can match a field, and whether that is known: it is
+// not while the switch is down.
 func (n *Network) CanMatch(d openflow.DatapathID, f openflow.Field) (can, known bool) {
 	s, ok := n.Switch(d)
 	return ok && s.Capabilities().CanMatch(f), ok
 }
 
-// CanSet says whether a switch's rules can write a field. One that is not up is taken to be
-// able to: its rules were once accepted.
+// CanSet reports whether a switch's rules can write a field. A switch that is down is assumed to
+// be able to, because it accepted its rules before.
 func (n *Network) CanSet(d openflow.DatapathID, f openflow.Field) bool {
 	s, ok := n.Switch(d)
 	return !ok || s.Capabilities().CanSet(f)
 }
 
-// Alive asks a switch for a sign of life.
+// Alive reports whether a switch answers an echo request.
 func (n *Network) Alive(ctx context.Context, d openflow.DatapathID) bool {
 	s, ok := n.Switch(d)
 	return ok && s.Alive(ctx)
 }
 
-// ControlLatency is the usual one-way latency of the connection to a switch, zero while it
-// is unknown.
+// ControlLatency returns the typical one-way latency of the connection to a switch, or zero while
+// it is unknown.
 func (n *Network) ControlLatency(d openflow.DatapathID) time.Duration {
 	s, ok := n.Switch(d)
 	if !ok {
@@ -95,7 +96,7 @@ func (n *Network) ControlLatency(d openflow.DatapathID) time.Duration {
 	return s.ControlLatency()
 }
 
-// Send has a switch send a frame out of a port.
+// Send makes a switch send a frame out of a port.
 func (n *Network) Send(at PortRef, frame []byte) error {
 	s, err := n.switches.mustBeUp(at.Switch)
 	if err != nil {
@@ -113,7 +114,7 @@ func (n *Network) PortCounters(ctx context.Context, d openflow.DatapathID) ([]st
 	return s.portCounters(ctx)
 }
 
-// MeterStats reads what the meters of a switch have counted, whoever owns them.
+// MeterStats reads the counters of a switch's meters, whoever owns them.
 func (n *Network) MeterStats(ctx context.Context, d openflow.DatapathID) ([]openflow.MeterStats, error) {
 	s, err := n.switches.mustBeUp(d)
 	if err != nil {
@@ -131,7 +132,7 @@ func (n *Network) MeterStats(ctx context.Context, d openflow.DatapathID) ([]open
 	return out, nil
 }
 
-// QueueStats reads what the queues of a switch's ports have counted.
+// QueueStats reads the counters of the queues of a switch's ports.
 func (n *Network) QueueStats(ctx context.Context, d openflow.DatapathID) ([]openflow.QueueStats, error) {
 	s, err := n.switches.mustBeUp(d)
 	if err != nil {
@@ -140,15 +141,15 @@ func (n *Network) QueueStats(ctx context.Context, d openflow.DatapathID) ([]open
 	return s.QueueStats(ctx)
 }
 
-// HasTables reports whether the pipeline has tables of its own in a switch: rules can have
-// packets go on to a later one. It is false for a switch that is not there.
+// HasTables reports whether a switch has the pipeline's separate tables, so that rules can send
+// packets on to a later one. It is false for a switch that is not up.
 func (n *Network) HasTables(d openflow.DatapathID) bool {
 	s, ok := n.Switch(d)
 	return ok && s.layout.Tables()
 }
 
-// Capacity is the speed of what leaves by a port, in bits per second: that of the
-// configuration, or the port's own. It is zero while unknown.
+// Capacity returns the capacity of a port in bits per second: the configured one, or the port's
+// speed. It is zero while unknown.
 func (n *Network) Capacity(at PortRef) uint64 {
 	if c, ok := n.cfg.Capacities[at]; ok {
 		return c
@@ -160,6 +161,6 @@ func (n *Network) Capacity(at PortRef) uint64 {
 	return 0
 }
 
-// IsEdge reports whether hosts may stand behind a port: it is up and has shown
-// no sign of a link to another switch.
+// IsEdge reports whether hosts may be behind a port: it is up and has shown no sign of a link to
+// another switch.
 func (n *Network) IsEdge(at PortRef) bool { return n.links.IsEdge(at) }

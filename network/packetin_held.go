@@ -33,6 +33,7 @@ func (h *heldPackets) len() int {
 	return len(h.packets)
 }
 
+// dropAll drops all packets when the session ends.
 func (h *heldPackets) dropAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

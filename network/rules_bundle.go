@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// bundle is a group of changes that a switch holds ready and then makes all at once.
+// bundle is a group of changes that a switch stores and then makes all at once.
 type bundle struct {
 	ch       *channel
 	st       step
@@ -18,7 +18,7 @@ type bundle struct {
 
 const bundleFlags = openflow.BundleAtomic | openflow.BundleOrdered
 
-// addMessages are the messages that open a bundle of a stage's operations and fill it.
+// addMessages returns the messages that open a bundle and add the step's operations to it.
 func (st *step) addMessages(id uint32) []openflow.Message {
 	msgs := []openflow.Message{&openflow.BundleControl{Bundle: id, Op: openflow.BundleOpenRequest, Flags: bundleFlags}}
 	for _, op := range st.ops {
@@ -27,12 +27,14 @@ func (st *step) addMessages(id uint32) []openflow.Message {
 	return msgs
 }
 
+// commitMessage returns the message that commits a bundle.
 func commitMessage(id uint32) openflow.Message {
 	return &openflow.BundleControl{Bundle: id, Op: openflow.BundleCommitRequest, Flags: bundleFlags}
 }
 
-// sendWholeBundle sends a stage as a bundle and the order to commit it at once, and returns how
-// to wait for both: one round trip. A part that the switch does not take is left out.
+// sendWholeBundle sends a bundle and its commit together, which takes one round trip, and returns
+// a function that waits for both. The switch leaves out a part that it refuses and commits the
+// rest.
 func sendWholeBundle(ctx context.Context, ch *channel, st step, opts ApplyOptions) (wait func() error) {
 	id := ch.xid.Add(1)
 	sent, err := ch.sendBatch(append(st.addMessages(id), commitMessage(id)))
@@ -48,7 +50,7 @@ func sendWholeBundle(ctx context.Context, ch *channel, st step, opts ApplyOption
 	}
 }
 
-// openBundle makes a bundle of a stage and sends its parts.
+// openBundle opens a bundle for a step and sends its parts.
 func openBundle(ch *channel, st step) (*bundle, error) {
 	b := &bundle{ch: ch, st: st, id: ch.xid.Add(1)}
 	var err error
@@ -58,7 +60,8 @@ func openBundle(ch *channel, st step) (*bundle, error) {
 	return b, nil
 }
 
-// awaitFilled waits until the switch has all parts. It checks each when it is added.
+// awaitFilled waits until the switch has accepted all parts. It discards the bundle if the switch
+// refuses one.
 func (b *bundle) awaitFilled(ctx context.Context) error {
 	errs, err := b.ch.wait(ctx, b.addBatch)
 	if err = b.st.result(errs, 1, err); err != nil {
@@ -67,7 +70,7 @@ func (b *bundle) awaitFilled(ctx context.Context) error {
 	return err
 }
 
-// discard gives up a bundle that is not committed.
+// discard discards a bundle that is not committed.
 func (b *bundle) discard() {
 	if !b.finished {
 		b.finished = true
@@ -75,9 +78,9 @@ func (b *bundle) discard() {
 	}
 }
 
-// commit sends the order to make the changes, and returns how to wait for it. A
-// switch may refuse a part as late as now: its error then names the message by
-// which the part was added, so that batch goes on listening.
+// commit sends the commit and returns a function that waits for it. A switch may refuse a part as
+// late as at the commit. Its error then names the message that added the part, so commit keeps
+// that batch registered for errors.
 func (b *bundle) commit() (wait func(context.Context) error) {
 	b.finished = true
 	b.ch.register(b.addBatch)
@@ -95,7 +98,7 @@ func (b *bundle) commit() (wait func(context.Context) error) {
 	}
 }
 
-// runBundle makes the changes of a stage in one bundle.
+// runBundle makes the changes of a step in one bundle.
 func runBundle(ctx context.Context, ch *channel, st step) error {
 	b, err := openBundle(ch, st)
 	if err != nil {
@@ -107,7 +110,7 @@ func runBundle(ctx context.Context, ch *channel, st step) error {
 	return b.commit()(ctx)
 }
 
-// probeBundles sees whether a switch takes bundles.
+// probeBundles returns an error if the switch does not support bundles.
 func probeBundles(ctx context.Context, ch *channel) error {
 	id := ch.xid.Add(1)
 	for _, op := range []openflow.BundleOp{openflow.BundleOpenRequest, openflow.BundleDiscardRequest} {

@@ -10,8 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ReadCounters asks a switch what the owner's rules there have counted: Rules then
-// tells it.
+// ReadCounters reads the counters of the owner's rules on a switch. Rules then returns them.
 func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
 	s, err := o.installer.switches.mustBeUp(d)
 	if err != nil {
@@ -47,8 +46,8 @@ func (s *Switch) QueueStats(ctx context.Context) ([]openflow.QueueStats, error) 
 	return out, nil
 }
 
-// GroupStats asks a switch what the owner's groups there have counted, and their buckets, in
-// their order. A group that is modified may begin to count anew.
+// GroupStats reads the counters of the owner's groups on a switch, and those of their buckets in
+// order. A switch may reset the counters of a group that is modified.
 func (o *Owner) GroupStats(ctx context.Context, d openflow.DatapathID) ([]openflow.GroupStats, error) {
 	s, err := o.installer.switches.mustBeUp(d)
 	if err != nil {
@@ -68,8 +67,8 @@ func (o *Owner) GroupStats(ctx context.Context, d openflow.DatapathID) ([]openfl
 	return out, nil
 }
 
-// Rules lists every rule that is wanted on the switch, whoever wants it, the rules
-// of default forwarding last.
+// Rules returns every rule that is declared for the switch, by any owner, and the rules of default
+// forwarding last.
 func (s *Switch) Rules() []InstalledRule {
 	out := s.n.ledger.SwitchRules(s.dpid)
 	s.flows.Each(func(f rule.Flow, r ledger.FlowRule) {
@@ -82,22 +81,21 @@ func (s *Switch) Rules() []InstalledRule {
 	return out
 }
 
-// maxCountsAge is how old the counters may be that CountedRules tells: however often
-// it is asked, a switch lists its rules no more often.
+// maxCountsAge is the age up to which CountedRules uses counters again, which bounds how often a
+// switch lists its rules.
 const maxCountsAge = time.Second
 
-// ruleCounts are what a switch's rules have counted, as it last listed them.
+// ruleCounts holds the counters of a switch's rules as it last reported them.
 type ruleCounts struct {
-	reading  chan struct{} // holds a token while they are read or looked at
+	reading  chan struct{} // holds a token while the counters are read or used
 	at       time.Time
 	byCookie map[rule.Cookie]ruleCount
 }
 
 type ruleCount struct{ packets, bytes uint64 }
 
-// CountedRules is Rules with counters that the switch has told within the last
-// second. With an error, which is the switch's or ctx's, the counters are those
-// last read.
+// CountedRules is Rules with counters that are at most a second old. If it returns an error, which
+// is the switch's or ctx's, the counters are those of the last successful reading.
 func (s *Switch) CountedRules(ctx context.Context) ([]InstalledRule, error) {
 	c := &s.ruleCounts
 	select {
@@ -119,7 +117,7 @@ func (s *Switch) CountedRules(ctx context.Context) ([]InstalledRule, error) {
 	return rules, err
 }
 
-// read asks a switch what our rules have counted; whoever calls it holds the token.
+// read reads the counters of our rules. The caller holds the token.
 func (c *ruleCounts) read(ctx context.Context, ch *channel) error {
 	asked := time.Now()
 	flows, done, err := askFlows(ctx, ch, ourFlows())
@@ -135,5 +133,5 @@ func (c *ruleCounts) read(ctx context.Context, ch *channel) error {
 	return nil
 }
 
-// flowName is what a rule of default forwarding is called in lists and traces.
+// flowName returns the name of a rule of default forwarding in lists and traces.
 func flowName(f rule.Flow) string { return fmt.Sprintf("%v>%v", f.Src, f.Dst) }

@@ -9,13 +9,12 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// EverySwitch makes what program gives for a switch what the owner wants there
-// under key: at once on the switches that are connected, and on any other when it
-// connects, before what it has is compared with what is wanted. So rules that a
-// switch has from before a restart are left as they are. program gives rules,
-// groups and meters of that switch only; calling again with the same key replaces
-// it everywhere. A switch that refuses keeps what it had and holds up no other:
-// refused has the errors, by switch.
+// EverySwitch declares under key, for every switch, what program returns for it: at once on the
+// connected switches, and on each other switch when it connects, before its rules are reconciled,
+// so that rules from before a restart are kept. program returns rules, groups and meters of the
+// given switch only. A later call with the same key replaces the declaration everywhere. A switch
+// that refuses keeps its previous rules and does not delay the others; EverySwitch returns the
+// errors by switch.
 func (o *Owner) EverySwitch(ctx context.Context, key string, program func(openflow.DatapathID) Program) (refused map[openflow.DatapathID]error) {
 	o.mu.Lock()
 	o.perSwitch[key] = program
@@ -37,10 +36,10 @@ func (o *Owner) EverySwitch(ctx context.Context, key string, program func(openfl
 	return refused
 }
 
-// everyKey is the key for one switch's part of what is declared for every switch.
+// everyKey returns the key of one switch's part of a declaration for every switch.
 func everyKey(key string, d openflow.DatapathID) string { return key + "/" + d.String() }
 
-// applyEvery brings one switch's part of what is declared under key into the switch.
+// applyEvery installs one switch's part of the declaration under key.
 func (o *Owner) applyEvery(ctx context.Context, key string, d openflow.DatapathID) error {
 	at := everyKey(key, d)
 	release, err := o.lock(ctx, at)
@@ -51,19 +50,21 @@ func (o *Owner) applyEvery(ctx context.Context, key string, d openflow.DatapathI
 	return o.apply(ctx, at, o.everyProgram(key)(d), ApplyOptions{AllowDown: true})
 }
 
+// everyProgram returns the function declared under key.
 func (o *Owner) everyProgram(key string) func(openflow.DatapathID) Program {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.perSwitch[key]
 }
 
+// everyKeys returns the keys of declarations for every switch.
 func (o *Owner) everyKeys() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Sorted(maps.Keys(o.perSwitch))
 }
 
-// declareEvery declares one switch's part of what is declared under key.
+// declareEvery records one switch's part of the declaration under key in the ledger.
 func (o *Owner) declareEvery(ctx context.Context, key string, d openflow.DatapathID) error {
 	at := everyKey(key, d)
 	release, err := o.lock(ctx, at)
@@ -73,8 +74,9 @@ func (o *Owner) declareEvery(ctx context.Context, key string, d openflow.Datapat
 	defer release()
 	c, err := o.installer.ledger.Plan(o.ledgerOwner, at, o.everyProgram(key)(d))
 	if err != nil {
-		// It costs this owner its rules there, not all others the switch.
-		o.installer.logLimiter.Warn(o.installer.log, "declaring what every switch has", "owner", o.name, "key", key, "switch", d, "error", err)
+		// The error costs this owner its rules there, and does not keep the switch from
+		// connecting.
+		o.installer.logLimiter.Warn(o.installer.log, "declaring rules for a new switch", "owner", o.name, "key", key, "switch", d, "error", err)
 		return nil
 	}
 	c.Confirm()

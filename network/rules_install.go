@@ -18,25 +18,24 @@ import (
 type step struct {
 	sw  openflow.DatapathID
 	ops []ledger.Op
-	// bundle, if set, is the bundle that holds the operations already.
+	// bundle, if set, has been sent with the operations and waits to be committed.
 	bundle *bundle
-	// commitAtOnce stages come before others that take longer: their bundles are committed with
-	// what is in them, for the change is undone if the switch does not take a part.
+	// commitAtOnce sends the bundle with its commit. It is set for the first wave of several,
+	// which is undone anyway if a switch refuses a part.
 	commitAtOnce bool
 }
 
-// installer brings changes of the ledger into the switches.
+// installer sends the ledger's changes to the switches.
 type installer struct {
 	ledger     *ledger.Ledger
 	switches   *registry
-	timeout    time.Duration // of a change
+	timeout    time.Duration // of one change
 	log        *slog.Logger
-	logLimiter lograte.Limit // of changes that were not taken
+	logLimiter lograte.Limit // for changes that failed in the background
 }
 
-// execute sends a change and waits for its barriers: what is to be written
-// first, then what is to be deleted, so that a packet finds the old rule or the
-// new one, never none.
+// execute sends a change and waits for its barriers. It writes before it deletes, so that a packet
+// always matches the old rule or the new one.
 func (in *installer) execute(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
 	m := newProgress(c, opts)
 	defer m.fillReport()
@@ -67,21 +66,21 @@ func (in *installer) execute(ctx context.Context, c *ledger.Change, opts ApplyOp
 	m.allWritten()
 	if opts.Waves != nil {
 		if opts.Linger > 0 && len(c.Deletes) > 0 {
-			_ = tasks.Sleep(ctx, opts.Linger) // or what is to go goes at once
+			_ = tasks.Sleep(ctx, opts.Linger) // if ctx ends, delete at once
 		}
 		ctx, cancel = context.WithTimeout(ctx, deleteTimeout)
 		defer cancel()
 	}
 	if err := in.runSteps(ctx, deleteSteps(c.Deletes), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
-		in.logLimiter.Warn(in.log, "deleting rules", "error", err) // what is wanted is there
+		in.logLimiter.Warn(in.log, "deleting rules", "error", err) // not an error for the caller: everything wanted is installed
 		in.deleteLater(c.Deletes)
 	}
 	return nil
 }
 
-// deleteLater leaves deletions that have not been confirmed to the switches'
-// queues, each by itself: a switch that is cut off but not gone does them when it
-// is reached again, and one that is gone when it connects.
+// deleteLater queues unconfirmed deletions at the switches, each by itself. A switch that is cut
+// off but still connected executes them when it is reachable again. One that has disconnected is
+// reconciled when it connects.
 func (in *installer) deleteLater(ops []ledger.Op) {
 	for _, st := range deleteSteps(ops) {
 		if err := in.enqueue(st, true); err != nil {
@@ -90,8 +89,8 @@ func (in *installer) deleteLater(ops []ledger.Op) {
 	}
 }
 
-// enqueue leaves a stage, which changes rules or renews them, to its switch's queue and does not wait. Who
-// is not connected, or has connected since it was planned, is brought in step by that.
+// enqueue queues a step at its switch and does not wait. It skips a switch that is not connected,
+// or has connected since the step was planned, because reconciliation does the step's work.
 func (in *installer) enqueue(st step, changes bool) error {
 	s := in.switches.accepting(st.sw)
 	if s == nil || !st.fits(s) {
@@ -101,11 +100,12 @@ func (in *installer) enqueue(st step, changes bool) error {
 	return err
 }
 
-// fits reports whether the stage was planned for what the switch has now.
+// fits reports whether the step was planned for the switch's present tables.
 func (st *step) fits(s *Switch) bool {
 	return !slices.ContainsFunc(st.ops, func(op ledger.Op) bool { return !op.Fits(s.layout) })
 }
 
+// messages returns the messages of the step's operations.
 func (st *step) messages() []openflow.Message {
 	msgs := make([]openflow.Message, len(st.ops))
 	for i, op := range st.ops {
@@ -114,8 +114,8 @@ func (st *step) messages() []openflow.Message {
 	return msgs
 }
 
-// deleteTimeout bounds the wait for deletions after waves: a switch that no packet
-// goes to any more must not hold up the next change when it is dead.
+// deleteTimeout bounds the wait for deletions after waves. A dead switch that no packet is sent to
+// any more must not delay the next change.
 const deleteTimeout = time.Second
 
 // executeAtomic makes the change of each switch one bundle, deletions included.
@@ -136,8 +136,8 @@ func (in *installer) executeAtomic(ctx context.Context, c *ledger.Change, opts A
 	return in.runSteps(ctx, stages, opts)
 }
 
-// splitBySwitch groups operations by switch: in order, a new stage whenever the switch
-// changes; otherwise one stage for each switch.
+// splitBySwitch groups operations by switch. If ordered, it keeps their order and begins a new
+// step whenever the switch changes; otherwise it returns one step for each switch.
 func splitBySwitch(ops []ledger.Op, ordered bool) []step {
 	var out []step
 	at := map[openflow.DatapathID]int{}
@@ -157,7 +157,8 @@ func splitBySwitch(ops []ledger.Op, ordered bool) []step {
 	return out
 }
 
-// writeSteps splits what is to be written: on each switch, tables that others go on to first.
+// writeSteps returns the steps for operations that write. On each switch, tables that others lead
+// to come first.
 func writeSteps(ops []ledger.Op, ordered bool) []step {
 	out := splitBySwitch(ops, ordered)
 	for _, st := range out {
@@ -166,7 +167,8 @@ func writeSteps(ops []ledger.Op, ordered bool) []step {
 	return out
 }
 
-// deleteSteps splits what is to be deleted: on each switch, tables that go on to others first.
+// deleteSteps returns the steps for operations that delete. On each switch, tables that lead to
+// others come first.
 func deleteSteps(ops []ledger.Op) []step {
 	out := splitBySwitch(ops, false)
 	for _, st := range out {
@@ -175,7 +177,7 @@ func deleteSteps(ops []ledger.Op) []step {
 	return out
 }
 
-// runSteps sends stages, one after the other if ordered, else all at once.
+// runSteps executes steps one after the other if ordered, and otherwise all at once.
 func (in *installer) runSteps(ctx context.Context, stages []step, opts ApplyOptions) error {
 	var waits []func() error
 	for _, st := range stages {
@@ -197,14 +199,14 @@ func (in *installer) runSteps(ctx context.Context, stages []step, opts ApplyOpti
 	return first
 }
 
-// startStep sends one stage and returns how to wait for it.
+// startStep sends one step and returns a function that waits for it.
 func (in *installer) startStep(ctx context.Context, st step, opts ApplyOptions) (wait func() error) {
 	s := in.switches.accepting(st.sw)
 	if s == nil {
 		return func() error { return switchLost(st.sw, opts) }
 	}
 	if !st.fits(s) {
-		return func() error { return switchLost(st.sw, opts) } // it was, when this was planned
+		return func() error { return switchLost(st.sw, opts) } // the switch has reconnected with other tables since the step was planned
 	}
 	in.ledger.Sending(st.sw, st.ops)
 	switch {
@@ -235,8 +237,8 @@ func (in *installer) startStep(ctx context.Context, st step, opts ApplyOptions) 
 	}
 }
 
-// switchLost is the outcome for a switch that is not connected: what is declared will
-// be written when it connects, if the caller is content with that.
+// switchLost returns the result for a switch that is not connected: nil if the caller allows that,
+// because the ledger writes what is missing when the switch connects.
 func switchLost(sw openflow.DatapathID, opts ApplyOptions) error {
 	if opts.AllowDown {
 		return nil
@@ -244,6 +246,7 @@ func switchLost(sw openflow.DatapathID, opts ApplyOptions) error {
 	return &RuleError{Switch: sw, Err: ErrSwitchDown}
 }
 
+// encodeError returns the error for an operation that cannot be encoded, with its rule.
 func (st *step) encodeError(err error) error {
 	re := &RuleError{Switch: st.sw, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
 	var me *messageError
@@ -257,8 +260,8 @@ func (st *step) encodeError(err error) error {
 	return re
 }
 
-// refusalError turns the first error of a switch into one that names the rule.
-// before is the number of messages sent ahead of the stage's operations.
+// refusalError returns an error for the first refusal of a switch, with its rule. before is the
+// number of messages sent ahead of the step's operations.
 func (st *step) refusalError(errs []batchError, before int) error {
 	if len(errs) == 0 {
 		return nil
@@ -271,9 +274,9 @@ func (st *step) refusalError(errs []batchError, before int) error {
 	return re
 }
 
-// runBundleStep makes the stage's change atomic. The switch checks each part when it is
-// added; only when all were taken is the bundle committed. Meters cannot be in
-// bundles: new ones are made before, old ones deleted after.
+// runBundleStep makes the step's change atomic. The switch checks each part when it is added, and
+// the bundle is committed only if it has accepted all. Bundles cannot contain meters: new meters
+// are added before the bundle, and old ones are deleted after it.
 func (in *installer) runBundleStep(ctx context.Context, s *Switch, st step, opts ApplyOptions) error {
 	before, inside, after := st.parts()
 	opts.Atomic = false
@@ -294,7 +297,7 @@ func (in *installer) runBundleStep(ctx context.Context, s *Switch, st step, opts
 	return nil
 }
 
-// parts splits a stage into what comes before its bundle, in it, and after it.
+// parts splits a step into the operations before its bundle, in it, and after it.
 func (st *step) parts() (before, inside, after step) {
 	before.sw, inside.sw, after.sw = st.sw, st.sw, st.sw
 	for _, op := range st.ops {
@@ -311,7 +314,7 @@ func (st *step) parts() (before, inside, after step) {
 	return before, inside, after
 }
 
-// result turns what wait returned into an error that names the switch.
+// result returns the error for what wait has returned, with the switch.
 func (st *step) result(errs []batchError, before int, err error) error {
 	if err != nil {
 		return &RuleError{Switch: st.sw, Err: err}
@@ -319,15 +322,15 @@ func (st *step) result(errs []batchError, before int, err error) error {
 	return st.refusalError(errs, before)
 }
 
-// rollBack sends the operations of a rollback, the switches of the last wave first.
-// It waits, so that the caller's next change finds the switches as they were, but
-// it has its own deadline: the caller's may have passed.
+// rollBack sends the operations of a rollback, those of the last wave first. It waits, so that the
+// caller's next change finds the switches as they were before, but with its own deadline, because
+// the caller's may have passed.
 func (in *installer) rollBack(ops []ledger.Op, waves [][]openflow.DatapathID) {
 	ctx, cancel := context.WithTimeout(context.Background(), in.timeout)
 	defer cancel()
 	for _, wave := range slices.Backward(arrangeWaves(ops, waves)) {
 		if err := in.runSteps(ctx, wave, ApplyOptions{AllowDown: true}); err != nil {
-			in.logLimiter.Warn(in.log, "restoring rules after a refused change", "error", err)
+			in.logLimiter.Warn(in.log, "restoring rules after a failed change", "error", err)
 		}
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 )
 
-// leaseRenewInterval is how often leases are renewed: two renewals may be lost.
+// leaseRenewInterval is the interval at which leases are renewed. Two renewals may be lost before
+// a lease ends.
 const leaseRenewInterval = rule.LeaseFor / 3
 
-// runLeases is the goroutine that renews leased rules. Where it does not, switches ask
-// nobody any more, and packets go their ordinary way.
+// runLeases renews the leased rules until ctx ends. When renewals stop, the leased rules expire:
+// switches no longer ask the controller, and packets are forwarded as if those rules did not
+// exist.
 func (x *ownerRegistry) runLeases(ctx context.Context) {
 	tick := time.NewTicker(leaseRenewInterval)
 	defer tick.Stop()
@@ -25,7 +27,7 @@ func (x *ownerRegistry) runLeases(ctx context.Context) {
 	}
 }
 
-// renewLeases sends the leased rules that are in force once more. It waits for no switch.
+// renewLeases sends all leased rules that are installed once more. It waits for no switch.
 func (x *ownerRegistry) renewLeases() {
 	for _, o := range x.list() {
 		for _, key := range x.installer.ledger.Leased(o.ledgerOwner) {
@@ -34,8 +36,8 @@ func (x *ownerRegistry) renewLeases() {
 	}
 }
 
-// renewLeases sends the leased rules of a key. If they are just being changed, that is left for
-// the next time: what has been deleted must not be written again.
+// renewLeases sends the leased rules of a key. It skips a key that is being changed until the next
+// time, because it must not write a deleted rule again.
 func (o *Owner) renewLeases(key string) {
 	release, _ := o.tryLock(key)
 	if release == nil {

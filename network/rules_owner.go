@@ -11,19 +11,19 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// OwnerOptions say how an owner's rules are treated.
+// OwnerOptions configure an owner.
 type OwnerOptions struct {
-	// Adopt takes rules with the owner's cookie that are found on a switch after
-	// a restart into the ledger, under the key ledger.Adopted, instead of
-	// deleting them once the owner is ready.
+	// Adopt keeps rules with the owner's cookie that are found on a switch after a restart. They
+	// enter the ledger under the key ledger.Adopted instead of being deleted when the owner is
+	// ready.
 	Adopt bool
-	// OnRemoved, if set, is told of rules with NotifyRemoved that a switch
-	// removed by timeout. It runs on the switch's goroutine and must not block.
+	// OnRemoved, if set, is called for each rule with NotifyRemoved that a switch has removed
+	// after a timeout. It runs on the switch's goroutine and must not block.
 	OnRemoved func(Removed)
 }
 
-// Owner declares rules. Its methods may be called concurrently; those for one
-// key are done one after the other.
+// Owner declares rules. Its methods may be called concurrently; calls for the same key are
+// executed one after the other.
 type Owner struct {
 	installer   *installer
 	name        string
@@ -31,53 +31,53 @@ type Owner struct {
 	ledgerOwner *ledger.Owner
 
 	mu        sync.Mutex
-	busy      map[string]chan struct{} // keys being changed; closed when done
+	busy      map[string]chan struct{} // keys that are being changed; closed when the change ends
 	perSwitch map[string]func(openflow.DatapathID) Program
 }
 
-// Owner registers an owner. It has to be done before the first switch connects:
-// rules with the cookie of an owner that is not known are removed as orphans.
+// Owner registers an owner. It must be called before the first switch connects, because rules with
+// the cookie of an unknown owner are removed as orphaned.
 func (n *Network) Owner(name string, opts OwnerOptions) (*Owner, error) {
 	return n.owners.add(name, opts)
 }
 
-// Name is the owner's name.
+// Name returns the owner's name.
 func (o *Owner) Name() string { return o.name }
 
-// GroupID makes a group number that no other owner's groups have, from a number
-// of the owner's choice.
+// GroupID returns a group number that no other owner uses, made from a number of the owner's
+// choice.
 func (o *Owner) GroupID(number uint16) uint32 { return rule.GroupID(o.ledgerOwner.Hash, number) }
 
-// Keys lists the keys under which something is declared.
+// Keys returns the keys under which something is declared.
 func (o *Owner) Keys() []string { return o.installer.ledger.Keys(o.ledgerOwner) }
 
-// Rules lists the rules declared under a key.
+// Rules returns the rules declared under a key.
 func (o *Owner) Rules(key string) []InstalledRule {
 	return o.installer.ledger.Rules(o.ledgerOwner, key)
 }
 
-// Overruled says, for each of several lists of matches, which other services' rules come
-// first for such packets, on any switch, where the owner has its own at a place in the
-// pipeline. Where there are very many rules, not all are looked at.
+// Overruled returns, for each of several lists of matches, which rules of other services shadow
+// the owner's rules for such packets on any switch, if the owner's rules are at the given place of
+// the pipeline. If there are very many rules, not all of them are checked.
 func (o *Owner) Overruled(s Stage, offset uint16, of [][]openflow.Match) [][]rule.Overruling {
 	return o.installer.ledger.Overruled(o.ledgerOwner, s, offset, of)
 }
 
-// Ready says that the owner has declared again what it wants to keep from before
-// a restart. Until then rules with its cookie are left alone on every switch;
-// now those that nobody declared are adopted or removed.
+// Ready ends the owner's start-up: it has declared everything again that it wants to keep from
+// before a restart. Until then rules with its cookie are left alone on every switch; now those
+// that nobody has declared are adopted or removed.
 func (o *Owner) Ready() {
 	for _, st := range splitBySwitch(o.installer.ledger.Ready(o.ledgerOwner), false) {
 		if err := o.installer.enqueue(st, true); err != nil {
-			o.installer.log.Warn("removing left-over rules", "owner", o.name, "switch", st.sw, "error", err)
+			o.installer.log.Warn("removing orphaned rules", "owner", o.name, "switch", st.sw, "error", err)
 		}
 	}
 }
 
-// Apply makes p what the owner wants under key. Only the difference to what was
-// declared before is sent. It returns when every switch concerned has confirmed
-// by a barrier. If a switch refuses or is lost, what was declared before is
-// restored everywhere and the error, a *RuleError, tells what was refused.
+// Apply makes p the set of rules declared under key. It sends only the difference to what was
+// declared before, and returns when every switch concerned has confirmed by a barrier. If a switch
+// refuses or disconnects, Apply restores the previous declaration everywhere and returns a
+// *RuleError.
 func (o *Owner) Apply(ctx context.Context, key string, p Program, opts ApplyOptions) error {
 	release, err := o.lock(ctx, key)
 	if err != nil {
@@ -87,7 +87,7 @@ func (o *Owner) Apply(ctx context.Context, key string, p Program, opts ApplyOpti
 	return o.apply(ctx, key, p, opts)
 }
 
-// apply is Apply by one who has the key's turn.
+// apply is Apply for a caller that holds the key's lock.
 func (o *Owner) apply(ctx context.Context, key string, p Program, opts ApplyOptions) error {
 	if err := o.check(key, &p, opts); err != nil {
 		return err
@@ -109,13 +109,13 @@ func (o *Owner) apply(ctx context.Context, key string, p Program, opts ApplyOpti
 	return nil
 }
 
-// Remove deletes everything declared under key. Switches that are not connected
-// are cleaned when they connect.
+// Remove deletes everything declared under key. Switches that are not connected are cleaned up
+// when they connect.
 func (o *Owner) Remove(ctx context.Context, key string) error {
 	return o.Apply(ctx, key, Program{}, ApplyOptions{AllowDown: true})
 }
 
-// lock takes the turn for a key.
+// lock waits for the lock of a key.
 func (o *Owner) lock(ctx context.Context, key string) (release func(), err error) {
 	for {
 		release, wait := o.tryLock(key)
@@ -130,8 +130,8 @@ func (o *Owner) lock(ctx context.Context, key string) (release func(), err error
 	}
 }
 
-// tryLock takes the turn for a key if nobody has it; otherwise wait is closed when it is
-// given back.
+// tryLock takes the lock of a key if it is free; otherwise wait is closed when the lock is
+// released.
 func (o *Owner) tryLock(key string) (release func(), wait <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -148,7 +148,8 @@ func (o *Owner) tryLock(key string) (release func(), wait <-chan struct{}) {
 	}, nil
 }
 
-// check refuses a program for switches that are not there.
+// check returns an error if p has rules for switches that are not connected, unless opts allows
+// that.
 func (o *Owner) check(key string, p *Program, opts ApplyOptions) error {
 	if opts.AllowDown {
 		return nil
@@ -175,6 +176,7 @@ func (o *Owner) check(key string, p *Program, opts ApplyOptions) error {
 	return errs
 }
 
+// planError adds owner and key to an error of the ledger.
 func (o *Owner) planError(key string, err error) error {
 	re := &RuleError{Owner: o.name, Key: key, Err: err}
 	var le *ledger.RuleError

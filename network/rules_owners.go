@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ownerRegistry are all who declare rules.
+// ownerRegistry holds all owners.
 type ownerRegistry struct {
 	installer *installer
 
@@ -36,21 +36,22 @@ func (x *ownerRegistry) add(name string, opts OwnerOptions) (*Owner, error) {
 	return o, nil
 }
 
+// list returns all owners.
 func (x *ownerRegistry) list() []*Owner {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Collect(maps.Values(x.byHash))
 }
 
-// get finds the owner with a hash; nil if there is none.
+// get returns the owner with the hash, or nil.
 func (x *ownerRegistry) get(hash uint16) *Owner {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.byHash[hash]
 }
 
-// declareEvery declares for a switch that has connected what owners want on every
-// switch. Reconciliation, which follows, sends what is missing.
+// declareEvery declares, for a switch that has connected, the rules that owners want on every
+// switch. The following reconciliation sends those that are missing.
 func (x *ownerRegistry) declareEvery(ctx context.Context, d openflow.DatapathID) error {
 	for _, o := range x.list() {
 		for _, key := range o.everyKeys() {
@@ -62,8 +63,8 @@ func (x *ownerRegistry) declareEvery(ctx context.Context, d openflow.DatapathID)
 	return nil
 }
 
-// forgetEvery forgets what is declared for every switch of one that has gone: what
-// anybody may claim to be must not fill the memory.
+// forgetEvery removes the declarations for every switch of a switch that has disconnected. Anybody
+// can claim to be a switch, so these must not accumulate.
 func (x *ownerRegistry) forgetEvery(d openflow.DatapathID) {
 	for _, o := range x.list() {
 		for _, key := range o.everyKeys() {
@@ -72,15 +73,15 @@ func (x *ownerRegistry) forgetEvery(d openflow.DatapathID) {
 	}
 }
 
-// flowRemoved acts on a rule that a switch has removed: what somebody else deleted is written
-// again, and its owner is told of what ended by itself.
+// flowRemoved handles a rule that a switch has removed. A rule that another controller deleted is
+// written again; of a rule that timed out its owner is notified.
 func (x *ownerRegistry) flowRemoved(s *Switch, r *openflow.FlowRemoved, now time.Time) {
 	timedOut := r.Reason == openflow.RemovedIdle || r.Reason == openflow.RemovedHard
 	at := rule.Slot{Table: r.Table, Priority: r.Priority, Match: r.Match}
 	ledgerOwner, installed, outcome := x.installer.ledger.Removed(s.dpid, at, rule.Cookie(r.Cookie), timedOut)
 	switch outcome {
 	case ledger.RemovalForeign:
-		s.logLimiter.Warn(x.installer.log, "a rule was deleted by somebody else and is written again", "switch", s.dpid, "owner", installed.Owner, "key", installed.Name, "match", installed.Match)
+		s.logLimiter.Warn(x.installer.log, "a rule that another controller deleted is written again", "switch", s.dpid, "owner", installed.Owner, "key", installed.Name, "match", installed.Match)
 		if op, ok := x.installer.ledger.Rewrite(s.dpid, at); ok {
 			if _, err := s.ch.sendBatch([]openflow.Message{op.Message}); err != nil {
 				s.logLimiter.Warn(x.installer.log, "writing a rule again", "switch", s.dpid, "error", err)

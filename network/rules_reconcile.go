@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// reconcile reads what is ours on the switch and sends the difference to what
-// is wanted. From here on changes may be sent to the switch: whatever happens in
-// between is at worst written twice.
+// reconcile reads our rules from the switch and sends the difference to what is declared. From now
+// on changes may be sent to the switch: a change made during the reconciliation is at worst
+// written twice.
 func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	defer s.n.ledger.Reading(s.dpid, s.layout)()
 	if err := s.n.owners.declareEvery(ctx, s.dpid); err != nil {
@@ -39,7 +39,7 @@ func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	return rec, nil
 }
 
-// send sends a switch operations in parts and returns those that the switch refuses.
+// send sends operations to a switch in parts, and returns those that the switch refuses.
 func (in *installer) send(ctx context.Context, s *Switch, ops []ledger.Op) (refused []ledger.Op, err error) {
 	for part := range slices.Chunk(ops, reconcileChunk) {
 		msgs := make([]openflow.Message, len(part))
@@ -62,11 +62,11 @@ func (in *installer) send(ctx context.Context, s *Switch, ops []ledger.Op) (refu
 	return refused, nil
 }
 
-// reconcileChunk bounds the messages between two barriers.
+// reconcileChunk is the number of messages between two barriers.
 const reconcileChunk = 1000
 
-// readFound reads what a switch has of ours. The caller calls done, also after an error, when
-// it needs that no more.
+// readFound reads what a switch has of ours. The caller calls done, also after an error, when it
+// no longer uses the result.
 func readFound(ctx context.Context, s *Switch) (f ledger.Found, done func(), err error) {
 	flows, doneFlows, err := askFlows(ctx, s.ch, ourFlows())
 	if err != nil {
@@ -97,6 +97,7 @@ func readFound(ctx context.Context, s *Switch) (f ledger.Found, done func(), err
 	return f, done, nil
 }
 
+// toReported converts a rule to the ledger's form.
 func toReported(r *openflow.FlowStats) ledger.Reported {
 	return ledger.Reported{
 		Slot:   rule.Slot{Table: r.Table, Priority: r.Priority, Match: r.Match},

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// executeWaves writes one wave after the other. Nothing is deleted here. With Atomic, the
-// switches of later waves are given their bundles to hold ready while the first is written.
+// executeWaves writes one wave after the other and deletes nothing. With Atomic, the switches of
+// later waves receive their bundles while the first wave is written.
 func (in *installer) executeWaves(ctx context.Context, c *ledger.Change, opts ApplyOptions, m *progress) error {
 	waves := arrangeWaves(c.Writes, opts.Waves)
 	later := waves
@@ -43,8 +43,8 @@ func (in *installer) executeWaves(ctx context.Context, c *ledger.Change, opts Ap
 	return nil
 }
 
-// arrangeWaves puts operations into waves of one stage for each switch. Waves without
-// operations are left out; operations of switches in no wave go with the first.
+// arrangeWaves groups operations into waves of one step for each switch. It leaves out empty
+// waves; operations of switches that are in no wave belong to the first.
 func arrangeWaves(ops []ledger.Op, waves [][]openflow.DatapathID) [][]step {
 	out := make([][]step, max(1, len(waves)))
 	for _, st := range writeSteps(ops, false) {
@@ -54,7 +54,7 @@ func arrangeWaves(ops []ledger.Op, waves [][]openflow.DatapathID) [][]step {
 	return slices.DeleteFunc(out, func(w []step) bool { return len(w) == 0 })
 }
 
-// prepareBundles sends the switches of waves their bundles, to hold ready.
+// prepareBundles sends the bundles of the waves, to be committed later.
 func (in *installer) prepareBundles(waves [][]step, opts ApplyOptions) error {
 	for _, wave := range waves {
 		for i := range wave {
@@ -79,7 +79,7 @@ func (in *installer) prepareBundles(waves [][]step, opts ApplyOptions) error {
 	return nil
 }
 
-// awaitFilled waits until the switches of waves have all of their bundles.
+// awaitFilled waits until the switches of the waves have accepted their bundles.
 func awaitFilled(ctx context.Context, waves [][]step, opts ApplyOptions) error {
 	var first error
 	for _, wave := range waves {
@@ -101,12 +101,13 @@ func awaitFilled(ctx context.Context, waves [][]step, opts ApplyOptions) error {
 	return first
 }
 
+// isMeter reports whether the operation changes a meter.
 func isMeter(op ledger.Op) bool {
 	_, ok := op.Message.(*openflow.MeterMod)
 	return ok
 }
 
-// discardBundles gives up the bundles that were not committed.
+// discardBundles discards the bundles that were not committed.
 func discardBundles(waves [][]step) {
 	for _, wave := range waves {
 		for _, st := range wave {
@@ -117,7 +118,7 @@ func discardBundles(waves [][]step) {
 	}
 }
 
-// progress tells a caller what is done for it, and how long that takes.
+// progress tells the caller of a change how far it is, and measures how long each part takes.
 type progress struct {
 	opts   ApplyOptions
 	report rule.Report
@@ -125,6 +126,7 @@ type progress struct {
 	done   bool // everything is written
 }
 
+// newProgress returns the progress of a change that begins now.
 func newProgress(c *ledger.Change, opts ApplyOptions) *progress {
 	m := &progress{opts: opts, last: time.Now()}
 	if opts.Report != nil {
@@ -159,7 +161,7 @@ func countRules(c *ledger.Change) []rule.SwitchReport {
 	return out
 }
 
-// lap is the time since it was last called.
+// lap returns the time since its previous call.
 func (m *progress) lap() time.Duration {
 	now := time.Now()
 	d := now.Sub(m.last)
@@ -167,8 +169,10 @@ func (m *progress) lap() time.Duration {
 	return d
 }
 
+// waveDone records that a wave is confirmed.
 func (m *progress) waveDone() { m.report.Waves = append(m.report.Waves, m.lap()) }
 
+// allWritten records that everything is written.
 func (m *progress) allWritten() {
 	if m.opts.Written != nil {
 		m.opts.Written()
@@ -177,7 +181,7 @@ func (m *progress) allWritten() {
 	m.lap()
 }
 
-// fillReport fills in the report.
+// fillReport fills in the caller's report.
 func (m *progress) fillReport() {
 	if m.opts.Report == nil {
 		return

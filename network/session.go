@@ -89,6 +89,7 @@ func (s *Switch) serve(ctx context.Context, pending *pendingConn) {
 	}
 }
 
+// echoReply returns the answer to an echo request.
 func echoReply(m []byte) *openflow.EchoReply { return &openflow.EchoReply{Data: m[8:]} }
 
 const (

@@ -249,7 +249,7 @@ func (ch *channel) ended() bool {
 	}
 }
 
-// errDown returns an error that wraps ErrSwitchDown.
+// errDown returns the error of a call on an ended session. It wraps ErrSwitchDown.
 func (ch *channel) errDown() error { return fmt.Errorf("switch %v: %w", ch.dpid, ErrSwitchDown) }
 
 // evict ends the session because of the memory it takes. It does not wait, whatever locks are

@@ -44,6 +44,7 @@ type output struct {
 	writes   atomic.Uint64
 }
 
+// newOutput returns the output for a connection.
 func newOutput(conn net.Conn, c *Config, a *account) *output {
 	o := &output{conn: conn, timeout: c.EchoTimeout, packetLimit: c.PacketOutBytes, account: a, wake: newSignal(), answered: newSignal()}
 	if sc, ok := conn.(syscall.Conn); ok {
@@ -62,6 +63,7 @@ func (o *output) lockControl() []byte {
 	return o.control
 }
 
+// unlockControl takes the control queue back and unlocks the output.
 func (o *output) unlockControl(b []byte) {
 	o.control = b
 	if err := o.charge(); err != nil {

@@ -9,14 +9,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// messageHeader is how long the header of a message is, in bytes (OpenFlow 1.3.5, section 7.1).
+// messageHeader is the length of a message's header in bytes (OpenFlow 1.3.5, section 7.1).
 const messageHeader = 8
 
-// multipartKinds are the types of multipart messages that are told apart; the last stands for all others.
+// multipartKinds is the number of multipart types that are counted separately; the last counts all
+// others.
 const multipartKinds = int(openflow.MultipartPortDesc) + 2
 
-// What is counted: messages by type, and apart from these packets of LLDP, and multipart messages by
-// what they are about.
+// Indices of the counters: messages by type; LLDP packets separately; and multipart messages by
+// the type of their body.
 const (
 	countLLDPIn   = openflow.NumTypes
 	countLLDPOut  = countLLDPIn + 1
@@ -25,11 +26,11 @@ const (
 	messageCount  = countReplies + multipartKinds
 )
 
-// Messages is how many messages have gone one way over a connection, by what they are. Its zero
-// value has none.
+// Messages counts the messages that have travelled in one direction of a connection, by their
+// kind. The zero value has counted none.
 type Messages [messageCount]uint64
 
-// Of is how many there are of a type.
+// Of returns the number of messages of a type.
 func (m *Messages) Of(t openflow.MsgType) (n uint64) {
 	for kind, of := range m.All() {
 		if kind.Type == t {
@@ -39,15 +40,15 @@ func (m *Messages) Of(t openflow.MsgType) (n uint64) {
 	return n
 }
 
-// MessageKind is what a message is.
+// MessageKind is the kind of a message.
 type MessageKind struct {
 	Type openflow.MsgType
-	// About is "lldp" for packets of it, by which links are found, and what a multipart message
-	// asks for or tells. It is empty for all other messages.
+	// About is "lldp" for packets of LLDP, by which links are found, and the type of the body for
+	// multipart messages. It is empty for all other messages.
 	About string
 }
 
-// All has what there is, and how often.
+// All returns the kinds that have occurred, with their numbers.
 func (m *Messages) All() iter.Seq2[MessageKind, uint64] {
 	return func(yield func(MessageKind, uint64) bool) {
 		for i, n := range m {
@@ -58,6 +59,7 @@ func (m *Messages) All() iter.Seq2[MessageKind, uint64] {
 	}
 }
 
+// kindOfCount returns the kind that a counter counts.
 func kindOfCount(i int) MessageKind {
 	about := func(n int) string {
 		if n == multipartKinds-1 {
@@ -78,10 +80,10 @@ func kindOfCount(i int) MessageKind {
 	return MessageKind{Type: openflow.MsgType(i)}
 }
 
-// messageCounts count them. They may be used concurrently.
+// messageCounts holds the counters of Messages. They may be used concurrently.
 type messageCounts [messageCount]atomic.Uint64
 
-// add counts one message, which has its header at least.
+// add counts one message, which has at least a header.
 func (c *messageCounts) add(m []byte) {
 	i := int(m[1])
 	switch openflow.MsgType(m[1]) {
@@ -105,16 +107,16 @@ func (c *messageCounts) add(m []byte) {
 	c[i].Add(1)
 }
 
-// Where things stand in messages that carry packets (sections 7.4.1 and 7.3.7): the match of one that
-// comes, and the length of the actions of one that goes, and these.
+// Offsets in messages that carry packets (OpenFlow 1.3.5, sections 7.4.1 and 7.3.7): the match of
+// a packet-in; the length of the actions of a packet-out, and the actions.
 const (
 	packetInMatch    = 24
 	packetOutLength  = 16
 	packetOutActions = 24
 )
 
-// isLLDP says whether the packet in a message is LLDP. What stands before it has the length that
-// is at length, and begins says where the packet begins then.
+// isLLDP reports whether the packet in a message is LLDP. The element before the packet has its
+// length at offset length, and begins returns the packet's offset for it.
 func isLLDP(m []byte, length int, begins func(int) int) bool {
 	if len(m) < length+2 {
 		return false
@@ -124,7 +126,7 @@ func isLLDP(m []byte, length int, begins func(int) int) bool {
 	return len(m) >= at+2 && binary.BigEndian.Uint16(m[at:]) == packet.TypeLLDP
 }
 
-// multipartIndex is what a multipart message is about.
+// multipartIndex returns the index of a multipart message's type.
 func multipartIndex(m []byte) int {
 	const last = multipartKinds - 1
 	if len(m) < messageHeader+2 {
@@ -133,7 +135,7 @@ func multipartIndex(m []byte) int {
 	return min(int(binary.BigEndian.Uint16(m[messageHeader:])), last)
 }
 
-// addAll counts messages that stand one after the other in b.
+// addAll counts the messages in b, which follow each other.
 func (c *messageCounts) addAll(b []byte) {
 	for len(b) >= messageHeader {
 		length := min(max(int(binary.BigEndian.Uint16(b[2:])), messageHeader), len(b))

@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// pollCounters reads the counters of all ports, at once and then in step with all
-// other switches: what one end of a link has sent and the other received is best
-// compared when both are read at one time. In between, and however load is measured, they
-// are read when the probes of a link do not arrive.
+// pollCounters reads the counters of all ports, at once and then at the same times as all other
+// switches: what one end of a link has sent and the other has received is best compared if both
+// are read at one time. In between, and whichever source of measurements is configured, it reads
+// them when probes of a link are missing.
 func (s *Switch) pollCounters(ctx context.Context) {
 	polled := s.n.cfg.Measure != MeasureSFlow
 	timer := time.NewTimer(0)
@@ -32,8 +32,8 @@ func (s *Switch) pollCounters(ctx context.Context) {
 	}
 }
 
-// readCounters reads the counters of all ports. If it fails, the next reading makes a rate over
-// both intervals.
+// readCounters reads the counters of all ports and calls observe for each. If it fails, the next
+// rate covers both intervals.
 func (s *Switch) readCounters(ctx context.Context, observe func(stats.Sample)) {
 	samples, err := s.portCounters(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Switch) readCounters(ctx context.Context, observe func(stats.Sample)) {
 	}
 }
 
-// portCounters asks the switch for the counters of all its ports.
+// portCounters requests the counters of all ports from the switch.
 func (s *Switch) portCounters(ctx context.Context) ([]stats.Sample, error) {
 	r, err := s.ch.exchange(ctx, &openflow.MultipartRequest{Body: &openflow.PortStatsRequest{Port: openflow.PortAny}})
 	if err != nil {
@@ -59,11 +59,11 @@ func (s *Switch) portCounters(ctx context.Context) ([]stats.Sample, error) {
 		}
 		ports, ok := m.Body.(*openflow.PortStatsReply)
 		if !ok {
-			return nil, fmt.Errorf("switch %v answers a request for port counters with those of another kind", s.dpid)
+			return nil, fmt.Errorf("switch %v answers a request for port counters with another type of statistics", s.dpid)
 		}
 		for _, p := range *ports {
 			if _, ok := s.Port(p.Port); !ok || p.Port > openflow.PortMax || !s.Connected() {
-				continue // nothing is kept of what is not there
+				continue // ignore ports that do not exist, or nothing would ever remove them
 			}
 			out = append(out, stats.Sample{
 				Port: PortRef{Switch: s.dpid, Port: p.Port}, Sent: r.sent, Received: r.answered, Age: p.Duration.Duration(),

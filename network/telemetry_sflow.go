@@ -17,37 +17,37 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// sflowReceiver receives the counters that switches send by themselves. Anybody can send
-// datagrams: a reading counts only if it comes from the address of the switch's own
+// sflowReceiver receives the counters and packet samples that switches send by sFlow. Anybody can
+// send such datagrams, so a reading counts only if it comes from the address of the switch's own
 // OpenFlow connection.
 type sflowReceiver struct {
-	conn       net.PacketConn // nil if none are received
+	conn       net.PacketConn // nil if sFlow is not received
 	switches   *registry
 	rates      *stats.Table
 	log        *slog.Logger
 	logLimiter lograte.Limit
 	counters   sflowCounters
 	talkers    *stats.Talkers
-	// portsByIndex are the ports by the sender's address and their ifIndex, as counters
-	// have shown. Bridges of one machine share both.
+	// portsByIndex holds the ports by the sender's address and ifIndex, as counters have shown
+	// them. Bridges on one machine share both.
 	portsByIndex map[netip.Addr]map[uint32]PortRef
 }
 
-// maxPortsPerSender bounds what is remembered of one sender: an ifIndex is not used again
-// when its port has gone.
+// maxPortsPerSender bounds the ports that are remembered of one sender, because an ifIndex is not
+// used again after its port is gone.
 const maxPortsPerSender = 4096
 
 type sflowCounters struct {
 	datagrams, failed, malformed, refused atomic.Uint64
 }
 
-// PushStats counts what has come in by sFlow.
+// PushStats counts what was received by sFlow.
 type PushStats struct {
 	Datagrams uint64
-	// Failed counts errors of the socket, as when the machine has no memory for more.
+	// Failed counts errors of the socket, for instance when the machine has no memory for more.
 	Failed uint64
-	// Malformed could not be read, Refused came from somewhere else than the
-	// switch's OpenFlow connection, or were of a switch that has none.
+	// Malformed counts datagrams that could not be read. Refused counts readings that came from
+	// another address than the switch's OpenFlow connection, or of switches without one.
 	Malformed, Refused uint64
 }
 
@@ -66,14 +66,13 @@ func (r *sflowReceiver) listen(c *Config) (err error) {
 	return nil
 }
 
-// sflowRetryDelay is how long the receiver waits after an error, so that one that lasts does not
-// keep a processor busy.
+// sflowRetryDelay is the wait after an error, so that a lasting error does not keep a processor
+// busy.
 const sflowRetryDelay = 50 * time.Millisecond
 
-// receive takes datagrams until ctx ends, one at a time: what comes too fast
-// waits in the socket, and what does not fit there is lost, as with all of UDP. Only a
-// closed socket is the end of receiving; other errors are of one datagram or of the
-// machine's present state.
+// receive handles datagrams one at a time until ctx ends. Datagrams that arrive too fast wait in
+// the socket, and those that do not fit there are lost. Only a closed socket ends receiving; other
+// errors concern one datagram, or the machine's present state.
 func (r *sflowReceiver) receive(ctx context.Context) error {
 	b := make([]byte, 1<<16)
 	var d sflow.Datagram
@@ -97,21 +96,21 @@ func (r *sflowReceiver) receive(ctx context.Context) error {
 	}
 }
 
-// handleDatagram takes what a datagram holds, which is read into d.
+// handleDatagram handles one datagram, which it parses into d.
 func (r *sflowReceiver) handleDatagram(from net.Addr, b []byte, d *sflow.Datagram) {
 	now := time.Now()
 	r.counters.datagrams.Add(1)
 	if err := d.Parse(b); err != nil {
 		r.counters.malformed.Add(1)
-		r.logLimiter.Warn(r.log, "sFlow not understood", "from", from, "error", err)
+		r.logLimiter.Warn(r.log, "malformed sFlow datagram", "from", from, "error", err)
 		return
 	}
 	who := hostOf(from)
 	for i := range d.Counters {
 		if err := r.handleCounters(who, now, &d.Counters[i]); err != nil {
 			r.counters.refused.Add(1)
-			if !errors.Is(err, ErrSwitchDown) { // it may be about to connect
-				r.logLimiter.Warn(r.log, "sFlow not believed", "from", from, "error", err)
+			if !errors.Is(err, ErrSwitchDown) { // it may connect soon
+				r.logLimiter.Warn(r.log, "sFlow counters refused", "from", from, "error", err)
 			}
 		}
 	}
@@ -120,14 +119,14 @@ func (r *sflowReceiver) handleDatagram(from net.Addr, b []byte, d *sflow.Datagra
 	}
 }
 
-// reservedPort tells numbers that stand for no port. Open vSwitch writes those of
-// OpenFlow 1.0, of 16 bits; it has no ports of its own there.
+// reservedPort reports whether a number does not stand for a port. Open vSwitch uses the reserved
+// numbers of OpenFlow 1.0, which have 16 bits; it has no ports of its own there.
 func reservedPort(n uint32) bool { return n > openflow.PortMax || n > 0xff00 && n <= 0xffff }
 
-// handleCounters takes the counters of one port.
+// handleCounters handles the counters of one port.
 func (r *sflowReceiver) handleCounters(who netip.Addr, now time.Time, c *sflow.Counters) error {
 	if !c.Known || reservedPort(c.Port.Port) {
-		return nil // no interface's, or that of the switch itself
+		return nil // not an interface, or the switch's own
 	}
 	if c.Port.IsZero() {
 		return errors.New("the sender does not say which OpenFlow port its counters are of")
@@ -150,19 +149,19 @@ func (r *sflowReceiver) handleCounters(who netip.Addr, now time.Time, c *sflow.C
 	return nil
 }
 
-// handleSample takes a sampled packet. It counts once its port is known, by counters
-// that were believed.
+// handleSample handles a sampled packet. The sample counts only if its port is known from accepted
+// counters.
 func (r *sflowReceiver) handleSample(who netip.Addr, now time.Time, p *sflow.Packet) {
 	at, ok := r.portsByIndex[who][p.In]
 	if !ok {
 		return
 	}
 	var h packet.Headers
-	_ = h.Parse(p.Header) // what could be read is what counts
+	_ = h.Parse(p.Header) // headers that could be parsed are usable even after an error
 	r.talkers.Take(at, &h, p.Length, p.Rate, now)
 }
 
-// hostOf is the address without its port.
+// hostOf returns the address without its port.
 func hostOf(a net.Addr) netip.Addr {
 	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
 		return ap.Addr().Unmap()

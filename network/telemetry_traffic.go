@@ -8,17 +8,17 @@ import (
 	"github.com/sluice-net/sluice/network/stats"
 )
 
-// Traffic is what has been measured of the network's traffic.
+// Traffic holds the measurements of the network's traffic.
 type Traffic struct {
 	interval  time.Duration // between readings of counters
-	began     time.Time     // what readings are timed by
+	began     time.Time     // reference time of the readings
 	rates     *stats.Table
 	history   *stats.History
 	snapshots *snapshots
 	sflow     sflowReceiver
 }
 
-// historySpan is how far back the measurements of links are remembered.
+// historySpan is how long the measurements of links are kept.
 const historySpan = time.Hour
 
 func newTraffic(c *Config, switches *registry, s *snapshots) Traffic {
@@ -29,36 +29,36 @@ func newTraffic(c *Config, switches *registry, s *snapshots) Traffic {
 	}
 }
 
-// Traffic is what has been measured of the network's traffic.
+// Traffic returns the measurements of the network's traffic.
 func (n *Network) Traffic() *Traffic { return &n.traffic }
 
-// Port is the latest measured traffic of a port.
+// Port returns the latest measured traffic of a port.
 func (t *Traffic) Port(at PortRef) (stats.Rate, bool) { return t.rates.Rate(at) }
 
-// PortBy is the latest traffic of a port that one source has measured.
+// PortBy returns the latest traffic of a port from one source of measurements.
 func (t *Traffic) PortBy(at PortRef, by stats.Source) (stats.Rate, bool) {
 	return t.rates.RateBy(at, by)
 }
 
-// Link is what was measured last of what a link carries and loses.
+// Link returns the latest measured load and loss of a link.
 func (t *Traffic) Link(l Link) stats.Load { return t.rates.Load(l) }
 
-// LinkHistory is what was measured since a time of the link that leaves by a port,
-// within the last hour.
+// LinkHistory returns the measurements of the link that leaves by a port since a time, for at most
+// the last hour.
 func (t *Traffic) LinkHistory(from PortRef, since time.Time) []stats.Track {
 	return t.history.Since(from, since)
 }
 
-// Talkers are the conversations that use the network most, by samples of packets, of
-// those that are of interest. There are none unless sFlow is received.
+// Talkers returns the conversations that use the network most, according to packet samples, among
+// those that of accepts. There are none unless sFlow is received.
 func (t *Traffic) Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker {
 	return t.sflow.talkers.Top(limit, time.Now(), of)
 }
 
-// PushStats reads the counters of the sFlow receiver.
+// PushStats returns the counters of the sFlow receiver.
 func (t *Traffic) PushStats() PushStats { return t.sflow.counters.read() }
 
-// SFlowAddr is where sFlow is received, nil if it is not.
+// SFlowAddr returns the address where sFlow is received, or nil.
 func (t *Traffic) SFlowAddr() net.Addr {
 	if t.sflow.conn == nil {
 		return nil
@@ -66,12 +66,12 @@ func (t *Traffic) SFlowAddr() net.Addr {
 	return t.sflow.conn.LocalAddr()
 }
 
-// untilReading is the time until all switches are asked for their counters again.
+// untilReading returns the time until the next reading of all switches' counters.
 func (t *Traffic) untilReading() time.Duration {
 	return t.interval - time.Since(t.began)%t.interval
 }
 
-// untilRecord is the time until the answers to the next reading should all be in.
+// untilRecord returns the time until the replies of the next reading should have arrived.
 func (t *Traffic) untilRecord() time.Duration {
 	until := t.untilReading() + min(t.interval/2, time.Second)
 	if until > t.interval {
@@ -80,7 +80,7 @@ func (t *Traffic) untilRecord() time.Duration {
 	return until
 }
 
-// record brings what has been measured into the topology and the history.
+// record stores the current measurements in the topology and the history.
 func (t *Traffic) record(now time.Time) {
 	t.rates.CompareEnds(t.snapshots.topo.Load().Links)
 	t.snapshots.rebuild()

@@ -12,16 +12,16 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// linkProber finds links: it probes ports, and takes the probes that arrive.
+// linkProber discovers links: it sends probes out of ports, and handles the probes that arrive.
 type linkProber struct {
 	switches  *registry
 	links     *discovery.Discovery
 	log       *slog.Logger
 	onChanges func([]discovery.Change)
-	// probes takes the frames of examinations, which come up as probes do.
+	// probes receives the frames of examinations, which reach the controller like link probes.
 	probes *probeReceiver
 	queues probeQueues
-	due    signal // a port came up: probe it now
+	due    signal // a port came up and is to be probed now
 }
 
 // Name implements Handler.
@@ -36,24 +36,24 @@ func (x *linkProber) HandlePacketIn(p *PacketIn) Verdict {
 	if p.Headers.EthType != 0x88cc {
 		return Continue
 	}
-	if p.InPort > openflow.PortMax { // no link and no host is there
+	if p.InPort > openflow.PortMax { // the packet was looped back to the controller's port
 		p.Switch.keepalive.loopback.receive(p.Data, p.At)
 		return Stop
 	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
 	changes, err := x.links.Receive(p.Data, &p.Headers, at, p.At, x.control)
 	switch {
-	case err == nil, err == discovery.ErrForeign: //nolint:errorlint // returned as it is
+	case err == nil, err == discovery.ErrForeign: //nolint:errorlint // discovery returns it unwrapped
 	case errors.Is(err, discovery.ErrLate):
-		p.Switch.logLimiter.Warn(x.log, "a probe came too late to tell of its link", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
+		p.Switch.logLimiter.Warn(x.log, "a probe arrived too late to show its link", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
 	default:
-		p.Switch.logLimiter.Warn(x.log, "probe not believed", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
+		p.Switch.logLimiter.Warn(x.log, "probe refused", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
 	}
 	x.onChanges(changes)
 	return Stop
 }
 
-// control is what is known of the connection to a switch.
+// control returns the round-trip times of the control connection to a switch.
 func (x *linkProber) control(d openflow.DatapathID) discovery.Control {
 	if s, ok := x.switches.get(d); ok {
 		return s.keepalive.rtt.control()
@@ -61,7 +61,8 @@ func (x *linkProber) control(d openflow.DatapathID) discovery.Control {
 	return discovery.Control{}
 }
 
-// observe tells discovery of a port whether it has received and sent something.
+// observe passes a port's counters to discovery, which learns whether the port has received and
+// sent packets.
 func (x *linkProber) observe(c stats.Sample) {
 	x.links.Counted(c.Port, c.RxPackets, c.TxPackets, c.Sent)
 }
@@ -91,16 +92,15 @@ func (x *linkProber) probe(now time.Time) time.Time {
 	return due.Next
 }
 
-// probeQueues are the ports at which probes of links have a queue of their own.
+// probeQueues holds the ports where probes of links use a queue of their own.
 type probeQueues struct {
 	mu     sync.Mutex
 	queues map[PortRef]uint32
 }
 
-// SetProbeQueue has probes of the link at a port leave by one of the port's queues, which
-// whoever configures them keeps for that, or with 0 by none: a probe that waits behind
-// all other traffic says that the link is long, or gone, when it is only full. It may be
-// called at any time, by several goroutines.
+// SetProbeQueue makes probes of the link at a port use one of the port's queues, or none if queue
+// is 0. The queue should be reserved for probes: a probe that waits behind other traffic makes a
+// full link look long or dead. SetProbeQueue may be called at any time, by several goroutines.
 func (n *Network) SetProbeQueue(at PortRef, queue uint32) { n.linkProber.queues.set(at, queue) }
 
 func (q *probeQueues) set(at PortRef, queue uint32) {
@@ -116,7 +116,7 @@ func (q *probeQueues) set(at PortRef, queue uint32) {
 	}
 }
 
-// output are the actions that send a probe out of a port.
+// output returns the actions that send a probe out of a port.
 func (q *probeQueues) output(at PortRef) []openflow.Action {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,8 +126,8 @@ func (q *probeQueues) output(at PortRef) []openflow.Action {
 	return []openflow.Action{openflow.Output(at.Port)}
 }
 
-// forget drops the queues of a switch that has gone: its ports may be others when it
-// comes back.
+// forget drops the queues of a switch that has disconnected, because its ports may be different
+// when it returns.
 func (q *probeQueues) forget(d openflow.DatapathID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// snapshots are those of the topology, and of what forwarding sees of the network.
+// snapshots holds the current snapshots of the topology and of default forwarding's view.
 type snapshots struct {
 	cfg      *Config
 	switches *registry
@@ -23,16 +23,15 @@ type snapshots struct {
 	topo atomic.Pointer[topology.Topology]
 	view atomic.Pointer[forward.View]
 
-	wanted   atomic.Uint64 // asked for
+	wanted   atomic.Uint64 // number of requests
 	building sync.Mutex
-	built    uint64 // what was wanted when the latest was begun
-	seq      uint64 // the latest's number
+	built    uint64 // value of wanted when the latest snapshot was begun
+	seq      uint64 // number of the latest snapshot
 }
 
-// rebuild makes a new snapshot of the topology and of what forwarding sees.
-//
-// Whoever waits for its turn while the snapshot is made that has what it wants in it
-// makes no other.
+// rebuild makes new snapshots of the topology and of default forwarding's view. A caller that
+// waits while another caller makes a snapshot that includes its changes does not make one of its
+// own.
 func (x *snapshots) rebuild() {
 	wanted := x.wanted.Add(1)
 	x.building.Lock()

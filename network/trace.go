@@ -12,11 +12,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Trace tells what happens to a described packet: which rule of which owner
-// handles it in each switch on its way, and why. It goes by the rules that the
-// switches have at this moment, not by those that they should have. What the
-// description leaves open is taken from the host table: where the packet comes
-// in, and the MAC addresses that belong to its IP addresses.
+// Trace returns what happens to a described packet: which rule of which owner handles it in each
+// switch on its path, and why. It uses the rules that the switches have at this moment, not those
+// that they should have. What the description leaves open is taken from the host table: where the
+// packet enters, and the MAC addresses for its IP addresses.
 func (n *Network) Trace(ctx context.Context, d trace.Description) (trace.Trace, error) {
 	v := &traceView{ctx: ctx, n: n, topo: n.Topology(), cache: map[openflow.DatapathID]*switchRules{}}
 	if err := v.complete(&d); err != nil {
@@ -39,7 +38,7 @@ type traceView struct {
 	ctx   context.Context
 	n     *Network
 	topo  *topology.Topology
-	done  []func() // that give back what replies take
+	done  []func() // release the memory of the replies
 	cache map[openflow.DatapathID]*switchRules
 	errs  []error
 }
@@ -75,7 +74,7 @@ func (v *traceView) complete(d *trace.Description) error {
 	return err
 }
 
-// described finds the host that the first of the fields that was said means.
+// described returns the host that the first described field identifies.
 func (v *traceView) described(d *trace.Description, fields ...openflow.Field) (Host, bool) {
 	for _, f := range fields {
 		o, ok := d.Packet.Get(f)
@@ -177,7 +176,7 @@ func (v *traceView) readSwitch(s *Switch) (*switchRules, error) {
 	return out, nil
 }
 
-// toInstalled turns a rule as a switch lists it into one that says who owns it.
+// toInstalled converts a rule as a switch lists it, and adds its owner.
 func (v *traceView) toInstalled(d openflow.DatapathID, f *openflow.FlowStats, names map[rule.Cookie]string) InstalledRule {
 	c := rule.Cookie(f.Cookie)
 	stage, offset, _ := rule.OfPriority(f.Priority)

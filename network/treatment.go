@@ -8,15 +8,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Treatment is what one service has promised to packets that another carries under headers
-// of its own: a class of traffic, say, on a connection that agents carry.
+// Treatment is what one service has promised for packets that another service carries under
+// different headers, such as a class of traffic for a connection that agents carry.
 type Treatment struct {
-	// Name is that of the promise.
+	// Name is the name of the promise.
 	Name string `json:"name"`
-	// DSCP is what the packets bear between two carriers, where nothing else tells them
-	// from packets without the treatment; zero for none.
+	// DSCP marks the packets between two carriers, where nothing else distinguishes them from
+	// packets without the treatment. Zero means no mark.
 	DSCP uint8 `json:"dscp,omitempty"`
-	// Own is what they bear where an end host sees them.
+	// Own is the DSCP of the packets where an end host sees them.
 	Own uint8 `json:"own,omitempty"`
 }
 
@@ -24,27 +24,30 @@ type Treatment struct {
 type Carried struct {
 	Treatment string
 	At        PortRef
-	// Between says that they do so between two carriers, and bear the treatment's DSCP.
+	// Between reports whether the packets travel between two carriers and have the treatment's
+	// DSCP.
 	Between bool
 }
 
-// Promiser is who promises treatments. Its methods may be called concurrently.
+// Promiser is implemented by the service that promises treatments. Its methods may be called
+// concurrently.
 type Promiser interface {
-	// Loaded is closed when the promises of an earlier controller are there.
+	// Loaded returns a channel that is closed once the promises of an earlier controller have been
+	// read.
 	Loaded() <-chan struct{}
-	// Treatment of packets of which these headers are known; false if they have none.
+	// Treatment returns the treatment of packets with these headers, or false if they have none.
 	Treatment(openflow.Match) (Treatment, bool)
-	// Queue is the one into which packets have to be put at a port; zero if there is none
-	// yet, or if their DSCP puts them there.
+	// Queue returns the queue for the packets at a port. It is zero if there is none yet, or if
+	// their DSCP selects it.
 	Queue(Carried) uint32
-	// Carry reports ports that are in use now. One that has not been reported for a while
-	// counts as unused. It does not block.
+	// Carry reports ports that are in use now. A port that has not been reported for some time
+	// counts as unused. Carry does not block.
 	Carry([]Carried)
 }
 
-// Treatments is where services meet of which one promises treatments and others carry
-// traffic: neither knows the other. The zero value knows of no promises, and so does nil.
-// Its methods may be called concurrently.
+// Treatments connects a service that promises treatments with services that carry traffic, so that
+// neither has to know the other. The zero value, and nil, know of no promises. Its methods may be
+// called concurrently.
 type Treatments struct {
 	mu          sync.Mutex
 	source      Promiser
@@ -53,7 +56,7 @@ type Treatments struct {
 	epoch       uint64
 }
 
-// Promise makes a service the one that promises.
+// Promise sets the service that promises treatments.
 func (t *Treatments) Promise(p Promiser) {
 	if t == nil {
 		return
@@ -63,8 +66,8 @@ func (t *Treatments) Promise(p Promiser) {
 	t.source = p
 }
 
-// Subscribe makes the owner of rules with this name a carrier, and has f called after each
-// change of what is promised. It must not block.
+// Subscribe registers the owner of rules with this name as a carrier, and f to be called after
+// each change of the promises. f must not block.
 func (t *Treatments) Subscribe(carrier string, f func()) {
 	if t == nil {
 		return
@@ -74,7 +77,7 @@ func (t *Treatments) Subscribe(carrier string, f func()) {
 	t.carriers, t.subscribers = append(t.carriers, carrier), append(t.subscribers, f)
 }
 
-// Carriers are the owners of rules that lead what is carried.
+// Carriers returns the names of the owners of rules that forward carried packets.
 func (t *Treatments) Carriers() []string {
 	if t == nil {
 		return nil
@@ -84,7 +87,8 @@ func (t *Treatments) Carriers() []string {
 	return slices.Clone(t.carriers)
 }
 
-// Changed says that what is promised, or where it can be kept, is not as it was.
+// Changed tells the carriers that the promises, or the places where they can be kept, have
+// changed.
 func (t *Treatments) Changed() {
 	if t == nil {
 		return
@@ -98,7 +102,7 @@ func (t *Treatments) Changed() {
 	}
 }
 
-// Epoch grows with each change.
+// Epoch returns a number that grows with each change.
 func (t *Treatments) Epoch() uint64 {
 	if t == nil {
 		return 0
@@ -108,7 +112,7 @@ func (t *Treatments) Epoch() uint64 {
 	return t.epoch
 }
 
-// promiser is who promises, nil if nobody does.
+// promiser returns the service that promises treatments, or nil.
 func (t *Treatments) promiser() Promiser {
 	if t == nil {
 		return nil
@@ -118,7 +122,7 @@ func (t *Treatments) promiser() Promiser {
 	return t.source
 }
 
-// Await returns when the promises of an earlier controller are there, or ctx ends.
+// Await waits until the promises of an earlier controller have been read, or ctx ends.
 func (t *Treatments) Await(ctx context.Context) {
 	p := t.promiser()
 	if p == nil {
@@ -130,8 +134,7 @@ func (t *Treatments) Await(ctx context.Context) {
 	}
 }
 
-// Of is the treatment of packets of which these headers are known, the zero value if they
-// have none.
+// Of returns the treatment of packets with these headers, or the zero value if they have none.
 func (t *Treatments) Of(m openflow.Match) Treatment {
 	if p := t.promiser(); p != nil {
 		if x, ok := p.Treatment(m); ok {
@@ -141,7 +144,7 @@ func (t *Treatments) Of(m openflow.Match) Treatment {
 	return Treatment{}
 }
 
-// Queue is the one into which packets of a treatment have to be put at a port, zero if none.
+// Queue returns the queue for packets of a treatment at a port, or zero if there is none.
 func (t *Treatments) Queue(c Carried) uint32 {
 	if p := t.promiser(); p != nil && c.Treatment != "" {
 		return p.Queue(c)
@@ -149,8 +152,8 @@ func (t *Treatments) Queue(c Carried) uint32 {
 	return 0
 }
 
-// Carry reports ports by which packets of treatments are carried now. One that has not been
-// reported for a while counts as unused.
+// Carry reports ports by which packets of treatments are carried now. A port that has not been
+// reported for some time counts as unused.
 func (t *Treatments) Carry(all []Carried) {
 	if p := t.promiser(); p != nil {
 		p.Carry(all)

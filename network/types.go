@@ -15,15 +15,15 @@ type (
 	Link = topology.Link
 	// Host is an end host as learned.
 	Host = topology.Host
-	// Pin says whose an address is, and where that host is.
+	// Pin is the owner of an address, and that host's place.
 	Pin = hosts.Pin
-	// HostRecord is what is kept of a host over a restart.
+	// HostRecord is what is stored of a host over a restart.
 	HostRecord = hosts.Record
-	// HostNote is a change of a host that is to be kept over a restart.
+	// HostNote is a change of a host that is to be stored.
 	HostNote = hosts.Note
 	// Hop is one switch of a path.
 	Hop = topology.Hop
-	// Path is a way through the network.
+	// Path is a path through the network.
 	Path = topology.Path
 	// Topology is an immutable snapshot of switches and links.
 	Topology = topology.Topology
@@ -38,17 +38,17 @@ type (
 	Group = rule.Group
 	// Meter is a meter as an owner declares it.
 	Meter = rule.Meter
-	// Program is all that an owner wants under one key.
+	// Program is everything that an owner declares under one key.
 	Program = rule.Program
-	// ApplyOptions say how a program is brought into the switches.
+	// ApplyOptions configure how a program is sent to the switches.
 	ApplyOptions = rule.ApplyOptions
-	// ApplyReport tells what a change has sent.
+	// ApplyReport describes what a change has sent.
 	ApplyReport = rule.Report
 	// InstalledRule is a rule that the ledger holds.
 	InstalledRule = rule.Installed
-	// Removed tells an owner that a switch removed one of its rules.
+	// Removed describes a rule that a switch has removed.
 	Removed = rule.Removed
-	// Cookie carries owner, generation and number of a rule.
+	// Cookie contains owner, generation and number of a rule.
 	Cookie = rule.Cookie
 )
 
