@@ -1,7 +1,6 @@
 package ebpf
 
 import (
-	"encoding/binary"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,7 +34,7 @@ func twoWays(t *testing.T, inUse uint32) (s *shared, first, second way) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = second.receive.Close() })
-	if err := s.Choices.Put(uint32(0), choice{Slot: inUse, Receive: 3, Merge: 1}); err != nil {
+	if err := s.maps.Choices.Put(uint32(0), datapathChoice{Slot: inUse, Receive: 3, Merge: 1}); err != nil {
 		t.Fatal(err)
 	}
 	return s, first, second
@@ -59,12 +58,12 @@ func TestCopyOfLaterClock(t *testing.T) {
 func age(t *testing.T, s *shared, by time.Duration) {
 	t.Helper()
 	var key uint64
-	var remembered []byte // struct copies, which begins with the time
-	if all := s.Seen.Iterate(); !all.Next(&key, &remembered) {
+	var remembered datapathCopies
+	if all := s.maps.Seen.Iterate(); !all.Next(&key, &remembered) {
 		t.Fatalf("no packet is remembered: %v", all.Err())
 	}
-	binary.NativeEndian.PutUint64(remembered, binary.NativeEndian.Uint64(remembered)-uint64(by))
-	if err := s.Seen.Put(key, remembered); err != nil {
+	remembered.Born -= uint64(by)
+	if err := s.maps.Seen.Put(key, remembered); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -31,7 +31,7 @@ func TestCopiesModel(t *testing.T) {
 		defer p.Close()
 		receive[i] = p
 	}
-	if err := s.Choices.Put(uint32(0), choice{Receive: 1<<interfaces - 1, Merge: 1}); err != nil {
+	if err := s.maps.Choices.Put(uint32(0), datapathChoice{Receive: 1<<interfaces - 1, Merge: 1}); err != nil {
 		t.Fatal(err)
 	}
 	turn := uint32(0)

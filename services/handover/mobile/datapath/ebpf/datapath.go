@@ -90,7 +90,7 @@ func (d *Datapath) open(ctx context.Context) error {
 	if d.progs, err = loadShared(vni.Attrs().Index, d.config.VNIMAC); err != nil {
 		return err
 	}
-	if err := d.hooks.attach(vni, egress, d.progs.Send); err != nil {
+	if err := d.hooks.attach(vni, egress, d.progs.send); err != nil {
 		return err
 	}
 	for _, i := range d.config.Interfaces {
@@ -233,9 +233,9 @@ func (d *Datapath) Use(_ context.Context, send string, receive []string) error {
 // publish writes a choice to the map that the programs read. Interfaces that are being replaced
 // count as not in use.
 func (d *Datapath) publish(c datapath.Choice) error {
-	var raw choice
+	var raw datapathChoice
 	if n := d.nics[c.Send]; n != nil {
-		raw.Send, raw.Slot, raw.MAC = uint32(n.index), n.slot, n.MAC
+		raw.Send, raw.Slot, raw.Mac = uint32(n.index), n.slot, n.MAC
 	}
 	for _, name := range c.Receive {
 		if n := d.nics[name]; n != nil {
@@ -245,7 +245,7 @@ func (d *Datapath) publish(c datapath.Choice) error {
 	if len(d.nics) > 1 {
 		raw.Merge = 1 // even with one interface to receive from: another may bring the same packets later
 	}
-	if err := d.progs.Choices.Put(uint32(0), raw); err != nil {
+	if err := d.progs.maps.Choices.Put(uint32(0), raw); err != nil {
 		return fmt.Errorf("switching to %q: %w", c.Send, err)
 	}
 	d.current = c

@@ -9,7 +9,7 @@
 // # Design choices
 //
 // The programs are written in C and not assembled in Go, because loops over neighbour discovery's
-// options and a hash are readable there. The object is embedded; a test compiles the source again
+// options and a hash are readable there. bpf2go embeds the objects and makes their Go types; a test compiles the source again
 // where the compiler is installed.
 //
 // The programs are attached by the clsact qdisc, which every kernel since 4.5 has, and stay

@@ -1,7 +1,6 @@
 package ebpf
 
 import (
-	"bytes"
 	"crypto/rand"
 	_ "embed"
 	"encoding/binary"
@@ -18,30 +17,8 @@ import (
 
 //go:generate bpf/generate.sh
 
-// object is the compiled bpf/datapath.c.
-//
-//go:embed bpf/datapath.o
-var object []byte
-
-// choice is struct choice of bpf/datapath.c.
-type choice struct {
-	Send    uint32
-	Slot    uint32
-	Receive uint32
-	MAC     openflow.MAC
-	Merge   uint8
-	Pad     uint8
-}
-
-// counters is struct counters of bpf/datapath.c.
-type counters struct {
-	Sent, SentBytes, Received, ReceivedBytes uint64
-	Inactive, Foreign, Doubled               uint64
-	Heard, HeardAt                           uint64
-}
-
 // add adds the counters of another processor.
-func (c *counters) add(o *counters) {
+func (c *datapathCounters) add(o *datapathCounters) {
 	c.Sent += o.Sent
 	c.SentBytes += o.SentBytes
 	c.Received += o.Received
@@ -56,20 +33,11 @@ func (c *counters) add(o *counters) {
 // unsentSlot is the slot of the counters of frames for which there was no interface.
 const unsentSlot = datapath.MaxInterfaces
 
-// shared holds what all programs of a datapath share.
+// shared holds what all programs of a datapath share: the maps, and the program of the VNI.
 type shared struct {
 	spec *ebpf.CollectionSpec
-	objects
-}
-
-// objects are loaded into the kernel.
-type objects struct {
-	Send    *ebpf.Program `ebpf:"sluice_vni_tx"`
-	Choices *ebpf.Map     `ebpf:"choices"`
-	Stats   *ebpf.Map     `ebpf:"stats"`
-	Seen    *ebpf.Map     `ebpf:"seen"`
-	Tails   *ebpf.Map     `ebpf:"tails"`
-	Scratch *ebpf.Map     `ebpf:"scratch"`
+	send *ebpf.Program
+	maps datapathMaps
 }
 
 // Probe returns an error if this kernel cannot load the programs. It changes nothing. The error
@@ -89,16 +57,13 @@ func Probe() error {
 
 // loadShared loads the maps and the program of the VNI.
 func loadShared(vniIndex int, vniMAC openflow.MAC) (*shared, error) {
-	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		return nil, fmt.Errorf("%w: the programs are compiled for little-endian machines", datapath.ErrUnsupported)
-	}
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, unsupported("raising the limit of locked memory, which needs CAP_SYS_RESOURCE", err)
 	}
 	if err := features.HaveProgramType(ebpf.SchedCLS); err != nil {
 		return nil, unsupported("eBPF programs of tc (CONFIG_BPF_SYSCALL, CAP_BPF and CAP_NET_ADMIN)", err)
 	}
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	spec, err := loadDatapath()
 	if err != nil {
 		return nil, fmt.Errorf("the embedded programs: %w", err)
 	}
@@ -106,15 +71,20 @@ func loadShared(vniIndex int, vniMAC openflow.MAC) (*shared, error) {
 	_, _ = rand.Read(seed[:]) // never fails
 	s := &shared{spec: spec}
 	if err := errors.Join(
-		spec.Variables["vni_index"].Set(uint32(vniIndex)),
-		spec.Variables["vni_mac"].Set(vniMAC),
-		spec.Variables["seed"].Set(binary.NativeEndian.Uint64(seed[:])),
+		spec.Variables[datapathVarVniIndex].Set(uint32(vniIndex)),
+		spec.Variables[datapathVarVniMac].Set(vniMAC),
+		spec.Variables[datapathVarSeed].Set(binary.NativeEndian.Uint64(seed[:])),
 	); err != nil {
 		return nil, fmt.Errorf("the embedded programs: %w", err)
 	}
-	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
+	var loaded struct {
+		datapathMaps
+		Send *ebpf.Program `ebpf:"sluice_vni_tx"`
+	}
+	if err := spec.LoadAndAssign(&loaded, nil); err != nil {
 		return nil, unsupported("loading the program of the virtual interface", err)
 	}
+	s.send, s.maps = loaded.Send, loaded.datapathMaps
 	return s, nil
 }
 
@@ -122,8 +92,8 @@ func loadShared(vniIndex int, vniMAC openflow.MAC) (*shared, error) {
 func (s *shared) loadReceiver(i datapath.Interface, slot uint32) (*ebpf.Program, error) {
 	spec := s.spec.Copy()
 	if err := errors.Join(
-		spec.Variables["nic_mac"].Set(i.MAC),
-		spec.Variables["nic_slot"].Set(slot),
+		spec.Variables[datapathVarNicMac].Set(i.MAC),
+		spec.Variables[datapathVarNicSlot].Set(slot),
 	); err != nil {
 		return nil, fmt.Errorf("the embedded programs: %w", err)
 	}
@@ -131,7 +101,10 @@ func (s *shared) loadReceiver(i datapath.Interface, slot uint32) (*ebpf.Program,
 		Receive *ebpf.Program `ebpf:"sluice_nic_rx"`
 	}
 	err := spec.LoadAndAssign(&loaded, &ebpf.CollectionOptions{
-		MapReplacements: map[string]*ebpf.Map{"choices": s.Choices, "stats": s.Stats, "seen": s.Seen, "tails": s.Tails, "scratch": s.Scratch},
+		MapReplacements: map[string]*ebpf.Map{
+			datapathMapChoices: s.maps.Choices, datapathMapStats: s.maps.Stats, datapathMapSeen: s.maps.Seen,
+			datapathMapTails: s.maps.Tails, datapathMapScratch: s.maps.Scratch,
+		},
 	})
 	if err != nil {
 		return nil, unsupported("loading the program of interface "+i.Name, err)
@@ -141,19 +114,15 @@ func (s *shared) loadReceiver(i datapath.Interface, slot uint32) (*ebpf.Program,
 
 // close closes the program and the maps.
 func (s *shared) close() {
-	_ = s.Send.Close()
-	_ = s.Choices.Close()
-	_ = s.Stats.Close()
-	_ = s.Seen.Close()
-	_ = s.Tails.Close()
-	_ = s.Scratch.Close()
+	_ = s.send.Close()
+	_ = s.maps.Close()
 }
 
 // counters returns the sum of a slot's counters over all processors.
-func (s *shared) counters(slot uint32) (counters, error) {
-	var each []counters
-	var sum counters
-	if err := s.Stats.Lookup(slot, &each); err != nil {
+func (s *shared) counters(slot uint32) (datapathCounters, error) {
+	var each []datapathCounters
+	var sum datapathCounters
+	if err := s.maps.Stats.Lookup(slot, &each); err != nil {
 		return sum, fmt.Errorf("reading counters: %w", err)
 	}
 	for i := range each {
@@ -168,7 +137,7 @@ func (s *shared) clear(slot uint32) error {
 	if err != nil {
 		return err
 	}
-	return s.Stats.Put(slot, make([]counters, n))
+	return s.maps.Stats.Put(slot, make([]datapathCounters, n))
 }
 
 // unsupported returns an error that names the feature that the kernel lacks.

@@ -18,14 +18,14 @@ const redirected = 7 // TC_ACT_REDIRECT
 func TestRewritingAgrees(t *testing.T) {
 	vni, nic := openflow.MAC{2, 0, 0, 0, 0, 1}, openflow.MAC{2, 0, 0, 0, 0, 2}
 	s, receive := loaded(t, nic)
-	if err := s.Choices.Put(uint32(0), choice{Send: 1, MAC: nic, Receive: 1}); err != nil {
+	if err := s.maps.Choices.Put(uint32(0), datapathChoice{Send: 1, Mac: nic, Receive: 1}); err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		in := randomFrame(t, vni, nic)
 		want := slices.Clone(in)
 		outbound(want, vni, nic)
-		verdict, got, err := s.Send.Test(in)
+		verdict, got, err := s.send.Test(in)
 		if err != nil || verdict != redirected {
 			t.Fatalf("out: verdict %d, %v", verdict, err)
 		}

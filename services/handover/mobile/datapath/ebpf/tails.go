@@ -23,14 +23,8 @@ const (
 	tailData = 1504
 )
 
-// tail is struct tail of bpf/datapath.c: the last segment of a connection.
-type tail struct {
-	Lock, _          uint32
-	Head, Data, Skip uint32
-	_                uint32
-	At               uint64
-	Bytes            [tailHead + tailData]byte
-}
+// segment is the last segment of a connection.
+type segment datapathSegment
 
 // SendAgain sends again the last segment of each TCP connection that has sent one within the given
 // time, both the last with payload and the last without. The segments leave by the interface in
@@ -71,18 +65,18 @@ func (d *Datapath) SendAgain(within time.Duration, gateway openflow.MAC) (sent i
 }
 
 // lately returns the segments that are not older than within, the oldest first.
-func (s *shared) lately(within time.Duration) ([]*tail, error) {
-	var found []*tail
+func (s *shared) lately(within time.Duration) ([]*segment, error) {
+	var found []*segment
 	for place := range uint32(tails) {
-		t := new(tail)
-		if err := s.Tails.LookupWithFlags(place, t, ebpf.LookupLock); err != nil {
+		last := new(datapathTail)
+		if err := s.maps.Tails.LookupWithFlags(place, last, ebpf.LookupLock); err != nil {
 			return nil, fmt.Errorf("reading what was sent last: %w", err)
 		}
-		if t.At != 0 && since(t.At) <= within && t.Head <= tailHead && t.Data <= tailData {
+		if t := (*segment)(&last.S); t.At != 0 && since(t.At) <= within && t.Head <= tailHead && t.Data <= tailData {
 			found = append(found, t)
 		}
 	}
-	slices.SortFunc(found, func(a, b *tail) int { return cmp.Compare(a.At, b.At) })
+	slices.SortFunc(found, func(a, b *segment) int { return cmp.Compare(a.At, b.At) })
 	return found, nil
 }
 
@@ -100,7 +94,7 @@ const (
 
 // frame returns the segment as it would have left the interface: the last piece of a large one,
 // with the checksums that the interface would compute.
-func (t *tail) frame() []byte {
+func (t *segment) frame() []byte {
 	b := append(slices.Clone(t.Bytes[:t.Head]), t.Bytes[tailHead:tailHead+t.Data]...)
 	be := binary.BigEndian
 	be.PutUint16(b[ipLength:], uint16(len(b)-atIP))
