@@ -14,12 +14,9 @@ type Control struct {
 	Jitter time.Duration
 }
 
-// FlightWindow is how many of a link's latest probes are remembered, and RecentFlights
-// how many show that it has changed. Round trips should be remembered as long.
+// FlightWindow is how many of a link's latest probes are remembered, and RecentFlights how many
+// of them show that the link's latency has changed. Round trips should be remembered as long.
 const (
-	// FlightWindow is how many of a link's latest probes are remembered, and RecentFlights how
-	// many of them show that the link's latency has changed. Round trips should be remembered as
-	// long.
 	FlightWindow  = 32
 	RecentFlights = 8
 )

@@ -54,7 +54,7 @@ func TestMadeUpHostsHarmNoOthers(t *testing.T) {
 		t.Errorf("a host of a third switch: %+v, want it added and another removed", changes)
 	}
 	for i := range 5 {
-		if _, is := tab.Lookup(macOf(i), 0); !is {
+		if _, ok := tab.Lookup(macOf(i), 0); !ok {
 			t.Errorf("host %d had to give way", i)
 		}
 	}
@@ -171,7 +171,7 @@ func TestPinnedHostsStay(t *testing.T) {
 			t.Errorf("%s: %+v", what, c)
 		}
 	}
-	if h, is := tab.ByIP(server); !is || h.MAC != macOf(1) || h.At != home {
+	if h, ok := tab.ByIP(server); !ok || h.MAC != macOf(1) || h.At != home {
 		t.Errorf("the address is at %+v", h)
 	}
 }

@@ -222,14 +222,14 @@ func TestRestoredHostsHaveTheirShare(t *testing.T) {
 	})
 	tab.Restore(records, now)
 	for i, there := range map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: false} {
-		if _, is := tab.Lookup(macOf(i), 0); is != there {
-			t.Errorf("host %d is there: %v, want %v", i, is, there)
+		if _, ok := tab.Lookup(macOf(i), 0); ok != there {
+			t.Errorf("host %d is there: %v, want %v", i, ok, there)
 		}
 	}
 	if n := tab.Len(); n != 6 {
 		t.Errorf("%d hosts, want 6", n)
 	}
-	if h, is := tab.ByIP(ipOf(4)); is {
+	if h, ok := tab.ByIP(ipOf(4)); ok {
 		t.Errorf("a pinned address is %v's", h.MAC)
 	}
 	gone := 0
@@ -286,7 +286,7 @@ func TestNotesAreShared(t *testing.T) {
 	if n := kept.keep(tab); n != 513 || tab.Unkept() != before-n {
 		t.Errorf("%d notes at once, %d left of %d", n, tab.Unkept(), before)
 	}
-	if _, is := kept[macOf(1_000_000)]; !is {
+	if _, ok := kept[macOf(1_000_000)]; !ok {
 		t.Error("a host elsewhere was not kept")
 	}
 	if before > limit {

@@ -201,8 +201,8 @@ func (l *Ledger) SwitchRules(sw openflow.DatapathID) []rule.Installed {
 // appendInstalled appends an entry in the form that the switch has, if the switch has an entry
 // for it.
 func (s *switchState) appendInstalled(to []rule.Installed, e *Entry, key string) []rule.Installed {
-	r, held := s.wanted(e)
-	if !held {
+	r, ok := s.wanted(e)
+	if !ok {
 		return to
 	}
 	return append(to, rule.Installed{

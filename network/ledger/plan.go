@@ -174,14 +174,14 @@ func replaceCommand(old, now *rule.Rule) uint8 {
 // before the controller's restart, newRule takes it over and sends nothing.
 func (c *Change) newRule(s *switchState, at place[rule.Key], r rule.Rule) {
 	e := &Entry{Rule: r, owner: c.owner, keys: []string{c.key}}
-	want, held := s.wanted(e)
+	want, ok := s.wanted(e)
 	slot := s.layout.Slot(at.key)
 	found := s.unclaimed[slot]
-	if found != nil && held {
+	if found != nil && ok {
 		delete(s.unclaimed, slot)
 		c.claimed = append(c.claimed, found)
 	}
-	if found != nil && held && found.Cookie.Owner() == c.owner.Hash && found.equals(s.layout, want) {
+	if found != nil && ok && found.Cookie.Owner() == c.owner.Hash && found.equals(s.layout, want) {
 		e.Cookie, e.Confirmed = found.Cookie, true
 	} else {
 		e.Cookie = c.l.cookie(c.owner)
@@ -229,7 +229,7 @@ func (c *Change) dropRule(at place[rule.Key]) {
 	s := c.l.stateOf(at.sw)
 	old := s.rules[at.key]
 	if old == nil {
-		return // it timed out meanwhile
+		return // it has timed out since
 	}
 	if len(old.keys) > 1 {
 		less := *old
@@ -320,7 +320,7 @@ func (c *Change) undoRule(ch change[rule.Key, Entry]) []Op {
 		delete(s.rules, ch.key)
 		return c.undoNewRule(s, ch)
 	case now == nil && ch.new != nil && (ch.new.Rule.Idle > 0 || ch.new.Rule.Hard > 0):
-		return nil // it timed out meanwhile
+		return nil // it has timed out since
 	}
 	back := *ch.old
 	back.keys = []string{c.key}

@@ -166,9 +166,9 @@ func (l *Ledger) classify(s *switchState, r *Reported) verdict {
 
 // adoptRule adds a found rule to the ledger under the key Adopted, and reports whether it did.
 func (l *Ledger) adoptRule(s *switchState, o *Owner, r *Reported) bool {
-	k, here := s.layout.Key(r.Slot)
+	k, hasKey := s.layout.Key(r.Slot)
 	v, ok := r.toRule(s.layout)
-	if !ok || !here || s.rules[k] != nil {
+	if !ok || !hasKey || s.rules[k] != nil {
 		return false
 	}
 	s.rules[k] = &Entry{Rule: v, Cookie: r.Cookie, Confirmed: true, owner: o, keys: []string{Adopted}}

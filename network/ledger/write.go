@@ -37,8 +37,8 @@ func (s *switchState) at(slot rule.Slot) *Entry {
 
 // write returns the operation that writes an entry, and whether there is anything to write.
 func (s *switchState) write(e *Entry, command uint8) (Op, bool) {
-	r, held := s.wanted(e)
-	if !held {
+	r, ok := s.wanted(e)
+	if !ok {
 		return Op{}, false
 	}
 	m := flowMod(s.layout, r, command)
@@ -48,7 +48,7 @@ func (s *switchState) write(e *Entry, command uint8) (Op, bool) {
 
 // appendWrite appends the operation that writes an entry, if there is one.
 func (s *switchState) appendWrite(ops []Op, e *Entry, command uint8) []Op {
-	if op, held := s.write(e, command); held {
+	if op, ok := s.write(e, command); ok {
 		return append(ops, op)
 	}
 	return ops

@@ -16,7 +16,7 @@ func TestCounted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		there   line
 		counted func(sent, came int) Counters
-		want    string // the faults of the way, and what one of them says
+		want    string // the faults, and part of the text of one of them
 		says    string
 	}{
 		"right":                  {sound, func(s, c int) Counters { return Counters{is(s), is(s), is(c)} }, "", ""},

@@ -63,9 +63,9 @@ func (w *world) write(sw openflow.DatapathID, p Part) {
 }
 
 func (w *world) outs(sw openflow.DatapathID, m openflow.Match) (ports []uint32) {
-	a, some := w.rules[sw][m]
+	a, ok := w.rules[sw][m]
 	switch {
-	case !some:
+	case !ok:
 		return nil
 	case a.Type != openflow.ActionGroup:
 		return []uint32{a.Port()}
@@ -90,7 +90,7 @@ func (w *world) walk(from openflow.DatapathID, m openflow.Match) (leaves []topol
 		}
 		done[sw] = false
 		for _, port := range w.outs(sw, m) {
-			if to, some := w.links[ref(sw, port)]; some {
+			if to, ok := w.links[ref(sw, port)]; ok {
 				on(to.Switch)
 			} else if at := ref(sw, port); !slices.Contains(leaves, at) {
 				leaves = append(leaves, at)
@@ -205,8 +205,8 @@ func TestNoCircleAtAnyMoment(t *testing.T) {
 			here := slices.DeleteFunc(slices.Clone(switches), func(openflow.DatapathID) bool { return rapid.IntRange(0, 9).Draw(t, "away") == 0 })
 			w.cables(topology.New(2, switches, up)) // a disconnected switch forwards as before
 			p.Begin(topology.New(2, here, up), all)
-			plan, some := p.Plan(d)
-			if !some {
+			plan, ok := p.Plan(d)
+			if !ok {
 				continue
 			}
 			without := slices.Clone(here)
@@ -253,12 +253,12 @@ func TestWithoutWay(t *testing.T) {
 	p := New(options())
 	d := Destination{Switch: 1, Hosts: []Host{{MAC: mac(1), Port: 1}}}
 	p.Begin(topology.New(2, []openflow.DatapathID{2}, nil), all)
-	if plan, here := p.Plan(d); here {
+	if plan, ok := p.Plan(d); ok {
 		t.Errorf("%+v", plan)
 	}
 	p.Begin(topology.New(2, []openflow.DatapathID{1, 2}, nil), all)
-	if plan, here := p.Plan(d); !here || len(plan) != 1 || len(plan[0]) != 1 || plan[0][0].Switch != 1 {
-		t.Errorf("%+v, %v", plan, here)
+	if plan, ok := p.Plan(d); !ok || len(plan) != 1 || len(plan[0]) != 1 || plan[0][0].Switch != 1 {
+		t.Errorf("%+v, %v", plan, ok)
 	}
 }
 
@@ -324,21 +324,21 @@ func TestGroupsAreShared(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	x := newGroupNumbers()
 	for i := range uint32(1 << 16) {
-		if _, some := x.get(1, []uint32{i, i + 1}, false); !some {
+		if _, ok := x.get(1, []uint32{i, i + 1}, false); !ok {
 			t.Fatalf("none is left after %d", i)
 		}
 	}
-	if _, some := x.get(1, []uint32{9, 9, 9}, false); some {
+	if _, ok := x.get(1, []uint32{9, 9, 9}, false); ok {
 		t.Error("there are more than there are")
 	}
-	if _, some := x.get(2, []uint32{9, 9, 9}, false); !some {
+	if _, ok := x.get(2, []uint32{9, 9, 9}, false); !ok {
 		t.Error("another switch has none")
 	}
 	x.freeUnused()
 	x.get(1, []uint32{0, 1}, false)
 	x.freeUnused()
-	if n, some := x.get(1, []uint32{9, 9, 9}, false); !some || len(x.byNumber[1]) != 2 {
-		t.Errorf("%d %v, %d are taken", n, some, len(x.byNumber[1]))
+	if n, ok := x.get(1, []uint32{9, 9, 9}, false); !ok || len(x.byNumber[1]) != 2 {
+		t.Errorf("%d %v, %d are taken", n, ok, len(x.byNumber[1]))
 	}
 }
 
