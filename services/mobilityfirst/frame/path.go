@@ -121,10 +121,10 @@ type PathGrant struct {
 	Hello Hello
 }
 
-// LeaseTime is how long the way is there.
+// LeaseTime returns Lease as a duration.
 func (r *PathRequest) LeaseTime() time.Duration { return time.Duration(r.Lease) * time.Millisecond }
 
-// LeaseTime is how long the way is there.
+// LeaseTime returns Lease as a duration.
 func (g *PathGrant) LeaseTime() time.Duration { return time.Duration(g.Lease) * time.Millisecond }
 
 // Type implements Frame.
@@ -151,7 +151,7 @@ func (g *PathGrant) parse(b []byte) error {
 type PathConfirm struct {
 	// Source is the name that has asked, and Destination the one that it has asked for.
 	Source, Destination GUID
-	// Token is the PathGrant's.
+	// Token is the Token of the PathGrant.
 	Token uint64
 	// Stream is any stream of the confirmed session.
 	Stream Stream

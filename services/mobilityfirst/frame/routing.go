@@ -2,8 +2,8 @@ package frame
 
 import "fmt"
 
-// Service says what is to be done with a chunk: some bits, zero for bringing it to one destination: of several hosts
-// that have its name, to one of them.
+// Service is a set of bits that say how a chunk is delivered. Zero delivers it to one destination:
+// to one host of those that have its name.
 type Service uint16
 
 // The bits of a service. The original release does not have DelayTolerant, Compute and Custody.

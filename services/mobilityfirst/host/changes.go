@@ -10,21 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// changesBuffer is asked for so that what the kernel tells waits while the host does something else, in bytes.
+// changesBuffer is the size in bytes of the socket buffer that holds the kernel's messages while
+// the host is busy.
 const changesBuffer = 1 << 20
 
-// watch has each link that is not there looked for whenever an interface of this machine has changed, or an address or
-// a route, and hello said where a carrier is back, until ctx ends. Without it they are looked for now and then.
+// watch follows changes of the machine's interfaces, addresses and routes until ctx ends. It
+// notifies all links of each change, and says hello where a carrier has returned. Without it the
+// links check for changes from time to time.
 func (h *Host) watch(ctx context.Context) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE)
 	if err != nil {
-		h.Log.Warn("changes of interfaces are noticed late", "error", err)
+		h.Log.Warn("cannot watch interfaces: their changes are noticed late", "error", err)
 		return
 	}
 	defer s.Close()
 	defer context.AfterFunc(ctx, s.Close)()
 	if s.SetReceiveBufferSize(changesBuffer, true) != nil {
-		_ = s.SetReceiveBufferSize(changesBuffer, false) // as much as there may be
+		_ = s.SetReceiveBufferSize(changesBuffer, false) // as much as the limit allows
 	}
 	for {
 		messages, _, err := s.Receive()
@@ -32,24 +34,25 @@ func (h *Host) watch(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, unix.ENOBUFS):
-			h.missed()
+			h.changesLost()
 		case err != nil:
-			h.Log.Warn("changes of interfaces are noticed late from now on", "error", err)
+			h.Log.Warn("cannot watch interfaces any longer: their changes are noticed late", "error", err)
 			return
 		}
 		for _, m := range messages {
 			if m.Header.Type == unix.RTM_NEWLINK && len(m.Data) >= unix.SizeofIfInfomsg {
-				h.described(m.Data)
+				h.handleLinkMessage(m.Data)
 			}
 		}
 		for _, l := range h.links {
-			l.poke()
+			l.notifyChanged()
 		}
 	}
 }
 
-// described takes what the kernel says of an interface: struct ifinfomsg, and attributes.
-func (h *Host) described(b []byte) {
+// handleLinkMessage handles the kernel's description of an interface: struct ifinfomsg, and
+// attributes.
+func (h *Host) handleLinkMessage(b []byte) {
 	info := nl.DeserializeIfInfomsg(b)
 	attributes, err := nl.ParseRouteAttr(b[unix.SizeofIfInfomsg:])
 	if err != nil || info.Flags&unix.IFF_RUNNING == 0 {
@@ -57,46 +60,48 @@ func (h *Host) described(b []byte) {
 	}
 	for _, a := range attributes {
 		if a.Attr.Type == unix.IFLA_CARRIER_CHANGES && len(a.Value) >= 4 {
-			h.plugged(int(info.Index), binary.NativeEndian.Uint32(a.Value))
+			h.carrierChanged(int(info.Index), binary.NativeEndian.Uint32(a.Value))
 		}
 	}
 }
 
-// plugged takes how often the carrier of an interface that has one has changed. If it was away, the interface may be
-// plugged in elsewhere.
-func (h *Host) plugged(index int, changes uint32) {
+// carrierChanged handles the number of carrier changes of an interface with a carrier. If the
+// carrier was lost, the interface may be connected to another network.
+func (h *Host) carrierChanged(index int, changes uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.links {
 		if l.up && l.Index == index && l.carrier != changes {
 			l.carrier = changes
-			l.plugged()
+			l.connected()
 		}
 	}
 }
 
-// missed is for changes that were not told: each interface may be plugged in elsewhere.
-func (h *Host) missed() {
+// changesLost handles lost messages of the kernel: each interface may be connected to another
+// network.
+func (h *Host) changesLost() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.links {
 		if l.up && l.Index != 0 {
-			l.plugged()
+			l.connected()
 		}
 	}
 }
 
-// poke tells that something has changed.
-func (l *link) poke() {
+// notifyChanged signals that an interface has changed.
+func (l *link) notifyChanged() {
 	select {
 	case l.changed <- struct{}{}:
 	default:
 	}
 }
 
-// await waits for a change of an interface, for so long at most. It says whether there was one.
-func (l *link) await(ctx context.Context, most time.Duration) bool {
-	timer := time.NewTimer(most)
+// awaitChange waits for a change of an interface up to the timeout, and reports whether there was
+// one.
+func (l *link) awaitChange(ctx context.Context, timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-l.changed:

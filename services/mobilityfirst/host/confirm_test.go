@@ -35,7 +35,7 @@ func TestSentFromAnothersAddress(t *testing.T) {
 	elsewhere.mac[5]++
 	for i, token := range []uint64{
 		0, 1,
-		b.token(there, from.Name, to.Name, now.Add(-2*tokenFor)),
+		b.token(there, from.Name, to.Name, now.Add(-2*tokenLifetime)),
 		b.token(elsewhere, from.Name, to.Name, now),
 		b.token(there, to.Name, to.Name, now),
 		b.token(there, from.Name, from.Name, now),
@@ -44,7 +44,7 @@ func TestSentFromAnothersAddress(t *testing.T) {
 			t.Errorf("token %d: a chunk is delivered", i)
 		}
 	}
-	good := frame.PathConfirm{Source: from.Name, Destination: to.Name, Token: b.token(there, from.Name, to.Name, now.Add(-tokenFor))}
+	good := frame.PathConfirm{Source: from.Name, Destination: to.Name, Token: b.token(there, from.Name, to.Name, now.Add(-tokenLifetime))}
 	if !delivered(100, good) {
 		t.Error("the token is right, and the chunk is not delivered")
 	}
@@ -66,10 +66,10 @@ func TestConfirmationForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.mu.Lock()
-		for _, in := range b.in {
-			in.leave()
+		for _, in := range b.incoming {
+			in.close()
 		}
-		for _, n := range b.neighbours.named {
+		for _, n := range b.neighbours.byName {
 			for _, s := range n.sessions {
 				s.confirmed = false
 			}

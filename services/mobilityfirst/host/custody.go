@@ -17,37 +17,39 @@ import (
 )
 
 const (
-	// maxFlows is of how many flows that come by storage nodes is remembered what was taken. When there are
-	// more, those go that came longest ago by the node that has brought most of them.
+	// maxFlows limits the flows delivered by storage nodes of which the host remembers the taken
+	// chunks. Beyond it, the least recently used ones of the node that has delivered the most flows
+	// are removed.
 	maxFlows = 4096
-	// falseEach is how many chunks a second from one place, and falseAll from all, are looked at after one that its
-	// sender had not signed has come from there. What comes beyond that is refused for a while: a node that looks at
-	// what it keeps brings none.
-	falseEach, falseAll = 50, 500
+	// forgeriesPerPlace and forgeriesTotal limit the chunks with false signatures per second, from
+	// one place and in total. Beyond them the place's chunks are refused for a while without a
+	// check. A storage node that verifies what it stores delivers none.
+	forgeriesPerPlace, forgeriesTotal = 50, 500
 )
 
-// errFalse is for chunks that are not looked at.
-var errFalse = fmt.Errorf("too many of its chunks were not signed by their senders: %w", custody.ErrSignature)
+// errForgeries is the error for chunks that are refused without a check.
+var errForgeries = fmt.Errorf("too many of its chunks were not signed by their senders: %w", custody.ErrSignature)
 
-// kept says whether a chunk goes by a storage node, and by which: chunks to one name all by the same.
-func (h *Host) kept(to frame.GUID, service frame.Service) (storage frame.GUID, is bool) {
+// storageFor returns the storage node by which a chunk is sent; ok is false if it is sent directly.
+// All chunks to one name go by the same node.
+func (h *Host) storageFor(to frame.GUID, service frame.Service) (storage frame.GUID, ok bool) {
 	if service&frame.DelayTolerant == 0 || service&frame.Custody != 0 || len(h.Storage) == 0 || slices.Contains(h.Storage, to) {
 		return storage, false
 	}
-	return h.Storage[binary.BigEndian.Uint64(to[:])%uint64(len(h.Storage))], true // a name is a hash
+	return h.Storage[binary.BigEndian.Uint64(to[:])%uint64(len(h.Storage))], true // a name is a hash, so the nodes share the names evenly
 }
 
-// pushKept queues a chunk for a storage node. When it is done, that has it.
-func (e *Endpoint) pushKept(storage, to frame.GUID, service frame.Service, payload []byte, done func(error)) (room <-chan struct{}, err error) {
+// pushCustody queues a chunk for a storage node. done is called when the node has it.
+func (e *Endpoint) pushCustody(storage, to frame.GUID, service frame.Service, payload []byte, done func(error)) (room <-chan struct{}, err error) {
 	if len(payload) > custody.MaxPayload {
 		return nil, fmt.Errorf("chunk of %d bytes that may be kept, at most %d: %w", len(payload), custody.MaxPayload, ErrTooLarge)
 	}
 	h := e.host
-	e.sealing.Lock() // its number is nobody else's until it is queued
-	defer e.sealing.Unlock()
+	e.sealMu.Lock() // no other chunk gets its number until it is queued
+	defer e.sealMu.Unlock()
 	h.mu.Lock()
-	room, err = e.hasRoom(storage, custody.Overhead+len(payload)) // before it costs something
-	last := e.lastKept(to)
+	room, err = e.hasRoom(storage, custody.Overhead+len(payload)) // before signing, which is expensive
+	last := e.lastCustody(to)
 	h.mu.Unlock()
 	if err != nil {
 		return room, err
@@ -64,13 +66,14 @@ func (e *Endpoint) pushKept(storage, to frame.GUID, service frame.Service, paylo
 	return room, err
 }
 
-// lastKept is the last chunk to a name that was to be kept, of a new flow if there was none. The host is locked.
-func (e *Endpoint) lastKept(to frame.GUID) custody.ID {
-	if last, is := e.flows[to]; is {
+// lastCustody returns the ID of the last chunk to a name that was sent by a storage node, or one in
+// a new flow. The host is locked.
+func (e *Endpoint) lastCustody(to frame.GUID) custody.ID {
+	if last, ok := e.flows[to]; ok {
 		return last
 	}
 	for other := range e.flows { // as many as there are destinations
-		if len(e.flows) < maxOutgoingEach {
+		if len(e.flows) < maxOutgoingPerName {
 			break
 		}
 		delete(e.flows, other)
@@ -78,29 +81,31 @@ func (e *Endpoint) lastKept(to frame.GUID) custody.ID {
 	return custody.ID{Source: e.Name, Destination: to, Flow: rand.Uint64()}
 }
 
-// broughtFlow is a flow that has come by storage nodes.
-type broughtFlow struct {
+// custodyFlow is a flow whose chunks storage nodes have delivered.
+type custodyFlow struct {
 	custody.Flow
-	by   frame.GUID // the node that has brought it first
-	used time.Time
-	// in is the session in which each chunk has come that the application has, and has not taken.
-	in map[uint64]*session
+	node     frame.GUID // the node that has delivered it first
+	lastUsed time.Time
+	// sessions holds, for each chunk that the application has received and not taken over, the
+	// session in which it came.
+	sessions map[uint64]*session
 }
 
-// brought are the flows that have come by storage nodes. The host is locked when it is used.
-type brought struct {
-	flows map[custody.ID]*broughtFlow // by what their chunks have in common
-	by    map[frame.GUID]int          // how many of them each node has brought
+// custodyFlows holds the flows whose chunks storage nodes have delivered. The host is locked when
+// it is used.
+type custodyFlows struct {
+	flows   map[custody.ID]*custodyFlow // by the ID without a number
+	perNode map[frame.GUID]int          // the number of flows of each node
 }
 
-func (b *brought) init() {
-	b.flows, b.by = map[custody.ID]*broughtFlow{}, map[frame.GUID]int{}
+func (b *custodyFlows) init() {
+	b.flows, b.perNode = map[custody.ID]*custodyFlow{}, map[frame.GUID]int{}
 }
 
-// unseal takes a chunk that a storage node has brought out of what it came in, if its receiver has not had it;
-// otherwise the application gets nothing. One for another name is for a storage node, which gets it as it is. The
-// host is not locked.
-func (e *Endpoint) unseal(r *Received, now time.Time) (is bool) {
+// unseal verifies and unpacks a chunk that a storage node has delivered, and reports whether the
+// application receives r. It does not if the chunk was delivered before or is not valid. A chunk
+// for another name is meant for a storage node, which receives it packed. The host is not locked.
+func (e *Endpoint) unseal(r *Received, now time.Time) (ok bool) {
 	c, err := custody.Parse(r.Payload)
 	if err == nil && c.Destination != e.Name {
 		return true
@@ -108,9 +113,9 @@ func (e *Endpoint) unseal(r *Received, now time.Time) (is bool) {
 	h := e.host
 	h.mu.Lock()
 	switch {
-	case err != nil || h.brought.state(c.ID) != custody.New:
-	case !h.liars.believed(r.delivery.account.at, now):
-		err = errFalse
+	case err != nil || h.custodyFlows.state(c.ID) != custody.New:
+	case !h.forgeries.allow(r.delivery.account.at, now):
+		err = errForgeries
 	default:
 		h.mu.Unlock()
 		if err = c.CheckValid(now); err == nil {
@@ -118,144 +123,148 @@ func (e *Endpoint) unseal(r *Received, now time.Time) (is bool) {
 		}
 		h.mu.Lock()
 	}
-	if _, is = e.handed[r]; is { // or it was closed meanwhile
-		is = h.bring(r, c, err, now)
+	if _, ok = e.untaken[r]; ok { // otherwise the endpoint was closed meanwhile
+		ok = h.acceptCustody(r, c, err, now)
 	}
 	h.mu.Unlock()
 	if err != nil {
-		h.strange.Warn(h.Log, "a storage node has brought a chunk that is not taken", "node", r.From, "error", err)
+		h.warnLimit.Warn(h.Log, "a chunk from a storage node is not accepted", "node", r.From, "error", err)
 	}
-	return is
+	return ok
 }
 
-// bring gives a chunk that was looked at to its receiver, once. What its sender has not signed is nobody's. What does
-// not hold stays with the node, which drops it if that is so by its clock, too. The host is locked.
-func (h *Host) bring(r *Received, c *custody.Chunk, err error, now time.Time) bool {
+// acceptCustody delivers a verified chunk to its receiver once, and reports whether the application
+// receives it. A chunk with a false signature is discarded. An expired chunk stays with the node,
+// which drops it when it has expired by the node's clock. The host is locked.
+func (h *Host) acceptCustody(r *Received, c *custody.Chunk, err error, now time.Time) bool {
 	switch {
-	case errors.Is(err, errFalse), errors.Is(err, custody.ErrExpired):
+	case errors.Is(err, errForgeries), errors.Is(err, custody.ErrExpired):
 		r.refuse()
 		return false
 	case err != nil:
-		h.liars.charge(r.delivery.account.at, now)
+		h.forgeries.charge(r.delivery.account.at, now)
 		r.take()
 		return false
 	}
-	f := h.brought.flow(c.ID, r.From)
-	f.used = now
+	f := h.custodyFlows.flow(c.ID, r.From)
+	f.lastUsed = now
 	switch f.State(c.Number) {
 	case custody.Taken:
 		r.take()
 		return false
 	case custody.Delivered:
-		if f.in[c.Number] == r.session {
-			r.take() // which the node hears when the first of them is taken, not before
+		if f.sessions[c.Number] == r.session {
+			r.take() // the node learns of this only when the first of them is taken
 		} else {
 			r.refuse()
 		}
 		return false
 	}
 	f.Deliver(c.Number)
-	f.in[c.Number] = r.session
+	f.sessions[c.Number] = r.session
 	r.kept = c.ID
 	r.From, r.Service, r.Payload = c.Source, c.Service, c.Payload
 	return true
 }
 
-// state is what is known of a chunk.
-func (b *brought) state(id custody.ID) custody.State {
+// state returns the state of a chunk.
+func (b *custodyFlows) state(id custody.ID) custody.State {
 	if f := b.flows[id.InFlow()]; f != nil {
 		return f.State(id.Number)
 	}
 	return custody.New
 }
 
-// done notes of a chunk that was given whether it was taken, or is not any more to be.
-func (b *brought) done(id custody.ID, taken bool) {
+// done records that a delivered chunk was taken over, or that it no longer will be.
+func (b *custodyFlows) done(id custody.ID, taken bool) {
 	f := b.flows[id.InFlow()]
 	if f == nil {
 		return
 	}
-	if delete(f.in, id.Number); taken {
+	if delete(f.sessions, id.Number); taken {
 		f.Take(id.Number)
 	} else {
 		f.Return(id.Number)
 	}
 }
 
-// flow is that of a chunk, a new one if there is none, which a node has brought.
-func (b *brought) flow(id custody.ID, by frame.GUID) *broughtFlow {
+// flow returns the flow of a chunk, and creates it if there is none, for the node that has
+// delivered it.
+func (b *custodyFlows) flow(id custody.ID, node frame.GUID) *custodyFlow {
 	if f := b.flows[id.InFlow()]; f != nil {
 		return f
 	}
 	if len(b.flows) >= maxFlows {
-		b.makeRoom()
+		b.evict()
 	}
-	f := &broughtFlow{by: by, in: map[uint64]*session{}}
+	f := &custodyFlow{node: node, sessions: map[uint64]*session{}}
 	b.flows[id.InFlow()] = f
-	b.by[by]++
+	b.perNode[node]++
 	return f
 }
 
-// makeRoom forgets a quarter of those that the node has brought which has brought most. Those of which an application
-// has something stay: they are as many as chunks that it may have at most.
-func (b *brought) makeRoom() {
+// evict removes a quarter of the flows of the node that has delivered the most, the least recently
+// used first. Flows with chunks that an application still has stay; there are at most as many as
+// chunks that applications may have.
+func (b *custodyFlows) evict() {
 	var most frame.GUID
-	for by, n := range b.by {
-		if n > b.by[most] {
+	for by, n := range b.perNode {
+		if n > b.perNode[most] {
 			most = by
 		}
 	}
 	var own []custody.ID
 	for id, f := range b.flows {
-		if f.by == most && f.Idle() {
+		if f.node == most && f.Idle() {
 			own = append(own, id)
 		}
 	}
-	slices.SortFunc(own, func(x, y custody.ID) int { return b.flows[x].used.Compare(b.flows[y].used) })
+	slices.SortFunc(own, func(x, y custody.ID) int { return b.flows[x].lastUsed.Compare(b.flows[y].lastUsed) })
 	for _, id := range own[:(len(own)+3)/4] {
 		b.forget(id)
 	}
 }
 
-func (b *brought) forget(id custody.ID) {
-	by := b.flows[id].by
-	if b.by[by]--; b.by[by] == 0 {
-		delete(b.by, by)
+func (b *custodyFlows) forget(id custody.ID) {
+	by := b.flows[id].node
+	if b.perNode[by]--; b.perNode[by] == 0 {
+		delete(b.perNode, by)
 	}
 	delete(b.flows, id)
 }
 
-// sweep forgets those of which no chunk holds any more.
-func (b *brought) sweep(now time.Time) {
+// sweep removes the flows whose chunks have all expired.
+func (b *custodyFlows) sweep(now time.Time) {
 	for id, f := range b.flows {
-		if f.Idle() && now.Sub(f.used) > custody.MaxKept+2*custody.MaxSkew {
+		if f.Idle() && now.Sub(f.lastUsed) > custody.MaxKept+2*custody.MaxSkew {
 			b.forget(id)
 		}
 	}
 }
 
-// liars are the places from which has come what its sender has not signed.
-type liars struct {
-	of          sources.Table[place, rate.Limiter]
-	others, all *rate.Limiter
+// forgeryLimits counts the chunks with false signatures by the place that they have come from.
+type forgeryLimits struct {
+	byPlace       sources.Table[place, rate.Limiter]
+	overflow, all *rate.Limiter
 }
 
-func (l *liars) init() {
-	one := func() *rate.Limiter { return rate.NewLimiter(falseEach, falseEach) }
-	l.of = sources.Table[place, rate.Limiter]{New: one, Most: maxSources, ForgetAfter: forgetSource}
-	l.others, l.all = one(), rate.NewLimiter(falseAll, falseAll)
+func (l *forgeryLimits) init() {
+	one := func() *rate.Limiter { return rate.NewLimiter(forgeriesPerPlace, forgeriesPerPlace) }
+	l.byPlace = sources.Table[place, rate.Limiter]{New: one, Most: maxSources, ForgetAfter: forgetSource}
+	l.overflow, l.all = one(), rate.NewLimiter(forgeriesTotal, forgeriesTotal)
 }
 
-// charge counts one that has come from a place.
-func (l *liars) charge(at place, now time.Time) {
-	cmp.Or(l.of.Find(at.source(), now), l.others).AllowN(now, 1)
+// charge counts a chunk with a false signature from a place.
+func (l *forgeryLimits) charge(at place, now time.Time) {
+	cmp.Or(l.byPlace.Find(at.source(), now), l.overflow).AllowN(now, 1)
 	l.all.AllowN(now, 1)
 }
 
-// believed says whether what comes from a place is looked at: always, if nothing false has come from there lately.
-func (l *liars) believed(at place, now time.Time) bool {
-	if r := l.of.Known(at.source()); r != nil {
+// allow reports whether chunks from a place may be checked. They may if no false one has come from
+// there lately.
+func (l *forgeryLimits) allow(at place, now time.Time) bool {
+	if r := l.byPlace.Known(at.source()); r != nil {
 		return r.TokensAt(now) >= 1 && l.all.TokensAt(now) >= 1
 	}
-	return l.of.Len() < maxSources || l.others.TokensAt(now) >= 1
+	return l.byPlace.Len() < maxSources || l.overflow.TokensAt(now) >= 1
 }

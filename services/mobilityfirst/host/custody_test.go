@@ -185,11 +185,11 @@ func TestBroughtFalselyWithoutEnd(t *testing.T) {
 				came <- r
 			}
 		}()
-		bring(t, node, to.Name, slices.Repeat([][]byte{changed}, falseEach)...)
+		bring(t, node, to.Name, slices.Repeat([][]byte{changed}, forgeriesPerPlace)...)
 		synctest.Wait()
 		pause.For(10*time.Millisecond, "all have come")
 		to.host.mu.Lock()
-		if to.host.liars.believed(place{to.host.links[1], openflow.MAC{2, 0, 0, 0, 0, 20}}, time.Now()) {
+		if to.host.forgeries.allow(place{to.host.links[1], openflow.MAC{2, 0, 0, 0, 0, 20}}, time.Now()) {
 			t.Error("it is believed still")
 		}
 		to.host.mu.Unlock()
@@ -198,7 +198,7 @@ func TestBroughtFalselyWithoutEnd(t *testing.T) {
 		if r := <-came; string(r.Payload) != "good" {
 			t.Errorf("%q", r.Payload)
 		}
-		if n := len(to.host.brought.flows); n != 1 {
+		if n := len(to.host.custodyFlows.flows); n != 1 {
 			t.Errorf("%d flows are remembered", n)
 		}
 	})
@@ -206,29 +206,29 @@ func TestBroughtFalselyWithoutEnd(t *testing.T) {
 
 // Flows without end leave room for those of other nodes.
 func TestFlowsAreBounded(t *testing.T) {
-	var b brought
+	var b custodyFlows
 	b.init()
 	now := time.Now()
 	node, other := frame.GUID{1}, frame.GUID{2}
 	brought := func(by frame.GUID, flow uint64) {
 		id := custody.ID{Flow: flow, Number: 1}
 		f := b.flow(id, by)
-		f.used = now.Add(time.Duration(flow))
+		f.lastUsed = now.Add(time.Duration(flow))
 		f.Take(1)
 	}
 	brought(other, 0)
 	for flow := uint64(1); flow < 3*maxFlows; flow++ {
 		brought(node, flow)
 	}
-	if len(b.flows) > maxFlows || len(b.flows) != b.by[node]+1 {
-		t.Errorf("%d flows of one node, %d in all", b.by[node], len(b.flows))
+	if len(b.flows) > maxFlows || len(b.flows) != b.perNode[node]+1 {
+		t.Errorf("%d flows of one node, %d in all", b.perNode[node], len(b.flows))
 	}
 	if b.state(custody.ID{Number: 1}) != custody.Taken {
 		t.Error("another node's flow was forgotten")
 	}
 	b.sweep(now.Add(2 * custody.MaxKept))
-	if len(b.flows) > 0 || len(b.by) > 0 {
-		t.Errorf("%d flows, %d nodes are left", len(b.flows), len(b.by))
+	if len(b.flows) > 0 || len(b.perNode) > 0 {
+		t.Errorf("%d flows, %d nodes are left", len(b.flows), len(b.perNode))
 	}
 }
 
@@ -278,8 +278,8 @@ func TestRefused(t *testing.T) {
 		if err := <-became[0]; !errors.Is(err, ErrKept) {
 			t.Error(err)
 		}
-		if to.held != 0 || len(to.handed) > 0 || b.memory.left+window*1500 < b.Memory {
-			t.Errorf("%d bytes are held, %d chunks, %d of %d left", to.held, len(to.handed), b.memory.left, b.Memory)
+		if to.untakenBytes != 0 || len(to.untaken) > 0 || b.memory.left+window*1500 < b.Memory {
+			t.Errorf("%d bytes are held, %d chunks, %d of %d left", to.untakenBytes, len(to.untaken), b.memory.left, b.Memory)
 		}
 	})
 }

@@ -15,66 +15,66 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// Errors of chunks that are sent, which wrap them.
+// Errors that the results of sent chunks wrap.
 var (
-	// ErrKept is for a chunk that was kept as long as chunks are, and not taken.
+	// ErrKept means that the chunk was not taken over within the time for which chunks are kept.
 	ErrKept = errors.New("it was not taken in time")
-	// ErrRefused is for chunks that the receiver does not want.
+	// ErrRefused means that the receiver does not accept the chunks.
 	ErrRefused = errors.New("the receiver has refused it")
-	// ErrFull is for a chunk for which there is no room before others are taken.
+	// ErrFull means that there is no room for the chunk until others have been taken over.
 	ErrFull = errors.New("too much waits to be taken")
-	// ErrTooLarge is for a chunk of more than MaxChunk bytes.
+	// ErrTooLarge means that the chunk is larger than MaxChunk.
 	ErrTooLarge = errors.New("it is too large")
-	// ErrLost is for a chunk to several hosts of which some are silent.
+	// ErrLost means that some of the hosts of a multicast chunk have become silent.
 	ErrLost = errors.New("they are not there any more")
-	// ErrService is for services that one chunk can't have.
+	// ErrService means that the services of a chunk cannot be combined.
 	ErrService = errors.New("a chunk to all hosts that have a name can have no other service")
 )
 
-// Endpoint is a name that is attached. Its methods may be called concurrently.
+// Endpoint is an attached name. Its methods may be called concurrently.
 type Endpoint struct {
-	// Name is the hash of its key.
+	// Name is the hash of the public key.
 	Name frame.GUID
 
 	host   *Host
 	key    ed25519.PrivateKey
-	number uint64 // of its hellos
+	number uint64 // the number of its current hellos
 	hellos map[*link]frame.Hello
 
-	publishedAt netip.AddrPort // where the name service was told that it is
-	published   time.Time      // and when
-	publication uint64         // the number of what it was told last
+	publishedAddr netip.AddrPort // the address that was last published
+	publishedAt   time.Time      // when that was
+	publication   uint64         // the number of the last publication
 
-	queued       int // bytes of chunks that it has sent and that are not taken
-	held         int // bytes of whole chunks that have come for it and are not taken
+	queued       int // bytes of sent chunks that have not been taken over
+	untakenBytes int // bytes of complete received chunks that have not been taken over
 	destinations int
-	sealing      sync.Mutex                // held from when a chunk to be kept is numbered until it is queued
-	flows        map[frame.GUID]custody.ID // the last chunks to be kept, by destination
+	sealMu       sync.Mutex                // held from numbering a chunk for storage until it is queued
+	flows        map[frame.GUID]custody.ID // the last chunk for storage of each destination
 	room         chan struct{}             // closed when there may be room again
 
 	inbox   []*Received
-	handed  map[*Received]struct{} // received, and not taken
-	arrived chan struct{}          // that there is something in it
+	untaken map[*Received]struct{} // received by the application, and not taken over
+	arrived chan struct{}          // signals that inbox is not empty
 	closed  chan struct{}
 }
 
-// renew has the next hellos be newer than those before.
+// renew gives the next hellos a new number.
 func (e *Endpoint) renew(now time.Time) {
 	e.number = max(e.number+1, uint64(now.UnixNano()))
 	clear(e.hellos)
 }
 
-// hello is one for a link, which answers to nothing.
+// hello returns an unsolicited hello for a link.
 func (e *Endpoint) hello(l *link) frame.Hello {
-	h, is := e.hellos[l]
-	if !is || h.MAC != l.MAC {
+	h, ok := e.hellos[l]
+	if !ok || h.MAC != l.MAC {
 		h = record.SignHello(e.key, e.number, l.MAC, 0)
 		e.hellos[l] = h
 	}
 	return h
 }
 
-// Send is TrySend, and waits until there is room for the chunk, or ctx ends.
+// Send queues a chunk like TrySend, but waits until there is room for it or ctx ends.
 func (e *Endpoint) Send(ctx context.Context, to frame.GUID, service frame.Service, payload []byte, done func(error)) error {
 	for {
 		room, err := e.push(to, service, payload, done)
@@ -83,7 +83,7 @@ func (e *Endpoint) Send(ctx context.Context, to frame.GUID, service frame.Servic
 		}
 		select {
 		case <-room:
-		case <-time.After(pushAgain): // others may have made room
+		case <-time.After(pushRetry): // other endpoints may have made room
 		case <-e.closed:
 		case <-ctx.Done():
 			return fmt.Errorf("chunk to %v: %w", to, ctx.Err())
@@ -91,30 +91,33 @@ func (e *Endpoint) Send(ctx context.Context, to frame.GUID, service frame.Servic
 	}
 }
 
-// pushAgain is how long is waited for room before it is looked for again.
-const pushAgain = 100 * time.Millisecond
+// pushRetry is how long Send waits for room before it tries again.
+const pushRetry = 100 * time.Millisecond
 
-// TrySend queues a chunk for a name, and keeps its payload until it is done. The error wraps ErrFull, ErrTooLarge,
-// ErrTooMany, ErrService or ErrClosed. If there is none, done is called once: without an error when the receiver has taken the
-// chunk, or with one that wraps ErrKept, ErrRefused or ErrClosed. With frame.Multicast, which no other service goes with, it
-// goes to each host that has the name now; done says how many of them have not taken it, if not all have, with an error
-// that may wrap ErrLost, too, or ErrTooMany. It must neither block nor call the host's methods.
+// TrySend queues a chunk for a name and keeps the payload until done is called. The error wraps
+// ErrFull, ErrTooLarge, ErrTooMany, ErrService or ErrClosed. If TrySend returns nil, done is called
+// once: with nil when the receiver has taken the chunk over, or with an error that wraps ErrKept,
+// ErrRefused or ErrClosed. done must neither block nor call the host's methods.
+//
+// With frame.Multicast, which cannot be combined with other services, the chunk is sent to each
+// host that has the name now. If some of them have not taken it, done is called with an error that
+// says how many; it may also wrap ErrLost or ErrTooMany.
 func (e *Endpoint) TrySend(to frame.GUID, service frame.Service, payload []byte, done func(error)) error {
 	_, err := e.push(to, service, payload, done)
 	return err
 }
 
-// push queues a chunk if there is room. If not, the error wraps ErrFull, and room is closed when there
-// may be.
+// push queues a chunk if there is room. If not, the error wraps ErrFull, and room is closed when
+// there may be room.
 func (e *Endpoint) push(to frame.GUID, service frame.Service, payload []byte, done func(error)) (room <-chan struct{}, err error) {
 	if len(payload) > MaxChunk {
 		return nil, fmt.Errorf("chunk of %d bytes, at most %d: %w", len(payload), MaxChunk, ErrTooLarge)
 	}
-	if err := goTogether(service); err != nil {
+	if err := checkServices(service); err != nil {
 		return nil, fmt.Errorf("chunk to %v: %w", to, err)
 	}
-	if storage, is := e.host.kept(to, service); is {
-		return e.pushKept(storage, to, service, payload, done)
+	if storage, ok := e.host.storageFor(to, service); ok {
+		return e.pushCustody(storage, to, service, payload, done)
 	}
 	h := e.host
 	h.mu.Lock()
@@ -122,7 +125,7 @@ func (e *Endpoint) push(to frame.GUID, service frame.Service, payload []byte, do
 	return e.pushLocked(to, service, payload, done)
 }
 
-// pushLocked is push. The host is locked.
+// pushLocked is push with the host locked.
 func (e *Endpoint) pushLocked(to frame.GUID, service frame.Service, payload []byte, done func(error)) (room <-chan struct{}, err error) {
 	if room, err := e.hasRoom(to, len(payload)); err != nil {
 		return room, err
@@ -132,7 +135,7 @@ func (e *Endpoint) pushLocked(to frame.GUID, service frame.Service, payload []by
 	if service&(frame.ContentRequest|frame.ContentResponse) != 0 {
 		keep = min(keep, hostapi.ContentWithin)
 	}
-	w := waiting{endpoint: e, done: done, until: now.Add(keep)}
+	w := queuedChunk{endpoint: e, done: done, deadline: now.Add(keep)}
 	if service&frame.Multicast != 0 {
 		return nil, e.pushAll(w, header, payload, now)
 	}
@@ -143,7 +146,7 @@ func (e *Endpoint) pushLocked(to frame.GUID, service frame.Service, payload []by
 	return nil, o.push(w, header, payload, now)
 }
 
-// hasRoom says whether a chunk may be queued. The host is locked.
+// hasRoom returns an error if a chunk may not be queued now. The host is locked.
 func (e *Endpoint) hasRoom(to frame.GUID, size int) (room <-chan struct{}, err error) {
 	if e.isClosed() {
 		return nil, fmt.Errorf("name %v: %w", e.Name, ErrClosed)
@@ -154,14 +157,14 @@ func (e *Endpoint) hasRoom(to frame.GUID, size int) (room <-chan struct{}, err e
 	return nil, nil
 }
 
-// tellRoom tells who waits that there is room. The host is locked.
-func (e *Endpoint) tellRoom() {
+// notifyRoom wakes the senders that wait for room. The host is locked.
+func (e *Endpoint) notifyRoom() {
 	close(e.room)
 	e.room = make(chan struct{})
 }
 
-// Receive waits for a chunk. Its sender keeps it until it is taken: see [Received.Take]. The error wraps
-// ErrClosed, or is the context's.
+// Receive waits for a chunk. The sender keeps the chunk until it is taken over, see
+// [Received.Take]. The error wraps ErrClosed, or is that of ctx.
 func (e *Endpoint) Receive(ctx context.Context) (*Received, error) {
 	for ctx.Err() == nil {
 		if r := e.next(); r != nil {
@@ -180,8 +183,8 @@ func (e *Endpoint) Receive(ctx context.Context) (*Received, error) {
 	return nil, ctx.Err()
 }
 
-// next takes the oldest chunk out of the inbox, nil for none. If there are more, it wakes whoever
-// waits for the next.
+// next removes the oldest chunk from the inbox and returns it, or nil. If there are more, it wakes
+// another receiver.
 func (e *Endpoint) next() *Received {
 	e.host.mu.Lock()
 	defer e.host.mu.Unlock()
@@ -190,16 +193,16 @@ func (e *Endpoint) next() *Received {
 	}
 	r := e.inbox[0]
 	e.inbox[0] = nil
-	e.handed[r] = struct{}{}
+	e.untaken[r] = struct{}{}
 	if e.inbox = e.inbox[1:]; len(e.inbox) > 0 {
-		e.tellArrived()
+		e.notifyArrived()
 	} else {
 		e.inbox = nil
 	}
 	return r
 }
 
-func (e *Endpoint) tellArrived() {
+func (e *Endpoint) notifyArrived() {
 	select {
 	case e.arrived <- struct{}{}:
 	default:
@@ -209,16 +212,16 @@ func (e *Endpoint) tellArrived() {
 // deliver puts a chunk into the inbox.
 func (e *Endpoint) deliver(r *Received) {
 	e.inbox = append(e.inbox, r)
-	e.tellArrived()
+	e.notifyArrived()
 }
 
-// Close detaches the name. Chunks that have not been taken stay with their senders, for whoever attaches
-// it next; those that wait to be sent still are.
+// Close detaches the name. Senders keep the chunks that have not been taken over, for the next host
+// that attaches the name. Chunks that wait to be sent are still sent.
 func (e *Endpoint) Close() {
 	e.host.mu.Lock()
 	defer e.host.mu.Unlock()
 	e.close()
-	e.host.feed()
+	e.host.resumeWaiting()
 }
 
 func (e *Endpoint) close() {
@@ -228,33 +231,34 @@ func (e *Endpoint) close() {
 	close(e.closed)
 	delete(e.host.names, e.Name)
 	e.host.far.withdraw(e)
-	for _, in := range e.host.in {
+	for _, in := range e.host.incoming {
 		if in.endpoint == e {
 			in.end(frame.ResetRefused)
 		}
 	}
-	for r := range e.handed {
-		r.session.detach(e.host, 0)
-		r.back()
+	for r := range e.untaken {
+		r.session.discardFrom(e.host, 0)
+		r.undeliver()
 	}
 	for _, r := range e.inbox {
-		r.session.detach(e.host, 0)
+		r.session.discardFrom(e.host, 0)
 		r.drop()
 	}
-	e.inbox, e.handed = nil, nil
+	e.inbox, e.untaken = nil, nil
 	e.orphan()
 }
 
-// orphan has what waits to be sent go on without an endpoint, unless too much does already.
+// orphan lets waiting chunks be sent without an endpoint, unless too many bytes of closed endpoints
+// wait already.
 func (e *Endpoint) orphan() {
 	h := e.host
 	h.orphaned += e.queued
-	for _, o := range h.out {
+	for _, o := range h.outgoing {
 		switch {
 		case o.endpoint != e:
-		case !needed(o):
+		case !inUse(o):
 			o.forget()
-		case !o.wanted():
+		case !o.hasWork():
 		case h.orphaned > h.Memory:
 			o.end(ErrClosed)
 		}
@@ -262,7 +266,7 @@ func (e *Endpoint) orphan() {
 	for _, m := range h.multicasts {
 		switch {
 		case m.endpoint != e:
-		case !m.wanted():
+		case !m.hasWork():
 			m.forget()
 		case h.orphaned > h.Memory:
 			m.end(ErrClosed)
@@ -270,11 +274,11 @@ func (e *Endpoint) orphan() {
 	}
 }
 
-// adopt takes over a stream of an endpoint before. What waits in it goes on as that one's: it takes no room from
-// the new one.
+// adopt takes over a stream of an earlier endpoint of the name. The stream's waiting chunks still
+// count for the earlier endpoint, and take no room from the new one.
 func (e *Endpoint) adopt(o *outgoing) {
 	o.endpoint.destinations--
-	o.endpoint = e // it signs from now on
+	o.endpoint = e // the new endpoint signs from now on
 	e.destinations++
 }
 

@@ -16,66 +16,73 @@ import (
 )
 
 const (
-	// farLink is the name of the link by which far hosts are reached.
+	// farLink is the name of the link to far hosts.
 	farLink = "udp"
-	// lookAfter is how often a way is asked for on the host's links, if it has some, before it is looked up where the
-	// name is.
-	lookAfter = 1
-	// maxFar is at how many addresses a name is asked for.
-	maxFar = 8
-	// addressEvery is how often it is looked whether the host has another address, also if nothing tells.
-	addressEvery = 250 * time.Millisecond
-	// A name is published again after publishEvery, and what is published holds for publishedFor. Where that fails
-	// it is tried again after publishAgain, and one takes publishWithin at most.
-	publishEvery, publishedFor, publishAgain, publishWithin = 5 * time.Minute, 15 * time.Minute, 5 * time.Second, 3 * time.Second
-	// publishPause is between one and the next: a service takes so many new names from one host.
+	// lookUpAfter is how often a path is requested on the host's links, if there are any, before
+	// the name service is asked.
+	lookUpAfter = 1
+	// maxFarAddresses limits the addresses of one name that a request is sent to.
+	maxFarAddresses = 8
+	// addressInterval is the time between checks of the host's address when no change is reported.
+	addressInterval = 250 * time.Millisecond
+	// A name is published again after publishInterval, and a publication is valid for
+	// publicationLifetime. A failed publication is repeated after publishRetry, and one takes
+	// publishTimeout at most.
+	publishInterval, publicationLifetime, publishRetry, publishTimeout = 5 * time.Minute, 15 * time.Minute, 5 * time.Second, 3 * time.Second
+	// publishPause is the pause between two publications, because a name service limits the new
+	// names per second of one host.
 	publishPause = 60 * time.Millisecond
-	// leaveWithin is how long a host that ends takes to have it published that its names are nowhere, leaveAtOnce of them at one time.
-	leaveWithin, leavePause, leaveAtOnce = 2 * time.Second, 200 * time.Millisecond, 16
-	// leaveTries is how often that is tried of a name again: a service that refuses it has something newer.
+	// leaveTimeout is how long a host that ends takes to withdraw its names, leaveParallel of them
+	// at one time.
+	leaveTimeout, leaveRetry, leaveParallel = 2 * time.Second, 200 * time.Millisecond, 16
+	// leaveTries is how often the withdrawal of a name is tried: a service that still refuses it
+	// has a newer record.
 	leaveTries = 10
-	// maxGone is of how many names that were detached it is still to be published that they are nowhere.
+	// maxGone limits the detached names whose withdrawal is pending.
 	maxGone = 256
 )
 
-// Far is how a host reaches names that are on none of its links: by UDP, at the addresses where the name service says
-// that they are.
+// Far reaches names that are on none of the host's links: by UDP, at the addresses that the name
+// service returns for them.
 type Far struct {
-	// Addr is where others reach this host now, with an even port (package udplink).
+	// Addr returns the address at which others reach this host now, with an even port (package
+	// udplink).
 	Addr func() (netip.AddrPort, error)
 	// Names is the name service.
 	Names Names
 }
 
-// Names is what a host needs of a name service. The methods may be called concurrently.
+// Names is the interface of a name service that a host needs. The methods may be called
+// concurrently.
 type Names interface {
-	// Addresses says where a name is, as its owner has published it.
+	// Addresses returns the addresses of a name, as its owner has published them.
 	Addresses(ctx context.Context, name frame.GUID) ([]netip.AddrPort, error)
-	// Publish says where the name of a key is; nowhere, if there are no addresses. The number is higher than
-	// any before.
+	// Publish publishes the addresses of the name of a key; without addresses it withdraws the
+	// name. The number must be higher than any before.
 	Publish(ctx context.Context, key ed25519.PrivateKey, number uint64, until time.Time, at ...netip.AddrPort) error
-	// Changed has f called when a name that was asked for is elsewhere. f must not block.
+	// Changed registers f, which is called when a name that was asked for has moved. f must not
+	// block.
 	Changed(f func(frame.GUID))
 }
 
-// far is Far at work.
+// far is the state of a running Far.
 type far struct {
 	*Far
-	host    *Host
-	link    *link
-	due     chan struct{} // that a name is to be published
-	gone    []publication // names that were detached
-	trouble lograte.Limit
-	work    *tasks.Group // nil while the host does not run
+	host      *Host
+	link      *link
+	due       chan struct{} // signals that a name has to be published
+	gone      []publication // withdrawals of detached names
+	warnLimit lograte.Limit
+	work      *tasks.Group // nil while the host does not run
 }
 
 func newFar(h *Host) *far {
 	f := &far{Far: h.Far, host: h, link: newLink(h, farLink), due: make(chan struct{}, 1)}
-	f.Names.Changed(f.elsewhere)
+	f.Names.Changed(f.nameMoved)
 	return f
 }
 
-// run begins to publish, and to look names up.
+// run starts publishing and allows lookups.
 func (f *far) run(work *tasks.Group) {
 	f.host.mu.Lock()
 	f.work = work
@@ -83,7 +90,8 @@ func (f *far) run(work *tasks.Group) {
 	work.Start(f.publish)
 }
 
-// open opens the link to far hosts at the address that the host has now. It ends when that is another.
+// open opens the link to far hosts at the host's current address. The link ends when the address
+// changes.
 func (f *far) open() (*Interface, error) {
 	at, err := f.Addr()
 	if err != nil {
@@ -100,87 +108,89 @@ func (f *far) open() (*Interface, error) {
 	return &Interface{MAC: mac, MTU: s.MTU, Socket: s}, nil
 }
 
-// watch closes the link to far hosts when the host has another address, until ctx ends.
+// watch closes the link to far hosts when the host's address changes, until ctx ends.
 func (f *far) watch(ctx context.Context, i *Interface) {
 	for ctx.Err() == nil {
-		f.link.await(ctx, addressEvery)
+		f.link.awaitChange(ctx, addressInterval)
 		if at, err := f.Addr(); err == nil && at != udplink.Addr(i.MAC) {
-			_ = i.Close() // who receives finds out
-			f.link.poke()
+			_ = i.Close() // the receiving goroutine ends
+			f.link.notifyChanged()
 			return
 		}
 	}
 }
 
-// look has a way to a name looked for where the name service says that it is. The host is locked.
-func (o *outgoing) look() {
+// lookUp asks the name service for the name's addresses, and requests a path there. The host is
+// locked.
+func (o *outgoing) lookUp() {
 	f := o.host.far
-	if f == nil || f.work == nil || o.looking || !f.link.up || o.host.isNear(o.to) {
+	if f == nil || f.work == nil || o.lookingUp || !f.link.up || o.host.isNear(o.to) {
 		return
 	}
-	o.looking = f.work.Start(func(ctx context.Context) {
+	o.lookingUp = f.work.Start(func(ctx context.Context) {
 		at, err := f.Names.Addresses(ctx, o.to)
 		f.host.mu.Lock()
 		defer f.host.mu.Unlock()
-		if o.looking = false; err != nil {
-			return // it is asked again with the next request
+		if o.lookingUp = false; err != nil {
+			return // the next request asks again
 		}
-		o.askAt(at)
+		o.requestAt(at)
 	})
 }
 
-// isNear says whether a name is found on the links alone.
+// isNear reports whether a name is only searched on the links.
 func (h *Host) isNear(name frame.GUID) bool { return slices.Contains(h.Near, name) }
 
-// near says whether there is a link on which others may be. The host is locked.
+// near reports whether there is a link with other hosts on it. The host is locked.
 func (h *Host) near() bool {
 	return slices.ContainsFunc(h.links, func(l *link) bool { return l.up && l.name != "" && !l.isFar() })
 }
 
-// isFar says whether a link is the one to far hosts.
+// isFar reports whether a link is the one to far hosts.
 func (l *link) isFar() bool {
 	return l != nil && l.name == farLink && l.host.far != nil && l.host.far.link == l
 }
 
-// askAt asks for a way at addresses, unless one was found meanwhile. The host is locked.
-func (o *outgoing) askAt(at []netip.AddrPort) {
+// requestAt requests a path at addresses, unless one was found meanwhile. The host is locked.
+func (o *outgoing) requestAt(at []netip.AddrPort) {
 	l := o.host.far.link
-	if o.request == 0 || o.host.out[o.way] != o || !l.up {
+	if o.request == 0 || o.host.outgoing[o.streamKey] != o || !l.up {
 		return
 	}
-	for _, a := range at[:min(len(at), maxFar)] {
-		if a.Addr().IsLoopback() && !o.host.far.at().Addr().IsLoopback() {
-			continue // nobody's business there
+	for _, a := range at[:min(len(at), maxFarAddresses)] {
+		if a.Addr().IsLoopback() && !o.host.far.addr().Addr().IsLoopback() {
+			continue // another host's loopback address
 		}
 		if mac, err := udplink.MAC(a); err == nil && mac != l.MAC {
-			l.tell(mac, 0, o.asking(l))
+			l.sendControl(mac, 0, o.pathRequest(l))
 		}
 	}
 }
 
-// elsewhere has a way to a name asked for that is elsewhere than before. Where it was asked for just now, hosts on the links may answer first.
-func (f *far) elsewhere(name frame.GUID) {
+// nameMoved requests a path to a name that has moved. If a path was requested just now, it waits so
+// that hosts on the links can answer first.
+func (f *far) nameMoved(name frame.GUID) {
 	h := f.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
 	for _, e := range h.names {
-		o := h.out[way{from: e.Name, to: name}]
-		if o == nil || !o.wanted() || o.path != nil && o.path.link != f.link || !h.limits.induced.AllowN(now, 1) {
+		o := h.outgoing[streamKey{from: e.Name, to: name}]
+		if o == nil || !o.hasWork() || o.path != nil && o.path.link != f.link || !h.limits.induced.AllowN(now, 1) {
 			continue
 		}
-		o.asks = max(o.asks, lookAfter)
-		if answered := o.asked.Add(firstAsk); o.path == nil && now.Before(answered) {
-			o.nextAsk = answered
+		o.attempts = max(o.attempts, lookUpAfter)
+		if answered := o.askedAt.Add(initialRetry); o.path == nil && now.Before(answered) {
+			o.nextRequest = answered
 			o.schedule(now)
 		} else {
-			o.ask(now)
+			o.requestPath(now)
 		}
 	}
 }
 
-// toPublish has names published. The host is locked.
-func (f *far) toPublish() {
+// triggerPublish wakes publish. The host is locked.
+func (f *far) triggerPublish() {
 	if f == nil {
 		return
 	}
@@ -190,41 +200,42 @@ func (f *far) toPublish() {
 	}
 }
 
-// withdraw has it published that a name which was detached is nowhere. The host is locked.
+// withdraw publishes that a detached name has no address. The host is locked.
 func (f *far) withdraw(e *Endpoint) {
 	if f != nil && e.publication > 0 && len(f.gone) < maxGone {
-		f.gone = append(f.gone, publication{key: e.key, number: e.publication + 1}) // which is behind what another host says
-		f.toPublish()
+		f.gone = append(f.gone, publication{key: e.key, number: e.publication + 1}) // a later record of another host has a higher number
+		f.triggerPublish()
 	}
 }
 
-// leave publishes that the names of a host that has ended are nowhere: who sends to them need not ask in vain.
+// leave withdraws the names of a host that has ended, so that other hosts do not ask for them in
+// vain.
 func (f *far) leave(ctx context.Context) {
 	if f == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	f.host.mu.Lock()
 	gone := f.gone
 	f.gone = nil
 	f.host.mu.Unlock()
-	until := time.Now().Add(publishedFor)
-	tasks.Each(gone, leaveAtOnce, func(p publication) {
+	until := time.Now().Add(publicationLifetime)
+	tasks.Each(gone, leaveParallel, func(p publication) {
 		for ; p.tries < leaveTries && ctx.Err() == nil; p.tries++ {
 			err := f.Names.Publish(ctx, p.key, p.number, until)
 			if err == nil {
 				return
 			}
-			f.trouble.Warn(f.host.Log, "the name service does not take that a name is nowhere", "name", record.NameOfOwner(p.key), "error", err)
-			_ = tasks.Sleep(ctx, leavePause)
+			f.warnLimit.Warn(f.host.Log, "the name service does not accept the withdrawal of a name", "name", record.NameOfOwner(p.key), "error", err)
+			_ = tasks.Sleep(ctx, leaveRetry)
 		}
 	})
 }
 
-// publish says where names are, until ctx ends.
+// publish publishes where names are, until ctx ends.
 func (f *far) publish(ctx context.Context) {
-	timer := time.NewTimer(publishEvery)
+	timer := time.NewTimer(publishInterval)
 	defer timer.Stop()
 	for {
 		select {
@@ -247,7 +258,7 @@ func (f *far) publish(ctx context.Context) {
 	}
 }
 
-// later leaves names that are nowhere for leave to publish.
+// later returns the withdrawals to gone, for leave to publish.
 func (f *far) later(all []publication) {
 	f.host.mu.Lock()
 	defer f.host.mu.Unlock()
@@ -258,15 +269,15 @@ func (f *far) later(all []publication) {
 	}
 }
 
-// publication is what is to be published of a name.
+// publication is a pending publication of a name.
 type publication struct {
 	key      ed25519.PrivateKey
-	endpoint *Endpoint // nil for a name that is nowhere
-	number   uint64    // of that
-	tries    int       // that were in vain
+	endpoint *Endpoint // nil for a withdrawal
+	number   uint64    // the number of the withdrawal
+	tries    int       // failed attempts
 }
 
-// publications are those that are due.
+// publications returns the publications that are due.
 func (f *far) publications(now time.Time) []publication {
 	f.host.mu.Lock()
 	defer f.host.mu.Unlock()
@@ -276,39 +287,40 @@ func (f *far) publications(now time.Time) []publication {
 		return all
 	}
 	for _, e := range f.host.names {
-		if !f.host.isNear(e.Name) && (e.publishedAt != f.at() || now.Sub(e.published) >= publishEvery) {
+		if !f.host.isNear(e.Name) && (e.publishedAddr != f.addr() || now.Sub(e.publishedAt) >= publishInterval) {
 			all = append(all, publication{key: e.key, endpoint: e})
 		}
 	}
 	return all
 }
 
-// publishOne publishes a name where it is now.
+// publishOne publishes the current address of a name.
 func (f *far) publishOne(ctx context.Context, p publication) {
 	now := time.Now()
-	at, current := f.current(&p, now)
+	at, current := f.prepare(&p, now)
 	if !current {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, publishWithin)
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	err := f.Names.Publish(ctx, p.key, p.number, now.Add(publishedFor), at...)
+	err := f.Names.Publish(ctx, p.key, p.number, now.Add(publicationLifetime), at...)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		f.trouble.Warn(f.host.Log, "the name service does not take where a name is", "name", record.NameOfOwner(p.key), "error", err)
+		f.warnLimit.Warn(f.host.Log, "the name service does not accept the addresses of a name", "name", record.NameOfOwner(p.key), "error", err)
 	}
 	f.host.mu.Lock()
 	defer f.host.mu.Unlock()
 	switch {
 	case p.endpoint != nil && err == nil:
-		p.endpoint.publishedAt, p.endpoint.published = at[0], now
+		p.endpoint.publishedAddr, p.endpoint.publishedAt = at[0], now
 	case p.endpoint == nil && err != nil && p.tries < leaveTries && len(f.gone) < maxGone:
 		p.tries++
 		f.gone = append(f.gone, p)
 	}
 }
 
-// current says where a name is now, unless it was attached or detached meanwhile, and gives what is published a number.
-func (f *far) current(p *publication, now time.Time) (at []netip.AddrPort, is bool) {
+// prepare returns the current address of a name and numbers its publication. ok is false if the
+// name was attached or detached meanwhile.
+func (f *far) prepare(p *publication, now time.Time) (at []netip.AddrPort, ok bool) {
 	f.host.mu.Lock()
 	defer f.host.mu.Unlock()
 	e := p.endpoint
@@ -320,26 +332,26 @@ func (f *far) current(p *publication, now time.Time) (at []netip.AddrPort, is bo
 	}
 	e.publication = max(e.publication+1, uint64(now.UnixNano()))
 	p.number = e.publication
-	return []netip.AddrPort{f.at()}, true
+	return []netip.AddrPort{f.addr()}, true
 }
 
-// at is the address of the link, which has to be up. The host is locked.
-func (f *far) at() netip.AddrPort { return udplink.Addr(f.link.MAC) }
+// addr returns the address of the link, which must be up. The host is locked.
+func (f *far) addr() netip.AddrPort { return udplink.Addr(f.link.MAC) }
 
-// nextPublication is how long there is nothing to publish. The host is locked.
+// nextPublication returns the time until the next publication is due. The host is locked.
 func (f *far) nextPublication(now time.Time) time.Duration {
-	next := publishEvery
+	next := publishInterval
 	if len(f.gone) > 0 {
-		next = publishAgain
+		next = publishRetry
 	}
 	for _, e := range f.host.names {
 		if f.host.isNear(e.Name) {
 			continue
 		}
-		if f.link.up && e.publishedAt != f.at() {
-			return publishAgain
+		if f.link.up && e.publishedAddr != f.addr() {
+			return publishRetry
 		}
-		next = min(next, publishEvery-now.Sub(e.published))
+		next = min(next, publishInterval-now.Sub(e.publishedAt))
 	}
-	return max(next, publishAgain)
+	return max(next, publishRetry)
 }

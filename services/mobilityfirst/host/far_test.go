@@ -198,7 +198,7 @@ func TestNearAndFar(t *testing.T) {
 	over := func() string {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.out[way{from: from.Name, to: to.Name}].path.link.name
+		return a.outgoing[streamKey{from: from.Name, to: to.Name}].path.link.name
 	}
 	for i := range 30 {
 		if i == 10 {
@@ -206,7 +206,7 @@ func TestNearAndFar(t *testing.T) {
 		}
 		became := send(t, from, to.Name, random(10_000, uint64(i)))
 		if i == 0 {
-			a.far.elsewhere(to.Name) // as it is told of what was published just now
+			a.far.nameMoved(to.Name) // as it is told of what was published just now
 		}
 		receive(t, to)
 		if err := <-became; err != nil {
@@ -238,11 +238,11 @@ func TestFarIsBounded(t *testing.T) {
 	}
 	taken := 0
 	for ip := range byte(16) {
-		for h.take(h.memory.account(at(ip+1, 2)), 1<<20, now) {
+		for h.allocate(h.memory.account(at(ip+1, 2)), 1<<20, now) {
 			taken += 1 << 20
 		}
 	}
-	if taken != h.Memory/2 || !h.take(h.memory.account(place{h.links[0], broadcast}), 1<<20, now) {
+	if taken != h.Memory/2 || !h.allocate(h.memory.account(place{h.links[0], broadcast}), 1<<20, now) {
 		t.Errorf("far hosts have taken %d of %d", taken, h.Memory)
 	}
 	for i := range maxNeighbours {
@@ -250,7 +250,7 @@ func TestFarIsBounded(t *testing.T) {
 		hello := record.SignHello(newKey(byte(i)), 1, p.mac, 0)
 		h.neighbours.learn(frame.GUID{byte(i), byte(i >> 8)}, &hello, p, label{}, now)
 	}
-	if n := len(h.neighbours.named); n > maxNeighbours/2 || n != h.neighbours.far {
+	if n := len(h.neighbours.byName); n > maxNeighbours/2 || n != h.neighbours.far {
 		t.Errorf("%d names from afar are remembered, %d are counted", n, h.neighbours.far)
 	}
 }

@@ -35,7 +35,7 @@ func TestGreetsAgain(t *testing.T) {
 			index   int
 			changes uint32
 		}{{7, 2}, {7, 2}, {8, 4}, {7, 4}} { // told first; nothing new; another's; away and there again
-			h.plugged(x.index, x.changes)
+			h.carrierChanged(x.index, x.changes)
 			pause.For(time.Second, "the next news")
 		}
 		want := []time.Duration{
@@ -47,7 +47,7 @@ func TestGreetsAgain(t *testing.T) {
 		at, numbers = at[:len(want)], numbers[:len(want)]
 		flaps := time.Now()
 		for i := range uint32(200) {
-			h.plugged(7, 10+2*i)
+			h.carrierChanged(7, 10+2*i)
 			pause.For(5*time.Millisecond, "the carrier comes and goes")
 		}
 		pause.For(2*time.Second, "what is repeated")

@@ -17,61 +17,62 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// Errors of Attach, Send and Receive, which wrap them.
+// Errors that Attach, Send and Receive wrap.
 var (
-	// ErrAttached is for a name that somebody has attached already.
+	// ErrAttached means that the name is attached already.
 	ErrAttached = errors.New("it is attached already")
-	// ErrTooMany is for more names or destinations than there may be.
+	// ErrTooMany means that a limit of names or destinations has been reached.
 	ErrTooMany = errors.New("there are too many")
-	// ErrClosed is for an endpoint that is closed, or a host that has ended.
+	// ErrClosed means that the endpoint is closed, or that the host has ended.
 	ErrClosed = errors.New("it is closed")
 )
 
-// Host has names, and brings chunks to and from them. Its methods may be called concurrently.
+// Host has names, and sends chunks from them and receives chunks for them. Its methods may be
+// called concurrently.
 type Host struct {
 	Options
-	kernel bool // the interfaces are this machine's
+	kernel bool // the interfaces belong to this machine's kernel
 	links  []*link
 
-	mu         sync.Mutex
-	ended      bool
-	names      map[frame.GUID]*Endpoint
-	neighbours neighbours
-	out        map[way]*outgoing
-	bySession  map[uint64]*outgoing
-	requests   map[uint64]*outgoing // paths that have been asked for
-	multicasts map[way]*multicast
-	searches   map[uint64]*multicast // hosts of names that have been asked for
-	instance   uint64                // tells the host apart from others that have the same names
-	in         map[uint64]*incoming  // by session
-	farewells  map[uint64]farewell   // of streams that were broken off, by session
-	pings      map[frame.Stream]chan struct{}
-	memory     memory
-	queueLeft  int // bytes of chunks that may still be queued to be sent
-	orphaned   int // bytes of those whose endpoints are closed
-	limits     limits
-	secret     [32]byte // of which tokens are made
-	brought    brought
-	liars      liars
-	far        *far          // nil for none
-	strange    lograte.Limit // lines that others can cause
-	counters   Counters
+	mu           sync.Mutex
+	ended        bool
+	names        map[frame.GUID]*Endpoint
+	neighbours   neighbours
+	outgoing     map[streamKey]*outgoing
+	bySession    map[uint64]*outgoing
+	requests     map[uint64]*outgoing // by the challenge of the answer to a path request
+	multicasts   map[streamKey]*multicast
+	searches     map[uint64]*multicast // by the challenge of the answer to a search for a name's hosts
+	instance     uint64                // a random number that tells the host apart from others with the same names
+	incoming     map[uint64]*incoming  // by session
+	sentResets   map[uint64]sentReset  // the resets of streams that the host has ended, by session
+	pings        map[frame.Stream]chan struct{}
+	memory       memory
+	queueLeft    int // bytes of chunks that may still be queued
+	orphaned     int // bytes of queued chunks whose endpoints are closed
+	limits       limits
+	secret       [32]byte // the key of tokens
+	custodyFlows custodyFlows
+	forgeries    forgeryLimits
+	far          *far          // nil if far hosts cannot be reached
+	warnLimit    lograte.Limit // for log lines that others can cause
+	counters     Counters
 }
 
-// New returns a host that does nothing before it runs.
+// New returns a host, which does nothing until Run is called.
 func New(o Options) *Host {
 	h := &Host{
-		Options: o.withDefaults(), kernel: o.Open == nil, names: map[frame.GUID]*Endpoint{}, out: map[way]*outgoing{}, bySession: map[uint64]*outgoing{},
-		requests: map[uint64]*outgoing{}, multicasts: map[way]*multicast{}, searches: map[uint64]*multicast{}, instance: mathrand.Uint64(),
-		in: map[uint64]*incoming{}, farewells: map[uint64]farewell{}, pings: map[frame.Stream]chan struct{}{},
+		Options: o.withDefaults(), kernel: o.Open == nil, names: map[frame.GUID]*Endpoint{}, outgoing: map[streamKey]*outgoing{}, bySession: map[uint64]*outgoing{},
+		requests: map[uint64]*outgoing{}, multicasts: map[streamKey]*multicast{}, searches: map[uint64]*multicast{}, instance: mathrand.Uint64(),
+		incoming: map[uint64]*incoming{}, sentResets: map[uint64]sentReset{}, pings: map[frame.Stream]chan struct{}{},
 	}
-	_, _ = rand.Read(h.secret[:]) // never fails
+	_, _ = rand.Read(h.secret[:]) // rand.Read never returns an error
 	h.neighbours.init()
 	h.memory.init(h.Memory)
 	h.queueLeft = 4 * h.Memory
 	h.limits.init()
-	h.liars.init()
-	h.brought.init()
+	h.forgeries.init()
+	h.custodyFlows.init()
 	for _, name := range append([]string{""}, h.Interfaces...) {
 		h.links = append(h.links, newLink(h, name))
 	}
@@ -82,30 +83,31 @@ func New(o Options) *Host {
 	return h
 }
 
-// Counters are what a host has done since it was made.
+// Counters counts what a host has done since its start.
 type Counters struct {
-	// Taken are chunks that were sent and taken, NotTaken those that were given up, Delivered those that have
-	// come.
+	// Taken counts the sent chunks that their receivers have taken over, NotTaken the sent chunks
+	// that were given up, and Delivered the received chunks.
 	Taken, NotTaken, Delivered uint64
-	// Frames are those that carried chunks, Again those of them that were lost before.
+	// Frames counts the sent frames that carried chunks, and Again those of them that were
+	// retransmissions.
 	Frames, Again uint64
 }
 
-// Counters is what it has done until now.
+// Counters returns the current counters.
 func (h *Host) Counters() Counters {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.counters
 }
 
-// helloEvery is how often the host says hello.
-const helloEvery = 10 * time.Second
+// helloInterval is the time between two hellos.
+const helloInterval = 10 * time.Second
 
-// Run uses the interfaces until ctx ends. After that all endpoints are closed.
+// Run uses the interfaces until ctx ends, and then closes all endpoints.
 func (h *Host) Run(ctx context.Context) {
 	all := tasks.New()
 	defer h.far.leave(context.WithoutCancel(ctx))
-	defer h.end()
+	defer h.close()
 	defer all.Stop()
 	for _, l := range h.links {
 		all.Start(l.run)
@@ -116,7 +118,7 @@ func (h *Host) Run(ctx context.Context) {
 	if h.far != nil {
 		h.far.run(all)
 	}
-	ticker := time.NewTicker(helloEvery)
+	ticker := time.NewTicker(helloInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -128,43 +130,44 @@ func (h *Host) Run(ctx context.Context) {
 	}
 }
 
-// tick says hello, and forgets what is not needed any more.
+// tick says hello, and removes expired state.
 func (h *Host) tick(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.names {
 		e.renew(now)
-		h.greet(e)
+		h.sayHello(e)
 	}
-	h.forget(now)
+	h.sweep(now)
 }
 
-// greet says hello for a name on all links.
-func (h *Host) greet(e *Endpoint) {
-	tellAll(h, func(l *link) frame.Frame {
+// sayHello says hello for a name on all links.
+func (h *Host) sayHello(e *Endpoint) {
+	broadcastAll(h, func(l *link) frame.Frame {
 		hello := e.hello(l)
 		return &hello
 	})
 }
 
-// tellAll sends a frame of its own to everybody on each link but the one to far hosts. The host is locked.
-func tellAll(h *Host, f func(*link) frame.Frame) {
+// broadcastAll broadcasts a frame, which f makes for the link, on each link except the one to far
+// hosts. The host is locked.
+func broadcastAll(h *Host, f func(*link) frame.Frame) {
 	for _, l := range h.links {
 		if l.up && !l.isFar() {
-			l.tell(broadcast, 0, f(l))
+			l.sendControl(broadcast, 0, f(l))
 		}
 	}
 }
 
-// end closes all that is open.
-func (h *Host) end() {
+// close closes all endpoints and streams.
+func (h *Host) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = true
 	for _, e := range h.names {
 		e.close()
 	}
-	for _, o := range h.out {
+	for _, o := range h.outgoing {
 		o.end(ErrClosed)
 	}
 	for _, m := range h.multicasts {
@@ -172,34 +175,35 @@ func (h *Host) end() {
 	}
 }
 
-// forget forgets what nobody needs any more.
-func (h *Host) forget(now time.Time) {
-	for _, in := range h.in {
-		if now.Sub(in.heard) > in.patience() {
+// sweep removes expired state.
+func (h *Host) sweep(now time.Time) {
+	for _, in := range h.incoming {
+		if now.Sub(in.lastProgress) > in.timeout() {
 			in.end(frame.ResetAbandoned)
 		}
 	}
-	for session, f := range h.farewells {
-		if now.Sub(f.at) > farewellFor {
-			delete(h.farewells, session)
+	for session, f := range h.sentResets {
+		if now.Sub(f.at) > sentResetLifetime {
+			delete(h.sentResets, session)
 		}
 	}
-	for _, o := range h.out {
-		if !needed(o) && (o.endpoint.isClosed() || now.Sub(o.used) > forgetOutgoing) {
+	for _, o := range h.outgoing {
+		if !inUse(o) && (o.endpoint.isClosed() || now.Sub(o.lastUsed) > forgetOutgoing) {
 			o.forget()
 		}
 	}
 	for _, m := range h.multicasts {
-		if !m.wanted() && (m.endpoint.isClosed() || now.Sub(m.used) > forgetOutgoing) {
+		if !m.hasWork() && (m.endpoint.isClosed() || now.Sub(m.lastUsed) > forgetOutgoing) {
 			m.forget()
 		}
 	}
 	h.neighbours.sweep(now)
-	h.brought.sweep(now)
-	h.feed()
+	h.custodyFlows.sweep(now)
+	h.resumeWaiting()
 }
 
-// detached is closed when a name is not attached any more; nil if it is not.
+// detached returns a channel that is closed when a name is no longer attached, or nil if it is not
+// attached now.
 func (h *Host) detached(name frame.GUID) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,17 +213,17 @@ func (h *Host) detached(name frame.GUID) <-chan struct{} {
 	return nil
 }
 
-// maxNames is how many names a host has at most: each costs a frame every helloEvery.
+// maxNames limits the names of a host: each costs a frame every helloInterval.
 const maxNames = 256
 
-// Attach has a name be here, which belongs to a private key. The error wraps ErrAttached, ErrTooMany or
-// ErrClosed.
+// Attach attaches the name that belongs to a private key to this host. The error wraps ErrAttached,
+// ErrTooMany or ErrClosed.
 func (h *Host) Attach(key ed25519.PrivateKey) (*Endpoint, error) {
-	public, is := key.Public().(ed25519.PublicKey)
-	if !is {
+	public, ok := key.Public().(ed25519.PublicKey)
+	if !ok {
 		return nil, fmt.Errorf("a private key of %d bytes", len(key))
 	}
-	e := &Endpoint{host: h, Name: record.NameOf(public), key: key, arrived: make(chan struct{}, 1), closed: make(chan struct{}), room: make(chan struct{}), handed: map[*Received]struct{}{}, hellos: map[*link]frame.Hello{}, flows: map[frame.GUID]custody.ID{}}
+	e := &Endpoint{host: h, Name: record.NameOf(public), key: key, arrived: make(chan struct{}, 1), closed: make(chan struct{}), room: make(chan struct{}), untaken: map[*Received]struct{}{}, hellos: map[*link]frame.Hello{}, flows: map[frame.GUID]custody.ID{}}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -231,7 +235,7 @@ func (h *Host) Attach(key ed25519.PrivateKey) (*Endpoint, error) {
 		return nil, fmt.Errorf("names, %d: %w", maxNames, ErrTooMany)
 	}
 	h.names[e.Name] = e
-	for _, o := range h.out {
+	for _, o := range h.outgoing {
 		if o.from == e.Name {
 			e.adopt(o)
 		}
@@ -242,7 +246,7 @@ func (h *Host) Attach(key ed25519.PrivateKey) (*Endpoint, error) {
 		}
 	}
 	e.renew(time.Now())
-	h.greet(e)
-	h.far.toPublish()
+	h.sayHello(e)
+	h.far.triggerPublish()
 	return e, nil
 }

@@ -250,7 +250,7 @@ func TestChunksArrive(t *testing.T) {
 			}
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			if o := a.out[way{from: from.Name, to: to.Name}]; len(o.chunks) != 0 || o.sender.Queued() != 0 {
+			if o := a.outgoing[streamKey{from: from.Name, to: to.Name}]; len(o.chunks) != 0 || o.sender.Queued() != 0 {
 				t.Errorf("loss %v: %d chunks are left, %d bytes", loss, len(o.chunks), o.sender.Queued())
 			}
 		})

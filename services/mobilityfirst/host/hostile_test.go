@@ -201,14 +201,14 @@ func TestFlood(t *testing.T) {
 					}
 				}
 				b.mu.Lock()
-				if n := len(b.neighbours.named); n > maxNeighbours {
+				if n := len(b.neighbours.byName); n > maxNeighbours {
 					t.Errorf("%d neighbours", n)
 				}
-				if n := len(b.neighbours.at[place{b.links[1], x.MAC}]); n > maxNamesAt {
+				if n := len(b.neighbours.byPlace[place{b.links[1], x.MAC}]); n > maxNamesPerPlace {
 					t.Errorf("%d names at one place", n)
 				}
-				if used := b.Memory - b.memory.left; used > b.share()+1<<20 || len(b.in) > maxIncoming/8+1 || len(b.memory.starved) > len(b.in) {
-					t.Errorf("%d bytes, %d streams, %d starved", used, len(b.in), len(b.memory.starved))
+				if used := b.Memory - b.memory.left; used > b.share()+1<<20 || len(b.incoming) > maxIncoming/8+1 || len(b.memory.waiting) > len(b.incoming) {
+					t.Errorf("%d bytes, %d streams, %d starved", used, len(b.incoming), len(b.memory.waiting))
 				}
 				b.mu.Unlock()
 				began := time.Now()
@@ -224,11 +224,11 @@ func TestFlood(t *testing.T) {
 					break
 				}
 				stop()
-				pause.For(2*idle, "idle streams are forgotten")
+				pause.For(2*idleTimeout, "idle streams are forgotten")
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				if b.memory.left != b.Memory || len(b.in) > 0 || len(b.memory.of) > 0 || len(b.memory.starved) > 0 || len(b.farewells) > 0 {
-					t.Errorf("left over: %d bytes, %d streams, %d accounts, %d starved, %d farewells", b.Memory-b.memory.left, len(b.in), len(b.memory.of), len(b.memory.starved), len(b.farewells))
+				if b.memory.left != b.Memory || len(b.incoming) > 0 || len(b.memory.accounts) > 0 || len(b.memory.waiting) > 0 || len(b.sentResets) > 0 {
+					t.Errorf("left over: %d bytes, %d streams, %d accounts, %d starved, %d farewells", b.Memory-b.memory.left, len(b.incoming), len(b.memory.accounts), len(b.memory.waiting), len(b.sentResets))
 				}
 			})
 		})

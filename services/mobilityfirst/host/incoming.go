@@ -10,37 +10,39 @@ import (
 )
 
 const (
-	// window is for how many frames of a stream there is room at first behind one that is missing.
+	// window is the initial number of frames behind a missing one for which a stream has room.
 	window = 128
-	// mostRoom is how many bytes are taken at most for the frames of a stream whose sender has used all room.
-	mostRoom = 4 << 20
+	// maxWindowBytes limits the memory for the frames of a stream whose sender uses the whole
+	// window.
+	maxWindowBytes = 4 << 20
 )
 
 // incoming is a stream that the host receives.
 type incoming struct {
-	host     *Host
-	peer     *neighbour
-	endpoint *Endpoint
-	session  *session
-	place             // where it comes from, and acknowledgements go to
-	account  *account // that of where it was begun
-	receiver *stream.Receiver
-	mtu      int       // how large frames are at most
-	window   int       // bytes that are taken for frames that come early
-	heard    time.Time // when something new came
-	last     time.Time // when anything did
-	ackOn    *link     // in whose list it stands
-	starved  bool      // it waits for memory
-	left     bool      // it is over
+	host         *Host
+	peer         *neighbour
+	endpoint     *Endpoint
+	session      *session
+	place                 // where it comes from and acknowledgements go to
+	account      *account // the account of the place where it began
+	receiver     *stream.Receiver
+	mtu          int       // the maximum size of frames
+	window       int       // bytes allocated for frames received out of order
+	lastProgress time.Time // when a new frame was last received
+	lastFrame    time.Time // when any frame was last received
+	ackLink      *link     // the link whose list of acknowledgements contains it
+	waiting      bool      // it waits for memory
+	closed       bool      // it has ended
 }
 
-// open begins to receive a stream with its first frame; nil if it is not to be.
-func (h *Host) open(at place, d *frame.StreamData, now time.Time) *incoming {
+// openIncoming begins to receive a stream with its first frame, and returns nil if it does not
+// accept the stream.
+func (h *Host) openIncoming(at place, d *frame.StreamData, now time.Time) *incoming {
 	if d.Number != 0 {
 		if !d.Fresh {
 			h.refuse(at, 0, d.Stream, frame.ResetUnknown, now)
 		}
-		return nil // the first frame was lost, and is sent again
+		return nil // the first frame was lost, and will be sent again
 	}
 	_, header, _, err := stream.Begin(d.Payload)
 	if err != nil {
@@ -52,41 +54,42 @@ func (h *Host) open(at place, d *frame.StreamData, now time.Time) *incoming {
 		h.refuse(at, 0, d.Stream, frame.ResetUnknown, now)
 		return nil
 	}
-	if at.link.isFar() && !peer.isConfirmed(header.Destination.GUID, d.Stream.Session()) {
+	if at.link.isFar() && !peer.hasConfirmed(header.Destination.GUID, d.Stream.Session()) {
 		h.refuse(at, 0, d.Stream, frame.ResetUnknown, now)
 		return nil
 	}
-	if !h.mayAnswer(at, now) {
+	if !h.allowAnswer(at, now) {
 		return nil
 	}
-	if old := h.in[d.Stream.Session()]; old != nil && old.peer == peer {
-		old.leave()
+	if old := h.incoming[d.Stream.Session()]; old != nil && old.peer == peer {
+		old.close()
 	}
-	in := &incoming{host: h, peer: peer, endpoint: h.names[header.Destination.GUID], place: at, account: h.memory.account(at), mtu: at.link.MTU, window: window * at.link.MTU, heard: now}
-	h.memory.stream(in.account, 1) // and so it stays while others of it end
+	in := &incoming{host: h, peer: peer, endpoint: h.names[header.Destination.GUID], place: at, account: h.memory.account(at), mtu: at.link.MTU, window: window * at.link.MTU, lastProgress: now}
+	h.memory.countStream(in.account, 1) // so that the account stays while other streams of it end
 	if in.account.streams > maxIncoming/8 {
 		h.reclaim(in.account, now)
 	}
-	if in.endpoint == nil || in.account.streams > maxIncoming/8 || in.account.far && h.memory.farStreams > maxIncoming/2 || h.in[d.Stream.Session()] != nil || !h.makePlace(now) || !h.take(in.account, in.window, now) {
-		h.memory.stream(in.account, -1)
-		h.memory.settle(in.account)
+	if in.endpoint == nil || in.account.streams > maxIncoming/8 || in.account.far && h.memory.farStreams > maxIncoming/2 || h.incoming[d.Stream.Session()] != nil || !h.makeRoom(now) || !h.allocate(in.account, in.window, now) {
+		h.memory.countStream(in.account, -1)
+		h.memory.removeIfEmpty(in.account)
 		h.refuse(at, peer.tag(at, now), d.Stream, frame.ResetRefused, now)
 		return nil
 	}
 	in.receiver = stream.NewReceiver(stream.ReceiverConfig{
-		Stream: d.Stream, Window: window, MaxChunk: MaxChunk, GrowWindow: in.widen, Reserve: func(bytes int) bool { return h.reserve(in, bytes, in.last) },
+		Stream: d.Stream, Window: window, MaxChunk: MaxChunk, GrowWindow: in.growWindow, Reserve: func(bytes int) bool { return h.reserve(in, bytes, in.lastFrame) },
 	})
 	in.session = peer.session(in.endpoint.Name, d.Stream.Session(), now)
 	in.session.in = in
-	h.in[d.Stream.Session()] = in
-	delete(h.farewells, d.Stream.Session())
+	h.incoming[d.Stream.Session()] = in
+	delete(h.sentResets, d.Stream.Session())
 	return in
 }
 
-// widen takes memory for more frames, so many in all, if half of what there is for a place, and for all, is left then.
-func (in *incoming) widen(frames int) bool {
+// growWindow allocates memory for a window of this many frames, if half of what one place may use,
+// and half of the total, is left then. It reports whether it did.
+func (in *incoming) growWindow(frames int) bool {
 	h, a, more := in.host, in.account, frames*in.mtu-in.window
-	if in.window+more > mostRoom || a.bytes+more > h.share()/2 || more > h.memory.left-h.Memory/2 || a.far && h.memory.farBytes+more > h.Memory/4 {
+	if in.window+more > maxWindowBytes || a.bytes+more > h.share()/2 || more > h.memory.left-h.Memory/2 || a.far && h.memory.farBytes+more > h.Memory/4 {
 		return false
 	}
 	h.memory.charge(a, more)
@@ -94,42 +97,43 @@ func (in *incoming) widen(frames int) bool {
 	return true
 }
 
-// refuse ends a stream that is none of ours.
+// refuse resets a stream that the host does not receive.
 func (h *Host) refuse(at place, tag uint16, which frame.Stream, reason frame.ResetReason, now time.Time) {
-	if !h.mayAnswer(at, now) {
+	if !h.allowAnswer(at, now) {
 		return
 	}
 	r := frame.StreamReset{Stream: which, Reason: reason}
-	if f, is := h.farewells[which.Session()]; is && f.place == at && f.reset.Stream == which {
-		r = f.reset // it was lost
+	if f, ok := h.sentResets[which.Session()]; ok && f.place == at && f.reset.Stream == which {
+		r = f.reset // the reset was lost
 	}
-	at.link.tell(at.mac, tag, &r)
+	at.link.sendControl(at.mac, tag, &r)
 }
 
-// data takes a frame.
-func (h *Host) data(at place, d *frame.StreamData, now time.Time) {
-	in := h.in[d.Stream.Session()]
+// handleData handles a data frame.
+func (h *Host) handleData(at place, d *frame.StreamData, now time.Time) {
+	in := h.incoming[d.Stream.Session()]
 	switch {
 	case in == nil || d.Stream.After(in.receiver.Stream):
-		if in = h.open(at, d, now); in == nil {
+		if in = h.openIncoming(at, d, now); in == nil {
 			return
 		}
-	case in.receiver.Stream != d.Stream || !in.from(at):
+	case in.receiver.Stream != d.Stream || !in.acceptFrom(at):
 		return
 	}
-	in.last, in.peer.heard, in.session.used = now, now, now
+	in.lastFrame, in.peer.lastHello, in.session.lastUsed = now, now, now
 	before := in.receiver.Received()
 	all, err := in.receiver.Data(d)
 	if in.receiver.Received() > before {
-		in.heard = now
+		in.lastProgress = now
 	}
 	in.arrived(all, err)
 }
 
-// from says whether a stream may come from a place, and has it acknowledged to there from now on.
-func (in *incoming) from(at place) bool {
+// acceptFrom reports whether a stream may come from a place, and sends acknowledgements there from
+// now on.
+func (in *incoming) acceptFrom(at place) bool {
 	if in.place != at {
-		if !in.peer.is(at) {
+		if !in.peer.isAt(at) {
 			return false
 		}
 		in.place = at
@@ -137,11 +141,11 @@ func (in *incoming) from(at place) bool {
 	return true
 }
 
-// arrived takes chunks that are whole.
+// arrived delivers complete chunks, and ends the stream if err is not nil.
 func (in *incoming) arrived(all []stream.Chunk, err error) {
 	for _, c := range all {
 		if c.Source.GUID != in.peer.name || c.Destination.GUID != in.endpoint.Name {
-			in.giveBack(len(c.Payload))
+			in.releaseChunk(len(c.Payload))
 			err = stream.ErrViolation
 			continue
 		}
@@ -158,60 +162,60 @@ func (in *incoming) arrived(all []stream.Chunk, err error) {
 	}
 }
 
-// giveBack gives back what was reserved for a chunk.
-func (in *incoming) giveBack(bytes int) {
+// releaseChunk releases the memory that was reserved for a chunk.
+func (in *incoming) releaseChunk(bytes int) {
 	in.host.release(in.account, bytes+overhead)
 }
 
-// resume goes on where there was no memory.
+// resume continues the stream after it has waited for memory.
 func (in *incoming) resume() { in.arrived(in.receiver.Resume()) }
 
-// patience is how long the stream may be silent.
-func (in *incoming) patience() time.Duration {
+// timeout returns how long the stream may be silent.
+func (in *incoming) timeout() time.Duration {
 	if in.receiver.Reserved() > 0 {
-		return stalled
+		return stalledTimeout
 	}
-	return idle
+	return idleTimeout
 }
 
 const (
-	// A farewell is what is said once more of a stream that was broken off: for so long, and of at most
-	// so many streams.
-	farewellFor, maxFarewells = 30 * time.Second, 1024
+	// Resets are kept for sentResetLifetime in case they are lost, for at most maxSentResets
+	// streams.
+	sentResetLifetime, maxSentResets = 30 * time.Second, 1024
 )
 
-// farewell is what was said last of a stream.
-type farewell struct {
+// sentReset is the reset with which the host has ended a stream.
+type sentReset struct {
 	place
 	reset frame.StreamReset
 	at    time.Time
 }
 
-// end breaks the stream off, and tells the sender what is taken. Chunks that have not come whole will come
-// again.
+// end resets the stream, and tells the sender which chunks have been taken over. The sender sends
+// incomplete chunks again.
 func (in *incoming) end(reason frame.ResetReason) {
 	h, r := in.host, frame.StreamReset{Stream: in.receiver.Stream, Reason: reason, Taken: in.receiver.Ack().Taken}
-	in.link.tell(in.mac, in.peer.tag(in.place, time.Now()), &r)
-	if len(h.farewells) < maxFarewells {
-		h.farewells[r.Stream.Session()] = farewell{in.place, r, in.heard}
+	in.link.sendControl(in.mac, in.peer.tag(in.place, time.Now()), &r)
+	if len(h.sentResets) < maxSentResets {
+		h.sentResets[r.Stream.Session()] = sentReset{in.place, r, in.lastProgress}
 	}
-	in.leave()
+	in.close()
 }
 
-// leave forgets the stream.
-func (in *incoming) leave() {
+// close removes the stream.
+func (in *incoming) close() {
 	h := in.host
-	delete(h.in, in.receiver.Stream.Session())
+	delete(h.incoming, in.receiver.Stream.Session())
 	if in.session.in == in {
 		in.session.in = nil
 	}
-	if in.starved {
-		h.memory.starved = slices.DeleteFunc(h.memory.starved, func(other *incoming) bool { return other == in })
+	if in.waiting {
+		h.memory.waiting = slices.DeleteFunc(h.memory.waiting, func(other *incoming) bool { return other == in })
 	}
 	if n := in.receiver.Reserved(); n > 0 {
-		in.giveBack(n)
+		in.releaseChunk(n)
 	}
-	in.left, in.receiver = true, nil
-	h.memory.stream(in.account, -1)
+	in.closed, in.receiver = true, nil
+	h.memory.countStream(in.account, -1)
 	h.release(in.account, in.window)
 }

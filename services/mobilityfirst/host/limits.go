@@ -9,77 +9,80 @@ import (
 	"github.com/sluice-net/sluice/internal/sources"
 )
 
-// What others may have the host do in a second: to look at signatures, and to answer. Those of all
-// together are some fifth of a processor, a quarter of it each for who is known already and for who is not, near and far.
+// Limits per second on the signature checks and answers that others may cause. All of them together
+// cost about a fifth of a processor; a quarter of that is for each of four kinds of places: known
+// and unknown, near and far.
 const (
-	signaturesEach, signaturesHalf = 50, 500
-	answersEach, answersHalf       = 200, 2000
-	// asksAll is how often the host itself asks for ways, asksInduced how often of that because of
-	// what others say.
-	asksAll, asksInduced = 500, 100
-	// maxSources bounds the places that are counted of each kind; more of a kind share what one may do.
+	signaturesPerPlace, signaturesPerKind = 50, 500
+	answersPerPlace, answersPerKind       = 200, 2000
+	// maxRequests limits the requests for paths that the host sends per second, and
+	// maxInducedRequests those of them that messages of others cause.
+	maxRequests, maxInducedRequests = 500, 100
+	// maxSources limits the places of each kind that have limiters of their own; further places of
+	// the kind share those of one place.
 	maxSources = 1024
-	// forgetSource is when nothing needs to be remembered of a place.
+	// forgetSource is how long the limiters of an unused place are kept.
 	forgetSource = 2 * time.Second
 )
 
-// limits count what each place, by its link and Ethernet address, or a far host's IPv4 address, has the host do.
+// limits limits the work that each place may cause. A place is a link and an Ethernet address, or a
+// far host's IPv4 address.
 type limits struct {
-	// strangers are the places from which no name is known, known all others; farStrangers and farKnown those that
-	// are on none of the host's links.
-	strangers, known, farStrangers, farKnown places
-	asks, induced                            *rate.Limiter
+	// unknown holds the places at which no name is known, and known all others; farUnknown and
+	// farKnown hold those that are on none of the host's links.
+	unknown, known, farUnknown, farKnown places
+	requests, induced                    *rate.Limiter
 }
 
-// places are of one kind.
+// places holds the limiters of the places of one kind.
 type places struct {
-	of          sources.Table[place, source]
-	others, all *source
+	byPlace       sources.Table[place, limiters]
+	overflow, all *limiters
 }
 
-type source struct{ signatures, answers *rate.Limiter }
+type limiters struct{ signatures, answers *rate.Limiter }
 
-func newSource(signatures, answers int) *source {
-	return &source{signatures: rate.NewLimiter(rate.Limit(signatures), signatures), answers: rate.NewLimiter(rate.Limit(answers), answers)}
+func newLimiters(signatures, answers int) *limiters {
+	return &limiters{signatures: rate.NewLimiter(rate.Limit(signatures), signatures), answers: rate.NewLimiter(rate.Limit(answers), answers)}
 }
 
 func (l *limits) init() {
-	l.strangers.init()
+	l.unknown.init()
 	l.known.init()
-	l.farStrangers.init()
+	l.farUnknown.init()
 	l.farKnown.init()
-	l.asks, l.induced = rate.NewLimiter(asksAll, asksAll), rate.NewLimiter(asksInduced, asksInduced)
+	l.requests, l.induced = rate.NewLimiter(maxRequests, maxRequests), rate.NewLimiter(maxInducedRequests, maxInducedRequests)
 }
 
 func (p *places) init() {
-	one := func() *source { return newSource(signaturesEach, answersEach) }
-	p.of = sources.Table[place, source]{New: one, Most: maxSources, ForgetAfter: forgetSource}
-	p.others, p.all = one(), newSource(signaturesHalf, answersHalf)
+	one := func() *limiters { return newLimiters(signaturesPerPlace, answersPerPlace) }
+	p.byPlace = sources.Table[place, limiters]{New: one, Most: maxSources, ForgetAfter: forgetSource}
+	p.overflow, p.all = one(), newLimiters(signaturesPerKind, answersPerKind)
 }
 
-// mayVerify says whether one more signature that comes from a place is looked at: asked is for an answer to
-// the host.
-func (h *Host) mayVerify(at place, asked bool, now time.Time) bool {
-	one, all := h.limits.find(at, asked || h.neighbours.knows(at), now)
+// allowSignature reports whether one more signature from a place may be checked. solicited is set
+// for an answer to a request of the host.
+func (h *Host) allowSignature(at place, solicited bool, now time.Time) bool {
+	one, all := h.limits.find(at, solicited || h.neighbours.knows(at), now)
 	return one.signatures.AllowN(now, 1) && all.signatures.AllowN(now, 1)
 }
 
-// mayAnswer says whether a place is answered once more.
-func (h *Host) mayAnswer(at place, now time.Time) bool {
+// allowAnswer reports whether the host may send a place one more answer.
+func (h *Host) allowAnswer(at place, now time.Time) bool {
 	one, all := h.limits.find(at, h.neighbours.knows(at), now)
 	return one.answers.AllowN(now, 1) && all.answers.AllowN(now, 1)
 }
 
-// find is what is counted of a place, and of all of its kind.
-func (l *limits) find(at place, known bool, now time.Time) (one, all *source) {
-	kind := &l.strangers
+// find returns the limiters of a place, and those of all places of its kind.
+func (l *limits) find(at place, known bool, now time.Time) (one, all *limiters) {
+	kind := &l.unknown
 	switch far := at.link.isFar(); {
 	case far && known:
 		kind = &l.farKnown
 	case far:
-		kind = &l.farStrangers
+		kind = &l.farUnknown
 	case known:
 		kind = &l.known
 	}
-	return cmp.Or(kind.of.Find(at.source(), now), kind.others), kind.all
+	return cmp.Or(kind.byPlace.Find(at.source(), now), kind.overflow), kind.all
 }

@@ -14,40 +14,41 @@ import (
 )
 
 const (
-	// batch is how many frames are sent with one call.
+	// batch is the maximum number of frames that are sent with one call.
 	batch = 64
-	// turn is how many of them one stream sends before it is the next one's turn.
-	turn = 16
-	// maxControl is how many frames that carry no chunks wait to be sent; more are left out.
+	// maxTurn is the maximum number of them that one stream sends before the next has its turn.
+	maxTurn = 16
+	// maxControl limits the waiting frames that carry no chunks; further ones are dropped.
 	maxControl = 1024
-	// reopenAfter is how long an interface that fails is left alone, doubled each time up to
-	// longestReopen unless it was steady.
-	reopenAfter, longestReopen, steady = 250 * time.Millisecond, 2 * time.Second, 10 * time.Second
+	// initialReopen is the time before a failed interface is opened again. It is doubled each time
+	// up to maxReopen, unless the interface worked for longer than steady.
+	initialReopen, maxReopen, steady = 250 * time.Millisecond, 2 * time.Second, 10 * time.Second
 )
 
 var broadcast = openflow.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// link is one of the host's interfaces, while that is there and while it is not.
+// link is one of the host's interfaces. It exists whether the interface does or not.
 type link struct {
 	host *Host
 	name string
-	wake chan struct{} // that there is something to send
-	// sending is held by who takes frames from the lists below and sends them.
-	sending sync.Mutex
-	// changed says that some interface has, so that it may be there now, or be another.
+	wake chan struct{} // signals that there is something to send
+	// sendMu is held while frames are taken from the lists below and sent.
+	sendMu sync.Mutex
+	// changed signals that some interface has changed, so that this one may exist now, or differ.
 	changed chan struct{}
 
-	// What follows is guarded by host.mu.
+	// host.mu guards the following fields.
 	up bool
 	*Interface
-	carrier uint32      // how often it has come and gone; zero if that was not told
-	greeter *time.Timer // says hello again
-	greeted time.Time   // when hello was said last because the link is there
-	moved   bool        // the carrier has been away since
-	control [][]byte    // frames to be sent as they are
-	acks    []*incoming // streams that have something to acknowledge
-	active  []*path     // by which streams may have something to send
-	// answering is that who has received something sends next: nobody else needs to be woken for acknowledgements.
+	carrier     uint32      // the kernel's count of carrier changes; zero if it is not known
+	helloTimer  *time.Timer // repeats the hello
+	lastHello   time.Time   // when a hello was last sent because the link is up
+	carrierLost bool        // the carrier was lost after that
+	control     [][]byte    // frames that are sent as they are
+	acks        []*incoming // streams that have something to acknowledge
+	active      []*path     // paths by which streams may have something to send
+	// answering is set while the receiving goroutine is going to send as well, so that the sending
+	// goroutine need not be woken for acknowledgements.
 	answering bool
 }
 
@@ -55,38 +56,38 @@ func newLink(h *Host, name string) *link {
 	return &link{host: h, name: name, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 }
 
-// run has the interface open until ctx ends.
+// run opens the interface and uses it until ctx ends. It opens it again when it fails.
 func (l *link) run(ctx context.Context) {
-	pause, said := reopenAfter, ""
+	pause, logged := initialReopen, ""
 	for ctx.Err() == nil {
 		began := time.Now()
 		i, err := l.open()
 		if err == nil {
-			if said != used {
-				said = used
-				l.host.Log.Info("interface is used", "interface", l.name, "mac", i.MAC, "mtu", i.MTU)
+			if logged != logUsed {
+				logged = logUsed
+				l.host.Log.Info("using interface", "interface", l.name, "mac", i.MAC, "mtu", i.MTU)
 			}
-			err = l.use(ctx, i)
+			err = l.serve(ctx, i)
 			if time.Since(began) > steady {
-				pause = reopenAfter
+				pause = initialReopen
 			}
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if err.Error() != said {
-			said = err.Error()
-			l.host.Log.Warn("interface can't be used", "interface", l.name, "error", err)
+		if err.Error() != logged {
+			logged = err.Error()
+			l.host.Log.Warn("interface cannot be used", "interface", l.name, "error", err)
 		}
-		changed := l.await(ctx, pause)
-		if pause = min(2*pause, longestReopen); changed { // it may be there again, or another has changed
-			_ = tasks.Sleep(ctx, reopenAfter-time.Since(began))
+		changed := l.awaitChange(ctx, pause)
+		if pause = min(2*pause, maxReopen); changed { // the interface may exist again, or another one has changed
+			_ = tasks.Sleep(ctx, initialReopen-time.Since(began))
 		}
 	}
 }
 
-// used is what was said of an interface that is.
-const used = "used"
+// logUsed marks an interface about whose use the log has a message.
+const logUsed = "used"
 
 // open opens the interface, or the loopback, which has no name.
 func (l *link) open() (*Interface, error) {
@@ -99,9 +100,9 @@ func (l *link) open() (*Interface, error) {
 	return l.host.Open(l.name)
 }
 
-// use sends and receives until the interface fails or ctx ends.
-func (l *link) use(ctx context.Context, i *Interface) error {
-	l.begin(i)
+// serve sends and receives frames until the interface fails or ctx ends.
+func (l *link) serve(ctx context.Context, i *Interface) error {
+	l.start(i)
 	sending := tasks.New()
 	failed := make(chan error, 1)
 	sending.Start(func(ctx context.Context) { failed <- l.send(ctx, i) })
@@ -109,185 +110,189 @@ func (l *link) use(ctx context.Context, i *Interface) error {
 		sending.Start(func(ctx context.Context) { l.host.far.watch(ctx, i) })
 	}
 	err := l.receive(ctx, i)
-	l.finish()
+	l.close()
 	_ = i.Close()
 	sending.Stop()
 	if other := <-failed; other != nil {
-		err = other // and the reason for what the receiver says
+		err = other // the cause of the receiver's error
 	}
 	return err
 }
 
-// begin has the link used.
-func (l *link) begin(i *Interface) {
+// start marks the link as up.
+func (l *link) start(i *Interface) {
 	h := l.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.Interface, l.up, l.carrier = i, true, 0
-	l.plugged()
+	l.connected()
 }
 
-// greetAgain is how long after a link is there hello is said again, each after the one before: a switch may look first
-// what is behind a port (Sluice's core for a second), and forget what comes meanwhile. The first is how far two hellos
-// are apart at least, however often the carrier comes and goes.
-var greetAgain = []time.Duration{300 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second}
+// helloRepeats lists the delays after which a hello is repeated when a link has come up, each
+// counted from the one before. A switch may first examine the link behind a port (Sluice's
+// controller does so for a second), and drop frames meanwhile. The first delay is also the minimum
+// time between two hellos, however often the carrier is lost and found.
+var helloRepeats = []time.Duration{300 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second}
 
-// plugged says hello for all names, newer than any before, and asks for ways that there were none to, or that may lead
-// elsewhere now. The same is said again a few times. The host is locked.
-func (l *link) plugged() {
+// connected says hello for all names, with new numbers, and requests paths that could not be found
+// before, or that may now be different. It repeats the hellos a few times. The host is locked.
+func (l *link) connected() {
 	now := time.Now()
-	if !l.isFar() && now.Sub(l.greeted) < greetAgain[0] {
-		if l.moved = true; l.greeter == nil {
-			l.greetLater(greetAgain)
+	if !l.isFar() && now.Sub(l.lastHello) < helloRepeats[0] {
+		if l.carrierLost = true; l.helloTimer == nil {
+			l.scheduleHello(helloRepeats)
 		}
 		return
 	}
 	l.renew(now)
-	l.greet()
+	l.sayHello()
 	if !l.isFar() {
-		l.unplugged()
-		l.greetLater(greetAgain)
+		l.stopHellos()
+		l.scheduleHello(helloRepeats)
 	}
 }
 
-// renew has the next hellos be newer, and ways asked for. The host is locked.
+// renew gives the next hellos new numbers, and requests paths. The host is locked.
 func (l *link) renew(now time.Time) {
 	h := l.host
-	l.moved = false
+	l.carrierLost = false
 	for _, e := range h.names {
 		e.renew(now)
 	}
-	for _, o := range h.out {
-		if o.wanted() && (o.path == nil || (o.path.link == l || o.multihomed) && o.request == 0) {
-			o.asks = 0
-			o.ask(now)
+	for _, o := range h.outgoing {
+		if o.hasWork() && (o.path == nil || (o.path.link == l || o.multihomed) && o.request == 0) {
+			o.attempts = 0
+			o.requestPath(now)
 		}
 	}
 	for _, m := range h.multicasts {
-		if m.wanted() {
+		if m.hasWork() {
 			m.search(now)
 		}
 	}
 }
 
-// greet says hello for all names. The host is locked.
-func (l *link) greet() {
+// sayHello says hello for all names. The host is locked.
+func (l *link) sayHello() {
 	h := l.host
-	l.greeted = time.Now()
+	l.lastHello = time.Now()
 	if l.isFar() {
-		h.far.toPublish()
+		h.far.triggerPublish()
 		return
 	}
 	for _, e := range h.names {
 		hello := e.hello(l)
-		l.tell(broadcast, 0, &hello)
+		l.sendControl(broadcast, 0, &hello)
 	}
 }
 
-// greetLater says hello again, newer if the carrier has been away. The host is locked.
-func (l *link) greetLater(after []time.Duration) {
+// scheduleHello repeats the hello after each of the delays, with a new number if the carrier was
+// lost. The host is locked.
+func (l *link) scheduleHello(delays []time.Duration) {
 	var timer *time.Timer
-	timer = time.AfterFunc(after[0], func() {
+	timer = time.AfterFunc(delays[0], func() {
 		l.host.mu.Lock()
 		defer l.host.mu.Unlock()
-		if l.greeter != timer {
-			return // the link is not there any more, or hello has been said anew
+		if l.helloTimer != timer {
+			return // the link is down, or a new hello has been sent
 		}
-		l.greeter = nil
-		if l.moved {
+		l.helloTimer = nil
+		if l.carrierLost {
 			l.renew(time.Now())
 		}
-		if l.greet(); len(after) > 1 {
-			l.greetLater(after[1:])
+		if l.sayHello(); len(delays) > 1 {
+			l.scheduleHello(delays[1:])
 		}
 	})
-	l.greeter = timer
+	l.helloTimer = timer
 }
 
-// unplugged has hello not said again. The host is locked.
-func (l *link) unplugged() {
-	if l.greeter != nil {
-		l.greeter.Stop()
-		l.greeter = nil
+// stopHellos stops repeating the hello. The host is locked.
+func (l *link) stopHellos() {
+	if l.helloTimer != nil {
+		l.helloTimer.Stop()
+		l.helloTimer = nil
 	}
 }
 
-// finish gives up what was to be sent, and the ways over the link.
-func (l *link) finish() {
+// close marks the link as down, and drops its waiting frames and the paths over it.
+func (l *link) close() {
 	h := l.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.up, l.control = false, nil
-	l.unplugged()
+	l.stopHellos()
 	for _, in := range l.acks {
-		if in.ackOn == l {
-			in.ackOn = nil
+		if in.ackLink == l {
+			in.ackLink = nil
 		}
 	}
 	for _, p := range l.active {
-		p.active = false
+		p.listed = false
 	}
 	l.acks, l.active = nil, nil
-	h.neighbours.leave(l)
+	h.neighbours.removeLink(l)
 	now := time.Now()
-	for _, o := range h.out {
-		o.lose(l, now)
+	for _, o := range h.outgoing {
+		o.dropLink(l, now)
 	}
 }
 
-// kick has the link send what there is. The host is locked.
-func (l *link) kick() {
+// wakeUnlessAnswering wakes the sending goroutine, unless the receiving goroutine is about to send.
+// The host is locked.
+func (l *link) wakeUnlessAnswering() {
 	if !l.answering {
-		l.rouse()
+		l.wakeSender()
 	}
 }
 
-// rouse wakes who sends.
-func (l *link) rouse() {
+// wakeSender wakes the sending goroutine.
+func (l *link) wakeSender() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// tell sends a frame that carries no chunk. The host is locked.
-func (l *link) tell(to openflow.MAC, tag uint16, f frame.Frame) {
+// sendControl queues a frame that carries no chunk. The host is locked.
+func (l *link) sendControl(to openflow.MAC, tag uint16, f frame.Frame) {
 	if l.up && len(l.control) < maxControl {
 		l.control = append(l.control, f.AppendTo(l.AppendHeader(nil, to, tag)))
-		l.kick()
+		l.wakeUnlessAnswering()
 	}
 }
 
-// acknowledge has a stream's state told, once, as it is when the frame is made. The host is locked.
+// acknowledge queues an acknowledgement of a stream. The frame is made when it is sent, so that it
+// describes the state at that time. The host is locked.
 func (l *link) acknowledge(in *incoming) {
-	if l.up && in.ackOn != l {
-		in.ackOn = l
+	if l.up && in.ackLink != l {
+		in.ackLink = l
 		l.acks = append(l.acks, in)
-		l.kick()
+		l.wakeUnlessAnswering()
 	}
 }
 
-// activate has a stream send what it may by a path. The host is locked.
+// activate lets a stream send by a path what it may. The host is locked.
 func (l *link) activate(p *path) {
-	if l.up && !p.active {
-		p.active = true
+	if l.up && !p.listed {
+		p.listed = true
 		l.active = append(l.active, p)
-		l.kick()
+		l.wakeUnlessAnswering()
 	}
 }
 
-// send sends what there is until ctx ends.
+// send sends waiting frames until ctx ends.
 func (l *link) send(ctx context.Context, i *Interface) error {
 	var buffers [batch][]byte
 	for {
-		l.sending.Lock()
+		l.sendMu.Lock()
 		more, err := l.sendSome(i, &buffers, true)
-		l.sending.Unlock()
+		l.sendMu.Unlock()
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			_ = i.Close() // who receives finds out, too
+			_ = i.Close() // so that the receiving goroutine ends as well
 			return err
 		case more:
 			continue
@@ -300,35 +305,36 @@ func (l *link) send(ctx context.Context, i *Interface) error {
 	}
 }
 
-// answer sends acknowledgements and answers, and leaves chunks to send: they may take longer than others can wait to be
-// received.
+// answer sends acknowledgements and answers without chunks, which could take longer than other
+// hosts' frames can wait to be received.
 func (l *link) answer(i *Interface, buffers *[batch][]byte) error {
 	more := true
 	var err error
-	if l.sending.TryLock() {
+	if l.sendMu.TryLock() {
 		more, err = l.sendSome(i, buffers, false)
-		l.sending.Unlock()
+		l.sendMu.Unlock()
 	}
 	if more {
-		l.rouse()
+		l.wakeSender()
 	}
 	return err
 }
 
-// sendSome sends frames that may go now, with those of chunks or without, and says whether there may be more.
+// sendSome sends the frames that may be sent now, with or without chunks, and reports whether there
+// may be more.
 func (l *link) sendSome(i *Interface, buffers *[batch][]byte, chunks bool) (more bool, err error) {
 	frames, more := l.collect(buffers, chunks)
 	if len(frames) > 0 {
 		err = i.Send(frames)
 	}
 	if errors.Is(err, unix.ENOBUFS) {
-		err = nil // they are lost, as on the link itself: a cable is unplugged, or full
+		err = nil // the frames are lost as on the link itself: a cable is unplugged, or a queue is full
 	}
 	return more, err
 }
 
-// collect gives the frames that may go now, some of them in buffers, with those of chunks or without, and says whether there
-// are more.
+// collect returns the frames that may be sent now, with or without chunks, and reports whether
+// there are more. Some of the frames are in buffers.
 func (l *link) collect(buffers *[batch][]byte, chunks bool) (frames [][]byte, more bool) {
 	h := l.host
 	h.mu.Lock()
@@ -352,10 +358,10 @@ func (l *link) collect(buffers *[batch][]byte, chunks bool) (frames [][]byte, mo
 		in := l.acks[0]
 		l.acks[0] = nil
 		l.acks = l.acks[1:]
-		if in.ackOn != l || in.left {
-			continue // it stands in another's list now, or is over
+		if in.ackLink != l || in.closed {
+			continue // the stream is in another link's list now, or has ended
 		}
-		in.ackOn = nil
+		in.ackLink = nil
 		if in.link != l {
 			in.link.acknowledge(in)
 			continue
@@ -367,28 +373,28 @@ func (l *link) collect(buffers *[batch][]byte, chunks bool) (frames [][]byte, mo
 		p := l.active[0]
 		l.active[0] = nil
 		l.active = l.active[1:]
-		p.active = false
+		p.listed = false
 		o := p.stream
-		if !o.goesBy(p) {
-			continue // any more
+		if !o.uses(p) {
+			continue // the stream no longer uses the path
 		}
-		if q, ask := o.sender.Query(p.carries); ask {
+		if q, ask := o.sender.Query(p.streamPath); ask {
 			add(p.mac, p.tag, &q)
 		}
-		may := min(batch-len(frames), turn)
+		may := min(batch-len(frames), maxTurn)
 		sent, again := o.sender.Sent, o.sender.Retransmitted
-		parts := o.sender.Send(p.carries, now, may)
+		parts := o.sender.Send(p.streamPath, now, may)
 		h.counters.Frames += o.sender.Sent - sent
 		h.counters.Again += o.sender.Retransmitted - again
 		for i := range parts {
 			add(p.mac, p.tag, &parts[i])
 		}
 		if len(parts) == may {
-			p.active = true
+			p.listed = true
 			l.active = append(l.active, p)
 		}
-		if len(parts) > 0 && len(o.further) > 0 {
-			o.activate() // where this one is full others may have what is next
+		if len(parts) > 0 && len(o.morePaths) > 0 {
+			o.activate() // another path may have room for the next frames
 		}
 		o.schedule(now)
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/rawlink"
 )
 
-// loopbackMTU is that of the loopback, and maxLoopback how many frames are on it.
+// loopbackMTU is the MTU of the loopback, and maxLoopback the maximum number of frames in it.
 const loopbackMTU, maxLoopback = 4 << 10, 1024
 
-// loopback brings frames back to the host that sends them: its names find each other on it as they find
-// others elsewhere.
+// loopback returns frames to the host that sends them, so that its names find each other as they
+// find those of other hosts.
 type loopback struct {
 	mac openflow.MAC
 
@@ -38,7 +38,7 @@ func (l *loopback) AppendHeader(b []byte, to openflow.MAC, _ uint16) []byte {
 	return binary.BigEndian.AppendUint16(append(append(b, to[:]...), l.mac[:]...), frame.EtherType)
 }
 
-// Send implements Socket. What there is no room for is lost.
+// Send implements Socket. Frames for which there is no room are lost.
 func (l *loopback) Send(frames [][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

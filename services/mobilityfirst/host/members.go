@@ -7,81 +7,86 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// search asks who has the name: again, if nobody has answered yet.
+// search requests paths to the hosts that have the name. It repeats the last request if no host has
+// answered it yet.
 func (m *multicast) search(now time.Time) {
 	h := m.host
-	if m.request == 0 || !m.answered.IsZero() {
+	if m.request == 0 || !m.answeredAt.IsZero() {
 		delete(h.searches, m.request)
-		m.id, m.request = m.endpoint.draw()
+		m.id, m.request = m.endpoint.newRequestID()
 		h.searches[m.request] = m
-		m.answered, m.asks, m.more = time.Time{}, 0, false
+		m.answeredAt, m.attempts, m.more = time.Time{}, 0, false
 	}
 	if m.endpoint.isClosed() {
-		m.endpoint.renew(now) // nobody else does
+		m.endpoint.renew(now) // a closed endpoint is not renewed by tick
 	}
-	m.tell(now)
-	m.nextAsk = now.Add(min(firstAsk<<min(m.asks, 10), lastAsk))
-	m.asks++
+	m.sendRequests(now)
+	m.nextRequest = now.Add(min(initialRetry<<min(m.attempts, 10), maxRetry))
+	m.attempts++
 	m.schedule(now)
 }
 
-// tell asks on all links. Names beyond these are not asked for: of several hosts the name service knows one.
-func (m *multicast) tell(now time.Time) {
-	if m.asked = now; !m.host.limits.asks.AllowN(now, 1) {
+// sendRequests sends the request on all links. Hosts beyond them are not found, because the name
+// service knows only one host of a name.
+func (m *multicast) sendRequests(now time.Time) {
+	if m.askedAt = now; !m.host.limits.requests.AllowN(now, 1) {
 		return
 	}
-	tellAll(m.host, func(l *link) frame.Frame { return m.asking(l) })
+	broadcastAll(m.host, func(l *link) frame.Frame { return m.pathRequest(l) })
 }
 
-// tellKnown asks those who were members before and have not answered, where they were: broadcasts may be lost.
-func (m *multicast) tellKnown() {
+// requestMembers sends the request to the known members that have not answered, at their last
+// places, because a broadcast may have been lost.
+func (m *multicast) requestMembers() {
 	for _, o := range m.members {
-		if l := o.last.link; o.found != m.request && l != nil && l.up {
-			l.tell(o.last.mac, 0, m.asking(l))
+		if l := o.lastPlace.link; o.lastAnswer != m.request && l != nil && l.up {
+			l.sendControl(o.lastPlace.mac, 0, m.pathRequest(l))
 		}
 	}
 }
 
-// asking is the request on a link.
-func (m *multicast) asking(l *link) *frame.PathRequest {
+// pathRequest returns the path request for a link.
+func (m *multicast) pathRequest(l *link) *frame.PathRequest {
 	return &frame.PathRequest{ID: m.id, Destination: m.to, Service: frame.Multicast, Hello: m.endpoint.hello(l)}
 }
 
-// renew is when it is asked again, for the ways and for who has come: before the first of the ways ends.
-func (m *multicast) renew() time.Time {
-	due := m.asked.Add(askAgain)
+// renewAt returns when the request has to be sent again to renew paths and find new members: before
+// the first of the paths ends.
+func (m *multicast) renewAt() time.Time {
+	due := m.askedAt.Add(unlabelledRenewal)
 	for _, o := range m.members {
-		if p := o.path; p != nil && p.renew().Before(due) {
-			due = p.renew()
+		if p := o.path; p != nil && p.renewAt().Before(due) {
+			due = p.renewAt()
 		}
 	}
-	if soon := m.asked.Add(lease / 2); due.Before(soon) {
+	if soon := m.askedAt.Add(lease / 2); due.Before(soon) {
 		return soon
 	}
 	return due
 }
 
-// settle gives what has waited to those who have answered, and forgets others.
+// settle gives the waiting chunks to the hosts that have answered, and removes other members.
 func (m *multicast) settle(now time.Time) {
 	for _, o := range slices.Clone(m.members) {
-		if o.found != m.request && !o.wanted() {
+		if o.lastAnswer != m.request && !o.hasWork() {
 			o.forget()
 		}
 	}
-	if len(m.members) == 0 { // all are barred
+	if len(m.members) == 0 { // all hosts are barred
 		m.unsettle()
-		m.nextAsk = now.Add(lastAsk)
+		m.nextRequest = now.Add(maxRetry)
 		return
 	}
 	m.settled = true
 	all := m.pending
 	m.pending = nil
 	for _, c := range all {
-		m.give(c, now)
+		m.queue(c, now)
 	}
 }
 
-// member is the one of a host: by its instance, or where it was, for one that has begun anew; nil for none.
+// member returns the member with this instance or, if its host has restarted, the one that was last
+// at this place; nil if there is none.
 func (m *multicast) member(instance uint64, at place) *outgoing {
 	for _, o := range m.members {
 		if o.instance == instance {
@@ -89,138 +94,143 @@ func (m *multicast) member(instance uint64, at place) *outgoing {
 		}
 	}
 	for _, o := range m.members {
-		if o.last == at {
+		if o.lastPlace == at {
 			return o
 		}
 	}
 	return nil
 }
 
-// granted takes an answer, of a member or, if o is nil, of a host that is none.
-func (m *multicast) granted(o *outgoing, p *path, now time.Time) {
-	if m.answered.IsZero() {
-		m.answered, m.nextAsk, m.asks = now, time.Time{}, 0
+// handleGrant handles an answer of a member or, if o is nil, of a host that is not a member yet.
+func (m *multicast) handleGrant(o *outgoing, p *path, now time.Time) {
+	if m.answeredAt.IsZero() {
+		m.answeredAt, m.nextRequest, m.attempts = now, time.Time{}, 0
 		if !m.settled {
-			m.secondAsk = now.Add(gather / 2)
+			m.secondRequest = now.Add(gatherTime / 2)
 		}
 	}
 	if o == nil {
 		o = m.join(p, now)
 	}
 	if o != nil {
-		m.take(o, p, now)
+		m.updateMember(o, p, now)
 	}
 	m.schedule(now)
 }
 
-// take takes a way to a member, unless that has a good one to another of its places.
-func (m *multicast) take(o *outgoing, p *path, now time.Time) {
+// updateMember uses a path to a member, unless the member has a working path to another of its
+// places.
+func (m *multicast) updateMember(o *outgoing, p *path, now time.Time) {
 	for _, other := range m.members {
-		if other != o && other.last == p.place {
-			other.last = place{}
+		if other != o && other.lastPlace == p.place {
+			other.lastPlace = place{}
 			if old := other.path; old != nil && old.place == p.place {
-				other.leave(old, now)
-				other.move(now)
+				other.dropPath(old, now)
+				other.proceed(now)
 			}
 		}
 	}
-	o.instance, o.found = p.instance, m.request
-	if old := o.path; old != nil && old.place != p.place && old.silent == 0 && now.Before(old.until) {
+	o.instance, o.lastAnswer = p.instance, m.request
+	if old := o.path; old != nil && old.place != p.place && old.silences == 0 && now.Before(old.expires) {
 		return
 	}
-	if o.granted(p, now); now.Before(o.plain) {
-		o.ask(now) // so that it leaves labels off, too
+	if o.handleGrant(p, now); now.Before(o.noLabelsUntil) {
+		o.requestPath(now) // so that the member stops using labels, too
 	}
 }
 
-// join has a host be a member from now on; nil if it can't.
+// join adds a host as a member, and returns nil if that is not possible.
 func (m *multicast) join(p *path, now time.Time) *outgoing {
 	if slices.ContainsFunc(m.barred, func(b barred) bool { return now.Before(b.until) && (b.instance == p.instance || b.at == p.place) }) {
 		return nil
 	}
 	if len(m.members) < MaxMembers {
-		if o, err := m.endpoint.outgoingBy(way{m.from, m.to, m.made + 1}); err == nil {
-			m.made++
-			o.of, o.heardAt, o.used = m, now, now
+		if o, err := m.endpoint.outgoingBy(streamKey{m.from, m.to, m.lastMember + 1}); err == nil {
+			m.lastMember++
+			o.multicast, o.lastAck, o.lastUsed = m, now, now
 			m.members = append(m.members, o)
 			return o
 		}
 	}
 	m.more = true
-	m.host.strange.Warn(m.host.Log, "more hosts have a name than chunks can go to", "name", m.to, "most", MaxMembers)
+	m.host.warnLimit.Warn(m.host.Log, "more hosts have a name than a chunk can be sent to", "name", m.to, "most", MaxMembers)
 	return nil
 }
 
-// heard takes a hello of the name from where none of the members is: it is asked who that is.
-func (m *multicast) heard(from, at place, now time.Time) {
+// handleHello handles a hello of the name from a place where no member is: it requests a path to
+// find out which host that is.
+func (m *multicast) handleHello(from, at place, now time.Time) {
 	h := m.host
-	if !m.active(now) || slices.ContainsFunc(m.members, func(o *outgoing) bool { return o.wayTo(at) != nil }) {
+	if !m.active(now) || slices.ContainsFunc(m.members, func(o *outgoing) bool { return o.pathTo(at) != nil }) {
 		return
 	}
-	if again := m.asked.Add(askedLately); now.Before(again) {
-		if m.nextAsk.IsZero() {
-			m.nextAsk = again
+	if again := m.askedAt.Add(minRequestInterval); now.Before(again) {
+		if m.nextRequest.IsZero() {
+			m.nextRequest = again
 			m.schedule(now)
 		}
 		return
 	}
-	if h.mayAnswer(from, now) && h.limits.induced.AllowN(now, 1) {
+	if h.allowAnswer(from, now) && h.limits.induced.AllowN(now, 1) {
 		m.search(now)
 	}
 }
 
-// miss asks a member for a way where it was last, without labels, and everybody if it is not there.
-func (m *multicast) miss(o *outgoing, now time.Time) {
-	if l := o.last.link; l != nil && l.up && m.host.limits.asks.AllowN(now, 1) {
-		l.tell(o.last.mac, 0, o.asking(l))
+// requestPath requests a path to a member at its last place, without labels, and searches on all
+// links if it does not answer there.
+func (m *multicast) requestPath(o *outgoing, now time.Time) {
+	if l := o.lastPlace.link; l != nil && l.up && m.host.limits.requests.AllowN(now, 1) {
+		l.sendControl(o.lastPlace.mac, 0, o.pathRequest(l))
 	}
-	if (o.path == nil || o.path.silent >= silences) && now.Sub(m.asked) >= askedLately {
+	if (o.path == nil || o.path.silences >= maxSilences) && now.Sub(m.askedAt) >= minRequestInterval {
 		m.search(now)
 	}
 }
 
-// loses leaves a member that has acknowledged nothing for too long, or that has taken nothing for as long as chunks are
-// kept: the others are not to wait for it. If it has never taken anything, or takes nothing, it is left out for a while.
-func (m *multicast) loses(o *outgoing, late bool, now time.Time) bool {
-	why := ErrLost
+// dropIfLost removes a member that has acknowledged nothing for too long, or has taken nothing for
+// as long as chunks are kept, so that the others need not wait for it, and reports whether it did.
+// If the member has never taken anything, or takes nothing, it is barred for a while.
+func (m *multicast) dropIfLost(o *outgoing, late bool, now time.Time) bool {
+	reason := ErrLost
 	switch {
-	case late && now.Sub(o.tookAt) >= lostAfter && now.Sub(o.givenAt) >= lostAfter:
-		why = ErrKept
-	case !o.wanted() || now.Sub(o.heardAt) < lostAfter:
+	case late && now.Sub(o.lastTaken) >= lostAfter && now.Sub(o.lastGiven) >= lostAfter:
+		reason = ErrKept
+	case !o.hasWork() || now.Sub(o.lastAck) < lostAfter:
 		return false
 	}
-	if why == ErrKept || o.tookAt.IsZero() {
+	if reason == ErrKept || o.lastTaken.IsZero() {
 		m.bar(o, now)
 	}
-	o.end(why)
+	o.end(reason)
 	return true
 }
 
-// barred is a host that is left out: by its instance and by where it was, since it may say that it has begun anew.
+// barred is a host that is left out: by its instance and by its place, because it may claim to have
+// restarted.
 type barred struct {
 	instance uint64
 	at       place
 	until    time.Time
 }
 
-// bar leaves a member out for a while; of too many the first is let in again.
+// bar leaves a host out for a while. If there are too many, the first one is admitted again.
 func (m *multicast) bar(o *outgoing, now time.Time) {
 	m.barred = slices.DeleteFunc(m.barred, func(b barred) bool { return now.After(b.until) })
 	if len(m.barred) >= MaxMembers {
 		m.barred = slices.Delete(m.barred, 0, 1)
 	}
-	m.barred = append(m.barred, barred{o.instance, o.last, now.Add(barredFor)})
+	m.barred = append(m.barred, barred{o.instance, o.lastPlace, now.Add(barDuration)})
 }
 
-// left has a stream be no member any more.
-func (m *multicast) left(o *outgoing) {
+// removeMember removes a stream from the members.
+func (m *multicast) removeMember(o *outgoing) {
 	m.members = slices.DeleteFunc(m.members, func(other *outgoing) bool { return other == o })
-	m.asked = time.Time{} // if it is still there, it is found before the next chunk
+	m.askedAt = time.Time{} // if the host still exists, it is found before the next chunk
 	if len(m.members) == 0 {
 		m.unsettle()
 		if len(m.pending) > 0 {
-			m.nextAsk = time.Now()
-			m.schedule(m.nextAsk)
+			m.nextRequest = time.Now()
+			m.schedule(m.nextRequest)
 		}
 	}
 }

@@ -9,67 +9,68 @@ import (
 )
 
 const (
-	// overhead is what a chunk costs beside its payload.
+	// overhead is the cost of a chunk in bytes beside its payload.
 	overhead = hostapi.Overhead
-	// maxIncoming is how many streams a host receives at once, an eighth of them from one place.
+	// maxIncoming limits the streams that a host receives at once; an eighth of them may come from
+	// one place.
 	maxIncoming = 1024
-	// idle is how long a stream may be silent between chunks, and stalled within one. When there is
-	// no memory left it is pressing within one, and stalled between.
-	idle, stalled, pressing = 5 * time.Minute, 30 * time.Second, 5 * time.Second
-	// maxHeld is how many bytes of whole chunks a name may have that it has not taken before another is
-	// begun.
-	maxHeld = 16 << 20
-	// fedAtOnce is how many streams go on when some memory is given back.
-	fedAtOnce = 16
+	// idleTimeout is how long a stream may be silent between chunks, and stalledTimeout within one.
+	// When memory runs out these are stalledTimeout and pressureTimeout.
+	idleTimeout, stalledTimeout, pressureTimeout = 5 * time.Minute, 30 * time.Second, 5 * time.Second
+	// maxUntaken limits the bytes of complete chunks that a name has not taken over when another
+	// chunk begins.
+	maxUntaken = 16 << 20
+	// maxResumed limits the streams that are resumed when memory is released.
+	maxResumed = 16
 )
 
-// memory is what there is for what comes: chunks, and frames that come early.
+// memory accounts for the memory for received chunks and for frames received out of order.
 type memory struct {
-	left int
-	of   map[place]*account // by source
-	// farBytes and farStreams are those of all far hosts, who have half at most.
+	left     int
+	accounts map[place]*account // by place.source
+	// farBytes and farStreams are the sums over all far hosts, which may use half at most.
 	farBytes, farStreams int
-	// starved are streams that wait for some, the first first.
-	starved   []*incoming
-	asking    *incoming // the stream that takes some now, nil for none
+	// waiting lists the streams that wait for memory, in the order in which they began to.
+	waiting   []*incoming
+	reserving *incoming // the stream that reserves memory now, nil for none
 	reclaimed time.Time
 }
 
-// account is what is kept of what has come from one place.
+// account counts the memory and streams of one place.
 type account struct {
-	at             place // the source
+	at             place // the result of place.source
 	far            bool
 	bytes, streams int
 	reclaimed      time.Time
 }
 
 func (m *memory) init(bytes int) {
-	m.left, m.of = bytes, map[place]*account{}
+	m.left, m.accounts = bytes, map[place]*account{}
 }
 
-// account is that of a place.
+// account returns the account of a place, and creates it if there is none.
 func (m *memory) account(at place) *account {
 	at = at.source()
-	a := m.of[at]
+	a := m.accounts[at]
 	if a == nil {
 		a = &account{at: at, far: at.link.isFar()}
-		m.of[at] = a
+		m.accounts[at] = a
 	}
 	return a
 }
 
-// stream counts one more stream of an account, or one less.
-func (m *memory) stream(a *account, n int) {
+// countStream adds n to the number of an account's streams.
+func (m *memory) countStream(a *account, n int) {
 	if a.streams += n; a.far {
 		m.farStreams += n
 	}
 }
 
-// share is how much one place may have.
+// share returns the number of bytes that one place may use.
 func (h *Host) share() int { return h.Memory / 8 }
 
-// take takes some for what comes from a place, if there is as much.
-func (h *Host) take(a *account, bytes int, now time.Time) bool {
+// allocate allocates memory for input from a place, and reports whether there was enough.
+func (h *Host) allocate(a *account, bytes int, now time.Time) bool {
 	if a.bytes+bytes > h.share() {
 		h.reclaim(a, now)
 	}
@@ -83,13 +84,13 @@ func (h *Host) take(a *account, bytes int, now time.Time) bool {
 	return true
 }
 
-// release gives some back.
+// release releases memory.
 func (h *Host) release(a *account, bytes int) {
 	h.memory.charge(a, -bytes)
-	h.memory.settle(a)
+	h.memory.removeIfEmpty(a)
 }
 
-// charge counts bytes of an account.
+// charge adds bytes to an account.
 func (m *memory) charge(a *account, bytes int) {
 	m.left -= bytes
 	if a.bytes += bytes; a.far {
@@ -97,42 +98,43 @@ func (m *memory) charge(a *account, bytes int) {
 	}
 }
 
-// settle forgets an account on which there is nothing.
-func (m *memory) settle(a *account) {
-	if a.bytes == 0 && a.streams == 0 && m.of[a.at] == a {
-		delete(m.of, a.at)
+// removeIfEmpty removes an account without memory and streams.
+func (m *memory) removeIfEmpty(a *account) {
+	if a.bytes == 0 && a.streams == 0 && m.accounts[a.at] == a {
+		delete(m.accounts, a.at)
 	}
 }
 
-// reserve takes some for a chunk of a stream, or has the stream wait. Who does not take what has come for
-// it gets no more.
+// reserve reserves memory for a chunk of a stream, or lets the stream wait. A name that does not
+// take its chunks gets no memory for more.
 func (h *Host) reserve(in *incoming, bytes int, now time.Time) bool {
-	h.memory.asking = in
-	defer func() { h.memory.asking = nil }()
-	if held := in.endpoint.held; (held == 0 || held+bytes <= maxHeld) && h.take(in.account, bytes+overhead, now) {
+	h.memory.reserving = in
+	defer func() { h.memory.reserving = nil }()
+	if held := in.endpoint.untakenBytes; (held == 0 || held+bytes <= maxUntaken) && h.allocate(in.account, bytes+overhead, now) {
 		return true
 	}
-	if !in.starved {
-		in.starved = true
-		h.memory.starved = append(h.memory.starved, in)
+	if !in.waiting {
+		in.waiting = true
+		h.memory.waiting = append(h.memory.waiting, in)
 	}
 	return false
 }
 
-// feed has streams go on that have waited for memory, the first first.
-func (h *Host) feed() {
-	n := min(len(h.memory.starved), fedAtOnce)
-	waiting := slices.Clone(h.memory.starved[:n])
-	h.memory.starved = slices.Delete(h.memory.starved, 0, n)
+// resumeWaiting resumes streams that have waited for memory, in the order in which they began to
+// wait.
+func (h *Host) resumeWaiting() {
+	n := min(len(h.memory.waiting), maxResumed)
+	waiting := slices.Clone(h.memory.waiting[:n])
+	h.memory.waiting = slices.Delete(h.memory.waiting, 0, n)
 	for _, in := range waiting {
-		if in.starved = false; !in.left {
+		if in.waiting = false; !in.closed {
 			in.resume()
 		}
 	}
 }
 
-// reclaim breaks off streams that have stopped, when others need memory: those from one place, or from
-// all; once a second at most.
+// reclaim ends stalled streams when others need memory: those of one account, or of all if a is
+// nil. It does so once a second at most.
 func (h *Host) reclaim(a *account, now time.Time) {
 	last := &h.memory.reclaimed
 	if a != nil {
@@ -142,29 +144,30 @@ func (h *Host) reclaim(a *account, now time.Time) {
 		return
 	}
 	*last = now
-	for _, in := range h.in {
-		silent := now.Sub(in.heard)
-		if in == h.memory.asking {
+	for _, in := range h.incoming {
+		silent := now.Sub(in.lastProgress)
+		if in == h.memory.reserving {
 			continue
 		}
-		if a == nil && (silent > stalled || silent > pressing && in.receiver.Reserved() > 0) || a != nil && in.account == a && silent > pressing {
+		if a == nil && (silent > stalledTimeout || silent > pressureTimeout && in.receiver.Reserved() > 0) || a != nil && in.account == a && silent > pressureTimeout {
 			in.end(frame.ResetAbandoned)
 		}
 	}
 }
 
-// makePlace breaks off the stream that has been silent longest, if there are as many as may be.
-func (h *Host) makePlace(now time.Time) bool {
-	if len(h.in) < maxIncoming {
+// makeRoom makes room for one more stream. If there are maxIncoming, it ends the one that has been
+// silent longest. It reports whether there is room.
+func (h *Host) makeRoom(now time.Time) bool {
+	if len(h.incoming) < maxIncoming {
 		return true
 	}
 	var oldest *incoming
-	for _, in := range h.in {
-		if oldest == nil || in.heard.Before(oldest.heard) {
+	for _, in := range h.incoming {
+		if oldest == nil || in.lastProgress.Before(oldest.lastProgress) {
 			oldest = in
 		}
 	}
-	if now.Sub(oldest.heard) < pressing {
+	if now.Sub(oldest.lastProgress) < pressureTimeout {
 		return false
 	}
 	oldest.end(frame.ResetAbandoned)

@@ -98,7 +98,7 @@ func TestSenderMoves(t *testing.T) {
 		for i := range 20 {
 			if i == 5 || i == 10 {
 				a.mu.Lock()
-				l := a.out[way{from: from.Name, to: to.Name}].path.link
+				l := a.outgoing[streamKey{from: from.Name, to: to.Name}].path.link
 				a.mu.Unlock()
 				_ = l.Interface.Close()
 			}
@@ -171,7 +171,7 @@ func TestPingFollows(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.mu.Lock()
-		l := a.out[way{from: from.Name, to: to.Name}].path.link
+		l := a.outgoing[streamKey{from: from.Name, to: to.Name}].path.link
 		a.mu.Unlock()
 		map[byte]*segment{10: one, 11: two}[l.MAC[5]].lose(1)
 		began := time.Now()
@@ -179,7 +179,7 @@ func TestPingFollows(t *testing.T) {
 		if _, err := from.Ping(t.Context(), to.Name); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > pingAgain/2 {
+		if took := time.Since(began); took > pingRetry/2 {
 			t.Errorf("answered after %v", took)
 		}
 	})

@@ -11,71 +11,73 @@ import (
 )
 
 const (
-	// MaxMembers is to how many hosts that have a name a chunk goes at most.
+	// MaxMembers is the maximum number of hosts that receive a multicast chunk.
 	MaxMembers = 64
-	// maxMulticasts is how many names there are at once to all of whose hosts something goes, maxMulticastsEach of one
-	// name's.
-	maxMulticasts, maxMulticastsEach = 256, 64
-	// gather is how long after the first answer others are waited for; half-way it is asked again.
-	gather = 200 * time.Millisecond
-	// freshFor is how long it is believed who has a name while nothing is sent there.
-	freshFor = helloEvery
-	// lostAfter is for how long a host may acknowledge nothing until the others go on without it.
+	// maxMulticasts limits the multicast destinations at one time, and maxMulticastsPerName those
+	// of one name.
+	maxMulticasts, maxMulticastsPerName = 256, 64
+	// gatherTime is how long further answers are awaited after the first one; the request is
+	// repeated half-way.
+	gatherTime = 200 * time.Millisecond
+	// membersValidFor is how long the list of members is used while nothing is sent.
+	membersValidFor = helloInterval
+	// lostAfter is how long a host may acknowledge nothing until the others continue without it.
 	lostAfter = 5 * time.Second
-	// barredFor is for how long one that has taken nothing is left out.
-	barredFor = time.Minute
+	// barDuration is how long a host that has taken nothing is left out.
+	barDuration = time.Minute
 )
 
-// multicast is what goes to all hosts that have a name ([frame.Multicast]): a stream to each, with the same chunks.
+// multicast sends chunks to all hosts that have a name ([frame.Multicast]): by a stream to each of
+// them, with the same chunks.
 type multicast struct {
-	way
-	host     *Host
-	endpoint *Endpoint // that has the name from which it comes, also when it is closed
-	members  []*outgoing
-	made     uint64 // the number of the last member
-	pending  []*cast
-	underway int // chunks that members have, and that are not done
-	used     time.Time
-	barred   []barred // hosts that are left out for a while
+	streamKey
+	host       *Host
+	endpoint   *Endpoint // the endpoint of the source name, which may be closed
+	members    []*outgoing
+	lastMember uint64 // the number of the last member
+	pending    []*multicastChunk
+	inFlight   int // chunks that members have and that are not finished
+	lastUsed   time.Time
+	barred     []barred // hosts that are left out for a while
 
-	settled   bool   // it is known who the members are
-	id        uint64 // of the request for them
-	request   uint64 // what its answers answer to, zero for none
-	asks      int    // since somebody has answered
-	asked     time.Time
-	answered  time.Time // when the first has answered
-	secondAsk time.Time
-	nextAsk   time.Time
-	more      bool // others have the name than can be members
-	timer     *time.Timer
+	settled       bool   // the members are known
+	id            uint64 // the ID of the request for them
+	request       uint64 // the challenge of its answers, zero for none
+	attempts      int    // requests since the last answer
+	askedAt       time.Time
+	answeredAt    time.Time // when the first host has answered
+	secondRequest time.Time
+	nextRequest   time.Time
+	more          bool // more hosts have the name than can be members
+	timer         *time.Timer
 }
 
-// membership is what a stream has that is one of a multicast's.
+// membership is the part of a stream's state that belongs to a multicast.
 type membership struct {
-	of       *multicast // nil for none
-	instance uint64     // of the member's host
-	found    uint64     // the last request of of that it has answered
-	last     place      // where it was last
-	heardAt  time.Time  // when it has acknowledged something, or was to for the first time
-	tookAt   time.Time  // when it had acknowledged the last that it has taken
-	givenAt  time.Time  // when it was given something while it had nothing to take
+	multicast  *multicast // nil for none
+	instance   uint64     // the instance of the member's host
+	lastAnswer uint64     // the last request of the multicast that it has answered
+	lastPlace  place      // its last place
+	lastAck    time.Time  // when it last acknowledged something, or had to for the first time
+	lastTaken  time.Time  // when it had acknowledged the last chunk that it has taken over
+	lastGiven  time.Time  // when it was given a chunk while it had none
 }
 
-// cast is a chunk to all members.
-type cast struct {
-	waiting
+// multicastChunk is a chunk for all members.
+type multicastChunk struct {
+	queuedChunk
 	multicast *multicast
 	header    frame.RoutingHeader
 	payload   []byte
-	hosts     int   // that get it
-	left      int   // of which it is not known yet what has become of it
-	missing   int   // that have not taken it
-	reason    error // of the first of these
-	more      bool  // others have the name
+	hosts     int   // the number of hosts that it is sent to
+	pending   int   // hosts whose result is pending
+	missing   int   // hosts that have not taken it over
+	reason    error // the error of the first of these
+	more      bool  // more hosts have the name
 }
 
-// goTogether says why a chunk can't have the services that it has; nil if it can.
-func goTogether(service frame.Service) error {
+// checkServices returns an error if the services of a chunk cannot be combined.
+func checkServices(service frame.Service) error {
 	if service&frame.Multicast != 0 && service != frame.Multicast {
 		return fmt.Errorf("services %#04x: %w", uint16(service), ErrService)
 	}
@@ -83,21 +85,21 @@ func goTogether(service frame.Service) error {
 }
 
 // pushAll queues a chunk for all hosts that have a name.
-func (e *Endpoint) pushAll(w waiting, header frame.RoutingHeader, payload []byte, now time.Time) error {
+func (e *Endpoint) pushAll(w queuedChunk, header frame.RoutingHeader, payload []byte, now time.Time) error {
 	m, err := e.multicastTo(header.Destination.GUID)
 	if err != nil {
 		return err
 	}
 	w.bytes = len(payload) + overhead
 	w.charge()
-	m.push(&cast{waiting: w, multicast: m, header: header, payload: payload}, now)
+	m.push(&multicastChunk{queuedChunk: w, multicast: m, header: header, payload: payload}, now)
 	return nil
 }
 
-// multicastTo is that to a name, a new one if there is none.
+// multicastTo returns the multicast to a name, and creates it if there is none.
 func (e *Endpoint) multicastTo(to frame.GUID) (*multicast, error) {
 	h := e.host
-	key := way{from: e.Name, to: to}
+	key := streamKey{from: e.Name, to: to}
 	if m := h.multicasts[key]; m != nil {
 		return m, nil
 	}
@@ -108,78 +110,80 @@ func (e *Endpoint) multicastTo(to frame.GUID) (*multicast, error) {
 		}
 	}
 	for _, m := range h.multicasts {
-		if (each >= maxMulticastsEach && m.from == e.Name || each < maxMulticastsEach && len(h.multicasts) >= maxMulticasts) && !m.wanted() {
+		if (each >= maxMulticastsPerName && m.from == e.Name || each < maxMulticastsPerName && len(h.multicasts) >= maxMulticasts) && !m.hasWork() {
 			m.forget()
 			return e.newMulticast(key), nil
 		}
 	}
-	if each >= maxMulticastsEach || len(h.multicasts) >= maxMulticasts {
-		return nil, fmt.Errorf("names to all of whose hosts chunks go, %d of one name, %d in all: %w", maxMulticastsEach, maxMulticasts, ErrTooMany)
+	if each >= maxMulticastsPerName || len(h.multicasts) >= maxMulticasts {
+		return nil, fmt.Errorf("names to all of whose hosts chunks go, %d of one name, %d in all: %w", maxMulticastsPerName, maxMulticasts, ErrTooMany)
 	}
 	return e.newMulticast(key), nil
 }
 
-func (e *Endpoint) newMulticast(key way) *multicast {
-	m := &multicast{way: key, host: e.host, endpoint: e}
+func (e *Endpoint) newMulticast(key streamKey) *multicast {
+	m := &multicast{streamKey: key, host: e.host, endpoint: e}
 	e.host.multicasts[key] = m
 	return m
 }
 
-// wanted says whether there is something to send.
-func (m *multicast) wanted() bool { return len(m.pending) > 0 || m.underway > 0 }
+// hasWork reports whether there are chunks to send.
+func (m *multicast) hasWork() bool { return len(m.pending) > 0 || m.inFlight > 0 }
 
-// active says whether there is, or was just now.
-func (m *multicast) active(now time.Time) bool { return m.wanted() || now.Sub(m.used) <= freshFor }
+// active reports whether there are chunks to send, or were a short time ago.
+func (m *multicast) active(now time.Time) bool {
+	return m.hasWork() || now.Sub(m.lastUsed) <= membersValidFor
+}
 
-// push gives a chunk to the members, or has it wait until it is known who they are.
-func (m *multicast) push(c *cast, now time.Time) {
-	if !m.wanted() && now.Sub(m.asked) > freshFor {
+// push gives a chunk to the members, or lets it wait until the members are known.
+func (m *multicast) push(c *multicastChunk, now time.Time) {
+	if !m.hasWork() && now.Sub(m.askedAt) > membersValidFor {
 		m.unsettle()
 	}
-	m.used = now
+	m.lastUsed = now
 	if m.settled {
-		m.give(c, now)
-	} else if m.pending = append(m.pending, c); m.nextAsk.IsZero() && m.answered.IsZero() {
+		m.queue(c, now)
+	} else if m.pending = append(m.pending, c); m.nextRequest.IsZero() && m.answeredAt.IsZero() {
 		m.search(now)
 	}
 	m.schedule(now)
 }
 
-// unsettle has it be found out anew who the members are.
+// unsettle makes the next chunk search for the members again.
 func (m *multicast) unsettle() {
 	delete(m.host.searches, m.request)
-	m.settled, m.request, m.asks, m.answered, m.secondAsk, m.nextAsk = false, 0, 0, time.Time{}, time.Time{}, time.Time{}
+	m.settled, m.request, m.attempts, m.answeredAt, m.secondRequest, m.nextRequest = false, 0, 0, time.Time{}, time.Time{}, time.Time{}
 }
 
-// give gives a chunk to all members, each of which costs overhead.
-func (m *multicast) give(c *cast, now time.Time) {
-	c.hosts, c.left, c.more = len(m.members), len(m.members), m.more
+// queue gives a chunk to all members, each of which costs overhead.
+func (m *multicast) queue(c *multicastChunk, now time.Time) {
+	c.hosts, c.pending, c.more = len(m.members), len(m.members), m.more
 	m.host.queueLeft -= c.hosts * overhead
-	m.underway++
+	m.inFlight++
 	for _, o := range slices.Clone(m.members) {
-		if !o.wanted() {
-			o.heardAt, o.givenAt = now, now
+		if !o.hasWork() {
+			o.lastAck, o.lastGiven = now, now
 		}
-		if err := o.queue(waiting{endpoint: c.endpoint, until: c.until, cast: c}, c.header, c.payload, now); err != nil {
-			c.hear(err)
+		if err := o.queue(queuedChunk{endpoint: c.endpoint, deadline: c.deadline, multicastChunk: c}, c.header, c.payload, now); err != nil {
+			c.done(err)
 			continue
 		}
-		o.move(now)
+		o.proceed(now)
 	}
 }
 
-// hear takes what has become of the chunk at one member.
-func (c *cast) hear(err error) {
+// done records the result of the chunk at one member.
+func (c *multicastChunk) done(err error) {
 	if err != nil {
 		if c.missing++; c.reason == nil {
 			c.reason = cmp.Or(errors.Unwrap(err), err)
 		}
 	}
-	if c.left--; c.left > 0 {
+	if c.pending--; c.pending > 0 {
 		return
 	}
 	m := c.multicast
-	m.underway--
+	m.inFlight--
 	m.host.queueLeft += c.hosts * overhead
 	switch {
 	case c.missing > 0:
@@ -187,67 +191,67 @@ func (c *cast) hear(err error) {
 	case c.more:
 		err = fmt.Errorf("chunk to %v: %d hosts have taken it, and others have the name: %w", m.to, c.hosts, ErrTooMany)
 	}
-	c.settle(err)
+	c.finish(err)
 }
 
-// late gives up chunks that have waited for members until their time was over.
-func (m *multicast) late(now time.Time) {
-	for len(m.pending) > 0 && !now.Before(m.pending[0].until) {
-		m.drop(ErrKept)
+// dropLate gives up chunks that have waited for members beyond their deadline.
+func (m *multicast) dropLate(now time.Time) {
+	for len(m.pending) > 0 && !now.Before(m.pending[0].deadline) {
+		m.dropFirst(ErrKept)
 	}
 }
 
-// drop gives up the first chunk that waits for members.
-func (m *multicast) drop(err error) {
+// dropFirst gives up the first chunk that waits for members.
+func (m *multicast) dropFirst(err error) {
 	c := m.pending[0]
 	m.pending[0] = nil
 	m.pending = m.pending[1:]
-	c.settle(fmt.Errorf("chunk to %v, which no host has: %w", m.to, err))
+	c.finish(fmt.Errorf("chunk to %v, which no host has: %w", m.to, err))
 }
 
-// wake does what is due.
+// wake handles the events whose time has come.
 func (m *multicast) wake() {
 	h := m.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.multicasts[m.way] != m || h.ended {
+	if h.multicasts[m.streamKey] != m || h.ended {
 		return
 	}
 	now := time.Now()
-	m.late(now)
-	if isDue(m.secondAsk, now) {
-		m.secondAsk = time.Time{}
-		m.tell(now)
-		m.tellKnown()
+	m.dropLate(now)
+	if isDue(m.secondRequest, now) {
+		m.secondRequest = time.Time{}
+		m.sendRequests(now)
+		m.requestMembers()
 	}
-	if !m.settled && !m.answered.IsZero() && !now.Before(m.answered.Add(gather)) {
+	if !m.settled && !m.answeredAt.IsZero() && !now.Before(m.answeredAt.Add(gatherTime)) {
 		m.settle(now)
 	}
-	if isDue(m.nextAsk, now) {
-		if m.nextAsk = (time.Time{}); m.active(now) {
+	if isDue(m.nextRequest, now) {
+		if m.nextRequest = (time.Time{}); m.active(now) {
 			m.search(now)
 		}
 	}
-	if m.settled && m.wanted() && m.nextAsk.IsZero() && !now.Before(m.renew()) {
+	if m.settled && m.hasWork() && m.nextRequest.IsZero() && !now.Before(m.renewAt()) {
 		m.search(now)
 	}
 	m.schedule(now)
 }
 
-// isDue says whether something that is to be done at a time is to be done now.
+// isDue reports whether t is set and has been reached.
 func isDue(t, now time.Time) bool { return !t.IsZero() && !now.Before(t) }
 
-// schedule sets the timer to what has to be done next.
+// schedule sets the timer to the next event.
 func (m *multicast) schedule(now time.Time) {
-	due := []time.Time{m.secondAsk, m.nextAsk}
-	if !m.settled && !m.answered.IsZero() {
-		due = append(due, m.answered.Add(gather))
+	due := []time.Time{m.secondRequest, m.nextRequest}
+	if !m.settled && !m.answeredAt.IsZero() {
+		due = append(due, m.answeredAt.Add(gatherTime))
 	}
-	if m.settled && m.wanted() && m.nextAsk.IsZero() {
-		due = append(due, m.renew())
+	if m.settled && m.hasWork() && m.nextRequest.IsZero() {
+		due = append(due, m.renewAt())
 	}
 	if len(m.pending) > 0 {
-		due = append(due, m.pending[0].until)
+		due = append(due, m.pending[0].deadline)
 	}
 	due = slices.DeleteFunc(due, time.Time.IsZero)
 	if m.timer != nil {
@@ -258,10 +262,10 @@ func (m *multicast) schedule(now time.Time) {
 	}
 }
 
-// end gives everything up.
+// end gives up all chunks and removes the multicast.
 func (m *multicast) end(err error) {
 	for len(m.pending) > 0 {
-		m.drop(err)
+		m.dropFirst(err)
 	}
 	for _, o := range slices.Clone(m.members) {
 		o.end(err)
@@ -269,7 +273,7 @@ func (m *multicast) end(err error) {
 	m.forget()
 }
 
-// forget forgets the multicast, to which no chunk belongs.
+// forget removes the multicast, which has no chunks.
 func (m *multicast) forget() {
 	for _, o := range slices.Clone(m.members) {
 		o.forget()
@@ -278,5 +282,5 @@ func (m *multicast) forget() {
 	if m.timer != nil {
 		m.timer.Stop()
 	}
-	delete(m.host.multicasts, m.way)
+	delete(m.host.multicasts, m.streamKey)
 }

@@ -40,7 +40,7 @@ func TestMulticastHostile(t *testing.T) {
 				if err := <-sendToAll(t, from, to, numberedChunk(0, 1000)); err != nil {
 					t.Error(err)
 				}
-				pause.For(2*freshFor, "it is asked anew")
+				pause.For(2*membersValidFor, "it is asked anew")
 				stop := x.answer(t, func(to openflow.MAC, f frame.Frame) {
 					q, is := f.(*frame.PathRequest)
 					if !is || to == x.MAC {
@@ -70,7 +70,7 @@ func TestMulticastHostile(t *testing.T) {
 				began := time.Now()
 				err := <-sendToAll(t, from, to, numberedChunk(1, 1000))
 				a.mu.Lock()
-				most := a.multicasts[way{from: from.Name, to: to}].made
+				most := a.multicasts[streamKey{from: from.Name, to: to}].lastMember
 				a.mu.Unlock()
 				if took := time.Since(began); took > lostAfter+2*time.Second {
 					t.Errorf("it has taken %v", took)
@@ -110,12 +110,12 @@ func TestMulticastAfterRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.mu.Lock()
-		m := a.multicasts[way{from: from.Name, to: to}]
+		m := a.multicasts[streamKey{from: from.Name, to: to}]
 		m.schedule(time.Now()) // as answers do that come when nothing is wanted
 		a.mu.Unlock()
 		became := sendToAll(t, from, to, numberedChunk(1, 1000))
 		a.mu.Lock()
-		if !m.settled || !m.wanted() || !m.timer.Stop() {
+		if !m.settled || !m.hasWork() || !m.timer.Stop() {
 			t.Error("nothing is due")
 		}
 		m.schedule(time.Now())
@@ -132,24 +132,24 @@ func TestManyMulticasts(t *testing.T) {
 		const keep = 10 * time.Second
 		a, _ := runHost(t, Options{Keep: keep}, 10, newSegment(0))
 		from := attach(t, a, 1)
-		for i := range maxMulticastsEach {
+		for i := range maxMulticastsPerName {
 			sendToAll(t, from, frame.GUID{1, byte(i)}, []byte{1})
 		}
 		if err := from.TrySend(frame.GUID{2}, frame.Multicast, []byte{1}, func(error) {}); !errors.Is(err, ErrTooMany) {
-			t.Errorf("%v beyond %d names", err, maxMulticastsEach)
+			t.Errorf("%v beyond %d names", err, maxMulticastsPerName)
 		}
 		if err := attach(t, a, 2).TrySend(frame.GUID{2}, frame.Multicast, []byte{1}, func(error) {}); err != nil {
 			t.Errorf("another name: %v", err)
 		}
 		pause.For(2*keep, "they are given up")
-		for i := range 2 * maxMulticastsEach {
+		for i := range 2 * maxMulticastsPerName {
 			if err := <-sendToAll(t, from, frame.GUID{3, byte(i)}, []byte{1}); !errors.Is(err, ErrKept) {
 				t.Fatalf("name %d: %v", i, err)
 			}
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if n := len(a.multicasts); n > maxMulticastsEach+1 {
+		if n := len(a.multicasts); n > maxMulticastsPerName+1 {
 			t.Errorf("%d are remembered", n)
 		}
 	})

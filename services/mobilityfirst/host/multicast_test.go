@@ -189,7 +189,7 @@ func TestMulticastToInterfaces(t *testing.T) {
 		for i := range 100 {
 			if i == 50 {
 				a.mu.Lock()
-				m := a.multicasts[way{from: from.Name, to: to}]
+				m := a.multicasts[streamKey{from: from.Name, to: to}]
 				if len(m.members) != 2 {
 					t.Errorf("%d members", len(m.members))
 				}
@@ -294,7 +294,7 @@ func TestMulticastClosed(t *testing.T) {
 		from, began := attach(t, a, 1), time.Now()
 		members := []*listener{listen(t, 2, 20, s), listen(t, 2, 21, s)}
 		became := sendToAll(t, from, endpointName(2), numberedChunk(0, 1000))
-		pause.For(gather/2, "the members have answered, and are not settled")
+		pause.For(gatherTime/2, "the members have answered, and are not settled")
 		from.Close()
 		if err := <-became; err != nil || time.Since(began) > 10*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
@@ -320,7 +320,7 @@ func TestMulticastLate(t *testing.T) {
 			became = append(became, sendToAll(t, from, endpointName(2), numberedChunk(i, 1000)))
 			pause.For(keep/chunks, "one after the other")
 		}
-		slow := time.Now().Add(2 * gather)
+		slow := time.Now().Add(2 * gatherTime)
 		s.mu.Lock()
 		s.edit = func(b []byte) []byte {
 			if len(b) > 500 && time.Now().Before(slow) { // what carries chunks: the first that it is given are late

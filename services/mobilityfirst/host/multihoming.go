@@ -7,180 +7,181 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/stream"
 )
 
-// maxWays is by how many ways the frames of one stream go at one time.
-const maxWays = 4
+// maxPaths limits the paths that the frames of one stream use at one time.
+const maxPaths = 4
 
-// joinWithin is how long after the first answer to a request others are taken.
-const joinWithin = time.Second
+// joinTimeout is how long after the first answer to a request further answers are used.
+const joinTimeout = time.Second
 
-// ways are those by which the stream goes, the first of which is path.
-func (o *outgoing) ways() []*path {
+// paths returns the paths of the stream, beginning with path.
+func (o *outgoing) paths() []*path {
 	if o.path == nil {
 		return nil
 	}
-	return append([]*path{o.path}, o.further...)
+	return append([]*path{o.path}, o.morePaths...)
 }
 
-// goesBy says whether the stream goes by a way.
-func (o *outgoing) goesBy(p *path) bool { return o.path == p || slices.Contains(o.further, p) }
+// uses reports whether the stream uses a path.
+func (o *outgoing) uses(p *path) bool { return o.path == p || slices.Contains(o.morePaths, p) }
 
-// find is the first of the ways of which something is so, nil for none.
-func (o *outgoing) find(is func(*path) bool) *path {
-	if p := o.path; p != nil && is(p) {
+// findPath returns the first of the paths that matches, or nil.
+func (o *outgoing) findPath(match func(*path) bool) *path {
+	if p := o.path; p != nil && match(p) {
 		return p
 	}
-	if i := slices.IndexFunc(o.further, is); i >= 0 {
-		return o.further[i]
+	if i := slices.IndexFunc(o.morePaths, match); i >= 0 {
+		return o.morePaths[i]
 	}
 	return nil
 }
 
-// wayTo is the way by which the stream goes to a place, nil for none.
-func (o *outgoing) wayTo(at place) *path {
-	return o.find(func(p *path) bool { return p.place == at })
+// pathTo returns the stream's path to a place, or nil.
+func (o *outgoing) pathTo(at place) *path {
+	return o.findPath(func(p *path) bool { return p.place == at })
 }
 
-// wayOf is the way that a path of the stream stands for, nil for none.
-func (o *outgoing) wayOf(c *stream.Path) *path {
-	return o.find(func(p *path) bool { return p.carries == c })
+// pathOf returns the path with this stream.Path, or nil.
+func (o *outgoing) pathOf(c *stream.Path) *path {
+	return o.findPath(func(p *path) bool { return p.streamPath == c })
 }
 
-// renew is when ways are to be asked for again: while there may be several, before the first of them ends, but no more often
-// than one that is alone.
-func (o *outgoing) renew() time.Time {
+// renewAt returns when paths have to be requested again. With several paths this is before the
+// first of them ends, but not more often than for a single one.
+func (o *outgoing) renewAt() time.Time {
 	if !o.multihomed {
-		return o.path.renew()
+		return o.path.renewAt()
 	}
-	due := []time.Time{o.path.renew()}
-	for _, p := range o.ways() {
+	due := []time.Time{o.path.renewAt()}
+	for _, p := range o.paths() {
 		if p.tag == 0 {
-			due = append(due, p.found.Add(lease/2))
+			due = append(due, p.foundAt.Add(lease/2))
 		} else {
-			due = append(due, p.renew())
+			due = append(due, p.renewAt())
 		}
 	}
-	return slices.MaxFunc([]time.Time{slices.MinFunc(due, time.Time.Compare), o.asked.Add(lease / 2)}, time.Time.Compare)
+	return slices.MaxFunc([]time.Time{slices.MinFunc(due, time.Time.Compare), o.askedAt.Add(lease / 2)}, time.Time.Compare)
 }
 
-// leaveOver has the stream not go by ways any more that are not there any more.
-func (o *outgoing) leaveOver(now time.Time) {
-	for _, p := range slices.Clone(o.further) {
-		if !now.Before(p.until) {
-			o.leave(p, now)
+// dropExpired drops the paths that have expired.
+func (o *outgoing) dropExpired(now time.Time) {
+	for _, p := range slices.Clone(o.morePaths) {
+		if !now.Before(p.expires) {
+			o.dropPath(p, now)
 		}
 	}
-	if o.path != nil && !now.Before(o.path.until) {
-		o.leave(o.path, now)
+	if o.path != nil && !now.Before(o.path.expires) {
+		o.dropPath(o.path, now)
 	}
 }
 
-// payload is how many bytes of chunks frames carry that go by any of the ways.
+// payload returns the number of chunk bytes in frames that every path can carry.
 func (o *outgoing) payload() int {
-	least := o.path.payload()
-	for _, p := range o.further {
-		least = min(least, p.payload())
+	smallest := o.path.payload()
+	for _, p := range o.morePaths {
+		smallest = min(smallest, p.payload())
 	}
-	return least
+	return smallest
 }
 
-// activate has the stream send what it may.
+// activate lets the stream send what it may by all paths.
 func (o *outgoing) activate() {
 	if o.path != nil {
 		o.path.link.activate(o.path)
 	}
-	for _, p := range o.further {
+	for _, p := range o.morePaths {
 		p.link.activate(p)
 	}
 }
 
-// renewed puts a way in the stead of one that leads to the same place, if there is one.
-func (o *outgoing) renewed(p *path) bool {
-	old := o.wayTo(p.place)
+// replacePath replaces the path to the same place by p, and reports whether there is one.
+func (o *outgoing) replacePath(p *path) bool {
+	old := o.pathTo(p.place)
 	if old == nil {
 		return false
 	}
-	p.stream, p.carries = o, old.carries
+	p.stream, p.streamPath = o, old.streamPath
 	if old == o.path {
 		o.path = p
 	} else {
-		o.further[slices.Index(o.further, old)] = p
+		o.morePaths[slices.Index(o.morePaths, old)] = p
 	}
 	return true
 }
 
-// joined takes a further way that was found for a request which has been answered. It has to lead to the same host, whose
-// hellos have the same number on all its links; from another of ours or to another of its interfaces; and carry frames as
-// large. A place answers once, and soon: what others repeat later says nothing.
-func (o *outgoing) joined(p *path, now time.Time) {
-	if !o.multihomed || o.path == nil || p.number != o.answered || now.Sub(o.answeredAt) > joinWithin {
+// addPath adds a path from a further answer to an answered request. It has to lead to the same
+// host, whose hellos have the same number on all its links; it has to use another of this host's
+// links or another of the receiver's interfaces; and it has to carry frames as large. A place
+// answers once, and soon: later repetitions are ignored.
+func (o *outgoing) addPath(p *path, now time.Time) {
+	if !o.multihomed || o.path == nil || p.number != o.answeredNumber || now.Sub(o.answeredAt) > joinTimeout {
 		return
 	}
-	if old := o.wayTo(p.place); old != nil && !old.found.Before(o.answeredAt) {
+	if old := o.pathTo(p.place); old != nil && !old.foundAt.Before(o.answeredAt) {
 		return
 	}
-	p.mtu = o.known(p)
-	if !o.renewed(p) {
-		here, there := false, false // taken already
-		for _, other := range o.ways() {
-			here, there = here || other.link == p.link, there || other.mac == p.mac
+	p.mtu = o.initialMTU(p)
+	if !o.replacePath(p) {
+		linkUsed, interfaceUsed := false, false // by other paths
+		for _, other := range o.paths() {
+			linkUsed, interfaceUsed = linkUsed || other.link == p.link, interfaceUsed || other.mac == p.mac
 		}
-		if here && there || len(o.further)+1 >= maxWays || p.payload() < o.sender.Payload {
+		if linkUsed && interfaceUsed || len(o.morePaths)+1 >= maxPaths || p.payload() < o.sender.Payload {
 			return
 		}
-		p.stream, p.carries = o, stream.NewPath()
-		o.further = append(o.further, p)
-		o.sender.Add(p.carries)
+		p.stream, p.streamPath = o, stream.NewPath()
+		o.morePaths = append(o.morePaths, p)
+		o.sender.Add(p.streamPath)
 	}
 	o.activate()
 	o.schedule(now)
 }
 
-// leave has the stream not go by a way any more.
-func (o *outgoing) leave(p *path, now time.Time) {
-	switch i := slices.Index(o.further, p); {
+// dropPath removes a path from the stream.
+func (o *outgoing) dropPath(p *path, now time.Time) {
+	switch i := slices.Index(o.morePaths, p); {
 	case i >= 0:
-		o.further = slices.Delete(o.further, i, i+1)
+		o.morePaths = slices.Delete(o.morePaths, i, i+1)
 	case p != o.path:
 		return
-	case len(o.further) == 0:
-		o.path, o.carries = nil, p.carries
+	case len(o.morePaths) == 0:
+		o.path, o.streamPath = nil, p.streamPath
 		return
 	default:
-		o.path = o.further[0]
-		o.further = slices.Delete(o.further, 0, 1)
+		o.path = o.morePaths[0]
+		o.morePaths = slices.Delete(o.morePaths, 0, 1)
 	}
-	o.sender.Drop(p.carries, now)
+	o.sender.Drop(p.streamPath, now)
 	o.activate()
 }
 
-// leaveFurther has the stream go by path alone.
-func (o *outgoing) leaveFurther(now time.Time) {
-	for _, p := range slices.Clone(o.further) {
-		o.leave(p, now)
+// dropMorePaths removes all paths but the first.
+func (o *outgoing) dropMorePaths(now time.Time) {
+	for _, p := range slices.Clone(o.morePaths) {
+		o.dropPath(p, now)
 	}
 }
 
-// lose gives the ways by a link up, and looks for another if there is something to send.
-func (o *outgoing) lose(l *link, now time.Time) {
-	any := false
-	for _, p := range o.ways() {
+// dropLink removes the paths over a link, and requests another if there is something to send.
+func (o *outgoing) dropLink(l *link, now time.Time) {
+	dropped := false
+	for _, p := range o.paths() {
 		if p.link == l {
-			o.leave(p, now)
-			any = true
+			o.dropPath(p, now)
+			dropped = true
 		}
 	}
-	if any && o.wanted() {
-		o.ask(now)
+	if dropped && o.hasWork() {
+		o.requestPath(now)
 	}
 	o.schedule(now)
 }
 
-// expire is for a receiver that was silent until the sender's deadline.
+// expire handles a receiver that has not answered by the sender's deadline.
 func (o *outgoing) expire(now time.Time) {
 	for _, c := range o.sender.Expire(now) {
-		if p := o.wayOf(c); p != nil {
-			if p.silent++; p.silent >= silences {
-				o.doubt(p, now)
+		if p := o.pathOf(c); p != nil {
+			if p.silences++; p.silences >= maxSilences {
+				o.handleSilence(p, now)
 			}
 		}
 	}

@@ -110,7 +110,7 @@ func TestMultihoming(t *testing.T) {
 				}
 				a.mu.Lock()
 				defer a.mu.Unlock()
-				if n := len(a.out[way{from: from.Name, to: to.Name}].ways()); n < max(c.from, c.to) || n >= c.from+c.to {
+				if n := len(a.outgoing[streamKey{from: from.Name, to: to.Name}].paths()); n < max(c.from, c.to) || n >= c.from+c.to {
 					t.Errorf("%d ways between %d interfaces and %d", n, c.from, c.to)
 				}
 			})
@@ -159,7 +159,7 @@ func TestLinkOfSeveralDies(t *testing.T) {
 				one.mu.Lock()
 				one.edit = nil
 				one.mu.Unlock()
-				pause.For(2*askAgain, "the links are there again")
+				pause.For(2*unlabelledRenewal, "the links are there again")
 				counted := count(one, two)
 				taken = sendAll(t, from, to.Name, chunks, size)
 				for range chunks {
@@ -245,7 +245,7 @@ func TestSeveralWaysStay(t *testing.T) {
 					taken()
 					pause.For(time.Second, "little is sent")
 					a.mu.Lock()
-					n := len(a.out[way{from: from.Name, to: to.Name}].ways())
+					n := len(a.outgoing[streamKey{from: from.Name, to: to.Name}].paths())
 					a.mu.Unlock()
 					if n != 2 {
 						t.Fatalf("%d ways after %d s", n, i+1)
@@ -271,7 +271,7 @@ func TestSeveralWaysAskedForLater(t *testing.T) {
 			pause.For(time.Second, "ways are found")
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			if n := len(a.out[way{from: from.Name, to: to.Name}].ways()); n != 2 {
+			if n := len(a.outgoing[streamKey{from: from.Name, to: to.Name}].paths()); n != 2 {
 				t.Errorf("%s: %d ways", what, n)
 			}
 		}
@@ -318,11 +318,11 @@ func TestRepeatedGrant(t *testing.T) {
 		mu.Lock()
 		grant.Label, grant.Lease = 3000, 60_000
 		mu.Unlock()
-		for _, after := range []time.Duration{0, 2 * joinWithin} {
+		for _, after := range []time.Duration{0, 2 * joinTimeout} {
 			pause.For(after, "answers are taken, or no more")
-			a.grant(place{a.links[1], by}, &grant, time.Now())
+			a.handleGrant(place{a.links[1], by}, &grant, time.Now())
 			a.mu.Lock()
-			for _, p := range a.out[way{from: from.Name, to: to.Name}].ways() {
+			for _, p := range a.outgoing[streamKey{from: from.Name, to: to.Name}].paths() {
 				if p.tag != 0 {
 					t.Errorf("after %v a way has the label %d", after, p.tag)
 				}

@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	// maxNeighbours is how many names of others a host remembers, maxPlaces at how many places each,
-	// and maxNamesAt how many at one place.
-	maxNeighbours, maxPlaces, maxNamesAt = 4096, 16, maxApplications
-	// forgetNeighbour is when nothing needs to be remembered of one that is not heard.
+	// maxNeighbours limits the other hosts' names that a host remembers, maxPlaces the places of
+	// each, and maxNamesPerPlace the names at one place.
+	maxNeighbours, maxPlaces, maxNamesPerPlace = 4096, 16, maxApplications
+	// forgetNeighbour is how long a silent neighbour is remembered.
 	forgetNeighbour = time.Hour
 )
 
-// place is where frames come from, and go to.
+// place is where frames come from and go to: a link and an Ethernet address on it.
 type place struct {
 	link *link
 	mac  openflow.MAC
 }
 
-// source is whose a place is, as it is counted: a far host has all ports of its address.
+// source returns the place by which limits and memory are counted: for a far host, its address
+// without the port.
 func (p place) source() place {
 	if p.link.isFar() {
 		p.mac[0], p.mac[1] = 0, 0
@@ -31,40 +32,40 @@ func (p place) source() place {
 	return p
 }
 
-// neighbour is somebody else's name, of which the owner has said where it is.
+// neighbour is another host's name, whose owner has signed where it is.
 type neighbour struct {
-	name     frame.GUID
-	places   []reach // the newest first
-	far      bool    // it was heard first from afar
-	number   uint64  // the highest of its hellos
-	heard    time.Time
-	sessions []*session // what comes from it
-	asked    uint64     // its last request
-	again    int        // how often that was repeated, at times that are repeatEvery apart
-	repeated time.Time  // when it was last
-	plain    time.Time  // until when no label is believed in: something between does not pass tags
+	name          frame.GUID
+	places        []route // the newest first
+	far           bool    // its first hello came from afar
+	number        uint64  // the highest number of its hellos
+	lastHello     time.Time
+	sessions      []*session // the sessions of its chunks
+	lastRequest   uint64     // the ID of its last path request
+	repeats       int        // how often that was repeated, at times at least minRepeatInterval apart
+	lastRepeat    time.Time  // when it was last repeated
+	noLabelsUntil time.Time  // until then labels are not used: a device on the way does not forward tags
 }
 
-// distrusts says whether the labels of a request are left off: answers by them do not arrive, as it is asked again
-// and again.
-func (n *neighbour) distrusts(q *frame.PathRequest, now time.Time) bool {
+// distrustsLabels reports whether the labels of a request have to be ignored: the request is
+// repeated again and again, so answers by the labels do not arrive.
+func (n *neighbour) distrustsLabels(q *frame.PathRequest, now time.Time) bool {
 	switch {
-	case q.ID != n.asked:
-		n.asked, n.again, n.repeated = q.ID, 0, now
-	case now.Sub(n.repeated) >= repeatEvery: // copies by several ways come together
-		n.again++
-		n.repeated = now
+	case q.ID != n.lastRequest:
+		n.lastRequest, n.repeats, n.lastRepeat = q.ID, 0, now
+	case now.Sub(n.lastRepeat) >= minRepeatInterval: // copies by several ways arrive together
+		n.repeats++
+		n.lastRepeat = now
 	}
-	if n.again >= silences && q.Back != 0 {
-		n.plain = now.Add(distrust)
+	if n.repeats >= maxSilences && q.Back != 0 {
+		n.noLabelsUntil = now.Add(labelDistrust)
 	}
-	return now.Before(n.plain)
+	return now.Before(n.noLabelsUntil)
 }
 
-// repeatEvery is how far apart a request has to come to be counted as repeated.
-const repeatEvery = 300 * time.Millisecond
+// minRepeatInterval is the time after which the same request counts as repeated.
+const minRepeatInterval = 300 * time.Millisecond
 
-// unlabel forgets the label to a place.
+// unlabel removes the label of a place.
 func (n *neighbour) unlabel(at place) {
 	for i := range n.places {
 		if n.places[i].place == at {
@@ -73,90 +74,90 @@ func (n *neighbour) unlabel(at place) {
 	}
 }
 
-// reach is how a place is reached.
-type reach struct {
+// route is a place with the label by which it is reached.
+type route struct {
 	place
 	label
 }
 
-// label is a VLAN tag by which frames go a way that the network has made.
+// label is the VLAN tag of a path that the network has set up.
 type label struct {
-	tag   uint16    // zero for none
-	until time.Time // when the way is not there any more
+	tag     uint16    // zero for none
+	expires time.Time // when the path ends
 }
 
-// at is the tag of frames that are sent now.
-func (l label) at(now time.Time) uint16 {
-	if now.After(l.until) {
+// tagAt returns the tag of frames that are sent now.
+func (l label) tagAt(now time.Time) uint16 {
+	if now.After(l.expires) {
 		return 0
 	}
 	return l.tag
 }
 
-// neighbours are known by name and by place.
+// neighbours indexes neighbours by name and by place.
 type neighbours struct {
-	named map[frame.GUID]*neighbour
-	at    map[place][]*neighbour
-	far   int // how many of these were heard first from afar
+	byName  map[frame.GUID]*neighbour
+	byPlace map[place][]*neighbour
+	far     int // the number of neighbours whose first hello came from afar
 }
 
 func (t *neighbours) init() {
-	t.named, t.at = map[frame.GUID]*neighbour{}, map[place][]*neighbour{}
+	t.byName, t.byPlace = map[frame.GUID]*neighbour{}, map[place][]*neighbour{}
 }
 
-// learn notes what a hello says that was verified; nil if there is no room, or if it is older than what is
-// known. Whether it is old does not matter for a hello that answers to the host.
+// learn records a verified hello. It returns nil if there is no room, or if the hello is older than
+// the last one, which old reports. Only an unsolicited hello can be too old.
 func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, way label, now time.Time) (n *neighbour, old bool) {
-	n = t.named[name]
+	n = t.byName[name]
 	if n != nil && hello.Number < n.number && hello.Challenge == 0 {
 		return nil, true
 	}
 	if n == nil {
 		n = &neighbour{name: name, far: at.link.isFar()}
 	}
-	if known := slices.IndexFunc(n.places, func(r reach) bool { return r.place == at }); known >= 0 {
+	if known := slices.IndexFunc(n.places, func(r route) bool { return r.place == at }); known >= 0 {
 		n.places = slices.Delete(n.places, known, known+1)
 	} else {
-		if len(t.at[at]) >= maxNamesAt && !t.makeRoom(slices.Values(t.at[at])) || t.named[name] == nil && !t.hasRoom(n.far) {
+		if len(t.byPlace[at]) >= maxNamesPerPlace && !t.evictOldest(slices.Values(t.byPlace[at])) || t.byName[name] == nil && !t.makeRoom(n.far) {
 			return nil, false
 		}
-		t.at[at] = append(t.at[at], n)
+		t.byPlace[at] = append(t.byPlace[at], n)
 	}
-	n.places = slices.Insert(n.places, 0, reach{at, way})
+	n.places = slices.Insert(n.places, 0, route{at, way})
 	if len(n.places) > maxPlaces {
 		t.forgetPlace(n, n.places[maxPlaces].place)
 		n.places = n.places[:maxPlaces]
 	}
-	n.number, n.heard = hello.Number, now
-	if t.named[name] == nil {
-		t.named[name] = n
+	n.number, n.lastHello = hello.Number, now
+	if t.byName[name] == nil {
+		t.byName[name] = n
 		t.count(n, 1)
 	}
 	return n, false
 }
 
-// hasRoom makes room for one more name, if there is none. Those that are heard from afar have half of it at most, and
-// make room for each other.
-func (t *neighbours) hasRoom(far bool) bool {
-	if far && (t.far >= maxNeighbours/2 || len(t.named) >= maxNeighbours) {
-		return t.makeRoom(t.some(true))
+// makeRoom makes room for one more name if there is none, and reports whether there is room. Names
+// that were first heard from afar may use half of the room, and replace only each other.
+func (t *neighbours) makeRoom(far bool) bool {
+	if far && (t.far >= maxNeighbours/2 || len(t.byName) >= maxNeighbours) {
+		return t.evictOldest(t.some(true))
 	}
-	return len(t.named) < maxNeighbours || t.makeRoom(t.some(false))
+	return len(t.byName) < maxNeighbours || t.evictOldest(t.some(false))
 }
 
-// count counts a name, or counts it no more.
+// count adds to the number of names from afar if n is one.
 func (t *neighbours) count(n *neighbour, by int) {
 	if n.far {
 		t.far += by
 	}
 }
 
-// knows says whether somebody is at a place.
-func (t *neighbours) knows(at place) bool { return len(t.at[at]) > 0 }
+// knows reports whether a name is known at a place.
+func (t *neighbours) knows(at place) bool { return len(t.byPlace[at]) > 0 }
 
-// find is the neighbour of a name, if it is at a place.
+// find returns the neighbour with a name if it is at a place, or nil.
 func (t *neighbours) find(name frame.GUID, at place) *neighbour {
-	for _, n := range t.at[at] {
+	for _, n := range t.byPlace[at] {
 		if n.name == name {
 			return n
 		}
@@ -164,25 +165,25 @@ func (t *neighbours) find(name frame.GUID, at place) *neighbour {
 	return nil
 }
 
-// tag is the VLAN tag with which frames go to a place.
+// tag returns the VLAN tag of frames to a place of the neighbour.
 func (n *neighbour) tag(at place, now time.Time) uint16 {
 	for _, r := range n.places {
 		if r.place == at {
-			return r.label.at(now)
+			return r.label.tagAt(now)
 		}
 	}
 	return 0
 }
 
-// is says whether a neighbour is at a place.
-func (n *neighbour) is(at place) bool {
-	return slices.ContainsFunc(n.places, func(r reach) bool { return r.place == at })
+// isAt reports whether the neighbour is at a place.
+func (n *neighbour) isAt(at place) bool {
+	return slices.ContainsFunc(n.places, func(r route) bool { return r.place == at })
 }
 
 func (t *neighbours) forgetPlace(n *neighbour, at place) {
-	rest := slices.DeleteFunc(t.at[at], func(other *neighbour) bool { return other == n })
-	if t.at[at] = rest; len(rest) == 0 {
-		delete(t.at, at)
+	rest := slices.DeleteFunc(t.byPlace[at], func(other *neighbour) bool { return other == n })
+	if t.byPlace[at] = rest; len(rest) == 0 {
+		delete(t.byPlace, at)
 	}
 }
 
@@ -190,17 +191,18 @@ func (t *neighbours) forget(n *neighbour) {
 	for _, r := range n.places {
 		t.forgetPlace(n, r.place)
 	}
-	if t.named[n.name] == n {
-		delete(t.named, n.name)
+	if t.byName[n.name] == n {
+		delete(t.byName, n.name)
 		t.count(n, -1)
 	}
 }
 
-// makeRoom forgets the one of some that was heard longest ago, of those of which nothing is left.
-func (t *neighbours) makeRoom(some iter.Seq[*neighbour]) bool {
+// evictOldest removes the neighbour with the oldest hello of those that are not in use, and reports
+// whether there was one.
+func (t *neighbours) evictOldest(some iter.Seq[*neighbour]) bool {
 	var oldest *neighbour
 	for n := range some {
-		if !n.needed() && (oldest == nil || n.heard.Before(oldest.heard)) {
+		if !n.inUse() && (oldest == nil || n.lastHello.Before(oldest.lastHello)) {
 			oldest = n
 		}
 	}
@@ -211,11 +213,12 @@ func (t *neighbours) makeRoom(some iter.Seq[*neighbour]) bool {
 	return true
 }
 
-// some are a few neighbours, whichever; or a few of those that were heard first from afar.
+// some returns a few arbitrary neighbours or, if far is set, a few of those whose first hello came
+// from afar.
 func (t *neighbours) some(far bool) iter.Seq[*neighbour] {
 	return func(yield func(*neighbour) bool) {
 		left := 16
-		for _, n := range t.named {
+		for _, n := range t.byName {
 			if far && !n.far {
 				continue
 			}
@@ -226,19 +229,19 @@ func (t *neighbours) some(far bool) iter.Seq[*neighbour] {
 	}
 }
 
-// sweep forgets those who have been silent for long.
+// sweep removes neighbours that have been silent for too long.
 func (t *neighbours) sweep(now time.Time) {
-	for _, n := range t.named {
-		if !n.needed() && now.Sub(n.heard) > forgetNeighbour {
+	for _, n := range t.byName {
+		if !n.inUse() && now.Sub(n.lastHello) > forgetNeighbour {
 			t.forget(n)
 		}
 	}
 }
 
-// leave forgets the places on a link.
-func (t *neighbours) leave(l *link) {
-	for _, n := range t.named {
-		n.places = slices.DeleteFunc(n.places, func(r reach) bool {
+// removeLink removes the places on a link.
+func (t *neighbours) removeLink(l *link) {
+	for _, n := range t.byName {
+		n.places = slices.DeleteFunc(n.places, func(r route) bool {
 			if r.link == l {
 				t.forgetPlace(n, r.place)
 			}
@@ -247,9 +250,9 @@ func (t *neighbours) leave(l *link) {
 	}
 }
 
-// tagTo is the VLAN tag with which frames go to a place, whoever is there.
+// tagTo returns the VLAN tag of frames to a place, to whichever name there.
 func (t *neighbours) tagTo(at place, now time.Time) uint16 {
-	for _, n := range t.at[at] {
+	for _, n := range t.byPlace[at] {
 		return n.tag(at, now)
 	}
 	return 0

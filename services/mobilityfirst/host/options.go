@@ -15,39 +15,42 @@ import (
 )
 
 const (
-	// MaxChunk is how many bytes a chunk has at most.
+	// MaxChunk is the maximum size of a chunk in bytes.
 	MaxChunk = hostapi.MaxChunk
-	// DefaultMemory is Options.Memory where that says nothing.
+	// DefaultMemory is the default of Options.Memory.
 	DefaultMemory = 512 << 20
-	// DefaultKeep is Options.Keep where that says nothing.
+	// DefaultKeep is the default of Options.Keep.
 	DefaultKeep = time.Minute
-	// DefaultKeptFor is Options.KeptFor where that says nothing.
+	// DefaultKeptFor is the default of Options.KeptFor.
 	DefaultKeptFor = 24 * time.Hour
 )
 
-// Options are what a Host works with.
+// Options configures a Host.
 type Options struct {
-	// Interfaces are the names of those that it uses, from one on. It waits for those that are not
-	// there, or not up.
+	// Interfaces lists the names of the interfaces to use, at least one. The host waits for those
+	// that do not exist or are down.
 	Interfaces []string
-	// Open opens one of them; nil for OpenInterface.
+	// Open opens an interface; nil selects OpenInterface.
 	Open func(name string) (*Interface, error)
-	// Far is how it reaches names that are on none of them; nil for not at all.
+	// Far reaches names that are on none of the interfaces; nil means that they are not reached.
 	Far *Far
-	// Near are names that are found on its links alone, and not published: of each there are many.
+	// Near lists the names that are only searched on the links, and not published, because each has
+	// many hosts.
 	Near []frame.GUID
-	// Memory is how many bytes it has at most of what has come and is not taken, an eighth of it from
-	// one Ethernet address; and four times as many of what is to be sent. Zero for DefaultMemory; at
-	// least 16*MaxChunk.
+	// Memory limits the bytes of received chunks that have not been taken over, of which one
+	// Ethernet address may use an eighth; four times as many bytes may wait to be sent. Zero
+	// selects DefaultMemory; the minimum is 16*MaxChunk.
 	Memory int
-	// Keep is how long it has a chunk that is not taken. Zero for DefaultKeep.
+	// Keep is how long the host keeps a chunk that is not taken over. Zero selects DefaultKeep.
 	Keep time.Duration
-	// Storage are the names of the storage nodes to which chunks go that may wait ([frame.DelayTolerant]), and
-	// are to be kept there while their destinations are away; none: such chunks are as others.
+	// Storage lists the names of the storage nodes for chunks that may wait
+	// ([frame.DelayTolerant]): these go to a storage node, which keeps them while their destination
+	// is away. If it is empty, such chunks are sent like others.
 	Storage []frame.GUID
-	// KeptFor is how long such chunks hold, at most custody.MaxKept. Zero for DefaultKeptFor.
+	// KeptFor is how long such chunks are valid, at most custody.MaxKept. Zero selects
+	// DefaultKeptFor.
 	KeptFor time.Duration
-	// Log is where it says what happens to its links; nil for nowhere.
+	// Log receives messages about the links; nil discards them.
 	Log *slog.Logger
 }
 
@@ -72,17 +75,17 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Interface is one that frames go over.
+// Interface is an open network interface.
 type Interface struct {
 	MAC openflow.MAC
-	// MTU is how many bytes may stand behind an Ethernet header. By UDP it is how many a datagram carries at most.
+	// MTU is the maximum number of bytes behind an Ethernet header or, with UDP, in a datagram.
 	MTU int
-	// Index is the kernel's number of it; zero if the kernel does not know it.
+	// Index is the kernel's index of the interface, or zero if the kernel does not know it.
 	Index int
 	Socket
 }
 
-// Socket sends and receives frames; *rawlink.Socket says what its methods do.
+// Socket sends and receives frames; *rawlink.Socket documents its methods.
 type Socket interface {
 	AppendHeader(b []byte, to openflow.MAC, label uint16) []byte
 	Send(frames [][]byte) error
@@ -90,7 +93,7 @@ type Socket interface {
 	Close() error
 }
 
-// OpenInterface opens one of this machine's interfaces, which has to be up. It needs CAP_NET_RAW.
+// OpenInterface opens an interface of this machine, which must be up. It requires CAP_NET_RAW.
 func OpenInterface(name string) (*Interface, error) {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {

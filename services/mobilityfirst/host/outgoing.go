@@ -13,106 +13,109 @@ import (
 )
 
 const (
-	// maxOutgoing is to how many names there are streams at once, maxOutgoingEach of one name's.
-	maxOutgoing, maxOutgoingEach = 4096, 1024
-	// MaxQueued is how many bytes of chunks of one name wait until they are taken, but for a single
-	// chunk: what an application may have under way, with what is added to chunks that may be kept.
+	// maxOutgoing limits the streams at one time, and maxOutgoingPerName those of one name.
+	maxOutgoing, maxOutgoingPerName = 4096, 1024
+	// MaxQueued limits the bytes of one name's chunks that wait until they are taken over, except
+	// for a single larger chunk. It is what an application may have in flight, with the overhead of
+	// chunks for storage.
 	MaxQueued = hostapi.MaxUnderway + hostapi.MaxSends*custody.Overhead
-	// forgetOutgoing is when a stream over which nothing is sent is forgotten.
+	// forgetOutgoing is how long an unused stream is kept.
 	forgetOutgoing = 5 * time.Minute
-	// silences is how often in a row a receiver is silent before another way to it is looked for.
-	silences = 3
-	// A way is asked for again after firstAsk, doubled up to lastAsk. If the other is there again before that, it
-	// says hello.
-	firstAsk, lastAsk = 100 * time.Millisecond, 15 * time.Second
-	// A receiver that does not go on with a stream is left alone for resetPause, doubled up to lastPause for each
-	// time until it takes something.
-	resetPause, lastPause = 10 * time.Millisecond, 2 * time.Second
-	// leastMTU is that of a link over which chunks go.
-	leastMTU = 576
+	// maxSilences is how often in a row a receiver may miss the deadline before another path to it
+	// is requested.
+	maxSilences = 3
+	// A path request is repeated after initialRetry, doubled up to maxRetry. A destination that
+	// returns before that says hello.
+	initialRetry, maxRetry = 100 * time.Millisecond, 15 * time.Second
+	// A receiver that resets a stream is left alone for initialPause, doubled up to maxPause each
+	// time until it takes a chunk over.
+	initialPause, maxPause = 10 * time.Millisecond, 2 * time.Second
+	// minMTU is the smallest MTU over which chunks are sent.
+	minMTU = 576
 )
 
-// way is between what a stream goes: it has one direction.
-type way struct {
+// streamKey identifies a stream by its ends; it has one direction.
+type streamKey struct {
 	from, to frame.GUID
-	// member tells apart the hosts to each of which something goes; zero for one of those that have the name.
+	// member tells apart the streams to the members of a multicast; it is zero for an ordinary
+	// stream.
 	member uint64
 }
 
 // outgoing is a stream that the host sends.
 type outgoing struct {
-	way
+	streamKey
 	host     *Host
-	endpoint *Endpoint // that has the name, also when it is closed
+	endpoint *Endpoint // the endpoint of the source name, which may be closed
 	sender   *stream.Sender
-	chunks   []waiting // not taken, as in sender
-	number   uint64    // of the last chunk
-	used     time.Time
-	changed  chan struct{} // closed when a way was found
-	pings    int           // that wait for a way
+	chunks   []queuedChunk // not taken over, as in sender
+	number   uint64        // the number of the last chunk
+	lastUsed time.Time
+	changed  chan struct{} // closed when a path is found
+	pings    int           // the number of pings that wait for a path
 	timer    *time.Timer
-	due      time.Time // when the timer ends
+	timerEnd time.Time // when the timer fires
 
-	path    *path
-	rested  *path        // that is taken again after a pause
-	carries *stream.Path // by which it goes on while there is no way
-	id      uint64       // of the request for a path
-	request uint64       // what its answer answers to, zero for none
-	asks    int          // for paths, since the receiver was heard
-	resets  int          // of the stream, since the receiver has taken something
-	looking bool         // it is asked where the name is
-	asked   time.Time
-	nextAsk time.Time
-	plain   time.Time // until when no label is believed in: something between does not pass tags
+	path          *path
+	pausedPath    *path        // a path that is used again after a pause
+	streamPath    *stream.Path // the state of the path, which is kept while there is none
+	id            uint64       // the ID of the path request
+	request       uint64       // the challenge of its answer, zero if no request is pending
+	attempts      int          // requests for paths since the receiver was last heard
+	resets        int          // resets since the receiver has last taken a chunk over
+	lookingUp     bool         // the name service is being asked for the name
+	askedAt       time.Time
+	nextRequest   time.Time
+	noLabelsUntil time.Time // until then labels are not used: a device on the way does not forward tags
 
-	multihomed bool    // chunks may go by several ways at one time
-	further    []*path // by which frames go beside path
-	answered   uint64  // the number of the hello in the first answer to the last request
-	answeredAt time.Time
-	before     uint64 // what further answers to that answer to, zero for none
+	multihomed      bool    // chunks may use several paths at one time
+	morePaths       []*path // the paths in use beside path
+	answeredNumber  uint64  // the number of the hello in the first answer to the last request
+	answeredAt      time.Time
+	previousRequest uint64 // the challenge of further answers to the previous request, zero for none
 
-	membership // in a multicast
+	membership // the stream's membership in a multicast
 }
 
-// wanted says whether there is something to send.
-func (o *outgoing) wanted() bool { return o.sender.Chunks() > 0 || o.pings > 0 }
+// hasWork reports whether there are chunks or pings to send.
+func (o *outgoing) hasWork() bool { return o.sender.Chunks() > 0 || o.pings > 0 }
 
-// needed says whether there is something to send to it, or to others with it.
-func needed(o *outgoing) bool { return o.wanted() || o.of != nil && o.of.wanted() }
+// inUse reports whether the stream, or the multicast that it belongs to, has work.
+func inUse(o *outgoing) bool { return o.hasWork() || o.multicast != nil && o.multicast.hasWork() }
 
-// outgoingTo is the stream to a name, a new one if there is none.
+// outgoingTo returns the stream to a name, and creates it if there is none.
 func (h *Host) outgoingTo(e *Endpoint, to frame.GUID) (*outgoing, error) {
-	return e.outgoingBy(way{from: e.Name, to: to})
+	return e.outgoingBy(streamKey{from: e.Name, to: to})
 }
 
-// outgoingBy is the stream that goes a way, a new one if there is none.
-func (e *Endpoint) outgoingBy(key way) (*outgoing, error) {
+// outgoingBy returns the stream with this key, and creates it if there is none.
+func (e *Endpoint) outgoingBy(key streamKey) (*outgoing, error) {
 	h := e.host
-	if o := h.out[key]; o != nil {
+	if o := h.outgoing[key]; o != nil {
 		return o, nil
 	}
-	if e.destinations >= maxOutgoingEach && !h.evict(e) || len(h.out) >= maxOutgoing && !h.evict(nil) {
-		return nil, fmt.Errorf("destinations, %d of one name, %d in all: %w", maxOutgoingEach, maxOutgoing, ErrTooMany)
+	if e.destinations >= maxOutgoingPerName && !h.evict(e) || len(h.outgoing) >= maxOutgoing && !h.evict(nil) {
+		return nil, fmt.Errorf("destinations, %d of one name, %d in all: %w", maxOutgoingPerName, maxOutgoing, ErrTooMany)
 	}
-	o := &outgoing{way: key, host: h, endpoint: e, changed: make(chan struct{})}
-	o.carries = stream.NewPath()
-	o.sender = stream.NewSender(stream.SenderConfig{Stream: h.newSession(o), Payload: leastMTU - frame.StreamDataSize, Queue: math.MaxInt}, o.carries)
-	h.out[key] = o
+	o := &outgoing{streamKey: key, host: h, endpoint: e, changed: make(chan struct{})}
+	o.streamPath = stream.NewPath()
+	o.sender = stream.NewSender(stream.SenderConfig{Stream: h.newSession(o), Payload: minMTU - frame.StreamDataSize, Queue: math.MaxInt}, o.streamPath)
+	h.outgoing[key] = o
 	e.destinations++
 	return o, nil
 }
 
-// evict forgets a stream over which nothing is to be sent, of one endpoint or of any; or else gives one up
-// whose endpoint is closed.
+// evict removes a stream without work, of one endpoint or of any. If there is none, it gives up a
+// stream whose endpoint is closed. It reports whether it has removed one.
 func (h *Host) evict(of *Endpoint) bool {
-	for _, o := range h.out {
-		if !needed(o) && (of == nil || o.endpoint == of) {
+	for _, o := range h.outgoing {
+		if !inUse(o) && (of == nil || o.endpoint == of) {
 			o.forget()
 			return true
 		}
 	}
-	for _, o := range h.out {
-		if o.endpoint.isClosed() && o.of == nil {
+	for _, o := range h.outgoing {
+		if o.endpoint.isClosed() && o.multicast == nil {
 			o.end(ErrClosed)
 			return true
 		}
@@ -120,7 +123,7 @@ func (h *Host) evict(of *Endpoint) bool {
 	return false
 }
 
-// newSession draws the number of a stream's session.
+// newSession returns the first stream of a new session with a random number.
 func (h *Host) newSession(o *outgoing) frame.Stream {
 	for {
 		if s := frame.NewStream(rand.Uint64()); h.bySession[s.Session()] == nil {
@@ -130,8 +133,8 @@ func (h *Host) newSession(o *outgoing) frame.Stream {
 	}
 }
 
-// push queues a chunk.
-func (o *outgoing) push(w waiting, header frame.RoutingHeader, payload []byte, now time.Time) error {
+// push queues a chunk and sends it when that is possible.
+func (o *outgoing) push(w queuedChunk, header frame.RoutingHeader, payload []byte, now time.Time) error {
 	w.bytes = len(payload) + overhead
 	if err := o.queue(w, header, payload, now); err != nil {
 		return err
@@ -139,125 +142,125 @@ func (o *outgoing) push(w waiting, header frame.RoutingHeader, payload []byte, n
 	w.charge()
 	if header.Service&frame.Multihoming != 0 && !o.multihomed {
 		if o.multihomed = true; o.path != nil || o.request != 0 {
-			o.ask(now)
+			o.requestPath(now)
 		}
 	}
-	o.move(now)
+	o.proceed(now)
 	return nil
 }
 
-// queue puts a chunk behind the others.
-func (o *outgoing) queue(w waiting, header frame.RoutingHeader, payload []byte, now time.Time) error {
+// queue appends a chunk to the queue.
+func (o *outgoing) queue(w queuedChunk, header frame.RoutingHeader, payload []byte, now time.Time) error {
 	if err := o.sender.Push(o.number+1, header, payload); err != nil {
 		return err
 	}
 	o.number++
-	o.used = now
+	o.lastUsed = now
 	o.chunks = append(o.chunks, w)
 	return nil
 }
 
-// move has the stream send, or look for a way.
-func (o *outgoing) move(now time.Time) {
-	o.leaveOver(now)
+// proceed sends what may be sent, or requests a path.
+func (o *outgoing) proceed(now time.Time) {
+	o.dropExpired(now)
 	switch {
 	case o.path != nil:
 		o.activate()
-	case o.nextAsk.IsZero():
-		o.ask(now)
+	case o.nextRequest.IsZero():
+		o.requestPath(now)
 	}
 	o.schedule(now)
 }
 
-// acknowledged takes what the receiver says, from a place.
-func (o *outgoing) acknowledged(a *frame.StreamAck, at place, now time.Time) {
-	p := o.wayTo(at)
-	if p == nil && len(o.further) == 0 {
+// handleAck handles an acknowledgement that comes from a place.
+func (o *outgoing) handleAck(a *frame.StreamAck, at place, now time.Time) {
+	p := o.pathTo(at)
+	if p == nil && len(o.morePaths) == 0 {
 		p = o.path
 	}
 	if p != nil {
-		o.sender.Heard(p.carries)
+		o.sender.Heard(p.streamPath)
 	}
 	if err := o.sender.Ack(a, now); err != nil {
-		return // says something false: the chunks stay until it says something else
+		return // the acknowledgement is false: the chunks stay until a valid one arrives
 	}
-	o.heardAt = now
-	if o.request == 0 { // or it is asked for another way, less and less often
-		o.asks = 0
+	o.lastAck = now
+	if o.request == 0 { // otherwise another path is being requested, less and less often
+		o.attempts = 0
 	}
-	o.took(len(o.chunks) - o.sender.Chunks())
+	o.taken(len(o.chunks) - o.sender.Chunks())
 	if p != nil {
-		p.isHeard(now)
+		p.confirmed(now)
 	}
-	if len(o.further) > 0 {
-		for _, p := range o.ways() {
-			if p.carries.Acked() {
-				p.isHeard(now)
+	if len(o.morePaths) > 0 {
+		for _, p := range o.paths() {
+			if p.streamPath.Acked() {
+				p.confirmed(now)
 			}
 		}
 	}
 	o.activate()
 }
 
-// isHeard notes that the receiver has heard what went by a way.
-func (p *path) isHeard(now time.Time) {
-	p.heard, p.silent = true, 0
+// confirmed records that frames sent by the path have been acknowledged.
+func (p *path) confirmed(now time.Time) {
+	p.acked, p.silences = true, 0
 	if p.tag == 0 {
-		p.until = now.Add(lease)
+		p.expires = now.Add(lease)
 	}
 }
 
-// took is for the first chunks, which the receiver has taken.
-func (o *outgoing) took(n int) {
+// taken finishes the first n chunks, which the receiver has taken over.
+func (o *outgoing) taken(n int) {
 	if n > 0 {
 		o.finish(n, nil)
-		o.resets, o.tookAt = 0, o.heardAt
+		o.resets, o.lastTaken = 0, o.lastAck
 	}
 }
 
-// finish says of the first chunks what has become of them.
+// finish removes the first n chunks and reports their result.
 func (o *outgoing) finish(n int, err error) {
 	for i := range o.chunks[:n] {
-		if w := &o.chunks[i]; w.cast != nil {
-			w.cast.hear(err)
+		if w := &o.chunks[i]; w.multicastChunk != nil {
+			w.multicastChunk.done(err)
 		} else {
-			w.settle(err)
+			w.finish(err)
 		}
 	}
 	clear(o.chunks[:n])
 	o.chunks = o.chunks[n:]
 }
 
-func (o *outgoing) tellChanged() {
+func (o *outgoing) notifyChanged() {
 	close(o.changed)
 	o.changed = make(chan struct{})
 }
 
-// reset is for a receiver that does not go on.
-func (o *outgoing) reset(r *frame.StreamReset, now time.Time) {
-	o.heardAt = now
+// handleReset handles a receiver's reset of the stream.
+func (o *outgoing) handleReset(r *frame.StreamReset, now time.Time) {
+	o.lastAck = now
 	o.sender.Reset(r.Taken)
-	o.took(len(o.chunks) - o.sender.Chunks())
+	o.taken(len(o.chunks) - o.sender.Chunks())
 	if r.Reason == frame.ResetTooLarge {
 		n := len(o.chunks)
 		o.sender.Abandon(n)
 		o.finish(n, fmt.Errorf("chunks to %v: %w", o.to, ErrRefused))
 		return
 	}
-	// Unless the receiver has only no room, it may know the name no more: it is told again, with the question for
-	// the way.
-	if o.rested = nil; r.Reason == frame.ResetLater {
-		o.rested = o.path
+	// Unless the receiver only lacks room, it may have forgotten the sender's name. The next path
+	// request tells it the name again.
+	if o.pausedPath = nil; r.Reason == frame.ResetLater {
+		o.pausedPath = o.path
 	}
-	for _, p := range o.ways() {
-		o.leave(p, now)
+	for _, p := range o.paths() {
+		o.dropPath(p, now)
 	}
-	o.nextAsk = now.Add(min(resetPause<<min(o.resets, 10), lastPause))
+	o.nextRequest = now.Add(min(initialPause<<min(o.resets, 10), maxPause))
 	o.resets++
 	o.schedule(now)
 }
 
-// schedule sets the timer to what has to be done next.
+// schedule sets the timer to the next event.
 func (o *outgoing) schedule(now time.Time) {
 	var due time.Time
 	earlier := func(t time.Time) {
@@ -267,67 +270,67 @@ func (o *outgoing) schedule(now time.Time) {
 	}
 	if o.path != nil {
 		earlier(o.sender.Deadline())
-		for _, p := range o.further {
-			earlier(p.until)
+		for _, p := range o.morePaths {
+			earlier(p.expires)
 		}
-		if o.wanted() && o.request == 0 && o.of == nil {
-			earlier(o.renew())
+		if o.hasWork() && o.request == 0 && o.multicast == nil {
+			earlier(o.renewAt())
 		}
 	}
-	earlier(o.nextAsk)
-	if o.of != nil && o.wanted() {
-		earlier(o.heardAt.Add(lostAfter))
+	earlier(o.nextRequest)
+	if o.multicast != nil && o.hasWork() {
+		earlier(o.lastAck.Add(lostAfter))
 	}
 	if len(o.chunks) > 0 {
-		earlier(o.chunks[0].until)
+		earlier(o.chunks[0].deadline)
 	}
 	switch {
 	case due.IsZero():
-		return // if it ends all the same, it finds nothing to do
+		return // if the timer still fires, it finds nothing to do
 	case o.timer == nil:
 		o.timer = time.AfterFunc(due.Sub(now), o.wake)
-	case o.due.IsZero() || due.Before(o.due):
+	case o.timerEnd.IsZero() || due.Before(o.timerEnd):
 		o.timer.Reset(due.Sub(now))
 	default:
-		return // it ends earlier, and is set then
+		return // it fires earlier, and is set again then
 	}
-	o.due = due
+	o.timerEnd = due
 }
 
-// wake does what is due.
+// wake handles the events whose time has come.
 func (o *outgoing) wake() {
 	h := o.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.out[o.way] != o || h.ended {
+	if h.outgoing[o.streamKey] != o || h.ended {
 		return
 	}
 	now := time.Now()
-	o.due = time.Time{}
-	late := o.late(now)
+	o.timerEnd = time.Time{}
+	late := o.countLate(now)
 	if late > 0 {
 		o.abandon(late)
 	}
-	if o.of != nil && o.of.loses(o, late > 0, now) {
+	if o.multicast != nil && o.multicast.dropIfLost(o, late > 0, now) {
 		return
 	}
-	if isDue(o.nextAsk, now) {
-		o.nextAsk = time.Time{}
-		switch p := o.rested; {
-		case !o.wanted() || o.path != nil && o.request == 0:
-		case o.path == nil && p != nil && p.link.up && now.Before(p.until):
-			if o.granted(p, now); o.multihomed {
-				o.ask(now) // for the further ones
+	if isDue(o.nextRequest, now) {
+		o.nextRequest = time.Time{}
+		switch p := o.pausedPath; {
+		case !o.hasWork() || o.path != nil && o.request == 0:
+		case o.path == nil && p != nil && p.link.up && now.Before(p.expires):
+			if o.handleGrant(p, now); o.multihomed {
+				o.requestPath(now) // for the further paths
 			}
 		default:
-			o.ask(now)
+			o.requestPath(now)
 		}
 	}
-	if len(o.further) > 0 {
-		o.leaveOver(now)
+	if len(o.morePaths) > 0 {
+		o.dropExpired(now)
 	}
-	if o.path != nil && o.wanted() && o.request == 0 && o.of == nil && !now.Before(o.renew()) {
-		o.ask(now)
+	if o.path != nil && o.hasWork() && o.request == 0 && o.multicast == nil && !now.Before(o.renewAt()) {
+		o.requestPath(now)
 	}
 	if o.path != nil && isDue(o.sender.Deadline(), now) {
 		o.expire(now)
@@ -335,25 +338,25 @@ func (o *outgoing) wake() {
 	o.schedule(now)
 }
 
-// late is how many of the first chunks have no time left.
-func (o *outgoing) late(now time.Time) (n int) {
-	for n < len(o.chunks) && !now.Before(o.chunks[n].until) {
+// countLate returns how many of the first chunks have passed their deadline.
+func (o *outgoing) countLate(now time.Time) (n int) {
+	for n < len(o.chunks) && !now.Before(o.chunks[n].deadline) {
 		n++
 	}
 	return n
 }
 
-// abandon gives up the first chunks, and tells who has begun to receive them.
+// abandon gives up the first n chunks, and tells a receiver that has begun to receive them.
 func (o *outgoing) abandon(n int) {
 	before := o.sender.Stream
 	if o.sender.Abandon(n); o.sender.Stream != before && o.path != nil {
-		o.path.link.tell(o.path.mac, o.path.tag, &frame.StreamReset{Stream: before, Reason: frame.ResetAbandoned})
+		o.path.link.sendControl(o.path.mac, o.path.tag, &frame.StreamReset{Stream: before, Reason: frame.ResetAbandoned})
 		o.activate()
 	}
 	o.finish(n, fmt.Errorf("chunk to %v: %w", o.to, ErrKept))
 }
 
-// end gives everything up.
+// end gives up all chunks and removes the stream.
 func (o *outgoing) end(err error) {
 	n := len(o.chunks)
 	o.sender.Abandon(n)
@@ -361,10 +364,10 @@ func (o *outgoing) end(err error) {
 	o.forget()
 }
 
-// forget forgets the stream, to which no chunk belongs.
+// forget removes the stream, which has no chunks.
 func (o *outgoing) forget() {
 	if p := o.path; p != nil && o.sender.Started() {
-		p.link.tell(p.mac, p.tag, &frame.StreamReset{Stream: o.sender.Stream, Reason: frame.ResetAbandoned})
+		p.link.sendControl(p.mac, p.tag, &frame.StreamReset{Stream: o.sender.Stream, Reason: frame.ResetAbandoned})
 	}
 	if o.timer != nil {
 		o.timer.Stop()
@@ -372,9 +375,9 @@ func (o *outgoing) forget() {
 	o.endpoint.destinations--
 	delete(o.host.bySession, o.sender.Stream.Session())
 	delete(o.host.requests, o.request)
-	delete(o.host.requests, o.before)
-	delete(o.host.out, o.way)
-	if o.of != nil {
-		o.of.left(o)
+	delete(o.host.requests, o.previousRequest)
+	delete(o.host.outgoing, o.streamKey)
+	if o.multicast != nil {
+		o.multicast.removeMember(o)
 	}
 }

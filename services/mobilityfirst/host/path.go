@@ -11,76 +11,78 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/udplink"
 )
 
-// path is how frames go to a name.
+// path is a way for frames to a name.
 type path struct {
-	found  time.Time
-	heard  bool // the receiver has acknowledged something since
-	silent int  // how often in a row the receiver was
+	foundAt  time.Time
+	acked    bool // the receiver has acknowledged a frame sent by it
+	silences int  // how often in a row the receiver has not answered in time
 	place
-	tag    uint16 // of the way that the network has made, zero for none
-	until  time.Time
-	number uint64 // of the hello by which the name's host has answered
-	// instance tells that host apart from others that have the name.
+	tag     uint16 // the label, zero for none
+	expires time.Time
+	number  uint64 // the number of the hello in the answer
+	// instance tells the answering host apart from others that have the name.
 	instance uint64
-	// mtu is how many bytes frames have at most that are known to arrive; zero until the way is taken.
+	// mtu is the maximum frame size that is known to arrive; zero until the path is used.
 	mtu    int
-	probes []probe // what is asked of larger ones
+	probes []probe // pending probes of larger frames
 
-	stream  *outgoing
-	carries *stream.Path
-	active  bool // it stands in its link's list
+	stream     *outgoing
+	streamPath *stream.Path
+	listed     bool // it is in its link's list
 }
 
 const (
-	// lease is how long a way is there that the name's host has answered for by itself.
+	// lease is how long a path without a label is valid.
 	lease = 30 * time.Second
-	// askAgain is after how long such a way is asked for again: the network may make one by then.
-	askAgain = time.Minute
-	// distrust is for how long labels are not believed in to a name by one of which nothing has arrived.
-	distrust = 10 * time.Minute
+	// unlabelledRenewal is the time after which such a path is requested again: by then the network
+	// may be able to set up one with a label.
+	unlabelledRenewal = time.Minute
+	// labelDistrust is how long labels to a name are not used after frames with one of them have
+	// not arrived.
+	labelDistrust = 10 * time.Minute
 )
 
-// renew is when a way is to be asked for again.
-func (p *path) renew() time.Time {
+// renewAt returns when the path has to be requested again.
+func (p *path) renewAt() time.Time {
 	if p.tag == 0 {
-		return p.found.Add(askAgain)
+		return p.foundAt.Add(unlabelledRenewal)
 	}
-	return p.until.Add(-lease / 2)
+	return p.expires.Add(-lease / 2)
 }
 
-// ask asks for a way to the name, on all links.
-func (o *outgoing) ask(now time.Time) {
+// requestPath requests a path to the name on all links.
+func (o *outgoing) requestPath(now time.Time) {
 	h := o.host
-	o.rested = nil
+	o.pausedPath = nil
 	if o.request == 0 {
-		delete(h.requests, o.before)
-		o.before = 0
-		o.id, o.request = o.endpoint.draw()
+		delete(h.requests, o.previousRequest)
+		o.previousRequest = 0
+		o.id, o.request = o.endpoint.newRequestID()
 		h.requests[o.request] = o
 	}
 	if o.endpoint.isClosed() {
-		o.endpoint.renew(now) // nobody else does
+		o.endpoint.renew(now) // a closed endpoint is not renewed by tick
 	}
 	switch {
-	case o.of != nil:
-		o.of.miss(o, now)
-	case h.limits.asks.AllowN(now, 1):
-		o.asked = now
-		tellAll(h, func(l *link) frame.Frame { return o.asking(l) })
+	case o.multicast != nil:
+		o.multicast.requestPath(o, now)
+	case h.limits.requests.AllowN(now, 1):
+		o.askedAt = now
+		broadcastAll(h, func(l *link) frame.Frame { return o.pathRequest(l) })
 		if p := o.path; p != nil && p.link.isFar() {
-			o.askAt([]netip.AddrPort{udplink.Addr(p.mac)})
+			o.requestAt([]netip.AddrPort{udplink.Addr(p.mac)})
 		}
-		if o.asks >= lookAfter || !h.near() {
-			o.look()
+		if o.attempts >= lookUpAfter || !h.near() {
+			o.lookUp()
 		}
 	}
-	o.nextAsk = now.Add(min(firstAsk<<min(o.asks, 10), lastAsk))
-	o.asks++
+	o.nextRequest = now.Add(min(initialRetry<<min(o.attempts, 10), maxRetry))
+	o.attempts++
 	o.schedule(now)
 }
 
-// draw draws the number of a request, and says what its answers answer to.
-func (e *Endpoint) draw() (id, answer uint64) {
+// newRequestID returns a random ID for a request, and the challenge of its answers.
+func (e *Endpoint) newRequestID() (id, answer uint64) {
 	for {
 		q := frame.PathRequest{ID: rand.Uint64()}
 		copy(q.Hello.Key[:], e.key.Public().(ed25519.PublicKey))
@@ -90,69 +92,70 @@ func (e *Endpoint) draw() (id, answer uint64) {
 	}
 }
 
-// asking is the request for a way on a link.
-func (o *outgoing) asking(l *link) *frame.PathRequest {
+// pathRequest returns the path request for a link.
+func (o *outgoing) pathRequest(l *link) *frame.PathRequest {
 	q := &frame.PathRequest{ID: o.id, Destination: o.to, Hello: o.endpoint.hello(l)}
 	switch {
 	case o.multihomed:
 		q.Service = frame.Multihoming
-	case o.of != nil:
+	case o.multicast != nil:
 		q.Service = frame.Multicast
 	}
 	return q
 }
 
-// granted takes the first way that was found for a request.
-func (o *outgoing) granted(p *path, now time.Time) {
+// handleGrant uses the first path that was found for a request.
+func (o *outgoing) handleGrant(p *path, now time.Time) {
 	if p.mtu == 0 {
-		p.mtu = o.known(p)
+		p.mtu = o.initialMTU(p)
 	}
 	switch {
-	case o.request == 0: // the way is taken again
+	case o.request == 0: // a paused path is used again
 	case o.multihomed:
-		o.before = o.request // its other answers tell of further ways
+		o.previousRequest = o.request // its further answers tell of further paths
 	default:
 		delete(o.host.requests, o.request)
 	}
-	o.request, o.asks, o.nextAsk, o.rested, p.silent = 0, 0, time.Time{}, nil, 0
-	o.answeredAt, o.last = now, p.place
+	o.request, o.attempts, o.nextRequest, o.pausedPath, p.silences = 0, 0, time.Time{}, nil, 0
+	o.answeredAt, o.lastPlace = now, p.place
 	switch old := o.path; {
-	case o.renewed(p):
-	case o.multihomed && old != nil && old.silent < silences && p.number == o.answered:
-		o.joined(p, now)
+	case o.replacePath(p):
+	case o.multihomed && old != nil && old.silences < maxSilences && p.number == o.answeredNumber:
+		o.addPath(p, now)
 	default:
-		o.leaveFurther(now)
+		o.dropMorePaths(now)
 		if old = o.path; old != nil {
-			o.carries = old.carries
+			o.streamPath = old.streamPath
 		}
-		o.carries.Rerouted()
-		p.stream, p.carries, o.path = o, o.carries, p
+		o.streamPath.Rerouted()
+		p.stream, p.streamPath, o.path = o, o.streamPath, p
 	}
-	o.answered = p.number
+	o.answeredNumber = p.number
 	if payload := o.payload(); payload < o.sender.Payload || payload > o.sender.Payload && !o.sender.Started() {
 		o.sender.Restart(payload)
 	}
 	o.probe()
-	o.tellChanged()
-	o.move(now)
+	o.notifyChanged()
+	o.proceed(now)
 }
 
-// doubt is for a receiver that is silent. If there are further ways, the stream goes by these alone; or else another is asked
-// for, and a label by which nothing has arrived yet is left off.
-func (o *outgoing) doubt(p *path, now time.Time) {
-	if len(o.further) > 0 {
-		o.leave(p, now)
+// handleSilence handles a path by which the receiver does not answer. If the stream has further
+// paths, it leaves this one. Otherwise it requests another path, and stops using the label if
+// nothing has arrived with it yet.
+func (o *outgoing) handleSilence(p *path, now time.Time) {
+	if len(o.morePaths) > 0 {
+		o.dropPath(p, now)
 		return
 	}
-	if p.tag != 0 && !p.heard {
-		o.plain = now.Add(distrust)
-		p.tag, p.until = 0, now.Add(lease)
+	if p.tag != 0 && !p.acked {
+		o.noLabelsUntil = now.Add(labelDistrust)
+		p.tag, p.expires = 0, now.Add(lease)
 		if n := o.host.neighbours.find(o.to, p.place); n != nil {
-			n.unlabel(p.place) // acknowledgements go there, too
+			n.unlabel(p.place) // acknowledgements to this place use the label, too
 		}
 	}
 	if o.request == 0 {
-		o.endpoint.renew(now) // the network may have seen it say the same elsewhere
-		o.ask(now)
+		o.endpoint.renew(now) // the network may have received the same hello elsewhere
+		o.requestPath(now)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Ping asks the host of a name whether it is there, and says how long the answer took. It waits for a
-// way until ctx ends. The error wraps ErrTooMany, ErrClosed, or the context's.
+// Ping asks the host of a name for an answer, and returns how long it took. It waits for a path
+// until ctx ends. The error wraps ErrTooMany, ErrClosed, or that of ctx.
 func (e *Endpoint) Ping(ctx context.Context, to frame.GUID) (time.Duration, error) {
-	o, err := e.pinging(to)
+	o, err := e.startPing(to)
 	if err != nil {
 		return 0, err
 	}
@@ -31,8 +31,8 @@ func (e *Endpoint) Ping(ctx context.Context, to frame.GUID) (time.Duration, erro
 			delete(h.pings, id)
 			id = frame.Stream(rand.Uint64())
 			h.pings[id] = answered
-			p.link.tell(p.mac, p.tag, &frame.StreamQuery{Stream: id})
-			again = time.After(pingAgain)
+			p.link.sendControl(p.mac, p.tag, &frame.StreamQuery{Stream: id})
+			again = time.After(pingRetry)
 		}
 		h.mu.Unlock()
 		select {
@@ -41,8 +41,8 @@ func (e *Endpoint) Ping(ctx context.Context, to frame.GUID) (time.Duration, erro
 		case <-changed:
 		case <-again:
 			h.mu.Lock()
-			if h.out[o.way] == o {
-				o.ask(time.Now())
+			if h.outgoing[o.streamKey] == o {
+				o.requestPath(time.Now())
 			}
 			h.mu.Unlock()
 		case <-e.closed:
@@ -53,11 +53,11 @@ func (e *Endpoint) Ping(ctx context.Context, to frame.GUID) (time.Duration, erro
 	}
 }
 
-// pingAgain is how long an answer to a ping is waited for before there is another.
-const pingAgain = time.Second
+// pingRetry is how long Ping waits for an answer before it sends another ping.
+const pingRetry = time.Second
 
-// pinging has a way to a name looked for.
-func (e *Endpoint) pinging(to frame.GUID) (*outgoing, error) {
+// startPing looks for a path to a name.
+func (e *Endpoint) startPing(to frame.GUID) (*outgoing, error) {
 	h := e.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +70,7 @@ func (e *Endpoint) pinging(to frame.GUID) (*outgoing, error) {
 	}
 	now := time.Now()
 	o.pings++
-	o.used = now
-	o.move(now)
+	o.lastUsed = now
+	o.proceed(now)
 	return o, nil
 }

@@ -8,48 +8,50 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/udplink"
 )
 
-// probed are sizes of frames that are tried on the way to a far host, beside the largest that its own link carries:
-// what Ethernet carries in UDP datagrams, and what is left of that where tunnels or PPPoE take some.
-var probed = []int{1472, 1392}
+// probeSizes lists the frame sizes that are probed on the path to a far host, beside the MTU of its
+// link: what fits into a UDP datagram on Ethernet, and a smaller size for tunnels and PPPoE.
+var probeSizes = []int{1472, 1392}
 
-// probe is a question that is as large as the frames of which it asks whether they arrive (RFC 8899). It is about a stream of the
-// session that is not there, in which the other answers with a reset, as it always has. Who answers knows the session, as does who can keep
-// frames from arriving; if it has not come, the chunks do not either, until they are sent in smaller frames.
+// probe is a query of the size whose arrival it tests (RFC 8899). It asks about a stream of the
+// session that does not exist, and the receiver answers with a reset as it would to any such query.
+// A sender of a false answer would have to know the session, as does a host that can drop frames.
+// If the larger frames do not arrive after all, the chunks do not either, until they are sent in
+// smaller frames.
 type probe struct {
 	stream frame.Stream
 	size   int
 }
 
-// padded is a frame that has a size.
+// padded is a frame that is padded to a size.
 type padded struct {
 	frame.Frame
 	size int
 }
 
-// AppendTo implements frame.Frame. What stands behind a frame nobody reads.
+// AppendTo implements frame.Frame. Receivers ignore the padding.
 func (p padded) AppendTo(b []byte) []byte {
 	end := len(b) + p.size
 	b = p.Frame.AppendTo(b)
 	return append(b, make([]byte, max(end-len(b), 0))...)
 }
 
-// payload is how many bytes of chunks frames carry.
-func (p *path) payload() int { return max(p.mtu, leastMTU) - frame.StreamDataSize }
+// payload returns the number of chunk bytes in each frame.
+func (p *path) payload() int { return max(p.mtu, minMTU) - frame.StreamDataSize }
 
-// known is how large frames are at first on a way: as large as the link allows, but to a far host as every way does, or as have
-// arrived there and still do.
-func (o *outgoing) known(p *path) int {
+// initialMTU returns the frame size with which a path begins: the link's MTU or, to a far host, the
+// size that every path carries, or a larger one that has arrived there and still does.
+func (o *outgoing) initialMTU(p *path) int {
 	if !p.link.isFar() {
 		return p.link.MTU
 	}
 	known := min(udplink.MTU, p.link.MTU)
-	if old := o.wayTo(p.place); old != nil && old.silent < silences {
+	if old := o.pathTo(p.place); old != nil && old.silences < maxSilences {
 		known = max(known, min(old.mtu, p.link.MTU))
 	}
 	return known
 }
 
-// probe asks whether larger frames arrive than are known to, the largest first.
+// probe sends probes of frames that are larger than the path is known to carry, the largest first.
 func (o *outgoing) probe() {
 	p := o.path
 	p.probes = nil
@@ -58,19 +60,20 @@ func (o *outgoing) probe() {
 	}
 	const apart = 1 << 14 // from the numbers that the session's streams have meanwhile
 	number := uint64(o.sender.Stream) + apart + rand.Uint64N(2*apart-8)
-	for i, size := range append([]int{p.link.MTU}, probed...) {
+	for i, size := range append([]int{p.link.MTU}, probeSizes...) {
 		if size <= p.mtu || i > 0 && size >= p.link.MTU {
 			continue
 		}
 		number++
 		x := probe{frame.NewStream(o.sender.Stream.Session()) | frame.Stream(number&0xffff), size}
 		p.probes = append(p.probes, x)
-		p.link.tell(p.mac, 0, padded{&frame.StreamQuery{Stream: x.stream}, size})
+		p.link.sendControl(p.mac, 0, padded{&frame.StreamQuery{Stream: x.stream}, size})
 	}
 }
 
-// answers is how large a probe was to which something answers that comes from a place; zero for none.
-func (p *path) answers(at place, s frame.Stream) int {
+// probeSize returns the size of the probe that a reset from a place answers, or zero if it answers
+// none.
+func (p *path) probeSize(at place, s frame.Stream) int {
 	if p == nil || p.place != at {
 		return 0
 	}
@@ -82,15 +85,16 @@ func (p *path) answers(at place, s frame.Stream) int {
 	return 0
 }
 
-// arrives notes that frames of a size do, and begins the stream anew with these, unless it goes by further ways that do not
-// carry them: it has one size for its life.
-func (o *outgoing) arrives(size int, now time.Time) {
+// raiseMTU records that frames of a size arrive, and restarts the stream with frames of this size.
+// It does not restart a stream with further paths that do not carry them, because a stream has one
+// frame size.
+func (o *outgoing) raiseMTU(size int, now time.Time) {
 	if size <= o.path.mtu {
 		return
 	}
 	o.path.mtu = size
 	if payload := o.payload(); payload > o.sender.Payload {
 		o.sender.Restart(payload)
-		o.move(now)
+		o.proceed(now)
 	}
 }

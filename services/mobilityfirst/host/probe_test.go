@@ -18,7 +18,7 @@ func (nowhere) AppendHeader(b []byte, _ openflow.MAC, _ uint16) []byte { return 
 func farPath(h *Host, from, to frame.GUID) (p path, payload int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	o := h.out[way{from: from, to: to}]
+	o := h.outgoing[streamKey{from: from, to: to}]
 	if o == nil || o.path == nil {
 		return path{}, 0
 	}
@@ -49,14 +49,14 @@ func TestProbe(t *testing.T) {
 		return p.mtu == udplink.MaxMTU && payload == udplink.MaxMTU-frame.StreamDataSize
 	})
 	carry(1_000_000)
-	for _, silent := range []int{0, silences} {
+	for _, silent := range []int{0, maxSilences} {
 		a.mu.Lock()
-		o := a.out[way{from: from.Name, to: to.Name}]
-		o.path.silent = silent
-		o.granted(&path{place: o.path.place, until: o.path.until, number: o.path.number}, time.Now())
+		o := a.outgoing[streamKey{from: from.Name, to: to.Name}]
+		o.path.silences = silent
+		o.handleGrant(&path{place: o.path.place, expires: o.path.expires, number: o.path.number}, time.Now())
 		known := o.path.mtu
 		a.mu.Unlock()
-		if want := map[int]int{0: udplink.MaxMTU, silences: udplink.MTU}[silent]; known != want {
+		if want := map[int]int{0: udplink.MaxMTU, maxSilences: udplink.MTU}[silent]; known != want {
 			t.Errorf("silent %d times: frames of %d bytes, want %d", silent, known, want)
 		}
 		carry(100_000)
@@ -78,7 +78,7 @@ func TestProbeAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := place{l, [6]byte{2, 0, 192, 0, 2, 1}}
-	o.granted(&path{place: there, until: now.Add(lease)}, now)
+	o.handleGrant(&path{place: there, expires: now.Add(lease)}, now)
 	p := o.path
 	if len(p.probes) != 3 || p.mtu != udplink.MTU || p.probes[0].size != udplink.MaxMTU {
 		t.Fatalf("%d bytes, asks for %+v", p.mtu, p.probes)
@@ -94,13 +94,13 @@ func TestProbeAnswers(t *testing.T) {
 	}
 	for name, wrong := range map[string]func(){
 		"from elsewhere": func() {
-			h.reset(place{l, [6]byte{2, 0, 192, 0, 2, 2}}, &frame.StreamReset{Stream: p.probes[0].stream, Reason: frame.ResetUnknown}, now)
+			h.handleReset(place{l, [6]byte{2, 0, 192, 0, 2, 2}}, &frame.StreamReset{Stream: p.probes[0].stream, Reason: frame.ResetUnknown}, now)
 		},
 		"of another link": func() {
-			h.reset(place{h.links[0], there.mac}, &frame.StreamReset{Stream: p.probes[0].stream, Reason: frame.ResetUnknown}, now)
+			h.handleReset(place{h.links[0], there.mac}, &frame.StreamReset{Stream: p.probes[0].stream, Reason: frame.ResetUnknown}, now)
 		},
 		"to nothing": func() {
-			h.reset(there, &frame.StreamReset{Stream: p.probes[2].stream + 5, Reason: frame.ResetUnknown}, now)
+			h.handleReset(there, &frame.StreamReset{Stream: p.probes[2].stream + 5, Reason: frame.ResetUnknown}, now)
 		},
 	} {
 		if wrong(); p.mtu != udplink.MTU {
@@ -108,7 +108,7 @@ func TestProbeAnswers(t *testing.T) {
 		}
 	}
 	for _, i := range []int{1, 2, 0} { // in any order
-		h.reset(there, &frame.StreamReset{Stream: p.probes[i].stream, Reason: frame.ResetUnknown}, now)
+		h.handleReset(there, &frame.StreamReset{Stream: p.probes[i].stream, Reason: frame.ResetUnknown}, now)
 		if want := map[int]int{1: 1472, 2: 1472, 0: udplink.MaxMTU}[i]; p.mtu != want || o.sender.Payload != want-frame.StreamDataSize || o.path != p {
 			t.Errorf("answer %d: frames of %d bytes with %d of chunks, want %d", i, p.mtu, o.sender.Payload, want)
 		}

@@ -7,10 +7,10 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Received is a chunk that has come.
+// Received is a received chunk.
 type Received struct {
-	// From is the name of who has sent it: its host has been told so by the name's owner, or that has signed
-	// the chunk, if a storage node has brought it.
+	// From is the name of the sender. The name's owner has signed where its host is or, if a
+	// storage node has delivered the chunk, the chunk itself.
 	From    frame.GUID
 	Service frame.Service
 	Payload []byte
@@ -19,81 +19,81 @@ type Received struct {
 	session  *session
 	endpoint *Endpoint
 	delivery *delivery
-	bytes    int        // that are held for it
-	kept     custody.ID // what it is in its flow, if a storage node has brought it
+	bytes    int        // that count for the endpoint
+	kept     custody.ID // its ID in its flow, if a storage node has delivered it
 }
 
-// Take says that the chunk is the receiver's: its sender forgets it. After the endpoint was closed it
-// does nothing.
+// Take takes the chunk over: its sender may forget it. Take does nothing after the endpoint was
+// closed.
 func (r *Received) Take() {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
 	r.take()
 }
 
-// take is Take. The host is locked.
+// take is Take with the host locked.
 func (r *Received) take() {
-	if _, is := r.endpoint.handed[r]; !is {
+	if _, ok := r.endpoint.untaken[r]; !ok {
 		return
 	}
-	delete(r.endpoint.handed, r)
+	delete(r.endpoint.untaken, r)
 	if r.kept.Number > 0 {
-		r.host.brought.done(r.kept, true)
+		r.host.custodyFlows.done(r.kept, true)
 	}
 	r.drop()
 	r.delivery.taken = true
 	r.session.advance(r.host)
-	r.host.feed()
+	r.host.resumeWaiting()
 }
 
-// Refuse says that the receiver does not want the chunk now: its sender keeps it, and tries again a little later, until
-// its time is over. So it does with those that have come behind it from the same sender: chunks come in order.
+// Refuse refuses the chunk for now: its sender keeps it and tries again a little later, until its
+// time has ended. Chunks come in order, so Refuse also refuses the later ones from the same sender.
 func (r *Received) Refuse() {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
-	if _, is := r.endpoint.handed[r]; is {
+	if _, ok := r.endpoint.untaken[r]; ok {
 		r.refuse()
 	}
 }
 
-// refuse is Refuse, of a chunk that was handed. The host is locked.
+// refuse is Refuse for a chunk in untaken. The host is locked.
 func (r *Received) refuse() {
 	h, e := r.host, r.endpoint
 	if in := r.session.in; in != nil {
 		in.end(frame.ResetLater)
 	}
-	for other := range e.handed {
-		if other.behind(r) {
-			delete(e.handed, other)
-			other.back()
+	for other := range e.untaken {
+		if other.sameOrAfter(r) {
+			delete(e.untaken, other)
+			other.undeliver()
 		}
 	}
 	e.inbox = slices.DeleteFunc(e.inbox, func(other *Received) bool {
-		if !other.behind(r) {
+		if !other.sameOrAfter(r) {
 			return false
 		}
 		other.drop()
 		return true
 	})
-	r.session.detach(h, r.delivery.number)
-	h.feed()
+	r.session.discardFrom(h, r.delivery.number)
+	h.resumeWaiting()
 }
 
-// behind says whether a chunk is another or has come behind it.
-func (r *Received) behind(other *Received) bool {
+// sameOrAfter reports whether a chunk is other, or came after it in the same session.
+func (r *Received) sameOrAfter(other *Received) bool {
 	return r.session == other.session && r.delivery.number >= other.delivery.number
 }
 
-// back has the chunk be the sender's again.
-func (r *Received) back() {
+// undeliver returns the chunk to its sender.
+func (r *Received) undeliver() {
 	if r.kept.Number > 0 {
-		r.host.brought.done(r.kept, false)
+		r.host.custodyFlows.done(r.kept, false)
 	}
 	r.drop()
 }
 
-// drop gives the memory of the chunk's payload back.
+// drop releases the memory of the chunk's payload.
 func (r *Received) drop() {
-	r.endpoint.held -= r.bytes
+	r.endpoint.untakenBytes -= r.bytes
 	r.host.release(r.delivery.account, r.bytes)
 }

@@ -16,7 +16,7 @@ func TestMoreNamesThanAreRemembered(t *testing.T) {
 		a, _ := runHost(t, Options{}, 10, s)
 		b, _ := runHost(t, Options{}, 20, s)
 		to := attach(t, b, 2)
-		for i := range 2 * maxNamesAt {
+		for i := range 2 * maxNamesPerPlace {
 			from, err := a.Attach(numbered(1000 + i))
 			if err != nil {
 				t.Fatal(err)
@@ -32,7 +32,7 @@ func TestMoreNamesThanAreRemembered(t *testing.T) {
 			pause.For(100*time.Millisecond, "signatures are limited")
 		}
 		// Their streams are idle, and make room for a large chunk.
-		pause.For(2*pressing, "streams are silent")
+		pause.For(2*pressureTimeout, "streams are silent")
 		from, other := attach(t, a, 1), attach(t, b, 3)
 		began := time.Now()
 		send(t, from, other.Name, make([]byte, MaxChunk))
@@ -56,7 +56,7 @@ func TestReceiverThatTakesNothing(t *testing.T) {
 			}
 		}
 		b.mu.Lock()
-		if held := idler.held; held > maxHeld+1<<20 {
+		if held := idler.untakenBytes; held > maxUntaken+1<<20 {
 			t.Errorf("%d bytes are held", held)
 		}
 		b.mu.Unlock()
@@ -67,11 +67,11 @@ func TestReceiverThatTakesNothing(t *testing.T) {
 			t.Errorf("%d bytes after %v", len(r.Payload), time.Since(began))
 		}
 		idler.Close()
-		pause.For(2*idle, "idle streams are forgotten")
+		pause.For(2*idleTimeout, "idle streams are forgotten")
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.memory.left != b.Memory || idler.held != 0 || other.held != 0 {
-			t.Errorf("%d bytes are left over, %d and %d held", b.Memory-b.memory.left, idler.held, other.held)
+		if b.memory.left != b.Memory || idler.untakenBytes != 0 || other.untakenBytes != 0 {
+			t.Errorf("%d bytes are left over, %d and %d held", b.Memory-b.memory.left, idler.untakenBytes, other.untakenBytes)
 		}
 	})
 }
@@ -96,7 +96,7 @@ func TestTakenBehindAnother(t *testing.T) {
 			receive(t, to)
 		}
 		b.mu.Lock()
-		if used := b.Memory - b.memory.left; used > maxHeld+2<<20 {
+		if used := b.Memory - b.memory.left; used > maxUntaken+2<<20 {
 			t.Errorf("%d bytes are kept", used)
 		}
 		b.mu.Unlock()
@@ -127,7 +127,7 @@ func TestLeftToBeSent(t *testing.T) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		sum := 0
-		for _, o := range a.out {
+		for _, o := range a.outgoing {
 			for _, w := range o.chunks {
 				sum += w.bytes
 			}
@@ -145,12 +145,12 @@ func TestWidenIsBounded(t *testing.T) {
 	widest := func(a *account, mtu int) (in *incoming) {
 		in = &incoming{host: h, account: a, mtu: mtu, window: window * mtu}
 		h.memory.charge(a, in.window)
-		for frames := 2 * window; in.widen(frames); frames *= 2 {
+		for frames := 2 * window; in.growWindow(frames); frames *= 2 {
 		}
 		return in
 	}
 	one := h.memory.account(place{h.links[0], openflow.MAC{2, 1}})
-	if in := widest(one, 1500); in.window > mostRoom || in.window < mostRoom/2 {
+	if in := widest(one, 1500); in.window > maxWindowBytes || in.window < maxWindowBytes/2 {
 		t.Errorf("one stream takes %d bytes", in.window)
 	}
 	for range 20 {

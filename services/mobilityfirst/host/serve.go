@@ -16,20 +16,22 @@ import (
 )
 
 const (
-	// maxApplications is how many there are at once.
+	// maxApplications limits the applications at one time.
 	maxApplications = 64
-	// attachWithin is how long one may take until it says its name, writeWithin to read a message.
-	attachWithin, writeWithin = 10 * time.Second, time.Minute
-	// lastWrite is how long one may take for what is written when its connection ends.
-	lastWrite = time.Second
-	// firstMessage is how long its first message is at most, in bytes.
-	firstMessage = 64
-	// longestPing is how long a ping waits at most.
-	longestPing = time.Minute
+	// attachTimeout is how long an application may take to attach its name, and writeTimeout to
+	// read a message.
+	attachTimeout, writeTimeout = 10 * time.Second, time.Minute
+	// finalWriteTimeout is how long the last messages to an application may take when its
+	// connection ends.
+	finalWriteTimeout = time.Second
+	// maxFirstMessage is the maximum size of an application's first message in bytes.
+	maxFirstMessage = 64
+	// maxPing is the longest time that a ping may wait.
+	maxPing = time.Minute
 )
 
-// Serve takes applications on a listener until ctx ends, then closes it. They speak as package hostapi
-// says.
+// Serve accepts applications on a listener until ctx ends, and then closes it. Package hostapi
+// defines the protocol.
 func (h *Host) Serve(ctx context.Context, l net.Listener) error {
 	all := tasks.New()
 	defer all.Stop()
@@ -48,7 +50,7 @@ func (h *Host) Serve(ctx context.Context, l net.Listener) error {
 		case places <- struct{}{}:
 			all.Start(func(ctx context.Context) {
 				defer func() { <-places }()
-				h.serve(ctx, conn)
+				h.serveApplication(ctx, conn)
 			})
 		default:
 			_ = conn.Close()
@@ -56,8 +58,8 @@ func (h *Host) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// serve talks with an application until it ends, or says something wrong.
-func (h *Host) serve(ctx context.Context, conn net.Conn) {
+// serveApplication serves an application until it disconnects or violates the protocol.
+func (h *Host) serveApplication(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	defer conn.Close()
@@ -80,12 +82,12 @@ func (h *Host) serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// application is one that has a name attached.
+// application is a connected application with an attached name.
 type application struct {
 	conn     net.Conn
 	endpoint *Endpoint
-	notices  chan hostapi.Message // for it; there is room for all that can come
-	// sends and pings have one for each chunk, and each ping, of which nothing was told yet.
+	notices  chan hostapi.Message // results to send to it, with room for all that can be pending
+	// sends and pings contain one element for each chunk and each ping whose result is pending.
 	sends, pings chan struct{}
 
 	writing sync.Mutex
@@ -93,13 +95,13 @@ type application struct {
 
 	mu      sync.Mutex
 	untaken map[uint32]*Received
-	bytes   int           // of these
-	room    chan struct{} // that some of them were taken
+	bytes   int           // the size of their payloads
+	room    chan struct{} // signals that some of them were taken
 }
 
 func (a *application) attach(h *Host, in *bufio.Reader) error {
-	_ = a.conn.SetReadDeadline(time.Now().Add(attachWithin))
-	m, err := hostapi.Read(in, firstMessage)
+	_ = a.conn.SetReadDeadline(time.Now().Add(attachTimeout))
+	m, err := hostapi.Read(in, maxFirstMessage)
 	if err != nil {
 		return err
 	}
@@ -108,10 +110,10 @@ func (a *application) attach(h *Host, in *bufio.Reader) error {
 	}
 	key := ed25519.NewKeyFromSeed(m.Seed[:])
 	if a.endpoint, err = h.Attach(key); errors.Is(err, ErrAttached) {
-		// By an application that has just ended, perhaps.
+		// An application that has just ended may still have it attached.
 		select {
 		case <-h.detached(record.NameOfOwner(key)):
-		case <-time.After(lastWrite):
+		case <-time.After(finalWriteTimeout):
 		}
 		a.endpoint, err = h.Attach(key)
 	}
@@ -122,11 +124,11 @@ func (a *application) attach(h *Host, in *bufio.Reader) error {
 	return a.write(hostapi.Message{Kind: hostapi.Attached, Name: a.endpoint.Name}, true)
 }
 
-// write sends a message, at once or when something else does.
+// write sends a message, immediately if now is set or else together with a later one.
 func (a *application) write(m hostapi.Message, now bool) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
-	_ = a.conn.SetWriteDeadline(time.Now().Add(writeWithin))
+	_ = a.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, _ = a.out.Write(m.AppendHead(a.out.AvailableBuffer()))
 	_, _ = a.out.Write(m.Payload)
 	if now {
@@ -135,13 +137,14 @@ func (a *application) write(m hostapi.Message, now bool) error {
 	return nil
 }
 
-// run takes what the application says until the connection ends; an error is for it to know.
+// run handles messages of the application until the connection ends. The error is to be sent to the
+// application.
 func (a *application) run(in *bufio.Reader) error {
 	work := tasks.New()
 	defer work.Stop()
-	defer func() { _ = a.conn.SetWriteDeadline(time.Now().Add(lastWrite)) }()
-	work.Start(a.tell)
-	work.Start(a.bring)
+	defer func() { _ = a.conn.SetWriteDeadline(time.Now().Add(finalWriteTimeout)) }()
+	work.Start(a.sendNotices)
+	work.Start(a.deliver)
 	for {
 		m, err := hostapi.Read(in, hostapi.MaxMessage)
 		switch {
@@ -154,9 +157,9 @@ func (a *application) run(in *bufio.Reader) error {
 		case hostapi.Send:
 			err = a.send(m)
 		case hostapi.Take:
-			err = a.done(m.Number, (*Received).Take)
+			err = a.finish(m.Number, (*Received).Take)
 		case hostapi.Refuse:
-			err = a.done(m.Number, (*Received).Refuse)
+			err = a.finish(m.Number, (*Received).Refuse)
 		case hostapi.Ping:
 			err = a.ping(work, m)
 		default:
@@ -168,7 +171,8 @@ func (a *application) run(in *bufio.Reader) error {
 	}
 }
 
-// send sends a chunk, or says why not: it does not wait.
+// send queues a chunk, or sends the application the reason why that is not possible. It does not
+// wait.
 func (a *application) send(m hostapi.Message) error {
 	select {
 	case a.sends <- struct{}{}:
@@ -180,7 +184,7 @@ func (a *application) send(m hostapi.Message) error {
 		if err != nil {
 			notice.Reason = err.Error()
 		}
-		a.notices <- notice // there is room for all
+		a.notices <- notice // the channel has room for all
 	}
 	if err := a.endpoint.TrySend(m.Name, m.Service, m.Payload, done); err != nil {
 		done(err)
@@ -188,8 +192,8 @@ func (a *application) send(m hostapi.Message) error {
 	return nil
 }
 
-// tell tells the application what has become of what it has asked for.
-func (a *application) tell(ctx context.Context) {
+// sendNotices sends the application the results of its chunks and pings.
+func (a *application) sendNotices(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -208,10 +212,10 @@ func (a *application) tell(ctx context.Context) {
 	}
 }
 
-// bring brings chunks that have come.
-func (a *application) bring(ctx context.Context) {
+// deliver sends received chunks to the application.
+func (a *application) deliver(ctx context.Context) {
 	for number := uint32(0); ; number++ {
-		if !a.wait(ctx) {
+		if !a.waitForRoom(ctx) {
 			return
 		}
 		r, err := a.endpoint.Receive(ctx)
@@ -230,8 +234,9 @@ func (a *application) bring(ctx context.Context) {
 	}
 }
 
-// wait waits until the application has taken enough; false if ctx has ended.
-func (a *application) wait(ctx context.Context) bool {
+// waitForRoom waits until the application has taken enough chunks, and reports whether it has
+// before ctx ended.
+func (a *application) waitForRoom(ctx context.Context) bool {
 	for {
 		a.mu.Lock()
 		may := len(a.untaken) < hostapi.MaxAhead && a.bytes < hostapi.MaxAheadBytes
@@ -247,8 +252,8 @@ func (a *application) wait(ctx context.Context) bool {
 	}
 }
 
-// done does with a chunk what the application says.
-func (a *application) done(number uint32, do func(*Received)) error {
+// finish takes or refuses a chunk as the application demands.
+func (a *application) finish(number uint32, do func(*Received)) error {
 	a.mu.Lock()
 	r := a.untaken[number]
 	if r != nil {
@@ -267,7 +272,7 @@ func (a *application) done(number uint32, do func(*Received)) error {
 	return nil
 }
 
-// ping asks for a sign of a name.
+// ping starts a ping to a name.
 func (a *application) ping(work *tasks.Group, m hostapi.Message) error {
 	select {
 	case a.pings <- struct{}{}:
@@ -275,7 +280,7 @@ func (a *application) ping(work *tasks.Group, m hostapi.Message) error {
 		return fmt.Errorf("more than %d pings at once: %w", hostapi.MaxPings, ErrTooMany)
 	}
 	work.Start(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, min(m.Within, longestPing))
+		ctx, cancel := context.WithTimeout(ctx, min(m.Within, maxPing))
 		defer cancel()
 		pong := hostapi.Message{Kind: hostapi.Pong, Number: m.Number}
 		var err error

@@ -9,49 +9,51 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/stream"
 )
 
-// maxSessions is how many sessions of one name are remembered.
+// maxSessions limits the sessions that are remembered of one name.
 const maxSessions = 64
 
-// session is the chunks from one name to another, in whichever streams they come: each is given to the
-// receiver once.
+// session holds the state of the chunks from one name to another, in whichever streams they come.
+// It delivers each chunk to the receiver once.
 type session struct {
-	to     frame.GUID
-	number uint64
-	used   time.Time
-	// confirmed is whether who sends has shown that it receives where it says that it is.
+	to       frame.GUID
+	number   uint64
+	lastUsed time.Time
+	// confirmed is set once the sender has proven that it receives frames at its address.
 	confirmed bool
-	last      uint64      // the number of the last chunk that was delivered
-	in        *incoming   // the stream that carries it now, nil for none
-	chunks    []*delivery // from the first that is not taken on
-	// taken are the numbers of chunks behind last that are taken, while others before them are to come again.
+	last      uint64      // the number of the last delivered chunk
+	in        *incoming   // the current stream, nil for none
+	chunks    []*delivery // the delivered chunks, from the first that has not been taken over
+	// taken holds the numbers of chunks behind last that have been taken over, while chunks before
+	// them have to come again.
 	taken map[uint64]struct{}
 }
 
-// delivery is a chunk that was given to its receiver. While it is remembered overhead is taken for it.
+// delivery is a chunk that was delivered to its receiver. As long as it exists, overhead bytes are
+// allocated for it.
 type delivery struct {
-	number  uint64       // in its session
-	stream  frame.Stream // in which it has come last
-	end     uint64       // behind its last frame there
+	number  uint64       // its number in the session
+	stream  frame.Stream // the stream in which it was last received
+	end     uint64       // the End of the chunk in that stream
 	taken   bool
 	account *account
 }
 
-// maxTaken is how many numbers of chunks a session remembers that were taken before others.
+// maxTaken limits the numbers in session.taken.
 const maxTaken = 1024
 
-// session is that of what comes for a name of ours. If there are too many, the one that was used least
-// lately is forgotten of those of which nothing is left.
+// session returns the session of chunks for one of the host's names, and creates it if there is
+// none. If there are too many, it replaces the least recently used session without chunks.
 func (n *neighbour) session(to frame.GUID, number uint64, now time.Time) *session {
 	oldest := -1
 	for i, s := range n.sessions {
 		if s.to == to && s.number == number {
 			return s
 		}
-		if s.in == nil && len(s.chunks) == 0 && (oldest < 0 || s.used.Before(n.sessions[oldest].used)) {
+		if s.in == nil && len(s.chunks) == 0 && (oldest < 0 || s.lastUsed.Before(n.sessions[oldest].lastUsed)) {
 			oldest = i
 		}
 	}
-	s := &session{to: to, number: number, used: now}
+	s := &session{to: to, number: number, lastUsed: now}
 	if len(n.sessions) >= maxSessions && oldest >= 0 {
 		n.sessions[oldest] = s
 	} else {
@@ -60,20 +62,20 @@ func (n *neighbour) session(to frame.GUID, number uint64, now time.Time) *sessio
 	return s
 }
 
-// needed says whether it may not be forgotten.
-func (n *neighbour) needed() bool {
+// inUse reports whether the neighbour has a session with chunks, so that it must not be removed.
+func (n *neighbour) inUse() bool {
 	return slices.ContainsFunc(n.sessions, func(s *session) bool { return s.in != nil || len(s.chunks) > 0 })
 }
 
-// deliver gives a chunk to its receiver, unless that has it already.
+// deliver delivers a chunk to its receiver, unless it has been delivered before.
 func (s *session) deliver(in *incoming, c stream.Chunk) {
 	if c.Number <= s.last {
-		if i, is := s.find(c.Number); is {
+		if i, ok := s.find(c.Number); ok {
 			s.chunks[i].stream, s.chunks[i].end = in.receiver.Stream, c.End
 		} else {
-			in.receiver.Take(c.End) // and so are all before it
+			in.receiver.Take(c.End) // the chunk has been taken over, and so have all before it
 		}
-		in.giveBack(len(c.Payload))
+		in.releaseChunk(len(c.Payload))
 		return
 	}
 	s.last = c.Number
@@ -85,13 +87,14 @@ func (s *session) deliver(in *incoming, c stream.Chunk) {
 		return
 	}
 	in.host.counters.Delivered++
-	in.endpoint.held += len(c.Payload)
+	in.endpoint.untakenBytes += len(c.Payload)
 	in.endpoint.deliver(&Received{From: c.Source.GUID, Service: c.Service, Payload: c.Payload, host: in.host, session: s, endpoint: in.endpoint, delivery: d, bytes: len(c.Payload)})
 }
 
-// advance tells the sender of chunks that are taken, as far as those before them are.
+// advance acknowledges to the sender the chunks that have been taken over, up to the first that has
+// not.
 func (s *session) advance(h *Host) {
-	any := false
+	advanced := false
 	for len(s.chunks) > 0 && s.chunks[0].taken {
 		d := s.chunks[0]
 		if s.in != nil && s.in.receiver.Stream == d.stream {
@@ -100,15 +103,16 @@ func (s *session) advance(h *Host) {
 		delete(s.taken, d.number)
 		h.release(d.account, overhead)
 		s.chunks[0] = nil
-		s.chunks, any = s.chunks[1:], true
+		s.chunks, advanced = s.chunks[1:], true
 	}
-	if any && s.in != nil {
+	if advanced && s.in != nil {
 		s.in.link.acknowledge(s.in)
 	}
 }
 
-// detach is for what a receiver does not take, from a chunk on: it comes again.
-func (s *session) detach(h *Host, from uint64) {
+// discardFrom forgets the chunks from a number on, which the receiver does not take: the sender
+// sends them again.
+func (s *session) discardFrom(h *Host, from uint64) {
 	i, _ := s.find(from)
 	if i == len(s.chunks) {
 		return
@@ -127,7 +131,8 @@ func (s *session) detach(h *Host, from uint64) {
 	s.chunks = s.chunks[:i]
 }
 
-// find is where a chunk stands in chunks, or would.
+// find returns the index of a chunk in chunks, or the index where it would be inserted, and reports
+// whether it is there.
 func (s *session) find(number uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.chunks, number, func(d *delivery, number uint64) int { return cmp.Compare(d.number, number) })
 }

@@ -2,23 +2,23 @@ package host
 
 import "time"
 
-// waiting is a chunk that is not taken.
-type waiting struct {
-	endpoint *Endpoint
-	bytes    int
-	done     func(error)
-	until    time.Time
-	cast     *cast // what it belongs to, if it goes to several hosts
+// queuedChunk is a queued chunk that has not been taken over.
+type queuedChunk struct {
+	endpoint       *Endpoint
+	bytes          int
+	done           func(error)
+	deadline       time.Time
+	multicastChunk *multicastChunk // the chunk that it belongs to, if that goes to several hosts
 }
 
-// charge counts a chunk that waits until it is taken.
-func (w *waiting) charge() {
+// charge counts the chunk as waiting.
+func (w *queuedChunk) charge() {
 	w.endpoint.queued += w.bytes
 	w.endpoint.host.queueLeft -= w.bytes
 }
 
-// settle counts it no more, and says what has become of it.
-func (w *waiting) settle(err error) {
+// finish stops counting the chunk as waiting, and reports its result.
+func (w *queuedChunk) finish(err error) {
 	h := w.endpoint.host
 	if err == nil {
 		h.counters.Taken++
@@ -29,7 +29,7 @@ func (w *waiting) settle(err error) {
 	if w.endpoint.isClosed() {
 		h.orphaned -= w.bytes
 	}
-	w.endpoint.tellRoom()
+	w.endpoint.notifyRoom()
 	h.queueLeft += w.bytes
 	w.done(err)
 }

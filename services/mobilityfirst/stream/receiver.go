@@ -73,7 +73,7 @@ func (r *Receiver) Data(d *frame.StreamData) ([]Chunk, error) {
 		}
 		return nil, nil
 	}
-	if *slot != nil { // it waits for memory
+	if *slot != nil { // the frame has already arrived, and waits for memory
 		return r.acceptBuffered(nil)
 	}
 	all, accepted, err := r.accept(nil, d.Payload)
@@ -197,7 +197,7 @@ func (r *Receiver) Ack() frame.StreamAck {
 	a := frame.StreamAck{Stream: r.Stream, Next: r.next, Taken: r.taken, Limit: r.next + uint64(r.Window)}
 	left := r.buffered
 	if r.buffer[r.next%uint64(r.Window)] != nil {
-		left-- // it waits for memory
+		left-- // the frame at next waits for memory
 	}
 	for n, end := r.next+1, r.next; left > 0 && len(a.Ranges) < frame.MaxRanges; n++ {
 		if r.buffer[n%uint64(r.Window)] == nil {
