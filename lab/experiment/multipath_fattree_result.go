@@ -97,7 +97,7 @@ func fatTreeTable(s fatTreeScale, all []fatTreeRun, ceiling float64) Table {
 			return fmt.Sprintf("%.1f", v*100)
 		}
 		model, ideal := run.modelled(s.k)
-		t.Add(run.matrix.name, run.way.name, percent(mean(shares)), percent(mean(shares)/ceiling), percent(model), percent(ideal), published, percent(quantile(shares, 0.1)), percent(median(shares)), percent(quantile(shares, 0.9)),
+		t.Add(run.matrix.name, run.way.name, meanText(shares, 100, 1), percent(mean(shares)/ceiling), percent(model), percent(ideal), published, percent(quantile(shares, 0.1)), percent(median(shares)), percent(quantile(shares, 0.9)),
 			ms2(median(large)), ms2(quantile(large, 0.99)), ms2(median(small)), ms2(quantile(small, 0.99)))
 	}
 	return t

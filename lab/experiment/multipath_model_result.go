@@ -30,7 +30,7 @@ func modelTable(all []modelled) Table {
 	}}
 	for _, m := range all {
 		hosts := newModelTree(m.k).hosts()
-		t.Add(m.k, hosts, fmt.Sprintf("%d x %d", m.times, hosts*m.perHost), modelMatrix(m.matrix).name, m.way.name, inPercent(mean(m.shares)),
+		t.Add(m.k, hosts, fmt.Sprintf("%d x %d", m.times, hosts*m.perHost), modelMatrix(m.matrix).name, m.way.name, meanText(m.shares, 100, 1),
 			inPercent(quantile(m.shares, 0.1)), inPercent(median(m.shares)), inPercent(quantile(m.shares, 0.9)),
 			ms2(median(m.large)), ms2(quantile(m.large, 0.99)), ms2(median(m.small)), ms2(quantile(m.small, 0.99)))
 	}
@@ -53,7 +53,7 @@ func modelPublished(all []modelled) Table {
 			if w.published[m] > 0 {
 				published, times = fmt.Sprint(w.published[m]), ms2(w.published[m]/tcp.way.published[m])
 			}
-			t.Add(modelMatrix(m).name, w.name, inPercent(mean(got.shares)), ms2(mean(got.shares)/mean(tcp.shares)), published, times)
+			t.Add(modelMatrix(m).name, w.name, meanText(got.shares, 100, 1), ms2(mean(got.shares)/mean(tcp.shares)), published, times)
 		}
 	}
 	return t

@@ -232,14 +232,6 @@ func (r *acceptanceRun) theirs() (s summary) {
 	return s
 }
 
-func average(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	return sum / float64(max(len(values), 1))
-}
-
 // acceptanceTotal is what a claim is made of, over all runs.
 type acceptanceTotal struct {
 	atOnce, later, published, short, unmeasured int
@@ -271,8 +263,8 @@ func acceptanceResult(runs []*acceptanceRun, once bool, factor int) *Result {
 	for _, r := range runs {
 		o, d := r.ours(), r.theirs()
 		total.add(r, &o, &d)
-		t.Add(r.number, fmt.Sprintf("%d (%d)", o.atOnce, d.ever), o.ever-o.atOnce, fmt.Sprintf("%.1f", o.least()), fmt.Sprintf("%.2f (%.2f)", average(o.accepted), average(d.accepted)),
-			fmt.Sprintf("%.2f (%.2f)", slices.Min(append(o.accepted, 10)), slices.Min(append(d.accepted, 10))), fmt.Sprintf("%.2f (%.2f)", average(o.all), average(d.all)))
+		t.Add(r.number, fmt.Sprintf("%d (%d)", o.atOnce, d.ever), o.ever-o.atOnce, fmt.Sprintf("%.1f", o.least()), fmt.Sprintf("%s (%.2f)", meanText(o.accepted, 1, 2), mean(d.accepted)),
+			fmt.Sprintf("%.2f (%.2f)", slices.Min(append(o.accepted, 10)), slices.Min(append(d.accepted, 10))), fmt.Sprintf("%s (%.2f)", meanText(o.all, 1, 2), mean(d.all)))
 		ourAll[o.ever], ourAccepted[o.ever] = append(ourAll[o.ever], o.all...), append(ourAccepted[o.ever], o.accepted...)
 		theirAll[d.ever], theirAccepted[d.ever] = append(theirAll[d.ever], d.all...), append(theirAccepted[d.ever], d.accepted...)
 	}
@@ -307,7 +299,7 @@ func (t *acceptanceTotal) claim(res *Result, runs int, once bool) {
 func byCount(label string, values map[int][]float64) Series {
 	s := Series{Label: label}
 	for _, n := range slices.Sorted(maps.Keys(values)) {
-		s.Point(float64(n), average(values[n]))
+		s.Point(float64(n), mean(values[n]))
 	}
 	return s
 }

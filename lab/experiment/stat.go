@@ -1,8 +1,12 @@
 package experiment
 
 import (
+	"fmt"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // quantile returns the q-quantile (0 to 1) of the values, by linear
@@ -22,13 +26,31 @@ func quantile(values []float64, q float64) float64 {
 
 func median(values []float64) float64 { return quantile(values, 0.5) }
 
-// mean is NaN for none.
-func mean(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += v
+// mean returns the mean of the values; NaN for none.
+func mean(values []float64) float64 { return stat.Mean(values, nil) }
+
+// margin returns half the width of the 95 % confidence interval of the mean, by Student's
+// distribution; NaN for fewer than two values.
+func margin(values []float64) float64 {
+	if len(values) < 2 {
+		return math.NaN()
 	}
-	return sum / float64(len(values))
+	n := float64(len(values))
+	t := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.975)
+	return t * stat.StdErr(stat.StdDev(values, nil), n)
+}
+
+// meanText writes the mean of the values and its 95 % interval, each times scale, like
+// "39.2 ± 1.3"; nothing for no values.
+func meanText(values []float64, scale float64, digits int) string {
+	switch m := margin(values); {
+	case len(values) == 0:
+		return ""
+	case math.IsNaN(m):
+		return fmt.Sprintf("%.*f", digits, mean(values)*scale)
+	default:
+		return fmt.Sprintf("%.*f ± %.*f", digits, mean(values)*scale, digits, m*scale)
+	}
 }
 
 // jain is the index of fairness of shares: one when all are equal.
