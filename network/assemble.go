@@ -36,11 +36,11 @@ func assemble(config Config) (*Network, error) {
 	if !c.DisableForwarding {
 		n.core.EverySwitch(context.Background(), "ask", forward.AskProgram)
 	}
-	led, err := n.ledger.AddOwner(ownerForward, false)
+	forwardOwner, err := n.ledger.AddOwner(ownerForward, false)
 	if err != nil {
 		return nil, err
 	}
-	n.ledger.Ready(led) // its rules are adopted one by one, as flows
+	n.ledger.Ready(forwardOwner) // its rules are adopted one by one, as flows
 	n.links = discovery.New(discovery.Options{
 		Interval: c.DiscoveryInterval, Lifetime: c.DiscoveryTimeout,
 		Settle: c.DiscoverySettle, Window: c.LatencyWindow,
@@ -60,7 +60,7 @@ func assemble(config Config) (*Network, error) {
 	n.snapshots = snapshots{cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, rates: n.traffic.rates}
 	n.forwarding = &forwarding{
 		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, anchors: &n.anchors, repairs: &n.repairs, filter: n.tentative.filter,
-		view: &n.snapshots.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: led.Hash,
+		view: &n.snapshots.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: forwardOwner.Hash,
 		installed: installedFlows{flows: map[forward.Key]*forward.Flow{}},
 	}
 	n.tree = broadcastTree{cfg: c, switches: n.switches, core: n.core, repairs: &n.repairs, view: &n.snapshots.view}

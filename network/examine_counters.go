@@ -19,10 +19,10 @@ const (
 // count passes to both directions of a link what the switches have counted since before. If a
 // counter has not changed it reads again, because hardware updates its counters only from time to
 // time.
-func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStats, there, back *linkprobe.Way) {
+func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStats, forward, backward *linkprobe.Way) {
 	for range counterRetries {
-		after, still := d.countPorts(ctx, there.From, back.From), false
-		for _, w := range []*linkprobe.Way{there, back} {
+		after, unchanged := d.countPorts(ctx, forward.From, backward.From), false
+		for _, w := range []*linkprobe.Way{forward, backward} {
 			c := linkprobe.Counters{
 				Left:    counterDelta(before, after, w.From, func(p openflow.PortStats) uint64 { return p.TxPackets }),
 				Came:    counterDelta(before, after, w.To, func(p openflow.PortStats) uint64 { return p.RxPackets }),
@@ -30,10 +30,10 @@ func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStat
 			}
 			w.Counted(c)
 			for _, x := range []*uint64{c.Left, c.Came, c.Matched} {
-				still = still || x != nil && *x == 0
+				unchanged = unchanged || x != nil && *x == 0
 			}
 		}
-		if !still || tasks.Sleep(ctx, counterDelay/counterRetries) != nil {
+		if !unchanged || tasks.Sleep(ctx, counterDelay/counterRetries) != nil {
 			return
 		}
 	}
@@ -41,9 +41,9 @@ func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStat
 
 // counterDelta returns by how much a counter of a port has grown, or nil if that is unknown.
 func counterDelta(before, after map[PortRef]openflow.PortStats, at PortRef, counter func(openflow.PortStats) uint64) *uint64 {
-	b, hadIt := before[at]
-	a, hasIt := after[at]
-	if !hadIt || !hasIt || counter(a) < counter(b) {
+	b, okBefore := before[at]
+	a, okAfter := after[at]
+	if !okBefore || !okAfter || counter(a) < counter(b) {
 		return nil
 	}
 	d := counter(a) - counter(b)

@@ -40,14 +40,14 @@ func (d *Doctor) examineHosts(ctx context.Context, r *diagnosis.Report) {
 	for _, list := range d.needed {
 		all = append(all, list()...)
 	}
-	tasks.Each(all, maxConcurrentHosts, func(needed diagnosis.Needed) {
-		h, known, answers := d.askHost(ctx, needed.Addr.Unmap())
+	tasks.Each(all, maxConcurrentHosts, func(need diagnosis.Needed) {
+		h, known, answers := d.askHost(ctx, need.Addr.Unmap())
 		if answers || ctx.Err() != nil {
 			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		r.Findings = append(r.Findings, diagnosis.Unanswered(needed, h, known))
+		r.Findings = append(r.Findings, diagnosis.Unanswered(need, h, known))
 	})
 }
 

@@ -57,13 +57,13 @@ func (d *Doctor) examine(ctx context.Context, r *diagnosis.Report) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	var mu sync.Mutex
-	rewrites := map[openflow.DatapathID]bool{} // switches whose rewriting was examined
-	mine := func(d openflow.DatapathID) bool {
+	visited := map[openflow.DatapathID]bool{} // switches whose rewriting was examined
+	firstVisit := func(d openflow.DatapathID) bool {
 		mu.Lock()
 		defer mu.Unlock()
-		was := rewrites[d]
-		rewrites[d] = true
-		return !was
+		before := visited[d]
+		visited[d] = true
+		return !before
 	}
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentLinks)
@@ -75,7 +75,7 @@ func (d *Doctor) examine(ctx context.Context, r *diagnosis.Report) {
 		group.Go(func() error {
 			found, frames := d.examineLink(ctx, k, r.MTU)
 			for _, end := range [][2]PortRef{{k.a, k.b}, {k.b, k.a}} {
-				if len(found) > 0 || frames+rewriteFrames > 2*linkprobe.MaxFrames || !mine(end[0].Switch) {
+				if len(found) > 0 || frames+rewriteFrames > 2*linkprobe.MaxFrames || !firstVisit(end[0].Switch) {
 					continue
 				}
 				more, burst := d.examineRewriting(ctx, end[0], end[1], probeTimeout+2*k.latency)
@@ -93,11 +93,11 @@ func (d *Doctor) examine(ctx context.Context, r *diagnosis.Report) {
 
 // examineLink sends the frames of both directions and returns the link's faults.
 func (d *Doctor) examineLink(ctx context.Context, k undirectedLink, mtu int) (found []diagnosis.Finding, frames int) {
-	there, back := linkprobe.NewWay(k.a, k.b, mtu), linkprobe.NewWay(k.b, k.a, mtu)
-	found = d.askForProbes(ctx, there, back)
+	forward, backward := linkprobe.NewWay(k.a, k.b, mtu), linkprobe.NewWay(k.b, k.a, mtu)
+	found = d.askForProbes(ctx, forward, backward)
 	before := d.countPorts(ctx, k.a, k.b)
 	var both sync.WaitGroup
-	for _, w := range []*linkprobe.Way{there, back} {
+	for _, w := range []*linkprobe.Way{forward, backward} {
 		x := d.probes.watch(w.MAC, func(at PortRef, frame []byte, _ time.Time) { w.Receive(at, frame) }, w.Waiting)
 		both.Go(func() {
 			d.send(ctx, x, w, probeTimeout+2*k.latency)
@@ -105,16 +105,16 @@ func (d *Doctor) examineLink(ctx context.Context, k undirectedLink, mtu int) (fo
 		})
 	}
 	both.Wait()
-	d.count(ctx, before, there, back)
+	d.count(ctx, before, forward, backward)
 	d.forgetProbes(ctx, k)
-	frames = there.Sent() + back.Sent()
+	frames = forward.Sent() + backward.Sent()
 	if why := d.unexamined(ctx, k); why != "" {
 		return []diagnosis.Finding{{
 			Fault: diagnosis.Unexamined, Level: diagnosis.Warn, From: k.a, To: k.b, Found: "the link could not be examined: " + why,
 			Remedy: "see to it that switches and ports are up, and examine again",
 		}}, frames
 	}
-	return append(found, linkprobe.Judge(there, back)...), frames
+	return append(found, linkprobe.Judge(forward, backward)...), frames
 }
 
 // unexamined returns why the results for a link are invalid, or an empty string.

@@ -36,7 +36,7 @@ func (x *lostLinks) add(l Link, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	of := x.links[l.From.Switch]
-	if _, there := of[l.From.Port]; !there {
+	if _, ok := of[l.From.Port]; !ok {
 		if len(of) >= maxLostLinksPerSwitch {
 			x.delete(oldest(of).link.From)
 		}
@@ -74,7 +74,7 @@ func (x *lostLinks) remove(l Link) {
 // delete drops the link that left by a port. The mutex is held.
 func (x *lostLinks) delete(from PortRef) {
 	of := x.links[from.Switch]
-	if _, there := of[from.Port]; !there {
+	if _, ok := of[from.Port]; !ok {
 		return
 	}
 	x.count--
@@ -90,13 +90,13 @@ func (x *lostLinks) classify(up func(PortRef) bool, now time.Time) (gone []lostL
 	defer x.mu.Unlock()
 	for _, of := range x.links {
 		for _, l := range of {
-			back := x.links[l.link.To.Switch][l.link.To.Port]
+			reverse := x.links[l.link.To.Switch][l.link.To.Port]
 			switch {
 			case now.Sub(l.at) > maxLostLinkAge:
 				x.delete(l.link.From)
 			case up(l.link.From) && up(l.link.To):
 				silent = append(silent, l.link)
-			case back.link.To != l.link.From || now.Sub(back.at) > maxLostLinkAge || l.link.From.Compare(l.link.To) < 0: // report only one of both directions
+			case reverse.link.To != l.link.From || now.Sub(reverse.at) > maxLostLinkAge || l.link.From.Compare(l.link.To) < 0: // report only one of both directions
 				gone = append(gone, l)
 			}
 		}
@@ -112,7 +112,7 @@ func (d *Doctor) goneLinkFinding(l lostLink) diagnosis.Finding {
 	}
 	why, remedy := fmt.Sprintf("switch %v is not connected", at.Switch), "see why the switch has left: its power, its way to the controller, the controller's log"
 	if s, ok := d.switches.get(at.Switch); ok {
-		if _, there := s.Port(at.Port); there {
+		if _, ok := s.Port(at.Port); ok {
 			why, remedy = fmt.Sprintf("port %v is down", at), "look at cable, optic and the far end, and whether the port is switched off"
 		} else {
 			why, remedy = fmt.Sprintf("switch %v has no port %d any more", at.Switch, at.Port), "see whether the port is still in the switch's OpenFlow instance, and has kept its number"

@@ -24,22 +24,22 @@ const (
 // reports faults that occur twice.
 func (d *Doctor) examineRewriting(ctx context.Context, at, home PortRef, timeout time.Duration) (found []diagnosis.Finding, frames int) {
 	s, ok := d.switches.get(at.Switch)
-	how := linkprobe.RewriteNothing
+	rewriting := linkprobe.RewriteNothing
 	if ok {
-		how = s.caps.rewriting()
+		rewriting = s.caps.rewriting()
 	}
-	if how == linkprobe.RewriteNothing {
+	if rewriting == linkprobe.RewriteNothing {
 		return nil, 0
 	}
 	var first diagnosis.Finding
 	for round := range 2 {
-		plain, rewritten := linkprobe.NewBurst(home, at, linkprobe.RewriteNothing), linkprobe.NewBurst(home, at, how)
+		plain, rewritten := linkprobe.NewBurst(home, at, linkprobe.RewriteNothing), linkprobe.NewBurst(home, at, rewriting)
 		if err := d.bursts(ctx, timeout, plain, rewritten); err != nil {
 			return nil, frames // the link's own probes report faults of switches and rules
 		}
 		frames += 2 * 2 * linkprobe.BurstSize
-		f, wrong := linkprobe.JudgeRewriting(plain, rewritten)
-		if !wrong || round > 0 && f.Fault != first.Fault {
+		f, faulty := linkprobe.JudgeRewriting(plain, rewritten)
+		if !faulty || round > 0 && f.Fault != first.Fault {
 			return nil, frames
 		}
 		first = f

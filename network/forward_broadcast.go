@@ -110,7 +110,7 @@ func (b *broadcastTree) repair(ctx context.Context) (again bool, err error) {
 		if len(b.installed) > 0 {
 			shrunk := groupBySwitch(forward.Shrink(mergeRules(b.installed), want))
 			for sw := range b.installed {
-				if _, some := shrunk[sw]; !some {
+				if _, ok := shrunk[sw]; !ok {
 					shrunk[sw] = nil
 				}
 			}

@@ -235,7 +235,7 @@ func (w *forwarding) forgetFlow(s *Switch, f rule.Flow) {
 // refusedFlows holds the flows of default forwarding whose rules a switch has refused.
 type refusedFlows struct {
 	owner uint16 // hash of default forwarding's owner
-	most  int
+	limit int
 
 	mu      sync.Mutex
 	cookies map[rule.Cookie]struct{}
@@ -257,7 +257,7 @@ func (r *refusedFlows) note(m []byte) {
 	if r.cookies == nil {
 		r.cookies = map[rule.Cookie]struct{}{}
 	}
-	if len(r.cookies) < r.most {
+	if len(r.cookies) < r.limit {
 		r.cookies[c] = struct{}{}
 	}
 }
@@ -279,8 +279,8 @@ func (w *forwarding) forgetRefused(s *Switch) {
 		return
 	}
 	for _, f := range s.flows.Select(func(_ rule.Flow, r ledger.FlowRule) bool {
-		_, no := refused[r.Cookie]
-		return no
+		_, found := refused[r.Cookie]
+		return found
 	}) {
 		w.forgetFlow(s, f)
 	}

@@ -37,28 +37,28 @@ func (m *linkMemory) topologies(top *topology.Topology, at time.Time, bypassed f
 	for _, l := range top.Links {
 		m.seen[l.From] = seenLink{l, at}
 	}
-	var present, gone []Link
+	var present, lost []Link
 	for from, l := range m.seen {
-		_, here := top.LinkFrom(from)
-		other, some := top.LinkFrom(l.link.To)
+		_, known := top.LinkFrom(from)
+		other, ok := top.LinkFrom(l.link.To)
 		switch {
-		case here && !bypassed(from.Switch) && !bypassed(l.link.To.Switch):
+		case known && !bypassed(from.Switch) && !bypassed(l.link.To.Switch):
 			present = append(present, l.link)
-		case here:
-			gone = append(gone, l.link)
-		case some && other.To != from, at.Sub(l.at) > maxLinkMemoryAge, len(gone) >= maxLinkMemory: // or another link uses the port now
+		case known:
+			lost = append(lost, l.link)
+		case ok && other.To != from, at.Sub(l.at) > maxLinkMemoryAge, len(lost) >= maxLinkMemory: // or another link uses the port now
 			delete(m.seen, from)
 		case m.presumedUp(l.link) && !bypassed(from.Switch) && !bypassed(l.link.To.Switch):
 			present = append(present, l.link)
 			unsettled = true
 		default:
-			gone = append(gone, l.link)
+			lost = append(lost, l.link)
 		}
 	}
 	switches := addEnds(slices.DeleteFunc(slices.Clone(top.Switches), bypassed), present)
 	now = topology.New(top.Version, switches, present)
-	gone = append(gone, present...)
-	return now, topology.New(top.Version, addEnds(switches, gone), gone), unsettled
+	lost = append(lost, present...)
+	return now, topology.New(top.Version, addEnds(switches, lost), lost), unsettled
 }
 
 // addEnds returns the switches and those at the ends of the links.
@@ -81,6 +81,6 @@ func (m *linkMemory) mayForward(at PortRef) bool {
 	if !up {
 		return true
 	}
-	p, some := s.Port(at.Port)
-	return some && p.Up()
+	p, ok := s.Port(at.Port)
+	return ok && p.Up()
 }

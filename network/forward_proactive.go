@@ -87,19 +87,19 @@ func (x *proactive) run(ctx context.Context) {
 			continue
 		}
 		began := time.Now()
-		b := x.reconcile(ctx)
-		x.installedCount.Store(int64(b.destinations))
-		if !ready && b.done && (time.Since(start) >= adoptionGrace || x.hostsAreBack()) {
+		result := x.reconcile(ctx)
+		x.installedCount.Store(int64(result.destinations))
+		if !ready && result.done && (time.Since(start) >= adoptionGrace || x.hostsAreBack()) {
 			ready = true
 			x.owner.Ready()
 		}
 		switch {
-		case !b.done:
+		case !result.done:
 			retry = time.After(0)
-		case b.unsettled || !ready:
+		case result.unsettled || !ready:
 			retry = time.After(x.cfg.DiscoveryInterval / 2)
 		}
-		if tasks.Sleep(ctx, max(repairPause(time.Since(began)), repairPauseFactor*min(b.planning, maxPlanningTime))) != nil {
+		if tasks.Sleep(ctx, max(repairPause(time.Since(began)), repairPauseFactor*min(result.planning, maxPlanningTime))) != nil {
 			return
 		}
 	}
@@ -119,7 +119,7 @@ type reconcileResult struct {
 }
 
 // reconcile adapts the rules of all destinations to the network.
-func (x *proactive) reconcile(ctx context.Context) (b reconcileResult) {
+func (x *proactive) reconcile(ctx context.Context) (result reconcileResult) {
 	now := time.Now()
 	x.collect(now)
 	p := x.plan(now, x.bypassed)
@@ -128,16 +128,16 @@ func (x *proactive) reconcile(ctx context.Context) (b reconcileResult) {
 		p = x.plan(now, func(d openflow.DatapathID) bool { return x.bypassed(d) || !x.up(d) })
 		p.unsettled = true
 	}
-	b = reconcileResult{unsettled: p.unsettled || len(x.overdue)+len(x.paused) > 0, planning: time.Since(now)}
+	result = reconcileResult{unsettled: p.unsettled || len(x.overdue)+len(x.paused) > 0, planning: time.Since(now)}
 	for wave := range p.waves {
 		if !x.apply(ctx, x.wave(p, wave)) {
-			return b
+			return result
 		}
 	}
-	if b.done = x.apply(ctx, x.removals(p, !b.unsettled)); b.done && !b.unsettled {
-		b.destinations = p.destinations
+	if result.done = x.apply(ctx, x.removals(p, !result.unsettled)); result.done && !result.unsettled {
+		result.destinations = p.destinations
 	}
-	return b
+	return result
 }
 
 // pathPlans holds the plans for all destinations.
@@ -214,18 +214,18 @@ func (x *proactive) selectHosts() []topology.Host {
 		return all
 	}
 	x.fullLog.Warn(x.owner.installer.log, "more hosts than rules by destination are allowed for", "hosts", len(all), "rules", x.cfg.ForwardRules)
-	type place struct {
-		host topology.Host
-		turn int // position among the hosts of its port
+	type candidate struct {
+		host     topology.Host
+		position int // position among the hosts of its port
 	}
-	behind, places := map[PortRef]int{}, make([]place, len(all))
+	count, candidates := map[PortRef]int{}, make([]candidate, len(all))
 	for i, h := range all {
-		places[i] = place{h, behind[h.At]}
-		behind[h.At]++
+		candidates[i] = candidate{h, count[h.At]}
+		count[h.At]++
 	}
-	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.turn, b.turn) })
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.position, b.position) })
 	for i := range all {
-		all[i] = places[i].host
+		all[i] = candidates[i].host
 	}
 	return all[:most]
 }

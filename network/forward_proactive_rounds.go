@@ -56,11 +56,11 @@ func (x *proactive) eachMissing(p pathPlans, wave int, each func(multipath.Part,
 }
 
 // changesDisconnected reports whether rules of a disconnected switch would have to change.
-func (x *proactive) changesDisconnected(p pathPlans) (some bool) {
+func (x *proactive) changesDisconnected(p pathPlans) (changes bool) {
 	for wave := range p.waves {
-		x.eachMissing(p, wave, func(part multipath.Part, _ rule.Rule) { some = some || !x.up(part.Switch) })
+		x.eachMissing(p, wave, func(part multipath.Part, _ rule.Rule) { changes = changes || !x.up(part.Switch) })
 	}
-	return some
+	return changes
 }
 
 // wave returns the tables that switches have once a wave of all plans is written. It leaves out
@@ -87,10 +87,10 @@ func (x *proactive) removals(p pathPlans, settled bool) map[openflow.DatapathID]
 		m  openflow.Match
 	}
 	planned, known := map[place]bool{}, map[openflow.Match]openflow.DatapathID{}
-	led := map[[2]openflow.DatapathID]bool{}
+	routed := map[[2]openflow.DatapathID]bool{}
 	for d, plan := range p.plans {
 		for _, part := range slices.Concat(plan...) {
-			led[[2]openflow.DatapathID{part.Switch, d}] = true
+			routed[[2]openflow.DatapathID{part.Switch, d}] = true
 			for _, r := range part.Rules {
 				planned[place{part.Switch, r.Match}], known[r.Match] = true, d
 			}
@@ -102,9 +102,9 @@ func (x *proactive) removals(p pathPlans, settled bool) map[openflow.DatapathID]
 			continue
 		}
 		for m := range x.tables[sw] {
-			d, some := known[m]
+			d, ok := known[m]
 			switch {
-			case planned[place{sw, m}], p.absent[m], some && !settled && !led[[2]openflow.DatapathID{sw, d}]:
+			case planned[place{sw, m}], p.absent[m], ok && !settled && !routed[[2]openflow.DatapathID{sw, d}]:
 				continue
 			case out[sw] == nil:
 				out[sw] = maps.Clone(x.tables[sw])
@@ -166,9 +166,9 @@ func (t *pathTraits) learnRefusal(err error, before pathTable) bool {
 	case re.Rule == nil || re.Reply != nil && re.Reply.Code == openflow.FlowModTableFull || len(t.refused) >= maxRefusedRules:
 		return false
 	default:
-		_, stays := before[re.Rule.Match]
-		t.refused[re.Rule.Match] = !stays
-		return !stays
+		_, installed := before[re.Rule.Match]
+		t.refused[re.Rule.Match] = !installed
+		return !installed
 	}
 	return true
 }
@@ -234,8 +234,8 @@ type pathRule struct {
 
 // has reports whether the table contains the rule unchanged.
 func (t pathTable) has(r rule.Rule) bool {
-	was, some := t[r.Match]
-	return some && slices.Equal(was.rule.Actions, r.Actions)
+	old, ok := t[r.Match]
+	return ok && slices.Equal(old.rule.Actions, r.Actions)
 }
 
 // keep reserves the numbers of the table's groups, so that the planner does not use them for

@@ -43,15 +43,15 @@ func (r *hostPersister) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case now := <-tick.C:
-			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), persistTimeout)
-			r.save(within, func(d openflow.DatapathID) bool { return r.limiter.allow(d, now) })
+			saveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), persistTimeout)
+			r.save(saveCtx, func(d openflow.DatapathID) bool { return r.limiter.allow(d, now) })
 			cancel()
 		case <-ctx.Done():
 		}
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), persistTimeout)
+	saveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), persistTimeout)
 	defer cancel()
-	for r.save(within, func(openflow.DatapathID) bool { return true }) {
+	for r.save(saveCtx, func(openflow.DatapathID) bool { return true }) {
 	}
 }
 

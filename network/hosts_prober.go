@@ -26,9 +26,9 @@ type hostProber struct {
 }
 
 // probeKnownPort probes the host of a claim at the port behind which it is known.
-func (q *hostProber) probeKnownPort(x *hosts.Doubt) {
-	for _, a := range x.Ask {
-		q.probe(x.Host, a)
+func (q *hostProber) probeKnownPort(claim *hosts.Doubt) {
+	for _, a := range claim.Ask {
+		q.probe(claim.Host, a)
 	}
 }
 

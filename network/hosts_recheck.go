@@ -98,18 +98,18 @@ func (a *rechecks) due(now time.Time, reachable func(PortRef) bool) (ask []*rech
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pending = slices.DeleteFunc(a.pending, func(m *recheck) bool {
-		waited := now.Sub(m.begun) >= maxRecheckWait
-		away := !reachable(m.claim.Host.At)
+		timedOut := now.Sub(m.begun) >= maxRecheckWait
+		unreachable := !reachable(m.claim.Host.At)
 		switch {
-		case m.unreachable && !away && !waited:
+		case m.unreachable && !unreachable && !timedOut:
 			ask = append(ask, m)
 			m.since, m.questions = now, 0
 		case m.questions < len(recheckAfter) && now.Sub(m.since) >= recheckAfter[m.questions]:
 			ask = append(ask, m)
 			m.questions++
 		}
-		m.unreachable = away
-		return m.questions == len(recheckAfter) && (!away || waited)
+		m.unreachable = unreachable
+		return m.questions == len(recheckAfter) && (!unreachable || timedOut)
 	})
 	return ask, len(a.pending) > 0
 }
@@ -139,9 +139,9 @@ func (a *rechecks) ask(m *recheck, now time.Time) {
 }
 
 // isRestored reports whether the host is back at its port with all addresses.
-func (a *rechecks) isRestored(x *hosts.Doubt) bool {
-	h, known := a.prober.hosts.ByMAC(x.Host.MAC, x.Host.VLAN)
-	return known && h.At == x.Host.At && !slices.ContainsFunc(x.Ask, func(addr netip.Addr) bool { return !slices.Contains(h.IPs, addr) })
+func (a *rechecks) isRestored(claim *hosts.Doubt) bool {
+	h, known := a.prober.hosts.ByMAC(claim.Host.MAC, claim.Host.VLAN)
+	return known && h.At == claim.Host.At && !slices.ContainsFunc(claim.Ask, func(addr netip.Addr) bool { return !slices.Contains(h.IPs, addr) })
 }
 
 // announce tells all hosts which host has an address now. A host that has heard otherwise would
@@ -230,16 +230,16 @@ func (a *rechecks) evict(among func(*recheck) bool) {
 }
 
 // mostCommon returns the place of most rechecks that among accepts.
-func mostCommon(all []*recheck, among func(*recheck) bool, where func(*recheck) PortRef) (most PortRef) {
-	number := map[PortRef]int{}
+func mostCommon(all []*recheck, among func(*recheck) bool, where func(*recheck) PortRef) (place PortRef) {
+	counts := map[PortRef]int{}
 	for _, m := range all {
 		if !among(m) {
 			continue
 		}
 		at := where(m)
-		if number[at]++; number[at] > number[most] {
-			most = at
+		if counts[at]++; counts[at] > counts[place] {
+			place = at
 		}
 	}
-	return most
+	return place
 }

@@ -43,31 +43,31 @@ func newTentativePackets(c *Config, a *hostProber, onChanges func([]hosts.Change
 // hold keeps a packet until its claim is accepted or refused, which may have happened since the
 // packet arrived. If there is no room, hold drops the packet; its sender has to expect that of any
 // packet.
-func (d *tentativePackets) hold(x *hosts.Doubt, p *PacketIn, settled time.Duration) Verdict {
+func (d *tentativePackets) hold(claim *hosts.Doubt, p *PacketIn, timeout time.Duration) Verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	most := maxHeldPerBinding
-	if x.Waits() {
-		most = 1
+	limit := maxHeldPerBinding
+	if claim.Waits() {
+		limit = 1
 	}
 	switch {
-	case x.Outcome() == hosts.Confirmed:
+	case claim.Outcome() == hosts.Confirmed:
 		return Continue
-	case x.Outcome() == hosts.Denied, len(d.held[x]) >= most:
+	case claim.Outcome() == hosts.Denied, len(d.held[claim]) >= limit:
 		return Stop
 	}
-	if h, err := p.Hold(settled + settleMargin); err == nil {
-		d.held[x] = append(d.held[x], h)
+	if h, err := p.Hold(timeout + settleMargin); err == nil {
+		d.held[claim] = append(d.held[claim], h)
 	}
 	return Stop
 }
 
 // take removes and returns the packets held for a claim.
-func (d *tentativePackets) take(x *hosts.Doubt) []*Held {
+func (d *tentativePackets) take(claim *hosts.Doubt) []*Held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	held := d.held[x]
-	delete(d.held, x)
+	held := d.held[claim]
+	delete(d.held, claim)
 	return held
 }
 
@@ -114,33 +114,33 @@ func (d *tentativePackets) handle(c hosts.Change) {
 
 // awaitArrival sends a barrier behind the probe of a claim. The barrier's reply shows that the
 // probe has reached the known host's switch.
-func (d *tentativePackets) awaitArrival(x *hosts.Doubt) {
-	s, ok := d.prober.switches.get(x.Host.At.Switch)
+func (d *tentativePackets) awaitArrival(claim *hosts.Doubt) {
+	s, ok := d.prober.switches.get(claim.Host.At.Switch)
 	if !ok {
 		return
 	}
-	x.UnderWay()
+	claim.UnderWay()
 	bt, err := s.ch.sendBatch(nil)
 	if err != nil {
 		return // an empty batch always encodes
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.barriers[x] = bt
+	d.barriers[claim] = bt
 }
 
 // checkArrivals marks the claims whose probes have reached the known host's switch.
 func (d *tentativePackets) checkArrivals(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for x, bt := range d.barriers {
+	for claim, bt := range d.barriers {
 		select {
 		case <-bt.done:
-			x.Reached(now)
-			delete(d.barriers, x)
+			claim.Reached(now)
+			delete(d.barriers, claim)
 		default:
-			if x.Outcome() != hosts.Open {
-				delete(d.barriers, x)
+			if claim.Outcome() != hosts.Open {
+				delete(d.barriers, claim)
 			}
 		}
 	}
@@ -152,8 +152,8 @@ func (d *tentativePackets) run(ctx context.Context) {
 		d.checkArrivals(now)
 		changes, again, left := d.prober.hosts.Due(now)
 		d.onChanges(changes)
-		for _, x := range again {
-			d.prober.probeKnownPort(x)
+		for _, claim := range again {
+			d.prober.probeKnownPort(claim)
 		}
 		return left
 	})

@@ -18,7 +18,7 @@ func (n *Network) SetPinned(hosts map[netip.Addr]Pin) {
 // HostByIP returns the host that has claimed an address.
 func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
 
-// HostStats counts hosts, and what became of what was said of them.
+// HostStats counts hosts, and the refused claims about them.
 type HostStats struct {
 	// Led is the number of hosts and prefixes that all switches have rules for in proactive mode.
 	// It is 0 while rules are being written, or links are not known yet.
@@ -29,7 +29,7 @@ type HostStats struct {
 	Refused map[string]uint64
 }
 
-// HostStats counts hosts, and what became of what was said of them.
+// HostStats returns the numbers of hosts and of refused claims about them.
 func (n *Network) HostStats() HostStats {
 	out := HostStats{Led: int(n.proactive.installedCount.Load()), Unsaved: n.hosts.Unkept(), Refused: map[string]uint64{}}
 	for why, count := range n.hosts.Refused() {

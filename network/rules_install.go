@@ -120,20 +120,20 @@ const deleteTimeout = time.Second
 
 // executeAtomic makes the change of each switch one bundle, deletions included.
 func (in *installer) executeAtomic(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
-	stages := writeSteps(c.Writes, opts.Ordered)
+	steps := writeSteps(c.Writes, opts.Ordered)
 	for _, d := range deleteSteps(c.Deletes) {
 		joined := false
-		for i := range stages {
-			if !joined && stages[i].sw == d.sw {
-				stages[i].ops = append(stages[i].ops, d.ops...)
+		for i := range steps {
+			if !joined && steps[i].sw == d.sw {
+				steps[i].ops = append(steps[i].ops, d.ops...)
 				joined = true
 			}
 		}
 		if !joined {
-			stages = append(stages, d)
+			steps = append(steps, d)
 		}
 	}
-	return in.runSteps(ctx, stages, opts)
+	return in.runSteps(ctx, steps, opts)
 }
 
 // splitBySwitch groups operations by switch. If ordered, it keeps their order and begins a new
@@ -142,12 +142,12 @@ func splitBySwitch(ops []ledger.Op, ordered bool) []step {
 	var out []step
 	at := map[openflow.DatapathID]int{}
 	for _, op := range ops {
-		i, known := at[op.Switch]
+		i, ok := at[op.Switch]
 		if ordered {
 			i = len(out) - 1
-			known = i >= 0 && out[i].sw == op.Switch
+			ok = i >= 0 && out[i].sw == op.Switch
 		}
-		if !known {
+		if !ok {
 			i = len(out)
 			at[op.Switch] = i
 			out = append(out, step{sw: op.Switch})
@@ -178,9 +178,9 @@ func deleteSteps(ops []ledger.Op) []step {
 }
 
 // runSteps executes steps one after the other if ordered, and otherwise all at once.
-func (in *installer) runSteps(ctx context.Context, stages []step, opts ApplyOptions) error {
+func (in *installer) runSteps(ctx context.Context, steps []step, opts ApplyOptions) error {
 	var waits []func() error
-	for _, st := range stages {
+	for _, st := range steps {
 		wait := in.startStep(ctx, st, opts)
 		if !opts.Ordered {
 			waits = append(waits, wait)
@@ -190,13 +190,13 @@ func (in *installer) runSteps(ctx context.Context, stages []step, opts ApplyOpti
 			return err
 		}
 	}
-	var first error
+	var firstErr error
 	for _, wait := range waits {
-		if err := wait(); err != nil && first == nil {
-			first = err
+		if err := wait(); err != nil && firstErr == nil {
+			firstErr = err
 		}
 	}
-	return first
+	return firstErr
 }
 
 // startStep sends one step and returns a function that waits for it.

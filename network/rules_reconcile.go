@@ -29,11 +29,11 @@ func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	rec.Kept += s.flows.Len()
 	var refused []ledger.Op
 	for ops := rec.Ops; len(ops) > 0; ops = s.n.ledger.Overtaken(s.dpid, ops) {
-		not, err := s.n.owners.installer.send(ctx, s, ops)
+		rejected, err := s.n.owners.installer.send(ctx, s, ops)
 		if err != nil {
 			return rec, err
 		}
-		refused = append(refused, not...)
+		refused = append(refused, rejected...)
 	}
 	s.n.ledger.Reconciled(s.dpid, refused)
 	return rec, nil

@@ -81,7 +81,7 @@ func (in *installer) prepareBundles(waves [][]step, opts ApplyOptions) error {
 
 // awaitFilled waits until the switches of the waves have accepted their bundles.
 func awaitFilled(ctx context.Context, waves [][]step, opts ApplyOptions) error {
-	var first error
+	var firstErr error
 	for _, wave := range waves {
 		for i := range wave {
 			b := wave[i].bundle
@@ -93,12 +93,12 @@ func awaitFilled(ctx context.Context, waves [][]step, opts ApplyOptions) error {
 				err = switchLost(wave[i].sw, opts)
 				wave[i].bundle = nil
 			}
-			if first == nil {
-				first = err
+			if firstErr == nil {
+				firstErr = err
 			}
 		}
 	}
-	return first
+	return firstErr
 }
 
 // isMeter reports whether the operation changes a meter.

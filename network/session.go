@@ -22,7 +22,7 @@ func newSwitch(n *Network, conn net.Conn) *Switch {
 		flows:      ledger.NewFlows(n.cfg.ForwardRules, n.forwarding.hash, n.cfg.Generation),
 		ports:      ports{limit: n.cfg.MaxPorts, byNumber: map[uint32]openflow.Port{}},
 		ruleCounts: ruleCounts{reading: make(chan struct{}, 1)},
-		refusals:   refusedFlows{owner: n.forwarding.hash, most: n.cfg.ForwardRules},
+		refusals:   refusedFlows{owner: n.forwarding.hash, limit: n.cfg.ForwardRules},
 	}
 	s.held.limit = n.cfg.HoldLimit
 	s.role.Store(uint32(openflow.RoleEqual))

@@ -45,12 +45,12 @@ func newAdmission(c *Config) admission {
 // accept takes connections until ctx ends or the listener is closed, and calls serve for those
 // that the limiters admit.
 func (a *admission) accept(ctx context.Context, l net.Listener, serve func(net.Conn, *pendingConn)) error {
-	patient := listen.New(l, func(err error) {
+	listener := listen.New(l, func(err error) {
 		a.refusalLog.Warn(a.log, "cannot accept switches for now", "error", err)
 	})
-	defer context.AfterFunc(ctx, func() { _ = patient.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	for {
-		conn, err := patient.Accept()
+		conn, err := listener.Accept()
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -57,7 +57,7 @@ func (p *keepalive) probeLoopback(ctx context.Context) {
 
 // loopbackRoundTrip measures one round trip of a packet, and reports whether the packet came back.
 func (p *keepalive) loopbackRoundTrip(ctx context.Context) (time.Duration, bool) {
-	frame, came := p.loopback.next()
+	frame, returned := p.loopback.next()
 	timer := time.NewTimer(loopbackTimeout)
 	defer timer.Stop()
 	sent := time.Now()
@@ -65,7 +65,7 @@ func (p *keepalive) loopbackRoundTrip(ctx context.Context) (time.Duration, bool)
 		return 0, false // the queue is full, or the session has ended: no fault of the switch
 	}
 	select {
-	case at := <-came:
+	case at := <-returned:
 		p.loopback.finish(true, at)
 		return at.Sub(sent), true
 	case now := <-timer.C:

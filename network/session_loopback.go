@@ -39,7 +39,7 @@ func (l *loopback) supported(now time.Time) bool {
 }
 
 // next returns the next packet, and the channel that receives the time of its return.
-func (l *loopback) next() (frame []byte, came <-chan time.Time) {
+func (l *loopback) next() (frame []byte, returned <-chan time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.number++

@@ -46,11 +46,11 @@ const (
 )
 
 // delay returns how long a switch has to wait before its session begins.
-func (r *reconnectLimiter) delay(d openflow.DatapathID, a netip.Addr, named bool, now time.Time) time.Duration {
+func (r *reconnectLimiter) delay(d openflow.DatapathID, a netip.Addr, configured bool, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wait := r.switches[reconnectKey{d, a}].wait((switchBurst-1)*switchInterval, now)
-	if !named {
+	if !configured {
 		wait = max(wait, r.addresses[a].wait((addressBurst-1)*addressInterval, now))
 	}
 	return wait
@@ -68,20 +68,20 @@ func (r *reconnectLimiter) sessionEnded(d openflow.DatapathID, a netip.Addr, las
 }
 
 // chargeReconnect takes a cost from a bucket of m, if there is room for the bucket.
-func chargeReconnect[K comparable](m map[K]tokenBucket, who K, t time.Duration, now time.Time) map[K]tokenBucket {
+func chargeReconnect[K comparable](m map[K]tokenBucket, key K, cost time.Duration, now time.Time) map[K]tokenBucket {
 	if m == nil {
 		m = map[K]tokenBucket{}
 	}
-	if _, known := m[who]; !known && len(m) >= maxReconnectEntries {
-		maps.DeleteFunc(m, func(_ K, d tokenBucket) bool { return d.wait(0, now) == 0 })
+	if _, ok := m[key]; !ok && len(m) >= maxReconnectEntries {
+		maps.DeleteFunc(m, func(_ K, bucket tokenBucket) bool { return bucket.wait(0, now) == 0 })
 		if len(m) >= maxReconnectEntries {
 			return m
 		}
 	}
-	d := m[who]
-	if d.wait(maxReconnectDebt-t, now) == 0 {
-		d.consume(t, now)
+	bucket := m[key]
+	if bucket.wait(maxReconnectDebt-cost, now) == 0 {
+		bucket.consume(cost, now)
 	}
-	m[who] = d
+	m[key] = bucket
 	return m
 }

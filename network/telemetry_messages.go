@@ -117,13 +117,13 @@ const (
 
 // isLLDP reports whether the packet in a message is LLDP. The element before the packet has its
 // length at offset length, and begins returns the packet's offset for it.
-func isLLDP(m []byte, length int, begins func(int) int) bool {
+func isLLDP(m []byte, length int, packetStart func(int) int) bool {
 	if len(m) < length+2 {
 		return false
 	}
 	const addresses = 12
-	at := begins(int(binary.BigEndian.Uint16(m[length:]))) + addresses
-	return len(m) >= at+2 && binary.BigEndian.Uint16(m[at:]) == packet.TypeLLDP
+	offset := packetStart(int(binary.BigEndian.Uint16(m[length:]))) + addresses
+	return len(m) >= offset+2 && binary.BigEndian.Uint16(m[offset:]) == packet.TypeLLDP
 }
 
 // multipartIndex returns the index of a multipart message's type.

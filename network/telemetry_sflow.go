@@ -105,9 +105,9 @@ func (r *sflowReceiver) handleDatagram(from net.Addr, b []byte, d *sflow.Datagra
 		r.logLimiter.Warn(r.log, "malformed sFlow datagram", "from", from, "error", err)
 		return
 	}
-	who := hostOf(from)
+	sender := hostOf(from)
 	for i := range d.Counters {
-		if err := r.handleCounters(who, now, &d.Counters[i]); err != nil {
+		if err := r.handleCounters(sender, now, &d.Counters[i]); err != nil {
 			r.counters.refused.Add(1)
 			if !errors.Is(err, ErrSwitchDown) { // it may connect soon
 				r.logLimiter.Warn(r.log, "sFlow counters refused", "from", from, "error", err)
@@ -115,7 +115,7 @@ func (r *sflowReceiver) handleDatagram(from net.Addr, b []byte, d *sflow.Datagra
 		}
 	}
 	for i := range d.Packets {
-		r.handleSample(who, now, &d.Packets[i])
+		r.handleSample(sender, now, &d.Packets[i])
 	}
 }
 
@@ -124,7 +124,7 @@ func (r *sflowReceiver) handleDatagram(from net.Addr, b []byte, d *sflow.Datagra
 func reservedPort(n uint32) bool { return n > openflow.PortMax || n > 0xff00 && n <= 0xffff }
 
 // handleCounters handles the counters of one port.
-func (r *sflowReceiver) handleCounters(who netip.Addr, now time.Time, c *sflow.Counters) error {
+func (r *sflowReceiver) handleCounters(sender netip.Addr, now time.Time, c *sflow.Counters) error {
 	if !c.Known || reservedPort(c.Port.Port) {
 		return nil // not an interface, or the switch's own
 	}
@@ -135,24 +135,24 @@ func (r *sflowReceiver) handleCounters(who netip.Addr, now time.Time, c *sflow.C
 	if err != nil {
 		return err
 	}
-	if who != hostOf(s.RemoteAddr()) {
+	if sender != hostOf(s.RemoteAddr()) {
 		return fmt.Errorf("switch %v is connected from %v", s.dpid, s.RemoteAddr())
 	}
 	if _, ok := s.Port(c.Port.Port); !ok {
 		return fmt.Errorf("switch %v has no port %d", s.dpid, c.Port.Port)
 	}
 	r.rates.Observe(stats.Sample{Port: c.Port, Source: stats.Pushed, Sent: now, Received: now, Counters: c.Counters})
-	if places := r.portsByIndex[who]; places == nil || len(places) >= maxPortsPerSender {
-		r.portsByIndex[who] = map[uint32]PortRef{}
+	if ports := r.portsByIndex[sender]; ports == nil || len(ports) >= maxPortsPerSender {
+		r.portsByIndex[sender] = map[uint32]PortRef{}
 	}
-	r.portsByIndex[who][c.Index] = c.Port
+	r.portsByIndex[sender][c.Index] = c.Port
 	return nil
 }
 
 // handleSample handles a sampled packet. The sample counts only if its port is known from accepted
 // counters.
-func (r *sflowReceiver) handleSample(who netip.Addr, now time.Time, p *sflow.Packet) {
-	at, ok := r.portsByIndex[who][p.In]
+func (r *sflowReceiver) handleSample(sender netip.Addr, now time.Time, p *sflow.Packet) {
+	at, ok := r.portsByIndex[sender][p.In]
 	if !ok {
 		return
 	}

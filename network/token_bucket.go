@@ -48,10 +48,10 @@ type switchLimiter struct {
 }
 
 // allow counts an event that a switch causes, and reports whether it is within the limits.
-func (b *switchLimiter) allow(by openflow.DatapathID, now time.Time) bool {
+func (b *switchLimiter) allow(d openflow.DatapathID, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own, full := b.switches[by], b.shared.wait(b.overall.tolerance(), now) > 0
+	own, full := b.switches[d], b.shared.wait(b.overall.tolerance(), now) > 0
 	if own.wait(b.perSwitch.tolerance(), now) > 0 || full && own.wait(0, now) > 0 {
 		return false
 	}
@@ -63,7 +63,7 @@ func (b *switchLimiter) allow(by openflow.DatapathID, now time.Time) bool {
 	if b.switches == nil {
 		b.switches = map[openflow.DatapathID]tokenBucket{}
 	}
-	b.switches[by] = own
+	b.switches[d] = own
 	return true
 }
 
