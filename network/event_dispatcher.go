@@ -123,10 +123,10 @@ func (x *dispatcher) linkChanges(changes []discovery.Change) {
 func (x *dispatcher) hostChanges(changes []hosts.Change) {
 	for _, c := range changes {
 		switch c.Kind {
-		case hosts.Refused:
+		case hosts.ClaimRefused:
 			x.publisher.hostRefused(c)
 			fallthrough
-		case hosts.Doubted, hosts.Believed:
+		case hosts.ClaimPending, hosts.ClaimAccepted:
 			x.tentative.handle(c)
 			continue
 		}

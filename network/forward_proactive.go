@@ -216,7 +216,7 @@ func (x *proactive) selectHosts() []topology.Host {
 	x.fullLog.Warn(x.owner.installer.log, "more hosts than rules by destination are allowed for", "hosts", len(all), "rules", x.cfg.ForwardRules)
 	type candidate struct {
 		host     topology.Host
-		position int // position among the hosts of its port
+		position int // among the hosts of its port
 	}
 	count, candidates := map[PortRef]int{}, make([]candidate, len(all))
 	for i, h := range all {

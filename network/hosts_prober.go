@@ -26,7 +26,7 @@ type hostProber struct {
 }
 
 // probeKnownPort probes the host of a claim at the port behind which it is known.
-func (q *hostProber) probeKnownPort(claim *hosts.Doubt) {
+func (q *hostProber) probeKnownPort(claim *hosts.Claim) {
 	for _, a := range claim.Ask {
 		q.probe(claim.Host, a)
 	}

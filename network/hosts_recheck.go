@@ -29,7 +29,7 @@ type rechecks struct {
 
 // recheck is a host as it was, with the addresses to probe.
 type recheck struct {
-	claim       hosts.Doubt
+	claim       hosts.Claim
 	claimedAt   PortRef // port of the host that made the claim
 	lostAddress bool    // the host lost an address and did not move
 	begun       time.Time
@@ -139,7 +139,7 @@ func (a *rechecks) ask(m *recheck, now time.Time) {
 }
 
 // isRestored reports whether the host is back at its port with all addresses.
-func (a *rechecks) isRestored(claim *hosts.Doubt) bool {
+func (a *rechecks) isRestored(claim *hosts.Claim) bool {
 	h, known := a.prober.hosts.ByMAC(claim.Host.MAC, claim.Host.VLAN)
 	return known && h.At == claim.Host.At && !slices.ContainsFunc(claim.Ask, func(addr netip.Addr) bool { return !slices.Contains(h.IPs, addr) })
 }

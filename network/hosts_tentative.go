@@ -27,27 +27,27 @@ type tentativePackets struct {
 	onChanges func([]hosts.Change)
 
 	mu   sync.Mutex
-	held map[*hosts.Doubt][]*Held
+	held map[*hosts.Claim][]*Held
 	// barriers holds the barriers that follow the first probe of each claim.
-	barriers map[*hosts.Doubt]*batch
+	barriers map[*hosts.Claim]*batch
 	wake     signal // a claim is pending
 }
 
 func newTentativePackets(c *Config, a *hostProber, onChanges func([]hosts.Change)) tentativePackets {
 	return tentativePackets{
 		cfg: c, prober: a, onChanges: onChanges,
-		held: map[*hosts.Doubt][]*Held{}, barriers: map[*hosts.Doubt]*batch{}, wake: newSignal(),
+		held: map[*hosts.Claim][]*Held{}, barriers: map[*hosts.Claim]*batch{}, wake: newSignal(),
 	}
 }
 
 // hold keeps a packet until its claim is accepted or refused, which may have happened since the
 // packet arrived. If there is no room, hold drops the packet; its sender has to expect that of any
 // packet.
-func (d *tentativePackets) hold(claim *hosts.Doubt, p *PacketIn, timeout time.Duration) Verdict {
+func (d *tentativePackets) hold(claim *hosts.Claim, p *PacketIn, timeout time.Duration) Verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	limit := maxHeldPerBinding
-	if claim.Waits() {
+	if claim.Waiting() {
 		limit = 1
 	}
 	switch {
@@ -63,7 +63,7 @@ func (d *tentativePackets) hold(claim *hosts.Doubt, p *PacketIn, timeout time.Du
 }
 
 // take removes and returns the packets held for a claim.
-func (d *tentativePackets) take(claim *hosts.Doubt) []*Held {
+func (d *tentativePackets) take(claim *hosts.Claim) []*Held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	held := d.held[claim]
@@ -79,11 +79,11 @@ func (d *tentativePackets) filter(p *PacketIn) Verdict {
 	}
 	for _, c := range p.claims {
 		switch {
-		case c.Kind == hosts.Doubted:
-			if d.hold(c.Doubt, p, d.cfg.HostConfirm+d.prober.hosts.Patience()) == Stop {
+		case c.Kind == hosts.ClaimPending:
+			if d.hold(c.Claim, p, d.cfg.HostConfirm+d.prober.hosts.MaxClaimWait()) == Stop {
 				return Stop
 			}
-		case c.Kind == hosts.Refused && c.Why != hosts.Full:
+		case c.Kind == hosts.ClaimRefused && c.Why != hosts.Full:
 			return Stop
 		}
 	}
@@ -93,20 +93,20 @@ func (d *tentativePackets) filter(p *PacketIn) Verdict {
 // handle handles a claim that has become pending, was accepted or was refused.
 func (d *tentativePackets) handle(c hosts.Change) {
 	switch c.Kind {
-	case hosts.Doubted:
+	case hosts.ClaimPending:
 		if c.New {
-			d.prober.probeKnownPort(c.Doubt)
-			d.awaitArrival(c.Doubt)
+			d.prober.probeKnownPort(c.Claim)
+			d.awaitArrival(c.Claim)
 		}
 		d.wake.set()
-	case hosts.Believed:
-		for _, h := range d.take(c.Doubt) {
+	case hosts.ClaimAccepted:
+		for _, h := range d.take(c.Claim) {
 			if err := h.Forward(); err != nil {
 				h.packet.Switch.logLimiter.Warn(d.cfg.Log, "forwarding a packet whose claim was accepted", "switch", h.packet.Switch.dpid, "error", err)
 			}
 		}
 	default:
-		for _, h := range d.take(c.Doubt) {
+		for _, h := range d.take(c.Claim) {
 			h.Drop()
 		}
 	}
@@ -114,12 +114,12 @@ func (d *tentativePackets) handle(c hosts.Change) {
 
 // awaitArrival sends a barrier behind the probe of a claim. The barrier's reply shows that the
 // probe has reached the known host's switch.
-func (d *tentativePackets) awaitArrival(claim *hosts.Doubt) {
+func (d *tentativePackets) awaitArrival(claim *hosts.Claim) {
 	s, ok := d.prober.switches.get(claim.Host.At.Switch)
 	if !ok {
 		return
 	}
-	claim.UnderWay()
+	claim.MarkSent()
 	bt, err := s.ch.sendBatch(nil)
 	if err != nil {
 		return // an empty batch always encodes
@@ -136,7 +136,7 @@ func (d *tentativePackets) checkArrivals(now time.Time) {
 	for claim, bt := range d.barriers {
 		select {
 		case <-bt.done:
-			claim.Reached(now)
+			claim.MarkDelivered(now)
 			delete(d.barriers, claim)
 		default:
 			if claim.Outcome() != hosts.Open {

@@ -14,9 +14,9 @@ import (
 // Limits of the pending claims: in all, by packets from one switch, and by packets from one
 // port. Further claims are refused.
 const (
-	maxDoubts          = 4096
-	maxDoubtsPerSwitch = 512
-	maxDoubtsPerPort   = 128
+	maxClaims          = 4096
+	maxClaimsPerSwitch = 512
+	maxClaimsPerPort   = 128
 	// maxAsked limits the addresses for which a host is asked, to the newest ones: it may no
 	// longer use older ones.
 	maxAsked = 4
@@ -27,9 +27,9 @@ const (
 	maxGraces = 3
 )
 
-// Doubt is a pending claim about a known host: that it has moved, or that another host has its
+// Claim is a pending claim about a known host: that it has moved, or that another host has its
 // address. The claim is accepted unless the host answers at its old place.
-type Doubt struct {
+type Claim struct {
 	// Host is the known host, and Ask the addresses to ask for at its place. The answers belong
 	// to Heard.
 	Host topology.Host
@@ -57,21 +57,23 @@ const (
 	deliveryFactor = 3
 )
 
-// Waits reports whether the host cannot be asked yet, because its switch is away or has only
+// Waiting reports whether the host cannot be asked yet, because its switch is away or has only
 // just connected.
-func (x *Doubt) Waits() bool { return x.waiting.Load() }
+func (x *Claim) Waiting() bool { return x.waiting.Load() }
 
-// UnderWay announces a call of Reached when the question has reached the host's switch. The time
+// MarkSent announces a call of MarkDelivered when the question has reached the host's switch. The time
 // to answer then begins with that call, because a switch that stalls for a moment delays
 // question and answer.
-func (x *Doubt) UnderWay() { x.deliveredAt.Store(notDelivered) }
+func (x *Claim) MarkSent() { x.deliveredAt.Store(notDelivered) }
 
-// Reached records that the question has reached the host's switch.
-func (x *Doubt) Reached(now time.Time) { x.deliveredAt.CompareAndSwap(notDelivered, now.UnixNano()) }
+// MarkDelivered records that the question has reached the host's switch.
+func (x *Claim) MarkDelivered(now time.Time) {
+	x.deliveredAt.CompareAndSwap(notDelivered, now.UnixNano())
+}
 
 // timeToAnswer returns how long the host has had to answer, without the time that a slow switch
 // needs.
-func (x *Doubt) timeToAnswer(now time.Time) time.Duration {
+func (x *Claim) timeToAnswer(now time.Time) time.Duration {
 	age := now.Sub(x.askedAt)
 	switch r := x.deliveredAt.Load(); r {
 	case 0:
@@ -98,12 +100,12 @@ const (
 )
 
 // Outcome returns the result. It is set before the change that reports it is returned.
-func (x *Doubt) Outcome() Outcome { return Outcome(x.outcome.Load()) }
+func (x *Claim) Outcome() Outcome { return Outcome(x.outcome.Load()) }
 
-// Patience returns how long a claim waits at most until its host can be asked.
-func (t *Table) Patience() time.Duration { return t.opts.patience() }
+// MaxClaimWait returns how long a claim waits at most until its host can be asked.
+func (t *Table) MaxClaimWait() time.Duration { return t.opts.maxClaimWait() }
 
-func (o *Options) patience() time.Duration { return max(0, maxGraces*o.Grace) }
+func (o *Options) maxClaimWait() time.Duration { return max(0, maxGraces*o.Grace) }
 
 // pendingClaims holds the claims without a result; the table's mutex guards it.
 type pendingClaims struct {
@@ -111,7 +113,7 @@ type pendingClaims struct {
 	places  *places
 	refused *refusals
 
-	open     []*Doubt
+	open     []*Claim
 	ports    map[topology.PortRef]int
 	switches map[openflow.DatapathID]int
 }
@@ -133,8 +135,8 @@ func (o *Options) askable(at topology.PortRef) bool {
 }
 
 // mustWait reports whether a claim has to wait until its host can be asked. The mutex is held.
-func (d *pendingClaims) mustWait(x *Doubt, now time.Time) bool {
-	return !d.opts.askable(x.Host.At) && d.places.mayReturn(x.Host.At.Switch, now) && now.Sub(x.source.now) < d.opts.patience()
+func (d *pendingClaims) mustWait(x *Claim, now time.Time) bool {
+	return !d.opts.askable(x.Host.At) && d.places.mayReturn(x.Host.At.Switch, now) && now.Sub(x.source.now) < d.opts.maxClaimWait()
 }
 
 // openClaim records a claim about a host and returns the change that tells the caller to ask the
@@ -143,11 +145,11 @@ func (d *pendingClaims) mustWait(x *Doubt, now time.Time) bool {
 func (d *pendingClaims) openClaim(e *entry, a observation) Change {
 	switch {
 	case e.claim != nil:
-		return Change{Kind: Doubted, From: a.at, Doubt: e.claim}
+		return Change{Kind: ClaimPending, From: a.at, Claim: e.claim}
 	case a.now.Before(e.quietUntil):
 		e.countFlap(a.at, a.now)
 		return d.refused.refuse(e, a.at, Answered)
-	case len(d.open) >= maxDoubts, d.ports[a.at] >= maxDoubtsPerPort, d.switches[a.at.Switch] >= maxDoubtsPerSwitch:
+	case len(d.open) >= maxClaims, d.ports[a.at] >= maxClaimsPerPort, d.switches[a.at.Switch] >= maxClaimsPerSwitch:
 		return d.refused.refuse(e, a.at, Crowded)
 	}
 	h := e.host()
@@ -155,18 +157,18 @@ func (d *pendingClaims) openClaim(e *entry, a observation) Change {
 	if slices.Contains(h.IPs, a.sender.addr) {
 		ask = []netip.Addr{a.sender.addr}
 	}
-	e.claim = &Doubt{Host: h, Ask: ask, target: e, source: a, askedAt: a.now}
+	e.claim = &Claim{Host: h, Ask: ask, target: e, source: a, askedAt: a.now}
 	e.claim.waiting.Store(!d.opts.askable(h.At))
 	d.open = append(d.open, e.claim)
 	d.ports[a.at]++
 	d.switches[a.at.Switch]++
-	return Change{Kind: Doubted, Host: h, From: a.at, Doubt: e.claim, New: !e.claim.Waits()}
+	return Change{Kind: ClaimPending, Host: h, From: a.at, Claim: e.claim, New: !e.claim.Waiting()}
 }
 
 // settle ends a claim. The mutex is held.
-func (d *pendingClaims) settle(x *Doubt, end Outcome) {
+func (d *pendingClaims) settle(x *Claim, end Outcome) {
 	x.outcome.Store(uint32(end))
-	d.open = slices.DeleteFunc(d.open, func(o *Doubt) bool { return o == x })
+	d.open = slices.DeleteFunc(d.open, func(o *Claim) bool { return o == x })
 	if d.ports[x.source.at]--; d.ports[x.source.at] <= 0 {
 		delete(d.ports, x.source.at)
 	}
@@ -193,14 +195,14 @@ func (t *Table) Heard(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	e.quietUntil = now.Add(restAfterAnswer * t.opts.Confirm)
 	e.countFlap(x.source.at, now)
 	refused := t.refused.refuse(e, x.source.at, Answered)
-	refused.Doubt = x
+	refused.Claim = x
 	return []Change{refused}
 }
 
 // Due accepts the claims whose time to answer has passed. It also returns the hosts that can be
 // asked now, as changes, and the claims whose question is to be repeated because it may have
 // been lost. left reports whether claims are still pending.
-func (t *Table) Due(now time.Time) (changes []Change, again []*Doubt, left bool) {
+func (t *Table) Due(now time.Time) (changes []Change, again []*Claim, left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, x := range slices.Clone(t.claims.open) {
@@ -208,17 +210,17 @@ func (t *Table) Due(now time.Time) (changes []Change, again []*Doubt, left bool)
 		switch {
 		case known && x.target.state.Load().at != x.Host.At: // the host has been moved by other means
 			t.claims.settle(x, Confirmed)
-			changes = append(changes, Change{Kind: Believed, Doubt: x})
+			changes = append(changes, Change{Kind: ClaimAccepted, Claim: x})
 			continue
 		case known && t.claims.mustWait(x, now):
 			x.waiting.Store(true) // its switch may have left after it was asked
 			continue
-		case known && x.Waits() && t.opts.askable(x.Host.At):
+		case known && x.Waiting() && t.opts.askable(x.Host.At):
 			x.waiting.Store(false)
 			x.askedAt, x.repeated = now, false
-			changes = append(changes, Change{Kind: Doubted, Host: x.Host, From: x.source.at, Doubt: x, New: true})
+			changes = append(changes, Change{Kind: ClaimPending, Host: x.Host, From: x.source.at, Claim: x, New: true})
 			continue
-		case known && !x.Waits() && x.timeToAnswer(now) < t.opts.Confirm:
+		case known && !x.Waiting() && x.timeToAnswer(now) < t.opts.Confirm:
 			if !x.repeated && now.Sub(x.askedAt) >= t.opts.Confirm/2 {
 				x.repeated = true
 				again = append(again, x)
@@ -226,13 +228,13 @@ func (t *Table) Due(now time.Time) (changes []Change, again []*Doubt, left bool)
 			continue
 		}
 		t.claims.settle(x, Confirmed)
-		changes = append(append(changes, Change{Kind: Believed, Doubt: x}), t.believe(x, now)...)
+		changes = append(append(changes, Change{Kind: ClaimAccepted, Claim: x}), t.believe(x, now)...)
 	}
 	return changes, again, len(t.claims.open) > 0
 }
 
 // believe applies an accepted claim. The mutex is held.
-func (t *Table) believe(x *Doubt, now time.Time) []Change {
+func (t *Table) believe(x *Claim, now time.Time) []Change {
 	a := x.source
 	if e := t.known.find(a.mac, a.vlan); a.mac != x.target.mac && (e == nil || e.state.Load().at != a.at) {
 		return nil // the claiming host has left

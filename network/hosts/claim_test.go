@@ -18,22 +18,22 @@ var (
 	home, other = topology.PortRef{Switch: 1, Port: 1}, topology.PortRef{Switch: 2, Port: 7}
 )
 
-// doubting is a table in which a victim, with MAC address 1, is at its port.
-type doubting struct {
+// claimTest is a table in which a victim, with MAC address 1, is at its port.
+type claimTest struct {
 	*hosts.Table
 	t   *testing.T
 	now time.Time
 }
 
-func newDoubting(t *testing.T, o hosts.Options) *doubting {
+func newClaimTest(t *testing.T, o hosts.Options) *claimTest {
 	o.Confirm = confirm
-	d := &doubting{Table: open(o), t: t, now: time.Now()}
+	d := &claimTest{Table: open(o), t: t, now: time.Now()}
 	d.claims(1, victimIP, home)
 	d.now = d.now.Add(time.Minute)
 	return d
 }
 
-func (d *doubting) headers(mac int, ip netip.Addr) *packet.Headers {
+func (d *claimTest) headers(mac int, ip netip.Addr) *packet.Headers {
 	d.t.Helper()
 	h, err := packet.Parse(packet.AppendARPRequest(nil, macOf(mac), ip, netip.MustParseAddr("10.0.0.9"), 0))
 	if err != nil {
@@ -42,13 +42,13 @@ func (d *doubting) headers(mac int, ip netip.Addr) *packet.Headers {
 	return &h
 }
 
-func (d *doubting) claims(mac int, ip netip.Addr, at topology.PortRef) []hosts.Change {
+func (d *claimTest) claims(mac int, ip netip.Addr, at topology.PortRef) []hosts.Change {
 	d.t.Helper()
 	return d.Learn(d.headers(mac, ip), at, d.now)
 }
 
 // after lets time pass, and returns the kinds of changes that are due then.
-func (d *doubting) after(t time.Duration) (kinds []hosts.Kind) {
+func (d *claimTest) after(t time.Duration) (kinds []hosts.Kind) {
 	d.now = d.now.Add(t)
 	changes, _, _ := d.Due(d.now)
 	for _, c := range changes {
@@ -58,20 +58,20 @@ func (d *doubting) after(t time.Duration) (kinds []hosts.Kind) {
 }
 
 // place returns the MAC address and the port of the host that has the victim's address.
-func (d *doubting) place() (openflow.MAC, topology.PortRef) {
+func (d *claimTest) place() (openflow.MAC, topology.PortRef) {
 	h, _ := d.ByIP(victimIP)
 	return h.MAC, h.At
 }
 
-// doubted returns the pending claim of a list of changes.
-func doubted(t *testing.T, changes []hosts.Change) *hosts.Doubt {
+// pendingClaim returns the pending claim of a list of changes.
+func pendingClaim(t *testing.T, changes []hosts.Change) *hosts.Claim {
 	t.Helper()
 	for _, c := range changes {
-		if c.Kind == hosts.Doubted && c.New {
-			return c.Doubt
+		if c.Kind == hosts.ClaimPending && c.New {
+			return c.Claim
 		}
 	}
-	t.Fatalf("no doubt: %+v", changes)
+	t.Fatalf("no pending claim: %+v", changes)
 	return nil
 }
 
@@ -80,12 +80,12 @@ func doubted(t *testing.T, changes []hosts.Change) *hosts.Doubt {
 func TestHostsAreAskedWhereTheyWere(t *testing.T) {
 	for name, mac := range map[string]int{"its MAC address elsewhere": 1, "its IP address at another": 2} {
 		t.Run(name, func(t *testing.T) {
-			d := newDoubting(t, hosts.Options{})
-			x := doubted(t, d.claims(mac, victimIP, other))
+			d := newClaimTest(t, hosts.Options{})
+			x := pendingClaim(t, d.claims(mac, victimIP, other))
 			if x.Host.MAC != macOf(1) || x.Host.At != home || len(x.Ask) != 1 || x.Ask[0] != victimIP {
 				t.Errorf("asked: %+v", x)
 			}
-			if c := d.claims(mac, victimIP, other); len(c) != 1 || c[0].Kind != hosts.Doubted || c[0].New {
+			if c := d.claims(mac, victimIP, other); len(c) != 1 || c[0].Kind != hosts.ClaimPending || c[0].New {
 				t.Errorf("claimed again: %+v", c)
 			}
 			if m, at := d.place(); m != macOf(1) || at != home {
@@ -96,7 +96,7 @@ func TestHostsAreAskedWhereTheyWere(t *testing.T) {
 			if c := d.Heard(d.headers(1, victimIP), other, d.now); len(c) != 0 {
 				t.Errorf("an answer from elsewhere: %+v", c)
 			}
-			if c := d.Heard(d.headers(1, victimIP), home, d.now); len(c) != 1 || c[0].Kind != hosts.Refused || c[0].Why != hosts.Answered || c[0].Doubt != x || x.Outcome() != hosts.Denied {
+			if c := d.Heard(d.headers(1, victimIP), home, d.now); len(c) != 1 || c[0].Kind != hosts.ClaimRefused || c[0].Why != hosts.Answered || c[0].Claim != x || x.Outcome() != hosts.Denied {
 				t.Errorf("it answers: %+v", c)
 			}
 			if kinds := d.after(2 * confirm); len(kinds) != 0 {
@@ -106,11 +106,11 @@ func TestHostsAreAskedWhereTheyWere(t *testing.T) {
 				t.Errorf("claimed soon after: %+v", c)
 			}
 			d.now = d.now.Add(2 * confirm)
-			doubted(t, d.claims(mac, victimIP, other))
+			pendingClaim(t, d.claims(mac, victimIP, other))
 			if kinds := d.after(confirm - 1); len(kinds) != 0 {
 				t.Errorf("believed too soon: %v", kinds)
 			}
-			if kinds := d.after(1); len(kinds) < 2 || kinds[0] != hosts.Believed {
+			if kinds := d.after(1); len(kinds) < 2 || kinds[0] != hosts.ClaimAccepted {
 				t.Errorf("not believed: %v", kinds)
 			}
 			if m, at := d.place(); m != macOf(mac) || at != other {
@@ -132,19 +132,19 @@ func TestTimeToAnswerCountsFromTheQuestion(t *testing.T) {
 		"never": {0, 3*time.Second + confirm - 1, 3*time.Second + confirm},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDoubting(t, hosts.Options{})
-			x := doubted(t, d.claims(2, victimIP, other))
-			x.UnderWay()
+			d := newClaimTest(t, hosts.Options{})
+			x := pendingClaim(t, d.claims(2, victimIP, other))
+			x.MarkSent()
 			if kinds := d.after(c.reached); len(kinds) != 0 {
 				t.Errorf("believed while the question is under way: %v", kinds)
 			}
 			if c.reached > 0 {
-				x.Reached(d.now)
+				x.MarkDelivered(d.now)
 			}
 			if kinds := d.after(c.still - c.reached); len(kinds) != 0 {
 				t.Errorf("believed too soon: %v", kinds)
 			}
-			if kinds := d.after(c.believed - c.still); len(kinds) < 2 || kinds[0] != hosts.Believed {
+			if kinds := d.after(c.believed - c.still); len(kinds) < 2 || kinds[0] != hosts.ClaimAccepted {
 				t.Errorf("not believed: %v", kinds)
 			}
 		})
@@ -156,7 +156,7 @@ func TestTimeToAnswerCountsFromTheQuestion(t *testing.T) {
 // claims at the same port.
 func TestWhoCannotBeAskedHasMoved(t *testing.T) {
 	down := false
-	d := newDoubting(t, hosts.Options{Reachable: func(topology.PortRef) bool { return !down }})
+	d := newClaimTest(t, hosts.Options{Reachable: func(topology.PortRef) bool { return !down }})
 	if c := d.claims(2, victimIP, home); len(c) != 2 || c[0].Kind != hosts.Added || c[1].Kind != hosts.Changed {
 		t.Errorf("another host of the same port: %+v", c)
 	}
@@ -175,8 +175,8 @@ func TestWhoCannotBeAskedHasMoved(t *testing.T) {
 // TestPortThatGoesDownWhileAsked checks that a claim ends when the port of the asked host goes
 // down.
 func TestPortThatGoesDownWhileAsked(t *testing.T) {
-	d := newDoubting(t, hosts.Options{})
-	doubted(t, d.claims(1, victimIP, other))
+	d := newClaimTest(t, hosts.Options{})
+	pendingClaim(t, d.claims(1, victimIP, other))
 	d.RemovePort(home)
 	if kinds := d.after(time.Millisecond); len(kinds) != 2 || kinds[1] != hosts.Added {
 		t.Errorf("%v", kinds)
@@ -186,9 +186,9 @@ func TestPortThatGoesDownWhileAsked(t *testing.T) {
 	}
 }
 
-// TestDoubtsAreBounded checks the limits of pending claims: for each port, each switch and all.
-func TestDoubtsAreBounded(t *testing.T) {
-	d := newDoubting(t, hosts.Options{})
+// TestClaimsAreBounded checks the limits of pending claims: for each port, each switch and all.
+func TestClaimsAreBounded(t *testing.T) {
+	d := newClaimTest(t, hosts.Options{})
 	const victims = 6000
 	ip := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}) }
 	for i := range victims {
@@ -199,9 +199,9 @@ func TestDoubtsAreBounded(t *testing.T) {
 		for i := range victims {
 			for _, c := range d.claims(100+i, ip(i), at(i)) {
 				switch {
-				case c.Kind == hosts.Doubted && c.New:
+				case c.Kind == hosts.ClaimPending && c.New:
 					n++
-				case c.Kind != hosts.Doubted && c.Why != hosts.Crowded:
+				case c.Kind != hosts.ClaimPending && c.Why != hosts.Crowded:
 					t.Fatalf("%+v", c)
 				}
 			}
@@ -221,14 +221,14 @@ func TestDoubtsAreBounded(t *testing.T) {
 	}
 	d.after(confirm)
 	if _, _, left := d.Due(d.now); left {
-		t.Error("doubts are left")
+		t.Error("claims are left")
 	}
 }
 
 // TestKeptHosts checks that a managed host is where its service says at once, and nowhere else.
 func TestKeptHosts(t *testing.T) {
 	keep := hosts.Pin{MAC: macOf(1), At: home}
-	d := newDoubting(t, hosts.Options{Keeper: func(mac openflow.MAC, ip netip.Addr) (hosts.Pin, bool) {
+	d := newClaimTest(t, hosts.Options{Keeper: func(mac openflow.MAC, ip netip.Addr) (hosts.Pin, bool) {
 		return keep, mac == keep.MAC || mac.IsZero() && ip == victimIP
 	}})
 	for _, mac := range []int{1, 2} {

@@ -8,7 +8,7 @@
 // and is never taken from another host.
 //
 // A frame that shows a known host at another port, or another host with its address, is a claim,
-// which is held in a [Doubt] until it is confirmed or refused. The controller asks the known
+// which is held in a [Claim] until it is confirmed or refused. The controller asks the known
 // host at its old place; if it answers there, the claim is refused. If it cannot be asked
 // because its switch has just left or returned, the claim waits. Hosts that a service manages
 // are always where the service says.

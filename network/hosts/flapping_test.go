@@ -35,7 +35,7 @@ func TestRestlessHosts(t *testing.T) {
 
 // TestRestlessByRefusedClaims checks that refused claims to a host's address count, too.
 func TestRestlessByRefusedClaims(t *testing.T) {
-	d := newDoubting(t, hosts.Options{})
+	d := newClaimTest(t, hosts.Options{})
 	for range 5 {
 		d.claims(1, victimIP, other)
 		d.Heard(d.headers(1, victimIP), home, d.now)

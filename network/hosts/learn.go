@@ -168,7 +168,7 @@ func (t *Table) learn(a observation) []Change {
 	if len(changes) > 0 {
 		changes[0].Host = e.host()
 	}
-	if lost.Kind == Doubted || lost.Kind == Refused || !lost.Host.MAC.IsZero() {
+	if lost.Kind == ClaimPending || lost.Kind == ClaimRefused || !lost.Host.MAC.IsZero() {
 		changes = append(changes, lost)
 	}
 	return changes

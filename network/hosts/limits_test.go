@@ -70,7 +70,7 @@ func TestFullOfRealHostsIsTold(t *testing.T) {
 		saw(tab, macOf(i), 1, 1, now.Add(2*time.Second))
 	}
 	changes := saw(tab, macOf(9), 1, 1, now.Add(3*time.Second))
-	if len(changes) != 1 || changes[0].Kind != hosts.Refused || tab.Refused()[hosts.Full] != 1 {
+	if len(changes) != 1 || changes[0].Kind != hosts.ClaimRefused || tab.Refused()[hosts.Full] != 1 {
 		t.Errorf("one more: %+v", changes)
 	}
 }
@@ -134,7 +134,7 @@ func TestPinnedHostsAreReplaced(t *testing.T) {
 	if c := tab.SetPinned(pin); len(c) != 2 || c[0].Kind != hosts.Removed || c[0].Host.MAC != macOf(1) || c[1].Host.MAC != macOf(2) {
 		t.Errorf("those elsewhere, and with the address, are forgotten: %+v", c)
 	}
-	if c := arp(macOf(2), server, 2); len(c) != 1 || c[0].Kind != hosts.Refused {
+	if c := arp(macOf(2), server, 2); len(c) != 1 || c[0].Kind != hosts.ClaimRefused {
 		t.Errorf("another host: %+v", c)
 	}
 	if c := arp(macOf(1), server, 1); len(c) != 1 || c[0].Kind != hosts.Added {
@@ -167,7 +167,7 @@ func TestPinnedHostsStay(t *testing.T) {
 		t.Fatalf("the host itself: %+v", c)
 	}
 	for what, c := range map[string][]hosts.Change{"another host": claim(macOf(2), 2), "its own MAC address elsewhere": claim(macOf(1), 2)} {
-		if len(c) != 1 || c[0].Kind != hosts.Refused {
+		if len(c) != 1 || c[0].Kind != hosts.ClaimRefused {
 			t.Errorf("%s: %+v", what, c)
 		}
 	}

@@ -167,7 +167,7 @@ func (t *Table) Restore(records []Record, now time.Time) {
 		}
 	}
 	for _, p := range t.places.switches {
-		p.leftAt, p.waitUntil = now, now.Add(t.Patience())
+		p.leftAt, p.waitUntil = now, now.Add(t.MaxClaimWait())
 	}
 }
 

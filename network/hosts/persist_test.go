@@ -39,7 +39,7 @@ func ipOf(i int) netip.Addr {
 
 // TestRestoredAsKept checks that stored hosts are the same in the next table.
 func TestRestoredAsKept(t *testing.T) {
-	d := newDoubting(t, hosts.Options{Notes: true})
+	d := newClaimTest(t, hosts.Options{Notes: true})
 	kept := keeper{}
 	d.claims(2, ipOf(2), other)
 	d.claims(3, ipOf(3), other)
@@ -89,34 +89,34 @@ func unseen(known []topology.Host) []topology.Host {
 func TestClaimsWaitForTheSwitch(t *testing.T) {
 	const grace = hosts.DefaultGrace
 	for name, c := range map[string]struct {
-		await func(d *doubting)
+		await func(d *claimTest)
 		waits time.Duration
 	}{
-		"not seen since the start": {func(*doubting) {}, 3 * grace},
-		"left":                     {func(d *doubting) { d.SwitchUp(1, d.now); d.SwitchDown(1, d.now) }, grace},
-		"came":                     {func(d *doubting) { d.SwitchUp(1, d.now) }, grace},
+		"not seen since the start": {func(*claimTest) {}, 3 * grace},
+		"left":                     {func(d *claimTest) { d.SwitchUp(1, d.now); d.SwitchDown(1, d.now) }, grace},
+		"came":                     {func(d *claimTest) { d.SwitchUp(1, d.now) }, grace},
 	} {
 		for who, mac := range map[string]int{"its MAC address": 1, "its IP address": 2} {
 			t.Run(name+", "+who, func(t *testing.T) {
 				there := false
-				first := newDoubting(t, hosts.Options{Notes: true})
+				first := newClaimTest(t, hosts.Options{Notes: true})
 				kept := keeper{}
 				kept.keep(first.Table)
-				fresh := func() *doubting {
+				fresh := func() *claimTest {
 					there = false
-					d := &doubting{Table: open(hosts.Options{Confirm: confirm, Reachable: func(topology.PortRef) bool { return there }}), t: t, now: first.now}
+					d := &claimTest{Table: open(hosts.Options{Confirm: confirm, Reachable: func(topology.PortRef) bool { return there }}), t: t, now: first.now}
 					d.Restore(kept.records(), d.now)
 					c.await(d)
 					return d
 				}
-				claim := func(d *doubting) *hosts.Doubt {
+				claim := func(d *claimTest) *hosts.Claim {
 					t.Helper()
 					changes := d.claims(mac, victimIP, other)
-					i := slices.IndexFunc(changes, func(c hosts.Change) bool { return c.Kind == hosts.Doubted })
-					if i < 0 || changes[i].New || !changes[i].Doubt.Waits() {
+					i := slices.IndexFunc(changes, func(c hosts.Change) bool { return c.Kind == hosts.ClaimPending })
+					if i < 0 || changes[i].New || !changes[i].Claim.Waiting() {
 						t.Fatalf("claimed: %+v", changes)
 					}
-					return changes[i].Doubt
+					return changes[i].Claim
 				}
 
 				d := fresh()
@@ -124,7 +124,7 @@ func TestClaimsWaitForTheSwitch(t *testing.T) {
 				if kinds := d.after(c.waits - 1); len(kinds) != 0 {
 					t.Errorf("it was not waited for: %v", kinds)
 				}
-				if kinds := d.after(1); len(kinds) < 2 || kinds[0] != hosts.Believed {
+				if kinds := d.after(1); len(kinds) < 2 || kinds[0] != hosts.ClaimAccepted {
 					t.Errorf("it is still waited for: %v", kinds)
 				}
 				if m, at := d.place(); m != macOf(mac) || at != other {
@@ -137,7 +137,7 @@ func TestClaimsWaitForTheSwitch(t *testing.T) {
 					d.after(c.waits / 2)
 					there = true
 					changes, _, left := d.Due(d.now)
-					if len(changes) != 1 || changes[0].Kind != hosts.Doubted || !changes[0].New || changes[0].Doubt != x || x.Waits() || !left {
+					if len(changes) != 1 || changes[0].Kind != hosts.ClaimPending || !changes[0].New || changes[0].Claim != x || x.Waiting() || !left {
 						t.Fatalf("its switch is there: %+v", changes)
 					}
 					want, place := macOf(1), home
@@ -149,7 +149,7 @@ func TestClaimsWaitForTheSwitch(t *testing.T) {
 						if kinds := d.after(confirm - 1); len(kinds) != 0 {
 							t.Errorf("believed too soon: %v", kinds)
 						}
-						if kinds := d.after(1); len(kinds) < 2 || kinds[0] != hosts.Believed {
+						if kinds := d.after(1); len(kinds) < 2 || kinds[0] != hosts.ClaimAccepted {
 							t.Errorf("not believed: %v", kinds)
 						}
 						want, place = macOf(mac), other
@@ -167,15 +167,15 @@ func TestClaimsWaitForTheSwitch(t *testing.T) {
 // while its host is being asked, and that the host is asked again.
 func TestSwitchThatLeavesWhileItsHostIsAsked(t *testing.T) {
 	there := true
-	d := newDoubting(t, hosts.Options{Reachable: func(topology.PortRef) bool { return there }})
-	x := doubted(t, d.claims(2, victimIP, other))
+	d := newClaimTest(t, hosts.Options{Reachable: func(topology.PortRef) bool { return there }})
+	x := pendingClaim(t, d.claims(2, victimIP, other))
 	there = false
 	d.SwitchDown(1, d.now)
-	if kinds := d.after(hosts.DefaultGrace - 1); len(kinds) != 0 || !x.Waits() {
+	if kinds := d.after(hosts.DefaultGrace - 1); len(kinds) != 0 || !x.Waiting() {
 		t.Errorf("it was not waited for: %v", kinds)
 	}
 	there = true
-	if kinds := d.after(0); len(kinds) != 1 || kinds[0] != hosts.Doubted {
+	if kinds := d.after(0); len(kinds) != 1 || kinds[0] != hosts.ClaimPending {
 		t.Errorf("it was not asked again: %v", kinds)
 	}
 	if c := d.Heard(d.headers(1, victimIP), home, d.now); len(c) != 1 || c[0].Why != hosts.Answered {
@@ -186,7 +186,7 @@ func TestSwitchThatLeavesWhileItsHostIsAsked(t *testing.T) {
 // TestFlappingSwitchIsNotWaitedForLong checks that claims about hosts of a switch that comes and
 // goes are accepted after a limited time.
 func TestFlappingSwitchIsNotWaitedForLong(t *testing.T) {
-	d := newDoubting(t, hosts.Options{Reachable: func(topology.PortRef) bool { return false }})
+	d := newClaimTest(t, hosts.Options{Reachable: func(topology.PortRef) bool { return false }})
 	d.SwitchDown(1, d.now)
 	d.claims(1, victimIP, other)
 	for range 3 {
@@ -196,7 +196,7 @@ func TestFlappingSwitchIsNotWaitedForLong(t *testing.T) {
 		d.SwitchUp(1, d.now)
 		d.SwitchDown(1, d.now)
 	}
-	if kinds := d.after(3 * time.Millisecond); len(kinds) < 2 || kinds[0] != hosts.Believed {
+	if kinds := d.after(3 * time.Millisecond); len(kinds) < 2 || kinds[0] != hosts.ClaimAccepted {
 		t.Errorf("not believed: %v", kinds)
 	}
 }

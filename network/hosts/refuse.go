@@ -34,7 +34,7 @@ type refusals [numReasons]atomic.Uint64
 // host.
 func (r *refusals) refuse(e *entry, at topology.PortRef, why Why) Change {
 	r[why].Add(1)
-	c := Change{Kind: Refused, From: at, Why: why}
+	c := Change{Kind: ClaimRefused, From: at, Why: why}
 	if e != nil {
 		c.Host = e.host()
 	}

@@ -81,13 +81,13 @@ const (
 	Removed
 	// Changed means that the host has gained or lost an address.
 	Changed
-	// Refused means that a claim made behind the port From is refused, for the reason Why.
-	Refused
-	// Doubted means that a claim made behind From is pending: the known host is to be asked
+	// ClaimRefused means that a claim made behind the port From is refused, for the reason Why.
+	ClaimRefused
+	// ClaimPending means that a claim made behind From is pending: the known host is to be asked
 	// whether it is still at its old place, now or as soon as it can be asked.
-	Doubted
-	// Believed means that a claim is accepted.
-	Believed
+	ClaimPending
+	// ClaimAccepted means that a claim is accepted.
+	ClaimAccepted
 )
 
 // Change is a change of a host. From is the former port of a moved host. Lost is an address that
@@ -98,9 +98,9 @@ type Change struct {
 	From topology.PortRef
 	Lost netip.Addr
 	Why  Why
-	// Doubt is the pending, refused or accepted claim. New reports whether the host is to be
+	// Claim is the pending, refused or accepted claim. New reports whether the host is to be
 	// asked now.
-	Doubt *Doubt
+	Claim *Claim
 	New   bool
 }
 
@@ -129,7 +129,7 @@ type entry struct {
 
 	// The table's mutex guards these: the pending claim about the host, and the time until which
 	// claims are refused because it has answered.
-	claim      *Doubt
+	claim      *Claim
 	quietUntil time.Time
 	// flapping counts how often the host has moved or was claimed to have moved; nil if never.
 	flapping *flapCounter
