@@ -24,13 +24,16 @@ var (
 
 // apiHandlers implements the operations of the API.
 type apiHandlers struct {
-	*packetHandler
-	*predictor
-	daemons *daemons
+	*core
+	placement *placement
+	guards    *guards
+	packets   *packetHandler
+	predictor *predictor
+	daemons   *daemons
 }
 
-// Register adds the service's operations and metrics to the API.
-func (s *apiHandlers) Register(a *api.API) {
+// register adds the service's operations and metrics to the API.
+func (s *apiHandlers) register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
 	r := kit.NewREST(a, Name).AwaitChanges(s.loaded, s.ctx.Done())
 	kit.Show(r, "status", "Show state and errors", s.status)

@@ -61,7 +61,7 @@ func (s *apiHandlers) deviceInfo(d registry.Device) DeviceInfo {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m := s.mobiles[d.ID]; m != nil {
+	if m := s.placement.mobiles[d.ID]; m != nil {
 		i.Path, i.Rules, i.Error = hops(m.plan.Path), len(m.rules), m.err
 		if x := m.second; x != nil {
 			i.Second, i.Prepared = &Spot{Port: Port{x.place.At}, MAC: x.place.MAC, Peer: x.peer}, m.hasPrepared()
@@ -138,7 +138,7 @@ func (s *apiHandlers) removeGuest(ctx context.Context, id string) error {
 			return kit.ErrUnknown
 		}
 		l, _ := s.registry.Lease(id)
-		if err := s.detach(ctx, id, l.IP, l.Attachment, "the operator"); err != nil {
+		if err := s.placement.detach(ctx, id, l.IP, l.Attachment, "the operator"); err != nil {
 			return fmt.Errorf("remove its rules: %w", err)
 		}
 		return s.registry.DeleteGuest(ctx, id)
@@ -182,9 +182,6 @@ type Status struct {
 	Errors   []string `json:"errors" doc:"What does not work now, and what would help"`
 }
 
-// Errors returns what does not work now, one line for each problem.
-func (s *apiHandlers) Errors() []string { return s.status().Errors }
-
 // status returns the state of the service.
 func (s *apiHandlers) status() Status {
 	waiting, _ := s.queue.Load()
@@ -205,14 +202,14 @@ func (s *apiHandlers) status() Status {
 			st.Attached++
 		}
 	}
-	for _, o := range s.violations() {
+	for _, o := range s.guards.violations() {
 		st.Errors = append(st.Errors, o.errors()...)
 	}
-	st.Errors = append(st.Errors, s.unreachable.errors(s.now())...)
+	st.Errors = append(st.Errors, s.guards.unreachable.errors(s.now())...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Ready = s.ready
-	for id, m := range s.mobiles {
+	for id, m := range s.placement.mobiles {
 		if m.hasPrepared() {
 			st.Prepared++
 		}
@@ -220,7 +217,7 @@ func (s *apiHandlers) status() Status {
 			st.Errors = append(st.Errors, "device "+id+": "+m.err)
 		}
 	}
-	for d, text := range s.puntErrs {
+	for d, text := range s.guards.puntErrs {
 		st.Errors = append(st.Errors, "switch "+d.String()+" does not send DHCP and ARP up: "+text)
 	}
 	if st.Pools > 0 && !slices.ContainsFunc(s.settings.Borders, func(r Border) bool { return r.Peer == "" }) {

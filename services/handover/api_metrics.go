@@ -21,14 +21,14 @@ type metrics struct {
 func newMetrics(s *Service) *metrics {
 	m := kit.NewMetrics(Name)
 	m.Gauges("devices", "Known devices, by where they are.", []string{"place"}, func(is func(float64, ...string)) {
-		st := s.status()
+		st := s.api.status()
 		is(float64(st.Attached), "here")
 		is(float64(st.Away), "elsewhere")
 		is(float64(st.Devices-st.Attached-st.Away), "nowhere")
 	})
-	m.Gauges("leases", "Leases that hold now.", nil, func(is func(float64, ...string)) { is(float64(s.status().Leases)) })
-	m.Gauges("waiting", "Work for devices that waits for its turn.", nil, func(is func(float64, ...string)) { is(float64(s.status().Waiting)) })
-	m.Gauges("prepared", "Places that are prepared for devices.", nil, func(is func(float64, ...string)) { is(float64(s.status().Prepared)) })
+	m.Gauges("leases", "Leases that hold now.", nil, func(is func(float64, ...string)) { is(float64(s.api.status().Leases)) })
+	m.Gauges("waiting", "Work for devices that waits for its turn.", nil, func(is func(float64, ...string)) { is(float64(s.api.status().Waiting)) })
+	m.Gauges("prepared", "Places that are prepared for devices.", nil, func(is func(float64, ...string)) { is(float64(s.api.status().Prepared)) })
 	return &metrics{
 		Metrics:     m,
 		dhcp:        m.Counters("dhcp_messages_total", "DHCP messages of devices, by what was decided.", "verdict"),

@@ -84,7 +84,7 @@ func (s *apiHandlers) postMove(ctx context.Context, in *moveInput) (*kit.Body[Or
 		order.MAC = s.nextMAC(d, at)
 	}
 	if !at.IsZero() {
-		if err := s.prepareAt(ctx, in.Name, at, order.MAC, "operator", s.settings.PrepareTimeout); err != nil {
+		if err := s.placement.prepareAt(ctx, in.Name, at, order.MAC, "operator", s.settings.PrepareTimeout); err != nil {
 			return nil, problem(err, "body.port", in.Body.Port)
 		}
 		order.To, order.Prepared = &Port{at}, true
@@ -132,7 +132,7 @@ func (s *apiHandlers) postPrepare(ctx context.Context, in *prepareInput) (*kit.B
 	if len(r.Faults) > 0 {
 		return nil, kit.Refuse(r.Faults)
 	}
-	if err := s.prepareAt(ctx, in.Name, at, mac, "operator", timeout); err != nil {
+	if err := s.placement.prepareAt(ctx, in.Name, at, mac, "operator", timeout); err != nil {
 		return nil, problem(err, "path.name", in.Name)
 	}
 	return s.getDevice(ctx, &in.ByName)
@@ -140,12 +140,12 @@ func (s *apiHandlers) postPrepare(ctx context.Context, in *prepareInput) (*kit.B
 
 func (s *apiHandlers) deletePrepare(ctx context.Context, in *kit.ByName) (*kit.Nothing, error) {
 	err := s.queue.Do(ctx, in.Name, func(ctx context.Context) error {
-		m := s.mobileOf(in.Name)
+		m := s.placement.mobileOf(in.Name)
 		if _, ok := s.registry.Device(in.Name); !ok {
 			return errUnknown
 		}
 		if m.hasPrepared() {
-			return s.dropSecond(ctx, in.Name, m, m.second)
+			return s.placement.dropSecond(ctx, in.Name, m, m.second)
 		}
 		return nil
 	})

@@ -74,8 +74,8 @@ func (s *apiHandlers) getPositions(context.Context, *kit.Nothing) (*kit.Body[[]P
 	out := []PositionInfo{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(s.motions)) {
-		out = append(out, s.positionInfo(id, s.motions[id]))
+	for _, id := range slices.Sorted(maps.Keys(s.placement.motions)) {
+		out = append(out, s.positionInfo(id, s.placement.motions[id]))
 	}
 	return &kit.Body[[]PositionInfo]{Body: out}, nil
 }
@@ -103,7 +103,7 @@ type positionsInput struct {
 
 // postPositions stores reports. It checks all of them before it uses the first.
 func (s *apiHandlers) postPositions(_ context.Context, in *positionsInput) (*kit.Body[[]PositionInfo], error) {
-	if s.coverage == nil {
+	if s.predictor.coverage == nil {
 		return nil, problem(errNoCoverage, "body", len(in.Body))
 	}
 	var r reader
@@ -117,11 +117,11 @@ func (s *apiHandlers) postPositions(_ context.Context, in *positionsInput) (*kit
 	}
 	out := []PositionInfo{}
 	for i, m := range motions {
-		if _, err := s.moved(devices[i], m); err != nil {
+		if _, err := s.predictor.moved(devices[i], m); err != nil {
 			return nil, problem(err, fmt.Sprintf("body[%d]", i), in.Body[i].Device)
 		}
 		s.mu.Lock()
-		out = append(out, s.positionInfo(devices[i].ID, s.motions[devices[i].ID]))
+		out = append(out, s.positionInfo(devices[i].ID, s.placement.motions[devices[i].ID]))
 		s.mu.Unlock()
 	}
 	return &kit.Body[[]PositionInfo]{Body: out}, nil
@@ -133,7 +133,7 @@ func (s *apiHandlers) parsePosition(r *reader, at string, p PositionSpec) (predi
 	if !ok {
 		r.Add(at+"device", p.Device, "the name of a device that is registered")
 	}
-	m, err := s.motionOf(p.X, p.Y, p.Lat, p.Lon)
+	m, err := s.predictor.motionOf(p.X, p.Y, p.Lat, p.Lon)
 	if err != nil {
 		r.Add(at+"lat", p.Lat, "%s", err.Error())
 	}

@@ -25,7 +25,7 @@ func (s *apiHandlers) records(in handoversInput) []Record {
 	out := []Record{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.history.latest(func(r *Record) bool {
+	s.placement.history.latest(func(r *Record) bool {
 		if (in.Device == "" || r.Device == in.Device) && (in.Kind == "" || string(r.Kind) == in.Kind) && (in.Result == "" || r.Result == in.Result) {
 			out = append(out, *r)
 		}
@@ -43,7 +43,7 @@ func (s *apiHandlers) getHandover(_ context.Context, in *byNumber) (*kit.Body[Re
 	id, err := strconv.ParseUint(in.ID, 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.history.at(id); err == nil && r != nil {
+	if r := s.placement.history.at(id); err == nil && r != nil {
 		return &kit.Body[Record]{Body: *r}, nil
 	}
 	return nil, problem(errUnknown, "path.id", in.ID)

@@ -91,7 +91,7 @@ func (s *apiHandlers) poolInfo(name string, configured bool, u registry.Usage) P
 	}
 	router := p.GatewayMAC
 	if router.IsZero() {
-		router = s.gateways.lookup(p.Gateway)
+		router = s.guards.gateways.lookup(p.Gateway)
 	} else {
 		i.GatewayMAC = router.String()
 	}
@@ -154,7 +154,7 @@ func (s *apiHandlers) deleteLease(ctx context.Context, in *kit.ByName) (*kit.Not
 		if err := s.registry.Lessor.Release(ctx, in.Name); err != nil {
 			return err
 		}
-		return s.detach(ctx, in.Name, l.IP, l.Attachment, "the operator")
+		return s.placement.detach(ctx, in.Name, l.IP, l.Attachment, "the operator")
 	})
 	if err == nil {
 		s.notifyLeft(in.Name)

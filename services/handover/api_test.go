@@ -254,7 +254,7 @@ func TestOrders(t *testing.T) {
 	if resp.StatusCode != 200 {
 		t.Fatal(resp.Status)
 	}
-	r.eventually("the daemon to listen", func() bool { return r.daemons.orders.isListening("phone") })
+	r.eventually("the daemon to listen", func() bool { return r.api.daemons.orders.isListening("phone") })
 	mac4 := "02:00:00:00:00:04"
 	status, body := r.ask(url, "POST", "devices/phone/move", fmt.Sprintf(`{"port":%q,"mac":%q,"why":"load"}`, edge4, mac4))
 	if status != 200 {
@@ -298,7 +298,7 @@ func TestOrders(t *testing.T) {
 		t.Fatalf("moved, and got %v", got)
 	}
 	r.eventually("one place to be served", func() bool { return len(r.down(ip, mac3)) == 1 })
-	rec := r.records(handoversInput{Device: "phone", Kind: "move"})
+	rec := r.api.records(handoversInput{Device: "phone", Kind: "move"})
 	if len(rec) != 1 || !rec[0].Prepared {
 		t.Errorf("record %+v", rec)
 	}
@@ -359,7 +359,7 @@ func TestPrediction(t *testing.T) {
 		t.Fatalf("got %v", got)
 	}
 	r.eventually("the move to be recorded as prepared", func() bool {
-		rec := r.records(handoversInput{Device: "phone", Kind: "move"})
+		rec := r.api.records(handoversInput{Device: "phone", Kind: "move"})
 		return len(rec) == 1 && rec[0].Prepared
 	})
 }

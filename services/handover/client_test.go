@@ -19,7 +19,7 @@ func (r *rig) in(at network.PortRef, data []byte) network.Verdict {
 	if err := h.Parse(data); err != nil {
 		r.t.Fatal(err)
 	}
-	return r.packet(at, &h, data, time.Now())
+	return r.packets.packet(at, &h, data, time.Now())
 }
 
 // send sends a DHCP message of a client.

@@ -30,14 +30,14 @@ func (s *Service) Reconfigure(ctx context.Context, next registry.Definitions) er
 // else than a device has changed.
 func (s *Service) declaredChanged(ctx context.Context, ids []string) {
 	if len(ids) == 0 {
-		s.refreshView()
+		s.guards.refreshView()
 		return
 	}
 	tasks.Each(ids, 16, func(id string) {
 		err := s.queue.Do(ctx, id, func(ctx context.Context) error { return s.applyDeclaration(ctx, id) })
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("a device's rules do not follow its declaration yet; it will be tried again", "device", id, "error", err)
-			m := s.mobileOf(id)
+			m := s.placement.mobileOf(id)
 			s.change(func() { m.err = err.Error() })
 		}
 	})
@@ -47,8 +47,8 @@ func (s *Service) declaredChanged(ctx context.Context, ids []string) {
 // no longer declared.
 func (s *Service) applyDeclaration(ctx context.Context, id string) error {
 	if _, known := s.registry.Device(id); known {
-		return s.replan(ctx, id, "the device was changed")
+		return s.placement.replan(ctx, id, "the device was changed")
 	}
 	s.notifyLeft(id)
-	return s.detach(ctx, id, s.mobileOf(id).plan.Want().IP, nil, "the device is no longer declared")
+	return s.placement.detach(ctx, id, s.placement.mobileOf(id).plan.Want().IP, nil, "the device is no longer declared")
 }

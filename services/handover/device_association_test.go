@@ -33,12 +33,12 @@ func TestIdleTimeIsNoAssociation(t *testing.T) {
 				if err := h.Parse(ask); err != nil {
 					t.Fatal(err)
 				}
-				r.packet(edge3, &h, ask, now.Add(-tt.heard))
+				r.packets.packet(edge3, &h, ask, now.Add(-tt.heard))
 			}
 			r.attach(edge3, mac3)
 			r.idle()
 			var got Parts
-			r.change(func() { got = r.history.at(r.history.next - 1).Parts })
+			r.change(func() { got = r.placement.history.at(r.placement.history.next - 1).Parts })
 			if ta := time.Duration(got.Ta); ta < tt.least || ta > tt.most {
 				t.Errorf("T_a is %v, want %v to %v", ta, tt.least, tt.most)
 			}

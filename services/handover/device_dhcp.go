@@ -68,7 +68,7 @@ func (s *packetHandler) handleDHCP(run context.Context, in incoming) {
 	}
 	if d.Verdict == dhcp.Granted {
 		s.notifyArrived(d.Device.ID, in) // the device is where it was, which a neighbour may not know
-		s.confirmMove(d.Device.ID)
+		s.placement.confirmMove(d.Device.ID)
 	}
 	s.reply(&d, in)
 }
@@ -103,7 +103,7 @@ func (s *packetHandler) outdated(in incoming) bool {
 	d, _ := s.registry.DeviceByMAC(in.chaddr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.mobiles[d.ID]
+	m := s.placement.mobiles[d.ID]
 	return m != nil && in.arrived.Before(m.granted)
 }
 
@@ -113,7 +113,7 @@ func (s *packetHandler) recordExchange(d *dhcp.Decision, in incoming) {
 	if d.Device.ID == "" {
 		return
 	}
-	m := s.mobileOf(d.Device.ID)
+	m := s.placement.mobileOf(d.Device.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.Verdict == dhcp.Granted {
@@ -131,11 +131,11 @@ func (s *packetHandler) recordExchange(d *dhcp.Decision, in incoming) {
 }
 
 // unserved reports whether the device has no rules, or rules along a path that no longer exists.
-func (s *packetHandler) unserved(id string) bool { return s.needsRules(id, s.net.Topology()) }
+func (s *packetHandler) unserved(id string) bool { return s.placement.needsRules(id, s.net.Topology()) }
 
 // handleLeft removes the rules of a device that has left.
 func (s *packetHandler) handleLeft(ctx context.Context, d *dhcp.Decision) {
-	if err := s.detach(ctx, d.Device.ID, d.Lease.IP, d.Previous, d.Type.String()); err != nil {
+	if err := s.placement.detach(ctx, d.Device.ID, d.Lease.IP, d.Previous, d.Type.String()); err != nil {
 		s.log.Warn("rules of a device that has left could not be removed", "device", d.Device.ID, "error", err)
 	}
 	s.notifyLeft(d.Device.ID)
@@ -152,9 +152,9 @@ func (s *packetHandler) handleArrival(ctx context.Context, d *dhcp.Decision, in 
 	case !d.Attach: // the device is where it was, without working rules
 		kind = KindReroute
 	}
-	op := s.newOperation(d.Device, d.Lease.IP, kind, in.cause(d.Type), in.arrived)
+	op := s.placement.newOperation(d.Device, d.Lease.IP, kind, in.cause(d.Type), in.arrived)
 	op.record.Parts.Queue = Duration(queue)
-	s.setVia(op.mobile, op.device)
+	s.placement.setVia(op.mobile, op.device)
 	unplaced, unwritten := s.serveAndCommit(ctx, op, d, in)
 	s.reportVerdict(d, in)
 	s.change(func() { op.mobile.exchange = exchange{}; op.mobile.advance(stepArrive) })
@@ -165,14 +165,14 @@ func (s *packetHandler) handleArrival(ctx context.Context, d *dhcp.Decision, in 
 		s.rollbackAttachment(ctx, d)
 	}
 	err := errors.Join(unplaced, unwritten)
-	id := s.finish(op, err)
+	id := s.placement.finish(op, err)
 	if err != nil {
 		return
 	}
 	s.net.PlaceHost(in.src, d.Lease.IP, in.at)
 	s.notifyArrived(d.Device.ID, in)
 	s.reportDuplicate(d, in)
-	s.updateAnswers(ctx, op.id)
+	s.guards.updateAnswers(ctx, op.id)
 	to := *d.Lease.Attachment
 	s.start(func(ctx context.Context) { s.measureEdge(ctx, id, to, d.Lease.IP) })
 }
@@ -185,7 +185,7 @@ func (s *packetHandler) serveAndCommit(ctx context.Context, op *operation, d *dh
 	served := make(chan error, 1)
 	stored := make(chan error, 1)
 	var took time.Duration
-	go func() { served <- s.serveAt(ctx, op, d.Previous, d.Lease.Attachment) }()
+	go func() { served <- s.placement.serveAt(ctx, op, d.Previous, d.Lease.Attachment) }()
 	go func() {
 		began := time.Now()
 		err := d.Commit(ctx)
@@ -221,8 +221,8 @@ func (s *packetHandler) serveAndCommit(ctx context.Context, op *operation, d *dh
 func (s *packetHandler) rollbackLease(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settings.RequestTimeout)
 	defer cancel()
-	s.removeDetached(ctx, id)
-	s.reroute(ctx, id)
+	s.placement.removeDetached(ctx, id)
+	s.placement.reroute(ctx, id)
 }
 
 // rollbackAttachment restores the registry's place of a device whose move failed.
@@ -236,14 +236,14 @@ func (s *packetHandler) rollbackAttachment(ctx context.Context, d *dhcp.Decision
 
 // measureEdge measures T_e and adds it to a record.
 func (s *packetHandler) measureEdge(ctx context.Context, id uint64, at registry.Attachment, ip netip.Addr) {
-	te, ok := s.edgeLatency(ctx, at.At, ip, at.MAC)
+	te, ok := s.guards.edgeLatency(ctx, at.At, ip, at.MAC)
 	if !ok {
 		return
 	}
 	s.metrics.parts.WithLabelValues("t_e").Observe(te.Seconds())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.history.at(id); r != nil {
+	if r := s.placement.history.at(id); r != nil {
 		r.Parts.Te = Duration(te)
 		r.Parts.sum()
 	}

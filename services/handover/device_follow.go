@@ -68,7 +68,7 @@ func (s *packetHandler) hasLeft(d registry.Device, at network.PortRef, h *packet
 
 // mayFollow reports whether a device may be followed again, and records that it is.
 func (s *packetHandler) mayFollow(id string, now time.Time) bool {
-	m := s.mobileOf(id)
+	m := s.placement.mobileOf(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(m.followed) < followInterval {

@@ -24,7 +24,7 @@ func (r *rig) sees(at network.PortRef, src openflow.MAC, ip netip.Addr) {
 	if err := h.Parse(data); err != nil {
 		r.t.Fatal(err)
 	}
-	r.followPacket(at, &h, time.Now())
+	r.packets.followPacket(at, &h, time.Now())
 	r.idle()
 }
 
@@ -40,7 +40,7 @@ func TestPacketsAreFollowed(t *testing.T) {
 	if l, _ := r.registry.Lease("car"); l.IP != ip || l.Attachment == nil || l.Attachment.At != edge4 {
 		t.Errorf("lease %+v", l)
 	}
-	if rec := r.records(handoversInput{Device: "car", Kind: "move"}); len(rec) != 1 || rec[0].Cause != "a packet of the device" {
+	if rec := r.api.records(handoversInput{Device: "car", Kind: "move"}); len(rec) != 1 || rec[0].Cause != "a packet of the device" {
 		t.Errorf("records %+v", rec)
 	}
 	if got := r.answer(edge4, dhcpv4.MessageTypeAck, 0); got.IsValid() {

@@ -24,7 +24,9 @@ const (
 // packetHandler handles the packets of devices that switches send to the controller, above all
 // DHCP.
 type packetHandler struct {
-	*guards
+	*core
+	placement         *placement
+	guards            *guards
 	dhcp              *dhcp.Server
 	awaitingNeighbour pendingMessages // messages that wait for a neighbour's answer
 	awaitingPath      pendingMessages // requests that wait for a path
@@ -37,22 +39,22 @@ type packetHandler struct {
 // ownerHash is the owner part of the cookies of the service's rules.
 var ownerHash = rule.OwnerHash(Name)
 
-// HandlePacketIn handles DHCP and ARP that concern devices, and ends the chain for them. It runs
+// handle handles DHCP and ARP that concern devices, and ends the chain for them. It runs
 // on the switch's goroutine and never waits.
-func (s *packetHandler) HandlePacketIn(p *network.PacketIn) network.Verdict {
+func (s *packetHandler) handle(p *network.PacketIn) network.Verdict {
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
-	if rule.Cookie(p.Cookie).Owner() == ownerHash && s.isSpoofed(&p.Headers) {
-		v := s.handleSpoofed(at, p.Headers.Src, p.Resubmit)
+	if rule.Cookie(p.Cookie).Owner() == ownerHash && s.guards.isSpoofed(&p.Headers) {
+		v := s.guards.handleSpoofed(at, p.Headers.Src, p.Resubmit)
 		s.followPacket(at, &p.Headers, p.At)
 		return v
 	}
 	if isEarly(p) {
-		out, ours := s.Led(at, &p.Headers)
+		out, ours := s.guards.led(at, &p.Headers)
 		switch {
-		case ours && len(out) > 0 && s.hasBorder(at.Switch):
+		case ours && len(out) > 0 && s.guards.hasBorder(at.Switch):
 			return network.Continue // other services handle the packet here; what they leave alone is sent as Led says
 		case ours:
-			return s.sendEarly(p, out)
+			return s.guards.sendEarly(p, out)
 		}
 	}
 	return s.packet(at, &p.Headers, p.Data, p.At)
@@ -61,7 +63,7 @@ func (s *packetHandler) HandlePacketIn(p *network.PacketIn) network.Verdict {
 // packet handles a packet that a switch sent to the controller.
 func (s *packetHandler) packet(at network.PortRef, h *packet.Headers, data []byte, arrived time.Time) network.Verdict {
 	if isServerMessage(h) {
-		return s.handleServerMessage(at, h, arrived)
+		return s.guards.handleServerMessage(at, h, arrived)
 	}
 	arp := h.Has(packet.ARP)
 	if !arp && (!h.Has(packet.IPv4|packet.UDP) || h.DstPort != dhcpServerPort || h.IsFragment()) || h.VLANID != 0 || h.VLANTags > 1 {
@@ -73,7 +75,7 @@ func (s *packetHandler) packet(at network.PortRef, h *packet.Headers, data []byt
 	}
 	if arp {
 		s.heardAt(at, arrived)
-		return s.handleARP(v, at, h, arrived)
+		return s.guards.handleARP(v, at, h, arrived)
 	}
 	if _, border := v.borders[at]; border {
 		return network.Continue
@@ -95,7 +97,7 @@ func (s *packetHandler) dhcpIn(v *view, at network.PortRef, src openflow.MAC, me
 	if d.ID == "" && !v.unknown {
 		return network.Continue
 	}
-	if s.flooding(d, at, arrived) {
+	if s.guards.flooding(d, at, arrived) {
 		return network.Stop
 	}
 	copied := slices.Clone(message)

@@ -86,7 +86,7 @@ func TestRulesRunAheadOfTheStore(t *testing.T) {
 	if l, _ := r.registry.Lease("car"); l.Attachment.At != edge4 {
 		t.Errorf("the lease says that the device is at %v", l.Attachment.At)
 	}
-	rec := r.records(handoversInput{Device: "car", Kind: "move"})
+	rec := r.api.records(handoversInput{Device: "car", Kind: "move"})
 	if len(rec) != 1 || rec[0].Parts.Store < Duration(50*time.Millisecond) {
 		t.Errorf("record %+v", rec)
 	}
@@ -139,7 +139,7 @@ func (r *rig) failing(g *gated, request func()) {
 	end := g.shut()
 	request()
 	end(errDisk)
-	r.eventually("a failed record", func() bool { return len(r.records(handoversInput{Result: ResultFailed})) == 1 })
+	r.eventually("a failed record", func() bool { return len(r.api.records(handoversInput{Result: ResultFailed})) == 1 })
 	r.idle()
 }
 

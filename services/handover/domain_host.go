@@ -124,9 +124,9 @@ func (h host) expect(ctx context.Context, v domain.Visit) error {
 	if !ok {
 		return domain.ErrNoDevice
 	}
-	op := h.newOperation(d, v.IP, KindPrepare, "domain "+v.Via, h.now())
+	op := h.placement.newOperation(d, v.IP, KindPrepare, "domain "+v.Via, h.now())
 	h.change(func() { op.mobile.via = v.Via })
-	next, known := h.headingPlace(v)
+	next, known := h.predictor.headingPlace(v)
 	l, _ := h.registry.Lease(v.ID)
 	if !known {
 		return nil
@@ -135,17 +135,17 @@ func (h host) expect(ctx context.Context, v domain.Visit) error {
 	op.record.To = &Spot{Port: Port{next}, MAC: place.MAC}
 	if l.Active(h.now()) && l.Attachment != nil {
 		op.record.From = spotOf(l.Attachment)
-		return h.prepare(ctx, op, placeOf(l.Attachment), place, "", 0)
+		return h.placement.prepare(ctx, op, placeOf(l.Attachment), place, "", 0)
 	}
-	p, err := h.plan(op, place)
+	p, err := h.placement.plan(op, place)
 	if err == nil {
-		h.recordPlan(op, &p)
-		err = h.applySteps(ctx, op, route.Steps(op.mobile.plan, p))
+		h.placement.recordPlan(op, &p)
+		err = h.placement.applySteps(ctx, op, route.Steps(op.mobile.plan, p))
 	}
 	if err == nil {
 		h.change(func() { op.mobile.advance(stepExpect) })
 	}
-	h.finish(op, err)
+	h.placement.finish(op, err)
 	return err
 }
 
@@ -188,31 +188,31 @@ func (h host) redirect(ctx context.Context, id string, to *registry.Attachment, 
 		if l.Attachment == nil {
 			return domain.ErrNoDevice
 		}
-		op := h.newOperation(d, l.IP, KindPrepare, "domain "+to.Peer, h.now())
+		op := h.placement.newOperation(d, l.IP, KindPrepare, "domain "+to.Peer, h.now())
 		op.record.From, op.record.To = spotOf(l.Attachment), spotOf(to)
-		return h.prepare(ctx, op, placeOf(l.Attachment), placeOf(to), to.Peer, 0)
+		return h.placement.prepare(ctx, op, placeOf(l.Attachment), placeOf(to), to.Peer, 0)
 	}
-	op := h.newOperation(d, l.IP, KindMove, "domain "+to.Peer, h.now())
-	err := h.serveAt(ctx, op, l.Attachment, to)
+	op := h.placement.newOperation(d, l.IP, KindMove, "domain "+to.Peer, h.now())
+	err := h.placement.serveAt(ctx, op, l.Attachment, to)
 	if err == nil {
 		err = h.registry.Lessor.SetAttachment(ctx, id, to)
 	}
 	op.record.Parts.Trigger = op.record.Parts.Tf
-	h.finish(op, err)
+	h.placement.finish(op, err)
 	return err
 }
 
 // Cancel implements domain.Host.
 func (h host) Cancel(ctx context.Context, id string) error {
 	return h.queue.Do(ctx, id, func(ctx context.Context) error {
-		m := h.mobileOf(id)
+		m := h.placement.mobileOf(id)
 		h.change(func() { m.advance(stepArrive) })
 		l, _ := h.registry.Lease(id)
 		if l.Active(h.now()) && l.Attachment != nil {
 			if m.second == nil {
 				return nil
 			}
-			return h.dropSecond(ctx, id, m, m.second)
+			return h.placement.dropSecond(ctx, id, m, m.second)
 		}
 		return h.gone(ctx, id)
 	})
@@ -227,7 +227,7 @@ func (h host) Forget(ctx context.Context, id string) error {
 func (h host) gone(ctx context.Context, id string) error {
 	d, known := h.registry.Device(id)
 	l, _ := h.registry.Lease(id)
-	if err := h.detach(ctx, id, l.IP, l.Attachment, "gone to another domain"); err != nil {
+	if err := h.placement.detach(ctx, id, l.IP, l.Attachment, "gone to another domain"); err != nil {
 		return err
 	}
 	switch {
@@ -255,11 +255,11 @@ func (h host) Verify(_ context.Context, id string, e domain.Evidence) error {
 	if t := m.MessageType(); t != dhcpv4.MessageTypeDiscover && t != dhcpv4.MessageTypeRequest {
 		return fmt.Errorf("%w: a %v does not show that a device is there", domain.ErrNoEvidence, t)
 	}
-	if err := h.dhcp.Verify(d, m, e.Src, h.now()); err != nil {
+	if err := h.packets.dhcp.Verify(d, m, e.Src, h.now()); err != nil {
 		return fmt.Errorf("%w: %w", domain.ErrNoEvidence, err)
 	}
 	return nil
 }
 
 // Resume implements domain.Host.
-func (h host) Resume(mac openflow.MAC) { h.resume(mac) }
+func (h host) Resume(mac openflow.MAC) { h.packets.resume(mac) }

@@ -305,7 +305,7 @@ func TestAbroadAndBack(t *testing.T) {
 	if got := r.through(peering, mac3, routerMAC, ip, server); !slices.Equal(got, []arrival{{uplink, mac3, routerMAC}}) {
 		t.Errorf("from abroad: %v", got)
 	}
-	if k, ok := h.Device("phone"); !ok || k.Here || r.status().Away != 1 {
+	if k, ok := h.Device("phone"); !ok || k.Here || r.api.status().Away != 1 {
 		t.Errorf("known as %+v", k)
 	}
 	if got := r.move(edge5, mac3, ip); got != ip {

@@ -18,7 +18,7 @@ func TestPuntsNeedARoot(t *testing.T) {
 	for name, borders := range map[string][]Border{"a border port": {{Name: "up", At: uplink}}, "none": nil} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(x *Settings) { x.Borders = borders })
-			r.applyPunts(t.Context())
+			r.guards.applyPunts(t.Context())
 			punts := 0
 			for _, key := range r.w.Keys() {
 				if strings.HasPrefix(key, keyPunt+"/") {
@@ -61,12 +61,12 @@ func TestRestartLeavesPunts(t *testing.T) {
 		n.Subscribe(s.NetworkChanged)
 		stop := background(t, n.Run, s.Run)
 		r := rig{Service: s, t: t}
-		r.eventually("the service to be ready", func() bool { return s.status().Ready })
+		r.eventually("the service to be ready", func() bool { return s.api.status().Ready })
 		before := sw.FlowMods()
 		leave := background(t, func(ctx context.Context) error { return sw.Dial(ctx, n.Addr()[0]) })
 		r.eventually("the switch to be up", func() bool { _, up := n.Switch(1); return up })
 		r.eventually("punt rules", func() bool { return punts() >= 4 })
-		s.applyPunts(t.Context())
+		s.guards.applyPunts(t.Context())
 		sent = append(sent, sw.FlowMods()-before)
 		leave()
 		stop()

@@ -283,7 +283,7 @@ func start(t *testing.T, w *world, st store.Store, change func(*Settings), befor
 		}
 	})
 	t.Cleanup(r.stop)
-	r.eventually("the service to be ready", func() bool { return s.status().Ready })
+	r.eventually("the service to be ready", func() bool { return s.api.status().Ready })
 	return r
 }
 

@@ -8,16 +8,16 @@ import (
 	"github.com/sluice-net/sluice/services/handover/route"
 )
 
-// Anchored returns the border ports by which all traffic of a device comes and goes, wherever the
+// anchored returns the border ports by which all traffic of a device comes and goes, wherever the
 // device is. It returns false for an address whose device has no rules.
-func (s *guards) Anchored(ip netip.Addr) (network.Anchor, bool) {
+func (s *guards) anchored(ip netip.Addr) (network.Anchor, bool) {
 	d, known := s.registry.DeviceByIP(ip)
 	pin, kept := s.Keeps(openflow.MAC{}, ip)
 	if !known || !kept {
 		return network.Anchor{}, false
 	}
 	s.mu.Lock()
-	m := s.mobiles[d.ID]
+	m := s.placement.mobiles[d.ID]
 	led := m != nil && m.state != detached
 	a := network.Anchor{MAC: d.HomeMAC(), Place: pin}
 	var want route.Want
@@ -31,9 +31,9 @@ func (s *guards) Anchored(ip netip.Addr) (network.Anchor, bool) {
 	return a, led
 }
 
-// Moving returns the prefixes of hosts that may be devices of ours, and the border ports through
+// moving returns the prefixes of hosts that may be devices of ours, and the border ports through
 // which all their traffic passes.
-func (s *guards) Moving() network.Moving {
+func (s *guards) moving() network.Moving {
 	v := s.view.Load()
 	if v == nil {
 		return network.Moving{}

@@ -93,7 +93,7 @@ func answerRule(at network.PortRef, asker netip.Addr, askerMAC openflow.MAC, ask
 func (s *guards) updateAnswers(ctx context.Context, id string) {
 	now := s.answersOf(id)
 	s.mu.Lock()
-	m := s.mobiles[id]
+	m := s.placement.mobiles[id]
 	if m == nil || m.answers == now {
 		s.mu.Unlock()
 		return
@@ -120,6 +120,6 @@ func (s *guards) answersOutdated(l *registry.Lease) bool {
 	now := s.answersOf(l.Device)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.mobiles[l.Device]
+	m := s.placement.mobiles[l.Device]
 	return m != nil && m.state != detached && m.answers != now
 }

@@ -17,11 +17,11 @@ func isEarly(p *network.PacketIn) bool {
 	return l.Tables() && p.Table == l.Number(rule.TableService) && rule.Cookie(p.Cookie).Owner() != ownerHash
 }
 
-// Led decides about such a packet as the rules would. It returns the actions for a packet of a
+// led decides about such a packet as the rules would. It returns the actions for a packet of a
 // device, and no actions with ours set for a packet that has an address which belongs elsewhere,
 // or that comes over a peering and is no device's. For all other packets ours is false. The
 // network asks for packets that other services have left alone.
-func (s *guards) Led(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
+func (s *guards) led(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
 	if !h.Has(packet.IPv4) && !h.Has(packet.IPv6) {
 		return nil, false
 	}
@@ -44,7 +44,7 @@ func (s *guards) ruleFor(at network.PortRef, h *packet.Headers) (best network.Ru
 	defer s.mu.Unlock()
 	for _, ip := range []netip.Addr{h.Src, h.Dst} {
 		d, known := s.registry.DeviceByIP(ip)
-		m := s.mobiles[d.ID]
+		m := s.placement.mobiles[d.ID]
 		if !known || m == nil {
 			continue
 		}

@@ -90,7 +90,7 @@ func TestNobodyIsAskedAboutForgedAddresses(t *testing.T) {
 	background(t, n.Run, s.Run, func(ctx context.Context) error { return sw.Dial(ctx, n.Addr()[0]) })
 	r := rig{Service: s, t: t}
 	r.eventually("edge ports", func() bool { return n.IsEdge(ref(1, 1)) && n.IsEdge(ref(1, 2)) })
-	r.eventually("the service to be ready", func() bool { return s.status().Ready })
+	r.eventually("the service to be ready", func() bool { return s.api.status().Ready })
 	r.eventually("the rules for devices", func() bool { return len(owner.Rules(keySpoof+"/"+openflow.DatapathID(1).String())) > 0 })
 	send := func(src string) {
 		t.Helper()

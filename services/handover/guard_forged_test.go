@@ -61,7 +61,7 @@ func TestForgedARP(t *testing.T) {
 		"what a switch passes on":                          {claim{at: ref(2, 11), src: routerMAC, sha: routerMAC, m: reply(gateway, free)}, network.Continue, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.forgers.expire(time.Now().Add(time.Hour))
+			r.guards.forgers.expire(time.Now().Add(time.Hour))
 			c.m.SenderMAC = c.sha
 			b := arpFrom(c.src, mac3, c.m)
 			if c.tag {
@@ -70,7 +70,7 @@ func TestForgedARP(t *testing.T) {
 			if got := r.in(c.at, b); got != c.verdict {
 				t.Errorf("%v, want %v", got, c.verdict)
 			}
-			if errors := r.forgers.errors(); (len(errors) > 0) != c.caught {
+			if errors := r.guards.forgers.errors(); (len(errors) > 0) != c.caught {
 				t.Errorf("caught: %q", errors)
 			}
 		})
@@ -98,20 +98,20 @@ func TestForgedARPIsBounded(t *testing.T) {
 			t.Errorf("rule %+v", x)
 		}
 	}
-	if len(r.forgers.ports) != 1 {
-		t.Errorf("%d ports are remembered", len(r.forgers.ports))
+	if len(r.guards.forgers.ports) != 1 {
+		t.Errorf("%d ports are remembered", len(r.guards.forgers.ports))
 	}
 	// The switch reports how many packets it has dropped when its rules end.
 	for i, x := range rules {
-		if got := r.forgers.expire(time.Now().Add(silenceTime)); len(got) != 0 {
+		if got := r.guards.forgers.expire(time.Now().Add(silenceTime)); len(got) != 0 {
 			t.Fatalf("over while %d of %d rules stand: %v", len(rules)-i, len(rules), got)
 		}
 		r.Removed(network.Removed{Installed: network.InstalledRule{Rule: x, Name: key, Packets: uint64(10 * i)}})
 	}
-	if got := r.forgers.expire(now); len(got) != 0 {
+	if got := r.guards.forgers.expire(now); len(got) != 0 {
 		t.Errorf("over at once: %v", got)
 	}
-	if got, want := r.forgers.expire(time.Now().Add(silenceTime)), uint64(1000+10*(len(rules)-1)*len(rules)/2); got[edge4] != want {
+	if got, want := r.guards.forgers.expire(time.Now().Add(silenceTime)), uint64(1000+10*(len(rules)-1)*len(rules)/2); got[edge4] != want {
 		t.Errorf("%v dropped, want %d", got, want)
 	}
 	kinds := slices.DeleteFunc(happened(t, r.bus, sub), func(k string) bool { return k != Name+".forged-arp.started" })

@@ -51,7 +51,7 @@ func TestRogueDHCP(t *testing.T) {
 	if n := countedIn(t, r.metrics.rogue, "switch"); n != 40 {
 		t.Errorf("the switch has dropped %v", n)
 	}
-	if n := len(r.rogues.errors()); n != 2 {
+	if n := len(r.guards.rogues.errors()); n != 2 {
 		t.Errorf("the status tells of %d ports, want 2", n)
 	}
 }

@@ -92,7 +92,7 @@ func (s *guards) acceptsFrom(at network.PortRef, ip netip.Addr) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.mobiles[d.ID]
+	m := s.placement.mobiles[d.ID]
 	return m != nil && (acceptedBy(m.rules, at) || acceptedBy(m.writing, at))
 }
 

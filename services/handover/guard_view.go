@@ -12,7 +12,8 @@ import (
 
 // guards answers for addresses, and enforces which addresses hosts may use and what they may send.
 type guards struct {
-	*placement
+	*core
+	placement   *placement
 	gateways    *gateways
 	pings       *pings
 	floods      *floods
@@ -31,7 +32,7 @@ type guards struct {
 // newGuards returns guards without any state yet.
 func newGuards(p *placement) *guards {
 	g := &guards{
-		placement: p, gateways: newGateways(), pings: newPings(), floods: newFloods(),
+		core: p.core, placement: p, gateways: newGateways(), pings: newPings(), floods: newFloods(),
 		forgers: newForgers(), rogues: newRogues(), unreachable: newUnreachableHosts(),
 		puntErrs: map[openflow.DatapathID]string{}, spoofModes: map[openflow.DatapathID]spoofMode{}, cannotAnswer: map[openflow.DatapathID]bool{},
 	}

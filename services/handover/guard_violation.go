@@ -169,8 +169,8 @@ func (s *guards) installSilence(ctx context.Context, o *violation, at network.Po
 	}
 }
 
-// Removed handles a rule that a switch has removed when its time was over.
-func (s *guards) Removed(r network.Removed) {
+// removed handles a rule that a switch has removed when its time was over.
+func (s *guards) removed(r network.Removed) {
 	for _, o := range s.violations() {
 		name, ok := strings.CutPrefix(r.Name, o.key)
 		at, err := ParsePort(name)

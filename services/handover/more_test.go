@@ -59,7 +59,7 @@ func TestRestartWithoutTheEdge(t *testing.T) {
 	w.connect([]openflow.DatapathID{1, 2, 4, 5}, treeLinks)
 	next := start(t, w, r.st, func(s *Settings) { s.Settle = 700 * time.Millisecond })
 	next.at(phone, mac3, edge5, mac3)
-	if errs := next.status().Errors; len(errs) != 1 {
+	if errs := next.api.status().Errors; len(errs) != 1 {
 		t.Errorf("errors %q, want one about the device whose switch is missing", errs)
 	}
 	w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks)
@@ -80,15 +80,15 @@ func TestReroute(t *testing.T) {
 	r.at(ip, mac1, edge4, mac1)
 	r.w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, slices.Concat(treeLinks[:4], treeLinks[6:], links[8:])) // without 2-4
 	r.NetworkChanged(network.Event{Kind: network.LinkDown})
-	r.eventually("a record of the new way", func() bool { return len(r.records(handoversInput{Kind: "reroute"})) == 1 })
+	r.eventually("a record of the new way", func() bool { return len(r.api.records(handoversInput{Kind: "reroute"})) == 1 })
 	r.idle()
 	r.at(ip, mac1, edge4, mac1)
 	r.w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks[:4])
 	r.NetworkChanged(network.Event{Kind: network.LinkDown})
-	r.eventually("the status to tell", func() bool { return len(r.status().Errors) == 1 })
+	r.eventually("the status to tell", func() bool { return len(r.api.status().Errors) == 1 })
 	r.w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, links)
 	r.NetworkChanged(network.Event{Kind: network.LinkUp})
-	r.eventually("the device to be served again", func() bool { return len(r.status().Errors) == 0 })
+	r.eventually("the device to be served again", func() bool { return len(r.api.status().Errors) == 0 })
 	r.idle()
 	r.at(ip, mac1, edge4, mac1)
 }
@@ -170,11 +170,11 @@ func TestGatewayIsFound(t *testing.T) {
 		}))
 	}
 	reply(edge3, mac1)
-	if got := r.gateways.lookup(gw); !got.IsZero() {
+	if got := r.guards.gateways.lookup(gw); !got.IsZero() {
 		t.Errorf("a device is taken for the router: %v", got)
 	}
 	reply(uplink, routerMAC)
-	if got := r.gateways.lookup(gw); got != routerMAC {
+	if got := r.guards.gateways.lookup(gw); got != routerMAC {
 		t.Errorf("the router is %v, want %v", got, routerMAC)
 	}
 }
@@ -192,8 +192,7 @@ func TestGatewaysAreAskedForWhenARootIsBack(t *testing.T) {
 	}
 	g.learn(known, routerMAC, "")
 	p := &placement{core: &core{settings: Settings{Borders: []Border{{At: uplink}}}}}
-	in := &packetHandler{guards: &guards{placement: p, gateways: g}, ports: map[network.PortRef]association{}}
-	s := Service{apiHandlers: &apiHandlers{packetHandler: in, predictor: &predictor{placement: p}}}
+	s := Service{core: p.core, placement: p, guards: &guards{core: p.core, placement: p, gateways: g}, packets: &packetHandler{ports: map[network.PortRef]association{}}}
 	s.NetworkChanged(network.Event{Kind: network.PortUp, Port: edge3})
 	if due := g.due(now); len(due) != 0 {
 		t.Errorf("%v are asked for because of an edge port", due)
@@ -279,7 +278,7 @@ func TestRequestBeforeTheLinksAreKnown(t *testing.T) {
 	}
 	r.idle()
 	r.at(ip, mac1, edge3, mac1)
-	if failed := r.records(handoversInput{Result: ResultFailed}); len(failed) > 0 {
+	if failed := r.api.records(handoversInput{Result: ResultFailed}); len(failed) > 0 {
 		t.Errorf("failed: %+v", failed)
 	}
 }
@@ -317,7 +316,7 @@ func TestRequestBesideASwitchThatDoesNotComeBack(t *testing.T) {
 	there := []openflow.DatapathID{1, 2, 4, 5}
 	w.connect(there, nil)
 	kept := make(chan struct{})
-	granted := func(r *rig) bool { return len(r.records(handoversInput{Device: "phone"})) > 0 }
+	granted := func(r *rig) bool { return len(r.api.records(handoversInput{Device: "phone"})) > 0 }
 	again := start(t, w, st, func(s *Settings) { s.Settle = time.Hour }, func(s *Service) {
 		s.start(func(context.Context) {
 			defer close(kept)
@@ -325,9 +324,9 @@ func TestRequestBesideASwitchThatDoesNotComeBack(t *testing.T) {
 			r.eventually("the service to take requests", func() bool { return s.view.Load() != nil })
 			r.send(edge4, mac3, request(mac3, netip.MustParseAddr("10.8.3.3")))
 			r.eventually("a request to be kept", func() bool {
-				s.awaitingPath.mu.Lock()
-				defer s.awaitingPath.mu.Unlock()
-				return len(s.awaitingPath.messages) > 0
+				s.packets.awaitingPath.mu.Lock()
+				defer s.packets.awaitingPath.mu.Unlock()
+				return len(s.packets.awaitingPath.messages) > 0
 			})
 			w.connect(there, slices.Delete(slices.Clone(treeLinks), 2, 4))
 			r.eventually("the request to be granted, though a switch is missing", func() bool { return granted(r) })
@@ -336,7 +335,7 @@ func TestRequestBesideASwitchThatDoesNotComeBack(t *testing.T) {
 	})
 	<-kept
 	again.idle()
-	if rec := again.records(handoversInput{Device: "phone"})[0]; rec.Result != ResultDone {
+	if rec := again.api.records(handoversInput{Device: "phone"})[0]; rec.Result != ResultDone {
 		t.Errorf("%+v", rec)
 	}
 }

@@ -14,9 +14,10 @@ import (
 
 // predictor predicts where devices go next, and prepares the place.
 type predictor struct {
-	*placement
-	coverage *predict.Coverage // nil if none is configured
-	plane    *predict.Plane    // nil if it has no origin
+	*core
+	placement *placement
+	coverage  *predict.Coverage // nil if none is configured
+	plane     *predict.Plane    // nil if it has no origin
 }
 
 // motion is the latest report about a device's movement, with the prediction made from it.
@@ -83,7 +84,7 @@ func (s *predictor) moved(d registry.Device, m predict.Motion) (predict.Choice, 
 		current = l.Attachment.At
 	}
 	s.mu.Lock()
-	old := s.motions[d.ID]
+	old := s.placement.motions[d.ID]
 	s.mu.Unlock()
 	before := predict.Choice{}
 	if old != nil {
@@ -98,7 +99,7 @@ func (s *predictor) moved(d registry.Device, m predict.Motion) (predict.Choice, 
 	if old != nil && old.timer != nil {
 		old.timer.Stop()
 	}
-	s.motions[d.ID] = now
+	s.placement.motions[d.ID] = now
 	if !choice.None() && !choice.Prepare {
 		// It is too early to prepare. A later report may change the prediction.
 		now.timer = time.AfterFunc(choice.PrepareAt.Sub(s.now()), func() { s.due(d, m, current, choice) })
@@ -120,11 +121,11 @@ func (s *predictor) predict(d registry.Device, m predict.Motion, current network
 	}
 	s.mu.Lock()
 	via := ""
-	if x := s.mobiles[d.ID]; x != nil {
+	if x := s.placement.mobiles[d.ID]; x != nil {
 		via = x.via
 	}
 	s.mu.Unlock()
-	setup, err := s.setupTime(d, via, choice.Next)
+	setup, err := s.placement.setupTime(d, via, choice.Next)
 	if err != nil {
 		setup = 0 // there may be a path again by then
 	}
@@ -150,7 +151,7 @@ func (s *predictor) prepareChoice(id string, choice predict.Choice) {
 		defer cancel()
 		err := s.prepareNext(ctx, id, choice, timeout)
 		s.change(func() {
-			if m := s.motions[id]; m != nil {
+			if m := s.placement.motions[id]; m != nil {
 				m.err = ""
 				if err != nil {
 					m.err = err.Error()
@@ -166,13 +167,13 @@ func (s *predictor) prepareNext(ctx context.Context, id string, choice predict.C
 	mac := s.macAt(id, choice.Name)
 	border, _ := s.borderAt(choice.Next)
 	if border.Peer == "" {
-		return s.prepareAt(ctx, id, choice.Next, mac, "prediction: "+choice.Name, timeout)
+		return s.placement.prepareAt(ctx, id, choice.Next, mac, "prediction: "+choice.Name, timeout)
 	}
 	if s.domain == nil {
 		return domain.ErrNoNeighbour
 	}
 	s.mu.Lock()
-	m := s.motions[id].report
+	m := s.placement.motions[id].report
 	s.mu.Unlock()
 	return s.origin.Announce(ctx, id, border.Peer, domain.Heading{MAC: mac, Motion: &domain.Motion{
 		X: m.At.X, Y: m.At.Y, Speed: m.Speed, Heading: m.Heading, Time: m.Time,

@@ -92,14 +92,14 @@ func TestStates(t *testing.T) {
 			r.eventually(fmt.Sprintf("%s to be %v %s", id, want, what), func() bool {
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				m := r.mobiles[id]
+				m := r.placement.mobiles[id]
 				return m == nil && want == detached || m != nil && m.state == want
 			})
 		}
 		is("at first", "car", detached)
 		ip := r.attach(edge3, mac1)
 		is("where it came", "car", served)
-		if err := r.prepareAt(t.Context(), "car", edge4, mac1, "test", time.Minute); err != nil {
+		if err := r.placement.prepareAt(t.Context(), "car", edge4, mac1, "test", time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		is("with a place prepared", "car", prepared)
@@ -107,7 +107,7 @@ func TestStates(t *testing.T) {
 		is("after its move", "car", served)
 
 		ip = r.attach(edge3, mac3)
-		if err := r.prepareAt(t.Context(), "phone", edge4, mac3, "test", time.Minute); err != nil {
+		if err := r.placement.prepareAt(t.Context(), "phone", edge4, mac3, "test", time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		is("with a place prepared", "phone", bicasting)
@@ -115,7 +115,7 @@ func TestStates(t *testing.T) {
 		is("after its move", "phone", leaving)
 		is("when its old place is over", "phone", served)
 		r.idle()
-		err := r.queue.Do(t.Context(), "phone", func(ctx context.Context) error { return r.detach(ctx, "phone", ip, nil, "test") })
+		err := r.queue.Do(t.Context(), "phone", func(ctx context.Context) error { return r.placement.detach(ctx, "phone", ip, nil, "test") })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -90,7 +90,7 @@ func (s *packetHandler) awaitsPrevious(in incoming) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.mobiles[d.ID]
+	m := s.placement.mobiles[d.ID]
 	return !s.ready && (m == nil || m.state == detached)
 }
 

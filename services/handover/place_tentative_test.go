@@ -108,12 +108,12 @@ func TestDoubtBeforeOldSwitchIsThere(t *testing.T) {
 				tried.Go(func() {
 					f := &rig{Service: s, t: t, w: r.w}
 					f.eventually("it has been tried without the switch", func() bool {
-						m := s.mobileOf("phone")
+						m := s.placement.mobileOf("phone")
 						s.mu.Lock()
 						defer s.mu.Unlock()
 						return m.err != ""
 					})
-					if s.status().Ready {
+					if s.api.status().Ready {
 						t.Error("ready before the switch is there")
 					}
 					r.w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks)
@@ -214,7 +214,7 @@ func TestMoveDuringStart(t *testing.T) {
 	if got := next.answer(edge4, dhcpv4.MessageTypeAck, answerTime); got != ip {
 		t.Fatalf("it gets %v, it had %v", got, ip)
 	}
-	rec := next.records(handoversInput{Device: "phone", Kind: "move"})
+	rec := next.api.records(handoversInput{Device: "phone", Kind: "move"})
 	if len(rec) != 1 || !rec[0].Bicast || rec[0].From.Port.PortRef != edge3 {
 		t.Errorf("record %+v", rec)
 	}

@@ -18,8 +18,8 @@ const (
 
 // reconcile brings rules in line with the network.
 func (s *Service) reconcile(ctx context.Context) {
-	s.applyPunts(ctx)
-	s.resumePostponed()
+	s.guards.applyPunts(ctx)
+	s.packets.resumePostponed()
 	s.checkDevices()
 	s.links.save(ctx, s.net.Topology())
 }
@@ -33,23 +33,23 @@ func (s *Service) checkDevices() {
 			continue
 		}
 		attached[l.Device] = true
-		if s.needsRules(l.Device, top) {
-			s.enqueue(l.Device, func(ctx context.Context) { s.reroute(ctx, l.Device) })
-		} else if s.answersOutdated(&l) {
-			s.enqueue(l.Device, func(ctx context.Context) { s.updateAnswers(ctx, l.Device) })
+		if s.placement.needsRules(l.Device, top) {
+			s.enqueue(l.Device, func(ctx context.Context) { s.placement.reroute(ctx, l.Device) })
+		} else if s.guards.answersOutdated(&l) {
+			s.enqueue(l.Device, func(ctx context.Context) { s.guards.updateAnswers(ctx, l.Device) })
 		}
 	}
-	for _, id := range s.devicesWithRules() {
+	for _, id := range s.placement.devicesWithRules() {
 		if !attached[id] {
-			s.enqueue(id, func(ctx context.Context) { s.removeDetached(ctx, id) })
+			s.enqueue(id, func(ctx context.Context) { s.placement.removeDetached(ctx, id) })
 		}
 	}
 }
 
 // expire ends leases, floods and port silences whose time has passed.
 func (s *Service) expire(ctx context.Context) {
-	s.expireFloods()
-	s.expireViolations()
+	s.guards.expireFloods()
+	s.guards.expireViolations()
 	ended, err := s.registry.Lessor.Expire(ctx, s.now())
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("expired leases cannot be ended yet", "error", err)
@@ -63,5 +63,5 @@ func (s *Service) expire(ctx context.Context) {
 func (s *Service) expired(l registry.Lease) {
 	s.publish("lease.expired", map[string]any{"device": l.Device, "ip": l.IP})
 	s.notifyLeft(l.Device)
-	s.enqueue(l.Device, func(ctx context.Context) { s.removeDetached(ctx, l.Device) })
+	s.enqueue(l.Device, func(ctx context.Context) { s.placement.removeDetached(ctx, l.Device) })
 }

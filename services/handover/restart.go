@@ -37,7 +37,7 @@ func (s *Service) restoreRules(ctx context.Context) {
 	version, since := s.net.Topology().Version, time.Now()
 	tried := false
 	for time.Since(began) < s.settings.Settle {
-		s.resumePostponed()
+		s.packets.resumePostponed()
 		waiting := s.withoutRules()
 		if len(waiting) == 0 {
 			break
@@ -82,7 +82,7 @@ func (s *Service) withoutRules() []string {
 			continue
 		}
 		s.mu.Lock()
-		m := s.mobiles[l.Device]
+		m := s.placement.mobiles[l.Device]
 		if m == nil || m.state == detached {
 			out = append(out, l.Device)
 		}
@@ -97,9 +97,9 @@ func (s *Service) declareAll(ctx context.Context, ids []string) {
 		if ctx.Err() != nil {
 			return
 		}
-		err := s.queue.Do(ctx, id, func(ctx context.Context) error { return s.replan(ctx, id, "the controller has started") })
+		err := s.queue.Do(ctx, id, func(ctx context.Context) error { return s.placement.replan(ctx, id, "the controller has started") })
 		if err != nil {
-			m := s.mobileOf(id)
+			m := s.placement.mobileOf(id)
 			s.change(func() { m.err = fmt.Sprint(err) })
 		}
 	})

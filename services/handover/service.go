@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/handover/dhcp"
 	"github.com/sluice-net/sluice/services/handover/domain"
 	"github.com/sluice-net/sluice/services/handover/registry"
@@ -36,11 +40,16 @@ type Options struct {
 	clock func() time.Time
 }
 
-// Service is the handover service of the controller. Its components embed one another, the later
-// the earlier: core, placement, guards, packetHandler, apiHandlers.
+// Service is the handover service of the controller. It consists of components, of which each uses
+// the core, which all share, and those before it.
 type Service struct {
-	*apiHandlers
-	links knownLinks // used by the goroutine of Run only
+	*core
+	placement *placement
+	guards    *guards
+	packets   *packetHandler
+	predictor *predictor
+	api       *apiHandlers
+	links     knownLinks // used by the goroutine of Run only
 }
 
 // New returns a Service that has not started yet.
@@ -58,18 +67,22 @@ func New(o Options) (*Service, error) {
 	c.ctx = c.tasks.Context()
 	c.queue = newQueue(c.tasks, maxQueued, maxWaiting)
 	p := &placement{core: c, mobiles: map[string]*mobile{}, motions: map[string]*motion{}, history: newHistory(c.settings.History)}
-	in := &packetHandler{guards: newGuards(p), ports: map[network.PortRef]association{}}
+	g := newGuards(p)
+	in := &packetHandler{core: c, placement: p, guards: g, ports: map[network.PortRef]association{}}
 	s := &Service{
-		apiHandlers: &apiHandlers{packetHandler: in, predictor: &predictor{placement: p}, daemons: &daemons{core: c, orders: newOrders(o.clock)}},
-		links:       knownLinks{store: o.Store, log: c.log},
+		core: c, placement: p, guards: g, packets: in, predictor: &predictor{core: c, placement: p},
+		links: knownLinks{store: o.Store, log: c.log},
+	}
+	s.api = &apiHandlers{
+		core: c, placement: p, guards: g, packets: in, predictor: s.predictor, daemons: &daemons{core: c, orders: newOrders(o.clock)},
 	}
 	c.registry = registry.New(registry.Options{Store: o.Store, Clock: o.clock, Log: c.log, Publish: c.publish, Changed: s.declaredChanged})
 	in.dhcp = dhcp.New(c.registry, dhcp.Options{})
-	if err := errors.Join(s.loadCoverage(), s.connectNeighbours(o)); err != nil {
+	if err := errors.Join(s.predictor.loadCoverage(), s.connectNeighbours(o)); err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
 	c.metrics = newMetrics(s)
-	s.forgers.dropped, s.rogues.dropped = c.metrics.forged, c.metrics.rogue
+	s.guards.forgers.dropped, s.guards.rogues.dropped = c.metrics.forged, c.metrics.rogue
 	return s, nil
 }
 
@@ -78,6 +91,32 @@ func (s *Service) Name() string { return Name }
 
 // Loaded returns a channel that is closed once the stored devices and leases have been read.
 func (s *Service) Loaded() <-chan struct{} { return s.loaded }
+
+// Register adds the service's operations and metrics to the API.
+func (s *Service) Register(a *api.API) { s.api.register(a) }
+
+// Errors lists what does not work, with cause and remedy.
+func (s *Service) Errors() []string { return s.api.status().Errors }
+
+// HandlePacketIn implements network.Handler: it handles DHCP and ARP that concern devices, and
+// packets with the address of a device.
+func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict { return s.packets.handle(p) }
+
+// Removed handles a rule that a switch has removed by its timeout. It does not block.
+func (s *Service) Removed(r network.Removed) { s.guards.removed(r) }
+
+// Anchored implements network.Anchors: it returns the border ports by which all traffic of a
+// device comes and goes, wherever the device is; false if no device with rules has the address.
+func (s *Service) Anchored(ip netip.Addr) (network.Anchor, bool) { return s.guards.anchored(ip) }
+
+// Moving implements network.Anchors: it returns the prefixes of hosts that may be devices, and the
+// border ports through which all their traffic passes.
+func (s *Service) Moving() network.Moving { return s.guards.moving() }
+
+// Led implements network.Anchors: it decides about a packet as the rules of devices would.
+func (s *Service) Led(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
+	return s.guards.led(at, h)
+}
 
 // Run runs the service until ctx ends. The rules of devices stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
@@ -89,10 +128,10 @@ func (s *Service) Run(ctx context.Context) error {
 		return fmt.Errorf("handover: %w", err)
 	}
 	close(s.loaded)
-	s.refreshView()
-	s.applyPunts(s.ctx) // before the rules in the switches are compared with the declared ones
+	s.guards.refreshView()
+	s.guards.applyPunts(s.ctx) // before the rules in the switches are compared with the declared ones
 	s.start(s.registry.Run)
-	s.start(func(ctx context.Context) { s.gateways.asking.Run(ctx, 0, askUnknown, s.findGateways) })
+	s.start(func(ctx context.Context) { s.guards.gateways.asking.Run(ctx, 0, askUnknown, s.guards.findGateways) })
 	s.start(func(ctx context.Context) { kit.NewLoop().Run(ctx, 0, expireInterval, s.expire) })
 	s.restoreRules(s.ctx)
 	if s.domain != nil {
@@ -109,14 +148,14 @@ func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
 	case network.PortUp:
 		s.mu.Lock()
-		s.ports[e.Port] = association{up: e.At}
+		s.packets.ports[e.Port] = association{up: e.At}
 		s.mu.Unlock()
 		if _, border := s.borderAt(e.Port); border {
-			s.gateways.askAgain()
+			s.guards.gateways.askAgain()
 		}
 	case network.PortDown:
 		s.mu.Lock()
-		delete(s.ports, e.Port)
+		delete(s.packets.ports, e.Port)
 		s.mu.Unlock()
 		s.wake()
 	case network.SwitchUp, network.SwitchDown, network.LinkUp, network.LinkDown:

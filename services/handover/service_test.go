@@ -54,7 +54,7 @@ func TestAttachAndMoveSaving(t *testing.T) {
 	if got := r.w.touched(); !slices.Equal(got, []openflow.DatapathID{2, 3, 4}) {
 		t.Errorf("written to %v, want the switches from the join to both edges", got)
 	}
-	rec := r.records(handoversInput{Device: "car", Kind: "move"})
+	rec := r.api.records(handoversInput{Device: "car", Kind: "move"})
 	if len(rec) != 1 || rec[0].Result != ResultDone || rec[0].Join != openflow.DatapathID(2).String() || rec[0].Changes.Switches != 3 ||
 		rec[0].Parts.Tf <= 0 || rec[0].Parts.Trigger <= 0 || rec[0].From.Port.PortRef != edge3 || rec[0].To.Port.PortRef != edge4 {
 		t.Errorf("record %+v", rec)
@@ -90,7 +90,7 @@ func TestSeamless(t *testing.T) {
 			t.Errorf("rules were deleted together with what replaces them: %v", r.w.mixed)
 		}
 		r.w.mu.Unlock()
-		rec := r.records(handoversInput{Device: "phone", Kind: "move"})
+		rec := r.api.records(handoversInput{Device: "phone", Kind: "move"})
 		if len(rec) != 1 || !rec[0].Bicast || rec[0].Policy != "seamless" || rec[0].Fallback != "" {
 			t.Errorf("record %+v", rec)
 		}
@@ -187,7 +187,7 @@ func TestRefusedRulesMoveNothing(t *testing.T) {
 	r.w.refuse = func(string) error { return network.ErrRefused }
 	r.w.mu.Unlock()
 	r.send(edge4, mac2, request(mac2, ip))
-	r.eventually("a failed record", func() bool { return len(r.records(handoversInput{Result: ResultFailed})) == 1 })
+	r.eventually("a failed record", func() bool { return len(r.api.records(handoversInput{Result: ResultFailed})) == 1 })
 	r.idle()
 	r.at(ip, mac1, edge3, mac1)
 	if got := r.answer(edge4, dhcpv4.MessageTypeAck, 50*time.Millisecond); got.IsValid() {
@@ -223,7 +223,7 @@ func TestLeadsWithoutAGap(t *testing.T) {
 		gap := false
 		looking.Go(func() {
 			for led := false; !gap && !stop.Load(); {
-				leads := r.acceptsFrom(here, ip)
+				leads := r.guards.acceptsFrom(here, ip)
 				led, gap = led || leads, led && !leads
 			}
 		})
@@ -255,7 +255,7 @@ func TestPingPong(t *testing.T) {
 				r.idle()
 				r.at(ip, m[0], edge3, m[0])
 				r.eventually("the other place to take no more packets", func() bool { return len(r.up(edge4, m[1], ip)) == 0 })
-				if failed := r.records(handoversInput{Result: ResultFailed}); len(failed) > 0 {
+				if failed := r.api.records(handoversInput{Result: ResultFailed}); len(failed) > 0 {
 					t.Errorf("failed: %+v", failed)
 				}
 			})
@@ -271,7 +271,7 @@ func TestEdgeSwitchGoneInMidMove(t *testing.T) {
 	r.w.refuse = func(string) error { return errors.Join(network.ErrSwitchDown) }
 	r.w.mu.Unlock()
 	r.send(edge4, mac2, request(mac2, ip))
-	r.eventually("a failed record", func() bool { return len(r.records(handoversInput{Result: ResultFailed})) == 1 })
+	r.eventually("a failed record", func() bool { return len(r.api.records(handoversInput{Result: ResultFailed})) == 1 })
 	r.w.mu.Lock()
 	r.w.refuse = nil
 	r.w.mu.Unlock()

@@ -18,7 +18,7 @@ func TestRefusedRequestsFillNoLog(t *testing.T) {
 		before := r.bus.Last()
 		const requests, most = 2000, 11 // no time passes
 		for range requests {
-			r.reportVerdict(&dhcp.Decision{Verdict: dhcp.Denied, Reason: strings.Repeat("without a signature ", 1000)}, incoming{})
+			r.packets.reportVerdict(&dhcp.Decision{Verdict: dhcp.Denied, Reason: strings.Repeat("without a signature ", 1000)}, incoming{})
 		}
 		text := out.String()
 		lines, size := strings.Count(text, "DHCP message refused"), len(text)
