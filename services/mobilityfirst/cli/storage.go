@@ -49,8 +49,8 @@ what is in them being whole and theirs, and it can read them.`,
 			switch {
 			case a.key == "":
 				return &command.UsageError{Err: errors.New("--name-key is missing: hosts have to know the name; \"sluice mf name new\" makes one")}
-			case size < storage.LeastSize:
-				return &command.UsageError{Err: fmt.Errorf("--size %v: want at least %v", size, config.Size(storage.LeastSize))}
+			case size < storage.MinSize:
+				return &command.UsageError{Err: fmt.Errorf("--size %v: want at least %v", size, config.Size(storage.MinSize))}
 			case o.Keep < time.Minute || o.Keep > custody.MaxKept:
 				return &command.UsageError{Err: fmt.Errorf("--keep %v: want 1m to %v", o.Keep, custody.MaxKept)}
 			}

@@ -85,33 +85,33 @@ func TestWatches(t *testing.T) {
 	w, now, name := newWatches(x.send), time.Now(), nameOf(1)
 	at := func(n byte) netip.AddrPort { return netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, n}), 9) }
 	asks := func(n byte) {
-		if !w.add(name, at(n), uint32(n), now, keepFor) {
+		if !w.add(name, at(n), uint32(n), now, maxAnswerLifetime) {
 			t.Errorf("%d finds no room", n)
 		}
 	}
 	for n := range byte(3) {
 		asks(n)
 	}
-	w.tell(name, 0, now)
+	w.notify(name, 0, now)
 	asks(0)
-	for times := range repeats {
-		w.tell(name, times+1, now)
+	for times := range repeatDelays {
+		w.notify(name, times+1, now)
 	}
-	if x.to[at(0)] != 1 || x.to[at(1)] != 1+len(repeats) || w.all != 1 {
-		t.Errorf("told %v; %d watch", x.to, w.all)
+	if x.to[at(0)] != 1 || x.to[at(1)] != 1+len(repeatDelays) || w.total != 1 {
+		t.Errorf("told %v; %d watch", x.to, w.total)
 	}
-	if w.tell(name, 0, now.Add(keepFor+time.Second)) || w.all != 0 || len(w.of) != 0 || len(w.by) != 0 {
-		t.Errorf("after its time %+v watch", w.of)
+	if w.notify(name, 0, now.Add(maxAnswerLifetime+time.Second)) || w.total != 0 || len(w.byName) != 0 || len(w.perAddress) != 0 {
+		t.Errorf("after its time %+v watch", w.byName)
 	}
 }
 
 // What changes often is told once until it has been told.
 func TestChangesAreToldTogether(t *testing.T) {
 	w, name := newWatches(nil), nameOf(1)
-	w.change(name) // nobody watches it
-	w.add(name, netip.MustParseAddrPort("192.0.2.1:9"), 1, time.Now(), keepFor)
+	w.nameChanged(name) // nobody watches it
+	w.add(name, netip.MustParseAddrPort("192.0.2.1:9"), 1, time.Now(), maxAnswerLifetime)
 	for range 2 * maxChanged {
-		w.change(name)
+		w.nameChanged(name)
 	}
 	if n := len(w.changed); n != 1 {
 		t.Errorf("%d changes are to be told", n)
@@ -123,29 +123,29 @@ func TestWatchesAreBounded(t *testing.T) {
 	w, now := newWatches(nil), time.Now()
 	name := func(n int) frame.GUID { return frame.GUID{byte(n >> 16), byte(n >> 8), byte(n)} }
 	one := netip.MustParseAddrPort("192.0.2.1:9")
-	for n := range maxWatchesOfOne + 10 {
-		if got := w.add(name(n), one, 1, now, keepFor); got != (n < maxWatchesOfOne) {
+	for n := range maxWatchesPerAddress + 10 {
+		if got := w.add(name(n), one, 1, now, maxAnswerLifetime); got != (n < maxWatchesPerAddress) {
 			t.Fatalf("name %d of an address: %v", n, got)
 		}
 	}
 	for port := range uint16(10) {
-		if got := w.add(name(1<<21), netip.AddrPortFrom(netip.MustParseAddr("192.0.2.2"), 100+port), 1, now, keepFor); got != (port < maxPrograms) {
+		if got := w.add(name(1<<21), netip.AddrPortFrom(netip.MustParseAddr("192.0.2.2"), 100+port), 1, now, maxAnswerLifetime); got != (port < maxPortsPerName) {
 			t.Fatalf("program %d of an address: %v", port, got)
 		}
 	}
-	for n := range maxWatchesOfName + 10 {
+	for n := range maxWatchesPerName + 10 {
 		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 9)
-		if got := w.add(name(1<<20), from, 1, now, keepFor); got != (n < maxWatchesOfName) {
+		if got := w.add(name(1<<20), from, 1, now, maxAnswerLifetime); got != (n < maxWatchesPerName) {
 			t.Fatalf("address %d of a name: %v", n, got)
 		}
 	}
-	for n := w.all; n <= maxWatches; n++ {
+	for n := w.total; n <= maxWatches; n++ {
 		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{11, byte(n >> 16), byte(n >> 8), byte(n)}), 9)
-		if got := w.add(name(n), from, 1, now, keepFor); got != (n < maxWatches) {
+		if got := w.add(name(n), from, 1, now, maxAnswerLifetime); got != (n < maxWatches) {
 			t.Fatalf("watch %d: %v", n, got)
 		}
 	}
-	if !w.add(name(1), netip.MustParseAddrPort("203.0.113.1:9"), 1, now.Add(keepFor+time.Second), keepFor) || w.all != 1 {
-		t.Errorf("%d watch when the time of all is over", w.all)
+	if !w.add(name(1), netip.MustParseAddrPort("203.0.113.1:9"), 1, now.Add(maxAnswerLifetime+time.Second), maxAnswerLifetime) || w.total != 1 {
+		t.Errorf("%d watch when the time of all is over", w.total)
 	}
 }

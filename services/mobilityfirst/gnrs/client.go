@@ -19,62 +19,63 @@ import (
 )
 
 const (
-	// tries is how often something is asked, tryFor how long each answer may take, as the original
-	// release has it.
-	tries, tryFor = 2, 500 * time.Millisecond
-	// maxAsked bounds the questions of a client that wait for their answers.
-	maxAsked = 4096
+	// maxAttempts is how often a request is sent, and attemptTimeout how long each answer may take,
+	// as in the original release.
+	maxAttempts, attemptTimeout = 2, 500 * time.Millisecond
+	// maxPending limits the pending requests of a client.
+	maxPending = 4096
 )
 
 // Errors of a client.
 var (
-	// ErrNoAnswer is for a server that does not answer.
+	// ErrNoAnswer means that the server does not answer.
 	ErrNoAnswer = errors.New("no answer")
-	// ErrAsked is for a question of a client that has too many already.
-	ErrAsked = errors.New("too many questions wait for their answers")
-	// ErrClosed is for a client that has been closed.
+	// ErrTooManyPending means that the client has too many pending requests.
+	ErrTooManyPending = errors.New("too many questions wait for their answers")
+	// ErrClosed means that the client has been closed.
 	ErrClosed = errors.New("the client is closed")
 )
 
-// Client asks a name service. Its methods may be called concurrently.
+// Client sends requests to a name service. Its methods may be called concurrently.
 type Client struct {
 	server netip.AddrPort
 	conn   *net.UDPConn
 	self   gnrswire.Address
-	ended  chan struct{}
-	// changed is told of names that have changed, of those for which that was asked. It must not block.
+	done   chan struct{}
+	// changed is called with names that have changed, if their lookups asked for that. It must not
+	// block.
 	changed func(frame.GUID)
-	// alone asks for what the server knows by itself.
-	alone bool
+	// localOnly asks for what the server knows by itself.
+	localOnly bool
 
 	mu       sync.Mutex
 	next     uint32
-	asked    map[uint32]chan *gnrswire.Message
+	pending  map[uint32]chan *gnrswire.Message
 	closed   bool
 	distance distance
 }
 
-// distance is how far a server is.
+// distance describes how fast a server answers.
 type distance struct {
-	trip   time.Duration // a mean of round trips
-	silent time.Time     // when it last did not answer; zero if it has since
+	roundTrip   time.Duration // a mean of round-trip times
+	silentSince time.Time     // when it last did not answer; zero if it has answered since
 }
 
 const (
-	// tripWeight is how many round trips their mean is over, the newest the most.
-	tripWeight = 8
-	// silentFor is for how long a server that has not answered counts as far.
+	// roundTripWeight is the weight of the mean: a new round trip counts 1/roundTripWeight.
+	roundTripWeight = 8
+	// silentFor is how long a server that has not answered counts as distant.
 	silentFor = 5 * time.Second
 )
 
-// Dial makes a client of the server at an address. It sends nothing yet.
+// Dial returns a client of the server at an address. It sends nothing yet.
 func Dial(server netip.AddrPort) (*Client, error) { return dial(server, func(frame.GUID) {}) }
 
 func dial(server netip.AddrPort, changed func(frame.GUID)) (*Client, error) {
 	return dialFrom(netip.Addr{}, server, changed)
 }
 
-// dialFrom is dial from one of this machine's addresses; the zero value stands for any.
+// dialFrom is dial from a local address; the zero value selects any.
 func dialFrom(local netip.Addr, server netip.AddrPort, changed func(frame.GUID)) (*Client, error) {
 	var from *net.UDPAddr
 	if local.IsValid() {
@@ -85,39 +86,40 @@ func dialFrom(local netip.Addr, server netip.AddrPort, changed func(frame.GUID))
 		return nil, fmt.Errorf("name service at %v: %w", server, err)
 	}
 	self := conn.LocalAddr().(*net.UDPAddr).AddrPort()
-	c := &Client{server: server, conn: conn, ended: make(chan struct{}), changed: changed, next: rand.Uint32(), asked: map[uint32]chan *gnrswire.Message{}}
+	c := &Client{server: server, conn: conn, done: make(chan struct{}), changed: changed, next: rand.Uint32(), pending: map[uint32]chan *gnrswire.Message{}}
 	c.self = requester(self)
 	go c.read()
 	return c, nil
 }
 
-// Close ends it; who waits gets ErrClosed.
+// Close closes the client; pending calls return ErrClosed.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	err := c.conn.Close()
-	<-c.ended
+	<-c.done
 	return err
 }
 
-// Lookup asks where a name is, and verifies the answer: no server can make one up. The error is a
-// *RefusedError with NotFound for a name that nobody has told of, or wraps ErrNoAnswer or what package
-// record says of a wrong answer. A server may still hide a record, or give one that is older and holds.
+// Lookup looks a name up and verifies the answer, so no server can forge one. The error is a
+// *RefusedError with NotFound for a name without a record, or wraps ErrNoAnswer or the reason of
+// package record why the answer is not valid. A server can still hide a record, or return an older
+// one that has not expired.
 func (c *Client) Lookup(ctx context.Context, name frame.GUID) (*record.Record, error) {
 	r, _, err := c.lookup(ctx, name)
 	return r, err
 }
 
-// lookup is Lookup, and says for how long the answer may be kept. More options may be asked for.
+// lookup is Lookup with further options. It also returns how long the answer may be cached.
 func (c *Client) lookup(ctx context.Context, name frame.GUID, more ...gnrswire.Option) (*record.Record, time.Duration, error) {
 	m := &gnrswire.Message{Kind: gnrswire.Lookup, GUID: name, Options: append(more, gnrswire.Option{Kind: optionProof, Value: make([]byte, proofSize)})}
 	a, err := c.ask(ctx, m)
 	if err != nil {
 		return nil, 0, fmt.Errorf("looking up %v at %v: %w", name, c.server, err)
 	}
-	r, is, err := record.FromMessage(a, name)
-	if err == nil && !is {
+	r, ok, err := record.FromMessage(a, name)
+	if err == nil && !ok {
 		err = record.ErrSignature
 	}
 	if err == nil {
@@ -126,28 +128,29 @@ func (c *Client) lookup(ctx context.Context, name frame.GUID, more ...gnrswire.O
 	if err != nil {
 		return nil, 0, fmt.Errorf("what %v says of %v: %w", c.server, name, err)
 	}
-	return r, min(lifetime(a), time.Until(time.Unix(r.Until, 0))), nil
+	return r, min(answerLifetime(a), time.Until(time.Unix(r.Until, 0))), nil
 }
 
-// untoldFor is how long an answer may be kept whose change will not be told.
-const untoldFor = time.Second
+// unwatchedLifetime is how long an answer may be cached if the client will not be notified of
+// changes.
+const unwatchedLifetime = time.Second
 
-// lifetime is how long an answer may be kept.
-func lifetime(a *gnrswire.Message) time.Duration {
-	most := untoldFor
-	if has(a, optionWatch, 0) {
-		most = keepFor
+// answerLifetime returns how long an answer may be cached.
+func answerLifetime(a *gnrswire.Message) time.Duration {
+	limit := unwatchedLifetime
+	if hasOption(a, optionWatch, 0) {
+		limit = maxAnswerLifetime
 	}
 	for _, o := range a.Options {
 		if o.Kind == gnrswire.TimeToLive && len(o.Value) == 4 {
-			return min(time.Duration(binary.BigEndian.Uint32(o.Value))*time.Second, most)
+			return min(time.Duration(binary.BigEndian.Uint32(o.Value))*time.Second, limit)
 		}
 	}
 	return 0
 }
 
-// Write has the server keep a record, and returns when its disk has it. The error is a *RefusedError
-// that says why it is refused, or wraps ErrNoAnswer: then it may have been written.
+// Write writes a record, and returns when the server has it durably. The error is a *RefusedError
+// with the reason, or wraps ErrNoAnswer, in which case the record may have been written.
 func (c *Client) Write(ctx context.Context, r *record.Record) error {
 	m := &gnrswire.Message{Kind: gnrswire.Update}
 	r.Into(m)
@@ -160,30 +163,30 @@ func (c *Client) Write(ctx context.Context, r *record.Record) error {
 // ask sends a message until it is answered.
 func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Message, error) {
 	m.Requester = c.self
-	if c.alone {
+	if c.localOnly {
 		m.Options = append(m.Options, gnrswire.Option{Kind: gnrswire.Recursive, Value: []byte(optionNo)})
 	}
 	answer := make(chan *gnrswire.Message, 1)
-	if err := c.enter(m, answer); err != nil {
+	if err := c.register(m, answer); err != nil {
 		return nil, err
 	}
-	defer c.leave(m.Request)
+	defer c.unregister(m.Request)
 	b, err := m.AppendTo(nil)
 	if err != nil {
 		return nil, err
 	}
 	var last error
 	began := time.Now()
-	for try := range tries {
+	for try := range maxAttempts {
 		if _, last = c.conn.Write(b); errors.Is(last, net.ErrClosed) {
 			return nil, ErrClosed
 		}
-		wait := time.NewTimer(tryFor)
+		wait := time.NewTimer(attemptTimeout)
 		select {
 		case a, open := <-answer:
 			wait.Stop()
 			if open {
-				c.answered(time.Since(began))
+				c.recordRoundTrip(time.Since(began))
 			}
 			switch {
 			case !open:
@@ -192,7 +195,7 @@ func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Messag
 				return a, nil
 			}
 			refused := &RefusedError{m.Kind, Code(a.Code)}
-			if try > 0 && (refused.Code == TooOften || refused.Code == Busy) { // the first time it may have been taken
+			if try > 0 && (refused.Code == TooOften || refused.Code == Busy) { // the first attempt may have been accepted
 				return nil, errors.Join(ErrNoAnswer, refused)
 			}
 			return nil, refused
@@ -203,81 +206,84 @@ func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Messag
 		}
 	}
 	c.mu.Lock()
-	c.distance.silent = time.Now()
+	c.distance.silentSince = time.Now()
 	c.mu.Unlock()
-	return nil, errors.Join(fmt.Errorf("%w, asked %d times", ErrNoAnswer, tries), last)
+	return nil, errors.Join(fmt.Errorf("%w, asked %d times", ErrNoAnswer, maxAttempts), last)
 }
 
-// answered notes a round trip.
-func (c *Client) answered(trip time.Duration) {
+// recordRoundTrip updates the mean round-trip time.
+func (c *Client) recordRoundTrip(trip time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := &c.distance
-	if d.silent = (time.Time{}); d.trip == 0 {
-		d.trip = trip
+	if d.silentSince = (time.Time{}); d.roundTrip == 0 {
+		d.roundTrip = trip
 	}
-	d.trip += (trip - d.trip) / tripWeight
+	d.roundTrip += (trip - d.roundTrip) / roundTripWeight
 }
 
-// Distance is how far the server is for who chooses among several: the mean round trip; zero if it has not been asked
-// yet, what a question takes that is not answered if it never has been, and a long time if that was some seconds ago.
+// Distance returns a measure for the choice among several servers: the mean round-trip time. It is
+// zero for a server that has not been asked yet. For one that did not answer the last request it is
+// the maximum for some seconds, and after that the earlier mean or, if it has never answered, the
+// time of an unanswered request.
 func (c *Client) Distance() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch d := &c.distance; {
-	case d.silent.IsZero():
-		return d.trip
-	case time.Since(d.silent) < silentFor:
+	case d.silentSince.IsZero():
+		return d.roundTrip
+	case time.Since(d.silentSince) < silentFor:
 		return time.Duration(math.MaxInt64)
 	default:
-		return cmp.Or(d.trip, tries*tryFor)
+		return cmp.Or(d.roundTrip, maxAttempts*attemptTimeout)
 	}
 }
 
-// Heard is the mean round trip to the server, zero if it has not answered yet, and whether it did not when it was asked last.
-func (c *Client) Heard() (trip time.Duration, silent bool) {
+// RoundTrip returns the mean round-trip time to the server, zero if it has not answered yet, and
+// reports whether the last request was not answered.
+func (c *Client) RoundTrip() (trip time.Duration, silent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.distance.trip, !c.distance.silent.IsZero()
+	return c.distance.roundTrip, !c.distance.silentSince.IsZero()
 }
 
-// enter gives a message its number, by which its answer is known.
-func (c *Client) enter(m *gnrswire.Message, answer chan *gnrswire.Message) error {
+// register assigns a number to a message, by which its answer is recognized.
+func (c *Client) register(m *gnrswire.Message, answer chan *gnrswire.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
 		return ErrClosed
-	case len(c.asked) >= maxAsked:
-		return ErrAsked
+	case len(c.pending) >= maxPending:
+		return ErrTooManyPending
 	}
-	for c.asked[c.next] != nil {
+	for c.pending[c.next] != nil {
 		c.next++
 	}
 	m.Request = c.next
-	c.asked[m.Request] = answer
+	c.pending[m.Request] = answer
 	c.next++
 	return nil
 }
 
-func (c *Client) leave(request uint32) {
+func (c *Client) unregister(request uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.asked, request)
+	delete(c.pending, request)
 }
 
-// read gives answers to who waits for them.
+// read passes answers to the callers that wait for them.
 func (c *Client) read() {
-	defer close(c.ended)
+	defer close(c.done)
 	b := make([]byte, datagram)
 	for {
 		n, err := c.conn.Read(b)
 		if errors.Is(err, net.ErrClosed) {
-			c.end()
+			c.closePending()
 			return
 		}
 		if err != nil {
-			time.Sleep(readPause) // a server that is not there: its host says so
+			time.Sleep(readPause) // no server listens there, and its host reports that
 			continue
 		}
 		m, err := gnrswire.Parse(append([]byte(nil), b[:n]...))
@@ -289,24 +295,24 @@ func (c *Client) read() {
 			continue
 		}
 		c.mu.Lock()
-		answer := c.asked[m.Request]
+		answer := c.pending[m.Request]
 		c.mu.Unlock()
 		if answer == nil {
 			continue
 		}
 		select {
 		case answer <- m:
-		default: // it has been answered
+		default: // it has been answered already
 		}
 	}
 }
 
-// end tells all who wait that there are no more answers.
-func (c *Client) end() {
+// closePending ends all pending calls.
+func (c *Client) closePending() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for request, answer := range c.asked {
+	for request, answer := range c.pending {
 		close(answer)
-		delete(c.asked, request)
+		delete(c.pending, request)
 	}
 }

@@ -8,23 +8,24 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// Code is how an answer ends. Those from 16 on are ours; the original release has the first two.
+// Code is the result in an answer. The original release has the first two; those from 16 on are
+// Sluice's.
 type Code uint16
 
 // The codes.
 const (
 	OK        Code = 0
-	NotFound  Code = 1  // nobody has said where the name is, or what was said is over
-	Unsigned  Code = 16 // only its owner says where a name is
-	Forged    Code = 17 // it is not signed by the owner of the name
-	Over      Code = 18 // it does not hold now, or for too long
-	Old       Code = 19 // there is a newer one
-	Malformed Code = 20 // it is no record, or says too much
-	TooOften  Code = 21 // from that address
-	Busy      Code = 22 // too much waits; try again
-	Full      Code = 23 // there is no room
-	Failed    Code = 24 // the store of names
-	// Unreachable is for a name that other domains keep, of which none answers.
+	NotFound  Code = 1  // there is no record of the name, or it has expired
+	Unsigned  Code = 16 // the write is not signed
+	Forged    Code = 17 // the owner of the name has not signed it
+	Over      Code = 18 // it has expired, or is valid for too long
+	Old       Code = 19 // there is a newer record
+	Malformed Code = 20 // it is not a record, or exceeds a record's limits
+	TooOften  Code = 21 // too many requests from this address
+	Busy      Code = 22 // too much is waiting; the client may try again
+	Full      Code = 23 // there is no room for another name
+	Failed    Code = 24 // the store has failed
+	// Unreachable means that other domains keep the name, and none of them answers.
 	Unreachable Code = 25
 )
 
@@ -35,7 +36,7 @@ var codeTexts = map[Code]string{
 	Unreachable: "none of the domains that keep it answers",
 }
 
-// String says what the code means.
+// String returns the meaning of the code.
 func (c Code) String() string {
 	if text, known := codeTexts[c]; known {
 		return text
@@ -43,23 +44,23 @@ func (c Code) String() string {
 	return fmt.Sprintf("code %d", uint16(c))
 }
 
-// RefusedError is for what a server has refused.
+// RefusedError is the error for a request that a server has refused.
 type RefusedError struct {
 	Kind gnrswire.Kind
 	Code Code
 }
 
-// Error says what was refused, and why.
+// Error implements error.
 func (e *RefusedError) Error() string { return fmt.Sprintf("%v refused: %v", e.Kind, e.Code) }
 
-// codeOf is the code for what was wrong with a write.
+// codeOf returns the code for the result of a write.
 func codeOf(err error) Code {
 	for _, x := range []struct {
 		err  error
 		code Code
 	}{
 		{record.ErrSignature, Forged},
-		{record.ErrOver, Over},
+		{record.ErrExpired, Over},
 		{record.ErrLimits, Malformed},
 		{record.ErrLayout, Malformed},
 		{record.ErrOld, Old},

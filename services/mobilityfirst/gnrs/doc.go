@@ -1,14 +1,14 @@
-// Package gnrs is the name service: a [Server] that says by UDP where names are, from a [Store] of
-// records, and a [Client] that asks it, and tells it where its own name is.
+// Package gnrs implements the name service: a [Server] that answers by UDP where names are, from a
+// [Store] of records, and a [Client] that looks names up and writes its own.
 //
-// Messages are those of the original release (package gnrswire); whoever knows nothing but these can
-// look names up. Writes have to be records (package record), which the owner of the name has signed:
-// what is not signed, is signed by somebody else, is over, or is older than what is there, is refused
-// with a [Code]. A write is answered when the store has it for good.
+// The messages are those of the original release (package gnrswire), whose hosts can look names up.
+// Writes have to be records (package record) that the owner of the name has signed. The server
+// refuses a write with a [Code] if it is unsigned, signed by another key, expired, or older than
+// the stored record. It answers a write when the store has it durably.
 //
-// Who sends much is bounded by its address ([Limits]), and writes in all. An answer goes to the address
-// from which it was asked for, never to another, and a short question has a short one: somebody else's
-// address is of little use to who would flood it.
+// Requests are limited per source address ([Limits]), and writes in total. An answer only goes to
+// the address that the request came from, and a short request gets a short answer, so the server is
+// of little use for flooding others.
 //
-// A [Cache] keeps answers, and is told when they do not hold any more.
+// A [Cache] keeps answers, and is notified when they are no longer valid.
 package gnrs

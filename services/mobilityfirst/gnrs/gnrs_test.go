@@ -191,26 +191,26 @@ func TestFlood(t *testing.T) {
 		t.Error("another one is not answered")
 	}
 	for i := range 2 * maxSources {
-		s.askers.allow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), asks, now)
+		s.limits.allow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), useLookup, now)
 	}
-	if n := s.askers.of.Len(); n > maxSources {
+	if n := s.limits.bySource.Len(); n > maxSources {
 		t.Errorf("%d addresses are remembered", n)
 	}
-	s.askers.allow(other.Addr(), asks, now.Add(time.Minute))
-	s.askers.allow(netip.MustParseAddr("203.0.113.1"), asks, now.Add(time.Minute))
-	if n := s.askers.of.Len(); n > 2 {
+	s.limits.allow(other.Addr(), useLookup, now.Add(time.Minute))
+	s.limits.allow(netip.MustParseAddr("203.0.113.1"), useLookup, now.Add(time.Minute))
+	if n := s.limits.bySource.Len(); n > 2 {
 		t.Errorf("%d addresses are remembered a minute later", n)
 	}
 }
 
 // Two who serve and come with the time of their batch each, in turn, let nobody do more than one does.
 func TestTimeDoesNotGoBack(t *testing.T) {
-	s := newAskers(Limits{Lookups: 100, Writes: 100, NewNames: 100})
+	s := newSourceLimits(Limits{Lookups: 100, Writes: 100, NewNames: 100})
 	one, now := netip.MustParseAddr("198.51.100.1"), time.Now()
 	allowed := 0
 	for range 1000 {
 		for _, at := range []time.Time{now.Add(20 * time.Millisecond), now} {
-			if s.allow(one, asks, at) {
+			if s.allow(one, useLookup, at) {
 				allowed++
 			}
 		}

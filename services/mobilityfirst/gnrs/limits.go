@@ -13,96 +13,98 @@ import (
 	"github.com/sluice-net/sluice/internal/sources"
 )
 
-// Limits is what one address may do in a second; each may do a tenth of it at once.
+// Limits limits the requests of one address per second; a tenth of each may come at once.
 type Limits struct {
-	// Lookups and Writes are questions and writes. A write costs the server as much time as twenty
-	// questions, most of it for the signature.
+	// Lookups and Writes limit the requests of each kind. A write costs the server as much time as
+	// twenty lookups, most of it for the signature.
 	Lookups, Writes float64
-	// NewNames are writes of names that are not there yet. They stay for a day: what one address may
-	// do is a part of what a store takes.
+	// NewNames limits the writes of names without a record. These stay for a day, so one address
+	// may only use a part of the store.
 	NewNames float64
 }
 
-// DefaultLimits are those of a server that is told nothing.
+// DefaultLimits returns the default limits.
 func DefaultLimits() Limits { return Limits{Lookups: 20_000, Writes: 1_000, NewNames: 20} }
 
-// writesInAll is how many writes of all together a server takes in a second for each processor: so
-// signatures leave it time for questions.
-const writesInAll = 15_000
+// writesPerProcessor limits the writes of all addresses per second and processor, so that signature
+// checks leave time for lookups.
+const writesPerProcessor = 15_000
 
 const (
-	// asksOthersEach is how many questions of one address others are asked for in a second: each has them remember for half a
-	// minute who is to be told. domainsShare is how many times as much another domain may ask as an address.
-	asksOthersEach, domainsShare = 500, 5
-	// maxSources bounds the addresses that are remembered; more share what one may do.
+	// forwardsPerAddress limits the lookups of one address that are forwarded to other domains, per
+	// second: each makes those remember for half a minute whom to notify. domainFactor is how many
+	// times the lookups of an address another domain may send.
+	forwardsPerAddress, domainFactor = 500, 5
+	// maxSources limits the addresses with limiters of their own; further addresses share those of
+	// one.
 	maxSources = 1 << 16
-	// forgetAfter is when nothing needs to be remembered of an address.
-	forgetAfter = 2 * time.Second
+	// forgetSource is how long the limiters of an unused address are kept.
+	forgetSource = 2 * time.Second
 )
 
-// askers counts what each address does.
-type askers struct {
+// sourceLimits limits the requests of each address.
+type sourceLimits struct {
 	Limits
-	mu              sync.Mutex
-	of              sources.Table[netip.Addr, source]
-	others          *source       // who has found no room
-	writes, brought *rate.Limiter // in all, of owners and of other domains
-	now             time.Time     // the latest that anybody has come with
+	mu                   sync.Mutex
+	bySource             sources.Table[netip.Addr, limiters]
+	overflow             *limiters     // for addresses beyond maxSources
+	writes, domainWrites *rate.Limiter // in total, of owners and of other domains
+	latest               time.Time     // the latest time of any call
 }
 
-type source struct{ lookups, writes, news, others, domain *rate.Limiter }
+type limiters struct{ lookups, writes, newNames, forwards, domainLookups *rate.Limiter }
 
-func newAskers(l Limits) *askers {
-	s := &askers{Limits: l, writes: limiter(writesInAll * float64(runtime.GOMAXPROCS(0)))}
-	s.brought = limiter(writesInAll / 2 * float64(runtime.GOMAXPROCS(0)))
-	s.of = sources.Table[netip.Addr, source]{New: s.source, Most: maxSources, ForgetAfter: forgetAfter}
-	s.others = s.source()
+func newSourceLimits(l Limits) *sourceLimits {
+	s := &sourceLimits{Limits: l, writes: limiter(writesPerProcessor * float64(runtime.GOMAXPROCS(0)))}
+	s.domainWrites = limiter(writesPerProcessor / 2 * float64(runtime.GOMAXPROCS(0)))
+	s.bySource = sources.Table[netip.Addr, limiters]{New: s.newLimiters, Most: maxSources, ForgetAfter: forgetSource}
+	s.overflow = s.newLimiters()
 	return s
 }
 
-func limiter(each float64) *rate.Limiter {
-	return rate.NewLimiter(rate.Limit(each), max(int(each/10), 1))
+func limiter(perSecond float64) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(perSecond), max(int(perSecond/10), 1))
 }
 
-func (s *askers) source() *source {
-	return &source{
-		lookups: limiter(s.Lookups), writes: limiter(s.Writes), news: limiter(s.NewNames),
-		others: rate.NewLimiter(asksOthersEach, maxFrom), domain: limiter(domainsShare * s.Lookups),
+func (s *sourceLimits) newLimiters() *limiters {
+	return &limiters{
+		lookups: limiter(s.Lookups), writes: limiter(s.Writes), newNames: limiter(s.NewNames),
+		forwards: rate.NewLimiter(forwardsPerAddress, maxQuestionsPerSource), domainLookups: limiter(domainFactor * s.Lookups),
 	}
 }
 
-// use is what somebody does.
+// use is the kind of an action that is limited.
 type use int
 
 const (
-	asks         use = iota
-	writes           // before a signature is looked at
-	newNames         // beside writes
-	asksOthers       // beside asks: what others have to be asked
-	othersAsks       // those of another domain
-	othersWrites     // likewise
+	useLookup       use = iota
+	useWrite            // before the signature check
+	useNewName          // in addition to useWrite
+	useForward          // in addition to useLookup, for a forwarded lookup
+	useDomainLookup     // a lookup by another domain
+	useDomainWrite      // a write by another domain
 )
 
-// allow says whether an address may do something once more.
-func (s *askers) allow(a netip.Addr, what use, now time.Time) bool {
+// allow reports whether an address may perform one more action.
+func (s *sourceLimits) allow(a netip.Addr, what use, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.After(s.now) {
-		s.now = now
+	if now.After(s.latest) {
+		s.latest = now
 	}
-	now = s.now // whoever comes later with an earlier time would have the time between count again
-	x := cmp.Or(s.of.Find(clientaddr.Source(a).Addr(), now), s.others)
+	now = s.latest // with an earlier time the limiters would add the tokens of the time between again
+	x := cmp.Or(s.bySource.Find(clientaddr.Source(a).Addr(), now), s.overflow)
 	switch what {
-	case writes:
+	case useWrite:
 		return x.writes.AllowN(now, 1) && s.writes.AllowN(now, 1)
-	case asksOthers:
-		return x.others.AllowN(now, 1)
-	case othersAsks:
-		return x.domain.AllowN(now, 1)
-	case othersWrites:
-		return s.brought.AllowN(now, 1)
-	case newNames:
-		return x.news.AllowN(now, 1)
+	case useForward:
+		return x.forwards.AllowN(now, 1)
+	case useDomainLookup:
+		return x.domainLookups.AllowN(now, 1)
+	case useDomainWrite:
+		return s.domainWrites.AllowN(now, 1)
+	case useNewName:
+		return x.newNames.AllowN(now, 1)
 	default:
 		return x.lookups.AllowN(now, 1)
 	}

@@ -15,38 +15,38 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// Roaming asks a name service for a host that moves: it begins anew when the host has another address. Its methods may
-// be called concurrently.
+// Roaming is a client of a name service for a host that moves: it opens a new socket when the
+// host's address has changed. Its methods may be called concurrently.
 type Roaming struct {
 	server netip.AddrPort
 
 	mu      sync.Mutex
 	cache   *Cache
-	at      netip.Addr // from which it asks
+	at      netip.Addr // the local address
 	changed func(frame.GUID)
 	closed  bool
 }
 
-// NewRoaming asks the server at an address. It sends nothing yet.
+// NewRoaming returns a client of the server at an address. It sends nothing yet.
 func NewRoaming(server netip.AddrPort) *Roaming {
 	return &Roaming{server: server, changed: func(frame.GUID) {}}
 }
 
-// Changed has f called when a name that was asked for is elsewhere. It is to be called before anything is asked. f must
-// not block.
+// Changed registers f, which is called when a name that was looked up has moved. It has to be
+// called before any lookup. f must not block.
 func (r *Roaming) Changed(f func(frame.GUID)) { r.changed = f }
 
-// Addr is the address of this host from which the way goes to the server.
+// Addr returns the local address from which packets reach the server.
 func (r *Roaming) Addr() (netip.Addr, error) {
-	conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(r.server)) // sends nothing
+	conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(r.server)) // this sends nothing
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("the way to the name service at %v: %w", r.server, err)
 	}
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), conn.Close()
 }
 
-// now is the cache for the address that the host has now.
-func (r *Roaming) now() (*Cache, error) {
+// current returns the cache for the host's current address.
+func (r *Roaming) current() (*Cache, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at, err := r.Addr()
@@ -71,7 +71,7 @@ func (r *Roaming) now() (*Cache, error) {
 	return fresh, err
 }
 
-// Close ends it; who waits gets ErrClosed.
+// Close closes the client; pending calls return ErrClosed.
 func (r *Roaming) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,9 +81,9 @@ func (r *Roaming) Close() error {
 	return r.cache.Close()
 }
 
-// Addresses says at which IPv4 addresses a name is, as Cache.Lookup does.
+// Addresses returns the IPv4 addresses of a name, looked up as in Cache.Lookup.
 func (r *Roaming) Addresses(ctx context.Context, name frame.GUID) (all []netip.AddrPort, err error) {
-	c, err := r.now()
+	c, err := r.current()
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (r *Roaming) Addresses(ctx context.Context, name frame.GUID) (all []netip.A
 	return all, nil
 }
 
-// Publish has the service keep where the name of a key is, until a time.
+// Publish signs and writes a record with the addresses of a key's name.
 func (r *Roaming) Publish(ctx context.Context, key ed25519.PrivateKey, number uint64, until time.Time, at ...netip.AddrPort) error {
 	var addresses []gnrswire.Address
 	for _, a := range at {
@@ -112,7 +112,7 @@ func (r *Roaming) Publish(ctx context.Context, key ed25519.PrivateKey, number ui
 	if err != nil {
 		return err
 	}
-	c, err := r.now()
+	c, err := r.current()
 	if err != nil {
 		return err
 	}

@@ -22,64 +22,66 @@ import (
 )
 
 const (
-	// batch is how many datagrams are read or sent at once, datagram the longest that is read.
+	// batch is the number of datagrams that are read or sent at once, and datagram the maximum size
+	// of a received one.
 	batch, datagram = 64, 2048
-	// maxAnswers bounds the answers that wait to be sent.
+	// maxAnswers limits the answers that wait to be sent.
 	maxAnswers = 16384
-	// readPause is how long nothing is read after that has failed.
+	// readPause is the pause after a failed read.
 	readPause = 10 * time.Millisecond
-	// socketBuffer is what may wait to be read, in bytes.
+	// socketBuffer is the size of the receive buffer in bytes.
 	socketBuffer = 4 << 20
 )
 
-// Options is what a server works with.
+// Options configures a Server.
 type Options struct {
-	// Store has the records; it may be Shared. The server does not close it.
+	// Store holds the records; it may be Shared. The server does not close it.
 	Store Store
-	// Listen is the UDP address, one of the machine's: answers come from there. The port is
+	// Listen is the UDP address, one of this machine's, from which answers are sent. The port is
 	// gnrswire.Port by convention.
 	Listen netip.AddrPort
-	// Others are the name services of other domains; nil for none.
+	// Others reaches the name services of other domains; nil if there are none.
 	Others Others
-	// Limits bound what each address does; the zero value stands for DefaultLimits.
+	// Limits limits the requests of each address; the zero value selects DefaultLimits.
 	Limits Limits
 	// Log receives the log; nil discards it.
 	Log *slog.Logger
 }
 
-// Counters count what a server has done since its start.
+// Counters counts what a server has done since its start.
 type Counters struct {
-	// Lookups and Writes are what was asked and written, Answers by how they ended.
+	// Lookups and Writes count requests, and Answers counts answers by their code.
 	Lookups, Writes uint64
 	Answers         map[Code]uint64
-	// Malformed are datagrams that are no message, Dropped answers that found no room.
+	// Malformed counts datagrams that are not valid messages, and Dropped the answers for which
+	// there was no room.
 	Malformed, Dropped uint64
 }
 
-// Server answers what it is asked by UDP.
+// Server answers requests by UDP.
 type Server struct {
 	Options
-	conn    *net.UDPConn
-	askers  *askers
-	watches *watches
-	others  *questions    // for others
-	shared  Shared        // Store, if it is; nil if not
-	aside   *aside        // for shared
-	waited  chan outgoing // answers that had to wait, for the store or for others
-	notices chan outgoing // what tells of changes
-	lines   lograte.Limit
+	conn       *net.UDPConn
+	limits     *sourceLimits
+	watches    *watches
+	forwarder  *forwarder    // lookups that other domains answer
+	shared     Shared        // Store if it is Shared, otherwise nil
+	storeQueue *storeQueue   // requests that wait for shared
+	delayed    chan outgoing // answers that had to wait for the store or for other domains
+	notices    chan outgoing // notifications of changes
+	warnLimit  lograte.Limit
 
 	lookups, written, malformed, dropped atomic.Uint64
 	answers                              [Unreachable + 1]atomic.Uint64
 }
 
-// outgoing is an answer.
+// outgoing is a datagram to send.
 type outgoing struct {
 	to netip.AddrPort
 	b  []byte
 }
 
-// Listen opens the socket of a server, which answers once it runs.
+// Listen opens the socket of a server, which answers once Run is called.
 func Listen(o Options) (*Server, error) {
 	if o.Listen.Addr().IsUnspecified() {
 		return nil, fmt.Errorf("name service at %v: want one address of this machine, from which its answers come", o.Listen)
@@ -94,34 +96,34 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name service: %w", err)
 	}
-	_ = conn.SetReadBuffer(socketBuffer) // as much as there may be
-	s := &Server{Options: o, conn: conn, askers: newAskers(o.Limits), waited: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
+	_ = conn.SetReadBuffer(socketBuffer) // as much as the system allows
+	s := &Server{Options: o, conn: conn, limits: newSourceLimits(o.Limits), delayed: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
 	s.watches = newWatches(func(to netip.AddrPort, m *gnrswire.Message) {
-		if s.askers.allow(to.Addr(), asks, time.Now()) { // as much as its questions may be answered
-			s.later(s.notices, to, m)
+		if s.limits.allow(to.Addr(), useLookup, time.Now()) { // notifications count as lookups of the address
+			s.sendLater(s.notices, to, m)
 		}
 	})
-	s.others, s.aside = newQuestions(s), newAside(s)
+	s.forwarder, s.storeQueue = newForwarder(s), newStoreQueue(s)
 	if shared, is := s.Store.(Shared); is {
 		s.shared = shared
-		shared.Changed(s.change)
+		shared.Changed(s.nameChanged)
 	}
 	if s.Others != nil {
-		s.Others.Changed(s.change)
+		s.Others.Changed(s.nameChanged)
 	}
 	return s, nil
 }
 
-// change is for a name of which something new is known: who has asked for it is told.
-func (s *Server) change(name frame.GUID) {
-	s.others.change(name)
-	s.watches.change(name)
+// nameChanged handles a changed record: clients that have asked for the name are notified.
+func (s *Server) nameChanged(name frame.GUID) {
+	s.forwarder.nameChanged(name)
+	s.watches.nameChanged(name)
 }
 
-// Addr is where it listens.
+// Addr returns the address of the server.
 func (s *Server) Addr() netip.AddrPort { return s.conn.LocalAddr().(*net.UDPAddr).AddrPort() }
 
-// Counters reads them.
+// Counters returns the current counters.
 func (s *Server) Counters() Counters {
 	c := Counters{Lookups: s.lookups.Load(), Writes: s.written.Load(), Malformed: s.malformed.Load(), Dropped: s.dropped.Load(), Answers: map[Code]uint64{}}
 	for code := range s.answers {
@@ -132,14 +134,14 @@ func (s *Server) Counters() Counters {
 	return c
 }
 
-// Run answers until ctx ends, and closes the socket.
+// Run answers requests until ctx ends, and closes the socket.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 	defer stop()
-	defer s.others.tasks.Stop()
-	defer s.aside.tasks.Stop()
+	defer s.forwarder.tasks.Stop()
+	defer s.storeQueue.tasks.Stop()
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() { cancel(s.serve(ctx)) })
@@ -153,19 +155,19 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve reads and answers until the socket is closed.
+// serve reads and answers requests until the socket is closed.
 func (s *Server) serve(ctx context.Context) error {
 	p := ipv4.NewPacketConn(s.conn)
 	in, out := messages(datagram), messages(0)
-	var free [batch][]byte // room for answers
-	var writes []*waiting
+	var free [batch][]byte // buffers for answers
+	var writes []*pendingWrite
 	for {
 		n, err := p.ReadBatch(in, 0)
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return nil
 		}
 		if err != nil {
-			s.lines.Warn(s.Log, "reading from the socket", "error", err)
+			s.warnLimit.Warn(s.Log, "reading from the socket", "error", err)
 			if tasks.Sleep(ctx, readPause) != nil {
 				return nil
 			}
@@ -180,21 +182,21 @@ func (s *Server) serve(ctx context.Context) error {
 		}
 		writes = writes[:0]
 		for _, m := range in[:n] {
-			to, b, w := s.begin(free[count][:0], m.Addr.(*net.UDPAddr).AddrPort(), m.Buffers[0][:m.N], now)
+			to, b, w := s.prepare(free[count][:0], m.Addr.(*net.UDPAddr).AddrPort(), m.Buffers[0][:m.N], now)
 			if w != nil {
 				writes = append(writes, w)
 			}
 			add(to, b)
 		}
 		for i, err := range verify(writes, now) {
-			add(writes[i].to, s.start(free[count][:0], writes[i], err, now))
+			add(writes[i].to, s.finishWrite(free[count][:0], writes[i], err, now))
 		}
 		s.writeAll(p, out[:count])
 	}
 }
 
-// verify says what is wrong with records that are to be written.
-func verify(writes []*waiting, now time.Time) []error {
+// verify verifies the records of writes, and returns an error or nil for each.
+func verify(writes []*pendingWrite, now time.Time) []error {
 	if len(writes) == 0 {
 		return nil
 	}
@@ -202,10 +204,10 @@ func verify(writes []*waiting, now time.Time) []error {
 	for i, w := range writes {
 		all[i] = w.record
 	}
-	return record.VerifyTogether(all, now)
+	return record.VerifyBatch(all, now)
 }
 
-// messages are a batch with room for so many bytes each.
+// messages returns a batch of messages with buffers of this size.
 func messages(size int) []ipv4.Message {
 	all := make([]ipv4.Message, batch)
 	for i := range all {
@@ -214,7 +216,7 @@ func messages(size int) []ipv4.Message {
 	return all
 }
 
-// writeAll sends answers; one that cannot be sent does not hold up the others.
+// writeAll sends answers. One that cannot be sent does not delay the others.
 func (s *Server) writeAll(p *ipv4.PacketConn, all []ipv4.Message) {
 	for len(all) > 0 {
 		n, err := p.WriteBatch(all, 0)
@@ -229,7 +231,7 @@ func (s *Server) writeAll(p *ipv4.PacketConn, all []ipv4.Message) {
 	}
 }
 
-// send sends what is not answered at once: answers before all else.
+// send sends delayed answers and notifications, answers first.
 func (s *Server) send(ctx context.Context) {
 	p, out := ipv4.NewPacketConn(s.conn), messages(0)
 	for {
@@ -241,12 +243,12 @@ func (s *Server) send(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case x := <-s.waited:
+		case x := <-s.delayed:
 			add(x)
 		case x := <-s.notices:
 			add(x)
 		}
-		for _, queue := range []chan outgoing{s.waited, s.notices} {
+		for _, queue := range []chan outgoing{s.delayed, s.notices} {
 			for more := true; more && count < batch; {
 				select {
 				case x := <-queue:
@@ -260,11 +262,11 @@ func (s *Server) send(ctx context.Context) {
 	}
 }
 
-// later has something sent that is not answered at once. It does not block.
-func (s *Server) later(queue chan outgoing, to netip.AddrPort, m *gnrswire.Message) {
+// sendLater queues a datagram for send. It does not block.
+func (s *Server) sendLater(queue chan outgoing, to netip.AddrPort, m *gnrswire.Message) {
 	b, err := m.AppendTo(nil)
 	if err != nil {
-		s.lines.Warn(s.Log, "an answer cannot be written", "error", err)
+		s.warnLimit.Warn(s.Log, "an answer cannot be written", "error", err)
 		return
 	}
 	select {

@@ -13,86 +13,91 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// Store has the newest record of each name, as packages namestore and redisnames have. Its methods may be called
-// concurrently. Errors wrap those of package record.
+// Store holds the newest record of each name; packages namestore and redisnames implement it. Its
+// methods may be called concurrently. Errors wrap those of package record.
 type Store interface {
-	// Get appends the record of a name to b, as record.Parse reads it, and says whether there is one. It may be over.
+	// Get appends the record of a name to b, as record.Parse reads it, and reports whether there is
+	// one. The record may have expired.
 	Get(b []byte, name frame.GUID) (all []byte, found bool, err error)
-	// Start stores a record that has been verified: done is called when it will not be lost any more, or with why it is not
-	// stored, and is told whether that has changed anything, or may have. done does not block. An error of Start means that done is not
-	// called. The record's memory is the store's until then.
+	// Start begins to store a verified record. If it returns nil, it later calls done once: with
+	// nil when the record is durable, or with the reason why it is not stored. changed reports
+	// whether the stored record has changed, or may have. done must not block. The record's memory
+	// belongs to the store until then.
 	Start(r *record.Record, done func(changed bool, err error)) error
 }
 
-// Shared is a Store that other servers have, too. It is asked over a network, so that what it does may take time.
+// Shared is a Store that other servers use as well. It is reached over a network, so its methods
+// may take time.
 type Shared interface {
 	Store
-	// Changed has f called with names of which others have written something new. f does not block. It is called once, before
-	// anything else.
+	// Changed registers f, which is called with names whose records other servers have changed. f
+	// must not block. Changed is called once, before all other methods.
 	Changed(f func(frame.GUID))
-	// Hears says whether f is being called now: what others write while it is not is never told.
+	// Hears reports whether f is being called now. Changes by others during other times are never
+	// reported.
 	Hears() bool
 }
 
 const (
-	// What waits for a shared store at one time: in all, and from one address.
-	maxWaiting, maxWaitingFrom = 8192, 1024
+	// Limits of the requests that wait for a shared store, in total and per source.
+	maxWaiting, maxWaitingPerSource = 8192, 1024
 )
 
-// aside does what waits for a shared store, while questions are read.
-type aside struct {
+// storeQueue executes requests that wait for a shared store, so that the server can read further
+// ones.
+type storeQueue struct {
 	*Server
 	tasks *tasks.Group
 
-	mu   sync.Mutex
-	all  int
-	from map[netip.Addr]int
+	mu        sync.Mutex
+	total     int
+	perSource map[netip.Addr]int
 }
 
-func newAside(s *Server) *aside {
-	return &aside{Server: s, tasks: tasks.New(), from: map[netip.Addr]int{}}
+func newStoreQueue(s *Server) *storeQueue {
+	return &storeQueue{Server: s, tasks: tasks.New(), perSource: map[netip.Addr]int{}}
 }
 
-// do has what an address has asked done by f, and answered unless that has to wait for more. It says whether there was room for
-// that.
-func (s *aside) do(from netip.Addr, to netip.AddrPort, a *gnrswire.Message, f func(now time.Time) (code Code, waits bool)) bool {
+// start runs f for a request in another goroutine, and sends the answer unless f reports that it
+// still has to wait. start reports whether there was room for the request.
+func (s *storeQueue) start(from netip.Addr, to netip.AddrPort, a *gnrswire.Message, f func(now time.Time) (code Code, waits bool)) bool {
 	source := clientaddr.Source(from).Addr()
-	if !s.enter(source) {
+	if !s.acquire(source) {
 		return false
 	}
-	keep(a)
-	started := s.tasks.Start(func(context.Context) { // the store bounds how long it takes
+	cloneRequester(a)
+	started := s.tasks.Start(func(context.Context) { // the store limits its duration
 		code, waits := f(time.Now())
-		s.leave(source)
+		s.release(source)
 		if !waits {
-			s.conclude(a, code)
-			s.later(s.waited, to, a)
+			s.setCode(a, code)
+			s.sendLater(s.delayed, to, a)
 		}
 	})
 	if !started {
-		s.leave(source)
+		s.release(source)
 	}
 	return started
 }
 
-// enter says whether there is room for one thing more of an address, which it takes.
-func (s *aside) enter(source netip.Addr) bool {
+// acquire takes room for one request of a source, and reports whether there was any.
+func (s *storeQueue) acquire(source netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= maxWaiting || s.from[source] >= maxWaitingFrom {
+	if s.total >= maxWaiting || s.perSource[source] >= maxWaitingPerSource {
 		return false
 	}
-	s.all++
-	s.from[source]++
+	s.total++
+	s.perSource[source]++
 	return true
 }
 
-// leave gives room back.
-func (s *aside) leave(source netip.Addr) {
+// release returns the room of a request.
+func (s *storeQueue) release(source netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all--
-	if s.from[source]--; s.from[source] == 0 {
-		delete(s.from, source)
+	s.total--
+	if s.perSource[source]--; s.perSource[source] == 0 {
+		delete(s.perSource, source)
 	}
 }

@@ -40,7 +40,7 @@ func listenOn(t *testing.T, d *distant) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.aside.tasks.Stop()
+		s.storeQueue.tasks.Stop()
 		if err := s.conn.Close(); err != nil {
 			t.Error(err)
 		}
@@ -77,10 +77,10 @@ func TestManyWaitForStore(t *testing.T) {
 	update := &gnrswire.Message{Kind: gnrswire.Update}
 	sign(t, 1, 1, time.Hour).Into(update)
 	waiting := 0
-	for n := range maxWaiting + 2*maxWaitingFrom {
-		from := fmt.Sprintf("198.51.100.%d:9", 1+n/(2*maxWaitingFrom))
-		if n >= 2*maxWaitingFrom { // others, each no more than it may
-			from = fmt.Sprintf("198.51.101.%d:9", n/maxWaitingFrom)
+	for n := range maxWaiting + 2*maxWaitingPerSource {
+		from := fmt.Sprintf("198.51.100.%d:9", 1+n/(2*maxWaitingPerSource))
+		if n >= 2*maxWaitingPerSource { // others, each no more than it may
+			from = fmt.Sprintf("198.51.101.%d:9", n/maxWaitingPerSource)
 		}
 		m := &gnrswire.Message{Kind: gnrswire.Lookup, GUID: frame.GUID{byte(n), byte(n >> 8)}}
 		if n%2 == 1 {
@@ -92,8 +92,8 @@ func TestManyWaitForStore(t *testing.T) {
 		case Code(a.Code) != Busy:
 			t.Fatalf("question %d: %v", n, Code(a.Code))
 		}
-		if n == 2*maxWaitingFrom-1 && waiting != maxWaitingFrom {
-			t.Errorf("%d questions of one address wait, want %d", waiting, maxWaitingFrom)
+		if n == 2*maxWaitingPerSource-1 && waiting != maxWaitingPerSource {
+			t.Errorf("%d questions of one address wait, want %d", waiting, maxWaitingPerSource)
 		}
 	}
 	if waiting != maxWaiting {
@@ -102,14 +102,14 @@ func TestManyWaitForStore(t *testing.T) {
 	close(d.let)
 	for n := range waiting {
 		select {
-		case <-s.waited:
+		case <-s.delayed:
 		case <-time.After(time.Minute):
 			t.Fatalf("%d of %d are answered", n, waiting)
 		}
 	}
-	s.aside.tasks.Stop()
-	if s.aside.all != 0 || len(s.aside.from) != 0 {
-		t.Errorf("%d questions wait yet, of %d addresses", s.aside.all, len(s.aside.from))
+	s.storeQueue.tasks.Stop()
+	if s.storeQueue.total != 0 || len(s.storeQueue.perSource) != 0 {
+		t.Errorf("%d questions wait yet, of %d addresses", s.storeQueue.total, len(s.storeQueue.perSource))
 	}
 }
 
@@ -121,12 +121,12 @@ func TestDeafStore(t *testing.T) {
 	s := listenOn(t, d)
 	for _, d.hears = range []bool{false, true} {
 		asking(t, s, "198.51.100.1:9", &gnrswire.Message{Kind: gnrswire.Lookup, GUID: frame.GUID{1}, Options: []gnrswire.Option{{Kind: optionWatch}}})
-		x := <-s.waited
+		x := <-s.delayed
 		m, err := gnrswire.Parse(x.b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if promised := has(m, optionWatch, 0); promised != d.hears {
+		if promised := hasOption(m, optionWatch, 0); promised != d.hears {
 			t.Errorf("hears %v: promised %v", d.hears, promised)
 		}
 	}

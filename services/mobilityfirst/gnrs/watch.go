@@ -12,110 +12,110 @@ import (
 )
 
 const (
-	// optionWatch asks to be told when a name changes while the answer may be kept; an answer that has
-	// it says that this will be done.
+	// optionWatch asks for a notification when a name changes while the answer may be cached. In an
+	// answer it promises that notification.
 	optionWatch gnrswire.OptionKind = 21
-	// optionChanged is in what tells of a change: an answer to the question that asked for it, and the
-	// name.
+	// optionChanged marks a notification: an answer to the lookup that asked for it, with the name.
 	optionChanged gnrswire.OptionKind = 22
 )
 
-// What is remembered of who watches: in all, of one address, of one name, and of one address of one name:
-// so many programs of a host, by their ports.
+// Limits of the remembered watches: in total, of one address, of one name, and of one address for
+// one name. The last one limits the programs on a host, which differ in their ports.
 const (
-	maxWatches       = 1 << 18
-	maxWatchesOfOne  = 1 << 14
-	maxWatchesOfName = 1 << 10
-	maxPrograms      = 4
-	// maxChanged bounds the names that have changed and of which nobody has been told.
+	maxWatches           = 1 << 18
+	maxWatchesPerAddress = 1 << 14
+	maxWatchesPerName    = 1 << 10
+	maxPortsPerName      = 4
+	// maxChanged limits the changed names whose watchers have not been notified yet.
 	maxChanged = 4096
 )
 
-// repeats are when who has been told of a change is told again, unless he has asked anew.
-var repeats = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, 800 * time.Millisecond}
+// repeatDelays lists when a notification is repeated, unless the client has looked the name up
+// again.
+var repeatDelays = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, 800 * time.Millisecond}
 
-// watcher is who wants to be told.
+// watcher is a client that wants to be notified.
 type watcher struct {
-	request uint32
-	until   time.Time
-	told    bool
+	request  uint32
+	until    time.Time
+	notified bool
 }
 
-// watches are those that wait for changes.
+// watches holds the watches of all names.
 type watches struct {
 	send    func(netip.AddrPort, *gnrswire.Message)
 	changed chan frame.GUID
 
-	mu    sync.Mutex
-	news  map[frame.GUID]bool // names that are in changed
-	of    map[frame.GUID]map[netip.AddrPort]*watcher
-	by    map[netip.Addr]int // how many each address has
-	all   int
-	swept time.Time
+	mu         sync.Mutex
+	pending    map[frame.GUID]bool // the names in changed
+	byName     map[frame.GUID]map[netip.AddrPort]*watcher
+	perAddress map[netip.Addr]int // the number of watches of each address
+	total      int
+	swept      time.Time
 }
 
 func newWatches(send func(netip.AddrPort, *gnrswire.Message)) *watches {
-	return &watches{send: send, changed: make(chan frame.GUID, maxChanged), news: map[frame.GUID]bool{}, of: map[frame.GUID]map[netip.AddrPort]*watcher{}, by: map[netip.Addr]int{}}
+	return &watches{send: send, changed: make(chan frame.GUID, maxChanged), pending: map[frame.GUID]bool{}, byName: map[frame.GUID]map[netip.AddrPort]*watcher{}, perAddress: map[netip.Addr]int{}}
 }
 
-// add has an address be told of changes of a name, and says whether it will be.
-func (w *watches) add(name frame.GUID, at netip.AddrPort, request uint32, now time.Time, last time.Duration) bool {
+// add registers an address for changes of a name, and reports whether there was room.
+func (w *watches) add(name frame.GUID, at netip.AddrPort, request uint32, now time.Time, lifetime time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	x := w.of[name][at]
+	x := w.byName[name][at]
 	if x == nil {
 		source := clientaddr.Source(at.Addr()).Addr()
-		if w.full(name, source) {
-			if w.sweep(now); w.full(name, source) {
+		if w.isFull(name, source) {
+			if w.sweep(now); w.isFull(name, source) {
 				return false
 			}
 		}
-		if w.of[name] == nil {
-			w.of[name] = map[netip.AddrPort]*watcher{}
+		if w.byName[name] == nil {
+			w.byName[name] = map[netip.AddrPort]*watcher{}
 		}
 		x = &watcher{}
-		w.of[name][at] = x
-		w.by[source]++
-		w.all++
+		w.byName[name][at] = x
+		w.perAddress[source]++
+		w.total++
 	}
-	*x = watcher{request: request, until: now.Add(last)}
+	*x = watcher{request: request, until: now.Add(lifetime)}
 	return true
 }
 
-// full says whether there is no room for an address to watch a name. The lock is held.
-func (w *watches) full(name frame.GUID, source netip.Addr) bool {
-	if w.all >= maxWatches || w.by[source] >= maxWatchesOfOne || len(w.of[name]) >= maxWatchesOfName {
+// isFull reports whether there is no room for an address to watch a name. The mutex is held.
+func (w *watches) isFull(name frame.GUID, source netip.Addr) bool {
+	if w.total >= maxWatches || w.perAddress[source] >= maxWatchesPerAddress || len(w.byName[name]) >= maxWatchesPerName {
 		return true
 	}
 	programs := 0
-	for at := range w.of[name] {
+	for at := range w.byName[name] {
 		if clientaddr.Source(at.Addr()).Addr() == source {
 			programs++
 		}
 	}
-	return programs >= maxPrograms
+	return programs >= maxPortsPerName
 }
 
-// remove forgets a watch. The lock is held.
+// remove removes a watch. The mutex is held.
 func (w *watches) remove(name frame.GUID, at netip.AddrPort) {
-	delete(w.of[name], at)
-	if len(w.of[name]) == 0 {
-		delete(w.of, name)
+	delete(w.byName[name], at)
+	if len(w.byName[name]) == 0 {
+		delete(w.byName, name)
 	}
 	source := clientaddr.Source(at.Addr()).Addr()
-	if w.by[source]--; w.by[source] == 0 {
-		delete(w.by, source)
+	if w.perAddress[source]--; w.perAddress[source] == 0 {
+		delete(w.perAddress, source)
 	}
-	w.all--
+	w.total--
 }
 
-// sweep forgets the watches whose time is over, once a second at most. The lock is held.
+// sweep removes expired watches, once a second at most. The mutex is held.
 func (w *watches) sweep(now time.Time) {
 	if now.Sub(w.swept) < time.Second {
 		return
 	}
 	w.swept = now
-	for name, watchers := range w.of {
+	for name, watchers := range w.byName {
 		for at, x := range watchers {
 			if now.After(x.until) {
 				w.remove(name, at)
@@ -124,34 +124,34 @@ func (w *watches) sweep(now time.Time) {
 	}
 }
 
-// change notes that a name has changed, which is told once if it has not been yet. It does not block: what
-// it cannot note is found out when the answers' time is over.
-func (w *watches) change(name frame.GUID) {
+// nameChanged queues a changed name for notification, once. It does not block: a change for which
+// there is no room is found when the cached answers expire.
+func (w *watches) nameChanged(name frame.GUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.news[name] || len(w.of[name]) == 0 {
+	if w.pending[name] || len(w.byName[name]) == 0 {
 		return
 	}
 	select {
 	case w.changed <- name:
-		w.news[name] = true
+		w.pending[name] = true
 	default:
 	}
 }
 
-// notice is what tells an address of a change.
+// notice is a notification for an address.
 type notice struct {
 	at      netip.AddrPort
 	request uint32
 }
 
-// run tells of changes until ctx ends.
+// run sends notifications until ctx ends.
 func (w *watches) run(ctx context.Context) {
 	type due struct {
 		name frame.GUID
 		at   time.Time
 	}
-	waiting := make([][]due, len(repeats)) // names of which is told again, by how often they were told
+	waiting := make([][]due, len(repeatDelays)) // names whose notification is repeated, by the number of repetitions
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -160,16 +160,16 @@ func (w *watches) run(ctx context.Context) {
 			return
 		case name := <-w.changed:
 			now := time.Now()
-			if w.tell(name, 0, now) {
-				waiting[0] = append(waiting[0], due{name, now.Add(repeats[0])})
+			if w.notify(name, 0, now) {
+				waiting[0] = append(waiting[0], due{name, now.Add(repeatDelays[0])})
 			}
 		case now := <-tick.C:
 			for i, all := range waiting {
 				for len(all) > 0 && now.After(all[0].at) {
 					name := all[0].name
 					all = all[1:]
-					if w.tell(name, i+1, now) && i+1 < len(repeats) {
-						waiting[i+1] = append(waiting[i+1], due{name, now.Add(repeats[i+1])})
+					if w.notify(name, i+1, now) && i+1 < len(repeatDelays) {
+						waiting[i+1] = append(waiting[i+1], due{name, now.Add(repeatDelays[i+1])})
 					}
 				}
 				waiting[i] = all
@@ -178,25 +178,26 @@ func (w *watches) run(ctx context.Context) {
 	}
 }
 
-// tell tells who watches a name that it has changed: all for the first time, and then those who have
-// not asked since. Who does not ask after the last time is forgotten. It says whether there was anybody.
-func (w *watches) tell(name frame.GUID, times int, now time.Time) bool {
+// notify notifies the watchers of a name: all of them at first, and in repetitions those that have
+// not looked the name up since. After the last repetition it removes them. It reports whether there
+// were any.
+func (w *watches) notify(name frame.GUID, repetition int, now time.Time) bool {
 	var all []notice
 	w.mu.Lock()
-	if times == 0 {
-		delete(w.news, name)
+	if repetition == 0 {
+		delete(w.pending, name)
 	}
-	for at, x := range w.of[name] {
+	for at, x := range w.byName[name] {
 		switch {
 		case now.After(x.until):
 			w.remove(name, at)
 			continue
-		case times > 0 && !x.told:
+		case repetition > 0 && !x.notified:
 			continue
 		}
-		x.told = true
+		x.notified = true
 		all = append(all, notice{at, x.request})
-		if times == len(repeats) {
+		if repetition == len(repeatDelays) {
 			w.remove(name, at)
 		}
 	}
@@ -210,7 +211,7 @@ func (w *watches) tell(name frame.GUID, times int, now time.Time) bool {
 	return len(all) > 0
 }
 
-// requester is an address as messages have it, which know IPv4 alone.
+// requester returns an address as in messages, which support IPv4 only.
 func requester(at netip.AddrPort) gnrswire.Address {
 	if a := at.Addr().Unmap(); a.Is4() {
 		return gnrswire.AddrPortOf(netip.AddrPortFrom(a, at.Port()))
@@ -218,8 +219,8 @@ func requester(at netip.AddrPort) gnrswire.Address {
 	return gnrswire.AddrPortOf(netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port()))
 }
 
-// changedName is the name of whose change a message tells, if it does.
-func changedName(m *gnrswire.Message) (name frame.GUID, is bool) {
+// changedName returns the name in a notification; ok is false if the message is not one.
+func changedName(m *gnrswire.Message) (name frame.GUID, ok bool) {
 	for _, o := range m.Options {
 		if o.Kind == optionChanged && len(o.Value) == len(name) {
 			return frame.GUID(o.Value), true

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// AddressKind is what an address is.
+// AddressKind is the kind of an address.
 type AddressKind uint16
 
 // The kinds of addresses.
@@ -16,22 +16,22 @@ const (
 	Name     AddressKind = 1 // a GUID
 )
 
-// Address is where or who somebody is. Kinds that are not known are carried as they are.
+// Address is a network address or a name. Addresses of unknown kinds are carried unchanged.
 type Address struct {
 	Kind  AddressKind
 	Value []byte
 }
 
-// AddrPortOf is the address of an IPv4 address and a port.
+// AddrPortOf returns the Address of an IPv4 address and port.
 func AddrPortOf(a netip.AddrPort) Address {
 	four := a.Addr().Unmap().As4()
 	return Address{IPv4Port, be.AppendUint16(four[:], a.Port())}
 }
 
-// NameOf is the address that is a name.
+// NameOf returns the Address of a name.
 func NameOf(g frame.GUID) Address { return Address{Name, g[:]} }
 
-// AddrPort is the IPv4 address and port; false for another kind.
+// AddrPort returns the IPv4 address and port, and false for another kind.
 func (a Address) AddrPort() (netip.AddrPort, bool) {
 	if a.Kind != IPv4Port || len(a.Value) != 6 {
 		return netip.AddrPort{}, false
@@ -39,7 +39,7 @@ func (a Address) AddrPort() (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(a.Value)), be.Uint16(a.Value[4:])), true
 }
 
-// GUID is the name; false for another kind.
+// GUID returns the name, and false for another kind.
 func (a Address) GUID() (g frame.GUID, ok bool) {
 	if a.Kind != Name || len(a.Value) != len(g) {
 		return g, false
@@ -47,7 +47,7 @@ func (a Address) GUID() (g frame.GUID, ok bool) {
 	return frame.GUID(a.Value), true
 }
 
-// String is the address as an operator reads it.
+// String returns the address for an operator to read.
 func (a Address) String() string {
 	if at, ok := a.AddrPort(); ok {
 		return at.String()
@@ -66,7 +66,7 @@ func (a Address) appendTo(b []byte) []byte {
 	return append(be.AppendUint16(be.AppendUint16(b, uint16(a.Kind)), uint16(len(a.Value))), a.Value...)
 }
 
-// parseAddress reads the address at the start of b, and gives what stands behind it.
+// parseAddress parses the address at the start of b and returns the bytes behind it.
 func parseAddress(b []byte) (a Address, rest []byte, err error) {
 	if len(b) < addressHeader {
 		return a, nil, frame.ErrShort

@@ -1,8 +1,9 @@
-// Package gnrswire reads and writes messages of the global name resolution service as the original
-// release of MobilityFirst has them: datagrams to UDP port 5001, each a [Message] that asks for or
-// changes what a name (package frame) stands for, or answers that. All integers are big-endian.
+// Package gnrswire encodes and decodes messages of the global name resolution service of
+// MobilityFirst's original release: datagrams to UDP port 5001, each a [Message] that looks up or
+// changes the addresses of a name (package frame), or answers such a request. All integers are
+// big-endian.
 //
-// A message is a header of twelve bytes; an address of who asks; options; and what is asked or
-// answered, with addresses as types, lengths and values. [Parse] takes what outsiders send: it is
-// linear in its size, and what it returns shares its memory.
+// A message consists of a header of twelve bytes, the address of the requester, options, and the
+// request or answer, with addresses as types, lengths and values. [Parse] accepts input from
+// untrusted hosts: it is linear in the input's size, and its result shares the input's memory.
 package gnrswire

@@ -13,7 +13,7 @@ const Port = 5001
 
 var be = binary.BigEndian
 
-// Kind is what is asked.
+// Kind is the kind of a request.
 type Kind uint8
 
 // The kinds of messages.
@@ -23,12 +23,12 @@ const (
 	Update Kind = 2
 )
 
-// answer marks answers, in their kind.
-const answer = 0x80
+// answerBit is set in the kind of an answer.
+const answerBit = 0x80
 
 var kindNames = [...]string{"insert", "lookup", "update"}
 
-// String is the kind's name.
+// String returns the kind's name.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
@@ -36,31 +36,31 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Errors of parsing and writing, which wrap them, besides frame.ErrShort and frame.ErrLayout.
+// Errors that Parse and AppendTo wrap, besides frame.ErrShort and frame.ErrLayout.
 var (
-	// ErrKind is for a message of a kind that is not known.
+	// ErrKind means that a message's kind is unknown.
 	ErrKind = errors.New("its kind is not known")
-	// ErrLong is for a message that does not fit into its length, or its options into theirs.
+	// ErrLong means that a message or its options are too long.
 	ErrLong = errors.New("it is too long")
 )
 
-// Message asks, or answers.
+// Message is a request or an answer.
 type Message struct {
 	Version uint8
 	Kind    Kind
-	// Answer says that it answers a message of its kind.
+	// Answer is set in an answer to a request of this kind.
 	Answer bool
-	// Request is the number by which whoever asks knows the answer.
+	// Request is the number with which the requester recognizes the answer.
 	Request uint32
-	// Requester is who asks, where the answer goes.
+	// Requester is the address of the requester, to which the answer is sent.
 	Requester Address
 	Options   []Option
 
-	// GUID is the name that is asked about; none in an answer.
+	// GUID is the requested name; an answer has none.
 	GUID frame.GUID
-	// Code is how an answer ends, zero for well.
+	// Code is the result in an answer, zero for success.
 	Code uint16
-	// Addresses are what the name stands for: in an insert, an update, or an answer.
+	// Addresses lists the addresses of the name in an insert, an update, or an answer.
 	Addresses []Address
 }
 
@@ -71,7 +71,8 @@ const (
 	countSize  = 4
 )
 
-// AppendTo appends the message to b. The error wraps ErrLong or ErrKind; b comes back as given then.
+// AppendTo appends the message to b. On error it returns b unchanged; the error wraps ErrLong or
+// ErrKind.
 func (m *Message) AppendTo(b []byte) ([]byte, error) {
 	if m.Kind > Update {
 		return b, fmt.Errorf("message of %v: %w", m.Kind, ErrKind)
@@ -79,14 +80,14 @@ func (m *Message) AppendTo(b []byte) ([]byte, error) {
 	start := len(b)
 	kind := uint8(m.Kind)
 	if m.Answer {
-		kind |= answer
+		kind |= answerBit
 	}
 	b = append(b, m.Version, kind, 0, 0)
 	b = be.AppendUint32(b, m.Request)
 	options := headerSize + m.Requester.size()
 	payload := options
 	for _, o := range m.Options {
-		if len(o.Value) > 0xff || o.Kind >= last {
+		if len(o.Value) > 0xff || o.Kind >= lastOption {
 			return b[:start], fmt.Errorf("option %d of %d bytes: %w", o.Kind, len(o.Value), ErrLong)
 		}
 		payload += optionHeader + len(o.Value)
@@ -120,16 +121,16 @@ func (m *Message) appendPayload(b []byte) []byte {
 	return b
 }
 
-// hasAddresses says whether addresses belong to the message.
+// hasAddresses reports whether the message contains a list of addresses.
 func (m *Message) hasAddresses() bool { return m.Answer || m.Kind != Lookup }
 
-// Parse reads a message. What follows it in the datagram is ignored. The error wraps frame.ErrShort,
-// ErrKind or frame.ErrLayout.
+// Parse parses a message. It ignores bytes behind it in the datagram. The error wraps
+// frame.ErrShort, ErrKind or frame.ErrLayout.
 func Parse(b []byte) (*Message, error) {
 	if len(b) < headerSize {
 		return nil, fmt.Errorf("message of %d bytes: %w", len(b), frame.ErrShort)
 	}
-	m := &Message{Version: b[0], Kind: Kind(b[1] &^ answer), Answer: b[1]&answer != 0, Request: be.Uint32(b[4:])}
+	m := &Message{Version: b[0], Kind: Kind(b[1] &^ answerBit), Answer: b[1]&answerBit != 0, Request: be.Uint32(b[4:])}
 	if m.Kind > Update {
 		return nil, fmt.Errorf("message of %v: %w", m.Kind, ErrKind)
 	}
@@ -147,7 +148,7 @@ func (m *Message) parse(b []byte) (err error) {
 	case payload > size, payload < headerSize, options > payload, options != 0 && options < headerSize:
 		return frame.ErrLayout
 	}
-	end := payload // of the address
+	end := payload // the end of the address
 	if options != 0 {
 		end = options
 		if m.Options, err = parseOptions(b[options:payload]); err != nil {

@@ -86,7 +86,7 @@ func TestRefused(t *testing.T) {
 		"options behind the payload": {put(8, 30), frame.ErrLayout},
 		"no room for the address":    {put(8, 13), frame.ErrShort},
 		"address beyond the options": {put(14, 7), frame.ErrShort},
-		"option without an end":      {func(b []byte) { b[22] &^= last }, frame.ErrShort},
+		"option without an end":      {func(b []byte) { b[22] &^= lastOption }, frame.ErrShort},
 		"option beyond the payload":  {func(b []byte) { b[23] = 9 }, frame.ErrShort},
 		"a billion addresses":        {func(b []byte) { b[44] = 0x40 }, frame.ErrShort},
 		"an address too long":        {put(50, 7), frame.ErrShort},
@@ -124,7 +124,7 @@ func TestRoundTrip(t *testing.T) {
 			Version: rapid.Byte().Draw(t, "version"), Kind: Kind(rapid.Uint8Range(0, uint8(Update)).Draw(t, "kind")), Answer: rapid.Bool().Draw(t, "answer"),
 			Request: rapid.Uint32().Draw(t, "request"), Requester: address.Draw(t, "requester"),
 			Options: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Option {
-				return Option{OptionKind(rapid.Uint8Range(0, last-1).Draw(t, "kind")), bytesOf(255).Draw(t, "value")}
+				return Option{OptionKind(rapid.Uint8Range(0, lastOption-1).Draw(t, "kind")), bytesOf(255).Draw(t, "value")}
 			}), 0, 8).Draw(t, "options"),
 		}
 		if m.Answer {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
 )
 
-// Status is a name service as the API shows it.
+// Status describes the name service, as the API shows it.
 type Status struct {
 	Listen  string            `json:"listen" doc:"UDP address at which it is asked; empty while it does not run"`
 	Names   uint64            `json:"names" doc:"How many names it has"`
@@ -19,7 +19,7 @@ type Status struct {
 	Domains []DomainInfo      `json:"domains" doc:"The domains whose name services are one, if there are several"`
 }
 
-// DomainInfo is a domain as the API shows it.
+// DomainInfo describes a domain, as the API shows it.
 type DomainInfo struct {
 	Name      string         `json:"name"`
 	Address   string         `json:"address" doc:"UDP address of its name service"`
@@ -29,13 +29,13 @@ type DomainInfo struct {
 	Behind    int            `json:"behind" doc:"Names of which it has to be told yet"`
 }
 
-// Register adds what the service shows, and its metrics, to the API.
+// Register adds the service's operations and metrics to the API.
 func (s *Service) Register(a *api.API) {
 	kit.Show(kit.NewREST(a, Name), "status", "Show what the name service does, and the domains that it is one with", s.Status)
 	a.Metrics().MustRegister(s.Metrics())
 }
 
-// Metrics makes the service's figures for Prometheus.
+// Metrics returns the service's metrics for Prometheus.
 func (s *Service) Metrics() *kit.Metrics {
 	m := kit.NewMetrics(Name)
 	read := func(f func(*running, func(float64, ...string))) func(func(float64, ...string)) {
@@ -69,7 +69,7 @@ func (s *Service) Metrics() *kit.Metrics {
 	return m
 }
 
-// peers are the other domains.
+// peers returns the other domains.
 func (r *running) peers() []replicas.Peer {
 	if r.others == nil {
 		return nil
@@ -77,7 +77,7 @@ func (r *running) peers() []replicas.Peer {
 	return r.others.Peers()
 }
 
-// Status is what the service does now.
+// Status returns the current status of the service.
 func (s *Service) Status() Status {
 	st := Status{Answers: map[string]uint64{}, Domains: []DomainInfo{}}
 	r := s.running.Load()

@@ -13,25 +13,26 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
 )
 
-// Name is the service's name: its path in the API.
+// Name is the service's name in the API's paths.
 const Name = "gnrs"
 
-// Options is how a name service is.
+// Options configures a name service.
 type Options struct {
-	// Dir is the folder of the names, of this alone. With Redis there are no names in it, and it is needed with Domains only.
+	// Dir is the folder of the names, which only this service uses. With Redis it holds no names,
+	// and is only needed with Domains.
 	Dir string
-	// MaxNames is how many names it takes, Cache how much of what is on disk it keeps in memory, in bytes; zero stands for
-	// the defaults of package namestore. With Redis there is no cache.
+	// MaxNames limits the number of names, and Cache the memory in bytes for cached parts of the
+	// folder; zero selects the defaults of package namestore. With Redis there is no cache.
 	MaxNames uint64
 	Cache    int64
-	// Redis is the cluster that has the names; without nodes they are in Dir.
+	// Redis is the cluster that holds the names; without nodes they are in Dir.
 	Redis Redis
-	// Listen is the UDP address at which it is asked. With Domains it is that of Self.
+	// Listen is the UDP address of the service. With Domains it is that of Self.
 	Listen netip.AddrPort
-	// Limits bound what each address does; the zero value stands for gnrs.DefaultLimits.
+	// Limits limits the requests of each address; the zero value selects gnrs.DefaultLimits.
 	Limits gnrs.Limits
-	// Domains are those whose name services are one, Self which of these it is, and Replicas how many keep each name: zero for
-	// replicas.DefaultK. No domains: it is alone.
+	// Domains lists the domains that share the names, Self names this one, and Replicas is how many
+	// domains keep each name; zero selects replicas.DefaultK. Without domains the service is alone.
 	Domains  []replicas.Domain
 	Self     string
 	Replicas int
@@ -39,8 +40,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// At checks the domains, and gives the address at which the service is asked: that of its own domain, if it has one. The
-// error wraps replicas.ErrDomains.
+// At checks the domains, and returns the address of the service: that of its own domain, if it has
+// one. The error wraps replicas.ErrDomains.
 func (o *Options) At() (netip.AddrPort, error) {
 	if len(o.Domains) == 0 && o.Self == "" {
 		return o.Listen, nil
@@ -63,17 +64,17 @@ func (o *Options) At() (netip.AddrPort, error) {
 type Service struct {
 	Options
 	loaded  chan struct{}
-	running atomic.Pointer[running] // nil while it does not run
+	running atomic.Pointer[running] // nil while the service does not run
 }
 
-// running is a name service that runs.
+// running is the state of a running name service.
 type running struct {
 	*gnrs.Server
 	store  store
-	others *replicas.Replicas // nil if it is alone
+	others *replicas.Replicas // nil if the service is alone
 }
 
-// New returns a service that does nothing before it runs.
+// New returns a service that does nothing until Run is called.
 func New(o Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -83,13 +84,13 @@ func New(o Options) *Service {
 	return s
 }
 
-// Name is the service's name.
+// Name returns the service's name.
 func (s *Service) Name() string { return Name }
 
-// Loaded is closed: what is stored is read when it is asked for.
+// Loaded returns a closed channel: records are read when they are asked for.
 func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
-// Run answers until ctx ends, and says then what it has done.
+// Run answers requests until ctx ends, and then logs what the service has done.
 func (s *Service) Run(ctx context.Context) (err error) {
 	at, err := s.At()
 	if err != nil {
@@ -120,7 +121,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	}
 	s.running.Store(r)
 	defer s.running.Store(nil)
-	s.Log.Info("name service runs", "listen", r.Addr(), "in", s.in(), "names", store.Names(), "domains", len(s.Domains))
+	s.Log.Info("name service runs", "listen", r.Addr(), "in", s.location(), "names", store.Names(), "domains", len(s.Domains))
 	err = r.Server.Run(ctx)
 	c := r.Counters()
 	s.Log.Info("name service ends", "lookups", c.Lookups, "writes", c.Writes, "malformed", c.Malformed, "dropped", c.Dropped, "names", store.Names())

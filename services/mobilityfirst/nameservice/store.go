@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
 )
 
-// store has the names, wherever that is.
+// store is the interface of a store of names, in a folder or in Redis.
 type store interface {
 	gnrs.Store
 	replicas.Store
@@ -21,22 +21,23 @@ type store interface {
 	Close() error
 }
 
-// Redis is a Redis Cluster that has names.
+// Redis configures a Redis Cluster that holds names.
 type Redis struct {
-	// Nodes are some of its nodes, as HOST:PORT; none for no cluster.
+	// Nodes lists some of its nodes as HOST:PORT; if it is empty there is no cluster.
 	Nodes []string
-	// User and Password are for a cluster that asks for them; without User it is Redis's user "default".
+	// User and Password authenticate to the cluster; without User it is Redis's user "default".
 	User, Password string
-	// TLS names its authority, and a certificate and its key if it asks for one; without an authority and a certificate it is
-	// asked without TLS.
+	// TLS names the files of the authority and, if the cluster requires one, of a client
+	// certificate and its key. Without an authority and a certificate the connection does not use
+	// TLS.
 	TLS pki.Files
-	// Replicas is how many replicas of a master have to have what is written, Fsync what appendfsync of the nodes has to be:
-	// zero stands for redisnames.FsyncAlways.
+	// Replicas is how many replicas of a master must have a write, and Fsync the required
+	// appendfsync setting of the nodes; zero selects redisnames.FsyncAlways.
 	Replicas int
 	Fsync    redisnames.Fsync
 }
 
-// Check says what is wrong with it, but for what is in the files. The error wraps redisnames.ErrOptions.
+// Check checks the options, but not the contents of files. The error wraps redisnames.ErrOptions.
 func (r *Redis) Check() error {
 	if len(r.Nodes) == 0 {
 		if r.User != "" || r.Password != "" || r.TLS.CA != "" || r.TLS.Cert != "" || r.TLS.Key != "" || r.Replicas != 0 {
@@ -51,7 +52,7 @@ func (r *Redis) Check() error {
 	return o.Check()
 }
 
-// options are those of the store, without TLS.
+// options returns the options of the store without TLS.
 func (r *Redis) options() redisnames.Options {
 	return redisnames.Options{Nodes: r.Nodes, User: r.User, Password: r.Password, Replicas: r.Replicas, Fsync: r.Fsync}
 }
@@ -77,8 +78,8 @@ func (s *Service) open(ctx context.Context) (store, error) {
 	return redisnames.Open(ctx, o)
 }
 
-// in is where the names are.
-func (s *Service) in() string {
+// location returns where the names are, for the log.
+func (s *Service) location() string {
 	if len(s.Redis.Nodes) == 0 {
 		return s.Dir
 	}

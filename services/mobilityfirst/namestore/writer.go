@@ -222,5 +222,5 @@ func forgettable(stored []byte, now time.Time) bool {
 	}
 	r, err := record.Parse(stored[stamp:])
 	age := now.Unix() - int64(be.Uint64(stored))
-	return err == nil && r.Over(now) && age > int64(record.KeepFor/time.Second)
+	return err == nil && r.Expired(now) && age > int64(record.KeepFor/time.Second)
 }

@@ -1,13 +1,12 @@
-// Package record is what says where a name is: a [Record], which the name's owner has signed.
+// Package record defines the [Record] with which the owner of a name publishes where the name is.
 //
-// A name is the hash of a key ([NameOf]): whoever has the private key to it, and nobody else, says
-// where the name is. Each record has a number that is higher than the one before, and a time until
-// which it holds. So one that is forged, or is of another name, is found out by [Record.Verify]; one
-// that is sent again, after a newer one, by its number, for as long as the newer one is remembered:
-// [MaxValidity] at least, after which no record from before it holds. That rests on clocks: those of
-// who signs and of who accepts may differ by [MaxSkew].
+// A name is the hash of a public key ([NameOf]); only the owner of the private key can sign its
+// records. Each record has a number that is higher than the one before, and an expiry time.
+// [Record.Verify] detects a record that is forged or of another name. A replayed older record is
+// detected by its number as long as the newer one is remembered: at least for [MaxValidity], after
+// which every older record has expired. The clocks of signer and verifier may differ by [MaxSkew].
 //
-// [Record.Message] and [FromMessage] carry records in messages of package gnrswire, in options that
-// servers and hosts of the original release do not look at. [Record.AppendTo] and [Parse] are for
+// [Record.Into] and [FromMessage] carry records in messages of package gnrswire, in options that
+// servers and hosts of the original release ignore. [Record.AppendTo] and [Parse] encode them for
 // stores.
 package record

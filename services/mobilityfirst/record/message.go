@@ -8,15 +8,15 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/gnrswire"
 )
 
-// The options that carry what the original's messages have no place for.
+// Options for the fields that the original's messages lack.
 const (
 	optionNumber    gnrswire.OptionKind = 16 // the record's number, 8 bytes
-	optionUntil     gnrswire.OptionKind = 17 // until when it holds, 8 bytes
+	optionUntil     gnrswire.OptionKind = 17 // the expiry, 8 bytes
 	optionKey       gnrswire.OptionKind = 18 // the public key
 	optionSignature gnrswire.OptionKind = 19 // the signature
 )
 
-// Into puts the record into a message: one that writes it, or an answer to who asks for it.
+// Into puts the record into a message: a write, or the answer to a lookup.
 func (r *Record) Into(m *gnrswire.Message) {
 	m.Options = append(m.Options,
 		gnrswire.Option{Kind: optionNumber, Value: be.AppendUint64(nil, r.Number)},
@@ -30,10 +30,10 @@ func (r *Record) Into(m *gnrswire.Message) {
 	}
 }
 
-// FromMessage is the record in a message about a name, and whether there is one: messages of the
-// original release have none. It shares the message's memory. The error wraps ErrLayout, ErrLimits, or
-// ErrSignature if it is of another name. It does not verify.
-func FromMessage(m *gnrswire.Message, name frame.GUID) (r *Record, is bool, err error) {
+// FromMessage returns the record in a message about a name. ok is false if the message contains
+// none, as in the original release. The record shares the message's memory and is not verified. The
+// error wraps ErrLayout, ErrLimits, or ErrSignature if the record is of another name.
+func FromMessage(m *gnrswire.Message, name frame.GUID) (r *Record, ok bool, err error) {
 	r = &Record{Addresses: m.Addresses}
 	found := map[gnrswire.OptionKind]bool{}
 	for _, o := range m.Options {
@@ -71,5 +71,5 @@ func FromMessage(m *gnrswire.Message, name frame.GUID) (r *Record, is bool, err 
 	case r.GUID() != name:
 		return nil, true, fmt.Errorf("record of %v in a message about %v: %w", r.GUID(), name, ErrSignature)
 	}
-	return r, true, r.limits()
+	return r, true, r.checkLimits()
 }

@@ -13,88 +13,88 @@ import (
 )
 
 const (
-	// MaxAddresses bounds the places at which a name can be.
+	// MaxAddresses is the maximum number of addresses of a name.
 	MaxAddresses = 8
 	// MaxAddress is the longest address, in bytes.
 	MaxAddress = 32
 	// MaxValidity is the longest time for which a record may be valid.
 	MaxValidity = 24 * time.Hour
-	// MaxSkew is how much the clocks of the signer and of the verifier may differ.
+	// MaxSkew is the maximum difference between the clocks of the signer and the verifier.
 	MaxSkew = time.Minute
 )
 
-// What is wrong with records; errors wrap these.
+// Errors that functions of this package wrap.
 var (
-	// ErrSignature is for one that the owner of the name has not signed.
+	// ErrSignature means that the owner of the name has not signed the record.
 	ErrSignature = errors.New("it is not signed by the owner of its name")
-	// ErrOver is for one that does not hold any more, or longer than any may.
-	ErrOver = errors.New("it does not hold now")
-	// ErrLimits is for one that says more than a record may.
+	// ErrExpired means that the record has expired, or is valid for longer than allowed.
+	ErrExpired = errors.New("it does not hold now")
+	// ErrLimits means that the record has too many addresses, or too long ones.
 	ErrLimits = errors.New("it has too many addresses, or one that is too long")
-	// ErrLayout is for bytes that are no record.
+	// ErrLayout means that the bytes are not a record.
 	ErrLayout = errors.New("they are no record")
 )
 
 var be = binary.BigEndian
 
-// Record says where a name is.
+// Record contains the addresses of a name.
 type Record struct {
-	// Key is the public key of which the name is the hash.
+	// Key is the public key whose hash is the name.
 	Key [ed25519.PublicKeySize]byte
 	// Number is higher than in any record of the name before.
 	Number uint64
-	// Until is how long it holds, in seconds since 1970.
+	// Until is when the record expires, in seconds since 1970.
 	Until int64
-	// Addresses are where the name is. None: nowhere, for now.
+	// Addresses lists where the name is. If it is empty, the name has no address for now.
 	Addresses []gnrswire.Address
-	// Signature is that of its owner.
+	// Signature is the signature of the name's owner.
 	Signature [ed25519.SignatureSize]byte
 }
 
-// NameOf is the name of whoever has the private key to a public key: the first bytes of its SHA-256.
+// NameOf returns the name that belongs to a public key: the first bytes of its SHA-256 hash.
 func NameOf(key ed25519.PublicKey) frame.GUID {
 	sum := sha256.Sum256(key)
 	return frame.GUID(sum[:len(frame.GUID{})])
 }
 
-// NameOfOwner is the name of whoever has a private key.
+// NameOfOwner returns the name that belongs to a private key.
 func NameOfOwner(key ed25519.PrivateKey) frame.GUID {
 	return NameOf(key.Public().(ed25519.PublicKey))
 }
 
-// GUID is the name that it is of.
+// GUID returns the name.
 func (r *Record) GUID() frame.GUID { return NameOf(r.Key[:]) }
 
-// Sign makes a record of the name that belongs to a private key. The error wraps ErrLimits, or ErrOver
-// for one that would hold for too long.
+// Sign returns a signed record of the name that belongs to a private key. The error wraps
+// ErrLimits, or ErrExpired for a record that would be valid for too long.
 func Sign(key ed25519.PrivateKey, number uint64, until time.Time, addresses ...gnrswire.Address) (*Record, error) {
 	r := &Record{Key: [ed25519.PublicKeySize]byte(key.Public().(ed25519.PublicKey)), Number: number, Until: until.Unix(), Addresses: addresses}
-	if err := r.limits(); err != nil {
+	if err := r.checkLimits(); err != nil {
 		return nil, err
 	}
 	if until.After(time.Now().Add(MaxValidity)) {
-		return nil, r.over()
+		return nil, r.expiredError()
 	}
 	r.Signature = [ed25519.SignatureSize]byte(ed25519.Sign(key, r.signed()))
 	return r, nil
 }
 
-// Verify says whether the owner of the name has signed it, and whether it holds now. The error wraps
-// ErrSignature, ErrOver or ErrLimits.
+// Verify checks that the owner of the name has signed the record, and that it is valid now. The
+// error wraps ErrSignature, ErrExpired or ErrLimits.
 func (r *Record) Verify(now time.Time) error {
-	if err := r.holds(now); err != nil {
+	if err := r.checkValid(now); err != nil {
 		return err
 	}
 	return r.verifySignature()
 }
 
-// holds says what is wrong with it, but for the signature.
-func (r *Record) holds(now time.Time) error {
-	if err := r.limits(); err != nil {
+// checkValid checks everything but the signature.
+func (r *Record) checkValid(now time.Time) error {
+	if err := r.checkLimits(); err != nil {
 		return err
 	}
-	if r.Over(now) || r.Until > now.Add(MaxValidity+MaxSkew).Unix() {
-		return r.over()
+	if r.Expired(now) || r.Until > now.Add(MaxValidity+MaxSkew).Unix() {
+		return r.expiredError()
 	}
 	return nil
 }
@@ -106,14 +106,14 @@ func (r *Record) verifySignature() error {
 	return nil
 }
 
-// Over says whether it does not hold any more.
-func (r *Record) Over(now time.Time) bool { return now.Unix() > r.Until }
+// Expired reports whether the record has expired.
+func (r *Record) Expired(now time.Time) bool { return now.Unix() > r.Until }
 
-func (r *Record) over() error {
-	return fmt.Errorf("record of %v until %v: %w", r.GUID(), time.Unix(r.Until, 0).UTC().Format(time.RFC3339), ErrOver)
+func (r *Record) expiredError() error {
+	return fmt.Errorf("record of %v until %v: %w", r.GUID(), time.Unix(r.Until, 0).UTC().Format(time.RFC3339), ErrExpired)
 }
 
-func (r *Record) limits() error {
+func (r *Record) checkLimits() error {
 	if len(r.Addresses) > MaxAddresses {
 		return fmt.Errorf("record of %d addresses, %d allowed: %w", len(r.Addresses), MaxAddresses, ErrLimits)
 	}
@@ -125,15 +125,15 @@ func (r *Record) limits() error {
 	return nil
 }
 
-// purpose keeps the signature from being of use for anything else that a key signs.
+// purpose separates these signatures from all others that a key makes.
 const purpose = "sluice: where a name is, 1\x00"
 
-// signed is what the signature is over.
+// signed returns the bytes that the signature covers.
 func (r *Record) signed() []byte { return r.appendBody(append([]byte(purpose), r.Key[:]...)) }
 
 const (
-	fixed         = ed25519.PublicKeySize + ed25519.SignatureSize
-	bodyFixed     = 8 + 8 + 1 // number, until, count
+	fixedSize     = ed25519.PublicKeySize + ed25519.SignatureSize
+	bodyFixedSize = 8 + 8 + 1 // number, until, count
 	addressHeader = 2 + 1     // kind, length
 )
 
@@ -146,22 +146,22 @@ func (r *Record) appendBody(b []byte) []byte {
 	return b
 }
 
-// AppendTo appends the record to b, as Parse reads it.
+// AppendTo appends the encoded record to b, as Parse reads it.
 func (r *Record) AppendTo(b []byte) []byte {
 	return r.appendBody(append(append(b, r.Key[:]...), r.Signature[:]...))
 }
 
-// Parse reads a record that makes up all of b. It shares b's memory. The error wraps ErrLayout or
-// ErrLimits. It does not verify.
+// Parse parses a record that makes up all of b and shares its memory. It does not verify the
+// record. The error wraps ErrLayout or ErrLimits.
 func Parse(b []byte) (*Record, error) {
-	if len(b) < fixed+bodyFixed {
+	if len(b) < fixedSize+bodyFixedSize {
 		return nil, fmt.Errorf("%d bytes: %w", len(b), ErrLayout)
 	}
 	r := &Record{Key: [ed25519.PublicKeySize]byte(b), Signature: [ed25519.SignatureSize]byte(b[ed25519.PublicKeySize:])}
-	b = b[fixed:]
+	b = b[fixedSize:]
 	r.Number, r.Until = be.Uint64(b), int64(be.Uint64(b[8:]))
 	count := int(b[16])
-	b = b[bodyFixed:]
+	b = b[bodyFixedSize:]
 	for range count {
 		if len(b) < addressHeader || len(b) < addressHeader+int(b[2]) {
 			return nil, fmt.Errorf("%d bytes for an address: %w", len(b), ErrLayout)
@@ -173,5 +173,5 @@ func Parse(b []byte) (*Record, error) {
 	if len(b) > 0 {
 		return nil, fmt.Errorf("%d bytes more: %w", len(b), ErrLayout)
 	}
-	return r, r.limits()
+	return r, r.checkLimits()
 }

@@ -69,10 +69,10 @@ func TestLimits(t *testing.T) {
 		r    *Record
 		want error
 	}{
-		"over":     {sign(t, owner, 1, now.Add(-time.Second)), ErrOver},
-		"too long": {signUntil(now.Add(MaxValidity + MaxSkew + time.Second).Unix()), ErrOver},
-		"for ever": {signUntil(math.MaxInt64), ErrOver},
-		"never":    {signUntil(math.MinInt64), ErrOver},
+		"over":     {sign(t, owner, 1, now.Add(-time.Second)), ErrExpired},
+		"too long": {signUntil(now.Add(MaxValidity + MaxSkew + time.Second).Unix()), ErrExpired},
+		"for ever": {signUntil(math.MaxInt64), ErrExpired},
+		"never":    {signUntil(math.MinInt64), ErrExpired},
 		"ahead":    {signUntil(now.Add(MaxValidity + MaxSkew).Unix()), nil},
 		"last":     {sign(t, owner, 1, now), nil},
 		"longest":  {sign(t, owner, 1, now.Add(MaxValidity), many[1:]...), nil},
@@ -86,7 +86,7 @@ func TestLimits(t *testing.T) {
 	if _, err := Sign(owner, 1, now, many...); !errors.Is(err, ErrLimits) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Sign(owner, 1, time.Now().Add(MaxValidity+time.Second)); !errors.Is(err, ErrOver) {
+	if _, err := Sign(owner, 1, time.Now().Add(MaxValidity+time.Second)); !errors.Is(err, ErrExpired) {
 		t.Errorf("%v", err)
 	}
 }

@@ -6,20 +6,20 @@ import (
 	"fmt"
 )
 
-// What stores of records refuse to do; their errors wrap these.
+// Errors that stores of records wrap.
 var (
-	// ErrOld is for a record that is older than what is there, or as old and another.
+	// ErrOld means that the store has a newer record, or a different one with the same number.
 	ErrOld = errors.New("there is a newer one")
-	// ErrFull is for a name for which there is no room.
+	// ErrFull means that there is no room for another name.
 	ErrFull = errors.New("there is no room for another name")
-	// ErrBusy is for what would have to wait for too long. It may be tried again.
+	// ErrBusy means that the operation would have to wait for too long. It may be tried again.
 	ErrBusy = errors.New("too much is waiting")
-	// ErrClosed is for what comes after a store's end.
+	// ErrClosed means that the store is closed.
 	ErrClosed = errors.New("the store of names is closed")
 )
 
-// Await has a store start to write a record, and waits until it tells what has become of that, or ctx ends: then the record may be
-// written yet.
+// Await writes a record with a store's start function, and waits for the result or until ctx ends.
+// In the latter case the record may still be written.
 func Await(ctx context.Context, r *Record, start func(r *Record, done func(changed bool, err error)) error) error {
 	done := make(chan error, 1)
 	if err := start(r, func(_ bool, err error) { done <- err }); err != nil {
@@ -33,6 +33,6 @@ func Await(ctx context.Context, r *Record, start func(r *Record, done func(chang
 	}
 }
 
-// KeepFor is how long a store has a record after it was written, even if it is over: until then an older
-// one could hold, which is known by its number.
+// KeepFor is how long a store keeps a record after it was written, even if the record has expired.
+// Until then the record's number is needed to refuse older records that have not expired.
 const KeepFor = MaxValidity + MaxSkew

@@ -35,7 +35,7 @@ func verify(all []*record.Record, now time.Time) []error {
 	var hold []*record.Record
 	var at []int
 	for i, r := range all {
-		if r.Over(now) {
+		if r.Expired(now) {
 			errs[i] = r.Verify(time.Unix(r.Until, 0))
 			continue
 		}
@@ -44,7 +44,7 @@ func verify(all []*record.Record, now time.Time) []error {
 	if len(hold) == 0 {
 		return errs
 	}
-	for i, err := range record.VerifyTogether(hold, now) {
+	for i, err := range record.VerifyBatch(hold, now) {
 		errs[at[i]] = err
 	}
 	return errs

@@ -227,7 +227,7 @@ func (p *peer) tell(ctx context.Context, name frame.GUID) (asked bool, err error
 		return false, nil
 	}
 	r, err := record.Parse(b)
-	if err != nil || r.Over(time.Now()) {
+	if err != nil || r.Expired(time.Now()) {
 		return false, nil //nolint:nilerr // nobody needs it any more
 	}
 	return true, p.write(ctx, r)

@@ -115,8 +115,8 @@ func (r *Replicas) Keeps(name frame.GUID) bool {
 	return slices.Contains(r.place.Keepers(r.K, name), r.self)
 }
 
-// Is says whether an address is that of another domain's name service.
-func (r *Replicas) Is(a netip.Addr) bool { return r.addrs[a.Unmap()] }
+// IsPeer says whether an address is that of another domain's name service.
+func (r *Replicas) IsPeer(a netip.Addr) bool { return r.addrs[a.Unmap()] }
 
 // Changed has f told of names that were asked for and have changed. It is to be called before anything is asked. f must
 // not block.
@@ -161,7 +161,7 @@ func (r *Replicas) Lookup(ctx context.Context, name frame.GUID) (*record.Record,
 			waiting++
 			go func() { // ends with ctx, or when the peer has answered or not
 				var f found
-				f.record, f.until, f.err = p.cache.Kept(ctx, name)
+				f.record, f.until, f.err = p.cache.LookupUntil(ctx, name)
 				answers <- f
 			}()
 		}
@@ -221,7 +221,7 @@ type Peer struct {
 // Peers are the other domains.
 func (r *Replicas) Peers() (all []Peer) {
 	for _, p := range r.all() {
-		trip, silent := p.cache.Heard()
+		trip, silent := p.cache.RoundTrip()
 		all = append(all, Peer{p.Domain, trip, silent, p.count()})
 	}
 	return all

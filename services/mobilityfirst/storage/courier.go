@@ -18,38 +18,41 @@ import (
 )
 
 const (
-	// For destinations that were not tried yet, or have just taken something, there are maxFresh couriers, and a
-	// sign of each is waited for waitFresh. If there is none it is away, and waited for with maxAway others for
-	// waitAway. One that gives a sign and takes nothing is slow: maxSlow of these are tried at once.
-	maxFresh, waitFresh = 64, 3 * time.Second
-	maxAway, waitAway   = 700, time.Minute
-	maxSlow, waitSlow   = 16, time.Second
-	// lookAgain is how long is waited after a way was not good, or chunks were not taken.
-	lookAgain = time.Second
-	// Of a destination's chunks batch are under way, of batchBytes, or one. After turn others that wait have theirs.
-	batch, batchBytes, turn = 16, 1 << 20, 5 * time.Second
-	// poolBytes are under way to all destinations that have taken something within provenFor, as many to those
-	// that are slow, and as many to all others: who takes nothing is in nobody's way but that of his like. A chunk
-	// counts leastUnderway at least: so many are under way at one time, too.
-	poolBytes, provenFor = hostapi.MaxUnderway / 3, 5 * time.Minute
-	leastUnderway        = hostapi.MaxUnderway / hostapi.MaxSends
+	// Destinations that are new, or have just taken chunks, are served by maxFresh couriers, which
+	// wait for an answer to a ping for freshTimeout. A destination that does not answer is away: up
+	// to maxAway of these are pinged with awayTimeout. A destination that answers but takes nothing
+	// is slow: maxSlow of these are served at one time.
+	maxFresh, freshTimeout = 64, 3 * time.Second
+	maxAway, awayTimeout   = 700, time.Minute
+	maxSlow, slowTimeout   = 16, time.Second
+	// retryInterval is the pause after a path was not good, or chunks were not taken.
+	retryInterval = time.Second
+	// batch chunks of a destination, or batchBytes, are in flight, but at least one. After maxTurn
+	// other waiting destinations are served.
+	batch, batchBytes, maxTurn = 16, 1 << 20, 5 * time.Second
+	// poolBytes limits the bytes in flight to the destinations that have taken something within
+	// provenLifetime; the same limit applies to slow destinations and to all others, so that a
+	// destination that takes nothing only delays others of its kind. A chunk counts as at least
+	// minInFlight, which also limits the number of chunks.
+	poolBytes, provenLifetime = hostapi.MaxUnderway / 3, 5 * time.Minute
+	minInFlight               = hostapi.MaxUnderway / hostapi.MaxSends
 )
 
 // destination is a name for which there are chunks.
 type destination struct {
 	name   frame.GUID
-	chunks []Kept // in order; those that Node.have has not are over
-	active bool   // it waits for a courier, or has one
-	// turns are the senders in whose turns it waits; nil while it does not.
-	turns map[frame.GUID]struct{}
+	chunks []Kept // in order; chunks that are not in Node.kept were removed
+	active bool   // it waits for a courier or has one
+	// senders holds the senders in whose queues it waits; nil while it does not.
+	senders map[frame.GUID]struct{}
 
-	// These are its courier's alone.
+	// Only its courier uses the following fields.
 	state  state
-	proven time.Time // when it has taken something last
+	proven time.Time // when it last took something
 	quality
 }
 
-// state is what was seen of a destination.
+// state is the observed state of a destination.
 type state int
 
 const (
@@ -59,46 +62,46 @@ const (
 	states
 )
 
-// couriers hand chunks on, one for each destination.
+// couriers deliver chunks, one courier for each destination.
 type couriers struct {
 	queues                 [states]queue
-	proven, unproven, slow *semaphore.Weighted // bytes under way
+	proven, unproven, slow *semaphore.Weighted // bytes in flight
 }
 
-// queue is of destinations that wait for couriers: those for which one sender has left chunks have their turns with
-// those of others. Node.mu is held.
+// queue holds destinations that wait for couriers. The senders of their chunks take turns. Node.mu
+// is held.
 type queue struct {
-	within  time.Duration // for which a sign of each is waited
-	waiting map[frame.GUID][]*destination
-	turns   []frame.GUID  // the senders, who has the next turn first
-	some    chan struct{} // that there are some
-	places  chan struct{} // one for each courier
+	pingTimeout time.Duration // how long a courier waits for the answer to a ping
+	waiting     map[frame.GUID][]*destination
+	turns       []frame.GUID  // the senders, the next one first
+	ready       chan struct{} // signals that destinations wait
+	slots       chan struct{} // one element for each courier
 }
 
-func newQueue(places int, within time.Duration) queue {
-	return queue{within: within, waiting: map[frame.GUID][]*destination{}, some: make(chan struct{}, 1), places: make(chan struct{}, places)}
+func newQueue(slots int, pingTimeout time.Duration) queue {
+	return queue{pingTimeout: pingTimeout, waiting: map[frame.GUID][]*destination{}, ready: make(chan struct{}, 1), slots: make(chan struct{}, slots)}
 }
 
-// push has a destination wait in the turns of a sender.
+// push adds a destination to the queue of a sender.
 func (q *queue) push(sender frame.GUID, d *destination) {
-	if _, is := d.turns[sender]; is {
+	if _, ok := d.senders[sender]; ok {
 		return
 	}
-	if d.turns == nil {
-		d.turns = map[frame.GUID]struct{}{}
+	if d.senders == nil {
+		d.senders = map[frame.GUID]struct{}{}
 	}
-	d.turns[sender] = struct{}{}
+	d.senders[sender] = struct{}{}
 	if len(q.waiting[sender]) == 0 {
 		q.turns = append(q.turns, sender)
 	}
 	q.waiting[sender] = append(q.waiting[sender], d)
 	select {
-	case q.some <- struct{}{}:
+	case q.ready <- struct{}{}:
 	default:
 	}
 }
 
-// pop is the destination whose turn it is, nil if none waits.
+// pop returns the next destination, or nil if none waits.
 func (q *queue) pop() *destination {
 	for len(q.turns) > 0 {
 		sender := q.turns[0]
@@ -110,8 +113,8 @@ func (q *queue) pop() *destination {
 		} else {
 			delete(q.waiting, sender)
 		}
-		if d.turns != nil { // or it had its turn with another sender's
-			d.turns = nil
+		if d.senders != nil { // otherwise it had its turn in another sender's queue
+			d.senders = nil
 			return d
 		}
 	}
@@ -119,12 +122,13 @@ func (q *queue) pop() *destination {
 }
 
 func (c *couriers) init() {
-	c.queues = [states]queue{fresh: newQueue(maxFresh, waitFresh), away: newQueue(maxAway, waitAway), slow: newQueue(maxSlow, waitSlow)}
+	c.queues = [states]queue{fresh: newQueue(maxFresh, freshTimeout), away: newQueue(maxAway, awayTimeout), slow: newQueue(maxSlow, slowTimeout)}
 	c.proven, c.unproven, c.slow = semaphore.NewWeighted(poolBytes), semaphore.NewWeighted(poolBytes), semaphore.NewWeighted(poolBytes)
 }
 
-// rouse has the chunks for a destination handed on, in the turn of who has sent the first of them. n.mu is held.
-func (n *Node) rouse(d *destination) {
+// schedule queues a destination for delivery, in the queue of the sender of its first chunk. n.mu
+// is held.
+func (n *Node) schedule(d *destination) {
 	if d.active {
 		return
 	}
@@ -135,48 +139,48 @@ func (n *Node) rouse(d *destination) {
 	}
 }
 
-// rouseFor does so in the turn of another sender, too. n.mu is held.
-func (n *Node) rouseFor(d *destination, sender frame.GUID) {
-	if n.rouse(d); d.turns != nil {
+// scheduleFor queues a destination in the queue of another sender as well. n.mu is held.
+func (n *Node) scheduleFor(d *destination, sender frame.GUID) {
+	if n.schedule(d); d.senders != nil {
 		n.queues[d.state].push(sender, d)
 	}
 }
 
-// trim forgets the first chunks for a destination that are over. n.mu is held.
+// trim removes the first chunks of a destination that are no longer stored. n.mu is held.
 func (n *Node) trim(d *destination) {
-	for len(d.chunks) > 0 && !n.has(d.chunks[0]) {
+	for len(d.chunks) > 0 && !n.isKept(d.chunks[0]) {
 		d.chunks = d.chunks[1:]
 	}
 	if len(d.chunks) == 0 {
-		d.chunks = nil // and all that stood before
+		d.chunks = nil // frees the memory of removed chunks
 	}
 }
 
-// dispatch gives destinations that wait in a queue their couriers, until ctx ends.
+// dispatch starts couriers for the destinations in a queue until ctx ends.
 func (n *Node) dispatch(ctx context.Context, q *queue, work *tasks.Group) {
 	for {
 		select {
-		case q.places <- struct{}{}:
+		case q.slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
-		d := n.next(ctx, q)
+		d := n.nextDestination(ctx, q)
 		if d == nil {
 			return
 		}
 		work.Start(func(ctx context.Context) {
-			defer func() { <-q.places }()
-			n.serve(ctx, d, q.within)
+			defer func() { <-q.slots }()
+			n.serve(ctx, d, q.pingTimeout)
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			d.active = false
-			n.rouse(d)
+			n.schedule(d)
 		})
 	}
 }
 
-// next is the destination whose turn it is; nil if ctx has ended.
-func (n *Node) next(ctx context.Context, q *queue) *destination {
+// nextDestination waits for the next destination of a queue; it returns nil if ctx has ended.
+func (n *Node) nextDestination(ctx context.Context, q *queue) *destination {
 	for {
 		n.mu.Lock()
 		d := q.pop()
@@ -185,84 +189,87 @@ func (n *Node) next(ctx context.Context, q *queue) *destination {
 			return d
 		}
 		select {
-		case <-q.some:
+		case <-q.ready:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// serve hands on what there is for a destination, until there is nothing, it takes nothing, or it is the turn of others.
-func (n *Node) serve(ctx context.Context, d *destination, within time.Duration) {
-	for began := time.Now(); time.Since(began) < turn; {
+// serve delivers chunks to a destination until there are none, it takes none, or its turn has
+// ended.
+func (n *Node) serve(ctx context.Context, d *destination, pingTimeout time.Duration) {
+	for began := time.Now(); time.Since(began) < maxTurn; {
 		n.mu.Lock()
-		some := n.first(d)
+		chunks := n.nextBatch(d)
 		n.mu.Unlock()
-		if len(some) == 0 || ctx.Err() != nil {
+		if len(chunks) == 0 || ctx.Err() != nil {
 			return
 		}
-		took, err := n.Host.Ping(d.name, within)
+		roundTrip, err := n.Host.Ping(d.name, pingTimeout)
 		if err != nil {
 			d.state, d.quality = away, quality{}
-			_ = tasks.Sleep(ctx, lookAgain)
+			_ = tasks.Sleep(ctx, retryInterval)
 			return
 		}
-		if d.measured(took); !d.good() {
-			if tasks.Sleep(ctx, lookAgain) != nil {
+		if d.add(roundTrip); !d.isGood() {
+			if tasks.Sleep(ctx, retryInterval) != nil {
 				return
 			}
 			continue
 		}
-		if sent := time.Now(); n.handOn(ctx, d, some) && time.Since(sent) < waitFresh {
+		if sent := time.Now(); n.deliver(ctx, d, chunks) && time.Since(sent) < freshTimeout {
 			d.state = fresh
 			continue
 		}
 		d.state = slow
-		_ = tasks.Sleep(ctx, lookAgain)
+		_ = tasks.Sleep(ctx, retryInterval)
 		return
 	}
 }
 
-// first are the oldest chunks for a destination, as many as are handed on at once. n.mu is held.
-func (n *Node) first(d *destination) (some []Kept) {
+// nextBatch returns the oldest chunks for a destination, up to the limit for one delivery. n.mu is
+// held.
+func (n *Node) nextBatch(d *destination) (chunks []Kept) {
 	n.trim(d)
 	size := int64(0)
 	for _, k := range d.chunks {
-		if !n.has(k) {
+		if !n.isKept(k) {
 			continue
 		}
-		if size += k.Size; len(some) == batch || len(some) > 0 && size > batchBytes {
+		if size += k.Size; len(chunks) == batch || len(chunks) > 0 && size > batchBytes {
 			break
 		}
-		some = append(some, k)
+		chunks = append(chunks, k)
 	}
-	return some
+	return chunks
 }
 
-// handOn sends chunks to their destination, which is there, and says whether it has taken all that could be sent.
-func (n *Node) handOn(ctx context.Context, d *destination, some []Kept) bool {
+// deliver sends chunks to a destination that is present, and reports whether it has taken all that
+// could be sent.
+func (n *Node) deliver(ctx context.Context, d *destination, chunks []Kept) bool {
 	pool, bytes := n.unproven, int64(0)
 	switch {
 	case d.state == slow:
-		pool, some = n.slow, some[:1]
-	case time.Since(d.proven) < provenFor:
+		pool, chunks = n.slow, chunks[:1]
+	case time.Since(d.proven) < provenLifetime:
 		pool = n.proven
 	}
-	for _, k := range some {
-		bytes += max(k.Size+hostapi.Overhead, leastUnderway)
+	for _, k := range chunks {
+		bytes += max(k.Size+hostapi.Overhead, minInFlight)
 	}
 	if pool.Acquire(ctx, bytes) != nil {
 		return false
 	}
 	defer pool.Release(bytes)
-	read, failed := n.read(d, some)
+	read, failed := n.read(d, chunks)
 	var taken []Kept
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	failure := func() { mu.Lock(); failed = true; mu.Unlock() }
-	for i, k := range some[:len(read)] {
+	for i, k := range chunks[:len(read)] {
 		if read[i] == nil {
-			continue // it is lost
+			continue // the chunk is lost
 		}
 		all.Add(1)
 		err := n.Host.Send(ctx, d.name, frame.Custody, read[i], func(err error) {
@@ -278,30 +285,31 @@ func (n *Node) handOn(ctx context.Context, d *destination, some []Kept) bool {
 		if err != nil {
 			failure()
 			all.Done()
-			break // those behind it are not to come before it
+			break // later chunks must not arrive before it
 		}
 	}
 	all.Wait()
-	n.drop(taken, nil)
+	n.remove(taken, nil)
 	if len(taken) > 0 {
 		d.proven = time.Now()
 	}
 	return !failed
 }
 
-// read reads chunks, as far as the disk gives them back now; those that it never will are lost, and nil. One that it may
-// give back later goes behind all others.
-func (n *Node) read(d *destination, some []Kept) (all [][]byte, failed bool) {
-	for _, k := range some {
-		b, err := n.whole(k)
+// read reads chunks from the disk. A chunk that cannot be read any more is lost, and nil in the
+// result. If reading a chunk fails for now, that chunk is moved behind all others, and read returns
+// the chunks before it with failed set.
+func (n *Node) read(d *destination, chunks []Kept) (all [][]byte, failed bool) {
+	for _, k := range chunks {
+		b, err := n.readVerified(k)
 		switch {
 		case err == nil:
 			all = append(all, b)
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, custody.ErrLayout), errors.Is(err, custody.ErrSignature), errors.Is(err, custody.ErrExpired):
-			n.drop([]Kept{k}, err)
+			n.remove([]Kept{k}, err)
 			all = append(all, nil)
 		default:
-			n.trouble.Warn(n.Log, "a chunk cannot be read now", "error", err)
+			n.diskWarnLimit.Warn(n.Log, "a chunk cannot be read now", "error", err)
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			d.chunks = append(slices.DeleteFunc(d.chunks, func(other Kept) bool { return other.ID == k.ID }), k)
@@ -311,8 +319,8 @@ func (n *Node) read(d *destination, some []Kept) (all [][]byte, failed bool) {
 	return all, false
 }
 
-// whole reads a chunk, if it is as its sender has signed it.
-func (n *Node) whole(k Kept) ([]byte, error) {
+// readVerified reads a chunk and verifies that it is valid and unchanged.
+func (n *Node) readVerified(k Kept) ([]byte, error) {
 	b, err := n.store.Read(k.ID)
 	if err != nil {
 		return nil, err

@@ -1,12 +1,14 @@
-// Package storage is a storage node of MobilityFirst: it keeps chunks that may wait ([frame.DelayTolerant]) on
-// disk, and hands each on when its destination is there and the way to it is good.
+// Package storage implements a storage node of MobilityFirst. It stores chunks that may wait
+// ([frame.DelayTolerant]) on disk, and delivers each when its destination is present and the path
+// to it is good.
 //
-// A sender's host signs such a chunk (package custody) and sends it to the node's name, as it sends any
-// other. The node has taken it when the disk has it: from then on a crash, or a kill, loses nothing. Until
-// the destination's application has taken it, the node keeps it, or until its time is over.
+// A sender's host signs such a chunk (package custody) and sends it to the node's name like any
+// other chunk. The node takes the chunk over only when it is on the disk: from then on a crash or a
+// kill loses nothing. It keeps the chunk until the destination's application has taken it over, or
+// until the chunk has expired.
 //
-// Nobody need trust the node: it can lose chunks, and not forge them. What senders have it keep is bounded,
-// of each and in all ([Options]).
+// Nobody has to trust the node: it can lose chunks, but not forge them. What senders may store is
+// limited per sender and in total ([Options]).
 //
-// Start reading at [Node.Run]. [Store] is what is on the disk, courier.go how it is handed on.
+// Start reading at [Node.Run]. [Store] holds the chunks on disk, and courier.go delivers them.
 package storage

@@ -13,50 +13,51 @@ import (
 )
 
 var (
-	errHave  = errors.New("it is kept already")
-	errRoom  = errors.New("there is no room")
-	errNone  = errors.New("it is none that its sender lets others keep")
-	errOrder = errors.New("one before it has not come again")
+	errKept       = errors.New("it is kept already")
+	errNoRoom     = errors.New("there is no room")
+	errNotCustody = errors.New("it is none that its sender lets others keep")
+	errOrder      = errors.New("one before it has not come again")
 )
 
-// refusal is the chunk of a sender that was refused last; until it comes again others of the sender are, too, for a
-// while: the host has given them back to it.
+// refusal records the chunk of a sender that was refused last. Until it comes again, other chunks
+// of the sender are refused as well for a while, because the host has returned them to the sender.
 type refusal struct {
-	id    custody.ID // the zero value for what is no chunk
+	id    custody.ID // zero if the payload was not a chunk
 	until time.Time
 }
 
-// arrival is a chunk that came, and why it is not kept; nil if it is.
+// arrival is a received chunk, and the reason why it is not stored; nil if it is.
 type arrival struct {
 	chunk hostapi.Chunk
 	id    custody.ID
-	piece Piece
+	piece Pending
 	err   error
 }
 
-// keep takes chunks into custody: those that it may, and for which there is room. An error is the host's.
-func (n *Node) keep(batch []hostapi.Chunk, now time.Time) (err error) {
+// takeCustody stores the chunks that are valid and for which there is room. The error is the
+// host's.
+func (n *Node) takeCustody(batch []hostapi.Chunk, now time.Time) (err error) {
 	all := make([]arrival, len(batch))
 	for i, x := range batch {
 		a := &all[i]
 		a.chunk = x
-		if a.err = n.accept(a, now); a.err != nil && !errors.Is(a.err, errHave) {
-			n.notKept(a)
+		if a.err = n.check(a, now); a.err != nil && !errors.Is(a.err, errKept) {
+			n.recordRefusal(a)
 		}
 	}
-	n.put(all, now)
+	n.storeAll(all, now)
 	refused := 0
 	for i := range all {
 		a := &all[i]
-		if a.err == nil || errors.Is(a.err, errHave) {
+		if a.err == nil || errors.Is(a.err, errKept) {
 			err = errors.Join(err, n.Host.Take(a.chunk))
 			continue
 		}
 		refused++
 		err = errors.Join(err, n.Host.Refuse(a.chunk))
-		n.notKept(a)
+		n.recordRefusal(a)
 		if !errors.Is(a.err, errOrder) {
-			n.strange.Warn(n.Log, "a chunk is not kept", "from", a.chunk.From, "error", a.err)
+			n.warnLimit.Warn(n.Log, "a chunk is not kept", "from", a.chunk.From, "error", a.err)
 		}
 	}
 	n.mu.Lock()
@@ -65,9 +66,9 @@ func (n *Node) keep(batch []hostapi.Chunk, now time.Time) (err error) {
 	return err
 }
 
-// put has the disk keep the chunks that were accepted: together, or if it does not take them so, one by one.
-func (n *Node) put(all []arrival, now time.Time) {
-	var pieces []Piece
+// storeAll writes the checked chunks to the disk: all together or, if that fails, one by one.
+func (n *Node) storeAll(all []arrival, now time.Time) {
+	var pieces []Pending
 	for _, a := range all {
 		if a.err == nil {
 			pieces = append(pieces, a.piece)
@@ -75,7 +76,7 @@ func (n *Node) put(all []arrival, now time.Time) {
 	}
 	failed := n.store.Put(pieces)
 	if failed != nil {
-		n.trouble.Warn(n.Log, "the disk does not take chunks", "error", failed)
+		n.diskWarnLimit.Warn(n.Log, "the disk does not take chunks", "error", failed)
 	}
 	for i := range all {
 		a := &all[i]
@@ -83,76 +84,77 @@ func (n *Node) put(all []arrival, now time.Time) {
 			continue
 		}
 		if failed != nil {
-			if a.err = n.inTurn(a, time.Now()); a.err == nil {
-				a.err = n.store.Put([]Piece{a.piece})
+			if a.err = n.checkOrder(a, time.Now()); a.err == nil {
+				a.err = n.store.Put([]Pending{a.piece})
 			}
 			if a.err != nil {
-				n.notKept(a)
+				n.recordRefusal(a)
 			}
 		}
-		n.settle(a, now)
+		n.finish(a, now)
 	}
 }
 
-// settle counts a chunk that was accepted as kept, or no more.
-func (n *Node) settle(a *arrival, now time.Time) {
-	k := Kept{ID: a.id, Size: int64(len(a.piece.Bytes)), Since: now, until: a.piece.until}
+// finish counts a chunk as stored, or stops counting it if it was not.
+func (n *Node) finish(a *arrival, now time.Time) {
+	k := Kept{ID: a.id, Size: int64(len(a.piece.Bytes)), Since: now, expires: a.piece.expires}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.coming, k.ID)
+	delete(n.storing, k.ID)
 	if a.err != nil {
 		n.uncharge(k)
 		return
 	}
 	n.counters.Kept++
-	n.rouseFor(n.add(k), k.Source)
+	n.scheduleFor(n.add(k), k.Source)
 }
 
-// inTurn says whether a chunk is behind none of its sender's that was refused just now.
-func (n *Node) inTurn(a *arrival, now time.Time) error {
-	r, is := n.refused[a.chunk.From]
-	if is && now.Before(r.until) && r.id != a.id {
+// checkOrder returns an error if a chunk of the same sender was refused before this one, and has
+// not come again.
+func (n *Node) checkOrder(a *arrival, now time.Time) error {
+	r, ok := n.refused[a.chunk.From]
+	if ok && now.Before(r.until) && r.id != a.id {
 		return errOrder
 	}
 	return nil
 }
 
-// notKept has what comes behind a chunk from its sender refused, until it comes again.
-func (n *Node) notKept(a *arrival) {
+// recordRefusal makes checkOrder refuse the sender's following chunks until this one comes again.
+func (n *Node) recordRefusal(a *arrival) {
 	if errors.Is(a.err, errOrder) {
 		return
 	}
 	now := time.Now()
-	if _, is := n.refused[a.chunk.From]; !is && len(n.refused) >= maxRefused {
+	if _, ok := n.refused[a.chunk.From]; !ok && len(n.refused) >= maxRefused {
 		if n.forgetRefused(now); len(n.refused) >= maxRefused {
 			return
 		}
 	}
-	n.refused[a.chunk.From] = refusal{a.id, now.Add(afterRefused)}
+	n.refused[a.chunk.From] = refusal{a.id, now.Add(refusalLifetime)}
 }
 
 func (n *Node) forgetRefused(now time.Time) {
 	maps.DeleteFunc(n.refused, func(_ frame.GUID, r refusal) bool { return now.After(r.until) })
 }
 
-// accept looks at a chunk that came, and counts it if it is to be kept. What costs comes last.
-func (n *Node) accept(a *arrival, now time.Time) error {
+// check checks a received chunk, and counts it if it may be stored. Expensive checks come last.
+func (n *Node) check(a *arrival, now time.Time) error {
 	if a.chunk.Service&frame.Custody == 0 {
-		return errNone
+		return errNotCustody
 	}
 	c, err := custody.Parse(a.chunk.Payload)
 	if err != nil {
 		return err
 	}
 	if c.Source != a.chunk.From {
-		return fmt.Errorf("it is from %v: %w", c.Source, errNone)
+		return fmt.Errorf("it is from %v: %w", c.Source, errNotCustody)
 	}
 	a.id = c.ID
-	if err := n.inTurn(a, now); err != nil {
+	if err := n.checkOrder(a, now); err != nil {
 		return err
 	}
 	size := int64(len(a.chunk.Payload))
-	if err := n.hasRoom(c.ID, size); err != nil {
+	if err := n.checkRoom(c.ID, size); err != nil {
 		return err
 	}
 	if err := errors.Join(c.CheckKeep(now), c.Verify()); err != nil {
@@ -161,79 +163,79 @@ func (n *Node) accept(a *arrival, now time.Time) error {
 	delete(n.refused, a.chunk.From)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.coming[c.ID] = struct{}{}
-	n.by[c.Source] += charge(size)
+	n.storing[c.ID] = struct{}{}
+	n.perSender[c.Source] += charge(size)
 	n.used += charge(size)
-	a.piece = Piece{c.ID, a.chunk.Payload, c.Until}
+	a.piece = Pending{c.ID, a.chunk.Payload, c.Until}
 	return nil
 }
 
-// hasRoom says whether there is room for a chunk.
-func (n *Node) hasRoom(id custody.ID, size int64) error {
+// checkRoom returns an error if there is no room for a chunk, or if it is stored already.
+func (n *Node) checkRoom(id custody.ID, size int64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, is := n.have[id]; is {
-		return errHave
+	if _, ok := n.kept[id]; ok {
+		return errKept
 	}
-	if _, is := n.coming[id]; is { // whether it will be there is not known yet
+	if _, ok := n.storing[id]; ok { // it is not known yet whether it will be stored
 		return errOrder
 	}
-	others := n.used - n.by[id.Source]
-	if charge(size)+n.by[id.Source] > (n.Size-others)/shareOfOne {
-		return fmt.Errorf("%d bytes of its sender's are kept, %d of others', %d in all: %w", n.by[id.Source], others, n.Size, errRoom)
+	others := n.used - n.perSender[id.Source]
+	if charge(size)+n.perSender[id.Source] > (n.Size-others)/senderShare {
+		return fmt.Errorf("%d bytes of its sender's are kept, %d of others', %d in all: %w", n.perSender[id.Source], others, n.Size, errNoRoom)
 	}
 	return nil
 }
 
-// charge is what a chunk of so many bytes counts.
-func charge(size int64) int64 { return max(size, leastCharge) }
+// charge returns what a chunk of this size counts of Options.Size.
+func charge(size int64) int64 { return max(size, minCharge) }
 
-// uncharge counts a chunk no more. n.mu is held.
+// uncharge stops counting a chunk. n.mu is held.
 func (n *Node) uncharge(k Kept) {
 	n.used -= charge(k.Size)
-	if n.by[k.Source] -= charge(k.Size); n.by[k.Source] == 0 {
-		delete(n.by, k.Source)
+	if n.perSender[k.Source] -= charge(k.Size); n.perSender[k.Source] == 0 {
+		delete(n.perSender, k.Source)
 	}
 }
 
-// add has a chunk be one for its destination. n.mu is held.
+// add adds a chunk to its destination. n.mu is held.
 func (n *Node) add(k Kept) *destination {
-	d := n.of[k.Destination]
+	d := n.byName[k.Destination]
 	if d == nil {
 		d = &destination{name: k.Destination}
-		n.of[d.name] = d
+		n.byName[d.name] = d
 	}
-	n.have[k.ID] = struct{}{}
+	n.kept[k.ID] = struct{}{}
 	d.chunks = append(d.chunks, k)
 	return d
 }
 
-// has says whether a chunk is not over. n.mu is held.
-func (n *Node) has(k Kept) bool {
-	_, is := n.have[k.ID]
-	return is
+// isKept reports whether a chunk is stored. n.mu is held.
+func (n *Node) isKept(k Kept) bool {
+	_, ok := n.kept[k.ID]
+	return ok
 }
 
-// drop forgets chunks that were handed on, or that cannot be: why is nil, or says that. n.mu is not held: a disk
-// takes its time.
-func (n *Node) drop(chunks []Kept, why error) {
+// remove removes chunks that were delivered or, if reason is not nil, that cannot be. n.mu is not
+// held, because a disk may be slow.
+func (n *Node) remove(chunks []Kept, reason error) {
 	for _, k := range chunks {
 		if err := n.store.Remove(k.ID); err != nil {
-			n.trouble.Warn(n.Log, "a chunk that is over stays on the disk", "error", err)
+			n.diskWarnLimit.Warn(n.Log, "a chunk that is over stays on the disk", "error", err)
 		}
-		if why != nil {
-			n.trouble.Warn(n.Log, "a chunk is lost", "from", k.Source, "for", k.Destination, "number", k.Number, "error", why)
+		if reason != nil {
+			n.diskWarnLimit.Warn(n.Log, "a chunk is lost", "from", k.Source, "for", k.Destination, "number", k.Number, "error", reason)
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, k := range chunks {
-		if !n.has(k) {
+		if !n.isKept(k) {
 			continue
 		}
-		delete(n.have, k.ID)
+		delete(n.kept, k.ID)
 		n.uncharge(k)
-		if why != nil {
+		if reason != nil {
 			n.counters.Lost++
 		} else {
 			n.counters.HandedOn++
@@ -241,37 +243,37 @@ func (n *Node) drop(chunks []Kept, why error) {
 	}
 }
 
-// sweep forgets what holds no more, and names for which there is nothing.
+// sweep removes expired chunks, and destinations without chunks.
 func (n *Node) sweep(now time.Time) {
 	if !n.sweeping.TryLock() {
-		return // the last goes on: a disk takes its time
+		return // the previous sweep still runs, because the disk is slow
 	}
 	defer n.sweeping.Unlock()
 	n.mu.Lock()
-	all := make([]*destination, 0, len(n.of))
-	for _, d := range n.of {
+	all := make([]*destination, 0, len(n.byName))
+	for _, d := range n.byName {
 		all = append(all, d)
 	}
 	n.mu.Unlock()
 	for _, d := range all {
 		n.mu.Lock()
-		var over []Kept
+		var expired []Kept
 		for _, k := range d.chunks {
-			if n.has(k) && k.over(now, n.Keep) {
-				over = append(over, k)
+			if n.isKept(k) && k.expired(now, n.Keep) {
+				expired = append(expired, k)
 			}
 		}
 		n.mu.Unlock()
-		n.drop(over, custody.ErrExpired)
+		n.remove(expired, custody.ErrExpired)
 		n.mu.Lock()
-		d.chunks = slices.DeleteFunc(d.chunks, func(k Kept) bool { return !n.has(k) })
-		gone := n.of[d.name] == d && len(d.chunks) == 0 && !d.active
+		d.chunks = slices.DeleteFunc(d.chunks, func(k Kept) bool { return !n.isKept(k) })
+		gone := n.byName[d.name] == d && len(d.chunks) == 0 && !d.active
 		if gone {
-			delete(n.of, d.name)
+			delete(n.byName, d.name)
 		}
 		n.mu.Unlock()
 		if gone {
-			n.store.Tidy(d.name)
+			n.store.RemoveEmpty(d.name)
 		}
 	}
 }

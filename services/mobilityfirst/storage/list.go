@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
 )
 
-// lookedAtOnce is how many chunks are looked at before others have their turn with what the node knows.
-const lookedAtOnce = 4096
+// maxCounted limits the chunks that are counted without releasing the mutex.
+const maxCounted = 4096
 
-// Report says how busy the node is.
+// Report returns the node's load.
 func (n *Node) Report() nodeapi.Report {
 	c, size := n.Counters(), n.Size
 	var disk unix.Statfs_t
@@ -26,8 +26,8 @@ func (n *Node) Report() nodeapi.Report {
 	}}
 }
 
-// Custody lists what the node keeps, by destination and sender. It takes as long as there are chunks for the destinations of a
-// page; what comes and goes meanwhile may be missing.
+// Custody lists the stored chunks by destination and sender. Its cost is linear in the chunks for
+// the destinations of the page; chunks that are added or removed meanwhile may be missing.
 func (n *Node) Custody(q nodeapi.CustodyQuery) (p nodeapi.CustodyPage) {
 	p.Rows = []nodeapi.Custody{}
 	for from := q.After.Destination; ; {
@@ -44,74 +44,75 @@ func (n *Node) Custody(q nodeapi.CustodyQuery) (p nodeapi.CustodyPage) {
 				p.Rows = append(p.Rows, row)
 			}
 		}
-		if len(names) <= q.Limit { // there are no others
+		if len(names) <= q.Limit { // these are all
 			return p
 		}
-		from = names[len(names)-1] // once more, which finds nothing new of it
-		q.After = after(q.After, p.Rows)
+		from = names[len(names)-1] // it is counted again, which adds no row
+		q.After = lastPair(q.After, p.Rows)
 	}
 }
 
-// after is the last row of a page so far.
-func after(last nodeapi.Pair, rows []nodeapi.Custody) nodeapi.Pair {
+// lastPair returns the pair of the last row so far, or last if there is none.
+func lastPair(last nodeapi.Pair, rows []nodeapi.Custody) nodeapi.Pair {
 	if len(rows) > 0 {
 		return rows[len(rows)-1].Pair
 	}
 	return last
 }
 
-// destinations are the first names from one on for which there may be chunks, in order.
-func (n *Node) destinations(from, only frame.GUID, most int) (names []frame.GUID) {
+// destinations returns the first names, in order and beginning with from, for which there may be
+// chunks.
+func (n *Node) destinations(from, only frame.GUID, limit int) (names []frame.GUID) {
 	if !only.IsZero() {
 		return []frame.GUID{only}
 	}
 	compare := func(a, b frame.GUID) int { return bytes.Compare(a[:], b[:]) }
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for name := range n.of {
+	for name := range n.byName {
 		if compare(name, from) < 0 {
 			continue
 		}
-		if names = append(names, name); len(names) == 2*most { // so that it costs little, however many there are
+		if names = append(names, name); len(names) == 2*limit { // bounds the memory, however many there are
 			slices.SortFunc(names, compare)
-			names = names[:most]
+			names = names[:limit]
 		}
 	}
 	slices.SortFunc(names, compare)
-	return names[:min(len(names), most)]
+	return names[:min(len(names), limit)]
 }
 
-// senders are what the node keeps for a destination, in the order of who has sent it.
+// senders returns a row for each sender of chunks for a destination, ordered by sender.
 func (n *Node) senders(to frame.GUID) []nodeapi.Custody {
-	of := map[frame.GUID]nodeapi.Custody{}
-	for at := 0; n.look(to, at, of); at += lookedAtOnce {
+	bySender := map[frame.GUID]nodeapi.Custody{}
+	for at := 0; n.countSome(to, at, bySender); at += maxCounted {
 	}
-	return slices.SortedFunc(maps.Values(of), func(a, b nodeapi.Custody) int { return a.Compare(b.Pair) })
+	return slices.SortedFunc(maps.Values(bySender), func(a, b nodeapi.Custody) int { return a.Compare(b.Pair) })
 }
 
-// look counts some chunks for a destination, and says whether there are others behind them.
-func (n *Node) look(to frame.GUID, at int, of map[frame.GUID]nodeapi.Custody) bool {
+// countSome counts some chunks for a destination, and reports whether there may be more.
+func (n *Node) countSome(to frame.GUID, at int, bySender map[frame.GUID]nodeapi.Custody) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := n.of[to]
+	d := n.byName[to]
 	if d == nil || at >= len(d.chunks) {
 		return false
 	}
-	for _, k := range d.chunks[at:min(at+lookedAtOnce, len(d.chunks))] {
-		if !n.has(k) {
+	for _, k := range d.chunks[at:min(at+maxCounted, len(d.chunks))] {
+		if !n.isKept(k) {
 			continue
 		}
-		x, is := of[k.Source]
+		x, ok := bySender[k.Source]
 		x.Pair = nodeapi.Pair{Destination: to, Source: k.Source}
 		x.Chunks++
 		x.Bytes += k.Size
-		if !is || k.Since.Before(x.Oldest) {
+		if !ok || k.Since.Before(x.Oldest) {
 			x.Oldest = k.Since
 		}
-		if over := k.deadline(n.Keep); !is || over.Before(x.Deadline) {
-			x.Deadline = over
+		if deadline := k.deadline(n.Keep); !ok || deadline.Before(x.Deadline) {
+			x.Deadline = deadline
 		}
-		of[k.Source] = x
+		bySender[k.Source] = x
 	}
 	return true
 }

@@ -14,7 +14,7 @@ import (
 
 // nodeWith is a node with chunks, that does not run.
 func nodeWith(keep time.Duration, all ...Kept) *Node {
-	n := &Node{Options: Options{Keep: keep}, of: map[frame.GUID]*destination{}, have: map[custody.ID]struct{}{}}
+	n := &Node{Options: Options{Keep: keep}, byName: map[frame.GUID]*destination{}, kept: map[custody.ID]struct{}{}}
 	for _, k := range all {
 		n.add(k)
 	}
@@ -31,7 +31,7 @@ func TestCustody(t *testing.T) {
 			k := Kept{ID: custody.ID{Flow: 1, Number: uint64(i)}, Size: int64(i), Since: now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "since")) * time.Second)}
 			k.Source[3], k.Destination[2] = rapid.ByteRange(0, 3).Draw(t, "from"), rapid.ByteRange(1, 6).Draw(t, "to")
 			if rapid.Bool().Draw(t, "until known") {
-				k.until = k.Since.Add(time.Duration(rapid.IntRange(1, 5000).Draw(t, "until")) * time.Second)
+				k.expires = k.Since.Add(time.Duration(rapid.IntRange(1, 5000).Draw(t, "until")) * time.Second)
 			}
 			all = append(all, k)
 		}
@@ -39,14 +39,14 @@ func TestCustody(t *testing.T) {
 		want := map[nodeapi.Pair]nodeapi.Custody{}
 		for _, k := range all {
 			if rapid.IntRange(0, 3).Draw(t, "over") == 0 {
-				delete(n.have, k.ID)
+				delete(n.kept, k.ID)
 				continue
 			}
 			pair := nodeapi.Pair{Destination: k.Destination, Source: k.Source}
 			x, is := want[pair]
 			over := k.Since.Add(keep)
-			if !k.until.IsZero() && k.until.Before(over) {
-				over = k.until
+			if !k.expires.IsZero() && k.expires.Before(over) {
+				over = k.expires
 			}
 			if !is {
 				x = nodeapi.Custody{Pair: pair, Oldest: k.Since, Deadline: over}
@@ -97,7 +97,7 @@ func TestCustodyOfMany(t *testing.T) {
 	add := func(to frame.GUID, number int) {
 		all = append(all, Kept{ID: custody.ID{Destination: to, Number: uint64(number)}, Size: 1, Since: time.Unix(1, 0)})
 	}
-	for i := range 3*lookedAtOnce + 5 {
+	for i := range 3*maxCounted + 5 {
 		add(frame.GUID{1}, i)
 	}
 	for i := range 5000 {
@@ -105,7 +105,7 @@ func TestCustodyOfMany(t *testing.T) {
 	}
 	n := nodeWith(time.Hour, all...)
 	p := n.Custody(nodeapi.CustodyQuery{Limit: 10})
-	if len(p.Rows) != 10 || !p.More || p.Rows[0].Chunks != 3*lookedAtOnce+5 {
+	if len(p.Rows) != 10 || !p.More || p.Rows[0].Chunks != 3*maxCounted+5 {
 		t.Fatalf("%+v", p)
 	}
 	if !slices.IsSortedFunc(p.Rows, func(a, b nodeapi.Custody) int { return a.Compare(b.Pair) }) || p.Rows[9].Destination != (frame.GUID{2, 0, 8}) {

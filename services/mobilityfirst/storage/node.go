@@ -19,71 +19,76 @@ import (
 )
 
 const (
-	// DefaultSize is the value of Options.Size, in bytes, where it is zero.
+	// DefaultSize is the default of Options.Size in bytes.
 	DefaultSize = 10 << 30
-	// DefaultKeep is the value of Options.Keep where it is zero.
+	// DefaultKeep is the default of Options.Keep.
 	DefaultKeep = 24 * time.Hour
-	// LeastSize is what Options.Size is at least.
-	LeastSize = 256 << 20
-	// leastCharge is what a chunk counts at least, of Options.Size: that is what a file costs that may be the only
-	// one in its folder, in memory too.
-	leastCharge = 32 << 10
-	// One name has an eighth at most of what others leave.
-	shareOfOne = 8
-	// afterRefused is for how long chunks are refused behind one of the same sender, if that does not come again. So
-	// long at most the host brings those that it has read before it hears of the first. maxRefused is of how many
-	// senders that is remembered.
-	afterRefused, maxRefused = time.Second, 4096
-	// sweepEvery is how often it is looked what holds no more.
-	sweepEvery = time.Minute
+	// MinSize is the minimum of Options.Size.
+	MinSize = 256 << 20
+	// minCharge is the minimum that a chunk counts of Options.Size: the cost, in memory too, of a
+	// file that may be the only one in its folder.
+	minCharge = 32 << 10
+	// senderShare is the divisor that limits one sender: it may use an eighth of what others leave.
+	senderShare = 8
+	// refusalLifetime is how long chunks of a sender are refused after one of them was, if that one
+	// does not come again. For at most this long the host delivers chunks that it has read before
+	// it learns of the first refusal. maxRefused limits the senders for which a refusal is
+	// remembered.
+	refusalLifetime, maxRefused = time.Second, 4096
+	// sweepInterval is the time between two removals of expired chunks.
+	sweepInterval = time.Minute
 )
 
-// Options are what a Node works with.
+// Options configures a Node.
 type Options struct {
-	// Host is where its name is attached.
+	// Host is the host at which the node's name is attached.
 	Host *hostapi.Client
-	// Dir is where it keeps chunks.
+	// Dir is the folder of the chunks.
 	Dir string
-	// Size is how many bytes of chunks it keeps at most: for one name that sends an eighth of what others leave. A
-	// small chunk counts 32 KiB. Zero for DefaultSize.
+	// Size limits the bytes of stored chunks; one sender may use an eighth of what others leave. A
+	// small chunk counts as 32 KiB. Zero selects DefaultSize.
 	Size int64
-	// Keep is how long it keeps a chunk at most, whatever its sender says. Zero for DefaultKeep.
+	// Keep is how long the node keeps a chunk at most, whatever its sender asks for. Zero selects
+	// DefaultKeep.
 	Keep time.Duration
-	// Log is where it says what fails; nil for nowhere.
+	// Log receives the log; nil discards it.
 	Log *slog.Logger
 }
 
-// Node keeps chunks, and hands them on.
+// Node stores chunks and delivers them.
 type Node struct {
 	Options
-	store   *Store
-	strange lograte.Limit // lines that others can cause
-	trouble lograte.Limit // those of the disk
+	store         *Store
+	warnLimit     lograte.Limit // for log lines that others can cause
+	diskWarnLimit lograte.Limit // for log lines about the disk
 	couriers
-	refused  map[frame.GUID]refusal // by sender; Run's alone
+	refused  map[frame.GUID]refusal // by sender; only Run uses it
 	sweeping sync.Mutex
 
-	mu       sync.Mutex
-	of       map[frame.GUID]*destination
-	have     map[custody.ID]struct{} // all that it has
-	coming   map[custody.ID]struct{} // what it is about to have
-	by       map[frame.GUID]int64    // what each sender has of Size
-	used     int64                   // of Size, by all
-	counters Counters
+	mu        sync.Mutex
+	byName    map[frame.GUID]*destination
+	kept      map[custody.ID]struct{} // the stored chunks
+	storing   map[custody.ID]struct{} // the chunks that are being stored
+	perSender map[frame.GUID]int64    // the part of Size that each sender uses
+	used      int64                   // the part of Size in use
+	counters  Counters
 }
 
-// Counters are what a node has done since it was made, and what it has.
+// Counters counts what a node has done since its start, and describes what it holds.
 type Counters struct {
-	// Kept are chunks that were taken into custody, HandedOn those that their destinations have taken, and Lost
-	// those whose time was over, or that the disk could not give back as they were. Refused is how often one
-	// was not kept: there was no room, it was none, the disk did not take it, or it was behind one of these.
+	// Kept counts the chunks that the node has taken over, HandedOn those that their destinations
+	// have taken over, and Lost those that have expired or were damaged on the disk. Refused counts
+	// refusals: there was no room, the chunk was not valid, the disk did not take it, or a chunk
+	// before it was refused.
 	Kept, HandedOn, Refused, Lost uint64
-	// Chunks are how many it has now, Destinations for how many names, Bytes what they count of Options.Size.
+	// Chunks is the number of chunks now, Destinations the number of their destinations, and Bytes
+	// what they count of Options.Size.
 	Chunks, Destinations int
 	Bytes                int64
 }
 
-// New returns a node with what is in its folder. The error wraps folderlock.ErrBusy. It is closed by Run.
+// New returns a node with the chunks in its folder. Run closes it. The error wraps
+// folderlock.ErrBusy.
 func New(o Options) (*Node, error) {
 	if o.Size == 0 {
 		o.Size = DefaultSize
@@ -94,28 +99,29 @@ func New(o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Size < LeastSize || o.Keep < 0 || o.Keep > custody.MaxKept {
-		return nil, fmt.Errorf("storage of %d bytes for %v: want at least %d, for up to %v", o.Size, o.Keep, LeastSize, custody.MaxKept)
+	if o.Size < MinSize || o.Keep < 0 || o.Keep > custody.MaxKept {
+		return nil, fmt.Errorf("storage of %d bytes for %v: want at least %d, for up to %v", o.Size, o.Keep, MinSize, custody.MaxKept)
 	}
 	store, all, err := Open(o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{Options: o, store: store, of: map[frame.GUID]*destination{}, have: map[custody.ID]struct{}{}, coming: map[custody.ID]struct{}{}, refused: map[frame.GUID]refusal{}, by: map[frame.GUID]int64{}}
+	n := &Node{Options: o, store: store, byName: map[frame.GUID]*destination{}, kept: map[custody.ID]struct{}{}, storing: map[custody.ID]struct{}{}, refused: map[frame.GUID]refusal{}, perSender: map[frame.GUID]int64{}}
 	n.couriers.init()
-	for _, k := range sorted(all) {
-		n.by[k.Source] += charge(k.Size)
+	for _, k := range sortKept(all) {
+		n.perSender[k.Source] += charge(k.Size)
 		n.used += charge(k.Size)
 		n.add(k)
 	}
 	return n, nil
 }
 
-// sorted has chunks of before in order: those of one flow by their numbers, flows by which came first.
-func sorted(all []Kept) []Kept {
+// sortKept sorts stored chunks for delivery: those of one flow by their numbers, and flows by their
+// first chunk.
+func sortKept(all []Kept) []Kept {
 	began := map[custody.ID]time.Time{}
 	for _, k := range all {
-		if t, is := began[k.ID.InFlow()]; !is || k.Since.Before(t) {
+		if t, ok := began[k.ID.InFlow()]; !ok || k.Since.Before(t) {
 			began[k.ID.InFlow()] = k.Since
 		}
 	}
@@ -126,35 +132,36 @@ func sorted(all []Kept) []Kept {
 	return all
 }
 
-// Counters is what it has done until now.
+// Counters returns the current counters.
 func (n *Node) Counters() Counters {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.counters
-	c.Chunks, c.Destinations, c.Bytes = len(n.have), len(n.of), n.used
+	c.Chunks, c.Destinations, c.Bytes = len(n.kept), len(n.byName), n.used
 	return c
 }
 
-// Close gives the folder and the host back of a node that is not run.
+// Close closes the folder and the host of a node that does not run.
 func (n *Node) Close() error { return errors.Join(n.store.Close(), n.Host.Close()) }
 
-// Run works until ctx ends, or the host does: then the error says so. It closes the host.
+// Run runs the node until ctx ends or the host fails, which it returns as an error. It closes the
+// host.
 func (n *Node) Run(ctx context.Context) error {
 	work := tasks.New()
 	defer func() { _ = n.store.Close() }()
 	defer work.Stop()
-	defer func() { _ = n.Host.Close() }() // ends what waits
+	defer func() { _ = n.Host.Close() }() // this ends all waiting calls
 	came, ended := make(chan hostapi.Chunk, hostapi.MaxAhead), make(chan error, 1)
 	work.Start(func(ctx context.Context) { ended <- n.receive(ctx, came) })
 	for i := range n.queues {
 		work.Start(func(ctx context.Context) { n.dispatch(ctx, &n.queues[i], work) })
 	}
 	n.mu.Lock()
-	for _, d := range n.of {
-		n.rouse(d)
+	for _, d := range n.byName {
+		n.schedule(d)
 	}
 	n.mu.Unlock()
-	sweep := time.NewTicker(sweepEvery)
+	sweep := time.NewTicker(sweepInterval)
 	defer sweep.Stop()
 	for {
 		select {
@@ -173,7 +180,7 @@ func (n *Node) Run(ctx context.Context) error {
 			for len(came) > 0 {
 				batch = append(batch, <-came)
 			}
-			if err := n.keep(batch, time.Now()); err != nil {
+			if err := n.takeCustody(batch, time.Now()); err != nil {
 				return err
 			}
 		}
@@ -186,6 +193,6 @@ func (n *Node) receive(ctx context.Context, came chan<- hostapi.Chunk) error {
 		if err != nil {
 			return err
 		}
-		came <- x // there is room for all that are not taken
+		came <- x // the channel has room for all that are not taken over
 	}
 }

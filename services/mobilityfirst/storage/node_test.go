@@ -279,7 +279,7 @@ func kill(t *testing.T, child *exec.Cmd) {
 func TestShare(t *testing.T) {
 	socket := runHostKeeping(t, 3*time.Second)
 	greedy, other := hosttest.Open(t, socket, keyOf(2)), hosttest.Open(t, socket, senderKey)
-	n, _ := runNode(t, socket, t.TempDir(), func(n *Node) { n.Size = shareOfOne * 10 * leastCharge })
+	n, _ := runNode(t, socket, t.TempDir(), func(n *Node) { n.Size = senderShare * 10 * minCharge })
 	var s sending
 	for number := uint64(1); number <= 15; number++ {
 		if err := s.send(t.Context(), greedy, receiverName, number); err != nil {
@@ -383,7 +383,7 @@ func TestRefusedInOrder(t *testing.T) {
 	t.Parallel()
 	socket := runHost(t)
 	greedy, other, receiver := hosttest.Open(t, socket, senderKey), hosttest.Open(t, socket, keyOf(2)), hosttest.Open(t, socket, receiverKey)
-	n, _ := runNode(t, socket, t.TempDir(), func(n *Node) { n.Size = shareOfOne * 5 * leastCharge })
+	n, _ := runNode(t, socket, t.TempDir(), func(n *Node) { n.Size = senderShare * 5 * minCharge })
 	idle := hosttest.Open(t, socket, keyOf(4))
 	for round := uint64(0); round < 20; round++ {
 		if err := new(sending).send(t.Context(), other, idle.Name, round); err != nil {

@@ -3,34 +3,34 @@ package storage
 import "time"
 
 const (
-	// shortTerm and longTerm are over how many measurements the quality of a way is known, in the short term
-	// and in the long. Chunks are handed on while the short is less than worse times the long: GSTAR, in the
-	// MobilityFirst papers.
-	shortTerm, longTerm, worse = 3, 10, 1.1
-	// unheeded is by how much they may differ in any case: on a short way that is what an idle machine takes
-	// more now and then.
-	unheeded = time.Millisecond
+	// shortTerm and longTerm are the numbers of measurements over which the quality of a path is
+	// averaged. Chunks are delivered while the short-term average is less than tolerance times the
+	// long-term one, as in GSTAR of the MobilityFirst papers.
+	shortTerm, longTerm, tolerance = 3, 10, 1.1
+	// noise is the difference that is always tolerated. On a short path an idle machine causes it
+	// now and then.
+	noise = time.Millisecond
 )
 
-// quality is how good the way to a destination is: half of the round trips of its last measurements.
+// quality is the quality of the path to a destination: half of its last round-trip times.
 type quality struct {
 	last [longTerm]time.Duration
-	n    int // of measurements
+	n    int // the number of measurements
 }
 
-// measured adds a round trip.
-func (q *quality) measured(roundTrip time.Duration) {
+// add adds a round-trip time.
+func (q *quality) add(roundTrip time.Duration) {
 	q.last[q.n%longTerm] = roundTrip / 2
 	q.n++
 }
 
-// good says whether the way is at least about as good as it was lately.
-func (q *quality) good() bool {
+// isGood reports whether the path is about as good as it was lately, or better.
+func (q *quality) isGood() bool {
 	short, long := q.mean(shortTerm), q.mean(longTerm)
-	return float64(short) < worse*float64(long) || short-long < unheeded
+	return float64(short) < tolerance*float64(long) || short-long < noise
 }
 
-// mean is that of the last measurements, as many as there are.
+// mean returns the mean of the last measurements, or of all if there are fewer.
 func (q *quality) mean(of int) time.Duration {
 	of = min(of, q.n)
 	if of == 0 {

@@ -19,47 +19,48 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Store keeps chunks in files: DIR/DESTINATION/SOURCE-FLOW-NUMBER, each as [custody.Chunk.AppendTo] writes it.
-// So what is in it can be looked at, moved and removed by anybody who may. One process has it at a time. Its
-// methods may be called concurrently.
+// Store stores chunks in files: DIR/DESTINATION/SOURCE-FLOW-NUMBER, each as
+// [custody.Chunk.AppendTo] encodes it, so that an operator can examine, move and remove them. One
+// process uses it at a time. Its methods may be called concurrently.
 type Store struct {
 	dir  string
 	lock *os.File
 
-	putting  sync.Mutex
-	unsynced bool // a folder was made, and the disk may not have it yet
+	putMu    sync.Mutex
+	unsynced bool // a folder was created that may not be on the disk yet
 }
 
-// Kept is a chunk in a store.
+// Kept describes a chunk in a store.
 type Kept struct {
 	custody.ID
-	// Size is how many bytes its file has.
+	// Size is the size of its file in bytes.
 	Size int64
-	// Since is when it came.
+	// Since is when the chunk was stored.
 	Since time.Time
 
-	until time.Time // when it does not hold any more; zero if that is not known
+	expires time.Time // when the chunk expires; zero if that is not known
 }
 
-// over says whether it is not to be kept any longer, where chunks are kept for so long.
-func (k *Kept) over(now time.Time, keep time.Duration) bool {
+// expired reports whether the chunk has expired in a node that keeps chunks for this long.
+func (k *Kept) expired(now time.Time, keep time.Duration) bool {
 	return now.After(k.deadline(keep))
 }
 
-// deadline is when it is over, where chunks are kept for so long.
+// deadline returns when the chunk expires in a node that keeps chunks for this long.
 func (k *Kept) deadline(keep time.Duration) time.Time {
 	over := k.Since.Add(keep)
-	if !k.until.IsZero() && k.until.Before(over) {
-		return k.until
+	if !k.expires.IsZero() && k.expires.Before(over) {
+		return k.expires
 	}
 	return over
 }
 
-// coming begins the names of files that are not whole yet.
-const coming = ".coming-"
+// tempPrefix is the prefix of incomplete files' names.
+const tempPrefix = ".coming-"
 
-// Open opens the store in a folder, which is made if need be, and lists what it has, in no order.
-// What was not whole when the process before ended is removed. The error wraps folderlock.ErrBusy.
+// Open opens the store in a folder, creates the folder if necessary, and lists its chunks in no
+// particular order. It removes incomplete files of an earlier process. The error wraps
+// folderlock.ErrBusy.
 func Open(dir string) (*Store, []Kept, error) {
 	lock, err := folderlock.Take(dir, 0o700)
 	if err != nil {
@@ -68,7 +69,7 @@ func Open(dir string) (*Store, []Kept, error) {
 	s := &Store{dir: dir, lock: lock, unsynced: true}
 	all, err := List(dir)
 	if err == nil {
-		err = s.removeComing()
+		err = s.removeTemporary()
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, s.Close())
@@ -76,10 +77,11 @@ func Open(dir string) (*Store, []Kept, error) {
 	return s, all, nil
 }
 
-// Close gives the store to others.
+// Close releases the store to other processes.
 func (s *Store) Close() error { return s.lock.Close() }
 
-// List lists what a folder has, in no order, also while a process has it. What is not a store's is left out.
+// List lists the chunks in a folder in no particular order, even while a process uses it. It
+// ignores other files.
 func List(dir string) (all []Kept, err error) {
 	destinations, err := os.ReadDir(dir)
 	if err != nil {
@@ -91,15 +93,15 @@ func List(dir string) (all []Kept, err error) {
 			continue
 		}
 		files, err := os.ReadDir(filepath.Join(dir, d.Name()))
-		if errors.Is(err, fs.ErrNotExist) { // the last of them has just gone
+		if errors.Is(err, fs.ErrNotExist) { // the last of its chunks was removed just now
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("chunks: %w", err)
 		}
 		for _, f := range files {
-			id, is := parseFile(to, f.Name())
-			if !is {
+			id, ok := parseFile(to, f.Name())
+			if !ok {
 				continue
 			}
 			if info, err := f.Info(); err == nil {
@@ -110,8 +112,8 @@ func List(dir string) (all []Kept, err error) {
 	return all, nil
 }
 
-func (s *Store) removeComing() error {
-	rest, err := filepath.Glob(filepath.Join(s.dir, "*", coming+"*"))
+func (s *Store) removeTemporary() error {
+	rest, err := filepath.Glob(filepath.Join(s.dir, "*", tempPrefix+"*"))
 	for _, f := range rest {
 		err = errors.Join(err, os.Remove(f))
 	}
@@ -120,7 +122,7 @@ func (s *Store) removeComing() error {
 	}
 	folders, err := filepath.Glob(filepath.Join(s.dir, strings.Repeat("[0-9a-f]", 2*len(frame.GUID{}))))
 	for _, f := range folders {
-		_ = unix.Rmdir(f) // the empty ones
+		_ = unix.Rmdir(f) // Rmdir removes only empty ones
 	}
 	return err
 }
@@ -135,8 +137,8 @@ func fileName(id custody.ID) string {
 	return fmt.Sprintf("%v-%016x-%016x", id.Source, id.Flow, id.Number)
 }
 
-// parseFile reads the name of a chunk's file.
-func parseFile(to frame.GUID, name string) (id custody.ID, is bool) {
+// parseFile parses the name of a chunk's file.
+func parseFile(to frame.GUID, name string) (id custody.ID, ok bool) {
 	parts := strings.Split(name, "-")
 	if len(parts) != 3 || strings.ToLower(name) != name {
 		return id, false
@@ -148,30 +150,30 @@ func parseFile(to frame.GUID, name string) (id custody.ID, is bool) {
 	return id, errors.Join(err, flowErr, numberErr) == nil && fileName(id) == name
 }
 
-// Piece is a chunk that is to be kept.
-type Piece struct {
+// Pending is a chunk to store.
+type Pending struct {
 	ID custody.ID
-	// Bytes is the whole of it.
+	// Bytes is the encoded chunk.
 	Bytes []byte
 
-	until time.Time
+	expires time.Time
 }
 
-// Put keeps chunks: when it returns without an error, the disk has all of them; with one, none.
-func (s *Store) Put(pieces []Piece) (err error) {
-	s.putting.Lock()
-	defer s.putting.Unlock()
+// Put stores chunks. If it returns nil all of them are on the disk, and otherwise none.
+func (s *Store) Put(pieces []Pending) (err error) {
+	s.putMu.Lock()
+	defer s.putMu.Unlock()
 	if err := s.put(pieces); err != nil {
 		for _, p := range pieces {
 			_ = s.Remove(p.ID)
-			_ = unix.Rmdir(s.folder(p.ID.Destination)) // if it is empty
+			_ = unix.Rmdir(s.folder(p.ID.Destination)) // removes it if it is empty
 		}
 		return fmt.Errorf("keep chunks: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) put(pieces []Piece) (err error) {
+func (s *Store) put(pieces []Pending) (err error) {
 	files, folders := make([]*os.File, 0, len(pieces)), map[string]struct{}{}
 	closed := false
 	defer func() {
@@ -180,7 +182,7 @@ func (s *Store) put(pieces []Piece) (err error) {
 		}
 		if err != nil {
 			for _, f := range files {
-				_ = os.Remove(f.Name()) // some have another name by now
+				_ = os.Remove(f.Name()) // some have been renamed already
 			}
 		}
 	}()
@@ -194,7 +196,7 @@ func (s *Store) put(pieces []Piece) (err error) {
 			return err
 		}
 	}
-	for _, f := range files { // together: a disk writes its journal once for several
+	for _, f := range files { // all together, because the disk then writes its journal once for several
 		if err := f.Sync(); err != nil {
 			return err
 		}
@@ -222,14 +224,14 @@ func (s *Store) put(pieces []Piece) (err error) {
 	return nil
 }
 
-// create begins a file for a destination.
+// create creates a temporary file for a destination.
 func (s *Store) create(to frame.GUID) (*os.File, error) {
 	if err := os.Mkdir(s.folder(to), 0o700); err == nil {
 		s.unsynced = true
 	} else if !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return os.CreateTemp(s.folder(to), coming)
+	return os.CreateTemp(s.folder(to), tempPrefix)
 }
 
 func closeAll(files []*os.File) (err error) {
@@ -239,7 +241,7 @@ func closeAll(files []*os.File) (err error) {
 	return err
 }
 
-// Read gives the whole of a chunk.
+// Read returns an encoded chunk.
 func (s *Store) Read(id custody.ID) ([]byte, error) {
 	b, err := os.ReadFile(s.file(id))
 	if err != nil {
@@ -248,7 +250,7 @@ func (s *Store) Read(id custody.ID) ([]byte, error) {
 	return b, nil
 }
 
-// Remove forgets a chunk. One that is not there is no error.
+// Remove removes a chunk. It returns nil if there is no such chunk.
 func (s *Store) Remove(id custody.ID) error {
 	if err := os.Remove(s.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove a chunk: %w", err)
@@ -256,9 +258,9 @@ func (s *Store) Remove(id custody.ID) error {
 	return nil
 }
 
-// Tidy removes the folder of a destination for which there is nothing; one that is not empty stays.
-func (s *Store) Tidy(to frame.GUID) {
-	s.putting.Lock()
-	defer s.putting.Unlock()
+// RemoveEmpty removes the folder of a destination if it is empty.
+func (s *Store) RemoveEmpty(to frame.GUID) {
+	s.putMu.Lock()
+	defer s.putMu.Unlock()
 	_ = unix.Rmdir(s.folder(to))
 }

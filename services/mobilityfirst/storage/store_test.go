@@ -20,10 +20,10 @@ func keyOf(n byte) ed25519.PrivateKey {
 }
 
 // signed is a chunk of the first name.
-func signed(to frame.GUID, flow, number uint64, payload string) Piece {
+func signed(to frame.GUID, flow, number uint64, payload string) Pending {
 	c := custody.Chunk{ID: custody.ID{Destination: to, Flow: flow, Number: number}, Until: time.Now().Add(time.Hour), Payload: []byte(payload)}
 	c.Sign(keyOf(1))
-	return Piece{ID: c.ID, Bytes: c.AppendTo(nil)}
+	return Pending{ID: c.ID, Bytes: c.AppendTo(nil)}
 }
 
 func openStore(t *testing.T, dir string) (*Store, []Kept) {
@@ -46,12 +46,12 @@ func TestStore(t *testing.T) {
 		t.Errorf("opened twice: %v", err)
 	}
 	a, b := frame.GUID{1}, frame.GUID{2}
-	pieces := []Piece{signed(a, 1, 1, "one"), signed(a, 1, 2, "two"), signed(b, 1, 1, "")}
+	pieces := []Pending{signed(a, 1, 1, "one"), signed(a, 1, 2, "two"), signed(b, 1, 1, "")}
 	if err := s.Put(pieces); err != nil {
 		t.Fatal(err)
 	}
 	// What another process has left half, and what is nobody's.
-	for _, f := range []string{filepath.Join(a.String(), coming+"7"), filepath.Join(a.String(), "x-1-1"), "README"} {
+	for _, f := range []string{filepath.Join(a.String(), tempPrefix+"7"), filepath.Join(a.String(), "x-1-1"), "README"} {
 		if err := os.WriteFile(filepath.Join(dir, f), []byte("?"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -74,11 +74,11 @@ func TestStore(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s.Tidy(b)
+	s.RemoveEmpty(b)
 	if _, err := os.Stat(filepath.Join(dir, b.String())); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder of a name for which there is nothing: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, a.String(), coming+"7")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, a.String(), tempPrefix+"7")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what was half: %v", err)
 	}
 }
@@ -91,7 +91,7 @@ func TestPutFails(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, taken.String()), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put([]Piece{signed(frame.GUID{1}, 1, 1, "one"), signed(taken, 1, 1, "two")}); err == nil {
+	if err := s.Put([]Pending{signed(frame.GUID{1}, 1, 1, "one"), signed(taken, 1, 1, "two")}); err == nil {
 		t.Error("kept in a file")
 	}
 	if err := os.Remove(filepath.Join(dir, taken.String())); err != nil {
@@ -100,7 +100,7 @@ func TestPutFails(t *testing.T) {
 	if all, err := List(dir); err != nil || len(all) > 0 {
 		t.Errorf("%v, %v", all, err)
 	}
-	if rest, err := filepath.Glob(filepath.Join(dir, "*", coming+"*")); err != nil || len(rest) > 0 {
+	if rest, err := filepath.Glob(filepath.Join(dir, "*", tempPrefix+"*")); err != nil || len(rest) > 0 {
 		t.Errorf("%v, %v", rest, err)
 	}
 }
@@ -122,10 +122,10 @@ func TestQuality(t *testing.T) {
 	} {
 		var q quality
 		for _, d := range x.trips {
-			q.measured(d)
+			q.add(d)
 		}
-		if q.good() != x.good {
-			t.Errorf("%s: good is %v; short term %v, long term %v", x.name, q.good(), q.mean(shortTerm), q.mean(longTerm))
+		if q.isGood() != x.good {
+			t.Errorf("%s: good is %v; short term %v, long term %v", x.name, q.isGood(), q.mean(shortTerm), q.mean(longTerm))
 		}
 	}
 }

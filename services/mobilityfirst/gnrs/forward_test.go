@@ -25,7 +25,7 @@ type slow struct {
 }
 
 func (*slow) Keeps(frame.GUID) bool    { return false }
-func (*slow) Is(a netip.Addr) bool     { return a == netip.MustParseAddr("192.0.2.99") }
+func (*slow) IsPeer(a netip.Addr) bool { return a == netip.MustParseAddr("192.0.2.99") }
 func (*slow) Changed(func(frame.GUID)) {}
 
 func (o *slow) Written(name frame.GUID, brought bool) {
@@ -65,7 +65,7 @@ func manyAsk(t *testing.T, store *namestore.Store) {
 		t.Fatal(err)
 	}
 	defer s.conn.Close()
-	defer s.others.tasks.Stop()
+	defer s.forwarder.tasks.Stop()
 	now := time.Now()
 	ask := func(from string, name int, options ...gnrswire.Option) (code Code, waits bool) {
 		t.Helper()
@@ -84,7 +84,7 @@ func manyAsk(t *testing.T, store *namestore.Store) {
 		return Code(m.Code), false
 	}
 	waiting := 0
-	for name := range 2 * maxFrom {
+	for name := range 2 * maxQuestionsPerSource {
 		code, waits := ask("198.51.100.1:9", name)
 		if waits {
 			waiting++
@@ -92,38 +92,38 @@ func manyAsk(t *testing.T, store *namestore.Store) {
 			t.Fatalf("question %d: %v", name, code)
 		}
 	}
-	if waiting != maxFrom {
-		t.Errorf("%d questions of one address wait, want %d", waiting, maxFrom)
+	if waiting != maxQuestionsPerSource {
+		t.Errorf("%d questions of one address wait, want %d", waiting, maxQuestionsPerSource)
 	}
 	if code, waits := ask("198.51.100.2:9", 0); !waits {
 		t.Errorf("another address: %v", code)
 	}
-	for i := range 2 * maxAskers {
+	for i := range 2 * maxQuestionsPerName {
 		ask(fmt.Sprintf("198.51.%d.%d:9", 101+i/250, i%250), 0)
 	}
 	for from := 3; from < 9; from++ {
-		for name := range maxFrom {
+		for name := range maxQuestionsPerSource {
 			ask(fmt.Sprintf("198.51.100.%d:9", from), from<<16|name)
 		}
 	}
-	s.others.mu.Lock()
-	if n := len(s.others.of[frame.GUID{1}].by); n != maxAskers {
-		t.Errorf("%d wait for one name, want %d", n, maxAskers)
+	s.forwarder.mu.Lock()
+	if n := len(s.forwarder.byName[frame.GUID{1}].questions); n != maxQuestionsPerName {
+		t.Errorf("%d wait for one name, want %d", n, maxQuestionsPerName)
 	}
-	if n := len(s.others.of); n != maxNames {
-		t.Errorf("%d names are asked for, want %d", n, maxNames)
+	if n := len(s.forwarder.byName); n != maxForwardedNames {
+		t.Errorf("%d names are asked for, want %d", n, maxForwardedNames)
 	}
-	s.others.mu.Unlock()
+	s.forwarder.mu.Unlock()
 	alone := gnrswire.Option{Kind: gnrswire.Recursive, Value: []byte(optionNo)}
 	if code, waits := ask("198.51.100.2:9", 1, alone); waits || code != NotFound {
 		t.Errorf("who wants no others asked: %v, waits %v", code, waits)
 	}
 	close(o.let)
 	synctest.Wait()
-	s.others.mu.Lock()
-	defer s.others.mu.Unlock()
-	if len(s.others.of)+len(s.others.from) != 0 || o.asked.Load() != maxNames {
-		t.Errorf("at the end %d names and %d addresses are left; others were asked %d times", len(s.others.of), len(s.others.from), o.asked.Load())
+	s.forwarder.mu.Lock()
+	defer s.forwarder.mu.Unlock()
+	if len(s.forwarder.byName)+len(s.forwarder.perSource) != 0 || o.asked.Load() != maxForwardedNames {
+		t.Errorf("at the end %d names and %d addresses are left; others were asked %d times", len(s.forwarder.byName), len(s.forwarder.perSource), o.asked.Load())
 	}
 }
 

@@ -37,7 +37,7 @@ func TestVerifyTogether(t *testing.T) {
 					all = append(all, sign(i))
 				}
 				change(all[at])
-				for i, err := range VerifyTogether(all, now) {
+				for i, err := range VerifyBatch(all, now) {
 					if want := all[i].Verify(now); (err == nil) != (want == nil) || want != nil && err.Error() != want.Error() {
 						t.Errorf("%s, %d of %d, record %d: %v, want %v", name, at, many, i, err, want)
 					}
@@ -45,11 +45,11 @@ func TestVerifyTogether(t *testing.T) {
 			}
 		}
 	}
-	if errs := VerifyTogether(nil, now); len(errs) != 0 {
+	if errs := VerifyBatch(nil, now); len(errs) != 0 {
 		t.Errorf("none: %v", errs)
 	}
 	twice := []*Record{sign(1), sign(1)}
-	if errs := VerifyTogether(twice, now); slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+	if errs := VerifyBatch(twice, now); slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		t.Errorf("the same twice: %v", errors.Join(errs...))
 	}
 }
