@@ -166,7 +166,7 @@ func FuzzStoredHost(f *testing.F) {
 			return
 		}
 		now := time.Now()
-		table := hosts.New(hosts.Options{Edge: func(network.PortRef) bool { return true }, Notes: true})
+		table := hosts.New(hosts.Options{Edge: func(network.PortRef) bool { return true }, TrackChanges: true})
 		table.Restore([]network.HostRecord{r}, now)
 		for _, h := range table.All() {
 			if h.MAC != r.MAC || h.At != r.At || h.Seen.After(now) || len(h.IPs) > len(r.IPs) {

@@ -47,8 +47,8 @@ func assemble(config Config) (*Network, error) {
 	}, time.Now())
 	n.hosts = hosts.New(hosts.Options{
 		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
-		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.anchors.lookup, Most: c.maxHostsBehind,
-		Grace: c.HostGrace, Notes: c.Remember != nil,
+		Confirm: c.HostConfirm, Reachable: n.switches.reachable, ManagedAt: n.anchors.lookup, PortLimit: c.maxHostsBehind,
+		Grace: c.HostGrace, TrackChanges: c.Remember != nil,
 	})
 	n.hosts.Restore(c.Remembered, time.Now())
 	n.linkProber = linkProber{switches: n.switches, links: n.links, log: c.Log, onChanges: n.dispatcher.linkChanges, probes: &n.doctor.probes, due: newSignal()}

@@ -80,11 +80,11 @@ func (t *publisher) reportLeftOut(now time.Time) {
 }
 
 // refusalReasons describes why a claim about a host is refused.
-var refusalReasons = map[hosts.Why]string{
-	hosts.Full:     "the port, its switch or the table holds as many hosts as allowed, and none can be replaced",
-	hosts.Pinned:   "the host or the address is pinned elsewhere, or is virtual",
-	hosts.Answered: "the known host still answers at its old port",
-	hosts.Crowded:  "more hosts are said to have moved than can be probed at once",
+var refusalReasons = map[hosts.Reason]string{
+	hosts.Full:          "the port, its switch or the table holds as many hosts as allowed, and none can be replaced",
+	hosts.Pinned:        "the host or the address is pinned elsewhere, or is virtual",
+	hosts.Answered:      "the known host still answers at its old port",
+	hosts.TooManyClaims: "more hosts are said to have moved than can be probed at once",
 }
 
 // hostRefused reports a refused claim about a host at a port.
@@ -94,12 +94,12 @@ func (t *publisher) hostRefused(c hosts.Change) {
 	if !ok {
 		return
 	}
-	args := []any{"port", c.From, "reason", refusalReasons[c.Why], "left_out", skipped}
+	args := []any{"port", c.From, "reason", refusalReasons[c.Reason], "left_out", skipped}
 	if !c.Host.MAC.IsZero() {
 		args = append(args, "host", c.Host.MAC, "at", c.Host.At)
 	}
 	t.log.Warn("claim about a host refused", args...)
-	t.emit(Event{Kind: HostRefused, At: now, Switch: c.From.Switch, Port: c.From, Host: c.Host, Reason: refusalReasons[c.Why], LeftOut: skipped})
+	t.emit(Event{Kind: HostRefused, At: now, Switch: c.From.Switch, Port: c.From, Host: c.Host, Reason: refusalReasons[c.Reason], LeftOut: skipped})
 }
 
 // linkMisplaced reports a link that ends at a port that the operator has reserved for end hosts.

@@ -32,7 +32,7 @@ func (d *Doctor) ExamineAddresses(list func() []diagnosis.Needed) {
 // answer, and adds them to the report.
 func (d *Doctor) examineHosts(ctx context.Context, r *diagnosis.Report) {
 	r.Findings = append(r.Findings, diagnosis.Addresses(d.hosts.All())...)
-	r.Findings = append(r.Findings, diagnosis.Moving(d.hosts.Restless(diagnosis.FlappingTimes, time.Now()))...)
+	r.Findings = append(r.Findings, diagnosis.Moving(d.hosts.Flapping(diagnosis.FlappingTimes, time.Now()))...)
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	var mu sync.Mutex

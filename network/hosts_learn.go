@@ -25,7 +25,7 @@ func (x *learner) HandlePacketIn(p *PacketIn) Verdict {
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
 	if p.Headers.EthDst == probeMAC {
 		x.probes.receiveAnswer(&p.Headers)
-		x.onChanges(x.hosts.Heard(&p.Headers, at, p.At))
+		x.onChanges(x.hosts.HandleAnswer(&p.Headers, at, p.At))
 	}
 	p.claims = x.hosts.Learn(&p.Headers, at, p.At)
 	x.onChanges(p.claims)

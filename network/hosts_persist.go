@@ -58,7 +58,7 @@ func (r *hostPersister) run(ctx context.Context) {
 // save stores a part of the changes. It reports whether that succeeded and there may be more.
 func (r *hostPersister) save(ctx context.Context, allow func(openflow.DatapathID) bool) (more bool) {
 	if len(r.unsaved) == 0 {
-		r.unsaved = r.hosts.Notes(allow)
+		r.unsaved = r.hosts.UnsavedChanges(allow)
 	}
 	if len(r.unsaved) == 0 {
 		return false
@@ -66,7 +66,7 @@ func (r *hostPersister) save(ctx context.Context, allow func(openflow.DatapathID
 	err := r.store(ctx, r.unsaved)
 	switch {
 	case err == nil:
-		r.hosts.Kept(r.unsaved)
+		r.hosts.MarkSaved(r.unsaved)
 		r.unsaved = nil
 		if r.failed {
 			r.log.Info("changes of hosts are stored again")

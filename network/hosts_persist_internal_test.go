@@ -12,7 +12,7 @@ import (
 // Hosts that a switch makes up for a while fill no disk, and leave a host elsewhere its turn.
 func TestHostsThatComeAndGoFillNoDisk(t *testing.T) {
 	t.Parallel()
-	table := hosts.New(hosts.Options{Edge: func(PortRef) bool { return true }, Notes: true})
+	table := hosts.New(hosts.Options{Edge: func(PortRef) bool { return true }, TrackChanges: true})
 	written := switchLimiter{perSwitch: persistRatePerSwitch, overall: persistRateTotal}
 	began := time.Now()
 	const during = 10 * time.Minute
@@ -28,7 +28,7 @@ func TestHostsThatComeAndGoFillNoDisk(t *testing.T) {
 		}
 		honest := PortRef{Switch: 2, Port: uint32(1 + at/persistInterval)} // it moves each time
 		saw(1<<30, honest, now)
-		notes := table.Notes(func(d openflow.DatapathID) bool { return written.allow(d, now) })
+		notes := table.UnsavedChanges(func(d openflow.DatapathID) bool { return written.allow(d, now) })
 		kept := false
 		for _, n := range notes {
 			if kept = kept || n.At == honest; n.At.Switch == 1 {
@@ -38,7 +38,7 @@ func TestHostsThatComeAndGoFillNoDisk(t *testing.T) {
 		if !kept {
 			t.Fatalf("after %v the honest host was not kept", at)
 		}
-		table.Kept(notes)
+		table.MarkSaved(notes)
 	}
 	if limit := hosts.DefaultMaxPerSwitch + int(during/persistRatePerSwitch.interval); hostile > limit || hostile < limit/2 {
 		t.Errorf("%d changes of %d hosts were written, want no more than %d", hostile, made, limit)

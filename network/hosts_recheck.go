@@ -87,7 +87,7 @@ func (a *rechecks) add(c hosts.Change, now time.Time) {
 		return
 	}
 	m := &recheck{claimedAt: claimedAt, lostAddress: c.Lost.IsValid(), begun: now, since: now}
-	m.claim.Host, m.claim.Ask = was, hosts.Asked(ask)
+	m.claim.Host, m.claim.Ask = was, hosts.AddressesToAsk(ask)
 	a.insert(m)
 	a.wake.set()
 }

@@ -53,7 +53,7 @@ func (d *tentativePackets) hold(claim *hosts.Claim, p *PacketIn, timeout time.Du
 	switch {
 	case claim.Outcome() == hosts.Confirmed:
 		return Continue
-	case claim.Outcome() == hosts.Denied, len(d.held[claim]) >= limit:
+	case claim.Outcome() == hosts.Rejected, len(d.held[claim]) >= limit:
 		return Stop
 	}
 	if h, err := p.Hold(timeout + settleMargin); err == nil {
@@ -83,7 +83,7 @@ func (d *tentativePackets) filter(p *PacketIn) Verdict {
 			if d.hold(c.Claim, p, d.cfg.HostConfirm+d.prober.hosts.MaxClaimWait()) == Stop {
 				return Stop
 			}
-		case c.Kind == hosts.ClaimRefused && c.Why != hosts.Full:
+		case c.Kind == hosts.ClaimRefused && c.Reason != hosts.Full:
 			return Stop
 		}
 	}
@@ -139,7 +139,7 @@ func (d *tentativePackets) checkArrivals(now time.Time) {
 			claim.MarkDelivered(now)
 			delete(d.barriers, claim)
 		default:
-			if claim.Outcome() != hosts.Open {
+			if claim.Outcome() != hosts.Pending {
 				delete(d.barriers, claim)
 			}
 		}
@@ -150,7 +150,7 @@ func (d *tentativePackets) checkArrivals(now time.Time) {
 func (d *tentativePackets) run(ctx context.Context) {
 	tickUntilIdle(ctx, d.wake, max(d.cfg.HostConfirm/16, time.Millisecond), func(now time.Time) bool {
 		d.checkArrivals(now)
-		changes, again, left := d.prober.hosts.Due(now)
+		changes, again, left := d.prober.hosts.CheckClaims(now)
 		d.onChanges(changes)
 		for _, claim := range again {
 			d.prober.probeKnownPort(claim)

@@ -31,7 +31,7 @@ type HostStats struct {
 
 // HostStats returns the numbers of hosts and of refused claims about them.
 func (n *Network) HostStats() HostStats {
-	out := HostStats{Led: int(n.proactive.installedCount.Load()), Unsaved: n.hosts.Unkept(), Refused: map[string]uint64{}}
+	out := HostStats{Led: int(n.proactive.installedCount.Load()), Unsaved: n.hosts.UnsavedCount(), Refused: map[string]uint64{}}
 	for why, count := range n.hosts.Refused() {
 		out.Refused[why.String()] = count
 	}

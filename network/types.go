@@ -20,7 +20,7 @@ type (
 	// HostRecord is what is stored of a host over a restart.
 	HostRecord = hosts.Record
 	// HostNote is a change of a host that is to be stored.
-	HostNote = hosts.Note
+	HostNote = hosts.RecordChange
 	// Hop is one switch of a path.
 	Hop = topology.Hop
 	// Path is a path through the network.

@@ -45,7 +45,7 @@ const FlappingTimes = 10
 
 // Moving returns a finding for each host that has moved, or was claimed to have moved, too
 // often.
-func Moving(restless []hosts.Restless) (out []Finding) {
+func Moving(restless []hosts.FlappingHost) (out []Finding) {
 	for _, r := range restless {
 		out = append(out, Finding{
 			Fault: Flapping, Level: Warn, From: r.Host.At,

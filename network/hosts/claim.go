@@ -31,7 +31,7 @@ const (
 // address. The claim is accepted unless the host answers at its old place.
 type Claim struct {
 	// Host is the known host, and Ask the addresses to ask for at its place. The answers belong
-	// to Heard.
+	// to HandleAnswer.
 	Host topology.Host
 	Ask  []netip.Addr
 
@@ -91,10 +91,10 @@ type Outcome uint32
 
 // The results of a claim.
 const (
-	// Open means that the host has not answered yet.
-	Open Outcome = iota
-	// Denied means that the host has answered at its old place.
-	Denied
+	// Pending means that the host has not answered yet.
+	Pending Outcome = iota
+	// Rejected means that the host has answered at its old place.
+	Rejected
 	// Confirmed means that the host has not answered in time.
 	Confirmed
 )
@@ -118,8 +118,8 @@ type pendingClaims struct {
 	switches map[openflow.DatapathID]int
 }
 
-// Asked returns those of a host's addresses for which it is asked at its old place.
-func Asked(all []netip.Addr) []netip.Addr { return all[max(0, len(all)-maxAsked):] }
+// AddressesToAsk returns those of a host's addresses for which it is asked at its old place.
+func AddressesToAsk(all []netip.Addr) []netip.Addr { return all[max(0, len(all)-maxAsked):] }
 
 // needsConfirmation reports whether a claim about a host has to be confirmed: the host is known
 // at another port and can be asked there, now or soon. The mutex is held.
@@ -150,10 +150,10 @@ func (d *pendingClaims) openClaim(e *entry, a observation) Change {
 		e.countFlap(a.at, a.now)
 		return d.refused.refuse(e, a.at, Answered)
 	case len(d.open) >= maxClaims, d.ports[a.at] >= maxClaimsPerPort, d.switches[a.at.Switch] >= maxClaimsPerSwitch:
-		return d.refused.refuse(e, a.at, Crowded)
+		return d.refused.refuse(e, a.at, TooManyClaims)
 	}
 	h := e.host()
-	ask := Asked(h.IPs)
+	ask := AddressesToAsk(h.IPs)
 	if slices.Contains(h.IPs, a.sender.addr) {
 		ask = []netip.Addr{a.sender.addr}
 	}
@@ -178,9 +178,9 @@ func (d *pendingClaims) settle(x *Claim, end Outcome) {
 	x.target.claim = nil
 }
 
-// Heard handles a packet that a host has sent to the controller at a port. If it answers the
-// question about a claim, the claim is refused.
-func (t *Table) Heard(h *packet.Headers, at topology.PortRef, now time.Time) []Change {
+// HandleAnswer handles a packet that a host has sent to the controller at a port. If it answers
+// the question about a claim, the claim is refused.
+func (t *Table) HandleAnswer(h *packet.Headers, at topology.PortRef, now time.Time) []Change {
 	e, c := t.known.find(h.EthSrc, h.VLANID), senderInfoOf(h, t.opts.Subnets)
 	if e == nil || !c.addr.IsValid() {
 		return nil
@@ -191,7 +191,7 @@ func (t *Table) Heard(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	if x == nil || x.Host.At != at || !slices.Contains(x.Ask, c.addr) {
 		return nil
 	}
-	t.claims.settle(x, Denied)
+	t.claims.settle(x, Rejected)
 	e.quietUntil = now.Add(restAfterAnswer * t.opts.Confirm)
 	e.countFlap(x.source.at, now)
 	refused := t.refused.refuse(e, x.source.at, Answered)
@@ -199,10 +199,10 @@ func (t *Table) Heard(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	return []Change{refused}
 }
 
-// Due accepts the claims whose time to answer has passed. It also returns the hosts that can be
-// asked now, as changes, and the claims whose question is to be repeated because it may have
-// been lost. left reports whether claims are still pending.
-func (t *Table) Due(now time.Time) (changes []Change, again []*Claim, left bool) {
+// CheckClaims accepts the claims whose time to answer has passed. It also returns the hosts that
+// can be asked now, as changes, and the claims whose question is to be repeated because it may
+// have been lost. left reports whether claims are still pending.
+func (t *Table) CheckClaims(now time.Time) (changes []Change, again []*Claim, left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, x := range slices.Clone(t.claims.open) {

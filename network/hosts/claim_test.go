@@ -50,7 +50,7 @@ func (d *claimTest) claims(mac int, ip netip.Addr, at topology.PortRef) []hosts.
 // after lets time pass, and returns the kinds of changes that are due then.
 func (d *claimTest) after(t time.Duration) (kinds []hosts.Kind) {
 	d.now = d.now.Add(t)
-	changes, _, _ := d.Due(d.now)
+	changes, _, _ := d.CheckClaims(d.now)
 	for _, c := range changes {
 		kinds = append(kinds, c.Kind)
 	}
@@ -93,16 +93,16 @@ func TestHostsAreAskedWhereTheyWere(t *testing.T) {
 			}
 			// Late frames from the old place, and answers from elsewhere, are no answers.
 			d.claims(1, victimIP, home)
-			if c := d.Heard(d.headers(1, victimIP), other, d.now); len(c) != 0 {
+			if c := d.HandleAnswer(d.headers(1, victimIP), other, d.now); len(c) != 0 {
 				t.Errorf("an answer from elsewhere: %+v", c)
 			}
-			if c := d.Heard(d.headers(1, victimIP), home, d.now); len(c) != 1 || c[0].Kind != hosts.ClaimRefused || c[0].Why != hosts.Answered || c[0].Claim != x || x.Outcome() != hosts.Denied {
+			if c := d.HandleAnswer(d.headers(1, victimIP), home, d.now); len(c) != 1 || c[0].Kind != hosts.ClaimRefused || c[0].Reason != hosts.Answered || c[0].Claim != x || x.Outcome() != hosts.Rejected {
 				t.Errorf("it answers: %+v", c)
 			}
 			if kinds := d.after(2 * confirm); len(kinds) != 0 {
 				t.Errorf("due: %v", kinds)
 			}
-			if c := d.claims(mac, victimIP, other); len(c) != 1 || c[0].Why != hosts.Answered {
+			if c := d.claims(mac, victimIP, other); len(c) != 1 || c[0].Reason != hosts.Answered {
 				t.Errorf("claimed soon after: %+v", c)
 			}
 			d.now = d.now.Add(2 * confirm)
@@ -201,7 +201,7 @@ func TestClaimsAreBounded(t *testing.T) {
 				switch {
 				case c.Kind == hosts.ClaimPending && c.New:
 					n++
-				case c.Kind != hosts.ClaimPending && c.Why != hosts.Crowded:
+				case c.Kind != hosts.ClaimPending && c.Reason != hosts.TooManyClaims:
 					t.Fatalf("%+v", c)
 				}
 			}
@@ -220,7 +220,7 @@ func TestClaimsAreBounded(t *testing.T) {
 		t.Errorf("%d because of all others", n)
 	}
 	d.after(confirm)
-	if _, _, left := d.Due(d.now); left {
+	if _, _, left := d.CheckClaims(d.now); left {
 		t.Error("claims are left")
 	}
 }
@@ -228,7 +228,7 @@ func TestClaimsAreBounded(t *testing.T) {
 // TestKeptHosts checks that a managed host is where its service says at once, and nowhere else.
 func TestKeptHosts(t *testing.T) {
 	keep := hosts.Pin{MAC: macOf(1), At: home}
-	d := newClaimTest(t, hosts.Options{Keeper: func(mac openflow.MAC, ip netip.Addr) (hosts.Pin, bool) {
+	d := newClaimTest(t, hosts.Options{ManagedAt: func(mac openflow.MAC, ip netip.Addr) (hosts.Pin, bool) {
 		return keep, mac == keep.MAC || mac.IsZero() && ip == victimIP
 	}})
 	for _, mac := range []int{1, 2} {
@@ -256,7 +256,7 @@ func TestKeptHosts(t *testing.T) {
 
 // TestHostsOfAnAccessPort checks the limit of a port that has its own.
 func TestHostsOfAnAccessPort(t *testing.T) {
-	tab := open(hosts.Options{Most: func(at topology.PortRef) int { return map[uint32]int{1: 2}[at.Port] }})
+	tab := open(hosts.Options{PortLimit: func(at topology.PortRef) int { return map[uint32]int{1: 2}[at.Port] }})
 	now := time.Now()
 	for i := range 10 {
 		saw(tab, macOf(i), 1, 1, now)

@@ -7,13 +7,12 @@
 // behind a router. Such a source address counts only inside subnets that the operator has named,
 // and is never taken from another host.
 //
-// A frame that shows a known host at another port, or another host with its address, is a claim,
-// which is held in a [Claim] until it is confirmed or refused. The controller asks the known
-// host at its old place; if it answers there, the claim is refused. If it cannot be asked
-// because its switch has just left or returned, the claim waits. Hosts that a service manages
-// are always where the service says.
+// A frame that shows a known host at another port, or another host with its address, is a
+// [Claim]. The controller asks the known host at its old place; if it answers there, the claim
+// is refused. If it cannot be asked because its switch has just left or returned, the claim
+// waits. Hosts that a service manages are always where the service says.
 //
-// The table's content survives a restart: [Table.Notes] returns what has changed, and
+// The table's content survives a restart: [Table.UnsavedChanges] returns what has changed, and
 // [Table.Restore] enters it into a new table.
 //
 // [Table.Learn] and [Table.Lookup] run for every packet-in. For a known host they neither

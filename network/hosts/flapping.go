@@ -9,9 +9,9 @@ import (
 // flapPeriod is the period over which the moves of a host are counted.
 const flapPeriod = 10 * time.Minute
 
-// Restless says how often a host has moved, or was claimed to have moved: the last other port,
-// the number of times, and the start of the count.
-type Restless struct {
+// FlappingHost says how often a host has moved, or was claimed to have moved: the last other
+// port, the number of times, and the start of the count.
+type FlappingHost struct {
 	Host      topology.Host
 	Elsewhere topology.PortRef
 	Times     int
@@ -34,14 +34,14 @@ func (e *entry) countFlap(at topology.PortRef, now time.Time) {
 	e.flapping.elsewhere = at
 }
 
-// Restless returns the hosts that have moved, or were claimed to have moved, at least the given
+// Flapping returns the hosts that have moved, or were claimed to have moved, at least the given
 // number of times within ten minutes.
-func (t *Table) Restless(times int, now time.Time) (out []Restless) {
+func (t *Table) Flapping(times int, now time.Time) (out []FlappingHost) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for e := range t.places.all() {
 		if r := e.flapping; r != nil && r.times >= times && now.Sub(r.since) <= flapPeriod {
-			out = append(out, Restless{Host: e.host(), Elsewhere: r.elsewhere, Times: r.times, Since: r.since})
+			out = append(out, FlappingHost{Host: e.host(), Elsewhere: r.elsewhere, Times: r.times, Since: r.since})
 		}
 	}
 	return out

@@ -20,15 +20,15 @@ func TestRestlessHosts(t *testing.T) {
 		saw(table, macOf(1), openflow.DatapathID(1+i%2), 1, now)
 		now = now.Add(time.Second)
 	}
-	got := table.Restless(10, now)
+	got := table.Flapping(10, now)
 	if len(got) != 1 || got[0].Host.MAC != macOf(1) || got[0].Times != 11 || got[0].Elsewhere != (topology.PortRef{Switch: 1, Port: 1}) {
 		t.Errorf("%+v", got)
 	}
-	if got := table.Restless(10, now.Add(time.Hour)); len(got) > 0 {
+	if got := table.Flapping(10, now.Add(time.Hour)); len(got) > 0 {
 		t.Errorf("an hour later: %+v", got)
 	}
 	saw(table, macOf(1), 1, 1, now.Add(time.Hour))
-	if got := table.Restless(2, now.Add(time.Hour)); len(got) > 0 {
+	if got := table.Flapping(2, now.Add(time.Hour)); len(got) > 0 {
 		t.Errorf("a single move an hour later: %+v", got)
 	}
 }
@@ -38,9 +38,9 @@ func TestRestlessByRefusedClaims(t *testing.T) {
 	d := newClaimTest(t, hosts.Options{})
 	for range 5 {
 		d.claims(1, victimIP, other)
-		d.Heard(d.headers(1, victimIP), home, d.now)
+		d.HandleAnswer(d.headers(1, victimIP), home, d.now)
 	}
-	if got := d.Restless(5, d.now); len(got) != 1 || got[0].Elsewhere != other || got[0].Host.At != home {
+	if got := d.Flapping(5, d.now); len(got) != 1 || got[0].Elsewhere != other || got[0].Host.At != home {
 		t.Errorf("%+v", got)
 	}
 }

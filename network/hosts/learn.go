@@ -34,7 +34,7 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	if e != nil {
 		if s := e.state.Load(); s.at == at && (s.knows(c) || c.weak && t.ips.holder(c.addr, vlan) != nil) {
 			if e.markSeen(now) {
-				t.noteSeenAgain(e)
+				t.recordSeenAgain(e)
 			}
 			return nil
 		}
@@ -180,7 +180,7 @@ func (t *Table) checkMove(e *entry, a observation) (bool, []Change) {
 	if a.placed || e == a.confirmed {
 		return true, nil
 	}
-	if pin, kept := t.opts.Keeper(a.mac, netip.Addr{}); kept {
+	if pin, kept := t.opts.ManagedAt(a.mac, netip.Addr{}); kept {
 		return pin.At == a.at, nil
 	}
 	s := e.state.Load()
@@ -224,7 +224,7 @@ func (t *Table) assignAddress(e *entry, a observation) (lost Change) {
 	if !c.addr.IsValid() || slices.Contains(s.ips, c.addr) {
 		return Change{}
 	}
-	if pin, kept := t.opts.Keeper(openflow.MAC{}, c.addr); kept && !a.placed && pin != (Pin{MAC: a.mac, At: a.at}) {
+	if pin, kept := t.opts.ManagedAt(openflow.MAC{}, c.addr); kept && !a.placed && pin != (Pin{MAC: a.mac, At: a.at}) {
 		return Change{}
 	} else if old := t.ips.holder(c.addr, e.vlan); old != nil {
 		switch {

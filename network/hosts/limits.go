@@ -81,8 +81,8 @@ func (p *places) switchFull(d openflow.DatapathID) bool {
 
 // portLimit returns how many hosts may be behind a port.
 func (p *places) portLimit(at topology.PortRef) int {
-	if p.opts.Most != nil {
-		if n := p.opts.Most(at); n > 0 {
+	if p.opts.PortLimit != nil {
+		if n := p.opts.PortLimit(at); n > 0 {
 			return n
 		}
 	}

@@ -24,25 +24,25 @@ type Record struct {
 	Seen time.Time
 }
 
-// Note is a change to be stored: a host as it is now, or a host that has left, with only MAC,
-// VLAN and the switch set.
-type Note struct {
+// RecordChange is a change to be stored: a host as it is now, or a host that has left, with only
+// MAC, VLAN and the switch set.
+type RecordChange struct {
 	Record
 	Gone   bool
 	number uint64
 }
 
-// maxNotes limits the changes that Notes returns at once.
-const maxNotes = 4096
+// maxUnsavedChanges limits the changes that UnsavedChanges returns at once.
+const maxUnsavedChanges = 4096
 
 // changeLog holds the changes that are not stored yet. A host that leaves before it was ever
 // stored is dropped from the log, so both maps are bounded by the number of hosts that the table
 // and the store have.
 type changeLog struct {
-	enabled bool // Options.Notes
+	enabled bool // Options.TrackChanges
 	number  uint64
 	changed map[uint64]revision // by key
-	kept    map[uint64]struct{}
+	saved   map[uint64]struct{}
 }
 
 // revision is the latest change of a host, by its number among all changes.
@@ -58,7 +58,7 @@ func (m *changeLog) record(e *entry) {
 
 // recordRemoval records that a host has left. The mutex is held.
 func (m *changeLog) recordRemoval(k uint64, d openflow.DatapathID) {
-	if _, kept := m.kept[k]; !kept {
+	if _, kept := m.saved[k]; !kept {
 		delete(m.changed, k)
 		return
 	}
@@ -72,8 +72,8 @@ func (m *changeLog) recordKey(k uint64, d openflow.DatapathID) {
 	}
 }
 
-// noteSeenAgain records that a host was seen again, if it is still in the table.
-func (t *Table) noteSeenAgain(e *entry) {
+// recordSeenAgain records that a host was seen again, if it is still in the table.
+func (t *Table) recordSeenAgain(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known.find(e.mac, e.vlan) == e {
@@ -81,43 +81,43 @@ func (t *Table) noteSeenAgain(e *entry) {
 	}
 }
 
-// Notes returns the changes that are not stored yet, the oldest first, and at most maxNotes of
-// them. It calls may for each change, to ask whether one more change of this switch may be
-// stored now. The caller reports stored changes to Kept.
-func (t *Table) Notes(may func(openflow.DatapathID) bool) []Note {
+// UnsavedChanges returns the changes that are not stored yet, the oldest first, and at most
+// maxUnsavedChanges of them. It calls may for each change, to ask whether one more change of
+// this switch may be stored now. The caller reports stored changes to MarkSaved.
+func (t *Table) UnsavedChanges(may func(openflow.DatapathID) bool) []RecordChange {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	keys := slices.SortedFunc(maps.Keys(t.unsaved.changed), func(a, b uint64) int {
 		return cmp.Compare(t.unsaved.changed[a].number, t.unsaved.changed[b].number)
 	})
-	var notes []Note
+	var notes []RecordChange
 	for _, k := range keys {
-		if len(notes) == maxNotes {
+		if len(notes) == maxUnsavedChanges {
 			break
 		}
 		if c := t.unsaved.changed[k]; may(c.sw) {
-			notes = append(notes, t.noteOf(k, c))
+			notes = append(notes, t.recordChange(k, c))
 		}
 	}
 	return notes
 }
 
-func (t *Table) noteOf(k uint64, c revision) Note {
+func (t *Table) recordChange(k uint64, c revision) RecordChange {
 	e := t.known.entry(k)
 	if e == nil {
-		n := Note{Gone: true, number: c.number}
+		n := RecordChange{Gone: true, number: c.number}
 		n.MAC, n.VLAN = openflow.MAC{byte(k >> 56), byte(k >> 48), byte(k >> 40), byte(k >> 32), byte(k >> 24), byte(k >> 16)}, uint16(k)
 		n.At.Switch = c.sw
 		return n
 	}
 	s := e.state.Load()
-	return Note{number: c.number, Record: Record{
+	return RecordChange{number: c.number, Record: Record{
 		MAC: e.mac, VLAN: e.vlan, At: s.at, IPs: slices.Clone(s.ips), Router: s.router, Again: e.seenAgain.Load(), Seen: time.Unix(0, e.seen.Load()),
 	}}
 }
 
-// Kept records that changes have been stored.
-func (t *Table) Kept(notes []Note) {
+// MarkSaved records that changes have been stored.
+func (t *Table) MarkSaved(notes []RecordChange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, n := range notes {
@@ -126,18 +126,18 @@ func (t *Table) Kept(notes []Note) {
 			delete(t.unsaved.changed, k)
 		}
 		if n.Gone {
-			delete(t.unsaved.kept, k)
+			delete(t.unsaved.saved, k)
 			continue
 		}
-		t.unsaved.kept[k] = struct{}{}
+		t.unsaved.saved[k] = struct{}{}
 		if t.known.entry(k) == nil { // it left before its record was stored, so its removal is not recorded yet
 			t.unsaved.recordKey(k, n.At.Switch)
 		}
 	}
 }
 
-// Unkept returns how many hosts have changes that are not stored.
-func (t *Table) Unkept() int {
+// UnsavedCount returns how many hosts have changes that are not stored.
+func (t *Table) UnsavedCount() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.unsaved.changed)
@@ -161,7 +161,7 @@ func (t *Table) Restore(records []Record, now time.Time) {
 	for i := range records {
 		r := &records[i]
 		k := key(r.MAC, r.VLAN)
-		t.unsaved.kept[k] = struct{}{}
+		t.unsaved.saved[k] = struct{}{}
 		if !t.restore(r, now) && t.known.entry(k) == nil {
 			t.unsaved.recordKey(k, r.At.Switch)
 		}

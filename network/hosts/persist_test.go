@@ -21,13 +21,13 @@ func all(openflow.DatapathID) bool { return true }
 // keep stores the recorded changes, up to 512 of each switch, and returns their number.
 func (k keeper) keep(tab *hosts.Table) int {
 	of := map[openflow.DatapathID]int{}
-	notes := tab.Notes(func(d openflow.DatapathID) bool { of[d]++; return of[d] <= 512 })
+	notes := tab.UnsavedChanges(func(d openflow.DatapathID) bool { of[d]++; return of[d] <= 512 })
 	for _, n := range notes {
 		if delete(k, n.MAC); !n.Gone {
 			k[n.MAC] = n.Record
 		}
 	}
-	tab.Kept(notes)
+	tab.MarkSaved(notes)
 	return len(notes)
 }
 
@@ -39,7 +39,7 @@ func ipOf(i int) netip.Addr {
 
 // TestRestoredAsKept checks that stored hosts are the same in the next table.
 func TestRestoredAsKept(t *testing.T) {
-	d := newClaimTest(t, hosts.Options{Notes: true})
+	d := newClaimTest(t, hosts.Options{TrackChanges: true})
 	kept := keeper{}
 	d.claims(2, ipOf(2), other)
 	d.claims(3, ipOf(3), other)
@@ -54,15 +54,15 @@ func TestRestoredAsKept(t *testing.T) {
 	if n := kept.keep(d.Table); n != 3 {
 		t.Errorf("%d notes, want one for each of three hosts", n)
 	}
-	if n := d.Unkept(); n != 0 || len(d.Notes(all)) != 0 {
+	if n := d.UnsavedCount(); n != 0 || len(d.UnsavedChanges(all)) != 0 {
 		t.Errorf("%d are left to be kept", n)
 	}
-	next := open(hosts.Options{Notes: true})
+	next := open(hosts.Options{TrackChanges: true})
 	next.Restore(kept.records(), d.now)
 	if got, want := next.All(), d.All(); !reflect.DeepEqual(unseen(got), unseen(want)) {
 		t.Errorf("restored\n%v\nwant\n%v", got, want)
 	}
-	if n := next.Unkept(); n != 0 {
+	if n := next.UnsavedCount(); n != 0 {
 		t.Errorf("%d of what was restored are to be kept again", n)
 	}
 	if kept[macOf(2)].Again || !kept[macOf(3)].Again {
@@ -99,7 +99,7 @@ func TestClaimsWaitForTheSwitch(t *testing.T) {
 		for who, mac := range map[string]int{"its MAC address": 1, "its IP address": 2} {
 			t.Run(name+", "+who, func(t *testing.T) {
 				there := false
-				first := newClaimTest(t, hosts.Options{Notes: true})
+				first := newClaimTest(t, hosts.Options{TrackChanges: true})
 				kept := keeper{}
 				kept.keep(first.Table)
 				fresh := func() *claimTest {
@@ -136,13 +136,13 @@ func TestClaimsWaitForTheSwitch(t *testing.T) {
 					x := claim(d)
 					d.after(c.waits / 2)
 					there = true
-					changes, _, left := d.Due(d.now)
+					changes, _, left := d.CheckClaims(d.now)
 					if len(changes) != 1 || changes[0].Kind != hosts.ClaimPending || !changes[0].New || changes[0].Claim != x || x.Waiting() || !left {
 						t.Fatalf("its switch is there: %+v", changes)
 					}
 					want, place := macOf(1), home
 					if answers {
-						if c := d.Heard(d.headers(1, victimIP), home, d.now); len(c) != 1 || c[0].Why != hosts.Answered {
+						if c := d.HandleAnswer(d.headers(1, victimIP), home, d.now); len(c) != 1 || c[0].Reason != hosts.Answered {
 							t.Errorf("it answers: %+v", c)
 						}
 					} else {
@@ -178,7 +178,7 @@ func TestSwitchThatLeavesWhileItsHostIsAsked(t *testing.T) {
 	if kinds := d.after(0); len(kinds) != 1 || kinds[0] != hosts.ClaimPending {
 		t.Errorf("it was not asked again: %v", kinds)
 	}
-	if c := d.Heard(d.headers(1, victimIP), home, d.now); len(c) != 1 || c[0].Why != hosts.Answered {
+	if c := d.HandleAnswer(d.headers(1, victimIP), home, d.now); len(c) != 1 || c[0].Reason != hosts.Answered {
 		t.Errorf("it answers: %+v", c)
 	}
 }
@@ -217,7 +217,7 @@ func TestRestoredHostsHaveTheirShare(t *testing.T) {
 		record(4, 2, 1, false, time.Second), record(5, 2, 1, true, time.Second), record(6, 2, 2, true, time.Second),
 		hosts.Record{MAC: openflow.MAC{1}, At: home}, hosts.Record{At: home})
 	tab := open(hosts.Options{
-		Notes: true, MaxPerPort: 3, MaxPerSwitch: 4,
+		TrackChanges: true, MaxPerPort: 3, MaxPerSwitch: 4,
 		Pinned: map[netip.Addr]hosts.Pin{ipOf(4): {MAC: macOf(9), At: home}, ipOf(60): {MAC: macOf(6), At: home}},
 	})
 	tab.Restore(records, now)
@@ -233,7 +233,7 @@ func TestRestoredHostsHaveTheirShare(t *testing.T) {
 		t.Errorf("a pinned address is %v's", h.MAC)
 	}
 	gone := 0
-	for _, n := range tab.Notes(all) {
+	for _, n := range tab.UnsavedChanges(all) {
 		if n.Gone {
 			gone++
 		}
@@ -272,7 +272,7 @@ func TestRestoredHostsGo(t *testing.T) {
 // TestNotesAreShared checks that a switch with more changes than can be stored does not delay
 // others, and that the recorded changes are bounded even if nothing can be stored.
 func TestNotesAreShared(t *testing.T) {
-	tab := open(hosts.Options{Notes: true})
+	tab := open(hosts.Options{TrackChanges: true})
 	kept := keeper{}
 	now := time.Now()
 	for i := range 3 * hosts.DefaultMaxPerSwitch { // one switch invents hosts
@@ -282,9 +282,9 @@ func TestNotesAreShared(t *testing.T) {
 		}
 	}
 	saw(tab, macOf(1_000_000), 2, 1, now)
-	before, limit := tab.Unkept(), tab.Len()+len(kept)
-	if n := kept.keep(tab); n != 513 || tab.Unkept() != before-n {
-		t.Errorf("%d notes at once, %d left of %d", n, tab.Unkept(), before)
+	before, limit := tab.UnsavedCount(), tab.Len()+len(kept)
+	if n := kept.keep(tab); n != 513 || tab.UnsavedCount() != before-n {
+		t.Errorf("%d notes at once, %d left of %d", n, tab.UnsavedCount(), before)
 	}
 	if _, ok := kept[macOf(1_000_000)]; !ok {
 		t.Error("a host elsewhere was not kept")
@@ -302,12 +302,12 @@ func TestNotesAreShared(t *testing.T) {
 // TestHostThatGoesWhileItIsKept checks that a host which leaves while it is being stored is
 // removed from the store later.
 func TestHostThatGoesWhileItIsKept(t *testing.T) {
-	tab := open(hosts.Options{Notes: true})
+	tab := open(hosts.Options{TrackChanges: true})
 	saw(tab, macOf(1), 1, 1, time.Now())
-	notes := tab.Notes(all)
+	notes := tab.UnsavedChanges(all)
 	tab.RemovePort(home)
-	tab.Kept(notes)
-	if notes = tab.Notes(all); len(notes) != 1 || !notes[0].Gone || notes[0].MAC != macOf(1) {
+	tab.MarkSaved(notes)
+	if notes = tab.UnsavedChanges(all); len(notes) != 1 || !notes[0].Gone || notes[0].MAC != macOf(1) {
 		t.Errorf("%+v", notes)
 	}
 }

@@ -6,35 +6,35 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// Why is the reason for which a claim about a host was refused.
-type Why uint8
+// Reason is the reason for which a claim about a host was refused.
+type Reason uint8
 
 // The reasons for refusing a claim.
 const (
 	// Full means that a limit is reached and no host can be evicted.
-	Full Why = iota + 1
+	Full Reason = iota + 1
 	// Pinned means that the host or the address is pinned elsewhere, or virtual.
 	Pinned
 	// Answered means that the host has answered at its old place, just now or a moment ago.
 	Answered
-	// Crowded means that too many claims are pending.
-	Crowded
+	// TooManyClaims means that too many claims are pending.
+	TooManyClaims
 	numReasons
 )
 
-var reasonNames = [numReasons]string{Full: "full", Pinned: "pinned", Answered: "answered", Crowded: "crowded"}
+var reasonNames = [numReasons]string{Full: "full", Pinned: "pinned", Answered: "answered", TooManyClaims: "crowded"}
 
 // String returns the reason as metrics name it.
-func (w Why) String() string { return reasonNames[w] }
+func (w Reason) String() string { return reasonNames[w] }
 
 // refusals counts the refused claims by reason.
 type refusals [numReasons]atomic.Uint64
 
 // refuse counts a refused claim and returns the change that reports it. e is nil for an unknown
 // host.
-func (r *refusals) refuse(e *entry, at topology.PortRef, why Why) Change {
+func (r *refusals) refuse(e *entry, at topology.PortRef, why Reason) Change {
 	r[why].Add(1)
-	c := Change{Kind: ClaimRefused, From: at, Why: why}
+	c := Change{Kind: ClaimRefused, From: at, Reason: why}
 	if e != nil {
 		c.Host = e.host()
 	}
@@ -42,8 +42,8 @@ func (r *refusals) refuse(e *entry, at topology.PortRef, why Why) Change {
 }
 
 // Refused returns the number of refused claims by reason.
-func (t *Table) Refused() map[Why]uint64 {
-	out := map[Why]uint64{}
+func (t *Table) Refused() map[Reason]uint64 {
+	out := map[Reason]uint64{}
 	for w := Full; w < numReasons; w++ {
 		out[w] = t.refused[w].Load()
 	}

@@ -35,15 +35,15 @@ type Options struct {
 	// until the hosts can be asked. For a switch that was known before the controller's start it
 	// is three times as long. If it is negative, claims do not wait.
 	Grace time.Duration
-	// Notes enables the recording of changes for Table.Notes.
-	Notes bool
-	// Keeper returns the place of a host that a service manages, by its MAC address or, if that
-	// is zero, by its IP address. Packets that show such a host elsewhere are ignored. Keeper
-	// must not block.
-	Keeper func(openflow.MAC, netip.Addr) (Pin, bool)
-	// Most returns the limit of hosts behind a port where it is not MaxPerPort, and zero for
-	// other ports.
-	Most func(topology.PortRef) int
+	// TrackChanges enables the recording of changes for Table.UnsavedChanges.
+	TrackChanges bool
+	// ManagedAt returns the place of a host that a service manages, by its MAC address or, if
+	// that is zero, by its IP address. Packets that show such a host elsewhere are ignored.
+	// ManagedAt must not block.
+	ManagedAt func(openflow.MAC, netip.Addr) (Pin, bool)
+	// PortLimit returns the limit of hosts behind a port where it is not MaxPerPort, and zero
+	// for other ports.
+	PortLimit func(topology.PortRef) int
 	// MaxHosts limits the hosts in the table, MaxPerSwitch those at one switch and MaxPerPort
 	// those behind one port, so that nobody can fill the table, and MaxIPs limits the addresses
 	// of one host. If a limit is reached, a host that was seen only once is evicted.
@@ -93,11 +93,11 @@ const (
 // Change is a change of a host. From is the former port of a moved host. Lost is an address that
 // another host, behind From, now has.
 type Change struct {
-	Kind Kind
-	Host topology.Host
-	From topology.PortRef
-	Lost netip.Addr
-	Why  Why
+	Kind   Kind
+	Host   topology.Host
+	From   topology.PortRef
+	Lost   netip.Addr
+	Reason Reason
 	// Claim is the pending, refused or accepted claim. New reports whether the host is to be
 	// asked now.
 	Claim *Claim
@@ -165,8 +165,8 @@ func New(o Options) *Table {
 	o.Age = cmp.Or(o.Age, DefaultAge)
 	o.MoveHold = cmp.Or(o.MoveHold, DefaultMoveHold)
 	o.Grace = cmp.Or(o.Grace, DefaultGrace)
-	if o.Keeper == nil {
-		o.Keeper = func(openflow.MAC, netip.Addr) (Pin, bool) { return Pin{}, false }
+	if o.ManagedAt == nil {
+		o.ManagedAt = func(openflow.MAC, netip.Addr) (Pin, bool) { return Pin{}, false }
 	}
 	t := &Table{opts: o}
 	t.pins.Store(newPins(o.Pinned, nil))
@@ -180,7 +180,7 @@ func New(o Options) *Table {
 		opts: &t.opts, places: &t.places, refused: &t.refused,
 		ports: map[topology.PortRef]int{}, switches: map[openflow.DatapathID]int{},
 	}
-	t.unsaved = changeLog{enabled: o.Notes, changed: map[uint64]revision{}, kept: map[uint64]struct{}{}}
+	t.unsaved = changeLog{enabled: o.TrackChanges, changed: map[uint64]revision{}, saved: map[uint64]struct{}{}}
 	return t
 }
 
