@@ -19,10 +19,10 @@ const (
 // count passes to both directions of a link what the switches have counted since before. If a
 // counter has not changed it reads again, because hardware updates its counters only from time to
 // time.
-func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStats, forward, backward *linkprobe.Way) {
+func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStats, forward, backward *linkprobe.Direction) {
 	for range counterRetries {
 		after, unchanged := d.countPorts(ctx, forward.From, backward.From), false
-		for _, w := range []*linkprobe.Way{forward, backward} {
+		for _, w := range []*linkprobe.Direction{forward, backward} {
 			c := linkprobe.Counters{
 				Left:    counterDelta(before, after, w.From, func(p openflow.PortStats) uint64 { return p.TxPackets }),
 				Came:    counterDelta(before, after, w.To, func(p openflow.PortStats) uint64 { return p.RxPackets }),
@@ -74,7 +74,7 @@ func (d *Doctor) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]o
 
 // countProbes returns how many frames the rule for one direction's probes has matched, or nil if
 // the switch does not report it.
-func (d *Doctor) countProbes(ctx context.Context, w *linkprobe.Way) *uint64 {
+func (d *Doctor) countProbes(ctx context.Context, w *linkprobe.Direction) *uint64 {
 	s, ok := d.switches.get(w.To.Switch)
 	if !ok {
 		return nil

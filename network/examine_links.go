@@ -93,11 +93,11 @@ func (d *Doctor) examine(ctx context.Context, r *diagnosis.Report) {
 
 // examineLink sends the frames of both directions and returns the link's faults.
 func (d *Doctor) examineLink(ctx context.Context, k undirectedLink, mtu int) (found []diagnosis.Finding, frames int) {
-	forward, backward := linkprobe.NewWay(k.a, k.b, mtu), linkprobe.NewWay(k.b, k.a, mtu)
+	forward, backward := linkprobe.NewDirection(k.a, k.b, mtu), linkprobe.NewDirection(k.b, k.a, mtu)
 	found = d.askForProbes(ctx, forward, backward)
 	before := d.countPorts(ctx, k.a, k.b)
 	var both sync.WaitGroup
-	for _, w := range []*linkprobe.Way{forward, backward} {
+	for _, w := range []*linkprobe.Direction{forward, backward} {
 		x := d.probes.watch(w.MAC, func(at PortRef, frame []byte, _ time.Time) { w.Receive(at, frame) }, w.Waiting)
 		both.Go(func() {
 			d.send(ctx, x, w, probeTimeout+2*k.latency)
@@ -138,13 +138,13 @@ func (d *Doctor) unexamined(ctx context.Context, k undirectedLink) string {
 func probesKey(k PortRef) string { return "linkprobe/" + k.String() }
 
 // probesOf matches the frames of one direction where they arrive.
-func probesOf(w *linkprobe.Way) openflow.Match {
+func probesOf(w *linkprobe.Direction) openflow.Match {
 	return openflow.MustMatch(openflow.InPort(w.To.Port), openflow.EthSrc(w.MAC))
 }
 
 // askForProbes makes both ends send what the other one sends to the controller, before any other
 // rule applies. A switch that refuses the rule may still do so because no rule matches.
-func (d *Doctor) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (found []diagnosis.Finding) {
+func (d *Doctor) askForProbes(ctx context.Context, ways ...*linkprobe.Direction) (found []diagnosis.Finding) {
 	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
 	for _, w := range ways {
 		err := d.core.Apply(ctx, probesKey(w.To), Program{Rules: []Rule{{
@@ -174,7 +174,7 @@ func (d *Doctor) forgetProbes(ctx context.Context, k undirectedLink) {
 
 // send sends the frames of one direction, round after round, and waits for those of each round to
 // arrive.
-func (d *Doctor) send(ctx context.Context, x *probeStream, w *linkprobe.Way, timeout time.Duration) {
+func (d *Doctor) send(ctx context.Context, x *probeStream, w *linkprobe.Direction, timeout time.Duration) {
 	for {
 		var frames [][]byte
 		x.locked(func() { frames = w.Next() })

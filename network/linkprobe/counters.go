@@ -12,29 +12,29 @@ const (
 	PuntsLost diagnosis.Fault = "punts-lost"
 )
 
-// Counters holds what the switches at the ends of a Way counted while its frames were in flight:
+// Counters holds what the switches at the ends of a Direction counted while its frames were in flight:
 // packets that left by the sending port and arrived at the receiving one, of any kind, and those
-// that matched the rule which passes the Way's frames to the controller. A value is nil if the
+// that matched the rule which passes the Direction's frames to the controller. A value is nil if the
 // switch does not report it.
 type Counters struct {
 	Left, Came, Matched *uint64
 }
 
 // Counted sets what the switches have counted.
-func (w *Way) Counted(c Counters) { w.counters = c }
+func (w *Direction) Counted(c Counters) { w.counters = c }
 
 const (
 	// minArrived is how many frames must arrive before a counter of zero counts as a fault.
 	// minLost is how many must be missing before that is reported.
 	minArrived = 5
 	minLost    = 3
-	// maxForeign is the number of other packets, for each frame of the Way, up to which its
+	// maxForeign is the number of other packets, for each frame of the Direction, up to which its
 	// ports' counters are used.
 	maxForeign = 10
 )
 
 // judgeCounters returns the faults that the counters show.
-func (w *Way) judgeCounters() (out []diagnosis.Finding) {
+func (w *Direction) judgeCounters() (out []diagnosis.Finding) {
 	c := w.counters
 	still := func(n *uint64) bool { return w.arrivedFrames >= minArrived && n != nil && *n == 0 }
 	const remedy = "loads, idle times of rules, and links that stand by what they carry are read from counters: see how often the switch reads its hardware's, and whether newer firmware counts"
@@ -56,7 +56,7 @@ func (w *Way) judgeCounters() (out []diagnosis.Finding) {
 
 // lossPlace says between which counters missing frames are lost. It is empty if that cannot be
 // decided.
-func (w *Way) lossPlace() string {
+func (w *Direction) lossPlace() string {
 	c, sent := w.counters, uint64(w.Sent())
 	lost := sent - uint64(w.arrivedFrames)
 	if c.Left == nil || c.Came == nil || lost < minLost || *c.Left+*c.Came == 0 || *c.Left > maxForeign*sent {

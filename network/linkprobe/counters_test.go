@@ -34,7 +34,7 @@ func TestCounted(t *testing.T) {
 		"all lost in between":    {silent, func(s, _ int) Counters { return Counters{is(s), is(0), is(0)} }, "one-way", "lost in between"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			there, back := NewWay(near, far, DefaultMTU), NewWay(far, near, DefaultMTU)
+			there, back := NewDirection(near, far, DefaultMTU), NewDirection(far, near, DefaultMTU)
 			carry(there, tt.there)
 			carry(back, sound)
 			there.Counted(tt.counted(there.Sent(), there.arrivedFrames))

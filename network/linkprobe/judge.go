@@ -28,7 +28,7 @@ const (
 )
 
 // Judge returns the faults of a link, from the results of its two directions.
-func Judge(there, back *Way) []diagnosis.Finding {
+func Judge(there, back *Direction) []diagnosis.Finding {
 	if !there.arrived() && !back.arrived() {
 		return []diagnosis.Finding{there.finding(Dead, diagnosis.Fail, "nothing arrives, in either direction"+there.lossPlace(),
 			"look for a cable, optic, bundle or provider's circuit that is down though both ports are up; for a port of another VLAN or of another OpenFlow instance; and at the far switch's own filters")}
@@ -36,12 +36,12 @@ func Judge(there, back *Way) []diagnosis.Finding {
 	return append(there.judge(), back.judge()...)
 }
 
-func (w *Way) finding(f diagnosis.Fault, l diagnosis.Level, found, remedy string) diagnosis.Finding {
+func (w *Direction) finding(f diagnosis.Fault, l diagnosis.Level, found, remedy string) diagnosis.Finding {
 	return diagnosis.Finding{Fault: f, Level: l, From: w.From, To: w.To, Found: found, Remedy: remedy}
 }
 
 // judge returns the faults of one direction of a link whose other direction works.
-func (w *Way) judge() []diagnosis.Finding {
+func (w *Direction) judge() []diagnosis.Finding {
 	if !w.arrived() {
 		return []diagnosis.Finding{w.finding(OneWay, diagnosis.Fail, "nothing arrives, while the other direction works"+w.lossPlace(),
 			"look at this direction's fibre, optic and transmitter, and for a filter on the sending or receiving port; replace or restart what is between the two")}
@@ -71,7 +71,7 @@ type kindVerdict struct {
 }
 
 // judgeKind judges one kind; ok is false if it has no fault.
-func (w *Way) judgeKind(k Kind) (v kindVerdict, ok bool) {
+func (w *Direction) judgeKind(k Kind) (v kindVerdict, ok bool) {
 	small := w.result(frameSize{k, smallest})
 	large := small
 	if k.anySize() {
@@ -98,7 +98,7 @@ func (w *Way) judgeKind(k Kind) (v kindVerdict, ok bool) {
 }
 
 // judgeContents returns the faults of frames apart from their tags.
-func (w *Way) judgeContents() (out []diagnosis.Finding) {
+func (w *Direction) judgeContents() (out []diagnosis.Finding) {
 	var order []kindVerdict
 	of := map[kindVerdict][]Kind{}
 	for k := LLDP; k < TaggedUDP; k++ {
@@ -116,7 +116,7 @@ func (w *Way) judgeContents() (out []diagnosis.Finding) {
 }
 
 // describeKinds returns the finding for kinds with the same fault.
-func (w *Way) describeKinds(v kindVerdict, of []Kind) diagnosis.Finding {
+func (w *Direction) describeKinds(v kindVerdict, of []Kind) diagnosis.Finding {
 	which := names(of)
 	switch v.fault {
 	case Changed:
@@ -137,7 +137,7 @@ func (w *Way) describeKinds(v kindVerdict, of []Kind) diagnosis.Finding {
 }
 
 // tooLarge returns the finding for kinds of which only small frames arrive.
-func (w *Way) tooLarge(of []Kind) diagnosis.Finding {
+func (w *Direction) tooLarge(of []Kind) diagnosis.Finding {
 	n := w.sizeSearch.largest(of[0])
 	if all := int(TCPDF-ICMP) + 1; len(of) < all || n < ethHeader+MinMTU {
 		return w.finding(Large, diagnosis.Fail, fmt.Sprintf("%s: nothing larger than %d bytes arrives (%d bytes of payload of a ping)", names(of), n, n-ethHeader-ipv4Header-8),
@@ -164,7 +164,7 @@ func names(of []Kind) string {
 }
 
 // judgeTags returns the faults of VLAN tags.
-func (w *Way) judgeTags() (out []diagnosis.Finding) {
+func (w *Direction) judgeTags() (out []diagnosis.Finding) {
 	for _, r := range w.results {
 		if r.kind != TaggedUDP && r.tagged {
 			out = append(out, w.finding(TagAdded, diagnosis.Fail, fmt.Sprintf("frames without a VLAN tag arrive with one, of VLAN %d", r.vlan),

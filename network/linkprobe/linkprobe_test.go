@@ -43,7 +43,7 @@ func tagged(vlan uint16, frame []byte) []byte {
 // examine lets both directions send all their frames over their lines.
 func examine(t *testing.T, mtu int, there, back line) []diagnosis.Finding {
 	t.Helper()
-	ways := []*Way{NewWay(near, far, mtu), NewWay(far, near, mtu)}
+	ways := []*Direction{NewDirection(near, far, mtu), NewDirection(far, near, mtu)}
 	for i, l := range []line{there, back} {
 		w := ways[i]
 		carry(w, l)
@@ -54,8 +54,8 @@ func examine(t *testing.T, mtu int, there, back line) []diagnosis.Finding {
 	return Judge(ways[0], ways[1])
 }
 
-// carry lets a Way send all its frames over its line.
-func carry(w *Way, l line) {
+// carry lets a Direction send all its frames over its line.
+func carry(w *Direction, l line) {
 	for frames := w.Next(); len(frames) > 0; frames = w.Next() {
 		for _, f := range frames {
 			for _, g := range l(f) {
@@ -176,7 +176,7 @@ func short(p topology.PortRef) string {
 // found to the byte.
 func TestLargestFrameIsFound(t *testing.T) {
 	for n := smallest; n < ethHeader+DefaultMTU; n += 7 {
-		w := NewWay(near, far, DefaultMTU)
+		w := NewDirection(near, far, DefaultMTU)
 		for frames := w.Next(); len(frames) > 0; frames = w.Next() {
 			for _, f := range frames {
 				for _, g := range upTo(n)(f) {
@@ -205,8 +205,8 @@ func TestLossByChanceIsNoFault(t *testing.T) {
 // TestElsewhere checks that frames which arrive at another port are reported, and do not count
 // at the right one.
 func TestElsewhere(t *testing.T) {
-	w, back := NewWay(near, far, DefaultMTU), NewWay(far, near, DefaultMTU)
-	for _, x := range []*Way{w, back} {
+	w, back := NewDirection(near, far, DefaultMTU), NewDirection(far, near, DefaultMTU)
+	for _, x := range []*Direction{w, back} {
 		for _, f := range x.Next() {
 			x.Receive(x.To, f)
 			if x == w {
@@ -218,7 +218,7 @@ func TestElsewhere(t *testing.T) {
 	if len(found) != 1 || found[0].Fault != Shared || !strings.Contains(found[0].Found, other.String()) {
 		t.Errorf("%+v", found)
 	}
-	only := NewWay(near, far, DefaultMTU)
+	only := NewDirection(near, far, DefaultMTU)
 	for _, f := range only.Next() {
 		only.Receive(other, f)
 	}
@@ -230,7 +230,7 @@ func TestElsewhere(t *testing.T) {
 // TestAnswersAreNotBelievedUnseen checks that frames cannot be forged by somebody who has not
 // seen them, and that the number of received frames is bounded.
 func TestAnswersAreNotBelievedUnseen(t *testing.T) {
-	w := NewWay(near, far, DefaultMTU)
+	w := NewDirection(near, far, DefaultMTU)
 	for _, f := range w.Next() {
 		h := build(UDP, len(f), w.MAC, [markSize]byte{1, 2, 3, 4, 5, 6})
 		w.Receive(far, h)
@@ -249,7 +249,7 @@ func TestAnswersAreNotBelievedUnseen(t *testing.T) {
 }
 
 func FuzzReceive(f *testing.F) {
-	w := NewWay(near, far, DefaultMTU)
+	w := NewDirection(near, far, DefaultMTU)
 	for _, frame := range w.Next() {
 		f.Add(frame)
 		f.Add(tagged(7, frame))
@@ -263,7 +263,7 @@ func FuzzReceive(f *testing.F) {
 				t.Fatalf("%+v", r)
 			}
 		}
-		Judge(w, NewWay(far, near, DefaultMTU))
+		Judge(w, NewDirection(far, near, DefaultMTU))
 	})
 }
 
@@ -279,7 +279,7 @@ func TestFrames(t *testing.T) {
 			case !k.anySize() && size > smallest:
 				continue
 			}
-			f := build(k, size, NewWay(near, far, DefaultMTU).MAC, mark)
+			f := build(k, size, NewDirection(near, far, DefaultMTU).MAC, mark)
 			h, err := packet.Parse(f)
 			if err != nil || len(f) != size || !Is(h.EthSrc) || !bytes.Equal(untagged(f)[markAt[k]:markAt[k]+markSize], mark[:]) {
 				t.Fatalf("%v of %d bytes: %v, %x", k, size, err, f)

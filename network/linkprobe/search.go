@@ -12,7 +12,7 @@ type sizeSearch struct {
 }
 
 // next returns the frame to send next, or nothing when the search has ended.
-func (s *sizeSearch) next(w *Way) []frameSize {
+func (s *sizeSearch) next(w *Direction) []frameSize {
 	if !s.started {
 		s.choose(w)
 	}
@@ -33,7 +33,7 @@ func (s *sizeSearch) next(w *Way) []frameSize {
 }
 
 // choose chooses the kind.
-func (s *sizeSearch) choose(w *Way) {
+func (s *sizeSearch) choose(w *Direction) {
 	s.started = true
 	for k := ICMP; k <= TCPDF; k++ {
 		if small, large := w.result(frameSize{k, smallest}), w.result(frameSize{k, w.maxSize()}); small.intact() && large == nil {
@@ -44,7 +44,7 @@ func (s *sizeSearch) choose(w *Way) {
 }
 
 // update uses the result of the latest frame.
-func (s *sizeSearch) update(w *Way) {
+func (s *sizeSearch) update(w *Direction) {
 	switch {
 	case s.asked == 0:
 	case !w.result(frameSize{s.kind, s.asked}).intact():

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// MaxFrames is the largest number of frames that a Way sends, which makes 100 for a link.
+	// MaxFrames is the largest number of frames that a Direction sends, which makes 100 for a link.
 	MaxFrames = 50
 	// retries is how many of them may repeat frames that did not arrive.
 	retries = 18
@@ -69,8 +69,8 @@ type sentFrame struct {
 	arrived bool
 }
 
-// Way is one direction of a link that is examined.
-type Way struct {
+// Direction is one direction of a link that is examined.
+type Direction struct {
 	From, To topology.PortRef
 	// MTU is the configured MTU of the ends: the largest IP packet, in bytes.
 	MTU int
@@ -89,23 +89,23 @@ type Way struct {
 	counters      Counters
 }
 
-// NewWay returns a Way for a link that should carry IP packets of mtu bytes, which must be from
+// NewWay returns a Direction for a link that should carry IP packets of mtu bytes, which must be from
 // MinMTU to MaxMTU.
-func NewWay(from, to topology.PortRef, mtu int) *Way {
-	w := &Way{From: from, To: to, MTU: mtu}
+func NewDirection(from, to topology.PortRef, mtu int) *Direction {
+	w := &Direction{From: from, To: to, MTU: mtu}
 	copy(w.MAC[:], addressBlock[:])
 	_, _ = rand.Read(w.MAC[len(addressBlock):]) // never fails, see package crypto/rand
 	return w
 }
 
 // maxSize returns the size of the largest frame that the link should carry.
-func (w *Way) maxSize() int { return ethHeader + w.MTU }
+func (w *Direction) maxSize() int { return ethHeader + w.MTU }
 
 // oversize returns the size of a frame that is too large, even with room for tags.
-func (w *Way) oversize() int { return w.maxSize() + 2*tagSize }
+func (w *Direction) oversize() int { return w.maxSize() + 2*tagSize }
 
 // Next returns the frames of the next round. It returns none when the examination has ended.
-func (w *Way) Next() [][]byte {
+func (w *Direction) Next() [][]byte {
 	w.round++
 	switch {
 	case w.round == 1:
@@ -120,7 +120,7 @@ func (w *Way) Next() [][]byte {
 }
 
 // firstRound returns the frames that are sent once each.
-func (w *Way) firstRound() []frameSize {
+func (w *Direction) firstRound() []frameSize {
 	all := []frameSize{{LLDP, smallest}, {ARP, smallest}}
 	for k := ICMP; k <= TCPDF; k++ {
 		all = append(all, frameSize{k, smallest}, frameSize{k, w.maxSize()})
@@ -130,7 +130,7 @@ func (w *Way) firstRound() []frameSize {
 
 // retryKinds returns what is sent again because it has not arrived, smaller frames first: if
 // those do not arrive, the others need not be tried.
-func (w *Way) retryKinds() []frameSize {
+func (w *Direction) retryKinds() []frameSize {
 	var again []frameSize
 	for _, c := range w.firstRound() {
 		if w.result(c) == nil && c.size != w.oversize() {
@@ -143,8 +143,8 @@ func (w *Way) retryKinds() []frameSize {
 	return again
 }
 
-// frames builds a frame of each kind and size, as long as the Way may send more.
-func (w *Way) frames(cells []frameSize) [][]byte {
+// frames builds a frame of each kind and size, as long as the Direction may send more.
+func (w *Direction) frames(cells []frameSize) [][]byte {
 	var out [][]byte
 	w.roundStart = len(w.sent)
 	for _, c := range cells[:min(len(cells), MaxFrames-len(w.sent))] {
@@ -159,18 +159,18 @@ func (w *Way) frames(cells []frameSize) [][]byte {
 }
 
 // Sent returns how many frames were built.
-func (w *Way) Sent() int { return len(w.sent) }
+func (w *Direction) Sent() int { return len(w.sent) }
 
 // Waiting reports whether a frame of the present round that should arrive has not yet arrived.
-func (w *Way) Waiting() bool {
+func (w *Direction) Waiting() bool {
 	return slices.ContainsFunc(w.sent[w.roundStart:], func(s sentFrame) bool {
 		return s.size != w.oversize() && w.result(s.frameSize) == nil
 	})
 }
 
-// Receive handles a frame with the Way's source address that arrived at a port. It ignores
-// frames that are not recognised as the Way's.
-func (w *Way) Receive(at topology.PortRef, frame []byte) {
+// Receive handles a frame with the Direction's source address that arrived at a port. It ignores
+// frames that are not recognised as the Direction's.
+func (w *Direction) Receive(at topology.PortRef, frame []byte) {
 	if w.received++; w.received > maxReceived {
 		return
 	}
@@ -211,7 +211,7 @@ func compare(sent, got []byte) (length, changed int) {
 	return length, 0
 }
 
-func (w *Way) result(c frameSize) *result {
+func (w *Direction) result(c frameSize) *result {
 	for _, r := range w.results {
 		if r.frameSize == c {
 			return r
@@ -221,7 +221,7 @@ func (w *Way) result(c frameSize) *result {
 }
 
 // record records a result if it is better than the present one.
-func (w *Way) record(r result) {
+func (w *Direction) record(r result) {
 	old := w.result(r.frameSize)
 	switch {
 	case old == nil:
@@ -232,4 +232,4 @@ func (w *Way) record(r result) {
 }
 
 // arrived reports whether any frame has arrived.
-func (w *Way) arrived() bool { return len(w.results) > 0 }
+func (w *Direction) arrived() bool { return len(w.results) > 0 }
