@@ -64,7 +64,7 @@ type Ledger interface {
 	ReadCounters(context.Context, openflow.DatapathID) error
 	GroupStats(context.Context, openflow.DatapathID) ([]openflow.GroupStats, error)
 	Rules(string) []network.InstalledRule
-	Overruled(network.Stage, uint16, [][]openflow.Match) [][]rule.Overruling
+	Shadowed(network.Stage, uint16, [][]openflow.Match) [][]rule.Shadowing
 	Ready()
 }
 

@@ -57,13 +57,13 @@ func TestProactiveSlowSwitch(t *testing.T) {
 	networktest.Eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
 	comes(t, n, s[2], 1)
 	networktest.Eventually(t, "all to have rules for the first host", func() bool { return isLed(n, 1, 1, 2, 3, 4) })
-	networktest.Eventually(t, "that to be told", func() bool { return n.HostStats().Led == 1 })
+	networktest.Eventually(t, "that to be told", func() bool { return n.HostStats().Destinations == 1 })
 	withhold.Store(true)
 	comes(t, n, s[3], 2)
 	networktest.Eventually(t, "all others to have rules for the second", func() bool { return isLed(n, 2, 1, 2, 3) })
-	networktest.Eventually(t, "nothing to be told while one has none", func() bool { return n.HostStats().Led == 0 })
+	networktest.Eventually(t, "nothing to be told while one has none", func() bool { return n.HostStats().Destinations == 0 })
 	withhold.Store(false)
-	networktest.Eventually(t, "both to be told", func() bool { return n.HostStats().Led == 2 })
+	networktest.Eventually(t, "both to be told", func() bool { return n.HostStats().Destinations == 2 })
 }
 
 // TestProactiveRefusedRule has a switch refuse the rules to one host: it has those to others, and

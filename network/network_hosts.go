@@ -20,9 +20,9 @@ func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
 
 // HostStats counts hosts, and the refused claims about them.
 type HostStats struct {
-	// Led is the number of hosts and prefixes that all switches have rules for in proactive mode.
+	// Destinations is the number of hosts and prefixes that all switches have rules for in proactive mode.
 	// It is 0 while rules are being written, or links are not known yet.
-	Led int
+	Destinations int
 	// Unsaved is the number of hosts with changes that are not stored yet.
 	Unsaved int
 	// Refused counts refused claims by reason: full, pinned, answered, crowded.
@@ -31,7 +31,7 @@ type HostStats struct {
 
 // HostStats returns the numbers of hosts and of refused claims about them.
 func (n *Network) HostStats() HostStats {
-	out := HostStats{Led: int(n.proactive.installedCount.Load()), Unsaved: n.hosts.UnsavedCount(), Refused: map[string]uint64{}}
+	out := HostStats{Destinations: int(n.proactive.installedCount.Load()), Unsaved: n.hosts.UnsavedCount(), Refused: map[string]uint64{}}
 	for why, count := range n.hosts.Refused() {
 		out.Refused[why.String()] = count
 	}

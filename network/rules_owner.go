@@ -56,11 +56,11 @@ func (o *Owner) Rules(key string) []InstalledRule {
 	return o.installer.ledger.Rules(o.ledgerOwner, key)
 }
 
-// Overruled returns, for each of several lists of matches, which rules of other services shadow
+// Shadowed returns, for each of several lists of matches, which rules of other services shadow
 // the owner's rules for such packets on any switch, if the owner's rules are at the given place of
 // the pipeline. If there are very many rules, not all of them are checked.
-func (o *Owner) Overruled(s Stage, offset uint16, of [][]openflow.Match) [][]rule.Overruling {
-	return o.installer.ledger.Overruled(o.ledgerOwner, s, offset, of)
+func (o *Owner) Shadowed(s Stage, offset uint16, of [][]openflow.Match) [][]rule.Shadowing {
+	return o.installer.ledger.Shadowed(o.ledgerOwner, s, offset, of)
 }
 
 // Ready ends the owner's start-up: it has declared everything again that it wants to keep from

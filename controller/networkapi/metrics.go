@@ -18,7 +18,7 @@ func newMetrics(core *network.Network) prometheus.Collector {
 	gauge("switches", "Connected switches.", func() int { return len(core.Switches()) })
 	gauge("links", "Links between switches, each direction by itself.", func() int { return len(core.Topology().Links) })
 	gauge("hosts", "Known end hosts.", func() int { return len(core.Hosts()) })
-	gauge("destinations", "Hosts and prefixes that all switches have rules for; none while rules are written, or if forwarding is reactive.", func() int { return core.HostStats().Led })
+	gauge("destinations", "Hosts and prefixes that all switches have rules for; none while rules are written, or if forwarding is reactive.", func() int { return core.HostStats().Destinations })
 	gauge("hosts_unsaved", "End hosts that have changed and are not stored for the next start as they are.", func() int { return core.HostStats().Unsaved })
 	m.Totals("host_claims_refused_total", "Times that what was said of a host was not believed, by why: full, pinned, answered (it answers where it was), crowded (too many at once).", []string{"reason"}, func(is func(float64, ...string)) {
 		for reason, n := range core.HostStats().Refused {

@@ -150,9 +150,9 @@ func (l *Ledger) Rules(key string) (out []network.InstalledRule) {
 	return out
 }
 
-// Overruled is nothing.
-func (l *Ledger) Overruled(_ network.Stage, _ uint16, of [][]openflow.Match) [][]rule.Overruling {
-	return make([][]rule.Overruling, len(of))
+// Shadowed reports nothing.
+func (l *Ledger) Shadowed(_ network.Stage, _ uint16, of [][]openflow.Match) [][]rule.Shadowing {
+	return make([][]rule.Shadowing, len(of))
 }
 
 // Ready is what AtReady tells of.

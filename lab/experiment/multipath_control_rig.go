@@ -132,7 +132,7 @@ func (r *messageRig) capacities() (of map[network.PortRef]uint64, links int, err
 
 // hosts implements conductor.
 func (p *polled) hosts(_ context.Context, n int) error {
-	if led := p.Network().HostStats().Led; led < n {
+	if led := p.Network().HostStats().Destinations; led < n {
 		return fmt.Errorf("%d of %d are known to all switches", led, n)
 	}
 	return nil

@@ -76,7 +76,7 @@ func (s *selection) showEntries(all []kit.Item[Entry]) []EntryInfo {
 			}
 		}
 	}
-	for i, over := range s.rules.Overruled(rule.StageSelect, rule.SelectConnection, matches) {
+	for i, over := range s.rules.Shadowed(rule.StageSelect, rule.SelectConnection, matches) {
 		out[i].Notes = rule.Notes(over, "those are not carried")
 	}
 	return out

@@ -135,7 +135,7 @@ func beginJoins(t *testing.T, j *joins) *joins {
 		return j.lab.Host("a").Command(t.Context(), "ping", "-c1", "-W1", j.lab.Host("b").Addr().String()).Run()
 	})
 	within(t, testTimeout, "rules for both", func() error {
-		if n := j.net.HostStats().Led; n != 2 {
+		if n := j.net.HostStats().Destinations; n != 2 {
 			return fmt.Errorf("for %d", n)
 		}
 		return nil

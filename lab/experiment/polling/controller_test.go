@@ -100,7 +100,7 @@ func TestLargeConnection(t *testing.T) {
 	eventually(t, "rules for both hosts", func() bool {
 		receive(left, packet.AppendARPRequest(nil, leftMAC, leftIP, rightIP, 0))
 		receive(right, packet.AppendARPRequest(nil, rightMAC, rightIP, leftIP, 0))
-		return c.Network().HostStats().Led == 2
+		return c.Network().HostStats().Destinations == 2
 	})
 	if err := c.Begin(ctx); err != nil {
 		t.Fatal(err)

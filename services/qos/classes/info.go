@@ -88,7 +88,7 @@ func (s *Service) infos(entries ...*entry) []Info {
 	for i, e := range entries {
 		flows[i] = e.class.matches()
 	}
-	over := s.Rules.Overruled(rule.StageWay, rule.WayClass, flows)
+	over := s.Rules.Shadowed(rule.StageWay, rule.WayClass, flows)
 	carriers := s.Treatments.Carriers()
 	s.classes.mu.Lock()
 	defer s.classes.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *Service) infos(entries ...*entry) []Info {
 		out[i] = s.info(e)
 		// Services that carry connections keep what the class promises; where they do not,
 		// notes say so.
-		over[i] = slices.DeleteFunc(over[i], func(o rule.Overruling) bool { return slices.Contains(carriers, o.Owner) })
+		over[i] = slices.DeleteFunc(over[i], func(o rule.Shadowing) bool { return slices.Contains(carriers, o.Owner) })
 		for _, o := range over[i] {
 			out[i].Notes = append(out[i].Notes, o.String()+": "+consequence(o))
 		}
@@ -108,7 +108,7 @@ func (s *Service) infos(entries ...*entry) []Info {
 // consequence returns what packets of a class lack that another service takes. The class's
 // rules set the queue at the switches of the class's route, for packets with the headers
 // that its flows name.
-func consequence(o rule.Overruling) string {
+func consequence(o rule.Shadowing) string {
 	kept := "those that it takes follow its path, in the queue at the ports where the class has one"
 	if o.Rewrites {
 		kept = "those that it takes follow its path, and it rewrites their headers: they have the queue only where they come to a switch of the class's path with the headers that its flows name"

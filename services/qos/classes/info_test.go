@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// overruled is a ledger in which rules of others come first.
-type overruled struct {
+// shadowed is a ledger in which other owners' rules come first.
+type shadowed struct {
 	*servicetest.Ledger
-	by []rule.Overruling
+	by []rule.Shadowing
 }
 
-func (o *overruled) Overruled(_ network.Stage, _ uint16, of [][]openflow.Match) [][]rule.Overruling {
-	out := make([][]rule.Overruling, len(of))
+func (o *shadowed) Shadowed(_ network.Stage, _ uint16, of [][]openflow.Match) [][]rule.Shadowing {
+	out := make([][]rule.Shadowing, len(of))
 	for i := range of {
 		out[i] = append(out[i], o.by...)
 	}
@@ -32,18 +32,18 @@ func TestNoteAboutAnotherService(t *testing.T) {
 	x.addTCP("web", nil)
 	for _, c := range []struct {
 		name    string
-		by      rule.Overruling
+		by      rule.Shadowing
 		has     []string
 		without []string
 	}{
-		{"it leads packets", rule.Overruling{Tables: true}, []string{"in the queue at the ports where the class has one"}, []string{"rewrites", "without the queue"}},
-		{"it leads packets, also on switches with one table", rule.Overruling{Tables: true, OneTable: true}, []string{"in the queue at the ports", "on switches with one table without the queue"}, nil},
-		{"it leads packets on switches with one table", rule.Overruling{OneTable: true}, []string{"go without the queue"}, []string{"in the queue"}},
-		{"it rewrites packets", rule.Overruling{Tables: true, Rewrites: true}, []string{"rewrites their headers", "only where they come to a switch of the class's path with the headers that its flows name"}, []string{"in the queue at the ports where"}},
-		{"it rewrites packets on switches with one table", rule.Overruling{OneTable: true, Rewrites: true}, []string{"go without the queue"}, []string{"rewrites"}},
+		{"it leads packets", rule.Shadowing{Tables: true}, []string{"in the queue at the ports where the class has one"}, []string{"rewrites", "without the queue"}},
+		{"it leads packets, also on switches with one table", rule.Shadowing{Tables: true, OneTable: true}, []string{"in the queue at the ports", "on switches with one table without the queue"}, nil},
+		{"it leads packets on switches with one table", rule.Shadowing{OneTable: true}, []string{"go without the queue"}, []string{"in the queue"}},
+		{"it rewrites packets", rule.Shadowing{Tables: true, Rewrites: true}, []string{"rewrites their headers", "only where they come to a switch of the class's path with the headers that its flows name"}, []string{"in the queue at the ports where"}},
+		{"it rewrites packets on switches with one table", rule.Shadowing{OneTable: true, Rewrites: true}, []string{"go without the queue"}, []string{"rewrites"}},
 	} {
 		c.by.Owner, c.by.Name, c.by.Names = "other", "rules", 1
-		x.Rules = &overruled{x.rules, []rule.Overruling{c.by}}
+		x.Rules = &shadowed{x.rules, []rule.Shadowing{c.by}}
 		info, _ := x.Class("web")
 		note := info.Notes[len(info.Notes)-1]
 		for _, want := range c.has {

@@ -54,7 +54,7 @@ func (s *Service) show(all []kit.Item[*Definition]) []DefinitionInfo {
 		out[i] = DefinitionInfo{Spec: x.Value.Spec, Origin: api.Origin(x.Configured)}
 		matches[i] = x.Value.Matches
 	}
-	for i, over := range s.Rules.Overruled(network.StageWay, rule.WayCriticalCopy, matches) {
+	for i, over := range s.Rules.Shadowed(network.StageWay, rule.WayCriticalCopy, matches) {
 		out[i].Notes = rule.Notes(over, "nothing is promised to those that it takes")
 	}
 	return out

@@ -20,10 +20,10 @@ func tcpTo(port uint16) openflow.Match {
 	return openflow.MustMatch(openflow.EthType(0x800), openflow.IPProto(6), openflow.TCPDst(port))
 }
 
-// TestOverruled checks that Overruled names the owners whose rules come first for the same
+// TestShadowed checks that Shadowed names the owners whose rules come first for the same
 // packets, with the number of their rules' names. It must leave out rules that come later, match
 // other packets, only admit packets, or are the owner's own.
-func TestOverruled(t *testing.T) {
+func TestShadowed(t *testing.T) {
 	l := ledger.New(1)
 	owners := map[string]*ledger.Owner{}
 	declare := func(owner, key string, p rule.Program) *ledger.Owner {
@@ -51,15 +51,15 @@ func TestOverruled(t *testing.T) {
 	declare("handover", "guard", to(80, rule.StageGuard, rule.GuardSource))
 	declare("handover", "dhcp", to(80, rule.StageAdmit, rule.AdmitDHCP))
 	declare("critical", "flow", to(80, rule.StageWay, rule.WayCriticalFlow))
-	got := l.Overruled(mine, rule.StageWay, rule.WayClass, [][]openflow.Match{{tcpTo(80)}, {tcpTo(82), tcpTo(83)}, {tcpTo(99)}, nil})
+	got := l.Shadowed(mine, rule.StageWay, rule.WayClass, [][]openflow.Match{{tcpTo(80)}, {tcpTo(82), tcpTo(83)}, {tcpTo(99)}, nil})
 	if s := fmt.Sprint(got); s != "[[sos comes first for packets that both are for (rules punt/1 and 2 more)] [handover comes first for packets that both are for (rules device)] [] []]" {
 		t.Error(s)
 	}
 }
 
-// TestOverruledByRewriting checks that an owner one of whose rules changes headers is reported
+// TestShadowedByRewriting checks that an owner one of whose rules changes headers is reported
 // as rewriting, whichever of its rules is compared first.
-func TestOverruledByRewriting(t *testing.T) {
+func TestShadowedByRewriting(t *testing.T) {
 	l := ledger.New(1)
 	mine, err := l.AddOwner("mine", false)
 	if err != nil {
@@ -83,14 +83,14 @@ func TestOverruledByRewriting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := l.Overruled(mine, rule.StageWay, rule.WayClass, [][]openflow.Match{{tcpTo(80)}})[0]
+	got := l.Shadowed(mine, rule.StageWay, rule.WayClass, [][]openflow.Match{{tcpTo(80)}})[0]
 	if len(got) != 2 || !got[0].Rewrites || got[1].Rewrites {
-		t.Errorf("Overruled = %+v, want agents that rewrite and a device that does not", got)
+		t.Errorf("Shadowed = %+v, want agents that rewrite and a device that does not", got)
 	}
 }
 
-// BenchmarkOverruled measures one call with very many rules; its time is bounded.
-func BenchmarkOverruled(b *testing.B) {
+// BenchmarkShadowed measures one call with very many rules; its time is bounded.
+func BenchmarkShadowed(b *testing.B) {
 	l := ledger.New(1)
 	mine, _ := l.AddOwner("mine", false)
 	sos, err := l.AddOwner("sos", false)
@@ -108,6 +108,6 @@ func BenchmarkOverruled(b *testing.B) {
 		of[i] = []openflow.Match{tcpTo(uint16(60_000 + i))}
 	}
 	for b.Loop() {
-		l.Overruled(mine, rule.StageWay, rule.WayClass, of)
+		l.Shadowed(mine, rule.StageWay, rule.WayClass, of)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// maxCompared limits the comparisons of matches in one call of Overruled: it takes some tens of
+// maxCompared limits the comparisons of matches in one call of Shadowed: it takes some tens of
 // milliseconds at most.
 const maxCompared = 200_000
 
@@ -21,11 +21,11 @@ type precedingRule struct {
 	rewrites    bool // whether the rule changes headers
 }
 
-// Overruled returns, for each of several lists of matches, the other owners whose rules shadow
+// Shadowed returns, for each of several lists of matches, the other owners whose rules shadow
 // the owner's rules at a place in the pipeline: rules for some of the same packets, on any
 // switch, that come first. It leaves out rules that only admit packets, or check where they come
 // from. If there are very many rules, it does not compare all of them.
-func (l *Ledger) Overruled(o *Owner, stage rule.Stage, offset uint16, of [][]openflow.Match) [][]rule.Overruling {
+func (l *Ledger) Shadowed(o *Owner, stage rule.Stage, offset uint16, of [][]openflow.Match) [][]rule.Shadowing {
 	if len(of) == 0 {
 		return nil
 	}
@@ -74,16 +74,16 @@ func (o *ownerRules) on(tables bool) *bool {
 }
 
 // sortByOwner turns the collected rules into lists that are sorted by owner.
-func sortByOwner(all []map[string]*ownerRules) [][]rule.Overruling {
-	out := make([][]rule.Overruling, len(all))
+func sortByOwner(all []map[string]*ownerRules) [][]rule.Shadowing {
+	out := make([][]rule.Shadowing, len(all))
 	for i, byOwner := range all {
 		for owner, of := range byOwner {
-			out[i] = append(out[i], rule.Overruling{
+			out[i] = append(out[i], rule.Shadowing{
 				Owner: owner, Name: slices.Min(slices.Collect(maps.Keys(of.names))), Names: len(of.names), OneTable: of.oneTable, Tables: of.tables,
 				Rewrites: of.rewrites,
 			})
 		}
-		slices.SortFunc(out[i], func(a, b rule.Overruling) int { return cmp.Compare(a.Owner, b.Owner) })
+		slices.SortFunc(out[i], func(a, b rule.Shadowing) int { return cmp.Compare(a.Owner, b.Owner) })
 	}
 	return out
 }

@@ -2,9 +2,9 @@ package rule
 
 import "fmt"
 
-// Overruling names an owner whose rules come before (shadow) those of the owner who asks, for
+// Shadowing names an owner whose rules come before (shadow) those of the owner who asks, for
 // some of the same packets. docs/topics/pipeline.md says what happens to such packets.
-type Overruling struct {
+type Shadowing struct {
 	Owner string
 	// Name is the name of one of its rules, and Names is how many names its rules have.
 	Name  string
@@ -19,7 +19,7 @@ type Overruling struct {
 
 // Notes returns a sentence for each owner whose rules come first, followed by what that means
 // for the owner who asks.
-func Notes(all []Overruling, means string) (notes []string) {
+func Notes(all []Shadowing, means string) (notes []string) {
 	for _, o := range all {
 		notes = append(notes, o.String()+": "+means)
 	}
@@ -27,7 +27,7 @@ func Notes(all []Overruling, means string) (notes []string) {
 }
 
 // String returns a sentence that names the owner and its rules.
-func (o Overruling) String() string {
+func (o Shadowing) String() string {
 	if o.Names == 1 {
 		return fmt.Sprintf("%s comes first for packets that both are for (rules %s)", o.Owner, o.Name)
 	}
