@@ -13,7 +13,7 @@ import (
 // them have.
 type App struct {
 	command.Output
-	connection
+	connection connection
 	// Timeout is how long a command waits for an answer of the API.
 	Timeout time.Duration
 	// LocalTokens are the files in which controllers on this machine keep their tokens.
@@ -22,7 +22,7 @@ type App struct {
 
 // Flags defines the flags that all commands have.
 func (a *App) Flags(f *pflag.FlagSet) {
-	a.connectionFlags(f)
+	a.connection.define(f)
 	f.DurationVar(&a.Timeout, "timeout", 30*time.Second, "how long to wait for an answer of the API")
 }
 
@@ -45,5 +45,5 @@ func (a *App) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(client.Options{Server: a.at.Server, Token: token, TLS: tlsConfig, Timeout: a.Timeout})
+	return client.New(client.Options{Server: a.connection.at.Server, Token: token, TLS: tlsConfig, Timeout: a.Timeout})
 }

@@ -50,7 +50,7 @@ func settingsOf(c *config.Context) []setting {
 	}
 }
 
-func (c *connection) connectionFlags(f *pflag.FlagSet) {
+func (c *connection) define(f *pflag.FlagSet) {
 	c.flags = f
 	for _, s := range settingsOf(&c.at) {
 		command.EnvFlag(f, s.to, s.flag, "", s.env, s.fallback, s.usage)
@@ -62,11 +62,11 @@ func (c *connection) connectionFlags(f *pflag.FlagSet) {
 // context, or else, without a context, that of a controller on this machine which this
 // user may read, which is sent to no other machine.
 func (a *App) token() (string, error) {
-	if a.at.TokenFile == "" && a.context != "" {
+	if a.connection.at.TokenFile == "" && a.connection.context != "" {
 		return "", nil
 	}
-	if a.at.TokenFile != "" {
-		b, err := os.ReadFile(a.at.TokenFile)
+	if a.connection.at.TokenFile != "" {
+		b, err := os.ReadFile(a.connection.at.TokenFile)
 		if err != nil {
 			return "", fmt.Errorf("read the token: %w (--token-file names the file that the controller wrote)", err)
 		}
@@ -75,7 +75,7 @@ func (a *App) token() (string, error) {
 	if t := os.Getenv("SLUICE_TOKEN"); t != "" {
 		return t, nil
 	}
-	if isLocal(a.at.Server) {
+	if isLocal(a.connection.at.Server) {
 		for _, file := range a.LocalTokens {
 			if b, err := os.ReadFile(file); err == nil {
 				return strings.TrimSpace(string(b)), nil
@@ -108,10 +108,10 @@ func isLocal(server string) bool {
 }
 
 func (a *App) tls() (*tls.Config, error) {
-	if (a.at.Cert == "") != (a.at.Key == "") {
+	if (a.connection.at.Cert == "") != (a.connection.at.Key == "") {
 		return nil, errors.New("--cert and --key belong together: give both or none")
 	}
-	c, err := pki.Client(pki.Files{Cert: a.at.Cert, Key: a.at.Key, CA: a.at.CA})
+	c, err := pki.Client(pki.Files{Cert: a.connection.at.Cert, Key: a.connection.at.Key, CA: a.connection.at.CA})
 	if err != nil {
 		return nil, fmt.Errorf("--ca, --cert, --key: %w", err)
 	}

@@ -30,7 +30,7 @@ func TestLocalToken(t *testing.T) {
 		"https://127.0.0.1@192.0.2.1/": "", "%": "",
 	} {
 		app := &App{LocalTokens: []string{file + "-missing", file}}
-		app.at.Server = server
+		app.connection.at.Server = server
 		if got, err := app.token(); err != nil || got != want {
 			t.Errorf("to %s: token %q, %v; want %q", server, got, err, want)
 		}

@@ -31,14 +31,14 @@ func Contexts() (*config.Contexts, error) {
 // says anything of a connection. So what opens one controller is never sent to another
 // because a variable was left set.
 func (a *App) useContext() error {
-	if a.context == "" && a.anyGiven() {
+	if a.connection.context == "" && a.connection.anyGiven() {
 		return nil
 	}
 	all, err := Contexts()
 	if err != nil {
 		return err
 	}
-	name := cmp.Or(a.context, all.Current)
+	name := cmp.Or(a.connection.context, all.Current)
 	if name == "" {
 		return nil
 	}
@@ -46,10 +46,10 @@ func (a *App) useContext() error {
 	if err != nil {
 		return err
 	}
-	a.context = name
+	a.connection.context = name
 	from := settingsOf(&one)
-	for i, s := range settingsOf(&a.at) {
-		if !a.flags.Changed(s.flag) {
+	for i, s := range settingsOf(&a.connection.at) {
+		if !a.connection.flags.Changed(s.flag) {
 			*s.to = *from[i].to
 		}
 	}

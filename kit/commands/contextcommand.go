@@ -131,11 +131,11 @@ func (a *App) newContext(name string) (config.Context, error) {
 	if err := config.CheckContextName(name); err != nil {
 		return none, &command.UsageError{Err: err}
 	}
-	if !a.flags.Changed("server") {
+	if !a.connection.flags.Changed("server") {
 		return none, &command.UsageError{Err: errors.New("--server is missing")}
 	}
-	for _, s := range settingsOf(&a.at) {
-		if !a.flags.Changed(s.flag) {
+	for _, s := range settingsOf(&a.connection.at) {
+		if !a.connection.flags.Changed(s.flag) {
 			*s.to = ""
 			continue
 		}
@@ -148,11 +148,11 @@ func (a *App) newContext(name string) (config.Context, error) {
 		}
 		*s.to = path
 	}
-	a.context = name // without files of its own, a context has no token
+	a.connection.context = name // without files of its own, a context has no token
 	c, err := a.connect()
 	if err != nil {
 		return none, err
 	}
 	c.Close()
-	return a.at, nil
+	return a.connection.at, nil
 }

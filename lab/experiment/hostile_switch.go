@@ -60,7 +60,7 @@ func hostileSwitch() Experiment {
 // hostileCase is what was seen beside hostile switches of one kind.
 type hostileCase struct {
 	hostile.Kind
-	hostileCount
+	count    hostileCount
 	contacts testbed.Contacts
 	linkDown int64
 	memory   int64   // bytes more than without it, at the most
@@ -102,7 +102,7 @@ func runHostileSwitch(ctx context.Context, env *Env) (*Result, error) {
 	all := []hostileCase{none}
 	for _, k := range kinds {
 		for _, c := range counts {
-			all = append(all, hostileCase{Kind: k, hostileCount: c}, none)
+			all = append(all, hostileCase{Kind: k, count: c}, none)
 		}
 	}
 	env.Steps(len(all))
@@ -163,10 +163,10 @@ func (rig *hostileRig) run(ctx context.Context, cases []hostileCase) (all []host
 	}()
 	defer func() { stop(); <-watched }()
 	for _, c := range cases {
-		rig.env.Step("%s, %d switches", c.Name, c.switches)
+		rig.env.Step("%s, %d switches", c.Name, c.count.switches)
 		c, err := rig.measure(ctx, c)
 		if err != nil {
-			return nil, fmt.Errorf("%s, %d switches: %w", c.Name, c.switches, err)
+			return nil, fmt.Errorf("%s, %d switches: %w", c.Name, c.count.switches, err)
 		}
 		rig.env.Logf("p50 %.2f, p99 %.2f ms, %d of %d without an answer, %d links lost, %d MiB more, %.2f cores, %.2f for other programs", c.quantile(0.5), c.quantile(0.99), c.contacts.Lost, c.contacts.Lost+len(c.contacts.Took), c.linkDown, c.memory>>20, c.cpu, c.others)
 		all = append(all, c)
@@ -241,7 +241,7 @@ func (rig *hostileRig) measure(ctx context.Context, c hostileCase) (_ hostileCas
 	}
 	c.memory, c.linkDown = peak-before, rig.linkDown.Load()-links
 	for _, took := range c.contacts.Took {
-		if err := rig.raw.Row(c.Name, c.switches, took); err != nil {
+		if err := rig.raw.Row(c.Name, c.count.switches, took); err != nil {
 			return c, err
 		}
 	}
@@ -252,7 +252,7 @@ func (rig *hostileRig) measure(ctx context.Context, c hostileCase) (_ hostileCas
 // of their own they would take no processor from those they harm.
 func (rig *hostileRig) startHostile(ctx context.Context, c hostileCase) (*testbed.Daemon, error) {
 	args := []string{
-		"hostile-switch", c.Name, "--switches", strconv.Itoa(c.switches),
+		"hostile-switch", c.Name, "--switches", strconv.Itoa(c.count.switches),
 		"--lab", rig.lab.Topology().Name, "--time", (2 * rig.time).String(),
 	}
 	left := hostileVictims
@@ -261,7 +261,7 @@ func (rig *hostileRig) startHostile(ctx context.Context, c hostileCase) (*testbe
 			args = append(args, "--victim", fmt.Sprintf("%v=%v", mac, addr))
 		}
 	})
-	return testbed.StartLowest(ctx, rig.lab.Control(), filepath.Join(rig.env.Dir, fmt.Sprintf("hostile-%s-%d.log", c.Name, c.switches)), rig.env.Lab, args...)
+	return testbed.StartLowest(ctx, rig.lab.Control(), filepath.Join(rig.env.Dir, fmt.Sprintf("hostile-%s-%d.log", c.Name, c.count.switches)), rig.env.Lab, args...)
 }
 
 func hostileResult(all []hostileCase, d time.Duration) *Result {
@@ -272,15 +272,15 @@ func hostileResult(all []hostileCase, d time.Duration) *Result {
 		if c.Name != hostileNone { // every second: the slower of the two beside it counts
 			does, ratio = c.Does, c.quantile(0.99)/max(all[i-1].quantile(0.99), all[i+1].quantile(0.99))
 		}
-		t.Add(c.switches, does, len(c.contacts.Took)+c.contacts.Lost, c.contacts.Lost, ms2(c.quantile(0.5)), ms2(c.quantile(0.99)), ms2(c.quantile(1)), fmt.Sprintf("%.2f", ratio), c.linkDown, c.memory>>20, fmt.Sprintf("%.2f", c.cpu), fmt.Sprintf("%.2f", c.others))
+		t.Add(c.count.switches, does, len(c.contacts.Took)+c.contacts.Lost, c.contacts.Lost, ms2(c.quantile(0.5)), ms2(c.quantile(0.99)), ms2(c.quantile(1)), fmt.Sprintf("%.2f", ratio), c.linkDown, c.memory>>20, fmt.Sprintf("%.2f", c.cpu), fmt.Sprintf("%.2f", c.others))
 		if c.Name == hostileNone {
 			continue
 		}
-		of := fmt.Sprintf("%s, %d switches", c.Name, c.switches)
-		r.Claim(ratio <= c.maxP99, fmt.Sprintf("%s: p99 at most %g times that without", of, c.maxP99), "%.2f ms, %.2f times", c.quantile(0.99), ratio)
+		of := fmt.Sprintf("%s, %d switches", c.Name, c.count.switches)
+		r.Claim(ratio <= c.count.maxP99, fmt.Sprintf("%s: p99 at most %g times that without", of, c.count.maxP99), "%.2f ms, %.2f times", c.quantile(0.99), ratio)
 		r.Claim(c.contacts.Lost == 0, of+": every connection is answered", "%d of %d are not", c.contacts.Lost, len(c.contacts.Took)+c.contacts.Lost)
 		r.Claim(c.linkDown == 0, of+": no link is lost", "%d", c.linkDown)
-		r.Claim(c.memory>>20 <= c.maxMemory, fmt.Sprintf("%s: the controller takes at most %d MiB more", of, c.maxMemory), "%d MiB", c.memory>>20)
+		r.Claim(c.memory>>20 <= c.count.maxMemory, fmt.Sprintf("%s: the controller takes at most %d MiB more", of, c.count.maxMemory), "%d MiB", c.memory>>20)
 	}
 	r.Tables = append(r.Tables, t)
 	r.Note("The hostile switches are a program of the lowest priority on the same cores: on a machine of their own they would take no processor from the switches and the controller. What their packets cost the kernel and the controller is in the figures.")

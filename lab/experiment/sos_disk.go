@@ -62,7 +62,7 @@ func runDisk(ctx context.Context, env *Env) (*Result, error) {
 		if err != nil {
 			return err
 		}
-		defer rig.close()
+		defer rig.web.close()
 		for _, w := range diskWays {
 			env.Step("%s", w.name)
 			for range times {
@@ -88,7 +88,7 @@ func runDisk(ctx context.Context, env *Env) (*Result, error) {
 // diskRig is a site with a file on disk that web servers read.
 type diskRig struct {
 	*site
-	webRoot
+	web webRoot
 	sum []byte
 }
 
@@ -97,18 +97,18 @@ func newDiskRig(ctx context.Context, env *Env, s *site, size int64) (*diskRig, e
 	if err != nil {
 		return nil, err
 	}
-	rig := &diskRig{site: s, webRoot: webRoot{root: root}}
+	rig := &diskRig{site: s, web: webRoot{root: root}}
 	err = rig.write(size)
 	for _, w := range diskWays {
 		if err == nil {
-			err = rig.serve(ctx, env, s, "server", w.port)
+			err = rig.web.serve(ctx, env, s, "server", w.port)
 		}
 		if err == nil && w.name != "direct" {
 			_, err = s.Whitelist(ctx, s.lab.Host("server").Addr(), w.port, w.tuning)
 		}
 	}
 	if err != nil {
-		rig.close()
+		rig.web.close()
 		return nil, err
 	}
 	return rig, nil
@@ -116,7 +116,7 @@ func newDiskRig(ctx context.Context, env *Env, s *site, size int64) (*diskRig, e
 
 // write makes the file, on the disk and not only in memory.
 func (rig *diskRig) write(size int64) error {
-	f, err := os.Create(filepath.Join(rig.root, "file"))
+	f, err := os.Create(filepath.Join(rig.web.root, "file"))
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (rig *diskRig) write(size int64) error {
 
 // forget has the file be read from the disk again.
 func (rig *diskRig) forget() error {
-	f, err := os.Open(filepath.Join(rig.root, "file"))
+	f, err := os.Open(filepath.Join(rig.web.root, "file"))
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (rig *diskRig) transfer(ctx context.Context, w diskWay) (time.Duration, err
 	if err = errors.Join(err, rig.forget()); err != nil {
 		return 0, err
 	}
-	got := filepath.Join(rig.root, "got")
+	got := filepath.Join(rig.web.root, "got")
 	url := fmt.Sprintf("http://%v/file", netip.AddrPortFrom(rig.lab.Host("server").Addr(), w.port))
 	began := time.Now()
 	if _, err := testbed.Curl(ctx, rig.lab.Host("client"), url, got, nil); err != nil {

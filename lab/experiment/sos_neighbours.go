@@ -126,7 +126,7 @@ func runNeighbours(ctx context.Context, env *Env) (*Result, error) {
 			return err
 		}
 		defer rig.close()
-		if err := rig.serve(ctx, env, s, directServers["bbr"], startPort); err != nil {
+		if err := rig.web.serve(ctx, env, s, directServers["bbr"], startPort); err != nil {
 			return err
 		}
 		for _, c := range cells {
@@ -168,7 +168,7 @@ func (rig *startRig) beside(ctx context.Context, c neighbourCell) (time.Duration
 	}
 	host := directServers[c.congestion]
 	url := fmt.Sprintf("http://%v/%d", netip.AddrPortFrom(rig.lab.Host(host).Addr(), startPort), c.megabytes)
-	d, err := testbed.Curl(ctx, rig.lab.Host("client"), url, filepath.Join(rig.root, "direct"), nil)
+	d, err := testbed.Curl(ctx, rig.lab.Host("client"), url, filepath.Join(rig.web.root, "direct"), nil)
 	return d.Total, errors.Join(err, stop())
 }
 
@@ -183,7 +183,7 @@ func (rig *startRig) background(ctx context.Context, beside string, delay time.D
 	go func() {
 		err := tasks.Sleep(ctx, delay)
 		for err == nil {
-			_, err = testbed.Curl(ctx, rig.lab.Host("client"), rig.url(startCell{megabytes: backgroundMegabytes, way: way}), filepath.Join(rig.root, "background"), nil)
+			_, err = testbed.Curl(ctx, rig.lab.Host("client"), rig.url(startCell{megabytes: backgroundMegabytes, way: way}), filepath.Join(rig.web.root, "background"), nil)
 		}
 		if ctx.Err() != nil {
 			err = nil

@@ -113,7 +113,7 @@ func runShort(ctx context.Context, env *Env) (*Result, error) {
 			if err != nil {
 				return err
 			}
-			defer rig.close()
+			defer rig.web.close()
 			for _, closes := range p.closes {
 				for _, atOnce := range p.atOnce {
 					for _, way := range p.ways {
@@ -156,7 +156,7 @@ func shortTopology(l line) lab.Topology {
 // shortRig is a site with a web server on both ports, one of them whitelisted.
 type shortRig struct {
 	*site
-	webRoot
+	web     webRoot
 	content []byte
 }
 
@@ -165,9 +165,9 @@ func newShortRig(ctx context.Context, env *Env, s *site) (*shortRig, error) {
 	if err != nil {
 		return nil, err
 	}
-	rig := &shortRig{site: s, webRoot: web, content: make([]byte, shortSize)}
+	rig := &shortRig{site: s, web: web, content: make([]byte, shortSize)}
 	if err := rig.begin(ctx, env); err != nil {
-		rig.close()
+		rig.web.close()
 		return nil, err
 	}
 	return rig, nil
@@ -175,11 +175,11 @@ func newShortRig(ctx context.Context, env *Env, s *site) (*shortRig, error) {
 
 func (rig *shortRig) begin(ctx context.Context, env *Env) error {
 	rand.Read(rig.content)
-	if err := os.WriteFile(filepath.Join(rig.root, shortFile), rig.content, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(rig.web.root, shortFile), rig.content, 0o644); err != nil {
 		return err
 	}
 	for _, port := range []uint16{shortCarriedPort, shortDirectPort} {
-		if err := rig.serve(ctx, env, rig.site, "server", port); err != nil {
+		if err := rig.web.serve(ctx, env, rig.site, "server", port); err != nil {
 			return err
 		}
 	}

@@ -191,7 +191,7 @@ func (rig *startRig) measure(ctx context.Context, c startCell, times int, keep f
 // startRig is a site with a web server that is reached directly, by agents, and by proxies.
 type startRig struct {
 	*site
-	webRoot
+	web         webRoot
 	stopProxies func()
 }
 
@@ -200,7 +200,7 @@ func newStartRig(ctx context.Context, env *Env, s *site, megabytes []int) (*star
 	if err != nil {
 		return nil, err
 	}
-	rig := &startRig{site: s, webRoot: web}
+	rig := &startRig{site: s, web: web}
 	if err := rig.begin(ctx, env, megabytes); err != nil {
 		rig.close()
 		return nil, err
@@ -215,7 +215,7 @@ func (rig *startRig) begin(ctx context.Context, env *Env, megabytes []int) (err 
 		}
 	}
 	for _, port := range []uint16{webPort, startPort} {
-		if err := rig.serve(ctx, env, rig.site, "server", port); err != nil {
+		if err := rig.web.serve(ctx, env, rig.site, "server", port); err != nil {
 			return err
 		}
 	}
@@ -231,14 +231,14 @@ func (rig *startRig) begin(ctx context.Context, env *Env, megabytes []int) (err 
 }
 
 func (rig *startRig) file(megabytes int) string {
-	return filepath.Join(rig.root, strconv.Itoa(megabytes))
+	return filepath.Join(rig.web.root, strconv.Itoa(megabytes))
 }
 
 func (rig *startRig) close() {
 	if rig.stopProxies != nil {
 		rig.stopProxies()
 	}
-	rig.webRoot.close()
+	rig.web.close()
 }
 
 // url is where a cell's file is.
@@ -273,7 +273,7 @@ func (rig *startRig) transfer(ctx context.Context, c startCell) (r startRun, err
 		r.took, err = testbed.Upload(ctx, rig.lab.Host("client"), rig.file(c.megabytes), fmt.Sprintf("http://%v/in/%d", rig.at(c.way), c.megabytes))
 	} else {
 		var d testbed.Download
-		d, err = testbed.Curl(ctx, rig.lab.Host("client"), rig.url(c), filepath.Join(rig.root, "got"), nil)
+		d, err = testbed.Curl(ctx, rig.lab.Host("client"), rig.url(c), filepath.Join(rig.web.root, "got"), nil)
 		r.took = d.Total
 	}
 	if err != nil {

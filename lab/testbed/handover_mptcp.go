@@ -49,8 +49,8 @@ func (p *mptcpPeer) start() error {
 	if err := p.joined(); err != nil {
 		return err
 	}
-	p.spawn(func() { _ = p.sendFrom(p.ctx, 0, server) }) // both end with the connection
-	p.spawn(func() { _ = p.receiveFrom(device) })
+	p.spawn(func() { _ = p.pulse.sendFrom(p.ctx, 0, server) }) // both end with the connection
+	p.spawn(func() { _ = p.pulse.receiveFrom(device) })
 	p.begin()
 	return nil
 }

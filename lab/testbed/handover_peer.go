@@ -49,7 +49,7 @@ const talkInterval = 20 * time.Millisecond
 
 // peer is what all peers have in common.
 type peer struct {
-	*pulse
+	pulse *pulse
 	PeerOptions
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -82,23 +82,23 @@ func (p *peer) closeAtStop(f func()) {
 }
 
 // LastArrival implements Peer.
-func (p *peer) LastArrival() time.Time { return p.lastArrival() }
+func (p *peer) LastArrival() time.Time { return p.pulse.lastArrival() }
 
 // Count implements Peer.
-func (p *peer) Count() (sent, received int) { return p.count() }
+func (p *peer) Count() (sent, received int) { return p.pulse.count() }
 
 // begin starts the messages, once the conversation is set up.
 func (p *peer) begin() {
 	ctx, cancel := context.WithCancel(p.ctx)
 	p.silence = cancel
-	p.spawn(func() { p.beat(ctx) })
+	p.spawn(func() { p.pulse.beat(ctx) })
 }
 
 // Stop implements Peer.
 func (p *peer) Stop() *StreamLog {
 	p.silence()
-	waitAll(p.deliveries)
-	l := p.finish()
+	waitAll(p.pulse.deliveries)
+	l := p.pulse.finish()
 	p.cancel()
 	p.mu.Lock()
 	closers := p.closers

@@ -68,15 +68,15 @@ func (p *quicPeer) start() error {
 	if err != nil {
 		return err
 	}
-	p.spawn(func() { _ = p.sendFrom(p.ctx, 0, back) }) // these end with the connection
-	p.spawn(func() { _ = p.receiveFrom(stream) })
+	p.spawn(func() { _ = p.pulse.sendFrom(p.ctx, 0, back) }) // these end with the connection
+	p.spawn(func() { _ = p.pulse.receiveFrom(stream) })
 	p.spawn(func() { discardStream(back) })
 	if p.Talks {
 		p.spawn(func() { p.talk(stream) })
 	}
 	p.begin()
 	p.spawn(func() {
-		p.watch(p.ctx, p.Watch, func() { _ = p.Move(p.ctx) }) // a failure shows as silence
+		p.pulse.watch(p.ctx, p.Watch, func() { _ = p.Move(p.ctx) }) // a failure shows as silence
 	})
 	return nil
 }

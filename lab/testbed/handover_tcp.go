@@ -39,17 +39,17 @@ func (p *tcpPeer) start() error {
 	}
 	p.begin()
 	p.spawn(func() {
-		p.watch(p.ctx, p.Watch, func() { _ = p.Move(p.ctx) }) // a failure shows as silence
+		p.pulse.watch(p.ctx, p.Watch, func() { _ = p.Move(p.ctx) }) // a failure shows as silence
 	})
 	return nil
 }
 
 // resume asks for the messages from the next one on, and reads them.
 func (p *tcpPeer) resume(c net.Conn) error {
-	if _, err := c.Write(binary.BigEndian.AppendUint64(nil, uint64(p.expected()))); err != nil {
+	if _, err := c.Write(binary.BigEndian.AppendUint64(nil, uint64(p.pulse.expected()))); err != nil {
 		return err
 	}
-	p.spawn(func() { _ = p.receiveFrom(c) }) // it ends with the connection
+	p.spawn(func() { _ = p.pulse.receiveFrom(c) }) // it ends with the connection
 	return nil
 }
 
@@ -72,7 +72,7 @@ func (p *tcpPeer) serve(listener net.Listener) {
 		stop()
 		ctx, cancel := context.WithCancel(p.ctx)
 		stop = cancel
-		sending.Go(func() { _ = p.sendFrom(ctx, int(binary.BigEndian.Uint64(number[:])), c) })
+		sending.Go(func() { _ = p.pulse.sendFrom(ctx, int(binary.BigEndian.Uint64(number[:])), c) })
 	}
 }
 

@@ -59,7 +59,7 @@ func (p *namesPeer) attach(socket string) (*hostapi.Client, error) {
 // send sends each message that is due as a chunk.
 func (p *namesPeer) send() {
 	for number := 0; ; {
-		for sent, _ := p.count(); number < sent; number++ {
+		for sent, _ := p.pulse.count(); number < sent; number++ {
 			block := make([]byte, pulseSize)
 			binary.BigEndian.PutUint64(block, uint64(number))
 			if p.from.Send(p.ctx, p.to.Name, 0, block, func(error) {}) != nil {
@@ -69,7 +69,7 @@ func (p *namesPeer) send() {
 		select {
 		case <-p.ctx.Done():
 			return
-		case <-p.more:
+		case <-p.pulse.more:
 		}
 	}
 }
@@ -81,7 +81,7 @@ func (p *namesPeer) receive() {
 		if err != nil {
 			return
 		}
-		p.arrived(int(binary.BigEndian.Uint64(x.Payload)), time.Now().UnixNano())
+		p.pulse.arrived(int(binary.BigEndian.Uint64(x.Payload)), time.Now().UnixNano())
 		if p.to.Take(x) != nil {
 			return
 		}

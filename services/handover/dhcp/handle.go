@@ -15,7 +15,7 @@ func (c *call) discover() Decision {
 	if !c.authorised() {
 		return c.decision
 	}
-	ip, err := c.reg.Lessor.Offer(c.decision.Device.ID, addrOption(c.Message, dhcpv4.OptionRequestedIPAddress), c.At)
+	ip, err := c.server.reg.Lessor.Offer(c.decision.Device.ID, addrOption(c.Message, dhcpv4.OptionRequestedIPAddress), c.At)
 	if err != nil {
 		return c.failed(err)
 	}
@@ -41,7 +41,7 @@ func (c *call) request() Decision {
 	if !c.authorised() {
 		return c.decision
 	}
-	v, err := c.reg.Lessor.Reserve(c.decision.Device.ID, registry.Claim{
+	v, err := c.server.reg.Lessor.Reserve(c.decision.Device.ID, registry.Claim{
 		IP: ip, ClientID: c.Message.Options.Get(dhcpv4.OptionClientIdentifier), MAC: c.chaddr, Signed: c.stamp.Time,
 		Attachment: &registry.Attachment{At: c.At, MAC: c.Src, Since: c.Time},
 	})
@@ -74,7 +74,7 @@ func (c *call) decline(ctx context.Context) Decision {
 	if !c.mayEnd(ip) {
 		return c.decision
 	}
-	if err := c.reg.Lessor.Decline(ctx, c.decision.Device.ID, ip); err != nil {
+	if err := c.server.reg.Lessor.Decline(ctx, c.decision.Device.ID, ip); err != nil {
 		return c.notEnded(err)
 	}
 	return c.ended(Declined)
@@ -85,7 +85,7 @@ func (c *call) release(ctx context.Context) Decision {
 	if !c.mayEnd(addr(c.Message.ClientIPAddr)) {
 		return c.decision
 	}
-	if err := c.reg.Lessor.Release(ctx, c.decision.Device.ID); err != nil {
+	if err := c.server.reg.Lessor.Release(ctx, c.decision.Device.ID); err != nil {
 		return c.notEnded(err)
 	}
 	return c.ended(Released)

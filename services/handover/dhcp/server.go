@@ -126,7 +126,7 @@ func (d *Decision) Commit(ctx context.Context) error {
 
 // call is the handling of one request.
 type call struct {
-	*Server
+	server *Server
 	Request
 	chaddr openflow.MAC
 	// pool is the device's pool, lease its lease if that has not ended.
@@ -143,7 +143,7 @@ type call struct {
 // committed, and the reply must not be sent before. The device's rules need not wait for the
 // commit.
 func (s *Server) Handle(ctx context.Context, q Request) Decision {
-	c := call{Server: s, Request: q, chaddr: hardware(q.Message)}
+	c := call{server: s, Request: q, chaddr: hardware(q.Message)}
 	c.decision.Type = q.Message.MessageType()
 	if err := check(q.Message); err != nil {
 		return c.drop(Ignored, "%v", err)
@@ -175,7 +175,7 @@ func (c *call) drop(v Verdict, reason string, args ...any) Decision {
 // identify determines the device that sent the message, its pool and its lease. It returns false
 // if the handling has ended.
 func (c *call) identify() bool {
-	d, known := c.reg.DeviceByMAC(c.chaddr)
+	d, known := c.server.reg.DeviceByMAC(c.chaddr)
 	if !c.fromDevice(d, known) {
 		return false
 	}
@@ -185,13 +185,13 @@ func (c *call) identify() bool {
 		}
 	}
 	c.decision.Device = d
-	pool, ok := c.reg.Pool(d.Pool)
+	pool, ok := c.server.reg.Pool(d.Pool)
 	if !ok {
 		c.drop(Ignored, "device %q has no pool that says what to tell it", d.ID)
 		return false
 	}
 	c.pool, c.decision.From = pool, pool.ServerID()
-	if l, ok := c.reg.Lease(d.ID); ok && !l.Released {
+	if l, ok := c.server.reg.Lease(d.ID); ok && !l.Released {
 		c.lease = &l
 	}
 	return true
@@ -205,7 +205,7 @@ func (c *call) fromDevice(d registry.Device, known bool) bool {
 		c.drop(Denied, "frame from %v, which is no host's address", c.Src)
 		return false
 	case addr(c.Message.GatewayIPAddr).IsValid():
-		if !c.relays[c.At] {
+		if !c.server.relays[c.At] {
 			c.drop(Denied, "relayed by %v, but no relay is configured at %v", c.Message.GatewayIPAddr, c.At)
 			return false
 		}
@@ -217,7 +217,7 @@ func (c *call) fromDevice(d registry.Device, known bool) bool {
 		return true
 	}
 	c.decision.Device = d
-	switch sender, other := c.reg.DeviceByMAC(c.Src); {
+	switch sender, other := c.server.reg.DeviceByMAC(c.Src); {
 	case known:
 		c.drop(Denied, "message of device %q in a frame from %v, which is not its address", d.ID, c.Src)
 	case other:
@@ -237,11 +237,11 @@ func (c *call) unknownDevice() (registry.Device, bool) {
 		return registry.Device{}, false
 	}
 	asks := c.decision.Type == dhcpv4.MessageTypeDiscover || c.decision.Type == dhcpv4.MessageTypeRequest
-	if pool, ok := c.reg.LearningPool(); !ok || !asks || c.otherServer(pool) {
+	if pool, ok := c.server.reg.LearningPool(); !ok || !asks || c.otherServer(pool) {
 		c.drop(Unknown, "no device has %v", c.chaddr)
 		return registry.Device{}, false
 	}
-	d, err := c.reg.Learn(c.chaddr)
+	d, err := c.server.reg.Learn(c.chaddr)
 	if err != nil {
 		c.decision.Err = err
 		c.drop(Unknown, "%v", err)
@@ -263,7 +263,7 @@ func (c *call) signature() {
 		c.signErr = ErrUnsigned
 		return
 	}
-	c.stamp, c.signErr = c.verify(c.decision.Device, c.Message, c.Src, c.Time)
+	c.stamp, c.signErr = c.server.verify(c.decision.Device, c.Message, c.Src, c.Time)
 	c.decision.Signed = c.signErr == nil
 }
 
@@ -294,7 +294,7 @@ func (c *call) authorised() bool {
 	if c.Trusted || c.atHome() {
 		return true
 	}
-	class := c.reg.ClassOf(c.decision.Device)
+	class := c.server.reg.ClassOf(c.decision.Device)
 	switch class.Trigger {
 	case registry.TriggerOpen:
 		return true

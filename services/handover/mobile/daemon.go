@@ -92,7 +92,7 @@ type backoff struct {
 
 // probing is a running prober of an interface.
 type probing struct {
-	*task
+	task *task
 	*probe.Prober
 }
 

@@ -86,7 +86,7 @@ func (d *Daemon) restartProbes() {
 // stopProbe stops probing and forgets the results.
 func (i *iface) stopProbe() {
 	if i.probing != nil {
-		i.probing.cancel()
+		i.probing.task.cancel()
 		i.probing = nil
 	}
 	i.sample = probe.Sample{}

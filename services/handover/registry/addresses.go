@@ -57,13 +57,13 @@ type allocator struct {
 
 // find returns a free address, and reports whether there is one. It takes amortised constant time.
 func (p *pool) find(addrs map[netip.Addr]*address, now time.Time) (netip.Addr, bool) {
-	for ; p.next.IsValid() && !p.Last.Less(p.next); p.next = p.next.Next() {
-		if addrs[p.next] == nil && p.gives(p.next) {
-			return p.next, true
+	for ; p.allocator.next.IsValid() && !p.Last.Less(p.allocator.next); p.allocator.next = p.allocator.next.Next() {
+		if addrs[p.allocator.next] == nil && p.gives(p.allocator.next) {
+			return p.allocator.next, true
 		}
 	}
-	if len(p.heap) > 0 && !now.Before(p.heap[0].ends()) {
-		return p.heap[0].ip, true
+	if len(p.allocator.heap) > 0 && !now.Before(p.allocator.heap[0].ends()) {
+		return p.allocator.heap[0].ip, true
 	}
 	return netip.Addr{}, false
 }
@@ -102,7 +102,7 @@ func (b *book) address(ip netip.Addr) *address {
 		a = &address{ip: ip, pool: b.givenBy(ip)}
 		b.addrs[ip] = a
 		if a.pool != nil {
-			heap.Push(&a.pool.heap, a)
+			heap.Push(&a.pool.allocator.heap, a)
 		}
 	}
 	return a
@@ -135,7 +135,7 @@ func (b *book) rest(ip netip.Addr, device string, now time.Time) {
 // reorder restores the heap after the address's end has changed. The caller holds the lock.
 func reorder(a *address) {
 	if a.pool != nil {
-		heap.Fix(&a.pool.heap, a.index)
+		heap.Fix(&a.pool.allocator.heap, a.index)
 	}
 }
 
@@ -156,15 +156,15 @@ func (b *book) resetAllocator(p *pool) {
 	for _, a := range b.addrs {
 		if p.gives(a.ip) {
 			a.pool = p
-			heap.Push(&p.heap, a)
+			heap.Push(&p.allocator.heap, a)
 		}
 	}
 }
 
 // clearAllocator removes all addresses from the pool's allocator.
 func (b *book) clearAllocator(p *pool) {
-	for _, a := range p.heap {
+	for _, a := range p.allocator.heap {
 		a.pool = nil
 	}
-	p.heap = nil
+	p.allocator.heap = nil
 }

@@ -43,7 +43,7 @@ func newBook(now func() time.Time) *book {
 // pool is a pool with its allocator.
 type pool struct {
 	Pool
-	allocator
+	allocator allocator
 	// replacement is what the pool will be once the change that is being written has been stored,
 	// or nil.
 	replacement *Pool

@@ -173,7 +173,7 @@ func (r *Registry) Usage() map[string]Usage {
 			continue
 		}
 		u := Usage{Size: p.size()}
-		for _, a := range p.heap {
+		for _, a := range p.allocator.heap {
 			if now.Before(a.ends()) {
 				u.Held++
 			}

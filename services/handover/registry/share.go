@@ -17,7 +17,7 @@ func (b *book) admit(rec *record, p *pool, at network.PortRef, now time.Time) er
 		return nil
 	}
 	share, have := max(p.size()/2, 1), 0
-	for _, a := range p.heap {
+	for _, a := range p.allocator.heap {
 		o := b.devices[a.device]
 		if o == nil || !o.device.Learned || !now.Before(a.ends()) {
 			continue

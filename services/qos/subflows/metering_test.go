@@ -151,7 +151,7 @@ func TestSubflowYields(t *testing.T) {
 			t.Errorf("%d bit/s are free for promises on the link from %v", free, at)
 		}
 	}
-	if l := w.placer.loads.widths(time.Now(), nil).infoOf(out); l.free != mbit || l.shared != 9*mbit || l.subflows != 1 {
+	if l := w.placer.chooser.loads.widths(time.Now(), nil).infoOf(out); l.free != mbit || l.shared != 9*mbit || l.subflows != 1 {
 		t.Errorf("for further subflows: %+v", l)
 	}
 	w.placer.end(f, "test")
@@ -169,7 +169,7 @@ func TestSilentSubflow(t *testing.T) {
 	count := func(when string, want uint64) {
 		t.Helper()
 		for _, at := range []network.PortRef{port(1, by), port(5, by)} {
-			if got := w.placer.loads.widths(time.Now(), nil).infoOf(at).subflows; got != want {
+			if got := w.placer.chooser.loads.widths(time.Now(), nil).infoOf(at).subflows; got != want {
 				t.Errorf("%s: %d subflows on the link from %v, want %d", when, got, at, want)
 			}
 		}

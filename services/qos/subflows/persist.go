@@ -46,11 +46,11 @@ func (c *placer) load(ctx context.Context) error {
 		if len(f.Hops) == 0 || f.id != identify(f.Header) {
 			return fmt.Errorf("stored subflow %s: a path of %d switches, of %v", e.Key, len(f.Hops), f.Header)
 		}
-		c.flows.mu.Lock()
-		c.flows.add(f)
-		c.flows.mu.Unlock()
-		c.loads.add(f.Hops)
-		c.bookYielding(f, f.Hops)
+		c.chooser.flows.mu.Lock()
+		c.chooser.flows.add(f)
+		c.chooser.flows.mu.Unlock()
+		c.chooser.loads.add(f.Hops)
+		c.chooser.bookYielding(f, f.Hops)
 		c.Guard.Restore(ctx, f.Meters)
 		for _, m := range f.Meters {
 			f.metered = append(f.metered, m.Link)
@@ -62,7 +62,7 @@ func (c *placer) load(ctx context.Context) error {
 // redeclare declares the rules of an earlier controller's subflows. Switches that are not
 // connected yet are compared with these rules when they connect, and keep what they have.
 func (c *placer) redeclare(ctx context.Context) {
-	each(c.flows.all(), func(f *subflow) {
+	each(c.chooser.flows.all(), func(f *subflow) {
 		f.changing.Lock()
 		defer f.changing.Unlock()
 		if hops, held := f.pathAndMeters(); hops != nil {

@@ -21,7 +21,7 @@ import (
 // placer changes the paths of subflows.
 type placer struct {
 	Options
-	chooser
+	chooser chooser
 	metrics *metrics
 	ctx     context.Context // the context of the service
 	// choosing serialises the choice of paths, because each choice depends on those before
@@ -48,7 +48,7 @@ func (c *placer) place(f *subflow) {
 		c.giveUp(f, err)
 		return
 	}
-	c.flows.donePlacing(f)
+	c.chooser.flows.donePlacing(f)
 	for _, held := range waiting {
 		if err := held.Release(); err != nil {
 			c.warnLimit.Warn(c.Log, "releasing a SYN", "subflow", f.Header, "error", err)
@@ -78,7 +78,7 @@ func (c *placer) widestPath(f *subflow) (found, error) {
 	now := time.Now()
 	to, err := c.chooser.widestPath(f, c.Network.Topology(), now)
 	if err == nil {
-		c.loads.start(to, now)
+		c.chooser.loads.start(to, now)
 	}
 	return to, err
 }
@@ -90,7 +90,7 @@ func (c *placer) widerPath(f *subflow, at network.PortRef, now time.Time) (found
 	defer c.choosing.Unlock()
 	to, ok := c.chooser.widerPath(f, at, c.Network.Topology(), now)
 	if ok {
-		c.loads.start(to, now)
+		c.chooser.loads.start(to, now)
 	}
 	return to, ok
 }
@@ -102,10 +102,10 @@ func (c *placer) route(ctx context.Context, f *subflow, hops []network.Hop, allo
 	c.Guard.Ensure(ctx, promised)
 	held := c.meteredLinks(hops)
 	if err := c.install(ctx, f, hops, held, allowDown); err != nil {
-		c.loads.remove(hops)
+		c.chooser.loads.remove(hops)
 		return nil, err
 	}
-	c.bookYielding(f, hops)
+	c.chooser.bookYielding(f, hops)
 	waiting = f.setPath(hops, held)
 	if !slices.Equal(promised, c.promisedLinks(hops)) { // updateAllMeters could not see the subflow on this path before
 		c.promises.Wake()
@@ -142,7 +142,7 @@ func (c *placer) giveUp(f *subflow, why error) {
 	defer cancel()
 	c.removeRules(ctx, f)
 	waiting := f.markFailed()
-	c.flows.donePlacing(f)
+	c.chooser.flows.donePlacing(f)
 	for _, held := range waiting {
 		if err := held.Output(unmarked); err != nil {
 			c.warnLimit.Warn(c.Log, "forwarding a SYN", "subflow", f.Header, "error", err)
@@ -171,14 +171,14 @@ func (c *placer) move(ctx context.Context, f *subflow, to found, why string) {
 	defer cancel()
 	old := f.path()
 	if old == nil || slices.Equal(old, to.hops) {
-		c.loads.remove(to.hops)
+		c.chooser.loads.remove(to.hops)
 		return
 	}
 	if _, err := c.route(ctx, f, to.hops, true); err != nil {
 		c.warnLimit.Warn(c.Log, "a subflow could not be moved", "subflow", f.Header, "error", err)
 		return
 	}
-	c.loads.remove(old)
+	c.chooser.loads.remove(old)
 	c.metrics.moves.Inc()
 	c.infoLimit.Info(c.Log, "a subflow has been moved", "subflow", f.Header, "because", why)
 	c.Publish("subflow.moved", map[string]any{"cause": why, "subflow": f.record()})
@@ -196,12 +196,12 @@ func (c *placer) end(f *subflow, why string) {
 	ctx, cancel := c.cleanUp()
 	defer cancel()
 	c.removeRules(ctx, f)
-	c.releaseYielding(f)
-	c.loads.remove(hops)
+	c.chooser.releaseYielding(f)
+	c.chooser.loads.remove(hops)
 	if err := c.Store.Delete(ctx, storePrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
 		c.warnLimit.Warn(c.Log, "a subflow stays stored", "subflow", f.Header, "error", err)
 	}
-	c.flows.remove(f) // only now may a SYN start it anew, under the same names
+	c.chooser.flows.remove(f) // only now may a SYN start it anew, under the same names
 	r := f.record()
 	r.Reason = why
 	c.Publish("subflow.ended", r)

@@ -223,8 +223,8 @@ func TestLinkDies(t *testing.T) {
 	if n := len(w.Subflows()); n != 0 {
 		t.Errorf("%d subflows without a path", n)
 	}
-	if len(w.placer.loads.placed) != 0 {
-		t.Errorf("links with subflows: %v", w.placer.loads.placed)
+	if len(w.placer.chooser.loads.placed) != 0 {
+		t.Errorf("links with subflows: %v", w.placer.chooser.loads.placed)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestLinkFills(t *testing.T) {
 	w := newWorld(t)
 	by := w.placed(a, b, 1000, 1)
 	f := w.flows.all()[0]
-	w.placer.loads.expected = nil
+	w.placer.chooser.loads.expected = nil
 	read := func(rate uint64) {
 		f.mu.Lock()
 		f.counters[reverse].Rate = rate
@@ -334,7 +334,7 @@ func TestRestart(t *testing.T) {
 	w.rules.Restart()
 	w.start()
 	after := w.Subflows()
-	if len(after) != 1 || after[0].ID != before[0].ID || !slices.Equal(after[0].Path, before[0].Path) || w.placer.loads.placed[port(1, w.way(1000))] != 1 {
+	if len(after) != 1 || after[0].ID != before[0].ID || !slices.Equal(after[0].Path, before[0].Path) || w.placer.chooser.loads.placed[port(1, w.way(1000))] != 1 {
 		t.Fatalf("before %+v, after %+v", before, after)
 	}
 	if _, declared := w.rules.AtReady()["subflow/"+before[0].ID]; !declared {

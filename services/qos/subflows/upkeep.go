@@ -36,7 +36,7 @@ func (s *Service) observe(ctx context.Context) {
 			s.Log.Debug("reading counters", "switch", d, "error", err)
 		}
 	})
-	s.placer.update(flows, func(f *subflow) (bytes [directions]uint64, at time.Time) {
+	s.placer.chooser.update(flows, func(f *subflow) (bytes [directions]uint64, at time.Time) {
 		for _, r := range s.Rules.Rules(f.key()) {
 			switch {
 			case r.Switch != f.From.Switch || r.CountersAt.IsZero():
@@ -108,7 +108,7 @@ func (c *placer) repair(ctx context.Context, f *subflow, why string, over bool) 
 // relieve moves subflows that a full link limits.
 func (s *Service) relieve(ctx context.Context) {
 	now := time.Now()
-	s.placer.relieve(now, func(f *subflow, at network.PortRef) (moved, more bool) {
+	s.placer.chooser.relieve(now, func(f *subflow, at network.PortRef) (moved, more bool) {
 		return s.placer.widen(ctx, f, at, now), time.Since(now) <= s.Interval/2
 	})
 }
