@@ -289,8 +289,8 @@ nearest cache ("sluice mf get --by nearest").`,
 			if a.key == "" {
 				return &command.UsageError{Err: errors.New("--name-key is missing: those who ask have to know the name; \"sluice mf name new\" makes one")}
 			}
-			if size < content.LeastCacheSize {
-				return &command.UsageError{Err: fmt.Errorf("--size %v: want at least %v", size, config.Size(content.LeastCacheSize))}
+			if size < content.MinCacheSize {
+				return &command.UsageError{Err: fmt.Errorf("--size %v: want at least %v", size, config.Size(content.MinCacheSize))}
 			}
 			log := slog.New(slog.NewTextHandler(app.Err, nil))
 			defer commands.TellOfHangups(cmd.Context(), log)()

@@ -13,13 +13,13 @@ import (
 	"io"
 )
 
-// Builtin is a function that comes with the program. It is run as a [Program], too.
+// Builtin is a function that is part of sluice. It runs as a [Program], too.
 type Builtin struct {
 	Name, Does string
 	Run        func(w io.Writer, r io.Reader) error
 }
 
-// Builtins are all that there are.
+// Builtins lists all built-in functions.
 var Builtins = []Builtin{
 	{"compress", "compresses (gzip)", compress},
 	{"decompress", "decompresses what compress has made of a chunk", decompress},
@@ -51,7 +51,8 @@ func checksum(w io.Writer, r io.Reader) error {
 	return err
 }
 
-// maxPixels is how large an image is at most that transcode reads: that is known before it takes memory.
+// maxPixels is the maximum number of pixels of an image that transcode reads. It is checked before
+// memory is allocated.
 const maxPixels = 4 << 20
 
 func transcode(w io.Writer, r io.Reader) error {

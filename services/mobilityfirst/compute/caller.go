@@ -15,41 +15,43 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
-// ErrFailed is for a chunk on which a function has failed; errors wrap it, and say why.
+// ErrFailed means that a function has failed on a chunk; errors wrap it and contain the reason.
 var ErrFailed = errors.New("the function has failed")
 
-// maxCallerFlows is how many flows a Caller goes on with: who sends to more destinations begins new ones.
+// maxCallerFlows limits the flows that a Caller remembers; with more destinations it begins new
+// flows.
 const maxCallerFlows = 1024
 
-// Caller has functions called on what it sends. Its methods may be called concurrently.
+// Caller sends chunks through functions. Its methods may be called concurrently.
 type Caller struct {
 	host    *hostapi.Client
 	key     ed25519.PrivateKey
 	name    frame.GUID
-	sending chan struct{} // has one while a chunk gets its number and leaves, so that numbers leave in order
+	sending chan struct{} // contains an element while a chunk is numbered and sent, so that numbers are sent in order
 
 	mu    sync.Mutex
-	flows map[way]callID // the last call of each
-	calls map[callID]*calling
+	flows map[flowKey]callID // the last call of each flow
+	calls map[callID]*pendingCall
 }
 
-// way is by which function to which destination: calls there are a flow.
-type way struct{ function, to frame.GUID }
+// flowKey identifies a flow: the calls of one function for one destination.
+type flowKey struct{ function, to frame.GUID }
 
-// calling is a call that is under way.
-type calling struct {
-	order Order
-	why   error // why the function has failed, nil unless it is known to have
+// pendingCall is a call whose result is not known yet.
+type pendingCall struct {
+	order  Order
+	reason error // why the function has failed, if that is known
 }
 
-// NewCaller returns one that sends as the name of a key, which is attached at a host.
+// NewCaller returns a Caller that sends as the name of a key, which is attached at a host.
 func NewCaller(host *hostapi.Client, key ed25519.PrivateKey) *Caller {
-	return &Caller{host: host, key: key, name: host.Name, sending: make(chan struct{}, 1), flows: map[way]callID{}, calls: map[callID]*calling{}}
+	return &Caller{host: host, key: key, name: host.Name, sending: make(chan struct{}, 1), flows: map[flowKey]callID{}, calls: map[callID]*pendingCall{}}
 }
 
-// Send has a function called on a payload, and the result brought to a destination. It waits as hostapi.Client.Send does,
-// and done is called as there: without an error when the destination has taken the result. An error that wraps ErrFailed says
-// why there is none; if a node has said so and then died, another may have brought one since.
+// Send calls a function on a payload, and has the result sent to a destination. It waits like
+// hostapi.Client.Send, and calls done in the same way: with nil when the destination has taken the
+// result over. An error that wraps ErrFailed is the reason why there is no result; if the node that
+// reported it has ended since, another node may still have delivered one.
 func (c *Caller) Send(ctx context.Context, function, to frame.GUID, payload []byte, done func(error)) error {
 	if len(payload) > MaxPayload {
 		return fmt.Errorf("chunk of %d bytes for a function, at most %d", len(payload), MaxPayload)
@@ -65,7 +67,7 @@ func (c *Caller) Send(ctx context.Context, function, to frame.GUID, payload []by
 	m := message{kind: call, Order: x.order, body: payload}
 	err := c.host.Send(ctx, function, frame.Compute, m.append(), func(err error) {
 		if why := c.end(x); err == nil {
-			err = why // the node has said that first
+			err = why // the node has reported the failure first
 		}
 		done(err)
 	})
@@ -75,12 +77,12 @@ func (c *Caller) Send(ctx context.Context, function, to frame.GUID, payload []by
 	return err
 }
 
-// begin notes a call, with the next number of its flow.
-func (c *Caller) begin(function, to frame.GUID) *calling {
+// begin registers a call with the next number of its flow.
+func (c *Caller) begin(function, to frame.GUID) *pendingCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last, is := c.flows[way{function, to}]
-	if !is {
+	last, ok := c.flows[flowKey{function, to}]
+	if !ok {
 		for other := range c.flows {
 			if len(c.flows) < maxCallerFlows {
 				break
@@ -90,22 +92,23 @@ func (c *Caller) begin(function, to frame.GUID) *calling {
 		last.flow = rand.Uint64()
 	}
 	last.number++
-	c.flows[way{function, to}] = last
-	x := &calling{order: Order{Function: function, Destination: to, Flow: last.flow, Number: last.number, Until: time.Now().Add(MaxValid).Truncate(time.Millisecond)}}
+	c.flows[flowKey{function, to}] = last
+	x := &pendingCall{order: Order{Function: function, Destination: to, Flow: last.flow, Number: last.number, Until: time.Now().Add(MaxValid).Truncate(time.Millisecond)}}
 	c.calls[last] = x
 	return x
 }
 
-// end forgets a call, and says why it has failed, if that is known.
-func (c *Caller) end(x *calling) error {
+// end removes a call, and returns the reason of its failure if that is known.
+func (c *Caller) end(x *pendingCall) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, x.order.id())
-	return x.why
+	return x.reason
 }
 
-// Hear says whether a chunk that has come for the caller's name is that a function has failed on one of its chunks, and notes
-// that. Then it is to be given to hostapi.Client.Take; what else comes is for others.
+// Hear handles a chunk for the caller's name, and reports whether it is the report that a function
+// has failed on one of the caller's chunks. The chunk then has to be passed to hostapi.Client.Take;
+// Hear leaves other chunks to the application.
 func (c *Caller) Hear(x hostapi.Chunk) bool {
 	if !Is(x) {
 		return false
@@ -117,14 +120,14 @@ func (c *Caller) Hear(x hostapi.Chunk) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if of := c.calls[m.id()]; of != nil && m.signature == of.order.signature {
-		of.why = fmt.Errorf("chunk %d: %w: %s", m.Number, ErrFailed, readable(m.body))
+		of.reason = fmt.Errorf("chunk %d: %w: %s", m.Number, ErrFailed, readable(m.body))
 		return true
 	}
-	// One of its calls that is over; or else of another program with the same name.
-	return c.flows[way{m.Function, m.Destination}].flow == m.Flow
+	// It belongs to a call that has ended, or to another program with the same name.
+	return c.flows[flowKey{m.Function, m.Destination}].flow == m.Flow
 }
 
-// Run hears what comes until ctx ends, or the host does. What else comes stays with who has sent it.
+// Run receives reports of failures until ctx ends or the host fails. It refuses all other chunks.
 func (c *Caller) Run(ctx context.Context) error {
 	for {
 		x, err := c.host.Receive(ctx)
@@ -145,7 +148,7 @@ func (c *Caller) Run(ctx context.Context) error {
 	}
 }
 
-// readable is a reason as it can be shown.
+// readable returns a reason for display.
 func readable(b []byte) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -22,49 +22,53 @@ import (
 )
 
 const (
-	// A sender is proven for provenFor after one of its chunks came to an end. Of chunks of proven senders a node has maxProven
-	// bytes at most, shareProven or a single chunk of each; of those of other senders maxUnproven, and shareUnproven. A chunk
-	// counts leastCharge at least. What comes beyond that stays with its sender for a while: the host always brings
-	// more, so no sender is in the way of all.
-	maxProven, shareProven     = 8 << 20, 2 << 20
-	maxUnproven, shareUnproven = 5 << 20, 1 << 20
-	leastCharge                = 256 << 10
-	provenFor                  = 5 * time.Minute
-	// maxResults are the bytes of results that are under way of senders of the one kind, and as many of the other: two of
-	// the largest. Of one sender there is one result.
+	// A sender is proven for provenLifetime after one of its chunks has ended. A node accepts up to
+	// maxProven bytes of chunks of proven senders, and maxProvenPerSender or one chunk of each; for
+	// other senders the limits are maxUnproven and maxUnprovenPerSender. A chunk counts as at least
+	// minCharge. Further chunks stay with their senders for a while. The host keeps delivering
+	// others, so no sender blocks all.
+	maxProven, maxProvenPerSender     = 8 << 20, 2 << 20
+	maxUnproven, maxUnprovenPerSender = 5 << 20, 1 << 20
+	minCharge                         = 256 << 10
+	provenLifetime                    = 5 * time.Minute
+	// maxResults limits the bytes of results in flight of the senders of each kind: two of the
+	// largest. Each sender has one result in flight.
 	maxResults = hostapi.MaxUnderway / 2
-	// afterRefused is for how long chunks are refused behind one of the same sender, if that does not come again: so long
-	// at most the host brings those that it has read before it hears of the first.
-	afterRefused = time.Second
-	// maxSenders is how many are remembered.
+	// refusalLifetime is how long chunks of a sender are refused after one of them was, if that one
+	// does not come again: for at most this long the host delivers chunks that it has read before
+	// it learns of the first refusal.
+	refusalLifetime = time.Second
+	// maxSenders limits the senders that are remembered.
 	maxSenders = 4096
 )
 
-// ErrUnable is for a function that could not be called here and now: its chunk is left with the sender, for this node or another.
+// ErrUnable means that a function could not be called here and now: its chunk stays with the
+// sender, for this node or another.
 var ErrUnable = errors.New("the function cannot be called now")
 
-// Function makes something of a payload. An error that does not wrap ErrUnable is told to the sender. It may be called
-// concurrently.
+// Function computes a result from a payload. An error that does not wrap ErrUnable is sent to the
+// sender. It may be called concurrently.
 type Function func(ctx context.Context, o *Order, payload []byte) ([]byte, error)
 
-// Options are what a Node works with.
+// Options configures a Node.
 type Options struct {
-	// Host is where the function's name is attached. Chunks that come there are the Node's, which closes it.
+	// Host is the host at which the function's name is attached. The Node receives all of its
+	// chunks, and closes it.
 	Host *hostapi.Client
-	// Function is called, for one sender once at a time.
+	// Function is called, for each sender once at a time.
 	Function Function
-	// Workers is how often it is called at one time. Zero for once on each processor.
+	// Workers limits the concurrent calls. Zero selects the number of processors.
 	Workers int
-	// Log is where the node says what fails; nil for nowhere.
+	// Log receives the log; nil discards it.
 	Log *slog.Logger
 }
 
-// Node calls a function on chunks, and sends on what comes of it.
+// Node calls a function on chunks and sends the results.
 type Node struct {
 	Options
-	strange lograte.Limit // lines that others can cause
-	workers *semaphore.Weighted
-	results [standings]*semaphore.Weighted // bytes under way
+	warnLimit lograte.Limit // for log lines that others can cause
+	workers   *semaphore.Weighted
+	results   [standings]*semaphore.Weighted // bytes in flight
 
 	mu       sync.Mutex
 	senders  map[frame.GUID]*sender
@@ -72,57 +76,58 @@ type Node struct {
 	counters Counters
 }
 
-// standing is what is known of a sender.
+// standing says whether a sender is proven.
 type standing int
 
 const (
 	unproven standing = iota
-	proven            // one of its chunks came to an end lately
+	proven            // one of its chunks has ended lately
 	standings
 )
 
-// sender is a name whose chunks have come. Node.mu guards it.
+// sender is a name that has sent chunks. Node.mu guards it.
 type sender struct {
-	waiting []*work
-	active  bool
-	held    int       // bytes
-	ended   time.Time // when one of its chunks came to an end last, zero if one was left with it since
-	used    time.Time
-	// refused is what comes again of it first, until a time.
+	waiting  []*acceptedChunk
+	active   bool
+	held     int       // bytes
+	lastEnd  time.Time // when one of its chunks last ended; zero if one was refused since
+	lastUsed time.Time
+	// refused is the chunk that has to come again first, until a time.
 	refused callID
 	until   time.Time
 }
 
-// callID is a call among those of its sender.
+// callID identifies a call of a sender.
 type callID struct{ flow, number uint64 }
 
 func (o *Order) id() callID { return callID{o.Flow, o.Number} }
 
-// work is a chunk that the node has accepted.
-type work struct {
+// acceptedChunk is a chunk that the node has accepted.
+type acceptedChunk struct {
 	chunk hostapi.Chunk
 	*message
-	of       *sender
-	standing standing // as which it was accepted
+	sender   *sender
+	standing standing // the standing of its sender when it was accepted
 }
 
-// charge is what it counts.
-func (w *work) charge() int { return max(len(w.body), leastCharge) }
+// charge returns what the chunk counts.
+func (w *acceptedChunk) charge() int { return max(len(w.body), minCharge) }
 
-// Counters are what a node has done since it was made, and what it has.
+// Counters counts what a node has done since its start, and describes what it holds.
 type Counters struct {
-	// Called are calls whose results their destinations have taken, Failed those of which the sender was told that they
-	// have failed, and Refused how often a chunk was left with its sender; False is how often that was no call for this
-	// function.
+	// Called counts the calls whose results were taken over, Failed those whose failure was
+	// reported to the sender, and Refused the refused chunks. False counts those of them that were
+	// not valid calls of this function.
 	Called, Failed, Refused, False uint64
-	// Chunks are how many it has now, and Running how many of them the function is called on.
+	// Chunks is the number of chunks now, and Running the number of calls.
 	Chunks, Running int
-	// Load is how much of what it may have of chunks of proven senders is taken, from 0 to 1. Others do not count: any
-	// of them could have everybody led elsewhere.
+	// Load is the used part of the capacity for chunks of proven senders, from 0 to 1. Other
+	// senders do not count, because any of them could then make the network lead everybody
+	// elsewhere.
 	Load float64
 }
 
-// NewNode returns a node that does nothing until Run.
+// NewNode returns a node that does nothing until Run is called.
 func NewNode(o Options) *Node {
 	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	if o.Log == nil {
@@ -135,7 +140,7 @@ func NewNode(o Options) *Node {
 	return n
 }
 
-// Counters is what it has done until now.
+// Counters returns the current counters.
 func (n *Node) Counters() Counters {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,18 +149,19 @@ func (n *Node) Counters() Counters {
 	return c
 }
 
-// Run works until ctx ends, or the host does: then the error says so. What it has not ended stays with its senders.
+// Run runs the node until ctx ends or the host fails, which it returns as an error. Chunks that
+// have not ended stay with their senders.
 func (n *Node) Run(ctx context.Context) error {
 	all := tasks.New()
 	defer all.Stop()
-	defer func() { _ = n.Host.Close() }() // ends what waits
+	defer func() { _ = n.Host.Close() }() // this ends all waiting calls
 	for {
 		x, err := n.Host.Receive(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err == nil {
-			err = n.take(all, x)
+			err = n.accept(all, x)
 		}
 		if err != nil {
 			return err
@@ -163,45 +169,46 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// take accepts a chunk, or leaves it with its sender. An error is the host's.
-func (n *Node) take(all *tasks.Group, x hostapi.Chunk) error {
+// accept accepts a chunk or refuses it. The error is the host's.
+func (n *Node) accept(all *tasks.Group, x hostapi.Chunk) error {
 	m, err := n.parse(x)
 	if err != nil {
-		return n.notOurs(x, err)
+		return n.refuseInvalid(x, err)
 	}
 	n.mu.Lock()
-	w, may := n.may(x, m, time.Now())
+	w, ok := n.admit(x, m, time.Now())
 	n.mu.Unlock()
-	if !may {
+	if !ok {
 		return n.Host.Refuse(x)
 	}
-	if err := m.check(); err != nil { // what costs comes last
-		return n.notOurs(x, err)
+	if err := m.check(); err != nil { // expensive checks come last
+		return n.refuseInvalid(x, err)
 	}
 	n.mu.Lock()
-	w.of.until = time.Time{}
+	w.sender.until = time.Time{}
 	n.hold(w, w.charge())
 	n.counters.Chunks++
-	w.of.waiting = append(w.of.waiting, w)
-	starts := !w.of.active
-	w.of.active = true
+	w.sender.waiting = append(w.sender.waiting, w)
+	starts := !w.sender.active
+	w.sender.active = true
 	n.mu.Unlock()
 	if starts {
-		all.Start(func(ctx context.Context) { n.serve(ctx, w.of) })
+		all.Start(func(ctx context.Context) { n.serve(ctx, w.sender) })
 	}
 	return nil
 }
 
-// notOurs leaves a chunk with its sender that is no call for this function: it is not to believe that it was called.
-func (n *Node) notOurs(x hostapi.Chunk, err error) error {
+// refuseInvalid refuses a chunk that is not a valid call of this function, so that its sender does
+// not believe that the function was called.
+func (n *Node) refuseInvalid(x hostapi.Chunk, err error) error {
 	n.mu.Lock()
 	n.counters.False++
 	n.mu.Unlock()
-	n.strange.Warn(n.Log, "a chunk is no call for this function", "from", x.From, "error", err)
+	n.warnLimit.Warn(n.Log, "a chunk is no call for this function", "from", x.From, "error", err)
 	return n.Host.Refuse(x)
 }
 
-// parse says what a chunk orders.
+// parse parses a chunk, and checks that it is a call of this function.
 func (n *Node) parse(x hostapi.Chunk) (*message, error) {
 	m, err := parse(x.Payload)
 	switch {
@@ -217,7 +224,7 @@ func (n *Node) parse(x hostapi.Chunk) (*message, error) {
 	return m, nil
 }
 
-// check says whether a sender has ordered the call. The error wraps ErrSignature.
+// check checks that the sender has ordered the call. The error wraps ErrSignature.
 func (m *message) check() error {
 	if m.Sum != sha256.Sum256(m.body) {
 		return fmt.Errorf("payload of order %d: %w", m.Number, ErrSignature)
@@ -225,23 +232,24 @@ func (m *message) check() error {
 	return m.Verify()
 }
 
-// may says whether a chunk may be accepted: there is room, and none before it was refused. n.mu is held.
-func (n *Node) may(x hostapi.Chunk, m *message, now time.Time) (*work, bool) {
+// admit reports whether a chunk may be accepted: there is room, and no chunk before it was refused.
+// n.mu is held.
+func (n *Node) admit(x hostapi.Chunk, m *message, now time.Time) (*acceptedChunk, bool) {
 	s := n.sender(m.Source, now)
 	if s == nil {
 		n.counters.Refused++
 		return nil, false
 	}
-	s.used = now
-	w := &work{x, m, s, unproven}
-	most, share := maxUnproven, shareUnproven
-	if now.Sub(s.ended) < provenFor {
-		w.standing, most, share = proven, maxProven, shareProven
+	s.lastUsed = now
+	w := &acceptedChunk{x, m, s, unproven}
+	most, share := maxUnproven, maxUnprovenPerSender
+	if now.Sub(s.lastEnd) < provenLifetime {
+		w.standing, most, share = proven, maxProven, maxProvenPerSender
 	}
-	behind := now.Before(s.until) && m.id() != s.refused
-	if behind || n.held[w.standing]+w.charge() > most || s.held > 0 && s.held+w.charge() > share {
-		if !behind {
-			s.refused, s.until = m.id(), now.Add(afterRefused)
+	outOfOrder := now.Before(s.until) && m.id() != s.refused
+	if outOfOrder || n.held[w.standing]+w.charge() > most || s.held > 0 && s.held+w.charge() > share {
+		if !outOfOrder {
+			s.refused, s.until = m.id(), now.Add(refusalLifetime)
 		}
 		n.counters.Refused++
 		return nil, false
@@ -250,12 +258,13 @@ func (n *Node) may(x hostapi.Chunk, m *message, now time.Time) (*work, bool) {
 }
 
 // hold counts bytes of a chunk. n.mu is held.
-func (n *Node) hold(w *work, bytes int) {
-	w.of.held += bytes
+func (n *Node) hold(w *acceptedChunk, bytes int) {
+	w.sender.held += bytes
 	n.held[w.standing] += bytes
 }
 
-// sender is that of a name; nil if there are too many that cannot be forgotten. n.mu is held.
+// sender returns the sender with a name, or nil if there are too many that cannot be removed. n.mu
+// is held.
 func (n *Node) sender(name frame.GUID, now time.Time) *sender {
 	if s := n.senders[name]; s != nil {
 		return s
@@ -265,7 +274,7 @@ func (n *Node) sender(name frame.GUID, now time.Time) *sender {
 			break
 		}
 		maps.DeleteFunc(n.senders, func(_ frame.GUID, s *sender) bool {
-			return !s.active && s.held == 0 && now.Sub(s.used) > afterRefused && (proven || now.Sub(s.ended) >= provenFor)
+			return !s.active && s.held == 0 && now.Sub(s.lastUsed) > refusalLifetime && (proven || now.Sub(s.lastEnd) >= provenLifetime)
 		})
 	}
 	if len(n.senders) >= maxSenders {
@@ -276,7 +285,7 @@ func (n *Node) sender(name frame.GUID, now time.Time) *sender {
 	return s
 }
 
-// serve calls the function on what a sender has sent, one after the other, until there is nothing.
+// serve calls the function on the chunks of a sender, one after the other, until there are none.
 func (n *Node) serve(ctx context.Context, s *sender) {
 	for {
 		n.mu.Lock()
@@ -300,24 +309,25 @@ func (n *Node) serve(ctx context.Context, s *sender) {
 			continue
 		}
 		if errors.Is(err, ErrUnable) {
-			n.strange.Warn(n.Log, "a chunk is left with its sender", "from", w.Source, "error", err)
-			n.leave(w)
+			n.warnLimit.Warn(n.Log, "a chunk is left with its sender", "from", w.Source, "error", err)
+			n.giveBack(w)
 			continue
 		}
 		n.answer(ctx, w, out, err)
 	}
 }
 
-// running counts calls that have begun, or ended (-1).
+// running adds to the number of running calls.
 func (n *Node) running(by int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.counters.Running += by
 }
 
-// call calls the function: not on nothing, which is nothing, so that a sender can say that there is no more.
-func (n *Node) call(ctx context.Context, w *work) (out []byte, err error) {
-	if err := w.holds(time.Now(), custody.MaxSkew); err != nil || len(w.body) == 0 {
+// call calls the function, except for an empty payload, whose result is empty: with it a sender can
+// mark the end.
+func (n *Node) call(ctx context.Context, w *acceptedChunk) (out []byte, err error) {
+	if err := w.checkValid(time.Now(), custody.MaxSkew); err != nil || len(w.body) == 0 {
 		return nil, err
 	}
 	if out, err = n.Function(ctx, &w.Order, w.body); err == nil && len(out) > MaxPayload {
@@ -326,16 +336,17 @@ func (n *Node) call(ctx context.Context, w *work) (out []byte, err error) {
 	return out, err
 }
 
-// answers is the service of results and failures: hosts keep them for hostapi.ContentWithin. Who does not take one in that
-// time leaves the chunk with its sender, which keeps it for as long as any.
-const answers = frame.Compute | frame.ContentResponse
+// answerService is the service of results and failures, which hosts keep for hostapi.ContentWithin.
+// If a receiver does not take one within that time, the chunk stays with its sender, which keeps it
+// as long as any.
+const answerService = frame.Compute | frame.ContentResponse
 
-// answer sends the destination the result, or the sender the reason why there is none, and waits until that is taken, or
-// will not be. Until then the chunk is the sender's.
-func (n *Node) answer(ctx context.Context, w *work, out []byte, why error) {
+// answer sends the result to the destination, or the reason of a failure to the sender, and waits
+// for the outcome. Until then the chunk belongs to the sender.
+func (n *Node) answer(ctx context.Context, w *acceptedChunk, out []byte, why error) {
 	to, m, as := w.Destination, message{result, w.Order, out}, &n.counters.Called
 	if why != nil {
-		n.strange.Warn(n.Log, "the function has failed", "from", w.Source, "number", w.Number, "error", why)
+		n.warnLimit.Warn(n.Log, "the function has failed", "from", w.Source, "number", w.Number, "error", why)
 		reason := why.Error()
 		to, m, as = w.Source, message{failure, w.Order, []byte(reason[:min(len(reason), hostapi.MaxReason)])}, &n.counters.Failed
 	}
@@ -345,37 +356,37 @@ func (n *Node) answer(ctx context.Context, w *work, out []byte, why error) {
 	}
 	defer n.results[w.standing].Release(bytes)
 	taken := make(chan error, 1)
-	err := n.Host.Send(ctx, to, answers, m.append(), func(err error) { taken <- err })
+	err := n.Host.Send(ctx, to, answerService, m.append(), func(err error) { taken <- err })
 	if err == nil {
-		err = <-taken // which comes within what hosts keep answers for, or when the connection with the host is closed
+		err = <-taken // the result comes within hostapi.ContentWithin, or when the connection to the host is closed
 	}
 	switch {
 	case err == nil:
 		n.end(w, as)
 	case ctx.Err() == nil:
-		n.strange.Warn(n.Log, "what a function has answered was not taken", "from", w.Source, "for", to, "error", err)
-		n.leave(w)
+		n.warnLimit.Warn(n.Log, "what a function has answered was not taken", "from", w.Source, "for", to, "error", err)
+		n.giveBack(w)
 	}
 }
 
-// end is for a chunk of which the answer was taken.
-func (n *Node) end(w *work, as *uint64) {
+// end takes over a chunk whose answer was taken over.
+func (n *Node) end(w *acceptedChunk, as *uint64) {
 	n.mu.Lock()
 	*as++
 	n.counters.Chunks--
-	w.of.ended = time.Now()
+	w.sender.lastEnd = time.Now()
 	n.hold(w, -w.charge())
 	n.mu.Unlock()
-	_ = n.Host.Take(w.chunk) // it fails if the host has ended, and so does Run
+	_ = n.Host.Take(w.chunk) // it fails if the host has ended, and then Run fails as well
 }
 
-// leave leaves a chunk with its sender, and those behind it, so that they come again in order.
-func (n *Node) leave(w *work) {
+// giveBack refuses a chunk and those behind it, so that they come again in order.
+func (n *Node) giveBack(w *acceptedChunk) {
 	n.mu.Lock()
-	s := w.of
-	all := append([]*work{w}, s.waiting...)
-	s.waiting, s.ended = nil, time.Time{}
-	s.refused, s.until = w.id(), time.Now().Add(afterRefused)
+	s := w.sender
+	all := append([]*acceptedChunk{w}, s.waiting...)
+	s.waiting, s.lastEnd = nil, time.Time{}
+	s.refused, s.until = w.id(), time.Now().Add(refusalLifetime)
 	n.counters.Refused += uint64(len(all))
 	n.counters.Chunks -= len(all)
 	for _, w := range all {
@@ -383,6 +394,6 @@ func (n *Node) leave(w *work) {
 	}
 	n.mu.Unlock()
 	for _, w := range all {
-		_ = n.Host.Refuse(w.chunk) // as above
+		_ = n.Host.Refuse(w.chunk) // see end
 	}
 }

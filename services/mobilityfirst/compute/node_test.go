@@ -186,7 +186,7 @@ func TestNodeGoes(t *testing.T) {
 func TestResults(t *testing.T) {
 	var r Results
 	from := func(m *message, sender byte) hostapi.Chunk {
-		return hostapi.Chunk{From: nameOf(sender), Service: answers, Payload: m.append()}
+		return hostapi.Chunk{From: nameOf(sender), Service: answerService, Payload: m.append()}
 	}
 	whole, forged, over := ordered(result, "made"), ordered(result, "made"), ordered(result, "made")
 	forged.Number++
@@ -200,9 +200,9 @@ func TestResults(t *testing.T) {
 		"of another function":     {from(whole, 101), 3, ErrSignature},
 		"for another destination": {from(whole, 100), 4, ErrSignature},
 		"that nobody has signed":  {from(forged, 100), 3, ErrSignature},
-		"that is over":            {from(over, 100), 3, ErrOver},
+		"that is over":            {from(over, 100), 3, ErrExpired},
 		"that is a call":          {from(ordered(call, ""), 100), 3, ErrMessage},
-		"that is nothing":         {hostapi.Chunk{From: nameOf(100), Service: answers}, 3, ErrMessage},
+		"that is nothing":         {hostapi.Chunk{From: nameOf(100), Service: answerService}, 3, ErrMessage},
 	} {
 		if _, err := r.Open(x.chunk, nameOf(x.self)); !errors.Is(err, x.want) {
 			t.Errorf("one %s: %v, want %v", what, err, x.want)
@@ -218,8 +218,8 @@ func TestResults(t *testing.T) {
 	for i := range 3 * maxFlows {
 		r.Taken(&Result{id: flowID{flow: uint64(i)}, number: 1})
 	}
-	if len(r.flows) > maxFlows || len(r.by) != 2 {
-		t.Errorf("%d flows of %d functions are remembered", len(r.flows), len(r.by))
+	if len(r.flows) > maxFlows || len(r.perFunction) != 2 {
+		t.Errorf("%d flows of %d functions are remembered", len(r.flows), len(r.perFunction))
 	}
 	if x, err := r.Open(from(whole, 100), nameOf(3)); err != nil || !x.Again {
 		t.Errorf("the flows of one function have another's forgotten: %v", err)
@@ -237,7 +237,7 @@ func TestFalseCalls(t *testing.T) {
 	all := [][]byte{nil, []byte("garbage"), ordered(call, "of another").append(), other.append(), tampered.append(), ordered(result, "").append()}
 	strange := byte(20)
 	for _, payload := range all {
-		for _, service := range []frame.Service{frame.Compute, answers, 0} {
+		for _, service := range []frame.Service{frame.Compute, answerService, 0} {
 			from := hosttest.Open(t, socket, keyOf(strange))
 			strange++
 			err := from.Send(t.Context(), nameOf(100), service, payload, func(err error) {
@@ -388,7 +388,7 @@ func TestWhoIsTold(t *testing.T) {
 	about := ordered(failure, "reason")
 	about.Destination = nameOf(3)
 	about.Sign(keyOf(1), nil)
-	if c.Hear(hostapi.Chunk{From: nameOf(100), Service: answers, Payload: about.append()}) {
+	if c.Hear(hostapi.Chunk{From: nameOf(100), Service: answerService, Payload: about.append()}) {
 		t.Error("a failure of another program's call was heard")
 	}
 	m := ordered(call, "late")
@@ -404,7 +404,7 @@ func TestWhoIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told, err := parse(x.Payload); err != nil || told.kind != failure || !strings.Contains(string(told.body), ErrOver.Error()) {
+	if told, err := parse(x.Payload); err != nil || told.kind != failure || !strings.Contains(string(told.body), ErrExpired.Error()) {
 		t.Errorf("%x, %v", x.Payload, err)
 	}
 }

@@ -35,7 +35,7 @@ func TestForgery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(read.Verify(), read.holds(time.Now(), 0)); err != nil {
+	if err := errors.Join(read.Verify(), read.checkValid(time.Now(), 0)); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(m, read, cmp.AllowUnexported(message{}, Order{})); diff != "" {
@@ -63,7 +63,7 @@ func TestHolds(t *testing.T) {
 		holds bool
 	}{{-custody.MaxSkew, true}, {-custody.MaxSkew - time.Millisecond, false}, {0, true}, {MaxValid + custody.MaxSkew, true}, {MaxValid + custody.MaxSkew + time.Millisecond, false}} {
 		o := Order{Until: now.Add(x.until)}
-		if err := o.holds(now, custody.MaxSkew); (err == nil) != x.holds || err != nil && !errors.Is(err, ErrOver) {
+		if err := o.checkValid(now, custody.MaxSkew); (err == nil) != x.holds || err != nil && !errors.Is(err, ErrExpired) {
 			t.Errorf("until %v from now: %v", x.until, err)
 		}
 	}
@@ -95,6 +95,6 @@ func FuzzParse(f *testing.F) {
 		if again := m.append(); !bytes.Equal(again, b) {
 			t.Errorf("%x was read, %x written", b, again)
 		}
-		_, _, _ = m.Verify(), m.holds(time.Now(), 0), readable(m.body)
+		_, _, _ = m.Verify(), m.checkValid(time.Now(), 0), readable(m.body)
 	})
 }

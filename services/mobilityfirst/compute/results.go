@@ -10,18 +10,18 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
-// maxFlows is of how many flows a destination remembers what it has taken. If there are more, the one goes of which nothing
-// has come for longest of those that the function has brought which has brought most.
+// maxFlows limits the flows whose taken results a destination remembers. Beyond it, the least
+// recently used flow of the function that has delivered the most flows is removed.
 const maxFlows = 1024
 
-// Results are what has come of orders for a destination. They may not be used by two goroutines at once. The zero
-// value is one to which nothing has come.
+// Results checks the results of functions for a destination. It may not be used by two goroutines
+// at once. The zero value is ready to use.
 type Results struct {
-	flows map[flowID]*flow
-	by    map[frame.GUID]int // how many of them each function has brought
+	flows       map[flowID]*flow
+	perFunction map[frame.GUID]int // the number of flows of each function
 }
 
-// flowID is what the results of one flow have in common.
+// flowID identifies a flow of results.
 type flowID struct {
 	source, function frame.GUID
 	flow             uint64
@@ -29,31 +29,32 @@ type flowID struct {
 
 type flow struct {
 	custody.Flow
-	used time.Time
+	lastUsed time.Time
 }
 
-// Result is a chunk of which a function has made something.
+// Result is a result of a function.
 type Result struct {
-	// From has sent what the function was called on.
+	// From is the sender of the function's payload.
 	From frame.GUID
-	// Function is the one.
+	// Function is the name of the function.
 	Function frame.GUID
 	Payload  []byte
-	// Empty is that the function was not called: what was sent is empty, as the result is.
+	// Empty means that the function was not called because its payload was empty, as is the result.
 	Empty bool
-	// Again is that it was taken before: it has come again because its node, or the way to it, has failed. It is to be
-	// taken from the host, and nothing else.
+	// Again means that the result was taken before: it has come again because its node, or the path
+	// to it, has failed. It has to be taken from the host, and ignored.
 	Again bool
 
 	id     flowID
 	number uint64
 }
 
-// Is says whether a chunk has come from a function.
-func Is(x hostapi.Chunk) bool { return x.Service == answers }
+// Is reports whether a chunk has come from a function.
+func Is(x hostapi.Chunk) bool { return x.Service == answerService }
 
-// Open reads a chunk that has come for a name from a function. The error wraps ErrMessage, ErrSignature or
-// ErrOver: then it is to be refused. Before the next is opened each is to be given to Taken, or left out.
+// Open parses and verifies a chunk from a function for a name. The error wraps ErrMessage,
+// ErrSignature or ErrExpired; the chunk then has to be refused. Each result has to be passed to
+// Taken, or discarded, before the next is opened.
 func (r *Results) Open(x hostapi.Chunk, self frame.GUID) (*Result, error) {
 	m, err := parse(x.Payload)
 	if err != nil {
@@ -67,56 +68,56 @@ func (r *Results) Open(x hostapi.Chunk, self frame.GUID) (*Result, error) {
 	}
 	out := &Result{From: m.Source, Function: m.Function, Payload: m.body, Empty: m.Sum == sha256.Sum256(nil), id: flowID{m.Source, m.Function, m.Flow}, number: m.Number}
 	if f := r.flows[out.id]; f != nil && f.State(m.Number) == custody.Taken {
-		f.used, out.Again = time.Now(), true
+		f.lastUsed, out.Again = time.Now(), true
 		return out, nil
 	}
-	if err := m.holds(time.Now(), 2*custody.MaxSkew); err != nil {
+	if err := m.checkValid(time.Now(), 2*custody.MaxSkew); err != nil {
 		return nil, err
 	}
 	return out, m.Verify()
 }
 
-// Taken notes that the destination has taken a result: one that comes again will say so.
+// Taken records that the destination has taken a result, so that Open detects it if it comes again.
 func (r *Results) Taken(x *Result) {
 	f := r.flows[x.id]
 	if f == nil {
 		f = r.begin(x.id)
 	}
-	f.used = time.Now()
+	f.lastUsed = time.Now()
 	f.Take(x.number)
 }
 
-// begin remembers one more flow.
+// begin adds a flow.
 func (r *Results) begin(id flowID) *flow {
 	if r.flows == nil {
-		r.flows, r.by = map[flowID]*flow{}, map[frame.GUID]int{}
+		r.flows, r.perFunction = map[flowID]*flow{}, map[frame.GUID]int{}
 	}
 	if len(r.flows) >= maxFlows {
-		r.forget()
+		r.evict()
 	}
 	f := &flow{}
 	r.flows[id] = f
-	r.by[id.function]++
+	r.perFunction[id.function]++
 	return f
 }
 
-// forget forgets the oldest of the function that has brought most.
-func (r *Results) forget() {
+// evict removes the oldest flow of the function that has delivered the most.
+func (r *Results) evict() {
 	var most frame.GUID
-	for function, n := range r.by {
-		if n > r.by[most] {
+	for function, n := range r.perFunction {
+		if n > r.perFunction[most] {
 			most = function
 		}
 	}
 	var oldest flowID
 	var since time.Time
 	for id, f := range r.flows {
-		if id.function == most && (since.IsZero() || f.used.Before(since)) {
-			oldest, since = id, f.used
+		if id.function == most && (since.IsZero() || f.lastUsed.Before(since)) {
+			oldest, since = id, f.lastUsed
 		}
 	}
 	delete(r.flows, oldest)
-	if r.by[most]--; r.by[most] == 0 {
-		delete(r.by, most)
+	if r.perFunction[most]--; r.perFunction[most] == 0 {
+		delete(r.perFunction, most)
 	}
 }

@@ -21,69 +21,74 @@ import (
 )
 
 const (
-	// DefaultCacheSize is the size of a cache on disk, in bytes, where Options say nothing.
+	// DefaultCacheSize is the default of CacheOptions.Size in bytes.
 	DefaultCacheSize = 10 << 30
-	// LeastCacheSize is the smallest size that a cache may have, in bytes.
-	LeastCacheSize = 64 << 20
-	// leastCharge is what a piece counts at least: so much its file and what is known of it cost.
-	leastCharge = 8 << 10
-	// evicted is how many entries make room where the disk has none.
-	evicted = 32
-	// coming ends the names of files that are not whole yet.
-	coming = ".coming"
-	// touchEvery is how often it is noted on disk that a piece was asked for: that is for the next start.
-	touchEvery = time.Hour
+	// MinCacheSize is the minimum size of a cache in bytes.
+	MinCacheSize = 64 << 20
+	// minCharge is the minimum that a piece counts: the cost of its file and of its entry.
+	minCharge = 8 << 10
+	// evictBatch is the number of entries that are evicted when the disk is full.
+	evictBatch = 32
+	// tempSuffix is the suffix of incomplete files' names.
+	tempSuffix = ".coming"
+	// touchInterval is the minimum time between two updates of a file's modification time, which
+	// orders the entries at the next start.
+	touchInterval = time.Hour
 )
 
-// entry is a piece that a cache has, or a manifest.
+// entry identifies a piece or a manifest in a cache.
 type entry struct {
 	content frame.GUID
 	piece   uint32
 }
 
-// cached is an entry in a list, those that were asked for last first.
-type cached struct {
+// cacheEntry is an element of the list of entries, which is ordered by the last request.
+type cacheEntry struct {
 	entry
-	size    int64 // what it counts
+	size    int64 // what it counts of the cache's size
 	touched time.Time
 }
 
-// CacheOptions are what a Cache works with.
+// CacheOptions configures a Cache.
 type CacheOptions struct {
-	// Dir is where it has its files, DIR/CONTENT/PIECE. It is made if need be, and one process has it at a time.
+	// Dir is the folder of its files, DIR/CONTENT/PIECE. OpenCache creates it; one process uses it
+	// at a time.
 	Dir string
-	// Size is how many bytes they have in all. A small one counts 8 KiB. Zero for DefaultCacheSize.
+	// Size limits the bytes of all files. A small file counts as 8 KiB. Zero selects
+	// DefaultCacheSize.
 	Size int64
-	// Log is where it says what fails; nil for nowhere.
+	// Log receives the log; nil discards it.
 	Log *slog.Logger
 }
 
-// Cache has pieces on disk, those that were asked for last. What is not what it was is got anew. Its methods may be called
-// concurrently.
+// Cache keeps the most recently requested pieces on disk. It fetches a damaged piece again. Its
+// methods may be called concurrently.
 type Cache struct {
 	CacheOptions
-	lock    *os.File
-	trouble lograte.Limit
-	fetching
+	lock      *os.File
+	warnLimit lograte.Limit
+	fetches
 
 	mu       sync.Mutex
-	recent   *list.List // of *cached
-	of       map[entry]*list.Element
-	contents map[frame.GUID]int // how many of these each content has
+	recent   *list.List // of *cacheEntry
+	byEntry  map[entry]*list.Element
+	contents map[frame.GUID]int // the number of entries of each content
 	counters CacheCounters
 }
 
-// CacheCounters are what a cache has done since it was opened, and what it has.
+// CacheCounters counts what a cache has done since it was opened, and describes what it holds.
 type CacheCounters struct {
-	// Hits are pieces and manifests that were there when they were asked for, Misses those that had to be got, Failed
-	// those of them for which that failed, and Unkept those that the disk did not take, or give back as they were.
+	// Hits counts requests for pieces and manifests in the cache, Misses requests for others,
+	// Failed those misses that could not be fetched, and Unkept those that the disk could not write
+	// or has damaged.
 	Hits, Misses, Failed, Unkept uint64
-	// Pieces are how many it has now, of Contents, and Bytes what they count of its size.
+	// Pieces is the number of pieces now, Contents the number of their contents, and Bytes what
+	// they count of the size.
 	Pieces, Contents int
 	Bytes            int64
 }
 
-// OpenCache opens a cache. The error wraps folderlock.ErrBusy if another process has its folder.
+// OpenCache opens a cache. The error wraps folderlock.ErrBusy if another process uses its folder.
 func OpenCache(o CacheOptions) (*Cache, error) {
 	if o.Size == 0 {
 		o.Size = DefaultCacheSize
@@ -91,27 +96,27 @@ func OpenCache(o CacheOptions) (*Cache, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Size < LeastCacheSize {
-		return nil, fmt.Errorf("cache of %d bytes: want at least %d", o.Size, LeastCacheSize)
+	if o.Size < MinCacheSize {
+		return nil, fmt.Errorf("cache of %d bytes: want at least %d", o.Size, MinCacheSize)
 	}
 	lock, err := folderlock.Take(o.Dir, 0o700)
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
-	c := &Cache{CacheOptions: o, lock: lock, fetching: newFetching(), recent: list.New(), of: map[entry]*list.Element{}, contents: map[frame.GUID]int{}}
+	c := &Cache{CacheOptions: o, lock: lock, fetches: newFetches(), recent: list.New(), byEntry: map[entry]*list.Element{}, contents: map[frame.GUID]int{}}
 	if err := c.load(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return c, nil
 }
 
-// Close ends what is being got, and gives the folder to others.
+// Close ends pending fetches and releases the folder.
 func (c *Cache) Close() error {
 	c.work.Stop()
 	return c.lock.Close()
 }
 
-// load finds what is on disk. What is not a cache's is left alone.
+// load lists the files on disk. It ignores other files.
 func (c *Cache) load() error {
 	type file struct {
 		entry
@@ -123,7 +128,7 @@ func (c *Cache) load() error {
 		return fmt.Errorf("cache: %w", err)
 	}
 	for _, d := range folders {
-		if strings.HasSuffix(d.Name(), coming) {
+		if strings.HasSuffix(d.Name(), tempSuffix) {
 			_ = os.Remove(filepath.Join(c.Dir, d.Name()))
 		}
 		content, err := frame.ParseGUID(d.Name())
@@ -153,70 +158,70 @@ func (c *Cache) file(e entry) string {
 	return filepath.Join(c.Dir, e.content.String(), strconv.FormatUint(uint64(e.piece), 10))
 }
 
-// add notes an entry that is on disk, and removes from there what is too much.
+// add adds an entry that is on disk, and removes old entries beyond the size.
 func (c *Cache) add(e entry, bytes int64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(e)
-	x := &cached{e, max(bytes, leastCharge), now}
-	c.of[e] = c.recent.PushFront(x)
+	x := &cacheEntry{e, max(bytes, minCharge), now}
+	c.byEntry[e] = c.recent.PushFront(x)
 	c.contents[e.content]++
 	c.counters.Bytes += x.size
 	for c.counters.Bytes > c.Size {
-		c.remove(c.recent.Back().Value.(*cached).entry)
+		c.remove(c.recent.Back().Value.(*cacheEntry).entry)
 	}
 }
 
-// drop forgets an entry. c.mu is held.
+// drop removes an entry from the index. c.mu is held.
 func (c *Cache) drop(e entry) {
-	if at := c.of[e]; at != nil {
-		c.counters.Bytes -= c.recent.Remove(at).(*cached).size
-		delete(c.of, e)
+	if at := c.byEntry[e]; at != nil {
+		c.counters.Bytes -= c.recent.Remove(at).(*cacheEntry).size
+		delete(c.byEntry, e)
 		if c.contents[e.content]--; c.contents[e.content] == 0 {
 			delete(c.contents, e.content)
 		}
 	}
 }
 
-// remove forgets an entry, and removes it from the disk. c.mu is held.
+// remove removes an entry from the index and the disk. c.mu is held.
 func (c *Cache) remove(e entry) {
 	c.drop(e)
-	_ = os.Remove(c.file(e)) // or it is found at the next start
+	_ = os.Remove(c.file(e)) // if this fails, the file is found at the next start
 	_ = os.Remove(filepath.Dir(c.file(e)))
 }
 
-// evict makes room on a disk that has none, and says whether there was anything to remove.
+// evict makes room on a full disk, and reports whether there was anything to remove.
 func (c *Cache) evict() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
-	for ; n < evicted && c.recent.Len() > 0; n++ {
-		c.remove(c.recent.Back().Value.(*cached).entry)
+	for ; n < evictBatch && c.recent.Len() > 0; n++ {
+		c.remove(c.recent.Back().Value.(*cacheEntry).entry)
 	}
 	return n > 0
 }
 
-// has says whether an entry is on disk, and that it was asked for.
-func (c *Cache) has(e entry) bool {
+// lookUp reports whether an entry is in the cache, and records the request.
+func (c *Cache) lookUp(e entry) bool {
 	now := time.Now()
 	c.mu.Lock()
-	at := c.of[e]
+	at := c.byEntry[e]
 	touch := false
 	if at != nil {
 		c.recent.MoveToFront(at)
-		x := at.Value.(*cached)
-		if touch = now.Sub(x.touched) > touchEvery; touch {
+		x := at.Value.(*cacheEntry)
+		if touch = now.Sub(x.touched) > touchInterval; touch {
 			x.touched = now
 		}
 	}
 	c.mu.Unlock()
 	if touch {
-		_ = os.Chtimes(c.file(e), now, now) // or the order at the next start is another
+		_ = os.Chtimes(c.file(e), now, now) // if this fails, the order at the next start differs
 	}
 	return at != nil
 }
 
-// read gives what is on disk of an entry, if that is it. If not it is forgotten.
+// read returns the data of an entry if they pass the check. Otherwise it removes the entry.
 func (c *Cache) read(e entry, check func([]byte) error) ([]byte, error) {
 	b, err := os.ReadFile(c.file(e))
 	if err == nil {
@@ -227,14 +232,14 @@ func (c *Cache) read(e entry, check func([]byte) error) ([]byte, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of[e] != nil { // or it has just made room
+	if c.byEntry[e] != nil { // otherwise it has been evicted just now
 		c.remove(e)
-		c.unkept(e, err)
+		c.countUnkept(e, err)
 	}
 	return nil, fmt.Errorf("cache: %w", err)
 }
 
-// write puts an entry on disk, in place of others if there is no room.
+// write writes an entry to the disk, and evicts others if there is no room.
 func (c *Cache) write(e entry, b []byte) {
 	err := c.create(e, b)
 	if err != nil && c.evict() {
@@ -247,16 +252,16 @@ func (c *Cache) write(e entry, b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.remove(e)
-	c.unkept(e, err)
+	c.countUnkept(e, err)
 }
 
-// create writes an entry's file. One that is not whole after a crash is found out when it is read.
+// create writes an entry's file. A file that a crash has damaged is detected when it is read.
 func (c *Cache) create(e entry, b []byte) error {
 	whole := c.file(e)
-	part := filepath.Join(c.Dir, fmt.Sprintf("%v-%d%s", e.content, e.piece, coming))
+	part := filepath.Join(c.Dir, fmt.Sprintf("%v-%d%s", e.content, e.piece, tempSuffix))
 	err := os.WriteFile(part, b, 0o600)
 	if err == nil {
-		c.mu.Lock() // lest the folder is removed meanwhile
+		c.mu.Lock() // so that the folder is not removed meanwhile
 		if err = os.MkdirAll(filepath.Dir(whole), 0o700); err == nil {
 			err = os.Rename(part, whole)
 		}
@@ -268,18 +273,18 @@ func (c *Cache) create(e entry, b []byte) error {
 	return err
 }
 
-// unkept counts what the disk has not kept. c.mu is held.
-func (c *Cache) unkept(e entry, why error) {
+// countUnkept counts an entry that the disk has not kept. c.mu is held.
+func (c *Cache) countUnkept(e entry, why error) {
 	c.counters.Unkept++
-	c.trouble.Warn(c.Log, "a piece is not kept", "content", e.content, "piece", e.piece, "error", why)
+	c.warnLimit.Warn(c.Log, "a piece is not kept", "content", e.content, "piece", e.piece, "error", why)
 }
 
-// Counters is what it has done until now.
+// Counters returns the current counters.
 func (c *Cache) Counters() CacheCounters {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.counters
-	n.Pieces, n.Contents = len(c.of), len(c.contents)
+	n.Pieces, n.Contents = len(c.byEntry), len(c.contents)
 	return n
 }
 

@@ -259,7 +259,7 @@ func TestFileChanged(t *testing.T) {
 // cacheAt runs a cache at a host, and gives its name.
 func cacheAt(t testing.TB, socket, dir string) (*Cache, frame.GUID, func()) {
 	t.Helper()
-	c, err := OpenCache(CacheOptions{Dir: dir, Size: LeastCacheSize})
+	c, err := OpenCache(CacheOptions{Dir: dir, Size: MinCacheSize})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,26 +343,26 @@ func TestCacheAskedForNothing(t *testing.T) {
 // A cache keeps to its size, and has what was asked for last.
 func TestCacheForgets(t *testing.T) {
 	dir := t.TempDir()
-	c, err := OpenCache(CacheOptions{Dir: dir, Size: LeastCacheSize})
+	c, err := OpenCache(CacheOptions{Dir: dir, Size: MinCacheSize})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	const most = LeastCacheSize / PieceSize
+	const most = MinCacheSize / PieceSize
 	piece := make([]byte, PieceSize)
 	for i := range uint32(most) {
 		c.write(entry{piece: i}, piece)
 	}
-	if !c.has(entry{piece: 0}) {
+	if !c.lookUp(entry{piece: 0}) {
 		t.Error("the first has gone before there are too many")
 	}
 	for i := range uint32(10) {
 		c.write(entry{piece: most + i}, piece)
 	}
-	if n := c.Counters(); n.Pieces != most || n.Contents != 1 || n.Bytes > LeastCacheSize {
+	if n := c.Counters(); n.Pieces != most || n.Contents != 1 || n.Bytes > MinCacheSize {
 		t.Errorf("%+v, want %d pieces of one content", n, most)
 	}
-	if !c.has(entry{piece: 0}) || c.has(entry{piece: 1}) {
+	if !c.lookUp(entry{piece: 0}) || c.lookUp(entry{piece: 1}) {
 		t.Error("it has not forgotten what was asked for longest ago")
 	}
 	other := frame.GUID{1}
@@ -384,7 +384,7 @@ func TestCacheForgets(t *testing.T) {
 	for range 3 * most { // small ones count more than they have
 		c.write(entry{content: frame.GUID{1}, piece: uint32(mathrand.IntN(1 << 20))}, nil)
 	}
-	if n := c.Counters(); n.Bytes > LeastCacheSize || n.Bytes < LeastCacheSize/2 {
+	if n := c.Counters(); n.Bytes > MinCacheSize || n.Bytes < MinCacheSize/2 {
 		t.Errorf("%+v", n)
 	}
 }
@@ -403,7 +403,7 @@ func FuzzManifest(f *testing.F) {
 func FuzzMessages(f *testing.F) {
 	f.Add((&request{Number: 1, Piece: Part}).appendTo(nil))
 	f.Add((&response{Number: 1, Data: []byte("piece")}).appendTo(nil))
-	f.Add((&response{Number: 1, Verdict: absent}).appendTo(nil))
+	f.Add((&response{Number: 1, Verdict: verdictAbsent}).appendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := parseRequest(b); err == nil && !bytes.Equal(r.appendTo(nil), b) {
 			t.Errorf("request %x comes out as %x", b, r.appendTo(nil))

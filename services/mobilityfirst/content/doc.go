@@ -1,13 +1,14 @@
-// Package content gets files by their names, from whoever has them.
+// Package content gets files by their names, from any host that has them.
 //
-// A file's name (GUID) is made of what is in it: the list of the hashes of its pieces ([Manifest]) gives
-// a key, and the hash of that key is the name, as with all names. So whoever has a file can attach its
-// name, many at the same time, and whoever gets it can tell that it is that file, and each piece that it
-// is of it. Nobody need be trusted for that, neither who has the file nor who has kept a copy on the way.
+// The name (GUID) of a file is derived from its content: the list of the hashes of its pieces
+// ([Manifest]) yields a key, and the hash of the public key is the name, as for all names. So every
+// host that has a file can attach its name, many at one time, and a reader can verify the file and
+// each of its pieces. It needs to trust neither the hosts that have the file nor the caches on the
+// way.
 //
-// A [Peer] asks for pieces and gives them, over chunks with the services [frame.ContentRequest] and
-// [frame.ContentResponse]. [Peer.Get] gets all of a file. A [Cache] has pieces on disk for those who ask
-// next, and forgets those that nobody has asked for longest.
+// A [Peer] requests pieces and serves them, in chunks with the services [frame.ContentRequest] and
+// [frame.ContentResponse]. [Peer.Get] gets a complete file. A [Cache] keeps pieces on disk for
+// later requests, and evicts the least recently requested ones.
 //
 // Start reading at [Manifest], then at [Peer.Get].
 package content

@@ -15,57 +15,60 @@ import (
 )
 
 const (
-	// fetchedAtOnce pieces are got at one time, a manifest counts as many as it has parts at most; maxFlights wait for that. Of one
-	// content fetchedOfOne are got, which is what a holder gives to one name.
-	fetchedAtOnce, maxFlights, fetchedOfOne = 256, 1024, askedAtOnce + maxAsked/2
-	// manifestParts is how many parts a manifest has at most.
+	// maxFetches limits the pieces that are fetched at one time, of which a manifest counts as many
+	// as it may have parts; maxPendingFetches limits those that wait. maxFetchesPerContent limits
+	// the fetches of one content, which is what its holder serves to one name.
+	maxFetches, maxPendingFetches, maxFetchesPerContent = 256, 1024, maxActive + maxWaiting/2
+	// manifestParts is the maximum number of parts of a manifest.
 	manifestParts = (maxManifest + PieceSize - 1) / PieceSize
-	// manifestBytes of manifests are in memory, those that were asked for last, or one.
+	// manifestBytes limits the size of the manifests in memory, of which there is at least one.
 	manifestBytes = 32 << 20
-	// absentFor is how long a content is not asked for again that nobody gave, maxAbsent of how many that is known.
-	absentFor, maxAbsent = 3 * time.Second, 4096
+	// absentLifetime is how long a content that could not be fetched is not requested again, and
+	// maxAbsent limits the remembered contents of this kind.
+	absentLifetime, maxAbsent = 3 * time.Second, 4096
 )
 
-// errBusy is for a piece that is not got because too many are.
+// errBusy means that a piece is not fetched because too many are.
 var errBusy = errors.New("as many pieces are being got as may be")
 
-// fetching is what a cache gets from others.
-type fetching struct {
-	work   *tasks.Group
-	places *semaphore.Weighted
+// fetches holds what a cache is fetching from others.
+type fetches struct {
+	work  *tasks.Group
+	slots *semaphore.Weighted
 
-	fetchMu   sync.Mutex
-	flights   map[entry]*flight
-	gates     map[frame.GUID]*gate
-	manifests []known // those that were asked for last, last
-	absent    map[frame.GUID]time.Time
+	fetchMu    sync.Mutex
+	pending    map[entry]*fetch
+	perContent map[frame.GUID]*contentLimit
+	manifests  []knownManifest // the most recently requested last
+	absent     map[frame.GUID]time.Time
 }
 
-func newFetching() fetching {
-	return fetching{
-		work: tasks.New(), places: semaphore.NewWeighted(fetchedAtOnce), flights: map[entry]*flight{}, gates: map[frame.GUID]*gate{}, absent: map[frame.GUID]time.Time{},
+func newFetches() fetches {
+	return fetches{
+		work: tasks.New(), slots: semaphore.NewWeighted(maxFetches), pending: map[entry]*fetch{}, perContent: map[frame.GUID]*contentLimit{}, absent: map[frame.GUID]time.Time{},
 	}
 }
 
-// flight is what is being got, once for all who ask.
-type flight struct {
+// fetch is a pending fetch of an entry, shared by all requests for it.
+type fetch struct {
 	done chan struct{}
-	err  error // to be read then
+	err  error // valid after done is closed
 }
 
-// gate is for the pieces of one content that are got at one time.
-type gate struct {
-	places chan struct{}
-	users  int // fetching.fetchMu guards it
+// contentLimit limits the pieces of one content that are fetched at one time.
+type contentLimit struct {
+	slots chan struct{}
+	users int // guarded by fetches.fetchMu
 }
 
-// known is a manifest in memory.
-type known struct {
+// knownManifest is a manifest in memory.
+type knownManifest struct {
 	content frame.GUID
 	*Manifest
 }
 
-// By is a cache as a source, which gets what it does not have by a peer, from who has the content's name.
+// By returns the cache as a source that fetches missing pieces with a peer, from hosts that have
+// the content's name.
 func (c *Cache) By(p *Peer) Source { return fetcher{c, p} }
 
 type fetcher struct {
@@ -73,9 +76,10 @@ type fetcher struct {
 	peer *Peer
 }
 
-// Prepare implements Source. What takes too long for who asks is got all the same, for when it is asked for again.
+// Prepare implements Source. A fetch that takes too long for the request still continues, for a
+// later one.
 func (f fetcher) Prepare(ctx context.Context, content frame.GUID, piece uint32) (size int, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.peer.Within*2/3, ErrNoAnswer) // while who asks still waits
+	ctx, cancel := context.WithTimeoutCause(ctx, f.peer.Within*2/3, ErrNoAnswer) // while the requester still waits
 	defer cancel()
 	m, err := f.manifest(ctx, content)
 	if err != nil {
@@ -84,7 +88,7 @@ func (f fetcher) Prepare(ctx context.Context, content frame.GUID, piece uint32) 
 	if size, err = m.length(piece); err != nil || piece >= Part {
 		return size, err
 	}
-	err = f.fetch(ctx, entry{content, piece}, 1, tries*f.peer.Within, func(ctx context.Context) ([]byte, error) {
+	err = f.fetch(ctx, entry{content, piece}, 1, maxAttempts*f.peer.Within, func(ctx context.Context) ([]byte, error) {
 		return f.peer.GetPiece(ctx, content, content, m, int(piece))
 	})
 	return size, err
@@ -92,7 +96,7 @@ func (f fetcher) Prepare(ctx context.Context, content frame.GUID, piece uint32) 
 
 // Read implements Source.
 func (f fetcher) Read(content frame.GUID, piece uint32) ([]byte, error) {
-	m := f.remembered(content)
+	m := f.cachedManifest(content)
 	if m == nil {
 		var err error
 		if m, err = f.readManifest(content); err != nil {
@@ -105,11 +109,11 @@ func (f fetcher) Read(content frame.GUID, piece uint32) ([]byte, error) {
 	return f.read(entry{content, piece}, func(b []byte) error { return m.Check(int(piece), b) })
 }
 
-// manifest gives a content's manifest, from memory, the disk, or others.
+// manifest returns the manifest of a content, from memory, the disk, or other hosts.
 func (f fetcher) manifest(ctx context.Context, content frame.GUID) (m *Manifest, err error) {
 	e := entry{content, Part}
-	if m = f.remembered(content); m != nil {
-		f.has(e) // it was asked for
+	if m = f.cachedManifest(content); m != nil {
+		f.lookUp(e) // records the request
 		return m, nil
 	}
 	if f.isAbsent(content) {
@@ -118,7 +122,7 @@ func (f fetcher) manifest(ctx context.Context, content frame.GUID) (m *Manifest,
 	err = f.fetch(ctx, e, manifestParts, f.peer.Within, func(ctx context.Context) ([]byte, error) {
 		m, err := f.peer.GetManifest(ctx, content, content)
 		if err != nil {
-			f.noteAbsent(content)
+			f.recordAbsent(content)
 			return nil, err
 		}
 		return m.AppendTo(make([]byte, 0, m.size())), nil
@@ -129,7 +133,7 @@ func (f fetcher) manifest(ctx context.Context, content frame.GUID) (m *Manifest,
 	return f.readManifest(content)
 }
 
-// readManifest reads one from disk, and remembers it.
+// readManifest reads a manifest from disk and caches it in memory.
 func (f fetcher) readManifest(content frame.GUID) (m *Manifest, err error) {
 	_, err = f.read(entry{content, Part}, func(b []byte) error {
 		m, err = manifestIn(b, content)
@@ -138,18 +142,19 @@ func (f fetcher) readManifest(content frame.GUID) (m *Manifest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f.remember(content, m)
+	f.cacheManifest(content, m)
 	return m, nil
 }
 
-// fetch has an entry be on disk: if it is not there it is got, within a time, as so many, and waited for until ctx ends.
+// fetch fetches an entry if it is not in the cache, and waits for it until ctx ends. cost is the
+// number of slots that the fetch uses, and within its time limit.
 func (f fetcher) fetch(ctx context.Context, e entry, as int, within time.Duration, get func(context.Context) ([]byte, error)) (err error) {
-	if f.has(e) {
+	if f.lookUp(e) {
 		f.count(&f.counters.Hits)
 		return nil
 	}
 	f.count(&f.counters.Misses)
-	if x := f.begin(e, as, within, get); x == nil {
+	if x := f.startFetch(e, as, within, get); x == nil {
 		err = errBusy
 	} else {
 		select {
@@ -165,55 +170,56 @@ func (f fetcher) fetch(ctx context.Context, e entry, as int, within time.Duratio
 	return err
 }
 
-// begin has an entry got, unless that is so already; nil if too many are.
-func (f fetcher) begin(e entry, as int, within time.Duration, get func(context.Context) ([]byte, error)) *flight {
+// startFetch starts to fetch an entry unless that is pending already; it returns nil if too many
+// are pending.
+func (f fetcher) startFetch(e entry, as int, within time.Duration, get func(context.Context) ([]byte, error)) *fetch {
 	f.fetchMu.Lock()
 	defer f.fetchMu.Unlock()
-	x := f.flights[e]
-	if x != nil || len(f.flights) >= maxFlights {
+	x := f.pending[e]
+	if x != nil || len(f.pending) >= maxPendingFetches {
 		return x
 	}
-	x = &flight{done: make(chan struct{})}
-	if !f.work.Start(func(ctx context.Context) { f.fly(ctx, x, e, as, within, get) }) {
+	x = &fetch{done: make(chan struct{})}
+	if !f.work.Start(func(ctx context.Context) { f.runFetch(ctx, x, e, as, within, get) }) {
 		return nil
 	}
-	f.flights[e] = x
+	f.pending[e] = x
 	return x
 }
 
-// fly gets an entry.
-func (f fetcher) fly(ctx context.Context, x *flight, e entry, as int, within time.Duration, get func(context.Context) ([]byte, error)) {
+// runFetch fetches an entry.
+func (f fetcher) runFetch(ctx context.Context, x *fetch, e entry, as int, within time.Duration, get func(context.Context) ([]byte, error)) {
 	defer func() {
 		f.fetchMu.Lock()
 		defer f.fetchMu.Unlock()
-		delete(f.flights, e)
+		delete(f.pending, e)
 		close(x.done)
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, within, ErrNoAnswer)
 	defer cancel()
-	leave, err := f.enter(ctx, e.content)
+	leave, err := f.acquire(ctx, e.content)
 	if err == nil {
 		defer leave()
-		err = f.places.Acquire(ctx, int64(as))
+		err = f.slots.Acquire(ctx, int64(as))
 	}
 	if err != nil {
 		x.err = context.Cause(ctx)
 		return
 	}
-	defer f.places.Release(int64(as))
+	defer f.slots.Release(int64(as))
 	b, err := get(ctx)
 	if x.err = err; err == nil {
 		f.write(e, b)
 	}
 }
 
-// enter waits for a place of a content's.
-func (f *fetching) enter(ctx context.Context, content frame.GUID) (leave func(), err error) {
+// acquire waits for a slot of a content.
+func (f *fetches) acquire(ctx context.Context, content frame.GUID) (leave func(), err error) {
 	f.fetchMu.Lock()
-	g := f.gates[content]
+	g := f.perContent[content]
 	if g == nil {
-		g = &gate{places: make(chan struct{}, fetchedOfOne)}
-		f.gates[content] = g
+		g = &contentLimit{slots: make(chan struct{}, maxFetchesPerContent)}
+		f.perContent[content] = g
 	}
 	g.users++
 	f.fetchMu.Unlock()
@@ -221,22 +227,22 @@ func (f *fetching) enter(ctx context.Context, content frame.GUID) (leave func(),
 		f.fetchMu.Lock()
 		defer f.fetchMu.Unlock()
 		if g.users--; g.users == 0 {
-			delete(f.gates, content)
+			delete(f.perContent, content)
 		}
 	}
 	select {
-	case g.places <- struct{}{}:
-		return func() { <-g.places; done() }, nil
+	case g.slots <- struct{}{}:
+		return func() { <-g.slots; done() }, nil
 	case <-ctx.Done():
 		done()
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (f *fetching) remembered(content frame.GUID) *Manifest {
+func (f *fetches) cachedManifest(content frame.GUID) *Manifest {
 	f.fetchMu.Lock()
 	defer f.fetchMu.Unlock()
-	i := slices.IndexFunc(f.manifests, func(k known) bool { return k.content == content })
+	i := slices.IndexFunc(f.manifests, func(k knownManifest) bool { return k.content == content })
 	if i < 0 {
 		return nil
 	}
@@ -245,30 +251,30 @@ func (f *fetching) remembered(content frame.GUID) *Manifest {
 	return k.Manifest
 }
 
-func (f *fetching) remember(content frame.GUID, m *Manifest) {
+func (f *fetches) cacheManifest(content frame.GUID, m *Manifest) {
 	f.fetchMu.Lock()
 	defer f.fetchMu.Unlock()
-	if slices.ContainsFunc(f.manifests, func(k known) bool { return k.content == content }) {
+	if slices.ContainsFunc(f.manifests, func(k knownManifest) bool { return k.content == content }) {
 		return
 	}
-	f.manifests = append(f.manifests, known{content, m})
+	f.manifests = append(f.manifests, knownManifest{content, m})
 	bytes := 0
 	for i := len(f.manifests) - 1; i >= 0; i-- {
-		if bytes += max(f.manifests[i].size(), leastCharge); bytes > manifestBytes {
+		if bytes += max(f.manifests[i].size(), minCharge); bytes > manifestBytes {
 			f.manifests = slices.Delete(f.manifests, 0, i+1)
 			return
 		}
 	}
 }
 
-// isAbsent says whether nobody gave a content a moment ago.
-func (f *fetching) isAbsent(content frame.GUID) bool {
+// isAbsent reports whether the content could not be fetched a short time ago.
+func (f *fetches) isAbsent(content frame.GUID) bool {
 	f.fetchMu.Lock()
 	defer f.fetchMu.Unlock()
-	return time.Since(f.absent[content]) < absentFor
+	return time.Since(f.absent[content]) < absentLifetime
 }
 
-func (f *fetching) noteAbsent(content frame.GUID) {
+func (f *fetches) recordAbsent(content frame.GUID) {
 	f.fetchMu.Lock()
 	defer f.fetchMu.Unlock()
 	if len(f.absent) >= maxAbsent {

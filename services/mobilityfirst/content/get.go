@@ -14,33 +14,36 @@ import (
 )
 
 const (
-	// ahead is how many pieces are asked for at most before the first of them is there.
-	ahead = 16
-	// tries is how often each is asked for, with pauses from firstPause on, doubled each time: another may have the name by
-	// then, or the same be back.
-	tries, firstPause = 3, 500 * time.Millisecond
-	// absentPause is the pause after one was asked who does not have it: longer than a cache takes that for so.
-	absentPause = absentFor + time.Second
+	// maxAhead is the maximum number of pieces that are requested before the first of them has been
+	// received.
+	maxAhead = 16
+	// maxAttempts is how often each piece is requested, with pauses from initialPause on, doubled
+	// each time: by then another host may have the name, or the same one may have returned.
+	maxAttempts, initialPause = 3, 500 * time.Millisecond
+	// absentPause is the pause after a host has answered that it does not have the content: it is
+	// longer than a cache remembers that.
+	absentPause = absentLifetime + time.Second
 )
 
-// Get gets a content from who has its name, or by another name that gets it for others, such as a cache's, and writes it
-// in order. told, if it is not nil, is told of each piece how much is written, and how much there is. What is written is of
-// that content, also if there is an error: that wraps ErrWrong, ErrAbsent, ErrNoAnswer or hostapi.ErrClosed, or is the
-// writer's or the context's.
+// Get gets a content from a host that has the name by, and writes it in order. by is the content's
+// name, or that of a host that fetches it for others, such as a cache. If told is not nil, it is
+// called for each piece with the bytes written so far and the size of the content. What is written
+// belongs to the content, even if there is an error: that wraps ErrWrong, ErrAbsent, ErrNoAnswer or
+// hostapi.ErrClosed, or is the writer's or that of ctx.
 func (p *Peer) Get(ctx context.Context, by, content frame.GUID, out io.Writer, told func(written, size int64)) error {
 	return p.GetBy(ctx, []frame.GUID{by}, content, out, told)
 }
 
-// GetBy is Get by several names, of which there is one at least: when one does not give a piece the next is asked for it,
-// and for all others from then on.
+// GetBy is Get from several names, of which there must be at least one: if one does not give a
+// piece, the next one is asked for it and for all later pieces.
 func (p *Peer) GetBy(ctx context.Context, names []frame.GUID, content frame.GUID, out io.Writer, told func(written, size int64)) error {
-	by := &sources{names: names}
+	by := &sourceNames{names: names}
 	m, err := p.getManifest(ctx, by, content)
 	if err != nil {
 		return err
 	}
 	written := int64(0)
-	return each(ctx, len(m.Pieces), func(ctx context.Context, i int) ([]byte, bool, error) {
+	return getAll(ctx, len(m.Pieces), func(ctx context.Context, i int) ([]byte, bool, error) {
 		return p.getPiece(ctx, by, content, m, i)
 	}, func(b []byte) error {
 		if _, err := out.Write(b); err != nil {
@@ -54,24 +57,25 @@ func (p *Peer) GetBy(ctx context.Context, names []frame.GUID, content frame.GUID
 	})
 }
 
-// each gets n pieces, some at one time, and has them taken in order. get says whether one has come late.
-func each(ctx context.Context, n int, get func(context.Context, int) (b []byte, late bool, err error), take func([]byte) error) error {
+// getAll gets n pieces, some of them at one time, and passes them to take in order. get also
+// reports whether the piece was late.
+func getAll(ctx context.Context, n int, get func(context.Context, int) (b []byte, late bool, err error), take func([]byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := newWindow()
-	coming := make(chan chan result, ahead)
+	coming := make(chan chan result, maxAhead)
 	asking := tasks.New()
 	defer asking.Stop()
 	defer cancel()
 	asking.Start(func(context.Context) {
 		defer close(coming)
 		for i := range n {
-			if w.enter(ctx) != nil {
+			if w.acquire(ctx) != nil {
 				return
 			}
 			one := make(chan result, 1)
 			asking.Start(func(context.Context) {
 				b, late, err := get(ctx, i)
-				w.leave(late)
+				w.release(late)
 				one <- result{b, err}
 			})
 			select {
@@ -93,28 +97,29 @@ func each(ctx context.Context, n int, get func(context.Context, int) (b []byte, 
 	return ctx.Err()
 }
 
-// result is what has become of a piece.
+// result is a received piece, or an error.
 type result struct {
 	b   []byte
 	err error
 }
 
-// window is how many pieces are asked for at one time: one more for each that comes in time, half as many after one that does not.
+// window limits the pieces that are requested at one time. The limit increases by one for each
+// piece that is in time, and is halved after a late one.
 type window struct {
-	mu        sync.Mutex
-	most, now int
-	room      chan struct{} // that there may be some
+	mu             sync.Mutex
+	limit, pending int
+	room           chan struct{} // signals that there may be room
 }
 
-func newWindow() *window { return &window{most: 2, room: make(chan struct{}, 1)} }
+func newWindow() *window { return &window{limit: 2, room: make(chan struct{}, 1)} }
 
-// enter waits until one more may be asked for.
-func (w *window) enter(ctx context.Context) error {
+// acquire waits until one more piece may be requested.
+func (w *window) acquire(ctx context.Context) error {
 	for {
 		w.mu.Lock()
-		may := w.now < w.most
+		may := w.pending < w.limit
 		if may {
-			w.now++
+			w.pending++
 		}
 		w.mu.Unlock()
 		if may {
@@ -128,14 +133,14 @@ func (w *window) enter(ctx context.Context) error {
 	}
 }
 
-// leave is for one that has come, late perhaps.
-func (w *window) leave(late bool) {
+// release records that a piece has been received, and whether it was late.
+func (w *window) release(late bool) {
 	w.mu.Lock()
-	w.now--
+	w.pending--
 	if late {
-		w.most = max(w.most/2, 1)
+		w.limit = max(w.limit/2, 1)
 	} else {
-		w.most = min(w.most+1, ahead)
+		w.limit = min(w.limit+1, maxAhead)
 	}
 	w.mu.Unlock()
 	select {
@@ -144,14 +149,14 @@ func (w *window) leave(late bool) {
 	}
 }
 
-// GetManifest gets the manifest of a content. Errors are those of Get.
+// GetManifest gets the manifest of a content. Its errors are those of Get.
 func (p *Peer) GetManifest(ctx context.Context, by, content frame.GUID) (*Manifest, error) {
-	return p.getManifest(ctx, &sources{names: []frame.GUID{by}}, content)
+	return p.getManifest(ctx, &sourceNames{names: []frame.GUID{by}}, content)
 }
 
-func (p *Peer) getManifest(ctx context.Context, by *sources, content frame.GUID) (*Manifest, error) {
+func (p *Peer) getManifest(ctx context.Context, by *sourceNames, content frame.GUID) (*Manifest, error) {
 	size := 0
-	b, _, err := p.try(ctx, by, content, Part, func(b []byte) (err error) {
+	b, _, err := p.tryNames(ctx, by, content, Part, func(b []byte) (err error) {
 		size, err = manifestSize(b)
 		return err
 	})
@@ -159,16 +164,16 @@ func (p *Peer) getManifest(ctx context.Context, by *sources, content frame.GUID)
 		return nil, err
 	}
 	part := func(ctx context.Context, i int) ([]byte, bool, error) {
-		return p.try(ctx, by, content, Part+1+uint32(i), func([]byte) error { return nil })
+		return p.tryNames(ctx, by, content, Part+1+uint32(i), func([]byte) error { return nil })
 	}
-	more := (size - 1) / PieceSize // parts behind the first
-	if err := each(ctx, more, part, func(next []byte) error { b = append(b, next...); return nil }); err != nil {
+	more := (size - 1) / PieceSize // the parts behind the first one
+	if err := getAll(ctx, more, part, func(next []byte) error { b = append(b, next...); return nil }); err != nil {
 		return nil, err
 	}
 	return manifestIn(b, content)
 }
 
-// manifestIn reads the manifest of a content.
+// manifestIn parses the manifest of a content and checks the content's name.
 func manifestIn(b []byte, content frame.GUID) (*Manifest, error) {
 	m, err := ParseManifest(b)
 	if err == nil && m.Name() != content {
@@ -177,32 +182,33 @@ func manifestIn(b []byte, content frame.GUID) (*Manifest, error) {
 	return m, err
 }
 
-// GetPiece gets a piece of a content. Errors are those of Get.
+// GetPiece gets a piece of a content. Its errors are those of Get.
 func (p *Peer) GetPiece(ctx context.Context, by, content frame.GUID, m *Manifest, piece int) ([]byte, error) {
-	b, _, err := p.getPiece(ctx, &sources{names: []frame.GUID{by}}, content, m, piece)
+	b, _, err := p.getPiece(ctx, &sourceNames{names: []frame.GUID{by}}, content, m, piece)
 	return b, err
 }
 
-func (p *Peer) getPiece(ctx context.Context, by *sources, content frame.GUID, m *Manifest, piece int) (b []byte, late bool, err error) {
-	return p.try(ctx, by, content, uint32(piece), func(b []byte) error { return m.Check(piece, b) })
+func (p *Peer) getPiece(ctx context.Context, by *sourceNames, content frame.GUID, m *Manifest, piece int) (b []byte, late bool, err error) {
+	return p.tryNames(ctx, by, content, uint32(piece), func(b []byte) error { return m.Check(piece, b) })
 }
 
-// tryBy asks by one name for a piece, so often at most, until it is the one, and says whether that was not in time at first.
-func (p *Peer) tryBy(ctx context.Context, by, content frame.GUID, piece uint32, often int, check func([]byte) error) (b []byte, late bool, err error) {
+// tryName requests a piece from one name, at most attempts times, until it passes the check. late
+// reports whether the first attempt has failed.
+func (p *Peer) tryName(ctx context.Context, by, content frame.GUID, piece uint32, attempts int, check func([]byte) error) (b []byte, late bool, err error) {
 	q := p.question(by, content, piece)
 	defer func() { q.end() }()
-	pause := firstPause
+	pause := initialPause
 	for n := 1; ; n++ {
 		b, err = q.ask(ctx)
 		if err == nil {
 			if err = check(b); err == nil {
 				return b, late, nil
 			}
-			q.end() // whoever gives something else would do so again
+			q.end() // a repeated answer to the same request would be wrong again
 			q = p.question(by, content, piece)
 		}
 		late = true
-		if n == often || ctx.Err() != nil || errors.Is(err, hostapi.ErrClosed) {
+		if n == attempts || ctx.Err() != nil || errors.Is(err, hostapi.ErrClosed) {
 			return nil, late, err
 		}
 		wait := pause

@@ -13,32 +13,33 @@ import (
 )
 
 const (
-	// PieceSize is how many bytes a piece has, but for the last of a file.
+	// PieceSize is the size of a piece in bytes; the last piece of a file may be smaller.
 	PieceSize = 256 << 10
-	// MaxPieces is how many a file has at most: 32 GiB.
+	// MaxPieces is the maximum number of pieces of a file: 32 GiB.
 	MaxPieces = 1 << 17
-	// magic begins a manifest.
+	// magic is the beginning of a manifest.
 	magic = "SMFC\x00\x01"
-	// manifestHead is how long a manifest is before its hashes.
+	// manifestHead is the size of a manifest without its hashes.
 	manifestHead = len(magic) + 8
-	// maxManifest is how long one is at most.
+	// maxManifest is the maximum size of a manifest.
 	maxManifest = manifestHead + MaxPieces*sha256.Size
 )
 
-// ErrWrong is for what is not of the content that was asked for; errors wrap it.
+// ErrWrong means that data do not belong to the requested content; errors wrap it.
 var ErrWrong = errors.New("it is not of that content")
 
 var be = binary.BigEndian
 
-// Manifest says what the pieces of a file are.
+// Manifest lists the pieces of a file.
 type Manifest struct {
-	// Size is that of the file, in bytes.
+	// Size is the size of the file in bytes.
 	Size int64
-	// Pieces are the SHA-256 of each.
+	// Pieces contains the SHA-256 hash of each piece.
 	Pieces [][sha256.Size]byte
 }
 
-// ManifestOf reads a file to its end. The error wraps the reader's, or says that the file is too long.
+// ManifestOf reads a file to its end and returns its manifest. The error wraps the reader's, or
+// says that the file is too long.
 func ManifestOf(r io.Reader) (*Manifest, error) {
 	m := &Manifest{}
 	b := make([]byte, PieceSize)
@@ -69,10 +70,10 @@ func (m *Manifest) AppendTo(b []byte) []byte {
 	return b
 }
 
-// size is how many bytes AppendTo appends.
+// size returns the number of bytes that AppendTo appends.
 func (m *Manifest) size() int { return manifestHead + len(m.Pieces)*sha256.Size }
 
-// part is one of the parts of what AppendTo appends; nil if there is none.
+// part returns a part of the encoded manifest, or nil if there is none with this number.
 func (m *Manifest) part(n int) []byte {
 	from, to := n*PieceSize, min((n+1)*PieceSize, m.size())
 	if from >= to {
@@ -90,7 +91,7 @@ func (m *Manifest) part(n int) []byte {
 	return b[from-skipped : to-skipped]
 }
 
-// manifestSize is how many bytes the manifest has of which these are the first.
+// manifestSize returns the size of the manifest that begins with these bytes.
 func manifestSize(b []byte) (int, error) {
 	if len(b) < manifestHead || string(b[:len(magic)]) != magic {
 		return 0, fmt.Errorf("manifest that begins with %d bytes: %w", len(b), ErrWrong)
@@ -102,7 +103,7 @@ func manifestSize(b []byte) (int, error) {
 	return manifestHead + int((size+PieceSize-1)/PieceSize)*sha256.Size, nil
 }
 
-// ParseManifest reads a manifest that makes up all of b. The error wraps ErrWrong.
+// ParseManifest parses a manifest that makes up all of b. The error wraps ErrWrong.
 func ParseManifest(b []byte) (*Manifest, error) {
 	size, err := manifestSize(b)
 	if err == nil && size != len(b) {
@@ -119,24 +120,25 @@ func ParseManifest(b []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// purpose keeps the hash from being of use for anything else.
+// purpose separates this hash from all others.
 const purpose = "sluice: content, 1\x00"
 
-// Key is the key of the content's name: whoever has the manifest has it, and whoever asks for that is given it.
+// Key returns the key of the content's name. Everyone who has the manifest has the key, and a
+// holder gives the manifest to everyone who requests it.
 func (m *Manifest) Key() ed25519.PrivateKey {
 	seed := sha256.Sum256(m.AppendTo([]byte(purpose)))
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// Name is the content's name.
+// Name returns the content's name.
 func (m *Manifest) Name() frame.GUID { return record.NameOfOwner(m.Key()) }
 
-// Length is how many bytes a piece has.
+// Length returns the size of a piece in bytes.
 func (m *Manifest) Length(piece int) int {
 	return int(min(m.Size-int64(piece)*PieceSize, PieceSize))
 }
 
-// Check says whether bytes are a piece. The error wraps ErrWrong.
+// Check checks that bytes are a piece of the file. The error wraps ErrWrong.
 func (m *Manifest) Check(piece int, b []byte) error {
 	if piece < 0 || piece >= len(m.Pieces) || len(b) != m.Length(piece) || sha256.Sum256(b) != m.Pieces[piece] {
 		return fmt.Errorf("piece %d of %d, %d bytes: %w", piece, len(m.Pieces), len(b), ErrWrong)

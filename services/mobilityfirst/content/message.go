@@ -7,19 +7,19 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Part stands, where the number of a piece could stand, for the first part of the manifest, Part+1 for the second, and so on. Each
-// has PieceSize bytes, but for the last.
+// Part is added to the number of a part of the manifest to distinguish it from the number of a
+// piece. Each part has PieceSize bytes, except for the last.
 const Part = 1 << 31
 
-// ErrMessage is for bytes that are no request, or no response; errors wrap it.
+// ErrMessage means that bytes are not a request or response; errors wrap it.
 var ErrMessage = errors.New("not a message about content")
 
-// request asks for a piece.
+// request is a request for a piece.
 type request struct {
-	// Number is drawn by who asks, and repeated in the response.
+	// Number is a random number of the requester, which the response repeats.
 	Number  uint64
 	Content frame.GUID
-	Piece   uint32 // or Part and more
+	Piece   uint32 // or Part plus the number of a part of the manifest
 }
 
 const requestSize = 8 + len(frame.GUID{}) + 4
@@ -28,7 +28,7 @@ func (r *request) appendTo(b []byte) []byte {
 	return be.AppendUint32(append(be.AppendUint64(b, r.Number), r.Content[:]...), r.Piece)
 }
 
-// parseRequest reads the payload of a chunk.
+// parseRequest parses the payload of a chunk.
 func parseRequest(b []byte) (r request, err error) {
 	if len(b) != requestSize {
 		return r, fmt.Errorf("request of %d bytes, want %d: %w", len(b), requestSize, ErrMessage)
@@ -38,13 +38,13 @@ func parseRequest(b []byte) (r request, err error) {
 	return r, nil
 }
 
-// verdict is how a request was answered.
+// verdict is the result of a request.
 type verdict uint8
 
 const (
-	given  verdict = iota // the piece follows
-	absent                // who was asked does not have it, and cannot get it
-	again                 // who was asked gives pieces to those that take what they are given: this was the first
+	verdictGiven  verdict = iota // the piece follows
+	verdictAbsent                // the host does not have the piece and cannot fetch it
+	verdictRetry                 // the host serves requesters that take its answers; this was the first, so the requester has to ask again
 	verdicts
 )
 
@@ -52,7 +52,7 @@ const (
 type response struct {
 	Number  uint64
 	Verdict verdict
-	Data    []byte // of what was given
+	Data    []byte // the piece
 }
 
 const responseHead = 8 + 1
@@ -61,9 +61,9 @@ func (r *response) appendTo(b []byte) []byte {
 	return append(append(be.AppendUint64(b, r.Number), byte(r.Verdict)), r.Data...)
 }
 
-// parseResponse reads the payload of a chunk, whose memory it shares.
+// parseResponse parses the payload of a chunk and shares its memory.
 func parseResponse(b []byte) (r response, err error) {
-	if len(b) < responseHead || b[8] >= byte(verdicts) || b[8] != byte(given) && len(b) > responseHead {
+	if len(b) < responseHead || b[8] >= byte(verdicts) || b[8] != byte(verdictGiven) && len(b) > responseHead {
 		return r, fmt.Errorf("response of %d bytes: %w", len(b), ErrMessage)
 	}
 	return response{be.Uint64(b), verdict(b[8]), b[responseHead:]}, nil

@@ -12,36 +12,38 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// NearestKey is a key that everybody has. Caches that are there for all nearby attach its name: the network leads those who
-// ask it to the nearest. Who it is need not be trusted: contents are what their names say, and who gives nothing is passed
-// over. It sees who gets what.
+// NearestKey returns a key that everybody knows. Caches for all hosts nearby attach its name, and
+// the network leads requests to the nearest. The cache need not be trusted: contents are verified
+// by their names, and a cache that does not answer is passed over. It does see who gets what.
 func NearestKey() ed25519.PrivateKey {
 	seed := sha256.Sum256([]byte("sluice: whoever keeps contents for those nearby, 1"))
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// Nearest is the name of NearestKey. It is of no use beyond the links that a host is on.
+// Nearest returns the name of NearestKey. It can only be used on a host's own links.
 func Nearest() frame.GUID { return record.NameOfOwner(NearestKey()) }
 
-// sources are the names by which a content is got, in turn: the next, when one does not give what it is asked for.
-type sources struct {
-	names []frame.GUID
-	now   atomic.Int32
+// sourceNames lists the names from which a content is requested. If one does not answer, the next
+// is used.
+type sourceNames struct {
+	names   []frame.GUID
+	current atomic.Int32
 }
 
-// try asks for a piece until it is the one, by each name in turn, and says whether that was not in time at first.
-func (p *Peer) try(ctx context.Context, by *sources, content frame.GUID, piece uint32, check func([]byte) error) (b []byte, late bool, err error) {
+// tryNames requests a piece from each name in turn until it passes the check. late reports whether
+// the first attempt has failed.
+func (p *Peer) tryNames(ctx context.Context, by *sourceNames, content frame.GUID, piece uint32, check func([]byte) error) (b []byte, late bool, err error) {
 	for {
-		now := by.now.Load()
-		last, often := int(now) == len(by.names)-1, 1
+		now := by.current.Load()
+		last, attempts := int(now) == len(by.names)-1, 1
 		if last {
-			often = tries
+			attempts = maxAttempts
 		}
-		b, again, err := p.tryBy(ctx, by.names[now], content, piece, often, check)
+		b, again, err := p.tryName(ctx, by.names[now], content, piece, attempts, check)
 		if err == nil || last || ctx.Err() != nil || errors.Is(err, hostapi.ErrClosed) {
 			return b, late || again, err
 		}
 		late = true
-		by.now.CompareAndSwap(now, now+1)
+		by.current.CompareAndSwap(now, now+1)
 	}
 }

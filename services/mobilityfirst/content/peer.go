@@ -15,42 +15,43 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
-// Errors of what was asked for; others wrap them.
+// Errors that other errors wrap.
 var (
-	// ErrAbsent is for what somebody does not have.
+	// ErrAbsent means that a host does not have the content.
 	ErrAbsent = errors.New("who was asked does not have it")
-	// ErrNoAnswer is for when nobody answers in time.
+	// ErrNoAnswer means that no host has answered in time.
 	ErrNoAnswer = errors.New("no answer")
 )
 
-// DefaultWithin is Options.Within where that says nothing: for so long hosts keep requests and responses.
+// DefaultWithin is the default of Options.Within. Hosts keep requests and responses for this long.
 const DefaultWithin = hostapi.ContentWithin
 
-// Options are what a Peer works with.
+// Options configures a Peer.
 type Options struct {
-	// Host is where its name is attached. Chunks that come there are the Peer's, which closes it.
+	// Host is the host at which the peer's name is attached. The Peer receives all of its chunks,
+	// and closes it.
 	Host *hostapi.Client
-	// Source is what it gives to others; nil for nothing.
+	// Source contains what the peer serves; nil means nothing.
 	Source Source
-	// Within is how long a response may take. Zero for DefaultWithin.
+	// Within is how long a response may take. Zero selects DefaultWithin.
 	Within time.Duration
-	// Log is where it says what fails; nil for nowhere.
+	// Log receives the log; nil discards it.
 	Log *slog.Logger
 }
 
-// Peer asks for pieces, and gives them. Its methods may be called concurrently.
+// Peer requests pieces and serves them. Its methods may be called concurrently.
 type Peer struct {
 	Options
-	strange lograte.Limit
+	warnLimit lograte.Limit
 	serving
 
-	mu    sync.Mutex
-	asked map[uint64]chan<- response // by number
-	ended chan struct{}
-	err   error // why it has ended; to be read then
+	mu      sync.Mutex
+	pending map[uint64]chan<- response // by the number of the request
+	done    chan struct{}
+	err     error // why the peer has ended; valid after done is closed
 }
 
-// New returns a peer that does nothing until Run.
+// New returns a peer that does nothing until Run is called.
 func New(o Options) *Peer {
 	if o.Within == 0 {
 		o.Within = DefaultWithin
@@ -58,17 +59,17 @@ func New(o Options) *Peer {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Peer{Options: o, asked: map[uint64]chan<- response{}, ended: make(chan struct{}), serving: newServing()}
+	return &Peer{Options: o, pending: map[uint64]chan<- response{}, done: make(chan struct{}), serving: newServing()}
 }
 
-// Run takes what comes until ctx ends, or the host does: then the error says so.
+// Run handles chunks until ctx ends or the host fails, which it returns as an error.
 func (p *Peer) Run(ctx context.Context) (err error) {
 	work := tasks.New()
 	defer work.Stop()
 	defer func() {
-		_ = p.Host.Close() // ends what waits
+		_ = p.Host.Close() // this ends all waiting calls
 		p.err = errors.Join(hostapi.ErrClosed, err)
-		close(p.ended)
+		close(p.done)
 	}()
 	for {
 		x, err := p.Host.Receive(ctx)
@@ -90,86 +91,88 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 			err = fmt.Errorf("service %#04x: %w", uint16(x.Service), ErrMessage)
 		}
 		if err != nil {
-			p.strange.Warn(p.Log, "a chunk was left out", "from", x.From, "error", err)
+			p.warnLimit.Warn(p.Log, "a chunk was left out", "from", x.From, "error", err)
 		}
 	}
 }
 
-// response hands a response to who waits for it. Whoever it comes from knows the number, and what it holds is looked at
-// by its hash.
+// response passes a response to the request that waits for it. Its sender knows the request's
+// number, and its content is verified by the hash.
 func (p *Peer) response(x hostapi.Chunk) error {
 	r, err := parseResponse(x.Payload)
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
-	waits := p.asked[r.Number]
+	waits := p.pending[r.Number]
 	p.mu.Unlock()
-	if waits != nil && len(r.Data) <= PieceSize { // or nobody does any more, or for that
+	if waits != nil && len(r.Data) <= PieceSize { // otherwise the request has ended, or the response is too large
 		select {
 		case waits <- r:
-		default: // it has one
+		default: // the request has an answer already
 		}
 	}
 	return nil
 }
 
-// question is a piece that is asked for, under one number until it is there: an answer that comes late is an answer.
+// question is a request for a piece. Its number stays the same when it is repeated, so a late
+// answer is still an answer.
 type question struct {
 	request
 	peer   *Peer
-	of     frame.GUID
+	holder frame.GUID
 	answer chan response
 }
 
-// question begins one. It is to be ended.
+// question registers a request, which the caller has to end.
 func (p *Peer) question(of, content frame.GUID, piece uint32) *question {
 	q := &question{request{rand.Uint64(), content, piece}, p, of, make(chan response, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked[q.Number] = q.answer
+	p.pending[q.Number] = q.answer
 	return q
 }
 
 func (q *question) end() {
 	q.peer.mu.Lock()
 	defer q.peer.mu.Unlock()
-	delete(q.peer.asked, q.Number)
+	delete(q.peer.pending, q.Number)
 }
 
-// ask asks, and waits until there is an answer other than that it is to be asked again. The error wraps ErrAbsent, ErrNoAnswer
-// or hostapi.ErrClosed, or is the context's.
+// ask sends the request and waits for an answer; if that is to ask again, it does so. The error
+// wraps ErrAbsent, ErrNoAnswer or hostapi.ErrClosed, or is that of ctx.
 func (q *question) ask(ctx context.Context) (b []byte, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, q.peer.Within, ErrNoAnswer)
 	defer cancel()
 	r, err := q.once(limited)
-	if err == nil && r.Verdict == again {
+	if err == nil && r.Verdict == verdictRetry {
 		r, err = q.once(limited)
 	}
 	switch {
-	case err == nil && r.Verdict == given:
+	case err == nil && r.Verdict == verdictGiven:
 		return r.Data, nil
-	case err == nil && r.Verdict == absent:
+	case err == nil && r.Verdict == verdictAbsent:
 		err = ErrAbsent
 	case err == nil:
 		err = ErrNoAnswer
 	case limited.Err() != nil:
 		err = context.Cause(limited)
 	}
-	return nil, fmt.Errorf("content %v from %v: %w", q.Content, q.of, err)
+	return nil, fmt.Errorf("content %v from %v: %w", q.Content, q.holder, err)
 }
 
-// once asks once. A piece that has come since it was asked for before is the answer; what else was said then holds no more.
+// once sends the request once and returns the answer. If the piece has arrived since an earlier
+// attempt, it returns that; other earlier answers are outdated.
 func (q *question) once(ctx context.Context) (r response, err error) {
 	select {
 	case r = <-q.answer:
-		if r.Verdict == given {
+		if r.Verdict == verdictGiven {
 			return r, nil
 		}
 	default:
 	}
 	failed := make(chan error, 1)
-	err = q.peer.Host.Send(ctx, q.of, frame.ContentRequest, q.appendTo(nil), func(err error) {
+	err = q.peer.Host.Send(ctx, q.holder, frame.ContentRequest, q.appendTo(nil), func(err error) {
 		if err != nil {
 			failed <- fmt.Errorf("%w: %w", ErrNoAnswer, err)
 		}
@@ -184,7 +187,7 @@ func (q *question) once(ctx context.Context) (r response, err error) {
 		return r, err
 	case <-ctx.Done():
 		return r, ctx.Err()
-	case <-q.peer.ended:
+	case <-q.peer.done:
 		return r, q.peer.err
 	}
 }

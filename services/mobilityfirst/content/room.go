@@ -7,41 +7,42 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// room is for how many pieces are under way: one more for each that was taken, fewer after one that was not, so that those who
-// share a slow way get theirs in time.
-type room struct {
+// adaptiveLimit limits the pieces in flight. The limit increases by one for each piece that was
+// taken, and decreases after one that was not, so that requesters that share a slow path get their
+// pieces in time.
+type adaptiveLimit struct {
 	free *semaphore.Weighted
 
-	mu     sync.Mutex
-	most   int // how many may be
-	all    int // how many may be at most
-	excess int // by how many more there is still room than there may be
+	mu      sync.Mutex
+	current int // the current limit
+	maximum int // the maximum of the limit
+	excess  int // by how much the pieces in flight and the free slots exceed the limit
 }
 
-// leastRoom is how many may always be under way.
-const leastRoom = 4
+// minLimit is the minimum of the limit.
+const minLimit = 4
 
-// newRoom is for all at most, and for some of them at first.
-func newRoom(first, all int) *room {
-	r := &room{free: semaphore.NewWeighted(int64(all)), most: first, all: all}
-	_ = r.free.TryAcquire(int64(all - first)) // nobody has any
+// newAdaptiveLimit returns a limit that begins with first and increases up to all.
+func newAdaptiveLimit(first, all int) *adaptiveLimit {
+	r := &adaptiveLimit{free: semaphore.NewWeighted(int64(all)), current: first, maximum: all}
+	_ = r.free.TryAcquire(int64(all - first)) // it cannot fail, because no slot is in use
 	return r
 }
 
-// enter waits until there is room for one more.
-func (r *room) enter(ctx context.Context) error { return r.free.Acquire(ctx, 1) }
+// acquire waits until one more piece may be in flight.
+func (r *adaptiveLimit) acquire(ctx context.Context) error { return r.free.Acquire(ctx, 1) }
 
-// leave is for one that is not under way any more: if it was taken, one more may be from now on.
-func (r *room) leave(taken bool) {
+// release records that a piece is no longer in flight; if it was taken, the limit increases.
+func (r *adaptiveLimit) release(taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	back := int64(1)
 	switch {
 	case taken && r.excess > 0:
 		r.excess--
-		r.most++
-	case taken && r.most < r.all:
-		r.most++
+		r.current++
+	case taken && r.current < r.maximum:
+		r.current++
 		back++
 	}
 	if r.excess > 0 {
@@ -51,24 +52,24 @@ func (r *room) leave(taken bool) {
 	r.free.Release(back)
 }
 
-// halve has half as many be under way from now on, decrease one less.
-func (r *room) halve() {
+// halve halves the limit, and decrease reduces it by one.
+func (r *adaptiveLimit) halve() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.limit(r.most / 2)
+	r.set(r.current / 2)
 }
 
-func (r *room) decrease() {
+func (r *adaptiveLimit) decrease() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.limit(r.most - 1)
+	r.set(r.current - 1)
 }
 
-// limit is for how many may be. r.mu is held.
-func (r *room) limit(most int) {
-	most = max(most, leastRoom)
-	r.excess += r.most - most
-	r.most = most
+// set sets the limit. r.mu is held.
+func (r *adaptiveLimit) set(most int) {
+	most = max(most, minLimit)
+	r.excess += r.current - most
+	r.current = most
 	for r.excess > 0 && r.free.TryAcquire(1) {
 		r.excess--
 	}

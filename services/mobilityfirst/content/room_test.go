@@ -10,8 +10,8 @@ import (
 func TestRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const all = 20
-		r := newRoom(leastRoom, all)
-		inside, most := 0, leastRoom
+		r := newAdaptiveLimit(minLimit, all)
+		inside, most := 0, minLimit
 		t.Repeat(map[string]func(*rapid.T){
 			"enter": func(t *rapid.T) {
 				if got, want := r.free.TryAcquire(1), inside < most; got != want {
@@ -25,18 +25,18 @@ func TestRoom(t *testing.T) {
 					t.Skip("nobody is inside")
 				}
 				taken := rapid.Bool().Draw(t, "taken")
-				r.leave(taken)
+				r.release(taken)
 				if inside--; taken && most < all {
 					most++
 				}
 			},
 			"halve": func(*rapid.T) {
 				r.halve()
-				most = max(most/2, leastRoom)
+				most = max(most/2, minLimit)
 			},
 			"decrease": func(*rapid.T) {
 				r.decrease()
-				most = max(most-1, leastRoom)
+				most = max(most-1, minLimit)
 			},
 		})
 	})

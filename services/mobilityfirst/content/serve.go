@@ -13,42 +13,45 @@ import (
 )
 
 const (
-	// Of one name askedAtOnce requests are answered at one time, one until it has taken a piece, and maxAsked wait. More are left
-	// out: who asks does so again. maxAskers is how many names there are.
-	askedAtOnce, maxAsked, maxAskers = 4, 32, 1024
-	// mostUnderway are under way at most to all that have taken a piece within takesFor, and as many to all others. The rest of what
-	// a host takes is for answers without a piece.
-	mostUnderway, takesFor = hostapi.MaxUnderway / 16 * 7 / (PieceSize + hostapi.Overhead), 5 * time.Minute
+	// maxActive requests of one name are served at one time, but one until it has taken a piece;
+	// maxWaiting requests wait, and further ones are dropped, so that the requester repeats them.
+	// maxRequesters limits the names.
+	maxActive, maxWaiting, maxRequesters = 4, 32, 1024
+	// maxInFlight limits the pieces in flight to all names that have taken one within
+	// provenLifetime, and separately those to all others. The rest of a host's limit is for answers
+	// without a piece.
+	maxInFlight, provenLifetime = hostapi.MaxUnderway / 16 * 7 / (PieceSize + hostapi.Overhead), 5 * time.Minute
 )
 
-// asker is a name that has asked for pieces. Peer.mu guards it.
-type asker struct {
-	waiting []asking
-	active  []uint64 // the numbers of the requests that are being answered
-	// may is how many may be: one, and one more for each piece that is taken.
-	may   int
-	heard bool      // it has taken an answer
-	taken time.Time // when it has taken a piece last
-	last  time.Time // when it has asked last
+// requester is a name that has requested pieces. Peer.mu guards it.
+type requester struct {
+	waiting []waitingRequest
+	active  []uint64 // the numbers of the requests that are being served
+	// maxActive is the current limit of active: one, and one more for each piece that is taken.
+	maxActive   int
+	answered    bool      // it has taken an answer
+	lastTaken   time.Time // when it last took a piece
+	lastRequest time.Time // when it last sent a request
 }
 
-// asking is a request that waits.
-type asking struct {
+// waitingRequest is a request that waits.
+type waitingRequest struct {
 	request
 	since time.Time
 }
 
-// serving is what is given to others. What a name has under way grows with what it takes: so one that takes nothing costs little.
+// serving serves pieces to others. The requests of a name that are served at one time grow with
+// what it takes, so a name that takes nothing costs little.
 type serving struct {
-	askers        map[frame.GUID]*asker
-	proven, fresh *room
+	requesters       map[frame.GUID]*requester
+	proven, unproven *adaptiveLimit
 }
 
 func newServing() serving {
-	return serving{map[frame.GUID]*asker{}, newRoom(leastRoom, mostUnderway), newRoom(mostUnderway, mostUnderway)}
+	return serving{map[frame.GUID]*requester{}, newAdaptiveLimit(minLimit, maxInFlight), newAdaptiveLimit(maxInFlight, maxInFlight)}
 }
 
-// request notes a request, and has it answered in its turn.
+// request queues a request.
 func (p *Peer) request(work *tasks.Group, x hostapi.Chunk) error {
 	r, err := parseRequest(x.Payload)
 	if err != nil {
@@ -56,55 +59,56 @@ func (p *Peer) request(work *tasks.Group, x hostapi.Chunk) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a := p.askers[x.From]
+	a := p.requesters[x.From]
 	switch {
 	case p.Source == nil:
 		return fmt.Errorf("request for content %v: %w", r.Content, ErrAbsent)
-	case a == nil && len(p.askers) >= maxAskers && !p.forget():
+	case a == nil && len(p.requesters) >= maxRequesters && !p.evict():
 		return errors.New("as many names have asked as may")
 	case a == nil:
-		a = &asker{may: 1}
-		p.askers[x.From] = a
+		a = &requester{maxActive: 1}
+		p.requesters[x.From] = a
 	}
-	a.last = time.Now()
-	if i := slices.IndexFunc(a.waiting, func(w asking) bool { return w.Number == r.Number }); i >= 0 {
-		a.waiting[i].since = a.last // it is asked for once more
+	a.lastRequest = time.Now()
+	if i := slices.IndexFunc(a.waiting, func(w waitingRequest) bool { return w.Number == r.Number }); i >= 0 {
+		a.waiting[i].since = a.lastRequest // the request was repeated
 		return nil
 	}
 	if slices.Contains(a.active, r.Number) {
 		return nil
 	}
-	if len(a.waiting) >= maxAsked {
+	if len(a.waiting) >= maxWaiting {
 		return errors.New("it has asked as often as it may")
 	}
-	a.waiting = append(a.waiting, asking{r, a.last})
-	p.goOn(work, x.From, a)
+	a.waiting = append(a.waiting, waitingRequest{r, a.lastRequest})
+	p.startRequests(work, x.From, a)
 	return nil
 }
 
-// forget forgets the name that has asked longest ago of those for which nothing is under way; false if there is none. p.mu is
-// held.
-func (p *Peer) forget() bool {
+// evict removes the name with the oldest request of those that are not being served, and reports
+// whether there was one. p.mu is held.
+func (p *Peer) evict() bool {
 	var oldest frame.GUID
 	var since time.Time
-	for name, a := range p.askers {
-		if len(a.active) == 0 && (since.IsZero() || a.last.Before(since)) {
-			oldest, since = name, a.last
+	for name, a := range p.requesters {
+		if len(a.active) == 0 && (since.IsZero() || a.lastRequest.Before(since)) {
+			oldest, since = name, a.lastRequest
 		}
 	}
-	delete(p.askers, oldest)
+	delete(p.requesters, oldest)
 	return !since.IsZero()
 }
 
-// goOn answers as many requests of a name as may be at one time. One for which nobody waits any more is left out. p.mu is held.
-func (p *Peer) goOn(work *tasks.Group, name frame.GUID, a *asker) {
-	for len(a.active) < a.may && len(a.waiting) > 0 {
+// startRequests serves as many requests of a name as allowed at one time. It skips requests whose
+// requester no longer waits. p.mu is held.
+func (p *Peer) startRequests(work *tasks.Group, name frame.GUID, a *requester) {
+	for len(a.active) < a.maxActive && len(a.waiting) > 0 {
 		r := a.waiting[0]
 		a.waiting = a.waiting[1:]
 		if time.Since(r.since) > hostapi.ContentWithin {
 			continue
 		}
-		heard := a.heard
+		heard := a.answered
 		if !work.Start(func(ctx context.Context) { p.serve(ctx, work, name, a, r.request, heard) }) {
 			return
 		}
@@ -112,8 +116,9 @@ func (p *Peer) goOn(work *tasks.Group, name frame.GUID, a *asker) {
 	}
 }
 
-// active is the number under which a request is known while it is answered: zero where the answer will be to ask again, which may
-// be done before it is known here that the answer was taken.
+// active returns the number under which a request is in requester.active. It is zero if the answer
+// will be to ask again, because the requester may do so before it is known here that the answer was
+// taken.
 func (r *request) active(heard bool) uint64 {
 	if heard {
 		return r.Number
@@ -121,20 +126,21 @@ func (r *request) active(heard bool) uint64 {
 	return 0
 }
 
-// serve answers a request, and goes on with the next. heard says that who asks has taken an answer.
-func (p *Peer) serve(ctx context.Context, work *tasks.Group, name frame.GUID, a *asker, r request, heard bool) {
+// serve serves a request, and then continues with the next. heard is set if the requester has taken
+// an answer before.
+func (p *Peer) serve(ctx context.Context, work *tasks.Group, name frame.GUID, a *requester, r request, heard bool) {
 	p.mu.Lock()
-	takes := time.Since(a.taken) < takesFor
+	takes := time.Since(a.lastTaken) < provenLifetime
 	p.mu.Unlock()
 	var missing, failed error
-	verdict := again
+	verdict := verdictRetry
 	if heard {
 		verdict, missing, failed = p.give(ctx, name, r, takes)
 	} else {
-		failed = p.send(ctx, name, response{Number: r.Number, Verdict: again})
+		failed = p.send(ctx, name, response{Number: r.Number, Verdict: verdictRetry})
 	}
 	if err := errors.Join(missing, failed); err != nil && ctx.Err() == nil {
-		p.strange.Warn(p.Log, "a piece was not given", "to", name, "content", r.Content, "error", err)
+		p.warnLimit.Warn(p.Log, "a piece was not given", "to", name, "content", r.Content, "error", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,56 +148,57 @@ func (p *Peer) serve(ctx context.Context, work *tasks.Group, name frame.GUID, a 
 	a.active = slices.Delete(a.active, i, i+1)
 	switch {
 	case failed != nil:
-		a.heard, a.taken, a.may = false, time.Time{}, 1
-	case verdict == given:
-		a.heard, a.taken, a.may = true, time.Now(), min(a.may+1, askedAtOnce)
+		a.answered, a.lastTaken, a.maxActive = false, time.Time{}, 1
+	case verdict == verdictGiven:
+		a.answered, a.lastTaken, a.maxActive = true, time.Now(), min(a.maxActive+1, maxActive)
 	default:
-		a.heard = true
+		a.answered = true
 	}
-	p.goOn(work, name, a)
+	p.startRequests(work, name, a)
 }
 
-// give answers a request with a piece, or says why it is missing: then that is the answer. It may fail to get there.
+// give sends a piece. If the piece is missing, it answers so and returns the reason in missing.
+// failed is the error of sending the answer.
 func (p *Peer) give(ctx context.Context, name frame.GUID, r request, takes bool) (v verdict, missing, failed error) {
 	size, missing := p.Source.Prepare(ctx, r.Content, r.Piece)
 	if missing != nil {
-		return absent, missing, p.send(ctx, name, response{Number: r.Number, Verdict: absent})
+		return verdictAbsent, missing, p.send(ctx, name, response{Number: r.Number, Verdict: verdictAbsent})
 	}
-	pool := p.fresh
+	pool := p.unproven
 	if takes {
 		pool = p.proven
 	}
 	limited, cancel := context.WithTimeout(ctx, hostapi.ContentWithin)
 	defer cancel()
-	if pool.enter(limited) != nil {
-		return absent, errors.New("others have too much under way"), nil // nobody waits for it any more
+	if pool.acquire(limited) != nil {
+		return verdictAbsent, errors.New("others have too much under way"), nil // the requester no longer waits
 	}
 	taken := false
-	defer func() { pool.leave(taken) }()
+	defer func() { pool.release(taken) }()
 	b, missing := p.Source.Read(r.Content, r.Piece)
 	if missing == nil && (len(b) > size || len(b) > PieceSize) {
 		missing = fmt.Errorf("%d bytes instead of %d: %w", len(b), size, ErrWrong)
 	}
 	if missing != nil {
-		return absent, missing, p.send(ctx, name, response{Number: r.Number, Verdict: absent})
+		return verdictAbsent, missing, p.send(ctx, name, response{Number: r.Number, Verdict: verdictAbsent})
 	}
-	failed = p.send(ctx, name, response{Number: r.Number, Verdict: given, Data: b})
+	failed = p.send(ctx, name, response{Number: r.Number, Verdict: verdictGiven, Data: b})
 	switch taken = failed == nil; {
 	case taken:
 	case takes:
 		p.proven.halve()
-		p.fresh.halve()
-	default: // one that has taken nothing yet may never
-		p.fresh.decrease()
+		p.unproven.halve()
+	default: // a name that has taken nothing yet may never do so
+		p.unproven.decrease()
 	}
-	return given, nil, failed
+	return verdictGiven, nil, failed
 }
 
-// send sends a response, and waits until it is taken.
+// send sends a response, and waits until it is taken over.
 func (p *Peer) send(ctx context.Context, to frame.GUID, r response) error {
 	done := make(chan error, 1)
 	if err := p.Host.Send(ctx, to, frame.ContentResponse, r.appendTo(nil), func(err error) { done <- err }); err != nil {
 		return err
 	}
-	return <-done // when the host ends, too
+	return <-done // this also returns when the host ends
 }

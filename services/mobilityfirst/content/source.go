@@ -8,16 +8,17 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Source is what a Peer gives to others. Its methods may be called concurrently.
+// Source contains the contents that a Peer serves. Its methods may be called concurrently.
 type Source interface {
-	// Prepare has a piece of a content be there, or a part of the manifest, and says how many bytes it has. It may wait until ctx
-	// ends. The error is for not having it.
+	// Prepare makes a piece of a content, or a part of its manifest, available, and returns its
+	// size in bytes. It may wait until ctx ends. It returns an error if the source does not have
+	// it.
 	Prepare(ctx context.Context, content frame.GUID, piece uint32) (size int, err error)
-	// Read gives what is there.
+	// Read returns a prepared piece or part.
 	Read(content frame.GUID, piece uint32) ([]byte, error)
 }
 
-// File is a Source of one content: a file, which may not be there any more, or have other bytes.
+// File is a Source with one content: a file, which may have been removed or changed.
 type File struct {
 	m    *Manifest
 	name frame.GUID
@@ -35,7 +36,7 @@ func (f *File) Prepare(_ context.Context, content frame.GUID, piece uint32) (siz
 	return f.m.length(piece)
 }
 
-// length is how many bytes a piece has, or a part of the manifest.
+// length returns the size of a piece, or of a part of the manifest.
 func (m *Manifest) length(piece uint32) (int, error) {
 	size := int64(-1)
 	switch {

@@ -14,44 +14,45 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// DefaultSocket is where a host is asked by default.
+// DefaultSocket is the default path of a host's socket.
 const DefaultSocket = "/run/sluice/mf.sock"
 
-// Errors of a Client, which wrap them.
+// Errors that a Client wraps.
 var (
-	// ErrClosed is for a client whose connection has ended.
+	// ErrClosed means that the connection to the host has ended.
 	ErrClosed = errors.New("the connection to the host has ended")
-	// ErrNotTaken is for a chunk that the receiver has not taken.
+	// ErrNotTaken means that the receiver has not taken a chunk over.
 	ErrNotTaken = errors.New("it was not taken")
-	// ErrNoAnswer is for a ping that was not answered.
+	// ErrNoAnswer means that a ping was not answered.
 	ErrNoAnswer = errors.New("no answer")
 )
 
-// attachWithin is how long a host may take to attach a name.
-const attachWithin = 10 * time.Second
+// attachTimeout is how long a host may take to attach a name.
+const attachTimeout = 10 * time.Second
 
-// Client is a name that an application has attached. Its methods may be called concurrently.
+// Client is the connection of an application with an attached name. Its methods may be called
+// concurrently.
 type Client struct {
-	// Name is the hash of its key.
+	// Name is the hash of the public key.
 	Name frame.GUID
 
-	conn  net.Conn
-	came  chan Chunk
-	ended chan struct{}
+	conn     net.Conn
+	received chan Chunk
+	done     chan struct{}
 
 	writing sync.Mutex
 	out     *bufio.Writer
 
-	mu       sync.Mutex
-	number   uint32
-	waiting  map[uint32]func(Message, error)
-	underway int           // bytes of chunks that are not taken, each with Overhead
-	sends    int           // of them
-	room     chan struct{} // closed when there may be room for another
-	err      error         // why it has ended
+	mu            sync.Mutex
+	number        uint32
+	waiting       map[uint32]func(Message, error)
+	inFlightBytes int           // bytes of sent chunks that have not been taken over, each with Overhead
+	inFlight      int           // their number
+	room          chan struct{} // closed when there may be room for another chunk
+	err           error         // why the connection has ended
 }
 
-// Chunk is one that has come.
+// Chunk is a received chunk.
 type Chunk struct {
 	From    frame.GUID
 	Service frame.Service
@@ -59,7 +60,7 @@ type Chunk struct {
 	number  uint32
 }
 
-// Open connects with a host and attaches the name that belongs to a key.
+// Open connects to a host and attaches the name that belongs to a key.
 func Open(ctx context.Context, socket string, key ed25519.PrivateKey) (*Client, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	switch {
@@ -69,7 +70,7 @@ func Open(ctx context.Context, socket string, key ed25519.PrivateKey) (*Client, 
 		return nil, fmt.Errorf("MobilityFirst host at %s: %w", socket, err)
 	}
 	c := &Client{
-		conn: conn, came: make(chan Chunk, MaxAhead), ended: make(chan struct{}), room: make(chan struct{}), out: bufio.NewWriterSize(conn, 1<<16), waiting: map[uint32]func(Message, error){},
+		conn: conn, received: make(chan Chunk, MaxAhead), done: make(chan struct{}), room: make(chan struct{}), out: bufio.NewWriterSize(conn, 1<<16), waiting: map[uint32]func(Message, error){},
 	}
 	in := bufio.NewReaderSize(conn, 1<<16)
 	if err := c.attach(ctx, in, key); err != nil {
@@ -80,7 +81,7 @@ func Open(ctx context.Context, socket string, key ed25519.PrivateKey) (*Client, 
 }
 
 func (c *Client) attach(ctx context.Context, in *bufio.Reader, key ed25519.PrivateKey) error {
-	deadline := time.Now().Add(attachWithin)
+	deadline := time.Now().Add(attachTimeout)
 	if d, is := ctx.Deadline(); is && d.Before(deadline) {
 		deadline = d
 	}
@@ -103,7 +104,7 @@ func (c *Client) attach(ctx context.Context, in *bufio.Reader, key ed25519.Priva
 	return c.conn.SetDeadline(time.Time{})
 }
 
-// write sends a message at once. The host always reads.
+// write sends a message immediately. It does not block for long, because the host always reads.
 func (c *Client) write(m Message) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -112,7 +113,7 @@ func (c *Client) write(m Message) error {
 	return c.out.Flush()
 }
 
-// read takes what the host says until the connection ends.
+// read handles the host's messages until the connection ends.
 func (c *Client) read(in *bufio.Reader) {
 	for {
 		m, err := Read(in, MaxMessage)
@@ -133,7 +134,7 @@ func (c *Client) take(m Message) error {
 	switch m.Kind {
 	case ChunkCame:
 		select {
-		case c.came <- Chunk{m.Name, m.Service, m.Payload, m.Number}:
+		case c.received <- Chunk{m.Name, m.Service, m.Payload, m.Number}:
 			return nil
 		default:
 			return fmt.Errorf("more than %d chunks that are not taken: %w", MaxAhead, ErrMessage)
@@ -152,7 +153,7 @@ func (c *Client) take(m Message) error {
 	return fmt.Errorf("kind %d from the host: %w", m.Kind, ErrMessage)
 }
 
-// end tells all that wait why.
+// end passes the reason of the end to all waiting calls.
 func (c *Client) end(err error) {
 	_ = c.conn.Close()
 	c.mu.Lock()
@@ -163,21 +164,21 @@ func (c *Client) end(err error) {
 	for _, f := range waiting {
 		f(Message{}, c.err)
 	}
-	close(c.ended)
+	close(c.done)
 }
 
-// Close detaches the name, and waits until nothing is read any more. It is no error that the
-// host has ended before.
+// Close detaches the name and waits until the connection has ended. It returns nil if the host has
+// ended before.
 func (c *Client) Close() error {
 	err := c.conn.Close()
-	<-c.ended
+	<-c.done
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
 }
 
-// ask sends a message with a number, to which f takes the answer, in another goroutine.
+// ask sends a message with a new number. f is called with its answer in another goroutine.
 func (c *Client) ask(m Message, f func(Message, error)) error {
 	c.mu.Lock()
 	if c.err != nil {
@@ -189,14 +190,15 @@ func (c *Client) ask(m Message, f func(Message, error)) error {
 	c.waiting[m.Number] = f
 	c.mu.Unlock()
 	if err := c.write(m); err != nil {
-		_ = c.conn.Close() // and f is told
+		_ = c.conn.Close() // read then calls f with the error
 	}
 	return nil
 }
 
-// Send sends a chunk, after it has waited until fewer are under way. Then done is called once, in another
-// goroutine: without an error when the receiver has taken the chunk, or with one that wraps ErrNotTaken or
-// ErrClosed. It must not block. The error wraps ErrClosed, or is the context's; done is not called then.
+// Send sends a chunk, after waiting until it does not exceed the limits of chunks in flight. It
+// then calls done once, in another goroutine: with nil when the receiver has taken the chunk over,
+// or with an error that wraps ErrNotTaken or ErrClosed. done must not block. If Send returns an
+// error, which wraps ErrClosed or is that of ctx, it does not call done.
 func (c *Client) Send(ctx context.Context, to frame.GUID, service frame.Service, payload []byte, done func(error)) error {
 	if err := c.makeRoom(ctx, len(payload)+Overhead); err != nil {
 		return err
@@ -218,10 +220,10 @@ func (c *Client) Send(ctx context.Context, to frame.GUID, service frame.Service,
 func (c *Client) makeRoom(ctx context.Context, bytes int) error {
 	for {
 		c.mu.Lock()
-		may, room := c.sends == 0 || c.sends < MaxSends && c.underway+bytes <= MaxUnderway, c.room
+		may, room := c.inFlight == 0 || c.inFlight < MaxSends && c.inFlightBytes+bytes <= MaxUnderway, c.room
 		if may {
-			c.sends++
-			c.underway += bytes
+			c.inFlight++
+			c.inFlightBytes += bytes
 		}
 		c.mu.Unlock()
 		if may {
@@ -231,36 +233,36 @@ func (c *Client) makeRoom(ctx context.Context, bytes int) error {
 		case <-room:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.ended:
+		case <-c.done:
 			return c.err
 		}
 	}
 }
 
-// taken is for a chunk that is not under way any more.
+// taken stops counting a chunk.
 func (c *Client) taken(bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sends--
-	c.underway -= bytes
+	c.inFlight--
+	c.inFlightBytes -= bytes
 	close(c.room)
 	c.room = make(chan struct{})
 }
 
-// Receive waits for a chunk. Its sender keeps it until it is given to Take. The error wraps ErrClosed, or
-// is the context's.
+// Receive waits for a chunk. Its sender keeps it until it is passed to Take. The error wraps
+// ErrClosed, or is that of ctx.
 func (c *Client) Receive(ctx context.Context) (Chunk, error) {
 	select {
-	case x := <-c.came:
+	case x := <-c.received:
 		return x, nil
 	case <-ctx.Done():
 		return Chunk{}, ctx.Err()
-	case <-c.ended:
+	case <-c.done:
 		return Chunk{}, c.err
 	}
 }
 
-// Take says that a chunk is the application's: its sender forgets it.
+// Take takes a chunk over: its sender may forget it.
 func (c *Client) Take(x Chunk) error {
 	if err := c.write(Message{Kind: Take, Number: x.number}); err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
@@ -268,9 +270,10 @@ func (c *Client) Take(x Chunk) error {
 	return nil
 }
 
-// Refuse says that a chunk is not wanted now: its sender keeps it, and tries again a little later, until its time is
-// over. So it does with those that have come behind it from the same sender; each of these is still to be given to
-// Take or Refuse, which do nothing then but tell the host that there is room.
+// Refuse refuses a chunk for now: its sender keeps it and tries again a little later, until its
+// time has ended. Refuse also refuses the later chunks from the same sender. Each of these that has
+// been received must still be passed to Take or Refuse, which then only tell the host that there is
+// room.
 func (c *Client) Refuse(x Chunk) error {
 	if err := c.write(Message{Kind: Refuse, Number: x.number}); err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
@@ -278,13 +281,13 @@ func (c *Client) Refuse(x Chunk) error {
 	return nil
 }
 
-// Ping asks the host of a name for a sign, and says how long it took. There may be MaxPings at once. The error wraps ErrNoAnswer or
-// ErrClosed.
-func (c *Client) Ping(to frame.GUID, within time.Duration) (took time.Duration, err error) {
+// Ping asks the host of a name for an answer, and returns how long it took. There may be MaxPings
+// at one time. The error wraps ErrNoAnswer or ErrClosed.
+func (c *Client) Ping(to frame.GUID, within time.Duration) (roundTrip time.Duration, err error) {
 	done := make(chan struct{})
 	asked := c.ask(Message{Kind: Ping, Name: to, Within: within}, func(m Message, failed error) {
 		defer close(done)
-		if took, err = m.Within, failed; m.Reason != "" {
+		if roundTrip, err = m.Within, failed; m.Reason != "" {
 			err = fmt.Errorf("%w from %v: %s", ErrNoAnswer, to, m.Reason)
 		}
 	})
@@ -292,5 +295,5 @@ func (c *Client) Ping(to frame.GUID, within time.Duration) (took time.Duration, 
 		return 0, asked
 	}
 	<-done
-	return took, err
+	return roundTrip, err
 }

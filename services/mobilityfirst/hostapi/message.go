@@ -11,35 +11,36 @@ import (
 )
 
 const (
-	// MaxChunk is how many bytes a chunk has at most.
+	// MaxChunk is the maximum size of a chunk in bytes.
 	MaxChunk = 16 << 20
-	// MaxMessage is how many a message has at most behind its length.
+	// MaxMessage is the maximum size in bytes of a message behind its length.
 	MaxMessage = MaxChunk + 64
-	// MaxUnderway bounds the chunks, in bytes, that one application has sent and whose receivers
-	// have not taken them. A single chunk may be larger. The host refuses more.
+	// MaxUnderway limits the bytes of chunks that one application has sent and whose receivers have
+	// not taken them over. A single chunk may be larger. The host refuses more.
 	MaxUnderway = 16 << 20
 	// Overhead is what each chunk counts besides its payload, in bytes, towards MaxUnderway.
 	Overhead = 512
-	// MaxSends bounds the number of these chunks.
+	// MaxSends limits the number of these chunks.
 	MaxSends = 8192
-	// MaxAhead bounds the chunks that the host delivers before the application has taken the
-	// first of them.
+	// MaxAhead limits the chunks that the host delivers before the application has taken the first
+	// of them.
 	MaxAhead = 64
-	// MaxAheadBytes bounds the bytes of these chunks, without the last one.
+	// MaxAheadBytes limits the bytes of these chunks, without the last one.
 	MaxAheadBytes = 16 << 20
-	// MaxPings is how many pings of one application are under way.
+	// MaxPings limits the pending pings of one application.
 	MaxPings = 1024
-	// ContentWithin is how long a host keeps a chunk with the service frame.ContentRequest or frame.ContentResponse at most,
-	// unless others are before it that are kept for longer: then nobody waits for the one, or by the other.
+	// ContentWithin is how long a host keeps a chunk with the service frame.ContentRequest or
+	// frame.ContentResponse: after that no requester waits for it. The host keeps it for longer
+	// only behind chunks that it keeps for longer.
 	ContentWithin = 10 * time.Second
-	// MaxReason is how many bytes of a reason are told.
+	// MaxReason is the maximum size in bytes of a reason.
 	MaxReason = 500
 )
 
-// Kind says what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
-// The kinds.
+// The kinds of messages.
 const (
 	Attach Kind = 1 + iota
 	Send
@@ -53,31 +54,31 @@ const (
 	Refuse
 )
 
-// SeedSize is that of the seed of a key.
+// SeedSize is the size of a key's seed.
 const SeedSize = 32
 
-// Message is any of the kinds, with what belongs to it.
+// Message is a message of any kind. Each kind uses some of the fields.
 type Message struct {
 	Kind   Kind
 	Number uint32        // Send, Take, Refuse, Ping, Sent, ChunkCame, Pong
-	Name   frame.GUID    // Send, Ping: for whom; Attached, ChunkCame: whose
+	Name   frame.GUID    // Send, Ping: the destination; Attached: the attached name; ChunkCame: the source
 	Within time.Duration // Ping: how long to wait; Pong: how long it took
-	// Service is that of a chunk: Send, ChunkCame.
+	// Service is the service of a chunk: Send, ChunkCame.
 	Service frame.Service
-	// Seed is that of the name's key: Attach.
+	// Seed is the seed of the name's key: Attach.
 	Seed [SeedSize]byte
-	// Payload is that of a chunk: Send, ChunkCame.
+	// Payload is the payload of a chunk: Send, ChunkCame.
 	Payload []byte
-	// Reason is why not: Sent, Pong, Failed.
+	// Reason is the reason of a failure: Sent, Pong, Failed.
 	Reason string
 }
 
-// ErrMessage is for bytes that are no message; errors wrap it.
+// ErrMessage means that the bytes are not a valid message; errors wrap it.
 var ErrMessage = errors.New("not a message of a MobilityFirst host")
 
 var be = binary.BigEndian
 
-// AppendHead appends all of a message but for its Payload, which is to follow.
+// AppendHead appends the message without its Payload, which has to follow.
 func (m *Message) AppendHead(b []byte) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0, byte(m.Kind))
@@ -108,7 +109,8 @@ func (m *Message) AppendHead(b []byte) []byte {
 
 func (m *Message) reason() string { return m.Reason[:min(len(m.Reason), MaxReason)] }
 
-// Parse reads a message from what follows its length, whose memory it shares. The error wraps ErrMessage.
+// Parse parses a message from the bytes behind its length and shares their memory. The error wraps
+// ErrMessage.
 func Parse(b []byte) (m Message, err error) {
 	if len(b) == 0 {
 		return m, fmt.Errorf("no bytes: %w", ErrMessage)
@@ -151,7 +153,7 @@ func Parse(b []byte) (m Message, err error) {
 	return m, nil
 }
 
-// fixedSizes are how many bytes each kind has at least.
+// fixedSizes contains the minimum size of each kind in bytes.
 var fixedSizes = map[Kind]int{
 	Attach: SeedSize, Send: 4 + 2 + 20, Take: 4, Ping: 4 + 20 + 4, Attached: 20, Sent: 4, ChunkCame: 4 + 2 + 20, Pong: 4 + 8, Failed: 0, Refuse: 4,
 }
@@ -163,19 +165,19 @@ func (m *Message) chunk() error {
 	return nil
 }
 
-// Read reads a message of at most so many bytes behind its length. What it holds is its own, and takes
-// no more memory than has come. The error wraps ErrMessage, or is the reader's: io.EOF between two
-// messages.
-func Read(r io.Reader, most int) (Message, error) {
+// Read reads a message of at most limit bytes behind its length. The message has its own memory,
+// and uses no more than has been received. The error wraps ErrMessage, or is the reader's: io.EOF
+// between two messages.
+func Read(r io.Reader, limit int) (Message, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return Message{}, err
 	}
 	n := int64(be.Uint32(head[:]))
-	if n > int64(most) {
-		return Message{}, fmt.Errorf("%d bytes, at most %d: %w", n, most, ErrMessage)
+	if n > int64(limit) {
+		return Message{}, fmt.Errorf("%d bytes, at most %d: %w", n, limit, ErrMessage)
 	}
-	b := make([]byte, min(n, readFirst))
+	b := make([]byte, min(n, initialBuffer))
 	_, err := io.ReadFull(r, b)
 	for err == nil && int64(len(b)) < n {
 		more := make([]byte, min(n, int64(2*len(b))))
@@ -189,5 +191,5 @@ func Read(r io.Reader, most int) (Message, error) {
 	return Parse(b)
 }
 
-// readFirst is how much memory is taken for a message before more of it has come.
-const readFirst = 1<<20 + 64
+// initialBuffer is the memory that is allocated for a message before more of it has been received.
+const initialBuffer = 1<<20 + 64

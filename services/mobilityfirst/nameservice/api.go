@@ -96,7 +96,7 @@ func (s *Service) Status() Status {
 	for _, d := range s.Domains {
 		i := DomainInfo{Name: d.Name, Address: d.Addr.String(), Self: d.Name == s.Self}
 		p := of[d.Name]
-		i.RoundTrip, i.Silent, i.Behind = units.Duration(p.Trip.Round(time.Microsecond)), p.Silent, p.Behind
+		i.RoundTrip, i.Silent, i.Behind = units.Duration(p.RoundTrip.Round(time.Microsecond)), p.Silent, p.Behind
 		st.Domains = append(st.Domains, i)
 	}
 	return st

@@ -1,10 +1,10 @@
-// Package namestore keeps the records of names (package record) on disk: the newest of each, in a
-// log-structured store.
+// Package namestore stores the records of names (package record) on disk, the newest of each name,
+// in a log-structured store.
 //
-// [Store.Write] returns nothing before the disk has what it wrote: after a crash or a power cut each
-// write is there whose success was told. Many writers share one write to the disk. What is older than
-// what is there is refused, whoever sends it; a record that is over is kept for as long as one from
-// before it could still hold, and is then forgotten.
+// [Store.Write] returns when the record is on the disk: after a crash or a power cut every
+// acknowledged write is still there. Many writers share one write to the disk. The store refuses a
+// record that is older than the stored one. It keeps an expired record as long as an older one
+// could still be valid, and then removes it.
 //
-// Start with [Open].
+// Start reading at [Open].
 package namestore

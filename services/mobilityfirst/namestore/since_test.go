@@ -12,7 +12,7 @@ import (
 func TestSince(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	s := open(t, Options{Dir: t.TempDir(), Now: func() time.Time { return now }})
-	const many = sincePage + 100
+	const many = pageSize + 100
 	done := make(chan error, many)
 	for who := range many {
 		if who == many/2 {

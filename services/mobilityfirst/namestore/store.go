@@ -23,54 +23,54 @@ import (
 )
 
 const (
-	// DefaultMaxNames is how many names a store takes unless it is told.
+	// DefaultMaxNames is the default of Options.MaxNames.
 	DefaultMaxNames = 10_000_000
-	// DefaultCache is how much of what is on disk it keeps in memory, in bytes.
+	// DefaultCache is the default of Options.Cache in bytes.
 	DefaultCache = 72 << 20
-	// minFree is what has to be free of the file system for a new name, and minMove for one that is
-	// there already to be written anew, in bytes.
+	// minFree is the free space in bytes that a new name requires, and minMove the free space that
+	// a new record of a stored name requires.
 	minFree, minMove = 64 << 20, 16 << 20
-	// lookFree is how often that is looked at, at most.
-	lookFree = 250 * time.Millisecond
+	// freeInterval is the minimum time between two checks of the free space.
+	freeInterval = 250 * time.Millisecond
 )
 
 var be = binary.BigEndian
 
-// Options is how a store is.
+// Options configures a Store.
 type Options struct {
-	// Dir is the folder of it alone, which is made.
+	// Dir is the store's folder, which Open creates. Nothing else may use it.
 	Dir string
-	// MaxNames bounds the names, Cache what is in memory of what is on disk, in bytes; zero stands
-	// for the defaults.
+	// MaxNames limits the number of names, and Cache the bytes that are cached in memory; zero
+	// selects the defaults.
 	MaxNames uint64
 	Cache    int64
 	// Log receives the log; nil discards it.
 	Log *slog.Logger
-	// Now is the time; nil stands for time.Now.
+	// Now returns the time; nil selects time.Now.
 	Now func() time.Time
 
-	fs vfs.FS // nil: that of the machine
+	fs vfs.FS // nil selects the machine's file system
 }
 
-// Store keeps records. Its methods may be called concurrently. When its disk has failed it
-// refuses to write, with the reason, and goes on reading; it has to be opened again then.
+// Store stores records. Its methods may be called concurrently. When its disk has failed it refuses
+// to write, with the reason, and still reads; it has to be opened again then.
 type Store struct {
 	Options
 	db     *pebbledb.DB
 	writes chan *write
 	names  atomic.Uint64
-	ended  chan struct{} // closed when the writer has ended
+	done   chan struct{} // closed when the writer has ended
 
-	mu     sync.RWMutex // held for reading while something is put among writes
+	mu     sync.RWMutex // held for reading while a write is queued
 	closed bool
 
-	// The writer alone has what follows.
-	swept  []byte // the name up to which what is over has been looked for
-	looked time.Time
-	free   uint64 // of the file system, at the last look, in bytes
+	// Only the writer uses the following fields.
+	swept  []byte // the name at which the next sweep continues
+	freeAt time.Time
+	free   uint64 // free space in bytes, at freeAt
 }
 
-// Open opens the store of a folder, or makes one.
+// Open opens the store in a folder, or creates one.
 func Open(o Options) (*Store, error) {
 	if o.MaxNames == 0 {
 		o.MaxNames = DefaultMaxNames
@@ -88,7 +88,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store of names %s: %w", o.Dir, err)
 	}
-	s := &Store{Options: o, db: db, writes: make(chan *write, maxWaiting), ended: make(chan struct{})}
+	s := &Store{Options: o, db: db, writes: make(chan *write, maxWaiting), done: make(chan struct{})}
 	if err := s.count(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -96,10 +96,12 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// filterBits is how many bits of a filter there are for each name, by which a file is not looked into that has it not.
+// filterBits is the number of bits per name in a file's filter, which tells whether the file may
+// contain the name.
 const filterBits = 10
 
-// pebble is how the store is on disk. Keys and signatures can't be compressed.
+// pebble returns the options of the database. It uses no compression, because keys and signatures
+// cannot be compressed.
 func (o *Options) pebble() *pebble.Options {
 	p := &pebble.Options{
 		FS: o.fs, FormatMajorVersion: pebble.FormatNewest, CacheSize: o.Cache,
@@ -112,14 +114,14 @@ func (o *Options) pebble() *pebble.Options {
 	return p
 }
 
-// memTable is how much is in memory before it is written in order, in bytes, and memTables how many times that before writes
-// wait for it.
+// memTable is the size in bytes of a table in memory before it is written to disk, and memTables
+// the number of such tables at which writes have to wait.
 const memTable, memTables = 8 << 20, 4
 
-// keyCount has how many names there are. Names have keys of another length.
+// keyCount is the key of the number of names. Keys of names have another length.
 var keyCount = []byte("names")
 
-// count reads how many names there are.
+// count reads the number of names.
 func (s *Store) count() error {
 	b, closer, err := s.db.Get(keyCount)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -136,11 +138,11 @@ func (s *Store) count() error {
 	return nil
 }
 
-// Names is how many names there are.
+// Names returns the number of names.
 func (s *Store) Names() uint64 { return s.names.Load() }
 
-// Get appends the record of a name to b, as record.Parse reads it, and says whether there is one. It
-// may be over.
+// Get appends the record of a name to b, as record.Parse reads it, and reports whether there is
+// one. The record may have expired.
 func (s *Store) Get(b []byte, name frame.GUID) ([]byte, bool, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -151,18 +153,18 @@ func (s *Store) Get(b []byte, name frame.GUID) ([]byte, bool, error) {
 	return b, found, err
 }
 
-// sincePage is how many names are looked at before who asks for them gets them.
-const sincePage = 4096
+// pageSize is the number of names that Since reads before it calls f with them.
+const pageSize = 4096
 
-// Since gives f the names that were written from a time on, and when, in their order and from one of them on, until f
-// returns false or ctx ends, of which the error tells. Names may be written meanwhile. The store is not to be closed
-// before it returns.
+// Since calls f with the names that were written at time t or later, and when they were, ordered by
+// name and beginning at from, until f returns false or ctx ends, which it returns as an error.
+// Names may be written meanwhile. The store must not be closed before Since returns.
 func (s *Store) Since(ctx context.Context, t time.Time, from frame.GUID, f func(name frame.GUID, written time.Time) bool) error {
 	for next := from[:]; next != nil; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var all []written
+		var all []writtenName
 		var err error
 		if all, next, err = s.page(next, t); err != nil {
 			return err
@@ -176,14 +178,14 @@ func (s *Store) Since(ctx context.Context, t time.Time, from frame.GUID, f func(
 	return nil
 }
 
-// written says when a name was.
-type written struct {
+// writtenName is a name and the time at which it was written.
+type writtenName struct {
 	name frame.GUID
 	at   time.Time
 }
 
-// page looks at some names, and says where the next are.
-func (s *Store) page(from []byte, t time.Time) (all []written, next []byte, err error) {
+// page reads some names, and returns the key of the next one.
+func (s *Store) page(from []byte, t time.Time) (all []writtenName, next []byte, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from})
 	if err != nil {
 		return nil, nil, fmt.Errorf("store of names %s: %w", s.Dir, err)
@@ -191,12 +193,12 @@ func (s *Store) page(from []byte, t time.Time) (all []written, next []byte, err 
 	defer it.Close()
 	seen := 0
 	for more := it.First(); more; more = it.Next() {
-		if seen == sincePage {
+		if seen == pageSize {
 			return all, bytes.Clone(it.Key()), nil
 		}
 		seen++
-		if v := it.Value(); len(it.Key()) == len(frame.GUID{}) && len(v) >= stamp && int64(be.Uint64(v)) >= t.Unix() {
-			all = append(all, written{frame.GUID(it.Key()), time.Unix(int64(be.Uint64(v)), 0)})
+		if v := it.Value(); len(it.Key()) == len(frame.GUID{}) && len(v) >= stampSize && int64(be.Uint64(v)) >= t.Unix() {
+			all = append(all, writtenName{frame.GUID(it.Key()), time.Unix(int64(be.Uint64(v)), 0)})
 		}
 	}
 	if err := it.Error(); err != nil {
@@ -205,10 +207,11 @@ func (s *Store) page(from []byte, t time.Time) (all []written, next []byte, err 
 	return all, nil, nil
 }
 
-// stamp is how long what stands before a record is: when it was written, in seconds since 1970.
-const stamp = 8
+// stampSize is the size in bytes of the time before a record: when it was written, in seconds since
+// 1970.
+const stampSize = 8
 
-// get is Get for those who know that the store is open.
+// get is Get for callers that know that the store is open.
 func (s *Store) get(b *[]byte, name frame.GUID) (written int64, found bool, err error) {
 	v, closer, err := s.db.Get(name[:])
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -218,23 +221,24 @@ func (s *Store) get(b *[]byte, name frame.GUID) (written int64, found bool, err 
 		return 0, false, fmt.Errorf("store of names: %v: %w", name, err)
 	}
 	defer closer.Close()
-	if len(v) < stamp {
+	if len(v) < stampSize {
 		return 0, false, fmt.Errorf("store of names: %v: %d bytes", name, len(v))
 	}
-	*b = append(*b, v[stamp:]...)
+	*b = append(*b, v[stampSize:]...)
 	return int64(be.Uint64(v)), true, nil
 }
 
-// Write stores a record that has been verified, and returns when the disk has it. One that is there
-// already is a success, and changes nothing. The error wraps record.ErrOld, ErrFull, ErrBusy,
-// ErrClosed, or says what the disk says; if ctx ends it may be written yet.
+// Write stores a verified record, and returns when it is on the disk. It succeeds without a change
+// if the same record is stored already. The error wraps record.ErrOld, ErrFull, ErrBusy or
+// ErrClosed, or is that of the disk; if ctx ends the record may still be written.
 func (s *Store) Write(ctx context.Context, r *record.Record) error {
 	return record.Await(ctx, r, s.Start)
 }
 
-// Start is Write without waiting: done is called when the disk has it, or with what Write would
-// return, and is told whether that has changed anything. It must not block. An error means that done is
-// not called. The record's memory is the store's until then.
+// Start is Write without waiting: it calls done when the record is on the disk, or with the error
+// that Write would return, and with changed set if the stored record has changed. done must not
+// block. If Start returns an error it does not call done. The record's memory belongs to the store
+// until then.
 func (s *Store) Start(r *record.Record, done func(changed bool, err error)) error {
 	w := &write{name: r.GUID(), record: r, done: done}
 	s.mu.RLock()
@@ -250,7 +254,7 @@ func (s *Store) Start(r *record.Record, done func(changed bool, err error)) erro
 	}
 }
 
-// Close ends it. What has been started is written before.
+// Close closes the store after all started writes have ended.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -260,19 +264,20 @@ func (s *Store) Close() error {
 	s.closed = true
 	close(s.writes)
 	s.mu.Unlock()
-	<-s.ended
+	<-s.done
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("store of names %s: %w", s.Dir, err)
 	}
 	return nil
 }
 
-// room looks now and then how much of the file system is free. What cannot be looked at has room.
-func (s *Store) room(now time.Time) uint64 {
-	if now.Sub(s.looked) < lookFree {
+// freeSpace returns the free space of the file system, which it reads at most once per
+// freeInterval. If it cannot be read, freeSpace returns the maximum.
+func (s *Store) freeSpace(now time.Time) uint64 {
+	if now.Sub(s.freeAt) < freeInterval {
 		return s.free
 	}
-	s.looked, s.free = now, math.MaxUint64
+	s.freeAt, s.free = now, math.MaxUint64
 	var fs unix.Statfs_t
 	if err := unix.Statfs(s.Dir, &fs); err == nil {
 		s.free = fs.Bavail * uint64(fs.Bsize)

@@ -153,7 +153,7 @@ func TestForgotten(t *testing.T) {
 		0: false, time.Hour: false, record.KeepFor: false, record.KeepFor + 2*time.Second: true,
 	} {
 		stored := append(be.AppendUint64(nil, uint64(now.Unix())), short.AppendTo(nil)...)
-		if got := forgettable(stored, now.Add(after)); got != want {
+		if got := removable(stored, now.Add(after)); got != want {
 			t.Errorf("after %v: %v", after, got)
 		}
 	}

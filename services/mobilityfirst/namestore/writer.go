@@ -13,13 +13,15 @@ import (
 )
 
 const (
-	// maxWaiting bounds the writes that wait, maxTogether those that go to the disk together.
-	maxWaiting, maxTogether = 8192, 1024
-	// sweepEvery is how often names are looked through that are over, and sweepNames how many then.
-	sweepEvery, sweepNames = time.Second, 4096
+	// maxWaiting limits the waiting writes, and maxBatch those that are written to the disk
+	// together.
+	maxWaiting, maxBatch = 8192, 1024
+	// sweepInterval is the time between two searches for expired names, and sweepBatch the number
+	// of names that each examines.
+	sweepInterval, sweepBatch = time.Second, 4096
 )
 
-// write is a record on its way to the disk.
+// write is a record that is being written.
 type write struct {
 	name    frame.GUID
 	record  *record.Record
@@ -28,13 +30,13 @@ type write struct {
 	err     error
 }
 
-// run writes until there is nothing more to come.
+// run executes writes until the store is closed.
 func (s *Store) run() {
-	defer close(s.ended)
-	sweep := time.NewTicker(sweepEvery)
+	defer close(s.done)
+	sweep := time.NewTicker(sweepInterval)
 	defer sweep.Stop()
-	var together []*write
-	wrote, flushed := false, true // since the last look
+	var batch []*write
+	wrote, flushed := false, true // since the last tick
 	failed := s.db.Failed()
 	for {
 		select {
@@ -47,14 +49,14 @@ func (s *Store) run() {
 				return
 			}
 			wrote, flushed = true, false
-			together = s.gather(append(together[:0], w))
-			s.commit(together)
-			clear(together)
+			batch = s.gather(append(batch[:0], w))
+			s.commit(batch)
+			clear(batch)
 		case <-sweep.C:
 			if err := s.sweep(); err != nil {
 				s.Log.Warn("names that are over are not removed", "error", err)
 			}
-			if !wrote && !flushed { // what is in order on disk is found faster than in a table that is being written
+			if !wrote && !flushed { // names in sorted files are found faster than in a table in memory
 				if _, err := s.db.AsyncFlush(); err != nil {
 					s.Log.Warn("what was written is not put in order", "error", err)
 				}
@@ -65,60 +67,61 @@ func (s *Store) run() {
 	}
 }
 
-// gather adds what waits.
-func (s *Store) gather(together []*write) []*write {
-	for len(together) < maxTogether {
+// gather adds the waiting writes to a batch.
+func (s *Store) gather(batch []*write) []*write {
+	for len(batch) < maxBatch {
 		select {
 		case w, more := <-s.writes:
 			if !more {
-				return together
+				return batch
 			}
-			together = append(together, w)
+			batch = append(batch, w)
 		default:
-			return together
+			return batch
 		}
 	}
-	return together
+	return batch
 }
 
-// commit writes records together, and tells each how that went.
-func (s *Store) commit(together []*write) {
+// commit writes records together, and reports the result of each.
+func (s *Store) commit(batch []*write) {
 	b := s.db.NewBatch()
 	defer s.closeBatch(b)
 	now := s.Now()
-	c := change{Store: s, batch: b, now: now, names: s.names.Load(), free: s.room(now), newest: make(map[frame.GUID][]byte, len(together))}
-	for _, w := range together {
+	c := batchWriter{Store: s, batch: b, now: now, names: s.names.Load(), free: s.freeSpace(now), newest: make(map[frame.GUID][]byte, len(batch))}
+	for _, w := range batch {
 		w.changed, w.err = c.add(w)
 	}
 	if err := c.finish(); err != nil {
-		for _, w := range together {
+		for _, w := range batch {
 			w.err = errors.Join(w.err, err)
 		}
 	}
-	for _, w := range together {
+	for _, w := range batch {
 		w.done(w.changed && w.err == nil, w.err)
 	}
 }
 
-// closeBatch gives a batch's memory back, unless the database has failed and may still use it.
+// closeBatch releases a batch's memory, unless the database has failed and may still use it.
 func (s *Store) closeBatch(b *pebble.Batch) {
 	if s.db.Err() == nil {
-		_ = b.Close() // it has been committed, or is not wanted
+		_ = b.Close() // the batch has been committed or is not needed
 	}
 }
 
-// change is what is written together.
-type change struct {
+// batchWriter collects the records that are written together.
+type batchWriter struct {
 	*Store
 	batch  *pebble.Batch
 	now    time.Time
 	names  uint64
-	free   uint64                // of the file system
-	newest map[frame.GUID][]byte // what is in the batch
+	free   uint64                // free space of the file system
+	newest map[frame.GUID][]byte // the records in the batch
 }
 
-// add puts a record into the batch, unless it is there, or a newer one is. It says whether it did.
-func (c *change) add(w *write) (bool, error) {
+// add puts a record into the batch, unless the same or a newer one is stored, and reports whether
+// it did.
+func (c *batchWriter) add(w *write) (bool, error) {
 	bare := w.record.AppendTo(nil)
 	have, found := c.newest[w.name]
 	if !found {
@@ -138,7 +141,7 @@ func (c *change) add(w *write) (bool, error) {
 			return false, fmt.Errorf("record %d of %v, and %d is there: %w", w.record.Number, w.name, old.Number, record.ErrOld)
 		}
 	}
-	if err := c.lacks(w.name, found); err != nil {
+	if err := c.checkRoom(w.name, found); err != nil {
 		return false, err
 	}
 	if !found {
@@ -151,23 +154,23 @@ func (c *change) add(w *write) (bool, error) {
 	return true, nil
 }
 
-// lacks says why a name cannot be written, which is there already or is new.
-func (c *change) lacks(name frame.GUID, there bool) error {
+// checkRoom returns an error if there is no room to write a name.
+func (c *batchWriter) checkRoom(name frame.GUID, exists bool) error {
 	need := uint64(minFree)
-	if there {
+	if exists {
 		need = minMove
 	}
 	switch {
 	case c.free < need:
 		return fmt.Errorf("%v: %d MiB are free in %s, %d are needed: make room: %w", name, c.free>>20, c.Dir, need>>20, record.ErrFull)
-	case !there && c.names >= c.MaxNames:
+	case !exists && c.names >= c.MaxNames:
 		return fmt.Errorf("%v: %d names: %w", name, c.names, record.ErrFull)
 	}
 	return nil
 }
 
-// finish has the disk take what is in the batch.
-func (c *change) finish() error {
+// finish commits the batch.
+func (c *batchWriter) finish() error {
 	if c.batch.Empty() {
 		return nil
 	}
@@ -182,8 +185,8 @@ func (c *change) finish() error {
 	return nil
 }
 
-// sweep looks at some names, and forgets those whose records are over, and were written so long ago
-// that none from before them can hold.
+// sweep examines some names, and removes those whose records have expired and were written so long
+// ago that no older record can be valid.
 func (s *Store) sweep() error {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: s.swept})
 	if err != nil {
@@ -192,16 +195,16 @@ func (s *Store) sweep() error {
 	defer it.Close()
 	b := s.db.NewBatch()
 	defer s.closeBatch(b)
-	c := change{Store: s, batch: b, now: s.Now(), names: s.names.Load()}
-	s.swept = nil // from the first on again, at the end
+	c := batchWriter{Store: s, batch: b, now: s.Now(), names: s.names.Load()}
+	s.swept = nil // at the end it begins again with the first name
 	seen := 0
 	for more := it.First(); more; more = it.Next() {
-		if seen == sweepNames {
+		if seen == sweepBatch {
 			s.swept = bytes.Clone(it.Key())
 			break
 		}
 		seen++
-		if len(it.Key()) != len(frame.GUID{}) || !forgettable(it.Value(), c.now) {
+		if len(it.Key()) != len(frame.GUID{}) || !removable(it.Value(), c.now) {
 			continue
 		}
 		if err := b.Delete(it.Key(), nil); err != nil {
@@ -215,12 +218,12 @@ func (s *Store) sweep() error {
 	return c.finish()
 }
 
-// forgettable says whether what is stored is of no use any more.
-func forgettable(stored []byte, now time.Time) bool {
-	if len(stored) < stamp {
+// removable reports whether a stored record is no longer needed.
+func removable(stored []byte, now time.Time) bool {
+	if len(stored) < stampSize {
 		return false
 	}
-	r, err := record.Parse(stored[stamp:])
+	r, err := record.Parse(stored[stampSize:])
 	age := now.Unix() - int64(be.Uint64(stored))
 	return err == nil && r.Expired(now) && age > int64(record.KeepFor/time.Second)
 }

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// maxReply bounds an answer: a page of custody with MaxRows rows fits.
+	// maxReply limits an answer; a page of custody with MaxRows rows fits.
 	maxReply = 512 << 10
-	// maxEvent bounds an event, which has one report.
+	// maxEvent limits an event, which contains one report.
 	maxEvent = 64 << 10
 )
 
-// Client speaks to one node. It is safe for concurrent use.
+// Client is a client of one node. Its methods may be called concurrently.
 type Client struct {
 	*control.Client[control.Nothing, Report]
 }
@@ -31,7 +31,8 @@ func NewClient(base string, config *tls.Config, dial control.Dialer) (*Client, e
 	return &Client{c}, nil
 }
 
-// Prove asks which name the node has. The error wraps record.ErrSignature for one that it does not have.
+// Prove asks the node to prove that it holds the key of its name, and returns the name. The error
+// wraps record.ErrSignature if the proof is false.
 func (c *Client) Prove(ctx context.Context) (name frame.GUID, err error) {
 	challenge := NewChallenge()
 	var p Proof
@@ -41,7 +42,7 @@ func (c *Client) Prove(ctx context.Context) (name frame.GUID, err error) {
 	return challenge.Verify(p)
 }
 
-// Custody asks what a storage node keeps.
+// Custody lists the chunks that a storage node stores.
 func (c *Client) Custody(ctx context.Context, q CustodyQuery) (p CustodyPage, err error) {
 	if err := c.Call(ctx, http.MethodGet, "/v1/custody?"+q.values().Encode(), nil, &p); err != nil {
 		return p, err

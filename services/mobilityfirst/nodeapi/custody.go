@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// MaxRows is how many rows a page of custody has at most.
+// MaxRows is the maximum number of rows in a page.
 const MaxRows = 1000
 
-// Pair is a destination, and a sender of chunks for it.
+// Pair is a destination and a sender of chunks for it.
 type Pair struct {
 	Destination frame.GUID `json:"destination"`
 	Source      frame.GUID `json:"source"`
@@ -24,10 +24,10 @@ func (p Pair) Compare(o Pair) int {
 	return cmp.Or(bytes.Compare(p.Destination[:], o.Destination[:]), bytes.Compare(p.Source[:], o.Source[:]))
 }
 
-// String is both names, as ParsePair reads them.
+// String returns both names, as ParsePair reads them.
 func (p Pair) String() string { return p.Destination.String() + "/" + p.Source.String() }
 
-// ParsePair reads a pair: two names of 40 hexadecimal digits, with a slash between.
+// ParsePair parses a pair: two names of 40 hexadecimal digits, separated by a slash.
 func ParsePair(text string) (p Pair, err error) {
 	to, from, is := strings.Cut(text, "/")
 	if !is {
@@ -39,36 +39,36 @@ func ParsePair(text string) (p Pair, err error) {
 	return p, err
 }
 
-// Custody is what a storage node keeps of one sender for one destination.
+// Custody describes the stored chunks of one sender for one destination.
 type Custody struct {
 	Pair
 	Chunks int   `json:"chunks"`
 	Bytes  int64 `json:"bytes"`
-	// Oldest is when the first of them came.
+	// Oldest is when the first of them was stored.
 	Oldest time.Time `json:"oldest"`
-	// Deadline is when the first of them is over, as far as the node knows: of a chunk from before its start
-	// that is when it has kept it as long as it keeps any.
+	// Deadline is when the first of them expires, as far as the node knows: for a chunk from before
+	// the node's start it is the end of the node's own limit.
 	Deadline time.Time `json:"deadline"`
 }
 
-// CustodyQuery says which rows are wanted.
+// CustodyQuery selects rows.
 type CustodyQuery struct {
-	// After is the last row that is known; the zero value for none.
+	// After is the last known row; zero selects rows from the first on.
 	After Pair
-	// For is the only destination that is wanted; the zero value for all.
+	// For selects a destination; zero selects all.
 	For frame.GUID
-	// Limit is how many rows, from 1 to MaxRows.
+	// Limit is the maximum number of rows, from 1 to MaxRows.
 	Limit int
 }
 
-// CustodyPage is an answer: rows in order.
+// CustodyPage is an answer with rows in ascending order.
 type CustodyPage struct {
 	Rows []Custody `json:"rows"`
-	// More says that there are others behind them.
+	// More is set if there are further rows.
 	More bool `json:"more"`
 }
 
-// Check says what of an answer to a query can't be.
+// Check checks that an answer is possible for a query.
 func (p *CustodyPage) Check(q CustodyQuery) error {
 	if len(p.Rows) > q.Limit {
 		return fmt.Errorf("custody: %d rows, %d were asked for", len(p.Rows), q.Limit)

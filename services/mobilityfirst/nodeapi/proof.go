@@ -9,21 +9,21 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// proofPurpose begins what is signed, so that it is nothing else: owners of names sign other things, too.
+// proofPurpose separates these signatures from all others that a key makes.
 const proofPurpose = "sluice: a node has this name, 1\x00"
 
-// nonceSize is how many bytes of a challenge are random.
+// nonceSize is the number of random bytes in a challenge.
 const nonceSize = 32
 
-// Challenge is what a node is to sign, which nobody has seen before. A node answers its controller alone.
+// Challenge is a random value that a node has to sign. A node answers only its controller.
 type Challenge struct {
 	Nonce []byte `json:"nonce"`
 }
 
-// NewChallenge returns one.
+// NewChallenge returns a new challenge.
 func NewChallenge() Challenge {
 	c := Challenge{make([]byte, nonceSize)}
-	_, _ = rand.Read(c.Nonce) // never fails
+	_, _ = rand.Read(c.Nonce) // rand.Read never returns an error
 	return c
 }
 
@@ -35,12 +35,13 @@ type Proof struct {
 	Signature []byte `json:"signature"`
 }
 
-// Prove answers a challenge with the key of a name.
+// Prove signs the challenge with the key of a name.
 func (c *Challenge) Prove(key ed25519.PrivateKey) Proof {
 	return Proof{Key: key.Public().(ed25519.PublicKey), Signature: ed25519.Sign(key, c.signed())}
 }
 
-// Verify says whose name a proof shows, if it answers a challenge; the error wraps record.ErrSignature.
+// Verify checks that a proof answers the challenge, and returns the proven name. The error wraps
+// record.ErrSignature.
 func (c *Challenge) Verify(p Proof) (name frame.GUID, err error) {
 	if len(p.Key) != ed25519.PublicKeySize || !ed25519.Verify(p.Key, c.signed(), p.Signature) {
 		return name, fmt.Errorf("proof of a node's name: %w", record.ErrSignature)

@@ -12,38 +12,38 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Kind says what a node does.
+// Kind is the kind of a node.
 type Kind string
 
-// The kinds.
+// The kinds of nodes.
 const (
-	// Storage is a node that keeps chunks for names that are away.
+	// Storage is a node that stores chunks for names that are away.
 	Storage Kind = "storage"
-	// Compute is one that runs a function.
+	// Compute is a node that runs a function.
 	Compute Kind = "compute"
-	// Cache is one that has contents.
+	// Cache is a node that caches contents.
 	Cache Kind = "cache"
 )
 
 const (
-	// MaxMACs is of how many interfaces a node tells.
+	// MaxMACs is the maximum number of Ethernet addresses in a report.
 	MaxMACs = 16
-	// MaxFunction is how many bytes the text has at most that says what a function is.
+	// MaxFunction is the maximum size in bytes of the description of a function.
 	MaxFunction = 64
 )
 
-// Report is what a node tells of itself each second: one of Storage, Compute and Cache is there.
+// Report is what a node reports each second. One of Storage, Compute and Cache is set.
 type Report struct {
-	// Name is the one that it has attached at its host.
+	// Name is the name that the node has attached at its host.
 	Name frame.GUID `json:"name"`
-	// MACs are the Ethernet addresses of its machine.
+	// MACs lists the Ethernet addresses of its machine.
 	MACs    []openflow.MAC `json:"macs"`
 	Storage *StorageReport `json:"storage,omitempty"`
 	Compute *ComputeReport `json:"compute,omitempty"`
 	Cache   *CacheReport   `json:"cache,omitempty"`
 }
 
-// StorageReport is of a storage node.
+// StorageReport is the report of a storage node.
 type StorageReport struct {
 	Chunks       int    `json:"chunks" doc:"Chunks in custody"`
 	Destinations int    `json:"destinations" doc:"Names for which they are"`
@@ -55,7 +55,7 @@ type StorageReport struct {
 	Lost         uint64 `json:"lost" doc:"Those whose time was over, or that the disk did not give back"`
 }
 
-// ComputeReport is of a compute node.
+// ComputeReport is the report of a compute node.
 type ComputeReport struct {
 	Function string           `json:"function" doc:"What it calls: a built-in function, or the name of a program"`
 	Builtin  bool             `json:"builtin" doc:"The function comes with Sluice"`
@@ -69,7 +69,7 @@ type ComputeReport struct {
 	CPUTime  control.Duration `json:"cpu_time" doc:"Processor time that calls have taken since its start"`
 }
 
-// CacheReport is of a cache.
+// CacheReport is the report of a cache.
 type CacheReport struct {
 	Contents int    `json:"contents" doc:"Contents of which it has pieces"`
 	Pieces   int    `json:"pieces" doc:"Pieces and manifests on disk"`
@@ -80,7 +80,7 @@ type CacheReport struct {
 	Failed   uint64 `json:"failed" doc:"Those of them that could not be got"`
 }
 
-// Kind is what the node does; empty if the report does not say.
+// Kind returns the kind of the node, or an empty string if the report does not contain one.
 func (r *Report) Kind() Kind {
 	switch {
 	case r.Storage != nil:
@@ -93,8 +93,8 @@ func (r *Report) Kind() Kind {
 	return ""
 }
 
-// Load is how much of its room the node has taken, from 0 to 1: a storage node of its disk, a compute node of
-// its queue. A cache makes room by itself, so its load is 0.
+// Load returns the used part of the node's capacity, from 0 to 1: of a storage node's disk, or of a
+// compute node's queue. A cache makes room by itself, so its load is 0.
 func (r *Report) Load() float64 {
 	switch {
 	case r.Storage != nil:
@@ -105,7 +105,7 @@ func (r *Report) Load() float64 {
 	return 0
 }
 
-// Check says what of a report can't be: it comes from a machine that may be anybody's by now.
+// Check checks that the report is possible. It may come from a machine that someone else controls.
 func (r *Report) Check() error {
 	var kinds int
 	var counts []int64
@@ -140,12 +140,12 @@ func (r *Report) Check() error {
 	return nil
 }
 
-// Text is what may be shown of what a node says: so many bytes at most, and nothing that does more than to be printed.
-func Text(said string, most int) string {
+// Text returns a node's text for display: at most limit bytes, without control characters.
+func Text(text string, limit int) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
-	}, strings.ToValidUTF8(said[:min(len(said), most)], ""))
+	}, strings.ToValidUTF8(text[:min(len(text), limit)], ""))
 }

@@ -18,15 +18,16 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// Options is what a node's control server works with.
+// Options configures a node's control server.
 type Options struct {
 	Log     *slog.Logger
 	Version string
-	// Key is that of the node's name.
+	// Key is the key of the node's name.
 	Key ed25519.PrivateKey
-	// Report says how busy the node is; its Name and MACs are filled in.
+	// Report returns the node's load; the server fills in Name and MACs.
 	Report func() Report
-	// Custody lists what a storage node keeps; nil for nodes of other kinds. It is called once at a time.
+	// Custody lists the chunks in a storage node; nil for nodes of other kinds. It is not called
+	// concurrently.
 	Custody func(CustodyQuery) CustodyPage
 	Metrics prometheus.Gatherer
 }
@@ -34,7 +35,7 @@ type Options struct {
 // Server is a node's control server.
 type Server = control.Server[control.Nothing, Report]
 
-// NewServer returns one that does not serve yet.
+// NewServer returns a server that does not serve yet.
 func NewServer(o Options) *Server {
 	s := control.NewServer[control.Nothing](control.Options[Report]{
 		Log: o.Log, Metrics: o.Metrics,
@@ -52,7 +53,7 @@ func NewServer(o Options) *Server {
 		return c.Prove(o.Key), nil
 	})
 	if o.Custody != nil {
-		var turn sync.Mutex // it takes as long as there are chunks
+		var turn sync.Mutex // a call is linear in the number of chunks
 		control.Handle(s, "GET /v1/custody", func(r *http.Request, _ control.Nothing) (CustodyPage, error) {
 			q, err := parseQuery(r.URL.Query())
 			if err != nil {
@@ -69,7 +70,7 @@ func NewServer(o Options) *Server {
 	return s
 }
 
-// values is a query as a request has it.
+// values returns the query as URL parameters.
 func (q CustodyQuery) values() url.Values {
 	v := url.Values{"limit": {strconv.Itoa(q.Limit)}}
 	if q.After != (Pair{}) {
@@ -98,11 +99,11 @@ func parseQuery(v url.Values) (q CustodyQuery, err error) {
 	return q, nil
 }
 
-// localMACs are the Ethernet addresses of this machine, which its host is at.
+// localMACs returns the Ethernet addresses of this machine, to which its host belongs.
 func localMACs() (all []openflow.MAC) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
-		return nil // it counts nowhere until the kernel says
+		return nil // the node counts nowhere until the kernel reports them
 	}
 	for _, i := range interfaces {
 		if len(i.HardwareAddr) != len(openflow.MAC{}) || i.Flags&net.FlagLoopback != 0 {

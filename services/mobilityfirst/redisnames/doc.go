@@ -1,22 +1,26 @@
-// Package redisnames keeps the records of names (package record) in a Redis Cluster: the newest of each,
-// for names that are more than one machine has room for, or that several servers answer for.
+// Package redisnames stores the records of names (package record) in a Redis Cluster, the newest of
+// each name. It is for more names than one machine has room for, and for several servers that
+// answer for the same names.
 //
-// A [Store] has the behaviour of package namestore's, but for what a network and others' memory make of
-// it. Of two records of a name the one with the higher number stays, which a script in Redis decides. A
-// write has succeeded when the name's master has said so, which it does, with appendfsync always, when
-// its disk has it; and when as many replicas have it in memory as the store was told to wait for
-// (WAIT). Redis copies to replicas what it has answered already, and makes a replica a master that may
-// lack some of it: without replicas waited for, a failover loses what was not copied yet; with
-// all of a master's waited for, nothing that was acknowledged.
+// A [Store] behaves like that of package namestore, except for the effects of a network and of
+// remote memory. Of two records of a name the one with the higher number stays, which a script in
+// Redis decides. A write has succeeded when the name's master has acknowledged it; with appendfsync
+// always the record is on the master's disk then. If the store is told to wait for replicas (WAIT),
+// they have the record in memory as well. Redis acknowledges writes before it replicates them, and
+// may promote a replica that lacks some of them: without waiting, a failover loses the writes that
+// were not replicated yet; if the store waits for all replicas of a master, no acknowledged write
+// is lost.
 //
-// What Redis returns is read like what anybody sends: a value that is no record of the name, signed by
-// its owner, is an error. What has been verified once is not verified again for as long as there is room
-// to remember it.
+// The store does not trust Redis: a value that is not a record of the name, signed by its owner, is
+// an error. Records that have been verified once are not verified again as long as there is room to
+// remember them.
 //
-// Each master is asked by itself, many things at a time; while one does not answer, its names are
-// refused at once with record.ErrBusy, and the others' are not.
+// Requests to each master are queued separately and sent together. While a master does not answer,
+// requests for its names are refused immediately with record.ErrBusy, and those for other masters'
+// names are not affected.
 //
-// Servers that share a cluster tell each other of changes by its publish and subscribe ([Store.Changed]).
+// Servers that share a cluster notify each other of changes over publish and subscribe
+// ([Store.Changed]).
 //
-// Start with [Open].
+// Start reading at [Open].
 package redisnames

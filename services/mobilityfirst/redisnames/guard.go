@@ -10,37 +10,37 @@ import (
 	"strings"
 )
 
-// What an answer of Redis has at most: the library makes room for what an answer says that it has, and follows it however deep it
-// is nested.
+// Limits of an answer of Redis: the library allocates as much memory as an answer announces, and
+// follows arrays to any depth.
 const (
 	maxLine  = 1 << 16 // bytes of a line, or of a string
 	maxArray = 1 << 16 // elements of an array
 	maxDepth = 8       // arrays in arrays
-	maxBytes = 1 << 25 // of an answer in all
+	maxBytes = 1 << 25 // of an answer in total
 )
 
-// errTooMuch is for an answer that has more.
-var errTooMuch = errors.New("an answer has more than any may")
+// errTooLarge means that an answer exceeds these limits.
+var errTooLarge = errors.New("an answer has more than any may")
 
-// errNoAnswer is for what is no answer of RESP2, which is what is asked for: the library makes maps of what RESP3 has, and panics
-// if their keys can't be.
-var errNoAnswer = errors.New("it is no answer of RESP2")
+// errNotRESP means that the input is not RESP2, the only version that is requested: the library
+// decodes the maps of RESP3, and panics on keys that are not hashable.
+var errNotRESP = errors.New("it is no answer of RESP2")
 
-// guard looks at what comes by a connection to Redis (RESP2), and ends it at what is too much, or nothing that Redis says. It is
-// for one reader.
-type guard struct {
+// limitedConn checks the input from a connection to Redis (RESP2), and fails if it exceeds the
+// limits or is not valid. It supports one reader.
+type limitedConn struct {
 	net.Conn
-	answer
+	answerParser
 	err error
 }
 
 // Read implements net.Conn.
-func (g *guard) Read(b []byte) (int, error) {
+func (g *limitedConn) Read(b []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err
 	}
 	n, err := g.Conn.Read(b)
-	if g.err = g.look(b[:n]); g.err != nil {
+	if g.err = g.parse(b[:n]); g.err != nil {
 		return 0, g.err
 	}
 	return n, err
@@ -48,50 +48,50 @@ func (g *guard) Read(b []byte) (int, error) {
 
 // dial connects to a node.
 func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: dialWithin + o.slack}
+	plain := &net.Dialer{Timeout: dialTimeout + o.slack}
 	var conn net.Conn
 	var err error
 	if o.TLS == nil {
 		conn, err = plain.DialContext(ctx, network, address)
 	} else {
-		ctx, cancel := context.WithTimeout(ctx, dialWithin+o.slack) // of the handshake, too
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout+o.slack) // the timeout includes the handshake
 		defer cancel()
 		conn, err = (&tls.Dialer{NetDialer: plain, Config: o.TLS}).DialContext(ctx, network, address)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &guard{Conn: conn}, nil
+	return &limitedConn{Conn: conn}, nil
 }
 
-// answer is how far an answer has been looked at.
-type answer struct {
-	line  []byte // as far as it has come
-	skip  int    // bytes of a string that are to come yet, with the end of its line
-	left  []int  // elements that are to come yet of the arrays that it is in
-	bytes int    // so far
+// answerParser is the state of parsing an answer.
+type answerParser struct {
+	line  []byte // the incomplete line
+	skip  int    // remaining bytes of a string, including the end of its line
+	left  []int  // remaining elements of the enclosing arrays
+	bytes int    // the size so far
 }
 
-// look looks at what has come. The error wraps errTooMuch or errNoAnswer.
-func (a *answer) look(b []byte) error {
+// parse checks further input. The error wraps errTooLarge or errNotRESP.
+func (a *answerParser) parse(b []byte) error {
 	for len(b) > 0 {
 		if a.skip > 0 {
 			n := min(a.skip, len(b))
 			b, a.skip = b[n:], a.skip-n
 			if a.skip == 0 {
-				a.ended()
+				a.endValue()
 			}
 			continue
 		}
 		c := b[0]
 		b = b[1:]
 		if a.line = append(a.line, c); len(a.line) > maxLine {
-			return fmt.Errorf("a line of more than %d bytes: %w", maxLine, errTooMuch)
+			return fmt.Errorf("a line of more than %d bytes: %w", maxLine, errTooLarge)
 		}
 		if c != '\n' {
 			continue
 		}
-		err := a.lined()
+		err := a.endLine()
 		if a.line = a.line[:0]; err != nil {
 			return err
 		}
@@ -99,46 +99,46 @@ func (a *answer) look(b []byte) error {
 	return nil
 }
 
-// lined is for the end of a line.
-func (a *answer) lined() error {
+// endLine handles a complete line.
+func (a *answerParser) endLine() error {
 	if a.bytes += len(a.line); a.bytes > maxBytes {
-		return fmt.Errorf("more than %d bytes: %w", maxBytes, errTooMuch)
+		return fmt.Errorf("more than %d bytes: %w", maxBytes, errTooLarge)
 	}
 	switch kind := a.line[0]; kind {
 	case '+', '-', ':':
-		a.ended()
+		a.endValue()
 		return nil
 	case '$', '*':
 		n, err := strconv.Atoi(strings.TrimRight(string(a.line[1:]), "\r\n"))
 		if err != nil {
-			return fmt.Errorf("a length that is none: %w", errTooMuch)
+			return fmt.Errorf("a length that is none: %w", errTooLarge)
 		}
-		return a.holds(kind, n)
+		return a.begin(kind, n)
 	default:
-		return fmt.Errorf("a line that begins with %q: %w", kind, errNoAnswer)
+		return fmt.Errorf("a line that begins with %q: %w", kind, errNotRESP)
 	}
 }
 
-// holds is for the beginning of a string of n bytes ('$'), or of an array of n elements ('*').
-func (a *answer) holds(kind byte, n int) error {
+// begin handles the beginning of a string of n bytes ('$') or of an array of n elements ('*').
+func (a *answerParser) begin(kind byte, n int) error {
 	switch isString := kind == '$'; {
 	case isString && n > maxLine || !isString && n > maxArray:
-		return fmt.Errorf("%d bytes or elements: %w", n, errTooMuch)
+		return fmt.Errorf("%d bytes or elements: %w", n, errTooLarge)
 	case isString && n >= 0:
 		a.skip = n + len("\r\n")
 		a.bytes += a.skip
 	case !isString && n > 0:
 		if a.left = append(a.left, n); len(a.left) > maxDepth {
-			return fmt.Errorf("arrays in %d arrays: %w", maxDepth, errTooMuch)
+			return fmt.Errorf("arrays in %d arrays: %w", maxDepth, errTooLarge)
 		}
 	default:
-		a.ended()
+		a.endValue()
 	}
 	return nil
 }
 
-// ended is for the end of what is no array with elements, and so of each array of which it was the last.
-func (a *answer) ended() {
+// endValue handles the end of a value, and of each array whose last element it was.
+func (a *answerParser) endValue() {
 	for i := len(a.left) - 1; i >= 0; i-- {
 		if a.left[i]--; a.left[i] > 0 {
 			return

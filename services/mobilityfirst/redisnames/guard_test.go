@@ -39,12 +39,12 @@ func TestGuard(t *testing.T) {
 			sizes = []int{4093, len(text)}
 		}
 		for _, size := range sizes {
-			var a answer
+			var a answerParser
 			var err error
 			for b := []byte(text); len(b) > 0 && err == nil; b = b[min(size, len(b)):] {
-				err = a.look(b[:min(size, len(b))])
+				err = a.parse(b[:min(size, len(b))])
 			}
-			if (err == nil) != fine || err != nil && !errors.Is(err, errTooMuch) && !errors.Is(err, errNoAnswer) {
+			if (err == nil) != fine || err != nil && !errors.Is(err, errTooLarge) && !errors.Is(err, errNotRESP) {
 				t.Errorf("%.60q by %d: %v", text, size, err)
 			}
 		}
@@ -128,12 +128,12 @@ func FuzzGuard(f *testing.F) {
 	f.Add([]byte("*2\r\n$3\r\nabc\r\n:5\r\n"), uint8(3))
 	f.Add([]byte("%1\r\n+a\r\n*1\r\n$-1\r\n"), uint8(1))
 	f.Fuzz(func(t *testing.T, b []byte, size uint8) {
-		var whole, parts answer
-		err := whole.look(b)
+		var whole, parts answerParser
+		err := whole.parse(b)
 		var partErr error
 		for rest := b; len(rest) > 0 && partErr == nil; {
 			n := min(int(size)+1, len(rest))
-			partErr = parts.look(rest[:n])
+			partErr = parts.parse(rest[:n])
 			rest = rest[n:]
 		}
 		if (err == nil) != (partErr == nil) {
@@ -148,7 +148,7 @@ func FuzzGuard(f *testing.F) {
 // Whatever stands in Redis under a name is an error, or its owner's record.
 func FuzzStored(f *testing.F) {
 	who := somebody()
-	f.Add(sign(f, who, 1, 1).AppendTo(make([]byte, stamp)))
+	f.Add(sign(f, who, 1, 1).AppendTo(make([]byte, stampSize)))
 	f.Add([]byte("12345678"))
 	name := record.NameOfOwner(who)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -159,7 +159,7 @@ func FuzzStored(f *testing.F) {
 			}
 			return
 		}
-		if r.GUID() != name || !bytes.Equal(r.AppendTo(nil), b[stamp:]) {
+		if r.GUID() != name || !bytes.Equal(r.AppendTo(nil), b[stampSize:]) {
 			t.Fatal("it is another record")
 		}
 		_ = verify([]*record.Record{r}, time.Now())

@@ -11,15 +11,16 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// ErrStored is for what the cluster has under a name and is no record of it that its owner has signed; errors wrap it.
+// ErrStored means that the value of a name in the cluster is not a record that the name's owner has
+// signed; errors wrap it.
 var ErrStored = errors.New("what Redis has of the name is not its owner's")
 
-// stored reads what the cluster has under a name, but for the signature.
+// stored parses the value of a name without verifying the signature.
 func stored(name frame.GUID, value []byte) (*record.Record, error) {
-	if len(value) < stamp {
+	if len(value) < stampSize {
 		return nil, fmt.Errorf("%v: %d bytes: %w", name, len(value), ErrStored)
 	}
-	r, err := record.Parse(value[stamp:])
+	r, err := record.Parse(value[stampSize:])
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w: %w", name, err, ErrStored)
 	}
@@ -29,7 +30,8 @@ func stored(name frame.GUID, value []byte) (*record.Record, error) {
 	return r, nil
 }
 
-// verify says of each record whether its owner has signed it. One that is over is verified as it was when it held.
+// verify verifies the records' signatures, and returns an error or nil for each. It verifies an
+// expired record as of the time when it was valid.
 func verify(all []*record.Record, now time.Time) []error {
 	errs := make([]error, len(all))
 	var hold []*record.Record
@@ -50,50 +52,51 @@ func verify(all []*record.Record, now time.Time) []error {
 	return errs
 }
 
-// maxKnown is how many records are remembered once or twice.
+// maxKnown is the capacity of each of the two sets in verifiedSet.
 const maxKnown = 1 << 17
 
-// digest stands for a record.
+// digest is the hash of a record.
 type digest [sha256.Size]byte
 
-// digestOf is that of a record as it is stored, without the stamp. The name follows from it.
+// digestOf returns the digest of a stored record without its stamp. The name follows from the
+// record.
 func digestOf(bare []byte) digest { return sha256.Sum256(bare) }
 
-// known are records that have been verified: the last maxKnown that were asked for at least. Its methods may be called
-// concurrently.
-type known struct {
-	mu          sync.Mutex
-	now, before map[digest]struct{}
+// verifiedSet remembers verified records: at least the maxKnown records that were used last. Its
+// methods may be called concurrently.
+type verifiedSet struct {
+	mu            sync.Mutex
+	recent, older map[digest]struct{}
 }
 
-// has says whether a record is known.
-func (k *known) has(d digest) bool {
+// contains reports whether a record has been verified.
+func (k *verifiedSet) contains(d digest) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, is := k.now[d]; is {
+	if _, ok := k.recent[d]; ok {
 		return true
 	}
-	_, is := k.before[d]
-	if is {
+	_, ok := k.older[d]
+	if ok {
 		k.put(d)
 	}
-	return is
+	return ok
 }
 
-// add notes that a record has been verified.
-func (k *known) add(d digest) {
+// add records that a record has been verified.
+func (k *verifiedSet) add(d digest) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.put(d)
 }
 
-// put is add for who has the lock.
-func (k *known) put(d digest) {
-	if len(k.now) >= maxKnown {
-		k.before, k.now = k.now, nil
+// put is add with the mutex held.
+func (k *verifiedSet) put(d digest) {
+	if len(k.recent) >= maxKnown {
+		k.older, k.recent = k.recent, nil
 	}
-	if k.now == nil {
-		k.now = map[digest]struct{}{}
+	if k.recent == nil {
+		k.recent = map[digest]struct{}{}
 	}
-	k.now[d] = struct{}{}
+	k.recent[d] = struct{}{}
 }

@@ -12,62 +12,63 @@ import (
 )
 
 const (
-	// maxWaiting bounds what waits for one master, maxTogether what is asked of it together, and maxRunning how often that is
-	// done at one time.
-	maxWaiting, maxTogether, maxRunning = 8192, 512, 4
-	// silentFor is for how long nothing is asked of a master that has not answered.
-	silentFor = 500 * time.Millisecond
-	// maxLanes is how many masters are remembered: more than a Redis Cluster can have.
-	maxLanes = 1024
+	// maxWaiting limits the requests that wait for one master, maxBatch those that are sent
+	// together, and maxRunning the batches that are in flight.
+	maxWaiting, maxBatch, maxRunning = 8192, 512, 4
+	// silentPause is how long a master that has not answered gets no requests.
+	silentPause = 500 * time.Millisecond
+	// maxQueues limits the masters that are remembered; a Redis Cluster has fewer.
+	maxQueues = 1024
 )
 
-// asked is something that is asked of a master.
-type asked interface {
-	// fail ends it.
+// request is a request to a master.
+type request interface {
+	// fail ends the request with an error.
 	fail(error)
 }
 
-// lanes has what is asked of one master asked together, as long as something else is on its way there. Masters do not wait for
-// each other. One that has not answered is left alone for silentFor, and then asked one thing at a time, until it does.
-type lanes[T asked] struct {
+// masterQueues queues requests by master, and sends those that accumulate while a batch is in
+// flight as one batch. Masters do not delay each other. A master that has not answered gets no
+// requests for silentPause, and then one batch at a time until it answers.
+type masterQueues[T request] struct {
 	tasks *tasks.Group
-	// run asks, and ends all of it. An error says that the master does not answer.
+	// run sends a batch and ends its requests. An error means that the master does not answer.
 	run func(context.Context, []T) error
 
-	mu     sync.Mutex
-	of     map[string]*lane[T] // by the master's address
-	closed bool
+	mu       sync.Mutex
+	byMaster map[string]*masterQueue[T] // by the master's address
+	closed   bool
 }
 
-type lane[T asked] struct {
+type masterQueue[T request] struct {
 	waiting []T
 	running int
 	silent  bool
-	again   time.Time // when it may be asked, if it is silent
+	retryAt time.Time // when it may get requests again, if it is silent
 }
 
-func newLanes[T asked](run func(context.Context, []T) error) *lanes[T] {
-	return &lanes[T]{tasks: tasks.New(), run: run, of: map[string]*lane[T]{}}
+func newMasterQueues[T request](run func(context.Context, []T) error) *masterQueues[T] {
+	return &masterQueues[T]{tasks: tasks.New(), run: run, byMaster: map[string]*masterQueue[T]{}}
 }
 
-// add has something asked of a master. An error means that it is not, and does not end: it wraps record.ErrBusy or
-// record.ErrClosed.
-func (l *lanes[T]) add(master string, x T) error {
+// add queues a request for a master. If add returns an error, the request is not sent and not
+// ended; the error wraps record.ErrBusy or record.ErrClosed.
+func (l *masterQueues[T]) add(master string, x T) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return record.ErrClosed
 	}
-	n := l.of[master]
+	n := l.byMaster[master]
 	if n == nil {
-		if len(l.of) >= maxLanes {
-			maps.DeleteFunc(l.of, func(_ string, n *lane[T]) bool { return n.running == 0 })
+		if len(l.byMaster) >= maxQueues {
+			maps.DeleteFunc(l.byMaster, func(_ string, n *masterQueue[T]) bool { return n.running == 0 })
 		}
-		n = &lane[T]{}
-		l.of[master] = n
+		n = &masterQueue[T]{}
+		l.byMaster[master] = n
 	}
 	switch {
-	case n.silent && (n.running > 0 || time.Now().Before(n.again)):
+	case n.silent && (n.running > 0 || time.Now().Before(n.retryAt)):
 		return fmt.Errorf("redis at %s does not answer: %w", master, record.ErrBusy)
 	case len(n.waiting) >= maxWaiting:
 		return fmt.Errorf("redis at %s: %d wait for it: %w", master, len(n.waiting), record.ErrBusy)
@@ -82,48 +83,48 @@ func (l *lanes[T]) add(master string, x T) error {
 	return nil
 }
 
-// work asks what waits for a master until nothing does.
-func (l *lanes[T]) work(ctx context.Context, n *lane[T]) {
+// work sends the waiting requests of a master until there are none.
+func (l *masterQueues[T]) work(ctx context.Context, n *masterQueue[T]) {
 	for {
-		together := l.take(n)
-		if len(together) == 0 {
+		batch := l.nextBatch(n)
+		if len(batch) == 0 {
 			return
 		}
-		err := l.run(ctx, together)
-		for _, x := range l.heard(n, err) {
+		err := l.run(ctx, batch)
+		for _, x := range l.recordResult(n, err) {
 			x.fail(err)
 		}
 	}
 }
 
-// take takes what is asked together; nothing means that who takes has ended.
-func (l *lanes[T]) take(n *lane[T]) []T {
+// nextBatch removes a batch from the queue; if it is empty the calling worker ends.
+func (l *masterQueues[T]) nextBatch(n *masterQueue[T]) []T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	count := min(len(n.waiting), maxTogether)
+	count := min(len(n.waiting), maxBatch)
 	if count == 0 {
 		n.running--
 		return nil
 	}
-	together := n.waiting[:count:count]
+	batch := n.waiting[:count:count]
 	if n.waiting = n.waiting[count:]; len(n.waiting) == 0 {
 		n.waiting = nil
 	}
-	return together
+	return batch
 }
 
-// heard notes whether a master has answered. If not, what waits for it is given back.
-func (l *lanes[T]) heard(n *lane[T], err error) (all []T) {
+// recordResult records whether a master has answered. If not, it returns the waiting requests.
+func (l *masterQueues[T]) recordResult(n *masterQueue[T], err error) (all []T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n.silent = err != nil; n.silent {
-		all, n.waiting, n.again = n.waiting, nil, time.Now().Add(silentFor)
+		all, n.waiting, n.retryAt = n.waiting, nil, time.Now().Add(silentPause)
 	}
 	return all
 }
 
-// stop ends all: what waits is asked yet, of masters that answer.
-func (l *lanes[T]) stop() {
+// stop closes the queues. Waiting requests are still sent to masters that answer.
+func (l *masterQueues[T]) stop() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()

@@ -15,51 +15,54 @@ import (
 )
 
 const (
-	// channel is where it is said that something new of a name is there.
+	// channel is the channel for notifications of changed names.
 	channel = "sluice:names"
-	// selfSize is how long is what says who says it, in bytes; the name follows.
-	selfSize = 8
-	// heardEvery is how often something has to be heard of Redis: if not, it is asked whether it is there.
-	heardEvery = time.Second
-	// listenAgain is how long it is not listened after that has failed.
-	listenAgain = 250 * time.Millisecond
+	// senderSize is the size in bytes of the sender in a notification; the name follows it.
+	senderSize = 8
+	// pingInterval is how long the subscription may be silent before the store sends a ping.
+	pingInterval = time.Second
+	// listenRetry is the pause after a failed subscription.
+	listenRetry = 250 * time.Millisecond
 )
 
-// news says that this store has something new of a name.
-func (s *Store) news(name frame.GUID) []byte { return append([]byte(*s.self.Load()), name[:]...) }
-
-// rename has the news that are under way be others': of a write of which it is not known what has become, they may be all that
-// is heard.
-func (s *Store) rename() {
-	self := rand.Text()[:selfSize]
-	s.self.Store(&self)
+// notification returns the notification that this store has changed a name.
+func (s *Store) notification(name frame.GUID) []byte {
+	return append([]byte(*s.sender.Load()), name[:]...)
 }
 
-// Changed has f called with names of which others have written something new to the cluster, or this store, if it has not been told
-// what became of that. f must not block. There is one f at a time.
+// renewSender changes the sender, so that the notifications in flight count as those of others: if
+// the result of a write is not known, its notification may be the only sign of it.
+func (s *Store) renewSender() {
+	self := rand.Text()[:senderSize]
+	s.sender.Store(&self)
+}
+
+// Changed registers f, which is called with names that others have changed in the cluster, or that
+// this store has changed without learning the result. f must not block. A later call replaces f.
 func (s *Store) Changed(f func(frame.GUID)) { s.changed.Store(&f) }
 
-// Hears says whether it is told of what others write. What they have written while it was not is never told.
+// Hears reports whether the store receives notifications. Changes during other times are never
+// reported.
 func (s *Store) Hears() bool { return s.hears.Load() }
 
-// listen hears news until ctx ends.
+// listen receives notifications until ctx ends.
 func (s *Store) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := s.subscription(ctx)
 		s.hears.Store(false)
 		if ctx.Err() == nil {
-			s.lines.Warn(s.Log, "what others write to Redis is not heard of: nobody is promised to be told of changes", "error", err)
+			s.warnLimit.Warn(s.Log, "what others write to Redis is not heard of: nobody is promised to be told of changes", "error", err)
 		}
-		_ = tasks.Sleep(ctx, listenAgain)
+		_ = tasks.Sleep(ctx, listenRetry)
 	}
 }
 
-// errDeaf is for a connection by which nothing is heard.
-var errDeaf = errors.New("it does not answer")
+// errSilent means that the subscription's connection does not answer.
+var errSilent = errors.New("it does not answer")
 
-// subscription hears news over one connection until that fails or ctx ends.
+// subscription receives notifications over one connection until it fails or ctx ends.
 func (s *Store) subscription(ctx context.Context) error {
-	subscribing, cancel := context.WithTimeout(ctx, writeWithin+s.slack)
+	subscribing, cancel := context.WithTimeout(ctx, writeTimeout+s.slack)
 	defer cancel()
 	sub := s.cluster.Subscribe(subscribing, channel)
 	defer sub.Close()
@@ -67,7 +70,7 @@ func (s *Store) subscription(ctx context.Context) error {
 	defer stop()
 	asked := false
 	for {
-		message, err := receive(ctx, sub, heardEvery)
+		message, err := receive(ctx, sub, pingInterval)
 		late := net.Error(nil)
 		switch {
 		case err != nil && errors.As(err, &late) && late.Timeout() && !asked:
@@ -77,7 +80,7 @@ func (s *Store) subscription(ctx context.Context) error {
 			asked = true
 			continue
 		case err != nil && asked:
-			return fmt.Errorf("subscription at Redis: %w: %w", errDeaf, err)
+			return fmt.Errorf("subscription at Redis: %w: %w", errSilent, err)
 		case err != nil:
 			return fmt.Errorf("subscription at Redis: %w", err)
 		}
@@ -86,29 +89,30 @@ func (s *Store) subscription(ctx context.Context) error {
 		case *redis.Subscription:
 			s.hears.Store(true)
 		case *redis.Message:
-			s.heard(message.Payload)
+			s.handleNotification(message.Payload)
 		}
 	}
 }
 
-// errNoNews is for what is sent to who wants to hear news, and is none.
-var errNoNews = errors.New("it sends what is no news")
+// errNotNotification means that the subscription has received something else than a notification.
+var errNotNotification = errors.New("it sends what is no news")
 
-// receive waits for what is heard, for so long at most. The library panics at what no Redis sends.
+// receive waits for a message up to a timeout. It recovers from panics of the library, which input
+// that is not from Redis can cause.
 func receive(ctx context.Context, sub *redis.PubSub, within time.Duration) (message any, err error) {
 	defer func() {
 		if what := recover(); what != nil {
-			message, err = nil, fmt.Errorf("%v: %w", what, errNoNews)
+			message, err = nil, fmt.Errorf("%v: %w", what, errNotNotification)
 		}
 	}()
 	return sub.ReceiveTimeout(ctx, within)
 }
 
-// heard is for news. What is none is nothing.
-func (s *Store) heard(news string) {
+// handleNotification handles a notification. It ignores malformed ones.
+func (s *Store) handleNotification(news string) {
 	f := s.changed.Load()
-	if len(news) != selfSize+len(frame.GUID{}) || news[:selfSize] == *s.self.Load() || f == nil {
+	if len(news) != senderSize+len(frame.GUID{}) || news[:senderSize] == *s.sender.Load() || f == nil {
 		return
 	}
-	(*f)(frame.GUID([]byte(news[selfSize:])))
+	(*f)(frame.GUID([]byte(news[senderSize:])))
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// get asks for the record of a name.
+// get is a pending read of a name's record.
 type get struct {
 	name  frame.GUID
-	done  chan struct{} // closed when the rest is known
-	value []byte        // without the stamp; nil for none
+	done  chan struct{} // closed when the following fields are set
+	value []byte        // without the stamp; nil if there is no record
 	err   error
 }
 
@@ -24,9 +24,9 @@ func (g *get) fail(err error) {
 	close(g.done)
 }
 
-// Get appends the record of a name to b, as record.Parse reads it, and says whether there is one. It may be over; its owner has
-// signed it. It waits for Redis, for a second at most while that answers. The error wraps record.ErrBusy or record.ErrClosed, or
-// ErrStored, or says what Redis says.
+// Get appends the record of a name to b, as record.Parse reads it, and reports whether there is
+// one. The record is signed by the name's owner and may have expired. Get waits up to a second for
+// Redis. The error wraps record.ErrBusy, record.ErrClosed or ErrStored, or is that of Redis.
 func (s *Store) Get(b []byte, name frame.GUID) ([]byte, bool, error) {
 	if err := s.state.Load().err; err != nil {
 		return b, false, err
@@ -43,22 +43,22 @@ func (s *Store) Get(b []byte, name frame.GUID) ([]byte, bool, error) {
 	return append(b, g.value...), g.value != nil, g.err
 }
 
-// readAll asks for records, all of names of one master. The error says that it does not answer.
+// readAll reads the records of names of one master. An error means that the master does not answer.
 func (s *Store) readAll(ctx context.Context, all []*get) error {
-	ctx, cancel := context.WithTimeout(ctx, readWithin+s.slack)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout+s.slack)
 	defer cancel()
 	p := s.cluster.Pipeline()
 	answers := make([]*redis.StringCmd, len(all))
 	for i, g := range all {
 		answers[i] = p.GetRange(ctx, keyOf(g.name), 0, maxValue-1)
 	}
-	_, _ = p.Exec(ctx) // each answer has its error
+	_, _ = p.Exec(ctx) // each answer has its own error
 	var silent error
 	records := make([]*record.Record, 0, len(all))
 	unknown := make([]*get, 0, len(all))
 	for i, g := range all {
 		value, err := answers[i].Bytes()
-		if g.err = s.away(&silent, err); g.err != nil || len(value) == 0 {
+		if g.err = s.checkAnswer(&silent, err); g.err != nil || len(value) == 0 {
 			continue
 		}
 		r, err := stored(g.name, value)
@@ -66,7 +66,7 @@ func (s *Store) readAll(ctx context.Context, all []*get) error {
 			g.err = err
 			continue
 		}
-		if g.value = value[stamp:]; !s.known.has(digestOf(g.value)) {
+		if g.value = value[stampSize:]; !s.known.contains(digestOf(g.value)) {
 			records, unknown = append(records, r), append(unknown, g)
 		}
 	}
@@ -84,13 +84,14 @@ func (s *Store) readAll(ctx context.Context, all []*get) error {
 	return silent
 }
 
-// away is told, for an error that may be nil or redis.Nil. If it says that the master does not answer, it is put into silent,
-// and where the masters are is asked anew.
-func (s *Store) away(silent *error, err error) error {
+// checkAnswer converts an error of Redis, which may be nil or redis.Nil, to one of a store. If it
+// means that the master does not answer, checkAnswer stores it in silent and reloads the cluster's
+// state.
+func (s *Store) checkAnswer(silent *error, err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return nil
 	}
-	err = told(err)
+	err = storeError(err)
 	if answer := redis.Error(nil); *silent == nil && errors.Is(err, record.ErrBusy) && !errors.As(err, &answer) && !errors.Is(err, errReplicas) {
 		*silent = err
 		s.cluster.ReloadState(context.Background())

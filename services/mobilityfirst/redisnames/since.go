@@ -13,18 +13,20 @@ import (
 )
 
 const (
-	// slots are the parts of a Redis Cluster's keys.
+	// slots is the number of hash slots of a Redis Cluster.
 	slots = 16384
-	// slotsTogether are asked for their names together, and maxInSlot is how many of one are told.
-	slotsTogether, maxInSlot = 32, 1 << 14
-	// sinceWithin is how long each time may take.
-	sinceWithin = 2 * time.Second
+	// slotBatch is the number of slots that are read together, and maxInSlot the maximum number of
+	// names that are read from one.
+	slotBatch, maxInSlot = 32, 1 << 14
+	// sinceTimeout is how long each batch may take.
+	sinceTimeout = 2 * time.Second
 )
 
-// Since gives f the names that were written from a time on, and when, until f returns false or ctx ends, of which the error
-// tells: by the cluster's slots, in each by name, from one of them on, or from the first if that is zero. Names may be written
-// meanwhile; those of a slot that is being moved to another node may be left out. The error wraps record.ErrBusy where Redis does
-// not answer.
+// Since calls f with the names that were written at time t or later, and when they were, until f
+// returns false or ctx ends, which it returns as an error. Names are ordered by the cluster's slots
+// and then by name, beginning at from, or with the first if from is zero. Names may be written
+// meanwhile; those in a slot that is being moved to another node may be missing. The error wraps
+// record.ErrBusy if Redis does not answer.
 func (s *Store) Since(ctx context.Context, t time.Time, from frame.GUID, f func(name frame.GUID, written time.Time) bool) error {
 	if err := s.state.Load().err; err != nil {
 		return err
@@ -33,13 +35,13 @@ func (s *Store) Since(ctx context.Context, t time.Time, from frame.GUID, f func(
 	if from != (frame.GUID{}) {
 		n, err := s.cluster.ClusterKeySlot(ctx, keyOf(from)).Result()
 		if err != nil {
-			return told(err)
+			return storeError(err)
 		}
 		slot = int(min(max(n, 0), slots))
 		first = slot
 	}
-	for ; slot < slots; slot += slotsTogether {
-		all, err := s.inSlots(ctx, slot, min(slot+slotsTogether, slots))
+	for ; slot < slots; slot += slotBatch {
+		all, err := s.inSlots(ctx, slot, min(slot+slotBatch, slots))
 		if err != nil {
 			return err
 		}
@@ -55,16 +57,16 @@ func (s *Store) Since(ctx context.Context, t time.Time, from frame.GUID, f func(
 	return nil
 }
 
-// written says when a name was.
-type written struct {
+// writtenName is a name and the time at which it was written.
+type writtenName struct {
 	name frame.GUID
 	slot int
 	at   time.Time
 }
 
-// inSlots are the names of some slots, in their order.
-func (s *Store) inSlots(ctx context.Context, from, to int) (all []written, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sinceWithin+s.slack)
+// inSlots returns the names in some slots, ordered.
+func (s *Store) inSlots(ctx context.Context, from, to int) (all []writtenName, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sinceTimeout+s.slack)
 	defer cancel()
 	p := s.cluster.Pipeline()
 	var keys []*redis.StringSliceCmd
@@ -72,38 +74,38 @@ func (s *Store) inSlots(ctx context.Context, from, to int) (all []written, err e
 		keys = append(keys, p.ClusterGetKeysInSlot(ctx, slot, maxInSlot))
 	}
 	if _, err := p.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("names in slots from %d: %w", from, told(err))
+		return nil, fmt.Errorf("names in slots from %d: %w", from, storeError(err))
 	}
 	for i, c := range keys {
 		begin := len(all)
 		for _, key := range c.Val() {
-			if name, is := nameOf(key); is {
-				all = append(all, written{name: name, slot: from + i})
+			if name, ok := nameOf(key); ok {
+				all = append(all, writtenName{name: name, slot: from + i})
 			}
 		}
-		slices.SortFunc(all[begin:], func(a, b written) int { return bytes.Compare(a.name[:], b.name[:]) })
+		slices.SortFunc(all[begin:], func(a, b writtenName) int { return bytes.Compare(a.name[:], b.name[:]) })
 	}
 	return s.stamps(ctx, all)
 }
 
-// stamps adds when names were written, and leaves out what has none.
-func (s *Store) stamps(ctx context.Context, all []written) ([]written, error) {
+// stamps adds the times at which names were written, and removes those without one.
+func (s *Store) stamps(ctx context.Context, all []writtenName) ([]writtenName, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
 	p := s.cluster.Pipeline()
 	answers := make([]*redis.StringCmd, len(all))
 	for i, x := range all {
-		answers[i] = p.GetRange(ctx, keyOf(x.name), 0, stamp-1)
+		answers[i] = p.GetRange(ctx, keyOf(x.name), 0, stampSize-1)
 	}
-	_, _ = p.Exec(ctx) // each answer has its error
+	_, _ = p.Exec(ctx) // each answer has its own error
 	there := all[:0]
 	for i, x := range all {
 		b, err := answers[i].Bytes()
-		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // which somebody else has put there
-			return nil, fmt.Errorf("when names were written: %w", told(err))
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // a value of another program
+			return nil, fmt.Errorf("when names were written: %w", storeError(err))
 		}
-		if len(b) == stamp {
+		if len(b) == stampSize {
 			x.at = time.Unix(0, int64(be.Uint64(b)))
 			there = append(there, x)
 		}

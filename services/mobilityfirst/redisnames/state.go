@@ -14,15 +14,17 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// Fsync is when a node of Redis has what it is told on its disk: its appendfsync.
+// Fsync says when a node of Redis writes to its disk: its setting appendfsync.
 type Fsync string
 
 const (
-	// FsyncAlways is before it answers.
+	// FsyncAlways means before the node answers.
 	FsyncAlways Fsync = "always"
-	// FsyncEverySecond is within a second or two: a power cut loses what was acknowledged in that time.
+	// FsyncEverySecond means within a second or two: a power cut loses what was acknowledged in
+	// that time.
 	FsyncEverySecond Fsync = "everysec"
-	// FsyncNever is when its operating system likes, or never, for nodes that write nothing to disk.
+	// FsyncNever means when the operating system decides, or never, for nodes that write nothing to
+	// disk.
 	FsyncNever Fsync = "no"
 )
 
@@ -46,25 +48,27 @@ func (f *Fsync) UnmarshalText(text []byte) error {
 	return err
 }
 
-// ErrWeak is for a cluster of which a node keeps what it is told less well than it is to; errors wrap it.
+// ErrWeak means that a node of the cluster is configured to keep writes less durably than required;
+// errors wrap it.
 var ErrWeak = errors.New("names could be lost")
 
 const (
-	// lookEvery is how often the nodes are looked at, lookWithin how long all may take.
-	lookEvery, lookWithin = 2 * time.Second, time.Second
+	// checkInterval is the time between two checks of the nodes, and checkTimeout how long one
+	// check may take.
+	checkInterval, checkTimeout = 2 * time.Second, time.Second
 )
 
-// state is what is known of the cluster.
+// state is the state of the cluster as last checked.
 type state struct {
-	err  error // why nothing can be asked
-	weak error // why nothing can be written: err, or ErrWeak
+	err      error // the reason why nothing can be read
+	writeErr error // the reason why nothing can be written: err, or ErrWeak
 }
 
-// keepLooking looks at the nodes until ctx ends, and tells what is not as it was.
-func (s *Store) keepLooking(ctx context.Context) {
-	before := s.state.Load().weak
-	for tasks.Sleep(ctx, lookEvery) == nil {
-		err := s.look(ctx)
+// monitor checks the nodes until ctx ends, and logs changes.
+func (s *Store) monitor(ctx context.Context) {
+	before := s.state.Load().writeErr
+	for tasks.Sleep(ctx, checkInterval) == nil {
+		err := s.checkNodes(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -79,30 +83,30 @@ func (s *Store) keepLooking(ctx context.Context) {
 	}
 }
 
-// look asks the nodes how they keep what they are told, and the masters how many keys they have. The error wraps
-// record.ErrBusy if no node answers, or ErrWeak, or says what Redis says.
-func (s *Store) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin+s.slack)
+// checkNodes reads the settings of the nodes and the number of keys of the masters. The error wraps
+// record.ErrBusy if no node answers, or ErrWeak, or is that of Redis.
+func (s *Store) checkNodes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout+s.slack)
 	defer cancel()
-	all := nodes{want: s.Fsync}
+	all := nodeCheck{want: s.Fsync}
 	if err := s.cluster.ForEachShard(ctx, func(ctx context.Context, node *redis.Client) error {
 		all.ask(ctx, node)
 		return nil
 	}); err != nil {
-		return told(err)
+		return storeError(err)
 	}
 	if all.answered == 0 {
 		return cmp.Or(all.err, fmt.Errorf("redis: no node has a part of the names: %w", record.ErrBusy))
 	}
-	if all.hidden != nil && s.state.Load().err != nil {
-		s.Log.Warn("Redis does not say how it keeps names, and is believed to keep them as it should", "appendfsync", s.Fsync, "error", all.hidden)
+	if all.unreadable != nil && s.state.Load().err != nil {
+		s.Log.Warn("Redis does not say how it keeps names, and is believed to keep them as it should", "appendfsync", s.Fsync, "error", all.unreadable)
 	}
-	s.state.Store(&state{weak: all.weak})
+	s.state.Store(&state{writeErr: all.weak})
 	s.count(ctx)
 	return all.weak
 }
 
-// count adds up how many keys the masters have. If one does not answer, it is left as it was.
+// count adds up the numbers of keys of the masters. If one does not answer, the old sum stays.
 func (s *Store) count(ctx context.Context) {
 	var mu sync.Mutex
 	sum := int64(0)
@@ -118,19 +122,19 @@ func (s *Store) count(ctx context.Context) {
 	}
 }
 
-// nodes are what those that are asked have answered.
-type nodes struct {
+// nodeCheck collects the answers of nodes.
+type nodeCheck struct {
 	want Fsync
 
-	mu       sync.Mutex
-	answered int
-	err      error // of one that has not
-	hidden   error // of one that does not say how it keeps names
-	weak     error // of one that does not keep them as it should
+	mu         sync.Mutex
+	answered   int
+	err        error // the error of a node that has not answered
+	unreadable error // the error of a node that does not report its settings
+	weak       error // the fault in the settings of a node
 }
 
-// ask asks a node.
-func (n *nodes) ask(ctx context.Context, node *redis.Client) {
+// ask reads the settings of a node.
+func (n *nodeCheck) ask(ctx context.Context, node *redis.Client) {
 	p := node.Pipeline()
 	disk, memory := p.ConfigGet(ctx, "append*"), p.ConfigGet(ctx, "maxmemory*")
 	_, err := p.Exec(ctx)
@@ -140,19 +144,19 @@ func (n *nodes) ask(ctx context.Context, node *redis.Client) {
 	switch {
 	case err == nil:
 		n.answered++
-		if err := weakness(n.want, disk.Val(), memory.Val()); err != nil {
+		if err := checkSettings(n.want, disk.Val(), memory.Val()); err != nil {
 			n.weak = fmt.Errorf("redis at %s: %w", node.Options().Addr, err)
 		}
-	case errors.As(err, &answer) && !errors.Is(told(err), record.ErrBusy):
+	case errors.As(err, &answer) && !errors.Is(storeError(err), record.ErrBusy):
 		n.answered++
-		n.hidden = fmt.Errorf("redis at %s: %w", node.Options().Addr, err)
+		n.unreadable = fmt.Errorf("redis at %s: %w", node.Options().Addr, err)
 	default:
-		n.err = told(err)
+		n.err = storeError(err)
 	}
 }
 
-// weakness is what is wrong with the settings of a node. The error wraps ErrWeak.
-func weakness(want Fsync, disk, memory map[string]string) error {
+// checkSettings returns an error that wraps ErrWeak if the settings of a node are too weak.
+func checkSettings(want Fsync, disk, memory map[string]string) error {
 	if policy := memory["maxmemory-policy"]; memory["maxmemory"] != "0" && policy != "noeviction" {
 		return fmt.Errorf("its maxmemory-policy is %s: set it to noeviction: %w", policy, ErrWeak)
 	}
@@ -166,7 +170,7 @@ func weakness(want Fsync, disk, memory map[string]string) error {
 	return nil
 }
 
-// rank is higher for what keeps more.
+// rank returns a higher number for a more durable setting.
 func rank(f Fsync) int {
 	switch f {
 	case FsyncNever:

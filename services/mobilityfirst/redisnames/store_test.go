@@ -59,7 +59,7 @@ func TestFull(t *testing.T) {
 // What stands in Redis and is not its owner's is not served, and does not pass for what is newer.
 func TestGarbage(t *testing.T) {
 	s := open(t, three(t), Options{})
-	stamped := func(r *record.Record) string { return string(r.AppendTo(make([]byte, stamp))) }
+	stamped := func(r *record.Record) string { return string(r.AppendTo(make([]byte, stampSize))) }
 	for what, value := range map[string]func(r *record.Record) string{
 		"a byte":             func(*record.Record) string { return "x" },
 		"a stamp":            func(*record.Record) string { return "12345678" },
@@ -73,7 +73,7 @@ func TestGarbage(t *testing.T) {
 		"it holds for ever":  func(r *record.Record) string { x := *r; x.Until = 1 << 62; return stamped(&x) },
 		"it held before all": func(r *record.Record) string { x := *r; x.Until = -1 << 63; return stamped(&x) },
 		"more":               func(r *record.Record) string { return stamped(r) + "x" },
-		"less":               func(r *record.Record) string { return stamped(r)[:stamp+115] },
+		"less":               func(r *record.Record) string { return stamped(r)[:stampSize+115] },
 	} {
 		who := somebody()
 		r := sign(t, who, 5, 1)

@@ -21,29 +21,31 @@ var writeSource string
 // writeScript decides in Redis whether a record is stored.
 var writeScript = redis.NewScript(writeSource)
 
-// waitWithin is how long replicas may take.
-const waitWithin = 500 * time.Millisecond
+// waitTimeout is how long replicas may take.
+const waitTimeout = 500 * time.Millisecond
 
-// write stores a record.
+// write is a pending write of a record.
 type write struct {
 	name  frame.GUID
-	value []byte // as it is to be stored; its stamp tells it from all other writes
+	value []byte // the value to store; its stamp distinguishes it from all other writes
 	done  func(changed bool, err error)
 }
 
 func (w *write) fail(err error) { w.done(false, err) }
 
-// Write stores a record that has been verified, and returns when Redis has it, as the package says. One that is there already is
-// a success, and changes nothing. The error wraps record.ErrOld, ErrFull, ErrBusy or ErrClosed, or ErrStored, ErrWeak, or says what
-// Redis says; if it is ErrBusy, or ctx has ended, it may be written nevertheless.
+// Write stores a verified record, and returns when Redis has it as the package documentation says.
+// It succeeds without a change if the same record is stored already. The error wraps record.ErrOld,
+// ErrFull, ErrBusy or ErrClosed, ErrStored or ErrWeak, or is that of Redis. If it is ErrBusy, or if
+// ctx has ended, the record may be written nevertheless.
 func (s *Store) Write(ctx context.Context, r *record.Record) error {
 	return record.Await(ctx, r, s.Start)
 }
 
-// Start is Write without waiting: done is called when Redis has it, or with what Write would return, and is told whether that
-// has changed anything, or may have. It must not block. An error means that done is not called.
+// Start is Write without waiting: it calls done when Redis has the record, or with the error that
+// Write would return, and with changed set if the stored record has changed or may have. done must
+// not block. If Start returns an error it does not call done.
 func (s *Store) Start(r *record.Record, done func(changed bool, err error)) error {
-	if err := s.state.Load().weak; err != nil {
+	if err := s.state.Load().writeErr; err != nil {
 		return err
 	}
 	w := &write{name: r.GUID(), done: done}
@@ -55,18 +57,19 @@ func (s *Store) Start(r *record.Record, done func(changed bool, err error)) erro
 	return s.writes.add(master, w)
 }
 
-// writeAll stores records, all of names of one master. The error says that it does not answer.
+// writeAll stores the records of names of one master. An error means that the master does not
+// answer.
 func (s *Store) writeAll(ctx context.Context, all []*write) error {
-	ctx, cancel := context.WithTimeout(ctx, writeWithin+s.slack)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout+s.slack)
 	defer cancel()
 	var silent error
-	again := s.send(ctx, all, &silent, writeScript.EvalSha)
-	s.send(ctx, again, &silent, writeScript.Eval) // which teaches it the script
+	retry := s.send(ctx, all, &silent, writeScript.EvalSha)
+	s.send(ctx, retry, &silent, writeScript.Eval) // Eval stores the script in Redis
 	return silent
 }
 
-// send has the script run for records, and gives back those for which Redis does not know it.
-func (s *Store) send(ctx context.Context, all []*write, silent *error, run func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd) (again []*write) {
+// send runs the script for records, and returns those for which Redis does not know the script.
+func (s *Store) send(ctx context.Context, all []*write, silent *error, run func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd) (retry []*write) {
 	if len(all) == 0 {
 		return nil
 	}
@@ -77,32 +80,32 @@ func (s *Store) send(ctx context.Context, all []*write, silent *error, run func(
 	p := s.cluster.Pipeline()
 	answers := make([]*redis.Cmd, len(all))
 	for i, w := range all {
-		answers[i] = run(ctx, p, []string{keyOf(w.name)}, w.value, s.keep.Milliseconds(), full, channel, s.news(w.name))
+		answers[i] = run(ctx, p, []string{keyOf(w.name)}, w.value, s.keep.Milliseconds(), full, channel, s.notification(w.name))
 	}
-	_, _ = p.Exec(ctx) // each answer has its error
+	_, _ = p.Exec(ctx) // each answer has its own error
 	for i, w := range all {
 		answer, err := answers[i].Result()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			again = append(again, w)
+			retry = append(retry, w)
 			continue
 		}
-		err = s.away(silent, err)
+		err = s.checkAnswer(silent, err)
 		switch {
-		case errors.Is(err, record.ErrBusy): // it may be there, or come yet
-			s.rename()
+		case errors.Is(err, record.ErrBusy): // the record may be stored, now or later
+			s.renewSender()
 			w.done(true, err)
 		case err != nil:
 			w.done(false, err)
 		default:
-			w.done(s.written(w, answer))
+			w.done(s.result(w, answer))
 		}
 	}
-	return again
+	return retry
 }
 
-// written is what has become of a record by what the script has returned.
-func (s *Store) written(w *write, answer any) (changed bool, err error) {
-	bare := w.value[stamp:]
+// result returns the result of a write from the answer of the script.
+func (s *Store) result(w *write, answer any) (changed bool, err error) {
+	bare := w.value[stampSize:]
 	switch answer := answer.(type) {
 	case int64:
 		if answer == 0 {
@@ -116,7 +119,7 @@ func (s *Store) written(w *write, answer any) (changed bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if bytes.Equal(have[stamp:], bare) { // if it is from this very write, that was sent twice
+		if bytes.Equal(have[stampSize:], bare) { // equal stamps mean that this very write was sent twice
 			return bytes.Equal(have, w.value), nil
 		}
 		if err := verify([]*record.Record{old}, time.Now())[0]; err != nil {
@@ -128,10 +131,11 @@ func (s *Store) written(w *write, answer any) (changed bool, err error) {
 	}
 }
 
-// errReplicas is for a master that has answered, and whose replicas have not in time. It wraps record.ErrBusy.
+// errReplicas means that a master has answered, but its replicas have not in time. It wraps
+// record.ErrBusy.
 var errReplicas = fmt.Errorf("too few of its replicas have answered: %w", record.ErrBusy)
 
-// waitHook has a master say, at the end of what is written to it together, how many of its replicas have that.
+// waitHook makes a master report, after each batch of writes, how many of its replicas have them.
 type waitHook struct{ replicas int }
 
 // DialHook implements redis.Hook.
@@ -140,17 +144,17 @@ func (waitHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook implements redis.Hook.
 func (waitHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-// ProcessPipelineHook implements redis.Hook. What is sent together goes by one connection, of which WAIT is.
+// ProcessPipelineHook implements redis.Hook. A pipeline uses one connection, to which WAIT refers.
 func (h waitHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
-		commands = slices.DeleteFunc(slices.Clone(commands), func(c redis.Cmder) bool { return c.Name() == "wait" }) // of a try before
+		commands = slices.DeleteFunc(slices.Clone(commands), func(c redis.Cmder) bool { return c.Name() == "wait" }) // from an earlier attempt
 		if len(commands) == 0 {
 			return nil
 		}
-		if !slices.ContainsFunc(commands, writes) {
+		if !slices.ContainsFunc(commands, isWrite) {
 			return next(ctx, commands)
 		}
-		wait := redis.NewIntCmd(ctx, "wait", h.replicas, waitWithin.Milliseconds())
+		wait := redis.NewIntCmd(ctx, "wait", h.replicas, waitTimeout.Milliseconds())
 		err := next(ctx, append(commands, wait))
 		replicas, waitErr := wait.Result()
 		if waitErr == nil && replicas >= int64(h.replicas) {
@@ -160,7 +164,7 @@ func (h waitHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 			waitErr = fmt.Errorf("redis: %d of %d replicas have it: %w", replicas, h.replicas, errReplicas)
 		}
 		for _, c := range commands {
-			if writes(c) && c.Err() == nil {
+			if isWrite(c) && c.Err() == nil {
 				c.SetErr(waitErr)
 			}
 		}
@@ -168,5 +172,5 @@ func (h waitHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// writes says whether a command writes.
-func writes(c redis.Cmder) bool { return c.Name() == "evalsha" || c.Name() == "eval" }
+// isWrite reports whether a command writes.
+func isWrite(c redis.Cmder) bool { return c.Name() == "evalsha" || c.Name() == "eval" }

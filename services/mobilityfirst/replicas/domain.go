@@ -13,44 +13,46 @@ import (
 )
 
 const (
-	// DefaultK is how many domains keep each name, as the original release has it.
+	// DefaultK is the default of the number of domains that keep each name, as in the original
+	// release.
 	DefaultK = 5
-	// MaxDomains is how many domains there may be.
+	// MaxDomains is the maximum number of domains.
 	MaxDomains = 1024
 )
 
-// ErrDomains is for domains that can't be one name service; errors wrap it.
+// ErrDomains means that the domains cannot form one name service; errors wrap it.
 var ErrDomains = errors.New("these domains are no name service")
 
-// Domain is one that has a name service.
+// Domain is a domain with a name service.
 type Domain struct {
-	// Name is what its names are chosen by: it has to be the same in the configuration of all domains.
+	// Name determines which names the domain keeps. It has to be the same in the configuration of
+	// all domains.
 	Name string
-	// Addr is where its name service is asked by UDP.
+	// Addr is the UDP address of its name service.
 	Addr netip.AddrPort
 }
 
-// ParseDomain reads a domain written as NAME=ADDRESS:PORT.
+// ParseDomain parses a domain written as NAME=ADDRESS:PORT.
 func ParseDomain(text string) (Domain, error) {
-	name, at, is := strings.Cut(text, "=")
+	name, at, ok := strings.Cut(text, "=")
 	addr, err := netip.ParseAddrPort(at)
-	if !is || name == "" || err != nil || !isPlace(addr) {
+	if !ok || name == "" || err != nil || !isServerAddr(addr) {
 		return Domain{}, fmt.Errorf("domain %q: want a name, an address and a port, like west=192.0.2.1:5001: %w", text, ErrDomains)
 	}
 	return Domain{name, addr}, nil
 }
 
-// isPlace says whether something can be asked at an address.
-func isPlace(a netip.AddrPort) bool {
+// isServerAddr reports whether a server can be reached at an address.
+func isServerAddr(a netip.AddrPort) bool {
 	return a.IsValid() && a.Port() != 0 && !a.Addr().IsUnspecified() && !a.Addr().IsMulticast()
 }
 
-// Check says what is wrong with the domains of the service of one of them, of which so many keep each name. The error
-// wraps ErrDomains.
+// Check checks the domains of a name service, the name of this one, and the number k of domains
+// that keep each name. The error wraps ErrDomains.
 func Check(all []Domain, self string, k int) error {
 	names, addrs := map[string]bool{}, map[netip.AddrPort]bool{}
 	for _, d := range all {
-		if d.Name == "" || !isPlace(d.Addr) {
+		if d.Name == "" || !isServerAddr(d.Addr) {
 			return fmt.Errorf("domain %q at %v: want a name, and one address and a port: %w", d.Name, d.Addr, ErrDomains)
 		}
 		if names[d.Name] || addrs[d.Addr] {
@@ -69,15 +71,15 @@ func Check(all []Domain, self string, k int) error {
 	return nil
 }
 
-// seed is by what a domain's names are chosen.
+// seed returns the number from which a domain's scores are computed.
 func seed(domain string) uint64 {
 	sum := sha256.Sum256([]byte(domain))
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// score is how much a name belongs to a domain: those with the highest keep it, so that a domain that comes or goes
-// takes or leaves its own names alone (rendezvous hashing, Thaler and Ravishankar 1998). The names are hashes already;
-// the bits are mixed as in SplitMix64.
+// score returns the score of a name at a domain: the domains with the highest scores keep it. A
+// domain that is added or removed therefore only takes or leaves its own names (rendezvous hashing,
+// Thaler and Ravishankar 1998). Names are hashes already; the bits are mixed as in SplitMix64.
 func score(seed uint64, name frame.GUID) uint64 {
 	x := seed ^ binary.BigEndian.Uint64(name[:])
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -85,10 +87,10 @@ func score(seed uint64, name frame.GUID) uint64 {
 	return x ^ x>>31
 }
 
-// Placement says which of some domains keep a name. Its methods may be called concurrently.
-type Placement []uint64 // their seeds
+// Placement computes which domains keep a name. Its methods may be called concurrently.
+type Placement []uint64 // the seeds of the domains
 
-// Place is the placement among domains of these names.
+// Place returns the placement among domains with these names.
 func Place(domains ...string) Placement {
 	p := make(Placement, len(domains))
 	for i, name := range domains {
@@ -97,8 +99,8 @@ func Place(domains ...string) Placement {
 	return p
 }
 
-// Keepers are the K domains that keep a name, by their numbers, or all if there are fewer. The first of them are those that keep it
-// with a smaller K.
+// Keepers returns the indices of the k domains that keep a name, or of all if there are fewer. The
+// first of them also keep it with a smaller k.
 func (p Placement) Keepers(k int, name frame.GUID) []int {
 	type scored struct {
 		score  uint64

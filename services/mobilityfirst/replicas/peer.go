@@ -16,60 +16,62 @@ import (
 )
 
 const (
-	// maxBehind is how many names wait at most to be passed on, to all domains together, each of which has an equal part.
-	// What is beyond is found in the store when there is room again.
-	maxBehind = 1 << 20
-	// atOnce is how many names are passed on at one time to a domain.
-	atOnce = 64
-	// A domain that does not answer is tried again after retry, doubled up to retryMost, with one name; one that has too much
-	// to do after busyFor; and one that does not take a name for a time, as its disk is full, after laterFor.
-	retry, retryMost, busyFor, laterFor = 500 * time.Millisecond, 15 * time.Second, 100 * time.Millisecond, 15 * time.Second
+	// maxPending limits the names that wait to be sent to other domains; each domain has an equal
+	// part. Further names are found in the store when there is room again.
+	maxPending = 1 << 20
+	// maxParallel is the number of names that are sent to a domain at one time.
+	maxParallel = 64
+	// A domain that does not answer is tried again with one name after initialRetry, doubled up to
+	// maxRetry. A busy domain is tried again after busyPause, and a name that a domain refuses for
+	// the time being, for example because its disk is full, after refusedPause.
+	initialRetry, maxRetry, busyPause, refusedPause = 500 * time.Millisecond, 15 * time.Second, 100 * time.Millisecond, 15 * time.Second
 )
 
-// peer is another domain's name service.
+// peer is the name service of another domain.
 type peer struct {
 	Domain
-	cache   *gnrs.Cache
-	store   Store
-	log     *slog.Logger
-	lines   lograte.Limit
-	changed func(frame.GUID)
-	room    int
-	slots   chan struct{}
-	more    chan struct{}
+	cache     *gnrs.Cache
+	store     Store
+	log       *slog.Logger
+	warnLimit lograte.Limit
+	changed   func(frame.GUID)
+	room      int
+	slots     chan struct{}
+	wakeup    chan struct{}
 
-	mu      sync.Mutex
-	behind  map[frame.GUID]*pending // each of which is in queue, in later, or being passed on
-	queue   []frame.GUID            // to be passed on now
-	later   []refused               // to be passed on later, in the order of their times
-	telling int                     // how many are being passed on
-	pause   time.Duration           // for which it is left alone after it has not answered; zero for a domain that answers
-	paused  time.Time               // since when that is so long
-	scan    scan
+	mu           sync.Mutex
+	pending      map[frame.GUID]*pendingName // each of them is in queue, in later, or being sent
+	queue        []frame.GUID                // names to send now
+	later        []refusedName               // names to send later, in the order of their times
+	sending      int                         // the number of names being sent
+	backoff      time.Duration               // the pause after the domain has not answered; zero for a domain that answers
+	backoffSince time.Time                   // when backoff was last changed
+	scan         scan
 }
 
-// pending is a name that is to be passed on.
-type pending struct {
-	since time.Time // when it was written
-	again bool      // it has been written since it began to be passed on
+// pendingName is a name whose record has to be sent.
+type pendingName struct {
+	since     time.Time // when it was written
+	rewritten bool      // it has been written again since it was taken from queue
 }
 
-// refused is a name that the domain has not taken for a time.
-type refused struct {
+// refusedName is a name that the domain has refused for the time being.
+type refusedName struct {
 	name frame.GUID
-	at   time.Time // when it is to be passed on again
+	at   time.Time // when it is sent again
 }
 
 func newPeer(d Domain, local netip.Addr, domains int, o Options) (p *peer, err error) {
 	p = &peer{
-		Domain: d, store: o.Store, log: o.Log, room: maxBehind / domains, changed: func(frame.GUID) {},
-		behind: map[frame.GUID]*pending{}, slots: make(chan struct{}, atOnce), more: make(chan struct{}, 1),
+		Domain: d, store: o.Store, log: o.Log, room: maxPending / domains, changed: func(frame.GUID) {},
+		pending: map[frame.GUID]*pendingName{}, slots: make(chan struct{}, maxParallel), wakeup: make(chan struct{}, 1),
 	}
 	p.cache, err = gnrs.DialPeer(local, d.Addr, domains, func(name frame.GUID) { p.changed(name) })
 	return p, err
 }
 
-// written has a name passed on that was written just now. If there is no room for it, it is looked for in the store.
+// written queues a name that was written just now. If there is no room, it is found in the store
+// later.
 func (p *peer) written(name frame.GUID) {
 	if !p.add(name, time.Now()) {
 		p.mu.Lock()
@@ -78,27 +80,27 @@ func (p *peer) written(name frame.GUID) {
 	}
 }
 
-// add has a name passed on that was written at a time, and says whether there was room for it.
+// add queues a name that was written at a time, and reports whether there was room.
 func (p *peer) add(name frame.GUID, written time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch x := p.behind[name]; {
+	switch x := p.pending[name]; {
 	case x != nil:
-		x.again = true
-	case len(p.behind) >= p.room:
+		x.rewritten = true
+	case len(p.pending) >= p.room:
 		return false
 	default:
-		p.behind[name] = &pending{since: written}
+		p.pending[name] = &pendingName{since: written}
 		p.queue = append(p.queue, name)
 		p.wake()
 	}
 	return true
 }
 
-// wake has run look for names. The lock is held.
+// wake wakes run. The mutex is held.
 func (p *peer) wake() {
 	select {
-	case p.more <- struct{}{}:
+	case p.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -106,11 +108,12 @@ func (p *peer) wake() {
 func (p *peer) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.behind)
+	return len(p.pending)
 }
 
-// next is a name that is to be passed on now, and if there is none, how long none is later; zero for until there is more.
-func (p *peer) next(now time.Time) (name frame.GUID, is bool, wait time.Duration) {
+// next returns a name to send now. If ok is false, wait is the time until the next one is due; zero
+// if none is.
+func (p *peer) next(now time.Time) (name frame.GUID, ok bool, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.later) > 0 && !now.Before(p.later[0].at) {
@@ -120,37 +123,37 @@ func (p *peer) next(now time.Time) (name frame.GUID, is bool, wait time.Duration
 	if len(p.later) > 0 {
 		wait = p.later[0].at.Sub(now)
 	}
-	if len(p.queue) == 0 || p.pause > 0 && p.telling > 0 {
+	if len(p.queue) == 0 || p.backoff > 0 && p.sending > 0 {
 		return name, false, wait
 	}
 	name = p.queue[0]
 	if p.queue = p.queue[1:]; len(p.queue) == 0 {
 		p.queue = nil
 	}
-	p.behind[name].again = false
-	p.telling++
+	p.pending[name].rewritten = false
+	p.sending++
 	return name, true, 0
 }
 
-// told notes what has become of a name that was passed on.
-func (p *peer) told(name frame.GUID, err error, now time.Time) {
+// sent records the result of sending a name.
+func (p *peer) sent(name frame.GUID, err error, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.telling--
-	switch x := p.behind[name]; {
-	case err == nil && !x.again:
-		if delete(p.behind, name); len(p.behind) == 0 {
-			p.behind = map[frame.GUID]*pending{} // the old one stays as large as it ever was
+	p.sending--
+	switch x := p.pending[name]; {
+	case err == nil && !x.rewritten:
+		if delete(p.pending, name); len(p.pending) == 0 {
+			p.pending = map[frame.GUID]*pendingName{} // a map never shrinks
 		}
-	case errors.Is(err, errLater):
-		p.later = append(p.later, refused{name, now.Add(laterFor)})
+	case errors.Is(err, errRefusedNow):
+		p.later = append(p.later, refusedName{name, now.Add(refusedPause)})
 	default:
 		p.queue = append(p.queue, name)
 	}
 	p.wake()
 }
 
-// run passes names on until ctx ends.
+// run sends names until ctx ends.
 func (p *peer) run(ctx context.Context) {
 	var telling sync.WaitGroup
 	defer telling.Wait()
@@ -160,12 +163,12 @@ func (p *peer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		name, is, wait := p.next(time.Now())
-		if is {
+		name, ok, wait := p.next(time.Now())
+		if ok {
 			telling.Go(func() {
-				asked, err := p.tell(ctx, name)
-				p.rest(ctx, asked, err)
-				p.told(name, err, time.Now())
+				asked, err := p.send(ctx, name)
+				p.waitAfter(ctx, asked, err)
+				p.sent(name, err, time.Now())
 				<-p.slots
 			})
 			continue
@@ -176,52 +179,54 @@ func (p *peer) run(ctx context.Context) {
 			due = time.After(wait)
 		}
 		select {
-		case <-p.more:
+		case <-p.wakeup:
 		case <-due:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// rest waits if the domain has not taken a name, for longer and longer if it does not answer.
-func (p *peer) rest(ctx context.Context, asked bool, err error) {
+// waitAfter pauses after a domain has not accepted a name, for longer and longer if it does not
+// answer.
+func (p *peer) waitAfter(ctx context.Context, asked bool, err error) {
 	if !asked || ctx.Err() != nil {
 		return
 	}
 	silent := errors.Is(err, gnrs.ErrNoAnswer)
 	p.mu.Lock()
-	before, behind := p.pause, len(p.behind)
+	before, pending := p.backoff, len(p.pending)
 	switch now := time.Now(); {
 	case !silent:
-		p.pause, p.paused = 0, time.Time{}
-	case now.Sub(p.paused) >= p.pause: // and not for each of those that are passed on
-		p.pause, p.paused = min(max(2*p.pause, retry), retryMost), now
+		p.backoff, p.backoffSince = 0, time.Time{}
+	case now.Sub(p.backoffSince) >= p.backoff: // only once for all that are being sent
+		p.backoff, p.backoffSince = min(max(2*p.backoff, initialRetry), maxRetry), now
 	}
-	after := p.pause
+	after := p.backoff
 	p.mu.Unlock()
 	switch {
 	case before == 0 && after > 0:
-		p.lines.Warn(p.log, "a domain does not answer: it gets what it misses when it does", "domain", p.Name, "at", p.Addr, "error", err)
+		p.warnLimit.Warn(p.log, "a domain does not answer: it gets what it misses when it does", "domain", p.Name, "at", p.Addr, "error", err)
 	case before > 0 && after == 0:
-		p.lines.Info(p.log, "a domain answers again", "domain", p.Name, "behind", behind)
+		p.warnLimit.Info(p.log, "a domain answers again", "domain", p.Name, "behind", pending)
 	}
 	switch {
 	case silent:
 		_ = tasks.Sleep(ctx, after)
-	case err != nil && !errors.Is(err, errLater):
-		_ = tasks.Sleep(ctx, busyFor)
+	case err != nil && !errors.Is(err, errRefusedNow):
+		_ = tasks.Sleep(ctx, busyPause)
 	}
 }
 
-// errLater is for a name that a domain does not take now, though it answers.
-var errLater = errors.New("the domain does not take it now")
+// errRefusedNow means that a domain has refused a name for the time being.
+var errRefusedNow = errors.New("the domain does not take it now")
 
-// tell tells the domain where a name is, and says whether it was asked to take it. An error says that it is to be told again:
-// it wraps gnrs.ErrNoAnswer or errLater, or is for a domain that has too much to do.
-func (p *peer) tell(ctx context.Context, name frame.GUID) (asked bool, err error) {
+// send sends the record of a name to the domain. asked reports whether the domain was asked. An
+// error means that the name has to be sent again: it wraps gnrs.ErrNoAnswer or errRefusedNow, or
+// means that the domain is busy.
+func (p *peer) send(ctx context.Context, name frame.GUID) (asked bool, err error) {
 	b, found, err := p.store.Get(nil, name)
 	if err != nil {
-		return false, errors.Join(errLater, err)
+		return false, errors.Join(errRefusedNow, err)
 	}
 	if !found {
 		return false, nil
@@ -233,7 +238,7 @@ func (p *peer) tell(ctx context.Context, name frame.GUID) (asked bool, err error
 	return true, p.write(ctx, r)
 }
 
-// write has the domain take a record, as tell says.
+// write writes a record at the domain; see send for its error.
 func (p *peer) write(ctx context.Context, r *record.Record) error {
 	err := p.cache.Write(ctx, r)
 	refused := (*gnrs.RefusedError)(nil)
@@ -244,12 +249,12 @@ func (p *peer) write(ctx context.Context, r *record.Record) error {
 		return err
 	case refused.Code == gnrs.TooOften, refused.Code == gnrs.Busy:
 		return err
-	case refused.Code == gnrs.Old: // it has a newer one
+	case refused.Code == gnrs.Old: // the domain has a newer record
 		return nil
 	}
-	p.lines.Warn(p.log, "a domain does not take where a name is", "domain", p.Name, "name", r.GUID(), "error", err)
+	p.warnLimit.Warn(p.log, "a domain does not take where a name is", "domain", p.Name, "name", r.GUID(), "error", err)
 	if refused.Code == gnrs.Full || refused.Code == gnrs.Failed || refused.Code == gnrs.Over {
-		return errors.Join(errLater, err)
+		return errors.Join(errRefusedNow, err)
 	}
 	return nil
 }

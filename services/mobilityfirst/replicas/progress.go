@@ -19,36 +19,37 @@ import (
 )
 
 const (
-	// progressFile is in the folder.
+	// progressFile is the name of the file in the folder.
 	progressFile = "passed-on.json"
-	// progressEvery is how often it is written.
-	progressEvery = 10 * time.Second
-	// progressSlack is how much earlier a name may have been written that is looked for: the store counts whole seconds, and a
-	// record is noted as to be passed on only when it is on the disk.
+	// progressInterval is the time between two writes of the file.
+	progressInterval = 10 * time.Second
+	// progressSlack is added to the period that is searched: the store counts whole seconds, and a
+	// record is queued only after it is on the disk.
 	progressSlack = time.Minute
-	// scanEvery is how often it is looked whether names have to be looked for in the store.
-	scanEvery = time.Second
+	// scanInterval is the time between two checks whether the store has to be searched.
+	scanInterval = time.Second
 )
 
-// progress is what has been passed on, as it is on disk.
+// progress is the content of the file.
 type progress struct {
-	// Domains stands for the domains, and how many keep each name: with others, names are others' to keep.
+	// Domains is a hash of the domains and K: with other values, other domains keep the names.
 	Domains string `json:"domains"`
-	// Until is, by domain, until when all has been passed on that was written here, in seconds since 1970.
+	// Until contains for each domain the time, in seconds since 1970, until which all records have
+	// been sent to it.
 	Until map[string]int64 `json:"until"`
 }
 
-// scan is the search of the store for names that a domain has to be told, because they were written before the start, or when
-// there was no room for them.
+// scan is the state of the search in the store for names that a domain has to receive, because they
+// were written before the start or while there was no room for them.
 type scan struct {
-	missed bool       // there are such names
-	until  time.Time  // all before it has been passed on, but for what is behind
-	from   frame.GUID // where it goes on
-	going  bool
-	began  time.Time
+	missed  bool       // there are such names
+	until   time.Time  // all names before it have been sent, except for the pending ones
+	next    frame.GUID // where the search continues
+	running bool
+	started time.Time
 }
 
-// digest stands for the domains, and how many keep each name.
+// digest returns a hash of the domains and K.
 func (r *Replicas) digest() string {
 	h := sha256.New()
 	for _, d := range r.Domains {
@@ -58,9 +59,9 @@ func (r *Replicas) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// keepUp has the names passed on that were written before the start and have not been, or for which there was no room, and
-// notes how far that is, until ctx ends.
-func (r *Replicas) keepUp(ctx context.Context) error {
+// catchUp finds the names that were written before the start, or while there was no room for them,
+// and queues them. It records the progress until ctx ends.
+func (r *Replicas) catchUp(ctx context.Context) error {
 	before, err := r.load()
 	if err != nil {
 		return err
@@ -76,29 +77,30 @@ func (r *Replicas) keepUp(ctx context.Context) error {
 			switch err := r.search(ctx, p); {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, record.ErrBusy):
-				r.lines.Warn(r.Log, "names that are to be passed on are not looked for now", "domain", p.Name, "error", err)
+				r.warnLimit.Warn(r.Log, "names that are to be passed on are not looked for now", "domain", p.Name, "error", err)
 			default:
 				return err
 			}
 		}
-		if time.Since(written) >= progressEvery {
-			r.note()
+		if time.Since(written) >= progressInterval {
+			r.writeProgress()
 			written = time.Now()
 		}
-		_ = tasks.Sleep(ctx, scanEvery)
+		_ = tasks.Sleep(ctx, scanInterval)
 	}
-	r.note()
+	r.writeProgress()
 	return nil
 }
 
-// search looks in the store for names that a domain has to be told, if there are such and there is room for them.
+// search queues the names in the store that a domain has to receive, if there are any and there is
+// room for them.
 func (r *Replicas) search(ctx context.Context, p *peer) error {
 	p.mu.Lock()
 	s := &p.scan
-	if !s.going && s.missed {
-		*s = scan{until: s.until, going: true, began: time.Now()}
+	if !s.running && s.missed {
+		*s = scan{until: s.until, running: true, started: time.Now()}
 	}
-	from, since, due := s.from, s.until.Add(-r.slack), s.going && len(p.behind) < p.room/2
+	from, since, due := s.next, s.until.Add(-r.slack), s.running && len(p.pending) < p.room/2
 	p.mu.Unlock()
 	if !due {
 		return nil
@@ -114,26 +116,27 @@ func (r *Replicas) search(ctx context.Context, p *peer) error {
 	defer p.mu.Unlock()
 	switch {
 	case full:
-		s.from = from
+		s.next = from
 	case err == nil && ctx.Err() == nil:
-		s.going, s.until = false, p.oldest(s.began)
+		s.running, s.until = false, p.oldest(s.started)
 	}
 	return err
 }
 
-// passed is until when all has been passed on.
-func (p *peer) passed(now time.Time) time.Time {
+// passedUntil returns the time until which all names have been sent.
+func (p *peer) passedUntil(now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.scan.missed && !p.scan.going {
+	if !p.scan.missed && !p.scan.running {
 		p.scan.until = p.oldest(now)
 	}
 	return p.scan.until
 }
 
-// oldest is a time, or when the oldest was written of the names that are to be passed on, if that is earlier. The lock is held.
+// oldest returns the time at which the oldest pending name was written, or at if that is earlier.
+// The mutex is held.
 func (p *peer) oldest(at time.Time) time.Time {
-	for _, x := range p.behind {
+	for _, x := range p.pending {
 		if x.since.Before(at) {
 			at = x.since
 		}
@@ -141,24 +144,25 @@ func (p *peer) oldest(at time.Time) time.Time {
 	return at
 }
 
-// note writes down what has been passed on.
-func (r *Replicas) note() {
+// writeProgress writes the file.
+func (r *Replicas) writeProgress() {
 	now := progress{Domains: r.digest(), Until: map[string]int64{}}
 	for _, p := range r.all() {
-		now.Until[p.Name] = p.passed(time.Now()).Unix()
+		now.Until[p.Name] = p.passedUntil(time.Now()).Unix()
 	}
 	b, err := json.Marshal(now)
 	if err == nil {
 		err = wholefile.Replace(r.progressPath(), b, 0o600)
 	}
 	if err != nil {
-		r.lines.Warn(r.Log, "after a restart more names are passed on again", "error", err)
+		r.warnLimit.Warn(r.Log, "after a restart more names are passed on again", "error", err)
 	}
 }
 
 func (r *Replicas) progressPath() string { return filepath.Join(r.Dir, progressFile) }
 
-// load reads what has been passed on: nothing, if nothing says so, or other domains were to keep the names.
+// load reads the file. The result is empty if there is no file, or if the domains or K have
+// changed.
 func (r *Replicas) load() (progress, error) {
 	var x progress
 	b, err := os.ReadFile(r.progressPath())

@@ -18,49 +18,51 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// together is how many domains are asked for a name at one time, the nearest first.
-const together = 2
+// lookupParallel is the number of domains that are asked for a name at one time, the nearest first.
+const lookupParallel = 2
 
-// lateAfter is how long they may take before the next are asked, too.
-const lateAfter = 200 * time.Millisecond
+// lookupDelay is how long they may take before the next ones are asked as well.
+const lookupDelay = 200 * time.Millisecond
 
-// Options is what Replicas works with.
+// Options configures Replicas.
 type Options struct {
 	// Self is the name of this domain, which is one of Domains.
 	Self    string
 	Domains []Domain
-	// K is how many domains keep each name; zero for DefaultK.
+	// K is the number of domains that keep each name; zero selects DefaultK.
 	K int
-	// Store has this domain's records.
+	// Store holds this domain's records.
 	Store Store
-	// Dir is a folder that is there, in which this has a file of its own.
+	// Dir is an existing folder for the file with the progress.
 	Dir string
 	// Log receives the log; nil discards it.
 	Log *slog.Logger
 }
 
-// Store has the records of a domain. Its methods may be called concurrently. Errors wrap those of package record.
+// Store is the interface of a domain's store of records. Its methods may be called concurrently.
+// Errors wrap those of package record.
 type Store interface {
-	// Get is that of gnrs.Store.
+	// Get is the method of gnrs.Store.
 	Get(b []byte, name frame.GUID) (all []byte, found bool, err error)
-	// Since gives f the names that were written from a time on, and when, until f returns false or ctx ends, of which the error
-	// tells: in an order of the store's own, in which it begins with from, or with the first if that is zero.
+	// Since calls f with the names that were written at time t or later, and when they were, until
+	// f returns false or ctx ends, which it returns as an error. The order is the store's own; it
+	// begins with from, or with the first name if from is zero.
 	Since(ctx context.Context, t time.Time, from frame.GUID, f func(name frame.GUID, written time.Time) bool) error
 }
 
-// Replicas are the name services of other domains. Its methods may be called concurrently.
+// Replicas reaches the name services of other domains. Its methods may be called concurrently.
 type Replicas struct {
 	Options
-	place Placement // of names among all domains
-	peers []*peer   // by the number of the domain; nil for this one
-	self  int
-	addrs map[netip.Addr]bool
-	lines lograte.Limit
-	slack time.Duration // progressSlack, but for tests
+	place     Placement // of names among all domains
+	peers     []*peer   // by the index of the domain; nil for this one
+	self      int
+	addrs     map[netip.Addr]bool
+	warnLimit lograte.Limit
+	slack     time.Duration // progressSlack, except in tests
 }
 
-// New makes the others of a name service, and sends nothing yet. The error wraps ErrDomains. Run has to be called, which
-// closes it.
+// New returns the Replicas of a name service, and sends nothing yet. The caller has to call Run,
+// which closes it. The error wraps ErrDomains.
 func New(o Options) (*Replicas, error) {
 	o.K = cmp.Or(o.K, DefaultK)
 	if o.Log == nil {
@@ -87,7 +89,7 @@ func New(o Options) (*Replicas, error) {
 	return r, nil
 }
 
-// all are the other domains.
+// all returns the other domains.
 func (r *Replicas) all() (all []*peer) {
 	for _, p := range r.peers {
 		if p != nil {
@@ -97,10 +99,10 @@ func (r *Replicas) all() (all []*peer) {
 	return all
 }
 
-// keeps says whether another domain is one of those that keep a name.
+// keeps reports whether another domain keeps a name.
 func (r *Replicas) keeps(p *peer, name frame.GUID) bool { return slices.Contains(r.others(name), p) }
 
-// others are those of the domains that keep a name, but for this one.
+// others returns the other domains that keep a name.
 func (r *Replicas) others(name frame.GUID) (all []*peer) {
 	for _, i := range r.place.Keepers(r.K, name) {
 		if i != r.self {
@@ -110,16 +112,16 @@ func (r *Replicas) others(name frame.GUID) (all []*peer) {
 	return all
 }
 
-// Keeps says whether this domain is one of those that keep a name.
+// Keeps reports whether this domain keeps a name.
 func (r *Replicas) Keeps(name frame.GUID) bool {
 	return slices.Contains(r.place.Keepers(r.K, name), r.self)
 }
 
-// IsPeer says whether an address is that of another domain's name service.
+// IsPeer reports whether an address is that of another domain's name service.
 func (r *Replicas) IsPeer(a netip.Addr) bool { return r.addrs[a.Unmap()] }
 
-// Changed has f told of names that were asked for and have changed. It is to be called before anything is asked. f must
-// not block.
+// Changed registers f, which is called with names that were looked up and have changed. It has to
+// be called before any lookup. f must not block.
 func (r *Replicas) Changed(f func(frame.GUID)) {
 	for _, p := range r.all() {
 		p.changed = func(name frame.GUID) {
@@ -129,23 +131,24 @@ func (r *Replicas) Changed(f func(frame.GUID)) {
 	}
 }
 
-// forget has what domains have answered about a name not be used any more: one of them, or this one, knows something newer,
-// and another may not be able to tell.
+// forget removes the cached answers of all domains for a name: one domain knows a newer record, and
+// another may not be able to notify this one.
 func (r *Replicas) forget(name frame.GUID) {
 	for _, p := range r.others(name) {
 		p.cache.Forget(name)
 	}
 }
 
-// found is what a domain has answered.
-type found struct {
+// lookupResult is the answer of a domain.
+type lookupResult struct {
 	record *record.Record
 	until  time.Time
 	err    error
 }
 
-// Lookup asks the domains that keep a name where it is, until one knows it or ctx ends, and says until when that may be
-// kept. The error is a *gnrs.RefusedError with NotFound if all that have answered say so, or wraps gnrs.ErrNoAnswer.
+// Lookup asks the domains that keep a name until one knows it or ctx ends, and returns until when
+// the answer may be cached. The error is a *gnrs.RefusedError with NotFound if all that have
+// answered do not know the name, or wraps gnrs.ErrNoAnswer.
 func (r *Replicas) Lookup(ctx context.Context, name frame.GUID) (*record.Record, time.Time, error) {
 	all := r.others(name)
 	distances := map[*peer]time.Duration{}
@@ -153,25 +156,25 @@ func (r *Replicas) Lookup(ctx context.Context, name frame.GUID) (*record.Record,
 		distances[p] = p.cache.Distance()
 	}
 	slices.SortStableFunc(all, func(a, b *peer) int { return cmp.Compare(distances[a], distances[b]) })
-	answers := make(chan found, len(all))
+	answers := make(chan lookupResult, len(all))
 	asked, waiting := 0, 0
-	more := func() { // asks the next
-		for ; asked < len(all) && waiting < together; asked++ {
+	more := func() { // asks the next domains
+		for ; asked < len(all) && waiting < lookupParallel; asked++ {
 			p := all[asked]
 			waiting++
-			go func() { // ends with ctx, or when the peer has answered or not
-				var f found
+			go func() { // it ends with ctx, or with the answer or timeout of the peer
+				var f lookupResult
 				f.record, f.until, f.err = p.cache.LookupUntil(ctx, name)
 				answers <- f
 			}()
 		}
 	}
 	more()
-	late := time.NewTicker(lateAfter)
+	late := time.NewTicker(lookupDelay)
 	defer late.Stop()
 	last := error(fmt.Errorf("%v is kept by no other domain that answers: %w", name, gnrs.ErrNoAnswer))
 	if len(all) == 0 {
-		last = &gnrs.RefusedError{Kind: gnrswire.Lookup, Code: gnrs.NotFound} // this one keeps it alone
+		last = &gnrs.RefusedError{Kind: gnrswire.Lookup, Code: gnrs.NotFound} // only this domain keeps the name
 	}
 	for left := len(all); left > 0; {
 		select {
@@ -195,8 +198,8 @@ func (r *Replicas) Lookup(ctx context.Context, name frame.GUID) (*record.Record,
 	return nil, time.Time{}, last
 }
 
-// Written notes that this domain has something new of a name, and has it passed on to the domains that keep it, unless one of
-// them has brought it.
+// Written handles a changed record in this domain's store, and sends it to the domains that keep
+// the name, unless one of them has sent it.
 func (r *Replicas) Written(name frame.GUID, brought bool) {
 	r.forget(name)
 	if brought {
@@ -207,18 +210,18 @@ func (r *Replicas) Written(name frame.GUID, brought bool) {
 	}
 }
 
-// Peer is what is known of another domain.
+// Peer describes another domain.
 type Peer struct {
 	Domain
-	// Trip is its mean round trip; zero if it has not answered yet.
-	Trip time.Duration
-	// Silent says that it did not answer when it was asked last.
+	// RoundTrip is the mean round-trip time; zero if the domain has not answered yet.
+	RoundTrip time.Duration
+	// Silent means that the domain did not answer the last request.
 	Silent bool
-	// Behind is how many names are to be passed on to it yet.
+	// Behind is the number of names that still have to be sent to it.
 	Behind int
 }
 
-// Peers are the other domains.
+// Peers returns the other domains.
 func (r *Replicas) Peers() (all []Peer) {
 	for _, p := range r.all() {
 		trip, silent := p.cache.RoundTrip()
@@ -227,14 +230,14 @@ func (r *Replicas) Peers() (all []Peer) {
 	return all
 }
 
-// Run passes names on until ctx ends or that fails, and closes what New has opened.
+// Run sends names to the other domains until ctx ends or the store fails, and then closes Replicas.
 func (r *Replicas) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for _, p := range r.all() {
 		all.Go(func() { p.run(ctx) })
 	}
-	err := r.keepUp(ctx)
+	err := r.catchUp(ctx)
 	cancel()
 	all.Wait()
 	return errors.Join(err, r.close())

@@ -307,7 +307,7 @@ func TestMoreThanThereIsRoomFor(t *testing.T) {
 		t.Errorf("%d names are remembered, want 8", n)
 	}
 	before := time.Now()
-	if at := p.passed(before); !at.Before(before) {
+	if at := p.passedUntil(before); !at.Before(before) {
 		t.Errorf("all has been passed on until %v", at)
 	}
 	w.start(1)
@@ -319,7 +319,7 @@ func TestMoreThanThereIsRoomFor(t *testing.T) {
 		}
 		return true
 	})
-	w.eventually("it is known that it has", func() bool { return p.passed(time.Now()).After(before) })
+	w.eventually("it is known that it has", func() bool { return p.passedUntil(time.Now()).After(before) })
 }
 
 // What has been passed on is not passed on again after a start; with other domains to keep the names it is.
@@ -345,7 +345,7 @@ func TestProgress(t *testing.T) {
 	w.eventually("it is known that they are", func() bool { // and no search of the store goes on
 		for _, r := range w.running {
 			for _, p := range r.all() {
-				if time.Since(p.passed(time.Now())) > time.Second {
+				if time.Since(p.passedUntil(time.Now())) > time.Second {
 					return false
 				}
 			}
@@ -389,7 +389,7 @@ func TestFull(t *testing.T) {
 	name := w.write(0, 0, 1)
 	w.eventually("the domain has the name", func() bool { return w.has(1, name) == 1 })
 	var more []frame.GUID
-	for who := range 2 * atOnce {
+	for who := range 2 * maxParallel {
 		more = append(more, w.write(0, 1+who, 1))
 	}
 	p := w.running[0].peers[1]
