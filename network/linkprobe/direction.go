@@ -89,7 +89,7 @@ type Direction struct {
 	counters      Counters
 }
 
-// NewWay returns a Direction for a link that should carry IP packets of mtu bytes, which must be from
+// NewDirection returns a Direction for a link that should carry IP packets of mtu bytes, which must be from
 // MinMTU to MaxMTU.
 func NewDirection(from, to topology.PortRef, mtu int) *Direction {
 	w := &Direction{From: from, To: to, MTU: mtu}
