@@ -21,7 +21,7 @@ const (
 	lookInterval = 5 * time.Second
 	// forgetAfter is how long the database of a switch is kept that is not connected.
 	forgetAfter = 5 * time.Minute
-	// keptGone bounds the switches of which that is so.
+	// keptGone bounds the switches that are not connected and whose databases are kept.
 	keptGone = 64
 )
 

@@ -98,8 +98,8 @@ func (e *Env) withCopies(ctx context.Context, name string, channels int, f func(
 	})
 }
 
-// declare has channels 1 to n be declared to send so many datagrams a second: a meter holds them to
-// what they have declared.
+// declare declares channels 1 to n with a bit rate of perSecond datagrams, to which meters hold
+// them.
 func (rig *copyRig) declare(ctx context.Context, n int, perSecond float64) error {
 	for number := 1; number <= n; number++ {
 		c := cinema.ChannelSpec{Name: treeChannel(number), Number: number, BitRate: units.Rate(perSecond * scaleFrameBits), Ingress: "in1"}

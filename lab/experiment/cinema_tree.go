@@ -24,7 +24,8 @@ const (
 	// time between two of a channel.
 	treeSize  = 1000
 	treeEvery = 50 * time.Millisecond
-	// treeFrame is what a link counts of each: Ethernet, IPv4 and UDP beside it.
+	// treeFrame is the size of a datagram's frame on a link, with the headers of Ethernet, IPv4
+	// and UDP.
 	treeFrame = treeSize + 42
 	// treeToRP and treeRPToSource are links from the router of the viewer that is timed to the
 	// rendezvous point, and from there to that of the source.
@@ -145,7 +146,7 @@ func runCinemaTree(ctx context.Context, env *Env) (*Result, error) {
 	return r, nil
 }
 
-// controlled measures what the controller does, Cinema and default forwarding.
+// controlled measures the trees of Cinema, and unicast by default forwarding.
 func (t *treeRun) controlled(ctx context.Context) error {
 	return t.withTree(ctx, func(ctx context.Context, rig *treeRig) (err error) {
 		for _, w := range []treeWay{{wayCinema, rig.cinema}, {wayUnicast, rig.unicast}} {

@@ -318,8 +318,8 @@ func (rig *namesRig) kills(ctx context.Context, times int) (lost, acknowledged i
 	return lost, acknowledged, nil
 }
 
-// kill has names written until what has the names is killed, and returns the last number of each that was
-// acknowledged.
+// kill writes names until the name service is killed, and returns the last acknowledged number of
+// each.
 func (rig *namesRig) kill(ctx context.Context) (map[int]uint64, error) {
 	c, err := gnrs.Dial(rig.at)
 	if err != nil {

@@ -55,7 +55,7 @@ type questions struct {
 	count int
 	// message makes the i-th. It is called by several at once.
 	message func(i int) ([]byte, error)
-	// answered gets what is answered to it, if that is well.
+	// answered handles the answer to request i, unless that is an error.
 	answered func(i int, m *gnrswire.Message) error
 }
 

@@ -9,7 +9,7 @@ import (
 // shares are the parts of a link that large flows have got.
 func (r fatTreeRun) shares() []float64 { return r.of(true, fatTreeFlow.share) }
 
-// of is a figure of the large flows, or of the small ones.
+// of returns a figure of each large flow, or of each small one.
 func (r fatTreeRun) of(large bool, figure func(fatTreeFlow) float64) (all []float64) {
 	for _, f := range r.flows {
 		if f.large == large {

@@ -161,8 +161,8 @@ func (v *RawViewer) Watch(ctx context.Context, channels ...string) error {
 	return nil
 }
 
-// Tell has the controller know from the gateway's next event what the viewer watches, as it
-// would after a restart. So thousands of viewers come at once.
+// Tell reports the channels that the viewer watches in the gateway's next event, as a gateway does
+// after a restart of the controller. It lets thousands of viewers come at once.
 func (v *RawViewer) Tell(channels ...string) { v.note(channels) }
 
 func (v *RawViewer) note(channels []string) {

@@ -55,7 +55,7 @@ type rates struct {
 	changed func(*subflow)
 }
 
-// enter has a subflow take its links. Its rate is nothing until settle.
+// enter adds a subflow to its links. Its rate is zero until settle is called.
 func (r *rates) enter(s *subflow) {
 	s.places = make([]int, len(s.links))
 	for i, l := range s.links {

@@ -37,7 +37,8 @@ type entry struct {
 	unbooked bool
 
 	state, reason string
-	// unmarked is the place where no classifier knows its mark; zero if there is none.
+	// unmarked is a place on the class's paths where no classifier knows its mark; zero if there
+	// is none.
 	// suspected reports that this was observed once.
 	unmarked  place
 	suspected bool
