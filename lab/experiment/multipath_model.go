@@ -28,12 +28,12 @@ const (
 type modelWay struct {
 	name     string
 	subflows int
-	placed   bool // further subflows by the plugin's choice, not by hash
+	placed   bool // further subflows by the service's choice, not by hash
 	ideal    bool
 	// single has congestion control of each subflow by itself, as upstream Linux; the
 	// dissertation's kernel coupled those of a connection (LIA).
 	single bool
-	// interval is that of the plugin's readings, if it is another than usual.
+	// interval is that of the service's readings, if it is another than usual.
 	interval time.Duration
 	// published are the dissertation's mean shares of the two matrices, in percent.
 	published [2]float64
@@ -52,7 +52,7 @@ func modelWays() []modelWay {
 	}
 }
 
-// reads is how often the plugin reads what links carry.
+// reads is how often the service reads what links carry.
 func (w modelWay) reads() time.Duration { return cmp.Or(w.interval, modelInterval) }
 
 // modelVariants are simulated in the dissertation's tree alone: without coupling, and with

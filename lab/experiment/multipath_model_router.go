@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/services/qos/subflows"
 )
 
-// modelRouter says which links subflows take. What it places the plugin's own code chooses,
+// modelRouter says which links subflows take. What it places the service's own code chooses,
 // which knows no more than in a network: what links and subflows had carried at the last readings,
 // what it has given since, and of subflows that have ended nothing until their rules have been
 // idle.
@@ -55,7 +55,7 @@ func newModelRouter(t modelTree, w modelWay, flows []matrixFlow, seed uint64) *m
 	return r
 }
 
-// modelTime is a time of the model as the plugin's code has it.
+// modelTime is a time of the model as the service's code has it.
 func modelTime(seconds float64) time.Time {
 	return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second)))
 }
@@ -95,7 +95,7 @@ func (r *modelRouter) Ended(flow int, now float64) {
 	}
 }
 
-// clear has the plugin forget the subflows whose rules are idle.
+// clear has the service forget the subflows whose rules are idle.
 func (r *modelRouter) clear(now float64) {
 	for len(r.ended) > 0 && r.ended[0].idle <= now {
 		for number := 1; number < r.way.subflows; number++ {

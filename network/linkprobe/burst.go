@@ -173,7 +173,7 @@ func JudgeRewriting(plain, rewritten *Burst) (f diagnosis.Finding, ok bool) {
 	for _, r := range rewritten.frames {
 		if r.arrived && r.changed != 0 {
 			f.Fault, f.Found = RewriteWrong, fmt.Sprintf("packets whose addresses it rewrites leave it wrong, the first time in byte %d", r.changed+1)
-			f.Remedy = "look for newer firmware; until then, have the controller rewrite MAC addresses only (rewrite: l2 of the switch under network.switches), or leave the switch out of what SOS and handover use"
+			f.Remedy = "look for newer firmware; until then, have the controller rewrite MAC addresses only (rewrite: l2 of the switch under network.switches), or keep services that rewrite addresses off this switch"
 			return f, true
 		}
 	}
@@ -186,7 +186,7 @@ func JudgeRewriting(plain, rewritten *Burst) (f diagnosis.Finding, ok bool) {
 		f.Fault, f.Level = RewriteSlow, diagnosis.Warn
 		f.Found = fmt.Sprintf("a burst of %d packets takes %v to %v if it rewrites their addresses, and %v to %v if it does not: its processor does it, not its hardware",
 			BurstSize, round(after[0]), round(after[len(after)-1]), round(before[0]), round(before[len(before)-1]))
-		f.Remedy = "connections of SOS and moving devices through this switch will be slow: rewrite: l2 of the switch under network.switches, if it does that in hardware, or put agents and gateways at another"
+		f.Remedy = "connections whose addresses are rewritten at this switch will be slow: rewrite: l2 of the switch under network.switches, if it does that in hardware, or put agents and gateways at another"
 	default:
 		return f, false
 	}

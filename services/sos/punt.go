@@ -45,7 +45,7 @@ func punts(e *Entry) []punt {
 
 // Punts returns the rules that bring the first packets of whitelisted connections from one
 // switch to the controller. A switch that cannot match TCP flags sends all packets of these
-// connections; the plugin lets all but the first pass.
+// connections; the service lets all but the first pass.
 //
 // The punt rules are leased. Below each stands a permanent rule that changes nothing, so
 // that a switch examines the same fields of a packet with and without the punt rules.

@@ -48,7 +48,7 @@ type Visit struct {
 	Heading Heading
 }
 
-// Host is the domain that the protocol works for: its devices and its rules. The handover plugin
+// Host is the domain that the protocol works for: its devices and its rules. The handover service
 // implements it. All methods may be called concurrently and return when their context ends.
 // Prepare, Redirect, Cancel and Forget are never called concurrently for one device. They are
 // idempotent, since messages may arrive twice.
