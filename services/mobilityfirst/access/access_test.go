@@ -317,7 +317,7 @@ func TestHostOfOursFailsBehind(t *testing.T) {
 		w.Router.mu.Lock()
 		defer w.Router.mu.Unlock()
 		f := w.guests[guidOf(1).Short()].flows[later]
-		return f != nil && f.ahead == 7
+		return f != nil && f.inFlight == 7
 	})
 	w.again()
 	if c := w.Counters(); c.Left != 0 {

@@ -13,24 +13,25 @@ import (
 )
 
 const (
-	// maxTransfers is how many chunks are sent to one host at one time.
+	// maxTransfers limits the chunks that are sent to one host at one time.
 	maxTransfers = 8
-	// burst is how many bytes of DATA frames are sent before the host is asked which have come, at least leastBurst frames: larger
-	// bursts are lost where switches and hosts have little memory.
-	burst, leastBurst = 96 << 10, 8
-	// A CSYN that is not answered is repeated after announceAgain, and then after twice as long up to announceMost.
-	announceAgain, announceMost = 50 * time.Millisecond, time.Second
-	// giveUpAfter is how long after nothing new has come there a chunk is left with its sender.
-	giveUpAfter = 15 * time.Second
-	// maxAnew is how often a host may begin anew within a chunk, and be sent all of it again: one that does so without end would
-	// else never be given up.
-	maxAnew = 3
+	// burstBytes is the number of bytes of DATA frames, at least minBurst frames, that are sent
+	// before the host is asked which have arrived. Larger bursts are lost where switches and hosts
+	// have little memory.
+	burstBytes, minBurst = 96 << 10, 8
+	// An unanswered CSYN is repeated after initialAnnounce, doubled each time up to maxAnnounce.
+	initialAnnounce, maxAnnounce = 50 * time.Millisecond, time.Second
+	// deliveryTimeout is the time without progress after which a chunk is left with its sender.
+	deliveryTimeout = 15 * time.Second
+	// maxRestarts is how often a host may restart within a chunk, which is then sent again from the
+	// beginning. Without a limit, a host that always restarts would never be given up.
+	maxRestarts = 3
 )
 
 var (
-	// errSilent is for a host that does not acknowledge a chunk.
+	// errSilent means that a host does not acknowledge a chunk.
 	errSilent = errors.New("the host does not acknowledge it")
-	// errTooLarge is for a chunk whose CACK no frame of the interface carries.
+	// errTooLarge means that the CACK of a chunk does not fit into a frame of the interface.
 	errTooLarge = errors.New("it has too many frames for the interface")
 )
 
@@ -38,33 +39,34 @@ var (
 type transfer struct {
 	guest   *guest
 	hop     uint32
-	size    int // of what a DATA frame carries
+	size    int // the payload size of DATA frames
 	packets uint32
 	header  []byte
 	payload []byte
-	cacks   chan frame.Bitmap // the latest
+	cacks   chan frame.Bitmap // contains the latest one
 
-	got     frame.Bitmap // what the host has said last that has come, nil if it has said nothing
-	has     uint32       // how many these are
-	most    uint32       // how many these were at most since the host has begun
-	anew    int          // how often it has begun since the chunk was announced
-	asked   bool         // it was asked once more since frames were sent
-	buffers [][]byte
+	received frame.Bitmap // the frames that the host has last reported as received; nil before its first report
+	count    uint32       // the number of frames in received
+	maxCount uint32       // the maximum of count since the host's last restart
+	restarts int          // the host's restarts since the chunk was announced
+	asked    bool         // a CSYN was sent without DATA frames
+	buffers  [][]byte
 
-	association uint64 // the guest's when it has begun last
+	association uint64 // the guest's association at its last restart
 }
 
-// deliver sends the host a chunk, and waits until all of it is acknowledged. It fails if it is not, or ctx ends.
+// deliver sends a chunk to the host, and waits until all of it is acknowledged. It returns an error
+// if that fails or ctx ends.
 func (g *guest) deliver(ctx context.Context, x hostapi.Chunk, number uint32) error {
-	t, err := g.begun(x, number)
+	t, err := g.startTransfer(x, number)
 	if err != nil {
 		return err
 	}
-	defer g.ended(t)
+	defer g.endTransfer(t)
 	if err := t.announce(false); err != nil {
 		return err
 	}
-	pause, news := announceAgain, time.Now()
+	pause, news := initialAnnounce, time.Now()
 	again := time.NewTimer(pause)
 	defer again.Stop()
 	for {
@@ -73,20 +75,20 @@ func (g *guest) deliver(ctx context.Context, x hostapi.Chunk, number uint32) err
 		case <-ctx.Done():
 			return ctx.Err()
 		case got := <-t.cacks:
-			if t.hear(got, g.association.Load()) {
-				news, pause = time.Now(), announceAgain
+			if t.update(got, g.association.Load()) {
+				news, pause = time.Now(), initialAnnounce
 			} else if !t.asked {
-				continue // it has been answered twice
+				continue // the answer is a duplicate
 			}
-			if t.has == t.packets {
+			if t.count == t.packets {
 				return nil
 			}
 			more = true
 		case <-again.C:
-			pause = min(2*pause, announceMost)
+			pause = min(2*pause, maxAnnounce)
 		}
-		if time.Since(news) > giveUpAfter {
-			return fmt.Errorf("%d of %d frames, nothing new for %v: %w", t.has, t.packets, giveUpAfter, errSilent)
+		if time.Since(news) > deliveryTimeout {
+			return fmt.Errorf("%d of %d frames, nothing new for %v: %w", t.count, t.packets, deliveryTimeout, errSilent)
 		}
 		if err := t.announce(more); err != nil {
 			return err
@@ -95,14 +97,14 @@ func (g *guest) deliver(ctx context.Context, x hostapi.Chunk, number uint32) err
 	}
 }
 
-// begun is a chunk that is to be sent, with a hop ID of its own.
-func (g *guest) begun(x hostapi.Chunk, number uint32) (*transfer, error) {
+// startTransfer registers a chunk to send, with a new hop ID.
+func (g *guest) startTransfer(x hostapi.Chunk, number uint32) (*transfer, error) {
 	r := g.router
 	at, there := g.place()
 	if !there {
 		return nil, errSilent
 	}
-	i := at.link.interfaceNow()
+	i := at.link.iface()
 	if i == nil {
 		return nil, fmt.Errorf("%s: %w", at.link.name, errDown)
 	}
@@ -116,8 +118,8 @@ func (g *guest) begun(x hostapi.Chunk, number uint32) (*transfer, error) {
 		return nil, err
 	}
 	packets := (len(header) + len(x.Payload) + t.size - 1) / t.size
-	if packets > mostPackets(i.MTU) {
-		return nil, fmt.Errorf("chunk of %d bytes, %d frames, at most %d: %w", len(x.Payload), packets, mostPackets(i.MTU), errTooLarge)
+	if packets > maxPackets(i.MTU) {
+		return nil, fmt.Errorf("chunk of %d bytes, %d frames, at most %d: %w", len(x.Payload), packets, maxPackets(i.MTU), errTooLarge)
 	}
 	t.packets = uint32(packets)
 	if t.header, err = g.write(x, number, t.packets, g.version); err != nil {
@@ -127,56 +129,58 @@ func (g *guest) begun(x hostapi.Chunk, number uint32) (*transfer, error) {
 	return t, nil
 }
 
-// ended forgets it.
-func (g *guest) ended(t *transfer) {
+// endTransfer removes a transfer.
+func (g *guest) endTransfer(t *transfer) {
 	g.router.mu.Lock()
 	defer g.router.mu.Unlock()
 	delete(g.sending, t.hop)
 }
 
-// acknowledged hears what of a chunk has come. Router.mu is held.
-func (g *guest) acknowledged(c *frame.CACK, now time.Time) {
+// handleCACK handles a CACK for a chunk that is being sent. Router.mu is held.
+func (g *guest) handleCACK(c *frame.CACK, now time.Time) {
 	if !g.cacks.AllowN(now, 1) {
 		g.router.counters.Excess++
 		return
 	}
 	t := g.sending[c.Hop]
 	if t == nil || t.packets != c.Packets {
-		return // it comes late
+		return // the CACK is late
 	}
 	select {
-	case <-t.cacks: // an older one
+	case <-t.cacks: // removes an older one
 	default:
 	}
 	t.cacks <- bytes.Clone(c.Received)
 }
 
-// hear notes what has come, and says whether it is more than ever: a host whose CACKs go back and forth would else be sent bursts
-// without end. The latest CACK holds, since a host that has begun anew has nothing of the chunk any more; such a host, which has
-// associated, has more than ever when it has more than then.
-func (t *transfer) hear(got frame.Bitmap, association uint64) (news bool) {
-	has := uint32(0)
+// update records which frames the host has received, and reports whether they are more than ever
+// before. Without that comparison, a host whose CACKs alternate would be sent bursts forever. The
+// latest CACK counts, because a host that has restarted has lost the chunk; for such a host, which
+// has associated again, the comparison starts again.
+func (t *transfer) update(got frame.Bitmap, association uint64) (news bool) {
+	count := uint32(0)
 	for i := range t.packets {
 		if got.Has(i) {
-			has++
+			count++
 		}
 	}
-	if has < t.most && association != t.association && t.anew < maxAnew {
-		t.most, t.association = has, association
-		t.anew++
+	if count < t.maxCount && association != t.association && t.restarts < maxRestarts {
+		t.maxCount, t.association = count, association
+		t.restarts++
 	}
-	news = t.got == nil || has > t.most
-	t.got, t.has, t.most = got, has, max(has, t.most)
+	news = t.received == nil || count > t.maxCount
+	t.received, t.count, t.maxCount = got, count, max(count, t.maxCount)
 	return news
 }
 
-// announce asks the host which frames have come, behind more of those that are missing.
+// announce sends a CSYN to ask the host which frames it has received. If more is set it first sends
+// missing frames.
 func (t *transfer) announce(more bool) error {
 	at, there := t.guest.place()
 	if !there {
 		return errSilent
 	}
-	i := at.link.interfaceNow()
+	i := at.link.iface()
 	if i == nil {
 		return errDown
 	}
@@ -189,11 +193,11 @@ func (t *transfer) announce(more bool) error {
 	return at.link.send(append(frames, csyn.AppendTo(i.AppendHeader(nil, at.mac, 0))))
 }
 
-// missing are the next frames that have not come.
+// missing returns the next frames that the host has not received.
 func (t *transfer) missing(i *host.Interface, at place) (frames [][]byte) {
-	most := max(burst/(t.size+dataOverhead), leastBurst)
+	most := max(burstBytes/(t.size+dataOverhead), minBurst)
 	for n := uint32(0); n < t.packets && len(frames) < most; n++ {
-		if t.got.Has(n) {
+		if t.received.Has(n) {
 			continue
 		}
 		if len(frames) == len(t.buffers) {
@@ -207,7 +211,7 @@ func (t *transfer) missing(i *host.Interface, at place) (frames [][]byte) {
 	return frames
 }
 
-// part is what a DATA frame carries. The headers are in the first.
+// part returns the payload of a DATA frame. The first contains the headers.
 func (t *transfer) part(n int) []byte {
 	from, to := n*t.size-len(t.header), (n+1)*t.size-len(t.header)
 	to = min(to, len(t.payload))

@@ -23,7 +23,7 @@ func TestBackAndForth(t *testing.T) {
 	if err := ours.Send(ctx, nameOf(1), 0, make([]byte, 200_000), func(error) {}); err != nil {
 		t.Fatal(err)
 	}
-	const most = 60 * burst / mtu // frames: a burst for each time that the host is asked once more, and some for progress
+	const most = 60 * burstBytes / mtu // frames: a burst for each time that the host is asked once more, and some for progress
 	data, asked := 0, uint32(0)
 	for deadline := time.Now().Add(patience); w.Counters().Refused == 0; {
 		switch f := bad.hear(never).(type) {
@@ -60,7 +60,7 @@ func TestProgress(t *testing.T) {
 	} {
 		transfer, association := &transfer{packets: packets}, uint64(0)
 		for i, has := range x.has {
-			if news := transfer.hear(bits(packets, has), association); news != x.want[i] {
+			if news := transfer.update(bits(packets, has), association); news != x.want[i] {
 				t.Errorf("%s: CACK %d is progress: %v", x.name, i, news)
 			}
 			association += uint64(x.associates)
@@ -79,7 +79,7 @@ func TestManyCACKs(t *testing.T) {
 	x := &transfer{guest: g, hop: 1, packets: 9, cacks: make(chan frame.Bitmap, 1)}
 	g.sending[x.hop] = x
 	heard := 0
-	for range 2 * cacksEach {
+	for range 2 * maxCACKs {
 		r.handle(at, mtu, (&frame.CACK{Hop: 1, Packets: 9, Received: bits(9, 1)}).AppendTo(nil), now)
 		select {
 		case <-x.cacks:
@@ -87,7 +87,7 @@ func TestManyCACKs(t *testing.T) {
 		default:
 		}
 	}
-	if c := r.Counters(); heard != cacksEach || c.Excess != cacksEach {
+	if c := r.Counters(); heard != maxCACKs || c.Excess != maxCACKs {
 		t.Errorf("%d are heard, %+v", heard, c)
 	}
 }

@@ -11,57 +11,62 @@ import (
 )
 
 const (
-	// maxFlows is for how many destinations there may be chunks of one host, maxChunks how many chunks of it.
+	// maxFlows limits the destinations of one host's chunks, and maxChunks the number of its
+	// chunks.
 	maxFlows, maxChunks = 256, 4096
-	// leastCharge is what a chunk of a host counts at least.
-	leastCharge = 4 << 10
-	// Of a destination that has taken something within provenFor, windowBytes are under way, or one chunk. Another is asked
-	// for a sign first, for pingWithin: what is for one that is away is in nobody's way.
-	windowBytes, provenFor, pingWithin = 4 << 20, 5 * time.Minute, time.Second
-	// retryAfter is how long is waited after there was no sign, or something was not taken; then for this twice as long each
-	// time, as often as mostDoublings, until there is one or something is.
-	retryAfter, mostDoublings = 250 * time.Millisecond, 4
+	// minCharge is the minimum that a chunk of a host counts.
+	minCharge = 4 << 10
+	// windowBytes, or one chunk, are in flight to a destination that has taken something within
+	// provenLifetime. Others are pinged first, with pingTimeout, so that chunks for absent
+	// destinations do not delay others.
+	windowBytes, provenLifetime, pingTimeout = 4 << 20, 5 * time.Minute, time.Second
+	// initialRetry is the pause after an unanswered ping, or after a chunk was not taken. It is
+	// doubled each time, up to maxDoublings times, until that succeeds.
+	initialRetry, maxDoublings = 250 * time.Millisecond, 4
 )
 
-// kept is a chunk that a host has handed over.
-type kept struct {
-	service frame.Service
-	payload []byte
-	until   time.Time
-	ahead   bool // it is under way
+// keptChunk is a chunk that the router has taken over from a host.
+type keptChunk struct {
+	service  frame.Service
+	payload  []byte
+	until    time.Time
+	inFlight bool // it is in flight
 }
 
-func (k *kept) charge() int { return max(len(k.payload)+hostapi.Overhead, leastCharge) }
+func (k *keptChunk) charge() int { return max(len(k.payload)+hostapi.Overhead, minCharge) }
 
-// flow are the chunks of a host for one destination, in order. Router.mu guards what changes.
+// flow holds the chunks of a host for one destination, in order. Router.mu guards the fields that
+// change.
 type flow struct {
 	guest *guest
 	to    frame.GUID
-	wake  chan struct{} // that there may be something to do
+	wake  chan struct{} // signals that there may be something to do
 
-	queue   []*kept
-	held    int // what these count
-	running bool
-	// ahead is how many of these are under way, the first of them unless some have failed; aheadBytes are their bytes.
-	ahead, aheadBytes int
-	proven            time.Time // when something was taken last, or there was a sign
-	failed            bool      // something was not taken: nothing is sent until all that is under way has ended
-	failures          int       // since something was taken last
-	silences          int       // since there was a sign last
-	again             time.Time // nothing is sent before
-	hurry             bool      // but once: the host is gone
+	queue     []*keptChunk
+	heldBytes int // what the queue counts
+	running   bool
+	// inFlight is the number of chunks in flight, the first of the queue unless some have failed;
+	// inFlightBytes is their size.
+	inFlight, inFlightBytes int
+	proven                  time.Time // when a chunk was last taken over or a ping answered
+	failed                  bool      // a chunk was not taken: nothing is sent until all chunks in flight have ended
+	failures                int       // since a chunk was last taken over
+	unanswered              int       // since a ping was last answered
+	retryAt                 time.Time // nothing is sent before this time
+	skipRetry               bool      // retryAt is ignored once, because the host has left
 }
 
-// accept takes a whole chunk into custody, in place of what has come of it; false if there is no room. Router.mu is held.
-func (g *guest) accept(x *gather, now time.Time) bool {
-	l := x.letter
+// accept takes over a complete chunk, whose reassembly it replaces. It returns false if there is no
+// room. Router.mu is held.
+func (g *guest) accept(x *reassembly, now time.Time) bool {
+	l := x.message
 	if g.version = l.version; l.control {
 		return true
 	}
-	k := &kept{service: l.service, payload: l.payload, until: now.Add(g.router.Keep)}
+	k := &keptChunk{service: l.service, payload: l.payload, until: now.Add(g.router.Keep)}
 	f := g.flows[l.to]
-	held := g.held - x.charge // by all others
-	if g.ending || g.chunks == maxChunks || f == nil && len(g.flows) == maxFlows || held+k.charge() > g.router.Memory || !f.may(k, held) {
+	held := g.heldBytes - x.charge // of all others
+	if g.ending || g.keptChunks == maxChunks || f == nil && len(g.flows) == maxFlows || held+k.charge() > g.router.Memory || !f.mayAdd(k, held) {
 		return false
 	}
 	if f == nil {
@@ -69,110 +74,112 @@ func (g *guest) accept(x *gather, now time.Time) bool {
 		g.flows[l.to] = f
 	}
 	f.queue = append(f.queue, k)
-	f.held += k.charge()
-	g.chunks++
-	g.held += k.charge()
+	f.heldBytes += k.charge()
+	g.keptChunks++
+	g.heldBytes += k.charge()
 	if s := g.session; s != nil && !f.running {
-		f.running = s.work.Start(func(ctx context.Context) { s.carry(ctx, f) })
+		f.running = s.work.Start(func(ctx context.Context) { s.sendFlow(ctx, f) })
 	}
-	f.kick()
+	f.wakeUp()
 	return true
 }
 
-// may says whether one chunk more leaves room for other destinations: more than one has half of what these do not have, where held is
-// what the host has of memory. Router.mu is held.
-func (f *flow) may(k *kept, held int) bool {
+// mayAdd reports whether a further chunk leaves room for other destinations: a flow with more than
+// one chunk may use half of what the others leave. held is the memory that the host uses. Router.mu
+// is held.
+func (f *flow) mayAdd(k *keptChunk, held int) bool {
 	if f == nil || len(f.queue) == 0 {
 		return true
 	}
 	g := f.guest
-	chunks, bytes := maxChunks-(g.chunks-len(f.queue)), g.router.Memory-(held-f.held)
-	return len(f.queue)+1 <= chunks/2 && f.held+k.charge() <= bytes/2
+	chunks, bytes := maxChunks-(g.keptChunks-len(f.queue)), g.router.Memory-(held-f.heldBytes)
+	return len(f.queue)+1 <= chunks/2 && f.heldBytes+k.charge() <= bytes/2
 }
 
-func (f *flow) kick() {
+func (f *flow) wakeUp() {
 	select {
 	case f.wake <- struct{}{}:
 	default:
 	}
 }
 
-// remove forgets a chunk, and the flow if that was the last. Router.mu is held.
-func (f *flow) remove(k *kept) {
+// remove removes a chunk, and the flow if it was the last one. Router.mu is held.
+func (f *flow) remove(k *keptChunk) {
 	if len(f.queue) > 0 && f.queue[0] == k {
 		f.queue[0] = nil
 		f.queue = f.queue[1:]
 	} else {
-		f.queue = slices.DeleteFunc(f.queue, func(other *kept) bool { return other == k })
+		f.queue = slices.DeleteFunc(f.queue, func(other *keptChunk) bool { return other == k })
 	}
 	f.discount(k)
 }
 
-// discount counts a chunk no more, and forgets the flow if it was the last. Router.mu is held.
-func (f *flow) discount(k *kept) {
+// discount stops counting a chunk, and removes the flow if it was the last one. Router.mu is held.
+func (f *flow) discount(k *keptChunk) {
 	g := f.guest
-	f.held -= k.charge()
-	g.chunks--
-	g.held -= k.charge()
+	f.heldBytes -= k.charge()
+	g.keptChunks--
+	g.heldBytes -= k.charge()
 	if len(f.queue) == 0 && !f.running {
 		delete(g.flows, f.to)
 	}
 }
 
-// expire forgets chunks that were kept for as long as they are, the first of which are the oldest; not those that are under way.
-// Router.mu is held.
+// expire removes chunks that have been kept for too long, except those in flight. The first chunks
+// are the oldest. Router.mu is held.
 func (f *flow) expire(now time.Time) {
-	n := slices.IndexFunc(f.queue, func(k *kept) bool { return !now.After(k.until) })
+	n := slices.IndexFunc(f.queue, func(k *keptChunk) bool { return !now.After(k.until) })
 	if n < 0 {
 		n = len(f.queue)
 	}
-	var over []*kept
-	left := slices.DeleteFunc(f.queue[:n], func(k *kept) bool {
-		if !k.ahead {
-			over = append(over, k)
+	var expired []*keptChunk
+	left := slices.DeleteFunc(f.queue[:n], func(k *keptChunk) bool {
+		if !k.inFlight {
+			expired = append(expired, k)
 		}
-		return !k.ahead
+		return !k.inFlight
 	})
 	f.queue = slices.Delete(f.queue, len(left), n)
-	for _, k := range over {
+	for _, k := range expired {
 		f.discount(k)
 	}
-	if r := f.guest.router; len(over) > 0 {
-		r.counters.Expired += uint64(len(over))
-		r.strange.Warn(r.Log, "chunks were not taken in time", "chunks", len(over), "guid", f.guest.GUID, "for", f.to)
+	if r := f.guest.router; len(expired) > 0 {
+		r.counters.Expired += uint64(len(expired))
+		r.warnLimit.Warn(r.Log, "chunks were not taken in time", "chunks", len(expired), "guid", f.guest.GUID, "for", f.to)
 	}
 }
 
-// carry sends what there is of a flow, until there is nothing or ctx ends.
-func (s *session) carry(ctx context.Context, f *flow) {
+// sendFlow sends the chunks of a flow until there are none or ctx ends.
+func (s *session) sendFlow(ctx context.Context, f *flow) {
 	for {
-		some, ask, over := s.next(ctx, f, time.Now())
+		chunks, ask, done := s.nextChunks(ctx, f, time.Now())
 		switch {
-		case over:
+		case done:
 			return
 		case ask:
-			_, err := s.client.Ping(f.to, pingWithin)
-			s.asked(f, err == nil, time.Now())
+			_, err := s.client.Ping(f.to, pingTimeout)
+			s.pinged(f, err == nil, time.Now())
 			continue
 		}
-		for _, k := range some {
-			if err := s.client.Send(ctx, f.to, k.service, k.payload, func(err error) { s.became(f, k, err) }); err != nil {
-				s.unsent(f, k)
+		for _, k := range chunks {
+			if err := s.client.Send(ctx, f.to, k.service, k.payload, func(err error) { s.sendEnded(f, k, err) }); err != nil {
+				s.sendFailed(f, k)
 			}
 		}
-		if len(some) > 0 {
+		if len(chunks) > 0 {
 			continue
 		}
 		select {
 		case <-ctx.Done():
 		case <-f.wake:
-		case <-time.After(retryAfter):
+		case <-time.After(initialRetry):
 		}
 	}
 }
 
-// next are the chunks that may be sent now; or the destination is to be asked for a sign, or there are no more.
-func (s *session) next(ctx context.Context, f *flow, now time.Time) (some []*kept, ask, over bool) {
+// nextChunks returns the chunks that may be sent now. ask is set if the destination has to be
+// pinged first, and done if there are no more chunks.
+func (s *session) nextChunks(ctx context.Context, f *flow, now time.Time) (chunks []*keptChunk, ask, done bool) {
 	r := s.guest.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,76 +189,76 @@ func (s *session) next(ctx context.Context, f *flow, now time.Time) (some []*kep
 		}
 		return nil, false, true
 	}
-	if f.failed && f.ahead == 0 {
-		f.failed, f.proven, f.again = false, time.Time{}, now.Add(retryAfter<<min(f.failures, mostDoublings))
+	if f.failed && f.inFlight == 0 {
+		f.failed, f.proven, f.retryAt = false, time.Time{}, now.Add(initialRetry<<min(f.failures, maxDoublings))
 		f.failures++
 	}
-	if f.failed || now.Before(f.again) && !f.hurry {
+	if f.failed || now.Before(f.retryAt) && !f.skipRetry {
 		return nil, false, false
 	}
-	f.hurry = false
-	for _, k := range f.queue[f.ahead:] {
+	f.skipRetry = false
+	for _, k := range f.queue[f.inFlight:] {
 		size := k.charge()
 		switch {
-		case s.leaving: // all goes that can
-		case now.Sub(f.proven) >= provenFor && k.service&frame.DelayTolerant == 0:
-			return some, f.ahead == 0, false
-		case f.ahead > 0 && f.aheadBytes+size > windowBytes:
-			return some, false, false
+		case s.leaving: // everything is sent
+		case now.Sub(f.proven) >= provenLifetime && k.service&frame.DelayTolerant == 0:
+			return chunks, f.inFlight == 0, false
+		case f.inFlight > 0 && f.inFlightBytes+size > windowBytes:
+			return chunks, false, false
 		}
-		k.ahead = true
-		f.ahead++
-		f.aheadBytes += size
-		some = append(some, k)
+		k.inFlight = true
+		f.inFlight++
+		f.inFlightBytes += size
+		chunks = append(chunks, k)
 	}
-	return some, false, false
+	return chunks, false, false
 }
 
-// asked notes whether a destination has given a sign.
-func (s *session) asked(f *flow, is bool, now time.Time) {
+// pinged records the result of a ping.
+func (s *session) pinged(f *flow, answered bool, now time.Time) {
 	r := s.guest.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if is {
-		f.proven, f.silences = now, 0
+	if answered {
+		f.proven, f.unanswered = now, 0
 	} else {
-		f.again = now.Add(retryAfter << min(f.silences, mostDoublings))
-		f.silences++
+		f.retryAt = now.Add(initialRetry << min(f.unanswered, maxDoublings))
+		f.unanswered++
 	}
 }
 
-// back notes that a chunk is not under way any more. Router.mu is held.
-func (f *flow) back(k *kept) {
-	k.ahead = false
-	f.ahead--
-	f.aheadBytes -= k.charge()
+// ended records that a chunk is no longer in flight. Router.mu is held.
+func (f *flow) ended(k *keptChunk) {
+	k.inFlight = false
+	f.inFlight--
+	f.inFlightBytes -= k.charge()
 }
 
-// unsent notes that the host of ours has not got a chunk.
-func (s *session) unsent(f *flow, k *kept) {
+// sendFailed records that a chunk could not be passed to the host.
+func (s *session) sendFailed(f *flow, k *keptChunk) {
 	r := s.guest.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f.back(k)
+	f.ended(k)
 	f.failed = true
 }
 
-// became notes what has become of a chunk that the host of ours has got.
-func (s *session) became(f *flow, k *kept, err error) {
+// sendEnded records the result of a chunk that was passed to the host.
+func (s *session) sendEnded(f *flow, k *keptChunk, err error) {
 	r := s.guest.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f.back(k)
+	f.ended(k)
 	switch {
 	case err == nil:
-		f.proven, f.failures, f.silences = time.Now(), 0, 0
+		f.proven, f.failures, f.unanswered = time.Now(), 0, 0
 		r.counters.Taken++
 		f.remove(k)
-	case s.closed && errors.Is(err, hostapi.ErrClosed): // the host of ours goes on with it
+	case s.closed && errors.Is(err, hostapi.ErrClosed): // the host continues to send it
 		r.counters.Left++
 		f.remove(k)
 	default:
 		f.failed = true
 	}
-	f.kick()
+	f.wakeUp()
 }

@@ -11,7 +11,7 @@ import (
 // alone is a router that does not run, and its only host.
 func alone(t *testing.T) (*Router, *guest) {
 	t.Helper()
-	r, err := New(Options{Hosts: []Host{{GUID: guidOf(1), Key: keyOf(1)}}, Memory: LeastMemory})
+	r, err := New(Options{Hosts: []Host{{GUID: guidOf(1), Key: keyOf(1)}}, Memory: MinMemory})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func alone(t *testing.T) (*Router, *guest) {
 
 // accepts says whether a chunk for a destination is taken from a host.
 func (g *guest) accepts(to frame.GUID, size int, service frame.Service, now time.Time) bool {
-	return g.accept(&gather{letter: &letter{to: to, service: service, payload: make([]byte, size)}}, now)
+	return g.accept(&reassembly{message: &message{to: to, service: service, payload: make([]byte, size)}}, now)
 }
 
 // However much a host sends to one destination, there is room for others; and for the largest chunk to each that has none.
@@ -63,9 +63,9 @@ func TestExpireBehind(t *testing.T) {
 		}
 		f := g.flows[nameOf(2)]
 		f.running = true
-		some, _, _ := s.next(t.Context(), f, now)
+		some, _, _ := s.nextChunks(t.Context(), f, now)
 		if x.fails {
-			s.became(f, some[0], hostapi.ErrNotTaken)
+			s.sendEnded(f, some[0], hostapi.ErrNotTaken)
 			some = some[1:]
 		}
 		r.mu.Lock()
@@ -75,9 +75,9 @@ func TestExpireBehind(t *testing.T) {
 			t.Errorf("%s: %d are under way, %+v", name, len(some), c)
 		}
 		for _, k := range some {
-			s.became(f, k, nil)
+			s.sendEnded(f, k, nil)
 		}
-		if c := r.Counters(); c.Taken != uint64(len(some)) || c.Chunks != 0 || c.Bytes != 0 || f.held != 0 {
+		if c := r.Counters(); c.Taken != uint64(len(some)) || c.Chunks != 0 || c.Bytes != 0 || f.heldBytes != 0 {
 			t.Errorf("%s: when these are taken: %+v", name, c)
 		}
 	}
@@ -93,9 +93,9 @@ func TestLeft(t *testing.T) {
 			t.Fatal("there is no room")
 		}
 		f := g.flows[nameOf(2)]
-		some, _, _ := s.next(t.Context(), f, now)
+		some, _, _ := s.nextChunks(t.Context(), f, now)
 		s.end(closed)
-		s.became(f, some[0], hostapi.ErrClosed)
+		s.sendEnded(f, some[0], hostapi.ErrClosed)
 		if c := r.Counters(); c.Left == 1 != closed || c.Chunks == 0 != closed {
 			t.Errorf("%s: %+v", name, c)
 		}
@@ -111,26 +111,26 @@ func TestRetryWhileLeaving(t *testing.T) {
 	}
 	f := g.flows[nameOf(2)]
 	try := func() int {
-		some, _, _ := s.next(t.Context(), f, now)
+		some, _, _ := s.nextChunks(t.Context(), f, now)
 		for _, k := range some {
-			s.became(f, k, hostapi.ErrNotTaken)
+			s.sendEnded(f, k, hostapi.ErrNotTaken)
 		}
 		return len(some)
 	}
 	if try() != 1 || try() != 0 {
 		t.Fatal("it is not tried once")
 	}
-	g.there = false
-	s.look(false)
+	g.present = false
+	s.poll(false)
 	if try() != 1 {
 		t.Error("it is not tried when the host is gone")
 	}
 	tries := 0
-	for until := now.Add(lingerFor); now.Before(until); now = now.Add(time.Millisecond) {
+	for until := now.Add(lingerTime); now.Before(until); now = now.Add(time.Millisecond) {
 		tries += try()
 	}
 	if tries < 1 || tries > 5 {
-		t.Errorf("it is tried %d times in %v", tries, lingerFor)
+		t.Errorf("it is tried %d times in %v", tries, lingerTime)
 	}
 }
 
@@ -145,19 +145,19 @@ func TestAskLessOften(t *testing.T) {
 	f := g.flows[nameOf(2)]
 	asks := func(within time.Duration) (n int) {
 		for until := now.Add(within); now.Before(until); now = now.Add(time.Millisecond) {
-			if _, ask, _ := s.next(t.Context(), f, now); ask {
-				s.asked(f, false, now)
+			if _, ask, _ := s.nextChunks(t.Context(), f, now); ask {
+				s.pinged(f, false, now)
 				n++
 			}
 		}
 		return n
 	}
-	if n := asks(retryAfter << mostDoublings * 2); n != mostDoublings+2 {
+	if n := asks(initialRetry << maxDoublings * 2); n != maxDoublings+2 {
 		t.Errorf("it is asked %d times", n)
 	}
-	s.asked(f, true, now)
-	now = now.Add(provenFor)
-	if n := asks(retryAfter * 3); n != 2 {
+	s.pinged(f, true, now)
+	now = now.Add(provenLifetime)
+	if n := asks(initialRetry * 3); n != 2 {
 		t.Errorf("it is asked %d times after there was a sign", n)
 	}
 }

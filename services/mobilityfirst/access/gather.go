@@ -10,52 +10,55 @@ import (
 )
 
 const (
-	// maxGathers is how many chunks of one host may come at one time.
-	maxGathers = 16
-	// gatherFor is how long after something new of it has come a chunk is given up that is not whole.
-	gatherFor = 5 * time.Second
-	// maxWire is how many bytes the DATA frames of a chunk have at most: the largest with all headers.
-	maxWire = hostapi.MaxChunk + 1<<16 + transportSize
-	// partCharge is what each DATA frame of a chunk counts that is coming, of memory; and partsOfCSYN are those for which a
-	// chunk that begins counts one CSYN more: there is a table of them to be made.
-	partCharge, partsOfCSYN = 32, 64
-	// A host's hop IDs of maxFinished chunks are remembered, for finishedFor: a CSYN with one asks once more for an
-	// acknowledgement that was lost.
-	maxFinished, finishedFor = 256, 30 * time.Second
+	// maxReassemblies limits the chunks of one host that are received at one time.
+	maxReassemblies = 16
+	// reassemblyTimeout is the time without progress after which an incomplete chunk is given up.
+	reassemblyTimeout = 5 * time.Second
+	// maxEncoded is the maximum size in bytes of a chunk in DATA frames: the largest chunk with all
+	// headers.
+	maxEncoded = hostapi.MaxChunk + 1<<16 + transportSize
+	// frameCharge is the memory that each DATA frame of an incomplete chunk counts. framesPerCSYN
+	// is the number of frames for which a new chunk counts one further CSYN, because a table of
+	// them is allocated.
+	frameCharge, framesPerCSYN = 32, 64
+	// The hop IDs of the last maxFinished chunks of a host are remembered for finishedLifetime: a
+	// further CSYN with one of them asks for a lost acknowledgement.
+	maxFinished, finishedLifetime = 256, 30 * time.Second
 )
 
-// gather is a chunk that a host has announced, as far as it has come.
-type gather struct {
+// reassembly is a chunk that a host has announced, as far as it has been received.
+type reassembly struct {
 	packets, missing uint32
-	got              frame.Bitmap
+	received         frame.Bitmap
 	parts            [][]byte
-	bytes            int // of these
-	most             int // of these
+	bytes            int // the size of parts
+	maxBytes         int // the size of parts
 	charge           int
-	letter           *letter   // what it says, once it is whole
-	last             time.Time // when something new has come
+	message          *message  // the parsed chunk once it is complete
+	last             time.Time // when a new part was last received
 }
 
-// announced takes a CSYN, and gives the CACK: none if there is no room, so that the host tries again. Router.mu is held.
-func (g *guest) announced(c *frame.CSYN, mtu int, now time.Time) frame.Frame {
+// handleCSYN handles a CSYN and returns the CACK; nil if there is no room, so that the host tries
+// again. Router.mu is held.
+func (g *guest) handleCSYN(c *frame.CSYN, mtu int, now time.Time) frame.Frame {
 	counters := &g.router.counters
 	switch {
 	case !g.csyns.AllowN(now, 1):
 		counters.Excess++
 		return nil
-	case c.Packets == 0 || int64(c.Packets) > int64(mostPackets(mtu)):
+	case c.Packets == 0 || int64(c.Packets) > int64(maxPackets(mtu)):
 		counters.Malformed++
 		return nil
-	case g.finished.has(c, now):
-		return allOf(c)
+	case g.finished.contains(c, now):
+		return fullCACK(c)
 	}
-	x := g.gathers[c.Hop]
+	x := g.reassemblies[c.Hop]
 	if x != nil && x.packets != c.Packets { // it is another chunk
 		g.drop(c.Hop)
 		x = nil
 	}
 	if x == nil {
-		if x = g.begin(c, mtu, now); x == nil {
+		if x = g.startReassembly(c, mtu, now); x == nil {
 			counters.NoRoom++
 			return nil
 		}
@@ -63,49 +66,52 @@ func (g *guest) announced(c *frame.CSYN, mtu int, now time.Time) frame.Frame {
 	if x.missing == 0 {
 		return g.finish(c, x, now)
 	}
-	return &frame.CACK{Hop: c.Hop, Packets: c.Packets, Received: x.got}
+	return &frame.CACK{Hop: c.Hop, Packets: c.Packets, Received: x.received}
 }
 
-// mostPackets is how many DATA frames a chunk may have whose CACK an interface carries.
-func mostPackets(mtu int) int { return (mtu-cackOverhead)*8 + 7 }
+// maxPackets returns the maximum number of DATA frames of a chunk whose CACK fits into a frame of
+// the interface.
+func maxPackets(mtu int) int { return (mtu-cackOverhead)*8 + 7 }
 
-// allOf is the CACK which says that all of a chunk has come.
-func allOf(c *frame.CSYN) *frame.CACK {
+// fullCACK returns the CACK that acknowledges all frames of a chunk.
+func fullCACK(c *frame.CSYN) *frame.CACK {
 	return &frame.CACK{Hop: c.Hop, Packets: c.Packets, Received: bytes.Repeat([]byte{0xff}, int(c.Packets/8)+1)}
 }
 
-// begin makes room for a chunk; nil if there is none. Router.mu is held.
-func (g *guest) begin(c *frame.CSYN, mtu int, now time.Time) *gather {
-	most := min(int(c.Packets)*(mtu-dataOverhead), maxWire)
-	charge := most + int(c.Packets)*partCharge
-	if g.ending || len(g.gathers) == maxGathers || g.held+charge > g.router.Memory || !g.csyns.AllowN(now, int(c.Packets/partsOfCSYN)) {
+// startReassembly allocates the state for a chunk; it returns nil if there is no room. Router.mu is
+// held.
+func (g *guest) startReassembly(c *frame.CSYN, mtu int, now time.Time) *reassembly {
+	maxBytes := min(int(c.Packets)*(mtu-dataOverhead), maxEncoded)
+	charge := maxBytes + int(c.Packets)*frameCharge
+	if g.ending || len(g.reassemblies) == maxReassemblies || g.heldBytes+charge > g.router.Memory || !g.csyns.AllowN(now, int(c.Packets/framesPerCSYN)) {
 		return nil
 	}
-	x := &gather{packets: c.Packets, missing: c.Packets, got: frame.NewBitmap(c.Packets), parts: make([][]byte, c.Packets), most: most, charge: charge, last: now}
-	g.gathers[c.Hop] = x
-	g.held += charge
+	x := &reassembly{packets: c.Packets, missing: c.Packets, received: frame.NewBitmap(c.Packets), parts: make([][]byte, c.Packets), maxBytes: maxBytes, charge: charge, last: now}
+	g.reassemblies[c.Hop] = x
+	g.heldBytes += charge
 	return x
 }
 
-// drop gives up what has come of a chunk. Router.mu is held.
+// drop removes an incomplete chunk. Router.mu is held.
 func (g *guest) drop(hop uint32) {
-	g.held -= g.gathers[hop].charge
-	delete(g.gathers, hop)
+	g.heldBytes -= g.reassemblies[hop].charge
+	delete(g.reassemblies, hop)
 }
 
-// came takes a part of a chunk. The CACK comes by itself when that is whole, and else when it is asked for. Router.mu is held.
-func (g *guest) came(d *frame.Data, now time.Time) frame.Frame {
-	x := g.gathers[d.Hop]
-	if x == nil || d.Sequence >= x.packets || x.got.Has(d.Sequence) {
-		return nil // it comes late, or once more
+// handleData handles a part of a chunk. It returns a CACK if that completes the chunk; otherwise
+// the host asks for one. Router.mu is held.
+func (g *guest) handleData(d *frame.Data, now time.Time) frame.Frame {
+	x := g.reassemblies[d.Hop]
+	if x == nil || d.Sequence >= x.packets || x.received.Has(d.Sequence) {
+		return nil // late, or a duplicate
 	}
 	x.parts[d.Sequence] = bytes.Clone(d.Payload)
 	x.bytes += len(d.Payload)
 	c := &frame.CSYN{Hop: d.Hop, Packets: x.packets}
-	if x.bytes > x.most {
-		return g.invalid(c, fmt.Errorf("more than %d bytes: %w", x.most, errInvalid), now)
+	if x.bytes > x.maxBytes {
+		return g.invalid(c, fmt.Errorf("more than %d bytes: %w", x.maxBytes, errInvalid), now)
 	}
-	x.got.Set(d.Sequence)
+	x.received.Set(d.Sequence)
 	x.missing--
 	x.last = now
 	if x.missing > 0 {
@@ -115,62 +121,64 @@ func (g *guest) came(d *frame.Data, now time.Time) frame.Frame {
 	if err != nil {
 		return g.invalid(c, err, now)
 	}
-	x.letter, x.parts = &l, nil
+	x.message, x.parts = &l, nil
 	return g.finish(c, x, now)
 }
 
-// finish takes a chunk that is whole into custody, and gives the CACK which says so; none if there is no room. Router.mu is
+// finish takes over a complete chunk and returns the CACK, or nil if there is no room. Router.mu is
 // held.
-func (g *guest) finish(c *frame.CSYN, x *gather, now time.Time) frame.Frame {
+func (g *guest) finish(c *frame.CSYN, x *reassembly, now time.Time) frame.Frame {
 	if !g.accept(x, now) {
 		g.router.counters.NoRoom++
 		return nil
 	}
-	return g.over(c, now)
+	return g.complete(c, now)
 }
 
-// invalid ends a chunk that cannot be sent, as if it was: the host would else send it for ever. Router.mu is held.
-func (g *guest) invalid(c *frame.CSYN, why error, now time.Time) frame.Frame {
+// invalid acknowledges a chunk that cannot be sent and discards it, because the host would
+// otherwise repeat it forever. Router.mu is held.
+func (g *guest) invalid(c *frame.CSYN, reason error, now time.Time) frame.Frame {
 	r := g.router
 	r.counters.Invalid++
-	r.strange.Warn(r.Log, "a chunk ends here", "guid", g.GUID, "error", why)
-	return g.over(c, now)
+	r.warnLimit.Warn(r.Log, "a chunk ends here", "guid", g.GUID, "error", reason)
+	return g.complete(c, now)
 }
 
-// over forgets what has come of a chunk but for its hop ID, and gives the CACK with all bits. Router.mu is held.
-func (g *guest) over(c *frame.CSYN, now time.Time) frame.Frame {
+// complete removes the state of a chunk except for its hop ID, and returns the CACK with all bits
+// set. Router.mu is held.
+func (g *guest) complete(c *frame.CSYN, now time.Time) frame.Frame {
 	g.drop(c.Hop)
 	g.finished.add(c, now)
-	return allOf(c)
+	return fullCACK(c)
 }
 
-// finished are the last chunks that a host has handed over.
-type finished struct {
-	of    map[uint32]ended // by hop ID
+// finishedChunks remembers the last chunks of a host that were acknowledged.
+type finishedChunks struct {
+	byHop map[uint32]finishedChunk // by hop ID
 	order []uint32
 }
 
-type ended struct {
+type finishedChunk struct {
 	packets uint32
 	at      time.Time
 }
 
-// has says whether a CSYN is for one of them.
-func (f *finished) has(c *frame.CSYN, now time.Time) bool {
-	e, is := f.of[c.Hop]
-	return is && e.packets == c.Packets && now.Sub(e.at) < finishedFor
+// contains reports whether a CSYN belongs to one of them.
+func (f *finishedChunks) contains(c *frame.CSYN, now time.Time) bool {
+	e, ok := f.byHop[c.Hop]
+	return ok && e.packets == c.Packets && now.Sub(e.at) < finishedLifetime
 }
 
-// add notes one, in place of the oldest if there are too many.
-func (f *finished) add(c *frame.CSYN, now time.Time) {
-	if f.of == nil {
-		f.of = map[uint32]ended{}
+// add adds a chunk, and removes the oldest if there are too many.
+func (f *finishedChunks) add(c *frame.CSYN, now time.Time) {
+	if f.byHop == nil {
+		f.byHop = map[uint32]finishedChunk{}
 	}
-	if _, is := f.of[c.Hop]; !is {
+	if _, ok := f.byHop[c.Hop]; !ok {
 		if f.order = append(f.order, c.Hop); len(f.order) > maxFinished {
-			delete(f.of, f.order[0])
+			delete(f.byHop, f.order[0])
 			f.order = f.order[1:]
 		}
 	}
-	f.of[c.Hop] = ended{c.Packets, now}
+	f.byHop[c.Hop] = finishedChunk{c.Packets, now}
 }

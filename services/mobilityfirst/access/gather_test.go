@@ -15,7 +15,7 @@ import (
 // are set, and not before; and what is counted for it is what there is.
 func TestCustody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r, err := New(Options{Hosts: []Host{{GUID: guidOf(1), Key: keyOf(1)}}, Memory: LeastMemory, Keep: time.Hour})
+		r, err := New(Options{Hosts: []Host{{GUID: guidOf(1), Key: keyOf(1)}}, Memory: MinMemory, Keep: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,11 +48,11 @@ func TestCustody(t *testing.T) {
 					n++
 				}
 			}
-			for _, x := range g.gathers {
+			for _, x := range g.reassemblies {
 				charge += x.charge
 			}
-			if g.held != charge || g.chunks != n || g.held > r.Memory {
-				t.Fatalf("%d bytes of %d chunks are counted, there are %d of %d", g.held, g.chunks, charge, n)
+			if g.heldBytes != charge || g.keptChunks != n || g.heldBytes > r.Memory {
+				t.Fatalf("%d bytes of %d chunks are counted, there are %d of %d", g.heldBytes, g.keptChunks, charge, n)
 			}
 			return n
 		}
@@ -81,7 +81,7 @@ func TestCustody(t *testing.T) {
 			} else {
 				tell(x, &frame.Data{Hop: x.csyn.Hop, Sequence: uint32(n), Payload: x.parts[n]})
 			}
-			if now = now.Add(finishedFor / 61); rapid.IntRange(0, 20).Draw(t, "sweep") == 0 {
+			if now = now.Add(finishedLifetime / 61); rapid.IntRange(0, 20).Draw(t, "sweep") == 0 {
 				g.expire(now)
 			}
 		}

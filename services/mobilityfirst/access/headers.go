@@ -8,31 +8,32 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
-// transportSize is that of a transport header, in bytes.
+// transportSize is the size of a transport header in bytes.
 const transportSize = 24
 
-// passed are the services that chunks have alike in both profiles. A name of ours is where one of several hosts has it, so
-// anycast is what every chunk is.
-const passed = frame.Multihoming | frame.DelayTolerant | frame.Anycast
+// commonServices lists the services that both profiles have. A chunk of Sluice's goes to one host
+// of a name anyway, so every chunk is anycast.
+const commonServices = frame.Multihoming | frame.DelayTolerant | frame.Anycast
 
-// heldBack are the services of chunks of ours that a host of the original release cannot read.
-const heldBack = frame.Compute | frame.Custody | frame.ContentRequest | frame.ContentResponse
+// unsupportedServices lists the services of Sluice's chunks that a host of the original release
+// cannot read.
+const unsupportedServices = frame.Compute | frame.Custody | frame.ContentRequest | frame.ContentResponse
 
-// errInvalid is for a chunk of a host that cannot be sent; errors wrap it.
+// errInvalid means that a chunk of a host cannot be sent; errors wrap it.
 var errInvalid = errors.New("it cannot be sent")
 
-// letter is what a host has written, as it is sent on.
-type letter struct {
+// message is a host's chunk in the form in which it is sent on.
+type message struct {
 	to      frame.GUID
 	service frame.Service
-	payload []byte // shares the memory of what was read
+	payload []byte // shares the memory of the input
 	version uint8
-	// control says that it is a message of the transport protocol itself, which ends here.
+	// control is set for a message of the transport protocol itself, which the router discards.
 	control bool
 }
 
-// read reads a chunk of a host as its DATA frames have brought it. The error wraps errInvalid.
-func (g *guest) read(wire []byte) (l letter, err error) {
+// read parses a chunk of a host from its DATA frames. The error wraps errInvalid.
+func (g *guest) read(wire []byte) (l message, err error) {
 	h, behind, err := frame.ParseRouting(wire)
 	if err != nil {
 		return l, fmt.Errorf("%w: %w", errInvalid, err)
@@ -44,8 +45,8 @@ func (g *guest) read(wire []byte) (l letter, err error) {
 	switch {
 	case h.Source.GUID != g.GUID:
 		return l, fmt.Errorf("its source is %v: %w", h.Source.GUID, errInvalid)
-	case services&^passed != 0:
-		return l, fmt.Errorf("its services are %#04x, of which %#04x are none of here: %w", uint16(services), uint16(services&^passed), errInvalid)
+	case services&^commonServices != 0:
+		return l, fmt.Errorf("its services are %#04x, of which %#04x are none of here: %w", uint16(services), uint16(services&^commonServices), errInvalid)
 	case h.Protocol != 0:
 		return l, fmt.Errorf("its protocol is %d: %w", h.Protocol, errInvalid)
 	}
@@ -53,20 +54,21 @@ func (g *guest) read(wire []byte) (l letter, err error) {
 	switch {
 	case err != nil:
 		return l, fmt.Errorf("%w: %w", errInvalid, err)
-	case !sizeOf(h.ChunkSize, len(wire), len(behind), len(payload)):
+	case !isSize(h.ChunkSize, len(wire), len(behind), len(payload)):
 		return l, fmt.Errorf("its size is %d, and what has come are %d bytes: %w", h.ChunkSize, len(behind), errInvalid)
 	case len(payload) > hostapi.MaxChunk:
 		return l, fmt.Errorf("%d bytes, at most %d: %w", len(payload), hostapi.MaxChunk, errInvalid)
 	}
-	l = letter{to: h.Destination.GUID, service: services &^ frame.Anycast, payload: payload, version: h.Version, control: t.Kind != 0 && len(payload) == 0}
-	if name, is := g.router.names[l.to]; is {
+	l = message{to: h.Destination.GUID, service: services &^ frame.Anycast, payload: payload, version: h.Version, control: t.Kind != 0 && len(payload) == 0}
+	if name, ok := g.router.names[l.to]; ok {
 		l.to = name
 	}
 	return l, nil
 }
 
-// sizeOf says whether a chunk's size is one of those that it may be: the format does not say which headers count.
-func sizeOf(size uint32, all ...int) bool {
+// isSize reports whether a chunk's size is one of the possible values: the format does not say
+// which headers count.
+func isSize(size uint32, all ...int) bool {
 	for _, n := range all {
 		if int64(size) == int64(n) {
 			return true
@@ -75,12 +77,12 @@ func sizeOf(size uint32, all ...int) bool {
 	return false
 }
 
-// write makes the headers of a chunk for a host: its number is that among those from its source, and its size is that of the
-// transport header and the payload. What is left open by the format is zero, but for the room in megabytes that the router has
-// for what the host sends.
+// write returns the headers of a chunk for a host. number is that of the chunk among those from its
+// source; the size is that of the transport header and the payload. Fields that the format leaves
+// open are zero, except for the window: the router's memory for the host's chunks in megabytes.
 func (g *guest) write(x hostapi.Chunk, number, packets uint32, version uint8) ([]byte, error) {
 	source := x.From
-	if guid, is := g.router.guids[source]; is {
+	if guid, ok := g.router.guids[source]; ok {
 		source = guid
 	}
 	h := frame.RoutingHeader{

@@ -61,7 +61,7 @@ const (
 // greeted is a host of a number whose frames are the test's own, and which is there.
 func (w *world) greeted(n byte) *listener {
 	w.Helper()
-	w.until("the router to be there", func() bool { return w.links[0].interfaceNow() != nil })
+	w.until("the router to be there", func() bool { return w.links[0].iface() != nil })
 	l := w.listener(macOf(n))
 	l.say(&frame.Probe{Source: guidOf(n).Short(), Sequence: 7})
 	if p, is := l.hear(soon).(*frame.Probe); !is || !p.Ack || p.Sequence != 7 || p.Destination != guidOf(n).Short() {
@@ -192,20 +192,20 @@ func TestServices(t *testing.T) {
 
 // What one host announces takes no more memory than it may have, nor from others; and is given up when nothing comes.
 func TestRoom(t *testing.T) {
-	w := newWorld(t, trouble{}, Options{Memory: LeastMemory})
+	w := newWorld(t, trouble{}, Options{Memory: MinMemory})
 	greedy, ours, ctx := w.greeted(1), w.ours(9), w.patiently()
-	greedy.say(&frame.CSYN{Hop: 1, Packets: 1<<32 - 1}, &frame.CSYN{Hop: 1, Packets: 0}, &frame.CSYN{Hop: 1, Packets: uint32(mostPackets(mtu) + 1)})
+	greedy.say(&frame.CSYN{Hop: 1, Packets: 1<<32 - 1}, &frame.CSYN{Hop: 1, Packets: 0}, &frame.CSYN{Hop: 1, Packets: uint32(maxPackets(mtu) + 1)})
 	w.until("these to be refused", func() bool { return w.Counters().Malformed == 3 })
-	greedy.say(&frame.CSYN{Hop: 1, Packets: uint32(mostPackets(mtu))})
-	if c, is := greedy.hear(soon).(*frame.CACK); !is || c.Packets != uint32(mostPackets(mtu)) || bytes.ContainsFunc(c.Received, func(r rune) bool { return r != 0 }) {
+	greedy.say(&frame.CSYN{Hop: 1, Packets: uint32(maxPackets(mtu))})
+	if c, is := greedy.hear(soon).(*frame.CACK); !is || c.Packets != uint32(maxPackets(mtu)) || bytes.ContainsFunc(c.Received, func(r rune) bool { return r != 0 }) {
 		t.Fatalf("the first answer is %+v", c)
 	}
-	greedy.say(&frame.CSYN{Hop: 2, Packets: uint32(mostPackets(mtu))})
+	greedy.say(&frame.CSYN{Hop: 2, Packets: uint32(maxPackets(mtu))})
 	for hop := range uint32(3000) {
 		greedy.say(&frame.CSYN{Hop: 100 + hop, Packets: 1})
 	}
-	w.until("what there is no room for", func() bool { return w.Counters().NoRoom == 3001-(maxGathers-1) })
-	if c := w.Counters(); c.Bytes > LeastMemory {
+	w.until("what there is no room for", func() bool { return w.Counters().NoRoom == 3001-(maxReassemblies-1) })
+	if c := w.Counters(); c.Bytes > MinMemory {
 		t.Errorf("%+v", c)
 	}
 	two, _ := w.original(2)

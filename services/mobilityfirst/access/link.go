@@ -18,57 +18,59 @@ import (
 )
 
 const (
-	// reopenAfter is how long an interface that fails is left alone.
-	reopenAfter = 500 * time.Millisecond
-	// leastMTU is what an interface has to carry: a frame with the headers of a chunk and something of it.
-	leastMTU = 256
-	// dataOverhead is what stands in a DATA frame before the part of the chunk.
+	// reopenDelay is the time after which a failed interface is opened again.
+	reopenDelay = 500 * time.Millisecond
+	// minMTU is the minimum MTU of an interface: a frame with the headers of a chunk and a part of
+	// it.
+	minMTU = 256
+	// dataOverhead is the size of a DATA frame without its part of the chunk.
 	dataOverhead = 16
-	// cackOverhead is what stands in a CACK before the bitmap, with the byte more that this has.
+	// cackOverhead is the size of a CACK without the bitmap, plus the additional byte of the
+	// bitmap.
 	cackOverhead = 13
 )
 
-// errDown is for a link whose interface is not open.
+// errDown means that the interface is not open.
 var errDown = errors.New("the interface is not there")
 
-// link is one of the router's interfaces, while that is there and while it is not.
+// link is one of the router's interfaces. It exists whether the interface does or not.
 type link struct {
 	router *Router
 	name   string
 
-	mu   sync.Mutex // held while frames are sent: one goroutine may at a time
-	used *host.Interface
-	id   uint32
+	mu      sync.Mutex // held while frames are sent, which only one goroutine may do at a time
+	current *host.Interface
+	id      uint32
 }
 
-// run has the interface open until ctx ends.
+// run opens the interface and uses it until ctx ends. It opens it again when it fails.
 func (l *link) run(ctx context.Context) {
-	said := ""
+	logged := ""
 	for ctx.Err() == nil {
 		i, err := l.router.Open(l.name)
 		if err == nil {
-			err = l.use(ctx, i)
-			said = ""
+			err = l.serve(ctx, i)
+			logged = ""
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if err.Error() != said {
-			said = err.Error()
+		if err.Error() != logged {
+			logged = err.Error()
 			l.router.Log.Warn("interface can't be used", "interface", l.name, "error", err)
 		}
-		_ = tasks.Sleep(ctx, reopenAfter)
+		_ = tasks.Sleep(ctx, reopenDelay)
 	}
 }
 
-// use takes frames until the interface fails or ctx ends, and closes it.
-func (l *link) use(ctx context.Context, i *host.Interface) error {
+// serve handles frames until the interface fails or ctx ends, and closes the interface.
+func (l *link) serve(ctx context.Context, i *host.Interface) error {
 	defer func() { _ = i.Close() }()
-	if i.MTU < leastMTU {
-		return fmt.Errorf("interface %s has an MTU of %d bytes, want at least %d", l.name, i.MTU, leastMTU)
+	if i.MTU < minMTU {
+		return fmt.Errorf("interface %s has an MTU of %d bytes, want at least %d", l.name, i.MTU, minMTU)
 	}
-	l.begin(i)
-	defer l.begin(nil)
+	l.setInterface(i)
+	defer l.setInterface(nil)
 	l.router.Log.Info("interface is used", "interface", l.name, "mac", i.MAC, "mtu", i.MTU, "id", fmt.Sprintf("%08x", l.id))
 	for {
 		frames, err := i.Receive(ctx)
@@ -76,22 +78,23 @@ func (l *link) use(ctx context.Context, i *host.Interface) error {
 			return err
 		}
 		if answers := l.router.receive(l, i, frames, time.Now()); len(answers) > 0 {
-			_ = l.send(answers) // what is lost is asked for again
+			_ = l.send(answers) // hosts repeat their requests if an answer is lost
 		}
 	}
 }
 
-// begin has an interface used, or none.
-func (l *link) begin(i *host.Interface) {
+// setInterface sets the open interface, or nil.
+func (l *link) setInterface(i *host.Interface) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.used = i; i != nil {
+	if l.current = i; i != nil {
 		l.id = l.router.idFor(i.MAC)
 	}
 }
 
-// idFor is what the router calls itself on an interface, in place of the low 32 bits of a GUID: the last four bytes of its
-// Ethernet address, or a number behind it that is no host's.
+// idFor returns the number by which the router identifies itself on an interface, in place of the
+// low 32 bits of a GUID: the last four bytes of its Ethernet address, or a following number that no
+// host has.
 func (r *Router) idFor(mac openflow.MAC) uint32 {
 	id := binary.BigEndian.Uint32(mac[2:])
 	for r.guests[id] != nil || id == anybody || id == nobody {
@@ -100,42 +103,43 @@ func (r *Router) idFor(mac openflow.MAC) uint32 {
 	return id
 }
 
-// interfaceNow is the interface while it is open; nil else.
-func (l *link) interfaceNow() *host.Interface {
+// iface returns the interface, or nil if it is not open.
+func (l *link) iface() *host.Interface {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.used
+	return l.current
 }
 
-// send sends frames, with their Ethernet headers. One that the interface takes no more of is lost, as on the link itself.
+// send sends frames with their Ethernet headers. Frames for which the interface has no room are
+// lost, as on the link itself.
 func (l *link) send(frames [][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.used == nil {
+	if l.current == nil {
 		return fmt.Errorf("%s: %w", l.name, errDown)
 	}
-	if err := l.used.Send(frames); err != nil && !errors.Is(err, unix.ENOBUFS) {
+	if err := l.current.Send(frames); err != nil && !errors.Is(err, unix.ENOBUFS) {
 		return fmt.Errorf("%s: %w", l.name, err)
 	}
 	return nil
 }
 
-// tell sends a frame to a host.
-func (l *link) tell(to openflow.MAC, f frame.Frame) error {
-	i := l.interfaceNow()
+// sendFrame sends a frame to a host.
+func (l *link) sendFrame(to openflow.MAC, f frame.Frame) error {
+	i := l.iface()
 	if i == nil {
 		return fmt.Errorf("%s: %w", l.name, errDown)
 	}
 	return l.send([][]byte{f.AppendTo(i.AppendHeader(nil, to, 0))})
 }
 
-// receive takes frames that have come by an interface, and gives those that answer them.
+// receive handles frames received on an interface, and returns the frames that answer them.
 func (r *Router) receive(l *link, i *host.Interface, frames []rawlink.Frame, now time.Time) (answers [][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range frames {
 		if f.Label != 0 || f.From == i.MAC || f.From.IsMulticast() {
-			continue // nobody's of the original release
+			continue // not from a host of the original release
 		}
 		if a := r.handle(place{l, f.From}, i.MTU, f.Payload, now); a != nil {
 			answers = append(answers, a.AppendTo(i.AppendHeader(nil, f.From, 0)))
@@ -144,10 +148,10 @@ func (r *Router) receive(l *link, i *host.Interface, frames []rawlink.Frame, now
 	return answers
 }
 
-// handle takes a frame, and gives its answer, nil for none. r.mu is held.
+// handle handles a frame and returns its answer, or nil. r.mu is held.
 func (r *Router) handle(at place, mtu int, payload []byte, now time.Time) frame.Frame {
 	if len(payload) < 4 || binary.BigEndian.Uint32(payload) > uint32(frame.TypeDeassociate) {
-		return nil // a host's of ours
+		return nil // from a host of Sluice
 	}
 	g := r.at[at]
 	switch t := frame.Type(binary.BigEndian.Uint32(payload)); {
@@ -164,26 +168,26 @@ func (r *Router) handle(at place, mtu int, payload []byte, now time.Time) frame.
 	switch f := f.(type) {
 	case *frame.Probe:
 		if f.Ack {
-			g.heard = now
+			g.lastHeard = now
 			return nil
 		}
-		return r.probed(at, f, now)
+		return r.handleProbe(at, f, now)
 	case *frame.Associate:
-		r.associated(at, f, now)
+		r.handleAssociate(at, f, now)
 		return nil
 	}
-	g.heard = now
+	g.lastHeard = now
 	switch f := f.(type) {
 	case *frame.Deassociate:
 		if f.Entity == g.GUID.Short() {
 			g.depart("it has de-associated")
 		}
 	case *frame.CSYN:
-		return g.announced(f, mtu, now)
+		return g.handleCSYN(f, mtu, now)
 	case *frame.Data:
-		return g.came(f, now)
+		return g.handleData(f, now)
 	case *frame.CACK:
-		g.acknowledged(f, now)
+		g.handleCACK(f, now)
 	}
 	return nil
 }

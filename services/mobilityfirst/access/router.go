@@ -17,51 +17,54 @@ import (
 // Router serves hosts of the original release.
 type Router struct {
 	Options
-	strange lograte.Limit // lines that others can cause
-	links   []*link
-	all     []*guest // in the order of Hosts
-	// names are those of hosts of the original release, by their GUIDs; guids are their GUIDs, by names.
+	warnLimit lograte.Limit // for log lines that others can cause
+	links     []*link
+	all       []*guest // in the order of Hosts
+	// names contains the names of hosts of the original release, by their GUIDs; guids contains the
+	// GUIDs by names.
 	names, guids map[frame.GUID]frame.GUID
-	declared     map[openflow.MAC]*guest // those of whom the only address is declared
-	hops         atomic.Uint32           // the last hop ID that was given to a chunk
+	declared     map[openflow.MAC]*guest // the hosts with a declared Ethernet address
+	hops         atomic.Uint32           // the last hop ID that was assigned
 
 	mu       sync.Mutex
 	guests   map[uint32]*guest // by the low 32 bits of their GUIDs
-	at       map[place]*guest  // those that are there
+	at       map[place]*guest  // the hosts that are present
 	counters Counters
 }
 
-// place is where a host is.
+// place is a link and an Ethernet address on it.
 type place struct {
 	link *link
 	mac  openflow.MAC
 }
 
-// Counters are what a router has done since it was made, and what it has.
+// Counters counts what a router has done since its start, and describes what it holds.
 type Counters struct {
-	// Taken are chunks of hosts that their destinations have taken, Expired those that were kept in vain, and Left those
-	// that the host of ours had when their sender was gone, and goes on with. Invalid are chunks that could not be
-	// sent: of a false source, of a service that there is none of here, or without the headers.
+	// Taken counts chunks of hosts that their destinations have taken over, Expired those that were
+	// kept for too long, and Left those that were passed to the host when their sender had left,
+	// and that the host still sends. Invalid counts chunks that could not be sent: with a false
+	// source, an unsupported service, or without the headers.
 	Taken, Expired, Left, Invalid uint64
-	// Delivered are chunks that hosts have acknowledged, Refused those that were left with their senders, since the host
-	// did not take them.
+	// Delivered counts chunks that hosts have acknowledged, and Refused those that were left with
+	// their senders because the host did not take them.
 	Delivered, Refused uint64
-	// Strangers are frames of those who are not declared or not there, Claims those that say they are a host which is
-	// elsewhere, or not to be heard from there; NoRoom are CSYNs for which there was no room, Malformed frames that are none,
-	// and Excess those beyond what one may send in a second.
+	// Strangers counts frames of hosts that are not declared or not present, Claims frames of
+	// senders that claim to be a host that is elsewhere or may not use their address, NoRoom CSYNs
+	// for which there was no room, Malformed invalid frames, and Excess frames beyond the limits.
 	Strangers, Claims, NoRoom, Malformed, Excess uint64
-	// There is how many hosts are there, Chunks and Bytes are what the router has of theirs, and what they count of Memory.
+	// There is the number of present hosts, Chunks the number of their chunks, and Bytes what these
+	// count of Memory.
 	There, Chunks, Bytes int
 }
 
-// New returns a router that does nothing until Run. The error wraps ErrOptions.
+// New returns a router that does nothing until Run is called. The error wraps ErrOptions.
 func New(o Options) (*Router, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
 		return nil, err
 	}
 	r := &Router{Options: o, names: map[frame.GUID]frame.GUID{}, guids: map[frame.GUID]frame.GUID{}, declared: map[openflow.MAC]*guest{}, guests: map[uint32]*guest{}, at: map[place]*guest{}}
-	r.hops.Store(rand.Uint32()) // a host may remember those of a router before
+	r.hops.Store(rand.Uint32()) // a host may remember hop IDs of an earlier router
 	for _, name := range o.Interfaces {
 		r.links = append(r.links, &link{router: r, name: name})
 	}
@@ -79,21 +82,21 @@ func New(o Options) (*Router, error) {
 	return r, nil
 }
 
-// Counters is what it has done until now.
+// Counters returns the current counters.
 func (r *Router) Counters() Counters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.counters
 	c.There = len(r.at)
 	for _, g := range r.all {
-		c.Chunks += g.chunks
-		c.Bytes += g.held
+		c.Chunks += g.keptChunks
+		c.Bytes += g.heldBytes
 	}
 	return c
 }
 
-// Run serves until ctx ends. Then it takes no more chunks, and gives those that it has to the host of ours, for some
-// seconds at most.
+// Run serves hosts until ctx ends. It then accepts no further chunks, and passes those that it has
+// to the host, for some seconds at most.
 func (r *Router) Run(ctx context.Context) {
 	links, guests := tasks.New(), tasks.New()
 	defer links.Stop()
@@ -113,13 +116,13 @@ func (r *Router) Run(ctx context.Context) {
 	guests.Stop()
 }
 
-// sweepShare is how often within Silent it is looked who is not heard any more, and sweepMost how long it takes at most
-// until it is.
-const sweepShare, sweepMost = 8, time.Second
+// sweepShare is the number of checks for silent hosts within Silent, and maxSweepInterval the
+// maximum time between two checks.
+const sweepShare, maxSweepInterval = 8, time.Second
 
-// sweep looks what is over until ctx ends.
+// sweep removes expired state until ctx ends.
 func (r *Router) sweep(ctx context.Context) {
-	tick := time.NewTicker(min(r.Silent/sweepShare, sweepMost))
+	tick := time.NewTicker(min(r.Silent/sweepShare, maxSweepInterval))
 	defer tick.Stop()
 	for {
 		select {
@@ -135,7 +138,7 @@ func (r *Router) sweep(ctx context.Context) {
 			}
 			r.mu.Unlock()
 			for _, g := range quiet {
-				g.ask()
+				g.probe()
 			}
 		}
 	}

@@ -11,32 +11,35 @@ import (
 )
 
 const (
-	// attachAgain is how far two attachments of a name are apart at least.
-	attachAgain = time.Second
-	// When a host is gone its name stays attached until what it has sent is taken, for lingerFor at most; and for lastFor when
-	// the router ends. So long the host of ours hears of its chunks, and then goes on with those that it has.
-	lingerFor, lastFor = 5 * time.Second, 2 * time.Second
-	// lookEvery is how often it is looked whether that is so.
-	lookEvery = 20 * time.Millisecond
+	// attachInterval is the minimum time between two attachments of a name.
+	attachInterval = time.Second
+	// When a host has left, its name stays attached until its chunks have been taken over, for at
+	// most lingerTime, or shutdownTime when the router ends. During this time the router learns
+	// what becomes of them; after it the host of Sluice continues to send those that it has.
+	lingerTime, shutdownTime = 5 * time.Second, 2 * time.Second
+	// pollInterval is the time between two checks whether that is so.
+	pollInterval = 20 * time.Millisecond
 )
 
-// session is a host's name while it is attached.
+// session is a host's attached name.
 type session struct {
 	guest  *guest
 	client *hostapi.Client
 	work   *tasks.Group
-	// leaving says that the host is gone: what comes for it is left with its senders. Router.mu guards it.
+	// leaving means that the host has left: chunks for it stay with their senders. Router.mu guards
+	// it.
 	leaving bool
-	// closed says that the connection is ended from here, so that the host of ours goes on with what it has. Router.mu guards it.
+	// closed means that the router has closed the connection, so that the host of Sluice continues
+	// to send what it has. Router.mu guards it.
 	closed bool
 }
 
-// serve has the name attached while that is wanted, until ctx ends.
+// serve attaches the name while it should be attached, until ctx ends.
 func (g *guest) serve(ctx context.Context) {
-	said := ""
+	logged := ""
 	var err error
 	for {
-		if !g.wanted(err != nil) || ctx.Err() != nil {
+		if !g.shouldAttach(err != nil) || ctx.Err() != nil {
 			return
 		}
 		began := time.Now()
@@ -45,24 +48,24 @@ func (g *guest) serve(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			said = ""
-		} else if err.Error() != said {
-			said = err.Error()
+			logged = ""
+		} else if err.Error() != logged {
+			logged = err.Error()
 			g.router.Log.Warn("name is not attached", "guid", g.GUID, "name", g.name, "error", err)
 		}
-		_ = tasks.Sleep(ctx, attachAgain-time.Since(began))
+		_ = tasks.Sleep(ctx, attachInterval-time.Since(began))
 	}
 }
 
-// wanted says whether the name is to be attached: while the host is there, and when that has failed also while there is something of
-// it that the host of ours has not got.
-func (g *guest) wanted(failed bool) bool {
+// shouldAttach reports whether the name should be attached: while the host is present and, after a
+// failure, while the router has chunks of it.
+func (g *guest) shouldAttach(failed bool) bool {
 	g.router.mu.Lock()
 	defer g.router.mu.Unlock()
-	return g.there || failed && g.chunks > 0
+	return g.present || failed && g.keptChunks > 0
 }
 
-// attach attaches the name until the host is gone, ctx ends or the host of ours fails.
+// attach attaches the name until the host has left, ctx ends, or the host of Sluice fails.
 func (g *guest) attach(ctx context.Context) error {
 	client, err := hostapi.Open(ctx, g.router.Socket, g.Key)
 	if err != nil {
@@ -75,43 +78,45 @@ func (g *guest) attach(ctx context.Context) error {
 	err = s.watch(ctx, failed)
 	s.end(err == nil)
 	s.work.Cancel()
-	_ = client.Close() // ends what waits
+	_ = client.Close() // this ends all waiting calls
 	s.work.Stop()
 	g.router.mu.Lock()
 	defer g.router.mu.Unlock()
-	for _, in := range g.incoming { // these are their senders' again
+	for _, in := range g.incoming { // their senders send these again
 		in.queue, in.active = nil, false
 	}
 	return err
 }
 
-// begin has what there is sent.
+// begin starts to send the chunks of all flows.
 func (s *session) begin() {
 	g := s.guest
 	g.router.mu.Lock()
 	defer g.router.mu.Unlock()
 	g.session = s
 	for _, f := range g.flows {
-		f.again, f.proven, f.failed, f.failures, f.silences = time.Time{}, time.Time{}, false, 0, 0
-		f.running = s.work.Start(func(ctx context.Context) { s.carry(ctx, f) })
+		f.retryAt, f.proven, f.failed, f.failures, f.unanswered = time.Time{}, time.Time{}, false, 0, 0
+		f.running = s.work.Start(func(ctx context.Context) { s.sendFlow(ctx, f) })
 	}
 }
 
-// end has nothing more begun, and says whether the connection is to be closed although the host of ours has not failed.
+// end prevents that further flows are started. closed reports whether the connection will be closed
+// although the host of Sluice has not failed.
 func (s *session) end(closed bool) {
 	s.guest.router.mu.Lock()
 	defer s.guest.router.mu.Unlock()
 	s.guest.session, s.closed = nil, closed
 }
 
-// watch waits until the host is gone and what it has sent is taken or has waited long enough; or the host of ours fails.
+// watch waits until the host has left and its chunks have been taken over or have waited long
+// enough, or until the host of Sluice fails.
 func (s *session) watch(ctx context.Context, failed <-chan error) error {
 	for {
-		gone, _ := s.look(false)
+		gone, _ := s.poll(false)
 		if gone || ctx.Err() != nil {
-			within := lingerFor
+			within := lingerTime
 			if ctx.Err() != nil {
-				within = lastFor
+				within = shutdownTime
 			}
 			if back, err := s.linger(ctx, within, failed); !back {
 				return err
@@ -126,14 +131,15 @@ func (s *session) watch(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// linger waits for a while until what a host has sent that is gone is taken. It says whether the host is back, or the router is
-// to end, for which less time is left.
+// linger waits, up to a timeout, until the chunks of a host that has left are taken over. back
+// reports whether the host has returned, or the router is about to end, for which less time is
+// left.
 func (s *session) linger(ctx context.Context, within time.Duration, failed <-chan error) (back bool, err error) {
 	ending := ctx.Err() != nil
 	for until := time.Now().Add(within); time.Now().Before(until); {
-		gone, over := s.look(ending)
+		gone, done := s.poll(ending)
 		switch {
-		case over && gone:
+		case done && gone:
 			return false, nil
 		case !gone, ctx.Err() != nil && !ending:
 			return true, nil
@@ -141,28 +147,28 @@ func (s *session) linger(ctx context.Context, within time.Duration, failed <-cha
 		select {
 		case err := <-failed:
 			return false, err
-		case <-time.After(lookEvery):
+		case <-time.After(pollInterval):
 		}
 	}
 	return false, nil
 }
 
-// look says whether the host is gone, and whether nothing is left of what it has sent.
-func (s *session) look(ending bool) (gone, over bool) {
+// poll reports whether the host has left, and whether all of its chunks are done.
+func (s *session) poll(ending bool) (gone, done bool) {
 	g := s.guest
 	g.router.mu.Lock()
 	defer g.router.mu.Unlock()
-	if gone = !g.there || ending; gone && !s.leaving {
+	if gone = !g.present || ending; gone && !s.leaving {
 		for _, f := range g.flows {
-			f.hurry = true
-			f.kick()
+			f.skipRetry = true
+			f.wakeUp()
 		}
 	}
 	s.leaving = gone
-	return gone, g.chunks == 0
+	return gone, g.keptChunks == 0
 }
 
-// receive takes chunks for the host until ctx ends, or the host of ours does.
+// receive handles chunks for the host until ctx ends or the host of Sluice fails.
 func (s *session) receive(ctx context.Context) error {
 	for {
 		x, err := s.client.Receive(ctx)
@@ -177,26 +183,27 @@ func (s *session) receive(ctx context.Context) error {
 	}
 }
 
-// incoming are the chunks for a host from one source, in order. Router.mu guards it.
+// incoming holds the chunks for a host from one source, in order. Router.mu guards it.
 type incoming struct {
-	queue   []hostapi.Chunk
-	active  bool
-	number  uint32    // of the next
-	last    time.Time // when one has come last
-	refused time.Time // when some were left with their sender last
+	queue       []hostapi.Chunk
+	active      bool
+	number      uint32    // the number of the next chunk
+	lastChunk   time.Time // when a chunk was last received
+	lastRefusal time.Time // when chunks were last refused
 }
 
 const (
-	// maxIncoming is of how many sources it is remembered how many chunks have come.
+	// maxIncoming limits the sources whose chunks are counted.
 	maxIncoming = 1024
-	// evictOf is how many sources are looked at for one to be forgotten.
-	evictOf = 8
-	// afterRefused is for how long chunks are left with a sender behind one that was: so long at most the host of ours
-	// brings those that it has read before it hears of the first.
-	afterRefused = time.Second
+	// evictSample is the number of sources among which one is chosen for eviction.
+	evictSample = 8
+	// refusalLifetime is how long further chunks of a sender are refused after one was: for at most
+	// this long the host of Sluice delivers chunks that it has read before it learns of the first
+	// refusal.
+	refusalLifetime = time.Second
 )
 
-// queue has a chunk sent to the host in its turn; false if it is to be left with its sender.
+// queue queues a chunk for the host; it returns false if the chunk has to be refused.
 func (s *session) queue(x hostapi.Chunk, now time.Time) bool {
 	g := s.guest
 	g.router.mu.Lock()
@@ -210,35 +217,35 @@ func (s *session) queue(x hostapi.Chunk, now time.Time) bool {
 		in = &incoming{}
 		g.incoming[x.From] = in
 	}
-	in.last = now
-	if behind := now.Sub(in.refused) < afterRefused; behind || s.leaving || x.Service&heldBack != 0 {
+	in.lastChunk = now
+	if behind := now.Sub(in.lastRefusal) < refusalLifetime; behind || s.leaving || x.Service&unsupportedServices != 0 {
 		if !behind {
-			in.refused = now
+			in.lastRefusal = now
 		}
 		g.router.counters.Refused++
 		return false
 	}
 	in.queue = append(in.queue, x)
 	if !in.active {
-		in.active = s.work.Start(func(ctx context.Context) { s.bring(ctx, in) })
+		in.active = s.work.Start(func(ctx context.Context) { s.deliverAll(ctx, in) })
 	}
 	return true
 }
 
-// evict forgets the source of a few of which nothing has come for the longest time; false if chunks of all are being sent. Router.mu
-// is held.
+// evict removes the least recently used of a few idle sources; it returns false if all are active.
+// Router.mu is held.
 func (g *guest) evict() bool {
 	var source frame.GUID
 	var oldest *incoming
 	seen := 0
-	for from, in := range g.incoming { // in no order
+	for from, in := range g.incoming { // in random order
 		if in.active {
 			continue
 		}
-		if oldest == nil || in.last.Before(oldest.last) {
+		if oldest == nil || in.lastChunk.Before(oldest.lastChunk) {
 			source, oldest = from, in
 		}
-		if seen++; seen == evictOf {
+		if seen++; seen == evictSample {
 			break
 		}
 	}
@@ -249,12 +256,13 @@ func (g *guest) evict() bool {
 	return true
 }
 
-// bring sends the host the chunks from a source, one after the other, until there are no more or ctx ends.
-func (s *session) bring(ctx context.Context, in *incoming) {
+// deliverAll sends the chunks from a source to the host, one after the other, until there are none
+// or ctx ends.
+func (s *session) deliverAll(ctx context.Context, in *incoming) {
 	g := s.guest
 	for {
-		x, number, is := s.first(in)
-		if !is {
+		x, number, ok := s.first(in)
+		if !ok {
 			return
 		}
 		select {
@@ -265,23 +273,23 @@ func (s *session) bring(ctx context.Context, in *incoming) {
 		err := g.deliver(ctx, x, number)
 		<-g.delivering
 		switch {
-		case err == nil: // also if ctx has ended: it would else come twice
+		case err == nil: // also if ctx has ended, because the chunk would otherwise be delivered twice
 			s.delivered(in)
-			_ = s.client.Take(x) // it fails if the host of ours has ended, and so does receive
+			_ = s.client.Take(x) // it fails if the host of Sluice has ended, and then receive fails as well
 		case ctx.Err() != nil:
 			return
 		default:
-			g.router.strange.Warn(g.router.Log, "a chunk is left with its sender", "guid", g.GUID, "from", x.From, "error", err)
+			g.router.warnLimit.Warn(g.router.Log, "a chunk is left with its sender", "guid", g.GUID, "from", x.From, "error", err)
 			for _, x := range s.giveUp(in) {
-				_ = s.client.Refuse(x) // as above
+				_ = s.client.Refuse(x) // see above
 			}
 			return
 		}
 	}
 }
 
-// first is the first chunk of a source, with its number.
-func (s *session) first(in *incoming) (x hostapi.Chunk, number uint32, is bool) {
+// first returns the first chunk of a source and its number.
+func (s *session) first(in *incoming) (x hostapi.Chunk, number uint32, ok bool) {
 	s.guest.router.mu.Lock()
 	defer s.guest.router.mu.Unlock()
 	if len(in.queue) == 0 {
@@ -291,7 +299,7 @@ func (s *session) first(in *incoming) (x hostapi.Chunk, number uint32, is bool) 
 	return in.queue[0], in.number, true
 }
 
-// delivered forgets the first chunk of a source.
+// delivered removes the first chunk of a source.
 func (s *session) delivered(in *incoming) {
 	s.guest.router.mu.Lock()
 	defer s.guest.router.mu.Unlock()
@@ -300,12 +308,12 @@ func (s *session) delivered(in *incoming) {
 	in.number++
 }
 
-// giveUp are all chunks of a source, which are left with it.
+// giveUp removes and returns all chunks of a source, which are to be refused.
 func (s *session) giveUp(in *incoming) []hostapi.Chunk {
 	s.guest.router.mu.Lock()
 	defer s.guest.router.mu.Unlock()
 	all := in.queue
-	in.queue, in.active, in.refused = nil, false, time.Now()
+	in.queue, in.active, in.lastRefusal = nil, false, time.Now()
 	s.guest.router.counters.Refused += uint64(len(all))
 	return all
 }

@@ -21,14 +21,14 @@ func TestRetry(t *testing.T) {
 	g, now := r.all[0], time.Now()
 	s := &session{guest: g}
 	for _, payload := range []string{"first", "second"} {
-		if !g.accept(&gather{letter: &letter{to: nameOf(5), service: frame.DelayTolerant, payload: []byte(payload)}}, now) {
+		if !g.accept(&reassembly{message: &message{to: nameOf(5), service: frame.DelayTolerant, payload: []byte(payload)}}, now) {
 			t.Fatal("there is no room")
 		}
 	}
 	f, tries := g.flows[nameOf(5)], 0
 	f.running = true
 	for ; len(f.queue) > 0; now = now.Add(10 * time.Millisecond) {
-		some, _, _ := s.next(t.Context(), f, now)
+		some, _, _ := s.nextChunks(t.Context(), f, now)
 		if len(some) == 0 {
 			continue
 		}
@@ -37,7 +37,7 @@ func TestRetry(t *testing.T) {
 		}
 		tries++
 		for _, k := range some {
-			s.became(f, k, hostapi.ErrNotTaken)
+			s.sendEnded(f, k, hostapi.ErrNotTaken)
 		}
 	}
 	if c := r.Counters(); c.Expired != 2 || c.Bytes != 0 || c.Chunks != 0 || tries < 10 || tries > 25 {
@@ -65,12 +65,12 @@ func TestBehindRefused(t *testing.T) {
 	}{
 		{"a chunk", nameOf(5), 0, 0, false, true},
 		{"one that the host cannot read", nameOf(5), frame.Custody, 0, false, false},
-		{"the next", nameOf(5), 0, afterRefused / 2, false, false},
-		{"one of another", nameOf(6), 0, afterRefused / 2, false, true},
-		{"one that comes once more", nameOf(5), 0, afterRefused, false, true},
-		{"one while the host is gone", nameOf(6), 0, 2 * afterRefused, true, false},
-		{"the next when it is back", nameOf(6), 0, 2*afterRefused + 1, false, false},
-		{"one that comes once more then", nameOf(6), 0, 3 * afterRefused, false, true},
+		{"the next", nameOf(5), 0, refusalLifetime / 2, false, false},
+		{"one of another", nameOf(6), 0, refusalLifetime / 2, false, true},
+		{"one that comes once more", nameOf(5), 0, refusalLifetime, false, true},
+		{"one while the host is gone", nameOf(6), 0, 2 * refusalLifetime, true, false},
+		{"the next when it is back", nameOf(6), 0, 2*refusalLifetime + 1, false, false},
+		{"one that comes once more then", nameOf(6), 0, 3 * refusalLifetime, false, true},
 	} {
 		s.leaving = x.leaving
 		if is := s.queue(hostapi.Chunk{From: x.from, Service: x.service}, began.Add(x.after)); is != x.want {
@@ -96,7 +96,7 @@ func TestTakenAtTheEnd(t *testing.T) {
 	r, g := alone(t)
 	e := newEther(trouble{})
 	l, there := &link{router: r, name: "lan"}, e.open(macOf(1))
-	l.begin(e.open(routerMAC))
+	l.setInterface(e.open(routerMAC))
 	at := place{l, macOf(1)}
 	r.handle(at, mtu, (&frame.Associate{Client: guidOf(1).Short()}).AppendTo(nil), time.Now())
 	s := &session{guest: g, client: hosttest.Open(t, socket, keyOf(1)), work: tasks.New()}
@@ -112,7 +112,7 @@ func TestTakenAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := &incoming{queue: []hostapi.Chunk{x}}
-	s.work.Start(func(context.Context) { s.bring(endedContext{ctx}, in) })
+	s.work.Start(func(context.Context) { s.deliverAll(endedContext{ctx}, in) })
 	frames, err := there.Receive(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestTakenAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.mu.Lock()
-	r.handle(at, mtu, allOf(csyn.(*frame.CSYN)).AppendTo(nil), time.Now())
+	r.handle(at, mtu, fullCACK(csyn.(*frame.CSYN)).AppendTo(nil), time.Now())
 	r.mu.Unlock()
 	select {
 	case err := <-became:

@@ -46,8 +46,8 @@ that is as good as the switches that keep hosts from each other's addresses.`,
 				return &command.UsageError{Err: errors.New("--interface is missing: one on which the hosts are, like eth1")}
 			case len(hosts) == 0:
 				return &command.UsageError{Err: errors.New("--host is missing: a host that is to be served, as GUID=KEYFILE or GUID=KEYFILE,MAC")}
-			case memory < access.LeastMemory:
-				return &command.UsageError{Err: fmt.Errorf("--memory %v: want at least %v", memory, config.Size(access.LeastMemory))}
+			case memory < access.MinMemory:
+				return &command.UsageError{Err: fmt.Errorf("--memory %v: want at least %v", memory, config.Size(access.MinMemory))}
 			case o.Keep < time.Second || o.Keep > 24*time.Hour:
 				return &command.UsageError{Err: fmt.Errorf("--keep %v: want 1s to 24h", o.Keep)}
 			case o.Silent < time.Second || o.Silent > time.Hour:

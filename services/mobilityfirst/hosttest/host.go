@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
-// Run runs a host until the test ends or stop is called, and gives the socket where it takes applications.
-// On one without interfaces, the names of this machine find each other.
+// Run runs a host until the test ends or stop is called, and returns the path of its socket for
+// applications. On a host without interfaces, the names of this machine find each other.
 func Run(t testing.TB, o host.Options) (socket string, stop func()) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "mf.sock")

@@ -1,5 +1,6 @@
-// Package mf1test is a host of the original release of MobilityFirst for tests, written from the published formats of its
-// frames alone: it probes, associates, and exchanges chunks with an access router.
+// Package mf1test implements a host of the original release of MobilityFirst for tests, written
+// only from the published formats of its frames. It probes, associates, and exchanges chunks with
+// an access router.
 package mf1test
 
 import (
@@ -17,34 +18,34 @@ import (
 )
 
 const (
-	// again is how long the host waits for an acknowledgement before it announces a chunk once more.
+	// again is how long the host waits for an acknowledgement before it announces a chunk again.
 	again = 100 * time.Millisecond
-	// headers is how many bytes of a DATA frame come before the part of the chunk.
+	// headers is the size of a DATA frame without its part of the chunk.
 	headers = 16
-	// burst is how many frames it sends before it asks which have come.
+	// burst is the number of frames that it sends before it asks which have arrived.
 	burst = 64
 )
 
-// Chunk is one that has come.
+// Chunk is a received chunk.
 type Chunk struct {
 	Routing   frame.RoutingHeader
 	Transport frame.TransportHeader
 	Payload   []byte
 }
 
-// Host is a host of the original release. Send, Receive and the others may be called concurrently.
+// Host is a host of the original release. Its methods may be called concurrently.
 type Host struct {
-	// GUID is what it calls itself.
+	// GUID is the host's GUID.
 	GUID frame.GUID
 
 	link    *host.Interface
 	came    chan Chunk
-	acked   chan uint32 // sequences of probes that were answered
+	acked   chan uint32 // the sequence numbers of answered probes
 	sending sync.Mutex
 
 	mu      sync.Mutex
-	router  openflow.MAC // who has answered a probe; broadcast before
-	id      uint32       // and what he calls himself
+	router  openflow.MAC // the router that has answered a probe; broadcast before
+	id      uint32       // the router's number
 	probes  uint32
 	hop     uint32
 	number  uint32
@@ -60,7 +61,8 @@ type coming struct {
 	left  uint32
 }
 
-// Run runs a host on an interface until the test ends or stop is called. Its first hop ID is that behind firstHop.
+// Run runs a host on an interface until the test ends or stop is called. Its first hop ID is
+// firstHop+1.
 func Run(t testing.TB, link *host.Interface, guid frame.GUID, firstHop uint32) (h *Host, stop func()) {
 	h = &Host{
 		GUID: guid, link: link, came: make(chan Chunk, 1<<16), acked: make(chan uint32, 1<<10), router: openflow.Broadcast, hop: firstHop,
@@ -74,7 +76,7 @@ func Run(t testing.TB, link *host.Interface, guid frame.GUID, firstHop uint32) (
 	return h, stop
 }
 
-// Probe asks whoever hears it for an answer, and waits until one has come.
+// Probe sends probes until a router answers.
 func (h *Host) Probe(ctx context.Context) error {
 	for {
 		h.mu.Lock()
@@ -98,7 +100,7 @@ func (h *Host) Probe(ctx context.Context) error {
 	}
 }
 
-// Associate ties the host to the router that has answered its probe.
+// Associate associates with the router that has answered its probe.
 func (h *Host) Associate() error {
 	h.mu.Lock()
 	to, id := h.router, h.id
@@ -106,7 +108,7 @@ func (h *Host) Associate() error {
 	return h.tell(to, &frame.Associate{Client: h.GUID.Short(), Host: id, Weight: 1})
 }
 
-// Deassociate unties it.
+// Deassociate ends the association.
 func (h *Host) Deassociate() error {
 	h.mu.Lock()
 	to, id := h.router, h.id
@@ -114,7 +116,7 @@ func (h *Host) Deassociate() error {
 	return h.tell(to, &frame.Deassociate{Entity: h.GUID.Short(), Host: id})
 }
 
-// Ignore has the host neither hear what is announced to it nor answer probes, or do so again.
+// Ignore sets whether the host ignores announced chunks and probes.
 func (h *Host) Ignore(is bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,7 +133,7 @@ func (h *Host) Receive(ctx context.Context) (Chunk, error) {
 	}
 }
 
-// Send sends a chunk to the router, and returns when that has all of it.
+// Send sends a chunk to the router, and returns when the router has all of it.
 func (h *Host) Send(ctx context.Context, to frame.GUID, service frame.Service, payload []byte) error {
 	h.mu.Lock()
 	h.number++
@@ -145,7 +147,7 @@ func (h *Host) Send(ctx context.Context, to frame.GUID, service frame.Service, p
 	return h.SendWire(ctx, append(t.AppendTo(wire), payload...))
 }
 
-// SendWire sends what the DATA frames of a chunk hold.
+// SendWire sends a chunk whose DATA frames contain wire.
 func (h *Host) SendWire(ctx context.Context, wire []byte) error {
 	size := h.link.MTU - headers
 	packets := uint32((len(wire) + size - 1) / size)
@@ -192,7 +194,7 @@ func (h *Host) SendWire(ctx context.Context, wire []byte) error {
 	}
 }
 
-// Tell sends frames to an Ethernet address, whatever they are.
+// Tell sends arbitrary frames to an Ethernet address.
 func (h *Host) Tell(to openflow.MAC, frames ...frame.Frame) error { return h.tell(to, frames...) }
 
 func (h *Host) tell(to openflow.MAC, frames ...frame.Frame) error {
@@ -259,7 +261,7 @@ func (h *Host) hear(from openflow.MAC, f frame.Frame) {
 	}
 }
 
-// data takes a part of a chunk. It is locked.
+// data handles a part of a chunk. h.mu is held.
 func (h *Host) data(d *frame.Data) {
 	c := h.coming[d.Hop]
 	if c == nil || c.left == 0 || c.got.Has(d.Sequence) {
@@ -277,7 +279,7 @@ func (h *Host) data(d *frame.Data) {
 	c.parts = nil
 }
 
-// ErrSize is for a chunk whose headers do not say how large it is.
+// ErrSize means that the sizes in a chunk's headers are wrong.
 var ErrSize = errors.New("its size is not that of what has come")
 
 func parse(wire []byte) (c Chunk, err error) {

@@ -11,31 +11,31 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
-// conn is a connection that is carried.
+// conn is a proxied connection.
 type conn struct {
 	connKey
-	proxy *Proxy
-	peer  *peer
-	news  chan struct{} // there is something for TCP
-	more  chan struct{} // there is credit
-	over  chan struct{} // closed when the connection is
+	proxy       *Proxy
+	peer        *peer
+	dataReady   chan struct{} // signals that there is data for TCP
+	creditReady chan struct{} // signals that there is credit
+	done        chan struct{} // closed when the connection has ended
 
-	mu     sync.Mutex
-	tcp    net.Conn // nil until there is one
-	closed bool
-	cancel func()   // of what makes it; nil for nothing
-	credit int      // how many bytes may be sent
-	sent   uint64   // how many were
-	said   bool     // that no more will be
-	came   [][]byte // for TCP
-	bytes  int      // of these
-	got    uint64   // how many have come
-	last   bool     // nothing comes after them
-	ends   int      // of both directions
+	mu            sync.Mutex
+	tcp           net.Conn // nil until the TCP connection exists
+	closed        bool
+	cancel        func()   // cancels dialing; nil if it is not needed
+	credit        int      // the number of bytes that may be sent
+	sent          uint64   // the number of bytes sent
+	sentEnd       bool     // the end has been sent
+	received      [][]byte // received data for TCP
+	bytes         int      // the size of received
+	receivedCount uint64   // the number of bytes received
+	gotEnd        bool     // the end has been received
+	ended         int      // the number of directions that have ended
 }
 
-// until is a context that ends with the connection, or after a time.
-func (c *conn) until(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// withTimeout returns a context that ends with the connection, or after a time.
+func (c *conn) withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,18 +45,18 @@ func (c *conn) until(ctx context.Context, d time.Duration) (context.Context, con
 	return ctx, cancel
 }
 
-// finishing says that both sides have said all: what is left is TCP's, whether the other side knows the
-// connection any more or not.
+// finishing reports whether both sides have sent their end. The rest concerns only TCP, whether the
+// other side still knows the connection or not.
 func (c *conn) finishing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.said && c.last
+	return c.sentEnd && c.gotEnd
 }
 
-var errOver = errors.New("the connection is over")
+var errEnded = errors.New("the connection is over")
 
-// bring is for the TCP connection that has been made; it is closed if nobody wants it any more.
-func (c *conn) bring(tcp net.Conn) {
+// setTCP sets the TCP connection, or closes it if the connection has already ended.
+func (c *conn) setTCP(tcp net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.tcp = tcp; c.closed {
@@ -64,7 +64,7 @@ func (c *conn) bring(tcp net.Conn) {
 	}
 }
 
-// start says first what is to be said, and then carries both directions.
+// start sends the first messages and then carries both directions.
 func (c *conn) start(first ...message) {
 	out := func(ctx context.Context) {
 		for _, m := range first {
@@ -73,39 +73,39 @@ func (c *conn) start(first ...message) {
 				return
 			}
 		}
-		c.proxy.tasks.Start(c.stayAlive)
-		c.direction(c.toPeer(ctx))
+		c.proxy.tasks.Start(c.keepalive)
+		c.endDirection(c.toPeer(ctx))
 	}
-	for _, f := range []func(context.Context){out, func(ctx context.Context) { c.direction(c.toTCP(ctx)) }} {
+	for _, f := range []func(context.Context){out, func(ctx context.Context) { c.endDirection(c.toTCP(ctx)) }} {
 		if !c.proxy.tasks.Start(f) {
 			c.fail()
 		}
 	}
 }
 
-// direction is for one that is over. After both, the connection is.
-func (c *conn) direction(err error) {
+// endDirection records the end of one direction. The connection ends after both.
+func (c *conn) endDirection(err error) {
 	if err != nil {
 		c.fail()
 		return
 	}
 	c.mu.Lock()
-	c.ends++
-	both := c.ends == 2
+	c.ended++
+	both := c.ended == 2
 	c.mu.Unlock()
 	if both {
 		c.close()
 	}
 }
 
-// fail ends the connection, and has the other side do so.
+// fail ends the connection and resets it at the other side.
 func (c *conn) fail() {
 	c.proxy.reset(c.connKey)
 	c.close()
 }
 
-// close ends the connection. What TCP has not taken is lost, and its end is told so, unless both directions
-// have ended.
+// close ends the connection. Data that TCP has not taken are lost, and TCP is reset, unless both
+// directions have ended.
 func (c *conn) close() {
 	c.mu.Lock()
 	if c.closed {
@@ -113,18 +113,18 @@ func (c *conn) close() {
 		return
 	}
 	c.closed = true
-	close(c.over)
+	close(c.done)
 	if c.cancel != nil {
 		c.cancel()
 	}
 	switch {
 	case c.tcp == nil:
-	case c.ends == 2:
+	case c.ended == 2:
 		_ = c.tcp.Close()
 	default:
 		abort(c.tcp)
 	}
-	c.came = nil
+	c.received = nil
 	c.mu.Unlock()
 	c.proxy.remove(c)
 }
@@ -137,20 +137,20 @@ func abort(tcp net.Conn) {
 	_ = tcp.Close()
 }
 
-// take takes a message. It does not wait.
-func (c *conn) take(m message) {
+// handle handles a message. It does not wait.
+func (c *conn) handle(m message) {
 	ok := true
 	c.mu.Lock()
 	switch m.kind {
 	case kindData:
-		if ok = !c.last && !c.closed && m.offset == c.got && c.bytes+len(m.body) <= Window; ok {
+		if ok = !c.gotEnd && !c.closed && m.offset == c.receivedCount && c.bytes+len(m.body) <= Window; ok {
 			c.bytes += len(m.body)
-			c.got += uint64(len(m.body))
-			c.keep(m.body)
+			c.receivedCount += uint64(len(m.body))
+			c.buffer(m.body)
 		}
 	case kindEnd:
-		ok = !c.last && m.offset == c.got
-		c.last = true
+		ok = !c.gotEnd && m.offset == c.receivedCount
+		c.gotEnd = true
 	case kindCredit:
 		n := int(be.Uint32(m.body))
 		ok = n <= Window && c.credit+n <= Window
@@ -165,35 +165,35 @@ func (c *conn) take(m message) {
 			c.close()
 		}
 	case !ok:
-		c.fail() // it does what it may not
+		c.fail() // the other side violates the protocol
 	case m.kind == kindCredit:
-		kick(c.more)
+		wakeUp(c.creditReady)
 	default:
-		kick(c.news)
+		wakeUp(c.dataReady)
 	}
 }
 
-// keep has TCP get bytes later. Small blocks become one: each costs more than its bytes.
-func (c *conn) keep(b []byte) {
-	if n := len(c.came); n > 0 && len(c.came[n-1])+len(b) <= maxBlock {
-		c.came[n-1] = append(c.came[n-1], b...)
+// buffer stores data for TCP. It joins small blocks, because each block has its own cost.
+func (c *conn) buffer(b []byte) {
+	if n := len(c.received); n > 0 && len(c.received[n-1])+len(b) <= maxBlock {
+		c.received[n-1] = append(c.received[n-1], b...)
 		return
 	}
-	c.came = append(c.came, b)
+	c.received = append(c.received, b)
 }
 
-func kick(c chan struct{}) {
+func wakeUp(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// toPeer carries what TCP gives, as far as there is credit.
+// toPeer sends data from TCP to the other side, as far as there is credit.
 func (c *conn) toPeer(ctx context.Context) error {
 	b := make([]byte, maxBlock)
 	for {
-		n, err := c.mayRead(ctx)
+		n, err := c.waitForCredit(ctx)
 		if err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func (c *conn) toPeer(ctx context.Context) error {
 		if errors.Is(err, io.EOF) {
 			c.mu.Lock()
 			m := message{kind: kindEnd, number: c.number, offset: c.sent}
-			c.said = true
+			c.sentEnd = true
 			c.mu.Unlock()
 			return c.send(ctx, m)
 		}
@@ -221,8 +221,8 @@ func (c *conn) toPeer(ctx context.Context) error {
 	}
 }
 
-// mayRead waits for credit, and says how much is to be read at most.
-func (c *conn) mayRead(ctx context.Context) (int, error) {
+// waitForCredit waits for credit, and returns how many bytes may be read.
+func (c *conn) waitForCredit(ctx context.Context) (int, error) {
 	for {
 		c.mu.Lock()
 		n := min(c.credit, maxBlock)
@@ -231,16 +231,16 @@ func (c *conn) mayRead(ctx context.Context) (int, error) {
 			return n, nil
 		}
 		select {
-		case <-c.more:
-		case <-c.over:
-			return 0, errOver
+		case <-c.creditReady:
+		case <-c.done:
+			return 0, errEnded
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
 	}
 }
 
-// toTCP carries what the other side sends, and gives credit for what TCP has taken.
+// toTCP writes data from the other side to TCP, and gives credit for what TCP has taken.
 func (c *conn) toTCP(ctx context.Context) error {
 	taken := 0
 	for {
@@ -252,7 +252,7 @@ func (c *conn) toTCP(ctx context.Context) error {
 			}
 			c.mu.Lock()
 			c.bytes -= len(block)
-			more := !c.last
+			more := !c.gotEnd
 			c.mu.Unlock()
 			if taken += len(block); more && taken >= Window/4 {
 				if err := c.send(ctx, credit(c.number, taken)); err != nil {
@@ -268,31 +268,32 @@ func (c *conn) toTCP(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-c.news:
-		case <-c.over:
-			return errOver
+		case <-c.dataReady:
+		case <-c.done:
+			return errEnded
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// next is what TCP is to have next; end says that there is nothing more to come.
+// next returns the next block for TCP; end reports whether there will be no more.
 func (c *conn) next() (block []byte, end bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.came) == 0 {
-		return nil, c.last
+	if len(c.received) == 0 {
+		return nil, c.gotEnd
 	}
-	block = c.came[0]
-	c.came[0] = nil
-	c.came = c.came[1:]
+	block = c.received[0]
+	c.received[0] = nil
+	c.received = c.received[1:]
 	return block, false
 }
 
-// stayAlive tells the other side now and then that the connection is there: if that is not taken, it is over.
-func (c *conn) stayAlive(ctx context.Context) {
-	tick := time.NewTicker(aliveEvery)
+// keepalive sends a message from time to time. If the other side does not take it, the connection
+// ends.
+func (c *conn) keepalive(ctx context.Context) {
+	tick := time.NewTicker(keepaliveInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -300,7 +301,7 @@ func (c *conn) stayAlive(ctx context.Context) {
 			if c.finishing() || c.send(ctx, credit(c.number, 0)) != nil {
 				return
 			}
-		case <-c.over:
+		case <-c.done:
 			return
 		case <-ctx.Done():
 			return
@@ -308,21 +309,21 @@ func (c *conn) stayAlive(ctx context.Context) {
 	}
 }
 
-// send sends a message, after it has waited until fewer to the other side are under way. If it is not taken
-// the connection is over.
+// send sends a message after waiting for room among the chunks in flight. If the message is not
+// taken over, the connection ends.
 func (c *conn) send(ctx context.Context, m message) error {
 	b := m.appendTo(make([]byte, 0, headerSize+offsetSize+len(m.body)))
 	if err := c.makeRoom(ctx, len(b)+hostapi.Overhead); err != nil {
 		return err
 	}
 	err := c.proxy.Client.Send(ctx, c.connKey.peer, c.proxy.Service, b, func(err error) {
-		c.room(len(b) + hostapi.Overhead)
+		c.release(len(b) + hostapi.Overhead)
 		if err != nil && !c.finishing() {
 			c.fail()
 		}
 	})
 	if err != nil {
-		c.room(len(b) + hostapi.Overhead)
+		c.release(len(b) + hostapi.Overhead)
 	}
 	return err
 }
@@ -331,15 +332,15 @@ func (c *conn) send(ctx context.Context, m message) error {
 func (c *conn) makeRoom(ctx context.Context, size int) error {
 	for {
 		select {
-		case <-c.over:
-			return errOver
+		case <-c.done:
+			return errEnded
 		default:
 		}
 		c.proxy.mu.Lock()
 		x := c.peer
-		may, room := x.chunks == 0 || x.chunks < maxChunks && x.underway+size <= maxUnderway, x.room
+		may, room := x.chunks == 0 || x.chunks < maxChunks && x.inFlight+size <= maxInFlight, x.room
 		if may {
-			x.underway += size
+			x.inFlight += size
 			x.chunks++
 		}
 		c.proxy.mu.Unlock()
@@ -348,22 +349,22 @@ func (c *conn) makeRoom(ctx context.Context, size int) error {
 		}
 		select {
 		case <-room:
-		case <-c.over:
-			return errOver
+		case <-c.done:
+			return errEnded
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// room is for a chunk that is not under way any more.
-func (c *conn) room(size int) {
+// release stops counting a chunk.
+func (c *conn) release(size int) {
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
 	x := c.peer
-	x.underway -= size
+	x.inFlight -= size
 	x.chunks--
 	close(x.room)
 	x.room = make(chan struct{})
-	c.proxy.settle(x)
+	c.proxy.removeIfUnused(x)
 }

@@ -1,10 +1,21 @@
-// Package proxy carries TCP connections between two names, so that programs which know nothing of names go
-// on while hosts move.
+// Package proxy carries TCP connections between two names, so that connections of programs that do
+// not know names survive the moves of hosts.
 //
-// One side listens ([Proxy.Serve]): each connection that it accepts is one to the other side's name, which
-// connects to a server in its place. What either end of a connection sends goes in chunks, each a kind (1
-// byte), the number of the connection (8, drawn by who opens it) and what belongs to the kind; numbers are
-// big-endian.
+// One side listens ([Proxy.Serve]). Each connection that it accepts becomes a connection to the
+// other side's name, which connects to a server in its place. Data of both ends are sent in chunks.
+// Each chunk consists of a kind (1 byte), the number of the connection (8, drawn at random by the
+// side that opens it) and the fields of the kind; numbers are big-endian.
+//
+//	kind      fields
+//	1 open    none
+//	2 data    the number of bytes sent before (8), and bytes of the connection
+//	3 credit  how many more bytes may be sent (4); nothing is sent before the first
+//	4 end     the number of bytes sent before (8): its sender sends no more
+//	5 reset   none: the connection has ended
+//
+// A side takes chunks over immediately, and buffers at most [Window] bytes of a connection that its
+// TCP has not taken yet, so a slow connection does not delay others. A missing chunk, whose time
+// ended before its receiver was present, ends its connection. Start reading at [Proxy.Run].
 //
 //	kind      what belongs to it
 //	1 open    nothing

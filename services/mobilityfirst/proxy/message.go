@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// kind is that of a message.
+// kind is the kind of a message.
 type kind byte
 
 const (
@@ -16,12 +16,12 @@ const (
 	kindReset
 )
 
-// message is what stands in a chunk.
+// message is the content of a chunk.
 type message struct {
 	kind   kind
-	number uint64 // of the connection
+	number uint64 // the number of the connection
 	body   []byte
-	offset uint64 // of data and end: how many bytes have gone before
+	offset uint64 // of data and end: the number of bytes sent before
 }
 
 const headerSize, offsetSize = 1 + 8, 8
@@ -34,27 +34,27 @@ var (
 
 func (m message) appendTo(b []byte) []byte {
 	b = be.AppendUint64(append(b, byte(m.kind)), m.number)
-	if m.counted() {
+	if m.hasOffset() {
 		b = be.AppendUint64(b, m.offset)
 	}
 	return append(b, m.body...)
 }
 
-// counted says whether a message has an offset.
-func (m message) counted() bool { return m.kind == kindData || m.kind == kindEnd }
+// hasOffset reports whether the message has an offset.
+func (m message) hasOffset() bool { return m.kind == kindData || m.kind == kindEnd }
 
-// credit gives credit for n more bytes.
+// credit returns a message that gives credit for n more bytes.
 func credit(number uint64, n int) message {
 	return message{kind: kindCredit, number: number, body: be.AppendUint32(nil, uint32(n))}
 }
 
-// parse reads a message, which shares memory with b.
+// parse parses a message, which shares memory with b.
 func parse(b []byte) (message, error) {
 	if len(b) < headerSize {
 		return message{}, errMessage
 	}
 	m := message{kind: kind(b[0]), number: be.Uint64(b[1:]), body: b[headerSize:]}
-	if m.counted() {
+	if m.hasOffset() {
 		if len(m.body) < offsetSize {
 			return message{}, errMessage
 		}

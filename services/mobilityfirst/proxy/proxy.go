@@ -18,52 +18,53 @@ import (
 )
 
 const (
-	// Window is how many bytes of a connection are under way, in each direction.
+	// Window is the maximum number of bytes in flight in each direction of a connection.
 	Window = 1 << 20
-	// MaxConnections bounds the connections that are open at once.
+	// MaxConnections limits the open connections.
 	MaxConnections = 512
-	// MaxConnectionsOf bounds the open connections with one name.
-	MaxConnectionsOf = 128
-	// maxUnderway and maxChunks are how many bytes, each chunk with what the host counts for it, and how many
-	// chunks to one name are not taken; more wait.
-	maxUnderway, maxChunks = hostapi.MaxUnderway / 4, hostapi.MaxSends / 16
-	// maxResets is how many resets there are that are not taken, maxResetsOf how many of one name; others
-	// find out by themselves.
-	maxResets, maxResetsOf = 256, 16
-	// farewell is how long others are told that a proxy ends.
-	farewell = time.Second
-	// maxBlock is how many bytes of a connection go in one chunk.
+	// MaxConnectionsPerName limits the open connections with one name.
+	MaxConnectionsPerName = 128
+	// maxInFlight and maxChunks limit the bytes, including the host's overhead per chunk, and the
+	// number of chunks to one name that have not been taken over; further ones wait.
+	maxInFlight, maxChunks = hostapi.MaxUnderway / 4, hostapi.MaxSends / 16
+	// maxResets limits the pending resets, and maxResetsPerName those to one name; beyond that the
+	// other sides detect the end by themselves.
+	maxResets, maxResetsPerName = 256, 16
+	// shutdownTime is how long a proxy that ends sends resets.
+	shutdownTime = time.Second
+	// maxBlock is the maximum number of bytes of a connection in one chunk.
 	maxBlock = 256 << 10
-	// dialWithin is how long a server may take to answer.
-	dialWithin = 10 * time.Second
-	// aliveEvery is how often the other side is told that a connection is there.
-	aliveEvery = time.Minute
+	// dialTimeout is how long a server may take to answer.
+	dialTimeout = 10 * time.Second
+	// keepaliveInterval is the time between two keepalive messages.
+	keepaliveInterval = time.Minute
 )
 
-// Options are what a Proxy works with.
+// Options configures a Proxy.
 type Options struct {
-	// Client is the name of this side.
+	// Client is the connection of this side's name to its host.
 	Client *hostapi.Client
 	// To is the name of the other side, for connections that Serve accepts.
 	To frame.GUID
-	// Connect is where connections of other sides are brought, as "127.0.0.1:80"; empty for nowhere.
+	// Connect is the address to which connections of other sides are forwarded, like
+	// "127.0.0.1:80"; if it is empty they are refused.
 	Connect string
-	// Allow are the names that may connect; nil for all.
+	// Allow lists the names that may connect; nil allows all.
 	Allow []frame.GUID
-	// Service is that of the chunks that it sends, as frame.Multihoming.
+	// Service is the service of the proxy's chunks, like frame.Multihoming.
 	Service frame.Service
-	// Dial connects; nil for the ordinary way.
+	// Dial connects to servers; nil selects the ordinary dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Log is where it says what fails; nil for nowhere.
+	// Log receives the log; nil discards it.
 	Log *slog.Logger
 }
 
 // Proxy carries TCP connections. Its methods may be called concurrently.
 type Proxy struct {
 	Options
-	strange lograte.Limit // lines that others can cause
-	tasks   *tasks.Group
-	resets  chan connKey
+	warnLimit lograte.Limit // for log lines that others can cause
+	tasks     *tasks.Group
+	resets    chan connKey
 
 	mu         sync.Mutex
 	conns      map[connKey]*conn
@@ -72,35 +73,36 @@ type Proxy struct {
 	ended      bool
 }
 
-// connKey is a connection with another side.
+// connKey identifies a connection.
 type connKey struct {
 	peer   frame.GUID
 	number uint64
 }
 
-// peer is another side, with which there are connections.
+// peer is another side with connections.
 type peer struct {
 	name     frame.GUID
 	conns    int
-	underway int           // bytes of chunks that it has not taken
-	chunks   int           // of these
-	resets   int           // that it has not taken
-	room     chan struct{} // closed when there may be room for another
+	inFlight int           // bytes of chunks that it has not taken over
+	chunks   int           // the number of these chunks
+	resets   int           // resets that it has not taken over
+	room     chan struct{} // closed when there may be room for another chunk
 }
 
-// New returns a Proxy that does nothing before it runs.
+// New returns a Proxy that does nothing until Run is called.
 func New(o Options) *Proxy {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Dial == nil {
-		o.Dial = (&net.Dialer{Timeout: dialWithin}).DialContext
+		o.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	return &Proxy{Options: o, tasks: tasks.New(), resets: make(chan connKey, maxResets), resetsLeft: maxResets, conns: map[connKey]*conn{}, peers: map[frame.GUID]*peer{}}
 }
 
-// Run takes chunks until ctx ends, or the host does: then the error says so. All connections are over then. The
-// client is to be closed after it, not before: others are told.
+// Run handles chunks until ctx ends or the host fails, which it returns as an error. It then ends
+// all connections. The client must be closed after Run has returned, because Run still sends
+// resets.
 func (p *Proxy) Run(ctx context.Context) error {
 	defer p.end()
 	p.tasks.Start(p.sendResets)
@@ -112,14 +114,15 @@ func (p *Proxy) Run(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		p.take(x.From, x.Payload)
+		p.handle(x.From, x.Payload)
 		if err := p.Client.Take(x); err != nil {
 			return err
 		}
 	}
 }
 
-// Serve carries the connections that a listener accepts, until ctx ends; then the listener is closed.
+// Serve carries the connections that a listener accepts until ctx ends, and then closes the
+// listener.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
@@ -130,8 +133,8 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("listening at %v: %w", l.Addr(), err)
-		case err != nil: // as that there are too many files: it passes
-			p.strange.Warn(p.Log, "a connection was not accepted", "error", err)
+		case err != nil: // such as too many open files, which is temporary
+			p.warnLimit.Warn(p.Log, "a connection was not accepted", "error", err)
 			if tasks.Sleep(ctx, 100*time.Millisecond) != nil {
 				return nil
 			}
@@ -139,7 +142,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 		}
 		c, err := p.add(connKey{p.To, rand.Uint64()}, tcp)
 		if err != nil {
-			p.strange.Warn(p.Log, "a connection is refused", "from", tcp.RemoteAddr(), "error", err)
+			p.warnLimit.Warn(p.Log, "a connection is refused", "from", tcp.RemoteAddr(), "error", err)
 			_ = tcp.Close()
 			continue
 		}
@@ -147,11 +150,11 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// take takes a message. It does not wait.
-func (p *Proxy) take(from frame.GUID, b []byte) {
+// handle handles a message. It does not wait.
+func (p *Proxy) handle(from frame.GUID, b []byte) {
 	m, err := parse(b)
 	if err != nil {
-		p.strange.Warn(p.Log, "a chunk is none of a proxy", "from", from)
+		p.warnLimit.Warn(p.Log, "a chunk is none of a proxy", "from", from)
 		return
 	}
 	key := connKey{from, m.number}
@@ -162,13 +165,13 @@ func (p *Proxy) take(from frame.GUID, b []byte) {
 	case m.kind == kindOpen && c == nil:
 		p.open(key)
 	case c != nil:
-		c.take(m)
+		c.handle(m)
 	case m.kind != kindReset:
 		p.reset(key)
 	}
 }
 
-// open begins a connection to the server for another side.
+// open connects to the server for another side.
 func (p *Proxy) open(key connKey) {
 	c, err := (*conn)(nil), error(nil)
 	if !p.allows(key.peer) {
@@ -177,20 +180,20 @@ func (p *Proxy) open(key connKey) {
 		c, err = p.add(key, nil)
 	}
 	if err != nil {
-		p.strange.Warn(p.Log, "a connection is refused", "from", key.peer, "error", err)
+		p.warnLimit.Warn(p.Log, "a connection is refused", "from", key.peer, "error", err)
 		p.reset(key)
 		return
 	}
 	started := p.tasks.Start(func(ctx context.Context) {
-		ctx, cancel := c.until(ctx, dialWithin)
+		ctx, cancel := c.withTimeout(ctx, dialTimeout)
 		defer cancel()
 		tcp, err := p.Dial(ctx, "tcp", p.Connect)
 		if err != nil {
-			p.strange.Warn(p.Log, "the server does not answer", "for", key.peer, "error", err)
+			p.warnLimit.Warn(p.Log, "the server does not answer", "for", key.peer, "error", err)
 			c.fail()
 			return
 		}
-		c.bring(tcp)
+		c.setTCP(tcp)
 		c.start(credit(c.number, Window))
 	})
 	if !started {
@@ -205,25 +208,26 @@ func (p *Proxy) allows(name frame.GUID) bool {
 	return p.Allow == nil || slices.Contains(p.Allow, name)
 }
 
-// add notes a connection.
+// add adds a connection.
 func (p *Proxy) add(key connKey, tcp net.Conn) (*conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.find(key.peer)
-	defer p.settle(x)
+	defer p.removeIfUnused(x)
 	switch {
 	case p.ended:
 		return nil, errors.New("the proxy has ended")
-	case x.conns >= MaxConnectionsOf || len(p.conns) >= MaxConnections || len(p.conns) >= MaxConnections*3/4 && x.conns >= MaxConnectionsOf/8:
-		return nil, fmt.Errorf("there are %d connections with it, at most %d, and %d in all, at most %d", x.conns, MaxConnectionsOf, len(p.conns), MaxConnections)
+	case x.conns >= MaxConnectionsPerName || len(p.conns) >= MaxConnections || len(p.conns) >= MaxConnections*3/4 && x.conns >= MaxConnectionsPerName/8:
+		return nil, fmt.Errorf("there are %d connections with it, at most %d, and %d in all, at most %d", x.conns, MaxConnectionsPerName, len(p.conns), MaxConnections)
 	}
 	x.conns++
-	c := &conn{proxy: p, peer: x, connKey: key, tcp: tcp, news: make(chan struct{}, 1), more: make(chan struct{}, 1), over: make(chan struct{})}
+	c := &conn{proxy: p, peer: x, connKey: key, tcp: tcp, dataReady: make(chan struct{}, 1), creditReady: make(chan struct{}, 1), done: make(chan struct{})}
 	p.conns[key] = c
 	return c, nil
 }
 
-// find is another side; settle forgets it when nothing is counted of it any more.
+// find returns another side, and creates it if there is none. removeIfUnused removes it when
+// nothing belongs to it.
 func (p *Proxy) find(name frame.GUID) *peer {
 	x := p.peers[name]
 	if x == nil {
@@ -233,13 +237,13 @@ func (p *Proxy) find(name frame.GUID) *peer {
 	return x
 }
 
-func (p *Proxy) settle(x *peer) {
+func (p *Proxy) removeIfUnused(x *peer) {
 	if x.conns == 0 && x.chunks == 0 && x.resets == 0 {
 		delete(p.peers, x.name)
 	}
 }
 
-// remove forgets a connection.
+// remove removes a connection.
 func (p *Proxy) remove(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -248,20 +252,20 @@ func (p *Proxy) remove(c *conn) {
 	}
 	delete(p.conns, c.connKey)
 	c.peer.conns--
-	p.settle(c.peer)
+	p.removeIfUnused(c.peer)
 }
 
-// reset has another side forget a connection, unless too many resets are not taken. It does not wait.
+// reset resets a connection at another side, unless too many resets are pending. It does not wait.
 func (p *Proxy) reset(key connKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.find(key.peer)
-	if p.resetsLeft == 0 || x.resets >= maxResetsOf {
+	if p.resetsLeft == 0 || x.resets >= maxResetsPerName {
 		return
 	}
 	p.resetsLeft--
 	x.resets++
-	p.resets <- key // there is room: it has as much as there may be resets
+	p.resets <- key // the channel has room for all resets
 }
 
 // sendReset sends a reset.
@@ -273,7 +277,7 @@ func (p *Proxy) sendReset(ctx context.Context, key connKey) error {
 		x := p.find(key.peer)
 		p.resetsLeft++
 		x.resets--
-		p.settle(x)
+		p.removeIfUnused(x)
 	}
 	err := p.Client.Send(ctx, key.peer, p.Service, m.appendTo(nil), taken)
 	if err != nil {
@@ -282,7 +286,7 @@ func (p *Proxy) sendReset(ctx context.Context, key connKey) error {
 	return err
 }
 
-// sendResets sends what is in p.resets.
+// sendResets sends the queued resets.
 func (p *Proxy) sendResets(ctx context.Context) {
 	for {
 		select {
@@ -296,7 +300,7 @@ func (p *Proxy) sendResets(ctx context.Context) {
 	}
 }
 
-// end ends all connections, and tells others so.
+// end ends all connections and sends resets.
 func (p *Proxy) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -309,7 +313,7 @@ func (p *Proxy) end() {
 		c.fail()
 	}
 	p.tasks.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
 	for len(p.resets) > 0 {
 		if p.sendReset(ctx, <-p.resets) != nil {

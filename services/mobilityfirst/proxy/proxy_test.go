@@ -219,7 +219,7 @@ func TestSmallWrites(t *testing.T) {
 	deaf, far, near := open(), open(), open()
 	_, _ = run(t, Options{Client: far, Connect: serve(t, echo)})
 	p, at := run(t, Options{Client: near, To: far.Name})
-	away := &conn{proxy: p, connKey: connKey{deaf.Name, 1}, over: make(chan struct{})}
+	away := &conn{proxy: p, connKey: connKey{deaf.Name, 1}, done: make(chan struct{})}
 	p.mu.Lock()
 	away.peer = p.find(deaf.Name)
 	p.mu.Unlock()
@@ -240,12 +240,12 @@ func TestSmallWrites(t *testing.T) {
 	if got, err := io.ReadAll(c); err != nil || string(got) != "beside" {
 		t.Errorf("beside it %q, %v", got, err)
 	}
-	x := &conn{proxy: p, over: make(chan struct{}), news: make(chan struct{}, 1)}
+	x := &conn{proxy: p, done: make(chan struct{}), dataReady: make(chan struct{}, 1)}
 	for i := range uint64(100_000) {
-		x.take(message{kind: kindData, body: []byte{1}, offset: i})
+		x.handle(message{kind: kindData, body: []byte{1}, offset: i})
 	}
-	if len(x.came) > 1 || x.bytes != 100_000 {
-		t.Errorf("%d bytes in %d blocks", x.bytes, len(x.came))
+	if len(x.received) > 1 || x.bytes != 100_000 {
+		t.Errorf("%d bytes in %d blocks", x.bytes, len(x.received))
 	}
 }
 
@@ -347,18 +347,18 @@ func TestHostile(t *testing.T) {
 	}
 	go takeAll(t, x)
 	block := make([]byte, Window/2+1)
-	for i := range uint64(2 * MaxConnectionsOf) {
+	for i := range uint64(2 * MaxConnectionsPerName) {
 		say(message{kind: kindOpen, number: i})
 	}
 	server.mu.Lock()
-	if n := server.peers[x.Name]; n != nil && n.conns > MaxConnectionsOf {
+	if n := server.peers[x.Name]; n != nil && n.conns > MaxConnectionsPerName {
 		t.Errorf("%d connections with one name", n.conns)
 	}
 	server.mu.Unlock()
 	say(message{kind: kindOpen, number: 1}, message{kind: kindData, number: 2, body: block}, message{kind: kindData, number: 2, body: block}, message{kind: kindData, number: 2, body: block})
 	say(credit(3, Window), credit(3, 1), credit(4, Window+1), message{kind: kindEnd, number: 5}, message{kind: kindEnd, number: 5}, message{kind: kindEnd, number: 6}, message{kind: kindData, number: 6, body: block})
 	say(message{kind: kindData, number: 1 << 40, body: block}, message{kind: kindEnd, number: 1 << 41}, message{kind: 9, number: 1}, message{kind: kindReset, number: 1 << 42})
-	for i := range uint64(2 * MaxConnectionsOf) {
+	for i := range uint64(2 * MaxConnectionsPerName) {
 		say(message{kind: kindReset, number: i})
 	}
 	if _, err := good.Write([]byte("after")); err != nil {

@@ -1,3 +1,3 @@
-// Package rawlink sends and receives MobilityFirst's frames on one Ethernet interface, many with
-// one system call. It needs CAP_NET_RAW. Start reading at [Open].
+// Package rawlink sends and receives MobilityFirst frames on one Ethernet interface, many with one
+// system call. It requires CAP_NET_RAW. Start reading at [Open].
 package rawlink

@@ -19,27 +19,28 @@ import (
 )
 
 const (
-	// batch is how many frames one system call takes at most.
+	// batch is the maximum number of frames of one system call.
 	batch = 64
-	// headerSize is that of the Ethernet header, tagSize that of a VLAN tag.
+	// headerSize is the size of an Ethernet header, and tagSize that of a VLAN tag.
 	headerSize, tagSize = 14, 4
-	// receiveBuffer is asked for so that frames wait while the program does not run.
+	// receiveBuffer is the size of the socket's receive buffer, in which frames wait while the
+	// program does not run.
 	receiveBuffer = 4 << 20
 )
 
-// Frame is one that was received.
+// Frame is a received frame.
 type Frame struct {
 	From openflow.MAC
 	// Label is its VLAN tag, zero for none.
 	Label uint16
-	// Payload is what stands behind the Ethernet header. It is valid until the next Receive.
+	// Payload is the content behind the Ethernet header. It is valid until the next Receive.
 	Payload []byte
 }
 
-// Socket sends and receives on one interface. Send and Receive may be called at the same time, each
-// by one goroutine.
+// Socket sends and receives frames on one interface. Send and Receive may be called concurrently
+// with each other, each by one goroutine.
 type Socket struct {
-	// MAC and MTU are the interface's when the socket was opened.
+	// MAC and MTU are the interface's values when the socket was opened.
 	MAC openflow.MAC
 	MTU int
 
@@ -76,12 +77,13 @@ func Open(ifi *net.Interface) (*Socket, error) {
 	return s, nil
 }
 
-// packetType is where a filter finds for whom a frame is (SKF_AD_OFF + SKF_AD_PKTTYPE of the kernel).
+// packetType is the offset at which a filter finds the kind of a frame's destination (SKF_AD_OFF +
+// SKF_AD_PKTTYPE of the kernel).
 const packetType = 0xfffff000 + 4
 
-// ours passes frames with our EtherType, of which tags have been taken out, but for those to other stations, which come where
-// somebody has the interface hear all.
-var ours = []unix.SockFilter{
+// filter accepts frames with MobilityFirst's EtherType, from which the kernel has removed tags,
+// except for those to other stations, which arrive if the interface is promiscuous.
+var filter = []unix.SockFilter{
 	{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: headerSize - 2},
 	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: frame.EtherType, Jf: 3},
 	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: packetType},
@@ -90,10 +92,11 @@ var ours = []unix.SockFilter{
 	{Code: unix.BPF_RET | unix.BPF_K},
 }
 
-// prepare sets a socket's options. It hears nothing before it is bound. It is bound to all
-// protocols: sockets of one get frames after the kernel has forgotten tags that no interface is for.
+// prepare sets a socket's options. The socket receives nothing before it is bound. It is bound to
+// all protocols, because a socket of one protocol receives frames only after the kernel has
+// discarded the tags of VLANs without an interface.
 func prepare(fd, ifindex int) error {
-	program := unix.SockFprog{Len: uint16(len(ours)), Filter: &ours[0]}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {
 		return fmt.Errorf("filter: %w", err)
 	}
@@ -111,10 +114,10 @@ func prepare(fd, ifindex int) error {
 	return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: ifindex})
 }
 
-// Close closes the socket: who waits for it comes back.
+// Close closes the socket; waiting calls return.
 func (s *Socket) Close() error { return s.file.Close() }
 
-// vector is what a system call for several frames is given.
+// vector contains the arguments of a system call for several frames.
 type vector struct {
 	messages [batch]message
 	vectors  [batch]unix.Iovec
@@ -122,17 +125,17 @@ type vector struct {
 	control  [batch][controlSize]byte
 }
 
-// message is struct mmsghdr of the kernel.
+// message is the kernel's struct mmsghdr.
 type message struct {
 	header unix.Msghdr
 	size   uint32
 }
 
-// controlSize is room for struct tpacket_auxdata.
+// controlSize is the size of the control message with struct tpacket_auxdata.
 const controlSize = 48
 
-// call makes a system call for the first n frames, and gives for how many it was made. The call never waits, so the
-// runtime need not make another thread ready meanwhile.
+// call makes a system call for the first n frames, and returns the number of frames that it has
+// handled. The call never blocks, so the runtime need not prepare another thread meanwhile.
 func (v *vector) call(fd, number uintptr, n int) (int, error) {
 	for {
 		done, _, err := unix.RawSyscall6(number, fd, uintptr(unsafe.Pointer(&v.messages[0])), uintptr(n), 0, 0, 0)
@@ -155,9 +158,9 @@ func (s *Socket) AppendHeader(b []byte, to openflow.MAC, label uint16) []byte {
 	return binary.BigEndian.AppendUint16(b, frame.EtherType)
 }
 
-// Send sends frames, each with its Ethernet header, in order. It fails at the first that can't be
-// sent: with unix.EMSGSIZE if that is larger than the MTU allows, with unix.ENOBUFS if the interface
-// takes no more for some ten milliseconds.
+// Send sends frames, each with its Ethernet header, in order. It stops at the first that cannot be
+// sent: with unix.EMSGSIZE if the frame is larger than the MTU allows, and with unix.ENOBUFS if the
+// interface has had no room for about ten milliseconds.
 func (s *Socket) Send(frames [][]byte) error {
 	for len(frames) > 0 {
 		n := min(len(frames), batch)
@@ -175,11 +178,11 @@ func (s *Socket) Send(frames [][]byte) error {
 	return nil
 }
 
-// An interface whose queue is full is tried again so often, and so much later: nothing tells when
-// it takes more.
+// Retries when the interface's queue is full. They poll, because nothing signals that there is room
+// again.
 const (
-	fullTries = 200
-	fullPause = 50 * time.Microsecond
+	maxFullRetries = 200
+	fullPause      = 50 * time.Microsecond
 )
 
 // wait makes a system call when the socket is ready for it.
@@ -192,15 +195,15 @@ func (s *Socket) wait(ready func(func(uintptr) bool) error, number uintptr, v *v
 		if ioErr != nil {
 			return 0, ioErr
 		}
-		if err != unix.ENOBUFS || tries == fullTries {
+		if err != unix.ENOBUFS || tries == maxFullRetries {
 			return done, err
 		}
 		time.Sleep(fullPause)
 	}
 }
 
-// Receive waits for frames, and gives those that are there, up to 64. They are valid until it is
-// called again. It ends with the error of ctx, or when the socket is closed.
+// Receive waits for frames and returns those that have arrived, up to 64. They are valid until the
+// next call. It ends with the error of ctx, or when the socket is closed.
 func (s *Socket) Receive(ctx context.Context) ([]Frame, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -231,12 +234,12 @@ func (s *Socket) Receive(ctx context.Context) ([]Frame, error) {
 	return all, nil
 }
 
-// Dropped is how many frames were larger than the interface's MTU allows. It may be called where
-// Receive is.
+// Dropped returns the number of dropped frames that were larger than the interface's MTU allows. It
+// may be called by the goroutine that calls Receive.
 func (s *Socket) Dropped() uint64 { return s.dropped }
 
-// label reads the VLAN tag, which the kernel has taken out of the frame, from its notes (struct
-// tpacket_auxdata), which are the only ones that are asked for.
+// label returns the VLAN tag, which the kernel has removed from the frame, from the control message
+// (struct tpacket_auxdata), the only one that the socket requests.
 func label(control []byte) uint16 {
 	const status, tag = unix.SizeofCmsghdr, unix.SizeofCmsghdr + 16
 	if len(control) < tag+2 || binary.NativeEndian.Uint32(control[status:])&unix.TP_STATUS_VLAN_VALID == 0 {

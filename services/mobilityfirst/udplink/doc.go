@@ -1,9 +1,11 @@
-// Package udplink carries frames of MobilityFirst in UDP datagrams over IPv4, between hosts that no Ethernet joins.
+// Package udplink carries frames of MobilityFirst in UDP datagrams over IPv4, between hosts that
+// are not on one Ethernet.
 //
-// A datagram is a frame, without any header before it. To a host the link looks like an Ethernet on which nobody hears
-// broadcasts, and each other host's Ethernet address is its IPv4 address with its port ([MAC]): nothing has to be
-// learned or remembered of any. As an Ethernet address of one host is even in its first byte, ports are even.
+// A datagram is a frame without a header before it. To a host the link looks like an Ethernet
+// without broadcasts, on which each host's Ethernet address consists of its IPv4 address and its
+// port ([MAC]), so that addresses need not be learned. Ports are even, because the first byte of a
+// host's Ethernet address is even.
 //
-// Datagrams of [MTU] bytes pass on every way, larger ones where they do: none is cut up on its way, and what gets lost is for
-// who sends to find out.
+// Datagrams of [MTU] bytes pass on every path, and larger ones on some. None is fragmented, and the
+// sender has to find out which get lost.
 package udplink

@@ -12,26 +12,27 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/rawlink"
 )
 
-// A run is several datagrams to one host, or from one, that pass the kernel as one message: it cuts them apart as late, and joins
-// them as early, as it can (segmentation and receive offload: UDP_SEGMENT, UDP_GRO). All are of one size, but the last may be
-// smaller. Where the kernel does not do that each datagram goes by itself.
+// A run is a sequence of datagrams to one host, or from one, that the kernel handles as one
+// message: it splits them as late, and joins them as early, as possible (segmentation and receive
+// offload: UDP_SEGMENT, UDP_GRO). All have the same size, except that the last may be smaller. If
+// the kernel does not support that, each datagram is a message.
 const (
-	// maxRun is how many bytes a run has at most.
-	maxRun = 65_507
-	// sizeControl is room for the control message that says of what size its datagrams are.
+	// maxRunSize is the maximum size of a run in bytes.
+	maxRunSize = 65_507
+	// sizeControl is the size of the control message that contains the size of a run's datagrams.
 	sizeControl = 24
 )
 
-// join makes messages of frames, at most batch, without those to everybody.
-func (s *Socket) join(frames [][]byte) []ipv4.Message {
-	n, size, total := 0, 0, 0 // of the last message: size is zero if nothing may follow in it
-	var to openflow.MAC       // and where that goes
+// joinFrames makes at most batch messages of frames, without broadcast frames.
+func (s *Socket) joinFrames(frames [][]byte) []ipv4.Message {
+	n, size, total := 0, 0, 0 // the count, and for the last message the size of its datagrams, or zero if none may follow in it
+	var to openflow.MAC       // the destination of the last message
 	for _, f := range frames {
 		there, f := openflow.MAC(f), f[headerSize:]
 		switch {
 		case there[0]&1 != 0:
 			continue
-		case n > 0 && there == to && len(f) > 0 && len(f) <= size && total+len(f) <= maxRun:
+		case n > 0 && there == to && len(f) > 0 && len(f) <= size && total+len(f) <= maxRunSize:
 			m := &s.out[n-1]
 			m.Buffers = append(m.Buffers, f)
 			m.OOB = sizeMessage(s.sizes[n-1][:], len(m.Buffers[0]))
@@ -43,15 +44,15 @@ func (s *Socket) join(frames [][]byte) []ipv4.Message {
 		m := &s.out[n]
 		m.Buffers, m.OOB, m.Addr = append(m.Buffers[:0], f), nil, net.UDPAddrFromAddrPort(Addr(there))
 		n, to, size, total = n+1, there, len(f), len(f)
-		if !s.runs {
+		if !s.segments {
 			size = 0
 		}
 	}
 	return s.out[:n]
 }
 
-// apart makes a message of each datagram.
-func apart(ms []ipv4.Message) (all []ipv4.Message) {
+// splitRuns makes a message of each datagram.
+func splitRuns(ms []ipv4.Message) (all []ipv4.Message) {
 	for _, m := range ms {
 		for i := range m.Buffers {
 			all = append(all, ipv4.Message{Buffers: m.Buffers[i : i+1], Addr: m.Addr})
@@ -60,28 +61,28 @@ func apart(ms []ipv4.Message) (all []ipv4.Message) {
 	return all
 }
 
-// split adds the frames of a message to those that were received.
-func (s *Socket) split(m *ipv4.Message) {
+// splitMessage adds the frames of a message to the received ones.
+func (s *Socket) splitMessage(m *ipv4.Message) {
 	from, err := MAC(m.Addr.(*net.UDPAddr).AddrPort())
 	if err != nil {
 		return
 	}
 	b, size := m.Buffers[0][:m.N], sizeOf(m.OOB[:m.NN])
 	for size > 0 && len(b) > size {
-		s.take(from, b[:size])
+		s.addReceived(from, b[:size])
 		b = b[size:]
 	}
-	s.take(from, b)
+	s.addReceived(from, b)
 }
 
-// take adds a frame to those that were received, unless it is larger than may be.
-func (s *Socket) take(from openflow.MAC, payload []byte) {
+// addReceived adds a frame to the received ones, unless it is too large.
+func (s *Socket) addReceived(from openflow.MAC, payload []byte) {
 	if len(payload) <= s.MTU {
 		s.received = append(s.received, rawlink.Frame{From: from, Payload: payload})
 	}
 }
 
-// sizeMessage makes the control message that says of what size datagrams are to be.
+// sizeMessage returns the control message that sets the size of datagrams.
 func sizeMessage(b []byte, size int) []byte {
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
 	h.Level, h.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
@@ -90,7 +91,7 @@ func sizeMessage(b []byte, size int) []byte {
 	return b[:unix.CmsgSpace(2)]
 }
 
-// sizeOf is of what size joined datagrams are, as a control message says; zero if it says nothing.
+// sizeOf returns the size of joined datagrams from a control message, or zero if it contains none.
 func sizeOf(control []byte) int {
 	if len(control) < unix.CmsgLen(4) {
 		return 0

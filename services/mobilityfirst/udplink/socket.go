@@ -19,24 +19,27 @@ import (
 )
 
 const (
-	// MTU is how many bytes a datagram carries on every way: with headers of IPv4 and UDP it is 1260 bytes, and passes usual tunnels.
+	// MTU is the datagram size in bytes that passes on every path: with the headers of IPv4 and UDP
+	// it is 1260 bytes, and fits into the usual tunnels.
 	MTU = 1232
-	// MaxMTU is how many a datagram carries at most: with these headers it is 9000 bytes, as large Ethernet frames carry.
+	// MaxMTU is the maximum datagram size in bytes: with these headers it is 9000 bytes, the size
+	// of large Ethernet frames.
 	MaxMTU = 9000 - ipHeaders
 	// ipHeaders is the size of the headers of IPv4 and UDP.
 	ipHeaders = 28
-	// batch is how many datagrams, or runs of them, one system call takes at most.
+	// batch is the maximum number of datagrams, or runs of them, in one system call.
 	batch = 64
-	// buffer is asked for, so that datagrams wait while the program does not run.
-	buffer = 4 << 20
-	// headerSize is that of what AppendHeader appends.
+	// bufferSize is the size of the socket buffers, in which datagrams wait while the program does
+	// not run.
+	bufferSize = 4 << 20
+	// headerSize is the size of what AppendHeader appends.
 	headerSize = len(openflow.MAC{})
 )
 
-// ErrAddress is for what is not an IPv4 address with an even port; errors wrap it.
+// ErrAddress means that an address is not an IPv4 address with an even port; errors wrap it.
 var ErrAddress = errors.New("want an IPv4 address and an even port")
 
-// MAC is the Ethernet address that stands for a host's address. The error wraps ErrAddress.
+// MAC returns the Ethernet address that represents a host's address. The error wraps ErrAddress.
 func MAC(at netip.AddrPort) (m openflow.MAC, err error) {
 	ip := at.Addr().Unmap()
 	if !ip.Is4() || ip.IsUnspecified() || ip.As4()[0] >= 224 || at.Port() == 0 || at.Port()%2 != 0 {
@@ -47,15 +50,16 @@ func MAC(at netip.AddrPort) (m openflow.MAC, err error) {
 	return m, nil
 }
 
-// Addr is the address for which an Ethernet address stands.
+// Addr returns the address that an Ethernet address represents.
 func Addr(m openflow.MAC) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(m[2:])), binary.LittleEndian.Uint16(m[:]))
 }
 
-// Socket sends and receives at one address. Send and Receive may be called at the same time, each by one goroutine.
+// Socket sends and receives frames at one address. Send and Receive may be called concurrently with
+// each other, each by one goroutine.
 type Socket struct {
-	// MTU is how many bytes a datagram carries over the interface that has the address, MaxMTU at most. What is larger
-	// is lost: no datagram is cut up on its way.
+	// MTU is the datagram size in bytes that the interface with the address carries, at most
+	// MaxMTU. Larger datagrams are lost, because none is fragmented.
 	MTU int
 
 	conn *net.UDPConn
@@ -65,7 +69,7 @@ type Socket struct {
 	received []rawlink.Frame
 	out      [batch]ipv4.Message
 	sizes    [batch][sizeControl]byte
-	runs     bool // the kernel cuts runs into datagrams
+	segments bool // the kernel supports UDP_SEGMENT
 }
 
 // Open opens a socket at an address of this machine. The error may wrap ErrAddress.
@@ -77,14 +81,14 @@ func Open(at netip.AddrPort) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("UDP at %v: %w", at, err)
 	}
-	s := &Socket{MTU: carried(at.Addr()), conn: conn, all: ipv4.NewPacketConn(conn)}
+	s := &Socket{MTU: interfaceMTU(at.Addr()), conn: conn, all: ipv4.NewPacketConn(conn)}
 	joins, err := s.prepare()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("UDP at %v: %w", at, err), conn.Close())
 	}
 	size := s.MTU + 1
 	if joins {
-		size = maxRun
+		size = maxRunSize
 	}
 	for i := range s.in {
 		s.in[i].Buffers, s.in[i].OOB = [][]byte{make([]byte, size)}, make([]byte, sizeControl)
@@ -92,8 +96,9 @@ func Open(at netip.AddrPort) (*Socket, error) {
 	return s, nil
 }
 
-// carried is how many bytes a datagram carries over the interface that has an address of this machine.
-func carried(at netip.Addr) int {
+// interfaceMTU returns the datagram size that the interface with an address of this machine
+// carries.
+func interfaceMTU(at netip.Addr) int {
 	all, err := net.Interfaces()
 	if err != nil {
 		return MTU
@@ -110,46 +115,48 @@ func carried(at netip.Addr) int {
 	return MTU
 }
 
-// prepare sets the socket's options, and says whether the kernel joins datagrams that arrive. What routers, or others in
-// their names, say of ways is not listened to (IP_PMTUDISC_PROBE): what does not arrive tells.
+// prepare sets the socket's options, and reports whether the kernel joins arriving datagrams. It
+// ignores what routers, or forged messages in their name, report about path MTUs
+// (IP_PMTUDISC_PROBE): hosts probe the path themselves.
 func (s *Socket) prepare() (joins bool, err error) {
-	_ = errors.Join(s.conn.SetReadBuffer(buffer), s.conn.SetWriteBuffer(buffer)) // as much as may be
+	_ = errors.Join(s.conn.SetReadBuffer(bufferSize), s.conn.SetWriteBuffer(bufferSize)) // as much as the system allows
 	raw, err := s.conn.SyscallConn()
 	if err != nil {
 		return false, err
 	}
 	controlled := raw.Control(func(f uintptr) {
 		fd := int(f)
-		_ = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, buffer)) // which is for who administers the network
+		_ = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bufferSize), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, bufferSize)) // requires CAP_NET_ADMIN
 		err = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE)
 		_, without := unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
-		s.runs = without == nil
+		s.segments = without == nil
 		joins = unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil
 	})
 	return joins, errors.Join(controlled, err)
 }
 
-// Close has Receive end.
+// Close closes the socket; Receive returns.
 func (s *Socket) Close() error { return s.conn.Close() }
 
-// AppendHeader says to which host a frame goes that is appended behind it. There are no labels.
+// AppendHeader appends the destination of a frame, which has to follow. There are no labels.
 func (s *Socket) AppendHeader(b []byte, to openflow.MAC, _ uint16) []byte { return append(b, to[:]...) }
 
-// Send sends frames, each with what AppendHeader has appended before it. Those that do not get out are lost, as on
-// any link: so are those to everybody. The error is that the socket is closed.
+// Send sends frames, each behind what AppendHeader has appended. Frames that cannot be sent are
+// lost, as on any link, and so are broadcast frames. Send returns an error only if the socket is
+// closed.
 func (s *Socket) Send(frames [][]byte) error {
 	for some := range slices.Chunk(frames, batch) {
-		for ms := s.join(some); len(ms) > 0; {
+		for ms := s.joinFrames(some); len(ms) > 0; {
 			sent, err := s.all.WriteBatch(ms, 0)
 			none, refused := errors.Is(err, unix.EIO), errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMSGSIZE)
 			switch {
 			case errors.Is(err, net.ErrClosed):
 				return err
 			case (none || refused) && len(ms[0].Buffers) > 1:
-				s.runs = s.runs && !none // the interface can't
-				ms = apart(ms)
+				s.segments = s.segments && !none // the interface does not support it
+				ms = splitRuns(ms)
 			default:
-				ms = ms[max(sent, 1):] // the first of them can't be sent, if none was
+				ms = ms[max(sent, 1):] // if none was sent, the first cannot be
 			}
 		}
 	}
@@ -167,7 +174,7 @@ func (s *Socket) Receive(ctx context.Context) ([]rawlink.Frame, error) {
 			return nil, ctx.Err()
 		case errors.Is(err, net.ErrClosed):
 			return nil, err
-		case err != nil: // what an earlier datagram has met on its way, as that nobody is there
+		case err != nil: // an error that an earlier datagram has caused, such as an unreachable port
 			if tasks.Sleep(ctx, time.Millisecond) != nil {
 				return nil, ctx.Err()
 			}
@@ -175,7 +182,7 @@ func (s *Socket) Receive(ctx context.Context) ([]rawlink.Frame, error) {
 		}
 		s.received = s.received[:0]
 		for i := range s.in[:n] {
-			s.split(&s.in[i])
+			s.splitMessage(&s.in[i])
 		}
 		if len(s.received) > 0 {
 			return s.received, nil

@@ -136,7 +136,7 @@ func TestRuns(t *testing.T) {
 					without(t, there[i])
 				}
 			}
-			a.runs = a.runs && offload
+			a.segments = a.segments && offload
 			rapid.Check(t, func(t *rapid.T) {
 				sent := [2][][]byte{}
 				var all [][]byte
@@ -180,11 +180,11 @@ func TestRefusedRun(t *testing.T) {
 	for i := range 10 {
 		frames = append(frames, append(a.AppendHeader(nil, to, 0), bytes.Repeat([]byte{byte(i)}, 100)...))
 	}
-	ms := a.join(frames)
-	if a.runs && len(ms) != 1 {
+	ms := a.joinFrames(frames)
+	if a.segments && len(ms) != 1 {
 		t.Fatalf("%d messages", len(ms))
 	}
-	if n, err := a.all.WriteBatch(apart(ms), 0); n != len(frames) || err != nil {
+	if n, err := a.all.WriteBatch(splitRuns(ms), 0); n != len(frames) || err != nil {
 		t.Fatal(n, err)
 	}
 	receive(t, b, from, frames)
