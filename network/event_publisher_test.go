@@ -7,8 +7,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Events about hosts and ports are published, so many of each port, and those that are
-// left out are counted. Who works within the controller hears of each.
+// TestEventsOfOnePortAreBounded checks that a bounded number of events about the hosts and the
+// state of each port is published, that those left out are counted, and that subscribers within
+// the controller receive every event.
 func TestEventsOfOnePortAreBounded(t *testing.T) {
 	published := map[EventKind][]Event{}
 	n, err := New(Config{Publish: func(_ string, e any) {
@@ -66,8 +67,8 @@ func TestEventsOfOnePortAreBounded(t *testing.T) {
 	}
 }
 
-// What is refused at one switch is told at its rate, at all at theirs, and the first of
-// each whatever others do; what is left out is counted.
+// TestRefusalsAreToldBySwitch checks the rates at which refused claims are reported: of one
+// switch, and of all; the first of each switch is always reported, and those left out are counted.
 func TestRefusalsAreToldBySwitch(t *testing.T) {
 	n, err := New(Config{})
 	if err != nil {

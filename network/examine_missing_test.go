@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A link that was there is missed: what is wrong with it is told when both its ports are
-// up, and which is not when one is down; until it is there again.
+// TestLinksThatWereThereAreMissed checks that a lost link is reported until it exists again: with
+// its fault while both its ports are up, and with the port that is down otherwise.
 func TestLinksThatWereThereAreMissed(t *testing.T) {
 	t.Parallel()
 	n, _ := networktest.Start(t, network.Config{})
@@ -52,7 +52,8 @@ func TestLinksThatWereThereAreMissed(t *testing.T) {
 	}
 }
 
-// Switches and ports of the configuration that are not there are told of.
+// TestConfiguredSwitchesAreMissed checks that configured switches and ports that do not exist are
+// reported.
 func TestConfiguredSwitchesAreMissed(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{
 		Names:      map[openflow.DatapathID]string{1: "here", 9: "away"},
@@ -65,8 +66,8 @@ func TestConfiguredSwitchesAreMissed(t *testing.T) {
 	}
 }
 
-// Addresses that services need are asked for: one that answers is not told of, one that
-// has ceased to is, and so is one that nobody has.
+// TestNeededHostsAreAsked checks the probing of addresses that services need: one that answers is
+// not reported, one that no longer answers is, and so is one that no host has.
 func TestNeededHostsAreAsked(t *testing.T) {
 	t.Parallel()
 	var silent atomic.Bool

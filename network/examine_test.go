@@ -19,16 +19,16 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// cable carries frames from one fake switch's port 2 to the other's, as a real one with
-// something wrong may.
+// cable carries frames from port 2 of one fake switch to port 2 of the other, with the faults that
+// a real cable may have.
 type cable struct {
 	spoil  atomic.Pointer[func(frame []byte) [][]byte]
-	probes atomic.Int64 // of links, carried or lost
+	probes atomic.Int64 // link probes, carried or lost
 }
 
 func (c *cable) carry(to *fake.Switch, frame []byte) {
 	var h packet.Headers
-	_ = h.Parse(frame) // the addresses are what counts
+	_ = h.Parse(frame) // only the addresses matter
 	if linkprobe.Is(h.EthSrc) {
 		c.probes.Add(1)
 	}
@@ -41,7 +41,7 @@ func (c *cable) carry(to *fake.Switch, frame []byte) {
 	}
 }
 
-// joined runs two fake switches, a cable for each direction between their second ports.
+// joined runs two fake switches with a cable for each direction between their ports 2.
 func joined(t *testing.T, n *network.Network, options ...fake.Options) (switches [2]*fake.Switch, cables [2]*cable) {
 	t.Helper()
 	for i := range switches {
@@ -65,8 +65,8 @@ func joined(t *testing.T, n *network.Network, options ...fake.Options) (switches
 	return switches, cables
 }
 
-// What only hardware does to links is found, named and placed; a sound link has no
-// finding, and no link is sent more than 100 frames.
+// TestFaultsOfLinksAreFound checks that faults which only hardware causes are found, named and
+// located; that a sound link has no finding; and that no link is sent more than 100 frames.
 func TestFaultsOfLinksAreFound(t *testing.T) {
 	t.Parallel()
 	discovery := func(f []byte) bool { return be16(f[12:]) == packet.TypeLLDP }
@@ -122,7 +122,8 @@ func TestFaultsOfLinksAreFound(t *testing.T) {
 
 func be16(b []byte) int { return int(b[0])<<8 | int(b[1]) }
 
-// An examination leaves nothing behind, teaches nobody anything, and is not begun twice.
+// TestExaminationDisturbsNothing checks that an examination leaves nothing behind, teaches the
+// host table nothing, and does not run twice at once.
 func TestExaminationDisturbsNothing(t *testing.T) {
 	t.Parallel()
 	seen := make(seenHandler, 1000)
@@ -152,7 +153,7 @@ func TestExaminationDisturbsNothing(t *testing.T) {
 	if hosts := n.Hosts(); len(hosts) > 0 {
 		t.Errorf("hosts were learned: %v", hosts)
 	}
-	// What comes when nothing is examined any more, and who else uses such an address.
+	// Frames that arrive after the examination, and frames of others with such an address.
 	late := packet.AppendARPRequest(nil, openflow.MAC{0x02, 0x51, 0x1c, 0x70, 1, 2}, netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.0.1"), 0)
 	if _, err := switches[0].Receive(1, late); err != nil {
 		t.Fatal(err)
@@ -165,7 +166,7 @@ func TestExaminationDisturbsNothing(t *testing.T) {
 	}
 }
 
-// seenHandler has the senders of the packets that services are asked about.
+// seenHandler receives the senders of the packets that services are asked about.
 type seenHandler chan openflow.MAC
 
 func (seenHandler) Name() string { return "seen" }
@@ -178,7 +179,7 @@ func (s seenHandler) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	return network.Continue
 }
 
-// A link of which one end goes away is not judged.
+// TestLinkThatGoesAwayIsNotJudged checks that a link is not judged if one of its ends goes down.
 func TestLinkThatGoesAwayIsNotJudged(t *testing.T) {
 	t.Parallel()
 	n, _ := networktest.Start(t, network.Config{})
@@ -199,8 +200,8 @@ func TestLinkThatGoesAwayIsNotJudged(t *testing.T) {
 	}
 }
 
-// A host that a translating circuit shows in two VLANs at two places is named; a router
-// that is in two VLANs by one port is not.
+// TestHostInTwoVLANsIsFound checks that a host which a translating circuit shows in two VLANs at
+// two places is reported, and that a router in two VLANs behind one port is not.
 func TestHostInTwoVLANsIsFound(t *testing.T) {
 	t.Parallel()
 	n, _ := networktest.Start(t, network.Config{})
@@ -228,8 +229,8 @@ func TestHostInTwoVLANsIsFound(t *testing.T) {
 	}
 }
 
-// Somebody else's rule that comes before the controller's is found, and a table that is
-// nearly full.
+// TestFaultsOfTablesAreFound checks that a foreign rule with precedence over the controller's is
+// found, and a table that is nearly full.
 func TestFaultsOfTablesAreFound(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{})
 	switches, _ := joined(t, n)
@@ -253,8 +254,8 @@ func TestFaultsOfTablesAreFound(t *testing.T) {
 	}
 }
 
-// Counters that stand still are told of, and packets that a switch should hand in and does
-// not; and of frames that are lost it is said where.
+// TestFaultsOfCountersAreFound checks that counters which do not change are reported, and packets
+// that a switch does not send to the controller, and where frames are lost.
 func TestFaultsOfCountersAreFound(t *testing.T) {
 	t.Parallel()
 	noARP := func(f []byte) [][]byte {
@@ -290,8 +291,8 @@ func TestFaultsOfCountersAreFound(t *testing.T) {
 	}
 }
 
-// A switch that rewrites addresses by its processor, wrongly or not at all is told of; one
-// that does it right is not.
+// TestFaultsOfRewritingAreFound checks that a switch is reported that rewrites addresses by its
+// processor, wrongly or not at all, and that a sound one is not.
 func TestFaultsOfRewritingAreFound(t *testing.T) {
 	t.Parallel()
 	rewrittenTo := openflow.MAC{0x02, 0x51, 0x1c, 0x71, 0, 2}

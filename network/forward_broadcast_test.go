@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A switch that refuses the rules of default forwarding keeps no other from its own.
+// TestOneRefusingSwitchHoldsUpNoOther checks that a switch which refuses the rules of default
+// forwarding does not keep others from getting theirs.
 func TestOneRefusingSwitchHoldsUpNoOther(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{})
 	refusing := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Refuse: func(m openflow.Message) *openflow.Error {

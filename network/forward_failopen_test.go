@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Where no controller has been for a while, what asks one is gone, and what has no rule
-// goes along the tree. A controller that comes is asked at once, not when it knows the tree:
-// until then no host could answer it.
+// TestAskedAtOnceAfterFailingOpen checks what happens without a controller: rules that ask it
+// expire, and packets without a rule follow the tree. A new controller is asked at once and not
+// only when it knows the tree, because until then no host could answer it.
 func TestAskedAtOnceAfterFailingOpen(t *testing.T) {
 	var later atomic.Int64
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, Clock: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
@@ -26,7 +26,7 @@ func TestAskedAtOnceAfterFailingOpen(t *testing.T) {
 	gone()
 	later.Store(int64(rule.LeaseFor))
 	if err := s.Expire(); err != nil {
-		t.Log(err) // it has nobody to tell
+		t.Log(err) // no controller is connected
 	}
 	asks := func() bool {
 		r, err := s.Receive(1, networktest.Frame(1, 2))

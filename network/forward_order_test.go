@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A flow that is written and deleted from two sides at once is on its switch what it is in
-// the ledger: its messages leave in the order of its changes.
+// TestFlowsLeaveInTheOrderOfTheirChanges checks that a flow which is written and deleted by two
+// goroutines at once ends up on the switch as in the ledger, because its messages are sent in the
+// order of its changes.
 func TestFlowsLeaveInTheOrderOfTheirChanges(t *testing.T) {
 	n, err := New(Config{})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// isLed says whether each of some switches has a rule to a host.
+// isLed reports whether each of some switches has a rule for a host.
 func isLed(n *network.Network, host int, switches ...openflow.DatapathID) bool {
 	for _, d := range switches {
 		sw, up := n.Switch(d)
@@ -26,13 +26,13 @@ func isLed(n *network.Network, host int, switches ...openflow.DatapathID) bool {
 	return true
 }
 
-// isTo says whether a match is for what goes to a host.
+// isTo reports whether a match is for packets to a host.
 func isTo(m openflow.Match, host int) bool {
 	o, some := m.Get(openflow.FieldEthDst)
 	return some && openflow.MAC(o.Value[:6]) == networktest.HostMAC(host)
 }
 
-// comes has a host make itself known at port 3 of a switch.
+// comes makes a host announce itself at port 3 of a switch.
 func comes(t *testing.T, n *network.Network, at *fake.Switch, host int) {
 	t.Helper()
 	arp := packet.AppendARPRequest(nil, networktest.HostMAC(host), networktest.HostAddr(host).Addr(), networktest.HostAddr(9).Addr(), 0)
@@ -45,8 +45,8 @@ func comes(t *testing.T, n *network.Network, at *fake.Switch, host int) {
 	})
 }
 
-// TestProactiveSlowSwitch has a switch that confirms nothing: the others have their rules all the
-// same.
+// TestProactiveSlowSwitch checks that a switch which confirms nothing does not keep the others
+// from getting their rules.
 func TestProactiveSlowSwitch(t *testing.T) {
 	t.Parallel()
 	var withhold atomic.Bool
@@ -66,8 +66,8 @@ func TestProactiveSlowSwitch(t *testing.T) {
 	networktest.Eventually(t, "both to be told", func() bool { return n.HostStats().Destinations == 2 })
 }
 
-// TestProactiveRefusedRule has a switch refuse the rules to one host: it has those to others, and
-// they have those to all.
+// TestProactiveRefusedRule checks that a switch which refuses the rules for one host gets those
+// for all others, and that the other switches get all rules.
 func TestProactiveRefusedRule(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{Proactive: true})
 	s := ring(t, n, fake.Options{Refuse: func(m openflow.Message) *openflow.Error {
@@ -87,11 +87,11 @@ func TestProactiveRefusedRule(t *testing.T) {
 	}
 }
 
-// outOfGroups is OFPGMFC_OUT_OF_GROUPS.
+// outOfGroups is the error code OFPGMFC_OUT_OF_GROUPS.
 const outOfGroups openflow.ErrorCode = 0x0006_0003
 
-// TestProactiveWithoutGroups has two links between two switches: the switch that takes no groups
-// uses one of them, the other one both.
+// TestProactiveWithoutGroups checks that of two switches with two links between them, the one
+// without groups uses one link and the other one both.
 func TestProactiveWithoutGroups(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{Proactive: true})
 	s := wire(t, n, 2, map[end]end{{1, 1}: {2, 1}, {1, 2}: {2, 2}}, fake.Options{Refuse: func(m openflow.Message) *openflow.Error {
@@ -120,7 +120,7 @@ func TestProactiveWithoutGroups(t *testing.T) {
 	}
 }
 
-// TestProactiveForgetsHosts has a host's port go down: nobody has rules to it any more.
+// TestProactiveForgetsHosts checks that no switch has rules for a host whose port is down.
 func TestProactiveForgetsHosts(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{Proactive: true})
 	s := ring(t, n, fake.Options{})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// However long a repair takes, repairs have at most a fifth of the time, and none that waited
-// for a switch holds up the next one for long.
+// TestRepairPause checks that repairs take at most a fifth of the time, and that a repair which
+// waited for a switch does not delay the next one for long.
 func TestRepairPause(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		0: 0, time.Millisecond: 4 * time.Millisecond, 50 * time.Millisecond: 200 * time.Millisecond, 2 * time.Second: 200 * time.Millisecond,

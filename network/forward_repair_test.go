@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// forwarded has default forwarding write the rules between hosts 1 and 2 behind
-// ports 1 and 2 of a switch, then ends the controller.
+// forwarded makes default forwarding write the rules between hosts 1 and 2 behind ports 1 and 2 of
+// a switch, and then ends the controller.
 func forwarded(t *testing.T, s *fake.Switch) {
 	t.Helper()
 	n, stop := networktest.Start(t, network.Config{Generation: 1})
@@ -27,17 +27,18 @@ func forwarded(t *testing.T, s *fake.Switch) {
 	cut()
 }
 
-// leads reports where a packet from host i, at the port, to host j goes.
+// leads returns the ports by which a packet from host i, which arrives at the port, to host j
+// leaves.
 func leads(s *fake.Switch, port uint32, i, j int) []uint32 {
 	return s.Table().Send(port, fake.PacketOf(networktest.Frame(i, j))).Ports()
 }
 
-// A port that dies while no controller runs must not keep swallowing what rules
-// from before send there.
+// TestAdoptedRulesToPortsThatDiedMeanwhileGo checks that rules from before a restart are deleted
+// if their port went down while no controller ran.
 func TestAdoptedRulesToPortsThatDiedMeanwhileGo(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3})
 	forwarded(t, s)
-	_ = s.SetPort(2, false) // not connected: nobody is told
+	_ = s.SetPort(2, false) // no controller is connected
 	n, _ := networktest.Start(t, network.Config{Generation: 2})
 	networktest.Connect(t, n, s, 1)
 	networktest.Eventually(t, "the rule to the dead port to be deleted", func() bool {
@@ -46,8 +47,8 @@ func TestAdoptedRulesToPortsThatDiedMeanwhileGo(t *testing.T) {
 	})
 }
 
-// A host that shows up elsewhere after a restart gets its traffic there, though
-// the controller does not remember where it was.
+// TestAdoptedRulesDoNotLeadToWhereAHostWas checks that a host which appears at another port after
+// a restart gets its traffic there, although the new controller does not know its former place.
 func TestAdoptedRulesDoNotLeadToWhereAHostWas(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3})
 	forwarded(t, s)
@@ -61,8 +62,8 @@ func TestAdoptedRulesDoNotLeadToWhereAHostWas(t *testing.T) {
 	})
 }
 
-// Rules that a switch refused are not counted for ever: their place is free for
-// others once there is room.
+// TestRefusedForwardingRulesAreForgotten checks that refused rules do not occupy places for ever,
+// so that others can be installed once there is room.
 func TestRefusedForwardingRulesAreForgotten(t *testing.T) {
 	t.Parallel()
 	n, _ := networktest.Start(t, network.Config{ForwardRules: 100})
@@ -70,7 +71,7 @@ func TestRefusedForwardingRulesAreForgotten(t *testing.T) {
 	networktest.Connect(t, n, s, 1)
 	networktest.Edges(t, n, 1, 2)
 	sw, _ := n.Switch(1)
-	receive(t, s, 2, networktest.Frame(1000, 1)) // the one that all speak to
+	receive(t, s, 2, networktest.Frame(1000, 1)) // the destination of all packets
 	s.Table().SetLimit(len(s.Table().Entries()))
 	for i := range 100 {
 		receive(t, s, 1, networktest.Frame(i+1, 1000))
@@ -82,7 +83,8 @@ func TestRefusedForwardingRulesAreForgotten(t *testing.T) {
 	networktest.Eventually(t, "a rule for a new flow", func() bool { return leads(s, 1, 200, 1000)[0] == 2 })
 }
 
-// A switch that has stopped answering does not hold back the repair of paths elsewhere.
+// TestStuckSwitchDoesNotDelayRepairs checks that a switch which no longer answers does not delay
+// the repair of paths elsewhere.
 func TestStuckSwitchDoesNotDelayRepairs(t *testing.T) {
 	var stuck atomic.Bool
 	release := make(chan struct{})
@@ -118,7 +120,7 @@ func TestStuckSwitchDoesNotDelayRepairs(t *testing.T) {
 	}
 }
 
-// The chain can be listed while the network starts.
+// TestHandlersCanBeListedAtAnyTime checks that the chain can be listed while the network starts.
 func TestHandlersCanBeListedAtAnyTime(t *testing.T) {
 	n, err := network.New(network.Config{Listen: []string{"127.0.0.1:0"}})
 	if err != nil {

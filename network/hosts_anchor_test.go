@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// leader leads host 1, which is at port 1: what it sends leaves by port 3.
+// leader is a service that forwards the packets of host 1, which is at port 1: packets from it
+// leave by port 3.
 type leader struct{}
 
 func (leader) Anchored(netip.Addr) (network.Anchor, bool) { return network.Anchor{}, false }
@@ -29,9 +30,10 @@ func (leader) Led(at network.PortRef, h *packet.Headers) ([]openflow.Action, boo
 	return []openflow.Action{openflow.Output(3)}, true
 }
 
-// What a service has seen before the rules that lead a host, and leaves alone, goes by
-// those, and so does what it held and gives back. What has the host's address and comes
-// from elsewhere goes nowhere.
+// TestSelectedPacketsOfALedHost checks that packets which a service has asked for before the rules
+// of a mobile host are forwarded by those rules if the service does not take them, and so are
+// packets that it has held and releases. A packet with the host's address from another place is
+// dropped.
 func TestSelectedPacketsOfALedHost(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		out := newOutputs()
@@ -74,7 +76,7 @@ func TestSelectedPacketsOfALedHost(t *testing.T) {
 				t.Fatal("the packet did not come up")
 			}
 		}
-		send(2, 1) // first: what goes nowhere is not waited for
+		send(2, 1) // first, because a dropped packet cannot be waited for
 		send(1, 1)
 		if got := out.next(t, 1); !slices.Equal(got, []uint32{3}) {
 			t.Errorf("held %v: the led host's packet left by %v", hold, got)

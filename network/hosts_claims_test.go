@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// A switch that claims 6,000 addresses keeps nothing from a host elsewhere: that its address
-// is another's is announced, it is asked again and gets it back, and what is refused there is
-// told.
+// TestManyClaimsHarmNoHostElsewhere checks that a switch which claims 6,000 addresses does not
+// affect a host elsewhere: if its address is claimed, the change is announced, the host is probed
+// again and gets its address back, and the refused claims are reported.
 func TestManyClaimsHarmNoHostElsewhere(t *testing.T) {
 	t.Parallel()
 	const victim, thief, talker, pinned = 1, 2, 3, 4 // hosts, at the honest switch
@@ -71,7 +71,7 @@ func TestManyClaimsHarmNoHostElsewhere(t *testing.T) {
 		h, known := n.HostByIP(networktest.HostAddr(first + i).Addr())
 		return known && h.At.Switch == 1
 	}
-	const ahead = 256 // claims under way: what fills the connection is read later, and is no claim
+	const ahead = 256 // claims in flight; more would fill the connection, be read later, and be no claims then
 	stop := networktest.Background(t, func(ctx context.Context) error {
 		for i := 0; ctx.Err() == nil; i++ {
 			if i < claims {

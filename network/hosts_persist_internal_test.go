@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Hosts that a switch makes up for a while fill no disk, and leave a host elsewhere its turn.
+// TestHostsThatComeAndGoFillNoDisk checks that the hosts that a switch invents for some time do
+// not fill the disk, and do not keep a host elsewhere from being stored.
 func TestHostsThatComeAndGoFillNoDisk(t *testing.T) {
 	t.Parallel()
 	table := hosts.New(hosts.Options{Edge: func(PortRef) bool { return true }, TrackChanges: true})

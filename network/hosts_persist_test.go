@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// kept keeps hosts over restarts of a network.
+// kept stores hosts over restarts of a network.
 type kept struct {
 	mu   sync.Mutex
 	all  map[string]network.HostRecord
@@ -49,8 +49,8 @@ func (k *kept) records() (all []network.HostRecord) {
 	return all
 }
 
-// answering is a switch whose host behind port 1 answers for its address as long as it is
-// there, and says nothing else.
+// answering returns a switch whose host behind port 1 answers for its address as long as it is
+// there, and sends nothing else.
 func answering(host int, there *atomic.Bool) *fake.Switch {
 	var s *fake.Switch
 	s = fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, OnOutput: func(port uint32, frame []byte) {
@@ -62,9 +62,9 @@ func answering(host int, there *atomic.Bool) *fake.Switch {
 	return s
 }
 
-// A silent host is claimed elsewhere right after a restart, before its own switch is there
-// and after: it is asked as soon as it can be, and only believed to have gone if it does not
-// answer then. What has changed since is kept again.
+// TestHostsAreRememberedOverARestart checks claims about a silent host right after a restart,
+// before and after its own switch has connected: the host is probed as soon as possible, and the
+// claim is accepted only if it does not answer then. Later changes are stored again.
 func TestHostsAreRememberedOverARestart(t *testing.T) {
 	t.Parallel()
 	const victim, thief = 1, 2
@@ -150,7 +150,8 @@ func TestHostsAreRememberedOverARestart(t *testing.T) {
 	}
 }
 
-// A store that has no room costs what changes then, and one line; with room again it is kept.
+// TestHostsAreKeptWhenThereIsRoomAgain checks that a full store causes one log line, and that
+// changes are stored once it has room again.
 func TestHostsAreKeptWhenThereIsRoomAgain(t *testing.T) {
 	var memory kept
 	memory.full.Store(true)
@@ -171,8 +172,8 @@ func TestHostsAreKeptWhenThereIsRoomAgain(t *testing.T) {
 	}
 }
 
-// A switch that loses its connection for a moment does not lose its hosts to who waits for
-// it: they are asked when it is back.
+// TestHostsOfASwitchThatIsAwayForAMomentAreAsked checks that the hosts of a switch that loses its
+// connection for a moment cannot be taken over meanwhile: they are probed when the switch is back.
 func TestHostsOfASwitchThatIsAwayForAMomentAreAsked(t *testing.T) {
 	const victim, thief = 1, 2
 	for name, claimed := range map[string]int{"its address": thief, "its place": victim} {

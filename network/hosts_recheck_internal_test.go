@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A host whose switch is away is waited for, as long as hosts of such switches are kept, and
-// asked at once when it can be, and as often again as others are.
+// TestRechecksWaitForTheSwitch checks when a host is probed again. If its switch is disconnected,
+// it is waited for as long as hosts of such switches are kept, probed at once when it is back, and
+// then as often as others.
 func TestRechecksWaitForTheSwitch(t *testing.T) {
 	s := func(n ...float64) (all []time.Duration) {
 		for _, x := range n {
@@ -53,8 +54,9 @@ func TestRechecksWaitForTheSwitch(t *testing.T) {
 	}
 }
 
-// Who is to be asked again is bounded by port, by switch and in all, and gives way to others
-// of the same source first; among those, to those of the switch where most are to be asked.
+// TestRechecksAreBounded checks that rechecks are bounded by port, by switch and in all, and which
+// one is evicted: first one of the same source, and among those one of the switch where most are
+// pending.
 func TestRechecksAreBounded(t *testing.T) {
 	t.Parallel()
 	var a rechecks

@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A host that could not answer in time when another one claimed its address, or its place,
-// gets both back when it can, and all hosts are told whose the address is.
+// TestHostsThatAnswerLateGetBackWhatIsTheirs checks that a host which could not answer in time,
+// when another one claimed its address or its place, gets both back when it answers, and that all
+// hosts are told the owner of the address.
 func TestHostsThatAnswerLateGetBackWhatIsTheirs(t *testing.T) {
 	t.Parallel()
 	const victim, thief, talker = 1, 2, 3 // hosts, each at the port of its number
@@ -78,8 +79,9 @@ func TestHostsThatAnswerLateGetBackWhatIsTheirs(t *testing.T) {
 	}
 }
 
-// A switch that stands still for a while carries neither the question nor the answer: who is
-// behind it has time to answer from when it goes on.
+// TestHostsBehindASwitchThatStandsStillKeepTheirPlace checks that a host has time to answer from
+// the moment at which its stalled switch continues, because the switch delays both the probe and
+// the answer.
 func TestHostsBehindASwitchThatStandsStillKeepTheirPlace(t *testing.T) {
 	const victim, thief = 1, 2
 	const confirm = 100 * time.Millisecond

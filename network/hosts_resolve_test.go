@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A host that is learned just before somebody waits for it tells nothing new when
-// it answers, so nobody is woken: it has to be found all the same.
+// TestResolveFindsAHostThatWasLearnedMeanwhile checks that a host is found that was learned just
+// before the search began. Its answer changes nothing in the table, so nothing wakes the search.
 func TestResolveFindsAHostThatWasLearnedMeanwhile(t *testing.T) {
 	t.Parallel()
 	n, err := New(Config{})
@@ -19,7 +19,7 @@ func TestResolveFindsAHostThatWasLearnedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := PortRef{Switch: 1, Port: 2}
-	n.links.PortUp(at, openflow.MAC{2, 1}, time.Now().Add(-time.Hour)) // so that a host may be there
+	n.links.PortUp(at, openflow.MAC{2, 1}, time.Now().Add(-time.Hour)) // so that the port is an edge port
 	n.links.Tick(time.Now())
 	a := netip.MustParseAddr("10.0.0.9")
 	type result struct {
@@ -45,7 +45,7 @@ func TestResolveFindsAHostThatWasLearnedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.hosts.Learn(&h, at, time.Now()) // and nobody is told
+	n.hosts.Learn(&h, at, time.Now()) // without waking anybody
 	if r := <-found; r.err != nil || r.host.MAC != mac || r.host.At != at {
 		t.Errorf("%+v", r)
 	}

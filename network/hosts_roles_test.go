@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// A link at a port that is for end hosts is told of, and one elsewhere is not.
+// TestLinksOfAccessPortsAreTold checks that a link at a port for end hosts is reported, and one
+// elsewhere is not.
 func TestLinksOfAccessPortsAreTold(t *testing.T) {
 	access, trunk := PortRef{Switch: 1, Port: 1}, PortRef{Switch: 2, Port: 1}
 	n, err := New(Config{PortRoles: map[PortRef]PortRole{access: PortAccess, trunk: PortTrunk}})
@@ -33,7 +34,7 @@ func TestLinksOfAccessPortsAreTold(t *testing.T) {
 	}
 }
 
-// How many hosts may be behind a port follows from its role.
+// TestHostsBehindPortsByRole checks how many hosts may be behind a port of each role.
 func TestHostsBehindPortsByRole(t *testing.T) {
 	access, uplink := PortRef{Switch: 1, Port: 1}, PortRef{Switch: 1, Port: 2}
 	n, err := New(Config{PortRoles: map[PortRef]PortRole{access: PortAccess, uplink: PortUplink}, AccessHosts: 3})

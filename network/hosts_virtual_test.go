@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// The network answers for virtual addresses, by broadcast and to who knows them already; what goes
-// there otherwise reaches nobody. No host is believed to have one, and nobody is asked for it.
+// TestVirtualAddress checks that the network answers for virtual addresses, to broadcasts and to
+// hosts that know them already; that all other packets to them reach nobody; and that no host can
+// claim them and none is probed for them.
 func TestVirtualAddress(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("10.0.9.9"), netip.MustParseAddr("fd00::99")
 	given := openflow.MAC{2, 9, 9, 9, 9, 9}

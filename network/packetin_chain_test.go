@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// handlerFunc is a handler that is a function.
+// handlerFunc is a handler made from a function.
 type handlerFunc struct {
 	name string
 	f    func(*network.PacketIn) network.Verdict
@@ -31,7 +31,7 @@ type handlerFunc struct {
 func (h handlerFunc) Name() string                                       { return h.name }
 func (h handlerFunc) HandlePacketIn(p *network.PacketIn) network.Verdict { return h.f(p) }
 
-// outputs collects what leaves a fake switch.
+// outputs collects the packets that leave a fake switch.
 type outputs struct {
 	mu   sync.Mutex
 	sent []uint32
@@ -40,7 +40,7 @@ type outputs struct {
 
 func newOutputs() *outputs { return &outputs{came: make(chan struct{}, 1000)} }
 
-// take is the OnOutput of a fake switch. Probes of links are left out.
+// take is the OnOutput of a fake switch. It ignores link probes.
 func (o *outputs) take(port uint32, frame []byte) {
 	if frame[12] == 0x88 && frame[13] == 0xcc {
 		return
@@ -103,7 +103,7 @@ func TestForwardingLearnsAndInstallsRules(t *testing.T) {
 		t.Errorf("%d rules of default forwarding, want 1", got)
 	}
 
-	// A controller that starts again adopts the rule and sends nothing for it.
+	// A new controller adopts the rule and sends nothing for it.
 	stop()
 	cut()
 	n, _ = networktest.Start(t, network.Config{Generation: 2})
@@ -114,7 +114,7 @@ func TestForwardingLearnsAndInstallsRules(t *testing.T) {
 	if sent, got := s.FlowMods()-before, sw.Stats().ForwardRules; sent != 0 || got != 1 {
 		t.Errorf("after a restart %d flow-mods were sent and %d rules are held, want 0 and 1", sent, got)
 	}
-	// The port it leads to dies: the rule must not stay.
+	// The port that it leads to goes down: the rule must be deleted.
 	if err := s.SetPort(1, false); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestServicesAreAskedInOrder(t *testing.T) {
 	}
 }
 
-// hold is a network whose service holds every packet of host 1.
+// hold returns a network with a service that holds every packet of host 1.
 func hold(t *testing.T, c network.Config, d time.Duration) (*network.Network, *fake.Switch, *outputs, chan *network.Held, chan error) {
 	t.Helper()
 	held, refused := make(chan *network.Held, 100), make(chan error, 100)
@@ -231,7 +231,7 @@ func TestHeldPacketsGoOnTheirWay(t *testing.T) {
 	})
 }
 
-// certificate makes a self-signed certificate for both ends.
+// certificate returns a self-signed certificate for both ends.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

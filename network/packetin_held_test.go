@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// keeper holds every SYN.
+// keeper is a handler that holds every SYN.
 type keeper chan *network.Held
 
 func (keeper) Name() string { return "keeper" }
@@ -29,8 +29,9 @@ func (k keeper) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	return network.Stop
 }
 
-// A virtual machine leaves checksums to its card, and a virtual switch sends its
-// packets up as they are: what is released must be fit for the wire.
+// TestReleasedPacketHasItsChecksum checks that a released packet has a valid checksum: a virtual
+// machine leaves checksums to its network card, and a virtual switch sends such packets to the
+// controller unfinished.
 func TestReleasedPacketHasItsChecksum(t *testing.T) {
 	k := make(keeper, 1)
 	s, left := oneSwitch(t, k)
@@ -50,8 +51,8 @@ func TestReleasedPacketHasItsChecksum(t *testing.T) {
 	wantLeft(t, left, whole)
 }
 
-// oneSwitch is a fake switch of three edge ports whose packets a handler gets, and the
-// IPv4 packets that leave it at the third.
+// oneSwitch returns a fake switch with three edge ports whose packets a handler receives, and the
+// IPv4 packets that leave it by the third port.
 func oneSwitch(t *testing.T, h network.Handler) (*fake.Switch, <-chan []byte) {
 	t.Helper()
 	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, h) })
@@ -88,8 +89,8 @@ func wantLeft(t *testing.T, left <-chan []byte, want []byte) {
 	}
 }
 
-// pseudoSum is what a sender leaves in place of the checksum: the sum of addresses,
-// protocol and length.
+// pseudoSum returns what a sender leaves in place of the checksum: the sum of addresses, protocol
+// and length.
 func pseudoSum(frame []byte, h *packet.Headers) []byte {
 	sum := uint32(h.Proto) + uint32(h.End-h.L4)
 	for i := h.L3 + 12; i < h.L3+20; i += 2 {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/network/networktest"
 )
 
-// again sends every SYN through the tables again and tells what came of it. What
-// overtaken does comes between the packet's rise and that.
+// again is a handler that resubmits every SYN and reports the result. It calls overtaken after the
+// packet has arrived and before it is resubmitted.
 type again struct {
 	overtaken func()
 	outcome   chan error
@@ -27,8 +27,9 @@ func (a *again) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	return network.Stop
 }
 
-// A packet that an old decision sent up goes by the rule that is there now; one
-// for which there is none comes up once more, and not for ever.
+// TestResubmit checks that a packet which reached the controller by an outdated rule is forwarded
+// by the present one, and that a packet without a rule is resubmitted only a bounded number of
+// times.
 func TestResubmit(t *testing.T) {
 	a := &again{overtaken: func() {}, outcome: make(chan error, 1000)}
 	s, left := oneSwitch(t, a)

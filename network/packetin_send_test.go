@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// elsewhere sends every SYN out of another switch's port.
+// elsewhere is a handler that sends every SYN out of another switch's port.
 type elsewhere struct {
 	to   network.PortRef
 	done chan error
@@ -27,8 +27,8 @@ func (e *elsewhere) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	return network.Stop
 }
 
-// What a handler sends leaves by the port that it names, at another switch and at its own; not by one of a
-// switch that is not there.
+// TestHandlerSends checks that a frame which a handler sends leaves by the given port, at another
+// switch and at its own, and that sending fails for a switch that is not connected.
 func TestHandlerSends(t *testing.T) {
 	e := &elsewhere{done: make(chan error, 1)}
 	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, e) })

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestGroupStats reads what an owner's groups and buckets have counted, more than go into one message; a
-// switch that is not there is an error.
+// TestGroupStats checks the counters of an owner's groups and buckets, of which there are more
+// than fit into one message. A switch that is not connected is an error.
 func TestGroupStats(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{})
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4})

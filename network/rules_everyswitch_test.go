@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// everywhere sends TCP port 80 out of a port on every switch.
+// everywhere returns a program that sends TCP port 80 out of a port on every switch.
 func everywhere(out uint32) func(openflow.DatapathID) network.Program {
 	return func(d openflow.DatapathID) network.Program { return networktest.Program(networktest.TCPTo(d, 80, out)) }
 }
@@ -49,9 +49,9 @@ func TestEverySwitch(t *testing.T) {
 	networktest.WantRules(t, late, map[uint16]uint32{80: 2})
 }
 
-// What every switch has stands in the switches when the controller starts again.
-// Whether they connect before the owner declares it or after it, they are sent
-// nothing, and what it does not declare again goes.
+// TestEverySwitchOverARestart checks that the rules of a declaration for every switch remain
+// untouched when the controller restarts, whether switches connect before the owner declares it or
+// after, and that rules that are not declared again are deleted.
 func TestEverySwitchOverARestart(t *testing.T) {
 	for name, early := range map[string]bool{"declared before they connect": true, "declared after they have connected": false} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestEverySwitchOverARestart(t *testing.T) {
 	}
 }
 
-// table is what a switch has, with its cookies.
+// table returns a switch's rules, with their cookies.
 func table(s *fake.Switch) map[openflow.Match]uint64 {
 	out := map[openflow.Match]uint64{}
 	for _, e := range s.Table().Entries() {

@@ -155,7 +155,7 @@ func TestReconnectSendsOnlyWhatIsMissing(t *testing.T) {
 	reconnect("an orphan with our cookie", 1)
 }
 
-// remove deletes a service rule behind the controller's back.
+// remove deletes a service's rule without the controller's knowledge.
 func remove(t *testing.T, s *fake.Switch, port uint16) {
 	t.Helper()
 	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, 0, network.StageRewrite.Base(), networktest.TCPTo(1, port, 1).Match)

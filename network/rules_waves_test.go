@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// diary notes, in the order in which they happen, what takes effect on switches.
+// diary records, in order, the changes that take effect on switches.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -29,7 +29,7 @@ func (d *diary) note(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
-// take returns the lines since it was last called.
+// take returns the lines recorded since its last call.
 func (d *diary) take() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,8 +37,8 @@ func (d *diary) take() []string {
 	return d.lines
 }
 
-// effects watches a fake switch: changes of the stage rewrite that are made, alone
-// or by committing a bundle, and barriers after changes.
+// effects records the changes of a fake switch: changes of the stage rewrite that are made, alone
+// or by the commit of a bundle, and barriers after changes.
 func (d *diary) effects(dpid openflow.DatapathID) func(openflow.Message) *openflow.Error {
 	bundles := map[uint32][]string{}
 	dirty := false
@@ -77,7 +77,7 @@ func (d *diary) effects(dpid openflow.DatapathID) func(openflow.Message) *openfl
 	}
 }
 
-// trio are three switches whose changes are noted.
+// trio is three switches whose changes are recorded.
 type trio struct {
 	n        *network.Network
 	o        *network.Owner
@@ -153,7 +153,8 @@ func TestWavesAreWrittenInOrder(t *testing.T) {
 	}
 }
 
-// What is to go lingers after all is written, and goes at once when nobody waits any longer.
+// TestDeletionsLinger checks that deletions wait for the given time after everything is written,
+// and are sent at once when the caller no longer waits.
 func TestDeletionsLinger(t *testing.T) {
 	tr := newTrio(t, false, nil)
 	waves := [][]openflow.DatapathID{{2}, {1}}
@@ -183,8 +184,8 @@ func TestDeletionsLinger(t *testing.T) {
 	networktest.Eventually(t, "what was to go is deleted", func() bool { return slices.Contains(tr.d.take(), "2 barrier") })
 }
 
-// With bundles the first wave is written in one round trip, in which the switches of later
-// ones are given theirs to hold ready.
+// TestWavesOfBundlesTakeOneRoundTripEach checks that with bundles the first wave is written in one
+// round trip, in which the switches of later waves receive their bundles.
 func TestWavesOfBundlesTakeOneRoundTripEach(t *testing.T) {
 	var mu sync.Mutex
 	said := map[openflow.DatapathID][]string{}
@@ -236,8 +237,9 @@ func TestWavesOfBundlesTakeOneRoundTripEach(t *testing.T) {
 	}
 }
 
-// Where a switch of the last wave refuses, what earlier waves have written is taken
-// back, last wave first; with bundles its own part never takes effect.
+// TestRefusedWave checks that the changes of earlier waves are rolled back, last wave first, when
+// a switch of the last wave refuses. With bundles the refusing switch's own part never takes
+// effect.
 func TestRefusedWave(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -279,7 +281,8 @@ func TestRefusedWave(t *testing.T) {
 	}
 }
 
-// A switch that is lost in mid-change does not keep the others from being put back.
+// TestSwitchLostBetweenWaves checks that a switch which disconnects during a change does not keep
+// the others from being rolled back.
 func TestSwitchLostBetweenWaves(t *testing.T) {
 	var stop func()
 	down := make(chan struct{})
@@ -314,8 +317,8 @@ func TestSwitchLostBetweenWaves(t *testing.T) {
 	}
 }
 
-// A switch that has died without a word holds up no change that only has to delete
-// on it.
+// TestDeadSwitchDoesNotHoldUpDeletions checks that a dead switch whose connection is still open
+// does not delay a change that only deletes on it.
 func TestDeadSwitchDoesNotHoldUpDeletions(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
