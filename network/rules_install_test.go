@@ -164,8 +164,9 @@ func remove(t *testing.T, s *fake.Switch, port uint16) {
 	}
 }
 
-// A controller that starts again finds its rules on the switch. Those that are
-// declared again are not touched; the others stay until the owner is ready.
+// TestRestartKeepsRulesThatAreDeclaredAgain checks that rules which a restarted controller finds
+// on the switch are not touched if they are declared again, and that the others stay until the
+// owner is ready.
 func TestRestartKeepsRulesThatAreDeclaredAgain(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4})
 	var o *network.Owner
@@ -181,10 +182,10 @@ func TestRestartKeepsRulesThatAreDeclaredAgain(t *testing.T) {
 
 	n, _ = networktest.Start(t, network.Config{Generation: 2}, register)
 	before := s.FlowMods()
-	networktest.Apply(t, o, "a", networktest.Program(networktest.TCPTo(1, 80, 1)), network.ApplyOptions{AllowDown: true}) // before the switch is there
+	networktest.Apply(t, o, "a", networktest.Program(networktest.TCPTo(1, 80, 1)), network.ApplyOptions{AllowDown: true}) // before the switch has connected
 	networktest.Connect(t, n, s, 1)
 	networktest.Edges(t, n, 1, 4)
-	networktest.Apply(t, o, "b", networktest.Program(networktest.TCPTo(1, 81, 2)), network.ApplyOptions{}) // and after
+	networktest.Apply(t, o, "b", networktest.Program(networktest.TCPTo(1, 81, 2)), network.ApplyOptions{}) // and afterwards
 	networktest.WantRules(t, s, map[uint16]uint32{80: 1, 81: 2, 82: 3})
 	if sent := s.FlowMods() - before; sent != 0 {
 		t.Errorf("%d flow-mods were sent, want none", sent)
@@ -302,7 +303,8 @@ func frameTo80() []byte {
 	return f
 }
 
-// A switch that never answers its barrier must not hold the caller for ever.
+// TestApplyEndsWithItsContext checks that a switch which never answers a barrier does not block
+// the caller for ever.
 func TestApplyEndsWithItsContext(t *testing.T) {
 	silent := make(chan struct{})
 	var o *network.Owner

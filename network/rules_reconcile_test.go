@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// many are so many rules that reconciliation sends them in several parts.
+// many returns a program with so many rules that reconciliation sends them in several parts.
 func many(d openflow.DatapathID) network.Program {
 	var p network.Program
 	for i := range uint16(1500) {
@@ -23,8 +23,8 @@ func many(d openflow.DatapathID) network.Program {
 	return p
 }
 
-// What is changed while a switch is being reconciled must not be undone by what
-// the reconciliation still has to send.
+// TestChangesDuringReconciliationLast checks that a change made while a switch is being reconciled
+// is not undone by the operations that the reconciliation still has to send.
 func TestChangesDuringReconciliationLast(t *testing.T) {
 	var o *network.Owner
 	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
@@ -70,8 +70,8 @@ func TestChangesDuringReconciliationLast(t *testing.T) {
 	}
 }
 
-// A rule that the switch refuses at reconciliation is not one it has confirmed,
-// and is sent again when it is declared again.
+// TestRuleRefusedAtReconciliationIsNotConfirmed checks that a rule which the switch refuses at
+// reconciliation does not count as confirmed, and is sent again when it is declared again.
 func TestRuleRefusedAtReconciliationIsNotConfirmed(t *testing.T) {
 	var o *network.Owner
 	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
@@ -94,8 +94,8 @@ func TestRuleRefusedAtReconciliationIsNotConfirmed(t *testing.T) {
 	networktest.WantRules(t, s, map[uint16]uint32{80: 1, 81: 1})
 }
 
-// restarted brings a program into a switch by one controller and returns the
-// owner at the next, which has not declared anything yet.
+// restarted installs a program by one controller, and returns the owner of the next controller,
+// which has not declared anything yet.
 func restarted(t *testing.T, s *fake.Switch, p func(*network.Owner) network.Program) *network.Owner {
 	t.Helper()
 	var o *network.Owner
@@ -110,8 +110,8 @@ func restarted(t *testing.T, s *fake.Switch, p func(*network.Owner) network.Prog
 	return o
 }
 
-// Until the owner is ready, what runs since before a restart keeps running, even
-// if declaring it again fails.
+// TestFailedRedeclarationInterruptsNothing checks that rules from before a restart stay in effect
+// until the owner is ready, even if declaring them again fails.
 func TestFailedRedeclarationInterruptsNothing(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4})
 	o := restarted(t, s, func(*network.Owner) network.Program {
@@ -130,7 +130,7 @@ func TestFailedRedeclarationInterruptsNothing(t *testing.T) {
 	networktest.WantRules(t, s, map[uint16]uint32{80: 1})
 }
 
-// grouped sends TCP port 80 by a group and a meter.
+// grouped returns a program that sends TCP port 80 to a group and a meter.
 func grouped(o *network.Owner, outs ...uint32) network.Program {
 	id := o.GroupID(7)
 	r := networktest.TCPTo(1, 80, 1)
@@ -145,8 +145,8 @@ func grouped(o *network.Owner, outs ...uint32) network.Program {
 	}
 }
 
-// Groups and meters that a switch has from before a restart are taken over like
-// rules when they are declared once it is connected.
+// TestGroupsAreDeclaredAgainAfterARestart checks that groups and meters from before a restart are
+// taken over, as rules are, when they are declared after the switch has connected.
 func TestGroupsAreDeclaredAgainAfterARestart(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4})
 	o := restarted(t, s, func(o *network.Owner) network.Program { return grouped(o, 2) })
@@ -168,7 +168,8 @@ func TestGroupsAreDeclaredAgainAfterARestart(t *testing.T) {
 	}
 }
 
-// A group that nobody declares again goes when its owner is ready.
+// TestGroupsNobodyWantsGoWhenTheOwnerIsReady checks that a group that is not declared again is
+// deleted when its owner is ready.
 func TestGroupsNobodyWantsGoWhenTheOwnerIsReady(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4})
 	o := restarted(t, s, func(o *network.Owner) network.Program { return grouped(o, 2) })
@@ -179,7 +180,8 @@ func TestGroupsNobodyWantsGoWhenTheOwnerIsReady(t *testing.T) {
 	networktest.Eventually(t, "the group to be gone", func() bool { return len(s.Table().Groups()) == 0 })
 }
 
-// A rollback brings groups back before the rules that use them.
+// TestRollbackRestoresGroupsBeforeRules checks that a rollback restores groups before the rules
+// that use them.
 func TestRollbackRestoresGroupsBeforeRules(t *testing.T) {
 	var o *network.Owner
 	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// What a batch of input causes is written when it has taken a millisecond, and does not
-// wait for all that the switch has sent at once: others have their turn meanwhile.
+// TestLongBatchIsParted checks that the output of a batch of input is written after a millisecond,
+// without waiting for everything that the switch has sent at once, so that others get their turn.
 func TestLongBatchIsParted(t *testing.T) {
 	out := newOutputs()
 	seen := 0

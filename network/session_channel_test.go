@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// The short way must write what the general encoder writes.
+// TestAppendOutputWritesWhatTheEncoderWrites checks that the short encoder writes the same bytes
+// as the general one.
 func TestAppendOutputWritesWhatTheEncoderWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xid, in, out := rapid.Uint32().Draw(t, "xid"), rapid.Uint32().Draw(t, "in"), rapid.Uint32Range(1, openflow.PortMax).Draw(t, "out")

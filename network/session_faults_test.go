@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// dial opens a connection that speaks no OpenFlow by itself.
+// dial opens a connection that sends nothing by itself.
 func dial(t *testing.T, n *network.Network) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", n.Addr()[0].String())
@@ -36,7 +36,7 @@ func ended(t *testing.T, what string, conn net.Conn) {
 	}
 }
 
-// header is the header of a message with a length of its own choice.
+// header returns a message header with any length.
 func header(kind openflow.MsgType, length uint16, rest ...byte) []byte {
 	b := []byte{openflow.Version, byte(kind), 0, 0, 0, 0, 0, 0}
 	binary.BigEndian.PutUint16(b[2:], length)
@@ -70,7 +70,8 @@ func TestMalformedHandshakesEndOnlyTheirConnection(t *testing.T) {
 	}
 }
 
-// After the session is up, what a switch sends may still be anything.
+// TestMalformedMessagesHarmNoOtherSwitch checks that malformed messages of a switch that is up
+// affect only its own session.
 func TestMalformedMessagesHarmNoOtherSwitch(t *testing.T) {
 	t.Parallel()
 	var o *network.Owner
@@ -117,7 +118,8 @@ func TestMalformedMessagesHarmNoOtherSwitch(t *testing.T) {
 	}
 }
 
-// A switch that does not read what it is sent is cut off; nobody waits for it.
+// TestSwitchThatDoesNotReadIsCutOff checks that the session of a switch that does not read is
+// ended, and that nobody waits for it.
 func TestSwitchThatDoesNotReadIsCutOff(t *testing.T) {
 	t.Parallel()
 	var o *network.Owner
@@ -163,13 +165,14 @@ func TestSecondSwitchWithTheSameDatapathIsRefused(t *testing.T) {
 	}
 }
 
-// A switch whose old connection is dead but not closed gets in at once.
+// TestDeadConnectionIsReplaced checks that a switch whose old connection is dead but not closed
+// can connect again at once.
 func TestDeadConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	n, _ := networktest.Start(t, network.Config{})
 	hang, release := make(chan struct{}), make(chan struct{})
 	dead := fake.NewSwitch(fake.Options{DPID: 5, Ports: 2, Refuse: func(m openflow.Message) *openflow.Error {
-		if e, ok := m.(*openflow.EchoRequest); ok && len(e.Data) > 0 { // the question whether it lives
+		if e, ok := m.(*openflow.EchoRequest); ok && len(e.Data) > 0 { // the question whether it is alive
 			close(hang)
 			<-release
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestSwitchOfTooManyPortsIsRefused(t *testing.T) {
-	n, _ := networktest.Start(t, network.Config{MaxPorts: 100, DiscoveryTimeout: 20 * time.Second}) // links are not what it is about
+	n, _ := networktest.Start(t, network.Config{MaxPorts: 100, DiscoveryTimeout: 20 * time.Second}) // the test is not about links
 	networktest.Pair(t, n, 0xa, 0xb)
 	refused := make(chan network.Event, 1)
 	n.Subscribe(func(e network.Event) {
@@ -37,8 +37,8 @@ func TestSwitchOfTooManyPortsIsRefused(t *testing.T) {
 	}
 }
 
-// As many ports as OpenFlow has numbers of 16 bits, where they are allowed, come and go
-// beside a link: it stays, and so do the sessions of its switches.
+// TestManyPortsHarmNoLink checks that a switch with as many ports as 16 bits can number, if that
+// is allowed, may add and remove them without affecting a link, or the sessions of its switches.
 func TestManyPortsHarmNoLink(t *testing.T) {
 	t.Parallel()
 	n, _ := networktest.Start(t, network.Config{MaxPorts: 65535, DiscoveryInterval: time.Second, DiscoverySettle: 200 * time.Millisecond, DiscoveryTimeout: 20 * time.Second})
@@ -60,11 +60,12 @@ func TestManyPortsHarmNoLink(t *testing.T) {
 	}
 }
 
-// Each coming of a switch costs all others something: one that goes at once has to wait
-// before it comes again, and others do not wait for it.
+// TestSwitchThatComesAndGoesWaits checks that a switch which disconnects at once has to wait
+// before it connects again, because each connection costs all other switches something, and that
+// others do not wait for it.
 func TestSwitchThatComesAndGoesWaits(t *testing.T) {
 	t.Parallel()
-	const free, again = 5, time.Second // sessions at once, and the interval of others
+	const free, again = 5, time.Second // sessions at once, and the interval of further ones
 	n, _ := networktest.Start(t, network.Config{})
 	var leave atomic.Pointer[context.CancelFunc]
 	n.Subscribe(func(e network.Event) {
@@ -90,7 +91,8 @@ func TestSwitchThatComesAndGoesWaits(t *testing.T) {
 	networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 2, Ports: 1}), 2)
 }
 
-// Counters of ports that a switch does not have are not kept.
+// TestCountersOfPortsThatAreNotThereAreNotKept checks that counters of ports that a switch does
+// not have are ignored.
 func TestCountersOfPortsThatAreNotThereAreNotKept(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{StatsInterval: 50 * time.Millisecond})
 	var reading atomic.Uint64
@@ -114,15 +116,15 @@ type end struct {
 	port uint32
 }
 
-// ring connects three switches in a ring, each by its ports 1 and 2, with a host port 3,
-// and a fourth to the first of them.
+// ring connects three switches in a ring by their ports 1 and 2, with a host at port 3 of each,
+// and a fourth switch to the first of them.
 func ring(t *testing.T, n *network.Network, last fake.Options) []*fake.Switch {
 	t.Helper()
 	return wire(t, n, 4, map[end]end{{1, 2}: {2, 1}, {2, 2}: {3, 1}, {3, 2}: {1, 1}, {1, 4}: {4, 1}}, last)
 }
 
-// wire connects switches, from 1 on, by cables, and to the controller; the last one has options of
-// its own.
+// wire connects switches, numbered from 1, by cables and to the controller. The last one has its
+// own options.
 func wire(t *testing.T, n *network.Network, count int, cables map[end]end, last fake.Options) []*fake.Switch {
 	t.Helper()
 	s := make([]*fake.Switch, count+1)
@@ -148,8 +150,8 @@ func wire(t *testing.T, n *network.Network, count int, cables map[end]end, last 
 	return s
 }
 
-// A switch that answers, but withholds what confirms its changes, holds up the broadcast
-// tree of no others.
+// TestWithheldBarriersHoldUpNoOther checks that a switch which answers, but does not confirm
+// changes, does not delay the broadcast tree of the others.
 func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	var withhold, withheld atomic.Bool
@@ -195,7 +197,8 @@ func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
 	})
 }
 
-// Who answers, but does not confirm what it was sent, is ended.
+// TestSwitchThatWithholdsBarriersIsEnded checks that the session of a switch is ended that answers
+// but does not confirm what it was sent.
 func TestSwitchThatWithholdsBarriersIsEnded(t *testing.T) {
 	t.Parallel()
 	var o *network.Owner
@@ -212,8 +215,9 @@ func TestSwitchThatWithholdsBarriersIsEnded(t *testing.T) {
 	networktest.Down(t, n, 1)
 }
 
-// Packets of a flow that come up though its rule is on its way do not each have it
-// written again, or who sends many fills what waits for the switch.
+// TestRuleOnItsWayIsNotWrittenForEachPacket checks that the rule of a flow is not written again
+// for each packet that reaches the controller before the rule takes effect, so that a sender of
+// many packets does not fill the output queue.
 func TestRuleOnItsWayIsNotWrittenForEachPacket(t *testing.T) {
 	const packets, again = 2000, 100 * time.Millisecond
 	n, _ := networktest.Start(t, network.Config{})

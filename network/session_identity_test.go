@@ -42,7 +42,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// selfSigned makes a certificate for both ends of a test.
+// selfSigned returns a certificate for both ends of a test.
 func selfSigned(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -57,7 +57,8 @@ func selfSigned(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// A switch gets in only under the identifier that its certificate names.
+// TestCertificatesAreBoundToIdentifiers checks that a switch can connect only with the identifier
+// that its certificate names.
 func TestCertificatesAreBoundToIdentifiers(t *testing.T) {
 	n, err := New(Config{
 		Listen: []string{"127.0.0.1:0"}, BindCertificates: true,
@@ -89,7 +90,7 @@ func TestCertificatesAreBoundToIdentifiers(t *testing.T) {
 		client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, Certificates: certs}) //nolint:gosec // what is tested is the other direction
 		return fake.NewSwitch(fake.Options{DPID: 0xa1, Ports: 1}).Run(ctx, client)
 	}
-	// What is refused ends by itself.
+	// A refused connection is closed by the controller.
 	_ = dial()
 	_ = dial(selfSigned(t, "00000000000000a2"))
 	select {
@@ -109,7 +110,8 @@ func TestCertificatesAreBoundToIdentifiers(t *testing.T) {
 	cancel()
 }
 
-// Identifiers that come once and never again leave nothing behind.
+// TestIdentifiersThatGoLeaveNothing checks that identifiers which are used only once leave nothing
+// behind.
 func TestIdentifiersThatGoLeaveNothing(t *testing.T) {
 	t.Parallel()
 	n, err := New(Config{Listen: []string{"127.0.0.1:0"}, DiscoveryInterval: 50 * time.Millisecond, DiscoverySettle: 20 * time.Millisecond})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestLoopback: only the packet that is waited for counts, and a switch that has kept
-// several is not asked for a while, until one comes back again.
+// TestLoopback checks that only the expected packet counts, and that a switch which has not
+// returned several packets is not probed for some time, until it returns one again.
 func TestLoopback(t *testing.T) {
 	var l loopback
 	old, _ := l.next()

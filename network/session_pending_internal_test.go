@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// closing is a connection that notes that it was closed.
+// closing is a connection that records that it was closed.
 type closing struct {
 	net.Conn
 	closed bool
@@ -20,47 +20,48 @@ func sourceAt(i int) source {
 	return source{addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})}
 }
 
-// Whoever opens connections without pause, from however many addresses, leaves each connection from
-// elsewhere a seat for long enough to show a certificate; with that it has a seat for good.
+// TestFloodKeepsNoSwitchOut checks that a flood of connections, from any number of addresses,
+// leaves a connection from elsewhere its place for long enough to show a certificate, and that it
+// keeps its place after that.
 func TestFloodKeepsNoSwitchOut(t *testing.T) {
 	const each = 200 * time.Microsecond // between two connections of the flood
 	for _, addresses := range []int{1, 17, 4096} {
-		strangers, proven := newPendingLimiter(maxPending, maxPendingPerSource), newPendingLimiter(maxPending, maxPendingPerSource)
+		unknown, certified := newPendingLimiter(maxPending, maxPendingPerSource), newPendingLimiter(maxPending, maxPendingPerSource)
 		now := time.Unix(1000, 0)
 		flooded := 0
 		flood := func(d time.Duration) {
 			for until := now.Add(d); now.Before(until); now = now.Add(each) {
 				flooded++
-				strangers.add(&closing{}, sourceAt(flooded%addresses), now)
+				unknown.add(&closing{}, sourceAt(flooded%addresses), now)
 			}
 		}
 		flood(3 * time.Second)
 		for i := range 20 {
 			known, of := &closing{}, sourceAt(1<<20+i)
-			at := strangers.add(known, of, now)
+			at := unknown.add(known, of, now)
 			if at == nil {
-				t.Fatalf("%d addresses: attempt %d gets no seat", addresses, i)
+				t.Fatalf("%d addresses: attempt %d gets no place", addresses, i)
 			}
 			flood(pendingGrace - each)
 			if known.closed {
 				t.Fatalf("%d addresses: attempt %d is ousted before it could show its certificate", addresses, i)
 			}
-			if !at.moveTo(proven, source{certificate: [32]byte{byte(i)}}, now) {
-				t.Fatalf("%d addresses: attempt %d gets no seat of those who have shown their certificate", addresses, i)
+			if !at.moveTo(certified, source{certificate: [32]byte{byte(i)}}, now) {
+				t.Fatalf("%d addresses: attempt %d gets no place among connections with a certificate", addresses, i)
 			}
 			flood(time.Second + time.Duration(i)*37*time.Millisecond) // attempts are made at any time of the flood
 			if known.closed {
-				t.Errorf("%d addresses: attempt %d is ousted by strangers", addresses, i)
+				t.Errorf("%d addresses: attempt %d is displaced by the flood", addresses, i)
 			}
 			at.release()
 		}
-		if len(proven.count) != 0 || proven.order.Len() != 0 {
-			t.Errorf("%d addresses: seats are left taken: %v", addresses, proven.count)
+		if len(certified.count) != 0 || certified.order.Len() != 0 {
+			t.Errorf("%d addresses: places are left taken: %v", addresses, certified.count)
 		}
 	}
 }
 
-// nobody is a connection of no consequence.
+// nobody is a connection that does nothing.
 type nobody struct {
 	net.Conn
 	addr net.Addr
@@ -69,8 +70,8 @@ type nobody struct {
 func (c nobody) RemoteAddr() net.Addr { return c.addr }
 func (nobody) Close() error           { return nil }
 
-// BenchmarkConnectionsComeAndGo tells what one connection costs that comes and goes
-// among so many others, most of which get no seat.
+// BenchmarkConnectionsComeAndGo measures the cost of one connection among so many others, most of
+// which get no place.
 func BenchmarkConnectionsComeAndGo(b *testing.B) {
 	const full = 4096
 	for _, count := range []int{full / 16, full / 4, full} {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// silence opens connections from a loopback address that say nothing, and keeps them.
+// silence opens connections from a loopback address that send nothing, and keeps them open.
 func silence(t *testing.T, n *network.Network, from string, count int) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -27,7 +27,7 @@ func silence(t *testing.T, n *network.Network, from string, count int) {
 	}
 }
 
-// keepDialing has a switch connect, again when it is refused, as switches do.
+// keepDialing makes a switch connect, and connect again when it is refused, as switches do.
 func keepDialing(t *testing.T, n *network.Network, s *fake.Switch) {
 	t.Helper()
 	networktest.Background(t, func(ctx context.Context) error {
@@ -44,8 +44,9 @@ func keepDialing(t *testing.T, n *network.Network, s *fake.Switch) {
 	})
 }
 
-// Connections that say nothing keep no switch out, however many they are: not those of
-// other addresses, nor for long those of a switch's own.
+// TestSilentConnectionsKeepNoSwitchOut checks that connections which send nothing do not keep
+// switches from connecting, however many they are: those of other addresses never, and those of a
+// switch's own address not for long.
 func TestSilentConnectionsKeepNoSwitchOut(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, from string }{
@@ -61,8 +62,8 @@ func TestSilentConnectionsKeepNoSwitchOut(t *testing.T) {
 	}
 }
 
-// Where there are as many switches as may be, those that the configuration tells of still
-// get in, and others do not.
+// TestNamedSwitchesHaveTheirPlace checks that at the limit of sessions, switches that the
+// configuration names can still connect, and others cannot.
 func TestNamedSwitchesHaveTheirPlace(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{MaxSwitches: 2, Names: map[openflow.DatapathID]string{9: "core"}})
 	for d := openflow.DatapathID(1); d <= 2; d++ {
@@ -77,8 +78,8 @@ func TestNamedSwitchesHaveTheirPlace(t *testing.T) {
 	networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 9, Ports: 2}), 9)
 }
 
-// Switches that nobody has named, and that come and go, fill no log; nor do connections
-// that are refused.
+// TestComingAndGoingFillsNoLog checks that switches which the configuration does not name, and
+// which reconnect repeatedly, do not fill the log, and neither do refused connections.
 func TestComingAndGoingFillsNoLog(t *testing.T) {
 	t.Parallel()
 	var out logtest.Log

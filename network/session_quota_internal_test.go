@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ending is an account whose session notes why it is ended, and ends.
+// ending returns an account whose session records why it is ended, and ends.
 func ending(q *quota, why *error) *account {
 	var a *account
 	a = q.open(func(err error) {
@@ -17,8 +17,9 @@ func ending(q *quota, why *error) *account {
 	return a
 }
 
-// Each session has its share whatever others take, and where all is taken the one ends that takes
-// most, not the one that asks.
+// TestQuotaEndsWhoTakesMost checks that each session has its share regardless of all others, and
+// that when all memory is taken, the session that takes most is ended and not the one that asks
+// for more.
 func TestQuotaEndsWhoTakesMost(t *testing.T) {
 	const limit = 4 << 20
 	q := newQuota(limit)
@@ -54,7 +55,8 @@ func TestQuotaEndsWhoTakesMost(t *testing.T) {
 	}
 }
 
-// Who reads a reply waits for memory that others give back, and ends nobody if they do.
+// TestQuotaWaitsForMemory checks that the reader of a reply waits for memory that others release,
+// and ends no session if they do.
 func TestQuotaWaitsForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQuota(1 << 20)

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// greet opens a connection on which a switch has said hello and which it is. Nothing of what the
-// controller sends after that is read.
+// greet opens a connection and performs a switch's part of the handshake. It reads nothing after
+// that.
 func greet(t *testing.T, n *network.Network, d openflow.DatapathID) net.Conn {
 	t.Helper()
 	conn := dial(t, n)
@@ -46,7 +46,7 @@ func greet(t *testing.T, n *network.Network, d openflow.DatapathID) net.Conn {
 	}
 }
 
-// peak watches how much memory is in use until stop is called, which returns the most.
+// peak samples the memory in use until stop is called, which returns the maximum.
 func peak() (stop func() int64) {
 	var most atomic.Int64
 	look := func() {
@@ -71,8 +71,9 @@ func peak() (stop func() int64) {
 	return func() int64 { close(over); <-done; return most.Load() }
 }
 
-// Switches that ask for signs of life, of 64 kB each, and do not read the answers are not read
-// from either: what waits for them stays small, and then their sessions end.
+// TestWhoDoesNotReadIsNotReadFrom checks that switches which send echo requests of 64 kB each, and
+// do not read the answers, are not read from either. Their output stays small, and then their
+// sessions end.
 func TestWhoDoesNotReadIsNotReadFrom(t *testing.T) {
 	const switches, most = 16, 32 << 20
 	n, _ := networktest.Start(t, network.Config{EchoInterval: 500 * time.Millisecond, EchoTimeout: 3 * time.Second})
@@ -110,8 +111,8 @@ func TestWhoDoesNotReadIsNotReadFrom(t *testing.T) {
 	}
 }
 
-// flowsWithoutEnd sends parts of a reply to a request for rules, each of which says that more follow, until
-// the connection ends.
+// flowsWithoutEnd sends parts of a reply to a request for rules, each of which announces a further
+// part, until the connection ends.
 func flowsWithoutEnd(conn net.Conn, xid uint32) {
 	var flows openflow.FlowStatsReply
 	for range 400 {
@@ -127,8 +128,8 @@ func flowsWithoutEnd(conn net.Conn, xid uint32) {
 	}
 }
 
-// Replies without end of many switches together take no more than what all switches may take, and
-// one that needs little for its reply has that meanwhile.
+// TestRepliesOfAllSwitchesAreBounded checks that endless replies of many switches together stay
+// within the limit of memory, and that a switch with a small reply still gets the memory for it.
 func TestRepliesOfAllSwitchesAreBounded(t *testing.T) {
 	const switches, limit, most = 24, 16 << 20, 96 << 20 // for the test's own buffers, and what is not collected yet
 	n, _ := networktest.Start(t, network.Config{Memory: limit, EchoInterval: time.Minute})

@@ -13,8 +13,8 @@ var (
 	reconnectThere = netip.MustParseAddr("192.0.2.2")
 )
 
-// Within a minute, how many sessions may a switch have, or an address, that lets each last
-// for so long and comes again as soon as it may?
+// TestReconnects checks how many sessions a switch, or an address, can have within a minute if
+// each lasts for a given time and the next begins as soon as it may.
 func TestReconnects(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -54,7 +54,8 @@ func TestReconnects(t *testing.T) {
 	}
 }
 
-// However many come and go at once, what they owe is over within a minute.
+// TestReconnectsAreForgiven checks that the delay from any number of short sessions is over within
+// a minute.
 func TestReconnectsAreForgiven(t *testing.T) {
 	var r reconnectLimiter
 	now := time.Unix(1000, 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// heap is what is in use after a collection of garbage.
+// heap returns the memory in use after a garbage collection.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -18,7 +18,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// silent is a session with a switch that reads and says nothing.
+// silent returns a session with a switch that reads and sends nothing.
 func silent(t *testing.T, n *Network) *Switch {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -42,9 +42,9 @@ func silent(t *testing.T, n *Network) *Switch {
 	return s
 }
 
-// What a switch sends may take far more memory than bytes on the wire: a part without
-// anything, an instruction of eight bytes. It is what it takes in memory that is bounded,
-// and a switch always has some for itself.
+// TestRepliesAreBoundedByWhatTheyTakeInMemory checks that replies are bounded by the memory they
+// take and not by their size on the wire: a part without content and an instruction of eight bytes
+// take far more. Each switch always has a share of its own.
 func TestRepliesAreBoundedByWhatTheyTakeInMemory(t *testing.T) {
 	const all = 8 << 20
 	var flows openflow.FlowStatsReply
@@ -94,7 +94,8 @@ func TestRepliesAreBoundedByWhatTheyTakeInMemory(t *testing.T) {
 	}
 }
 
-// Parts that hold nothing take nothing, and end the reply when they are many.
+// TestEmptyPartsEndAReply checks that empty parts take no memory, and that too many of them end
+// the reply.
 func TestEmptyPartsEndAReply(t *testing.T) {
 	n, err := New(Config{})
 	if err != nil {
@@ -119,7 +120,8 @@ func TestEmptyPartsEndAReply(t *testing.T) {
 	}
 }
 
-// What a request has taken is given back when it ends, however it does.
+// TestRepliesGiveBackWhatTheyTook checks that a request releases its memory when it ends, in
+// whatever way it ends.
 func TestRepliesGiveBackWhatTheyTook(t *testing.T) {
 	n, err := New(Config{RequestTimeout: 20 * time.Millisecond})
 	if err != nil {

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// However many switches send without pause, no more of them than half of the processors are
-// handled at one time, and who sends seldom is not one of them.
+// TestBusySwitchesTakeTurns checks that any number of switches which send without pause use no
+// more than half of the processors at one time, and that a switch which sends seldom is not one of
+// them.
 func TestBusySwitchesTakeTurns(t *testing.T) {
 	const processors, batch = 4, time.Millisecond
 	now := time.Unix(1, 0)
@@ -45,8 +46,8 @@ func TestBusySwitchesTakeTurns(t *testing.T) {
 	<-taken
 }
 
-// Who takes no more than its share waits never; who takes all that there is gets its
-// share, and a machine that stands still is counted to nobody.
+// TestShareOfTime checks that a switch within its share never waits, that a switch which takes all
+// it can gets its share, and that the time in which a machine stalls is charged to no switch.
 func TestShareOfTime(t *testing.T) {
 	const batch = time.Millisecond
 	for _, c := range []struct {

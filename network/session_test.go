@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// An echo request may come before the features; its reply has its number.
+// TestEarlyEchoIsAnsweredUnderItsNumber checks that an echo request before the features is
+// answered with its own transaction identifier.
 func TestEarlyEchoIsAnsweredUnderItsNumber(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{})
 	conn := dial(t, n)
@@ -40,8 +41,8 @@ func TestEarlyEchoIsAnsweredUnderItsNumber(t *testing.T) {
 	}
 }
 
-// A switch that did not read for a moment is not cut off later, when it has long
-// caught up.
+// TestSwitchThatWasSlowOnceStays checks that a switch which did not read for a moment is not
+// disconnected later, long after it has caught up.
 func TestSwitchThatWasSlowOnceStays(t *testing.T) {
 	t.Parallel()
 	const echoes = 8 // more than there are in the time of EchoTimeout
@@ -82,8 +83,7 @@ func TestSwitchThatWasSlowOnceStays(t *testing.T) {
 	}
 }
 
-// repeater is a switch's connection that sends every barrier reply again before
-// whatever comes next.
+// repeater is a switch's connection that sends every barrier reply again before its next message.
 type repeater struct {
 	net.Conn
 	mu   sync.Mutex
@@ -104,7 +104,8 @@ func (r *repeater) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A switch may answer a barrier more than once; that must not end the controller.
+// TestBarrierRepliesThatComeTwice checks that a switch which answers a barrier more than once does
+// no harm.
 func TestBarrierRepliesThatComeTwice(t *testing.T) {
 	var o *network.Owner
 	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })
@@ -118,8 +119,8 @@ func TestBarrierRepliesThatComeTwice(t *testing.T) {
 	networktest.WantRules(t, s, map[uint16]uint32{80: 20})
 }
 
-// Whoever follows the events must end up with the truth, even if a session ends
-// while the switch is being announced.
+// TestEventsOfShortSessionsComeInOrder checks that the last event of a switch is the true one,
+// even if its session ends while the switch is being announced.
 func TestEventsOfShortSessionsComeInOrder(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 3, Ports: 2})
 	var mu sync.Mutex
@@ -160,7 +161,8 @@ func TestEventsOfShortSessionsComeInOrder(t *testing.T) {
 	}
 }
 
-// A port that goes down while its switch is being announced is down.
+// TestPortThatDiesDuringTheAnnouncementIsDown checks that a port which goes down while its switch
+// is being announced is reported as down.
 func TestPortThatDiesDuringTheAnnouncementIsDown(t *testing.T) {
 	s := fake.NewSwitch(fake.Options{DPID: 3, Ports: 2})
 	told := make(chan struct{})
@@ -187,7 +189,8 @@ func TestPortThatDiesDuringTheAnnouncementIsDown(t *testing.T) {
 	}
 }
 
-// The end of an old session must not be told after the beginning of the next.
+// TestEventsOfTwoSessionsComeInOrder checks that the end of a session is announced before the
+// beginning of the switch's next one.
 func TestEventsOfTwoSessionsComeInOrder(t *testing.T) {
 	var mu sync.Mutex
 	var seen []network.EventKind
@@ -229,7 +232,7 @@ func TestEventsOfTwoSessionsComeInOrder(t *testing.T) {
 	}
 }
 
-// cabled makes two switches whose ports 1 are joined.
+// cabled returns two switches whose ports 1 are connected.
 func cabled(t *testing.T, a, b fake.Options) (*fake.Switch, *fake.Switch) {
 	t.Helper()
 	type delivery struct {

@@ -26,7 +26,8 @@ func TestMessagesAreCounted(t *testing.T) {
 	}
 }
 
-// Multipart messages are told apart by what they are about, packets by whether they are LLDP.
+// TestKindsOfMessages checks that multipart messages are counted by the type of their body, and
+// LLDP packets apart from others.
 func TestKindsOfMessages(t *testing.T) {
 	lldp, tcp := append(make([]byte, 12), 0x88, 0xcc, 1, 2), append(make([]byte, 12), 0x08, 0x00, 0x45)
 	for _, c := range []struct {

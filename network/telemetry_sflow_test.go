@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/network/stats"
 )
 
-// pushDatagram is an sFlow datagram with the bytes that a port has sent.
+// pushDatagram returns an sFlow datagram with the number of bytes that a port has sent.
 func pushDatagram(at network.PortRef, sent uint64) []byte {
 	var b []byte
 	add := func(words ...uint32) {
@@ -31,8 +31,8 @@ func pushDatagram(at network.PortRef, sent uint64) []byte {
 	return b
 }
 
-// TestPushedCounters: counters come into the rates if they come from where the
-// switch is, and else not.
+// TestPushedCounters checks that counters are used for rates only if they come from the switch's
+// address.
 func TestPushedCounters(t *testing.T) {
 	n, _ := networktest.Start(t, network.Config{Measure: network.MeasureSFlow, SFlow: "127.0.0.1:0", StatsInterval: 50 * time.Millisecond})
 	networktest.Connect(t, n, fake.NewSwitch(fake.Options{DPID: 0xa1, Ports: 2}), 0xa1)
@@ -104,8 +104,8 @@ func (f *faulty) ReadFrom(b []byte) (int, net.Addr, error) {
 	return f.PacketConn.ReadFrom(b)
 }
 
-// TestReceiverOutlivesErrors: an error of the socket is counted, and what comes after it
-// is received.
+// TestReceiverOutlivesErrors checks that an error of the socket is counted, and that later
+// datagrams are received.
 func TestReceiverOutlivesErrors(t *testing.T) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

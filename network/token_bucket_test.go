@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// One switch has its rate, all have theirs, and who has caused nothing lately has one
-// whatever others have taken.
+// TestSwitchLimiterIsShared checks the rate of one switch, the rate of all, and that a switch
+// which has caused nothing recently may cause one event whatever the others do.
 func TestSwitchLimiterIsShared(t *testing.T) {
 	now := time.Now()
 	b := switchLimiter{perSwitch: rate{burst: 3, interval: time.Second}, overall: rate{burst: 5, interval: 500 * time.Millisecond}}

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestProbeQueues: a probe leaves by the queue of its port, if there is one, until the
-// queue or the switch has gone.
+// TestProbeQueues checks that a probe uses the queue of its port, if there is one, until the queue
+// is unset or the switch disconnects.
 func TestProbeQueues(t *testing.T) {
 	n := &Network{}
 	a, b := PortRef{Switch: 1, Port: 2}, PortRef{Switch: 2, Port: 2}

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TestTraceNamesOwners has rules of a service, of default forwarding, of the core
-// and of a stranger on one switch, and asks which of them takes what.
+// TestTraceNamesOwners checks which rule handles which packet on a switch with rules of a service,
+// of default forwarding, of the core and of another controller.
 func TestTraceNamesOwners(t *testing.T) {
 	var o *network.Owner
 	n, _ := networktest.Start(t, network.Config{}, func(n *network.Network) { o = networktest.Owner(t, n, "svc", network.OwnerOptions{}) })

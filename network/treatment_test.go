@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// promises promises one treatment to everything.
+// promises is a service that promises one treatment for all packets.
 type promises struct {
 	to     Treatment
 	loaded chan struct{}
@@ -20,8 +20,8 @@ func (p *promises) Treatment(openflow.Match) (Treatment, bool) { return p.to, tr
 func (p *promises) Queue(Carried) uint32                       { return 7 }
 func (p *promises) Carry(all []Carried)                        { p.told = all }
 
-// Without anybody who promises, nothing is promised and nobody waits; also where there is
-// no registry at all.
+// TestNoTreatments checks that without a promising service nothing is promised and nobody waits,
+// and the same without a registry.
 func TestNoTreatments(t *testing.T) {
 	for name, x := range map[string]*Treatments{"no registry": nil, "an empty one": {}} {
 		x.Subscribe("carrier", func() {})
@@ -34,7 +34,8 @@ func TestNoTreatments(t *testing.T) {
 	}
 }
 
-// Carriers learn what is promised, and of every change; who promises learns what is carried.
+// TestTreatments checks that carriers learn what is promised and are told of every change, and
+// that the promising service learns what is carried.
 func TestTreatments(t *testing.T) {
 	var x Treatments
 	p := &promises{to: Treatment{Name: "class", DSCP: 11}, loaded: make(chan struct{})}
