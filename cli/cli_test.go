@@ -280,3 +280,15 @@ func TestNounAloneLists(t *testing.T) {
 		t.Errorf("a service alone does not print its help: %s", out)
 	}
 }
+
+// A key that was renamed is no fault, and the check says what it is called now.
+func TestConfigCheckWarns(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "controller.yaml")
+	if err := os.WriteFile(file, []byte("data_dir: /tmp\nsos: {tls: {cert: /c, key: /k, ca: /a}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, _ := sluice(t, "config", "check", "--no-files", file)
+	if code != command.ExitOK || !strings.Contains(out, "warning: sos.tls is an old name of agents.tls") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}

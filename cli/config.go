@@ -75,8 +75,9 @@ unless --kind says so.`,
 		Args: command.ExactArgs("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			whose, err := configurationOf(kinds, args[0], *kind)
+			var read config.Checked
 			if err == nil {
-				_, err = whose.Load(config.Sources{File: args[0], Set: flags.Set, NoFiles: noFiles})
+				read, err = whose.Load(config.Sources{File: args[0], Set: flags.Set, NoFiles: noFiles})
 			}
 			var problems config.Problems
 			if errors.As(err, &problems) && app.JSON {
@@ -90,6 +91,11 @@ unless --kind says so.`,
 			}
 			if app.JSON {
 				return app.Print([]config.Problem{}, nil)
+			}
+			if c, ok := read.(*config.Controller); ok {
+				for _, w := range c.Warnings {
+					app.Printf("%s: warning: %s", args[0], w)
+				}
 			}
 			app.Printf("%s: nothing is wrong with it as the configuration of %s", args[0], whose.Name)
 			return nil
