@@ -266,7 +266,7 @@ func TestSecrets(t *testing.T) {
 		t.Error(err)
 	}
 	eventually(t, "it hears and counts", func() bool { return s.Hears() && s.Names() == 1 })
-	if text, err := os.ReadFile("../../docs/how-to/names-in-redis.md"); err != nil || !strings.Contains(string(text), fmt.Sprintf(user, "PASSWORD")) {
+	if text, err := os.ReadFile("../../../docs/how-to/names-in-redis.md"); err != nil || !strings.Contains(string(text), fmt.Sprintf(user, "PASSWORD")) {
 		t.Errorf("the documentation has another user: %v", err)
 	}
 	for what, o := range map[string]Options{"no password": {TLS: config}, "another": {Password: "x" + secret, TLS: config}, "another user": {User: "nobody", Password: secret, TLS: config}} {
