@@ -18,7 +18,7 @@ const (
 	maxEpoch     = 1<<21 - 1
 	epochKey     = "event/epoch"
 
-	// DefaultRing is how many events a bus remembers unless told otherwise.
+	// DefaultRing is the default number of events that a bus remembers.
 	DefaultRing = 4096
 )
 
@@ -31,14 +31,14 @@ type Event struct {
 	Attrs json.RawMessage `json:"attrs,omitempty" doc:"Details; which ones depends on the kind"`
 }
 
-// ErrClosed ends the subscriptions of a bus that has been closed.
+// ErrClosed means that the bus has been closed.
 var ErrClosed = errors.New("the event bus is closed")
 
-// MissedError tells a subscriber that events between its last one and the
-// oldest remembered one are lost to it. The subscription goes on after them.
+// MissedError means that a subscriber has missed the events between its last one and the oldest
+// remembered one. The subscription continues after the gap.
 type MissedError struct {
-	// After is the identifier of the last event the subscriber had, Next that
-	// of the one it will get next.
+	// After is the identifier of the last event that the subscriber received, Next that of the
+	// event that it receives next.
 	After, Next uint64
 }
 
@@ -49,10 +49,10 @@ func (e *MissedError) Error() string {
 	return fmt.Sprintf("%d events after %d were missed: read faster or start again from the present state", e.Next-e.After-1, e.After)
 }
 
-// Epoch returns how many starts of the controller an identifier counts.
+// Epoch returns the number of controller starts in an identifier.
 func Epoch(id uint64) uint64 { return id >> sequenceBits }
 
-// Bus numbers events and remembers the latest. Make it with NewBus or Open.
+// Bus numbers events and remembers the latest. NewBus and Open create one.
 type Bus struct {
 	mu     sync.Mutex
 	ring   []Event
@@ -63,8 +63,8 @@ type Bus struct {
 	log    *slog.Logger
 }
 
-// NewBus returns a bus whose first identifier is that of the epoch's first
-// event, remembering size events (DefaultRing if zero or less).
+// NewBus returns a bus whose first identifier is that of the epoch's first event. It remembers
+// size events, or DefaultRing if size is zero or less.
 func NewBus(epoch uint64, size int) *Bus {
 	if size <= 0 {
 		size = DefaultRing
@@ -76,8 +76,7 @@ func NewBus(epoch uint64, size int) *Bus {
 	}
 }
 
-// Open returns a bus whose epoch is one more than that of the last bus opened
-// on the store.
+// Open returns a bus whose epoch is one more than that of the last bus opened on the store.
 func Open(ctx context.Context, s store.Store, size int) (*Bus, error) {
 	for {
 		epoch, op, err := nextEpoch(ctx, s)
@@ -114,9 +113,9 @@ func nextEpoch(ctx context.Context, s store.Store) (uint64, store.Op, error) {
 	return last + 1, store.OpUpdate(epochKey, []byte(value), entry.Revision), nil
 }
 
-// Publish records an event and returns its identifier. attrs is encoded as
-// JSON at once, so the caller may go on changing it; it should be a struct or
-// a map. Publish never blocks and is safe for concurrent use.
+// Publish records an event and returns its identifier. It encodes attrs, which should be a
+// struct or a map, as JSON before it returns, so the caller may modify attrs afterwards. Publish
+// never blocks and is safe for concurrent use.
 func (b *Bus) Publish(kind string, attrs any) uint64 {
 	var raw json.RawMessage
 	if attrs != nil {
@@ -138,14 +137,14 @@ func (b *Bus) Publish(kind string, attrs any) uint64 {
 	return id
 }
 
-// Last returns the identifier of the latest event, or that before the first.
+// Last returns the identifier of the latest event, or the one before the first if there is none.
 func (b *Bus) Last() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.next - 1
 }
 
-// Close ends all subscriptions. Events published later are still numbered.
+// Close ends all subscriptions. Events that are published later still get numbers.
 func (b *Bus) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +154,7 @@ func (b *Bus) Close() {
 	}
 }
 
-// oldest is called with the lock held.
+// oldest returns the identifier of the oldest remembered event. The lock is held.
 func (b *Bus) oldest() uint64 {
 	if n := uint64(len(b.ring)); b.next-b.first > n {
 		return b.next - n

@@ -73,7 +73,7 @@ func TestOrderAndAttributes(t *testing.T) {
 	b.Publish("x", attrs)
 	attrs["n"] = 2
 	b.Publish("y", attrs)
-	b.Publish("z", make(chan int)) // not JSON: the event stays, without attributes
+	b.Publish("z", make(chan int)) // cannot be encoded: the event is published without attributes
 	s := b.Subscribe(0)
 	for i, want := range []struct{ kind, attrs string }{{"x", `{"n":1}`}, {"y", `{"n":2}`}, {"z", ""}} {
 		e, err := s.Next(ctx10(t))

@@ -2,22 +2,22 @@ package event
 
 import "context"
 
-// Subscription reads a bus from a certain event on. It holds no resources:
-// one that is no longer wanted is just forgotten. It is for one goroutine.
+// Subscription reads a bus from a certain event on. It holds no resources and need not be
+// closed. It must be used by one goroutine only.
 type Subscription struct {
 	bus  *Bus
 	last uint64
 }
 
-// Subscribe returns a subscription to the events after the identifier. Zero
-// means from the oldest remembered event on; Last() means only new ones.
+// Subscribe returns a subscription to the events after the identifier. Zero means all remembered
+// events; Last() means new events only.
 func (b *Bus) Subscribe(after uint64) *Subscription {
 	return &Subscription{bus: b, last: after}
 }
 
-// Next returns the next event and waits for it until ctx ends. If events were
-// missed it returns a *MissedError once and goes on after the gap. After Close
-// of the bus it returns ErrClosed when all remembered events have been read.
+// Next returns the next event, and waits for it until ctx ends. If events were missed, it
+// returns a *MissedError once and continues after the gap. After the bus is closed, it returns
+// ErrClosed once all remembered events have been read.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	for {
 		e, wake, err := s.try()
@@ -32,7 +32,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// try returns an event or error, or the channel to wait on.
+// try returns an event or an error, or the channel to wait on.
 func (s *Subscription) try() (Event, <-chan struct{}, error) {
 	b := s.bus
 	b.mu.Lock()

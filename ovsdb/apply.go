@@ -9,31 +9,31 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// applyTimeout bounds one change, until the switch's daemon has carried it out.
+// applyTimeout bounds one change, until the switch's daemon has applied it.
 const applyTimeout = 10 * time.Second
 
-// Change tells what Apply has sent.
+// Change describes what Apply has sent.
 type Change struct {
-	// Operations is their number, zero if the switch was as wanted.
+	// Operations is the number of operations, zero if nothing had to be changed.
 	Operations int
-	// Took is the time until the daemon had carried them out.
+	// Took is the time until the daemon had applied them.
 	Took time.Duration
 }
 
-// Wanted is what an owner wants at one bridge. What it does not name, the owner does not
-// have there.
+// Wanted is the desired state of an owner at one bridge. Everything else of the owner is
+// removed.
 type Wanted struct {
-	// Queues are the disciplines of ports, by their OpenFlow numbers. If it is nil, also
-	// ports whose numbers are not known now lose theirs.
+	// Queues holds the QoS of ports by their OpenFlow numbers. If it is nil, ports whose numbers
+	// are unknown now lose theirs, too.
 	Queues map[uint32]Root
-	// SFlow has the bridge report.
+	// SFlow makes the bridge send reports, if it is not nil.
 	SFlow *SFlow
 }
 
-// Apply gives a bridge what an owner wants there, and takes from it what the owner has
-// there beside that. It returns when the switch's daemon has carried that out. What
-// belongs to somebody else stays as it is: it is named in the error, as are ports that do
-// not exist, among PortErrors if it is a port.
+// Apply gives a bridge the desired state of an owner, and removes everything else that the owner
+// has there. It returns when the switch's daemon has applied the change. It leaves rows of
+// others alone and names them in the error, as well as ports that do not exist. Errors about
+// ports are PortErrors.
 func (c *Client) Apply(ctx context.Context, owner string, dpid uint64, want Wanted) (Change, error) {
 	return c.change(ctx, func(s *State) ([]ovsdb.Operation, error) {
 		b, ok := s.Bridge(dpid)
@@ -44,8 +44,8 @@ func (c *Client) Apply(ctx context.Context, owner string, dpid uint64, want Want
 	})
 }
 
-// SetTag writes an external id on the row of a port's QoS, whoever has made it; an empty
-// value takes it away. If the row has gone meanwhile, nothing happens.
+// SetTag writes an external id to the row of a port's QoS, whoever owns it; an empty value
+// removes the id. If the row no longer exists, SetTag does nothing.
 func (c *Client) SetTag(ctx context.Context, p Port, key, value string) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -53,7 +53,7 @@ func (c *Client) SetTag(ctx context.Context, p Port, key, value string) error {
 	if s == nil {
 		return c.Err()
 	}
-	op := ovsdb.Operation{Op: ovsdb.OperationMutate, Table: "QoS", Where: is(p.qos), Mutations: []ovsdb.Mutation{
+	op := ovsdb.Operation{Op: ovsdb.OperationMutate, Table: "QoS", Where: byUUID(p.qos), Mutations: []ovsdb.Mutation{
 		*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationDelete, set(key)),
 	}}
 	if value != "" {
@@ -65,8 +65,8 @@ func (c *Client) SetTag(ctx context.Context, p Port, key, value string) error {
 	return nil
 }
 
-// change computes operations from the present state and sends them, again if the
-// database has changed in between, until none are left to do.
+// change computes operations from the present state and sends them. It repeats that until no
+// operations are left, because the database may have changed in between.
 func (c *Client) change(ctx context.Context, plan func(*State) ([]ovsdb.Operation, error)) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -80,8 +80,8 @@ func (c *Client) change(ctx context.Context, plan func(*State) ([]ovsdb.Operatio
 			return done, c.Err()
 		}
 		ops, planErr := plan(state)
-		if len(ops) == 0 { // but an earlier change may not have been carried out yet
-			if err := c.carriedOut(ctx, s, state, changed, state.root.Next); err != nil {
+		if len(ops) == 0 { // an earlier change may not be applied yet
+			if err := c.awaitApplied(ctx, s, state, changed, state.root.Next); err != nil {
 				return done, err
 			}
 			done.Took = time.Since(began)
@@ -92,16 +92,16 @@ func (c *Client) change(ctx context.Context, plan func(*State) ([]ovsdb.Operatio
 			return done, fmt.Errorf("database %s: %w", c.opts.Target, err)
 		}
 		done.Operations += len(ops)
-		if err := c.carriedOut(ctx, s, state, changed, number); err != nil {
+		if err := c.awaitApplied(ctx, s, state, changed, number); err != nil {
 			return done, err
 		}
 	}
 }
 
-// commit sends operations, and asks the daemon to say when it has carried them out:
-// it copies next_cfg to cur_cfg then.
+// commit sends operations, and asks the daemon to report when it has applied them: the daemon
+// then copies next_cfg to cur_cfg.
 func (s *session) commit(ctx context.Context, state *State, ops []ovsdb.Operation) (number int, err error) {
-	root := is(state.root.UUID)
+	root := byUUID(state.root.UUID)
 	ops = append(ops,
 		ovsdb.Operation{Op: ovsdb.OperationMutate, Table: "Open_vSwitch", Where: root, Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("next_cfg", ovsdb.MutateOperationAdd, 1)}},
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Where: root, Columns: []string{"next_cfg"}})
@@ -118,8 +118,8 @@ func (s *session) commit(ctx context.Context, state *State, ops []ovsdb.Operatio
 	return 0, errors.New("no answer to which number the change has")
 }
 
-// carriedOut waits until the daemon has carried out a change.
-func (c *Client) carriedOut(ctx context.Context, s *session, state *State, changed <-chan struct{}, number int) error {
+// awaitApplied waits until the daemon has applied a change.
+func (c *Client) awaitApplied(ctx context.Context, s *session, state *State, changed <-chan struct{}, number int) error {
 	for state.root.Done < number {
 		select {
 		case <-ctx.Done():

@@ -10,33 +10,33 @@ import (
 	"time"
 )
 
-// Bounds of a connection.
+// Timeouts of a connection.
 const (
 	connectTimeout = 5 * time.Second
-	// probeInterval is the silence after which a database is asked for a sign of
-	// life, probeTimeout what it may take to answer.
+	// probeInterval is the time between two probes of the connection, and probeTimeout the time
+	// to answer one.
 	probeInterval = 5 * time.Second
 	probeTimeout  = 5 * time.Second
-	// firstBackoff and lastBackoff are the shortest and the longest pause between
-	// two attempts to connect.
+	// firstBackoff and lastBackoff are the shortest and the longest pause between two attempts
+	// to connect.
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second
 )
 
-// ErrDown says that the database cannot be reached now.
+// ErrDown means that the database cannot be reached now.
 var ErrDown = errors.New("the switch's database is not connected")
 
-// Options is what a Client is made from.
+// Options configure a Client.
 type Options struct {
-	// Target is where the database listens, see CheckTarget.
+	// Target is the address of the database, see CheckTarget.
 	Target string
-	// TLS is for ssl targets.
+	// TLS is the configuration for ssl targets.
 	TLS *tls.Config
 	Log *slog.Logger
 }
 
-// Client is a connection to one database that is made again whenever it breaks.
-// Its methods may be called concurrently.
+// Client is a connection to one database, which is restored whenever it breaks. It is safe for
+// concurrent use.
 type Client struct {
 	opts Options
 
@@ -44,12 +44,12 @@ type Client struct {
 	session *session // nil while not connected
 	state   *State   // nil while not connected
 	changed chan struct{}
-	err     error // why it is not connected
+	err     error // the reason, while not connected
 
-	applying sync.Mutex // one transaction after the other
+	applying sync.Mutex // serialises transactions
 }
 
-// New returns a client that does nothing until Run.
+// New returns a client that does nothing until Run is called.
 func New(o Options) (*Client, error) {
 	if err := CheckTarget(o.Target); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func New(o Options) (*Client, error) {
 	return &Client{opts: o, changed: make(chan struct{}), err: ErrDown}, nil
 }
 
-// Target is where the database listens.
+// Target returns the address of the database.
 func (c *Client) Target() string { return c.opts.Target }
 
 // Run keeps the connection until ctx ends.
@@ -69,7 +69,7 @@ func (c *Client) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := c.serve(ctx)
-		c.set(nil, nil, err)
+		c.setState(nil, nil, err)
 		if ctx.Err() != nil {
 			break
 		}
@@ -86,7 +86,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// serve is one connection, from its beginning to its end.
+// serve serves one connection from beginning to end.
 func (c *Client) serve(ctx context.Context) error {
 	s, err := dial(ctx, c.opts)
 	if err != nil {
@@ -97,12 +97,12 @@ func (c *Client) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("database %s: %w", c.opts.Target, err)
 	}
-	c.set(s, state, nil)
-	return s.follow(ctx, func(state *State) { c.set(s, state, nil) })
+	c.setState(s, state, nil)
+	return s.watch(ctx, func(state *State) { c.setState(s, state, nil) })
 }
 
-// set takes a new state and tells everybody who waits.
-func (c *Client) set(s *session, state *State, err error) {
+// setState sets a new state and wakes all waiters.
+func (c *Client) setState(s *session, state *State, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session, c.state, c.err = s, state, err
@@ -110,15 +110,15 @@ func (c *Client) set(s *session, state *State, err error) {
 	c.changed = make(chan struct{})
 }
 
-// State is the latest state, or nil while there is no connection, and a channel
-// that is closed when that changes.
+// State returns the latest state, or nil while there is no connection, and a channel that is
+// closed when the state changes.
 func (c *Client) State() (*State, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state, c.changed
 }
 
-// Err says why there is no connection; it is nil while there is one.
+// Err returns the reason why there is no connection, or nil.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +134,7 @@ func (c *Client) current() (*session, *State, <-chan struct{}) {
 	return c.session, c.state, c.changed
 }
 
-// WaitBridge returns when the database knows a bridge by its datapath identifier.
+// WaitBridge waits until the database has a bridge with the datapath identifier.
 func (c *Client) WaitBridge(ctx context.Context, dpid uint64) (Bridge, error) {
 	for {
 		state, changed := c.State()

@@ -16,67 +16,67 @@ import (
 )
 
 const (
-	// lookInterval is the time after which all is looked at again: a database may have
-	// refused something for a reason that is gone.
-	lookInterval = 5 * time.Second
-	// forgetAfter is how long the database of a switch is kept that is not connected.
-	forgetAfter = 5 * time.Minute
-	// keptGone bounds the switches that are not connected and whose databases are kept.
-	keptGone = 64
+	// checkInterval is the time after which all switches are checked again, because a database
+	// may have refused something for a temporary reason.
+	checkInterval = 5 * time.Second
+	// keepDownFor is how long the connection to the database of a disconnected switch is kept.
+	keepDownFor = 5 * time.Minute
+	// maxDownSwitches limits the disconnected switches whose databases stay connected.
+	maxDownSwitches = 64
 )
 
-// ManagerOptions is what a Manager is made from.
+// ManagerOptions configure a Manager.
 type ManagerOptions struct {
-	// Switches lists the switches that are connected, by datapath identifier, and Target
-	// says where the database of one of them is. Both may be called at any time.
+	// Switches returns the datapath identifiers of the connected switches, and Target the
+	// address of a switch's database. Both may be called at any time.
 	Switches func() []uint64
 	Target   func(dpid uint64) (string, error)
-	// TLS is for ssl targets.
+	// TLS is the configuration for ssl targets.
 	TLS *tls.Config
 	Log *slog.Logger
 }
 
-// Manager keeps one connection to each database of a connected switch, however many
-// bridges it has, and what the owners want of those bridges. Its methods may be called
-// concurrently.
+// Manager keeps one connection to each database of a connected switch, however many bridges the
+// database has, and the desired state of the owners at those bridges. It is safe for concurrent
+// use.
 type Manager struct {
 	opts  ManagerOptions
 	tasks *tasks.Group
-	woken chan struct{}
+	wake  chan struct{}
 
 	mu        sync.Mutex
 	owners    []*Owner
-	databases map[string]*shared
-	switches  map[uint64]*managed
+	databases map[string]*connection
+	switches  map[uint64]*switchEntry
 }
 
-// shared is the connection to one database.
-type shared struct {
+// connection is a connection to one database, with the number of switches that use it.
+type connection struct {
 	client *Client
 	users  int
 	cancel context.CancelFunc
 }
 
-// managed is a switch that is connected, or was a short while ago.
-type managed struct {
-	target  string
-	err     error // why it has no database; the rest is empty then
-	db      *shared
-	keepers map[*Owner]*keeper
-	cancel  []context.CancelFunc // ends the keepers
-	gone    time.Time            // since when it is not connected
+// switchEntry is a switch that is connected, or was a short time ago.
+type switchEntry struct {
+	target      string
+	err         error // why it has no database; the other fields are empty then
+	db          *connection
+	reconcilers map[*Owner]*reconciler
+	cancel      []context.CancelFunc // end the reconcilers
+	downSince   time.Time            // when it disconnected
 }
 
-// NewManager returns a manager that does nothing until Run.
+// NewManager returns a manager that does nothing until Run is called.
 func NewManager(o ManagerOptions) *Manager {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{opts: o, tasks: tasks.New(), woken: make(chan struct{}, 1), databases: map[string]*shared{}, switches: map[uint64]*managed{}}
+	return &Manager{opts: o, tasks: tasks.New(), wake: make(chan struct{}, 1), databases: map[string]*connection{}, switches: map[uint64]*switchEntry{}}
 }
 
-// Owner returns the owner of rows that bear a name. It wants nothing to be changed until
-// it is told by Declare. A name has one owner.
+// Owner returns the owner with a name. It changes nothing until Declare is called. A name has
+// only one owner.
 func (m *Manager) Owner(name string) (*Owner, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,103 +88,105 @@ func (m *Manager) Owner(name string) (*Owner, error) {
 	return o, nil
 }
 
-// Wake has the switches looked at soon. It does not block.
+// Wake requests a check of the switches. It does not block.
 func (m *Manager) Wake() {
 	select {
-	case m.woken <- struct{}{}:
+	case m.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Run works until ctx ends. What is configured stays.
+// Run works until ctx ends. The configuration stays in the databases.
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.tasks.Stop()
-	every := time.NewTicker(lookInterval)
+	every := time.NewTicker(checkInterval)
 	defer every.Stop()
 	for {
-		m.look(time.Now())
+		m.checkSwitches(time.Now())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-every.C:
-		case <-m.woken:
+		case <-m.wake:
 		}
 	}
 }
 
-// look has a database for each switch that is connected, and for no other for long.
-func (m *Manager) look(now time.Time) {
+// checkSwitches connects to the database of each connected switch, and drops others after some
+// time.
+func (m *Manager) checkSwitches(now time.Time) {
 	up := m.opts.Switches()
 	for _, d := range up {
 		m.attach(d)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.forget(up, now)
+	m.dropOldSwitches(up, now)
 }
 
-// attach gives a switch its database and the keepers that it lacks.
+// attach connects a switch to its database and starts missing reconcilers.
 func (m *Manager) attach(d uint64) {
-	target, err := m.opts.Target(d) // not under the lock: whom it asks may be telling of a change
+	target, err := m.opts.Target(d) // without the lock: Target may wait for a goroutine that reports a change to m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.switches[d]
 	switch {
-	case err != nil && s != nil: // it may be going at the moment
+	case err != nil && s != nil: // it may be disconnecting
 		return
 	case err != nil:
 		m.opts.Log.Warn("a switch has no database", "switch", fmt.Sprintf("%016x", d), "error", err)
-		m.switches[d] = &managed{err: err}
+		m.switches[d] = &switchEntry{err: err}
 		return
 	case s == nil || s.target != target:
 		m.detach(d)
-		s = m.open(target)
+		s = m.connect(target)
 		m.switches[d] = s
 	}
 	for _, o := range m.owners {
-		if s.err == nil && s.keepers[o] == nil {
-			s.keepers[o] = m.keep(s, o, d)
+		if s.err == nil && s.reconcilers[o] == nil {
+			s.reconcilers[o] = m.startReconciler(s, o, d)
 		}
 	}
 	s.touch()
 }
 
-// keep starts what keeps a switch as an owner wants it. The lock is held.
-func (m *Manager) keep(s *managed, o *Owner, d uint64) *keeper {
-	k := newKeeper(o, d, s.db.client, m.opts.Log)
+// startReconciler starts a reconciler for an owner and a switch. The lock is held.
+func (m *Manager) startReconciler(s *switchEntry, o *Owner, d uint64) *reconciler {
+	k := newReconciler(o, d, s.db.client, m.opts.Log)
 	ctx, cancel := context.WithCancel(m.tasks.Context())
 	s.cancel = append(s.cancel, cancel)
 	if !m.tasks.Start(func(context.Context) { k.run(ctx) }) {
-		k.finish(math.MaxUint64, errEnded)
+		k.finish(math.MaxUint64, errClosed)
 	}
 	return k
 }
 
-func (s *managed) touch() {
-	for _, k := range s.keepers {
+func (s *switchEntry) touch() {
+	for _, k := range s.reconcilers {
 		k.touch()
 	}
 }
 
-// open is a switch with a connection to its database, which is one for all who have the
-// same. The lock is held.
-func (m *Manager) open(target string) *managed {
+// connect returns a switch with a connection to its database. Switches with the same database
+// share one connection. The lock is held.
+func (m *Manager) connect(target string) *switchEntry {
 	db := m.databases[target]
 	if db == nil {
 		client, err := New(Options{Target: target, TLS: m.opts.TLS, Log: m.opts.Log})
 		if err != nil {
-			return &managed{target: target, err: err}
+			return &switchEntry{target: target, err: err}
 		}
 		ctx, cancel := context.WithCancel(m.tasks.Context())
-		db = &shared{client: client, cancel: cancel}
+		db = &connection{client: client, cancel: cancel}
 		m.databases[target] = db
 		m.tasks.Start(func(context.Context) { _ = client.Run(ctx) }) // ends with ctx
 	}
 	db.users++
-	return &managed{target: target, db: db, keepers: map[*Owner]*keeper{}}
+	return &switchEntry{target: target, db: db, reconcilers: map[*Owner]*reconciler{}}
 }
 
-// detach gives up a switch, and its database if no other has the same. The lock is held.
+// detach removes a switch, and the connection to its database if no other switch uses it. The
+// lock is held.
 func (m *Manager) detach(d uint64) {
 	s := m.switches[d]
 	delete(m.switches, d)
@@ -200,52 +202,53 @@ func (m *Manager) detach(d uint64) {
 	}
 }
 
-// forget gives up switches that have long not been connected, and those that were gone
-// first if there are many. The lock is held.
-func (m *Manager) forget(up []uint64, now time.Time) {
+// dropOldSwitches removes switches that have been disconnected for long, and the longest
+// disconnected ones if there are too many. The lock is held.
+func (m *Manager) dropOldSwitches(up []uint64, now time.Time) {
 	var gone []uint64
 	for d, s := range m.switches {
 		switch {
 		case slices.Contains(up, d):
-			s.gone = time.Time{}
+			s.downSince = time.Time{}
 			continue
-		case s.gone.IsZero():
-			s.gone = now
+		case s.downSince.IsZero():
+			s.downSince = now
 		}
 		gone = append(gone, d)
 	}
 	slices.SortFunc(gone, func(a, b uint64) int {
-		return cmp.Or(m.switches[b].gone.Compare(m.switches[a].gone), cmp.Compare(a, b))
+		return cmp.Or(m.switches[b].downSince.Compare(m.switches[a].downSince), cmp.Compare(a, b))
 	})
 	for i, d := range gone {
-		if i >= keptGone || now.Sub(m.switches[d].gone) > forgetAfter || m.switches[d].err != nil {
+		if i >= maxDownSwitches || now.Sub(m.switches[d].downSince) > keepDownFor || m.switches[d].err != nil {
 			m.detach(d)
 		}
 	}
 }
 
-// errUnknown says that there is no such switch now.
-var errUnknown = errors.New("it is not connected")
+// errNotConnected means that there is no such switch now.
+var errNotConnected = errors.New("it is not connected")
 
-// keeper is that of an owner and a switch, which may have connected a moment ago.
-func (m *Manager) keeper(o *Owner, d uint64) (*keeper, error) {
-	k, err := m.find(o, d)
+// reconcilerOf returns the reconciler of an owner and a switch. The switch may have connected a
+// moment ago.
+func (m *Manager) reconcilerOf(o *Owner, d uint64) (*reconciler, error) {
+	k, err := m.lookupReconciler(o, d)
 	if k == nil && slices.Contains(m.opts.Switches(), d) {
 		m.attach(d)
-		k, err = m.find(o, d)
+		k, err = m.lookupReconciler(o, d)
 	}
 	return k, err
 }
 
-func (m *Manager) find(o *Owner, d uint64) (*keeper, error) {
+func (m *Manager) lookupReconciler(o *Owner, d uint64) (*reconciler, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.switches[d]
 	switch {
 	case s == nil:
-		return nil, fmt.Errorf("database of switch %016x: %w", d, errUnknown)
+		return nil, fmt.Errorf("database of switch %016x: %w", d, errNotConnected)
 	case s.err != nil:
 		return nil, s.err
 	}
-	return s.keepers[o], nil
+	return s.reconcilers[o], nil
 }

@@ -20,8 +20,8 @@ func TestForgottenSwitches(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	m.look(now)
-	k, err := m.keeper(o, 1)
+	m.checkSwitches(now)
+	k, err := m.reconcilerOf(o, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,23 +36,23 @@ func TestForgottenSwitches(t *testing.T) {
 		}
 	}
 	up = nil
-	m.look(now)
+	m.checkSwitches(now)
 	up = []uint64{1}
-	m.look(now.Add(forgetAfter))
+	m.checkSwitches(now.Add(keepDownFor))
 	up = nil
-	m.look(now.Add(2 * forgetAfter))
+	m.checkSwitches(now.Add(2 * keepDownFor))
 	known(1, "just gone")
-	m.look(now.Add(4 * forgetAfter))
+	m.checkSwitches(now.Add(4 * keepDownFor))
 	known(0, "long gone")
-	if err := <-waited; !errors.Is(err, errEnded) {
+	if err := <-waited; !errors.Is(err, errClosed) {
 		t.Error(err)
 	}
-	for d := range uint64(3 * keptGone) {
+	for d := range uint64(3 * maxDownSwitches) {
 		up = append(up, d+1)
 	}
-	m.look(now)
-	known(3*keptGone, "all there")
+	m.checkSwitches(now)
+	known(3*maxDownSwitches, "all there")
 	up = nil
-	m.look(now)
-	known(keptGone, "all gone")
+	m.checkSwitches(now)
+	known(maxDownSwitches, "all gone")
 }

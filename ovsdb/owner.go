@@ -6,24 +6,24 @@ import (
 	"fmt"
 )
 
-// Want says what an owner wants of a bridge, by what its database holds now. As long as it
-// fails, nothing of the owner's is changed there. It is called again whenever the database
-// has changed, side by side for different bridges.
+// Want returns the desired state of an owner's bridge, given what its database holds now. If it
+// returns an error, nothing of the owner is changed there. It is called whenever the database
+// has changed, and concurrently for different bridges.
 type Want func(dpid uint64, now Bridge) (Wanted, error)
 
-// Owner declares what is to be in the databases under one name. Rows bear it in
-// external_ids; what bears another name, or none, is never touched. Its methods may be
-// called concurrently.
+// Owner declares what the databases are to contain under one name. Rows have that name in
+// external_ids; rows with another name, or without one, are never changed. Owner is safe for
+// concurrent use.
 type Owner struct {
 	m    *Manager
 	name string
-	want Want // the manager's lock guards it
+	want Want // guarded by the manager's lock
 }
 
-// Nothing is what an owner wants that has been switched off.
+// Nothing is the Want of an owner that is switched off.
 func Nothing(uint64, Bridge) (Wanted, error) { return Wanted{}, nil }
 
-// Declare says what the owner wants from now on.
+// Declare sets the owner's desired state.
 func (o *Owner) Declare(want Want) {
 	o.m.mu.Lock()
 	o.want = want
@@ -33,7 +33,7 @@ func (o *Owner) Declare(want Want) {
 
 var errUndeclared = errors.New("its owner has not said yet what it wants")
 
-// wanted asks the owner.
+// wanted calls the owner's function.
 func (o *Owner) wanted(d uint64, now Bridge) (Wanted, error) {
 	o.m.mu.Lock()
 	want := o.want
@@ -44,22 +44,22 @@ func (o *Owner) wanted(d uint64, now Bridge) (Wanted, error) {
 	return want(d, now)
 }
 
-// Touch has the owner asked anew what it wants, everywhere.
+// Touch causes the owner's function to be called again for all bridges.
 func (o *Owner) Touch() {
 	o.m.mu.Lock()
 	defer o.m.mu.Unlock()
 	for _, s := range o.m.switches {
-		if k := s.keepers[o]; k != nil {
+		if k := s.reconcilers[o]; k != nil {
 			k.touch()
 		}
 	}
 }
 
-// Ensure returns when a switch has what was wanted when it was called, and its daemon has
-// carried it out. Of other ports than those that are named it does not matter if they
-// cannot be given theirs. It waits for a database that is not connected.
+// Ensure waits until a switch has the state that was desired at the time of the call, and its
+// daemon has applied it. Errors at ports other than the given ones are ignored. Ensure also
+// waits for a database that is not connected.
 func (o *Owner) Ensure(ctx context.Context, dpid uint64, ports []uint32) error {
-	k, err := o.m.keeper(o, dpid)
+	k, err := o.m.reconcilerOf(o, dpid)
 	if err == nil {
 		err = k.ensure(ctx, ports)
 	}
@@ -69,20 +69,20 @@ func (o *Owner) Ensure(ctx context.Context, dpid uint64, ports []uint32) error {
 	return nil
 }
 
-// Bridge is a switch as its database holds it, and a channel that is closed when that may
-// be different. Both are empty while the switch is not known, the bridge while its
+// Bridge returns a switch as its database describes it, and a channel that is closed when that
+// may have changed. Both are empty while the switch is unknown, the bridge also while its
 // database is not connected.
 func (o *Owner) Bridge(dpid uint64) (b Bridge, changed <-chan struct{}) {
-	k, err := o.m.keeper(o, dpid)
+	k, err := o.m.reconcilerOf(o, dpid)
 	if err != nil {
 		return Bridge{}, nil
 	}
 	return k.bridge()
 }
 
-// WaitBridge returns when a switch's database is connected and knows the switch.
+// WaitBridge waits until a switch's database is connected and has the switch.
 func (o *Owner) WaitBridge(ctx context.Context, dpid uint64) (Bridge, error) {
-	k, err := o.m.keeper(o, dpid)
+	k, err := o.m.reconcilerOf(o, dpid)
 	if err != nil {
 		return Bridge{}, err
 	}

@@ -10,21 +10,20 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// ErrForeign says that what is to be configured has been by somebody else. It is left
-// alone.
+// ErrForeign means that somebody else has configured the same thing. It is left alone.
 var ErrForeign = errors.New("somebody else has configured it")
 
-// ErrNoPort says that the bridge has no such port, or none that queues can be given.
+// ErrNoPort means that the bridge has no such port, or that the port cannot have queues.
 var ErrNoPort = errors.New("no such port")
 
-// PortErrors are what could not be done, by the ports' OpenFlow numbers. What was to be
-// done at other ports has been.
+// PortErrors holds errors by the OpenFlow numbers of their ports. Changes at other ports were
+// made.
 type PortErrors map[uint32]error
 
-// Error lists them.
+// Error returns the errors, joined.
 func (e PortErrors) Error() string { return errors.Join(e.Unwrap()...).Error() }
 
-// Unwrap are the single errors, by port.
+// Unwrap returns the errors, by port number.
 func (e PortErrors) Unwrap() []error {
 	out := make([]error, 0, len(e))
 	for _, port := range slices.Sorted(maps.Keys(e)) {
@@ -33,13 +32,12 @@ func (e PortErrors) Unwrap() []error {
 	return out
 }
 
-// plan lists the operations that turn the present state of a bridge into the one that an
-// owner wants. What cannot be done in one place does not keep the others from theirs; it
-// is in the error.
+// plan returns the operations that turn the present state of a bridge into an owner's desired
+// state. An error in one place does not prevent changes in others.
 //
-// The database may have changed since the state was read: every operation on a row of the
-// owner's has the condition that it still is, and a port loses only the very QoS that it
-// was seen to have.
+// The database may have changed since the state was read. Therefore every operation on a row of
+// the owner has the condition that the row is still the owner's, and a port loses its QoS only
+// if it still is the one that was read.
 func (s *State) plan(b Bridge, owner string, want Wanted) ([]ovsdb.Operation, error) {
 	p := &planner{owner: owner}
 	err := errors.Join(p.queues(b, want.Queues), p.sflow(b, want.SFlow))
@@ -51,9 +49,8 @@ func (s *State) plan(b Bridge, owner string, want Wanted) ([]ovsdb.Operation, er
 	return p.ops, err
 }
 
-// queues lists what gives ports their disciplines: ports that are not named lose what the
-// owner gave them, but for those whose numbers are not known now, unless nothing at all is
-// wanted.
+// queues plans the QoS of ports. Ports that are not in want lose the owner's QoS. If their
+// number is unknown now, they lose it only if want is nil.
 func (p *planner) queues(b Bridge, want map[uint32]Root) error {
 	errs := PortErrors{}
 	for _, port := range b.Ports {
@@ -88,15 +85,15 @@ func (p *planner) queues(b Bridge, want map[uint32]Root) error {
 	return nil
 }
 
-// planner collects operations of one transaction.
+// planner collects the operations of one transaction.
 type planner struct {
 	owner string
 	ops   []ovsdb.Operation
 	names int
 }
 
-// name makes a name for a row of this transaction.
-func (p *planner) name() string {
+// rowName returns a new name for a row of this transaction.
+func (p *planner) rowName() string {
 	p.names++
 	return "row" + strconv.Itoa(p.names)
 }
@@ -106,28 +103,28 @@ func (p *planner) create(port Port, root Root) {
 	for _, q := range root.Queues {
 		queues[int(q.ID)] = p.insertQueue(q)
 	}
-	name := p.name()
+	name := p.rowName()
 	p.ops = append(p.ops,
-		stillNone("Port", "qos", port.uuid),
+		expectEmpty("Port", "qos", port.uuid),
 		ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "QoS", UUIDName: name, Row: ovsdb.Row{
 			"type": TypeHTB, "queues": ovsdb.OvsMap{GoMap: queues},
 			"other_config": rootConfig(root), "external_ids": textMap(map[string]string{OwnerTag: p.owner}),
 		}},
-		ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: is(port.uuid), Row: ovsdb.Row{"qos": set(ovsdb.UUID{GoUUID: name})}})
+		ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: byUUID(port.uuid), Row: ovsdb.Row{"qos": set(ovsdb.UUID{GoUUID: name})}})
 }
 
-// stillNone makes the transaction fail if somebody else has set a row's column in the
-// meantime.
-func stillNone(table, column, id string) ovsdb.Operation {
+// expectEmpty returns an operation that makes the transaction fail if somebody else has set a
+// row's column in the meantime.
+func expectEmpty(table, column, id string) ovsdb.Operation {
 	now := 0
 	return ovsdb.Operation{
-		Op: ovsdb.OperationWait, Table: table, Timeout: &now, Where: is(id), Columns: []string{column},
+		Op: ovsdb.OperationWait, Table: table, Timeout: &now, Where: byUUID(id), Columns: []string{column},
 		Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{column: set()}},
 	}
 }
 
-// change turns a port's discipline, which is the owner's, into another. Queues that others
-// have hung on it stay; if one has a number that is wanted, nothing is changed.
+// change changes the owner's QoS of a port. Queues of others in it stay; if one of them has a
+// number that is wanted, nothing is changed.
 func (p *planner) change(port Port, root Root) error {
 	now, wanted := port.QoS, map[uint32]bool{}
 	for _, q := range root.Queues {
@@ -139,7 +136,7 @@ func (p *planner) change(port Port, root Root) error {
 		}
 	}
 	if now.Rate != root.Rate || now.Type != TypeHTB {
-		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "QoS", Where: p.own(port.qos), Row: ovsdb.Row{"type": TypeHTB, "other_config": rootConfig(root)}})
+		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "QoS", Where: p.ifOwned(port.qos), Row: ovsdb.Row{"type": TypeHTB, "other_config": rootConfig(root)}})
 	}
 	added := map[any]any{}
 	for _, q := range root.Queues {
@@ -148,7 +145,7 @@ func (p *planner) change(port Port, root Root) error {
 		case i < 0:
 			added[int(q.ID)] = p.insertQueue(q)
 		case !now.Queues[i].equal(q):
-			p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Queue", Where: p.own(now.queues[q.ID]), Row: p.queueRow(q)})
+			p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Queue", Where: p.ifOwned(now.queues[q.ID]), Row: p.queueRow(q)})
 		}
 	}
 	if len(added) > 0 {
@@ -169,12 +166,12 @@ func (p *planner) change(port Port, root Root) error {
 
 func (p *planner) mutate(qos string, how ovsdb.Mutator, what any) {
 	p.ops = append(p.ops, ovsdb.Operation{
-		Op: ovsdb.OperationMutate, Table: "QoS", Where: p.own(qos), Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("queues", how, what)},
+		Op: ovsdb.OperationMutate, Table: "QoS", Where: p.ifOwned(qos), Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("queues", how, what)},
 	})
 }
 
 func (p *planner) remove(port Port) {
-	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: refers(port.uuid, "qos", port.qos), Row: ovsdb.Row{"qos": set()}})
+	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: ifRefers(port.uuid, "qos", port.qos), Row: ovsdb.Row{"qos": set()}})
 	p.delete("QoS", port.qos)
 	for _, q := range port.QoS.Queues {
 		if q.owner == p.owner {
@@ -183,13 +180,13 @@ func (p *planner) remove(port Port) {
 	}
 }
 
-// delete deletes a row of the owner's.
+// delete deletes a row of the owner.
 func (p *planner) delete(table, id string) {
-	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: p.own(id)})
+	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: p.ifOwned(id)})
 }
 
 func (p *planner) insertQueue(q Queue) ovsdb.UUID {
-	name := p.name()
+	name := p.rowName()
 	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "Queue", UUIDName: name, Row: p.queueRow(q)})
 	return ovsdb.UUID{GoUUID: name}
 }
@@ -213,18 +210,18 @@ func rootConfig(r Root) ovsdb.OvsMap { return textMap(map[string]string{"max-rat
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
-func is(id string) []ovsdb.Condition {
+func byUUID(id string) []ovsdb.Condition {
 	return []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: id})}
 }
 
-// own means a row if it still bears the owner's name.
-func (p *planner) own(id string) []ovsdb.Condition {
-	return append(is(id), ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, textMap(map[string]string{OwnerTag: p.owner})))
+// ifOwned selects a row if it still has the owner's name.
+func (p *planner) ifOwned(id string) []ovsdb.Condition {
+	return append(byUUID(id), ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, textMap(map[string]string{OwnerTag: p.owner})))
 }
 
-// refers means a row if its column still refers to another row.
-func refers(id, column, to string) []ovsdb.Condition {
-	return append(is(id), ovsdb.NewCondition(column, ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: to}))
+// ifRefers selects a row if its column still refers to another row.
+func ifRefers(id, column, to string) []ovsdb.Condition {
+	return append(byUUID(id), ovsdb.NewCondition(column, ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: to}))
 }
 
 func set(values ...any) ovsdb.OvsSet {

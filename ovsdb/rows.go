@@ -5,7 +5,7 @@ import "github.com/ovn-kubernetes/libovsdb/model"
 // database is the name of Open vSwitch's database.
 const database = "Open_vSwitch"
 
-// The tables, with the columns that are read or written here.
+// The tables, with the columns that this package reads or writes.
 
 type rootRow struct {
 	UUID string `ovsdb:"_uuid"`

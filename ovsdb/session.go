@@ -11,10 +11,10 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// session is one connection. It is never made again: a new one is.
+// session is one connection. After it has ended, a new session is created.
 type session struct {
 	client client.Client
-	dirty  chan struct{} // a row has changed
+	dirty  chan struct{} // receives a value when a row has changed
 }
 
 func dial(ctx context.Context, o Options) (*session, error) {
@@ -47,8 +47,8 @@ func dial(ctx context.Context, o Options) (*session, error) {
 	return s, nil
 }
 
-// monitor has the database report the columns that are read here, and no others:
-// statistics change every few seconds.
+// monitor subscribes to the columns that this package reads, and no others, because statistics
+// change every few seconds.
 func (s *session) monitor(ctx context.Context) error {
 	root, bridge, port, face, qos, queue, sflow := &rootRow{}, &bridgeRow{}, &portRow{}, &interfaceRow{}, &qosRow{}, &queueRow{}, &sflowRow{}
 	_, err := s.client.Monitor(ctx, s.client.NewMonitor(
@@ -72,10 +72,9 @@ func (s *session) touch() {
 
 func (s *session) close() { s.client.Close() }
 
-// read makes a state of the rows as they are now. Tables are read one after the other,
-// and change in between: what is referred to is read before what refers to it, so that
-// no row ever seems to be one that nothing refers to. What the daemon has carried out
-// comes first of all.
+// read returns the present state. Tables are read one after the other and may change in between.
+// A table is read before the tables that refer to it, so that no referenced row looks
+// unreferenced. The number of the last applied change is read first.
 func (s *session) read(ctx context.Context) (*State, error) {
 	var r rows
 	for _, list := range []any{&r.roots, &r.sflow, &r.queues, &r.qos, &r.ports, &r.interfaces, &r.bridges} {
@@ -86,8 +85,8 @@ func (s *session) read(ctx context.Context) (*State, error) {
 	return r.state(), nil
 }
 
-// follow reports new states until the connection or ctx ends.
-func (s *session) follow(ctx context.Context, report func(*State)) error {
+// watch reports new states until the connection or ctx ends.
+func (s *session) watch(ctx context.Context, report func(*State)) error {
 	gone := s.client.DisconnectNotify()
 	probe := time.NewTicker(probeInterval)
 	defer probe.Stop()
@@ -117,7 +116,7 @@ func (s *session) probe(ctx context.Context) error {
 	return s.client.Echo(ctx)
 }
 
-// transact runs operations as one transaction and fails if one of them does.
+// transact runs operations as one transaction, and returns an error if one of them fails.
 func (s *session) transact(ctx context.Context, ops []ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	results, err := s.client.Transact(ctx, ops...)
 	if err != nil {

@@ -7,15 +7,16 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// SFlow says how a bridge samples packets and reports counters (sFlow version 5).
+// SFlow is the configuration by which a bridge samples packets and reports counters (sFlow
+// version 5).
 type SFlow struct {
-	// Targets are collectors, ADDRESS:PORT.
+	// Targets are collectors, in the form ADDRESS:PORT.
 	Targets []string
-	// Agent is the interface whose address reports bear.
+	// Agent is the interface whose address reports contain.
 	Agent string
-	// Header is the number of bytes of a sampled packet, Polling the seconds
-	// between two reports of counters, Sampling the packets of which one is taken.
-	// Zero leaves each to Open vSwitch.
+	// Header is the number of bytes of a sampled packet, Polling the seconds between two reports
+	// of counters, Sampling the number of packets of which one is sampled. Zero means Open
+	// vSwitch's default.
 	Header, Polling, Sampling int
 
 	owner string
@@ -25,23 +26,23 @@ func (f *SFlow) equal(o *SFlow) bool {
 	return slices.Equal(f.Targets, o.Targets) && f.Agent == o.Agent && f.Header == o.Header && f.Polling == o.Polling && f.Sampling == o.Sampling
 }
 
-// sflow lists what makes a bridge report by sFlow, or stop it if f is nil.
+// sflow plans the sFlow configuration of a bridge, or its removal if f is nil.
 func (p *planner) sflow(b Bridge, f *SFlow) error {
 	mine := b.SFlow != nil && b.SFlow.owner == p.owner
 	switch {
 	case f == nil && mine:
-		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: refers(b.uuid, "sflow", b.sflow), Row: ovsdb.Row{"sflow": set()}})
+		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: ifRefers(b.uuid, "sflow", b.sflow), Row: ovsdb.Row{"sflow": set()}})
 		p.delete("sFlow", b.sflow)
 	case f != nil && b.sflow == "":
-		name := p.name()
+		name := p.rowName()
 		p.ops = append(p.ops,
-			stillNone("Bridge", "sflow", b.uuid),
+			expectEmpty("Bridge", "sflow", b.uuid),
 			ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "sFlow", UUIDName: name, Row: p.sflowRow(f)},
-			ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: is(b.uuid), Row: ovsdb.Row{"sflow": set(ovsdb.UUID{GoUUID: name})}})
+			ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: byUUID(b.uuid), Row: ovsdb.Row{"sflow": set(ovsdb.UUID{GoUUID: name})}})
 	case f != nil && b.SFlow != nil && !mine:
 		return fmt.Errorf("bridge %s: sFlow: %w: clear the bridge's sflow to have reports", b.Name, ErrForeign)
 	case f != nil && b.SFlow != nil && !b.SFlow.equal(f):
-		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "sFlow", Where: p.own(b.sflow), Row: p.sflowRow(f)})
+		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "sFlow", Where: p.ifOwned(b.sflow), Row: p.sflowRow(f)})
 	}
 	return nil
 }

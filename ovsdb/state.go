@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// OwnerTag is the key of external_ids under which rows bear their owner's name.
+// OwnerTag is the key in external_ids for the name of a row's owner.
 const OwnerTag = "sluice-owner"
 
 // TypeHTB is the type of QoS rows that are hierarchical token buckets.
@@ -16,21 +16,21 @@ const TypeHTB = "linux-htb"
 // Userspace is the datapath type of bridges that forward in user space.
 const Userspace = "netdev"
 
-// State is what a database held at one moment. It is not changed.
+// State is the content of a database at one time. It is immutable.
 type State struct {
 	Bridges []Bridge
 
 	root rootRow
-	// orphans are rows with an owner that nothing refers to.
-	orphans []orphan
+	// orphans holds rows with an owner to which no other row refers.
+	orphans []orphanRow
 }
 
 // Bridge is a bridge with its ports.
 type Bridge struct {
 	Name string
-	// DPID is the datapath identifier; zero until the daemon has made the bridge.
+	// DPID is the datapath identifier; zero until the daemon has created the bridge.
 	DPID uint64
-	// Datapath is its type: system, or netdev for one in user space.
+	// Datapath is the datapath type: system, or netdev for one in user space.
 	Datapath string
 	Ports    []Port
 	SFlow    *SFlow
@@ -41,38 +41,38 @@ type Bridge struct {
 // Port is a port of a bridge.
 type Port struct {
 	Name string
-	// Number is the OpenFlow port number; zero for one that has none, like a bond
-	// or an interface that could not be opened.
+	// Number is the OpenFlow port number; zero for a port without one, such as a bond or an
+	// interface that could not be opened.
 	Number uint32
 	// Speed is the interface's speed in bit/s, zero while unknown.
 	Speed uint64
-	// QoS is nil if it has none, or it is not known yet.
+	// QoS is nil if the port has none, or if it is unknown yet.
 	QoS *QoS
 
 	uuid string
-	// qos is the row that the port refers to, whether or not it was there yet.
+	// qos is the row to which the port refers, even if the row itself is unknown yet.
 	qos string
 }
 
-// QoS is a port's discipline.
+// QoS is the queueing configuration of a port.
 type QoS struct {
 	Type string
 	Root
-	// Tags are its external_ids.
+	// Tags holds its external_ids.
 	Tags map[string]string
 
 	queues map[uint32]string
 }
 
-// Owner is whose it is, empty for one that no Owner has made.
+// Owner returns the name of its owner, or "" if no Owner has made it.
 func (q *QoS) Owner() string { return q.Tags[OwnerTag] }
 
-// Root is a token bucket that all packets of a port pass, with its leaves.
+// Root is a token bucket for all packets of a port, with its leaves.
 type Root struct {
-	// Rate is both what is guaranteed and what is allowed, in bit/s: the link's rate.
+	// Rate is the guaranteed and the maximum rate, in bit/s: the link's rate.
 	Rate uint64
-	// Queues are the leaves by their numbers, ascending. Packets that choose no
-	// queue are those of queue 0; without it they pass unshaped.
+	// Queues are the leaves by number, ascending. Packets that choose no queue use queue 0;
+	// without a queue 0 they are not shaped.
 	Queues []Queue
 }
 
@@ -80,11 +80,11 @@ type Root struct {
 type Queue struct {
 	ID               uint32
 	MinRate, MaxRate uint64
-	// Priority is that in sharing what is left beyond the minima, 0 the first.
+	// Priority is the priority for the rate beyond the minimum rates; 0 is the highest.
 	Priority uint8
-	// Mark is the DSCP that packets of the queue get; nil leaves theirs.
+	// Mark is the DSCP that packets of the queue get; nil leaves the DSCP unchanged.
 	Mark *uint8
-	// Tags are external_ids beside the owner's.
+	// Tags holds the external_ids except the owner's.
 	Tags map[string]string
 
 	owner string
@@ -95,7 +95,7 @@ func (q Queue) equal(o Queue) bool {
 	return same && q.ID == o.ID && q.MinRate == o.MinRate && q.MaxRate == o.MaxRate && q.Priority == o.Priority && maps.Equal(q.Tags, o.Tags)
 }
 
-// Bridge finds a bridge by its datapath identifier.
+// Bridge returns a bridge by its datapath identifier.
 func (s *State) Bridge(dpid uint64) (Bridge, bool) {
 	i := slices.IndexFunc(s.Bridges, func(b Bridge) bool { return b.DPID == dpid && dpid != 0 })
 	if i < 0 {
@@ -104,7 +104,7 @@ func (s *State) Bridge(dpid uint64) (Bridge, bool) {
 	return s.Bridges[i], true
 }
 
-// Port finds a port by its OpenFlow number.
+// Port returns a port by its OpenFlow number.
 func (b *Bridge) Port(number uint32) (Port, bool) {
 	i := slices.IndexFunc(b.Ports, func(p Port) bool { return p.Number == number && number != 0 })
 	if i < 0 {
@@ -113,7 +113,7 @@ func (b *Bridge) Port(number uint32) (Port, bool) {
 	return b.Ports[i], true
 }
 
-// rows are the tables' contents.
+// rows holds the tables' contents.
 type rows struct {
 	roots      []rootRow
 	bridges    []bridgeRow
@@ -130,7 +130,7 @@ func (r *rows) state() *State {
 	if len(r.roots) > 0 {
 		s.root = r.roots[0]
 	}
-	j := newJoin(r)
+	j := newRowIndex(r)
 	for _, b := range r.bridges {
 		s.Bridges = append(s.Bridges, j.bridge(b))
 	}
@@ -139,18 +139,18 @@ func (r *rows) state() *State {
 	return s
 }
 
-// join finds rows by their identifiers, and remembers which were referred to.
-type join struct {
+// rowIndex finds rows by their identifiers, and records which rows were referenced.
+type rowIndex struct {
 	ports      map[string]portRow
 	interfaces map[string]interfaceRow
 	qos        map[string]qosRow
 	queues     map[string]queueRow
 	sflow      map[string]sflowRow
-	used       map[string]bool
+	referenced map[string]bool
 }
 
-func newJoin(r *rows) *join {
-	j := &join{used: map[string]bool{}}
+func newRowIndex(r *rows) *rowIndex {
+	j := &rowIndex{referenced: map[string]bool{}}
 	j.ports = byID(r.ports, func(x portRow) string { return x.UUID })
 	j.interfaces = byID(r.interfaces, func(x interfaceRow) string { return x.UUID })
 	j.qos = byID(r.qos, func(x qosRow) string { return x.UUID })
@@ -167,17 +167,17 @@ func byID[T any](list []T, id func(T) string) map[string]T {
 	return m
 }
 
-func (j *join) bridge(row bridgeRow) Bridge {
+func (j *rowIndex) bridge(row bridgeRow) Bridge {
 	b := Bridge{Name: row.Name, Datapath: row.DatapathType, uuid: row.UUID}
 	if b.Datapath == "" {
 		b.Datapath = "system"
 	}
 	if row.DatapathID != nil {
-		b.DPID, _ = strconv.ParseUint(*row.DatapathID, 16, 64) // the daemon writes nothing else
+		b.DPID, _ = strconv.ParseUint(*row.DatapathID, 16, 64) // the daemon always writes hexadecimal digits
 	}
 	if row.SFlow != nil {
 		b.sflow = *row.SFlow
-		j.used[b.sflow] = true
+		j.referenced[b.sflow] = true
 		if f, ok := j.sflow[b.sflow]; ok {
 			b.SFlow = readSFlow(f)
 		}
@@ -191,7 +191,7 @@ func (j *join) bridge(row bridgeRow) Bridge {
 	return b
 }
 
-func (j *join) port(row portRow) Port {
+func (j *rowIndex) port(row portRow) Port {
 	p := Port{Name: row.Name, uuid: row.UUID}
 	if len(row.Interfaces) == 1 { // a bond has no number of its own
 		f := j.interfaces[row.Interfaces[0]]
@@ -204,7 +204,7 @@ func (j *join) port(row portRow) Port {
 	}
 	if row.QoS != nil {
 		p.qos = *row.QoS
-		j.used[p.qos] = true
+		j.referenced[p.qos] = true
 		if q, ok := j.qos[p.qos]; ok {
 			p.QoS = j.readQoS(q)
 		}
@@ -212,14 +212,14 @@ func (j *join) port(row portRow) Port {
 	return p
 }
 
-// readQoS is nil if a queue's row has not arrived yet: nobody knows whose it is.
-func (j *join) readQoS(row qosRow) *QoS {
+// readQoS returns nil if a queue's row has not arrived yet, because its owner is unknown.
+func (j *rowIndex) readQoS(row qosRow) *QoS {
 	q := &QoS{Type: row.Type, Tags: row.IDs, queues: map[uint32]string{}}
 	q.Rate, _ = strconv.ParseUint(row.Config["max-rate"], 10, 64)
 	whole := true
 	for _, n := range slices.Sorted(maps.Keys(row.Queues)) {
 		id := row.Queues[n]
-		j.used[id] = true
+		j.referenced[id] = true
 		q.queues[uint32(n)] = id
 		queue, ok := j.queues[id]
 		whole = whole && ok
@@ -249,15 +249,15 @@ func readQueue(n uint32, row queueRow) Queue {
 	return q
 }
 
-// orphan is a row that nothing refers to: what is left when a port was removed with its
-// queues still configured.
-type orphan struct{ table, id, owner string }
+// orphanRow is a row to which no other row refers. It remains when a port is removed while its
+// queues are configured.
+type orphanRow struct{ table, id, owner string }
 
-func (j *join) orphans() []orphan {
-	var out []orphan
+func (j *rowIndex) orphans() []orphanRow {
+	var out []orphanRow
 	note := func(table, id string, ids map[string]string) {
-		if owner := ids[OwnerTag]; owner != "" && !j.used[id] {
-			out = append(out, orphan{table, id, owner})
+		if owner := ids[OwnerTag]; owner != "" && !j.referenced[id] {
+			out = append(out, orphanRow{table, id, owner})
 		}
 	}
 	for id, row := range j.qos {

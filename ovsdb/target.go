@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// CheckTarget reports what is wrong with a target: tcp:ADDRESS:PORT,
-// ssl:ADDRESS:PORT or unix:/PATH, with literal addresses, as ovsdb(7) writes them.
+// CheckTarget returns an error if the target is invalid. The forms are tcp:ADDRESS:PORT,
+// ssl:ADDRESS:PORT and unix:/PATH, with literal addresses, as in ovsdb(7).
 func CheckTarget(target string) error {
 	kind, rest, _ := strings.Cut(target, ":")
 	switch kind {
@@ -24,8 +24,8 @@ func CheckTarget(target string) error {
 	return fmt.Errorf("database %q: want tcp:ADDRESS:PORT, ssl:ADDRESS:PORT or unix:/PATH", target)
 }
 
-// Expand writes a switch's own address and name into a template such as
-// "ssl:{address}:6640" or "unix:/run/switches/{name}/db.sock".
+// Expand replaces {address} and {name} in a template such as "ssl:{address}:6640" or
+// "unix:/run/switches/{name}/db.sock" by a switch's own address and name.
 func Expand(template string, address netip.Addr, name string) (string, error) {
 	if strings.Contains(template, "{name}") && name == "" {
 		return "", fmt.Errorf("database %q: the switch has no name; give it one in network.switches", template)

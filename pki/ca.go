@@ -28,8 +28,8 @@ const (
 	CAKeyFile  = "ca.key"
 )
 
-// backdate makes certificates valid a little before they are made, for clocks
-// that are behind.
+// backdate is how long before their creation certificates become valid, for clocks that are
+// slow.
 const backdate = 5 * time.Minute
 
 // CA is a certificate authority.
@@ -38,7 +38,7 @@ type CA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Pair is a certificate with its key, both PEM.
+// Pair is a certificate with its key, both in PEM form.
 type Pair struct{ Cert, Key []byte }
 
 // NewCA returns a new authority.
@@ -68,8 +68,8 @@ func NewCA(name string, valid time.Duration) (*CA, error) {
 	return &CA{Cert: cert, key: key}, nil
 }
 
-// Init makes a new authority in the folder. A folder that has one already is
-// refused: everything it issued would be worthless.
+// Init creates an authority in the folder. It returns an error if the folder has one already,
+// because all certificates of that authority would become invalid.
 func Init(dir, name string, valid time.Duration) (*CA, error) {
 	for _, file := range []string{CACertFile, CAKeyFile} {
 		if _, err := os.Stat(filepath.Join(dir, file)); !errors.Is(err, fs.ErrNotExist) {
@@ -113,20 +113,19 @@ func Load(dir string) (*CA, error) {
 	return &CA{Cert: cert, key: key}, nil
 }
 
-// PEM is the authority's certificate.
+// PEM returns the authority's certificate.
 func (ca *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Cert.Raw})
 }
 
-// Request is what a certificate is to say.
+// Request describes a certificate to be issued.
 type Request struct {
 	Role Role
 	// Name is the common name and the first DNS name.
 	Name string
-	// Hosts are further DNS names and IP addresses under which the holder is
-	// reached.
+	// Hosts are further DNS names and IP addresses of the holder.
 	Hosts []string
-	// Valid is how long it holds; zero means a year.
+	// Valid is how long the certificate is valid; zero means a year.
 	Valid time.Duration
 }
 
@@ -142,7 +141,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// Issue makes a certificate.
+// Issue issues a certificate.
 func (ca *CA) Issue(r Request) (Pair, error) {
 	template, err := r.template()
 	if err != nil {
@@ -220,11 +219,10 @@ func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// Write stores the pair as NAME.crt and NAME.key in the folder. The key is
-// readable by its owner only, but in a folder that gives files its group (set
-// group id), as the Debian package makes one, also by that group: a service
-// that runs as a user of its own can then read what root has issued.
-// Existing files are replaced, each at once.
+// Write stores the pair as NAME.crt and NAME.key in the folder. The key is readable by its owner
+// only. In a folder with the set-group-ID bit, such as the Debian package creates, it is
+// readable by the folder's group as well, so that a service with its own user can read what root
+// has issued. Each existing file is replaced atomically.
 func (p Pair) Write(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("pki: %w", err)
@@ -239,7 +237,7 @@ func (p Pair) Write(dir, name string) error {
 	return replace(filepath.Join(dir, name+".crt"), p.Cert, 0o644)
 }
 
-// replace writes a file so that a reader sees the old or the new one.
+// replace writes a file atomically: a reader sees the old or the new content.
 func replace(file string, content []byte, mode fs.FileMode) error {
 	if err := wholefile.Replace(file, content, mode); err != nil {
 		return fmt.Errorf("pki: %w", err)

@@ -4,15 +4,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Expiry tells, as a metric, when a program's own certificates end.
+// Expiry is a metric of the times at which a program's own certificates expire.
 type Expiry struct {
 	files func() map[string]string
 	desc  *prometheus.Desc
 }
 
-// NewExpiry returns the metric of the certificates that files names, by where the
-// configuration names them. The files are read at each scrape: a renewed certificate is told
-// of without a restart. files may be called concurrently.
+// NewExpiry returns the metric for the certificates that files returns, by their configuration
+// keys. The files are read at each scrape, so a renewed certificate is reported without a
+// restart. files may be called concurrently.
 func NewExpiry(files func() map[string]string) *Expiry {
 	return &Expiry{files, prometheus.NewDesc("sluice_certificate_expiry_timestamp_seconds",
 		"When a certificate of this program ends, in seconds since 1970. Missing while its file cannot be read.", []string{"key"}, nil)}

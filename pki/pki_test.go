@@ -136,8 +136,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// dial makes one TLS connection and returns both sides' errors and the serial
-// number of the server's certificate.
+// dial makes one TLS connection. It returns both sides' errors and the serial number of the
+// server's certificate.
 func dial(t *testing.T, server, client *tls.Config) (serial string, serverErr, clientErr error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -260,7 +260,7 @@ func TestRenewalWithoutRestart(t *testing.T) {
 			t.Fatal("the new certificate is not used")
 		}
 	}
-	// Half-written files do not stop what works.
+	// Incomplete files do not interrupt service.
 	if err := os.WriteFile(agent.Cert, []byte("nonsense"), 0o644); err != nil {
 		t.Fatal(err)
 	}

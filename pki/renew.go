@@ -9,18 +9,19 @@ import (
 	"slices"
 )
 
-// Renewal says what became of the certificate that a new one replaces.
+// Renewal describes how a new certificate differs from the one that it replaces.
 type Renewal struct {
-	// Kept are the DNS names and addresses that the new one has from the old, Lost
-	// those that it has no more.
+	// Kept lists the DNS names and addresses that both have, Lost those that only the old one
+	// has.
 	Kept, Lost []string
-	// Was is the role of the old one if the new one has another, else empty.
+	// Was is the role of the old one if the new one has another role, otherwise empty.
 	Was Role
 }
 
-// Renew completes a request by the certificate of the same name in the folder, if there
-// is one: without Hosts it asks for those that the old one has. A certificate of another
-// authority, or a file that holds none, is refused: who put it there may need it.
+// Renew completes a request from the certificate with the same name in the folder, if there is
+// one: a request without Hosts gets the hosts of the old certificate. Renew refuses to replace a
+// certificate of another authority, or a file without a certificate, because somebody may still
+// need it.
 func (ca *CA) Renew(dir string, r Request) (Request, Renewal, error) {
 	if err := checkName(r.Name); err != nil {
 		return r, Renewal{}, err
@@ -54,7 +55,7 @@ func (ca *CA) Renew(dir string, r Request) (Request, Renewal, error) {
 	return r, out, nil
 }
 
-// HostsOf lists the DNS names and addresses of a certificate beside its common name.
+// HostsOf returns the DNS names and addresses of a certificate except its common name.
 func HostsOf(cert *x509.Certificate) []string {
 	var out []string
 	for _, name := range cert.DNSNames {

@@ -16,15 +16,15 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// maxCRL bounds the file of revoked certificates in bytes: 50,000 of them take 2 MB.
+// maxCRL limits the file of revoked certificates, in bytes: 50,000 of them take 2 MB.
 const maxCRL = 16 << 20
 
-// CRLFile is where the revoked certificates of an authority stand: ca.crl beside ca.crt.
+// CRLFile returns the file of an authority's revoked certificates: ca.crl beside ca.crt.
 func CRLFile(ca string) string { return strings.TrimSuffix(ca, filepath.Ext(ca)) + ".crl" }
 
-// Revocations knows the revoked certificates of an authority. It reads the file again
-// when that changes; while the new one cannot be read, or is gone, what it said before
-// goes on counting. Its methods may be called concurrently.
+// Revocations knows the revoked certificates of an authority. It reads the file again when the
+// file changes. While the new file cannot be read, or is missing, the previous content remains
+// in effect. Revocations is safe for concurrent use.
 type Revocations struct {
 	ca, file string
 
@@ -35,19 +35,19 @@ type Revocations struct {
 }
 
 // NewRevocations reads the revoked certificates beside the file of the authorities'
-// certificates. No file means none; one that cannot be read, or that none of the
-// authorities has signed, is refused.
+// certificates. A missing file means that none are revoked. NewRevocations returns an error if
+// the file cannot be read, or if none of the authorities has signed it.
 func NewRevocations(caFile string) (*Revocations, error) {
 	r := &Revocations{ca: caFile, file: CRLFile(caFile)}
 	return r, r.reload()
 }
 
-// Check refuses a certificate that is revoked.
+// Check returns an error if the certificate is revoked.
 func (r *Revocations) Check(cert *x509.Certificate) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.checked) >= recheck {
-		_ = r.reload() // what was read before goes on counting; doctor and revoke tell of bad files
+		_ = r.reload() // the previous content stays in effect; doctor and revoke report bad files
 	}
 	if at, ok := r.revoked[serialOf(cert.RawIssuer, cert.SerialNumber.Text(16))]; ok {
 		return fmt.Errorf("pki: the certificate of %q was revoked at %s", cert.Subject.CommonName, at.Format(time.RFC3339))
@@ -55,8 +55,8 @@ func (r *Revocations) Check(cert *x509.Certificate) error {
 	return nil
 }
 
-// Verify returns a check for tls.Config.VerifyConnection that refuses revoked
-// certificates before it asks next, which may be nil.
+// Verify returns a check for tls.Config.VerifyConnection that refuses revoked certificates
+// before it calls next, which may be nil.
 func (r *Revocations) Verify(next func(tls.ConnectionState) error) func(tls.ConnectionState) error {
 	return func(s tls.ConnectionState) error {
 		if len(s.PeerCertificates) > 0 {
@@ -71,7 +71,7 @@ func (r *Revocations) Verify(next func(tls.ConnectionState) error) func(tls.Conn
 	}
 }
 
-// reload reads the file if it has changed. The lock is held, or nobody has r yet.
+// reload reads the file if it has changed. The lock is held, or r is not shared yet.
 func (r *Revocations) reload() error {
 	r.checked = time.Now()
 	info, err := os.Stat(r.file)
@@ -101,7 +101,8 @@ func (r *Revocations) reload() error {
 
 func serialOf(issuer []byte, serial string) string { return string(issuer) + " " + serial }
 
-// readCRLs reads the lists of a file, PEM or DER, each signed by one of the authorities.
+// readCRLs reads the lists in a PEM or DER file. One of the authorities must have signed each
+// list.
 func readCRLs(file, caFile string) ([]*x509.RevocationList, error) {
 	b, err := wholefile.Read(file, maxCRL)
 	if err != nil {
@@ -138,7 +139,7 @@ func signedByOne(l *x509.RevocationList, authorities []*x509.Certificate) bool {
 	return false
 }
 
-// crlBlocks takes the lists out of a PEM file, or takes all of it for one in DER.
+// crlBlocks returns the lists in a PEM file, or the whole content as one list in DER.
 func crlBlocks(b []byte) ([][]byte, error) {
 	var out [][]byte
 	block, rest := pem.Decode(b)

@@ -17,11 +17,12 @@ import (
 	"time"
 )
 
-// issuedFile is the record of what an authority has issued, one line each: serial number
-// in hex, end, role, name. By it a name can be revoked whose certificates lie elsewhere.
+// issuedFile is the record of the certificates that an authority has issued, one on each line:
+// serial number in hex, expiry, role, name. With it a name can be revoked whose certificates are
+// elsewhere.
 const issuedFile = "issued"
 
-// Record notes in the authority's folder that it has issued a certificate.
+// Record records an issued certificate in the authority's folder.
 func Record(dir string, p Pair) error {
 	block, _ := pem.Decode(p.Cert)
 	if block == nil {
@@ -42,8 +43,8 @@ func Record(dir string, p Pair) error {
 	return nil
 }
 
-// Issued lists the serial numbers of all certificates that the folder knows under a
-// name and that have not ended: recorded ones, and that of the file of the name.
+// Issued returns the serial numbers of all certificates for a name that the folder knows and
+// that have not expired: the recorded ones, and the one in the name's file.
 func (ca *CA) Issued(dir, name string) ([]*big.Int, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -70,8 +71,8 @@ func (ca *CA) Issued(dir, name string) ([]*big.Int, error) {
 	return out, nil
 }
 
-// Revoke adds serial numbers to the revoked certificates in the authority's folder, and
-// returns how many are revoked now. Those who trust the authority refuse them once they
+// Revoke adds serial numbers to the revoked certificates in the authority's folder, and returns
+// how many are revoked now. Peers that trust the authority refuse these certificates once they
 // have the file.
 func (ca *CA) Revoke(dir string, serials ...*big.Int) (int, error) {
 	file, caFile := CRLFile(filepath.Join(dir, CACertFile)), filepath.Join(dir, CACertFile)

@@ -40,7 +40,7 @@ func TestRevokedIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			client.ClientSessionCache = tls.NewLRUClientSessionCache(4) // resumed sessions are checked too
+			client.ClientSessionCache = tls.NewLRUClientSessionCache(4) // so that resumed sessions are checked, too
 			if _, serverErr, clientErr := dial(t, server, client); serverErr != nil || clientErr != nil {
 				t.Fatal(serverErr, clientErr)
 			}
@@ -65,7 +65,7 @@ func TestRevocationsCountOn(t *testing.T) {
 	a, b := issue(t, ca, dir, Request{Role: RoleAgent, Name: "a"}), issue(t, ca, dir, Request{Role: RoleAgent, Name: "b"})
 	revoke(t, ca, dir, a.Cert)
 	revoke(t, ca, dir, b.Cert)
-	revoke(t, ca, dir, b.Cert) // once is enough
+	revoke(t, ca, dir, b.Cert) // a second revocation changes nothing
 	lists, err := readCRLs(CRLFile(a.CA), a.CA)
 	if err != nil || len(lists) != 1 || len(lists[0].RevokedCertificateEntries) != 2 || lists[0].Number.Int64() != 3 {
 		t.Fatalf("%+v, %v", lists, err)
@@ -143,7 +143,7 @@ func TestIssuedUnderAName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	issue(t, ca, dir, Request{Role: RoleAgent, Name: "a"}) // as before there was a record
+	issue(t, ca, dir, Request{Role: RoleAgent, Name: "a"}) // without a record, as in older versions
 	if got, err := ca.Issued(dir, "a"); err != nil || len(got) != 3 {
 		t.Errorf("%v, %v; want 3", got, err)
 	}

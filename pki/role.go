@@ -7,39 +7,39 @@ import (
 	"slices"
 )
 
-// Role is what the holder of a certificate is.
+// Role is the kind of holder of a certificate.
 type Role string
 
-// The roles. Each may be client and server, except for clientOnly; what a holder
-// may do is decided by those it talks to, see Mapping.Require.
+// The roles. Each may act as client and server, except those in clientOnly. What a holder may do
+// is decided by its peers, see Mapping.Require.
 const (
 	RoleController Role = "controller"
 	RoleAgent      Role = "agent"
 	RoleSwitch     Role = "switch"
 	RoleOperator   Role = "operator"
-	// RoleNeighbour is another domain's controller, to which we have issued a
-	// certificate so that it can hand devices over to us.
+	// RoleNeighbour is another domain's controller, to which we have issued a certificate so
+	// that it can hand devices over to us.
 	RoleNeighbour Role = "neighbour"
-	// RoleNode is a storage node, compute node or cache of names. The controller asks it; it opens nothing
-	// that is for agents.
+	// RoleNode is a storage node, compute node or cache of names. The controller connects to it;
+	// its certificate gives no access to what is for agents.
 	RoleNode Role = "node"
 )
 
-// Roles lists all roles.
+// Roles returns all roles.
 func Roles() []Role {
 	return []Role{RoleController, RoleAgent, RoleSwitch, RoleOperator, RoleNeighbour, RoleNode}
 }
 
-// clientOnly are the roles whose holders serve nothing.
+// clientOnly lists the roles whose holders are never servers.
 var clientOnly = []Role{RoleOperator, RoleNeighbour}
 
 // Organization is the only organization in the subject of every certificate that "sluice pki"
 // issues.
 const Organization = "Sluice"
 
-// RoleOf returns the role that a certificate names by its organizational unit, or "" if it
-// names none. A unit counts only in certificates of Organization: a company's authority, too,
-// has units such as "operator", which give no role here.
+// RoleOf returns the role that a certificate names in its organizational unit, or "". A unit
+// counts only in certificates of Organization, because a company's authority may use units such
+// as "operator" as well.
 func RoleOf(cert *x509.Certificate) Role {
 	if !slices.Equal(cert.Subject.Organization, []string{Organization}) {
 		return ""
@@ -52,16 +52,16 @@ func RoleOf(cert *x509.Certificate) Role {
 	return ""
 }
 
-// Mapping gives roles to holders whose certificates name none, by their common
-// name. AnyName stands for all that it does not name.
+// Mapping gives roles to holders whose certificates name none, by their common name. AnyName
+// applies to all other names.
 type Mapping map[string]Role
 
-// AnyName maps every certificate without a role, of an authority that certifies
-// holders of one role only.
+// AnyName maps every certificate without a role. It is for an authority that certifies holders
+// of one role only.
 const AnyName = "*"
 
-// RoleOf returns the role that a certificate names, or the one that is mapped to
-// its holder if it names none, or "".
+// RoleOf returns the role that a certificate names, or otherwise the role to which its holder is
+// mapped, or "".
 func (m Mapping) RoleOf(cert *x509.Certificate) Role {
 	if role := RoleOf(cert); role != "" {
 		return role
@@ -72,9 +72,9 @@ func (m Mapping) RoleOf(cert *x509.Certificate) Role {
 	return m[AnyName]
 }
 
-// Require returns a check for tls.Config.VerifyConnection: a peer that shows a
-// certificate must have one of roles (any, or none, if there are no roles). That
-// the certificate itself is good has been checked before.
+// Require returns a check for tls.Config.VerifyConnection: a peer that presents a certificate
+// must have one of the roles. Without roles the check accepts every peer. The certificate itself
+// has been verified before.
 func (m Mapping) Require(roles ...Role) func(tls.ConnectionState) error {
 	return func(s tls.ConnectionState) error {
 		if len(roles) == 0 || len(s.PeerCertificates) == 0 {

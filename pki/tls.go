@@ -11,21 +11,21 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// recheck is how often, at most, files are looked at for changes.
+// recheck is the shortest time between two checks of a file for changes.
 const recheck = 2 * time.Second
 
 // maxFile is the largest file of certificates that is read, in bytes.
 const maxFile = 16 << 20
 
-// Files names a certificate, its key, and the authority of the other side.
+// Files names a certificate, its key, and the authority of the peer.
 type Files struct {
 	Cert, Key, CA string
-	// Roles are those of holders whose certificates name none. Without it such a
-	// certificate is refused wherever a role is required.
+	// Roles maps holders whose certificates name no role. Without it such a certificate is
+	// refused wherever a role is required.
 	Roles Mapping
 }
 
-// files watches its Files: what it returns is as they are now.
+// files reads its Files again when they change.
 type files struct {
 	Files
 	mu      sync.Mutex
@@ -35,8 +35,8 @@ type files struct {
 	pool    *x509.CertPool
 }
 
-// load returns what the files hold. If they have become unreadable, for
-// instance because they are being replaced, it returns what they held before.
+// load returns the content of the files. If they have become unreadable, for instance because
+// they are being replaced, it returns the previous content.
 func (f *files) load() (*tls.Certificate, *x509.CertPool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,8 +92,8 @@ func (f *files) read() (*tls.Certificate, *x509.CertPool, error) {
 	return cert, pool, nil
 }
 
-// verifier checks the other side's certificate: that the authority has not revoked it,
-// and that its holder has one of the roles.
+// verifier returns a check of the peer's certificate: the authority must not have revoked it,
+// and its holder must have one of the roles.
 func verifier(names Files, roles []Role) (func(tls.ConnectionState) error, error) {
 	require := names.Roles.Require(roles...)
 	if names.CA == "" {
@@ -106,9 +106,9 @@ func verifier(names Files, roles []Role) (func(tls.ConnectionState) error, error
 	return revocations.Verify(require), nil
 }
 
-// Server returns the configuration of a server with the certificate. If an
-// authority is named, clients may show a certificate of it, and must if
-// required; its holder must have one of roles, if there are any.
+// Server returns the TLS configuration of a server with the certificate. If an authority is
+// named, clients may present one of its certificates, and must if required is true; the holder
+// must have one of roles, if there are any.
 func Server(names Files, required bool, roles ...Role) (*tls.Config, error) {
 	f := &files{Files: names}
 	if _, _, err := f.load(); err != nil {
@@ -136,7 +136,7 @@ func Server(names Files, required bool, roles ...Role) (*tls.Config, error) {
 		}
 		return c, nil
 	}
-	// A listener wants to see that there is a certificate.
+	// tls.NewListener requires a certificate or this function.
 	base.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		cert, _, err := f.load()
 		return cert, err
@@ -144,10 +144,9 @@ func Server(names Files, required bool, roles ...Role) (*tls.Config, error) {
 	return base, nil
 }
 
-// Client returns the configuration of a client that shows the certificate, if
-// one is named, and trusts the authority. The server must have one of roles, if there
-// are any. A new certificate is shown without a
-// restart; a new authority needs one.
+// Client returns the TLS configuration of a client that presents the certificate, if one is
+// named, and trusts the authority. The server must have one of roles, if there are any. A
+// renewed certificate is used without a restart; a new authority needs one.
 func Client(names Files, roles ...Role) (*tls.Config, error) {
 	f := &files{Files: names}
 	_, pool, err := f.load()

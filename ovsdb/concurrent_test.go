@@ -12,13 +12,14 @@ import (
 	"github.com/sluice-net/sluice/internal/live"
 )
 
-// bareServer is an ovsdb-server without a switch's daemon. It holds the bridge br0 with ports p1 and p2.
+// bareServer is an ovsdb-server without a switch's daemon. It has the bridge br0 with ports p1
+// and p2.
 type bareServer struct {
 	t      *testing.T
 	target string
 }
 
-// schemaFile is where packages of Open vSwitch put the schema.
+// schemaFile is the path of the schema in packages of Open vSwitch.
 const schemaFile = "/usr/share/openvswitch/vswitch.ovsschema"
 
 func newBareServer(t *testing.T) *bareServer {
@@ -38,7 +39,7 @@ func newBareServer(t *testing.T) *bareServer {
 		_ = server.Process.Kill()
 		_ = server.Wait() // it was killed
 	})
-	// What a daemon writes, the bridge's identifier and the ports' numbers, is written here.
+	// The test writes what a daemon would write: the bridge's identifier and the ports' numbers.
 	d.vsctl("--retry", "--timeout=60", "init", "--", "add-br", "br0", "--", "add-port", "br0", "p1", "--", "add-port", "br0", "p2",
 		"--", "set", "Interface", "p1", "ofport=1", "--", "set", "Interface", "p2", "ofport=2", "--", "set", "Bridge", "br0", `datapath_id="0000000000000001"`)
 	return d
