@@ -32,7 +32,7 @@ type reassembly struct {
 	received         frame.Bitmap
 	parts            [][]byte
 	bytes            int // the size of parts
-	maxBytes         int // the size of parts
+	maxBytes         int // the maximum of bytes
 	charge           int
 	message          *message  // the parsed chunk once it is complete
 	last             time.Time // when a new part was last received

@@ -22,7 +22,7 @@ import (
 
 func mfAccessCommand(app *commands.App) *cobra.Command {
 	o := access.Options{Socket: hostapi.DefaultSocket, Keep: access.DefaultKeep, Silent: access.DefaultSilent}
-	var shown figures
+	var metrics metricsServer
 	var hosts, others []string
 	memory := config.Size(access.DefaultMemory)
 	cmd := &cobra.Command{
@@ -66,7 +66,7 @@ that is as good as the switches that keep hosts from each other's addresses.`,
 			}
 			o.Memory, o.Log = int(memory), slog.New(slog.NewTextHandler(app.Err, nil))
 			defer commands.TellOfHangups(cmd.Context(), o.Log)()
-			return runAccess(cmd.Context(), o, &shown)
+			return runAccess(cmd.Context(), o, &metrics)
 		},
 	}
 	flags := cmd.Flags()
@@ -77,15 +77,15 @@ that is as good as the switches that keep hosts from each other's addresses.`,
 	flags.TextVar(&memory, "memory", memory, "how much each host may have here of chunks that it sends")
 	flags.DurationVar(&o.Keep, "keep", o.Keep, "how long it keeps a chunk that nobody takes")
 	flags.DurationVar(&o.Silent, "silent", o.Silent, "for how long a host is there that is not heard")
-	shown.flag(flags)
+	metrics.flag(flags)
 	return cmd
 }
 
-// parseServed reads a host that is served: GUID=KEYFILE or GUID=KEYFILE,MAC.
+// parseServed parses a declared host: GUID=KEYFILE or GUID=KEYFILE,MAC.
 func parseServed(text string) (h access.Host, err error) {
-	guid, rest, is := strings.Cut(text, "=")
+	guid, rest, ok := strings.Cut(text, "=")
 	file, mac, pinned := strings.Cut(rest, ",")
-	if !is || file == "" {
+	if !ok || file == "" {
 		return h, &command.UsageError{Err: errors.New("want GUID=KEYFILE or GUID=KEYFILE,MAC")}
 	}
 	if h.GUID, err = frame.ParseGUID(guid); err != nil {
@@ -100,12 +100,12 @@ func parseServed(text string) (h access.Host, err error) {
 	return h, err
 }
 
-// parseOthers reads hosts that others serve, each as GUID=NAME.
+// parseOthers parses hosts that other routers serve, each as GUID=NAME.
 func parseOthers(all []string) (map[frame.GUID]frame.GUID, error) {
 	others := map[frame.GUID]frame.GUID{}
 	for _, text := range all {
-		first, second, is := strings.Cut(text, "=")
-		if !is {
+		first, second, ok := strings.Cut(text, "=")
+		if !ok {
 			return nil, &command.UsageError{Err: fmt.Errorf("--other %s: want GUID=NAME", text)}
 		}
 		guid, err := frame.ParseGUID(first)
@@ -121,16 +121,16 @@ func parseOthers(all []string) (map[frame.GUID]frame.GUID, error) {
 	return others, nil
 }
 
-// runAccess runs an access router, and says at its end what it has done.
-func runAccess(ctx context.Context, o access.Options, shown *figures) error {
+// runAccess runs an access router, and logs at its end what it has done.
+func runAccess(ctx context.Context, o access.Options, metrics *metricsServer) error {
 	r, err := access.New(o)
 	if err != nil {
 		return &command.UsageError{Err: err}
 	}
-	if err := shown.open(); err != nil {
+	if err := metrics.open(); err != nil {
 		return err
 	}
-	defer shown.show(figuresOf("mf_access", []total{
+	defer metrics.serve(newMetrics("mf_access", []total{
 		{"chunks_total", "Chunks of hosts by what has become of them: taken, expired, left or invalid; and for hosts: delivered or refused.", func() map[string]uint64 {
 			c := r.Counters()
 			return map[string]uint64{"taken": c.Taken, "expired": c.Expired, "left": c.Left, "invalid": c.Invalid, "delivered": c.Delivered, "refused": c.Refused}

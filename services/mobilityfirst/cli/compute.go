@@ -24,15 +24,15 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
 )
 
-// leastBuiltin is how much memory a built-in function may have at least.
-const leastBuiltin = 256 << 20
+// minBuiltinMemory is the minimum memory of a built-in function.
+const minBuiltinMemory = 256 << 20
 
 func mfComputeCommand(app *commands.App) *cobra.Command {
 	var a attachment
-	var shown figures
-	var asked controlled
+	var metrics metricsServer
+	var ctl controlServer
 	var o compute.Options
-	builtin, memory, program := "", config.Size(leastBuiltin), compute.Program{Within: 10 * time.Second}
+	builtin, memory, program := "", config.Size(minBuiltinMemory), compute.Program{Within: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "compute [flags] [-- PROGRAM [ARGUMENT...]]",
 		Short: "Run a function that chunks go by on their way",
@@ -63,8 +63,8 @@ Built-in functions: ` + builtinNames() + `.`,
 				return &command.UsageError{Err: fmt.Errorf("%q: a program stands behind --", args[0])}
 			case program.Within < 10*time.Millisecond || program.Within > time.Minute:
 				return &command.UsageError{Err: fmt.Errorf("--within %v: want 10ms to 1m", program.Within)}
-			case memory < 1<<20 || builtin != "" && memory < leastBuiltin:
-				return &command.UsageError{Err: fmt.Errorf("--memory %v: want at least 1MiB, and %v for --builtin", memory, config.Size(leastBuiltin))}
+			case memory < 1<<20 || builtin != "" && memory < minBuiltinMemory:
+				return &command.UsageError{Err: fmt.Errorf("--memory %v: want at least 1MiB, and %v for --builtin", memory, config.Size(minBuiltinMemory))}
 			case o.Workers < 0:
 				return &command.UsageError{Err: fmt.Errorf("--workers %d: want at least 1, or 0 for one for each processor", o.Workers)}
 			}
@@ -78,23 +78,23 @@ Built-in functions: ` + builtinNames() + `.`,
 			if err != nil {
 				return err
 			}
-			if err := bounds(cmd.Context(), program); err != nil {
+			if err := checkLimits(cmd.Context(), program); err != nil {
 				return err
 			}
 			o.Function, o.Log = program.Call, slog.New(slog.NewTextHandler(app.Err, nil))
 			defer commands.TellOfHangups(cmd.Context(), o.Log)()
 			called := nodeapi.ComputeReport{Function: builtin, Builtin: builtin != ""}
 			if builtin == "" {
-				called.Function = nodeapi.Text(filepath.Base(args[0]), nodeapi.MaxFunction) // not its arguments, which may be secret
+				called.Function = nodeapi.Text(filepath.Base(args[0]), nodeapi.MaxFunction) // without its arguments, which may be secret
 			}
-			return runCompute(cmd.Context(), &a, o, called, &shown, &asked)
+			return runCompute(cmd.Context(), &a, o, called, &metrics, &ctl)
 		},
 	}
 	cmd.AddCommand(mfCallCommand(app))
 	a.flags(cmd)
 	flags := cmd.Flags()
-	shown.flag(flags)
-	asked.flags(flags)
+	metrics.flag(flags)
+	ctl.flags(flags)
 	flags.StringVar(&builtin, "builtin", "", "the function that it runs: "+builtinNames())
 	flags.DurationVar(&program.Within, "within", program.Within, "how long a call may take")
 	flags.TextVar(&memory, "memory", memory, "how much memory each process of a call may have")
@@ -102,8 +102,9 @@ Built-in functions: ` + builtinNames() + `.`,
 	return cmd
 }
 
-// bounds says whether programs can be bounded as they are to be: here, and not with the first chunk.
-func bounds(ctx context.Context, p compute.Program) error {
+// checkLimits checks that the limits of programs can be set, so that this does not fail with the
+// first chunk.
+func checkLimits(ctx context.Context, p compute.Program) error {
 	p.Args = []string{"true"}
 	if _, err := p.Call(ctx, &compute.Order{}, nil); err != nil {
 		return fmt.Errorf("--within and --memory cannot be had here: %w", err)
@@ -111,23 +112,23 @@ func bounds(ctx context.Context, p compute.Program) error {
 	return nil
 }
 
-// runCompute runs a compute node, and says at its end what it has done.
-func runCompute(ctx context.Context, a *attachment, o compute.Options, called nodeapi.ComputeReport, shown *figures, asked *controlled) (err error) {
-	if err := errors.Join(shown.open(), asked.open()); err != nil {
+// runCompute runs a compute node, and logs at its end what it has done.
+func runCompute(ctx context.Context, a *attachment, o compute.Options, called nodeapi.ComputeReport, metrics *metricsServer, ctl *controlServer) (err error) {
+	if err := errors.Join(metrics.open(), ctl.open()); err != nil {
 		return err
 	}
 	if o.Host, err = a.open(ctx); err != nil {
 		return err
 	}
 	n := compute.NewNode(o)
-	m := figuresOf("mf_compute", []total{
+	m := newMetrics("mf_compute", []total{
 		{"calls_total", "Calls, by outcome: called, failed, refused, and false for what was no call.", func() map[string]uint64 {
 			c := n.Counters()
 			return map[string]uint64{"called": c.Called, "failed": c.Failed, "refused": c.Refused, "false": c.False}
 		}},
 	}, []gauge{{"chunks", "Chunks that it has now.", func() float64 { return float64(n.Counters().Chunks) }}})
-	defer shown.show(m, o.Log)()
-	stop, err := asked.serve(nodeapi.Options{Log: o.Log, Key: a.owner, Report: func() nodeapi.Report { return computeReport(n, called) }, Metrics: m})
+	defer metrics.serve(m, o.Log)()
+	stop, err := ctl.serve(nodeapi.Options{Log: o.Log, Key: a.owner, Report: func() nodeapi.Report { return computeReport(n, called) }, Metrics: m})
 	if err != nil {
 		return errors.Join(err, o.Host.Close())
 	}
@@ -139,14 +140,14 @@ func runCompute(ctx context.Context, a *attachment, o compute.Options, called no
 	return err
 }
 
-// computeReport is what a compute node tells of itself, called being what it calls.
+// computeReport returns the report of a compute node; called describes its function.
 func computeReport(n *compute.Node, called nodeapi.ComputeReport) nodeapi.Report {
 	c := n.Counters()
 	called.Called, called.Failed, called.Refused = c.Called, c.Failed, c.Refused
 	called.Running, called.Workers, called.Queued = c.Running, n.Workers, c.Chunks-c.Running
 	called.Load = c.Load
 	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_CHILDREN, &u) == nil { // this has no other children than calls
+	if unix.Getrusage(unix.RUSAGE_CHILDREN, &u) == nil { // this process has no other children than calls
 		called.CPUTime = control.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	return nodeapi.Report{Compute: &called}
@@ -169,7 +170,7 @@ func mfCallCommand(app *commands.App) *cobra.Command {
 	}
 }
 
-// builtinArgs are those by which this program calls a built-in function.
+// builtinArgs returns the command line with which this program calls a built-in function.
 func builtinArgs(name string) ([]string, error) {
 	if _, err := findBuiltin(name); err != nil {
 		return nil, err
@@ -181,7 +182,8 @@ func builtinArgs(name string) ([]string, error) {
 	return []string{self, "mf", "compute", "call", name}, nil
 }
 
-// programArgs are those of a program that is there: it is called in another folder.
+// programArgs returns the command line of a program with an absolute path, because it is called in
+// another directory.
 func programArgs(args []string) ([]string, error) {
 	path, err := exec.LookPath(args[0])
 	if err == nil {

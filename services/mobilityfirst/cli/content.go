@@ -52,7 +52,8 @@ can get the file.`,
 	return cmd
 }
 
-// putFiles gives files until ctx ends, or one of them can't be given any more. All are read before any is given.
+// putFiles serves files until ctx ends or one of them can no longer be served. It reads all files
+// before it serves any.
 func putFiles(ctx context.Context, app *commands.App, socket string, files []string) (err error) {
 	type given struct {
 		m *content.Manifest
@@ -82,7 +83,7 @@ func putFiles(ctx context.Context, app *commands.App, socket string, files []str
 	names := map[frame.GUID]bool{}
 	for _, f := range all {
 		name := f.m.Name()
-		if !names[name] { // or another has the same in it
+		if !names[name] { // otherwise another file has the same content
 			host, err := hostapi.Open(ctx, socket, f.m.Key())
 			if err != nil {
 				return errors.Join(context.Cause(ctx), fmt.Errorf("%s: %w", f.Name(), err))
@@ -106,7 +107,7 @@ func putFiles(ctx context.Context, app *commands.App, socket string, files []str
 
 // readContent opens a file and reads it to its end, or until ctx ends.
 func readContent(ctx context.Context, name string) (*os.File, *content.Manifest, error) {
-	st, err := os.Stat(name) // a pipe that is opened waits for its other end
+	st, err := os.Stat(name) // opening a pipe would wait for its other end
 	if err == nil && !st.Mode().IsRegular() {
 		err = fmt.Errorf("%s is a %s: want a file", name, kindOf(st))
 	}
@@ -117,14 +118,14 @@ func readContent(ctx context.Context, name string) (*os.File, *content.Manifest,
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := content.ManifestOf(untilDone{ctx, f})
+	m, err := content.ManifestOf(contextReader{ctx, f})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
 	}
 	return f, m, nil
 }
 
-// kindOf says what is no file.
+// kindOf returns the kind of something that is not a file.
 func kindOf(st fs.FileInfo) string {
 	if st.IsDir() {
 		return "folder"
@@ -132,17 +133,17 @@ func kindOf(st fs.FileInfo) string {
 	return "device, pipe or socket"
 }
 
-// untilDone reads until ctx ends.
-type untilDone struct {
-	ctx  context.Context
-	from io.Reader
+// contextReader reads until ctx ends.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
 }
 
-func (u untilDone) Read(b []byte) (int, error) {
+func (u contextReader) Read(b []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return u.from.Read(b)
+	return u.r.Read(b)
 }
 
 func mfGetCommand(app *commands.App) *cobra.Command {
@@ -185,7 +186,7 @@ the content is asked.`,
 				return a.get(cmd.Context(), from, name, out, func(written, _ int64) { bytes = written })
 			}
 			if len(args) == 2 {
-				err = writeWhole(args[1], get)
+				err = writeFile(args[1], get)
 			} else {
 				err = get(app.Out)
 			}
@@ -200,20 +201,21 @@ the content is asked.`,
 	return cmd
 }
 
-// nearest stands for the nearest cache, which has nearestWithin to say that it is there.
+// nearest selects the nearest cache, which has to answer a ping within nearestTimeout.
 const (
-	nearest       = "nearest"
-	nearestWithin = 300 * time.Millisecond
+	nearest        = "nearest"
+	nearestTimeout = 300 * time.Millisecond
 )
 
-// get gets a content by names in turn; one that is not there is left out, if it is not the last.
+// get gets a content from names in turn. It skips the first if that does not answer, unless it is
+// the only one.
 func (a *attachment) get(ctx context.Context, by []frame.GUID, name frame.GUID, out io.Writer, told func(written, size int64)) error {
 	host, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	if len(by) > 1 {
-		if _, err := host.Ping(by[0], nearestWithin); err != nil {
+		if _, err := host.Ping(by[0], nearestTimeout); err != nil {
 			by = by[1:]
 		}
 	}
@@ -222,12 +224,13 @@ func (a *attachment) get(ctx context.Context, by []frame.GUID, name frame.GUID, 
 	work := tasks.New()
 	defer work.Stop()
 	defer cancel()
-	work.Start(func(context.Context) { _ = p.Run(ctx) }) // why it ends, who asks is told
+	work.Start(func(context.Context) { _ = p.Run(ctx) }) // GetBy returns the reason of its end
 	return p.GetBy(ctx, by, name, out, told)
 }
 
-// writeWhole has a file be there when all of it is written. What is there and no file, such as a device, is written to.
-func writeWhole(name string, write func(io.Writer) error) error {
+// writeFile writes a file that only exists once it is complete. It writes directly to something
+// that exists and is not a file, such as a device.
+func writeFile(name string, write func(io.Writer) error) error {
 	mode := fs.FileMode(0)
 	st, err := os.Stat(name)
 	switch {
@@ -270,8 +273,8 @@ func writeWhole(name string, write func(io.Writer) error) error {
 
 func mfCacheCommand(app *commands.App) *cobra.Command {
 	var a attachment
-	var shown figures
-	var asked controlled
+	var metrics metricsServer
+	var ctl controlServer
 	dir, size, nearby := "/var/lib/sluice/contents", config.Size(content.DefaultCacheSize), false
 	cmd := &cobra.Command{
 		Use:   "cache",
@@ -294,21 +297,21 @@ nearest cache ("sluice mf get --by nearest").`,
 			}
 			log := slog.New(slog.NewTextHandler(app.Err, nil))
 			defer commands.TellOfHangups(cmd.Context(), log)()
-			return runCache(cmd.Context(), &a, content.CacheOptions{Dir: dir, Size: int64(size), Log: log}, nearby, &shown, &asked)
+			return runCache(cmd.Context(), &a, content.CacheOptions{Dir: dir, Size: int64(size), Log: log}, nearby, &metrics, &ctl)
 		},
 	}
 	a.flags(cmd)
-	shown.flag(cmd.Flags())
-	asked.flags(cmd.Flags())
+	metrics.flag(cmd.Flags())
+	ctl.flags(cmd.Flags())
 	cmd.Flags().StringVar(&dir, "dir", dir, "folder of the contents, of this alone")
 	cmd.Flags().TextVar(&size, "size", size, "how much it keeps on disk")
 	cmd.Flags().BoolVar(&nearby, "nearby", false, "be there for whoever asks the nearest cache")
 	return cmd
 }
 
-// runCache runs a cache, and says at its end what it has done.
-func runCache(ctx context.Context, a *attachment, o content.CacheOptions, nearby bool, shown *figures, asked *controlled) (err error) {
-	if err := errors.Join(shown.open(), asked.open()); err != nil {
+// runCache runs a cache, and logs at its end what it has done.
+func runCache(ctx context.Context, a *attachment, o content.CacheOptions, nearby bool, metrics *metricsServer, ctl *controlServer) (err error) {
+	if err := errors.Join(metrics.open(), ctl.open()); err != nil {
 		return err
 	}
 	c, err := content.OpenCache(o)
@@ -334,7 +337,7 @@ func runCache(ctx context.Context, a *attachment, o content.CacheOptions, nearby
 		p.Source = c.By(p)
 		peers = append(peers, p)
 	}
-	m := figuresOf("mf_cache", []total{
+	m := newMetrics("mf_cache", []total{
 		{"pieces_total", "Pieces and manifests that were asked for: hits, misses, and of these failed; unkept are those that the disk did not take or give back.", func() map[string]uint64 {
 			n := c.Counters()
 			return map[string]uint64{"hits": n.Hits, "misses": n.Misses, "failed": n.Failed, "unkept": n.Unkept}
@@ -343,8 +346,8 @@ func runCache(ctx context.Context, a *attachment, o content.CacheOptions, nearby
 		{"pieces", "Pieces and manifests on disk.", func() float64 { return float64(c.Counters().Pieces) }},
 		{"bytes", "What they count of the size.", func() float64 { return float64(c.Counters().Bytes) }},
 	})
-	defer shown.show(m, o.Log)()
-	stop, err := asked.serve(nodeapi.Options{Log: o.Log, Key: a.owner, Report: func() nodeapi.Report { return cacheReport(c) }, Metrics: m})
+	defer metrics.serve(m, o.Log)()
+	stop, err := ctl.serve(nodeapi.Options{Log: o.Log, Key: a.owner, Report: func() nodeapi.Report { return cacheReport(c) }, Metrics: m})
 	if err != nil {
 		return errors.Join(err, closeAll(hosts))
 	}
@@ -357,7 +360,7 @@ func runCache(ctx context.Context, a *attachment, o content.CacheOptions, nearby
 	return err
 }
 
-// runAll runs peers until ctx ends, or one of them does.
+// runAll runs peers until ctx ends or one of them does.
 func runAll(ctx context.Context, peers []*content.Peer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -372,7 +375,7 @@ func runAll(ctx context.Context, peers []*content.Peer) error {
 	return errors.Join(errs...)
 }
 
-// cacheReport is what a cache tells of itself.
+// cacheReport returns the report of a cache.
 func cacheReport(c *content.Cache) nodeapi.Report {
 	n := c.Counters()
 	return nodeapi.Report{Cache: &nodeapi.CacheReport{

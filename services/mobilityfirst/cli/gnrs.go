@@ -18,10 +18,10 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/replicas"
 )
 
-// defaultNames is where a name service listens that is told nothing.
+// defaultNames is the default address of a name service.
 const defaultNames = "127.0.0.1:5001"
 
-// nameServer is a name service as its flags have it.
+// nameServer holds the flags of a name service.
 type nameServer struct {
 	listen, dir, self string
 	domains           []string
@@ -33,7 +33,7 @@ type nameServer struct {
 }
 
 func mfGNRSCommand(app *commands.App) *cobra.Command {
-	var shown figures
+	var metrics metricsServer
 	n := nameServer{
 		dir: "/var/lib/sluice/names", replicas: replicas.DefaultK,
 		cache: config.Size(namestore.DefaultCache), names: namestore.DefaultMaxNames, limits: gnrs.DefaultLimits(),
@@ -66,13 +66,13 @@ has missed.`,
 			if err != nil {
 				return &command.UsageError{Err: err}
 			}
-			if err := shown.open(); err != nil {
+			if err := metrics.open(); err != nil {
 				return err
 			}
 			o.Log = slog.New(slog.NewTextHandler(app.Err, nil))
 			defer commands.TellOfHangups(cmd.Context(), o.Log)()
 			s := nameservice.New(o)
-			defer shown.show(s.Metrics(), o.Log)()
+			defer metrics.serve(s.Metrics(), o.Log)()
 			return s.Run(cmd.Context())
 		},
 	}
@@ -88,11 +88,11 @@ has missed.`,
 	flags.Float64Var(&n.limits.Writes, "writes", n.limits.Writes, "how many times one address may write in a second")
 	flags.Float64Var(&n.limits.NewNames, "new-names", n.limits.NewNames, "how many of these may be of names that are not there yet")
 	n.redis.flag(flags)
-	shown.flag(flags)
+	metrics.flag(flags)
 	return cmd
 }
 
-// options are what the flags stand for.
+// options returns the options for the flags.
 func (n *nameServer) options() (o nameservice.Options, err error) {
 	if n.names == 0 || n.cache < 1<<20 || n.limits.Lookups < 1 || n.limits.Writes < 1 || n.limits.NewNames < 1 || n.replicas < 1 {
 		return o, errors.New("--names, --lookups, --writes, --new-names and --replicas want at least 1, --cache at least 1MiB")

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/nameservice"
 )
 
-// redisFlags are the Redis Cluster of a name service as its flags have it.
+// redisFlags holds the flags of a name service's Redis Cluster.
 type redisFlags struct {
 	nameservice.Redis
 	passwordFile string
@@ -28,7 +28,7 @@ func (r *redisFlags) flag(flags *pflag.FlagSet) {
 	flags.TextVar(&r.Fsync, "redis-fsync", r.Fsync, "what appendfsync of Redis has to be: always, everysec or no")
 }
 
-// read checks the flags, and reads the password.
+// read checks the flags and reads the password.
 func (r *redisFlags) read() (nameservice.Redis, error) {
 	if r.passwordFile != "" {
 		var err error
@@ -42,7 +42,7 @@ func (r *redisFlags) read() (nameservice.Redis, error) {
 	return r.Redis, nil
 }
 
-// readPassword reads a password from a file that not everybody can read.
+// readPassword reads a password from a file that is not readable by everybody.
 func readPassword(file string) (string, error) {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 
 func mfHostCommand(app *commands.App) *cobra.Command {
 	var o host.Options
-	var shown figures
+	var metrics metricsServer
 	memory, socket, group, storage := config.Size(host.DefaultMemory), hostapi.DefaultSocket, "", []string(nil)
 	udp, names := uint16(0), ""
 	cmd := &cobra.Command{
@@ -87,13 +87,13 @@ service where its own names are, whenever its address is another.`,
 					return netip.AddrPortFrom(at, udp), err
 				}}
 			}
-			if err := shown.open(); err != nil {
+			if err := metrics.open(); err != nil {
 				return err
 			}
 			o.Near = []frame.GUID{content.Nearest()}
 			o.Memory, o.Log = int(memory), slog.New(slog.NewTextHandler(app.Err, nil))
 			defer commands.TellOfHangups(cmd.Context(), o.Log)()
-			return runNamedHost(cmd.Context(), o, socket, id, &shown)
+			return runNamedHost(cmd.Context(), o, socket, id, &metrics)
 		},
 	}
 	flags := cmd.Flags()
@@ -106,18 +106,18 @@ service where its own names are, whenever its address is another.`,
 	flags.StringSliceVar(&storage, "storage", nil, "names of storage nodes for chunks that may wait; see \"sluice mf storage\"")
 	flags.DurationVar(&o.KeptFor, "custody", host.DefaultKeptFor, "how long these may keep such a chunk")
 	flags.DurationVar(&o.Keep, "keep", host.DefaultKeep, "how long it keeps a chunk that nobody takes")
-	shown.flag(flags)
+	metrics.flag(flags)
 	return cmd
 }
 
 // runNamedHost runs a host with its socket until ctx ends.
-func runNamedHost(ctx context.Context, o host.Options, socket string, group int, shown *figures) error {
+func runNamedHost(ctx context.Context, o host.Options, socket string, group int, metrics *metricsServer) error {
 	l, err := listen.Unix(socket, group)
 	if err != nil {
 		return err
 	}
 	h := host.New(o)
-	defer shown.show(figuresOf("mf_host", []total{
+	defer metrics.serve(newMetrics("mf_host", []total{
 		{"chunks_total", "Chunks, by what has become of them: taken and not_taken of those that were sent, delivered of those that have come.", func() map[string]uint64 {
 			c := h.Counters()
 			return map[string]uint64{"taken": c.Taken, "not_taken": c.NotTaken, "delivered": c.Delivered}
@@ -129,7 +129,7 @@ func runNamedHost(ctx context.Context, o host.Options, socket string, group int,
 	}, nil), o.Log)()
 	all := tasks.New()
 	defer all.Stop()
-	all.Start(func(context.Context) { h.Run(ctx) }) // and so its endpoints close before Serve waits for who uses them
+	all.Start(func(context.Context) { h.Run(ctx) }) // its endpoints then close before Serve waits for the applications that use them
 	o.Log.Info("host runs", "socket", socket, "interfaces", o.Interfaces)
 	err = h.Serve(ctx, listen.New(l, func(err error) { o.Log.Warn("applications", "error", err) }))
 	c := h.Counters()

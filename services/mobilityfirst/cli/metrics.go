@@ -21,43 +21,43 @@ import (
 	"github.com/sluice-net/sluice/kit"
 )
 
-// figures are what a daemon shows for Prometheus, where it is told to.
-type figures struct {
-	at     string // nowhere if it is empty
+// metricsServer serves the metrics of a daemon for Prometheus, if it has an address.
+type metricsServer struct {
+	addr   string // empty if metrics are not served
 	listen net.Listener
 }
 
-func (f *figures) flag(flags *pflag.FlagSet) {
-	flags.StringVar(&f.at, "metrics", "", "loopback address at which figures are shown to Prometheus, like 127.0.0.1:9411")
+func (f *metricsServer) flag(flags *pflag.FlagSet) {
+	flags.StringVar(&f.addr, "metrics", "", "loopback address at which figures are shown to Prometheus, like 127.0.0.1:9411")
 }
 
-// open listens, if that is wanted.
-func (f *figures) open() error {
-	if f.at == "" {
+// open opens the listener if there is an address.
+func (f *metricsServer) open() error {
+	if f.addr == "" {
 		return nil
 	}
-	at, err := netip.ParseAddrPort(f.at)
+	at, err := netip.ParseAddrPort(f.addr)
 	if err != nil || !at.Addr().IsLoopback() {
-		return &command.UsageError{Err: fmt.Errorf("--metrics %s: want an address of the loopback interface and a port, like 127.0.0.1:9411", f.at)}
+		return &command.UsageError{Err: fmt.Errorf("--metrics %s: want an address of the loopback interface and a port, like 127.0.0.1:9411", f.addr)}
 	}
 	f.listen, err = net.Listen("tcp", at.String())
 	return err
 }
 
-// total is what a daemon has done, by outcome.
+// total is a counter with its values by outcome.
 type total struct {
 	name, help string
 	read       func() map[string]uint64
 }
 
-// gauge is what it has now.
+// gauge is a value that may go up and down.
 type gauge struct {
 	name, help string
 	read       func() float64
 }
 
-// figuresOf are figures of a daemon.
-func figuresOf(daemon string, totals []total, gauges []gauge) *kit.Metrics {
+// newMetrics returns the metrics of a daemon.
+func newMetrics(daemon string, totals []total, gauges []gauge) *kit.Metrics {
 	m := kit.NewMetrics(daemon)
 	for _, t := range totals {
 		m.Totals(t.name, t.help, []string{"outcome"}, func(is func(float64, ...string)) {
@@ -72,8 +72,8 @@ func figuresOf(daemon string, totals []total, gauges []gauge) *kit.Metrics {
 	return m
 }
 
-// show shows figures until stop, which waits for the end.
-func (f *figures) show(m *kit.Metrics, to *slog.Logger) (stop func()) {
+// serve serves metrics until stop is called, which waits for the end.
+func (f *metricsServer) serve(m *kit.Metrics, to *slog.Logger) (stop func()) {
 	if f.listen == nil {
 		return func() {}
 	}

@@ -10,11 +10,11 @@ import (
 
 // Figures are shown where that is wanted, on this machine alone, until the daemon ends.
 func TestFigures(t *testing.T) {
-	f := figures{at: "127.0.0.1:0"}
+	f := metricsServer{addr: "127.0.0.1:0"}
 	if err := f.open(); err != nil {
 		t.Fatal(err)
 	}
-	stop := f.show(figuresOf("mf_test", []total{{"chunks_total", "Chunks.", func() map[string]uint64 { return map[string]uint64{"taken": 7} }}},
+	stop := f.serve(newMetrics("mf_test", []total{{"chunks_total", "Chunks.", func() map[string]uint64 { return map[string]uint64{"taken": 7} }}},
 		[]gauge{{"names", "Names.", func() float64 { return 3 }}}), slog.New(slog.DiscardHandler))
 	url := "http://" + f.listen.Addr().String() + "/metrics"
 	answer, err := http.Get(url)
@@ -38,13 +38,13 @@ func TestFigures(t *testing.T) {
 		t.Error("shown after the end")
 	}
 	for _, at := range []string{"192.0.2.1:9411", "0.0.0.0:9411", "9411", "127.0.0.1"} {
-		if err := (&figures{at: at}).open(); err == nil || !strings.Contains(err.Error(), "loopback") {
+		if err := (&metricsServer{addr: at}).open(); err == nil || !strings.Contains(err.Error(), "loopback") {
 			t.Errorf("%s: %v", at, err)
 		}
 	}
-	none := figures{}
+	none := metricsServer{}
 	if err := none.open(); err != nil {
 		t.Error(err)
 	}
-	none.show(nil, nil)()
+	none.serve(nil, nil)()
 }

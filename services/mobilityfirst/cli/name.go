@@ -64,7 +64,7 @@ to it.`,
 	}
 }
 
-// readKey reads a private key that mfNewCommand has made.
+// readKey reads a private key that mfNewCommand has created.
 func readKey(file string) (ed25519.PrivateKey, error) {
 	st, err := os.Stat(file)
 	if err != nil {
@@ -85,15 +85,15 @@ func readKey(file string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the key of the name: %s: %w", file, err)
 	}
-	private, is := key.(ed25519.PrivateKey)
-	if !is {
+	private, ok := key.(ed25519.PrivateKey)
+	if !ok {
 		return nil, fmt.Errorf("the key of the name: %s has a %T: want one of Ed25519, as \"sluice mf name new\" makes it", file, key)
 	}
 	return private, nil
 }
 
-// askNames asks a name service.
-func askNames(server string, ask func(*gnrs.Client) error) (err error) {
+// withNameService calls ask with a client of a name service.
+func withNameService(server string, ask func(*gnrs.Client) error) (err error) {
 	at, err := netip.ParseAddrPort(server)
 	if err != nil {
 		return &command.UsageError{Err: fmt.Errorf("--names %s: want the address and port of a name service, like %s", server, defaultNames)}
@@ -139,10 +139,10 @@ with a port, or another name, behind which it is. Without any, the name is nowhe
 			if err != nil {
 				return &command.UsageError{Err: err}
 			}
-			if err := askNames(server, func(c *gnrs.Client) error { return c.Write(cmd.Context(), r) }); err != nil {
+			if err := withNameService(server, func(c *gnrs.Client) error { return c.Write(cmd.Context(), r) }); err != nil {
 				return err
 			}
-			app.Printf("%s", describe(r))
+			app.Printf("%s", formatRecord(r))
 			return nil
 		},
 	}
@@ -165,12 +165,12 @@ func mfShowCommand(app *commands.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return askNames(server, func(c *gnrs.Client) error {
+			return withNameService(server, func(c *gnrs.Client) error {
 				r, err := c.Lookup(cmd.Context(), name)
 				if err != nil {
 					return err
 				}
-				app.Printf("%s", describe(r))
+				app.Printf("%s", formatRecord(r))
 				return nil
 			})
 		},
@@ -179,7 +179,7 @@ func mfShowCommand(app *commands.App) *cobra.Command {
 	return cmd
 }
 
-// parseAddress reads where a name is.
+// parseAddress parses an address of a name.
 func parseAddress(text string) (gnrswire.Address, error) {
 	if at, err := netip.ParseAddrPort(text); err == nil && at.Addr().Is4() {
 		return gnrswire.AddrPortOf(at), nil
@@ -190,8 +190,8 @@ func parseAddress(text string) (gnrswire.Address, error) {
 	return gnrswire.Address{}, fmt.Errorf("%q: want an IPv4 address with a port, like 192.0.2.7:5000, or a name of 40 hexadecimal digits", text)
 }
 
-// describe is a record as people read it.
-func describe(r *record.Record) string {
+// formatRecord returns a record for people to read.
+func formatRecord(r *record.Record) string {
 	where := make([]string, len(r.Addresses))
 	for i, a := range r.Addresses {
 		where[i] = a.String()

@@ -20,42 +20,43 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
 )
 
-// controlled is the control server of a node, by which a controller knows it, where it is to have one.
-type controlled struct {
-	at     string // nowhere if it is empty
+// controlServer is the control server of a node, if it has an address. A controller monitors the
+// node through it.
+type controlServer struct {
+	addr   string // empty if there is no control server
 	files  pki.Files
 	listen net.Listener
 }
 
-func (c *controlled) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&c.at, "control-listen", "", "address and port where a controller asks this node, like 192.0.2.7:8440")
+func (c *controlServer) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.addr, "control-listen", "", "address and port where a controller asks this node, like 192.0.2.7:8440")
 	flags.StringVar(&c.files.Cert, "control-cert", "", "file of its certificate there; see \"sluice pki issue node\"")
 	flags.StringVar(&c.files.Key, "control-key", "", "file of the certificate's key")
 	flags.StringVar(&c.files.CA, "control-ca", "", "file of the CA whose controllers are answered")
 }
 
-// open listens, if that is wanted.
-func (c *controlled) open() error {
+// open opens the listener if there is an address.
+func (c *controlServer) open() error {
 	complete := c.files.Cert != "" && c.files.Key != "" && c.files.CA != ""
-	switch at, err := netip.ParseAddrPort(c.at); {
-	case c.at == "" && (c.files.Cert != "" || c.files.Key != "" || c.files.CA != ""):
+	switch at, err := netip.ParseAddrPort(c.addr); {
+	case c.addr == "" && (c.files.Cert != "" || c.files.Key != "" || c.files.CA != ""):
 		return &command.UsageError{Err: errors.New("--control-listen is missing: where a controller asks this node")}
-	case c.at == "":
+	case c.addr == "":
 		return nil
 	case err != nil || !at.IsValid():
-		return &command.UsageError{Err: fmt.Errorf("--control-listen %s: want an IP address and a port, like 192.0.2.7:8440", c.at)}
+		return &command.UsageError{Err: fmt.Errorf("--control-listen %s: want an IP address and a port, like 192.0.2.7:8440", c.addr)}
 	case !complete:
 		return &command.UsageError{Err: errors.New("--control-listen wants --control-cert, --control-key and --control-ca: none but a controller is answered")}
 	}
 	var err error
-	if c.listen, err = net.Listen("tcp", c.at); err != nil {
+	if c.listen, err = net.Listen("tcp", c.addr); err != nil {
 		return fmt.Errorf("--control-listen: %w", err)
 	}
 	return nil
 }
 
-// serve answers a controller until stop, which waits for the end.
-func (c *controlled) serve(o nodeapi.Options) (stop func(), err error) {
+// serve serves controllers until stop is called, which waits for the end.
+func (c *controlServer) serve(o nodeapi.Options) (stop func(), err error) {
 	if c.listen == nil {
 		return func() {}, nil
 	}

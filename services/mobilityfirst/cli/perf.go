@@ -42,7 +42,7 @@ func mfPingCommand(app *commands.App) *cobra.Command {
 					}
 					took, err := c.Ping(to, within)
 					if err != nil {
-						return quietEnd(ctx, err)
+						return ignoreInterrupt(ctx, err)
 					}
 					app.Printf("%v: %v", to, took.Round(time.Microsecond))
 				}
@@ -90,7 +90,7 @@ rate is that of the slowest.`,
 				case multicast:
 					service = frame.Multicast
 				}
-				return perf(ctx, app, plain(c, to, service), to, int(size), during, float64(offered))
+				return perf(ctx, app, sendTo(c, to, service), to, int(size), during, float64(offered))
 			})
 		},
 	}
@@ -103,7 +103,7 @@ rate is that of the slowest.`,
 	return cmd
 }
 
-// perfResult is what was measured.
+// perfResult is the result of a measurement.
 type perfResult struct {
 	Name          frame.GUID `json:"name"`
 	Chunk         int        `json:"chunk_bytes"`
@@ -112,13 +112,13 @@ type perfResult struct {
 	BitsPerSecond float64    `json:"bits_per_second"`
 }
 
-// perf sends chunks, after a first one that finds the way.
+// perf sends chunks, after a first one that finds the path.
 func perf(ctx context.Context, app *commands.App, send func(context.Context, []byte, func(error)) error, to frame.GUID, size int, during time.Duration, offered float64) error {
-	first := &taking{send: send}
-	if _, err := first.wait(first.one(ctx, make([]byte, size))); err != nil {
-		return quietEnd(ctx, err)
+	first := &chunkSender{send: send}
+	if _, err := first.wait(first.sendOne(ctx, make([]byte, size))); err != nil {
+		return ignoreInterrupt(ctx, err)
 	}
-	t, payload, began := &taking{send: send}, make([]byte, size), time.Now()
+	t, payload, began := &chunkSender{send: send}, make([]byte, size), time.Now()
 	var err error
 	for sent := 0; err == nil && ctx.Err() == nil && time.Since(began) < during; sent++ {
 		if offered > 0 {
@@ -127,11 +127,11 @@ func perf(ctx context.Context, app *commands.App, send func(context.Context, []b
 				break
 			}
 		}
-		err = t.one(ctx, payload)
+		err = t.sendOne(ctx, payload)
 	}
 	n, err := t.wait(err)
 	if err != nil {
-		return quietEnd(ctx, err)
+		return ignoreInterrupt(ctx, err)
 	}
 	took := time.Since(began)
 	r := perfResult{to, size, n / int64(size), took.Seconds(), float64(n) * 8 / took.Seconds()}

@@ -70,7 +70,7 @@ cost nothing.`,
 				return err
 			}
 			o.Client = c
-			err = quietEnd(ctx, runProxy(ctx, app, o, listen))
+			err = ignoreInterrupt(ctx, runProxy(ctx, app, o, listen))
 			return errors.Join(err, c.Close())
 		},
 	}
@@ -83,7 +83,7 @@ cost nothing.`,
 	return cmd
 }
 
-// runProxy runs a proxy until ctx ends, or its host does.
+// runProxy runs a proxy until ctx ends or its host does.
 func runProxy(ctx context.Context, app *commands.App, o proxy.Options, listen string) error {
 	p := proxy.New(o)
 	fmt.Fprintf(app.Err, "name %v\n", o.Client.Name)

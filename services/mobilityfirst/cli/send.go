@@ -27,10 +27,10 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
-// attachment is how commands attach a name at a host.
+// attachment holds the flags with which commands attach a name at a host.
 type attachment struct {
 	socket, key string
-	owner       ed25519.PrivateKey // of the name, once it is attached
+	owner       ed25519.PrivateKey // the key of the name, once it is attached
 }
 
 func (a *attachment) flags(cmd *cobra.Command) {
@@ -51,13 +51,13 @@ func (a *attachment) open(ctx context.Context) (_ *hostapi.Client, err error) {
 	return hostapi.Open(ctx, a.socket, a.owner)
 }
 
-// use opens it, has f use it, and closes it.
+// use attaches the name, calls f, and detaches the name.
 func (a *attachment) use(ctx context.Context, f func(context.Context, *hostapi.Client) error) (err error) {
 	c, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // ends what waits
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // this ends all waiting calls
 	defer func() {
 		if stop() {
 			err = errors.Join(err, c.Close())
@@ -138,12 +138,12 @@ See "sluice mf compute".`,
 				from = f
 			}
 			return a.use(cmd.Context(), func(ctx context.Context, c *hostapi.Client) error {
-				began, t := time.Now(), taking{send: plain(c, to, service)}
+				began, t := time.Now(), chunkSender{send: sendTo(c, to, service)}
 				if through != "" {
 					caller := compute.NewCaller(c, a.owner)
 					work := tasks.New()
 					defer work.Stop()
-					work.Start(func(ctx context.Context) { _ = caller.Run(ctx) }) // it fails if the host ends, as what is sent does
+					work.Start(func(ctx context.Context) { _ = caller.Run(ctx) }) // it fails if the host ends, and sending fails then as well
 					t.send = func(ctx context.Context, payload []byte, done func(error)) error {
 						return caller.Send(ctx, function, to, payload, done)
 					}
@@ -164,17 +164,17 @@ See "sluice mf compute".`,
 	return cmd
 }
 
-// multihomingFlag has chunks go by several links at one time.
+// multihomingFlag adds the flag for several paths at one time.
 func multihomingFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "multihoming", false, "use all links between both hosts at one time")
 }
 
-// multicastFlag has chunks go to several hosts.
+// multicastFlag adds the flag for all hosts of a name.
 func multicastFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "multicast", false, "send to each host that has the name, not to one of them")
 }
 
-// moreThanOne says whether more than one of some is so.
+// moreThanOne reports whether more than one of the values is true.
 func moreThanOne(all ...bool) bool {
 	n := 0
 	for _, is := range all {
@@ -185,8 +185,8 @@ func moreThanOne(all ...bool) bool {
 	return n > 1
 }
 
-// sendAll sends what a reader has, and says how much of it was taken.
-func (t *taking) sendAll(ctx context.Context, r io.Reader, size int) (taken int64, err error) {
+// sendAll sends the data of a reader, and returns how many bytes were taken over.
+func (t *chunkSender) sendAll(ctx context.Context, r io.Reader, size int) (taken int64, err error) {
 	for {
 		b := make([]byte, size)
 		n, err := io.ReadFull(r, b)
@@ -194,21 +194,21 @@ func (t *taking) sendAll(ctx context.Context, r io.Reader, size int) (taken int6
 			return t.wait(fmt.Errorf("what is to be sent: %w", err))
 		}
 		if n > 0 {
-			if err := t.one(ctx, b[:n]); err != nil {
+			if err := t.sendOne(ctx, b[:n]); err != nil {
 				return t.wait(err)
 			}
 		}
-		if err != nil { // the end, which is for who has all before it
+		if err != nil { // the empty chunk at the end is for receivers that have all before it
 			if _, err := t.wait(nil); err != nil {
 				return t.bytes, err
 			}
-			return t.wait(t.one(ctx, nil))
+			return t.wait(t.sendOne(ctx, nil))
 		}
 	}
 }
 
-// taking sends chunks, and counts what was taken of them.
-type taking struct {
+// chunkSender sends chunks, and counts the bytes that were taken over.
+type chunkSender struct {
 	send  func(ctx context.Context, payload []byte, done func(error)) error
 	all   sync.WaitGroup
 	mu    sync.Mutex
@@ -216,15 +216,15 @@ type taking struct {
 	err   error
 }
 
-// plain sends chunks to a name, with a service.
-func plain(c *hostapi.Client, to frame.GUID, service frame.Service) func(context.Context, []byte, func(error)) error {
+// sendTo returns a function that sends chunks to a name with a service.
+func sendTo(c *hostapi.Client, to frame.GUID, service frame.Service) func(context.Context, []byte, func(error)) error {
 	return func(ctx context.Context, payload []byte, done func(error)) error {
 		return c.Send(ctx, to, service, payload, done)
 	}
 }
 
-// one sends a chunk, unless one before was not taken.
-func (t *taking) one(ctx context.Context, payload []byte) error {
+// sendOne sends a chunk, unless an earlier one was not taken over.
+func (t *chunkSender) sendOne(ctx context.Context, payload []byte) error {
 	t.mu.Lock()
 	failed := t.err
 	t.mu.Unlock()
@@ -248,8 +248,8 @@ func (t *taking) one(ctx context.Context, payload []byte) error {
 	return err
 }
 
-// wait waits until it is known of all chunks what has become of them.
-func (t *taking) wait(err error) (int64, error) {
+// wait waits for the results of all chunks.
+func (t *chunkSender) wait(err error) (int64, error) {
 	t.all.Wait()
 	if err == nil {
 		err = t.err
@@ -257,7 +257,7 @@ func (t *taking) wait(err error) (int64, error) {
 	return t.bytes, err
 }
 
-// rate is bytes in a time, to a thousandth.
+// rate formats a rate with four significant digits.
 func rate(n int64, took time.Duration) string {
 	v := float64(n) * 8 / max(took, time.Microsecond).Seconds()
 	step := math.Pow10(int(math.Log10(max(v, 1000))) - 3)
@@ -303,15 +303,15 @@ was heard first, or --from, is left out; with --follow and without --from nothin
 	return cmd
 }
 
-// receiveAll writes what one name sends, the first if it is not given, until an empty chunk comes or ctx
-// ends.
+// receiveAll writes the chunks of one sender, the first one if from is zero and follow is not set,
+// until an empty chunk arrives or ctx ends.
 func receiveAll(ctx context.Context, c *hostapi.Client, out io.Writer, from frame.GUID, follow bool, app *commands.App) error {
-	in := incoming{host: c}
+	in := receiver{host: c}
 	others := 0
 	for {
 		x, err := in.receive(ctx)
 		if err != nil {
-			return quietEnd(ctx, err)
+			return ignoreInterrupt(ctx, err)
 		}
 		if from.IsZero() && !follow {
 			from = x.From
@@ -328,7 +328,7 @@ func receiveAll(ctx context.Context, c *hostapi.Client, out io.Writer, from fram
 			in.taken(x)
 		}
 		if err := c.Take(x.chunk); err != nil {
-			return quietEnd(ctx, err)
+			return ignoreInterrupt(ctx, err)
 		}
 		if !leftOut && x.Empty && !follow {
 			return nil
@@ -336,20 +336,20 @@ func receiveAll(ctx context.Context, c *hostapi.Client, out io.Writer, from fram
 	}
 }
 
-// incoming are the chunks for a name, those from functions as their senders'.
-type incoming struct {
+// receiver receives the chunks for a name. Results of functions count as chunks of their senders.
+type receiver struct {
 	host    *hostapi.Client
 	results compute.Results
 }
 
-// received is a chunk, as if a function had made it where none has.
+// received is a chunk in the form of a function's result, even if it is none.
 type received struct {
 	*compute.Result
 	chunk hostapi.Chunk
 }
 
-// receive waits for the next that is to be had.
-func (in *incoming) receive(ctx context.Context) (received, error) {
+// receive waits for the next chunk.
+func (in *receiver) receive(ctx context.Context) (received, error) {
 	for {
 		c, err := in.host.Receive(ctx)
 		if err != nil || !compute.Is(c) {
@@ -362,7 +362,7 @@ func (in *incoming) receive(ctx context.Context) (received, error) {
 		if err == nil {
 			err = in.host.Take(c)
 		} else {
-			err = in.host.Refuse(c) // whoever has sent it is not to believe that it was taken
+			err = in.host.Refuse(c) // the sender must not believe that it was taken over
 		}
 		if err != nil {
 			return received{}, err
@@ -370,15 +370,15 @@ func (in *incoming) receive(ctx context.Context) (received, error) {
 	}
 }
 
-// taken is for one that the user has.
-func (in *incoming) taken(x received) {
+// taken records that a chunk has been written.
+func (in *receiver) taken(x received) {
 	if compute.Is(x.chunk) {
 		in.results.Taken(x.Result)
 	}
 }
 
-// quietEnd is no error if the user has interrupted.
-func quietEnd(ctx context.Context, err error) error {
+// ignoreInterrupt returns nil if the user has interrupted the command, and err otherwise.
+func ignoreInterrupt(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Package cli has the commands of MobilityFirst: hosts, nodes and routers, what they send and
-// fetch, and the name service.
+// Package cli contains the commands of MobilityFirst: hosts, nodes and routers, sending and
+// receiving, and the name service. Start reading at [Service].
 package cli
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst"
 )
 
-// Service returns what the program has of MobilityFirst.
+// Service returns the service's definitions and commands for the program.
 func Service() commands.Service {
 	return commands.Service{
 		Definitions: []kit.Definition{mobilityfirst.Definition(), mobilityfirst.NameService()},

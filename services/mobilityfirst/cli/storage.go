@@ -23,13 +23,13 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/storage"
 )
 
-// defaultCustody is where a storage node keeps chunks that is told nothing.
+// defaultCustody is the default folder of a storage node.
 const defaultCustody = "/var/lib/sluice/custody"
 
 func mfStorageCommand(app *commands.App) *cobra.Command {
 	var a attachment
-	var shown figures
-	var asked controlled
+	var metrics metricsServer
+	var ctl controlServer
 	o := storage.Options{Dir: defaultCustody, Keep: storage.DefaultKeep}
 	size := config.Size(storage.DefaultSize)
 	cmd := &cobra.Command{
@@ -56,23 +56,23 @@ what is in them being whole and theirs, and it can read them.`,
 			}
 			o.Size, o.Log = int64(size), slog.New(slog.NewTextHandler(app.Err, nil))
 			defer commands.TellOfHangups(cmd.Context(), o.Log)()
-			return runStorage(cmd.Context(), &a, o, &shown, &asked)
+			return runStorage(cmd.Context(), &a, o, &metrics, &ctl)
 		},
 	}
 	cmd.AddCommand(mfStorageListCommand(app))
 	a.flags(cmd)
 	flags := cmd.Flags()
-	shown.flag(flags)
-	asked.flags(flags)
+	metrics.flag(flags)
+	ctl.flags(flags)
 	flags.StringVar(&o.Dir, "dir", o.Dir, "folder of the chunks, of this alone")
 	flags.TextVar(&size, "size", size, "how much it keeps: from one name an eighth of what others leave")
 	flags.DurationVar(&o.Keep, "keep", o.Keep, "how long it keeps a chunk at most")
 	return cmd
 }
 
-// runStorage runs a storage node, and says at its end what it has done.
-func runStorage(ctx context.Context, a *attachment, o storage.Options, shown *figures, asked *controlled) error {
-	if err := errors.Join(shown.open(), asked.open()); err != nil {
+// runStorage runs a storage node, and logs at its end what it has done.
+func runStorage(ctx context.Context, a *attachment, o storage.Options, metrics *metricsServer, ctl *controlServer) error {
+	if err := errors.Join(metrics.open(), ctl.open()); err != nil {
 		return err
 	}
 	host, err := a.open(ctx)
@@ -84,7 +84,7 @@ func runStorage(ctx context.Context, a *attachment, o storage.Options, shown *fi
 	if err != nil {
 		return errors.Join(err, host.Close())
 	}
-	m := figuresOf("mf_storage", []total{
+	m := newMetrics("mf_storage", []total{
 		{"chunks_total", "Chunks, by what has become of them: kept, and of these handed_on and lost; refused.", func() map[string]uint64 {
 			c := n.Counters()
 			return map[string]uint64{"kept": c.Kept, "handed_on": c.HandedOn, "refused": c.Refused, "lost": c.Lost}
@@ -94,8 +94,8 @@ func runStorage(ctx context.Context, a *attachment, o storage.Options, shown *fi
 		{"destinations", "Names for which there are chunks in custody.", func() float64 { return float64(n.Counters().Destinations) }},
 		{"bytes", "What they count of the size.", func() float64 { return float64(n.Counters().Bytes) }},
 	})
-	defer shown.show(m, o.Log)()
-	stop, err := asked.serve(nodeapi.Options{Log: o.Log, Key: a.owner, Report: n.Report, Custody: n.Custody, Metrics: m})
+	defer metrics.serve(m, o.Log)()
+	stop, err := ctl.serve(nodeapi.Options{Log: o.Log, Key: a.owner, Report: n.Report, Custody: n.Custody, Metrics: m})
 	if err != nil {
 		return errors.Join(err, n.Close())
 	}
@@ -108,8 +108,8 @@ func runStorage(ctx context.Context, a *attachment, o storage.Options, shown *fi
 	return err
 }
 
-// keptFor is what a storage node has for one name.
-type keptFor struct {
+// custodyRow describes the chunks in a storage node for one name.
+type custodyRow struct {
 	Destination frame.GUID  `json:"destination"`
 	Chunks      int         `json:"chunks"`
 	Bytes       config.Size `json:"bytes"`
@@ -135,19 +135,19 @@ func mfStorageListCommand(app *commands.App) *cobra.Command {
 				return err
 			}
 			list := byDestination(all)
-			return app.Print(list, func(w io.Writer) { commands.Table[keptFor]("")(w, list) })
+			return app.Print(list, func(w io.Writer) { commands.Table[custodyRow]("")(w, list) })
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", dir, "folder of the chunks")
 	return cmd
 }
 
-func byDestination(all []storage.Kept) (list []keptFor) {
-	of := map[frame.GUID]*keptFor{}
+func byDestination(all []storage.Kept) (list []custodyRow) {
+	of := map[frame.GUID]*custodyRow{}
 	for _, k := range all {
 		d := of[k.Destination]
 		if d == nil {
-			d = &keptFor{Destination: k.Destination, Oldest: k.Since, senders: map[frame.GUID]struct{}{}}
+			d = &custodyRow{Destination: k.Destination, Oldest: k.Since, senders: map[frame.GUID]struct{}{}}
 			of[k.Destination] = d
 		}
 		d.Chunks++
@@ -164,6 +164,6 @@ func byDestination(all []storage.Kept) (list []keptFor) {
 		d.Senders = len(d.senders)
 		list = append(list, *d)
 	}
-	slices.SortFunc(list, func(a, b keptFor) int { return bytes.Compare(a.Destination[:], b.Destination[:]) })
+	slices.SortFunc(list, func(a, b custodyRow) int { return bytes.Compare(a.Destination[:], b.Destination[:]) })
 	return list
 }
