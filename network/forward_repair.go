@@ -18,7 +18,7 @@ import (
 type repairs struct {
 	mu        sync.Mutex
 	deadPorts map[PortRef]struct{} // ports that are down or have lost their link
-	// when switches disconnected
+	// leftAt holds the times at which switches disconnected.
 	leftAt  map[openflow.DatapathID]time.Time
 	pruneAt int    // size of leftAt at which old entries are dropped
 	flows   signal // wakes the repair of flows

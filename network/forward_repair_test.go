@@ -88,7 +88,7 @@ func TestRefusedForwardingRulesAreForgotten(t *testing.T) {
 func TestStuckSwitchDoesNotDelayRepairs(t *testing.T) {
 	var stuck atomic.Bool
 	release := make(chan struct{})
-	n, _ := networktest.Start(t, network.Config{RequestTimeout: 3 * networktest.Patience, EchoInterval: 3 * networktest.Patience})
+	n, _ := networktest.Start(t, network.Config{RequestTimeout: 3 * networktest.Timeout, EchoInterval: 3 * networktest.Timeout})
 	dead := fake.NewSwitch(fake.Options{DPID: 9, Ports: 3, Refuse: func(m openflow.Message) *openflow.Error {
 		if stuck.Load() {
 			<-release

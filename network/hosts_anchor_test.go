@@ -72,7 +72,7 @@ func TestSelectedPacketsOfALedHost(t *testing.T) {
 				if err := held.Forward(); err != nil {
 					t.Error(err)
 				}
-			case <-time.After(networktest.Patience):
+			case <-time.After(networktest.Timeout):
 				t.Fatal("the packet did not come up")
 			}
 		}

@@ -34,9 +34,8 @@ type recheck struct {
 	lostAddress bool    // the host lost an address and did not move
 	begun       time.Time
 	since       time.Time // start of the present series of probes
-	// number of probes in the series
-	questions   int
-	unreachable bool // when last checked
+	probes      int       // number of probes in the series
+	unreachable bool      // when last checked
 }
 
 var (
@@ -103,13 +102,13 @@ func (a *rechecks) due(now time.Time, reachable func(PortRef) bool) (ask []*rech
 		switch {
 		case m.unreachable && !unreachable && !timedOut:
 			ask = append(ask, m)
-			m.since, m.questions = now, 0
-		case m.questions < len(recheckAfter) && now.Sub(m.since) >= recheckAfter[m.questions]:
+			m.since, m.probes = now, 0
+		case m.probes < len(recheckAfter) && now.Sub(m.since) >= recheckAfter[m.probes]:
 			ask = append(ask, m)
-			m.questions++
+			m.probes++
 		}
 		m.unreachable = unreachable
-		return m.questions == len(recheckAfter) && (!unreachable || timedOut)
+		return m.probes == len(recheckAfter) && (!unreachable || timedOut)
 	})
 	return ask, len(a.pending) > 0
 }

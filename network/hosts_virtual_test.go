@@ -68,7 +68,7 @@ func TestVirtualAddress(t *testing.T) {
 				if x.h.EthSrc != networktest.HostMAC(2) && x.h.EthDst != packet.Broadcast {
 					t.Errorf("%s: a frame has left by port 2: %+v", what, x.h)
 				}
-			case <-time.After(networktest.Patience):
+			case <-time.After(networktest.Timeout):
 				t.Fatalf("waited in vain for %s", what)
 			}
 		}

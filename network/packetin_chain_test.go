@@ -57,7 +57,7 @@ func (o *outputs) next(t *testing.T, count int) []uint32 {
 	for range count {
 		select {
 		case <-o.came:
-		case <-time.After(networktest.Patience):
+		case <-time.After(networktest.Timeout):
 			t.Fatalf("waited in vain for %d outputs, have %v", count, o.sent)
 		}
 	}
@@ -149,7 +149,7 @@ func TestServicesAreAskedInOrder(t *testing.T) {
 			if got != name {
 				t.Errorf("%q was asked, want %q", got, name)
 			}
-		case <-time.After(networktest.Patience):
+		case <-time.After(networktest.Timeout):
 			t.Fatalf("%q was not asked", name)
 		}
 	}

@@ -84,7 +84,7 @@ func wantLeft(t *testing.T, left <-chan []byte, want []byte) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("left as\n%x, want\n%x", got, want)
 		}
-	case <-time.After(networktest.Patience):
+	case <-time.After(networktest.Timeout):
 		t.Fatal("the packet did not leave")
 	}
 }

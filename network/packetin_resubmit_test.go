@@ -40,7 +40,7 @@ func TestResubmit(t *testing.T) {
 			if !errors.Is(err, want) {
 				t.Errorf("%s: got %v, want %v", what, err, want)
 			}
-		case <-time.After(networktest.Patience):
+		case <-time.After(networktest.Timeout):
 			t.Fatalf("%s: the packet did not come up", what)
 		}
 	}

@@ -33,7 +33,7 @@ func TestGroupStats(t *testing.T) {
 	for range packets {
 		s.Table().Send(1, fake.NewPacket(openflow.EthType(0x0800), openflow.IPProto(6), openflow.TCPDst(80)))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), networktest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), networktest.Timeout)
 	defer cancel()
 	all, err := o.GroupStats(ctx, 1)
 	if err != nil || len(all) != groups {

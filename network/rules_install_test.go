@@ -254,7 +254,7 @@ func TestRemovedRulesReachTheirOwner(t *testing.T) {
 		if got.Name != "k" || got.Match != r.Match || got.Reason != openflow.RemovedIdle {
 			t.Errorf("told of %+v", got)
 		}
-	case <-time.After(networktest.Patience):
+	case <-time.After(networktest.Timeout):
 		t.Fatal("the owner was not told")
 	}
 	if len(o.Keys()) != 0 {

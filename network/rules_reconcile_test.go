@@ -43,7 +43,7 @@ func TestChangesDuringReconciliationLast(t *testing.T) {
 			changed.Actions = []openflow.Action{openflow.Output(3)}
 			go func() { ended <- o.Apply(t.Context(), "last", networktest.Program(changed), network.ApplyOptions{}) }()
 			go func() { ended <- o.Remove(t.Context(), "gone") }()
-			for deadline := time.Now().Add(networktest.Patience); time.Now().Before(deadline); {
+			for deadline := time.Now().Add(networktest.Timeout); time.Now().Before(deadline); {
 				r := o.Rules("last")
 				if len(o.Rules("gone")) == 0 && r[0].Actions[0].Port() == 3 {
 					return

@@ -30,7 +30,7 @@ func dial(t *testing.T, n *network.Network) net.Conn {
 // ended waits until the controller has closed the connection.
 func ended(t *testing.T, what string, conn net.Conn) {
 	t.Helper()
-	_ = conn.SetReadDeadline(time.Now().Add(networktest.Patience))
+	_ = conn.SetReadDeadline(time.Now().Add(networktest.Timeout))
 	if _, err := io.Copy(io.Discard, conn); err != nil && errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%s: the connection was not closed", what)
 	}

@@ -14,7 +14,7 @@ import (
 
 // ports holds the ports of one switch.
 type ports struct {
-	// maximum number
+	// limit is the maximum number of ports.
 	limit int
 
 	mu       sync.Mutex

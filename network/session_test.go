@@ -25,7 +25,7 @@ func TestEarlyEchoIsAnsweredUnderItsNumber(t *testing.T) {
 	if _, err := conn.Write(both); err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(networktest.Patience))
+	_ = conn.SetReadDeadline(time.Now().Add(networktest.Timeout))
 	for r := openflow.NewReader(conn); ; {
 		m, err := r.Next()
 		if err != nil {
@@ -146,7 +146,7 @@ func TestEventsOfShortSessionsComeInOrder(t *testing.T) {
 	networktest.Background(t, func(ctx context.Context) error { return s.Dial(ctx, n.Addr()[0]) })
 	select {
 	case <-gone:
-	case <-time.After(networktest.Patience):
+	case <-time.After(networktest.Timeout):
 		t.Fatal("no event says that the switch is down")
 	}
 	port := network.PortRef{Switch: 3, Port: 1}
@@ -174,7 +174,7 @@ func TestPortThatDiesDuringTheAnnouncementIsDown(t *testing.T) {
 				_ = s.SetPort(2, false)
 				select {
 				case <-told:
-				case <-time.After(networktest.Patience):
+				case <-time.After(networktest.Timeout):
 				}
 			case e.Kind == network.PortDown && e.Port.Port == 2:
 				tell()

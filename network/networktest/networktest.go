@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Patience is the longest time that these tests wait for a condition.
-const Patience = time.Minute
+// Timeout is the longest time that these tests wait for a condition.
+const Timeout = time.Minute
 
 // Start runs a network on a loopback port until the test ends or stop is called. The
 // functions in prepare are called before it runs.
@@ -215,17 +215,17 @@ func Faults(r diagnosis.Report) string {
 	return strings.Join(s, ", ")
 }
 
-// Eventually waits until ok returns true, at most for Patience.
+// Eventually waits until ok returns true, at most for Timeout.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(Patience)
+	deadline := time.After(Timeout)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited %v in vain for: %s", Patience, what)
+			t.Fatalf("waited %v in vain for: %s", Timeout, what)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestFloodOfPacketInsHarmsNoOtherSwitch(t *testing.T) {
 	check := networktest.Healthy(t, n, o)
 	flood := networktest.Background(t, func(ctx context.Context) error {
 		_, err := loadgen.Run(ctx, loadgen.Options{
-			Address: n.Addr()[0].String(), Switches: 2, Window: 20000, Warmup: time.Millisecond, Duration: networktest.Patience,
+			Address: n.Addr()[0].String(), Switches: 2, Window: 20000, Warmup: time.Millisecond, Duration: networktest.Timeout,
 			Settle: 300 * time.Millisecond, FirstDPID: 0x100,
 		})
 		if ctx.Err() != nil {

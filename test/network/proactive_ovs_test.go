@@ -88,7 +88,7 @@ func newClos(t *testing.T, name string, c network.Config) *closNet {
 	x.serve(to)
 	for range closFlows {
 		x.on("h1", func() error {
-			c, err := net.DialTimeout("tcp4", to.String(), networktest.Patience)
+			c, err := net.DialTimeout("tcp4", to.String(), networktest.Timeout)
 			x.flows = append(x.flows, c)
 			return err
 		})
@@ -241,7 +241,7 @@ func (x *closNet) arrived(want int64) {
 	x.t.Helper()
 	tick := time.NewTicker(time.Millisecond) // eventually would wait for longer than the data takes
 	defer tick.Stop()
-	for deadline := time.After(networktest.Patience); x.came.Load() < want; {
+	for deadline := time.After(networktest.Timeout); x.came.Load() < want; {
 		select {
 		case <-tick.C:
 		case <-deadline:

@@ -247,7 +247,7 @@ func TestHostMoves(t *testing.T) {
 		if e.Host.MAC != mac || e.From.Switch != 2 || e.Host.At.Switch != 3 {
 			t.Errorf("event %+v", e)
 		}
-	case <-time.After(networktest.Patience):
+	case <-time.After(networktest.Timeout):
 		t.Error("no event tells of the move")
 	}
 	if h, ok := n.HostByIP(addr); !ok || h.At.Switch != 3 {

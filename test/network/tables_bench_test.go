@@ -69,7 +69,7 @@ func iperf(b *testing.B, l *lab.Lab, from, to string) float64 {
 		b.Fatal(err)
 	}
 	defer func() { _ = server.Wait() }()
-	deadline := time.Now().Add(networktest.Patience)
+	deadline := time.Now().Add(networktest.Timeout)
 	for l.Host(to).Command(b.Context(), "sh", "-c", "ss -Hltn | grep -q 5201").Run() != nil && time.Now().Before(deadline) {
 		continue // each round starts a program: that is pause enough
 	}
