@@ -26,7 +26,7 @@ func BenchmarkRequest(b *testing.B) {
 			b.Fatal(err)
 		}
 		r := f.(*frame.PathRequest)
-		if s.limits.allowFrame(at.At, now) {
+		if s.limits.frames.Allow(at.At, now) {
 			s.process(message{place: at, hello: r.Hello, request: r, received: now, send: func(network.PortRef, []byte) error {
 				select {
 				case sent <- struct{}{}:

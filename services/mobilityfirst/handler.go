@@ -50,7 +50,7 @@ func (s *Service) receive(x message, payload []byte) network.Verdict {
 	if !s.Network.IsEdge(x.At) {
 		return network.Continue
 	}
-	if !s.limits.allowFrame(x.At, x.received) {
+	if !s.limits.frames.Allow(x.At, x.received) {
 		return s.drop("too many")
 	}
 	f, err := frame.Parse(payload)
@@ -64,7 +64,7 @@ func (s *Service) receive(x message, payload []byte) network.Verdict {
 		if err != nil && !errors.Is(err, frame.ErrType) {
 			return s.drop("malformed")
 		}
-		if !s.limits.allowFlood(x.At, x.received) {
+		if !s.limits.floods.Allow(x.At, x.received) {
 			return s.drop("too many for everybody")
 		}
 		return network.Continue // a frame of the original release, or of a later one: access routers need to receive their hosts' broadcasts
@@ -100,7 +100,7 @@ func (s *Service) process(x message) network.Verdict {
 	}
 	src := endpoint{record.NameOf(x.hello.Key[:]), x.place}
 	x.flooded = x.request != nil && !s.names.isKnown(x.request.Destination)
-	if x.flooded && !s.limits.allowFlood(x.At, x.received) {
+	if x.flooded && !s.limits.floods.Allow(x.At, x.received) {
 		return s.drop("too many for unknown names")
 	}
 	// A repeated hello of a known host needs no signature check: any host that can send from there
@@ -123,7 +123,7 @@ func (s *Service) process(x message) network.Verdict {
 // enqueue passes a message to the workers that verify signatures. It drops the message if the
 // limits or the backlog do not allow it.
 func (s *Service) enqueue(src endpoint, x message) {
-	if !s.limits.allowSignature(x.At, x.received) {
+	if !s.limits.signatures.Allow(x.At, x.received) {
 		s.drop("too many signatures")
 		return
 	}
@@ -182,7 +182,7 @@ func (s *Service) announce(src endpoint, x *message) {
 		peers[e] = struct{}{}
 	}
 	for e := range peers {
-		if !s.limits.allowNotification(x.At, x.received) {
+		if !s.limits.notifications.Allow(x.At, x.received) {
 			return
 		}
 		s.send(s.Network.Send, e.place, src.MAC, &x.hello)
@@ -203,7 +203,7 @@ func (s *Service) request(src endpoint, x *message) {
 	}
 	to, others := s.choose(src, x, places)
 	for i, e := range to {
-		if i > 0 && !s.limits.allowForward(x.At, x.received) {
+		if i > 0 && !s.limits.forwards.Allow(x.At, x.received) {
 			s.drop("too many places")
 			return
 		}
@@ -219,7 +219,7 @@ func (s *Service) forwardByPath(src endpoint, x *message, to endpoint, others []
 		s.forward(send, q, src, to, p, err)
 		if err != nil {
 			for _, e := range others {
-				if !s.limits.allowForward(x.At, x.received) {
+				if !s.limits.forwards.Allow(x.At, x.received) {
 					s.drop("too many places")
 					return
 				}

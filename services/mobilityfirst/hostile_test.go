@@ -46,7 +46,7 @@ func TestManyNames(t *testing.T) {
 func TestFloods(t *testing.T) {
 	many := func(w *world, make func(i int) message) {
 		for i := range 100_000 {
-			if x := make(i); w.limits.allowFrame(x.At, x.received) {
+			if x := make(i); w.limits.frames.Allow(x.At, x.received) {
 				x.send = w.net.Send
 				w.process(x)
 			}

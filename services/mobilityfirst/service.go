@@ -75,7 +75,7 @@ type Service struct {
 	names       *names
 	paths       *paths
 	early       *earlyMessages
-	limits      *limits
+	limits      limits
 	nodes       *nodes
 	metrics     *metrics
 	backlog     chan unverified
