@@ -20,17 +20,17 @@ var (
 	problemModel = reflect.TypeFor[huma.ErrorModel]()
 )
 
-// Lists in answers are never null: who makes one makes it empty.
+// Lists in answers are never null: operations create empty lists instead.
 func init() { huma.DefaultArrayNullable = false }
 
-// Prefix is the path below which all operations stand.
+// Prefix is the path prefix of all operations.
 const Prefix = "/api/v1"
 
-// Options is what an API is made from.
+// Options configure an API.
 type Options struct {
-	// Version is that of the program, shown in the OpenAPI document.
+	// Version is the program's version in the OpenAPI document.
 	Version string
-	// Auth decides who may do what.
+	// Auth decides which requests are accepted.
 	Auth Auth
 	// Bus is the source of /api/v1/events.
 	Bus *event.Bus
@@ -40,7 +40,7 @@ type Options struct {
 	MaxBody int64
 }
 
-// Check says whether a part of the controller is ready, for /readyz.
+// Check reports whether a part of the controller is ready, for /readyz.
 type Check struct {
 	Name string
 	Run  func(context.Context) error
@@ -55,16 +55,16 @@ type API struct {
 	checks   []Check
 	remarks  []func() string
 	stopping chan struct{} // closed when Run begins to stop
-	streams  streams       // of events
+	streams  openStreams   // streams of events
 	tokens   atomic.Pointer[tokenSet]
 
-	permitted map[permission]bool
-	open      map[string]bool // patterns of what everybody may have
-	schemes   map[string]func(*http.Request) (string, error)
-	awaited   map[string]<-chan struct{} // paths of services, and when they have loaded
-	metrics   requestMetrics
+	permissions    map[permission]bool
+	publicPatterns map[string]bool // patterns of public handlers
+	schemes        map[string]func(*http.Request) (string, error)
+	loading        map[string]<-chan struct{} // path prefixes of services, with channels that are closed when they have loaded
+	metrics        requestMetrics
 
-	refusals, unready, errors lograte.Limit // of lines that anybody can cause
+	refusals, unready, errors lograte.Limit // limit lines that anybody can cause
 }
 
 // New returns an API without any service's operations.
@@ -75,7 +75,7 @@ func New(opts Options) *API {
 	if opts.MaxBody == 0 {
 		opts.MaxBody = 1 << 20
 	}
-	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permitted: map[permission]bool{}, open: map[string]bool{}, awaited: map[string]<-chan struct{}{}, schemes: map[string]func(*http.Request) (string, error){}}
+	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permissions: map[permission]bool{}, publicPatterns: map[string]bool{}, loading: map[string]<-chan struct{}{}, schemes: map[string]func(*http.Request) (string, error){}}
 	a.tokens.Store(newTokenSet(opts.Auth.Tokens))
 	a.huma = humago.New(a.mux, a.humaConfig())
 	a.huma.UseMiddleware(a.checkQuery)
@@ -83,31 +83,31 @@ func New(opts Options) *API {
 	return a
 }
 
-// Huma is where services register their operations; see the package's
+// Huma returns the huma API with which services register their operations; see the package's
 // documentation for an example.
 func (a *API) Huma() huma.API { return a.huma }
 
-// Metrics is where services register their Prometheus collectors. Names begin
-// with "sluice_<service>_".
+// Metrics returns the registry for services' Prometheus collectors. Names begin with
+// "sluice_<service>_".
 func (a *API) Metrics() *prometheus.Registry { return a.registry }
 
-// AddRemark adds lines to the answer of /readyz, which is public: what remark returns, if
-// not empty, while the controller is ready. Call it before Run.
+// AddRemark adds lines to the answer of /readyz, which is public: what remark returns, if not
+// empty, while the controller is ready. It must be called before Run.
 func (a *API) AddRemark(remark func() string) { a.remarks = append(a.remarks, remark) }
 
-// AddCheck adds a condition of /readyz. Call it before Run.
+// AddCheck adds a condition of /readyz. It must be called before Run.
 func (a *API) AddCheck(c Check) { a.checks = append(a.checks, c) }
 
-// Stopping is closed when Run begins to stop: a stream ends then, or it holds up
-// the end.
+// Stopping returns a channel that is closed when Run begins to stop. Streams must end then,
+// because they would delay the end.
 func (a *API) Stopping() <-chan struct{} { return a.stopping }
 
-// Handle adds a handler beside huma, behind the same authentication.
+// Handle adds a handler outside huma, with the same authentication.
 func (a *API) Handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }
 
-// HandlePublic adds a handler that everybody may ask without authentication: for
-// what is the same in every installation, or a single word.
+// HandlePublic adds a handler without authentication. It is for content that is the same in
+// every installation, or a single word.
 func (a *API) HandlePublic(pattern string, h http.Handler) {
-	a.open[pattern] = true
+	a.publicPatterns[pattern] = true
 	a.mux.Handle(pattern, h)
 }

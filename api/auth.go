@@ -16,29 +16,27 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// Auth decides which requests pass. The zero value lets nothing pass but the
-// public paths (health and the API's own documentation).
+// Auth decides which requests are accepted. The zero value accepts only requests for public
+// paths (health and the API's own documentation).
 type Auth struct {
 	// Tokens are the bearer tokens that are accepted until SetTokens replaces them.
 	Tokens []Token
-	// ClientCerts accepts requests whose TLS client certificate the server has
-	// verified.
+	// ClientCerts accepts requests whose TLS client certificate the server has verified.
 	ClientCerts bool
-	// Revoked, if set, refuses certificates that have been revoked since their
+	// Revoked, if not nil, returns an error for certificates that were revoked after their
 	// connection was made.
 	Revoked func(*x509.Certificate) error
-	// Roles are those of holders whose certificates name none. Who has no role may
-	// do nothing.
+	// Roles maps holders whose certificates name no role. A holder without a role has no access.
 	Roles pki.Mapping
-	// OpenReads lets reading requests pass unauthenticated when they arrive on
-	// a loopback address under a loopback name (the name is checked so that a
-	// web page cannot read the API through a host name it made point here).
+	// OpenReads accepts reading requests without authentication if they arrive on a loopback
+	// address under a loopback name. The name is checked so that a web page cannot read the API
+	// through a host name that points to this machine.
 	OpenReads bool
 }
 
-// Token is a bearer token, kept as its hash only.
+// Token is a bearer token. Only its hash is kept.
 type Token struct {
-	// Name is who uses it, for the log.
+	// Name is the token's user, for the log.
 	Name string
 	hash [sha256.Size]byte
 }
@@ -50,9 +48,8 @@ func NewToken(name, secret string) Token {
 
 type identityKey struct{}
 
-// Identity returns who sent the request that the context belongs to: the
-// token's name, the client certificate's common name, or "" for an
-// unauthenticated read.
+// Identity returns the sender of the context's request: the token's name, the client
+// certificate's common name, or "" for an unauthenticated read.
 func Identity(ctx context.Context) string {
 	name, _ := ctx.Value(identityKey{}).(string)
 	return name
@@ -60,10 +57,9 @@ func Identity(ctx context.Context) string {
 
 type roleKey struct{}
 
-// Role returns the role in the certificate of the sender of the request that the
-// context belongs to. It is empty for other credentials. An operator may have a
-// certificate of the same name as a neighbour: who acts on the name alone must
-// look at the role.
+// Role returns the role in the certificate of the sender of the context's request. It is empty
+// for other credentials. An operator may have a certificate with the same name as a neighbour,
+// so code that depends on the name must check the role as well.
 func Role(ctx context.Context) pki.Role {
 	role, _ := ctx.Value(roleKey{}).(pki.Role)
 	return role
@@ -71,11 +67,11 @@ func Role(ctx context.Context) pki.Role {
 
 var errNoCredentials = errors.New("no credentials: send \"Authorization: Bearer TOKEN\" (the token is in the controller's token file) or use a client certificate")
 
-// Permit lets holders of a certificate with the role, which is not one of an
-// operator or controller, use one operation. Without it they may use none: an
-// agent's certificate is on many machines.
+// Permit gives holders of a certificate with the role access to one operation. Without it, roles
+// other than operator and controller have access to none, because an agent's certificate is on
+// many machines.
 func (a *API) Permit(role pki.Role, method, path string) {
-	a.permitted[permission{role, method, path}] = true
+	a.permissions[permission{role, method, path}] = true
 }
 
 type permission struct {
@@ -83,8 +79,8 @@ type permission struct {
 	method, path string
 }
 
-// mayAll says whether a role opens everything.
-func mayAll(role pki.Role) bool {
+// isAdmin reports whether the role may call every operation.
+func isAdmin(role pki.Role) bool {
 	return role == pki.RoleOperator || role == pki.RoleController
 }
 
@@ -93,7 +89,7 @@ var (
 	errNoRole       = errors.New("the certificate names no role: use one of \"sluice pki issue operator\", or map its common name to a role in the controller's configuration, under api.tls.roles")
 )
 
-// identify returns who sends the request, or why that is unknown.
+// identify returns the sender's identity, or the reason why it is unknown.
 func (a *Auth) identify(r *http.Request, tokens []Token) (string, error) {
 	if cert := a.certificate(r); cert != nil {
 		return "certificate:" + cert.Subject.CommonName, nil
@@ -127,8 +123,9 @@ func (a *Auth) certificate(r *http.Request) *x509.Certificate {
 	return r.TLS.VerifiedChains[0][0]
 }
 
-// revoked refuses requests on connections whose certificate has been revoked.
-func (a *Auth) revoked(r *http.Request) error {
+// checkRevoked returns an error for a request on a connection whose certificate has been
+// revoked.
+func (a *Auth) checkRevoked(r *http.Request) error {
 	cert := a.certificate(r)
 	if cert == nil || a.Revoked == nil {
 		return nil
@@ -136,23 +133,22 @@ func (a *Auth) revoked(r *http.Request) error {
 	return a.Revoked(cert)
 }
 
-// public says whether the request is for a handler that is open to everybody.
-func (a *API) public(r *http.Request) bool {
+// isPublic reports whether the request is for a public handler.
+func (a *API) isPublic(r *http.Request) bool {
 	_, pattern := a.mux.Handler(r)
-	return a.open[pattern]
+	return a.publicPatterns[pattern]
 }
 
-// openRead says whether the request may pass unauthenticated because of
-// OpenReads.
-func (a *Auth) openRead(r *http.Request) bool {
+// isOpenRead reports whether OpenReads accepts the request without authentication.
+func (a *Auth) isOpenRead(r *http.Request) bool {
 	if !a.OpenReads || (r.Method != http.MethodGet && r.Method != http.MethodHead) {
 		return false
 	}
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return ok && loopbackAddr(local) && loopbackName(r.Host)
+	return ok && isLoopbackAddr(local) && isLoopbackName(r.Host)
 }
 
-func loopbackAddr(a net.Addr) bool {
+func isLoopbackAddr(a net.Addr) bool {
 	if a.Network() == "unix" {
 		return true
 	}
@@ -160,7 +156,7 @@ func loopbackAddr(a net.Addr) bool {
 	return err == nil && ap.Addr().Unmap().IsLoopback()
 }
 
-func loopbackName(host string) bool {
+func isLoopbackName(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
@@ -172,24 +168,24 @@ func loopbackName(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// gate lets authenticated requests through, and those that need not be.
-func (a *API) gate(next http.Handler) http.Handler {
+// authenticate passes on authenticated requests, and those that need no authentication.
+func (a *API) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = withRemote(r)
-		if err := a.opts.Auth.revoked(r); err != nil {
+		if err := a.opts.Auth.checkRevoked(r); err != nil {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 			a.refuse(w, r, http.StatusUnauthorized, "", err)
 			return
 		}
 		tokens := a.tokens.Load()
 		name, err := a.identify(r, tokens.all)
-		if cert := a.opts.Auth.certificate(r); cert != nil && !a.public(r) {
+		if cert := a.opts.Auth.certificate(r); cert != nil && !a.isPublic(r) {
 			role := a.opts.Auth.Roles.RoleOf(cert)
 			if role == "" {
 				a.refuse(w, r, http.StatusForbidden, cert.Subject.CommonName, errNoRole)
 				return
 			}
-			if !mayAll(role) && !a.permitted[permission{role, r.Method, r.URL.Path}] {
+			if !isAdmin(role) && !a.permissions[permission{role, r.Method, r.URL.Path}] {
 				a.refuse(w, r, http.StatusForbidden, "certificate of role "+string(role), errNotPermitted)
 				return
 			}
@@ -202,7 +198,7 @@ func (a *API) gate(next http.Handler) http.Handler {
 				ctx = context.WithValue(ctx, tokensKey{}, tokens)
 			}
 			r = r.WithContext(ctx)
-		case a.public(r), a.opts.Auth.openRead(r) && errors.Is(err, errNoCredentials):
+		case a.isPublic(r), a.opts.Auth.isOpenRead(r) && errors.Is(err, errNoCredentials):
 		default:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 			a.refuse(w, r, http.StatusUnauthorized, "", err)

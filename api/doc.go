@@ -1,6 +1,6 @@
-// Package api is the controller's REST interface: a huma server under
-// /api/v1 with its OpenAPI 3.1 document and viewer, authentication, problem
-// documents (RFC 9457), the event stream, metrics and health.
+// Package api is the controller's REST interface: a huma server under /api/v1 with its OpenAPI
+// 3.1 document and viewer, authentication, problem documents (RFC 9457), the event stream,
+// metrics and health. Start reading with api.go and serve.go.
 //
 // A service adds its operations in its Register method:
 //
@@ -14,9 +14,8 @@
 //		}, s.addWhitelistEntry)
 //	}
 //
-// It need not think of authentication: every request passes the same gate
-// before it reaches any operation. It returns errors made by Invalid,
-// NotFound, Conflict, Refused and Unavailable, so that every refusal names the field,
-// the value and what would be right. What a text looks like it says by the tag
-// format, with a name of Formats.
+// Operations need not authenticate requests: every request is authenticated before it reaches an
+// operation. Operations return errors made by Invalid, NotFound, Conflict, Refused and
+// Unavailable, so that every refusal names the field, the value and what would be right. The tag
+// format, with a name from Formats, describes the syntax of a text.
 package api

@@ -11,29 +11,28 @@ import (
 // problemType is the media type of all refusals (RFC 9457).
 const problemType = "application/problem+json"
 
-// always are the statuses with which this package may refuse a request to any
-// operation before the operation is asked: without credentials, with those of another
-// role, with a parameter that is none, while the service reads its store; and for a
-// fault of the controller.
-var always = []int{
+// commonStatuses lists the statuses with which this package may refuse a request to any
+// operation before the operation runs: no credentials, credentials of another role, an unknown
+// parameter, a service that is still loading; and a fault of the controller.
+var commonStatuses = []int{
 	http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity,
 	http.StatusInternalServerError, http.StatusServiceUnavailable,
 }
 
-// ofBodies are those that a request with a body may get besides: no JSON, too slow, too
+// bodyStatuses lists further statuses for requests with a body: invalid JSON, too slow, too
 // large, another media type.
-var ofBodies = []int{
+var bodyStatuses = []int{
 	http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 }
 
-// describeRefusals says what an operation can be refused with before it is asked, and by
-// the header which says what would help.
+// describeRefusals documents the statuses with which an operation may be refused before it runs,
+// and their headers.
 func (a *API) describeRefusals(_ *huma.OpenAPI, op *huma.Operation) {
-	codes := slices.Clone(always)
+	codes := slices.Clone(commonStatuses)
 	if op.RequestBody != nil {
-		codes = append(codes, ofBodies...)
+		codes = append(codes, bodyStatuses...)
 	}
-	delete(op.Responses, "default") // huma's, where it knows of no error
+	delete(op.Responses, "default") // huma adds it if it knows of no error
 	for _, code := range codes {
 		text := strconv.Itoa(code)
 		if op.Responses[text] == nil {

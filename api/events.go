@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// heartbeat is how often an idle stream carries a comment, by which both
-	// ends see that the other is still there.
+	// heartbeat is the interval of comments on an idle stream, by which both ends detect whether
+	// the other is still there.
 	heartbeat = 10 * time.Second
 	// streamWriteTimeout bounds a write to a consumer that does not read.
 	streamWriteTimeout = 10 * time.Second
@@ -35,8 +35,8 @@ type eventsInput struct {
 	Kind        []string `query:"kind" maxItems:"16" doc:"Only events whose kind begins with one of these"`
 }
 
-// after returns the identifier to go on after, or ok=false for "what happens
-// next".
+// position returns the identifier after which to continue. ok is false if the stream begins with
+// the next event.
 func (in *eventsInput) position() (id uint64, ok bool, err error) {
 	field, text := "query.after", in.After
 	if in.LastEventID != "" {
@@ -80,7 +80,7 @@ func (a *API) streamEvents(ctx context.Context, in *eventsInput) (*huma.StreamRe
 		after = a.opts.Bus.Last()
 	}
 	streamed, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	place := a.streams.add(follower(ctx), end)
+	place := a.streams.add(streamIdentity(ctx), end)
 	if place == nil {
 		end(nil)
 		return nil, Unavailable("%d consumers follow events already: close one", maxStreams)
@@ -101,19 +101,19 @@ func (a *API) streamEvents(ctx context.Context, in *eventsInput) (*huma.StreamRe
 			select {
 			case <-a.stopping:
 			case <-withdrawn:
-			case <-streamed.Done(): // a write that waits for the consumer ends, too
+			case <-streamed.Done(): // also ends a write that waits for the consumer
 				_ = control.SetWriteDeadline(time.Unix(1, 0))
 			case <-ctx.Done():
 			}
 			cancel()
 		})
-		if err := boundBuffer(r); err != nil {
+		if err := limitWriteBuffer(r); err != nil {
 			a.opts.Log.Debug("event stream", "to", r.RemoteAddr, "error", err)
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Cache-Control", "no-store")
 		s := &stream{w: w, control: control, kinds: in.Kind}
-		err := s.follow(ctx, a.opts.Bus.Subscribe(after))
+		err := s.run(ctx, a.opts.Bus.Subscribe(after))
 		if ctx.Err() == nil {
 			a.opts.Log.Debug("event stream ended", "to", r.RemoteAddr, "error", err)
 		}
@@ -127,10 +127,9 @@ type stream struct {
 	kinds   []string
 }
 
-// follow writes events until the consumer, the bus or ctx ends it, and returns
-// why it ended.
-func (s *stream) follow(ctx context.Context, sub *event.Subscription) error {
-	// The first comment makes the header go out at once.
+// run writes events until the consumer, the bus or ctx ends it, and returns the reason.
+func (s *stream) run(ctx context.Context, sub *event.Subscription) error {
+	// The first comment sends the header at once.
 	if err := s.write(": following\n\n"); err != nil {
 		return err
 	}
@@ -140,7 +139,7 @@ func (s *stream) follow(ctx context.Context, sub *event.Subscription) error {
 		cancel()
 		var missed *event.MissedError
 		switch {
-		case err == nil && s.wanted(e.Kind):
+		case err == nil && s.matches(e.Kind):
 			err = s.send(e)
 		case errors.As(err, &missed):
 			err = s.sendMissed(missed)
@@ -153,7 +152,7 @@ func (s *stream) follow(ctx context.Context, sub *event.Subscription) error {
 	}
 }
 
-func (s *stream) wanted(kind string) bool {
+func (s *stream) matches(kind string) bool {
 	return len(s.kinds) == 0 || slices.ContainsFunc(s.kinds, func(k string) bool { return strings.HasPrefix(kind, k) })
 }
 

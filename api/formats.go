@@ -7,13 +7,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Format is how a text of the API is written. A field has it by its tag, as in
-// `format:"mac"`; the pattern in the OpenAPI document, by which requests are checked,
-// follows.
+// Format is the syntax of a text in the API. A field names it in its tag, as in `format:"mac"`.
+// The OpenAPI document gets the pattern, by which requests are validated.
 type Format struct {
-	// Pattern is what the whole text must match, in what RE2 and ECMAScript share.
+	// Pattern must match the whole text. It uses the common syntax of RE2 and ECMAScript.
 	Pattern string
-	// Want says to people what would be right.
+	// Want tells people what would be right.
 	Want string
 }
 
@@ -44,8 +43,8 @@ const (
 	duration   = `(?:[0-9]{1,6}(?:\.[0-9]{1,9})?(?:ns|us|µs|ms|s|m|h))+`
 )
 
-// Formats are those that fields of the API may name. Where a field may be left out, the
-// empty text says the same, unless the field has a minLength.
+// Formats holds the formats that fields of the API may name. For an optional field the empty
+// text means the same as a missing one, unless the field has a minLength.
 var Formats = map[string]Format{
 	"ipv4-address": {ipv4, "an IPv4 address like 192.0.2.1"},
 	"ip-address":   {ipv4 + `|` + ipv6, "an IP address like 192.0.2.1 or 2001:db8::1"},
@@ -67,35 +66,35 @@ var Formats = map[string]Format{
 	"port-range":  {tcpPort + `(?:-` + tcpPort + `)?`, "a port or a range of ports like 443 or 8000-8099"},
 }
 
-// unsigned are the formats of numbers that have no sign: huma writes those with one.
-var unsigned = map[string]string{"int32": "uint32", "int64": "uint64"}
+// unsignedFormats maps signed integer formats, which huma uses for all integers, to unsigned
+// ones.
+var unsignedFormats = map[string]string{"int32": "uint32", "int64": "uint64"}
 
-// describeFormats gives the schemas of an operation, and those that they refer to, the patterns
-// of their formats.
+// describeFormats sets the patterns of formats in an operation's schemas and in those that they
+// refer to.
 func (a *API) describeFormats(doc *huma.OpenAPI, op *huma.Operation) {
 	for _, p := range op.Parameters {
-		complete(p.Schema, p.Required)
-		bound(doc.Components.Schemas, p.Schema)
+		setPatterns(p.Schema, p.Required)
+		setIntegerBounds(doc.Components.Schemas, p.Schema)
 	}
 	for _, s := range doc.Components.Schemas.Map() {
-		complete(s, true)
+		setPatterns(s, true)
 	}
 	if op.RequestBody != nil {
 		for _, c := range op.RequestBody.Content {
-			complete(c.Schema, true)
-			bound(doc.Components.Schemas, c.Schema)
+			setPatterns(c.Schema, true)
+			setIntegerBounds(doc.Components.Schemas, c.Schema)
 		}
 	}
 	for _, r := range op.Responses {
 		for _, c := range r.Content {
-			complete(c.Schema, true)
+			setPatterns(c.Schema, true)
 		}
 	}
 }
 
-// complete writes a schema's pattern, and those of what is in it. Fields that have one
-// already keep it.
-func complete(s *huma.Schema, required bool) {
+// setPatterns sets the pattern of a schema and of the schemas in it. Existing patterns stay.
+func setPatterns(s *huma.Schema, required bool) {
 	if s == nil {
 		return
 	}
@@ -106,40 +105,40 @@ func complete(s *huma.Schema, required bool) {
 		}
 		s.PrecomputeMessages()
 	}
-	if u, ok := unsigned[s.Format]; ok && s.Minimum != nil && *s.Minimum == 0 {
+	if u, ok := unsignedFormats[s.Format]; ok && s.Minimum != nil && *s.Minimum == 0 {
 		s.Format = u
 	}
-	complete(s.Items, true)
+	setPatterns(s.Items, true)
 	for name, p := range s.Properties {
-		complete(p, slices.Contains(s.Required, name))
+		setPatterns(p, slices.Contains(s.Required, name))
 	}
 	if values, ok := s.AdditionalProperties.(*huma.Schema); ok {
-		complete(values, true)
+		setPatterns(values, true)
 	}
 }
 
-// exact is up to where every whole number has a float64 of its own, and all programs
-// read the same one (RFC 8259, section 6).
-const exact = 1<<53 - 1
+// maxExactInt is the largest whole number up to which all whole numbers are exact in a float64,
+// so that all programs read the same number (RFC 8259, section 6).
+const maxExactInt = 1<<53 - 1
 
-// limits are the least and the largest whole numbers of a format.
-var limits = map[string][2]float64{
+// integerLimits holds the least and the largest whole numbers of each format.
+var integerLimits = map[string][2]float64{
 	"int32":  {math.MinInt32, math.MaxInt32},
 	"uint32": {0, math.MaxUint32},
-	"int64":  {-exact, exact},
-	"uint64": {0, exact},
+	"int64":  {-maxExactInt, maxExactInt},
+	"uint64": {0, maxExactInt},
 }
 
-// bound writes into the schema of an input, and those that it refers to, what its whole
-// numbers are bounded by at least.
-func bound(all huma.Registry, s *huma.Schema) {
+// setIntegerBounds adds minimum and maximum to every integer of an input's schema and of the
+// schemas it refers to.
+func setIntegerBounds(all huma.Registry, s *huma.Schema) {
 	if s != nil && s.Ref != "" {
 		s = all.SchemaFromRef(s.Ref)
 	}
 	if s == nil {
 		return
 	}
-	if l, ok := limits[s.Format]; ok && s.Type == huma.TypeInteger {
+	if l, ok := integerLimits[s.Format]; ok && s.Type == huma.TypeInteger {
 		if s.Minimum == nil {
 			s.Minimum = &l[0]
 		}
@@ -148,8 +147,8 @@ func bound(all huma.Registry, s *huma.Schema) {
 		}
 		s.PrecomputeMessages()
 	}
-	bound(all, s.Items)
+	setIntegerBounds(all, s.Items)
 	for _, p := range s.Properties {
-		bound(all, p)
+		setIntegerBounds(all, p)
 	}
 }

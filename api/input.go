@@ -15,9 +15,8 @@ import (
 	"github.com/sluice-net/sluice/internal/jsonlimit"
 )
 
-// jsonFormat reads bodies as the OpenAPI document describes them, where encoding/json and
-// huma are more generous or less: null is not the same as left out, and 3.0 is a whole
-// number.
+// jsonFormat reads bodies as the OpenAPI document describes them. It is stricter or more lenient
+// than encoding/json and huma: null differs from a missing value, and 3.0 is a whole number.
 var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
 
 func unmarshal(data []byte, v any) error {
@@ -25,7 +24,7 @@ func unmarshal(data []byte, v any) error {
 		return fmt.Errorf("the body has %w", err)
 	}
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return err // with what encoding/json says of the whole text
+		return err // with the position in the whole text
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -33,7 +32,7 @@ func unmarshal(data []byte, v any) error {
 	if err := d.Decode(&tree); err != nil {
 		return err
 	}
-	tree, changed, null := plain(tree)
+	tree, changed, null := normalise(tree)
 	if null != nil {
 		return null
 	}
@@ -46,7 +45,7 @@ func unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// nullError reports a null value. plain adds to its path on the way back from the value to
+// nullError reports a null value. normalise adds to its path while it returns from the value to
 // the body, so that only a body with a null value costs a path.
 type nullError struct{ path string }
 
@@ -54,9 +53,9 @@ func (e *nullError) Error() string {
 	return fmt.Sprintf("body%s is null: leave out what is not to be set", e.path)
 }
 
-// plain refuses null and writes whole numbers without a fraction. changed says whether
-// there was one.
-func plain(v any) (_ any, changed bool, err *nullError) {
+// normalise refuses null and removes the fraction of whole numbers. changed reports whether it
+// has changed a number.
+func normalise(v any) (_ any, changed bool, err *nullError) {
 	switch v := v.(type) {
 	case nil:
 		return nil, false, &nullError{}
@@ -66,7 +65,7 @@ func plain(v any) (_ any, changed bool, err *nullError) {
 	case []any:
 		for i := range v {
 			var c bool
-			if v[i], c, err = plain(v[i]); err != nil {
+			if v[i], c, err = normalise(v[i]); err != nil {
 				err.path = fmt.Sprintf("[%d]%s", i, err.path)
 				return nil, false, err
 			}
@@ -75,7 +74,7 @@ func plain(v any) (_ any, changed bool, err *nullError) {
 	case map[string]any:
 		for key := range v {
 			var c bool
-			if v[key], c, err = plain(v[key]); err != nil {
+			if v[key], c, err = normalise(v[key]); err != nil {
 				err.path = "." + key + err.path
 				return nil, false, err
 			}
@@ -85,21 +84,20 @@ func plain(v any) (_ any, changed bool, err *nullError) {
 	return v, changed, nil
 }
 
-// wholeNumber writes numbers like 3.0 and 1e3 as 3 and 1000.
+// wholeNumber rewrites numbers like 3.0 and 1e3 as 3 and 1000.
 func wholeNumber(text string) (_ string, changed bool) {
 	if !strings.ContainsAny(text, ".eE") {
 		return text, false
 	}
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || f != math.Trunc(f) || math.Abs(f) > exact {
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > maxExactInt {
 		return text, false
 	}
 	return strconv.FormatInt(int64(f), 10), true
 }
 
-// checkQuery refuses what huma takes for left out, or does not look at: a query that
-// cannot be read, a parameter that is given twice, and one that is given without a value
-// and needs one.
+// checkQuery refuses what huma takes for a missing parameter, or does not check: a query that
+// cannot be parsed, a parameter that is given twice, and one without the value that it needs.
 func (a *API) checkQuery(ctx huma.Context, next func(huma.Context)) {
 	u := ctx.URL()
 	query, err := url.ParseQuery(u.RawQuery)
@@ -132,7 +130,7 @@ func (a *API) checkParameter(p *huma.Param, given []string) []error {
 		return nil
 	}
 	if p.Schema.Type == huma.TypeArray {
-		return nil // a list of nothing
+		return nil // an empty list
 	}
 	at, result := huma.NewPathBuffer(nil, 0), &huma.ValidateResult{}
 	at.Push("query")

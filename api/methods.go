@@ -9,19 +9,18 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// methods knows which methods each documented path has. The multiplexer alone would
-// also offer those of a more general path: DELETE /agents/announce as one of
-// /agents/{name}.
+// methods knows the methods of each documented path. The multiplexer alone would also accept
+// those of a more general path: DELETE /agents/announce as one of /agents/{name}.
 type methods struct {
-	paths *http.ServeMux
-	of    map[string][]string // by path, sorted
+	paths  *http.ServeMux
+	byPath map[string][]string // by path, sorted
 }
 
 func (a *API) methods() *methods {
-	m := &methods{paths: http.NewServeMux(), of: map[string][]string{}}
+	m := &methods{paths: http.NewServeMux(), byPath: map[string][]string{}}
 	for path, item := range a.huma.OpenAPI().Paths {
 		m.paths.Handle(path, http.NotFoundHandler())
-		m.of[path] = methodsOf(item)
+		m.byPath[path] = methodsOf(item)
 	}
 	return m
 }
@@ -40,17 +39,17 @@ func methodsOf(item *huma.PathItem) []string {
 	return out
 }
 
-// allowed says whether the request's method is one of its path's, and which are. A path
-// that is not documented allows all: others know of it.
+// allowed reports whether the request's method is one of its path's, and returns those. An
+// undocumented path allows all methods, because other handlers check them.
 func (m *methods) allowed(r *http.Request) (bool, []string) {
 	_, path := m.paths.Handler(r)
-	all, ok := m.of[path]
+	all, ok := m.byPath[path]
 	return !ok || slices.Contains(all, r.Method), all
 }
 
-// fallback answers unknown paths and methods with problem documents instead of
-// the multiplexer's plain text.
-func (a *API) fallback() http.Handler {
+// dispatch returns the handler that passes requests to the multiplexer, and answers unknown
+// paths and methods with problem documents instead of the multiplexer's plain text.
+func (a *API) dispatch() http.Handler {
 	methods := a.methods()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ok, all := methods.allowed(r); !ok {
@@ -84,7 +83,7 @@ func notAllowed(w http.ResponseWriter, r *http.Request, allow string) {
 	})
 }
 
-// probeWriter takes the header of an answer and forgets its body.
+// probeWriter records the header of an answer and discards its body.
 type probeWriter struct{ header http.Header }
 
 func (p *probeWriter) Header() http.Header         { return p.header }

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// requestMetrics counts what the API is asked.
+// requestMetrics counts requests to the API.
 type requestMetrics struct{ requests *prometheus.CounterVec }
 
 func (a *API) registerMetrics() {
@@ -21,7 +21,7 @@ func (a *API) registerMetrics() {
 			Name: "sluice_api_event_streams", Help: "Consumers that follow events now.",
 		}, func() float64 { return float64(a.streams.len()) }))
 	if a.opts.Bus != nil {
-		// With it, a consumer of the stream can prove that it missed nothing.
+		// A consumer of the stream can prove with it that it has missed nothing.
 		a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sluice_event_last_id", Help: "Identifier of the latest event.",
 		}, func() float64 { return float64(a.opts.Bus.Last()) }))
@@ -29,6 +29,6 @@ func (a *API) registerMetrics() {
 	a.mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{Registry: a.registry}))
 }
 
-func (a *API) count(next http.Handler) http.Handler {
+func (a *API) countRequests(next http.Handler) http.Handler {
 	return promhttp.InstrumentHandlerCounter(a.metrics.requests, next)
 }

@@ -1,14 +1,14 @@
 package api
 
-// Origins of what may be defined both in the configuration file and by the API. It has
-// one of them: what stands in the file is changed there alone, what was defined by the
-// API by the API alone.
+// Origins of objects that may be defined both in the configuration file and by the API. An
+// object has one of them: objects from the file are changed only there, objects from the API
+// only by the API.
 const (
 	OriginFile = "file"
 	OriginAPI  = "api"
 )
 
-// Origin is OriginFile for what stands in the configuration file, else OriginAPI.
+// Origin returns OriginFile for an object from the configuration file, otherwise OriginAPI.
 func Origin(configured bool) string {
 	if configured {
 		return OriginFile
@@ -16,8 +16,8 @@ func Origin(configured bool) string {
 	return OriginAPI
 }
 
-// Configured refuses to change or remove something that stands in the configuration
-// file, under a key like handover.classes.cars: 409.
+// Configured returns the error for a request to change or remove something from the
+// configuration file, with a key like handover.classes.cars: 409.
 func Configured(location string, value any, key string) error {
 	return Conflict(location, value, "it stands in the configuration file, as "+key+": change it there, or take it out there, and restart the controller")
 }

@@ -8,15 +8,14 @@ import (
 
 type remoteKey struct{}
 
-// Remote returns the address that the request came from which the context belongs
-// to. It is not valid where there is none, as on a Unix socket. Behind a proxy it is
-// the proxy's.
+// Remote returns the address from which the context's request came. It is invalid if there is
+// none, as on a Unix socket. Behind a proxy it is the proxy's address.
 func Remote(ctx context.Context) netip.Addr {
 	a, _ := ctx.Value(remoteKey{}).(netip.Addr)
 	return a
 }
 
-// withRemote notes where a request came from.
+// withRemote adds the sender's address to the request's context.
 func withRemote(r *http.Request) *http.Request {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

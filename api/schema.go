@@ -9,9 +9,9 @@ import (
 
 const module = "github.com/sluice-net/sluice/"
 
-// schemaName names a type in the OpenAPI document. Packages choose the names of their types
-// freely; the name of the service or package goes before, so that sos.Status and
-// controller.Status are SosStatus and ControllerStatus.
+// schemaName returns the name of a type in the OpenAPI document. Packages choose the names of
+// their types freely. The name of the service or package is put before, so that sos.Status and
+// controller.Status become SosStatus and ControllerStatus.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {
@@ -23,7 +23,7 @@ func schemaName(t reflect.Type, hint string) string {
 	}
 	path = strings.TrimPrefix(path, "services/")
 	if rest, ok := strings.CutPrefix(path, "kit"); ok {
-		path = "service" + rest // what all services have
+		path = "service" + rest // types of the kit are common to all services
 	}
 	elements := strings.Split(path, "/")
 	prefix := elements[0]

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/internal/listen"
 )
 
-// Times that bound a request. The event stream lifts the one for writing and
-// sets its own for each message.
+// Timeouts of a request. The event stream removes the one for writing and sets its own for each
+// message.
 const (
 	headerTimeout   = 10 * time.Second
 	readTimeout     = 30 * time.Second
@@ -29,10 +29,10 @@ const (
 
 // Handler returns the whole API as a handler, with its authentication.
 func (a *API) Handler() http.Handler {
-	return a.count(a.recoverPanics(a.limitBody(a.gate(a.untilLoaded(a.fallback())))))
+	return a.countRequests(a.recoverPanics(a.limitBody(a.authenticate(a.refuseWhileLoading(a.dispatch())))))
 }
 
-// Run serves the API on the listener until ctx ends, and closes it.
+// Run serves the API on the listener until ctx ends, and closes the listener.
 func (a *API) Run(ctx context.Context, l net.Listener) error {
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -47,7 +47,7 @@ func (a *API) Run(ctx context.Context, l net.Listener) error {
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ConnContext:       withConn,
 	}
-	// Streams end when the shutdown begins; others get their time.
+	// Streams end when the shutdown begins; other requests have until the timeout.
 	stopStreams := context.AfterFunc(ctx, func() { close(a.stopping) })
 	defer stopStreams()
 	done := make(chan error, 1)
@@ -70,8 +70,8 @@ func (a *API) Run(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// limitBody bounds bodies also where huma, which answers larger ones with a
-// proper refusal, is not asked.
+// limitBody limits bodies, also of handlers outside huma. huma itself answers larger ones with a
+// proper refusal.
 func (a *API) limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, a.opts.MaxBody+1)
@@ -79,8 +79,8 @@ func (a *API) limitBody(next http.Handler) http.Handler {
 	})
 }
 
-// recoverPanics turns a fault in one operation into an answer, so that it
-// takes nothing else with it.
+// recoverPanics turns a panic in one operation into an answer, so that other requests are not
+// affected.
 func (a *API) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -10,22 +10,23 @@ import (
 )
 
 const (
-	// maxStreams bounds the streams of events that are open at once.
+	// maxStreams limits the open streams of events.
 	maxStreams = 256
-	// maxStreamsEach bounds those of one identity.
+	// maxStreamsEach limits those of one identity.
 	maxStreamsEach = maxStreams / 2
-	// streamBuffer is how many bytes the system keeps for a consumer that does not read. What
-	// is kept keeps it from being noticed.
+	// streamBuffer is how many bytes the system buffers for a consumer that does not read.
+	// Buffered bytes delay the detection of such a consumer.
 	streamBuffer = 64 << 10
 )
 
-// errGaveWay says that a stream was ended for a newer one. Its consumer may open it again.
-var errGaveWay = errors.New("a newer stream of events has taken its place")
+// errReplaced means that a stream was ended in favour of a newer one. Its consumer may open it
+// again.
+var errReplaced = errors.New("a newer stream of events has taken its place")
 
-// streams are the open streams of events. Nobody can see whether a consumer to which nothing
-// is to be written still reads, so where an identity has as many streams as it may, its oldest
-// one gives way to a new one.
-type streams struct {
+// openStreams holds the open streams of events. Whether a consumer still reads is unknown while
+// nothing is written to it. Therefore the oldest stream of an identity is ended for a new one
+// when the identity has reached its limit.
+type openStreams struct {
 	mu   sync.Mutex
 	open []*openStream // the oldest first
 }
@@ -35,8 +36,8 @@ type openStream struct {
 	end      context.CancelCauseFunc
 }
 
-// add opens a stream of an identity, which end ends. It returns nil where there is no room.
-func (s *streams) add(identity string, end context.CancelCauseFunc) *openStream {
+// add adds a stream of an identity. end ends the stream. add returns nil if there is no room.
+func (s *openStreams) add(identity string, end context.CancelCauseFunc) *openStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	count := map[string]int{}
@@ -48,9 +49,9 @@ func (s *streams) add(identity string, end context.CancelCauseFunc) *openStream 
 	}
 	switch {
 	case count[identity] >= maxStreamsEach:
-		s.giveWay(identity)
+		s.endOldest(identity)
 	case len(s.open) >= maxStreams && count[most] > 1:
-		s.giveWay(most)
+		s.endOldest(most)
 	case len(s.open) >= maxStreams:
 		return nil
 	}
@@ -59,15 +60,15 @@ func (s *streams) add(identity string, end context.CancelCauseFunc) *openStream 
 	return o
 }
 
-// giveWay ends the oldest stream of an identity; the mutex is held.
-func (s *streams) giveWay(identity string) {
+// endOldest ends the oldest stream of an identity. The mutex is held.
+func (s *openStreams) endOldest(identity string) {
 	i := slices.IndexFunc(s.open, func(o *openStream) bool { return o.identity == identity })
-	s.open[i].end(errGaveWay)
+	s.open[i].end(errReplaced)
 	s.open = slices.Delete(s.open, i, i+1)
 }
 
-// remove takes note of the end of a stream.
-func (s *streams) remove(o *openStream) {
+// remove removes a stream that has ended.
+func (s *openStreams) remove(o *openStream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.open, o); i >= 0 {
@@ -76,15 +77,15 @@ func (s *streams) remove(o *openStream) {
 }
 
 // len returns how many streams are open.
-func (s *streams) len() int {
+func (s *openStreams) len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open)
 }
 
-// follower returns for whom a stream of events counts: the sender of the request or, where
-// requests are let in without credentials, its address.
-func follower(ctx context.Context) string {
+// streamIdentity returns the identity for the limits of streams: the sender of the request or,
+// without credentials, its address.
+func streamIdentity(ctx context.Context) string {
 	if name := Identity(ctx); name != "" {
 		return name
 	}
@@ -93,14 +94,13 @@ func follower(ctx context.Context) string {
 
 type connKey struct{}
 
-// withConn notes the connection on which requests come.
+// withConn adds the connection of a request to its context.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// boundBuffer bounds what the system keeps for the consumer at the other end of the
-// connection on which a request came.
-func boundBuffer(r *http.Request) error {
+// limitWriteBuffer limits the system's write buffer of the request's connection.
+func limitWriteBuffer(r *http.Request) error {
 	conn, _ := r.Context().Value(connKey{}).(net.Conn)
 	for conn != nil {
 		switch c := conn.(type) {

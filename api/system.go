@@ -24,7 +24,7 @@ func (a *API) humaConfig() huma.Config {
 	c := huma.DefaultConfig("Sluice", a.opts.Version)
 	c.Info.Description = description
 	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
-	// Served by this package: without a race, without a CDN.
+	// This package serves these paths itself: without a data race, and without a CDN.
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
@@ -38,8 +38,8 @@ func (a *API) humaConfig() huma.Config {
 	return c
 }
 
-// registerSystem adds what every controller has: health, metrics, the OpenAPI
-// document with its viewer, and the event stream.
+// registerSystem adds what every controller has: health, metrics, the OpenAPI document with its
+// viewer, and the event stream.
 func (a *API) registerSystem() {
 	a.registerMetrics()
 	a.HandlePublic("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
@@ -64,9 +64,9 @@ func document(contentType string, render func() ([]byte, error)) http.Handler {
 	})
 }
 
-// ready answers 200 if every check passes, else 503 with the names of the
-// checks that do not. Their reasons are for the log: this path is public. Remarks follow the
-// first line of an answer of 200.
+// ready answers 200 if every check passes, otherwise 503 with the names of the checks that
+// failed. The reasons are only logged, because this path is public. Remarks follow the first
+// line of an answer of 200.
 func (a *API) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()

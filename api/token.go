@@ -18,9 +18,9 @@ const minTokenLength = 20
 // maxTokenFile is the largest token file that is read, in bytes.
 const maxTokenFile = 64 << 10
 
-// LoadToken reads the token in the file, or makes a random one and writes it
-// there, readable by its owner only. made says which of the two. A file that
-// others can read is refused: its token is no secret.
+// LoadToken reads the token in the file, or creates a random one and writes it there, readable
+// by its owner only. made reports whether it was created. LoadToken returns an error for a file
+// that others can read, because its token is no secret.
 func LoadToken(name, file string) (token Token, made bool, err error) {
 	secret, err := readToken(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,9 +64,9 @@ func makeToken(file string) (string, error) {
 	return secret, writeWhole(file, secret+"\n")
 }
 
-// writeWhole makes a file, for its owner only, that is there with all of its text or
-// not at all: who waits for it may read it at once, and a process that is killed
-// leaves none that it would refuse the next time. A file that exists is an error.
+// writeWhole creates a file that is readable by its owner only. The file appears with its whole
+// text or not at all, so that a waiting reader may read it at once, and a killed process leaves
+// no invalid file. It returns an error if the file exists.
 func writeWhole(file, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // mode 600
 	if err != nil {

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// tokenIdentity begins the identity of who has shown a token.
+// tokenIdentity is the prefix of identities from tokens.
 const tokenIdentity = "token:"
 
-// tokenSet are the tokens that are accepted at one time.
+// tokenSet is the set of tokens that are accepted at one time.
 type tokenSet struct {
 	all       []Token
-	withdrawn chan struct{} // closed when they are replaced by others
+	withdrawn chan struct{} // closed when the set is replaced
 }
 
 func newTokenSet(all []Token) *tokenSet {
 	return &tokenSet{slices.Clone(all), make(chan struct{})}
 }
 
-// SetTokens replaces the tokens that are accepted. Requests that are under way go on, but
-// streams of events that were opened by a token end: who has one of the new ones opens
-// it again. Tokens that are the same as before change nothing. It is not to be called
-// from two goroutines at once.
+// SetTokens replaces the accepted tokens. Requests in progress continue, but streams of events
+// that were opened with a token end, and their consumers need a new token to open them again.
+// SetTokens does nothing if the tokens are the same as before. It must not be called
+// concurrently.
 func (a *API) SetTokens(all []Token) {
 	old := a.tokens.Load()
 	if slices.Equal(old.all, all) {
@@ -33,8 +33,8 @@ func (a *API) SetTokens(all []Token) {
 
 type tokensKey struct{}
 
-// withdrawn is closed when the token has been replaced by which the request came that the
-// context belongs to; it is nil without one.
+// withdrawn returns a channel that is closed when the token of the context's request has been
+// replaced. It is nil for a request without a token.
 func withdrawn(ctx context.Context) <-chan struct{} {
 	if set, ok := ctx.Value(tokensKey{}).(*tokenSet); ok {
 		return set.withdrawn

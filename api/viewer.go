@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// The viewer of the OpenAPI document: one page, its script and its style, all
-// from this binary, so that it works where there is no internet.
+// The viewer of the OpenAPI document: one page, its script and its style, all embedded in this
+// binary, so that it works without the internet.
 //
 //go:embed docs
 var viewer embed.FS

@@ -19,28 +19,26 @@ import (
 	"github.com/sluice-net/sluice/internal/tlsconn"
 )
 
-// tlsTimeout bounds the greeting of a server.
+// tlsTimeout bounds the TLS handshake.
 const tlsTimeout = 10 * time.Second
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer limits the part of an answer that is read, in bytes.
 const maxAnswer = 64 << 20
 
-// ErrUnreachable says that there was no answer from a controller at all.
+// ErrUnreachable means that the controller has not answered at all.
 var ErrUnreachable = errors.New("no answer from the controller")
 
-// Options says where the controller is and who is asking.
+// Options name the controller and the credentials.
 type Options struct {
 	// Server is the base URL, like "http://127.0.0.1:8080".
 	Server string
-	// Token is the bearer token; empty if a client certificate says who asks.
+	// Token is the bearer token; empty if a client certificate is used.
 	Token string
 	// TLS is used for https servers; nil means the system's authorities.
 	TLS *tls.Config
-	// Timeout bounds a request and its answer, but not a followed stream.
-	// Zero means 30 seconds.
+	// Timeout bounds a request and its answer, but not an event stream. Zero means 30 seconds.
 	Timeout time.Duration
-	// Dial connects to the server, for one that is not reached in the ordinary
-	// way; nil means the ordinary way.
+	// Dial connects to the server in another way than the default; nil means the default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -63,7 +61,7 @@ func New(o Options) (*Client, error) {
 	}
 	transport := &http.Transport{
 		DialContext: o.Dial,
-		// Through a proxy the server is verified only once.
+		// Through a proxy the server's certificate is verified only once.
 		DialTLSContext:      tlsconn.DialTLS(o.Dial, o.TLS, tlsTimeout),
 		TLSClientConfig:     o.TLS,
 		TLSHandshakeTimeout: tlsTimeout,
@@ -76,7 +74,7 @@ func New(o Options) (*Client, error) {
 	}, nil
 }
 
-// Close drops idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Get reads the path into out.
@@ -84,9 +82,9 @@ func (c *Client) Get(ctx context.Context, path string, out any) error {
 	return c.Do(ctx, http.MethodGet, path, nil, out)
 }
 
-// Do sends in as JSON (nothing if nil) and reads the answer into out (ignored
-// if nil). Path is absolute: "/api/v1/...". An answer that is not a success is
-// a *Problem; no answer at all is ErrUnreachable.
+// Do sends in as JSON (nothing if nil) and reads the answer into out (ignored if nil). The path
+// is absolute: "/api/v1/...". The error is a *Problem if the answer is not a success, and
+// ErrUnreachable if there is no answer.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -99,7 +97,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 		body = bytes.NewReader(b)
 	}
 	resp, err := c.send(ctx, method, path, body, nil)
-	for ; in == nil && method == http.MethodGet && soon(ctx, err); resp, err = c.send(ctx, method, path, nil, nil) {
+	for ; in == nil && method == http.MethodGet && waitWhileLoading(ctx, err); resp, err = c.send(ctx, method, path, nil, nil) {
 	}
 	if err != nil {
 		return err
@@ -114,9 +112,9 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	return nil
 }
 
-// soon waits as long as a server wants that has just been started, and has not read yet
-// what it has; false if that is not why it gave no answer, or there is no time for it.
-func soon(ctx context.Context, err error) bool {
+// waitWhileLoading waits for the time in a 503 answer's Retry-After, and reports whether the
+// request should be tried again before ctx ends.
+func waitWhileLoading(ctx context.Context, err error) bool {
 	var p *Problem
 	if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable || p.RetryAfter == 0 {
 		return false

@@ -1,4 +1,3 @@
-// Package client talks to a controller's REST API. It knows how to
-// authenticate, how to read problem documents and how to follow the event
-// stream; what the paths mean is for its callers.
+// Package client is a client of a controller's REST API. It authenticates, reads problem
+// documents and follows the event stream. Its callers know the paths.
 package client

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// silence is how long a stream may carry nothing, not even a sign of life,
-// before it is given up: the server sends one every ten seconds.
-const silence = 35 * time.Second
+// silenceTimeout is how long a stream may be silent before it is given up. The server sends a
+// comment every ten seconds.
+const silenceTimeout = 35 * time.Second
 
 // Event is one event of the stream.
 type Event struct {
@@ -28,19 +28,18 @@ type Event struct {
 	Raw json.RawMessage `json:"-"`
 }
 
-// EventsRequest says which events to follow.
+// EventsRequest selects the events to follow.
 type EventsRequest struct {
-	// After is the identifier of the last event that is known; with Resume, the
-	// stream begins after it, else with what happens next.
+	// After is the identifier of the last known event. With Resume the stream begins after it,
+	// otherwise with the next event.
 	After  uint64
 	Resume bool
-	// Kinds are beginnings of kinds; empty means all.
+	// Kinds are prefixes of kinds; empty means all.
 	Kinds []string
 }
 
-// Events calls f with each event until ctx ends, f returns an error, the
-// controller ends the stream (io.EOF), or nothing has been heard for 35
-// seconds.
+// Events calls f for each event until ctx ends, f returns an error, the controller ends the
+// stream (io.EOF), or the stream is silent for 35 seconds.
 func (c *Client) Events(ctx context.Context, r EventsRequest, f func(Event) error) error {
 	query := url.Values{}
 	if r.Resume {
@@ -51,8 +50,8 @@ func (c *Client) Events(ctx context.Context, r EventsRequest, f func(Event) erro
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := fmt.Errorf("%w for %v: the stream is broken", ErrUnreachable, silence)
-	watchdog := time.AfterFunc(silence, func() { cancel(quiet) })
+	quiet := fmt.Errorf("%w for %v: the stream is broken", ErrUnreachable, silenceTimeout)
+	watchdog := time.AfterFunc(silenceTimeout, func() { cancel(quiet) })
 	defer watchdog.Stop()
 	resp, err := c.send(ctx, http.MethodGet, "/api/v1/events?"+query.Encode(), nil, http.Header{"Accept": {"text/event-stream"}})
 	if err != nil {
@@ -63,7 +62,7 @@ func (c *Client) Events(ctx context.Context, r EventsRequest, f func(Event) erro
 	var data []byte
 	for {
 		line, err := lines.ReadString('\n')
-		watchdog.Reset(silence)
+		watchdog.Reset(silenceTimeout)
 		switch {
 		case err != nil && context.Cause(ctx) != nil:
 			return context.Cause(ctx)

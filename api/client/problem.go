@@ -14,7 +14,7 @@ type Problem struct {
 	Status int     `json:"status,omitempty"`
 	Detail string  `json:"detail,omitempty"`
 	Errors []Field `json:"errors,omitempty"`
-	// RetryAfter is after how long to ask again, if the controller says so.
+	// RetryAfter is the time after which to ask again, if the controller names one.
 	RetryAfter time.Duration `json:"-"`
 }
 
@@ -25,7 +25,7 @@ type Field struct {
 	Value    any    `json:"value,omitempty"`
 }
 
-// Error implements error: one line per refused field, after the summary.
+// Error returns a summary, followed by one line for each refused field.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%d)", p.Title, p.Status)
