@@ -19,12 +19,12 @@ import (
 // NameInfo describes a name, as the API shows it.
 type NameInfo struct {
 	Name   string      `json:"name" doc:"40 hex digits"`
-	Places []PlaceInfo `json:"places" doc:"Where it has said hello in the last 35 s"`
+	Places []PlaceInfo `json:"places" doc:"Where its hosts have said hello in the last 35 s"`
 }
 
 // PlaceInfo describes a place of a name.
 type PlaceInfo struct {
-	Port string `json:"port" doc:"Port of a switch behind which its host stands"`
+	Port string `json:"port" doc:"Port of the switch behind which its host is"`
 	MAC  string `json:"mac"`
 }
 
@@ -34,16 +34,16 @@ func (p PlaceInfo) String() string { return p.Port + " " + p.MAC }
 // PathInfo describes a path, as the API shows it.
 type PathInfo struct {
 	ID    string         `json:"id"`
-	Ends  []EndInfo      `json:"ends" doc:"The two names that it leads between"`
-	Hops  []string       `json:"hops" doc:"Ports by which frames to the second end leave switches"`
-	Lease units.Duration `json:"lease" doc:"How long it is there yet unless it is asked for again"`
+	Ends  []EndInfo      `json:"ends" doc:"The two names that it connects"`
+	Hops  []string       `json:"hops" doc:"Ports by which frames to the second end leave each switch"`
+	Lease units.Duration `json:"lease" doc:"Time until it ends unless it is requested again"`
 }
 
 // EndInfo describes one end of a path.
 type EndInfo struct {
 	Name string `json:"name"`
 	PlaceInfo
-	Label uint16 `json:"label" doc:"VLAN tag of frames that go there"`
+	Label uint16 `json:"label" doc:"VLAN tag of frames to this end"`
 }
 
 // String returns the end in one line.
@@ -59,12 +59,12 @@ type NameEvent struct {
 func (s *Service) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics.own)
 	r := kit.NewREST(a, Name)
-	kit.Register(r, http.MethodGet, "names", "List where names are",
+	kit.Register(r, http.MethodGet, "names", "List names and their places",
 		func(_ context.Context, in *kit.Cursor) (*kit.Page[NameInfo], error) {
 			page, next := kit.After(s.names.infos(), func(i NameInfo) string { return i.Name }, *in)
 			return &kit.Page[NameInfo]{Link: next, Body: page}, nil
 		})
-	kit.Register(r, http.MethodGet, "paths", "List the paths between names that switches have labels for",
+	kit.Register(r, http.MethodGet, "paths", "List the paths between names",
 		func(_ context.Context, in *kit.Cursor) (*kit.Page[PathInfo], error) {
 			page, next := kit.After(s.paths.infos(time.Now()), func(i PathInfo) string { return i.ID }, *in)
 			return &kit.Page[PathInfo]{Link: next, Body: page}, nil

@@ -26,11 +26,11 @@ const (
 type CustodyInfo struct {
 	Node        string    `json:"node"`
 	Destination string    `json:"destination" doc:"40 hex digits"`
-	Source      string    `json:"source" doc:"Who has sent them, 40 hex digits"`
+	Source      string    `json:"source" doc:"Name of the sender, 40 hex digits"`
 	Chunks      int       `json:"chunks"`
 	Bytes       int64     `json:"bytes"`
-	Oldest      time.Time `json:"oldest" doc:"When the first of them came"`
-	Deadline    time.Time `json:"deadline" doc:"When the first of them is over, as far as the node knows"`
+	Oldest      time.Time `json:"oldest" doc:"When the first of them was stored"`
+	Deadline    time.Time `json:"deadline" doc:"When the first of them expires, as far as the node knows"`
 }
 
 // key returns the key by which pages of the list begin.
@@ -40,22 +40,22 @@ func (c *CustodyInfo) key() string { return c.Node + "/" + c.Destination + "/" +
 type CustodyList struct {
 	Chunks []CustodyInfo `json:"chunks" nullable:"false"`
 	// Missing lists the nodes that have not answered.
-	Missing []string `json:"missing" nullable:"false" doc:"Storage nodes that have not said what they keep, and why"`
+	Missing []string `json:"missing" nullable:"false" doc:"Storage nodes that have not answered, and why"`
 }
 
 type custodyRequest struct {
 	For   string `query:"for" pattern:"^[0-9a-f]{40}$" patternDescription:"40 hex digits" doc:"Only chunks for this name"`
-	After string `query:"after" pattern:"^(?:[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?/[0-9a-f]{40}/[0-9a-f]{40})?$" patternDescription:"what the link to the next page has: NODE/DESTINATION/SOURCE" doc:"Only what comes after this: NODE/DESTINATION/SOURCE"`
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many"`
+	After string `query:"after" pattern:"^(?:[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?/[0-9a-f]{40}/[0-9a-f]{40})?$" patternDescription:"what the link to the next page has: NODE/DESTINATION/SOURCE" doc:"Only rows after this one: NODE/DESTINATION/SOURCE"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of rows"`
 }
 
 type custodyAnswer struct {
-	Link string `header:"Link" doc:"Where the next page is, if there is one: <?after=NODE/DESTINATION/SOURCE&limit=N>; rel=\"next\" (RFC 8288)"`
+	Link string `header:"Link" doc:"Address of the next page, if there is one: <?after=NODE/DESTINATION/SOURCE&limit=N>; rel=\"next\" (RFC 8288)"`
 	Body CustodyList
 }
 
 func (s *Service) registerCustody(to kit.REST) {
-	kit.Register(to, http.MethodGet, "custody", "List what storage nodes keep, by node, destination and sender; they are asked now", s.listCustody, http.StatusTooManyRequests)
+	kit.Register(to, http.MethodGet, "custody", "List the chunks in storage nodes, by node, destination and sender; queries the nodes", s.listCustody, http.StatusTooManyRequests)
 }
 
 // listCustody asks storage nodes one after the other until the page is full.

@@ -18,8 +18,8 @@ import (
 
 // NodeSpec declares a node. The node itself reports its name in MobilityFirst and what it does.
 type NodeSpec struct {
-	Name string `json:"name" example:"depot-1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" patternDescription:"1 to 63 lower-case letters, digits, dots and dashes" doc:"What operators call it: lower-case letters, digits, dots and dashes"`
-	URL  string `json:"url" pattern:"^https?://(?:\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z.-]+):[0-9]{1,5}/?$" patternDescription:"a URL like https://192.0.2.7:8440" example:"https://192.0.2.7:8440" doc:"Where its control server listens"`
+	Name string `json:"name" example:"depot-1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" patternDescription:"1 to 63 lower-case letters, digits, dots and dashes" doc:"Name of the node for operators: lower-case letters, digits, dots and dashes"`
+	URL  string `json:"url" pattern:"^https?://(?:\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z.-]+):[0-9]{1,5}/?$" patternDescription:"a URL like https://192.0.2.7:8440" example:"https://192.0.2.7:8440" doc:"Address of its control server"`
 }
 
 // Parse returns the record of the declared node, and the faults in its declaration.
@@ -34,18 +34,18 @@ var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 // NodeInfo describes a node, as the API shows it.
 type NodeInfo struct {
 	NodeSpec
-	Origin   string          `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
-	Kind     string          `json:"kind,omitempty" enum:"storage,compute,cache" doc:"What it does; left out: it has not told yet"`
-	GUID     string          `json:"guid,omitempty" doc:"Name that it has attached, 40 hex digits; left out: it has not proven one"`
+	Origin   string          `json:"origin" enum:"file,api" doc:"Where it is declared and can be changed: the configuration file or the API"`
+	Kind     string          `json:"kind,omitempty" enum:"storage,compute,cache" doc:"What it does; omitted until it has reported"`
+	GUID     string          `json:"guid,omitempty" doc:"Name that it has attached, 40 hex digits; omitted until it has proven one"`
 	State    agents.Liveness `json:"state" enum:"unknown,up,silent"`
-	Draining bool            `json:"draining" doc:"It is to get no new paths where there is another"`
-	Standing string          `json:"standing" enum:"fit,full,draining,silent" doc:"Whether it is to get new paths to its name, before others (fit) or after them"`
-	Load     float64         `json:"load" doc:"How much of its room is taken, from 0 to 1: of a storage node's disk, of a compute node's queue"`
-	Places   []PlaceInfo     `json:"places" doc:"Where its name is, and says that it is"`
+	Draining bool            `json:"draining" doc:"It gets no new paths if there is another node"`
+	Standing string          `json:"standing" enum:"fit,full,draining,silent" doc:"Whether new paths to its name lead to it before others (fit) or after them"`
+	Load     float64         `json:"load" doc:"Used part of its capacity, from 0 to 1: of a storage node's disk, of a compute node's queue"`
+	Places   []PlaceInfo     `json:"places" doc:"Places of its name that it has reported"`
 	LastSeen *time.Time      `json:"last_seen,omitempty"`
-	Error    string          `json:"error,omitempty" doc:"What is wrong with it"`
+	Error    string          `json:"error,omitempty" doc:"The node's fault, if it has one"`
 	Version  string          `json:"version,omitempty"`
-	CPU      float64         `json:"cpu" doc:"Processors that it uses itself, 1 is one"`
+	CPU      float64         `json:"cpu" doc:"Processors that its process uses; 1 is one processor"`
 	Memory   uint64          `json:"memory_bytes" doc:"Its resident memory"`
 
 	Storage *nodeapi.StorageReport `json:"storage,omitempty"`
@@ -58,10 +58,10 @@ const maxTextLen = 300
 
 // FunctionInfo describes a function at one of its nodes.
 type FunctionInfo struct {
-	GUID     string          `json:"guid" doc:"The function's name, 40 hex digits; empty: its node has not proven it"`
+	GUID     string          `json:"guid" doc:"The function's name, 40 hex digits; empty until its node has proven it"`
 	Node     string          `json:"node"`
 	State    agents.Liveness `json:"state" enum:"unknown,up,silent"`
-	Standing string          `json:"standing" enum:"fit,full,draining,silent" doc:"Whether the node is to get new paths"`
+	Standing string          `json:"standing" enum:"fit,full,draining,silent" doc:"Whether new paths lead to the node"`
 	nodeapi.ComputeReport
 }
 
@@ -81,8 +81,8 @@ func (s *Service) registerNodes(to kit.REST) {
 		},
 	}
 	resource.Register(to)
-	kit.Register(to, http.MethodPost, "nodes/{name}/drain", "Give a node no new paths where there is another, or give it some again", s.drain)
-	kit.Register(to, http.MethodGet, "functions", "List the functions that compute nodes run, by their names; one is called GUID/NODE where pages of the list begin",
+	kit.Register(to, http.MethodPost, "nodes/{name}/drain", "Give a node no new paths if there is another node, or end that", s.drain)
+	kit.Register(to, http.MethodGet, "functions", "List the functions of compute nodes, by their names; a page begins after GUID/NODE",
 		func(_ context.Context, in *kit.Cursor) (*kit.Page[FunctionInfo], error) {
 			page, next := kit.After(s.functions(), func(f FunctionInfo) string { return f.GUID + "/" + f.Node }, *in)
 			return &kit.Page[FunctionInfo]{Link: next, Body: page}, nil

@@ -19,16 +19,16 @@ import (
 // Section is the part of the controller's configuration below the key mobilityfirst.
 type Section struct {
 	Enabled  bool                   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist; hosts find names by broadcasts, and send to Ethernet addresses."`
-	Lease    time.Duration          `yaml:"lease" min:"30s" max:"5m" doc:"How long a path between two names is there unless it is asked for again, which hosts do that send."`
-	MaxPaths int                    `yaml:"max_paths" min:"1" max:"1000000" doc:"Paths at one time: a quarter of them may be asked for from one switch, half of those from one port. Each has two rules at every switch that it passes. Between other names frames go by Ethernet addresses."`
-	Nodes    map[string]NodeSection `yaml:"nodes" doc:"Storage nodes, compute nodes and caches that the controller asks how busy they are, by name. What stands here is changed here alone, and withdrawn when it does no more; the API has others. They are spoken to by the certificate of agents.tls, and have one of role node."`
-	GNRS     GNRSSection            `yaml:"gnrs" doc:"A name service in the controller, as \"sluice mf gnrs\" is one by itself: it says where names are."`
+	Lease    time.Duration          `yaml:"lease" min:"30s" max:"5m" doc:"How long a path between two names exists unless it is requested again, as sending hosts do."`
+	MaxPaths int                    `yaml:"max_paths" min:"1" max:"1000000" doc:"Maximum number of paths: a quarter of them may be requested from one switch, half of those from one port. Each has two rules at every switch that it passes. Between other names frames go by Ethernet addresses."`
+	Nodes    map[string]NodeSection `yaml:"nodes" doc:"Storage nodes, compute nodes and caches whose load the controller monitors, by name. They can only be changed here, and are removed when they are removed here; further nodes are declared by the API. The controller uses the certificate of agents.tls, and nodes have one of role node."`
+	GNRS     GNRSSection            `yaml:"gnrs" doc:"A name service in the controller, like \"sluice mf gnrs\": it stores where names are."`
 }
 
 // NodeSection declares a node; see NodeSpec.
 type NodeSection struct {
 	URL      string `yaml:"url" doc:"Where its control server listens (--control-listen), like https://192.0.2.7:8440."`
-	Draining bool   `yaml:"draining" doc:"It is to get no new paths where there is another."`
+	Draining bool   `yaml:"draining" doc:"It gets no new paths if there is another node."`
 }
 
 // ParsedNodes returns the configured nodes by name, and every fault in their declarations.
@@ -69,24 +69,24 @@ func (m *Section) ForDocument() {
 
 // GNRSSection configures the name service in the controller.
 type GNRSSection struct {
-	Listen   config.Address            `yaml:"listen" doc:"UDP address at which it is asked, one of the machine's. Empty: there is none, unless there are domains."`
-	Dir      string                    `yaml:"dir" pattern:"(/.*)?" form:"an absolute path like /var/lib/sluice/names, or nothing" doc:"Folder of the names, of this alone. Empty: names below data_dir."`
-	Names    int                       `yaml:"names" min:"1" max:"1000000000" doc:"How many names it takes."`
-	Cache    config.Size               `yaml:"cache" min:"1MiB" max:"1024GiB" doc:"How much of what is on disk it keeps in memory."`
-	Self     string                    `yaml:"self" doc:"Which of the domains this is; it listens at its address."`
-	Domains  map[string]config.Address `yaml:"domains" doc:"The domains whose name services are one, by name, and where they are asked. All have to be told the same."`
-	Replicas int                       `yaml:"replicas" min:"1" max:"1024" doc:"How many domains keep each name."`
-	Redis    RedisSection              `yaml:"redis" doc:"A Redis Cluster that has the names, in place of the folder."`
+	Listen   config.Address            `yaml:"listen" doc:"UDP address of the service, one of the machine's. Empty: there is no service, unless there are domains."`
+	Dir      string                    `yaml:"dir" pattern:"(/.*)?" form:"an absolute path like /var/lib/sluice/names, or nothing" doc:"Folder of the names, which nothing else may use. Empty: names below data_dir."`
+	Names    int                       `yaml:"names" min:"1" max:"1000000000" doc:"Maximum number of names."`
+	Cache    config.Size               `yaml:"cache" min:"1MiB" max:"1024GiB" doc:"Size of the cache in memory."`
+	Self     string                    `yaml:"self" doc:"Name of this domain, at whose address the service listens."`
+	Domains  map[string]config.Address `yaml:"domains" doc:"The domains that share the names, by name, with the addresses of their name services. All domains must be configured with the same ones."`
+	Replicas int                       `yaml:"replicas" min:"1" max:"1024" doc:"Number of domains that keep each name."`
+	Redis    RedisSection              `yaml:"redis" doc:"A Redis Cluster that holds the names, instead of the folder."`
 }
 
 // RedisSection configures the Redis Cluster that holds names.
 type RedisSection struct {
 	Nodes    []string      `yaml:"nodes" pattern:"[^\\s/]+:[0-9]+" form:"a host and a port like 10.0.0.7:6379" doc:"Some of its nodes. Empty: the names are in the folder."`
-	Username string        `yaml:"username" doc:"User of the cluster, if it is not the one named default."`
-	Password config.Secret `yaml:"password" doc:"The user's password. Better given in the environment than in the file."`
-	TLS      config.TLS    `yaml:"tls" doc:"Certificates for a cluster that is asked over TLS; ca alone is enough if it asks for no client certificate."`
-	Replicas int           `yaml:"replicas" min:"0" max:"16" doc:"How many replicas of a master have to have a write, in memory, before it is acknowledged."`
-	Fsync    string        `yaml:"fsync" oneof:"always|everysec|no" doc:"What appendfsync of the nodes has to be at least; no is for nodes that write nothing to disk, too. While a node keeps less, nothing is written."`
+	Username string        `yaml:"username" doc:"User at the cluster, if it is not the one named default."`
+	Password config.Secret `yaml:"password" doc:"The user's password. It is better given in the environment than in the file."`
+	TLS      config.TLS    `yaml:"tls" doc:"Certificates for a cluster with TLS; ca alone is enough if the cluster requires no client certificate."`
+	Replicas int           `yaml:"replicas" min:"0" max:"16" doc:"Number of a master's replicas that must have a write in memory before it is acknowledged."`
+	Fsync    string        `yaml:"fsync" oneof:"always|everysec|no" doc:"Minimum appendfsync of the nodes; no also allows nodes that write nothing to disk. While a node's setting is weaker, nothing is written."`
 }
 
 // DefaultSection returns the section with its default values.

@@ -33,9 +33,9 @@ a "sluice mf host" on the same machine. Hosts of the original release that are o
 interfaces exchange chunks with all names through it, and with each other.
 
 Each of them is declared: its GUID, the file of the key of the name by which others know
-it, and the Ethernet address from which alone it is heard. Without an address the first
-that is heard holds while it is heard. GUIDs of the original release prove nothing, so
-that is as good as the switches that keep hosts from each other's addresses.`,
+it, and the only Ethernet address from which it is accepted. Without an address the first
+that is heard is used until it is silent. GUIDs of the original release prove nothing, so
+this is only as safe as the switches that keep hosts from using each other's addresses.`,
 		Example: `  sluice mf name new camera.key
   sluice mf access --interface eth1 \
     --host 1100000000000000000000000000000000000001=camera.key,02:00:00:00:00:01`,
@@ -43,9 +43,9 @@ that is as good as the switches that keep hosts from each other's addresses.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case len(o.Interfaces) == 0:
-				return &command.UsageError{Err: errors.New("--interface is missing: one on which the hosts are, like eth1")}
+				return &command.UsageError{Err: errors.New("--interface is missing: an interface of the hosts, like eth1")}
 			case len(hosts) == 0:
-				return &command.UsageError{Err: errors.New("--host is missing: a host that is to be served, as GUID=KEYFILE or GUID=KEYFILE,MAC")}
+				return &command.UsageError{Err: errors.New("--host is missing: a host to serve, as GUID=KEYFILE or GUID=KEYFILE,MAC")}
 			case memory < access.MinMemory:
 				return &command.UsageError{Err: fmt.Errorf("--memory %v: want at least %v", memory, config.Size(access.MinMemory))}
 			case o.Keep < time.Second || o.Keep > 24*time.Hour:
@@ -70,13 +70,13 @@ that is as good as the switches that keep hosts from each other's addresses.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&o.Interfaces, "interface", nil, "interface on which the hosts are; may be given several times")
-	flags.StringArrayVar(&hosts, "host", nil, "host that is served, as GUID=KEYFILE or GUID=KEYFILE,MAC; several times for several")
-	flags.StringArrayVar(&others, "other", nil, "host that another router serves, as GUID=NAME; several times for several")
-	flags.StringVar(&o.Socket, "socket", o.Socket, "where the host takes applications")
-	flags.TextVar(&memory, "memory", memory, "how much each host may have here of chunks that it sends")
-	flags.DurationVar(&o.Keep, "keep", o.Keep, "how long it keeps a chunk that nobody takes")
-	flags.DurationVar(&o.Silent, "silent", o.Silent, "for how long a host is there that is not heard")
+	flags.StringArrayVar(&o.Interfaces, "interface", nil, "interface of the hosts; may be given several times")
+	flags.StringArrayVar(&hosts, "host", nil, "host to serve, as GUID=KEYFILE or GUID=KEYFILE,MAC; may be given several times")
+	flags.StringArrayVar(&others, "other", nil, "host that another router serves, as GUID=NAME; may be given several times")
+	flags.StringVar(&o.Socket, "socket", o.Socket, "path of the host's socket")
+	flags.TextVar(&memory, "memory", memory, "memory for the chunks that each host sends")
+	flags.DurationVar(&o.Keep, "keep", o.Keep, "how long it keeps a chunk that its destination does not take")
+	flags.DurationVar(&o.Silent, "silent", o.Silent, "time after which a silent host counts as gone")
 	metrics.flag(flags)
 	return cmd
 }

@@ -35,17 +35,17 @@ func mfComputeCommand(app *commands.App) *cobra.Command {
 	builtin, memory, program := "", config.Size(minBuiltinMemory), compute.Program{Within: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "compute [flags] [-- PROGRAM [ARGUMENT...]]",
-		Short: "Run a function that chunks go by on their way",
+		Short: "Run a function on chunks on their way",
 		Long: `Runs a compute node until it gets SIGINT or SIGTERM. A function is a name: that of
---name-key. Whoever has the key may run it, on as many hosts as you like; the network leads
-to one of them, and to another if that goes. What "sluice mf send --through" sends to the
-function is given to the program on standard input, a chunk at a time; what that writes to
-standard output goes on to the destination, as the sender's. A chunk that the program fails
-on, with another status than zero, comes back to its sender with what it has said on
-standard error. So does one that takes too long, or too much memory.
+--name-key. Everyone with the key may run it, on any number of hosts; the network leads
+to one of them, and to another if that fails. What "sluice mf send --through" sends to the
+function is passed to the program on standard input, a chunk at a time; its standard
+output is sent to the destination, as from the sender. If the program fails on a chunk,
+with an exit status other than zero, the sender receives what the program has written to
+standard error. The same holds for a chunk that takes too long or too much memory.
 
-The program runs once for each chunk, as the user that this runs as, with SLUICE_FROM and
-SLUICE_TO in its environment: what it reads may be anybody's, and may be meant to harm it.
+The program runs once for each chunk, as the user of this process, with SLUICE_FROM and
+SLUICE_TO in its environment. Its input may come from anybody, and may be malicious.
 Built-in functions: ` + builtinNames() + `.`,
 		Example: `  sluice mf name new shrink.key
   sluice mf compute --name-key shrink.key --builtin compress
@@ -54,13 +54,13 @@ Built-in functions: ` + builtinNames() + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case a.key == "":
-				return &command.UsageError{Err: errors.New("--name-key is missing: senders have to know the function's name; \"sluice mf name new\" makes one")}
+				return &command.UsageError{Err: errors.New("--name-key is missing: senders have to know the function's name; \"sluice mf name new\" creates one")}
 			case builtin == "" && len(args) == 0:
-				return &command.UsageError{Err: errors.New("want --builtin, or a program behind --")}
+				return &command.UsageError{Err: errors.New("want --builtin, or a program after --")}
 			case builtin != "" && len(args) > 0:
-				return &command.UsageError{Err: errors.New("want --builtin or a program behind --, not both")}
+				return &command.UsageError{Err: errors.New("want --builtin or a program after --, not both")}
 			case len(args) > 0 && cmd.ArgsLenAtDash() != 0:
-				return &command.UsageError{Err: fmt.Errorf("%q: a program stands behind --", args[0])}
+				return &command.UsageError{Err: fmt.Errorf("%q: the program has to follow --", args[0])}
 			case program.Within < 10*time.Millisecond || program.Within > time.Minute:
 				return &command.UsageError{Err: fmt.Errorf("--within %v: want 10ms to 1m", program.Within)}
 			case memory < 1<<20 || builtin != "" && memory < minBuiltinMemory:
@@ -95,10 +95,10 @@ Built-in functions: ` + builtinNames() + `.`,
 	flags := cmd.Flags()
 	metrics.flag(flags)
 	ctl.flags(flags)
-	flags.StringVar(&builtin, "builtin", "", "the function that it runs: "+builtinNames())
+	flags.StringVar(&builtin, "builtin", "", "built-in function to run: "+builtinNames())
 	flags.DurationVar(&program.Within, "within", program.Within, "how long a call may take")
-	flags.TextVar(&memory, "memory", memory, "how much memory each process of a call may have")
-	flags.IntVar(&o.Workers, "workers", 0, "how many calls there are at one time; 0 for one for each processor")
+	flags.TextVar(&memory, "memory", memory, "memory limit of each process of a call")
+	flags.IntVar(&o.Workers, "workers", 0, "maximum number of concurrent calls; 0 for the number of processors")
 	return cmd
 }
 
@@ -107,7 +107,7 @@ Built-in functions: ` + builtinNames() + `.`,
 func checkLimits(ctx context.Context, p compute.Program) error {
 	p.Args = []string{"true"}
 	if _, err := p.Call(ctx, &compute.Order{}, nil); err != nil {
-		return fmt.Errorf("--within and --memory cannot be had here: %w", err)
+		return fmt.Errorf("the limits of --within and --memory cannot be set here: %w", err)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func mfCallCommand(app *commands.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "call FUNCTION",
 		Short:   "Call a built-in function on standard input",
-		Long:    "Writes to standard output what the function makes of standard input:\n\n" + builtinList(),
+		Long:    "Calls the function on standard input, and writes the result to standard output:\n\n" + builtinList(),
 		Example: `  sluice mf compute call checksum < film.mp4`,
 		Args:    command.ExactArgs("FUNCTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {

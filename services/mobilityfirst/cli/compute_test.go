@@ -51,7 +51,7 @@ func TestCompute(t *testing.T) {
 		"--name-key is missing":       {"mf", "compute", "--builtin", "compress"},
 		"want --builtin, or":          some,
 		"not both":                    append(some, "--builtin", "compress", "--", "cat"),
-		"stands behind --":            append(some, "cat"),
+		"has to follow --":            append(some, "cat"),
 		"want 10ms to 1m":             append(some, "--within", "1ms", "--", "cat"),
 		"want at least 1MiB":          append(some, "--builtin", "compress", "--memory", "16MiB"),
 		"want one of compress":        append(some, "--builtin", "nonsense"),

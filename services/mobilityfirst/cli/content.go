@@ -30,11 +30,11 @@ func mfPutCommand(app *commands.App) *cobra.Command {
 	socket := hostapi.DefaultSocket
 	cmd := &cobra.Command{
 		Use:   "put FILE...",
-		Short: "Give files to whoever asks for them by their names",
-		Long: `Prints the name of each file, which is made of what is in it: the same file has the same
-name wherever it is, and whoever gets it can tell that it is that file. Gives it to whoever
-asks ("sluice mf get NAME"), until SIGINT or SIGTERM. Several may give the same file, on
-different hosts. What is changed of a file meanwhile is not given any more. Whoever knows a name
+		Short: "Serve files by their names",
+		Long: `Prints the name of each file, which is derived from its content: the same file has the same
+name wherever it is, and every reader can verify that it is that file. Serves it to all
+who ask ("sluice mf get NAME"), until SIGINT or SIGTERM. Several hosts may serve the same
+file. Parts of a file that change meanwhile are no longer served. Everyone who knows a name
 can get the file.`,
 		Example: `  sluice mf put film.mp4
   sluice mf put *.iso > names.txt`,
@@ -151,18 +151,18 @@ func mfGetCommand(app *commands.App) *cobra.Command {
 	by := ""
 	cmd := &cobra.Command{
 		Use:   "get NAME [FILE]",
-		Short: "Get a file by its name, from whoever has it",
+		Short: "Get a file by its name",
 		Long: `Gets a content by the name that "sluice mf put" has printed, and writes it to a file, or to
-standard output. What is written is that content, whoever it comes from. The file is there
-when it is whole. With --by a cache is asked ("sluice mf cache"), which gets what it does not
-have, and has it then for those who ask next: one of that name, or the nearest on the
-network, if there is one. That sees who gets what; if it does not give a piece, whoever has
-the content is asked.`,
+standard output. The content is verified, whichever host it comes from. The file exists
+once it is complete. With --by a cache is asked ("sluice mf cache"), which fetches what it
+does not have, and keeps it for later requests: the cache with that name, or the nearest on
+the network, if there is one. The cache sees who gets what. If it does not serve a piece,
+a host that has the content is asked.`,
 		Example: `  sluice mf get 5a0c9e1b7d3f42688c1e0f9a7b6d5c4e3f2a1b0c film.mp4
   sluice mf get 5a0c9e1b7d3f42688c1e0f9a7b6d5c4e3f2a1b0c | mpv -`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return &command.UsageError{Err: errors.New("want the name of a content, and a file or nothing")}
+				return &command.UsageError{Err: errors.New("want the name of a content, and optionally a file")}
 			}
 			return nil
 		},
@@ -197,7 +197,7 @@ the content is asked.`,
 		},
 	}
 	a.flags(cmd)
-	cmd.Flags().StringVar(&by, "by", "", "name of a cache that is to get it, or \"nearest\"")
+	cmd.Flags().StringVar(&by, "by", "", "name of a cache to ask, or \"nearest\"")
 	return cmd
 }
 
@@ -278,19 +278,19 @@ func mfCacheCommand(app *commands.App) *cobra.Command {
 	dir, size, nearby := "/var/lib/sluice/contents", config.Size(content.DefaultCacheSize), false
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "Keep files that were asked for, near to who asks next",
-		Long: `Runs a cache until it gets SIGINT or SIGTERM, at the name that belongs to --name-key. Who asks
-it for a content ("sluice mf get --by NAME") gets what it has on disk; what it does not have
-it gets, piece by piece, from whoever has the content's name. When there is no more room it
-forgets what nobody has asked for longest. It need not be trusted: who gets a content can
-tell that it is that one. With --nearby it is there, too, for all on its network who ask the
+		Short: "Cache files near those who ask for them",
+		Long: `Runs a cache until it gets SIGINT or SIGTERM, with the name that belongs to --name-key. It
+serves contents ("sluice mf get --by NAME") from its disk; what it does not have
+it fetches, piece by piece, from a host that has the content's name. When it is full it
+evicts the least recently requested pieces. It need not be trusted, because readers verify
+each content. With --nearby it also serves all hosts on its network that ask for the
 nearest cache ("sluice mf get --by nearest").`,
 		Example: `  sluice mf cache --name-key cache.key --size 100GiB
   sluice mf cache --name-key cache.key --nearby`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.key == "" {
-				return &command.UsageError{Err: errors.New("--name-key is missing: those who ask have to know the name; \"sluice mf name new\" makes one")}
+				return &command.UsageError{Err: errors.New("--name-key is missing: readers have to know the cache's name; \"sluice mf name new\" creates one")}
 			}
 			if size < content.MinCacheSize {
 				return &command.UsageError{Err: fmt.Errorf("--size %v: want at least %v", size, config.Size(content.MinCacheSize))}
@@ -303,9 +303,9 @@ nearest cache ("sluice mf get --by nearest").`,
 	a.flags(cmd)
 	metrics.flag(cmd.Flags())
 	ctl.flags(cmd.Flags())
-	cmd.Flags().StringVar(&dir, "dir", dir, "folder of the contents, of this alone")
-	cmd.Flags().TextVar(&size, "size", size, "how much it keeps on disk")
-	cmd.Flags().BoolVar(&nearby, "nearby", false, "be there for whoever asks the nearest cache")
+	cmd.Flags().StringVar(&dir, "dir", dir, "folder of the contents, which only this process may use")
+	cmd.Flags().TextVar(&size, "size", size, "maximum size on disk")
+	cmd.Flags().BoolVar(&nearby, "nearby", false, "serve requests for the nearest cache as well")
 	return cmd
 }
 

@@ -40,21 +40,21 @@ func mfGNRSCommand(app *commands.App) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "gnrs",
-		Short: "Run a name service, which says where names are",
-		Long: `Runs until it gets SIGINT or SIGTERM, and answers by UDP where names are, as the
-original release of MobilityFirst asks it. It takes from everybody what the owner of a
-name has signed, and has answered no write before the disk has it. What is older than what
-it has, forged, or holds for more than a day, is refused.
+		Short: "Run a name service, which stores where names are",
+		Long: `Runs until it gets SIGINT or SIGTERM, and answers by UDP where names are, in the protocol of the
+original release of MobilityFirst. It accepts records from everybody, if the owner of the
+name has signed them, and acknowledges a write when it is on the disk. It refuses a record
+that is older than its own, forged, or valid for more than a day.
 
-With --redis the names are in a Redis Cluster, which several such services may share, and in
-no folder. A write is answered when a node of it has it, with appendfsync always on its disk,
-and --redis-replicas of its replicas, in memory. While a node's settings keep less than
---redis-fsync says, nothing is written. A node that does not answer holds up its own names.
+With --redis the names are in a Redis Cluster, which several such services may share,
+instead of a folder. A write is acknowledged when its master has it (with appendfsync always on its disk)
+and --redis-replicas of its replicas have it in memory. While a node's settings are weaker than
+--redis-fsync, nothing is written. A node that does not answer only affects its own names.
 
-With --domain, once for each domain, the name services of all of them are one: each name is
-kept by --replicas of them, which follow from the name, and each asks the nearest of these for
-what it does not keep. All have to be told the same domains. One that was away gets what it
-has missed.`,
+With --domain, once for each domain, the name services of all of them act as one: each name is
+kept by --replicas of them, which are computed from the name, and each service asks the nearest of
+these for other names. All must be configured with the same domains. A domain that was away
+receives what it has missed.`,
 		Example: `  sluice mf gnrs
   sluice mf gnrs --listen 192.0.2.1:5001 --dir /var/lib/sluice/names
   sluice mf gnrs --self west --domain west=192.0.2.1:5001 --domain east=198.51.100.1:5001
@@ -77,16 +77,16 @@ has missed.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&n.listen, "listen", "", "UDP address at which it is asked, one of this machine's (default "+defaultNames+", or that of --self)")
-	flags.StringVar(&n.dir, "dir", n.dir, "folder of the names, of this alone; with --redis, of what is noted of --domain")
-	flags.StringArrayVar(&n.domains, "domain", nil, "a domain and where its name service is, NAME=ADDRESS:PORT; once for each")
-	flags.StringVar(&n.self, "self", "", "which of these this is")
-	flags.IntVar(&n.replicas, "replicas", n.replicas, "how many domains keep each name")
-	flags.Uint64Var(&n.names, "names", n.names, "how many names it takes")
-	flags.TextVar(&n.cache, "cache", n.cache, "how much of what is on disk it keeps in memory")
-	flags.Float64Var(&n.limits.Lookups, "lookups", n.limits.Lookups, "how many questions one address may ask in a second")
-	flags.Float64Var(&n.limits.Writes, "writes", n.limits.Writes, "how many times one address may write in a second")
-	flags.Float64Var(&n.limits.NewNames, "new-names", n.limits.NewNames, "how many of these may be of names that are not there yet")
+	flags.StringVar(&n.listen, "listen", "", "UDP address of the service, one of this machine's (default "+defaultNames+", or that of --self)")
+	flags.StringVar(&n.dir, "dir", n.dir, "folder of the names, which only this process may use; with --redis, of the state of --domain")
+	flags.StringArrayVar(&n.domains, "domain", nil, "a domain and the address of its name service, NAME=ADDRESS:PORT; once for each")
+	flags.StringVar(&n.self, "self", "", "name of this domain")
+	flags.IntVar(&n.replicas, "replicas", n.replicas, "number of domains that keep each name")
+	flags.Uint64Var(&n.names, "names", n.names, "maximum number of names")
+	flags.TextVar(&n.cache, "cache", n.cache, "size of the cache in memory")
+	flags.Float64Var(&n.limits.Lookups, "lookups", n.limits.Lookups, "lookups that one address may send per second")
+	flags.Float64Var(&n.limits.Writes, "writes", n.limits.Writes, "writes that one address may send per second")
+	flags.Float64Var(&n.limits.NewNames, "new-names", n.limits.NewNames, "writes of new names that one address may send per second")
 	n.redis.flag(flags)
 	metrics.flag(flags)
 	return cmd

@@ -18,14 +18,14 @@ type redisFlags struct {
 }
 
 func (r *redisFlags) flag(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&r.Nodes, "redis", nil, "nodes of a Redis Cluster that has the names, HOST:PORT; some of them are enough")
-	flags.StringVar(&r.User, "redis-user", "", "user at Redis (default that named default)")
+	flags.StringSliceVar(&r.Nodes, "redis", nil, "nodes of a Redis Cluster that holds the names, HOST:PORT; some of them are enough")
+	flags.StringVar(&r.User, "redis-user", "", "user at Redis (default: the user named default)")
 	flags.StringVar(&r.passwordFile, "redis-password-file", "", "file with the user's password")
-	flags.StringVar(&r.TLS.CA, "redis-ca", "", "authority of Redis's certificates, PEM: it is asked over TLS")
-	flags.StringVar(&r.TLS.Cert, "redis-cert", "", "certificate that is shown to Redis, PEM")
+	flags.StringVar(&r.TLS.CA, "redis-ca", "", "authority of Redis's certificates, PEM; enables TLS")
+	flags.StringVar(&r.TLS.Cert, "redis-cert", "", "client certificate for Redis, PEM")
 	flags.StringVar(&r.TLS.Key, "redis-key", "", "key of that certificate, PEM")
-	flags.IntVar(&r.Replicas, "redis-replicas", 0, "how many replicas have to have a write before it is acknowledged")
-	flags.TextVar(&r.Fsync, "redis-fsync", r.Fsync, "what appendfsync of Redis has to be: always, everysec or no")
+	flags.IntVar(&r.Replicas, "redis-replicas", 0, "number of replicas that must have a write before it is acknowledged")
+	flags.TextVar(&r.Fsync, "redis-fsync", r.Fsync, "required appendfsync of Redis: always, everysec or no")
 }
 
 // read checks the flags and reads the password.

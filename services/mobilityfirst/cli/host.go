@@ -31,16 +31,16 @@ func mfHostCommand(app *commands.App) *cobra.Command {
 	udp, names := uint16(0), ""
 	cmd := &cobra.Command{
 		Use:   "host",
-		Short: "Bring chunks to names and from them, for applications on this host",
+		Short: "Send and receive chunks for the names of applications on this host",
 		Long: `Runs until it gets SIGINT or SIGTERM, as root or with CAP_NET_RAW. Applications, "sluice mf
-send" and "recv" among them, attach names of theirs at --socket, and send chunks to other
-names. It finds these by asking on its interfaces, with frames of EtherType 0x27c0, and
-keeps each chunk until its receiver has taken it. Whoever answers has to prove that the
-name is his. It needs no addresses, and does nothing to the interfaces or their traffic.
+send" and "recv" among them, attach their names at --socket, and send chunks to other
+names. The host finds these by requests on its interfaces, with frames of EtherType 0x27c0, and
+keeps each chunk until its receiver has taken it over. A host that answers has to prove that the
+name is its own. It needs no addresses, and does not affect the interfaces or their traffic.
 
-Names that are on none of its interfaces it finds, with --udp and --names, where a name
-service ("sluice mf gnrs") says that they are, and reaches by UDP over IPv4. It tells the
-service where its own names are, whenever its address is another.`,
+With --udp and --names it looks up names that are on none of its interfaces at a name
+service ("sluice mf gnrs"), and reaches them by UDP over IPv4. It publishes its own names
+there whenever its address changes.`,
 		Example: `  sluice mf host --interface eth0
   sluice mf host --interface eth0 --interface wlan0 --group users
   sluice mf host --interface eth0 --udp 5028 --names 192.0.2.1:5001
@@ -49,9 +49,9 @@ service where its own names are, whenever its address is another.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case len(o.Interfaces) == 0 && udp == 0:
-				return &command.UsageError{Err: errors.New("--interface is missing: one on which others are, like eth0; or --udp and --names")}
+				return &command.UsageError{Err: errors.New("--interface is missing: an interface to other hosts, like eth0; or --udp and --names")}
 			case (udp == 0) != (names == ""):
-				return &command.UsageError{Err: errors.New("--udp and --names want each other")}
+				return &command.UsageError{Err: errors.New("--udp and --names want each other: give both or neither")}
 			case udp%2 != 0:
 				return &command.UsageError{Err: fmt.Errorf("--udp %d: want an even port", udp)}
 			case memory < 16*host.MaxChunk:
@@ -62,7 +62,7 @@ service where its own names are, whenever its address is another.`,
 				return &command.UsageError{Err: fmt.Errorf("--custody %v: want 1m to %v", o.KeptFor, custody.MaxKept)}
 			}
 			if cmd.Flags().Changed("custody") && len(storage) == 0 {
-				return &command.UsageError{Err: errors.New("--custody wants --storage: it says how long storage nodes keep chunks")}
+				return &command.UsageError{Err: errors.New("--custody wants --storage: it limits how long storage nodes keep chunks")}
 			}
 			for _, text := range storage {
 				name, err := parseName(text)
@@ -97,15 +97,15 @@ service where its own names are, whenever its address is another.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&o.Interfaces, "interface", nil, "interface on which others are; may be given several times")
-	flags.Uint16Var(&udp, "udp", 0, "UDP port, an even one, for names that are on none of these")
-	flags.StringVar(&names, "names", "", "address and port of the name service that says where these are, as IPv4")
-	flags.StringVar(&socket, "socket", socket, "where applications attach names")
-	flags.StringVar(&group, "group", "", "group whose members may, beside root")
-	flags.TextVar(&memory, "memory", memory, "how much it keeps of chunks that have come and are not taken")
+	flags.StringArrayVar(&o.Interfaces, "interface", nil, "interface to other hosts; may be given several times")
+	flags.Uint16Var(&udp, "udp", 0, "even UDP port for names that are on none of the interfaces")
+	flags.StringVar(&names, "names", "", "IPv4 address and port of the name service for these names")
+	flags.StringVar(&socket, "socket", socket, "path of the socket for applications")
+	flags.StringVar(&group, "group", "", "group whose members may use the socket, beside root")
+	flags.TextVar(&memory, "memory", memory, "memory for received chunks that are not taken over yet")
 	flags.StringSliceVar(&storage, "storage", nil, "names of storage nodes for chunks that may wait; see \"sluice mf storage\"")
-	flags.DurationVar(&o.KeptFor, "custody", host.DefaultKeptFor, "how long these may keep such a chunk")
-	flags.DurationVar(&o.Keep, "keep", host.DefaultKeep, "how long it keeps a chunk that nobody takes")
+	flags.DurationVar(&o.KeptFor, "custody", host.DefaultKeptFor, "how long storage nodes may keep such a chunk")
+	flags.DurationVar(&o.Keep, "keep", host.DefaultKeep, "how long it keeps a chunk that its receiver does not take")
 	metrics.flag(flags)
 	return cmd
 }

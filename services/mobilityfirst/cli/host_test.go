@@ -55,7 +55,7 @@ func TestChunks(t *testing.T) {
 		{[]string{"proxy", "--socket", socket, "--listen", "127.0.0.1:0"}, "want each other"},
 		{[]string{"proxy", "--socket", socket, "--listen", "127.0.0.1:0", "--to", "laptop"}, "40 hexadecimal digits"},
 		{[]string{"proxy", "--socket", socket, "--listen", "127.0.0.1:0", "--to", name, "--connect", "127.0.0.1:80"}, "want --connect"},
-		{[]string{"proxy", "--socket", socket, "--listen", "127.0.0.1:0", "--to", name, "--allow", name}, "who may connect"},
+		{[]string{"proxy", "--socket", socket, "--listen", "127.0.0.1:0", "--to", name, "--allow", name}, "names that may connect"},
 		{[]string{"proxy", "--socket", socket, "--connect", "80"}, "like 127.0.0.1:80"},
 		{[]string{"host", "--socket", socket}, "--interface is missing"},
 		{[]string{"host", "--udp", "5028"}, "want each other"},

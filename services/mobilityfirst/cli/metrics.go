@@ -28,7 +28,7 @@ type metricsServer struct {
 }
 
 func (f *metricsServer) flag(flags *pflag.FlagSet) {
-	flags.StringVar(&f.addr, "metrics", "", "loopback address at which figures are shown to Prometheus, like 127.0.0.1:9411")
+	flags.StringVar(&f.addr, "metrics", "", "loopback address that serves metrics to Prometheus, like 127.0.0.1:9411")
 }
 
 // open opens the listener if there is an address.
@@ -87,7 +87,7 @@ func (f *metricsServer) serve(m *kit.Metrics, to *slog.Logger) (stop func()) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := server.Serve(listen.New(f.listen, func(err error) { strange.Warn(to, "metrics", "error", err) })); !errors.Is(err, http.ErrServerClosed) {
-			to.Warn("figures are not shown any more", "error", err)
+			to.Warn("metrics are no longer served", "error", err)
 		}
 	})
 	return func() {

@@ -25,20 +25,20 @@ import (
 )
 
 func mfNameCommand(app *commands.App) *cobra.Command {
-	return commands.Group("name", "Make names, say where they are, and look them up", `  sluice mf name new laptop.key
+	return commands.Group("name", "Create names, publish where they are, and look them up", `  sluice mf name new laptop.key
   sluice mf name set --name-key laptop.key 192.0.2.7:5000
   sluice mf name show 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930
   sluice mf name list`, mfNewCommand(app), mfSetCommand(app), mfShowCommand(app),
-		commands.Get(app, "list", "List where the controller has seen names", mfPath+"names", commands.Table[mobilityfirst.NameInfo]("")))
+		commands.Get(app, "list", "List the names that the controller knows, and their places", mfPath+"names", commands.Table[mobilityfirst.NameInfo]("")))
 }
 
 func mfNewCommand(app *commands.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "new FILE",
-		Short: "Make a name, and the key by which it is yours",
-		Long: `Makes a private key (Ed25519, PKCS #8, PEM) in a file that only you can read, and prints
-the name that belongs to it. Who has the file has the name, and there is no other way back
-to it.`,
+		Short: "Create a name and its key",
+		Long: `Creates a private key (Ed25519, PKCS #8, PEM) in a file that only you can read, and prints
+the name that belongs to it. Everyone with the file can use the name. Without the file
+the name is lost.`,
 		Example: `  sluice mf name new laptop.key`,
 		Args:    command.ExactArgs("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -110,9 +110,9 @@ func mfSetCommand(app *commands.App) *cobra.Command {
 	server, key, valid := defaultNames, "", 15*time.Minute
 	cmd := &cobra.Command{
 		Use:   "set [ADDRESS...]",
-		Short: "Say where a name of yours is",
-		Long: `Signs where a name is, and has the name service write it. An address is an IPv4 address
-with a port, or another name, behind which it is. Without any, the name is nowhere.`,
+		Short: "Publish the addresses of a name",
+		Long: `Signs the addresses of a name, and writes them at the name service. An address is an IPv4 address
+with a port, or another name. Without any, the name is withdrawn.`,
 		Example: `  sluice mf name set --name-key laptop.key 192.0.2.7:5000
   sluice mf name set --name-key laptop.key --valid 2h 192.0.2.7:5000 198.51.100.3:5000`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,7 +125,7 @@ with a port, or another name, behind which it is. Without any, the name is nowhe
 				addresses = append(addresses, a)
 			}
 			if key == "" {
-				return &command.UsageError{Err: errors.New("--name-key is missing: the file that \"sluice mf name new\" has made")}
+				return &command.UsageError{Err: errors.New("--name-key is missing: the file that \"sluice mf name new\" has created")}
 			}
 			if valid < time.Second || valid > record.MaxValidity {
 				return &command.UsageError{Err: fmt.Errorf("--valid %v: want 1s to %v", valid, record.MaxValidity)}
@@ -149,7 +149,7 @@ with a port, or another name, behind which it is. Without any, the name is nowhe
 	flags := cmd.Flags()
 	flags.StringVar(&server, "names", server, "address of the name service")
 	flags.StringVar(&key, "name-key", key, "file of the name's key")
-	flags.DurationVar(&valid, "valid", valid, "how long that holds")
+	flags.DurationVar(&valid, "valid", valid, "how long the addresses are valid")
 	return cmd
 }
 
@@ -157,7 +157,7 @@ func mfShowCommand(app *commands.App) *cobra.Command {
 	server := defaultNames
 	cmd := &cobra.Command{
 		Use:     "show NAME",
-		Short:   "Show where a name is, as its owner has signed it",
+		Short:   "Show the addresses of a name, as its owner has signed them",
 		Example: `  sluice mf name show 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`,
 		Args:    command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

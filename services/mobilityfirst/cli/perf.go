@@ -24,7 +24,7 @@ func mfPingCommand(app *commands.App) *cobra.Command {
 	count, every, within := 4, time.Second, 10*time.Second
 	cmd := &cobra.Command{
 		Use:     "ping NAME",
-		Short:   "Ask whether the host of a name is there, and how long it takes",
+		Short:   "Measure the round-trip time to the host of a name",
 		Example: `  sluice mf ping 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`,
 		Args:    command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,9 +52,9 @@ func mfPingCommand(app *commands.App) *cobra.Command {
 	}
 	a.flags(cmd)
 	flags := cmd.Flags()
-	flags.IntVar(&count, "count", count, "how often")
-	flags.DurationVar(&every, "every", every, "how long after an answer it asks again")
-	flags.DurationVar(&within, "within", within, "how long it waits for an answer")
+	flags.IntVar(&count, "count", count, "number of pings")
+	flags.DurationVar(&every, "every", every, "pause between an answer and the next ping")
+	flags.DurationVar(&within, "within", within, "timeout of each ping")
 	return cmd
 }
 
@@ -64,9 +64,9 @@ func mfPerfCommand(app *commands.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf NAME",
 		Short: "Measure how fast chunks go to a name",
-		Long: `Sends chunks for a while, and tells how many were taken in that time. The other side runs
+		Long: `Sends chunks for a while, and prints how many were taken over in that time. The other side runs
 "sluice mf recv --discard --follow". With --rate it sends no faster than that, and counts what was
-taken by the end. With --multicast a chunk counts when each host that has the name has taken it: the
+taken over by the end. With --multicast a chunk counts when each host that has the name has taken it over: the
 rate is that of the slowest.`,
 		Example: `  sluice mf perf 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930
   sluice mf perf --chunk 1KiB --rate 50Mbit --time 10s 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`,
@@ -96,8 +96,8 @@ rate is that of the slowest.`,
 	}
 	a.flags(cmd)
 	cmd.Flags().TextVar(&size, "chunk", size, "size of chunks")
-	cmd.Flags().DurationVar(&during, "time", during, "how long it sends")
-	cmd.Flags().TextVar(&offered, "rate", offered, "how fast it sends at most, like 50Mbit; 0 for as fast as chunks are taken")
+	cmd.Flags().DurationVar(&during, "time", during, "duration of the measurement")
+	cmd.Flags().TextVar(&offered, "rate", offered, "maximum rate, like 50Mbit; 0 for as fast as chunks are taken over")
 	multihomingFlag(cmd, &multihoming)
 	multicastFlag(cmd, &multicast)
 	return cmd

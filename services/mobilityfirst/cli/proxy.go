@@ -22,13 +22,13 @@ func mfProxyCommand(app *commands.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxy",
 		Short: "Carry TCP connections between two names",
-		Long: `Has programs that know nothing of names use them. On the server's side it brings what comes
-to its name to the server at --connect; on the client's it carries the connections that it
-accepts at --listen to the name at --to. Connections go on while either host moves.
+		Long: `Lets programs that do not know names use them. On the server's side it forwards connections
+to its name to the server at --connect; on the client's side it forwards connections
+to --listen to the name --to. Connections survive moves of either host.
 
-There are 128 connections with one name at most, and 512 with all, with 1 MiB of each under
-way in each direction. Whoever reaches the name may connect unless --allow says who; names
-cost nothing.`,
+There may be 128 connections with one name and 512 in total, with 1 MiB of each in flight
+in each direction. Every name may connect unless --allow lists names; creating names
+costs nothing.`,
 		Example: `  sluice mf proxy --name-key web.key --connect 127.0.0.1:80
   sluice mf proxy --listen 127.0.0.1:8080 --to 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930
   curl http://127.0.0.1:8080/`,
@@ -39,9 +39,9 @@ cost nothing.`,
 			case (listen == "") == (connect == ""):
 				return &command.UsageError{Err: errors.New("want --connect, on the server's side, or --listen and --to, on the client's")}
 			case (listen == "") != (to == ""):
-				return &command.UsageError{Err: errors.New("--listen and --to want each other")}
+				return &command.UsageError{Err: errors.New("--listen and --to want each other: give both or neither")}
 			case connect == "" && allow != nil:
-				return &command.UsageError{Err: errors.New("--allow wants --connect: it says who may connect there")}
+				return &command.UsageError{Err: errors.New("--allow wants --connect: it lists the names that may connect there")}
 			}
 			if connect != "" {
 				if _, _, err := net.SplitHostPort(connect); err != nil {
@@ -75,11 +75,11 @@ cost nothing.`,
 		},
 	}
 	a.flags(cmd)
-	cmd.Flags().StringVar(&listen, "listen", "", "address and port at which connections are accepted")
-	cmd.Flags().StringVar(&to, "to", "", "name of the other side, for these")
-	cmd.Flags().StringVar(&connect, "connect", "", "address and port to which connections of other sides are brought")
+	cmd.Flags().StringVar(&listen, "listen", "", "address and port for connections of clients")
+	cmd.Flags().StringVar(&to, "to", "", "name of the other side, for --listen")
+	cmd.Flags().StringVar(&connect, "connect", "", "address and port of the server for connections of other sides")
 	multihomingFlag(cmd, &multihoming)
-	cmd.Flags().StringSliceVar(&allow, "allow", nil, "names that may connect; without: all")
+	cmd.Flags().StringSliceVar(&allow, "allow", nil, "names that may connect (default: all)")
 	return cmd
 }
 

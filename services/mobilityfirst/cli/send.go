@@ -35,7 +35,7 @@ type attachment struct {
 
 func (a *attachment) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.socket, "socket", hostapi.DefaultSocket, "where the host takes applications")
-	cmd.Flags().StringVar(&a.key, "name-key", "", "file of the key of the name that this is; a new name if there is none")
+	cmd.Flags().StringVar(&a.key, "name-key", "", "file of the key of the name to attach (default: a new name)")
 }
 
 // open attaches the name.
@@ -81,25 +81,25 @@ func mfSendCommand(app *commands.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send NAME [FILE]",
 		Short: "Send a file, or standard input, to a name",
-		Long: `Cuts it into chunks of --chunk bytes, sends them, and waits until the receiver has taken
-each of them. Nothing is lost if the receiver is away for a while: see --keep of "sluice
-mf host". An empty chunk at the end says that there is no more, as "sluice mf recv" expects
-it. With --delay-tolerant they go by a storage node, if the host has --storage, which keeps
-them while the receiver is away: taken means, then, that it has them.
+		Long: `Cuts the input into chunks of --chunk bytes, sends them, and waits until the receiver has taken
+over each of them. Nothing is lost if the receiver is away for a while: see --keep of "sluice
+mf host". An empty chunk marks the end, as "sluice mf recv" expects
+it. With --delay-tolerant the chunks go by a storage node, if the host has --storage, which keeps
+them while the receiver is away: taken over then means that the storage node has them.
 
-With --multihoming they go by all links between both hosts at one time, if these have several,
-by the one with the shortest round trip first.
+With --multihoming the chunks use all links between both hosts at one time, if there are several,
+the one with the shortest round trip first.
 
-With --multicast they go to each host that has attached the name when they are sent, not to
-one of them. If not all have taken a chunk in the end, it says how many have not.
+With --multicast the chunks go to each host that has attached the name when they are sent, not to
+one of them. If some hosts have not taken a chunk over, the command prints how many.
 
-With --through each chunk goes by a function: what that makes of it is sent on to the name.
+With --through each chunk goes to a function, whose result is sent to the name.
 See "sluice mf compute".`,
 		Example: `  sluice mf send 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930 film.mp4
   tar c . | sluice mf send 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return &command.UsageError{Err: errors.New("want a name, and a file or nothing")}
+				return &command.UsageError{Err: errors.New("want a name, and optionally a file")}
 			}
 			return nil
 		},
@@ -157,10 +157,10 @@ See "sluice mf compute".`,
 	}
 	a.flags(cmd)
 	cmd.Flags().TextVar(&size, "chunk", size, "size of chunks")
-	cmd.Flags().BoolVar(&delayTolerant, "delay-tolerant", false, "have a storage node keep them while the receiver is away")
+	cmd.Flags().BoolVar(&delayTolerant, "delay-tolerant", false, "let a storage node keep the chunks while the receiver is away")
 	multihomingFlag(cmd, &multihoming)
 	multicastFlag(cmd, &multicast)
-	cmd.Flags().StringVar(&through, "through", "", "name of a function that each chunk goes by")
+	cmd.Flags().StringVar(&through, "through", "", "name of a function that is called on each chunk")
 	return cmd
 }
 
@@ -269,12 +269,12 @@ func mfRecvCommand(app *commands.App) *cobra.Command {
 	discard, follow, from := false, false, ""
 	cmd := &cobra.Command{
 		Use:   "recv",
-		Short: "Receive what is sent to a name, to standard output",
-		Long: `Prints, to standard error, the name that it receives for, and writes what comes to standard
-output, chunk by chunk; each is taken when it is written. What a function has made of a
-chunk ("sluice mf compute") is from who has sent that. An empty chunk, as "sluice mf send"
-has at its end, ends it, unless it is to --follow. What others send than who
-was heard first, or --from, is left out; with --follow and without --from nothing is.`,
+		Short: "Receive chunks for a name, and write them to standard output",
+		Long: `Prints the attached name to standard error, and writes received chunks to standard
+output; each is taken over when it is written. A function's result
+("sluice mf compute") counts as a chunk of the sender. An empty chunk, which "sluice mf send"
+sends at its end, ends the command, unless --follow is given. Without --follow, chunks of other senders than
+the first, or than --from, are skipped. With --follow only --from restricts the senders.`,
 		Example: `  sluice mf recv --name-key laptop.key > film.mp4
   sluice mf recv --name-key laptop.key --discard --follow`,
 		Args: command.NoArgs,
@@ -298,7 +298,7 @@ was heard first, or --from, is left out; with --follow and without --from nothin
 	}
 	a.flags(cmd)
 	cmd.Flags().BoolVar(&discard, "discard", false, "write nothing")
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on until it is interrupted")
+	cmd.Flags().BoolVar(&follow, "follow", false, "continue until interrupted")
 	cmd.Flags().StringVar(&from, "from", "", "name of the only sender")
 	return cmd
 }

@@ -34,13 +34,13 @@ func mfStorageCommand(app *commands.App) *cobra.Command {
 	size := config.Size(storage.DefaultSize)
 	cmd := &cobra.Command{
 		Use:   "storage",
-		Short: "Keep chunks for names that are away, and hand them on",
-		Long: `Runs a storage node until it gets SIGINT or SIGTERM, at the name that belongs to --name-key.
-Hosts that run with --storage and this name send chunks to it that may wait, as "sluice mf
-send --delay-tolerant" does. It keeps them on disk, and hands them on when their destination
-is there and the way to it is good. What it has said that it has taken is not lost if it,
-or the machine, is stopped. Senders have signed their chunks, so it need not be trusted with
-what is in them being whole and theirs, and it can read them.`,
+		Short: "Store chunks for names that are away, and deliver them later",
+		Long: `Runs a storage node until it gets SIGINT or SIGTERM, with the name that belongs to --name-key.
+Hosts that run with --storage and this name send it the chunks that may wait, as "sluice mf
+send --delay-tolerant" does. It stores them on disk, and delivers them when their destination
+is present and the path to it is good. Chunks that it has taken over are not lost if the node
+or the machine stops. Senders sign their chunks, so the node cannot forge or change them;
+it can read them.`,
 		Example: `  sluice mf storage --name-key storage.key
   sluice mf host --interface eth0 --storage 0c5f1e7a9b3d2c4e6f8091a2b3c4d5e6f7081920
   sluice mf storage list`,
@@ -48,7 +48,7 @@ what is in them being whole and theirs, and it can read them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case a.key == "":
-				return &command.UsageError{Err: errors.New("--name-key is missing: hosts have to know the name; \"sluice mf name new\" makes one")}
+				return &command.UsageError{Err: errors.New("--name-key is missing: hosts have to know the node's name; \"sluice mf name new\" creates one")}
 			case size < storage.MinSize:
 				return &command.UsageError{Err: fmt.Errorf("--size %v: want at least %v", size, config.Size(storage.MinSize))}
 			case o.Keep < time.Minute || o.Keep > custody.MaxKept:
@@ -64,9 +64,9 @@ what is in them being whole and theirs, and it can read them.`,
 	flags := cmd.Flags()
 	metrics.flag(flags)
 	ctl.flags(flags)
-	flags.StringVar(&o.Dir, "dir", o.Dir, "folder of the chunks, of this alone")
-	flags.TextVar(&size, "size", size, "how much it keeps: from one name an eighth of what others leave")
-	flags.DurationVar(&o.Keep, "keep", o.Keep, "how long it keeps a chunk at most")
+	flags.StringVar(&o.Dir, "dir", o.Dir, "folder of the chunks, which only this process may use")
+	flags.TextVar(&size, "size", size, "maximum size on disk; one sender may use an eighth of what others leave")
+	flags.DurationVar(&o.Keep, "keep", o.Keep, "maximum time for which it keeps a chunk")
 	return cmd
 }
 
@@ -123,13 +123,13 @@ func mfStorageListCommand(app *commands.App) *cobra.Command {
 	dir := defaultCustody
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List for which names a storage node has chunks",
-		Long:  `Reads the folder of a storage node, whether that runs or not.`,
+		Short: "List the names for which a storage node has chunks",
+		Long:  `Reads the folder of a storage node, whether the node runs or not.`,
 		Args:  command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			all, err := storage.List(dir)
 			if errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("%w (--dir says where \"sluice mf storage\" keeps chunks)", err)
+				return fmt.Errorf("%w (--dir is the folder of \"sluice mf storage\")", err)
 			}
 			if err != nil {
 				return err

@@ -11,27 +11,27 @@ import (
 
 // Status describes the name service, as the API shows it.
 type Status struct {
-	Listen  string            `json:"listen" doc:"UDP address at which it is asked; empty while it does not run"`
-	Names   uint64            `json:"names" doc:"How many names it has"`
-	Lookups uint64            `json:"lookups" doc:"Questions where names are, since its start"`
-	Writes  uint64            `json:"writes" doc:"What owners have said where their names are, since its start"`
-	Answers map[string]uint64 `json:"answers" doc:"How many of both have ended how"`
-	Domains []DomainInfo      `json:"domains" doc:"The domains whose name services are one, if there are several"`
+	Listen  string            `json:"listen" doc:"UDP address of the service; empty while it does not run"`
+	Names   uint64            `json:"names" doc:"Number of names"`
+	Lookups uint64            `json:"lookups" doc:"Lookups since its start"`
+	Writes  uint64            `json:"writes" doc:"Writes since its start"`
+	Answers map[string]uint64 `json:"answers" doc:"Number of answers to both, by outcome"`
+	Domains []DomainInfo      `json:"domains" doc:"The domains that share the names, if there are several"`
 }
 
 // DomainInfo describes a domain, as the API shows it.
 type DomainInfo struct {
 	Name      string         `json:"name"`
 	Address   string         `json:"address" doc:"UDP address of its name service"`
-	Self      bool           `json:"self" doc:"It is this one"`
-	RoundTrip units.Duration `json:"round_trip" doc:"A mean; 0 while it has not answered yet"`
-	Silent    bool           `json:"silent" doc:"It did not answer when it was asked last"`
-	Behind    int            `json:"behind" doc:"Names of which it has to be told yet"`
+	Self      bool           `json:"self" doc:"Whether it is this domain"`
+	RoundTrip units.Duration `json:"round_trip" doc:"Mean round-trip time; 0 until it has answered"`
+	Silent    bool           `json:"silent" doc:"Whether it did not answer the last request"`
+	Behind    int            `json:"behind" doc:"Names that still have to be sent to it"`
 }
 
 // Register adds the service's operations and metrics to the API.
 func (s *Service) Register(a *api.API) {
-	kit.Show(kit.NewREST(a, Name), "status", "Show what the name service does, and the domains that it is one with", s.Status)
+	kit.Show(kit.NewREST(a, Name), "status", "Show the name service and its domains", s.Status)
 	a.Metrics().MustRegister(s.Metrics())
 }
 
