@@ -28,7 +28,8 @@ var (
 	ErrUnknownHost = errors.New("host not found")
 	// ErrNoPath means that the two places are not connected, or not as well as was requested.
 	ErrNoPath = topology.ErrNoPath
-	// ErrIdentity means that a switch claims an identifier that its certificate does not name.
+	// ErrIdentity means that a switch claims an identifier that its certificate does not prove to
+	// be its own.
 	ErrIdentity = errors.New("not entitled to this datapath identifier")
 	// ErrClosed means that the network is not running.
 	ErrClosed = errors.New("network is not running")

@@ -310,7 +310,7 @@ func (ch *channel) queuePacketOut(m *openflow.PacketOut) error {
 }
 
 // queueOutput is queuePacketOut for the most frequent case of default forwarding: one packet out
-// of one port. It does not allocate.
+// of one port.
 func (ch *channel) queueOutput(inPort, out uint32, data []byte) error {
 	b, ok := ch.out.lockPackets(len(data) + 64)
 	if !ok {

@@ -20,7 +20,8 @@ type handshake struct {
 	features openflow.FeaturesReply
 }
 
-// exchange performs the handshake within one deadline. Any unexpected message ends it.
+// exchange performs the handshake within one deadline. It ignores a bounded number of other
+// messages before the features reply; an error message of the switch ends it.
 func (g *handshake) exchange(r *openflow.Reader) error {
 	_ = g.conn.SetDeadline(time.Now().Add(g.cfg.RequestTimeout))
 	if err := g.request(openflow.NewHello()); err != nil {
