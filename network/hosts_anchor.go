@@ -48,13 +48,13 @@ type Moving struct {
 type Anchors interface {
 	Anchored(netip.Addr) (Anchor, bool)
 	Moving() Moving
-	// Led returns the actions of the service's rules for a packet that arrived at a port; there
+	// ActionsFor returns the actions of the service's rules for a packet that arrived at a port; there
 	// are none for a packet whose address belongs elsewhere. It returns false for packets that
 	// concern no such host.
-	Led(at PortRef, h *packet.Headers) (out []openflow.Action, led bool)
-	// Keeps returns the place and the present MAC address of a host, which is found by its MAC
+	ActionsFor(at PortRef, h *packet.Headers) (out []openflow.Action, led bool)
+	// PlaceOf returns the place and the present MAC address of a host, which is found by its MAC
 	// address or, if that is zero, by its IP address.
-	Keeps(openflow.MAC, netip.Addr) (Pin, bool)
+	PlaceOf(openflow.MAC, netip.Addr) (Pin, bool)
 }
 
 // anchors holds the service that forwards the packets of mobile hosts, if there is one.
@@ -65,7 +65,7 @@ func (a *anchors) lookup(mac openflow.MAC, addr netip.Addr) (Pin, bool) {
 	if a.service == nil {
 		return Pin{}, false
 	}
-	return a.service.Keeps(mac, addr)
+	return a.service.PlaceOf(mac, addr)
 }
 
 // forwardMoving returns the actions for a packet of a mobile host that reached the controller
@@ -76,7 +76,7 @@ func (a *anchors) forwardMoving(p *PacketIn) (out []openflow.Action, ok bool) {
 	if a.service == nil || !l.Tables() || p.Table >= l.Number(rule.TableRoute) {
 		return nil, false
 	}
-	return a.service.Led(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, &p.Headers)
+	return a.service.ActionsFor(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, &p.Headers)
 }
 
 // AnchorHosts sets the service that forwards the packets of mobile hosts. It must not be called

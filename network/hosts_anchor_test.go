@@ -19,11 +19,11 @@ type leader struct{}
 
 func (leader) Anchored(netip.Addr) (network.Anchor, bool) { return network.Anchor{}, false }
 func (leader) Moving() network.Moving                     { return network.Moving{} }
-func (leader) Keeps(openflow.MAC, netip.Addr) (network.Pin, bool) {
+func (leader) PlaceOf(openflow.MAC, netip.Addr) (network.Pin, bool) {
 	return network.Pin{}, false
 }
 
-func (leader) Led(at network.PortRef, h *packet.Headers) ([]openflow.Action, bool) {
+func (leader) ActionsFor(at network.PortRef, h *packet.Headers) ([]openflow.Action, bool) {
 	if h.Src != networktest.HostAddr(1).Addr() || at.Port != 1 {
 		return nil, h.Src == networktest.HostAddr(1).Addr()
 	}

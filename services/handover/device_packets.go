@@ -52,7 +52,7 @@ func (s *packetHandler) handle(p *network.PacketIn) network.Verdict {
 		out, ours := s.guards.led(at, &p.Headers)
 		switch {
 		case ours && len(out) > 0 && s.guards.hasBorder(at.Switch):
-			return network.Continue // other services handle the packet here; what they leave alone is sent as Led says
+			return network.Continue // other services handle the packet here; what they leave alone is sent as ActionsFor decides
 		case ours:
 			return s.guards.sendEarly(p, out)
 		}

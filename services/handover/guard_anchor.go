@@ -12,7 +12,7 @@ import (
 // device is. It returns false for an address whose device has no rules.
 func (s *guards) anchored(ip netip.Addr) (network.Anchor, bool) {
 	d, known := s.registry.DeviceByIP(ip)
-	pin, kept := s.Keeps(openflow.MAC{}, ip)
+	pin, kept := s.PlaceOf(openflow.MAC{}, ip)
 	if !known || !kept {
 		return network.Anchor{}, false
 	}

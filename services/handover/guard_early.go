@@ -89,7 +89,7 @@ func (s *guards) hasBorder(d openflow.DatapathID) bool {
 	return slices.ContainsFunc(s.settings.Borders, func(b Border) bool { return b.At.Switch == d })
 }
 
-// sendEarly sends a packet out by the actions that Led returned, or drops it if there are none.
+// sendEarly sends a packet out by the actions that ActionsFor returned, or drops it if there are none.
 func (s *guards) sendEarly(p *network.PacketIn, out []openflow.Action) network.Verdict {
 	if len(out) == 0 {
 		s.metrics.dropped.WithLabelValues("address").Inc()

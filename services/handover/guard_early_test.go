@@ -39,7 +39,7 @@ func TestEarlyPackets(t *testing.T) {
 		{"of others", edge4, far, netip.MustParseAddr("192.0.2.8"), mac1, 0, false},
 	} {
 		h := packet.Headers{Layers: packet.Ethernet | packet.IPv4 | packet.TCP, EthSrc: c.mac, Src: c.src, Dst: c.dst}
-		if out, ours := r.Led(c.at, &h); ours != c.ours || (len(out) > 0) != (c.outs > 0) {
+		if out, ours := r.ActionsFor(c.at, &h); ours != c.ours || (len(out) > 0) != (c.outs > 0) {
 			t.Errorf("%s: %v, %v", c.what, out, ours)
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Keeps returns the port and MAC address of an attached device, and reports whether it uses the
+// PlaceOf returns the port and MAC address of an attached device, and reports whether it uses the
 // given address there. The network uses it so that only the device's class decides who may move
 // it, and ARP does not. The device is found by the MAC address or, if that is zero, by the IP
 // address.
-func (s *core) Keeps(mac openflow.MAC, ip netip.Addr) (network.Pin, bool) {
+func (s *core) PlaceOf(mac openflow.MAC, ip netip.Addr) (network.Pin, bool) {
 	d, known := s.registry.DeviceByIP(ip)
 	if !mac.IsZero() {
 		d, known = s.registry.DeviceByMAC(mac)

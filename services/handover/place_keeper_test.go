@@ -11,7 +11,7 @@ import (
 // The network knows where a device is as soon as it is there, and which interface it uses.
 func TestDevicesAreKept(t *testing.T) {
 	r := newRig(t, nil)
-	if _, kept := r.Keeps(mac1, netip.Addr{}); kept {
+	if _, kept := r.PlaceOf(mac1, netip.Addr{}); kept {
 		t.Error("kept before it has come")
 	}
 	ip := r.attach(edge3, mac1)
@@ -26,7 +26,7 @@ func TestDevicesAreKept(t *testing.T) {
 		"an address of nobody":   {openflow.MAC{}, ip.Next(), false},
 		"an interface of nobody": {openflow.MAC{6, 1}, netip.Addr{}, false},
 	} {
-		pin, kept := r.Keeps(c.mac, c.ip)
+		pin, kept := r.PlaceOf(c.mac, c.ip)
 		if kept != c.kept || kept && pin != (network.Pin{MAC: mac1, At: edge3}) {
 			t.Errorf("%s: %+v, %v", what, pin, kept)
 		}
@@ -34,7 +34,7 @@ func TestDevicesAreKept(t *testing.T) {
 	if r.attach(edge4, mac2) != ip {
 		t.Fatal("another address")
 	}
-	if pin, kept := r.Keeps(openflow.MAC{}, ip); !kept || pin != (network.Pin{MAC: mac2, At: edge4}) {
+	if pin, kept := r.PlaceOf(openflow.MAC{}, ip); !kept || pin != (network.Pin{MAC: mac2, At: edge4}) {
 		t.Errorf("after it has moved: %+v, %v", pin, kept)
 	}
 	r.eventually("the network to be told", func() bool {

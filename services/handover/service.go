@@ -113,8 +113,8 @@ func (s *Service) Anchored(ip netip.Addr) (network.Anchor, bool) { return s.guar
 // border ports through which all their traffic passes.
 func (s *Service) Moving() network.Moving { return s.guards.moving() }
 
-// Led implements network.Anchors: it decides about a packet as the rules of devices would.
-func (s *Service) Led(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
+// ActionsFor implements network.Anchors: it decides about a packet as the rules of devices would.
+func (s *Service) ActionsFor(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
 	return s.guards.led(at, h)
 }
 
