@@ -29,25 +29,25 @@ type Status struct {
 	Links     int         `json:"links" doc:"Each direction by itself"`
 	Hosts     int         `json:"hosts"`
 
-	Certificates []Certificate `json:"certificates" doc:"The controller's own, and when they end"`
-	Errors       []Trouble     `json:"errors" doc:"What does not work now, of all services"`
+	Certificates []Certificate  `json:"certificates" doc:"The controller's own, and when they end"`
+	Errors       []ServiceError `json:"errors" doc:"What does not work now, of all services"`
 }
 
-// Trouble is what does not work in a service now.
-type Trouble struct {
+// ServiceError is what does not work in a service now.
+type ServiceError struct {
 	Service string `json:"service"`
 	Error   string `json:"error" doc:"What is wrong, its cause, and what would help"`
 }
 
-// troubled is a Service that says what does not work: a line for each, with cause and
+// errorReporter is a Service that says what does not work: a line for each, with cause and
 // remedy.
-type troubled interface{ Errors() []string }
+type errorReporter interface{ Errors() []string }
 
-// troubles asks the services that have read their store.
-func (c *Controller) troubles() []Trouble {
-	all := []Trouble{}
+// serviceErrors asks the services that have read their store.
+func (c *Controller) serviceErrors() []ServiceError {
+	all := []ServiceError{}
 	for _, s := range c.services {
-		t, says := s.(troubled)
+		t, says := s.(errorReporter)
 		if !says {
 			continue
 		}
@@ -57,7 +57,7 @@ func (c *Controller) troubles() []Trouble {
 			continue
 		}
 		for _, text := range t.Errors() {
-			all = append(all, Trouble{s.Name(), text})
+			all = append(all, ServiceError{s.Name(), text})
 		}
 	}
 	return all
@@ -109,7 +109,7 @@ func (c *Controller) status() Status {
 		Store:    c.storeStatus(),
 		OpenFlow: []string{}, Services: []string{}, Chain: c.net.Handlers(),
 		Switches: len(c.net.Switches()), Links: len(c.net.Topology().Links), Hosts: len(c.net.Hosts()),
-		Certificates: certificates(c.cfg), Errors: c.troubles(),
+		Certificates: certificates(c.cfg), Errors: c.serviceErrors(),
 	}
 	for _, a := range openFlow {
 		s.OpenFlow = append(s.OpenFlow, a.String())

@@ -9,30 +9,31 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Along describes packets that are led along a path, in one direction, by a rule on each of its
-// switches. [Reversed] gives the hops for the answers.
+// Along makes the rules that forward packets along a path in one direction, one rule on each of its
+// switches. [Reversed] returns the hops for the other direction.
 type Along struct {
 	Hops []network.Hop
-	// Stage and Offset are those of the rules.
+	// Stage and Offset place the rules in the pipeline.
 	Stage  network.Stage
 	Offset uint16
-	// Match selects the packets as they come to the first switch, but for the port by which
-	// they come in: each rule matches that, too.
+	// Match selects the packets that arrive at the first switch. It does not name the input port,
+	// which each rule matches in addition.
 	Match openflow.Match
-	// Set is what the first switch writes into the packets, which then go on as the other
-	// switches match them.
+	// Set lists the fields that the first switch rewrites. The other switches match the rewritten
+	// packets.
 	Set []openflow.OXM
-	// Idle, if not zero, is for how long nothing has to come until the first switch ends its
-	// rule, in whole seconds. The owner is told of it.
+	// Idle, if not zero, is the idle timeout of the first switch's rule, in whole seconds. The
+	// rule's owner is notified when it expires.
 	Idle time.Duration
-	// Treatments, if not nil, are what others promise to such packets: a class of traffic, say.
+	// Treatments, if not nil, says which queues are promised to the packets, for example by a
+	// class of traffic.
 	Treatments *network.Treatments
 }
 
-// Rules returns the rules, the last switch's first. Each puts the packets into the queue that is
-// promised to them at its port. Those who promise are told that the path is in use, so call it
-// again from time to time, as a [Reconciler] does, and when what is promised changes: have that told
-// by [network.Treatments.Subscribe].
+// Rules returns the rules, with that of the last switch first. Each rule puts the packets into the
+// queue that is promised to them at its output port. Rules also reports to Treatments that the path
+// is in use. Call it again at intervals, as a [Reconciler] does, and when the promises change, which
+// [network.Treatments.Subscribe] reports.
 func (a Along) Rules() ([]network.Rule, error) {
 	if len(a.Hops) == 0 {
 		return nil, fmt.Errorf("rules along a path: %w", network.ErrNoPath)
@@ -67,8 +68,8 @@ func (a Along) Rules() ([]network.Rule, error) {
 	return rules, nil
 }
 
-// queues returns the queue that a treatment promises to the packets at each hop, zero for none.
-// It reports the ports as in use, so that there are queues at them.
+// queues returns the queue that a treatment promises to the packets at each hop, or zero. It reports
+// the ports as in use, so that queues are set up there.
 func (a Along) queues() []uint32 {
 	queues := make([]uint32, len(a.Hops))
 	first, err := a.Match.With(openflow.InPort(a.Hops[0].In))

@@ -15,13 +15,13 @@ import (
 const (
 	// storeTimeout bounds each access to the store.
 	storeTimeout = 5 * time.Second
-	// effectTimeout is how long whoever made a change waits for its effect.
+	// effectTimeout bounds the wait for a change to take effect.
 	effectTimeout = 30 * time.Second
 )
 
 var errEnded = errors.New("the service has ended")
 
-// Add declares something new. It returns when that has taken effect.
+// Add declares a new item. It returns when the item has taken effect.
 func (c *Collection[T]) Add(ctx context.Context, name string, v T) error {
 	return c.declare(ctx, name, v, func(was entry[T]) error {
 		switch {
@@ -34,56 +34,56 @@ func (c *Collection[T]) Add(ctx context.Context, name string, v T) error {
 	})
 }
 
-// Put declares something, be it new or in the place of what has that name. Revision is what
-// that is expected to have, zero for any.
+// Put declares an item, and replaces an existing one of that name. If revision is not zero, an item
+// with that revision must exist.
 func (c *Collection[T]) Put(ctx context.Context, name string, v T, revision int64) error {
 	return c.declare(ctx, name, v, func(was entry[T]) error {
 		if was.Revision == 0 && revision == 0 {
 			return nil
 		}
-		return was.mayChange(revision)
+		return was.checkChange(revision)
 	})
 }
 
-// Replace declares something in the place of what has that name. Revision is what that is
-// expected to have, zero for any.
+// Replace replaces the existing item of a name. If revision is not zero, the item must have that
+// revision.
 func (c *Collection[T]) Replace(ctx context.Context, name string, v T, revision int64) error {
-	return c.declare(ctx, name, v, func(was entry[T]) error { return was.mayChange(revision) })
+	return c.declare(ctx, name, v, func(was entry[T]) error { return was.checkChange(revision) })
 }
 
-// declare stores a value, unless something stands against it: may says so of what has its
-// name.
-func (c *Collection[T]) declare(ctx context.Context, name string, v T, may func(was entry[T]) error) error {
+// declare stores a value unless it conflicts with others, or check returns an error for the
+// existing entry of its name.
+func (c *Collection[T]) declare(ctx context.Context, name string, v T, check func(was entry[T]) error) error {
 	return c.change(ctx, name, func(was entry[T]) (op store.Op, err error) {
-		if err := may(was); err != nil {
-			return op, c.about(name, err)
+		if err := check(was); err != nil {
+			return op, c.annotate(name, err)
 		}
-		if n := len(c.entries); was.Revision == 0 && n >= c.Most {
-			return op, fmt.Errorf("%d %s: %w", n, c.Nouns, ErrFull)
+		if n := len(c.entries); was.Revision == 0 && n >= c.MaxItems {
+			return op, fmt.Errorf("%d %s: %w", n, c.Plural, ErrFull)
 		}
-		if err := c.Contradicts(name, v, c.Items()); err != nil {
+		if err := c.Conflicts(name, v, c.Items()); err != nil {
 			return op, err
 		}
 		return c.put(name, v, false, was.Revision)
 	})
 }
 
-// Remove withdraws what has that name. Revision is what it is expected to have, zero for
-// any. It returns when that has taken effect.
+// Remove removes the item of a name. If revision is not zero, the item must have that revision.
+// Remove returns when the removal has taken effect.
 func (c *Collection[T]) Remove(ctx context.Context, name string, revision int64) error {
 	return c.change(ctx, name, func(was entry[T]) (op store.Op, err error) {
-		if err = was.mayChange(revision); err == nil {
+		if err = was.checkChange(revision); err == nil {
 			err = c.InUse(name)
 		}
 		if err != nil {
-			return op, c.about(name, err)
+			return op, c.annotate(name, err)
 		}
 		return c.remove(was), nil
 	})
 }
 
-// mayChange says what stands against a change by the API.
-func (e entry[T]) mayChange(revision int64) error {
+// checkChange returns an error if the API may not change the entry.
+func (e entry[T]) checkChange(revision int64) error {
 	switch {
 	case e.Revision == 0:
 		return ErrUnknown
@@ -95,18 +95,18 @@ func (e entry[T]) mayChange(revision int64) error {
 	return nil
 }
 
-// change makes a change of one name. decide is given what has the name now; the lock is
-// held.
+// change makes one change and waits for its effect. It calls decide with the existing entry of the
+// name while c.mu is held.
 func (c *Collection[T]) change(ctx context.Context, name string, decide func(was entry[T]) (store.Op, error)) error {
-	stored, err := c.begin(ctx, name, decide)
+	stored, err := c.storeChange(ctx, name, decide)
 	if err == nil {
-		err = c.about(name, c.await(ctx, stored))
+		err = c.annotate(name, c.await(ctx, stored))
 	}
 	return err
 }
 
-// begin makes a change of one name that is seen when it returns.
-func (c *Collection[T]) begin(ctx context.Context, name string, decide func(was entry[T]) (store.Op, error)) ([]*waiter, error) {
+// storeChange stores one change and returns when the change is visible.
+func (c *Collection[T]) storeChange(ctx context.Context, name string, decide func(was entry[T]) (store.Op, error)) ([]*waiter, error) {
 	if err := c.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -119,23 +119,23 @@ func (c *Collection[T]) begin(ctx context.Context, name string, decide func(was 
 	}
 	stored, err := c.write(ctx, []store.Op{op})
 	if err != nil {
-		return nil, c.about(name, err)
+		return nil, c.annotate(name, err)
 	}
 	return stored, nil
 }
 
-// about says which item an error is about, if there is one.
-func (c *Collection[T]) about(name string, err error) error {
+// annotate adds the item's kind and name to an error that is not nil.
+func (c *Collection[T]) annotate(name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %q: %w", c.Noun, name, err)
+	return fmt.Errorf("%s %q: %w", c.Singular, name, err)
 }
 
-// lock waits until what there is has been read, and nobody else changes it.
+// lock waits until the stored items have been read and no other writer holds the lock.
 func (c *Collection[T]) lock(ctx context.Context) error {
 	select {
-	case <-c.turn:
+	case <-c.writeToken:
 	case <-c.ended:
 		return errEnded
 	case <-ctx.Done():
@@ -150,9 +150,9 @@ func (c *Collection[T]) lock(ctx context.Context) error {
 	}
 }
 
-func (c *Collection[T]) unlock() { c.turn <- struct{}{} }
+func (c *Collection[T]) unlock() { c.writeToken <- struct{}{} }
 
-// put is the operation that stores a value if the one that has its name is still that of a
+// put returns the operation that stores a value if the entry of its name still has the given
 // revision.
 func (c *Collection[T]) put(name string, v T, configured bool, revision int64) (store.Op, error) {
 	encoded, err := json.Marshal(v)
@@ -167,7 +167,7 @@ func (c *Collection[T]) remove(was entry[T]) store.Op {
 	return store.Op{Key: c.Prefix + was.Name, Delete: true, Conditional: true, Revision: was.Revision}
 }
 
-// write stores changes, and waits until they are seen. c is locked.
+// write stores changes, and waits until they are visible. The caller holds the lock of writers.
 func (c *Collection[T]) write(ctx context.Context, ops []store.Op) ([]*waiter, error) {
 	c.mu.Lock()
 	stored := map[string]*waiter{}
@@ -190,27 +190,27 @@ func (c *Collection[T]) write(ctx context.Context, ops []store.Op) ([]*waiter, e
 	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
 	defer cancel()
 	for _, w := range all {
-		if err := c.until(ctx, w.seen); err != nil {
+		if err := c.waitFor(ctx, w.seen); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// await waits until changes have taken effect.
+// await waits until stored changes have taken effect.
 func (c *Collection[T]) await(ctx context.Context, stored []*waiter) error {
 	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
 	defer cancel()
 	for _, w := range stored {
-		if err := c.until(ctx, w.effect); err != nil {
+		if err := c.waitFor(ctx, w.effect); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// until waits for something to become of what has been stored.
-func (c *Collection[T]) until(ctx context.Context, done <-chan struct{}) error {
+// waitFor waits until done is closed. Its errors say that the change has been stored.
+func (c *Collection[T]) waitFor(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
 		return nil
@@ -221,7 +221,7 @@ func (c *Collection[T]) until(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// store applies operations to the store. That somebody else was first is ErrChanged.
+// store applies operations to the store. It returns ErrChanged if another writer was first.
 func (c *Collection[T]) store(ctx context.Context, ops []store.Op) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// What a change can be refused for.
+// The reasons for which a change can be refused.
 var (
 	ErrUnknown    = errors.New("there is none of this name: list them to see what there is")
 	ErrExists     = errors.New("there is one already: remove it first, or replace it")
@@ -23,113 +23,120 @@ var (
 	ErrChanged    = errors.New("somebody else has changed it meanwhile: look at it again")
 )
 
-// Kind says what a collection keeps.
+// Kind describes the items of a collection.
 type Kind[T any] struct {
-	// Noun is one of them, like "definition"; Nouns are several.
-	Noun, Nouns string
-	// Prefix begins their keys in the store, like "qos/critical/".
+	// Singular names one item in messages, like "definition", and Plural several.
+	Singular, Plural string
+	// Prefix begins the items' keys in the store, like "qos/critical/".
 	Prefix string
-	// Event begins the kinds of their events, like "critical".
+	// Event begins the kinds of the items' events, like "critical".
 	Event string
-	// Most bounds them.
-	Most int
-	// Decode reads one that has been stored, as JSON, and checks it; nil: as JSON is read.
+	// MaxItems bounds the number of items.
+	MaxItems int
+	// Decode decodes a stored value from JSON and checks it. If it is nil, json.Unmarshal decodes
+	// the value.
 	Decode func([]byte) (T, error)
-	// Tell is what events tell of one; nil: what is stored.
-	Tell func(T) any
-	// Contradicts says what of those that are in force stands against one; nil: nothing.
-	Contradicts func(name string, v T, all []Item[T]) error
-	// Abandoned is told that what contradicted nothing may not have been written; it may
-	// be nil.
+	// EventPayload returns the description of a value in events. If it is nil, events carry the
+	// value itself.
+	EventPayload func(T) any
+	// Conflicts returns an error if a value conflicts with the items in force. If it is nil,
+	// nothing conflicts.
+	Conflicts func(name string, v T, all []Item[T]) error
+	// Abandoned, if not nil, is called when writing a value that Conflicts has accepted has
+	// failed. The value may or may not have been stored.
 	Abandoned func(name string)
-	// InUse says what stands against the end of one; nil: nothing. What is in use and no
-	// longer configured is kept, as the API's. Wrap ErrInUse.
+	// InUse returns an error that wraps ErrInUse if an item must not be removed. If it is nil, any
+	// item may be removed. An item that is in use and has left the configuration is kept, and
+	// can then be changed through the API.
 	InUse func(name string) error
 }
 
-// Item is one thing that was declared.
+// Item is one declared item.
 type Item[T any] struct {
 	Name  string
 	Value T
-	// Configured says that it stands in the configuration, and is changed there alone.
+	// Configured reports whether the item is declared in the configuration file. It can then be
+	// changed only there.
 	Configured bool
-	// Revision is of its last change.
+	// Revision is the store's revision of the item's last change.
 	Revision int64
 }
 
-// Change is what became of one item. Before is nil for one that is new, After for one that
-// is gone.
+// Change describes a change of one item. Before is nil if the item is new, and After if it has
+// been removed.
 type Change[T any] struct {
 	Name          string
 	Before, After *Item[T]
 }
 
-// Options is what a Collection works with.
+// Options configures a Collection.
 type Options[T any] struct {
 	Kind[T]
 	Store store.Store
 	Log   *slog.Logger
-	// Publish tells of events; it may be nil.
+	// Publish, if not nil, publishes an event.
 	Publish func(kind string, attrs any)
-	// Changed does what follows from changes, in their order, one call after the other;
-	// it may be nil. Whoever made a change waits for it. It must not change the collection.
+	// Changed, if not nil, acts on changes. Its calls follow the order of the changes, and do not
+	// overlap. Whoever made a change waits until Changed has returned. It must not change the
+	// collection.
 	Changed func(context.Context, []Change[T])
 }
 
-// Collection keeps what operators declare of one kind: by the API or in the configuration
-// file, by this controller or by another with the same store. All of it comes by a watch
-// of the store, in one order. Use it so: Load, then Run; the other methods may be called
-// at any time, from many goroutines.
+// Collection keeps the items of one kind that operators declare through the API or in the
+// configuration file, at this controller or at another one with the same store. All changes arrive
+// through a watch of the store, in one order. Call Load, then Run. The other methods may be called
+// at any time and concurrently.
 type Collection[T any] struct {
 	Options[T]
 	items  atomic.Pointer[[]Item[T]]
 	loaded chan struct{}
 	ended  chan struct{}
-	// turn is taken by who changes something, until the change is seen: what it was
-	// compared with stays. Nobody has a turn before Load.
-	turn chan struct{}
-	// follow, if not nil, takes the place of Changed: it begins what follows from a change of a
-	// name, and calls done when that has been done. It does not block, and changes are seen when
-	// it has been called. Without it they are seen when they have taken effect.
-	follow  func(name string, done func())
-	feed    <-chan store.Change
-	unwatch context.CancelFunc // ends it
+	// writeToken is a lock: a writer receives the token and sends it back when its change is
+	// visible, so that the items with which the change was compared stay as they are. There is no
+	// token before Load has returned.
+	writeToken chan struct{}
+	// applyItem, if not nil, replaces Changed. It starts the work that follows from a change of
+	// one name and calls done when that work is finished. It does not block. A change is visible
+	// once applyItem has been called for it, and without applyItem once it has taken effect.
+	applyItem func(name string, done func())
+	feed      <-chan store.Change
+	stopWatch context.CancelFunc // ends the watch that feeds feed
 
 	mu      sync.Mutex
 	entries map[string]entry[T]
-	waiting map[string]*waiter // for a change of the name to be seen
+	waiting map[string]*waiter // by the name of the stored item
 }
 
-// waiter waits for a change that it has stored.
+// waiter waits for the effects of a stored change.
 type waiter struct {
-	seen   chan struct{} // closed when it is part of what there is
-	effect chan struct{} // closed when it has taken effect
+	seen   chan struct{} // closed when the change is visible in Items
+	effect chan struct{} // closed when the change has taken effect
 }
 
-// entry is an item as the store has it.
+// entry is an item as it is stored.
 type entry[T any] struct {
 	Item[T]
-	stored []byte // the record
-	// broken is why it cannot be read; it is in force nowhere then.
+	stored []byte // the encoded record
+	// broken is the error with which decoding failed. A broken entry is not in force.
 	broken error
 }
 
-// record is an item in the store.
+// record is the stored form of an item.
 type record struct {
 	Configured bool            `json:"configured,omitempty"`
 	Value      json.RawMessage `json:"value"`
 }
 
-// NewCollection returns one without items.
+// NewCollection returns a collection without items.
 func NewCollection[T any](o Options[T]) *Collection[T] {
 	if o.Decode == nil {
 		o.Decode = func(b []byte) (v T, err error) { return v, json.Unmarshal(b, &v) }
 	}
-	if o.Contradicts == nil {
-		o.Contradicts = func(string, T, []Item[T]) error { return nil }
+	if o.Conflicts == nil {
+		o.Conflicts = func(string, T, []Item[T]) error { return nil }
 	}
-	if o.Tell == nil {
-		o.Tell = func(v T) any { return v }
+	if o.EventPayload == nil {
+		o.EventPayload = func(v T) any { return v }
 	}
 	if o.InUse == nil {
 		o.InUse = func(string) error { return nil }
@@ -144,16 +151,16 @@ func NewCollection[T any](o Options[T]) *Collection[T] {
 		o.Changed = func(context.Context, []Change[T]) {}
 	}
 	return &Collection[T]{
-		Options: o, loaded: make(chan struct{}), ended: make(chan struct{}), turn: make(chan struct{}, 1),
+		Options: o, loaded: make(chan struct{}), ended: make(chan struct{}), writeToken: make(chan struct{}, 1),
 		entries: map[string]entry[T]{}, waiting: map[string]*waiter{},
 	}
 }
 
-// Loaded is closed when it is known what the store has.
+// Loaded returns a channel that is closed once the stored items have been read.
 func (c *Collection[T]) Loaded() <-chan struct{} { return c.loaded }
 
-// Items are those in force, by name: none before Load and after the end of Run. They are
-// not to be modified. It takes no lock.
+// Items returns the items in force, sorted by name. There are none before Load and after Run has
+// returned. The caller must not modify them. Items takes no lock.
 func (c *Collection[T]) Items() []Item[T] {
 	if all := c.items.Load(); all != nil {
 		return *all
@@ -161,7 +168,7 @@ func (c *Collection[T]) Items() []Item[T] {
 	return nil
 }
 
-// Item finds the one of that name, without a lock.
+// Item returns the item with a name, and reports whether there is one. It takes no lock.
 func (c *Collection[T]) Item(name string) (Item[T], bool) {
 	all := c.Items()
 	i, ok := slices.BinarySearchFunc(all, name, byName)
@@ -171,7 +178,7 @@ func (c *Collection[T]) Item(name string) (Item[T], bool) {
 	return all[i], true
 }
 
-// Values are what is in force, by name.
+// Values returns the values of the items in force, sorted by name.
 func (c *Collection[T]) Values() []T {
 	var out []T
 	for _, x := range c.Items() {
@@ -180,8 +187,8 @@ func (c *Collection[T]) Values() []T {
 	return out
 }
 
-// read takes an entry of the store.
-func (c *Collection[T]) read(e store.Entry) entry[T] {
+// decodeEntry decodes an entry of the store.
+func (c *Collection[T]) decodeEntry(e store.Entry) entry[T] {
 	x := entry[T]{Item: Item[T]{Name: e.Key[len(c.Prefix):], Revision: e.Revision}, stored: e.Value}
 	var r record
 	if x.broken = json.Unmarshal(e.Value, &r); x.broken == nil {
@@ -191,9 +198,9 @@ func (c *Collection[T]) read(e store.Entry) entry[T] {
 	return x
 }
 
-// show makes the entries of those names, as far as they can be read, what is in force. Many
-// are best in their order. The lock is held.
-func (c *Collection[T]) show(names []string) {
+// updateItems replaces the items in force of the given names by their entries, and leaves out
+// broken ones. It is fastest if the names are sorted. The lock is held.
+func (c *Collection[T]) updateItems(names []string) {
 	changed := map[string]bool{}
 	for _, name := range names {
 		changed[name] = true

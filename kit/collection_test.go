@@ -37,7 +37,7 @@ func newShelf(st store.Store) *shelf {
 	s := &shelf{told: map[string]int{}}
 	s.Collection = NewCollection(Options[int]{
 		Kind: Kind[int]{
-			Noun: "number", Nouns: "numbers", Prefix: "shelf/", Event: "number", Most: 8,
+			Singular: "number", Plural: "numbers", Prefix: "shelf/", Event: "number", MaxItems: 8,
 			Decode: func(b []byte) (n int, err error) {
 				if err = json.Unmarshal(b, &n); err == nil && n < 0 {
 					err = errors.New("negative")
@@ -167,7 +167,7 @@ func TestMost(t *testing.T) {
 	s := newShelf(memstore.New())
 	s.run(t, nil)
 	var wg sync.WaitGroup
-	for i := range 3 * s.Most {
+	for i := range 3 * s.MaxItems {
 		wg.Go(func() {
 			if err := s.Add(t.Context(), fmt.Sprint(i), i); err != nil && !errors.Is(err, ErrFull) {
 				t.Error(err)
@@ -175,11 +175,11 @@ func TestMost(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(s.Items()); n != s.Most {
-		t.Errorf("%d items, want %d", n, s.Most)
+	if n := len(s.Items()); n != s.MaxItems {
+		t.Errorf("%d items, want %d", n, s.MaxItems)
 	}
 	too := map[string]int{"0": 1, "other": 1} // one takes the place of one
-	if err := s.Fits(too); !errors.Is(err, ErrFull) && len(s.Items()) == s.Most {
+	if err := s.Fits(too); !errors.Is(err, ErrFull) && len(s.Items()) == s.MaxItems {
 		if _, there := s.Item("0"); !there || err == nil {
 			t.Errorf("%v", err)
 		}
@@ -289,8 +289,8 @@ func TestTellAndAbandoned(t *testing.T) {
 	abandoned := ""
 	o := Options[int]{
 		Kind: Kind[int]{
-			Noun: "number", Prefix: "n/", Event: "number", Most: 1,
-			Tell: func(int) any { return "a secret" }, Abandoned: func(name string) { abandoned = name },
+			Singular: "number", Prefix: "n/", Event: "number", MaxItems: 1,
+			EventPayload: func(int) any { return "a secret" }, Abandoned: func(name string) { abandoned = name },
 		},
 		Store: memstore.New(), Log: slog.New(slog.DiscardHandler),
 		Publish: func(_ string, attrs any) { told = append(told, attrs.(map[string]any)["number"]) },

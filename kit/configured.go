@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// maxOps is how many operations a store takes at once.
+	// maxOps is the number of operations that a store accepts at once.
 	maxOps = 128
-	// loadTries is how often a start is tried again when another controller changes what
-	// it reads.
+	// loadTries bounds the attempts to load while another controller changes the same entries.
 	loadTries = 8
 )
 
-// Load reads what the store has and makes what is configured part of it, in the place of
-// what was; nil if nothing can be. Of that no changes are told. ctx is to be that of Run.
+// Load reads the stored items, and replaces those of the earlier configuration by the configured
+// ones. configured is nil if the configuration cannot declare items. Load publishes no changes. It
+// must be given the context that Run will be given.
 func (c *Collection[T]) Load(ctx context.Context, configured map[string]T) error {
 	err := ErrChanged
 	for try := 0; errors.Is(err, ErrChanged) && try < loadTries; try++ {
 		err = c.load(ctx, configured)
 	}
 	if err != nil {
-		return fmt.Errorf("read the %s: %w", c.Nouns, err)
+		return fmt.Errorf("read the %s: %w", c.Plural, err)
 	}
 	close(c.loaded)
 	c.unlock()
@@ -41,8 +41,8 @@ func (c *Collection[T]) load(ctx context.Context, configured map[string]T) error
 	if err != nil {
 		return err
 	}
-	c.merge(c.since(entries))
-	ops, err := c.conform(configured)
+	c.merge(c.diff(entries))
+	ops, err := c.configuredOps(configured)
 	if err != nil {
 		return err
 	}
@@ -54,13 +54,13 @@ func (c *Collection[T]) load(ctx context.Context, configured map[string]T) error
 	if entries, err = c.open(ctx); err != nil {
 		return err
 	}
-	c.merge(c.since(entries))
+	c.merge(c.diff(entries))
 	return nil
 }
 
-// conform is what makes the store have what is configured, and of what was that alone
-// which is in use.
-func (c *Collection[T]) conform(configured map[string]T) ([]store.Op, error) {
+// configuredOps returns the operations that store the configured items and remove those that have
+// left the configuration. An item that is in use is kept, and belongs to the API from then on.
+func (c *Collection[T]) configuredOps(configured map[string]T) ([]store.Op, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var ops []store.Op
@@ -73,7 +73,7 @@ func (c *Collection[T]) conform(configured map[string]T) ([]store.Op, error) {
 			ops = append(ops, c.remove(was))
 			continue
 		}
-		c.Log.Warn("not configured any more, but in use: it is kept, and the API's from now on", c.Noun, name)
+		c.Log.Warn("an item has left the configuration but is in use: it is kept, and can be changed through the API", c.Singular, name)
 		keep, err := c.put(name, was.Value, false, was.Revision)
 		if err != nil {
 			return nil, err
@@ -93,7 +93,8 @@ func (c *Collection[T]) conform(configured map[string]T) ([]store.Op, error) {
 	return ops, nil
 }
 
-// Fits says whether what is configured has room beside what the API has declared.
+// Fits returns an error if the configured items, together with those declared through the API,
+// exceed MaxItems.
 func (c *Collection[T]) Fits(configured map[string]T) error {
 	n := len(configured)
 	for _, x := range c.Items() {
@@ -101,34 +102,34 @@ func (c *Collection[T]) Fits(configured map[string]T) error {
 			n++
 		}
 	}
-	if n > c.Most {
-		return fmt.Errorf("%d %s of the configuration, and those of the API, are %d: %w (%d)", len(configured), c.Nouns, n, ErrFull, c.Most)
+	if n > c.MaxItems {
+		return fmt.Errorf("%d %s of the configuration, together with those of the API, make %d: %w (%d)", len(configured), c.Plural, n, ErrFull, c.MaxItems)
 	}
 	return nil
 }
 
-// Configure takes what is configured now in the place of what was. It returns when that
-// has taken effect.
+// Configure replaces the items of the earlier configuration by the given ones. It returns when they
+// have taken effect.
 func (c *Collection[T]) Configure(ctx context.Context, configured map[string]T) error {
-	stored, err := c.beginConfigured(ctx, configured)
+	stored, err := c.storeConfigured(ctx, configured)
 	for some := range slices.Chunk(stored, maxOps) {
 		if err == nil {
 			err = c.await(ctx, some)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("the %s of the configuration: %w", c.Nouns, err)
+		return fmt.Errorf("the %s of the configuration: %w", c.Plural, err)
 	}
 	return nil
 }
 
-// beginConfigured stores what is configured now, which is seen when it returns.
-func (c *Collection[T]) beginConfigured(ctx context.Context, configured map[string]T) (all []*waiter, err error) {
+// storeConfigured stores the configured items and returns when they are visible.
+func (c *Collection[T]) storeConfigured(ctx context.Context, configured map[string]T) (all []*waiter, err error) {
 	if err := c.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer c.unlock()
-	ops, err := c.conform(configured)
+	ops, err := c.configuredOps(configured)
 	if err != nil {
 		return nil, err
 	}

@@ -22,17 +22,17 @@ import (
 type Definition struct {
 	// Name is a lower-case word: the key of the service's section in the configuration.
 	Name string
-	// Doc is what the reference of the configuration says of the section.
+	// Doc describes the section in the reference of the configuration.
 	Doc string
-	// Section returns a section that has the defaults; nil for a service without one.
+	// Section returns a section with the default values. It is nil for a service without a section.
 	Section func() config.Section
 	// New makes the service, and adds its handlers and owners of rules to the network. It
 	// returns nil without an error if the configuration leaves the service out.
 	New func(Parts) (Service, error)
 }
 
-// Sections returns the sections that a controller's configuration has of services, with the
-// defaults.
+// Sections returns the services' sections of a controller's configuration, with the default
+// values.
 func Sections(all []Definition) []config.ServiceSection {
 	var out []config.ServiceSection
 	for _, d := range all {
@@ -43,7 +43,7 @@ func Sections(all []Definition) []config.ServiceSection {
 	return out
 }
 
-// Parts is what a service is made from.
+// Parts holds the controller's parts that a service is made from.
 type Parts struct {
 	Network *network.Network
 	Store   store.Store
@@ -51,19 +51,19 @@ type Parts struct {
 	Log     *slog.Logger
 	// Config is the controller's configuration; config.Of returns the service's own section.
 	Config *config.Controller
-	// Treatments are what classes of traffic promise to packets that a service leads under
-	// other headers than their own; Along asks for them.
+	// Treatments says which queues classes of traffic promise to packets whose headers a service
+	// has rewritten. Along uses it.
 	Treatments *network.Treatments
-	// Databases are those of the switches that run Open vSwitch.
+	// Databases manages the databases of the switches that run Open vSwitch.
 	Databases *ovsdb.Manager
-	// DialAgent connects to agents, and DialNeighbour to the controllers of other domains; nil
-	// for the ordinary way.
+	// DialAgent connects to agents, and DialNeighbour to the controllers of other domains. If one
+	// is nil, a net.Dialer is used.
 	DialAgent     control.Dialer
 	DialNeighbour func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// AgentTLS returns how agents are spoken to whose certificates have a role; nil without an error
-// if the configuration (agents.tls) has no certificate for that.
+// AgentTLS returns the TLS configuration for connections to agents whose certificates have a role.
+// It returns nil without an error if the configuration (agents.tls) has no certificate.
 func (p Parts) AgentTLS(role pki.Role) (*tls.Config, error) {
 	t := p.Config.Agents.TLS
 	if !t.Enabled() {
@@ -76,7 +76,7 @@ func (p Parts) AgentTLS(role pki.Role) (*tls.Config, error) {
 	return c, nil
 }
 
-// Service is what a service offers to the controller. Services never see each other.
+// Service is the controller's view of a service. Services never see each other.
 type Service interface {
 	// Name is a lower-case word: the service's path below /api/v1, the prefix of its events
 	// and of its keys in the store.
@@ -84,19 +84,19 @@ type Service interface {
 	// Register adds the service's operations and metrics to the API. It is called once, before
 	// Run.
 	Register(a *api.API)
-	// Loaded is closed when Run has read what the store has of the service. Until then nothing
-	// can be read of it.
+	// Loaded returns a channel that is closed once Run has read the service's state from the
+	// store. The service's operations wait for it.
 	Loaded() <-chan struct{}
-	// Run works until ctx ends. What it installed in the network stays there: a restart must
-	// not interrupt what established rules carry.
+	// Run works until ctx ends. Rules that it installed stay in the network, so that a restart
+	// does not interrupt the traffic that they carry.
 	Run(ctx context.Context) error
 }
 
-// Reloader is a Service that takes changes of its section without a restart.
+// Reloader is a Service that applies changes of its section without a restart.
 type Reloader interface {
-	// Reload reports whether the service can take a section, which its own Adopt has returned,
-	// and changes nothing. What it returns makes the service take the section.
-	Reload(ctx context.Context, next config.Section) (take func(context.Context) error, err error)
+	// Reload checks a section that the section's Adopt has returned, and changes nothing. The
+	// function that it returns applies the section.
+	Reload(ctx context.Context, next config.Section) (apply func(context.Context) error, err error)
 }
 
 // AwaitLoaded waits until a service has read its store.
@@ -109,9 +109,9 @@ func AwaitLoaded(ctx context.Context, s Service) error {
 	}
 }
 
-// Reload reports whether a collection, which has been loaded, can take what is configured, and
-// changes nothing. What it returns makes the collection take it. It is for a service's Reload.
-func (c *Collection[T]) Reload(configured map[string]T, faults Faults) (take func(context.Context) error, err error) {
+// Reload checks whether a loaded collection can hold the configured items, and changes nothing. The
+// function that it returns applies them. A service's own Reload uses it.
+func (c *Collection[T]) Reload(configured map[string]T, faults Faults) (apply func(context.Context) error, err error) {
 	if err := faults.Err(); err != nil {
 		return nil, err
 	}
@@ -121,11 +121,12 @@ func (c *Collection[T]) Reload(configured map[string]T, faults Faults) (take fun
 	return func(ctx context.Context) error { return c.Configure(ctx, configured) }, nil
 }
 
-// TakeAll returns what runs all of several parts of a Reload, also if one of them fails.
-func TakeAll(takes ...func(context.Context) error) func(context.Context) error {
+// ApplyAll returns a function that calls all functions that several Reloads have returned, even if
+// one of them fails.
+func ApplyAll(all ...func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
-		for _, take := range takes {
-			err = errors.Join(err, take(ctx))
+		for _, apply := range all {
+			err = errors.Join(err, apply(ctx))
 		}
 		return err
 	}

@@ -1,14 +1,14 @@
-// Package kit is what every service of the controller stands on.
+// Package kit holds the building blocks that the controller's services share.
 //
-//   - A [Collection] keeps what operators declare: checked, stored, watched, so that several
-//     writers agree; from the configuration file as well as by the API.
+//   - A [Collection] keeps the items that operators declare in the configuration file or through
+//     the API. It checks, stores and watches them, so that several writers agree.
 //   - A [Reconciler] is a collection whose items are rules in the network.
-//   - [Flows] are what traffic brings: rules that are written when a first packet has come.
-//   - A [Resource] serves one by REST: list by pages, show, add, replace and remove, with
+//   - [Flows] writes rules for flows when their first packet arrives.
+//   - A [Resource] serves a collection by REST: list by pages, show, add, replace and remove, with
 //     entity tags.
-//   - A [REST] registers a service's other operations, and [Problem] answers for what fails.
-//   - [Faults] is what is wrong with an input, everything at once.
-//   - A [Loop] repeats work when it is woken, and from time to time.
+//   - A [REST] registers a service's other operations, and [Problem] turns errors into answers.
+//   - [Faults] lists all wrong fields of an input at once.
+//   - A [Loop] repeats work when it is woken, and at an interval.
 //
-// Start reading at Kind in collection.go; examples/quarantine is the smallest service.
+// Start reading at [Kind] in collection.go. The smallest service is examples/quarantine.
 package kit

@@ -9,16 +9,15 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// Fault is one field of an input that is wrong: its name, what was given, and what would
-// be right.
+// Fault describes one wrong field of an input: its name, the given value, and what is wanted
+// instead.
 type Fault struct {
 	Field string
 	Value any
 	Want  string
 }
 
-// Faults is everything that is wrong with an input, which was refused whole. As an error
-// it says so on one line.
+// Faults lists all wrong fields of an input. The input was refused as a whole.
 type Faults []Fault
 
 // Error lists the faults on one line.
@@ -30,7 +29,7 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// Err is the faults as an error, or nil if there are none.
+// Err returns the faults as an error, or nil if there are none.
 func (f Faults) Err() error {
 	if len(f) == 0 {
 		return nil
@@ -38,20 +37,21 @@ func (f Faults) Err() error {
 	return f
 }
 
-// Add notes that a field is wrong.
+// Add adds a fault.
 func (f *Faults) Add(field string, value any, want string, args ...any) {
 	*f = append(*f, Fault{field, value, fmt.Sprintf(want, args...)})
 }
 
-// Check notes that a field is wrong unless ok.
+// Check adds a fault unless ok is true.
 func (f *Faults) Check(ok bool, field string, value any, want string, args ...any) {
 	if !ok {
 		f.Add(field, value, want, args...)
 	}
 }
 
-// Below is the same faults of what is part of another input, as its field.
-func (f Faults) Below(field string) Faults {
+// WithPrefix returns the faults of an input that is a field of another one: the fields' names are
+// prefixed with that field's name.
+func (f Faults) WithPrefix(field string) Faults {
 	out := make(Faults, len(f))
 	for i, x := range f {
 		if out[i] = x; x.Field == "" {
@@ -63,21 +63,21 @@ func (f Faults) Below(field string) Faults {
 	return out
 }
 
-// Report reports the faults of a service's section of the configuration, which stands below a key.
+// Report reports the faults of the section of the configuration with the given key.
 func (f Faults) Report(k *config.Checker, key string) {
-	for _, x := range f.Below(key) {
+	for _, x := range f.WithPrefix(key) {
 		k.Fail(x.Field, "not usable", x.Want)
 	}
 }
 
-// ParseSpecs reads what stands in a section of the configuration below a field, by name. The
-// faults name the field and the name.
+// ParseSpecs parses the named specifications in one field of a section of the configuration. The
+// faults name the field and the specification.
 func ParseSpecs[S, T any](field string, specs map[string]S, parse func(name string, spec S) (T, Faults)) (map[string]T, Faults) {
 	out := map[string]T{}
 	var faults Faults
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		v, wrong := parse(name, specs[name])
-		faults = append(faults, wrong.Below(field+"."+name)...)
+		faults = append(faults, wrong.WithPrefix(field+"."+name)...)
 		out[name] = v
 	}
 	return out, faults

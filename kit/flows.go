@@ -29,14 +29,14 @@ const (
 	// flowTimeout bounds the work on one flow, and holdFor the time for which a packet is held. It
 	// is longer, so that the packets of a flow that cannot be placed are forwarded before.
 	flowTimeout, holdFor = 4 * time.Second, 5 * time.Second
-	// flowsRetry is the time between two attempts for a flow of which something has failed, and
-	// flowsEvery the time between two looks at any other.
+	// flowsRetry is the time between two attempts to place a flow that has failed, and flowsEvery
+	// the interval at which every other flow is checked.
 	flowsRetry, flowsEvery = 5 * time.Second, 30 * time.Second
-	// restoreFor is how long after the start a stored flow is kept that cannot be placed.
+	// restoreFor is the time after the start for which a stored flow that cannot be placed is kept.
 	restoreFor = time.Minute
 )
 
-// placings are the rates at which packets may have flows placed.
+// placings holds the rates at which packets may cause flows to be placed.
 var placings = PortLimits{Port: EventRate{1000, 1000}, Switch: EventRate{2500, 2500}, All: EventRate{10_000, 10_000}}
 
 // ErrFlowEnded is returned by Place, wrapped or not, when a flow has ended. Flows then removes the
@@ -66,9 +66,9 @@ type FlowOptions[T any] struct {
 	// If Place returns an error, the flow's packets are forwarded as without the service, and the
 	// rules that it has stay until it can be placed.
 	Place func(ctx context.Context, name string, v T) (T, network.Program, error)
-	// Most bounds the flows; zero means 4096. MostEach bounds the flows whose first packets arrived
-	// at one port; zero means an eighth of Most. A switch may have twice as many.
-	Most, MostEach int
+	// MaxFlows bounds the flows; zero means 4096. MaxPerPort bounds the flows whose first packets arrived
+	// at one port; zero means an eighth of MaxFlows. A switch may have twice as many.
+	MaxFlows, MaxPerPort int
 }
 
 // Flows writes rules for flows that begin with packets. It holds the first packet of a flow, and
@@ -87,37 +87,37 @@ type Flows[T any] struct {
 	FlowOptions[T]
 	tasks   *tasks.Group
 	loop    Loop
-	queue   *queue // of names
+	queue   *queue // of the flows' names
 	woken   atomic.Bool
 	limiter lograte.Limit
 
 	mu       sync.Mutex
 	flows    map[string]*flow[T]
 	opened   Shares // flows, by the port of the first packet
-	placing  Shares // those of them that packets wait for
-	held     Shares // packets
+	placing  Shares // flows for which packets wait
+	held     Shares // held packets
 	rates    *PortLimiter
-	refused  map[string]uint64 // packets that were not held, by why
+	refused  map[string]uint64 // packets that were not held, by reason
 	running  bool              // the stored flows have been read, and Run has not returned
-	ended    bool
-	restore  time.Time // until when stored flows are kept that cannot be placed
-	restored int       // stored flows whose rules are not known yet
+	ended    bool              // Run has returned
+	restore  time.Time         // until then, stored flows that cannot be placed are kept
+	restored int               // stored flows whose rules are not known yet
 	ready    sync.Once
 }
 
 // flow is a flow that has not ended, or whose rules are not removed yet. Flows.mu guards it, except
 // for the fields that only its worker uses.
 type flow[T any] struct {
-	name  string
-	from  network.PortRef // where its first packet arrived
-	value T
-	held  []heldPacket
-	due   bool // packets wait for the worker
-	over  bool // it has ended, and its rules are being removed
-	err   error
-	seen  time.Time // when the worker last looked at it
-	lost  int       // rules that have expired since all were written
-	begun bool      // its rules have been written
+	name      string
+	from      network.PortRef // where its first packet arrived
+	value     T
+	held      []heldPacket
+	due       bool // packets wait for the worker
+	ended     bool // it has ended, and its rules are being removed
+	err       error
+	checked   time.Time // when the worker last looked at it
+	expired   int       // rules that have expired since all were written
+	installed bool      // its rules have been written
 	// restored reports that the flow was read from the store and its rules are not known yet.
 	restored bool
 	rules    network.Program
@@ -133,18 +133,18 @@ type heldPacket struct {
 
 // NewFlows returns Flows that hold no flow yet. Call it before the network runs.
 func NewFlows[T any](o FlowOptions[T]) *Flows[T] {
-	if o.Most == 0 {
-		o.Most = maxFlows
+	if o.MaxFlows == 0 {
+		o.MaxFlows = maxFlows
 	}
-	if o.MostEach == 0 {
-		o.MostEach = o.Most / 8
+	if o.MaxPerPort == 0 {
+		o.MaxPerPort = o.MaxFlows / 8
 	}
 	x := &Flows[T]{
 		FlowOptions: o, tasks: tasks.New(), loop: NewLoop(), flows: map[string]*flow[T]{},
 		opened: NewShares(), placing: NewShares(), held: NewShares(), rates: NewPortLimiter(placings), refused: map[string]uint64{},
 	}
-	x.queue = newQueue(x.tasks, x.one)
-	x.queue.atOnce[asked] = maxPlacing
+	x.queue = newQueue(x.tasks, x.syncFlow)
+	x.queue.workers[urgent] = maxPlacing
 	o.Rules.OnRemoved = x.removed
 	return x
 }
@@ -152,7 +152,7 @@ func NewFlows[T any](o FlowOptions[T]) *Flows[T] {
 // Name implements network.Handler.
 func (x *Flows[T]) Name() string { return x.FlowOptions.Name }
 
-// Wake makes Flows look at every flow soon. It does not block.
+// Wake makes Flows check every flow soon. It does not block.
 func (x *Flows[T]) Wake() {
 	x.woken.Store(true)
 	x.loop.Wake()
@@ -164,32 +164,32 @@ func (x *Flows[T]) Values() map[string]T {
 	defer x.mu.Unlock()
 	out := make(map[string]T, len(x.flows))
 	for name, f := range x.flows {
-		if !f.over {
+		if !f.ended {
 			out[name] = f.value
 		}
 	}
 	return out
 }
 
-// Metrics adds the number of flows, of packets that are held, and of packets that were not held
+// Metrics adds metrics for the number of flows, of held packets, and of packets that were not held
 // although they belong to a flow.
 func (x *Flows[T]) Metrics(m *Metrics) {
 	gauge := func(name, help string, s *Shares) {
-		m.Gauges(name, help, nil, func(is func(float64, ...string)) {
+		m.Gauges(name, help, nil, func(emit func(float64, ...string)) {
 			x.mu.Lock()
 			all := s.All()
 			x.mu.Unlock()
-			is(float64(all))
+			emit(float64(all))
 		})
 	}
 	gauge("flows", "Flows that have begun and not ended.", &x.opened)
 	gauge("flow_packets_held", "Packets that wait for the rules of their flow.", &x.held)
-	m.Totals("flow_packets_refused_total", "Packets of flows that were forwarded as without the service, by reason.", []string{"why"}, func(is func(float64, ...string)) {
+	m.Totals("flow_packets_refused_total", "Packets of flows that were forwarded as without the service, by reason.", []string{"why"}, func(emit func(float64, ...string)) {
 		x.mu.Lock()
 		refused := maps.Clone(x.refused)
 		x.mu.Unlock()
 		for why, n := range refused {
-			is(float64(n), why)
+			emit(float64(n), why)
 		}
 	})
 }
@@ -204,7 +204,7 @@ func (x *Flows[T]) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f := x.flows[name]
-	if f != nil && f.begun && !f.over && f.lost == 0 && leads(&f.rules, at) {
+	if f != nil && f.installed && !f.ended && f.expired == 0 && hasRuleAt(&f.rules, at) {
 		_ = p.Resubmit() // the switch used an older decision; a packet that no rule matches is dropped
 		return network.Stop
 	}
@@ -225,10 +225,10 @@ func (x *Flows[T]) HandlePacketIn(p *network.PacketIn) network.Verdict {
 		f = &flow[T]{name: name, from: at, value: first}
 		x.flows[name] = f
 		x.opened.Add(at, 1)
-	case f.over: // its rules are being removed, and then another flow begins
+	case f.ended: // its rules are being removed, and then another flow begins
 		x.opened.Add(f.from, -1)
 		x.opened.Add(at, 1)
-		f.from, f.value, f.over = at, first, false
+		f.from, f.value, f.ended = at, first, false
 	}
 	f.held = append(f.held, heldPacket{held, at})
 	x.held.Add(at, 1)
@@ -236,7 +236,7 @@ func (x *Flows[T]) HandlePacketIn(p *network.PacketIn) network.Verdict {
 		f.due = true
 		x.placing.Add(f.from, 1)
 		if x.running {
-			x.queue.add(name, asked)
+			x.queue.add(name, urgent)
 		}
 	}
 	return network.Stop
@@ -248,7 +248,7 @@ func (x *Flows[T]) refuse(f *flow[T], at network.PortRef, now time.Time) string 
 	switch {
 	case x.ended:
 		return "ended"
-	case f == nil && !x.opened.Room(at, x.Most, 2*x.MostEach, x.MostEach):
+	case f == nil && !x.opened.Room(at, x.MaxFlows, 2*x.MaxPerPort, x.MaxPerPort):
 		return "flows"
 	case f != nil && len(f.held) >= maxHeldOfFlow, !x.held.Room(at, maxHeld, maxHeld/4, maxHeld/8):
 		return "held"
@@ -262,8 +262,8 @@ func (x *Flows[T]) refuse(f *flow[T], at network.PortRef, now time.Time) string 
 	return ""
 }
 
-// leads reports whether a program has a rule for packets that arrive at a port.
-func leads(p *network.Program, at network.PortRef) bool {
+// hasRuleAt reports whether a program has a rule for packets that arrive at a port.
+func hasRuleAt(p *network.Program, at network.PortRef) bool {
 	return slices.ContainsFunc(p.Rules, func(r network.Rule) bool {
 		in, bound := r.Match.Get(openflow.FieldInPort)
 		return r.Switch == at.Switch && (!bound || uint32(in.Uint()) == at.Port)
@@ -275,7 +275,7 @@ func (x *Flows[T]) removed(r network.Removed) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if f := x.flows[r.Name]; f != nil {
-		f.lost++
+		f.expired++
 		if x.running {
 			x.queue.add(f.name, routine)
 		}

@@ -21,8 +21,8 @@ func (x *Flows[T]) Run(ctx context.Context) error {
 		return err
 	}
 	x.woken.Store(true)
-	x.all(ctx)
-	x.loop.Run(ctx, reconcileDebounce, flowsRetry, x.all)
+	x.queueDue(ctx)
+	x.loop.Run(ctx, reconcileDebounce, flowsRetry, x.queueDue)
 	return nil
 }
 
@@ -35,26 +35,26 @@ func (x *Flows[T]) stop() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, f := range x.flows {
-		x.pass(f, false)
+		x.sendHeld(f, false)
 	}
 }
 
-// all queues flows for their workers: every flow after Wake, and otherwise those of which something
-// has failed and those that are due for a look.
-func (x *Flows[T]) all(context.Context) {
+// queueDue queues flows for their workers: every flow after Wake, and otherwise those that have
+// failed or have not been checked for flowsEvery.
+func (x *Flows[T]) queueDue(context.Context) {
 	woken, now := x.woken.Swap(false), time.Now()
 	x.mu.Lock()
 	for name, f := range x.flows {
-		if woken || f.over || f.err != nil || now.Sub(f.seen) >= flowsEvery {
+		if woken || f.ended || f.err != nil || now.Sub(f.checked) >= flowsEvery {
 			x.queue.add(name, routine)
 		}
 	}
 	x.mu.Unlock()
-	x.settle()
+	x.signalReady()
 }
 
-// one brings the network in step with one flow. The queue never runs it twice at once for a name.
-func (x *Flows[T]) one(ctx context.Context, name string) {
+// syncFlow places or removes one flow. The queue never runs it twice at once for a name.
+func (x *Flows[T]) syncFlow(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, flowTimeout)
 	defer cancel()
 	x.mu.Lock()
@@ -63,18 +63,18 @@ func (x *Flows[T]) one(ctx context.Context, name string) {
 		x.mu.Unlock()
 		return
 	}
-	f.seen = time.Now()
+	f.checked = time.Now()
 	// An expired rule is not written again: a flow without any timed rule left has ended.
-	f.over = f.over || f.lost > 0 && len(f.held) == 0 && !x.hasTimed(name)
-	over := f.over
+	f.ended = f.ended || f.expired > 0 && len(f.held) == 0 && !x.hasTimed(name)
+	ended := f.ended
 	x.mu.Unlock()
-	if !over {
-		over = x.place(ctx, f)
+	if !ended {
+		ended = x.place(ctx, f)
 	}
-	if over {
+	if ended {
 		x.remove(ctx, f)
 	}
-	x.settle()
+	x.signalReady()
 }
 
 // hasTimed reports whether a flow has rules with timeouts left.
@@ -82,19 +82,19 @@ func (x *Flows[T]) hasTimed(name string) bool {
 	return slices.ContainsFunc(x.Rules.Rules(name), func(r network.InstalledRule) bool { return r.Idle > 0 || r.Hard > 0 })
 }
 
-// place places a flow and writes its rules. It reports whether the flow is over instead.
-func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (over bool) {
+// place places a flow and writes its rules. It reports whether the flow has ended instead.
+func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 	x.mu.Lock()
-	v, lost := f.value, f.lost
-	all := len(f.held) > 0 || !f.begun // write expired rules, too
-	known, failed := f.begun || f.restored, f.err != nil
+	v, expired := f.value, f.expired
+	all := len(f.held) > 0 || !f.installed // write expired rules, too
+	known, failed := f.installed || f.restored, f.err != nil
 	x.mu.Unlock()
 	v, p, err := x.Place(ctx, f.name, v)
 	// An unchanged program is not written: that would restore a rule that expires just now.
 	if err == nil && (all || failed || !reflect.DeepEqual(p, f.rules)) {
 		now := p
 		if !all {
-			now.Rules = withoutEnded(p.Rules, f.rules.Rules, x.Rules.Rules(f.name))
+			now.Rules = withoutExpired(p.Rules, f.rules.Rules, x.Rules.Rules(f.name))
 		}
 		// The first switch is written last, so that no packet overtakes the rules of the others.
 		err = x.Rules.Apply(ctx, f.name, now, network.ApplyOptions{AllowDown: known, Waves: [][]openflow.DatapathID{{}, {f.from.Switch}}})
@@ -102,37 +102,37 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (over bool) {
 	x.mu.Lock()
 	f.err = err
 	if err != nil {
-		x.pass(f, false)
-		if errors.Is(err, ErrFlowEnded) || !known || !f.begun && time.Now().After(x.restore) {
-			f.over = true
+		x.sendHeld(f, false)
+		if errors.Is(err, ErrFlowEnded) || !known || !f.installed && time.Now().After(x.restore) {
+			f.ended = true
 		}
-		over = f.over
+		ended = f.ended
 		x.mu.Unlock()
-		x.limiter.Info(x.Log, "a flow is not placed", "service", x.Name(), "flow", f.name, "error", err)
-		return over
+		x.limiter.Info(x.Log, "a flow could not be placed", "service", x.Name(), "flow", f.name, "error", err)
+		return ended
 	}
-	f.value, f.rules, f.begun = v, p, true
-	x.found(f)
+	f.value, f.rules, f.installed = v, p, true
+	x.markKnown(f)
 	if all {
-		f.lost -= lost
-		x.pass(f, true)
+		f.expired -= expired
+		x.sendHeld(f, true)
 	}
 	x.mu.Unlock()
 	x.save(ctx, f)
 	return false
 }
 
-// pass sends on the packets that a flow holds, in the order in which they arrived: through the
+// sendHeld sends the packets that a flow holds in the order in which they arrived: through the
 // switch's tables if released is true and a rule matches them, or else by default forwarding. The
 // lock is held.
-func (x *Flows[T]) pass(f *flow[T], released bool) {
+func (x *Flows[T]) sendHeld(f *flow[T], released bool) {
 	for _, h := range f.held {
 		x.held.Add(h.at, -1)
-		way := h.Forward
-		if released && leads(&f.rules, h.at) {
-			way = h.Release
+		send := h.Forward
+		if released && hasRuleAt(&f.rules, h.at) {
+			send = h.Release
 		}
-		if err := way(); err != nil {
+		if err := send(); err != nil {
 			x.limiter.Info(x.Log, "a held packet is lost", "service", x.Name(), "flow", f.name, "error", err)
 		}
 	}
@@ -143,37 +143,37 @@ func (x *Flows[T]) pass(f *flow[T], released bool) {
 	}
 }
 
-// remove removes the rules of a flow that is over, and the flow itself unless a packet has begun it
-// anew. It is called again if it fails.
+// remove removes the rules of an ended flow, and the flow itself unless a packet has started it
+// again. If it fails, it is called again later.
 func (x *Flows[T]) remove(ctx context.Context, f *flow[T]) {
 	err := x.Rules.Remove(ctx, f.name)
 	if err == nil {
-		err = x.unsave(ctx, f)
+		err = x.deleteRecord(ctx, f)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	f.err, f.begun, f.lost = err, false, 0
+	f.err, f.installed, f.expired = err, false, 0
 	if err != nil {
-		x.limiter.Warn(x.Log, "the rules of a flow that has ended are not removed yet; it is tried again", "service", x.Name(), "flow", f.name, "error", err)
+		x.limiter.Warn(x.Log, "the rules of an ended flow could not be removed; trying again", "service", x.Name(), "flow", f.name, "error", err)
 		return
 	}
-	x.found(f)
-	if f.over {
+	x.markKnown(f)
+	if f.ended {
 		delete(x.flows, f.name)
 		x.opened.Add(f.from, -1)
 	}
 }
 
-// found records that the rules of a flow are known. The lock is held.
-func (x *Flows[T]) found(f *flow[T]) {
+// markKnown records that the rules of a flow are known. The lock is held.
+func (x *Flows[T]) markKnown(f *flow[T]) {
 	if f.restored {
 		f.restored = false
 		x.restored--
 	}
 }
 
-// settle calls the Ready of the rules' owner once the rules of all stored flows are known.
-func (x *Flows[T]) settle() {
+// signalReady calls the Ready of the rules' owner once the rules of all stored flows are known.
+func (x *Flows[T]) signalReady() {
 	x.mu.Lock()
 	known := x.running && x.restored == 0
 	x.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// flowRecord is a flow in the store.
+// flowRecord is the stored form of a flow.
 type flowRecord[T any] struct {
 	From  network.PortRef `json:"from"`
 	Value T               `json:"value"`
@@ -52,7 +52,7 @@ func (x *Flows[T]) restoreFlow(e store.Entry) error {
 	defer x.mu.Unlock()
 	f := x.flows[name]
 	if f == nil {
-		if len(x.flows) >= x.Most {
+		if len(x.flows) >= x.MaxFlows {
 			return fmt.Errorf("%d flows: %w", len(x.flows), ErrFull)
 		}
 		f = &flow[T]{name: name, from: r.From}
@@ -73,12 +73,12 @@ func (x *Flows[T]) save(ctx context.Context, f *flow[T]) {
 		}
 	}
 	if err != nil {
-		x.limiter.Warn(x.Log, "a flow is not stored, and a restart would end it", "service", x.Name(), "flow", f.name, "error", err)
+		x.limiter.Warn(x.Log, "a flow could not be stored; a restart would end it", "service", x.Name(), "flow", f.name, "error", err)
 	}
 }
 
-// unsave deletes a flow from the store.
-func (x *Flows[T]) unsave(ctx context.Context, f *flow[T]) error {
+// deleteRecord deletes a flow from the store.
+func (x *Flows[T]) deleteRecord(ctx context.Context, f *flow[T]) error {
 	if f.saved == nil {
 		return nil
 	}

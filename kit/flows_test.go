@@ -97,7 +97,7 @@ func (r *relay) build(n *network.Network, st store.Store) (func(context.Context)
 	ask := owner.Part("ask")
 	flows := kit.NewFlows(kit.FlowOptions[relayed]{
 		Name: "relay", Network: n, Rules: owner.Part("flows"), Store: st, Prefix: "relay/", Log: slog.New(slog.DiscardHandler),
-		Identify: identify, MostEach: r.most, Most: 8 * r.most,
+		Identify: identify, MaxPerPort: r.most, MaxFlows: 8 * r.most,
 		Place: func(ctx context.Context, name string, v relayed) (relayed, network.Program, error) {
 			return r.place(ctx, n, name, v)
 		},

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// maxBatch bounds the changes that are taken at once.
+	// maxBatch bounds the changes that are applied together.
 	maxBatch = 1024
-	// reopenAfter is the pause before a watch that ended is begun anew.
+	// reopenAfter is the pause before a watch that has ended is opened again.
 	reopenAfter = time.Second
 )
 
@@ -22,68 +22,69 @@ func (c *Collection[T]) Run(ctx context.Context) {
 	defer c.items.Store(nil)
 	for ctx.Err() == nil {
 		for x := range c.feed { // until the watch ends
-			c.apply(ctx, c.more(x))
+			c.apply(ctx, c.readBatch(x))
 		}
-		c.unwatch()
-		said := false
+		c.stopWatch()
+		reported := false
 		for tasks.Sleep(ctx, reopenAfter) == nil {
 			entries, err := c.open(ctx)
 			if err == nil {
-				c.take(ctx, entries)
+				c.applyListing(ctx, entries)
 				break
 			}
-			if !said {
-				c.Log.Warn("the store is not watched: what others declare is not seen; it is tried again", "what", c.Nouns, "error", err)
+			if !reported {
+				c.Log.Warn("the store cannot be watched: changes by other controllers are not seen; trying again", "what", c.Plural, "error", err)
 			}
-			said = true
+			reported = true
 		}
 	}
 }
 
-// open begins a watch and lists what there is. An error leaves no watch.
+// open opens a watch and lists the entries. After an error there is no watch.
 func (c *Collection[T]) open(ctx context.Context) ([]store.Entry, error) {
-	watching, unwatch := context.WithCancel(ctx)
-	feed, err := c.Store.Watch(watching, c.Prefix)
+	watchCtx, stopWatch := context.WithCancel(ctx)
+	feed, err := c.Store.Watch(watchCtx, c.Prefix)
 	if err != nil {
-		unwatch()
+		stopWatch()
 		return nil, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	entries, err := c.Store.List(bounded, c.Prefix)
 	if err != nil {
-		unwatch()
+		stopWatch()
 		return nil, err
 	}
-	c.feed, c.unwatch = feed, unwatch
+	c.feed, c.stopWatch = feed, stopWatch
 	return entries, nil
 }
 
-// more is a change with those that have come since.
-func (c *Collection[T]) more(first store.Change) []store.Change {
+// readBatch returns a change together with those that have arrived since.
+func (c *Collection[T]) readBatch(first store.Change) []store.Change {
 	batch := []store.Change{first}
-	for len(c.feed) > 0 && len(batch) < maxBatch { // nobody else takes any
+	for len(c.feed) > 0 && len(batch) < maxBatch { // nobody else receives from feed
 		batch = append(batch, <-c.feed)
 	}
 	return batch
 }
 
-// take makes a listing what there is. Then whoever waits for a change of before has it.
-func (c *Collection[T]) take(ctx context.Context, entries []store.Entry) {
+// applyListing replaces the entries by a listing. It then releases everybody who waits for a change
+// from before the listing.
+func (c *Collection[T]) applyListing(ctx context.Context, entries []store.Entry) {
 	c.mu.Lock()
 	waiting := maps.Clone(c.waiting)
 	c.mu.Unlock()
-	c.apply(ctx, c.since(entries))
+	c.apply(ctx, c.diff(entries))
 	for name, w := range waiting {
-		if c.claim(name, w) {
+		if c.removeWaiter(name, w) {
 			close(w.seen)
 			close(w.effect)
 		}
 	}
 }
 
-// since is a listing as changes of what there was.
-func (c *Collection[T]) since(entries []store.Entry) (batch []store.Change) {
+// diff returns a listing as changes of the known entries.
+func (c *Collection[T]) diff(entries []store.Entry) (batch []store.Change) {
 	there := map[string]bool{}
 	for _, e := range entries {
 		there[e.Key[len(c.Prefix):]] = true
@@ -99,16 +100,16 @@ func (c *Collection[T]) since(entries []store.Entry) (batch []store.Change) {
 	return batch
 }
 
-// apply has changes of the store take effect.
+// apply applies changes of the store, and releases those who wait for them.
 func (c *Collection[T]) apply(ctx context.Context, batch []store.Change) {
 	names, changes := c.merge(batch)
-	waiting := c.waitersOf(names)
+	waiting := c.takeWaiters(names)
 	done := func(name string) {
 		if w := waiting[name]; w != nil {
 			close(w.effect)
 		}
 	}
-	follows := c.follow
+	follows := c.applyItem
 	if follows == nil {
 		if len(changes) > 0 {
 			c.Changed(ctx, changes)
@@ -121,7 +122,7 @@ func (c *Collection[T]) apply(ctx context.Context, batch []store.Change) {
 	following := map[string]bool{}
 	for _, x := range changes {
 		following[x.Name] = true
-		follows(x.Name, func() { c.tell(x); done(x.Name) })
+		follows(x.Name, func() { c.publishChange(x); done(x.Name) })
 	}
 	for _, name := range names {
 		if !following[name] {
@@ -130,8 +131,8 @@ func (c *Collection[T]) apply(ctx context.Context, batch []store.Change) {
 	}
 }
 
-// waitersOf takes out who waits for changes of these names to be seen.
-func (c *Collection[T]) waitersOf(names []string) map[string]*waiter {
+// takeWaiters removes and returns the waiters for changes of these names.
+func (c *Collection[T]) takeWaiters(names []string) map[string]*waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := map[string]*waiter{}
@@ -144,8 +145,8 @@ func (c *Collection[T]) waitersOf(names []string) map[string]*waiter {
 	return out
 }
 
-// claim takes a waiter out, and reports whether it was still there.
-func (c *Collection[T]) claim(name string, w *waiter) bool {
+// removeWaiter removes a waiter, and reports whether it was still registered.
+func (c *Collection[T]) removeWaiter(name string, w *waiter) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiting[name] != w {
@@ -155,17 +156,17 @@ func (c *Collection[T]) claim(name string, w *waiter) bool {
 	return true
 }
 
-// merge makes changes of the store part of what there is. It returns the names of the
-// entries that are others now, and what became of those of them that are in force.
+// merge merges changes of the store into the entries. It returns the names of the changed entries,
+// and the changes of those that were or are in force.
 func (c *Collection[T]) merge(batch []store.Change) (names []string, changes []Change[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := map[string]entry[T]{} // as it was before the batch
+	before := map[string]entry[T]{} // the entries before the batch
 	for _, x := range batch {
 		name := x.Key[len(c.Prefix):]
 		was := c.entries[name]
 		if x.Revision != 0 && x.Revision <= was.Revision || x.Deleted && was.Revision == 0 {
-			continue // it was so in the listing already
+			continue // the listing already had it
 		}
 		if _, seen := before[name]; !seen {
 			before[name], names = was, append(names, name)
@@ -174,9 +175,9 @@ func (c *Collection[T]) merge(batch []store.Change) (names []string, changes []C
 			delete(c.entries, name)
 			continue
 		}
-		e := c.read(x.Entry)
+		e := c.decodeEntry(x.Entry)
 		if e.broken != nil {
-			c.Log.Error("a stored "+c.Noun+" is not accepted", "name", name, "error", e.broken)
+			c.Log.Error("a stored "+c.Singular+" cannot be decoded", "name", name, "error", e.broken)
 		}
 		c.entries[name] = e
 	}
@@ -185,11 +186,11 @@ func (c *Collection[T]) merge(batch []store.Change) (names []string, changes []C
 			changes = append(changes, x)
 		}
 	}
-	c.show(names)
+	c.updateItems(names)
 	return names, changes
 }
 
-// item is the entry as others see it: nil if it is not there, or not in force.
+// item returns the entry's item, or nil if there is no entry or it is broken.
 func (e entry[T]) item() *Item[T] {
 	if e.Revision == 0 || e.broken != nil {
 		return nil
@@ -197,12 +198,12 @@ func (e entry[T]) item() *Item[T] {
 	return &e.Item
 }
 
-// tell publishes what became of an item.
-func (c *Collection[T]) tell(x Change[T]) {
+// publishChange publishes an event for a change.
+func (c *Collection[T]) publishChange(x Change[T]) {
 	attrs := map[string]any{"name": x.Name}
 	verb := "removed"
 	if x.After != nil {
-		attrs[c.Noun] = c.Tell(x.After.Value)
+		attrs[c.Singular] = c.EventPayload(x.After.Value)
 		verb = "added"
 		if x.Before != nil {
 			verb = "changed"

@@ -10,10 +10,10 @@ import (
 // Loop repeats work. Make it with NewLoop. Its methods may be called concurrently.
 type Loop struct{ woken chan struct{} }
 
-// NewLoop returns one that nobody has woken yet.
+// NewLoop returns a loop.
 func NewLoop() Loop { return Loop{make(chan struct{}, 1)} }
 
-// Wake has the work done soon, once for many calls. It does not block.
+// Wake makes Run do the work soon, once for several calls. It does not block.
 func (l Loop) Wake() {
 	select {
 	case l.woken <- struct{}{}:
@@ -21,8 +21,9 @@ func (l Loop) Wake() {
 	}
 }
 
-// Run works when it has been woken, debounce later, so that what changes at one time is
-// looked at once; and every so often, unless that is zero. It returns when ctx ends.
+// Run calls work after each Wake, and at the interval every unless that is zero. It waits for the
+// time debounce after a Wake, so that changes which come together cause one call. It returns when
+// ctx ends.
 func (l Loop) Run(ctx context.Context, debounce, every time.Duration, work func(context.Context)) {
 	var tick <-chan time.Time
 	if every > 0 {

@@ -11,29 +11,30 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Network is what services need of the network besides their rules; a *network.Network.
+// Network is the part of *network.Network that services use beside their rules.
 type Network interface {
 	Topology() *network.Topology
-	// Datapaths are the switches that are up, EdgeSwitches those of them behind which
-	// hosts may stand.
+	// Datapaths returns the connected switches, and EdgeSwitches those of them that may have
+	// hosts.
 	Datapaths() []openflow.DatapathID
 	EdgeSwitches() []openflow.DatapathID
 
 	HostByIP(netip.Addr) (network.Host, bool)
 	HostByMAC(mac openflow.MAC, vlan uint16) (network.Host, bool)
-	// ResolveHost finds where a host stands, by asking for it if need be.
+	// ResolveHost finds a host. It asks the network for the host if its place is not known.
 	ResolveHost(context.Context, netip.Addr) (network.Host, error)
-	// PlaceHost tells where a host is now, by which MAC address and with which address.
+	// PlaceHost records the MAC address, IP address and port of a host that a service manages.
 	PlaceHost(openflow.MAC, netip.Addr, network.PortRef)
-	// SetVirtual replaces the addresses that a service has and no host, and Virtual finds one.
+	// SetVirtual replaces the virtual addresses of a service, which belong to no host. Virtual
+	// finds one.
 	SetVirtual(service string, all map[netip.Addr]openflow.MAC) error
 	Virtual(netip.Addr) (network.Virtual, bool)
-	// Anchored tells where a host is anchored that moves, and is led by a service.
+	// Anchored returns the anchor of a moving host that a service manages.
 	Anchored(netip.Addr) (network.Anchor, bool)
-	// Moving says which hosts may move.
+	// Moving describes the hosts that may move.
 	Moving() network.Moving
 
-	// What is known of a port.
+	// The following methods describe a port.
 	PortNumbers(openflow.DatapathID) (ports []uint32, ok bool)
 	PortUp(network.PortRef) (up, known bool)
 	PortRole(network.PortRef) network.PortRole
@@ -41,22 +42,22 @@ type Network interface {
 	Capacity(network.PortRef) uint64
 	SetProbeQueue(at network.PortRef, queue uint32)
 
-	// What is known of a switch, and asked of it.
+	// The following methods describe a switch, or send requests to it.
 	CanMatch(openflow.DatapathID, openflow.Field) (can, known bool)
 	CanSet(openflow.DatapathID, openflow.Field) bool
-	// HasTables says whether the pipeline's tables are tables of its own there.
+	// HasTables reports whether the switch has a table for each table of the pipeline.
 	HasTables(openflow.DatapathID) bool
 	ControlLatency(openflow.DatapathID) time.Duration
 	Alive(context.Context, openflow.DatapathID) bool
-	// PortCounters, MeterStats and QueueStats read what all ports, meters and queues of a
-	// switch have counted.
+	// PortCounters, MeterStats and QueueStats read the counters of all ports, meters and queues of
+	// a switch.
 	PortCounters(context.Context, openflow.DatapathID) ([]stats.Sample, error)
 	MeterStats(context.Context, openflow.DatapathID) ([]openflow.MeterStats, error)
 	QueueStats(context.Context, openflow.DatapathID) ([]openflow.QueueStats, error)
 	Send(at network.PortRef, frame []byte) error
 }
 
-// Ledger is a service's part of the ledger of rules; a *network.Owner.
+// Ledger is a service's access to the ledger of rules. *network.Owner implements it.
 type Ledger interface {
 	Apply(context.Context, string, network.Program, network.ApplyOptions) error
 	Remove(context.Context, string) error

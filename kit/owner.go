@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Owner is an owner of rules that several parts of one service share, as a [Reconciler] for each
-// kind of thing that is declared. Each [Part] has keys of its own. The rules of before a restart
-// stay until every part is ready.
+// Owner is an owner of rules that several parts of one service share, for example one [Reconciler]
+// for each kind of item. Each [Part] has keys of its own. The rules from before a restart stay until
+// every part is ready.
 type Owner struct {
 	ledger  Ledger
 	groupID func(uint16) uint32
@@ -54,7 +54,7 @@ func (o *Owner) Part(name string) *Part {
 	return p
 }
 
-// removed tells the part that a rule belongs to of its end.
+// removed passes a removed rule to the OnRemoved of its part.
 func (o *Owner) removed(r network.Removed) {
 	name, key, _ := strings.Cut(r.Name, "/")
 	o.mu.Lock()
@@ -66,12 +66,12 @@ func (o *Owner) removed(r network.Removed) {
 	}
 }
 
-// Part is a part of an owner's rules; a [Ledger].
+// Part is a part of an owner's rules. It implements [Ledger].
 type Part struct {
 	Ledger
-	// OnRemoved, if not nil, is told of the part's rules with NotifyRemoved that a switch has
-	// removed by a timeout. It runs on the switch's goroutine and must not block. Set it
-	// before the network runs.
+	// OnRemoved, if not nil, is called for each of the part's rules with NotifyRemoved that a
+	// switch has removed by a timeout. It runs on the switch's goroutine and must not block. Set
+	// it before the network runs.
 	OnRemoved func(network.Removed)
 
 	owner  *Owner
@@ -84,17 +84,17 @@ func (p *Part) Apply(ctx context.Context, key string, program network.Program, o
 	return p.Ledger.Apply(ctx, p.prefix+key, program, opts)
 }
 
-// Remove deletes what the part has declared under a key.
+// Remove removes the rules that the part has declared under a key.
 func (p *Part) Remove(ctx context.Context, key string) error {
 	return p.Ledger.Remove(ctx, p.prefix+key)
 }
 
-// EverySwitch declares something for every switch, under a key.
+// EverySwitch declares a program for every switch under a key.
 func (p *Part) EverySwitch(ctx context.Context, key string, program func(openflow.DatapathID) network.Program) map[openflow.DatapathID]error {
 	return p.Ledger.EverySwitch(ctx, p.prefix+key, program)
 }
 
-// Rules lists what the part has declared under a key.
+// Rules lists the rules that the part has declared under a key.
 func (p *Part) Rules(key string) []network.InstalledRule {
 	rules := p.Ledger.Rules(p.prefix + key)
 	for i := range rules {
@@ -103,7 +103,7 @@ func (p *Part) Rules(key string) []network.InstalledRule {
 	return rules
 }
 
-// Ready reports to the owner that the part has declared all that it wants to keep from before a
+// Ready tells the owner that the part has declared all rules that it wants to keep from before a
 // restart.
 func (p *Part) Ready() {
 	p.ready.Do(func() {

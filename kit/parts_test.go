@@ -20,7 +20,7 @@ import (
 // newNumbers returns a reconciler each of whose items is a rule to a port, with an idle timeout.
 func newNumbers(l kit.Ledger, prefix string) *kit.Reconciler[int] {
 	return kit.NewReconciler(kit.Options[int]{
-		Kind:  kit.Kind[int]{Noun: "number", Nouns: "numbers", Prefix: prefix, Event: "number", Most: 64},
+		Kind:  kit.Kind[int]{Singular: "number", Plural: "numbers", Prefix: prefix, Event: "number", MaxItems: 64},
 		Store: memstore.New(), Log: slog.New(slog.DiscardHandler),
 	}, l, func(_ context.Context, x kit.Item[int]) (network.Program, error) {
 		if x.Value == 13 {

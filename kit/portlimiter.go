@@ -12,22 +12,22 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// maxLimited bounds the ports and switches that a PortLimiter counts by themselves.
+// maxLimited bounds the ports, and the switches, for which a PortLimiter keeps a token bucket each.
 const maxLimited = 4096
 
-// EventRate is a rate of events: so many in each second, after so many at once.
+// EventRate is the rate and size of a token bucket.
 type EventRate struct {
 	PerSecond float64
 	Burst     int
 }
 
-// PortLimits are the rates of what packets may cause: those that arrive at one port, at all ports
-// of one switch, and at all switches.
+// PortLimits holds the rates of events that the packets of one port, of all ports of one switch, and
+// of all switches may cause.
 type PortLimits struct{ Port, Switch, All EventRate }
 
-// PortLimiter limits what packets cause, so that a port or a switch that sends very many leaves
-// the turns of the others to them. Of more than 4,096 ports or switches that send at one time, the
-// rest share the rate of one port. Its methods may be called from several goroutines.
+// PortLimiter limits the events that packets cause, so that a port or switch that sends very many
+// packets does not use up the share of the others. If more than 4,096 ports or switches send at one
+// time, the rest share the rate of one port. Its methods may be called concurrently.
 type PortLimiter struct {
 	mu          sync.Mutex
 	ports       sources.Table[network.PortRef, rate.Limiter]
@@ -41,7 +41,7 @@ func NewPortLimiter(l PortLimits) *PortLimiter {
 	limiter := func(r EventRate) func() *rate.Limiter {
 		return func() *rate.Limiter { return rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst) }
 	}
-	// A limiter that nobody has used for as long as it takes to be full again is forgotten.
+	// A bucket that has been unused for as long as it takes to fill is the same as a new one.
 	full := func(r EventRate) time.Duration {
 		return time.Duration(float64(r.Burst)/r.PerSecond*float64(time.Second)) + time.Second
 	}
@@ -57,7 +57,7 @@ func (l *PortLimiter) Allow(at network.PortRef, arrived time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if arrived.Before(l.latest) {
-		arrived = l.latest // another switch's packet was later; the time between must not count twice
+		arrived = l.latest // packets of several switches arrive out of order; time must not count twice
 	}
 	l.latest = arrived
 	return cmp.Or(l.ports.Find(at, arrived), l.others).AllowN(arrived, 1) &&

@@ -12,39 +12,39 @@ import (
 type lane int
 
 const (
-	asked   lane = iota // keys that somebody waits for
+	urgent  lane = iota // keys that a caller waits for
 	routine             // the others
 	lanes
 )
 
-// atOnce bounds the keys of each lane that are worked on at one time, unless the queue has bounds of
-// its own. Routine work so never takes the places of work that somebody waits for.
-var atOnce = [lanes]int{asked: 64, routine: 16}
+// workers is the default number of keys of each lane that are worked on at one time. The lanes have
+// separate bounds, so that routine work never delays urgent work.
+var workers = [lanes]int{urgent: 64, routine: 16}
 
-// queue calls a function for keys, for several keys at once, but never twice at once for the same
-// key. A key that is added while it waits is worked on once; one that is added while it is worked
+// queue calls a function for keys: for several keys at once, but never twice at once for the same
+// key. Adding a key that already waits has no effect. A key that is added while it is being worked
 // on is worked on again. Its methods may be called concurrently.
 type queue struct {
-	tasks  *tasks.Group // owns the goroutines; after its end nothing is begun
-	work   func(ctx context.Context, key string)
-	atOnce [lanes]int // set before a key is added
+	tasks   *tasks.Group // owns the goroutines; nothing is started after its end
+	work    func(ctx context.Context, key string)
+	workers [lanes]int // set before a key is added
 
 	mu      sync.Mutex
 	keys    map[string]*queuedKey // those that wait or are worked on
-	waiting [lanes][]string       // in the order in which they came
+	waiting [lanes][]string       // in the order of their arrival
 	running [lanes]int
 }
 
 type queuedKey struct {
-	waits, runs bool
-	lane        lane // in which it waits
+	queued, running bool
+	lane            lane // in which it waits
 }
 
 func newQueue(owner *tasks.Group, work func(ctx context.Context, key string)) *queue {
-	return &queue{tasks: owner, work: work, atOnce: atOnce, keys: map[string]*queuedKey{}}
+	return &queue{tasks: owner, work: work, workers: workers, keys: map[string]*queuedKey{}}
 }
 
-// add has a key worked on soon. It does not block.
+// add adds a key. It does not block.
 func (q *queue) add(key string, l lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -53,30 +53,30 @@ func (q *queue) add(key string, l lane) {
 		k = &queuedKey{}
 		q.keys[key] = k
 	}
-	if k.waits && k.lane <= l {
+	if k.queued && k.lane <= l {
 		return
 	}
-	if k.waits && !k.runs {
+	if k.queued && !k.running {
 		from := q.waiting[k.lane]
 		q.waiting[k.lane] = slices.Delete(from, slices.Index(from, key), slices.Index(from, key)+1)
 	}
-	k.waits, k.lane = true, l
-	if !k.runs { // otherwise it joins the lane when it has been worked on
+	k.queued, k.lane = true, l
+	if !k.running { // otherwise run adds it to the lane
 		q.waiting[l] = append(q.waiting[l], key)
 	}
 	q.begin()
 }
 
-// begin has keys worked on as long as there are places. The lock is held.
+// begin starts workers for waiting keys within the bounds of the lanes. The lock is held.
 func (q *queue) begin() {
 	for l := range lanes {
-		for q.running[l] < q.atOnce[l] && len(q.waiting[l]) > 0 {
+		for q.running[l] < q.workers[l] && len(q.waiting[l]) > 0 {
 			key := q.waiting[l][0]
 			if !q.tasks.Start(func(ctx context.Context) { q.run(ctx, key, l) }) {
 				return
 			}
 			q.waiting[l] = q.waiting[l][1:]
-			q.keys[key].waits, q.keys[key].runs = false, true
+			q.keys[key].queued, q.keys[key].running = false, true
 			q.running[l]++
 		}
 	}
@@ -88,7 +88,7 @@ func (q *queue) run(ctx context.Context, key string, l lane) {
 	defer q.mu.Unlock()
 	q.running[l]--
 	k := q.keys[key]
-	if k.runs = false; k.waits {
+	if k.running = false; k.queued {
 		q.waiting[k.lane] = append(q.waiting[k.lane], key)
 	} else {
 		delete(q.keys, key)

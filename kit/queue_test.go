@@ -49,14 +49,14 @@ func TestQueue(t *testing.T) {
 	})
 	for i := range all {
 		if w, d := all[i].wanted.Load(), all[i].done.Load(); w != d {
-			t.Errorf("key %d: asked for %d times, seen %d", i, w, d)
+			t.Errorf("key %d: urgent for %d times, seen %d", i, w, d)
 		}
 	}
-	if n := most.Load(); n > int64(atOnce[asked]+atOnce[routine]) {
+	if n := most.Load(); n > int64(workers[urgent]+workers[routine]) {
 		t.Errorf("%d at once", n)
 	}
 	group.Stop()
-	if q.add("0", asked); len(q.waiting[asked]) != 1 {
+	if q.add("0", urgent); len(q.waiting[urgent]) != 1 {
 		t.Error("after its end something is begun")
 	}
 }
@@ -73,14 +73,14 @@ func TestQueueDoesNotWaitForRoutine(t *testing.T) {
 			}
 			<-block
 		})
-		for i := range 2 * atOnce[routine] {
+		for i := range 2 * workers[routine] {
 			q.add(fmt.Sprint("slow ", i), routine)
 		}
 		q.add("quick", routine)
 		if synctest.Wait(); len(did) != 0 {
 			t.Error("more routine work at once than may be")
 		}
-		q.add("quick", asked)
+		q.add("quick", urgent)
 		if synctest.Wait(); len(did) != 1 {
 			t.Errorf("worked on %d times, want once", len(did))
 		}

@@ -18,106 +18,109 @@ import (
 )
 
 const (
-	// reconcileDebounce is how long changes of the network are collected before they are
-	// looked at, reconcileEvery how often all items are looked at without a cause.
+	// reconcileDebounce is the time for which changes of the network are collected before items are
+	// reconciled. reconcileEvery is the interval at which all items are reconciled without a cause.
 	reconcileDebounce = 50 * time.Millisecond
 	reconcileEvery    = 5 * time.Second
 	// reconcileTimeout bounds the work on one item.
 	reconcileTimeout = 5 * time.Second
 )
 
-// Reconciler is a Collection whose items are rules in the network. For each item Program
-// says which, from what is so now; the rest follows: rules are written when the item or the
-// network has changed, what fails is tried again, and what is not declared is removed. Items
-// are worked on side by side, each for five seconds at most: one that is slow holds up no other.
+// Reconciler is a Collection whose items are rules in the network. Program computes the rules of an
+// item from the present state of the network. The Reconciler writes rules when an item or the
+// network has changed, retries what fails, and removes the rules of items that are no longer
+// declared. It works on several items at once, each for five seconds at most, so that a slow item
+// delays no other.
 //
-// After a restart the rules of before stay in the switches until Program has returned the
-// rules of every item that was loaded, or the item has been deleted: which of them are an
-// item's is not known before. An item that cannot be computed yet so keeps its rules.
+// After a restart, the earlier rules stay in the switches until Program has returned the rules of
+// every loaded item, or the item has been deleted. Until then it is not known which rules belong to
+// an item. So an item whose rules cannot be computed yet keeps its rules.
 //
-// Rules may have timeouts. One that has ended by its timeout is not written again by routine: only
-// when the item is declared anew, Program returns another rule, somebody calls Reconcile for the
-// item, or the controller starts.
+// Rules may have timeouts. A rule that has expired is not written again by routine, but only when
+// the item is declared again, Program returns another rule, Reconcile is called for the item, or
+// the controller starts.
 //
-// Call Run; it loads the collection and runs it, too. Have Wake called when the network
-// changes, or Reconcile, if it is known for which item that matters and somebody waits.
+// Call Run, which also loads and runs the collection. Call Wake when the network changes, or
+// Reconcile if a caller waits for one item.
 type Reconciler[T any] struct {
 	*Collection[T]
-	// Program says which rules an item is. It may be called for several items at once, and
-	// is told by ctx when to give up.
+	// Program returns the rules of an item. It may be called for several items at once. It must
+	// return when ctx ends.
 	Program func(ctx context.Context, x Item[T]) (network.Program, error)
 	Ledger  Ledger
-	// Await, if not nil, is called before anything is written, when the collection has been
-	// loaded: a service waits there until it knows what its items need after a restart. Until
-	// it returns, the rules of before are left as they are.
+	// Await, if not nil, is called after the collection has been loaded and before rules are
+	// written. After a restart a service can wait there for the information that its items need.
+	// Rules of before the restart stay as they are until Await returns.
 	Await func(ctx context.Context)
-	// ReadyWhen, if not nil, reports whether the service knows everything that its rules depend
-	// on beside its items: its agents, say. Until it does, and the rules of all loaded items are
-	// known, what a restart has left in the switches stays there. It is asked often, and again
-	// after Wake.
+	// ReadyWhen, if not nil, reports whether the service knows everything that its rules depend on
+	// beside its items, for example its agents. Rules from before a restart stay in the switches
+	// until ReadyWhen returns true and the rules of all loaded items are known. It is called often,
+	// and also after Wake.
 	ReadyWhen func() bool
-	// OnChange, if not nil, is called when the rules of an item are in the network that Program
-	// has returned, if they are others than before, and with an empty program when they have
-	// been removed. Whoever waits for the item waits for it, too; it is called for one item
-	// never twice at once, and must not call Reconcile for it.
+	// OnChange, if not nil, is called after other rules of an item have been written than before,
+	// and with an empty program after they have been removed. Callers that wait for the item wait
+	// for OnChange, too. Its calls for one item do not overlap. It must not call Reconcile for that
+	// item.
 	OnChange func(ctx context.Context, name string, rules network.Program)
 
-	loop  Loop
-	tasks *tasks.Group
-	queue *queue        // of names
-	begun chan struct{} // closed when rules are written
+	loop    Loop
+	tasks   *tasks.Group
+	queue   *queue        // of the items' names
+	started chan struct{} // closed when rules may be written
 
-	mu    sync.Mutex
-	works map[string]*work
-	// awaited holds the loaded items whose rules are not known yet; the ledger is ready when
-	// it is empty. It is nil before the items have been loaded.
-	awaited map[string]bool
+	mu     sync.Mutex
+	states map[string]*itemState
+	// pending holds the loaded items whose rules are not known yet. The ledger is ready when it is
+	// empty. It is nil before the items have been loaded.
+	pending map[string]bool
 	ready   sync.Once
 }
 
-// work is what is done for one item. It is there until nothing of the item is left.
-type work struct {
+// itemState is the state of the work on one item. It exists as long as the item or any of its rules
+// does.
+type itemState struct {
 	name string
-	err  error  // why the network is not as declared
-	next *round // what somebody waits for and has not begun; nil if nothing
+	err  error    // why the network does not do what the item declares
+	next *attempt // an attempt that a caller waits for and that has not begun, or nil
 
-	// written is what Program returned last that is in the network; nil before. It belongs to
-	// the goroutine that works on the item.
+	// written is the program that was last written to the network, or nil. Only the goroutine that
+	// works on the item uses it.
 	written *network.Program
 }
 
-// round is one look at an item, for all who have asked for it before it began.
-type round struct {
-	done  chan struct{} // closed when it is over
+// attempt is one attempt to reconcile an item. All callers that asked for it before it began share
+// it.
+type attempt struct {
+	done  chan struct{} // closed at its end
 	err   error
-	after []func() // called when it is over, in order
+	after []func() // called at its end, in order
 }
 
-// NewReconciler returns one without items. Changed of the options is the reconciler's own.
+// NewReconciler returns a reconciler without items. It ignores the Changed of the options.
 func NewReconciler[T any](o Options[T], l Ledger, program func(context.Context, Item[T]) (network.Program, error)) *Reconciler[T] {
-	r := &Reconciler[T]{Program: program, Ledger: l, loop: NewLoop(), tasks: tasks.New(), begun: make(chan struct{}), works: map[string]*work{}}
-	r.queue = newQueue(r.tasks, r.one)
+	r := &Reconciler[T]{Program: program, Ledger: l, loop: NewLoop(), tasks: tasks.New(), started: make(chan struct{}), states: map[string]*itemState{}}
+	r.queue = newQueue(r.tasks, r.reconcile)
 	r.Collection = NewCollection(o)
-	r.follow = func(name string, done func()) {
+	r.applyItem = func(name string, done func()) {
 		r.mu.Lock()
-		next := r.round(name)
+		next := r.nextAttempt(name)
 		next.after = append(next.after, done)
 		r.mu.Unlock()
-		r.queue.add(name, asked)
+		r.queue.add(name, urgent)
 	}
 	return r
 }
 
-// Loaded is closed when what the store has is there.
+// Loaded returns a channel that is closed once the stored items have been read.
 func (r *Reconciler[T]) Loaded() <-chan struct{} { return r.loaded }
 
-// Wake has all items looked at soon. It does not block.
+// Wake makes Run reconcile all items soon. It does not block.
 func (r *Reconciler[T]) Wake() { r.loop.Wake() }
 
-// Run works until ctx ends; configured are the items of the configuration, nil if there
-// cannot be any. Rules stay in the switches.
+// Run reconciles the items until ctx ends. configured holds the items of the configuration, and is
+// nil if the configuration cannot declare any. The rules stay in the switches.
 func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error {
-	// The work ends before the collection, which has no items then.
+	// The workers end before the collection, which has no items after its end.
 	collecting, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stop := context.AfterFunc(ctx, func() { r.tasks.Cancel(); end() })
@@ -126,150 +129,152 @@ func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error 
 	if err := r.Load(collecting, configured); err != nil {
 		return err
 	}
-	r.awaitItems()
+	r.markPending()
 	if r.Await != nil {
 		r.Await(ctx)
 	}
-	close(r.begun)
-	r.all(ctx)
+	close(r.started)
+	r.queueAll(ctx)
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() { r.Collection.Run(collecting) })
-	r.loop.Run(ctx, reconcileDebounce, reconcileEvery, r.all)
+	r.loop.Run(ctx, reconcileDebounce, reconcileEvery, r.queueAll)
 	return nil
 }
 
-// awaitItems notes the loaded items.
-func (r *Reconciler[T]) awaitItems() {
-	awaited := map[string]bool{}
+// markPending records that the rules of the loaded items are not known yet.
+func (r *Reconciler[T]) markPending() {
+	pending := map[string]bool{}
 	for _, x := range r.Items() {
-		awaited[x.Name] = true
+		pending[x.Name] = true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.awaited = awaited
+	r.pending = pending
 }
 
-// settle tells the ledger once that the rules of all loaded items are known, and whatever else
-// they depend on, if so.
-func (r *Reconciler[T]) settle() {
+// signalReady tells the ledger, once, that the rules of all loaded items are known, if they are and
+// ReadyWhen agrees.
+func (r *Reconciler[T]) signalReady() {
 	r.mu.Lock()
-	known := r.awaited != nil && len(r.awaited) == 0
+	known := r.pending != nil && len(r.pending) == 0
 	r.mu.Unlock()
 	if known && (r.ReadyWhen == nil || r.ReadyWhen()) {
 		r.ready.Do(r.Ledger.Ready)
 	}
 }
 
-// Reconcile brings the network in step with an item now, and returns why that failed, if it did. All that has changed before the call has been looked at when it returns. Calls for
-// one item while it is worked on share the next look at it. ctx bounds the wait alone.
+// Reconcile reconciles an item now, and returns the error if that fails. It takes all changes from
+// before the call into account. Calls for one item while it is being worked on share the next
+// attempt. ctx bounds only the wait.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, name string) error {
 	select {
-	case <-r.begun:
+	case <-r.started:
 	case <-ctx.Done():
-		return fmt.Errorf("%s %q: the service has just been started: %w", r.Noun, name, context.Cause(ctx))
+		return fmt.Errorf("%s %q: the service has just been started: %w", r.Singular, name, context.Cause(ctx))
 	}
 	r.mu.Lock()
-	next := r.round(name)
+	next := r.nextAttempt(name)
 	r.mu.Unlock()
-	r.queue.add(name, asked)
+	r.queue.add(name, urgent)
 	select {
 	case <-next.done:
 		return next.err
 	case <-r.tasks.Context().Done():
 		return errEnded
 	case <-ctx.Done():
-		return fmt.Errorf("%s %q: %w", r.Noun, name, context.Cause(ctx))
+		return fmt.Errorf("%s %q: %w", r.Singular, name, context.Cause(ctx))
 	}
 }
 
-// Condition is what answers show of an item beside what it declares.
+// Condition is the state of an item that answers show beside its declaration.
 type Condition struct {
-	Origin  string `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
-	Trouble string `json:"trouble,omitempty" doc:"Why the network does not do it; it is tried again"`
+	Origin  string `json:"origin" enum:"file,api" doc:"Where the item is declared and can be changed: in the configuration file or by the API"`
+	Problem string `json:"trouble,omitempty" doc:"Why the network does not do what the item declares; the controller tries again"`
 }
 
-// Condition is that of an item now.
+// Condition returns the present condition of an item.
 func (r *Reconciler[T]) Condition(x Item[T]) Condition {
 	c := Condition{Origin: api.Origin(x.Configured)}
-	if err := r.Trouble(x.Name); err != nil {
-		c.Trouble = err.Error()
+	if err := r.LastError(x.Name); err != nil {
+		c.Problem = err.Error()
 	}
 	return c
 }
 
-// Trouble is why the network does not do what an item declares, or nil if it does.
-func (r *Reconciler[T]) Trouble(name string) error {
+// LastError returns why the network does not do what an item declares, or nil if it does.
+func (r *Reconciler[T]) LastError(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.works[name]; w != nil {
+	if w := r.states[name]; w != nil {
 		return w.err
 	}
 	return nil
 }
 
-// all has the network brought in step with all items, and with those of which something is left.
-func (r *Reconciler[T]) all(context.Context) {
+// queueAll queues all items, and those whose rules are still to be removed.
+func (r *Reconciler[T]) queueAll(context.Context) {
 	names := map[string]bool{}
 	for _, x := range r.Items() {
 		names[x.Name] = true
 	}
 	r.mu.Lock()
-	for name := range r.works {
+	for name := range r.states {
 		names[name] = true
 	}
 	r.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		r.queue.add(name, routine)
 	}
-	r.settle()
+	r.signalReady()
 }
 
-// work returns that of a name. The lock is held.
-func (r *Reconciler[T]) work(name string) *work {
-	w := r.works[name]
+// state returns the state of an item, and makes it if there is none. The lock is held.
+func (r *Reconciler[T]) state(name string) *itemState {
+	w := r.states[name]
 	if w == nil {
-		w = &work{name: name}
-		r.works[name] = w
+		w = &itemState{name: name}
+		r.states[name] = w
 	}
 	return w
 }
 
-// round returns the next look at an item. The lock is held; the caller adds the name to the queue.
-func (r *Reconciler[T]) round(name string) *round {
-	w := r.work(name)
+// nextAttempt returns the next attempt for an item, and makes it if there is none. The lock is
+// held. The caller then adds the name to the queue.
+func (r *Reconciler[T]) nextAttempt(name string) *attempt {
+	w := r.state(name)
 	if w.next == nil {
-		w.next = &round{done: make(chan struct{})}
+		w.next = &attempt{done: make(chan struct{})}
 	}
 	return w.next
 }
 
-// one brings the network in step with the item of a name, or with its absence. The queue calls it
-// for one name never twice at once.
-func (r *Reconciler[T]) one(ctx context.Context, name string) {
+// reconcile writes the rules of the item with a name, or removes them if there is no such item. The
+// queue never calls it twice at once for one name.
+func (r *Reconciler[T]) reconcile(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	x, declared := r.Item(name)
 	r.mu.Lock()
-	if !declared && r.works[name] == nil {
+	if !declared && r.states[name] == nil {
 		r.mu.Unlock()
-		return // its rules have been removed since somebody had it looked at
+		return // its rules have been removed since it was queued
 	}
-	w := r.work(name)
+	w := r.state(name)
 	next := w.next
 	w.next = nil
 	r.mu.Unlock()
-	if next != nil { // what has changed before it was asked for is looked at
+	if next != nil { // callers expect changes from before their call to be taken into account
 		x, declared = r.Item(name)
 	}
 	err := ctx.Err()
 	ended := err != nil
 	known := false
-	if !ended { // at the end there are no items any more, and rules stay
+	if !ended { // after the end the collection is empty, but the rules must stay
 		known, err = r.apply(ctx, x, w, declared, next != nil)
 	}
-	r.note(w, declared, known, ended, err)
-	r.settle()
+	r.recordResult(w, declared, known, ended, err)
+	r.signalReady()
 	if next == nil {
 		return
 	}
@@ -280,40 +285,40 @@ func (r *Reconciler[T]) one(ctx context.Context, name string) {
 	close(next.done)
 }
 
-// note takes note of how an item was brought into the network.
-func (r *Reconciler[T]) note(w *work, declared, known, ended bool, err error) {
+// recordResult records the result of an attempt.
+func (r *Reconciler[T]) recordResult(w *itemState, declared, known, ended bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known {
-		delete(r.awaited, w.name)
+		delete(r.pending, w.name)
 	}
 	if ended {
 		return
 	}
 	if err != nil && (w.err == nil || w.err.Error() != err.Error()) && !errors.Is(err, context.Canceled) {
-		r.Log.Warn("the network does not do what was declared; it is tried again", r.Noun, w.name, "error", err)
+		r.Log.Warn("the network does not do what an item declares; trying again", r.Singular, w.name, "error", err)
 	}
 	if w.err = err; !declared && err == nil && w.next == nil {
-		delete(r.works, w.name)
+		delete(r.states, w.name)
 	}
 }
 
-// apply brings the network in step with an item, and reports whether the ledger knows now
-// which rules the item has. anew says that somebody has asked for it: rules that have ended by
-// their timeouts are written again.
-func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], w *work, declared, anew bool) (known bool, err error) {
+// apply writes or removes the rules of an item, and reports whether the ledger now knows the item's
+// rules. requested reports whether a caller asked for the attempt: expired rules are then written
+// again.
+func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], w *itemState, declared, requested bool) (known bool, err error) {
 	var p network.Program
 	changed := true
 	if !declared {
 		err = r.Ledger.Remove(ctx, w.name)
 	} else if p, err = r.Program(ctx, x); err == nil {
 		changed = w.written == nil || !reflect.DeepEqual(*w.written, p)
-		if !anew && !changed && w.err == nil {
-			return true, nil // a rule that ends just now would be written again
+		if !requested && !changed && w.err == nil {
+			return true, nil // writing again would restore a rule that expires at this moment
 		}
 		now := p
-		if w.written != nil && !anew {
-			now.Rules = withoutEnded(p.Rules, w.written.Rules, r.Ledger.Rules(w.name))
+		if w.written != nil && !requested {
+			now.Rules = withoutExpired(p.Rules, w.written.Rules, r.Ledger.Rules(w.name))
 		}
 		known = true
 		err = r.Ledger.Apply(ctx, w.name, now, network.ApplyOptions{AllowDown: true})
@@ -327,9 +332,9 @@ func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], w *work, declared,
 	return true, nil
 }
 
-// withoutEnded returns rules without those that were written before just so, and that their
-// switches have ended by their timeouts since: the ledger does not have these any more.
-func withoutEnded(rules, before []network.Rule, there []network.InstalledRule) []network.Rule {
+// withoutExpired returns rules without those that were written before unchanged and have since
+// expired in their switches: the ledger no longer has them.
+func withoutExpired(rules, before []network.Rule, there []network.InstalledRule) []network.Rule {
 	type place struct {
 		at  openflow.DatapathID
 		key rule.Key
@@ -343,7 +348,8 @@ func withoutEnded(rules, before []network.Rule, there []network.InstalledRule) [
 		holds[placeOf(&there[i].Rule)] = true
 	}
 	return slices.DeleteFunc(slices.Clone(rules), func(r network.Rule) bool {
-		// One that goes on to another table is in the ledger, and not shown, where a switch has one table.
+		// In a switch with a single table, the ledger does not list rules that continue in another
+		// table.
 		if r.Idle == 0 && r.Hard == 0 || r.Next() != 0 || holds[placeOf(&r)] {
 			return false
 		}

@@ -78,7 +78,7 @@ func newPlan(t *testing.T, st store.Store, b *board, configured map[string]int) 
 	t.Helper()
 	p := &plan{board: b, times: 1, wait: map[string]chan struct{}{}}
 	p.Reconciler = NewReconciler(Options[int]{
-		Kind:  Kind[int]{Noun: "number", Nouns: "numbers", Prefix: "plan/", Event: "number", Most: 64},
+		Kind:  Kind[int]{Singular: "number", Plural: "numbers", Prefix: "plan/", Event: "number", MaxItems: 64},
 		Store: st, Log: slog.New(slog.DiscardHandler),
 	}, b, p.program)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -120,11 +120,11 @@ func TestReconciler(t *testing.T) {
 	if err := errors.Join(p.Add(t.Context(), "a", 3), p.Add(t.Context(), "unlucky", 13)); err != nil {
 		t.Fatal(err)
 	}
-	if !b.has(map[string]int{"fixed": 2, "a": 3}) || p.Trouble("a") != nil || p.Trouble("unlucky") == nil {
-		t.Errorf("%v, troubles %v, %v", b.rules, p.Trouble("a"), p.Trouble("unlucky"))
+	if !b.has(map[string]int{"fixed": 2, "a": 3}) || p.LastError("a") != nil || p.LastError("unlucky") == nil {
+		t.Errorf("%v, troubles %v, %v", b.rules, p.LastError("a"), p.LastError("unlucky"))
 	}
-	if err := p.Replace(t.Context(), "unlucky", 1, 0); err != nil || p.Trouble("unlucky") != nil {
-		t.Errorf("%v, %v", err, p.Trouble("unlucky"))
+	if err := p.Replace(t.Context(), "unlucky", 1, 0); err != nil || p.LastError("unlucky") != nil {
+		t.Errorf("%v, %v", err, p.LastError("unlucky"))
 	}
 	p.mu.Lock()
 	p.times = 2
@@ -132,8 +132,8 @@ func TestReconciler(t *testing.T) {
 	p.Wake()
 	eventually(t, "the network's change is followed", func() bool { return b.has(map[string]int{"fixed": 4, "a": 6, "unlucky": 2}) })
 	b.set("a", errors.New("no answer"))
-	if err := p.Remove(t.Context(), "a", 0); err != nil || p.Trouble("a") == nil || !strings.Contains(p.Trouble("a").Error(), "no answer") {
-		t.Errorf("%v, %v", err, p.Trouble("a"))
+	if err := p.Remove(t.Context(), "a", 0); err != nil || p.LastError("a") == nil || !strings.Contains(p.LastError("a").Error(), "no answer") {
+		t.Errorf("%v, %v", err, p.LastError("a"))
 	}
 	b.set("a", nil)
 	p.Wake()
@@ -141,7 +141,7 @@ func TestReconciler(t *testing.T) {
 	eventually(t, "and forgotten", func() bool {
 		p.Reconciler.mu.Lock()
 		defer p.Reconciler.mu.Unlock()
-		return slices.Equal(slices.Sorted(maps.Keys(p.works)), []string{"fixed", "unlucky"})
+		return slices.Equal(slices.Sorted(maps.Keys(p.states)), []string{"fixed", "unlucky"})
 	})
 }
 
@@ -192,7 +192,7 @@ func TestReconcile(t *testing.T) {
 	p := &plan{board: b, times: 1, wait: map[string]chan struct{}{}}
 	looks, await := atomic.Int32{}, make(chan struct{})
 	p.Reconciler = NewReconciler(Options[int]{
-		Kind:  Kind[int]{Noun: "number", Nouns: "numbers", Prefix: "plan/", Event: "number", Most: 64},
+		Kind:  Kind[int]{Singular: "number", Plural: "numbers", Prefix: "plan/", Event: "number", MaxItems: 64},
 		Store: memstore.New(), Log: slog.New(slog.DiscardHandler),
 	}, b, func(ctx context.Context, x Item[int]) (network.Program, error) {
 		if x.Name == "a" { // all are looked at once at the start, and may be still
@@ -232,7 +232,7 @@ func TestReconcile(t *testing.T) {
 	for range callers {
 		go func() { errs <- p.Reconcile(t.Context(), "a") }()
 	}
-	eventually(t, "the others wait", func() bool { p.Reconciler.mu.Lock(); defer p.Reconciler.mu.Unlock(); return p.works["a"].next != nil })
+	eventually(t, "the others wait", func() bool { p.Reconciler.mu.Lock(); defer p.Reconciler.mu.Unlock(); return p.states["a"].next != nil })
 	close(slow)
 	for range callers + 1 {
 		if err := <-errs; err != nil {
@@ -255,7 +255,7 @@ func TestReconcile(t *testing.T) {
 func TestEndRemovesNoRules(t *testing.T) {
 	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
 	r := NewReconciler(Options[int]{
-		Kind:  Kind[int]{Noun: "number", Nouns: "numbers", Prefix: "plan/", Event: "number", Most: 64},
+		Kind:  Kind[int]{Singular: "number", Plural: "numbers", Prefix: "plan/", Event: "number", MaxItems: 64},
 		Store: memstore.New(), Log: slog.New(slog.DiscardHandler),
 	}, b, func(context.Context, Item[int]) (network.Program, error) {
 		return network.Program{Rules: make([]network.Rule, 2)}, nil
@@ -269,8 +269,8 @@ func TestEndRemovesNoRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = b.change("a", 2) // it may have ended before it was applied
-	r.works["a"] = &work{name: "a"}
-	if r.all(ctx); len(r.Items()) != 0 || !b.has(map[string]int{"a": 2}) {
+	r.states["a"] = &itemState{name: "a"}
+	if r.queueAll(ctx); len(r.Items()) != 0 || !b.has(map[string]int{"a": 2}) {
 		t.Errorf("%d items, rules %v", len(r.Items()), b.rules)
 	}
 }

@@ -12,41 +12,42 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Resource serves a collection by REST. S is one of its items as a request says it, I as
-// answers show it.
+// Resource serves a collection by REST. S is the type of an item in requests, and I its type in
+// answers.
 type Resource[T, S, I any] struct {
 	*Collection[T]
-	// Path is its path below that of the service, like "critical".
+	// Path is the resource's path below that of the service, like "critical".
 	Path string
-	// Field is where the name stands in a request, like "name"; empty if items are given one.
+	// Field is the field of a request that holds the name, like "name". It is empty if the service
+	// chooses the names.
 	Field string
-	// Parse checks a request, or returns Faults. path is the name in the path, empty for a
-	// new item.
+	// Parse checks a request and returns the item's name and value, or Faults. path is the name in
+	// the path, and empty for a new item.
 	Parse func(path string, s S) (name string, v T, err error)
-	// Show is what answers show of items.
+	// Show converts items to the form that answers show.
 	Show func([]Item[T]) []I
-	// Admit brings a new item about and has it declared, or says why not; nil: Add.
+	// Admit prepares and declares a new item. If it is nil, Add declares the item.
 	Admit func(ctx context.Context, name string, v T) error
-	// ByPath says that the path alone names an item: PUT adds what is not there, and there
+	// ByPath reports whether only the path names an item: PUT then adds missing items, and there
 	// is no POST.
 	ByPath bool
-	// Undeclared removes what is there and nobody has declared; nil: there is nothing like that.
+	// Undeclared, if not nil, removes something of that name that exists without being declared.
 	Undeclared func(ctx context.Context, name string) error
 
 	service string
 }
 
-// Register adds the operations: items, by pages or all, and one are shown, and one is added,
-// replaced and removed. An answer that shows one has an entity tag; a change with If-Match is made
-// if the tag is still that (RFC 9110, 13.1.1).
+// Register adds the operations that list items, by pages or all, and show, add, replace and remove
+// one. An answer that shows one item has an entity tag. A change with If-Match is made only if the
+// item still has that tag (RFC 9110, 13.1.1).
 func (r *Resource[T, S, I]) Register(to REST) {
-	Register(to, http.MethodGet, r.Path, "List the "+r.Nouns, r.list)
+	Register(to, http.MethodGet, r.Path, "List the "+r.Plural, r.list)
 	Register(to, http.MethodGet, r.Path+"/{name}", "Show "+r.a(), r.get)
 	r.RegisterChanges(to)
 }
 
-// RegisterChanges is Register of what changes something alone, for a service that shows
-// more than what was declared.
+// RegisterChanges adds only the operations that change items. A service calls it if it shows more
+// than declared items.
 func (r *Resource[T, S, I]) RegisterChanges(to REST) {
 	r.service = to.name
 	if r.Admit == nil {
@@ -62,32 +63,33 @@ func (r *Resource[T, S, I]) RegisterChanges(to REST) {
 	Register(to, http.MethodDelete, one, "Remove "+r.a(), r.delete, http.StatusPreconditionFailed)
 }
 
-// a is the noun with its article.
+// a returns the singular with its article.
 func (r *Resource[T, S, I]) a() string {
-	if strings.ContainsRune("aeiou", rune(r.Noun[0])) {
-		return "an " + r.Noun
+	if strings.ContainsRune("aeiou", rune(r.Singular[0])) {
+		return "an " + r.Singular
 	}
-	return "a " + r.Noun
+	return "a " + r.Singular
 }
 
 // Shown is an answer that shows one item.
 type Shown[I any] struct {
-	ETag string `header:"ETag" doc:"Entity tag, for If-Match of a change"`
+	ETag string `header:"ETag" doc:"Entity tag of the item, for If-Match in a change"`
 	Body I
 }
 
 // Match is the condition of a change.
 type Match struct {
-	IfMatch string `header:"If-Match" doc:"Entity tag that is expected: the change is refused if somebody has made another since; left out or *: none"`
+	IfMatch string `header:"If-Match" doc:"Expected entity tag: the change is refused if the item has changed since. Without it, or with *, every state is accepted"`
 }
 
-// putting is a request to replace an item, deleting one to remove it.
+// putting is a request to add or replace an item.
 type putting[S any] struct {
 	ByName
 	Match
 	Body S
 }
 
+// deleting is a request to remove an item.
 type deleting struct {
 	ByName
 	Match
@@ -101,7 +103,7 @@ func (r *Resource[T, S, I]) list(_ context.Context, in *Cursor) (*Page[I], error
 func (r *Resource[T, S, I]) get(_ context.Context, in *ByName) (*Shown[I], error) {
 	x, ok := r.Item(in.Name)
 	if !ok {
-		return nil, Problem(r.about(in.Name, ErrUnknown), inPath, in.Name)
+		return nil, Problem(r.annotate(in.Name, ErrUnknown), inPath, in.Name)
 	}
 	return &Shown[I]{Tag(x.Revision), r.Show([]Item[T]{x})[0]}, nil
 }
@@ -153,11 +155,11 @@ func (r *Resource[T, S, I]) delete(ctx context.Context, in *deleting) (*Nothing,
 	return nil, r.problem(in.Match, err, in.Name)
 }
 
-// Tag is a revision as an entity tag.
+// Tag returns the entity tag of a revision.
 func Tag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
 
-// revision is what is expected, zero for any. A tag that was never given is none that is
-// there.
+// revision returns the expected revision, or zero if any is accepted. A tag that Tag cannot have
+// returned matches no item, so it is ErrChanged.
 func (m Match) revision() (int64, error) {
 	if m.IfMatch == "" || m.IfMatch == "*" {
 		return 0, nil
@@ -173,8 +175,8 @@ func (m Match) revision() (int64, error) {
 	return n, nil
 }
 
-// problem is Problem, but for a condition that does not hold, and for what the
-// configuration has.
+// problem turns an error into an answer as Problem does. It has answers of its own for a condition
+// that does not hold, and for an item of the configuration.
 func (r *Resource[T, S, I]) problem(m Match, err error, name string) error {
 	if faults, wrong := errors.AsType[Faults](err); wrong && r.ByPath {
 		faults = slices.Clone(faults)

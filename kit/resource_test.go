@@ -146,7 +146,7 @@ func TestFaults(t *testing.T) {
 	f.Check(true, "fine", 0, "never")
 	f.Check(false, "rate", 0, "at least %d", 1)
 	f.Add("", "x", "something")
-	if got := f.Below("a").Below("b").Error(); got != "b.a.rate: 0: want at least 1; b.a: x: want something" {
+	if got := f.WithPrefix("a").WithPrefix("b").Error(); got != "b.a.rate: 0: want at least 1; b.a: x: want something" {
 		t.Error(got)
 	}
 	if (Faults{}).Err() != nil || !errors.As(f.Err(), new(Faults)) {

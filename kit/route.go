@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// MissingLink finds the first link of a route that is not there, and says so; nothing if all are.
-// It is certain if both its switches are connected, or a port says that it is down: a
-// switch may have lost its connection to the controller alone.
+// MissingLink returns a message about the first link of a route that is not known, or "" if all are.
+// certain reports whether the link is down: both its switches are connected, or a connected switch
+// reports that its port is down. Otherwise only a switch's connection to the controller may be lost.
 func MissingLink(n interface {
 	Topology() *network.Topology
 	PortUp(network.PortRef) (up, known bool)
@@ -32,8 +32,8 @@ func MissingLink(n interface {
 	return "", true
 }
 
-// Waves is the order in which the switches of a route are written: what lies between,
-// then where the answers enter, and last where the flow itself does.
+// Waves returns the order in which the switches of a route are written: the switches between the
+// ends, then the last switch, where answers enter, and then the first one, where the flow enters.
 func Waves(hops []network.Hop) [][]openflow.DatapathID {
 	first, last := hops[0].Switch, hops[len(hops)-1].Switch
 	var between []openflow.DatapathID

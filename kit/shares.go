@@ -5,27 +5,27 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Shares counts what hosts behind each port, those behind all ports of each switch, and all
-// hosts together have, so that none of them takes the room of the others. Make it with NewShares.
-// It may not be used by two goroutines at once.
+// Shares counts items by the port whose hosts have caused them, by that port's switch, and in all, so
+// that the hosts of one port cannot use up the room of the others. Make it with NewShares. It is not
+// safe for concurrent use.
 type Shares struct {
 	all      int
 	byPort   map[network.PortRef]int
 	bySwitch map[openflow.DatapathID]int
 }
 
-// NewShares returns shares of which nobody has any.
+// NewShares returns shares without items.
 func NewShares() Shares {
 	return Shares{byPort: map[network.PortRef]int{}, bySwitch: map[openflow.DatapathID]int{}}
 }
 
-// Room reports whether a port may have one more, if there may be at most all together, ofSwitch at
-// one switch, and ofPort at one port. At least one is allowed at each port and switch.
+// Room reports whether a port may have one more item, given the bounds for all items, for one switch
+// and for one port. The bounds for a switch and a port are at least one.
 func (s *Shares) Room(at network.PortRef, all, ofSwitch, ofPort int) bool {
 	return s.all < all && s.bySwitch[at.Switch] < max(ofSwitch, 1) && s.byPort[at] < max(ofPort, 1)
 }
 
-// Add counts n more for a port; n may be negative.
+// Add adds n, which may be negative, to the items of a port.
 func (s *Shares) Add(at network.PortRef, n int) {
 	s.all += n
 	if s.byPort[at] += n; s.byPort[at] == 0 {
@@ -36,10 +36,10 @@ func (s *Shares) Add(at network.PortRef, n int) {
 	}
 }
 
-// Has returns how many a port has, and all ports of its switch together.
+// Has returns the number of items of a port, and of all ports of its switch.
 func (s *Shares) Has(at network.PortRef) (ofPort, ofSwitch int) {
 	return s.byPort[at], s.bySwitch[at.Switch]
 }
 
-// All returns how many there are together.
+// All returns the number of all items.
 func (s *Shares) All() int { return s.all }

@@ -120,7 +120,7 @@ func TestBalanceLive(t *testing.T) {
 	fronts := "/api/v1/balance/fronts"
 	var info FrontInfo
 	w.must(w.program.Client.Do(t.Context(), "POST", fronts, Front{"web", virtual, port, []string{"h2", "h3"}}, &info))
-	if info.Trouble != "" {
+	if info.Problem != "" {
 		t.Fatalf("%+v", info)
 	}
 	// Each client has one connection, and uses it to the end.
@@ -153,7 +153,7 @@ func TestBalanceLive(t *testing.T) {
 	inForce := func() error {
 		var all []FrontInfo
 		err := w.program.Client.Get(t.Context(), fronts, &all)
-		if err == nil && (len(all) != 1 || all[0].Trouble != "" || all[0].Connections[first] == 0 || all[0].Connections[second] == 0) {
+		if err == nil && (len(all) != 1 || all[0].Problem != "" || all[0].Connections[first] == 0 || all[0].Connections[second] == 0) {
 			err = fmt.Errorf("%+v", all)
 		}
 		return err

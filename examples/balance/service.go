@@ -73,7 +73,7 @@ func newBalance(p kit.Parts) (kit.Service, error) {
 	publish := func(kind string, attrs any) { p.Bus.Publish(name+"."+kind, attrs) }
 	s.Reconciler = kit.NewReconciler(kit.Options[Front]{
 		Kind: kit.Kind[Front]{
-			Noun: "front", Nouns: "virtual addresses", Prefix: name + "/fronts/", Event: "front", Most: 256, Contradicts: contradicts,
+			Singular: "front", Plural: "virtual addresses", Prefix: name + "/fronts/", Event: "front", MaxItems: 256, Conflicts: conflicts,
 		},
 		Store: p.Store, Log: p.Log, Publish: publish,
 	}, owner.Part("fronts"), s.program)
@@ -146,8 +146,8 @@ func (s *balance) show(all []kit.Item[Front]) []FrontInfo {
 	return out
 }
 
-// contradicts returns an error for a second front with the same address and port.
-func contradicts(name string, f Front, all []kit.Item[Front]) error {
+// conflicts returns an error for a second front with the same address and port.
+func conflicts(name string, f Front, all []kit.Item[Front]) error {
 	for _, x := range all {
 		if x.Name != name && x.Value.Address == f.Address && x.Value.Port == f.Port {
 			return fmt.Errorf("%v, port %d, is that of front %q: %w", f.Address, f.Port, x.Name, kit.ErrExists)

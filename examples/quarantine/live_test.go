@@ -127,7 +127,7 @@ func TestQuarantine(t *testing.T) {
 	hosts := "/api/v1/quarantine/hosts"
 	var info HostInfo
 	w.must(w.program.Client.Do(t.Context(), "POST", hosts, Host{"h1", addr("h1"), "h3"}, &info))
-	if !strings.Contains(info.Trouble, `agent "h3"`) || info.Origin != "api" {
+	if !strings.Contains(info.Problem, `agent "h3"`) || info.Origin != "api" {
 		t.Fatalf("without an inspector: %+v", info)
 	}
 	inspect := func() *testbed.Daemon {
@@ -141,7 +141,7 @@ func TestQuarantine(t *testing.T) {
 	inForce := func() error {
 		var all []HostInfo
 		err := w.program.Client.Get(t.Context(), hosts, &all)
-		if err == nil && (len(all) != 1 || all[0].Trouble != "") {
+		if err == nil && (len(all) != 1 || all[0].Problem != "") {
 			err = fmt.Errorf("%+v: %s", all, testbed.Tail(w.program.AgentLog("h3"), 5))
 		}
 		return err

@@ -63,7 +63,7 @@ func newQuarantine(p kit.Parts) (kit.Service, error) {
 	s := &quarantine{net: p.Network, metrics: kit.NewMetrics(name)}
 	publish := func(kind string, attrs any) { p.Bus.Publish(name+"."+kind, attrs) }
 	s.Reconciler = kit.NewReconciler(kit.Options[Host]{
-		Kind:  kit.Kind[Host]{Noun: "host", Nouns: "hosts in quarantine", Prefix: name + "/hosts/", Event: "host", Most: 256},
+		Kind:  kit.Kind[Host]{Singular: "host", Plural: "hosts in quarantine", Prefix: name + "/hosts/", Event: "host", MaxItems: 256},
 		Store: p.Store, Log: p.Log, Publish: publish,
 	}, owner, s.program)
 	s.inspectors = agents.New(agents.Options[*inspector, Sent, control.Nothing]{

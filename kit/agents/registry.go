@@ -97,7 +97,7 @@ func New[C Client[R, L], R, L any](o Options[C, R, L]) *Registry[C, R, L] {
 	r := &Registry[C, R, L]{Options: o, tasks: tasks.New(), loop: kit.NewLoop(), agents: map[string]*Agent[C]{}}
 	r.Collection = kit.NewCollection(kit.Options[AgentRecord]{
 		Kind: kit.Kind[AgentRecord]{
-			Noun: "agent", Nouns: "agents", Prefix: o.Service + "/agents/", Event: "agent", Most: maxAgents, Contradicts: contradicts,
+			Singular: "agent", Plural: "agents", Prefix: o.Service + "/agents/", Event: "agent", MaxItems: maxAgents, Conflicts: conflicts,
 		},
 		Store: o.Store, Log: o.Log, Publish: o.Publish, Changed: r.changed,
 	})
@@ -212,8 +212,8 @@ func (r *Registry[C, R, L]) Needed(of string) (out []diagnosis.Needed) {
 	return out
 }
 
-// contradicts says which other agent has an address of one, or its URL.
-func contradicts(name string, r AgentRecord, all []kit.Item[AgentRecord]) error {
+// conflicts says which other agent has an address of one, or its URL.
+func conflicts(name string, r AgentRecord, all []kit.Item[AgentRecord]) error {
 	for _, x := range all {
 		if x.Name == name {
 			continue
@@ -329,13 +329,13 @@ func (r *Registry[C, R, L]) NetworkChanged(e network.Event) {
 
 // Metrics adds how many agents are in which state.
 func (r *Registry[C, R, L]) Metrics(m *kit.Metrics) {
-	m.Gauges("agents", "Known agents, by state.", []string{"state"}, func(is func(float64, ...string)) {
+	m.Gauges("agents", "Known agents, by state.", []string{"state"}, func(emit func(float64, ...string)) {
 		states := map[Liveness]int{Unknown: 0, Up: 0, Silent: 0}
 		for _, a := range r.List() {
 			states[a.State().Liveness]++
 		}
 		for state, n := range states {
-			is(float64(n), string(state))
+			emit(float64(n), string(state))
 		}
 	})
 }

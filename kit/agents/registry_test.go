@@ -153,7 +153,7 @@ func TestAgentsLife(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.unfit("a") == "is silent" && len(w.lost) > 0 && strings.Contains(w.lost[0], "does not run")
 	})
-	if lines := w.Troubles(); len(lines) != 1 || !strings.HasPrefix(lines[0], "agent a is silent at http://") {
+	if lines := w.Problems(); len(lines) != 1 || !strings.HasPrefix(lines[0], "agent a is silent at http://") {
 		t.Errorf("%q", lines)
 	}
 }
@@ -178,18 +178,18 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// The place of an agent that nobody has seen is a trouble that says which address it is of.
+// The place of an agent that nobody has seen is a problem that says which address it is of.
 func TestNotPlaced(t *testing.T) {
 	w := newWorld(t)
 	_, url := w.serve()
 	w.add("a", url, "10.0.0.77")
 	w.eventually("that is said", func() bool {
-		lines := w.Troubles()
+		lines := w.Problems()
 		return len(lines) == 1 && strings.Contains(lines[0], "no host answers for its data address 10.0.0.77")
 	})
 	w.net.SetHost(network.Host{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.77")}, At: home})
 	w.NetworkChanged(network.Event{Kind: network.HostAdded})
-	w.eventually("it is found", func() bool { return w.unfit("a") == "" && len(w.Troubles()) == 0 })
+	w.eventually("it is found", func() bool { return w.unfit("a") == "" && len(w.Problems()) == 0 })
 }
 
 // A port that stays down ends what the agent does there; one that flaps does not.

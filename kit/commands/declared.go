@@ -26,8 +26,8 @@ import (
 // tags json, doc and enum.
 type Declared[S, I any] struct {
 	App *App
-	// Noun is one of them, with its article.
-	Noun string
+	// Singular is one of them, with its article.
+	Singular string
 	// Path is that of all of them in the API.
 	Path string
 	// Columns are those of the list; empty for all.
@@ -42,7 +42,7 @@ type Declared[S, I any] struct {
 // DeclaredCommands returns the commands for what a kit.Resource serves at a path: list,
 // show, add, set and remove.
 func DeclaredCommands[S, I any](app *App, noun, path string) []*cobra.Command {
-	d := Declared[S, I]{App: app, Noun: noun, Path: path}
+	d := Declared[S, I]{App: app, Singular: noun, Path: path}
 	return []*cobra.Command{d.List(), d.Show(), d.Add(), d.Set(), d.Remove()}
 }
 
@@ -61,12 +61,12 @@ func (d Declared[S, I]) List() *cobra.Command {
 
 // Show is the command that shows one.
 func (d Declared[S, I]) Show() *cobra.Command {
-	return Get(d.App, "show "+d.argument(), "Show "+d.Noun, d.Path, Fields[I])
+	return Get(d.App, "show "+d.argument(), "Show "+d.Singular, d.Path, Fields[I])
 }
 
 // Remove is the command that removes one.
 func (d Declared[S, I]) Remove() *cobra.Command {
-	return Remove(d.App, "remove "+d.argument(), "Remove "+d.Noun, d.Path)
+	return Remove(d.App, "remove "+d.argument(), "Remove "+d.Singular, d.Path)
 }
 
 // Add is the command that adds one.
@@ -75,12 +75,12 @@ func (d Declared[S, I]) Add() *cobra.Command {
 	if d.Numbered {
 		use = "add"
 	}
-	return Send(d.App, use, "Add "+d.Noun, http.MethodPost, d.Path, Request[S](d.Flags), d.one)
+	return Send(d.App, use, "Add "+d.Singular, http.MethodPost, d.Path, Request[S](d.Flags), d.one)
 }
 
 // Set is the command that replaces one.
 func (d Declared[S, I]) Set() *cobra.Command {
-	return Send(d.App, "set "+d.argument(), "Replace "+d.Noun, http.MethodPut, d.Path+"/%s", Request[S](d.Flags), d.one)
+	return Send(d.App, "set "+d.argument(), "Replace "+d.Singular, http.MethodPut, d.Path+"/%s", Request[S](d.Flags), d.one)
 }
 
 // one prints an answer that shows one.

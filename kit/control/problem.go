@@ -59,7 +59,7 @@ func (p *Problem) Error() string {
 
 // CodeOf returns the code of the problem in err's chain, or "" when there is none.
 func CodeOf(err error) Code {
-	if p, is := errors.AsType[*Problem](err); is {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p.Code
 	}
 	return ""
@@ -67,7 +67,7 @@ func CodeOf(err error) Code {
 
 // AsProblem makes a problem of any error.
 func AsProblem(err error) *Problem {
-	if p, is := errors.AsType[*Problem](err); is {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
 	return &Problem{Title: "agent failed", Code: CodeInternal, Detail: err.Error()}

@@ -35,7 +35,7 @@ func (p *paths) build(n *network.Network, st store.Store) (func(context.Context)
 	}
 	p.part = owner.Part("items")
 	p.Reconciler = kit.NewReconciler(kit.Options[uint16]{
-		Kind:  kit.Kind[uint16]{Noun: "path", Nouns: "paths", Prefix: "paths/", Event: "path", Most: 8},
+		Kind:  kit.Kind[uint16]{Singular: "path", Plural: "paths", Prefix: "paths/", Event: "path", MaxItems: 8},
 		Store: st, Log: slog.New(slog.DiscardHandler),
 	}, p.part, func(_ context.Context, x kit.Item[uint16]) (out network.Program, err error) {
 		p.looks.Add(1)

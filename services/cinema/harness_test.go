@@ -433,7 +433,7 @@ func get[T any](b *harness, path string) (v T) {
 
 // trouble returns a channel's trouble from the API.
 func (b *harness) trouble(channel string) string {
-	return get[ChannelInfo](b, "channels/"+channel).Trouble
+	return get[ChannelInfo](b, "channels/"+channel).Problem
 }
 
 // events returns the kinds of the events so far.

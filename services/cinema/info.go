@@ -96,7 +96,7 @@ func (s *Service) show(all []kit.Item[Channel]) []ChannelInfo {
 
 func (s *Service) channelInfo(x kit.Item[Channel]) ChannelInfo {
 	i := ChannelInfo{Declared: declared(&x.Value), Condition: s.Channels.Condition(x), OnAir: gatewayapi.OnAirWaiting, Viewers: s.viewers.countWatching(x.Name)}
-	i.Trouble = s.problem(x.Name)
+	i.Problem = s.problem(x.Name)
 	st, at := s.sources.channelState(x.Name)
 	i.At = at
 	if st.Name != "" {
@@ -111,7 +111,7 @@ func (s *Service) channelInfo(x kit.Item[Channel]) ChannelInfo {
 // problem returns what is wrong with a channel, or "".
 func (s *Service) problem(channel string) string {
 	var lines []string
-	if err := s.Channels.Trouble(channel); err != nil {
+	if err := s.Channels.LastError(channel); err != nil {
 		lines = append(lines, err.Error())
 	}
 	if said := s.sources.problem(channel); said != "" {

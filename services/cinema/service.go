@@ -118,8 +118,8 @@ func New(o Options) *Service {
 	s.delivered = newDeliveryCounters(s.trees)
 	c.Channels = kit.NewReconciler(kit.Options[Channel]{
 		Kind: kit.Kind[Channel]{
-			Noun: "channel", Nouns: "channels", Prefix: Name + "/channels/", Event: "channel", Most: MaxChannels,
-			Decode: decode, Contradicts: conflicts, Tell: func(c Channel) any { return declared(&c) },
+			Singular: "channel", Plural: "channels", Prefix: Name + "/channels/", Event: "channel", MaxItems: MaxChannels,
+			Decode: decode, Conflicts: conflicts, EventPayload: func(c Channel) any { return declared(&c) },
 		},
 		Store: o.Store, Log: o.Log, Publish: s.publish,
 	}, &rules{o.Rules, s.trees}, s.trees.program)

@@ -32,7 +32,7 @@ func fromParts(p kit.Parts) (kit.Service, error) {
 		return nil, fmt.Errorf("register the rules: %w", err)
 	}
 	settings, faults := section.Settings()
-	if err := faults.Below(Name).Err(); err != nil {
+	if err := faults.WithPrefix(Name).Err(); err != nil {
 		return nil, err
 	}
 	for i := range settings.Neighbours {

@@ -140,7 +140,7 @@ func (h *Section) neighbours(t *Settings, faults *kit.Faults) {
 				wrong.Check(p.Addr().Is4() && p == p.Masked(), fmt.Sprintf("%s[%d]", field, i), p.String(), "an IPv4 prefix without host bits, like 10.1.0.0/16")
 			}
 		}
-		*faults = append(*faults, wrong.Below("neighbours."+name)...)
+		*faults = append(*faults, wrong.WithPrefix("neighbours."+name)...)
 		faults.Check(h.Domain != "", "domain", "", "the name of this domain: neighbours have to know it")
 		t.Neighbours = append(t.Neighbours, d)
 	}

@@ -113,7 +113,7 @@ func parseSection[S, T any](all map[string]S, section string, faults *kit.Faults
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		v, found := parse(all[name], name)
 		out[name] = v
-		*faults = append(*faults, found.Below(name).Below(section)...)
+		*faults = append(*faults, found.WithPrefix(name).WithPrefix(section)...)
 	}
 	return out
 }

@@ -154,5 +154,5 @@ func (s *Service) Reload(_ context.Context, next config.Section) (take func(cont
 	if err != nil {
 		return nil, err
 	}
-	return kit.TakeAll(takeCritical, takeClasses), nil
+	return kit.ApplyAll(takeCritical, takeClasses), nil
 }

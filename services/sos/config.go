@@ -109,7 +109,7 @@ func (ch ConfigChange) applyWords(c *Config) kit.Faults {
 		c.Balance = *ch.Balance
 	}
 	if ch.Tuning != nil {
-		faults = append(faults, ch.Tuning.check().Below("tuning")...)
+		faults = append(faults, ch.Tuning.check().WithPrefix("tuning")...)
 		c.Tuning = *ch.Tuning
 	}
 	return faults

@@ -16,8 +16,8 @@ import (
 func (s *selection) collectEntries() *kit.Collection[Entry] {
 	return kit.NewCollection(kit.Options[Entry]{
 		Kind: kit.Kind[Entry]{
-			Noun: "entry", Nouns: "entries of the whitelist", Prefix: keyWhitelist, Event: "whitelist", Most: maxEntries,
-			Contradicts: func(id string, e Entry, all []kit.Item[Entry]) error {
+			Singular: "entry", Plural: "entries of the whitelist", Prefix: keyWhitelist, Event: "whitelist", MaxItems: maxEntries,
+			Conflicts: func(id string, e Entry, all []kit.Item[Entry]) error {
 				for _, x := range all {
 					if x.Name != id && x.Value.overlaps(&e) {
 						return fmt.Errorf("entry %s allows the same connections at that time: %w", x.Name, kit.ErrExists)

@@ -8,7 +8,7 @@ import (
 
 // Errors returns what does not work now: sorted lines, each with a cause and a remedy.
 func (s *Service) Errors() []string {
-	lines := append(s.serviceErrors(), s.agents.Troubles()...)
+	lines := append(s.serviceErrors(), s.agents.Problems()...)
 	for dpid, text := range s.selection.punts.failures() {
 		lines = append(lines, "switch "+dpid+" takes no punt rules: "+text+": connections from there go directly; make room in its tables, or leave it out of the path")
 	}

@@ -114,7 +114,7 @@ func (s EntrySpec) Parse() (Entry, kit.Faults) {
 			faults.Add("stop", s.Stop, "a time after start")
 		}
 	}
-	if faults = append(faults, s.Tuning.check().Below("tuning")...); len(faults) > 0 {
+	if faults = append(faults, s.Tuning.check().WithPrefix("tuning")...); len(faults) > 0 {
 		return Entry{}, faults
 	}
 	switch n := len(punts(&e)); {

@@ -32,7 +32,7 @@ func cinemaCommand(app *commands.App) *cobra.Command {
 
 func cinemaChannelsCommand(app *commands.App) *cobra.Command {
 	d := commands.Declared[cinema.ChannelSpec, cinema.ChannelInfo]{
-		App: app, Noun: "a channel", Path: cinemaPath + "channels",
+		App: app, Singular: "a channel", Path: cinemaPath + "channels",
 		Columns: "number name title on_air viewers bit_rate measured at source view_password=PROTECTED origin trouble",
 		Flags:   map[string]string{"view_password": "view-password-file", "publish_password": "publish-password-file"},
 	}

@@ -50,7 +50,7 @@ func handoverListCommand(app *commands.App) *cobra.Command {
 
 func handoverClassesCommand(app *commands.App) *cobra.Command {
 	d := commands.Declared[handover.ClassSpec, handover.ClassInfo]{
-		App: app, Noun: "a class", Path: handoverPath + "classes",
+		App: app, Singular: "a class", Path: handoverPath + "classes",
 		Columns: "name policy trigger overlap ports origin", Flags: map[string]string{"ports": "port"},
 	}
 	return commands.Group("classes", "Say how devices are moved, and what may move them", `  sluice handover classes set vehicles --policy seamless --trigger signed --overlap 300ms
@@ -60,7 +60,7 @@ func handoverClassesCommand(app *commands.App) *cobra.Command {
 
 func handoverPoolsCommand(app *commands.App) *cobra.Command {
 	d := commands.Declared[handover.PoolSpec, handover.PoolInfo]{
-		App: app, Noun: "a pool", Path: handoverPath + "pools",
+		App: app, Singular: "a pool", Path: handoverPath + "pools",
 		Columns: "name prefix first last held/size=USED gateway router lease_time learn home origin",
 		Flags:   map[string]string{"server": "dhcp-server"},
 	}
@@ -71,7 +71,7 @@ func handoverPoolsCommand(app *commands.App) *cobra.Command {
 
 func handoverDevicesCommand(app *commands.App) *cobra.Command {
 	d := commands.Declared[handover.DeviceSpec, handover.DeviceInfo]{
-		App: app, Noun: "a device", Path: handoverPath + "devices",
+		App: app, Singular: "a device", Path: handoverPath + "devices",
 		Columns: "id ip=ADDRESS at since policy trigger class macs rules origin error",
 		Flags:   map[string]string{"macs": "mac", "ports": "port", "key": "key-file"},
 	}

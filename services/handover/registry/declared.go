@@ -44,8 +44,8 @@ func (r *Registry) declare(o Options) Declared {
 	return Declared{
 		kit.NewCollection(kit.Options[Class]{
 			Kind: kit.Kind[Class]{
-				Noun: "class", Nouns: "classes of devices", Prefix: keyClass, Event: "class", Most: maxClasses,
-				Contradicts: func(name string, c Class, _ []kit.Item[Class]) error {
+				Singular: "class", Plural: "classes of devices", Prefix: keyClass, Event: "class", MaxItems: maxClasses,
+				Conflicts: func(name string, c Class, _ []kit.Item[Class]) error {
 					return refusal(c.faults(), ErrInvalid, "class", name)
 				},
 				InUse: r.classInUse,
@@ -54,17 +54,17 @@ func (r *Registry) declare(o Options) Declared {
 		}),
 		kit.NewCollection(kit.Options[Pool]{
 			Kind: kit.Kind[Pool]{
-				Noun: "pool", Nouns: "pools of addresses", Prefix: keyPool, Event: "pool", Most: maxPools,
-				Contradicts: func(_ string, p Pool, _ []kit.Item[Pool]) error { return r.planPool(p.withDefaults()) },
+				Singular: "pool", Plural: "pools of addresses", Prefix: keyPool, Event: "pool", MaxItems: maxPools,
+				Conflicts: func(_ string, p Pool, _ []kit.Item[Pool]) error { return r.planPool(p.withDefaults()) },
 				Abandoned:   r.abandonPool, InUse: r.poolInUse,
 			},
 			Store: o.Store, Log: r.log, Publish: o.Publish, Changed: r.poolsChanged,
 		}),
 		kit.NewCollection(kit.Options[Device]{
 			Kind: kit.Kind[Device]{
-				Noun: "device", Nouns: "devices", Prefix: keyDevice, Event: "device", Most: maxDevices,
-				Tell:        func(d Device) any { d.Key = nil; return d },
-				Contradicts: func(_ string, d Device, _ []kit.Item[Device]) error { return r.planDevice(d) },
+				Singular: "device", Plural: "devices", Prefix: keyDevice, Event: "device", MaxItems: maxDevices,
+				EventPayload:        func(d Device) any { d.Key = nil; return d },
+				Conflicts: func(_ string, d Device, _ []kit.Item[Device]) error { return r.planDevice(d) },
 			},
 			Store: o.Store, Log: r.log, Publish: o.Publish, Changed: r.devicesChanged,
 		}),
@@ -136,7 +136,7 @@ type trial struct {
 
 // add adds the faults of one definition.
 func (t *trial) add(section, name string, found kit.Faults) {
-	t.faults = append(t.faults, found.Below(name).Below(section)...)
+	t.faults = append(t.faults, found.WithPrefix(name).WithPrefix(section)...)
 }
 
 // keep adds the leases of devices, and the devices that nobody declared, to the trial.

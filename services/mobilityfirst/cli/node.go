@@ -78,7 +78,7 @@ func (c *controlServer) serve(o nodeapi.Options) (stop func(), err error) {
 
 func mfNodesCommand(app *commands.App) *cobra.Command {
 	d := commands.Declared[mobilityfirst.NodeSpec, mobilityfirst.NodeInfo]{
-		App: app, Noun: "a node", Path: mfPath + "nodes",
+		App: app, Singular: "a node", Path: mfPath + "nodes",
 		Columns: "name kind guid state standing load places url origin error",
 	}
 	cmd := commands.Group("nodes", "Declare storage nodes, compute nodes and caches, and show their load", `  sluice mf nodes add depot-1 --url https://192.0.2.7:8440

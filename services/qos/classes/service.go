@@ -91,7 +91,7 @@ func New(o Options) *Service {
 	s.monitor = &monitor{o, s.classes, s.plan, s.queues}
 	s.metrics = newMetrics(s.classes, s.plan)
 	s.Declared = kit.NewCollection(kit.Options[*Class]{
-		Kind:  kit.Kind[*Class]{Noun: "class", Nouns: "classes of traffic", Prefix: "qos/class/", Event: "class", Most: MaxClasses},
+		Kind:  kit.Kind[*Class]{Singular: "class", Plural: "classes of traffic", Prefix: "qos/class/", Event: "class", MaxItems: MaxClasses},
 		Store: o.Store, Log: o.Log, Publish: o.Publish,
 		Changed: func(ctx context.Context, changes []kit.Change[*Class]) {
 			tasks.Each(changes, maxMoves, func(c kit.Change[*Class]) { s.reconcile(ctx, c.Name) })

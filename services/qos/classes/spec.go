@@ -169,7 +169,7 @@ func (p *specParser) latency(text match.Text) time.Duration {
 func (p *specParser) flow(where string, f *match.Flow) Flow {
 	matches, faults := f.Parse()
 	if len(faults) > 0 {
-		p.Faults = append(p.Faults, faults.Below(where)...)
+		p.Faults = append(p.Faults, faults.WithPrefix(where)...)
 		return Flow{}
 	}
 	out := Flow{Matches: matches}

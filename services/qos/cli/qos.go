@@ -35,7 +35,7 @@ func qosFlowsCommand(app *commands.App) *cobra.Command {
 
 func qosCriticalCommand(app *commands.App) *cobra.Command {
 	d := commands.Declared[critical.Spec, critical.DefinitionInfo]{
-		App: app, Noun: "a definition", Path: qosPath + "critical",
+		App: app, Singular: "a definition", Path: qosPath + "critical",
 		Columns: "name rate match idle_timeout origin notes",
 	}
 	set, remove := d.Set(), d.Remove()
@@ -49,7 +49,7 @@ func qosCriticalCommand(app *commands.App) *cobra.Command {
 
 func qosClassesCommand(app *commands.App) *cobra.Command {
 	d := commands.Declared[classes.ClassSpec, classes.Info]{
-		App: app, Noun: "a class", Path: qosPath + "classes",
+		App: app, Singular: "a class", Path: qosPath + "classes",
 		Columns: "name priority min_rate max_rate latency_milliseconds state reason notes",
 		Flags:   map[string]string{"flows": "flow"},
 	}

@@ -73,7 +73,7 @@ func New(o Options) *Service {
 	}
 	s.Definitions = kit.NewCollection(kit.Options[*Definition]{
 		Kind: kit.Kind[*Definition]{
-			Noun: "definition", Nouns: "definitions of critical traffic", Prefix: "qos/critical/", Event: "critical", Most: MaxDefinitions,
+			Singular: "definition", Plural: "definitions of critical traffic", Prefix: "qos/critical/", Event: "critical", MaxItems: MaxDefinitions,
 		},
 		Store: o.Store, Log: o.Log, Publish: o.Publish, Changed: s.definitionsChanged,
 	})

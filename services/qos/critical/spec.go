@@ -78,7 +78,7 @@ func (s Spec) Parse() (*Definition, kit.Faults) {
 	}
 	matches, more := s.Match.Parse()
 	d.Matches = matches
-	if faults = append(faults, more.Below("match")...); len(faults) > 0 {
+	if faults = append(faults, more.WithPrefix("match")...); len(faults) > 0 {
 		return nil, faults
 	}
 	return d, nil

@@ -57,7 +57,7 @@ func sosSessionsCommand(app *commands.App) *cobra.Command {
 
 func sosWhitelistCommand(app *commands.App) *cobra.Command {
 	d := commands.Declared[sos.EntrySpec, sos.EntryInfo]{
-		App: app, Noun: "an entry", Path: sosPath + "whitelist", Numbered: true,
+		App: app, Singular: "an entry", Path: sosPath + "whitelist", Numbered: true,
 		Columns: "id name clients servers ports start stop notes",
 		Flags:   map[string]string{"clients": "from", "servers": "to", "ports": "port"},
 	}

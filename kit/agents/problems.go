@@ -6,21 +6,22 @@ import (
 	"strings"
 )
 
-// Troubles says what is wrong with agents now: a line for each, with cause and remedy.
-func (r *Registry[C, R, L]) Troubles() (lines []string) {
+// Problems returns a line for each problem that an agent has now, with its cause and remedy.
+func (r *Registry[C, R, L]) Problems() (lines []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.list {
-		for _, line := range a.troubles(r.Commands, r.Certificate) {
+		for _, line := range a.problems(r.Commands, r.Certificate) {
 			lines = append(lines, "agent "+a.Name+" "+line)
 		}
 	}
 	return lines
 }
 
-// troubles says what is wrong with an agent that commands are for, of which the controller
-// has a certificate or has none. The lock is held.
-func (a *Agent[C]) troubles(commands string, certificate bool) (lines []string) {
+// problems returns a line for each problem of an agent. commands begins the operator's commands for
+// agents. certificate reports whether the controller has a certificate for agents. The lock is
+// held.
+func (a *Agent[C]) problems(commands string, certificate bool) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	s, cause := &a.state, cmp.Or(a.state.Error, "it has not answered yet")
 	switch {
