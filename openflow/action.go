@@ -26,7 +26,7 @@ const (
 	ActionExperimenter ActionType = 0xffff
 )
 
-// layout says what follows the four bytes of type and length.
+// layout is the form of what follows the four bytes of type and length.
 type layout uint8
 
 const (
@@ -46,8 +46,8 @@ type actionInfo struct {
 	hex    bool
 }
 
-// actionTable describes every action. The last row, whose number on the wire is
-// far from the others, is the experimenter's.
+// actionTable describes every action. The last row is the experimenter's, whose number on the
+// wire is far from the others.
 var actionTable = [...]actionInfo{
 	ActionOutput:     {"output", layoutOutput, 16, false},
 	ActionCopyTTLOut: {"copy_ttl_out", layoutNone, 8, false},
@@ -87,14 +87,14 @@ func (t ActionType) String() string {
 	return fmt.Sprintf("action(%d)", uint16(t))
 }
 
-// Action is what is done to a packet. Type says which of the other fields
-// count; the rest are zero, so that equal actions are equal under ==.
+// Action is an action on a packet. Type determines which of the other fields are used; the rest
+// are zero, so that equal actions are equal under ==.
 type Action struct {
 	Type   ActionType
 	Arg    uint32 // port, group, queue, TTL, Ethernet type or experimenter
 	MaxLen uint16 // output to the controller: bytes of the packet to send
 	OXM    OXM    // set-field
-	Data   string // experimenter: what follows the identifier, as it came
+	Data   string // experimenter: the bytes after the identifier, unchanged
 }
 
 // Output sends the packet out of a port.
@@ -124,7 +124,7 @@ func PopVLAN() Action { return Action{Type: ActionPopVLAN} }
 // PushMPLS adds an MPLS shim of the given Ethernet type, 0x8847 or 0x8848.
 func PushMPLS(etherType uint16) Action { return Action{Type: ActionPushMPLS, Arg: uint32(etherType)} }
 
-// PopMPLS removes the outermost MPLS shim; what is left has the given type.
+// PopMPLS removes the outermost MPLS shim; the rest has the given Ethernet type.
 func PopMPLS(etherType uint16) Action { return Action{Type: ActionPopMPLS, Arg: uint32(etherType)} }
 
 // PushPBB adds a provider backbone header of the given type, 0x88e7.
@@ -142,13 +142,13 @@ func SetQueue(id uint32) Action { return Action{Type: ActionSetQueue, Arg: id} }
 // SetNWTTL writes the IPv4 TTL or IPv6 hop limit.
 func SetNWTTL(ttl uint8) Action { return Action{Type: ActionSetNWTTL, Arg: uint32(ttl)} }
 
-// DecNWTTL counts the IPv4 TTL or IPv6 hop limit down.
+// DecNWTTL decrements the IPv4 TTL or IPv6 hop limit.
 func DecNWTTL() Action { return Action{Type: ActionDecNWTTL} }
 
 // SetMPLSTTL writes the TTL of the outermost MPLS shim.
 func SetMPLSTTL(ttl uint8) Action { return Action{Type: ActionSetMPLSTTL, Arg: uint32(ttl)} }
 
-// DecMPLSTTL counts the TTL of the outermost MPLS shim down.
+// DecMPLSTTL decrements the TTL of the outermost MPLS shim.
 func DecMPLSTTL() Action { return Action{Type: ActionDecMPLSTTL} }
 
 // CopyTTLOut copies the TTL from the next to the outermost header.
@@ -157,13 +157,13 @@ func CopyTTLOut() Action { return Action{Type: ActionCopyTTLOut} }
 // CopyTTLIn copies the TTL from the outermost to the next header.
 func CopyTTLIn() Action { return Action{Type: ActionCopyTTLIn} }
 
-// ExperimenterAction is an action defined by others. With the eight bytes of
-// its header, data must make up a multiple of eight bytes.
+// ExperimenterAction returns an action that others have defined. The eight bytes of its header
+// and data must together be a multiple of eight bytes.
 func ExperimenterAction(experimenter uint32, data []byte) Action {
 	return Action{Type: ActionExperimenter, Arg: experimenter, Data: string(data)}
 }
 
-// Port returns where an output action sends to.
+// Port returns the port of an output action.
 func (a Action) Port() uint32 { return a.Arg }
 
 func appendAction(b []byte, a *Action) ([]byte, error) {

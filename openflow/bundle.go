@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// BundleOp is what a BundleControl asks for or answers.
+// BundleOp is the operation that a BundleControl requests or answers.
 type BundleOp uint16
 
 // The operations on bundles. Each request has its reply.
@@ -34,9 +34,9 @@ const (
 
 var bundleFlagNames = []string{"atomic", "ordered"}
 
-// BundleControl opens, closes, commits or discards a bundle: a set of changes
-// that a switch makes together or not at all. It is ONF extension 230, which
-// brings the bundles of OpenFlow 1.4 to 1.3.
+// BundleControl opens, closes, commits or discards a bundle: a set of changes that a switch
+// makes together or not at all. It is ONF extension 230, which brings the bundles of OpenFlow
+// 1.4 to 1.3.
 type BundleControl struct {
 	Bundle     uint32
 	Op         BundleOp
@@ -78,7 +78,7 @@ func (m *BundleControl) String() string {
 	return fmt.Sprintf("BUNDLE_CONTROL bundle=%d %v flags=%s properties=%d bytes", m.Bundle, m.Op, bitNames(uint64(m.Flags), bundleFlagNames), len(m.Properties))
 }
 
-// BundleAdd puts a message into an open bundle.
+// BundleAdd adds a message to an open bundle.
 type BundleAdd struct {
 	Bundle     uint32
 	Flags      uint16  // those the bundle was opened with
@@ -133,7 +133,7 @@ func (m *BundleAdd) Decode(b []byte) error {
 	return checkProperties(m.Properties)
 }
 
-// innerMessage cuts the contained message out.
+// innerMessage returns the contained message.
 func innerMessage(b []byte, xid uint32) ([]byte, Header, error) {
 	h, err := ParseHeader(b)
 	if err != nil {

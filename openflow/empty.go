@@ -2,16 +2,16 @@ package openflow
 
 import "fmt"
 
-// Messages that are a header and nothing else.
+// Messages that consist of the header only.
 type (
 	// FeaturesRequest asks for a FeaturesReply.
 	FeaturesRequest struct{}
 	// GetConfigRequest asks for a GetConfigReply.
 	GetConfigRequest struct{}
-	// BarrierRequest asks the switch to finish what came before, and then to
-	// send a BarrierReply.
+	// BarrierRequest asks the switch to process everything that came before it, and then to send
+	// a BarrierReply.
 	BarrierRequest struct{}
-	// BarrierReply says that all before the request is done.
+	// BarrierReply confirms that everything before the request has been processed.
 	BarrierReply struct{}
 	// GetAsyncRequest asks for a GetAsyncReply.
 	GetAsyncRequest struct{}

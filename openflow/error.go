@@ -2,19 +2,19 @@ package openflow
 
 import "fmt"
 
-// Error says why the other side refused a message. It is a Go error: errors.As
-// finds it, and errors.Is compares it with an ErrorCode or an ErrorType.
+// Error is the reason why the other side refused a message. It is a Go error: errors.As finds
+// it, and errors.Is compares it with an ErrorCode or an ErrorType.
 type Error struct {
 	Code ErrorCode
 	// Experimenter is set when Code is of type ErrorTypeExperimenter.
 	Experimenter uint32
-	// Data is the start of the refused message, at least 64 bytes of it, or,
-	// for ErrorTypeHelloFailed, a text.
+	// Data is the start of the refused message, at least 64 bytes of it, or a text for
+	// ErrorTypeHelloFailed.
 	Data []byte
 }
 
-// NewError refuses a message, of which it quotes as much as the specification
-// asks for.
+// NewError returns an error that refuses a message. It quotes as much of the message as the
+// specification requires.
 func NewError(code ErrorCode, refused []byte) *Error {
 	return &Error{Code: code, Data: refused[:min(len(refused), 64)]}
 }
@@ -34,8 +34,8 @@ func (m *Error) AppendTo(b []byte, xid uint32) ([]byte, error) {
 	return finish(append(b, m.Data...), start, nil)
 }
 
-// Decode reads the message, whatever version its header has: a peer that
-// speaks another version says so in an error of that version.
+// Decode reads the message, whatever version its header has: a peer of another version sends its
+// error in that version.
 func (m *Error) Decode(b []byte) error {
 	p, err := body(b, TypeError)
 	if err != nil {
@@ -51,7 +51,7 @@ func (m *Error) Decode(b []byte) error {
 	return nil
 }
 
-// Error returns the code's name and what was refused.
+// Error returns the code's name and the refused message.
 func (m *Error) Error() string {
 	s := "openflow: " + m.name()
 	if m.Code.Type() == ErrorTypeHelloFailed {

@@ -52,8 +52,8 @@ const (
 
 	numFields
 
-	// FieldInvalid is what a constructor sets when it was given an address
-	// that is none; NewMatch and the encoders refuse it.
+	// FieldInvalid is set by constructors that are given an invalid address; NewMatch and the
+	// encoders refuse it.
 	FieldInvalid Field = 0xff
 )
 
@@ -78,8 +78,8 @@ const (
 	maskExtended          // by Open vSwitch, beyond the specification
 )
 
-// A prereq asks for another field, exact, with one of the values; when bits is
-// set, these bits of the value suffice.
+// prereq is a prerequisite of a field: another field with one of the values and without a mask.
+// If bits is set, these bits of the value suffice.
 type prereq struct {
 	field  Field
 	values []uint64
@@ -138,8 +138,8 @@ var (
 	needInPort = []prereq{{field: FieldInPort}}
 )
 
-// fields describes every match field. Nothing else in the package knows how
-// wide a field is, whether it may be masked or set, or what it presupposes.
+// fields describes every match field. It is the only source of a field's width, of whether it
+// may be masked or set, and of its prerequisites.
 var fields = [numFields]fieldInfo{
 	FieldInPort:        {"in_port", 0, 0, 4, 32, noMask, false, asPort, nil},
 	FieldInPhyPort:     {"in_phy_port", 1, 0, 4, 32, noMask, false, asPort, needInPort},
@@ -189,8 +189,7 @@ const (
 	classExperimenter = 0xffff
 )
 
-// lookupField finds the field of an OXM header. exp is the experimenter for
-// class 0xffff.
+// lookupField returns the field of an OXM header. exp is the experimenter for class 0xffff.
 func lookupField(class uint16, num uint8, exp uint32) (Field, bool) {
 	switch {
 	case class == classBasic && num < uint8(FieldTCPFlags):
@@ -201,7 +200,7 @@ func lookupField(class uint16, num uint8, exp uint32) (Field, bool) {
 	return FieldInvalid, false
 }
 
-// Valid reports whether f names a field of the table.
+// Valid reports whether f is a field of the table.
 func (f Field) Valid() bool { return f < numFields }
 
 // Name returns the field's name as ovs-ofctl accepts it, for instance "eth_dst".
@@ -215,24 +214,23 @@ func (f Field) Name() string {
 // String returns Name.
 func (f Field) String() string { return f.Name() }
 
-// Bits returns how many bits the field has.
+// Bits returns the number of bits of the field.
 func (f Field) Bits() int { return int(fields[f].bits) }
 
 // Bytes returns the size of the field's value on the wire.
 func (f Field) Bytes() int { return int(fields[f].size) }
 
-// Maskable reports whether a match may name a part of the field. Some fields
-// (transport ports, neighbour discovery, TCP flags) can be masked on Open
-// vSwitch only; StandardMask tells them apart.
+// Maskable reports whether a match may mask the field. Some fields (transport ports, neighbour
+// discovery, TCP flags) can be masked on Open vSwitch only; StandardMask distinguishes them.
 func (f Field) Maskable() bool { return f.Valid() && fields[f].mask != noMask }
 
-// StandardMask reports whether OpenFlow 1.3 itself lets the field be masked.
+// StandardMask reports whether OpenFlow 1.3 itself allows a mask for the field.
 func (f Field) StandardMask() bool { return f.Valid() && fields[f].mask == mask }
 
 // Settable reports whether a set-field action may write the field.
 func (f Field) Settable() bool { return f.Valid() && fields[f].set }
 
-// ParseField finds a field by its name.
+// ParseField returns the field with the name.
 func ParseField(name string) (Field, error) {
 	for f := range fields {
 		if fields[f].name == name {

@@ -25,8 +25,8 @@ const (
 
 var flowFlagNames = []string{"send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts"}
 
-// FlowMod adds, changes or deletes flow entries. NewFlowMod sets what must not
-// be zero: BufferID, OutPort and OutGroup.
+// FlowMod adds, changes or deletes flow entries. NewFlowMod sets the fields that must not be
+// zero: BufferID, OutPort and OutGroup.
 type FlowMod struct {
 	Cookie, CookieMask       uint64
 	Table                    uint8
@@ -41,8 +41,8 @@ type FlowMod struct {
 	Instructions             []Instruction
 }
 
-// NewFlowMod makes a message that concerns no buffered packet and is not
-// narrowed to an output port or group.
+// NewFlowMod returns a message for no buffered packet and without a restriction to an output
+// port or group.
 func NewFlowMod(command, table uint8, priority uint16, match Match, instructions ...Instruction) *FlowMod {
 	return &FlowMod{
 		Table: table, Command: command, Priority: priority,
@@ -136,7 +136,7 @@ const (
 	RemovedMeter  uint8 = 4 // EXT-509
 )
 
-// FlowRemoved says that a flow entry is gone, and what it counted.
+// FlowRemoved reports that a flow entry was removed, with its counters.
 type FlowRemoved struct {
 	Cookie                   uint64
 	Priority                 uint16
@@ -166,7 +166,7 @@ func (m *FlowRemoved) AppendTo(b []byte, xid uint32) ([]byte, error) {
 	return finish(m.Match.append(b), start, nil)
 }
 
-// Decode reads the message. The match is its only allocation.
+// Decode reads the message. It allocates only the match.
 func (m *FlowRemoved) Decode(b []byte) error {
 	p, err := body(b, TypeFlowRemoved)
 	if err != nil {

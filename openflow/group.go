@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// GroupType says which buckets of a group a packet goes to.
+// GroupType determines which buckets of a group process a packet.
 type GroupType uint8
 
 // The group types of OpenFlow 1.3.
@@ -26,7 +26,7 @@ const (
 	GroupDelete uint16 = 2
 )
 
-// Bucket is one way for a packet through a group.
+// Bucket is a list of actions that a group may apply to a packet.
 type Bucket struct {
 	Weight     uint16 // select groups
 	WatchPort  uint32 // fast failover: live while this port is; PortAny
@@ -34,7 +34,7 @@ type Bucket struct {
 	Actions    []Action
 }
 
-// NewBucket makes a bucket whose liveness depends on nothing.
+// NewBucket returns a bucket that is always live.
 func NewBucket(actions ...Action) Bucket {
 	return Bucket{WatchPort: PortAny, WatchGroup: GroupAny, Actions: actions}
 }

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Hello opens a connection: it says which versions its sender speaks.
+// Hello opens a connection and lists the versions that its sender supports.
 type Hello struct {
-	// Version is that of the header: the highest version the sender speaks.
-	// Zero is sent as 1.3.
+	// Version is the version in the header: the highest version that the sender supports. Zero
+	// is sent as 1.3.
 	Version uint8
-	// Versions has bit n set when version n is spoken; zero when the sender
-	// did not list its versions.
+	// Versions has bit n set if the sender supports version n; it is zero if the sender did not
+	// list its versions.
 	Versions uint32
 }
 
-// NewHello offers OpenFlow 1.3 and nothing else.
+// NewHello returns a Hello that offers OpenFlow 1.3 only.
 func NewHello() *Hello { return &Hello{Version: Version, Versions: 1 << Version} }
 
 const helloVersionBitmap = 1
@@ -23,8 +23,8 @@ const helloVersionBitmap = 1
 // MsgType returns TypeHello.
 func (*Hello) MsgType() MsgType { return TypeHello }
 
-// Speaks reports whether the sender can speak the version: by its list, or,
-// without one, by the header's version, below which all are taken to be known.
+// Speaks reports whether the sender supports the version: by its list or, without one, if the
+// version is not above the header's version.
 func (m *Hello) Speaks(version uint8) bool {
 	if m.Versions != 0 {
 		return version < 32 && m.Versions&(1<<version) != 0
@@ -47,8 +47,8 @@ func (m *Hello) AppendTo(b []byte, xid uint32) ([]byte, error) {
 	return finish(b, start, nil)
 }
 
-// Decode reads the message, whatever version its header has. Elements other
-// than the list of versions are skipped, as the specification demands.
+// Decode reads the message, whatever version its header has. It skips elements other than the
+// list of versions, as the specification requires.
 func (m *Hello) Decode(b []byte) error {
 	p, err := body(b, TypeHello)
 	if err != nil {

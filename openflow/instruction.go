@@ -52,8 +52,8 @@ func (t InstructionType) String() string {
 	return fmt.Sprintf("instruction(%d)", uint16(t))
 }
 
-// Instruction is what a flow entry does. Type says which of the other fields
-// count; the rest are zero.
+// Instruction is an instruction of a flow entry. Type determines which of the other fields are
+// used; the rest are zero.
 type Instruction struct {
 	Type           InstructionType
 	Table          uint8    // goto-table
@@ -64,13 +64,13 @@ type Instruction struct {
 	Data           []byte   // experimenter: what follows the identifier
 }
 
-// ApplyActions does the actions at once, in the order given.
+// ApplyActions applies the actions immediately, in the given order.
 func ApplyActions(actions ...Action) Instruction {
 	return Instruction{Type: InstructionApplyActions, Actions: actions}
 }
 
-// WriteActions merges the actions into the packet's action set, which is done
-// when the pipeline ends.
+// WriteActions merges the actions into the packet's action set, which is applied at the end of
+// the pipeline.
 func WriteActions(actions ...Action) Instruction {
 	return Instruction{Type: InstructionWriteActions, Actions: actions}
 }
@@ -78,12 +78,12 @@ func WriteActions(actions ...Action) Instruction {
 // ClearActions empties the packet's action set.
 func ClearActions() Instruction { return Instruction{Type: InstructionClearActions} }
 
-// GotoTable goes on in a later table.
+// GotoTable continues in a later table.
 func GotoTable(table uint8) Instruction {
 	return Instruction{Type: InstructionGotoTable, Table: table}
 }
 
-// WriteMetadata writes those bits of the metadata that are set in mask.
+// WriteMetadata writes the bits of the metadata that are set in mask.
 func WriteMetadata(value, mask uint64) Instruction {
 	return Instruction{Type: InstructionWriteMetadata, Metadata: value, Mask: mask}
 }

@@ -10,20 +10,19 @@ import (
 	"unsafe"
 )
 
-// Match says which packets a flow entry is for. It is immutable and canonical:
-// the fields stand in the order of the table, fields that match everything are
-// left out, and so two matches that mean the same are equal under ==. The zero
-// value matches every packet.
+// Match is a set of match fields that selects packets. It is immutable and canonical: the fields
+// are in the order of the table, and fields that match everything are left out, so two matches
+// with the same meaning are equal under ==. The zero value matches every packet.
 //
-// A decoded match also keeps fields that this package does not know, as they
-// came; they are encoded again and take part in comparison.
+// A decoded match also keeps fields that this package does not know, unchanged; they are encoded
+// again and take part in comparisons.
 type Match struct {
 	wire string // the fields as on the wire
 }
 
-// NewMatch makes a match of the fields, in any order. It refuses a field given
-// twice, a value or mask the field cannot hold, and a field whose prerequisites
-// are missing. A field whose mask is zero matches everything and is left out.
+// NewMatch returns a match of the fields, in any order. It refuses a field that is given twice,
+// a value or mask that the field cannot hold, and a field without its prerequisites. A field
+// whose mask is zero matches everything and is left out.
 func NewMatch(oxms ...OXM) (Match, error) {
 	var m matchBuilder
 	for i := range oxms {
@@ -40,7 +39,7 @@ func NewMatch(oxms ...OXM) (Match, error) {
 	return m.match(nil), nil
 }
 
-// MustMatch is NewMatch for fields known to be right. It panics on error.
+// MustMatch is NewMatch for fields that are known to be valid. It panics on error.
 func MustMatch(oxms ...OXM) Match {
 	m, err := NewMatch(oxms...)
 	if err != nil {
@@ -49,7 +48,7 @@ func MustMatch(oxms ...OXM) Match {
 	return m
 }
 
-// Get returns the field's value and mask, and whether the match names it.
+// Get returns the field's value and mask, and whether the match has it.
 func (m Match) Get(f Field) (OXM, bool) {
 	for o := range m.Fields() {
 		if o.Field == f {
@@ -59,8 +58,7 @@ func (m Match) Get(f Field) (OXM, bool) {
 	return OXM{}, false
 }
 
-// Fields yields the fields in the order of the table. Fields that this package
-// does not know are not among them.
+// Fields returns an iterator over the known fields in the order of the table.
 func (m Match) Fields() iter.Seq[OXM] {
 	return m.oxms().All()
 }
@@ -83,9 +81,8 @@ func (m Match) With(oxms ...OXM) (Match, error) {
 // IsZero reports whether m matches every packet.
 func (m Match) IsZero() bool { return m.wire == "" }
 
-// Covers reports whether every packet that o matches is matched by m as well:
-// what m fixes, o fixes to the same value. It decides which entries a
-// non-strict deletion means.
+// Covers reports whether m matches every packet that o matches. It decides which entries a
+// non-strict deletion selects.
 func (m Match) Covers(o Match) bool {
 	for want := range m.Fields() {
 		have, ok := o.Get(want.Field)
@@ -100,8 +97,8 @@ func (m Match) Covers(o Match) bool {
 	return true
 }
 
-// Overlaps reports whether there may be a packet that both match: no field that
-// both name contradicts that.
+// Overlaps reports whether a packet may exist that both match: the fields that both have do not
+// contradict each other.
 func (m Match) Overlaps(o Match) bool {
 	for a := range m.Fields() {
 		b, ok := o.Get(a.Field)
@@ -116,7 +113,7 @@ func (m Match) Overlaps(o Match) bool {
 	return true
 }
 
-// A matchBuilder collects fields. Sets of fields are bits by Field.
+// matchBuilder collects fields. Sets of fields have one bit for each Field.
 type matchBuilder struct {
 	given   uint64 // fields that were put
 	present uint64 // fields that constrain packets
@@ -125,8 +122,7 @@ type matchBuilder struct {
 	oxms    [numFields]OXM // in the order they were put; place says where
 }
 
-// put adds a field, which must be one of the table. It returns false for a
-// field that was put before.
+// put adds a field of the table. It returns false if the field was already added.
 func (m *matchBuilder) put(o *OXM) bool {
 	bit := uint64(1) << o.Field
 	if m.given&bit != 0 {
@@ -172,7 +168,7 @@ func (p *prereq) holds(o *OXM) bool {
 	return len(p.values) == 0 || !o.Masked && slices.Contains(p.values, o.Uint())
 }
 
-// String says what is asked for, as in "eth_type=0x800 or 0x86dd".
+// String describes the prerequisite, as in "eth_type=0x800 or 0x86dd".
 func (p prereq) String() string {
 	if p.bits != 0 {
 		return fmt.Sprintf("%v with the bits %#x", p.field, p.bits)
@@ -240,8 +236,8 @@ func appendMatch[T string | []byte](b []byte, wire T) []byte {
 	return padTo8(b, start)
 }
 
-// splitMatch checks a struct ofp_match at the start of b and returns its
-// fields and what follows its padding.
+// splitMatch checks a struct ofp_match at the start of b. It returns the match's fields and the
+// bytes after its padding.
 func splitMatch(b []byte) (oxms, rest []byte, err error) {
 	if len(b) < 8 {
 		return nil, nil, tooShort("match", len(b), 8)
@@ -256,8 +252,8 @@ func splitMatch(b []byte) (oxms, rest []byte, err error) {
 	return b[4:n:n], b[roundUp8(n):], nil
 }
 
-// parseMatch decodes a struct ofp_match at the start of b and returns what
-// follows it. When old is the same match it is returned without allocating.
+// parseMatch decodes a struct ofp_match at the start of b and returns the bytes after it. If old
+// is the same match, parseMatch returns old without allocating.
 func parseMatch(b []byte, old Match) (_ Match, rest []byte, err error) {
 	oxms, rest, err := splitMatch(b)
 	if err != nil {
@@ -297,9 +293,8 @@ func (b OXMs) Get(f Field) (OXM, bool) {
 	return OXM{}, false
 }
 
-// Match returns the list as a match. Prerequisites are not asked for: what a
-// switch holds is taken as it is. A field that occurs twice or has the wrong
-// size is an error.
+// Match returns the list as a match. It does not check prerequisites, because a switch may hold
+// such matches. A field that occurs twice or has the wrong size is an error.
 func (b OXMs) Match() (Match, error) {
 	if b.canonical() {
 		return Match{wire: string(b)}, nil
@@ -327,8 +322,8 @@ func (b OXMs) Match() (Match, error) {
 	return m.match(unknown), nil
 }
 
-// canonical reports whether the list is as Match keeps it: known fields only,
-// in order, each in its one form. Most switches send it so.
+// canonical reports whether the list has the form of Match: known fields only, in order, each in
+// its canonical form. Most switches send this form.
 func (b OXMs) canonical() bool {
 	last := -1
 	it := iterate(b, &oxmShape)
@@ -383,7 +378,7 @@ func (o *OXM) decode(b []byte, at int) (known bool, err error) {
 	return true, nil
 }
 
-// tooWide stands apart so that decoding does not allocate.
+// tooWide is a separate function so that decoding does not allocate.
 func tooWide(f Field, at int, value []byte) error {
 	return badValue("oxm", at, "%s=%#x is wider than %d bits", f, value, f.Bits())
 }

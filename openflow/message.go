@@ -38,7 +38,7 @@ const (
 	TypeSetAsync         MsgType = 28
 	TypeMeterMod         MsgType = 29
 
-	// NumTypes is how many there are.
+	// NumTypes is the number of message types.
 	NumTypes = 30
 )
 
@@ -90,8 +90,8 @@ func (t MsgType) String() string {
 	return fmt.Sprintf("type(%d)", uint8(t))
 }
 
-// Message is an OpenFlow message. The transaction identifier is not part of
-// it: it belongs to the conversation, and stands in the Header.
+// Message is an OpenFlow message. It does not contain the transaction identifier, which belongs
+// to the exchange and is in the Header.
 type Message interface {
 	// MsgType returns the message's type number.
 	MsgType() MsgType
@@ -133,11 +133,11 @@ func XID(b []byte) uint32 {
 	return be.Uint32(b[4:])
 }
 
-// Decode decodes one whole message into the Go type that its header calls for.
-// The header is valid as far as it could be read, also when there is an error.
+// Decode decodes one whole message into the Go type for its header. If there is an error, the
+// header is valid as far as it could be read.
 //
-// Experimenter messages that this package knows (bundles, the extended group
-// modification) come as their own types, all others as *Experimenter.
+// Known experimenter messages (bundles, the extended group modification) have their own types,
+// all others are *Experimenter.
 func Decode(b []byte) (Header, Message, error) {
 	h, err := ParseHeader(b)
 	if err != nil {

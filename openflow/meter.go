@@ -22,7 +22,7 @@ const (
 
 var meterFlagNames = []string{"kbps", "pktps", "burst", "stats"}
 
-// BandType says what a meter band does to packets above its rate.
+// BandType is the effect of a meter band on packets above its rate.
 type BandType uint16
 
 // The band types.

@@ -27,8 +27,8 @@ const (
 	MultipartExperimenter  MultipartType = 0xffff
 )
 
-// MultipartBody is what a multipart message carries. The types of requests are
-// called ...Request; replies that hold a list are called ...Reply.
+// MultipartBody is the body of a multipart message. The types of requests are called ...Request;
+// replies that contain a list are called ...Reply.
 type MultipartBody interface {
 	// MultipartType returns the body's type number.
 	MultipartType() MultipartType
@@ -123,8 +123,8 @@ func MoreParts(b []byte) bool {
 	return MsgType(b[1]) == TypeMultipartReply && len(b) >= flags+2 && be.Uint16(b[flags:])&flagMore != 0
 }
 
-// IsEmptyPart says whether a message, whole with its header, is a part of an answer that holds
-// nothing and says that more follows.
+// IsEmptyPart reports whether a whole message is an empty part of an answer that more parts
+// follow.
 func IsEmptyPart(b []byte) bool {
 	const size = 16 // of the header, the kind and the flags (OpenFlow 1.3.5, section 7.3.5)
 	return len(b) == size && MsgType(b[1]) == TypeMultipartReply && be.Uint16(b[10:])&flagMore != 0

@@ -2,8 +2,8 @@ package openflow
 
 import "fmt"
 
-// Desc says who made the switch. The strings are at most 255 bytes, the serial
-// number at most 31.
+// Desc describes the switch's make. The strings have at most 255 bytes, the serial number at
+// most 31.
 type Desc struct {
 	Manufacturer, Hardware, Software, Serial, Datapath string
 }
@@ -35,7 +35,7 @@ func (d *Desc) String() string {
 		d.Manufacturer, d.Hardware, d.Software, d.Serial, d.Datapath)
 }
 
-// FlowStats is a flow entry and what it counted.
+// FlowStats is a flow entry with its counters.
 type FlowStats struct {
 	Table                    uint8
 	Duration                 Duration

@@ -136,7 +136,7 @@ const (
 
 var groupCapNames = []string{"select_weight", "select_liveness", "chaining", "chaining_checks"}
 
-// GroupFeatures says which groups a switch can do. The arrays are indexed by
+// GroupFeatures describes the groups that a switch supports. The arrays are indexed by
 // GroupType.
 type GroupFeatures struct {
 	Types        uint32 // bits by GroupType

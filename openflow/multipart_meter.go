@@ -98,7 +98,7 @@ func (m MeterConfig) String() string {
 // String describes the body.
 func (r *MeterConfigReply) String() string { return list(*r) }
 
-// MeterFeatures says which meters a switch can do.
+// MeterFeatures describes the meters that a switch supports.
 type MeterFeatures struct {
 	MaxMeter     uint32
 	BandTypes    uint32 // bits by BandType

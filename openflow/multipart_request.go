@@ -8,7 +8,7 @@ type emptyBody struct{}
 func (emptyBody) append(b []byte) ([]byte, error) { return b, nil }
 func (emptyBody) decode(b []byte) error           { return nothingLeft("request", b) }
 
-// String returns nothing: the type says it all.
+// String returns the empty string, because the request has no body.
 func (emptyBody) String() string { return "" }
 
 // Requests that have no body.
@@ -45,7 +45,7 @@ func (*MeterFeaturesRequest) MultipartType() MultipartType { return MultipartMet
 // MultipartType returns MultipartPortDesc.
 func (*PortDescRequest) MultipartType() MultipartType { return MultipartPortDesc }
 
-// FlowFilter chooses flow entries. AllFlows chooses all of them.
+// FlowFilter selects flow entries. AllFlows selects all of them.
 type FlowFilter struct {
 	Table              uint8  // TableAll: all
 	OutPort            uint32 // PortAny: whatever the output
@@ -54,7 +54,7 @@ type FlowFilter struct {
 	Match              Match  // entries that Match covers
 }
 
-// AllFlows returns the filter that chooses every entry.
+// AllFlows returns the filter that selects every entry.
 func AllFlows() FlowFilter {
 	return FlowFilter{Table: TableAll, OutPort: PortAny, OutGroup: GroupAny}
 }

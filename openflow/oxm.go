@@ -86,7 +86,7 @@ func InPort(port uint32) OXM { return oxmUint(FieldInPort, uint64(port)) }
 // InPhyPort matches the physical port beneath a logical one.
 func InPhyPort(port uint32) OXM { return oxmUint(FieldInPhyPort, uint64(port)) }
 
-// Metadata matches what earlier tables wrote for later ones.
+// Metadata matches the value that earlier tables have written for later ones.
 func Metadata(v uint64) OXM { return oxmUint(FieldMetadata, v) }
 
 // EthDst matches the Ethernet destination.
@@ -98,8 +98,8 @@ func EthSrc(m MAC) OXM { return oxmMAC(FieldEthSrc, m) }
 // EthType matches the type of the Ethernet payload, after VLAN tags.
 func EthType(t uint16) OXM { return oxmUint(FieldEthType, uint64(t)) }
 
-// VLANVID matches (or, in set-field, writes) the VLAN identifier of a tagged
-// packet. It sets the bit that says that a tag is present.
+// VLANVID matches (or, in set-field, writes) the VLAN identifier of a tagged packet. It sets the
+// bit for the presence of a tag.
 func VLANVID(vid uint16) OXM {
 	if vid >= vlanPresent {
 		return OXM{Field: FieldInvalid}
@@ -214,8 +214,8 @@ func TunnelID(v uint64) OXM { return oxmUint(FieldTunnelID, v) }
 // IPv6ExtHdr matches which IPv6 extension headers are present.
 func IPv6ExtHdr(v uint16) OXM { return oxmUint(FieldIPv6ExtHdr, uint64(v)) }
 
-// TCPFlags matches those TCP flags that are set in mask. It is an experimenter
-// field of the ONF (EXT-109), which Open vSwitch understands on OpenFlow 1.3.
+// TCPFlags matches the TCP flags that are set in mask. It is an experimenter field of the ONF
+// (EXT-109), which Open vSwitch supports with OpenFlow 1.3.
 func TCPFlags(value, mask uint16) OXM {
 	return oxmUint(FieldTCPFlags, uint64(value)).WithMask(uint64(mask))
 }
@@ -310,8 +310,8 @@ func (o *OXM) fullMask() word {
 	return fieldMasks[o.Field]
 }
 
-// normalize brings o into its one canonical form: bits outside the mask are
-// zero, and a mask of all bits is no mask. It reports whether no bit counts.
+// normalize changes o to its canonical form: bits outside the mask are zero, and a mask of all
+// bits is no mask. It reports whether no bit is significant.
 func (o *OXM) normalize() (wild bool) {
 	if !o.Masked {
 		o.Mask = [16]byte{}
@@ -327,7 +327,7 @@ func (o *OXM) normalize() (wild bool) {
 	return m == word{}
 }
 
-// check refuses what the field's row in the table does not allow.
+// check returns an error for a value or mask that the field does not allow.
 func (o *OXM) check() error {
 	if !o.Field.Valid() {
 		return fmt.Errorf("openflow: %w: a field was made from an address or number that it cannot hold", ErrMatch)
@@ -351,7 +351,7 @@ func (o *OXM) check() error {
 	return nil
 }
 
-// refuse takes a copy of o, so that o need not live on the heap.
+// refuse takes a copy of o, so that o need not be on the heap.
 func (o OXM) refuse(format string, args ...any) error {
 	return fmt.Errorf("openflow: %w: %v: %s", ErrMatch, o, fmt.Sprintf(format, args...))
 }

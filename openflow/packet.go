@@ -99,7 +99,7 @@ func bufferName(id uint32) string {
 	return fmt.Sprint(id)
 }
 
-// PacketOut lets a switch send a packet.
+// PacketOut makes a switch send a packet.
 type PacketOut struct {
 	BufferID uint32 // NoBuffer when Data is the packet
 	InPort   uint32 // where the packet is taken to have come in by
@@ -107,7 +107,7 @@ type PacketOut struct {
 	Data     []byte
 }
 
-// NewPacketOut makes a message that carries the packet itself.
+// NewPacketOut returns a message that contains the packet itself.
 func NewPacketOut(inPort uint32, actions []Action, data []byte) *PacketOut {
 	return &PacketOut{BufferID: NoBuffer, InPort: inPort, Actions: actions, Data: data}
 }

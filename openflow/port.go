@@ -43,8 +43,7 @@ type Port struct {
 	MaxSpeed   uint32 // kbit/s
 }
 
-// Up reports whether the port can carry packets: it is not configured down and
-// its link is there.
+// Up reports whether the port can carry packets: it is not configured down, and its link is up.
 func (p *Port) Up() bool {
 	return p.Config&PortConfigDown == 0 && p.State&PortStateLinkDown == 0
 }
@@ -83,7 +82,7 @@ const (
 	PortModified uint8 = 2
 )
 
-// PortStatus says that a port came, went or changed.
+// PortStatus reports that a port was added, removed or changed.
 type PortStatus struct {
 	Reason uint8
 	Port   Port

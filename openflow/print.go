@@ -37,8 +37,7 @@ func bitNames(v uint64, names []string) string {
 // Duration is a time span as OpenFlow counts it.
 type Duration struct{ Sec, Nsec uint32 }
 
-// Duration converts to the Go type. A switch that says more than a second in
-// nanoseconds is taken at its word.
+// Duration converts to the Go type, also if Nsec is more than a second.
 func (d Duration) Duration() time.Duration {
 	return time.Duration(d.Sec)*time.Second + time.Duration(d.Nsec)
 }
@@ -56,7 +55,7 @@ func (d Duration) append(b []byte) []byte { return put32(put32(b, d.Sec), d.Nsec
 
 func parseDuration(b []byte) Duration { return Duration{be.Uint32(b), be.Uint32(b[4:])} }
 
-// nothingLeft refuses bytes after the end of what a message holds.
+// nothingLeft returns an error if bytes remain after a message's content.
 func nothingLeft(what string, rest []byte) error {
 	if len(rest) != 0 {
 		return badLength(what, 0, "%s after the end", plural(len(rest), "byte"))

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Reader cuts a byte stream into messages, without copying them.
+// Reader splits a byte stream into messages without copying them.
 type Reader struct {
 	r          io.Reader
 	limit      int // of a message's length
@@ -14,31 +14,30 @@ type Reader struct {
 }
 
 const (
-	// firstBuffer is the size of a reader's buffer at first: who says little takes little. It
-	// is doubled when as much has come at once.
+	// firstBuffer is the initial size of a reader's buffer, which is small because many
+	// connections are quiet. The buffer is doubled when that much data arrives at once.
 	firstBuffer = 4 << 10
 	// largestBuffer holds the longest message twice, so that a message seldom has
 	// to be moved before the rest of it can be read.
 	largestBuffer = 2 * (MaxMessage + 1)
 )
 
-// NewReader returns a Reader on r. It reads ahead: nobody else may read from r.
+// NewReader returns a Reader on r. It reads ahead, so nobody else may read from r.
 func NewReader(r io.Reader) *Reader {
 	return &Reader{r: r, limit: MaxMessage, buf: make([]byte, firstBuffer)}
 }
 
-// Limit makes messages of more than n bytes an error from now on. A reader that was not told
-// takes messages of MaxMessage bytes.
+// Limit makes messages of more than n bytes an error from now on. The default limit is
+// MaxMessage bytes.
 func (r *Reader) Limit(n int) { r.limit = n }
 
-// Next returns the next message, header included. The bytes are valid until
-// the next call. A header whose length is below its own size is an error, and
-// so is a stream that ends within a message (io.ErrUnexpectedEOF). At the end
-// of the stream it returns io.EOF.
+// Next returns the next message, header included. The bytes are valid until the next call. It
+// returns an error for a header whose length is below its own size, and io.ErrUnexpectedEOF for
+// a stream that ends within a message. At the end of the stream it returns io.EOF.
 //
-// An error of the stream itself, a deadline for instance, loses nothing: Next
-// may be called again. After a wrong length the stream has no defined place any
-// more and must be closed.
+// After an error of the stream itself, such as a passed deadline, no data is lost and Next may
+// be called again. After a wrong length the position in the stream is undefined, and the stream
+// must be closed.
 func (r *Reader) Next() ([]byte, error) {
 	if err := r.fill(headerSize); err != nil {
 		return nil, err
@@ -70,8 +69,8 @@ func (r *Reader) Buffered() bool {
 	return n < headerSize || n > r.limit || have >= n
 }
 
-// makeRoom moves what was read to the front of the buffer unless n bytes fit where it is, and
-// enlarges a buffer that has been full or is too small.
+// makeRoom moves the buffered bytes to the front of the buffer unless n bytes fit, and enlarges
+// a buffer that has been full or is too small.
 func (r *Reader) makeRoom(n int) {
 	old, size := r.buf, len(r.buf)
 	if r.end == size {
@@ -90,7 +89,7 @@ func (r *Reader) makeRoom(n int) {
 	r.start = 0
 }
 
-// fill reads until n bytes are there.
+// fill reads until n bytes are buffered.
 func (r *Reader) fill(n int) error {
 	if r.end-r.start >= n {
 		return nil

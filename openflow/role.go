@@ -2,7 +2,7 @@ package openflow
 
 import "fmt"
 
-// Role is what a controller is to a switch.
+// Role is the role of a controller for a switch.
 type Role uint32
 
 // The roles. The specification calls them nochange, equal, master and slave.
@@ -60,7 +60,7 @@ func (m *RoleRequest) Decode(b []byte) error { return (*roleBody)(m).decode(b, T
 // String describes the message.
 func (m *RoleRequest) String() string { return (*roleBody)(m).describe(TypeRoleRequest) }
 
-// RoleReply says which role the controller has.
+// RoleReply contains the controller's role.
 type RoleReply struct {
 	Role       Role
 	Generation uint64 // of the current mastership

@@ -15,7 +15,7 @@ const (
 
 var capabilityNames = []string{"flow_stats", "table_stats", "port_stats", "group_stats", "", "ip_reasm", "queue_stats", "", "port_blocked"}
 
-// FeaturesReply says what a switch is.
+// FeaturesReply describes a switch.
 type FeaturesReply struct {
 	DatapathID   DatapathID
 	Buffers      uint32 // packets it can hold for the controller

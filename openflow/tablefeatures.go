@@ -115,7 +115,7 @@ func (id FieldID) String() string {
 	return s
 }
 
-// TableFeature is one property of a table. Its type says which list counts.
+// TableFeature is one property of a table. Its type determines which list is used.
 type TableFeature struct {
 	Type   TableProperty
 	IDs    []FeatureID // instructions, actions
@@ -124,7 +124,7 @@ type TableFeature struct {
 	Raw    []byte      // any other property, kept whole
 }
 
-// TableFeatures says what a flow table can do.
+// TableFeatures describes the capabilities of a flow table.
 type TableFeatures struct {
 	Table                        uint8
 	Name                         string // at most 31 bytes

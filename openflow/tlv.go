@@ -1,6 +1,6 @@
 package openflow
 
-// A tlvShape says how one family of length-carrying structures is laid out.
+// tlvShape describes the layout of a family of structures with a length.
 type tlvShape struct {
 	what   string
 	header int  // smallest size of an element in bytes

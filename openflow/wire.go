@@ -18,24 +18,24 @@ const headerSize = 8
 // The reasons for which input or a message to be sent is refused. They are
 // wrapped by the errors this package returns; test with errors.Is.
 var (
-	// ErrTooShort says that bytes end before the structure does.
+	// ErrTooShort means that the bytes end before the structure does.
 	ErrTooShort = errors.New("too short")
-	// ErrLength says that a length field contradicts the bytes around it.
+	// ErrLength means that a length field contradicts the bytes around it.
 	ErrLength = errors.New("bad length")
-	// ErrVersion says that a message is of another version than 1.3.
+	// ErrVersion means that a message has another version than 1.3.
 	ErrVersion = errors.New("wrong version")
-	// ErrType says that a type number is not the expected or not a known one.
+	// ErrType means that a type number is unknown or unexpected.
 	ErrType = errors.New("unexpected type")
-	// ErrValue says that a field holds what the protocol does not allow.
+	// ErrValue means that a field has a value that the protocol does not allow.
 	ErrValue = errors.New("bad value")
 	// ErrTooLong says that a message to be sent exceeds MaxMessage, or one that came what its reader
 	// takes.
 	ErrTooLong = errors.New("message too long")
-	// ErrMatch says that a match breaks a rule of the protocol.
+	// ErrMatch means that a match violates a rule of the protocol.
 	ErrMatch = errors.New("bad match")
 )
 
-// DecodeError says which structure of the input is wrong, where and why.
+// DecodeError describes which structure of the input is wrong, where and why.
 type DecodeError struct {
 	What   string // the structure, named as in the specification
 	Offset int    // bytes from the start of that structure's container
