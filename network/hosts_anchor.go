@@ -21,8 +21,8 @@ type Anchor struct {
 	// Place is the host's present place, and the MAC address it uses there. A zero address means
 	// MAC.
 	Place Pin
-	// Way is the path from the border by which the host's packets leave to its present place.
-	Way []Hop
+	// Path is the path from the border by which the host's packets leave to its present place.
+	Path []Hop
 }
 
 // Border returns the first of the ports that is at the switch.

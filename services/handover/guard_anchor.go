@@ -22,7 +22,7 @@ func (s *guards) anchored(ip netip.Addr) (network.Anchor, bool) {
 	a := network.Anchor{MAC: d.HomeMAC(), Place: pin}
 	var want route.Want
 	if led {
-		want, a.Way = m.plan.Want(), m.plan.PathTo(pin.At)
+		want, a.Path = m.plan.Want(), m.plan.PathTo(pin.At)
 	}
 	s.mu.Unlock()
 	for _, r := range want.Borders {

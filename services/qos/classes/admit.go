@@ -184,9 +184,9 @@ func (p *planner) mobilePath(f *Flow) ([]topology.Hop, bool) {
 	src, from := p.Network.Anchored(f.Src.IP)
 	dst, to := p.Network.Anchored(f.Dst.IP)
 	if from {
-		return kit.Reversed(src.Way), !to && len(src.Way) > 0
+		return kit.Reversed(src.Path), !to && len(src.Path) > 0
 	}
-	return dst.Way, to && len(dst.Way) > 0
+	return dst.Path, to && len(dst.Path) > 0
 }
 
 // virtualEnd returns the end of a flow that is a virtual address, if there is one.

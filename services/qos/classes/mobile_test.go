@@ -14,7 +14,7 @@ import (
 func TestClassOfAHostThatMoves(t *testing.T) {
 	s, f, e := placed(t)
 	down := []topology.Hop{{Switch: 2, In: 9, Out: 1}, {Switch: 1, In: 2, Out: 7}}
-	f.anchors = map[netip.Addr]network.Anchor{end(3).IP: {Way: down}}
+	f.anchors = map[netip.Addr]network.Anchor{end(3).IP: {Path: down}}
 	f.RemoveHost(end(1).IP)
 	if s.plan.intact(e) {
 		t.Error("it is where its host does not go")
@@ -37,7 +37,7 @@ func TestClassOfAHostThatMoves(t *testing.T) {
 	if !s.plan.intact(e) {
 		t.Error("it is where its host goes")
 	}
-	f.anchors[end(3).IP] = network.Anchor{Way: down[:1]}
+	f.anchors[end(3).IP] = network.Anchor{Path: down[:1]}
 	if s.plan.intact(e) {
 		t.Error("its host has another way")
 	}

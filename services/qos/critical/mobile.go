@@ -46,9 +46,9 @@ func (p *planner) identify(headers *packet.Headers, at openflow.DatapathID) (h m
 func (p *planner) mobilePath(f *flow) ([]network.Hop, bool) {
 	a, led := p.Network.Anchored(f.Device)
 	if f.Device == f.Header.Src {
-		return kit.Reversed(a.Way), led && len(a.Way) > 0
+		return kit.Reversed(a.Path), led && len(a.Path) > 0
 	}
-	return a.Way, led && len(a.Way) > 0
+	return a.Path, led && len(a.Path) > 0
 }
 
 // borderHop returns the hop of a path that is at the border.

@@ -20,7 +20,7 @@ func (w *world) roam(switches ...int) {
 		if i+1 < len(switches) {
 			hop.Out, in = port(sw, switches[i+1]).Port, port(switches[i+1], sw).Port
 		}
-		a.Way = append(a.Way, hop)
+		a.Path = append(a.Path, hop)
 	}
 	last := switches[len(switches)-1]
 	a.Place = network.Pin{MAC: mac(last, 1), At: hostAt(last, 1)}
