@@ -61,7 +61,7 @@ type Instruction struct {
 	Metadata, Mask uint64   // write-metadata
 	Actions        []Action // write-actions, apply-actions
 	Experimenter   uint32   // experimenter
-	Data           []byte   // experimenter: what follows the identifier
+	Data           []byte   // experimenter: the bytes after the identifier
 }
 
 // ApplyActions applies the actions immediately, in the given order.

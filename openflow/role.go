@@ -80,8 +80,8 @@ func (m *RoleReply) Decode(b []byte) error { return (*roleBody)(m).decode(b, Typ
 // String describes the message.
 func (m *RoleReply) String() string { return (*roleBody)(m).describe(TypeRoleReply) }
 
-// AsyncConfig says which messages a switch sends unasked, as bits by reason:
-// index 0 while the controller is master or equal, index 1 while it is slave.
+// AsyncConfig determines which messages a switch sends on its own, as bits by reason: index 0
+// while the controller is master or equal, index 1 while it is slave.
 type AsyncConfig struct {
 	PacketIn, PortStatus, FlowRemoved [2]uint32
 }

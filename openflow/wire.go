@@ -28,8 +28,8 @@ var (
 	ErrType = errors.New("unexpected type")
 	// ErrValue means that a field has a value that the protocol does not allow.
 	ErrValue = errors.New("bad value")
-	// ErrTooLong says that a message to be sent exceeds MaxMessage, or one that came what its reader
-	// takes.
+	// ErrTooLong means that a message exceeds MaxMessage when it is sent, or the reader's limit
+	// when it is received.
 	ErrTooLong = errors.New("message too long")
 	// ErrMatch means that a match violates a rule of the protocol.
 	ErrMatch = errors.New("bad match")
@@ -100,9 +100,9 @@ func finish(b []byte, start int, err error) ([]byte, error) {
 	return b, nil
 }
 
-// setLen16 stores the size of the structure that began at start into the two
-// bytes at its offset. A size beyond 16 bits needs no report here: the message
-// around it is then too long as well, and finish refuses it.
+// setLen16 stores the size of the structure that began at start into the two bytes at its
+// offset. It need not check for sizes beyond 16 bits, because finish then refuses the message
+// around the structure.
 func setLen16(b []byte, start, offset int) {
 	be.PutUint16(b[start+offset:], uint16(len(b)-start))
 }

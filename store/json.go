@@ -29,8 +29,8 @@ func PutJSON(ctx context.Context, s Store, key string, v any) error {
 	return s.Put(ctx, key, b)
 }
 
-// ListJSON reads all values below the prefix; the map's keys are what follows
-// the prefix.
+// ListJSON reads all values below the prefix. The map's keys are the entries' keys without the
+// prefix.
 func ListJSON[T any](ctx context.Context, s Store, prefix string) (map[string]T, error) {
 	entries, err := s.List(ctx, prefix)
 	if err != nil {

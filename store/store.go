@@ -8,27 +8,27 @@ import (
 	"syscall"
 )
 
-// The errors a caller can tell apart with errors.Is.
+// Errors that a caller can distinguish with errors.Is.
 var (
-	// ErrNotFound says that no value is stored under the key.
+	// ErrNotFound means that no value is stored under the key.
 	ErrNotFound = errors.New("not found in the store")
-	// ErrConflict says that a condition of Apply did not hold: somebody else
-	// changed, created or deleted the key first. Nothing was applied.
+	// ErrConflict means that a condition of Apply did not hold: somebody else changed, created
+	// or deleted the key first. Nothing was applied.
 	ErrConflict = errors.New("changed by somebody else in the meantime")
-	// ErrClosed says that the store has been closed.
+	// ErrClosed means that the store has been closed.
 	ErrClosed = errors.New("the store is closed")
 )
 
-// UnwritableError says that a write was refused because the store cannot be written now:
-// its file system is full, or would be soon, or is read-only, or its disk fails. Reads go
-// on, and writes do again by themselves when it can be written.
+// UnwritableError means that a write was refused because the store cannot be written now: its
+// file system is full, or nearly full, or read-only, or its disk fails. Reads still work, and
+// writes work again as soon as the store can be written.
 type UnwritableError struct {
-	// Path is the folder that is meant.
+	// Path is the folder of the store.
 	Path string
-	// Free is what is free of its file system, Need what has to be, in bytes. Both are zero
-	// if Cause is set.
+	// Free is the free space of its file system, and Need the required space, in bytes. Both are
+	// zero if Cause is set.
 	Free, Need uint64
-	// Cause is what the disk says, or nil if its file system is full.
+	// Cause is the error of the disk, or nil if its file system is full.
 	Cause error
 }
 
@@ -43,27 +43,27 @@ func (e *UnwritableError) Error() string {
 		e.Path, float64(e.Free)/(1<<20), float64(e.Need)/(1<<20))
 }
 
-// Unwrap returns what the disk says.
+// Unwrap returns the error of the disk.
 func (e *UnwritableError) Unwrap() error { return e.Cause }
 
 type essential struct{}
 
-// Essential marks a write without which a controller cannot start, like the number of
-// the start. It is made from the room that a store keeps back when its file system is
-// full, which is small: a few hundred bytes once in the life of a process.
+// Essential marks a write without which a controller cannot start, such as the number of the
+// start. On a full file system it uses the space that a store reserves, which is small: a few
+// hundred bytes once in the life of a process.
 func Essential(ctx context.Context) context.Context {
 	return context.WithValue(ctx, essential{}, true)
 }
 
-// IsEssential reports whether ctx is one of Essential.
+// IsEssential reports whether ctx was returned by Essential.
 func IsEssential(ctx context.Context) bool { return ctx.Value(essential{}) != nil }
 
 // Entry is one key with its value.
 type Entry struct {
 	Key   string
 	Value []byte
-	// Revision grows with every change of the store; an entry's revision is
-	// that of its last change. It is never zero for a stored entry.
+	// Revision is the store's revision at the entry's last change. The store's revision
+	// increases with every change. It is never zero for a stored entry.
 	Revision int64
 }
 
@@ -75,20 +75,18 @@ type Store interface {
 	// List returns all entries whose key starts with the prefix, sorted by
 	// key. An empty prefix lists everything.
 	List(ctx context.Context, prefix string) ([]Entry, error)
-	// Put stores the value, whatever was there before.
+	// Put stores the value, whether or not the key exists.
 	Put(ctx context.Context, key string, value []byte) error
-	// Delete removes the key. Removing a key that is not there is ErrNotFound.
+	// Delete removes the key. It returns ErrNotFound if the key does not exist.
 	Delete(ctx context.Context, key string) error
-	// Apply performs all operations or none of them. If a condition does not
-	// hold the error is ErrConflict.
+	// Apply performs all operations or none of them. If a condition does not hold, the error is
+	// ErrConflict.
 	Apply(ctx context.Context, ops ...Op) error
-	// Watch reports every change below the prefix that happens after it
-	// returns, in order. The channel is closed when ctx ends, the store is
-	// closed, or the receiver falls behind by more than the bound of the
-	// implementation: a receiver whose ctx is still good then lists and
-	// watches again.
+	// Watch reports every change below the prefix that happens after it returns, in order. The
+	// channel is closed when ctx ends, the store is closed, or the receiver falls too far
+	// behind. A receiver whose ctx has not ended should then list and watch again.
 	Watch(ctx context.Context, prefix string) (<-chan Change, error)
-	// Close releases everything. Further calls return ErrClosed.
+	// Close releases all resources. Further calls return ErrClosed.
 	Close() error
 }
 
@@ -106,29 +104,29 @@ type Op struct {
 	Value []byte
 	// Delete removes the key instead of storing Value.
 	Delete bool
-	// Conditional makes the whole Apply depend on the key's revision being
-	// Revision; zero means that the key must not exist.
+	// Conditional makes the whole Apply depend on the key having the given Revision; zero means
+	// that the key must not exist.
 	Conditional bool
 	Revision    int64
 }
 
-// OpPut stores the value, whatever was there before.
+// OpPut returns an operation that stores the value, whether or not the key exists.
 func OpPut(key string, value []byte) Op { return Op{Key: key, Value: value} }
 
-// OpCreate stores the value if the key does not exist yet.
+// OpCreate returns an operation that stores the value if the key does not exist.
 func OpCreate(key string, value []byte) Op {
 	return Op{Key: key, Value: value, Conditional: true}
 }
 
-// OpUpdate stores the value if the key is still at the revision.
+// OpUpdate returns an operation that stores the value if the key still has the revision.
 func OpUpdate(key string, value []byte, revision int64) Op {
 	return Op{Key: key, Value: value, Conditional: true, Revision: revision}
 }
 
-// OpDelete removes the key; that it is not there is no error.
+// OpDelete returns an operation that removes the key, if it exists.
 func OpDelete(key string) Op { return Op{Key: key, Delete: true} }
 
-// CheckKey refuses keys that no implementation accepts.
+// CheckKey returns an error for a key that no implementation accepts.
 func CheckKey(key string) error {
 	switch {
 	case key == "":
@@ -143,7 +141,7 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckOps refuses a list of operations that no implementation accepts.
+// CheckOps returns an error for a list of operations that no implementation accepts.
 func CheckOps(ops []Op) error {
 	if len(ops) > 128 {
 		return fmt.Errorf("store: %d operations at once: at most 128", len(ops))

@@ -1,3 +1,3 @@
-// Package etcdstore is the store.Store of an etcd cluster that somebody else runs, for
-// installations whose state must outlive the controller's machine. It is a client only.
+// Package etcdstore is a store.Store in an external etcd cluster, for installations whose state
+// must survive the loss of the controller's machine. It is a client only.
 package etcdstore

@@ -10,19 +10,19 @@ import (
 	"github.com/sluice-net/sluice/internal/lograte"
 )
 
-// zapLogger passes the client's log on: its errors as warnings, its warnings as debug
-// lines, since the caller of a failed operation gets the error.
+// zapLogger forwards the client's log: its errors as warnings, and its warnings as debug
+// messages, because the caller of a failed operation gets the error.
 func zapLogger(l *slog.Logger) *zap.Logger {
-	return zap.New(&core{log: l.With("component", "etcd"), lines: &lograte.Limit{}})
+	return zap.New(&slogCore{log: l.With("component", "etcd"), lines: &lograte.Limit{}})
 }
 
-// core is a zapcore.Core that writes to slog.
-type core struct {
+// slogCore is a zapcore.Core that writes to slog.
+type slogCore struct {
 	log   *slog.Logger
 	lines *lograte.Limit
 }
 
-func (c *core) Enabled(l zapcore.Level) bool {
+func (c *slogCore) Enabled(l zapcore.Level) bool {
 	return l == zapcore.ErrorLevel || l == zapcore.WarnLevel && c.log.Enabled(context.Background(), slogLevel(l))
 }
 
@@ -33,25 +33,25 @@ func slogLevel(l zapcore.Level) slog.Level {
 	return slog.LevelDebug
 }
 
-func (c *core) With(fields []zapcore.Field) zapcore.Core {
-	return &core{log: c.log.With(attrs(fields)...), lines: c.lines}
+func (c *slogCore) With(fields []zapcore.Field) zapcore.Core {
+	return &slogCore{log: c.log.With(attrs(fields)...), lines: c.lines}
 }
 
-func (c *core) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+func (c *slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(e.Level) {
 		return ce.AddCore(e, c)
 	}
 	return ce
 }
 
-func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
+func (c *slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if _, turn := c.lines.Turn(e.Time); turn && c.log.Enabled(context.Background(), slogLevel(e.Level)) {
 		c.log.Log(context.Background(), slogLevel(e.Level), e.Message, attrs(fields)...)
 	}
 	return nil
 }
 
-func (c *core) Sync() error { return nil }
+func (c *slogCore) Sync() error { return nil }
 
 func attrs(fields []zapcore.Field) []any {
 	m := zapcore.NewMapObjectEncoder()

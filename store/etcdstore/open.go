@@ -11,12 +11,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Options says where the cluster is.
+// Options describe the cluster.
 type Options struct {
 	// Endpoints are the members' client addresses, like "https://10.0.0.1:2379".
 	Endpoints []string
-	// Prefix stands before all keys, so that several installations can share
-	// a cluster. A slash is added if it has none.
+	// Prefix is put before all keys, so that several installations can share a cluster. A slash
+	// is added if it has none.
 	Prefix string
 	// TLS is used for https endpoints.
 	TLS *tls.Config

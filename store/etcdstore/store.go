@@ -14,48 +14,48 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// watchQueue is how many changes a watcher may lag behind before its channel
-// is closed.
+// watchQueue is how many changes a watcher may be behind before its channel is closed.
 const watchQueue = 1024
 
-// operationTimeout bounds each operation of a caller that set no deadline.
+// operationTimeout bounds each operation of a caller without a deadline.
 const operationTimeout = 10 * time.Second
 
-// Store keeps its entries in an etcd cluster. Make it with Open.
+// Store keeps its entries in an etcd cluster. Open creates one.
 type Store struct {
 	prefix string
 	client *clientv3.Client
 
 	// life ends with Close, and with it all operations and watches.
-	life context.Context //nolint:containedctx // that of the store
-	end  context.CancelFunc
-	used sync.WaitGroup // operations and watches
-	mu   sync.Mutex     // guards what begins against Close
+	lifetime context.Context // lifetime ends with Close, and with it all operations and watches.
+	//nolint:containedctx // that of the store
+	end   context.CancelFunc
+	inUse sync.WaitGroup // operations and watches
+	mu    sync.Mutex     // serialises new operations and Close
 }
 
 var _ store.Store = (*Store)(nil)
 
 func newStore(c *clientv3.Client, prefix string) *Store {
 	s := &Store{client: c, prefix: prefix}
-	s.life, s.end = context.WithCancel(context.Background())
+	s.lifetime, s.end = context.WithCancel(context.Background())
 	return s
 }
 
-// use registers an operation or a watch that Close waits for; its context ends with the
-// caller's and with Close.
+// use registers an operation or a watch for which Close waits. Its context ends with the
+// caller's, and with Close.
 func (s *Store) use(ctx context.Context) (context.Context, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.Err() != nil {
+	if s.lifetime.Err() != nil {
 		return nil, nil, fmt.Errorf("etcdstore: %w", store.ErrClosed)
 	}
-	if err := ctx.Err(); err != nil { // etcd may carry it out all the same
+	if err := ctx.Err(); err != nil { // etcd might execute it nevertheless
 		return nil, nil, fmt.Errorf("etcdstore: %w", err)
 	}
-	s.used.Add(1)
+	s.inUse.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.life, cancel)
-	return ctx, func() { stop(); cancel(); s.used.Done() }, nil
+	stop := context.AfterFunc(s.lifetime, cancel)
+	return ctx, func() { stop(); cancel(); s.inUse.Done() }, nil
 }
 
 // begin returns the context of one operation.
@@ -96,7 +96,7 @@ func (s *Store) Get(ctx context.Context, key string) (store.Entry, error) {
 	return s.entry(resp.Kvs[0]), nil
 }
 
-// below returns the key and options that stand for everything with the prefix.
+// below returns the key and the options for everything with the prefix.
 func (s *Store) below(prefix string) (string, []clientv3.OpOption) {
 	full := s.prefix + prefix
 	if full == "" {
@@ -193,13 +193,13 @@ func keys(ops []store.Op) string {
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	if s.life.Err() != nil {
+	if s.lifetime.Err() != nil {
 		s.mu.Unlock()
 		return nil
 	}
 	s.end()
 	s.mu.Unlock()
-	s.used.Wait()
+	s.inUse.Wait()
 	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("etcdstore: close: %w", err)
 	}

@@ -18,8 +18,7 @@ func (s *Store) Watch(ctx context.Context, prefix string) (<-chan store.Change, 
 	}
 	key, opts := s.below(prefix)
 	source := s.client.Watch(clientv3.WithRequireLeader(ctx), key, append(opts, clientv3.WithCreatedNotify())...)
-	// The first answer says that the watch is in place: changes from here on
-	// will be seen.
+	// The first answer confirms the watch: changes from here on will be reported.
 	created, ok := <-source
 	if err := created.Err(); !ok || err != nil {
 		if err == nil {
@@ -35,13 +34,13 @@ func (s *Store) Watch(ctx context.Context, prefix string) (<-chan store.Change, 
 	go func() {
 		defer done()
 		defer close(out)
-		s.pass(source, out)
+		s.forward(source, out)
 	}()
 	return out, nil
 }
 
-// pass hands changes on until the source ends or the receiver lags too far.
-func (s *Store) pass(source clientv3.WatchChan, out chan<- store.Change) {
+// forward forwards changes until the source ends or the receiver is too far behind.
+func (s *Store) forward(source clientv3.WatchChan, out chan<- store.Change) {
 	for resp := range source {
 		if resp.Err() != nil {
 			return

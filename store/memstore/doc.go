@@ -1,2 +1,2 @@
-// Package memstore is a store.Store that lives in memory only.
+// Package memstore is a store.Store that keeps its entries in memory only.
 package memstore

@@ -16,8 +16,8 @@ var _ store.Store = (*Store)(nil)
 // New returns an empty store.
 func New() *Store { return &Store{table.New()} }
 
-// named adds the package's name to an error.
-func named(err error) error {
+// wrap adds the package's name to an error.
+func wrap(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -27,13 +27,13 @@ func named(err error) error {
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, key string) (store.Entry, error) {
 	e, err := s.table.Get(ctx, key)
-	return e, named(err)
+	return e, wrap(err)
 }
 
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, prefix string) ([]store.Entry, error) {
 	all, err := s.table.List(ctx, prefix)
-	return all, named(err)
+	return all, wrap(err)
 }
 
 // Put implements store.Store.
@@ -46,7 +46,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := store.CheckKey(key); err != nil {
 		return err
 	}
-	return named(s.table.Apply(ctx, []store.Op{store.OpDelete(key)}, true))
+	return wrap(s.table.Apply(ctx, []store.Op{store.OpDelete(key)}, true))
 }
 
 // Apply implements store.Store.
@@ -54,13 +54,13 @@ func (s *Store) Apply(ctx context.Context, ops ...store.Op) error {
 	if err := store.CheckOps(ops); err != nil {
 		return err
 	}
-	return named(s.table.Apply(ctx, ops, false))
+	return wrap(s.table.Apply(ctx, ops, false))
 }
 
 // Watch implements store.Store.
 func (s *Store) Watch(ctx context.Context, prefix string) (<-chan store.Change, error) {
 	changes, err := s.table.Watch(ctx, prefix)
-	return changes, named(err)
+	return changes, wrap(err)
 }
 
 // Close implements store.Store.

@@ -17,44 +17,44 @@ import (
 	"github.com/sluice-net/sluice/internal/folderlock"
 )
 
-// Part is a part of a store that has been looked through.
+// Part is a part of a store that was checked.
 type Part struct {
-	// Name is what it is: "database" or "head".
+	// Name is "database" or "head".
 	Name string `json:"name"`
-	// Path is where it is.
+	// Path is the path of the part.
 	Path string `json:"path"`
-	// Fault is what is wrong with it; empty if it is whole.
+	// Fault describes the damage; it is empty if there is none.
 	Fault string `json:"fault,omitempty"`
 }
 
-// Report is what is wrong with a store.
+// Report is the result of a check of a store.
 type Report struct {
 	// Dir is the data folder.
 	Dir string `json:"dir"`
-	// Fresh says that there is no store yet.
+	// Fresh is true if there is no store yet.
 	Fresh bool   `json:"fresh"`
 	Parts []Part `json:"parts"`
-	// Entries is how many entries the database has, if it is whole.
+	// Entries is the number of entries in the database, if it is undamaged.
 	Entries int `json:"entries"`
-	// Denied says that something may not be read or written by this user: no damage.
+	// Denied is true if this user may not read or write something, which is no damage.
 	Denied bool `json:"denied"`
-	// Latest is when the latest snapshot was taken; zero if there is none.
+	// Latest is the time of the latest snapshot; zero if there is none.
 	Latest time.Time `json:"latest,omitzero"`
 	// Aside lists the damaged stores that are kept beside this one.
 	Aside []Aside `json:"aside,omitempty"`
 
 	content content
-	former  bool // what is there is the store of an earlier version
+	isEtcd  bool // the folder contains the store of an earlier version
 }
 
-// Aside is a damaged store that has been put aside.
+// Aside is a damaged store that is kept aside.
 type Aside struct {
 	Path string `json:"path"`
-	// Reason is what was damaged.
+	// Reason describes the damage.
 	Reason string `json:"reason"`
 }
 
-// Err returns an error that says what is wrong and what helps, or nil if all is whole.
+// Err returns an error that describes the damage and what helps, or nil if there is none.
 func (r Report) Err() error {
 	var faults []string
 	for _, p := range r.Parts {
@@ -73,21 +73,21 @@ func (r Report) Err() error {
 	switch {
 	case r.Denied:
 		return fmt.Errorf("pebblestore: the store in %s cannot be used: %s; give the folder to the user that runs the controller", r.Dir, what)
-	case r.former:
+	case r.isEtcd:
 		return fmt.Errorf("pebblestore: %s holds the store of an earlier version, which this one does not read: %s; %s", r.Dir, what, restore)
 	}
 	return fmt.Errorf("pebblestore: the store in %s is damaged: %s; %s", r.Dir, what, restore)
 }
 
-// Check looks through a store without changing it. No controller may run on it. It ends
-// with ctx; a store of 100 MiB takes about a second.
+// Check checks a store without changing it. No controller may run on it. It ends with ctx; a
+// store of 100 MiB takes about a second.
 func Check(ctx context.Context, dir string) (Report, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return Report{}, fmt.Errorf("pebblestore: %w", err)
 	}
 	unlock, err := lock(dir)
 	if errors.Is(err, syscall.EROFS) {
-		unlock, err = func() {}, nil // nobody can write there
+		unlock, err = func() {}, nil // on a read-only file system no lock is needed
 	}
 	if err != nil {
 		return Report{}, err
@@ -96,41 +96,41 @@ func Check(ctx context.Context, dir string) (Report, error) {
 	return examine(ctx, dir)
 }
 
-// lock makes sure that no other process works on the folder.
+// lock ensures that no other process uses the folder.
 func lock(dir string) (unlock func(), err error) {
 	f, err := folderlock.Take(dir, 0o700)
 	if errors.Is(err, folderlock.ErrBusy) {
 		err = errors.New("another controller works on it: stop that one, or give this one a data folder of its own")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pebblestore: lock %s: %w%s", dir, err, advice(err))
+		return nil, fmt.Errorf("pebblestore: lock %s: %w%s", dir, err, hint(err))
 	}
 	return func() { _ = f.Close() }, nil
 }
 
-// advice returns what would help against an error of the disk, to be added to it.
-func advice(err error) string {
+// hint returns advice for an error of the disk, to be appended to it.
+func hint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EROFS):
 		return "; a disk turns read-only when it fails: look into the kernel's log, mount it for writing again, or give the controller another data_dir"
 	case errors.Is(err, syscall.EIO):
 		return "; look after the disk: the kernel's log says more"
-	case noRoom(err):
+	case isDiskFull(err):
 		return "; make room on its file system"
 	}
 	return ""
 }
 
-// examine is Check of a folder that is locked. Its error is that of ctx.
+// examine is Check of a locked folder. Its only error is that of ctx.
 func examine(ctx context.Context, dir string) (Report, error) {
 	r := Report{Dir: dir, Parts: []Part{}, Aside: asides(dir)}
 	if list, err := Snapshots(dir); err == nil && len(list) > 0 {
 		r.Latest = list[0].Time
 	}
 	database, top := Part{Name: "database", Path: databaseDir(dir)}, Part{Name: "head", Path: headFile(dir)}
-	there, err := anything(database.Path)
+	there, err := hasContent(database.Path)
 	if err != nil {
-		r.deny(&database, err)
+		r.setFault(&database, err)
 		r.Parts = append(r.Parts, database)
 		return r, nil
 	}
@@ -140,16 +140,16 @@ func examine(ctx context.Context, dir string) (Report, error) {
 		return r, nil
 	}
 	if headErr != nil {
-		r.deny(&top, headErr)
+		r.setFault(&top, headErr)
 	}
 	r.content, err = readContent(ctx, database.Path, slog.New(slog.DiscardHandler))
 	switch {
 	case ctx.Err() != nil:
 		return r, fmt.Errorf("pebblestore: look through %s: %w", database.Path, ctx.Err())
 	case err != nil:
-		r.deny(&database, fmt.Errorf("%s cannot be read as it was written: %w", database.Path, err))
+		r.setFault(&database, fmt.Errorf("%s cannot be read as it was written: %w", database.Path, err))
 	case unix.Access(database.Path, unix.W_OK) == unix.EACCES:
-		r.deny(&database, &fs.PathError{Op: "write", Path: database.Path, Err: unix.EACCES})
+		r.setFault(&database, &fs.PathError{Op: "write", Path: database.Path, Err: unix.EACCES})
 	case headErr != nil:
 	case last.id != r.content.id:
 		database.Fault = fmt.Sprintf("%s is another store than the one that %s belongs to", database.Path, top.Path)
@@ -161,16 +161,16 @@ func examine(ctx context.Context, dir string) (Report, error) {
 	return r, nil
 }
 
-// missing notes that there is no database, which is a fault if there has been one.
-func (r *Report) missing(database *Part, last mark, headErr error) {
+// missing records that there is no database, which is a fault if there was one.
+func (r *Report) missing(database *Part, last headState, headErr error) {
 	former := filepath.Join(r.Dir, "etcd")
-	switch hasFormer, err := anything(former); {
+	switch hasFormer, err := hasContent(former); {
 	case headErr == nil:
 		database.Fault = fmt.Sprintf("%s is missing or empty, and revision %d has been written to it", database.Path, last.revision)
-	case !headMissing(headErr):
-		r.deny(database, fmt.Errorf("%s is missing or empty, and %w", database.Path, headErr))
+	case !isHeadMissing(headErr):
+		r.setFault(database, fmt.Errorf("%s is missing or empty, and %w", database.Path, headErr))
 	case err == nil && hasFormer:
-		database.Fault, r.former = "an etcd is in "+former, true
+		database.Fault, r.isEtcd = "an etcd is in "+former, true
 	case !r.Latest.IsZero():
 		database.Fault = "there are snapshots of it, but " + database.Path + " is missing or empty"
 	default:
@@ -180,16 +180,16 @@ func (r *Report) missing(database *Part, last mark, headErr error) {
 	r.Parts = append(r.Parts, *database)
 }
 
-// deny notes an error as the fault of a part.
-func (r *Report) deny(p *Part, err error) {
+// setFault records an error as the fault of a part.
+func (r *Report) setFault(p *Part, err error) {
 	p.Fault = strings.ReplaceAll(err.Error(), "\n", "; ")
 	if errors.Is(err, fs.ErrPermission) {
 		r.Denied = true
 	}
 }
 
-// anything reports whether a folder exists and is not empty.
-func anything(folder string) (bool, error) {
+// hasContent reports whether a folder exists and is not empty.
+func hasContent(folder string) (bool, error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -197,7 +197,7 @@ func anything(folder string) (bool, error) {
 	return len(entries) > 0, err
 }
 
-// asides lists the damaged stores that are kept below a data folder.
+// asides returns the damaged stores that are kept below a data folder.
 func asides(dir string) (all []Aside) {
 	folders, _ := filepath.Glob(filepath.Join(dir, damagedDatabase+"*")) // a pattern that is well-formed
 	for _, folder := range folders {

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// memTable is how much the database gathers in memory before it sorts it into a file,
-	// in bytes. Its log is allocated for as much.
+	// memTable is how much data the database collects in memory before it writes a sorted file,
+	// in bytes. Its log is allocated with the same size.
 	memTable = 1 << 20
-	// blockCache is small, since nothing is read but at a start.
+	// blockCache is small, because the database is read only at a start.
 	blockCache = 256 << 10
-	// batchBytes bounds what is written at once when a whole store is.
+	// batchBytes limits a single write while a whole store is written.
 	batchBytes = 256 << 10
 )
 
-// Where things are below the data folder.
+// databaseDir returns the folder of the database below the data folder.
 func databaseDir(dir string) string { return filepath.Join(dir, "store") }
 
 const (
@@ -37,8 +37,7 @@ const (
 	reasonFile         = "DAMAGE" // in a damaged database: what was found
 )
 
-// openDatabase opens the database of a folder, on a file system that is the machine's if
-// nil.
+// openDatabase opens the database in a folder. A nil fs means the machine's file system.
 func openDatabase(folder string, readOnly bool, fs vfs.FS, log *slog.Logger) (*pebbledb.DB, error) {
 	return pebbledb.Open(folder, &pebble.Options{
 		FS: fs, ReadOnly: readOnly, ErrorIfNotExists: readOnly, FormatMajorVersion: pebble.FormatNewest,
@@ -46,14 +45,14 @@ func openDatabase(folder string, readOnly bool, fs vfs.FS, log *slog.Logger) (*p
 	}, log)
 }
 
-// content is all that a database has.
+// content is the whole content of a database.
 type content struct {
 	summary
 	entries []store.Entry
 }
 
-// readContent reads a whole database and compares it with its summary. An error says what
-// is damaged.
+// readContent reads a whole database and compares it with its summary. An error describes the
+// damage.
 func readContent(ctx context.Context, folder string, log *slog.Logger) (c content, err error) {
 	db, err := openDatabase(folder, true, nil, log)
 	if err != nil {
@@ -76,7 +75,7 @@ func readContent(ctx context.Context, folder string, log *slog.Logger) (c conten
 	}
 	defer func() {
 		if closed := it.Close(); err == nil {
-			err = closed // or the error of before, once more
+			err = closed // possibly the same error as before
 		}
 	}()
 	var found summary
@@ -117,13 +116,13 @@ func readContent(ctx context.Context, folder string, log *slog.Logger) (c conten
 	return c, faults.err()
 }
 
-// faultList gathers faults, the first ones by name.
+// faultList collects faults. It keeps the first ones in full and counts the others.
 type faultList struct {
 	errs []error
 	more int
 }
 
-// maxFaults bounds the faults that are named.
+// maxFaults limits the faults that are described.
 const maxFaults = 8
 
 func (f *faultList) add(err error) {
@@ -148,8 +147,8 @@ func (f *faultList) err() error {
 	return errors.New(text)
 }
 
-// writeDatabase writes a whole store into a new folder below dir, and returns the folder
-// and the summary.
+// writeDatabase writes a whole store into a new folder below dir, and returns the folder and the
+// summary.
 func writeDatabase(ctx context.Context, dir string, revision uint64, entries func(func(store.Entry) bool), log *slog.Logger) (folder string, s summary, err error) {
 	if folder, err = os.MkdirTemp(dir, unfinishedDatabase); err != nil {
 		return "", s, err
@@ -191,9 +190,9 @@ func writeDatabase(ctx context.Context, dir string, revision uint64, entries fun
 	return folder, s, db.Commit(b)
 }
 
-// exchange puts a new database in the place of the old one, which is kept aside with the
-// reason; aside is empty if there was none. Wherever it is interrupted, the next start finds
-// a database that the head does not belong to, or none, and says so.
+// exchange replaces the old database by a new one. The old one is kept aside with the reason;
+// aside is empty if there was none. If exchange is interrupted, the next start finds a database
+// that does not belong to the head, or none, and reports that.
 func exchange(dir, folder string, s summary, reason string) (aside string, err error) {
 	here := databaseDir(dir)
 	if _, err := os.Lstat(here); err == nil {
@@ -211,13 +210,13 @@ func exchange(dir, folder string, s summary, reason string) (aside string, err e
 	if err := wholefile.SyncFolder(dir); err != nil {
 		return aside, err
 	}
-	if err := writeHead(dir, mark{s.id, s.revision}); err != nil {
+	if err := writeHead(dir, headState{s.id, s.revision}); err != nil {
 		return aside, fmt.Errorf("write the head of the new store: %w", err)
 	}
 	return aside, nil
 }
 
-// clearUnfinishedDatabases removes what processes that were killed have left.
+// clearUnfinishedDatabases removes unfinished databases of killed processes.
 func clearUnfinishedDatabases(dir string) error {
 	left, _ := filepath.Glob(filepath.Join(dir, unfinishedDatabase+"*")) // a pattern that is well-formed
 	for _, folder := range left {

@@ -1,12 +1,12 @@
-// Package pebblestore is the store.Store that survives restarts without a server: a Pebble
-// database in the data folder of the controller.
+// Package pebblestore is a store.Store that survives restarts without a server: a Pebble
+// database in the controller's data folder. Start reading with store.go and writer.go.
 //
-// All entries are in memory as well. Reads never wait for the disk, and go on while it is
-// full, read-only or hangs; when a database fails it is opened again, or written anew from
-// what is in memory.
+// All entries are in memory as well. Reads never wait for the disk, and work while the disk is
+// full, read-only or does not respond. A database that fails is opened again, or rewritten from
+// memory.
 //
-// Each entry has a checksum, and beside the entries the database has their number and the
-// sum of their checksums. A file beside the database, the head, has the revision that was
-// last acknowledged. So a store that lacks something, whatever it is, is refused at the
-// next start, with a sentence that says what helps. See Check.
+// Each entry has a checksum, and the database also contains the number of entries and the sum of
+// their checksums. A file beside the database, the head, contains the revision that was last
+// acknowledged. A store that lacks anything is therefore refused at the next start, with an
+// error that says what helps. See Check.
 package pebblestore

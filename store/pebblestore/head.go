@@ -13,17 +13,17 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// head is the file beside the database that says which store there is, and which revision
-// was last acknowledged. The database has been synced by then, so the head is never ahead
-// of it: if it is, the database has lost something. The file is not synced itself, which a
-// write would have to wait for: what it says survives the process but not always the
-// machine, and an older head is no harm.
+// head is the file beside the database that names the store and the revision that was last
+// acknowledged. A revision is written to the head after the database was synced, so a head that
+// is ahead of the database means that the database has lost something. The head itself is not
+// synced, because every write would have to wait for that. It survives the end of the process,
+// but not always a crash of the machine, and an older head does no harm.
 type head struct {
 	file *os.File
 	next int // the slot that is written next
 }
 
-// The head has two slots, written in turn, so that one is whole always.
+// The head has two slots, written in turn, so that one is always valid.
 const (
 	slots     = 2
 	slotAt    = 512
@@ -37,20 +37,20 @@ func headFile(dir string) string { return filepath.Join(dir, "store.head") }
 
 var errHead = errors.New("the head is damaged")
 
-// mark is what a head says.
-type mark struct {
+// headState is the content of a head.
+type headState struct {
 	id       [16]byte
 	revision uint64
 }
 
-func (m mark) encode() []byte {
+func (m headState) encode() []byte {
 	b := append(make([]byte, 0, slotBytes), headMagic...)
 	b = append(b, m.id[:]...)
 	b = be.AppendUint64(b, m.revision)
 	return be.AppendUint64(b, xxhash.Sum64(b))
 }
 
-func decodeMark(b []byte) (m mark, ok bool) {
+func decodeHeadState(b []byte) (m headState, ok bool) {
 	if len(b) < slotBytes || !bytes.HasPrefix(b, headMagic) || be.Uint64(b[slotBytes-8:]) != xxhash.Sum64(b[:slotBytes-8]) {
 		return m, false
 	}
@@ -59,9 +59,9 @@ func decodeMark(b []byte) (m mark, ok bool) {
 	return m, true
 }
 
-// readHead returns the latest mark of a folder's head. The error wraps fs.ErrNotExist if
-// there is no head, and errHead if no slot is whole.
-func readHead(dir string) (m mark, err error) {
+// readHead returns the latest state in a folder's head. The error wraps fs.ErrNotExist if there
+// is no head, and errHead if no slot is valid.
+func readHead(dir string) (m headState, err error) {
 	b, err := wholefile.Read(headFile(dir), headBytes)
 	if err != nil {
 		return m, err
@@ -69,7 +69,7 @@ func readHead(dir string) (m mark, err error) {
 	whole := false
 	for slot := range slots {
 		if at := slot * slotAt; at < len(b) {
-			if x, ok := decodeMark(b[at:]); ok && (!whole || x.revision > m.revision) {
+			if x, ok := decodeHeadState(b[at:]); ok && (!whole || x.revision > m.revision) {
 				m, whole = x, true
 			}
 		}
@@ -81,7 +81,7 @@ func readHead(dir string) (m mark, err error) {
 }
 
 // writeHead replaces the head of a folder.
-func writeHead(dir string, m mark) error {
+func writeHead(dir string, m headState) error {
 	b := make([]byte, headBytes)
 	for slot := range slots {
 		copy(b[slot*slotAt:], m.encode())
@@ -89,7 +89,7 @@ func writeHead(dir string, m mark) error {
 	return wholefile.Replace(headFile(dir), b, 0o600)
 }
 
-// openHead opens the head of a folder to be kept up to date.
+// openHead opens the head of a folder for updates.
 func openHead(dir string) (*head, error) {
 	f, err := os.OpenFile(headFile(dir), os.O_RDWR, 0)
 	if err != nil {
@@ -98,8 +98,8 @@ func openHead(dir string) (*head, error) {
 	return &head{file: f}, nil
 }
 
-// write notes a revision in the next slot.
-func (h *head) write(m mark) error {
+// write writes a state to the next slot.
+func (h *head) write(m headState) error {
 	_, err := h.file.WriteAt(m.encode(), int64(h.next*slotAt))
 	h.next = (h.next + 1) % slots
 	return err
@@ -107,5 +107,5 @@ func (h *head) write(m mark) error {
 
 func (h *head) close() error { return errors.Join(h.file.Sync(), h.file.Close()) }
 
-// headMissing reports whether an error of readHead says that there is no head.
-func headMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+// isHeadMissing reports whether an error of readHead means that there is no head.
+func isHeadMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// SnapshotOptions says which snapshots of a store are kept.
+// SnapshotOptions determine which snapshots of a store are kept.
 type SnapshotOptions struct {
-	// Keep is how many: the latest ones. Zero or less: none are taken.
+	// Keep is the number of snapshots that are kept, the latest ones. Zero or less disables
+	// snapshots.
 	Keep int
-	// Every is how long after a snapshot the next one is taken, if something has changed.
+	// Every is the time between two snapshots, if something has changed.
 	Every time.Duration
-	// MaxBytes is how much the store may hold for a snapshot to be taken of it, in bytes.
+	// MaxBytes is the largest size of a store of which snapshots are taken, in bytes.
 	MaxBytes int64
 }
 
 const (
-	// firstSnapshot is how long after a start the first one is taken at the latest.
+	// firstSnapshot is the longest time from a start to the first snapshot.
 	firstSnapshot = time.Minute
-	// maxRestore bounds what a snapshot may hold when it is read, in bytes: as much as a
-	// store may have, in the longer form of JSON.
+	// maxRestore limits the content of a snapshot that is read, in bytes: the limit of a store,
+	// in the longer form of JSON.
 	maxRestore = 4 << 30
 )
 
-// keepSnapshots takes snapshots until ctx ends. When one is due is measured from the last
-// one's time, so that a controller that is started again and again does not push out what
-// was good.
+// keepSnapshots takes snapshots until ctx ends. The next snapshot is due relative to the time of
+// the last one, so that a controller which restarts repeatedly does not replace good snapshots.
 func (s *Store) keepSnapshots(ctx context.Context, o SnapshotOptions) {
 	taken := int64(0)
 	wait := firstWait(s.opts.Dir, o)
@@ -61,8 +61,8 @@ func firstWait(dir string, o SnapshotOptions) time.Duration {
 	return wait
 }
 
-// takeSnapshot writes a snapshot if the file system has room for it, and removes those
-// that are too many.
+// takeSnapshot writes a snapshot if the file system has space for it, and removes the oldest
+// ones if there are too many.
 func (s *Store) takeSnapshot(ctx context.Context, o SnapshotOptions) error {
 	dir := s.opts.Dir
 	if err := clearUnfinished(dir); err != nil {
@@ -77,7 +77,8 @@ func (s *Store) takeSnapshot(ctx context.Context, o SnapshotOptions) error {
 	if err != nil {
 		return err
 	}
-	// A snapshot is JSON, which takes up to twice the room of the entries, and writes need room, too.
+	// A snapshot is JSON, which takes up to twice the size of the entries. Other writes need
+	// space, too.
 	if why := unwritable(dir, 2*s.opts.MinFree+2*uint64(used)); why != nil {
 		return fmt.Errorf("pebblestore: a snapshot needs room: %w", why)
 	}
@@ -101,7 +102,7 @@ func prune(dir string, keep int) error {
 	return nil
 }
 
-// clearUnfinished removes what processes that were killed have left.
+// clearUnfinished removes unfinished snapshots of killed processes.
 func clearUnfinished(dir string) error {
 	left, _ := filepath.Glob(filepath.Join(dir, snapshotFolder, unfinished+"*")) // a pattern that is well-formed
 	for _, file := range left {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Keys of the database: an entry's is its own after entryPrefix.
+// Keys of the database: an entry's key follows entryPrefix.
 const (
 	entryPrefix = 'e'
 	summaryKey  = "summary"
@@ -18,7 +18,7 @@ const (
 
 var be = binary.BigEndian
 
-// entryHead is how long what stands before a value is: a checksum and the revision.
+// entryHead is the size of the header before a value: a checksum and the revision.
 const entryHead = 16
 
 // sum returns the checksum of an entry: xxhash of revision, key and value.
@@ -29,7 +29,7 @@ func sum(e store.Entry) uint64 {
 	be.PutUint64(rev[:], uint64(e.Revision))
 	_, _ = h.Write(rev[:]) // a Digest never fails
 	_, _ = h.WriteString(e.Key)
-	_, _ = h.Write([]byte{0}) // no key has it
+	_, _ = h.Write([]byte{0}) // no key contains it
 	_, _ = h.Write(e.Value)
 	return h.Sum64()
 }
@@ -44,7 +44,7 @@ func encodeEntry(e store.Entry) (key, value []byte) {
 
 func databaseKey(key string) []byte { return append([]byte{entryPrefix}, key...) }
 
-// decodeEntry is the reverse of encodeEntry. The entry has memory of its own.
+// decodeEntry is the inverse of encodeEntry. The entry does not share memory with its arguments.
 func decodeEntry(key, value []byte) (store.Entry, error) {
 	if len(key) == 0 || key[0] != entryPrefix {
 		return store.Entry{}, fmt.Errorf("the key %q is not one of a store", key)
@@ -61,9 +61,9 @@ func decodeEntry(key, value []byte) (store.Entry, error) {
 	return e, nil
 }
 
-// summary is what a database says of all its entries together.
+// summary describes all entries of a database together.
 type summary struct {
-	id       [16]byte // of the store: a restored one is another
+	id       [16]byte // of the store: a restored store has another
 	revision uint64
 	count    uint64
 	digest   uint64 // the sum of the entries' checksums
@@ -71,7 +71,7 @@ type summary struct {
 
 const summaryBytes = 48
 
-// encode returns the summary with a checksum of its own.
+// encode returns the summary with its own checksum.
 func (s summary) encode() []byte {
 	b := append(make([]byte, 0, summaryBytes), s.id[:]...)
 	b = be.AppendUint64(b, s.revision)
@@ -91,7 +91,7 @@ func decodeSummary(b []byte) (s summary, err error) {
 	return s, nil
 }
 
-// replace counts an entry that takes the place of another; either may be missing.
+// replace updates the summary for an entry that replaces another; either may be missing.
 func (s *summary) replace(old store.Entry, had bool, e store.Entry, has bool) {
 	if had {
 		s.count--

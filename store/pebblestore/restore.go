@@ -14,18 +14,18 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Restored is what a restoration has done.
+// Restored is the result of a restoration.
 type Restored struct {
-	// Entries is how many entries the store has now, Time when the snapshot was taken.
+	// Entries is the number of entries in the store now, and Time the time of the snapshot.
 	Entries int       `json:"entries"`
 	Time    time.Time `json:"time,omitzero"`
-	// Aside is where what was there before is kept; empty if nothing was.
+	// Aside is the path of the previous store; empty if there was none.
 	Aside string `json:"aside,omitempty"`
 }
 
-// Restore puts the entries of a snapshot in the place of a store, and what was there
-// aside. No controller may run on the folder. If it fails, or is interrupted before the
-// new store is complete, nothing has changed.
+// Restore replaces a store by the entries of a snapshot, and keeps the previous store aside. No
+// controller may run on the folder. If Restore fails, or is interrupted before the new store is
+// complete, nothing has changed.
 func Restore(ctx context.Context, dir, snapshot string) (Restored, error) {
 	at, entries, err := readSnapshot(snapshot, maxRestore)
 	if err != nil {
@@ -38,15 +38,15 @@ func Restore(ctx context.Context, dir, snapshot string) (Restored, error) {
 	return Restored{Entries: len(entries), Time: at, Aside: aside}, err
 }
 
-// Reset puts an empty store in the place of a store, and what was there aside. No
-// controller may run on the folder.
+// Reset replaces a store by an empty one, and keeps the previous store aside. No controller may
+// run on the folder.
 func Reset(ctx context.Context, dir string) (Restored, error) {
 	aside, err := replaceStore(ctx, dir, nil, "the store was reset")
 	return Restored{Aside: aside}, err
 }
 
-// replaceStore puts a store of the entries in the place of another.
-func replaceStore(ctx context.Context, dir string, entries []store.Entry, why string) (aside string, err error) {
+// replaceStore replaces a store by one with the given entries.
+func replaceStore(ctx context.Context, dir string, entries []store.Entry, reason string) (aside string, err error) {
 	unlock, err := lock(dir)
 	if err != nil {
 		return "", err
@@ -54,7 +54,7 @@ func replaceStore(ctx context.Context, dir string, entries []store.Entry, why st
 	defer unlock()
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("pebblestore: restore: %w%s", err, advice(err))
+			err = fmt.Errorf("pebblestore: restore: %w%s", err, hint(err))
 		}
 	}()
 	if err := clearUnfinishedDatabases(dir); err != nil {
@@ -65,7 +65,7 @@ func replaceStore(ctx context.Context, dir string, entries []store.Entry, why st
 		return "", err
 	}
 	if fault := report.Err(); fault != nil {
-		why += ": " + fault.Error()
+		reason += ": " + fault.Error()
 	}
 	folder, s, err := writeDatabase(ctx, dir, uint64(len(entries)), slices.Values(entries), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -74,14 +74,14 @@ func replaceStore(ctx context.Context, dir string, entries []store.Entry, why st
 	if err := giveTo(dir, folder, filepath.Join(dir, "lock")); err != nil {
 		return "", err
 	}
-	if aside, err = exchange(dir, folder, s, why); err != nil {
+	if aside, err = exchange(dir, folder, s, reason); err != nil {
 		return aside, err
 	}
 	return aside, giveTo(dir, headFile(dir))
 }
 
-// giveTo makes files those of the data folder's owner: root restores what the controller's
-// user has to read.
+// giveTo changes the owner of files to the data folder's owner, because root restores files that
+// the controller's user must read.
 func giveTo(dir string, paths ...string) error {
 	info, err := os.Stat(dir)
 	if err != nil {

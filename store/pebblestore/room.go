@@ -15,44 +15,43 @@ import (
 )
 
 const (
-	// DefaultMinFree is how much of its file system the store leaves to others unless
-	// told otherwise, in bytes.
+	// DefaultMinFree is the default of Options.MinFree, in bytes.
 	DefaultMinFree = 16 << 20
-	// LeastMinFree is the least that it can be told, in bytes: what the database may write
+	// LeastMinFree is the least value of Options.MinFree, in bytes: what the database may write
 	// besides the log that it has allocated.
 	LeastMinFree = 8 << 20
-	// reserveBytes is what is kept back for a start on a full disk: the database writes its
-	// log anew then, and sorts what was in the old one.
+	// reserveBytes is the size of the reserve for a start on a full disk: the database then
+	// rewrites its log, and sorts the content of the old one.
 	reserveBytes = 8 << 20
-	// leastReserve is the least that is worth to be kept back.
+	// leastReserve is the least useful size of a reserve.
 	leastReserve = 1 << 20
 )
 
-// room decides whether the file system takes writes.
-type room struct {
+// spaceCheck decides whether the file system can be written.
+type spaceCheck struct {
 	dir  string
 	need uint64
 
 	mu      sync.Mutex
-	refuses bool // as of the last look, which makes the next one stricter
+	refused bool // result of the last check, after which the next is stricter
 }
 
-// look asks the file system, and returns why writes are refused, or nil. Writes that are
-// refused stay so until half as much again is free: they would come and go with each file
-// of somebody else's otherwise.
-func (r *room) look() *store.UnwritableError {
+// check returns the reason why writes are refused, or nil. After a refusal, writes are accepted
+// again when half as much more is free. Otherwise writes could alternate with each file of
+// another program.
+func (r *spaceCheck) check() *store.UnwritableError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	need := r.need
-	if r.refuses {
+	if r.refused {
 		need += r.need / 2
 	}
 	err := unwritable(r.dir, need)
-	r.refuses = err != nil
+	r.refused = err != nil
 	return err
 }
 
-// unwritable returns why the file system of a folder takes no writes, or nil.
+// unwritable returns the reason why the file system of a folder cannot be written, or nil.
 func unwritable(dir string, need uint64) *store.UnwritableError {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -63,7 +62,7 @@ func unwritable(dir string, need uint64) *store.UnwritableError {
 	}
 	free := s.Bavail * uint64(s.Bsize)
 	if s.Files > 0 && s.Ffree == 0 {
-		free = 0 // without inodes no file can be made
+		free = 0 // without inodes no file can be created
 	}
 	if free < need {
 		return &store.UnwritableError{Path: dir, Free: free, Need: need}
@@ -71,14 +70,14 @@ func unwritable(dir string, need uint64) *store.UnwritableError {
 	return nil
 }
 
-// noRoom reports whether an error is that of a full file system.
-func noRoom(err error) bool {
+// isDiskFull reports whether an error means that the file system is full.
+func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// cause returns an error of the disk as the reason for which writes are refused.
-func cause(dir string, need uint64, err error) *store.UnwritableError {
-	if noRoom(err) {
+// asUnwritable converts an error of the disk to the reason why writes are refused.
+func asUnwritable(dir string, need uint64, err error) *store.UnwritableError {
+	if isDiskFull(err) {
 		if full := unwritable(dir, need); full != nil {
 			return full
 		}
@@ -88,7 +87,7 @@ func cause(dir string, need uint64, err error) *store.UnwritableError {
 
 func reserveFile(dir string) string { return filepath.Join(dir, "reserve") }
 
-// releaseReserve gives back what is kept back if the file system has no room without it.
+// releaseReserve removes the reserve if the file system has too little space without that.
 func releaseReserve(dir string) error {
 	if unwritable(dir, reserveBytes) == nil {
 		return nil
@@ -105,14 +104,14 @@ func releaseReserve(dir string) error {
 		return fmt.Errorf("make room for the start: %w", err)
 	}
 	defer folder.Close()
-	if err := unix.Syncfs(int(folder.Fd())); err != nil { // where what was freed is not given out at once
+	if err := unix.Syncfs(int(folder.Fd())); err != nil { // some file systems release freed space only then
 		return fmt.Errorf("make room for the start: %w", err)
 	}
 	return nil
 }
 
-// keepReserve allocates what the next start may need, as far as there is room for it. It
-// does not fail: without a reserve a start on a full disk may.
+// keepReserve allocates the reserve for the next start, as far as there is space. It returns no
+// error: a start on a full disk may then fail.
 func keepReserve(dir string) {
 	file := reserveFile(dir)
 	var have uint64

@@ -27,16 +27,16 @@ const (
 	snapshotFormat = 1
 )
 
-// Snapshot is a copy of all that a store had at one moment.
+// Snapshot is a copy of a store's content at one time.
 type Snapshot struct {
 	Path string    `json:"path"`
 	Time time.Time `json:"time"`
-	// Bytes is how large the file is.
+	// Bytes is the size of the file.
 	Bytes int64 `json:"bytes"`
 }
 
-// snapshotHead is the first line of a snapshot. The file is compressed by gzip, whose
-// checksum says whether it is whole; a line for each entry follows.
+// snapshotHead is the first line of a snapshot. The file is compressed by gzip, whose checksum
+// shows whether the file is complete. A line for each entry follows.
 type snapshotHead struct {
 	Format  int       `json:"format"`
 	Time    time.Time `json:"time"`
@@ -48,7 +48,7 @@ type snapshotEntry struct {
 	Value []byte `json:"value"`
 }
 
-// Snapshots lists the snapshots below a data folder, the latest first.
+// Snapshots returns the snapshots below a data folder, the latest first.
 func Snapshots(dir string) ([]Snapshot, error) {
 	folder := filepath.Join(dir, snapshotFolder)
 	entries, err := os.ReadDir(folder)
@@ -72,7 +72,7 @@ func Snapshots(dir string) ([]Snapshot, error) {
 	return all, nil
 }
 
-// writeSnapshot writes a snapshot: the whole file appears, or none.
+// writeSnapshot writes a snapshot atomically.
 func writeSnapshot(dir string, at time.Time, entries []store.Entry) (err error) {
 	folder := filepath.Join(dir, snapshotFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {

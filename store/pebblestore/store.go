@@ -18,36 +18,36 @@ import (
 )
 
 const (
-	// maxBytes bounds the keys and values of a store: they are in memory.
+	// maxBytes limits the keys and values of a store, because they are in memory.
 	maxBytes = 1 << 30
-	// maxChange bounds the keys and values of one Apply, in bytes, as etcd does.
+	// maxChange limits the keys and values of one Apply, in bytes; etcd has the same limit.
 	maxChange = 1536 << 10
-	// operationTimeout bounds each write of a caller that set no deadline.
+	// operationTimeout bounds each write of a caller without a deadline.
 	operationTimeout = 10 * time.Second
-	// closeTimeout bounds how long Close waits for a disk that does not answer.
+	// closeTimeout bounds how long Close waits for a disk that does not respond.
 	closeTimeout = 10 * time.Second
 )
 
-// Options says how a store works.
+// Options configure a store.
 type Options struct {
-	// Dir is the data folder. It is made, readable by its owner only.
+	// Dir is the data folder. It is created if necessary, readable by its owner only.
 	Dir string
-	// MinFree is how many bytes of the folder's file system have to be free for writes to
-	// be accepted; DefaultMinFree if zero, LeastMinFree at least.
+	// MinFree is how many bytes of the folder's file system must be free for writes to be
+	// accepted: DefaultMinFree if zero, and at least LeastMinFree.
 	MinFree uint64
-	// Snapshots says which snapshots Run keeps.
+	// Snapshots determines which snapshots Run keeps.
 	Snapshots SnapshotOptions
-	// Log receives log records; nil stands for slog.Default.
+	// Log receives log records; nil means slog.Default.
 	Log *slog.Logger
 
-	fs vfs.FS // below the database that is written; nil: that of the machine
+	fs vfs.FS // file system of the database that is written; nil means that of the machine
 }
 
-// Store keeps its entries in a Pebble database, and in memory. Make it with Open.
+// Store keeps its entries in a Pebble database, and in memory. Open creates one.
 type Store struct {
 	opts  Options
 	table *table.Table
-	room  *room
+	space *spaceCheck
 	fresh bool
 
 	requests chan *request
@@ -58,13 +58,13 @@ type Store struct {
 	lines    lograte.Limit
 
 	mu     sync.Mutex
-	failed *store.UnwritableError // why there is no database now; nil if there is
+	failed *store.UnwritableError // why there is no database now; nil if there is one
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the store of a data folder, or makes one where there has been none. What it
-// stores is accepted only while the file system takes it; see store.UnwritableError.
+// Open opens the store of a data folder, or creates one if there was none. Writes are accepted
+// only while the file system can be written; see store.UnwritableError.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -78,13 +78,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		opts: o, table: table.New(), room: &room{dir: o.Dir, need: o.MinFree}, unlock: unlock,
-		requests: make(chan *request, maxWaiting), stop: make(chan struct{}), ended: make(chan struct{}),
+		opts: o, table: table.New(), space: &spaceCheck{dir: o.Dir, need: o.MinFree}, unlock: unlock,
+		requests: make(chan *request, maxQueued), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	w := &writer{Store: s}
 	if err := w.start(ctx); err != nil {
 		unlock()
-		return nil, fmt.Errorf("%w%s", err, advice(err))
+		return nil, fmt.Errorf("%w%s", err, hint(err))
 	}
 	go w.run()
 	return s, nil
@@ -93,11 +93,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Fresh reports whether there was no store when this one was opened.
 func (s *Store) Fresh() bool { return s.fresh }
 
-// Damaged lists the damaged stores that are kept beside this one, until they are removed.
+// Damaged returns the damaged stores that are kept beside this one, until they are removed.
 func (s *Store) Damaged() []Aside { return asides(s.opts.Dir) }
 
 // named adds the package's name to an error.
-func named(err error) error {
+func wrap(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -107,19 +107,19 @@ func named(err error) error {
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, key string) (store.Entry, error) {
 	e, err := s.table.Get(ctx, key)
-	return e, named(err)
+	return e, wrap(err)
 }
 
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, prefix string) ([]store.Entry, error) {
 	all, err := s.table.List(ctx, prefix)
-	return all, named(err)
+	return all, wrap(err)
 }
 
 // Watch implements store.Store.
 func (s *Store) Watch(ctx context.Context, prefix string) (<-chan store.Change, error) {
 	changes, err := s.table.Watch(ctx, prefix)
-	return changes, named(err)
+	return changes, wrap(err)
 }
 
 // Put implements store.Store.
@@ -149,8 +149,8 @@ func (s *Store) Apply(ctx context.Context, ops ...store.Op) error {
 	return nil
 }
 
-// write has the writer perform operations, and waits until the disk has them. If ctx ends
-// while the disk works on them they may be performed all the same.
+// write passes operations to the writer, and waits until they are on the disk. If ctx ends
+// during the write, they may be performed nevertheless.
 func (s *Store) write(ctx context.Context, ops []store.Op, mustExist bool) error {
 	if n := size(ops); n > maxChange {
 		return fmt.Errorf("%d bytes at once: at most %d", n, maxChange)
@@ -166,7 +166,7 @@ func (s *Store) write(ctx context.Context, ops []store.Op, mustExist bool) error
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	ops = slices.Clone(ops)
-	for i := range ops { // the caller's memory may change after ctx has ended
+	for i := range ops { // the caller may modify its memory after ctx has ended
 		ops[i].Value = append([]byte{}, ops[i].Value...)
 	}
 	r := &request{ctx: ctx, ops: ops, mustExist: mustExist, done: make(chan error, 1)}
@@ -208,26 +208,26 @@ func keys(ops []store.Op) string {
 	return strings.Join(names, ", ")
 }
 
-// Room returns why the store accepts no writes now, or nil if it does.
+// Room returns the reason why the store accepts no writes now, or nil if it does.
 func (s *Store) Room() *store.UnwritableError {
 	s.mu.Lock()
 	failed := s.failed
 	s.mu.Unlock()
-	if why := s.room.look(); why != nil {
+	if why := s.space.check(); why != nil {
 		return why
 	}
 	return failed
 }
 
-// setFailed notes why there is no database, or nil that there is.
+// setFailed sets the reason why there is no database, or nil if there is one.
 func (s *Store) setFailed(why *store.UnwritableError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = why
 }
 
-// Close implements store.Store. What is being written is written before, unless the disk
-// does not answer for some seconds.
+// Close implements store.Store. It completes the present write, unless the disk does not respond
+// for some seconds.
 func (s *Store) Close() error {
 	first := false
 	s.stopOnce.Do(func() { close(s.stop); first = true })
@@ -246,9 +246,8 @@ func (s *Store) Close() error {
 	}
 }
 
-// Run looks after a store until ctx ends: it keeps snapshots, and calls told when writes
-// begin to be refused, with the reason, and with nil when they are accepted again. told must
-// not wait.
+// Run maintains a store until ctx ends: it keeps snapshots, and calls told with the reason when
+// writes begin to be refused, and with nil when they are accepted again. told must not block.
 func (s *Store) Run(ctx context.Context, told func(*store.UnwritableError)) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -13,38 +13,37 @@ import (
 )
 
 const (
-	// maxWaiting bounds the writes that wait, maxTogether those that go to the disk
-	// together.
-	maxWaiting, maxTogether = 1024, 256
-	// maxTogetherBytes bounds what goes to the disk together.
-	maxTogetherBytes = 4 << 20
-	// roomInterval is how often the file system is looked at, and a database that has
-	// failed is opened again at first; retryMost is how often at last.
-	roomInterval = 250 * time.Millisecond
-	retryMost    = 30 * time.Second
+	// maxQueued limits the waiting writes, maxBatch those that are written together.
+	maxQueued, maxBatch = 1024, 256
+	// maxBatchBytes limits the bytes that are written together.
+	maxBatchBytes = 4 << 20
+	// roomInterval is the interval of checks of the file system, and the first delay before a
+	// failed database is opened again. maxRetryDelay is the longest such delay.
+	roomInterval  = 250 * time.Millisecond
+	maxRetryDelay = 30 * time.Second
 	// reopenTimeout bounds the reading of a database that is opened again.
 	reopenTimeout = 5 * time.Minute
 )
 
-// request is a write on its way to the disk.
+// request is a write that waits for the disk.
 type request struct {
 	ctx       context.Context //nolint:containedctx // the caller's, which may give up while the request waits
 	ops       []store.Op
 	mustExist bool
-	done      chan error // has room for the answer
+	done      chan error // buffered
 }
 
-// writer is what a goroutine of its own has of a store: the database.
+// writer owns the database of a store. Only the writer's goroutine uses it.
 type writer struct {
 	*Store
 	db      *pebbledb.DB // nil if it has failed
 	head    *head
 	summary summary
-	retry   time.Time     // when the database is opened again
-	delay   time.Duration // after the next failure
+	retry   time.Time     // when to open the database again
+	delay   time.Duration // before the next retry
 }
 
-// start opens the store of the folder, or makes one.
+// start opens the store of the folder, or creates one.
 func (w *writer) start(ctx context.Context) error {
 	dir := w.opts.Dir
 	report, err := examine(ctx, dir)
@@ -54,8 +53,8 @@ func (w *writer) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if why := unwritable(dir, 0); why != nil { // a full one may do
-		return named(why)
+	if why := unwritable(dir, 0); why != nil { // a full file system may suffice
+		return wrap(why)
 	}
 	if report.Fresh {
 		if err := w.create(ctx); err != nil {
@@ -64,40 +63,40 @@ func (w *writer) start(ctx context.Context) error {
 		report.content.summary = w.summary
 	}
 	if err := releaseReserve(dir); err != nil {
-		return named(err)
+		return wrap(err)
 	}
 	if err := clearUnfinishedDatabases(dir); err != nil {
-		return named(err)
+		return wrap(err)
 	}
 	w.table.Load(report.content.entries, int64(report.content.revision))
 	w.summary = report.content.summary
 	if err := w.open(w.summary); err != nil {
-		return named(err)
+		return wrap(err)
 	}
 	return nil
 }
 
-// create makes an empty store.
+// create creates an empty store.
 func (w *writer) create(ctx context.Context) error {
 	w.fresh = true
 	dir := w.opts.Dir
 	if why := unwritable(dir, w.opts.MinFree+2*reserveBytes); why != nil {
-		return named(why)
+		return wrap(why)
 	}
 	if err := clearUnfinishedDatabases(dir); err != nil {
-		return named(err)
+		return wrap(err)
 	}
 	folder, sum, err := writeDatabase(ctx, dir, 0, slices.Values([]store.Entry(nil)), w.opts.Log)
 	if err == nil {
 		_, err = exchange(dir, folder, sum, "")
 	}
 	w.summary = sum
-	return named(err)
+	return wrap(err)
 }
 
-// open opens the database for writing. It writes the summary that the database has once
-// more, so that the log is allocated before the reserve takes what is free: on a full disk
-// the controller writes the number of its start there.
+// open opens the database for writing. It writes the present summary again, so that the log is
+// allocated before the reserve takes the free space: on a full disk the controller writes the
+// number of its start to that log.
 func (w *writer) open(has summary) error {
 	db, err := openDatabase(databaseDir(w.opts.Dir), false, w.opts.fs, w.opts.Log)
 	if err != nil {
@@ -119,8 +118,7 @@ func (w *writer) open(has summary) error {
 	return b.Close()
 }
 
-// run writes what is asked for until the store is closed, and opens a database that has
-// failed again.
+// run performs requests until the store is closed, and opens a failed database again.
 func (w *writer) run() {
 	defer close(w.ended)
 	defer w.close()
@@ -138,14 +136,14 @@ func (w *writer) run() {
 			}
 			if w.db == nil {
 				w.reopen()
-			} else if w.room.look() == nil {
+			} else if w.space.check() == nil {
 				keepReserve(w.opts.Dir)
 			}
 		}
 	}
 }
 
-// close closes the database, and refuses what still waits.
+// close closes the database, and refuses the waiting requests.
 func (w *writer) close() {
 	if w.db != nil {
 		if err := errors.Join(w.head.close(), w.db.Close()); err != nil {
@@ -162,10 +160,10 @@ func (w *writer) close() {
 	}
 }
 
-// gather returns a request and what waits behind it.
+// gather returns a request and the requests waiting behind it.
 func (w *writer) gather(r *request) []*request {
 	together, bytes := []*request{r}, size(r.ops)
-	for len(together) < maxTogether && bytes < maxTogetherBytes {
+	for len(together) < maxBatch && bytes < maxBatchBytes {
 		select {
 		case r := <-w.requests:
 			together, bytes = append(together, r), bytes+size(r.ops)
@@ -176,31 +174,32 @@ func (w *writer) gather(r *request) []*request {
 	return together
 }
 
-// group is what goes to the disk together: each request sees those before it.
-type group struct {
+// writeGroup is a group of requests that are written together. Each request sees the effects of
+// those before it.
+type writeGroup struct {
 	*writer
 	summary summary
 	latest  map[string]store.Change
 	bytes   int64
 }
 
-// find returns the entry of a key as the requests so far leave it.
-func (g *group) find(key string) (store.Entry, bool) {
+// find returns the entry of a key after the requests so far.
+func (g *writeGroup) find(key string) (store.Entry, bool) {
 	if c, ok := g.latest[key]; ok {
 		return c.Entry, !c.Deleted
 	}
 	return g.table.Find(key)
 }
 
-// add returns what a request changes, or why it is refused.
-func (g *group) add(r *request) ([]store.Change, error) {
+// add returns the changes of a request, or the reason why it is refused.
+func (g *writeGroup) add(r *request) ([]store.Change, error) {
 	if err := r.ctx.Err(); err != nil {
 		return nil, err
 	}
 	find := func(key string) (store.Entry, bool) {
 		e, ok := g.find(key)
 		if !ok {
-			e = store.Entry{} // of a removed one the revision is no condition
+			e = store.Entry{} // a removed entry has no revision
 		}
 		return e, ok
 	}
@@ -224,7 +223,7 @@ func (g *group) add(r *request) ([]store.Change, error) {
 	return changes, nil
 }
 
-// commit writes requests together, and answers each.
+// commit writes requests together, and answers each of them.
 func (w *writer) commit(together []*request) {
 	if w.db == nil {
 		why := w.Room()
@@ -237,7 +236,7 @@ func (w *writer) commit(together []*request) {
 		}
 		return
 	}
-	g := &group{writer: w, summary: w.summary, latest: make(map[string]store.Change), bytes: w.table.Bytes()}
+	g := &writeGroup{writer: w, summary: w.summary, latest: make(map[string]store.Change), bytes: w.table.Bytes()}
 	var accepted []*request
 	var changes [][]store.Change
 	for _, r := range together {
@@ -259,7 +258,7 @@ func (w *writer) commit(together []*request) {
 		return
 	}
 	w.summary = g.summary
-	if err := w.head.write(mark{w.summary.id, w.summary.revision}); err != nil {
+	if err := w.head.write(headState{w.summary.id, w.summary.revision}); err != nil {
 		w.lines.Warn(w.opts.Log, "the head of the store is not written: a loss of what follows would not be noticed", "error", err)
 	}
 	for i, r := range accepted {
@@ -268,8 +267,8 @@ func (w *writer) commit(together []*request) {
 	}
 }
 
-// store writes what a group changes to the disk.
-func (w *writer) store(g *group) error {
+// store writes the changes of a group to the disk.
+func (w *writer) store(g *writeGroup) error {
 	b := w.db.NewBatch()
 	for key, c := range g.latest {
 		var err error
@@ -292,44 +291,44 @@ func (w *writer) store(g *group) error {
 	return b.Close()
 }
 
-// fail gives up a database that has failed, and returns why.
+// fail closes a database that has failed, and returns the reason.
 func (w *writer) fail(err error) *store.UnwritableError {
-	why := cause(w.opts.Dir, w.opts.MinFree, err)
+	why := asUnwritable(w.opts.Dir, w.opts.MinFree, err)
 	w.setFailed(why)
 	w.lines.Warn(w.opts.Log, "the database of the store has failed; it will be opened again, reads go on", "error", err)
-	_ = w.db.Close()        // it has failed already
+	_ = w.db.Close()        // it has already failed
 	_ = w.head.file.Close() // what it says may be older
 	w.db = nil
-	w.again()
+	w.delayRetry()
 	return why
 }
 
-// again puts off the next attempt to open the database.
-func (w *writer) again() {
-	w.delay = min(max(2*w.delay, roomInterval), retryMost)
+// delayRetry postpones the next attempt to open the database.
+func (w *writer) delayRetry() {
+	w.delay = min(max(2*w.delay, roomInterval), maxRetryDelay)
 	w.retry = time.Now().Add(w.delay)
 }
 
-// reopen opens a database that has failed, as soon as the file system takes writes.
+// reopen opens a failed database again, as soon as the file system can be written.
 func (w *writer) reopen() {
-	if time.Now().Before(w.retry) || w.room.look() != nil {
+	if time.Now().Before(w.retry) || w.space.check() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), reopenTimeout)
 	defer cancel()
-	if err := w.recover(ctx); err != nil {
-		w.setFailed(cause(w.opts.Dir, w.opts.MinFree, err))
+	if err := w.reopenDatabase(ctx); err != nil {
+		w.setFailed(asUnwritable(w.opts.Dir, w.opts.MinFree, err))
 		w.lines.Warn(w.opts.Log, "the database of the store cannot be opened again; it will be tried", "in", w.delay, "error", err)
-		w.again()
+		w.delayRetry()
 		return
 	}
 	w.delay = 0
 	w.setFailed(nil)
 }
 
-// recover opens the database again, with what is in memory: what was acknowledged, and
-// nothing else. One that is damaged is put aside, and written anew.
-func (w *writer) recover(ctx context.Context) error {
+// reopenDatabase opens the database again with exactly the acknowledged content, which is in
+// memory. A damaged database is kept aside and rewritten.
+func (w *writer) reopenDatabase(ctx context.Context) error {
 	dir := w.opts.Dir
 	report, err := examine(ctx, dir)
 	if err != nil {
@@ -345,7 +344,7 @@ func (w *writer) recover(ctx context.Context) error {
 	if err := w.open(report.content.summary); err != nil {
 		return err
 	}
-	if err := w.undo(report.content); err != nil {
+	if err := w.syncDatabase(report.content); err != nil {
 		db := w.db
 		w.db = nil
 		return errors.Join(err, db.Close(), w.head.file.Close())
@@ -353,7 +352,7 @@ func (w *writer) recover(ctx context.Context) error {
 	return nil
 }
 
-// rewrite puts a database of what is in memory in the place of a damaged one.
+// rewrite replaces a damaged database by one with the content of the memory.
 func (w *writer) rewrite(ctx context.Context, fault error) error {
 	dir, reason := w.opts.Dir, "it is missing"
 	if fault != nil {
@@ -375,12 +374,13 @@ func (w *writer) rewrite(ctx context.Context, fault error) error {
 	return w.open(sum)
 }
 
-// undo has the database hold what is in memory: a write that failed may be in it.
-func (w *writer) undo(c content) error {
+// syncDatabase makes the database equal to the memory, because it may contain a write that
+// failed.
+func (w *writer) syncDatabase(c content) error {
 	if c.summary == w.summary {
 		return nil
 	}
-	g := &group{writer: w, summary: w.summary, latest: make(map[string]store.Change)}
+	g := &writeGroup{writer: w, summary: w.summary, latest: make(map[string]store.Change)}
 	g.summary.revision = max(c.revision, w.summary.revision)
 	there := make(map[string]int64, len(c.entries))
 	for _, e := range c.entries {

@@ -1,3 +1,2 @@
-// Package storetest holds the conformance test that every implementation of
-// store.Store passes.
+// Package storetest has the conformance test for implementations of store.Store.
 package storetest

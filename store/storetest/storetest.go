@@ -12,11 +12,10 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// patience is how long a test waits for something that must happen.
-const patience = time.Minute
+// timeout is how long a test waits for a condition.
+const timeout = time.Minute
 
-// Run tests the stores that open returns; each must be empty and is closed by
-// the test.
+// Run tests the stores that open returns. Each must be empty; the test closes them.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	cases := []struct {
@@ -42,7 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 					t.Errorf("close: %v", err)
 				}
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*timeout)
 			defer cancel()
 			c.test(ctx, t, s)
 		})
@@ -176,7 +175,7 @@ func next(t *testing.T, ch <-chan store.Change) store.Change {
 			t.Fatal("the watch ended")
 		}
 		return c
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("no change was reported")
 	}
 	panic("unreachable")
@@ -206,7 +205,7 @@ func watch(ctx context.Context, t *testing.T, s store.Store) {
 
 func waitClosed(t *testing.T, ch <-chan store.Change) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for {
 		select {
 		case _, ok := <-ch:

@@ -1,5 +1,5 @@
-// Package table holds the entries of a store in memory, with its watchers: the part that
-// memstore and pebblestore have in common.
+// Package table holds the entries of a store in memory, with its watchers. memstore and
+// pebblestore share it.
 package table
 
 import (
@@ -14,11 +14,10 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// watchQueue is how many changes a watcher may lag behind before its channel
-// is closed.
+// watchQueue is how many changes a watcher may be behind before its channel is closed.
 const watchQueue = 1024
 
-// Table is a set of entries. Its methods are safe for concurrent use.
+// Table is a set of entries. It is safe for concurrent use.
 type Table struct {
 	mu       sync.RWMutex
 	entries  map[string]store.Entry
@@ -39,7 +38,7 @@ func New() *Table {
 	return &Table{entries: make(map[string]store.Entry), watchers: make(map[*watcher]struct{})}
 }
 
-// Load replaces the content of a table that nobody uses yet.
+// Load sets the content of a table that is not in use yet.
 func (t *Table) Load(entries []store.Entry, revision int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,8 +113,8 @@ func (t *Table) List(ctx context.Context, prefix string) ([]store.Entry, error) 
 	return out, nil
 }
 
-// All iterates over the entries in no particular order. Their values must not be changed,
-// and the table must not be changed meanwhile.
+// All returns an iterator over the entries in no particular order. Their values must not be
+// changed, and the table must not be changed during the iteration.
 func (t *Table) All() iter.Seq[store.Entry] {
 	return func(yield func(store.Entry) bool) {
 		t.mu.RLock()
@@ -128,7 +127,7 @@ func (t *Table) All() iter.Seq[store.Entry] {
 	}
 }
 
-// Find returns the key's entry, whose value must not be changed.
+// Find returns the key's entry. Its value must not be changed.
 func (t *Table) Find(key string) (store.Entry, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -152,8 +151,8 @@ func (t *Table) Apply(ctx context.Context, ops []store.Op, mustExist bool) error
 	return nil
 }
 
-// Conditions returns an error unless all conditions of the operations hold for the entries
-// that find returns.
+// Conditions returns an error unless all conditions of the operations hold for the entries that
+// find returns.
 func Conditions(ops []store.Op, mustExist bool, find func(key string) (store.Entry, bool)) error {
 	for _, op := range ops {
 		if e, ok := find(op.Key); mustExist && !ok {
@@ -165,8 +164,8 @@ func Conditions(ops []store.Op, mustExist bool, find func(key string) (store.Ent
 	return nil
 }
 
-// Changes returns what the operations change at a revision. The removal of an entry that
-// find does not return is no change.
+// Changes returns the changes that the operations make at a revision. The removal of an entry
+// that find does not return is no change.
 func Changes(ops []store.Op, revision int64, find func(key string) (store.Entry, bool)) []store.Change {
 	changes := make([]store.Change, 0, len(ops))
 	for _, op := range ops {
@@ -183,7 +182,7 @@ func Changes(ops []store.Op, revision int64, find func(key string) (store.Entry,
 	return changes
 }
 
-// Change makes changes that Changes returned, and tells the watchers.
+// Change applies changes that Changes returned, and reports them to the watchers.
 func (t *Table) Change(changes []store.Change, revision int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,8 +219,7 @@ func (t *Table) remove(key string) {
 	}
 }
 
-// report gives a change to a watcher, and ends the watch if its queue is full. The lock is
-// held.
+// report sends a change to a watcher, and ends the watch if its queue is full. The lock is held.
 func (t *Table) report(w *watcher, c store.Change) {
 	c.Value = bytes.Clone(c.Value)
 	select {
@@ -231,7 +229,7 @@ func (t *Table) report(w *watcher, c store.Change) {
 	}
 }
 
-// drop ends a watch, with the lock held.
+// drop ends a watch. The lock is held.
 func (t *Table) drop(w *watcher) {
 	if _, ok := t.watchers[w]; !ok {
 		return
@@ -241,7 +239,7 @@ func (t *Table) drop(w *watcher) {
 	w.stop()
 }
 
-// Watch reports the changes below the prefix, as store.Store describes it.
+// Watch reports the changes below the prefix, as described by store.Store.
 func (t *Table) Watch(ctx context.Context, prefix string) (<-chan store.Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
