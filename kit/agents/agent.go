@@ -14,22 +14,23 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// AgentRecord is an agent as it is kept in the store.
+// AgentRecord is the stored form of an agent.
 type AgentRecord struct {
 	Name string `json:"name"`
-	// URL is where its control API listens.
+	// URL is the address of the agent's control API.
 	URL string `json:"url"`
-	// Addrs are its data addresses, at most one of each family.
+	// Addrs holds the agent's data addresses, at most one of each family.
 	Addrs []netip.Addr `json:"addrs"`
-	// MaxSessions bounds its sessions below what the agent itself accepts; 0: it decides.
+	// MaxSessions bounds the agent's sessions below its own limit. Zero leaves the limit to the
+	// agent.
 	MaxSessions int  `json:"max_sessions,omitempty"`
 	Draining    bool `json:"draining,omitempty"`
-	// Announced says that the agent added itself.
+	// Announced reports whether the agent added itself.
 	Announced bool      `json:"announced,omitempty"`
 	Added     time.Time `json:"added"`
 }
 
-// Addr is the agent's data address of the same family as a.
+// Addr returns the agent's data address of the same family as a, and reports whether it has one.
 func (r *AgentRecord) Addr(a netip.Addr) (netip.Addr, bool) {
 	for _, own := range r.Addrs {
 		if own.Is4() == a.Is4() {
@@ -39,8 +40,8 @@ func (r *AgentRecord) Addr(a netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// same says whether two records are of one agent process.
-func (r *AgentRecord) same(o *AgentRecord) bool {
+// sameProcess reports whether two records describe the same agent process.
+func (r *AgentRecord) sameProcess(o *AgentRecord) bool {
 	return r.URL == o.URL && slices.Equal(r.Addrs, o.Addrs)
 }
 
@@ -49,37 +50,38 @@ type Liveness string
 
 // The states of an agent.
 const (
-	Unknown Liveness = "unknown" // not heard of yet
+	Unknown Liveness = "unknown" // not heard yet
 	Up      Liveness = "up"
-	Silent  Liveness = "silent" // given up until it is heard again
+	Silent  Liveness = "silent" // not used until it is heard again
 )
 
-// Place is where an address stands in the network.
+// Place is the place of an address in the network.
 type Place struct {
 	At   network.PortRef
 	MAC  openflow.MAC
 	VLAN uint16
 }
 
-// PlaceOf is where a host stands.
+// PlaceOf returns the place of a host.
 func PlaceOf(h network.Host) Place { return Place{At: h.At, MAC: h.MAC, VLAN: h.VLAN} }
 
-// State is what is known of an agent at one time. What it refers to is not to be modified.
+// State is what is known of an agent at one time. Callers must not modify what it refers to.
 type State struct {
 	AgentRecord
 	Liveness Liveness
-	Error    string // what is wrong with it, if anything is
+	Error    string // what is wrong with the agent, or ""
 	LastSeen time.Time
 	Status   control.Status
-	// Sessions counts what has been taken and not been released, ours to know at once.
+	// Sessions counts the sessions that Take has counted and Release has not, so it is up to date
+	// before the agent reports them.
 	Sessions int
-	// Places are where its addresses were found in the network.
+	// Places holds the places of those of its addresses that were found in the network.
 	Places map[netip.Addr]Place
-	// Unplugged says that the port at which it stands is being watched, being down.
+	// Unplugged reports that the agent's port is down and is being watched.
 	Unplugged bool
 }
 
-// Limit is how many sessions the agent takes; zero if that is not known.
+// Limit returns the number of sessions that the agent accepts, or zero if it is not known.
 func (s *State) Limit() int {
 	own, told := s.MaxSessions, s.Status.MaxSessions
 	if own > 0 && (told == 0 || own < told) {
@@ -88,7 +90,8 @@ func (s *State) Limit() int {
 	return told
 }
 
-// mismatch says that the agent does not have an address that it was added with.
+// mismatch returns a message if the agent does not have an address with which it was added, and ""
+// otherwise.
 func (s *State) mismatch() string {
 	for _, addr := range s.Addrs {
 		if len(s.Status.Addrs) > 0 && !slices.Contains(s.Status.Addrs, addr) {
@@ -98,8 +101,8 @@ func (s *State) mismatch() string {
 	return ""
 }
 
-// Unfit says why the agent cannot take part in a connection to that address; empty if it
-// can.
+// Unfit returns why the agent cannot take part in a connection to an address of that family, or ""
+// if it can.
 func (s *State) Unfit(family netip.Addr) string {
 	addr, ok := s.Addr(family)
 	switch {
@@ -125,7 +128,7 @@ func (s *State) Unfit(family netip.Addr) string {
 	return ""
 }
 
-// ports lists those at which the agent stands.
+// ports returns the ports behind which the agent is.
 func (s *State) ports() (ports []network.PortRef) {
 	for _, p := range s.Places {
 		if !slices.Contains(ports, p.At) {
@@ -141,42 +144,41 @@ type Agent[C any] struct {
 	Client C
 
 	stop   context.CancelFunc
-	stored bool        // it was an earlier controller's
+	stored bool        // the store had it when the controller started
 	mu     *sync.Mutex // of its registry; guards what follows
 	state  State
-	// news is when it was added, or was heard after a time without a word.
-	news     time.Time
-	instance string // of its events
-	lastSeq  uint64 // of its records
-	// missed are those of its addresses for which nobody answered when they were
-	// looked for last.
+	// upSince is when the agent was added, or when it was last heard after a silence.
+	upSince  time.Time
+	instance string // the instance of its last event
+	lastSeq  uint64 // the number of its last record
+	// missed holds the addresses for which no host answered at the last search.
 	missed map[netip.Addr]bool
-	// claim is what it announced last, if it is known otherwise.
+	// claim is the agent's last announcement if it differs from the agent's record.
 	claim *AgentRecord
-	// silentSince is when it was given up. refused says that its machine has then
-	// refused the connection, so that it does not run.
+	// silentSince is when the agent became silent. refused reports that its machine then refused
+	// the connection, so that the agent does not run.
 	silentSince time.Time
 	refused     bool
-	// answered is when its machine last said that somebody listens at its control
-	// port, while it was silent.
+	// answered is when the agent's machine last accepted a connection to the control port while the
+	// agent was silent.
 	answered time.Time
-	// noAnswer is what that says of it that it did not when the agent was asked last
-	// and its switch did, and knocked when that was.
+	// noAnswer is the result of a probe in which the switch answered but the agent's machine did
+	// not, and knocked is the time of that probe.
 	noAnswer error
 	knocked  time.Time
-	// searching says that it is being looked for now.
+	// searching reports that a search for the agent's addresses is running.
 	searching bool
 }
 
-// State is what is known of the agent now.
+// State returns what is known of the agent now.
 func (a *Agent[C]) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state
 }
 
-// Take counts one more session as the agent's, before it tells of it itself, so that those
-// that are given away at the same time spread. Release undoes it.
+// Take counts one more session of the agent before the agent reports it, so that sessions which
+// start at the same time are spread over the agents. Release undoes it.
 func (a *Agent[C]) Take() { a.count(1) }
 
 // Release undoes Take.
@@ -188,8 +190,8 @@ func (a *Agent[C]) count(n int) {
 	a.state.Sessions += n
 }
 
-// Assume tells where an address of the agent was when a controller last knew, unless it has
-// been found since.
+// Assume sets the last known place of an address of the agent, unless the address has been found
+// since.
 func (a *Agent[C]) Assume(addr netip.Addr, p Place) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,12 +200,12 @@ func (a *Agent[C]) Assume(addr netip.Addr, p Place) {
 	}
 }
 
-// place takes in where an address stands, and reports whether that is new. The lock is held.
+// place records the place of an address, and reports whether it has changed. The lock is held.
 func (a *Agent[C]) place(addr netip.Addr, p Place) bool {
 	if a.state.Places[addr] == p {
 		return false
 	}
-	a.state.Places = maps.Clone(a.state.Places) // others may look at the old ones
+	a.state.Places = maps.Clone(a.state.Places) // callers of State may still use the old map
 	a.state.Places[addr] = p
 	return true
 }

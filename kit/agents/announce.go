@@ -13,34 +13,34 @@ import (
 	"github.com/sluice-net/sluice/kit/control"
 )
 
-// announce lets an agent add itself. Who it is, its certificate says: it
-// can announce only the name that the certificate carries.
+// announce adds an agent that announces itself. An agent with a certificate can announce only the
+// name in that certificate.
 func (r rest[C, R, L]) announce(ctx context.Context, in *kit.Body[control.AgentSpec]) (*kit.Body[AgentInfo], error) {
 	who := api.Identity(ctx)
-	if name, isCert := strings.CutPrefix(who, "certificate:"); isCert && name != in.Body.Name {
+	if name, ok := strings.CutPrefix(who, "certificate:"); ok && name != in.Body.Name {
 		return nil, kit.Refuse(kit.Faults{{Field: "name", Value: in.Body.Name, Want: "the name in the agent's certificate, " + name}})
 	}
 	rec, faults := Parse(in.Body)
 	if len(faults) > 0 {
 		return nil, kit.Refuse(faults)
 	}
-	if r.claimed(rec, nil) {
+	if r.checkClaim(rec, nil) {
 		return r.show(rec.Name)
 	}
-	if faults := r.elsewhere(api.Remote(ctx), rec); len(faults) > 0 {
+	if faults := r.checkControlAddress(api.Remote(ctx), rec); len(faults) > 0 {
 		return nil, kit.Refuse(faults)
 	}
-	r.claimed(rec, &rec) // of one that is known otherwise: add refuses it, and the operator is told
+	r.checkClaim(rec, &rec) // if the record differs, add refuses it, and Problems reports the claim
 	return r.add(ctx, in.Body, true)
 }
 
-// claimed says whether an agent is known as it announces itself, and keeps otherwise what it
-// claims to be.
-func (r rest[C, R, L]) claimed(rec AgentRecord, claim *AgentRecord) bool {
+// checkClaim reports whether an agent is known exactly as it announces itself. Otherwise it keeps
+// the announcement as the agent's claim.
+func (r rest[C, R, L]) checkClaim(rec AgentRecord, claim *AgentRecord) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.agents[rec.Name]
-	same := a != nil && a.state.same(&rec)
+	same := a != nil && a.state.sameProcess(&rec)
 	if same {
 		a.claim = nil
 	} else if a != nil && claim != nil {
@@ -49,11 +49,11 @@ func (r rest[C, R, L]) claimed(rec AgentRecord, claim *AgentRecord) bool {
 	return same
 }
 
-// elsewhere says whether an announcement names a control address that is not the one
-// it came from: an agent's certificate must not be enough to have the controller call
-// whom its holder likes. A name is refused too, since whoever answers for it may have
-// it stand for another address later.
-func (r rest[C, R, L]) elsewhere(from netip.Addr, rec AgentRecord) kit.Faults {
+// checkControlAddress returns a fault if an announcement names a control address other than the one
+// it came from or one of ControlSubnets. Otherwise the holder of an agent's certificate could make
+// the controller connect to any address. A name is refused, too, because it may later resolve to
+// another address.
+func (r rest[C, R, L]) checkControlAddress(from netip.Addr, rec AgentRecord) kit.Faults {
 	var to netip.Addr
 	if u, err := url.Parse(rec.URL); err == nil {
 		to, _ = netip.ParseAddr(u.Hostname())

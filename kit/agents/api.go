@@ -17,11 +17,11 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// announcePath is where agents announce themselves, beside the agents' names.
+// announcePath is the path at which agents announce themselves, beside the agents' names.
 const announcePath = "announce"
 
-// Parse turns a specification into a record, or says everything that is wrong beyond what its
-// tags say, by which the API has checked it.
+// Parse converts a specification into a record. It returns the faults that the tags of the
+// specification, which the API has checked, do not cover.
 func Parse(a control.AgentSpec) (AgentRecord, kit.Faults) {
 	r := AgentRecord{Name: a.Name, URL: strings.TrimSuffix(a.URL, "/"), MaxSessions: a.MaxSessions}
 	var faults kit.Faults
@@ -54,24 +54,24 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// AgentInfo is an agent as the API shows it.
+// AgentInfo describes an agent in answers of the API.
 type AgentInfo struct {
 	AgentRecord
-	State        Liveness          `json:"state" doc:"unknown, up or silent"`
+	State        Liveness          `json:"state" doc:"Whether the agent is alive: unknown, up or silent"`
 	Error        string            `json:"error,omitempty"`
 	LastSeen     *time.Time        `json:"last_seen,omitempty"`
-	Sessions     int               `json:"sessions" doc:"Sessions that this controller has given it, those being set up included"`
-	Places       map[string]string `json:"places" doc:"Where its addresses are in the network: switch/port"`
+	Sessions     int               `json:"sessions" doc:"Sessions that this controller has given to the agent, including those being set up"`
+	Places       map[string]string `json:"places" doc:"Switch and port of each of its addresses, as switch/port"`
 	Load         control.Load      `json:"load"`
 	Version      string            `json:"version,omitempty"`
 	Congestion   []string          `json:"congestion_controls,omitempty"`
 	Transports   []string          `json:"transports,omitempty"`
-	Warnings     []string          `json:"warnings,omitempty" doc:"What keeps the agent below its best, and the remedy"`
+	Warnings     []string          `json:"warnings,omitempty" doc:"Conditions that limit the agent's performance, and their remedies"`
 	DataPorts    []uint16          `json:"data_ports,omitempty"`
-	SessionLimit int               `json:"session_limit" doc:"How many sessions it takes; 0: not known yet"`
+	SessionLimit int               `json:"session_limit" doc:"Number of sessions that the agent accepts; 0 if not known yet"`
 }
 
-// Infos describes the agents, by name.
+// Infos describes the agents, sorted by name.
 func (r *Registry[C, R, L]) Infos() []AgentInfo {
 	list := []AgentInfo{}
 	for _, a := range r.List() {
@@ -96,8 +96,7 @@ func (a *Agent[C]) info() AgentInfo {
 	return i
 }
 
-// Register adds the operations on agents. With the role of an agent, one may announce
-// oneself.
+// Register adds the operations on agents. A client with the role of an agent may announce itself.
 func (r *Registry[C, R, L]) Register(a *api.API, to kit.REST) {
 	a.Permit(pki.RoleAgent, http.MethodPost, api.Prefix+"/"+r.Service+"/agents/"+announcePath)
 	x := rest[C, R, L]{r}
@@ -122,7 +121,7 @@ type rest[C Client[R, L], R, L any] struct{ *Registry[C, R, L] }
 
 type removing struct {
 	Name  string `path:"name" doc:"Name of the agent"`
-	Force bool   `query:"force" doc:"Remove it although it carries sessions; they end with a reset"`
+	Force bool   `query:"force" doc:"Remove the agent even if it carries sessions, which then end with a reset"`
 }
 
 type draining struct {
@@ -141,7 +140,7 @@ func (r rest[C, R, L]) show(name string) (*kit.Body[AgentInfo], error) {
 func (r rest[C, R, L]) add(ctx context.Context, spec control.AgentSpec, announced bool) (*kit.Body[AgentInfo], error) {
 	rec, faults := Parse(spec)
 	if len(faults) == 0 {
-		faults = r.foreign(ctx, rec)
+		faults = r.checkAddresses(ctx, rec)
 	}
 	if len(faults) > 0 {
 		return nil, kit.Refuse(faults)
@@ -153,19 +152,19 @@ func (r rest[C, R, L]) add(ctx context.Context, spec control.AgentSpec, announce
 	return r.show(rec.Name)
 }
 
-// askNew bounds the question to an agent that is being added.
-const askNew = time.Second
+// addressTimeout bounds the request to an agent that is being added.
+const addressTimeout = time.Second
 
-// foreign asks an agent that is being added for its data addresses, and says
-// which of those that it is added with it does not have. One that does not answer
-// is added all the same: it may not have been started yet.
-func (r rest[C, R, L]) foreign(ctx context.Context, rec AgentRecord) (faults kit.Faults) {
+// checkAddresses asks an agent that is being added for its data addresses, and returns a fault for
+// each address that it does not have. An agent that does not answer is added all the same, because
+// it may not run yet.
+func (r rest[C, R, L]) checkAddresses(ctx context.Context, rec AgentRecord) (faults kit.Faults) {
 	client, err := r.Dial(rec)
 	if err != nil {
-		return nil // follow says so
+		return nil // follow logs the error
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, askNew)
+	ctx, cancel := context.WithTimeout(ctx, addressTimeout)
 	defer cancel()
 	st, err := client.Status(ctx)
 	if err != nil || len(st.Addrs) == 0 {

@@ -13,21 +13,21 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ErrNone says that no agent can be used.
+// ErrNone reports that no agent can be used.
 var ErrNone = errors.New("no agent can be used")
 
-// Candidate is an agent as the choice sees it.
+// Candidate describes an agent for a choice.
 type Candidate struct {
 	Name string
-	// Costs are those of the paths to each end for which agents are wanted; infinite if
+	// Costs holds the cost of the path to each end for which agents are wanted. It is infinite if
 	// there is no path.
 	Costs []float64
-	// Sessions counts those it carries or is being asked to carry, Limit is how
-	// many it accepts, Throughput what it moves now in bits per second.
+	// Sessions counts the sessions that the agent carries or is being asked to carry, Limit is the
+	// number that it accepts, and Throughput its present throughput in bits per second.
 	Sessions, Limit int
 	Throughput      float64
-	// Unfit says why the agent cannot be used (draining, silent, no address of
-	// the family, place unknown); empty if it can.
+	// Unfit is the reason why the agent cannot be used (draining, silent, no address of the family,
+	// place unknown), or "" if it can.
 	Unfit string
 }
 
@@ -35,21 +35,21 @@ func (c *Candidate) usable() bool {
 	return c.Unfit == "" && (c.Limit <= 0 || c.Sessions < c.Limit)
 }
 
-// Balance names the load that decides between equally near agents.
+// Balance is the kind of load that decides between equally near agents.
 type Balance string
 
-// The loads that can decide.
+// The kinds of load.
 const (
 	BalanceSessions   Balance = "sessions"
 	BalanceThroughput Balance = "throughput"
 )
 
-// Nearest returns the index of the agent that is nearest to one of the ends, and among equally
-// near ones the least loaded. tolerance says up to which difference of cost two agents count
-// as equally near. Those of indices that are not to be used are left out.
-func Nearest(agents []Candidate, end int, tolerance float64, by Balance, but ...int) (int, error) {
+// Nearest returns the index of the agent that is nearest to one of the ends, and among equally near
+// ones the index of the least loaded. Two agents are equally near if their costs differ by at most
+// tolerance. Agents whose indices are in exclude are not considered.
+func Nearest(agents []Candidate, end int, tolerance float64, by Balance, exclude ...int) (int, error) {
 	best, least := -1, math.Inf(1)
-	usable := func(i int) bool { return !slices.Contains(but, i) && agents[i].usable() }
+	usable := func(i int) bool { return !slices.Contains(exclude, i) && agents[i].usable() }
 	for i := range agents {
 		if usable(i) {
 			least = min(least, agents[i].Costs[end])
@@ -60,18 +60,19 @@ func Nearest(agents []Candidate, end int, tolerance float64, by Balance, but ...
 		if math.IsInf(least, 1) || !usable(i) || least+tolerance < c.Costs[end] {
 			continue
 		}
-		if best < 0 || lighter(c, &agents[best], by) {
+		if best < 0 || lessLoaded(c, &agents[best], by) {
 			best = i
 		}
 	}
 	if best < 0 {
-		return 0, unusable(agents)
+		return 0, noneError(agents)
 	}
 	return best, nil
 }
 
-// lighter orders equally near agents by load.
-func lighter(a, b *Candidate, by Balance) bool {
+// lessLoaded reports whether agent a is less loaded than agent b. The name decides between equal
+// loads.
+func lessLoaded(a, b *Candidate, by Balance) bool {
 	sessions, throughput := cmp.Compare(a.Sessions, b.Sessions), cmp.Compare(a.Throughput, b.Throughput)
 	if by == BalanceThroughput {
 		return cmp.Or(throughput, sessions, cmp.Compare(a.Name, b.Name)) < 0
@@ -79,8 +80,8 @@ func lighter(a, b *Candidate, by Balance) bool {
 	return cmp.Or(sessions, throughput, cmp.Compare(a.Name, b.Name)) < 0
 }
 
-// unusable explains why no agent was found.
-func unusable(agents []Candidate) error {
+// noneError returns an ErrNone that says why no agent can be used.
+func noneError(agents []Candidate) error {
 	var why []string
 	for i := range agents {
 		c := &agents[i]
@@ -101,8 +102,9 @@ func unusable(agents []Candidate) error {
 	return fmt.Errorf("%w: %v", ErrNone, why)
 }
 
-// Tolerance is that of a metric: measured latencies scatter by what a busy switch needs to
-// answer a probe, in seconds; hops are exact; the others are ratios.
+// Tolerance returns the difference of path costs below which agents are equally near. Measured
+// latencies, in seconds, scatter by the time that a busy switch needs to answer a probe, which is
+// the argument latency. Hops are exact, and the other metrics are ratios.
 func Tolerance(m network.Metric, latency float64) float64 {
 	switch m {
 	case network.MetricLatency:
@@ -114,9 +116,9 @@ func Tolerance(m network.Metric, latency float64) float64 {
 	}
 }
 
-// Candidates describes the agents for a choice: for connections of that family, between ends
-// of which each says what the path to a port costs. Those of refused are unfit. The ends are
-// called with a lock, and must not call the registry.
+// Candidates describes the agents for a choice: for connections of a family, between ends, each of
+// which is a function that returns the cost of the path to a port. Agents in refused are unfit. The
+// functions are called with a lock held, and must not call the registry.
 func (r *Registry[C, R, L]) Candidates(family netip.Addr, refused map[*Agent[C]]bool, ends ...func(network.PortRef) float64) ([]Candidate, []*Agent[C]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,8 +143,8 @@ func (r *Registry[C, R, L]) Candidates(family netip.Addr, refused map[*Agent[C]]
 	return list, r.list
 }
 
-// Costs remembers path costs for as long as the network does not change, so that many
-// connections at once do not search the same paths. It may be used concurrently.
+// Costs caches the costs of paths until the network changes, so that many connections at once do
+// not search for the same paths. It is safe for concurrent use.
 type Costs struct {
 	mu      sync.Mutex
 	version uint64
@@ -150,7 +152,8 @@ type Costs struct {
 	known   map[[2]openflow.DatapathID]float64
 }
 
-// From returns what the best path from a port to another costs; infinite if there is none.
+// From returns a function that returns the cost of the best path from a port to another one, or
+// infinity if there is none.
 func (c *Costs) From(top *network.Topology, from network.PortRef, m network.Metric) func(network.PortRef) float64 {
 	return func(to network.PortRef) float64 {
 		c.mu.Lock()

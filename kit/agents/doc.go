@@ -1,12 +1,12 @@
-// Package agents keeps the agents of a service: which there are, whether they live, where
-// they stand in the network, what they carry, and which of them is to be chosen.
+// Package agents keeps the agents of a service: which agents there are, whether they are alive,
+// where they are in the network, how much they carry, and which agent to choose.
 //
 //   - A [Registry] follows the agents that operators add or that announce themselves, and
 //     serves them by REST.
-//   - An [Agent] is one of them, its [State] what is known of it now.
-//   - [Nearest] chooses, [Together] asks several at once.
+//   - An [Agent] is one of them, and a [State] is what is known of it at one time.
+//   - [Nearest] chooses an agent, and [Together] sends requests to several at once.
 //
-// What agents do is the service's: its client of them embeds a *control.Client and adds the
+// The service defines what its agents do: its client embeds a *control.Client and adds the
 // service's own operations. Package control is the agent's side. Start reading at Options in
 // registry.go.
 package agents

@@ -13,62 +13,62 @@ import (
 	"github.com/sluice-net/sluice/kit/control"
 )
 
-// An agent of which the controller hears nothing may be dead, or behind a way that
-// is down while it carries its sessions well, or will again: TCP outlives an outage,
-// so its sessions have to. What tells the two apart is asked of whoever can know.
+// An agent that the controller does not hear may be dead, or it may be cut off from the controller
+// while it carries its sessions well. TCP connections survive an outage, so sessions must survive
+// it, too. The registry therefore asks everyone who may know whether the agent is dead.
 const (
-	// judgeEvery is how often those who may know are asked.
-	judgeEvery = 250 * time.Millisecond
-	// askPartner bounds an agent's answer about another.
-	askPartner = 500 * time.Millisecond
-	// heardWithin is the silence of a peer that an agent takes for life: peers
-	// speak twice a second.
+	// judgeInterval is the interval at which those who may know are asked.
+	judgeInterval = 250 * time.Millisecond
+	// peerStatusTimeout bounds the request to another agent about a silent one.
+	peerStatusTimeout = 500 * time.Millisecond
+	// heardWithin is the silence up to which an agent's peer counts as alive. Peers send twice a
+	// second.
 	heardWithin = 1200 * time.Millisecond
-	// knockTimeout bounds how long an agent's machine may take to answer, as long as
-	// the agent may, and knockAgain is how long its answer holds.
+	// knockTimeout bounds the connection to an agent's machine, like the requests to the agent
+	// itself. knockValid is the time for which its result is used.
 	knockTimeout = probeTimeout
-	knockAgain   = time.Second
-	// hungFor is how long an agent may say nothing to anybody while its machine
-	// says that it runs: it may be stopped for good, or have no processor for now.
-	hungFor = 15 * time.Second
+	knockValid   = time.Second
+	// hungTimeout is how long an agent may be silent to everybody while its machine accepts
+	// connections. The agent may be stopped for good, or may have no processor for a while.
+	hungTimeout = 15 * time.Second
 )
 
 var (
 	errNotRunning = errors.New("its machine refuses connections: it does not run")
 	errUnplugged  = errors.New("its port is down")
 	errNoAnswer   = errors.New("its switch answers, but its machine does not, nor does the other agent hear it")
-	errHung       = fmt.Errorf("it runs, but has said nothing for %v", hungFor)
+	errHung       = fmt.Errorf("it runs, but has said nothing for %v", hungTimeout)
 )
 
-// judgeWhileSilent ends the sessions of a silent agent as soon as something says
-// that it is dead, until it is heard again or removed.
+// judgeWhileSilent calls Judge at intervals until the agent is heard again or removed.
 func (r *Registry[C, R, L]) judgeWhileSilent(ctx context.Context, a *Agent[C]) {
 	for a.State().Liveness == Silent && r.Get(a.Name) == a {
 		r.Judge(ctx, a)
-		if tasks.Sleep(ctx, judgeEvery) != nil {
+		if tasks.Sleep(ctx, judgeInterval) != nil {
 			return
 		}
 	}
 }
 
-// Judge ends that of a silent agent's sessions of which it is the dead end.
+// Judge ends the sessions of a silent agent that it finds to be dead. If other agents still hear
+// the agent, their common sessions go on.
 func (r *Registry[C, R, L]) Judge(ctx context.Context, a *Agent[C]) {
 	peers := r.Peers(a)
 	if len(peers) == 0 {
 		return
 	}
-	if err := r.dead(a); err != nil {
+	if err := r.presumedDead(a); err != nil {
 		r.Lost(a, nil, err)
 		return
 	}
-	lifeless := sync.OnceValue(func() error { return r.lifeless(ctx, a) })
+	probe := sync.OnceValue(func() error { return r.probeDead(ctx, a) })
 	var all sync.WaitGroup
 	for _, o := range peers {
 		all.Go(func() {
-			if o != nil && !unheard[C, R, L](ctx, o, a) {
+			if o != nil && !reportsUnheard[C, R, L](ctx, o, a) {
 				return
 			}
-			if err := lifeless(); err != nil {
+			if err := probe(); err != nil {
 				r.Lost(a, o, err)
 			}
 		})
@@ -76,46 +76,46 @@ func (r *Registry[C, R, L]) Judge(ctx context.Context, a *Agent[C]) {
 	all.Wait()
 }
 
-// dead says why a silent agent is dead without asking anybody, or nil. Its port is
-// watched apart.
-func (r *Registry[C, R, L]) dead(a *Agent[C]) error {
-	_, patience := r.Timing()
+// presumedDead returns why a silent agent is dead if no further request is needed to know it, and
+// nil otherwise. Ports are watched separately, by watchPlug.
+func (r *Registry[C, R, L]) presumedDead(a *Agent[C]) error {
+	_, deadAfter := r.Timing()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case a.refused:
 		return errNotRunning
-	case time.Since(a.silentSince) > patience:
-		return fmt.Errorf("silent for %v", patience)
+	case time.Since(a.silentSince) > deadAfter:
+		return fmt.Errorf("silent for %v", deadAfter)
 	}
 	return nil
 }
 
-// lifeless says why an agent is dead that no other agent hears either, or nil. An
-// agent that gets no processor says nothing, but its machine answers for it.
-func (r *Registry[C, R, L]) lifeless(ctx context.Context, a *Agent[C]) error {
-	_, patience := r.Timing()
+// probeDead returns why an agent that no other agent hears is dead, or nil if it may be alive. The
+// kernel of its machine answers even if the agent gets no processor.
+func (r *Registry[C, R, L]) probeDead(ctx context.Context, a *Agent[C]) error {
+	_, deadAfter := r.Timing()
 	r.mu.Lock()
 	answered, silentSince, early, knocked := a.answered, a.silentSince, a.noAnswer, a.knocked
 	r.mu.Unlock()
 	switch {
-	case time.Since(answered) < knockAgain:
+	case time.Since(answered) < knockValid:
 		return nil
-	case early != nil && time.Since(knocked) < knockAgain:
+	case early != nil && time.Since(knocked) < knockValid:
 		return early
 	}
 	answer := make(chan error, 1)
 	go func() { answer <- knock(ctx, a.Client.Knock) }()
-	near := r.switchAnswers(ctx, a)
+	switchAlive := r.switchAnswers(ctx, a)
 	switch err := <-answer; {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return errNotRunning
-	case err != nil && near:
+	case err != nil && switchAlive:
 		return errNoAnswer
-	case err != nil: // the network may be down there
+	case err != nil: // the network near the agent may be down
 		return nil
 	}
-	if near && time.Since(silentSince) > min(hungFor, patience) {
+	if switchAlive && time.Since(silentSince) > min(hungTimeout, deadAfter) {
 		return errHung
 	}
 	r.mu.Lock()
@@ -124,14 +124,15 @@ func (r *Registry[C, R, L]) lifeless(ctx context.Context, a *Agent[C]) error {
 	return nil
 }
 
-// knockEarly asks an agent's machine and its switch at one time, and notes if the switch answered, and the machine did not.
+// knockEarly probes an agent's machine and its switch at the same time, and records the result if
+// the switch answered and the machine did not.
 func knockEarly[C Client[R, L], R, L any](ctx context.Context, r *Registry[C, R, L], a *Agent[C]) {
 	limited, cancel := context.WithTimeout(ctx, knockTimeout)
 	defer cancel()
-	near := make(chan bool, 1)
-	go func() { near <- r.switchAnswers(limited, a) }()
+	switchAlive := make(chan bool, 1)
+	go func() { switchAlive <- r.switchAnswers(limited, a) }()
 	err := knock(ctx, a.Client.Knock)
-	if !<-near || err == nil {
+	if !<-switchAlive || err == nil {
 		return
 	}
 	why := errNoAnswer
@@ -143,8 +144,8 @@ func knockEarly[C Client[R, L], R, L any](ctx context.Context, r *Registry[C, R,
 	a.noAnswer, a.knocked = why, time.Now()
 }
 
-// knock asks an agent's machine whether anybody listens at its control port: twice
-// at once, since one packet may be lost.
+// knock checks whether a process listens at an agent's control port. It asks twice at the same
+// time, because one packet may be lost.
 func knock(ctx context.Context, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
 	defer cancel()
@@ -157,10 +158,10 @@ func knock(ctx context.Context, ask func(context.Context) error) error {
 	return nil
 }
 
-// unheard reports whether agent o answers, and says that it does not hear its peer
-// a. What either knows of its addresses is fixed.
-func unheard[C Client[R, L], R, L any](ctx context.Context, o, a *Agent[C]) bool {
-	ctx, cancel := context.WithTimeout(ctx, askPartner)
+// reportsUnheard reports whether agent o answers and does not hear its peer a. The addresses of
+// both are fixed.
+func reportsUnheard[C Client[R, L], R, L any](ctx context.Context, o, a *Agent[C]) bool {
+	ctx, cancel := context.WithTimeout(ctx, peerStatusTimeout)
 	defer cancel()
 	st, err := o.Client.Status(ctx)
 	addrs := a.State().Addrs
@@ -169,7 +170,7 @@ func unheard[C Client[R, L], R, L any](ctx context.Context, o, a *Agent[C]) bool
 	})
 }
 
-// switchAnswers asks the switches at which the agent stands for a sign of life.
+// switchAnswers reports whether all switches behind which the agent is answer.
 func (r *Registry[C, R, L]) switchAnswers(ctx context.Context, a *Agent[C]) bool {
 	ports := r.portsOf(a)
 	for _, at := range ports {

@@ -10,19 +10,21 @@ import (
 )
 
 const (
-	// settle is how long changes of the network are collected before agents are looked
-	// for, findAgain how often those are whose place is unknown.
-	settle    = 20 * time.Millisecond
-	findAgain = 2 * time.Second
-	// unpluggedFor is how long the port of an agent may be down before its sessions
-	// are over: an end host that could reach the other directly must not wait
-	// longer for an agent that nobody reaches, nor be reset by a port that flaps.
+	// debounce is the time for which changes of the network are collected before agents are
+	// searched for, and findInterval the interval at which agents without a known place are
+	// searched for.
+	debounce     = 20 * time.Millisecond
+	findInterval = 2 * time.Second
+	// unpluggedFor is how long the port of an agent may be down before its sessions are ended. It
+	// is short, because an end host that could reach the other one directly must not wait longer
+	// for an agent that nobody reaches, and long enough that a flapping port does not reset
+	// connections.
 	unpluggedFor = 2500 * time.Millisecond
-	// plugEvery is how often a port that is down is looked at.
-	plugEvery = 50 * time.Millisecond
+	// plugInterval is the interval at which a port that is down is checked.
+	plugInterval = 50 * time.Millisecond
 )
 
-// Refresh takes in where agents stand now and looks for those not found yet.
+// Refresh updates the places of agents, and starts a search for those that have not been found.
 func (r *Registry[C, R, L]) Refresh() {
 	moved := false
 	r.mu.Lock()
@@ -67,7 +69,7 @@ func (r *Registry[C, R, L]) find(ctx context.Context, a *Agent[C]) {
 	r.Changed()
 }
 
-// portDown watches the agents that stand at a port which has gone down.
+// portDown starts to watch the agents behind a port that has gone down.
 func (r *Registry[C, R, L]) portDown(at network.PortRef) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +84,7 @@ func (r *Registry[C, R, L]) portDown(at network.PortRef) {
 // until it is plugged in again or removed.
 func (r *Registry[C, R, L]) watchPlug(ctx context.Context, a *Agent[C]) {
 	over := time.Now().Add(unpluggedFor)
-	for r.portsDown(a) && tasks.Sleep(ctx, plugEvery) == nil {
+	for r.portsDown(a) && tasks.Sleep(ctx, plugInterval) == nil {
 		if time.Now().After(over) {
 			r.Lost(a, nil, errUnplugged)
 		}
@@ -92,8 +94,8 @@ func (r *Registry[C, R, L]) watchPlug(ctx context.Context, a *Agent[C]) {
 	a.state.Unplugged = false
 }
 
-// portsDown reports whether every port at which a known agent stands is down. A
-// switch that is not connected says nothing.
+// portsDown reports whether every port behind which a known agent is is down. The ports of a switch
+// that is not connected count as up.
 func (r *Registry[C, R, L]) portsDown(a *Agent[C]) bool {
 	ports := r.portsOf(a)
 	return len(ports) > 0 && !slices.ContainsFunc(ports, func(at network.PortRef) bool {
@@ -102,7 +104,7 @@ func (r *Registry[C, R, L]) portsDown(a *Agent[C]) bool {
 	})
 }
 
-// portsOf lists the ports at which an agent stands; none when it was removed.
+// portsOf returns the ports behind which an agent is, or none if the agent was removed.
 func (r *Registry[C, R, L]) portsOf(a *Agent[C]) []network.PortRef {
 	if r.Get(a.Name) != a {
 		return nil

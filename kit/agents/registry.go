@@ -23,12 +23,12 @@ import (
 const (
 	// maxAgents bounds the agents; each costs a connection and a goroutine.
 	maxAgents = 1024
-	// drainTimeout bounds how long an agent that is being drained may take to answer.
+	// drainTimeout bounds the request to drain an agent.
 	drainTimeout = 5 * time.Second
 )
 
-// Client is what the registry asks of an agent: a *control.Client, or what embeds one. R is
-// what agents record, L what they have under way.
+// Client is the registry's connection to an agent: a *control.Client, or a type that embeds one. R
+// is the type of an agent's records, and L that of what it has in progress.
 type Client[R, L any] interface {
 	Status(context.Context) (control.Status, error)
 	Drain(context.Context, bool) (control.Status, error)
@@ -37,56 +37,59 @@ type Client[R, L any] interface {
 	Close()
 }
 
-// Options is what a Registry works with. Its functions are called without a lock, and may be
-// nil but for Dial and Event.
+// Options configures a Registry. Its functions are called without a lock held. All but Dial and
+// Event may be nil.
 type Options[C Client[R, L], R, L any] struct {
-	// Service is the name of the service, like "sos"; one with several kinds of agents has a
-	// registry for each, like "cinema/ingress".
+	// Service is the name of the service, like "sos". A service with several kinds of agents has a
+	// registry for each kind, like "cinema/ingress".
 	Service string
-	// Commands begin those of the operator, like "sluice sos agents", which is what stands
-	// for none here.
+	// Commands begins the operator's commands for the agents. If it is empty, it is "sluice", the
+	// service's name and "agents", like "sluice sos agents".
 	Commands string
 	Network  kit.Network
 	Store    store.Store
 	Log      *slog.Logger
 	Publish  func(kind string, attrs any)
-	// Certificate says that the controller has one, for agents on other machines.
+	// Certificate reports whether the controller has a certificate for agents on other machines.
 	Certificate bool
-	// ControlSubnets are those in which agents that announce themselves may have
-	// their control address, besides the address that they do it from.
+	// ControlSubnets holds the networks in which an agent that announces itself may have its
+	// control address. The address from which it announces itself is always allowed.
 	ControlSubnets []netip.Prefix
-	// Configured are the agents of the configuration, by name.
+	// Configured holds the agents of the configuration, by name.
 	Configured map[string]AgentRecord
-	// Dial returns a client of an agent. It does not wait.
+	// Dial returns a client of an agent. It does not block.
 	Dial func(AgentRecord) (C, error)
-	// Timing says how long an agent may be silent until it gets nothing new, and how long
-	// until what it has is over, though nothing says that it is dead.
-	Timing func() (silent, patience time.Duration)
+	// Timing returns how long an agent may be silent before it gets nothing new, and how long
+	// before what it carries is ended although nothing shows that it is dead.
+	Timing func() (silent, deadAfter time.Duration)
 
-	// Event takes in what an agent tells, with records that are new. before says that they
-	// may be from before this controller's start.
+	// Event handles an event of an agent, with the records that are new. before reports that the
+	// records may be from before this controller's start.
 	Event func(a *Agent[C], e control.Event[R, L], before bool)
-	// Missed says that records of an agent are lost: it keeps only so many.
+	// Missed is called when records of an agent are lost, because an agent keeps only a bounded
+	// number of them.
 	Missed func(context.Context, *Agent[C])
-	// Heard says that an agent is heard after a time without a word.
+	// Heard is called when an agent is heard after a silence.
 	Heard func(context.Context, *Agent[C])
-	// Peers are the agents with which one works now; nil stands for what it does alone.
+	// Peers returns the agents with which an agent works now. nil in the result stands for work
+	// that the agent does alone.
 	Peers func(*Agent[C]) []*Agent[C]
-	// Lost says that what an agent does with another is over, and why; nil: all it does.
+	// Lost is called when the work of an agent with another one has ended, and why. If with is nil,
+	// all the agent's work has ended.
 	Lost func(a, with *Agent[C], cause error)
-	// Changed says that addresses, ports or places of agents have changed.
+	// Changed is called when addresses, ports or places of agents have changed.
 	Changed func()
 }
 
-// Registry is the agents of a service. Use it so: Load, then Run, then Close; the other
-// methods may be called at any time, by many goroutines.
+// Registry keeps the agents of a service. Call Load, then Run, then Close. The other methods may be
+// called at any time and concurrently.
 type Registry[C Client[R, L], R, L any] struct {
 	Options[C, R, L]
 	*kit.Collection[AgentRecord]
 	tasks *tasks.Group
 	loop  kit.Loop
 
-	mu     sync.Mutex // a leaf: nothing else is locked under it
+	mu     sync.Mutex // no other lock is taken while it is held
 	agents map[string]*Agent[C]
 	list   []*Agent[C] // by name; replaced when it changes
 }
@@ -104,14 +107,14 @@ func New[C Client[R, L], R, L any](o Options[C, R, L]) *Registry[C, R, L] {
 	return r
 }
 
-// complete fills in what is left out.
+// complete returns the options with defaults for those that are not set.
 func (o Options[C, R, L]) complete() Options[C, R, L] {
 	o.Commands = cmp.Or(o.Commands, "sluice "+o.Service+" agents")
 	if o.Publish == nil {
 		o.Publish = func(string, any) {}
 	}
 	if o.Timing == nil {
-		o.Timing = func() (silent, patience time.Duration) { return 2200 * time.Millisecond, time.Minute }
+		o.Timing = func() (silent, deadAfter time.Duration) { return 2200 * time.Millisecond, time.Minute }
 	}
 	if o.Missed == nil {
 		o.Missed = func(context.Context, *Agent[C]) {}
@@ -131,7 +134,8 @@ func (o Options[C, R, L]) complete() Options[C, R, L] {
 	return o
 }
 
-// Load reads what the store has, makes what is configured part of it, and starts to follow the agents. ctx is to be that of Run.
+// Load reads the stored agents, replaces those of the earlier configuration by the configured ones,
+// and starts to follow the agents. It must be given the context that Run will be given.
 func (r *Registry[C, R, L]) Load(ctx context.Context) error {
 	if err := r.Collection.Load(ctx, r.Configured); err != nil {
 		return err
@@ -144,17 +148,17 @@ func (r *Registry[C, R, L]) Load(ctx context.Context) error {
 	return nil
 }
 
-// Run keeps the agents until ctx ends.
+// Run follows the agents until ctx ends.
 func (r *Registry[C, R, L]) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, r.tasks.Cancel)
 	defer stop()
 	defer r.tasks.Stop()
 	r.tasks.Start(r.Collection.Run)
-	r.loop.Run(ctx, settle, findAgain, func(context.Context) { r.Refresh() })
+	r.loop.Run(ctx, debounce, findInterval, func(context.Context) { r.Refresh() })
 }
 
-// Close ends the connections to all agents, when Run has returned and nothing that may speak
-// to them runs any more.
+// Close closes the connections to all agents. Call it when Run has returned and nothing uses the
+// agents' clients any more.
 func (r *Registry[C, R, L]) Close() {
 	r.tasks.Stop()
 	for _, a := range r.List() {
@@ -162,7 +166,7 @@ func (r *Registry[C, R, L]) Close() {
 	}
 }
 
-// While keeps the agents while f runs, which is told by ctx when to end.
+// While loads and follows the agents while f runs. f must return when ctx ends.
 func (r *Registry[C, R, L]) While(ctx context.Context, f func(context.Context) error) error {
 	defer r.Close()
 	if err := r.Load(ctx); err != nil {
@@ -174,7 +178,7 @@ func (r *Registry[C, R, L]) While(ctx context.Context, f func(context.Context) e
 	return f(ctx)
 }
 
-// Find is where the agent of a name is for a connection of that family.
+// Find returns the place of the agent with a name for a connection of a family.
 func (r *Registry[C, R, L]) Find(name string, family netip.Addr) (Place, error) {
 	a := r.Get(name)
 	if a == nil {
@@ -188,21 +192,22 @@ func (r *Registry[C, R, L]) Find(name string, family netip.Addr) (Place, error) 
 	return s.Places[addr], nil
 }
 
-// List are the agents, by name. It is not to be modified.
+// List returns the agents, sorted by name. The caller must not modify the list.
 func (r *Registry[C, R, L]) List() []*Agent[C] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.list
 }
 
-// Get finds an agent by its name, or returns nil.
+// Get returns the agent with a name, or nil.
 func (r *Registry[C, R, L]) Get(name string) *Agent[C] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.agents[name]
 }
 
-// Needed lists the data addresses of agents, for examinations of the network.
+// Needed returns the data addresses of the agents, for examinations of the network. of is the
+// service's name in messages.
 func (r *Registry[C, R, L]) Needed(of string) (out []diagnosis.Needed) {
 	for _, a := range r.List() {
 		for _, addr := range a.State().Addrs {
@@ -212,7 +217,7 @@ func (r *Registry[C, R, L]) Needed(of string) (out []diagnosis.Needed) {
 	return out
 }
 
-// conflicts says which other agent has an address of one, or its URL.
+// conflicts returns an error if another agent has the URL or one of the addresses of a record.
 func conflicts(name string, r AgentRecord, all []kit.Item[AgentRecord]) error {
 	for _, x := range all {
 		if x.Name == name {
@@ -230,13 +235,12 @@ func conflicts(name string, r AgentRecord, all []kit.Item[AgentRecord]) error {
 	return nil
 }
 
-// changed follows agents that are new, and leaves those that have gone, or are
-// others now under the same names.
+// changed starts to follow new agents, and stops following agents that were removed or replaced.
 func (r *Registry[C, R, L]) changed(_ context.Context, changes []kit.Change[AgentRecord]) {
 	for _, c := range changes {
 		r.mu.Lock()
 		a := r.agents[c.Name]
-		gone := a != nil && (c.After == nil || !a.state.same(&c.After.Value))
+		gone := a != nil && (c.After == nil || !a.state.sameProcess(&c.After.Value))
 		switch {
 		case gone:
 			a.state.Draining = true
@@ -258,13 +262,13 @@ func (r *Registry[C, R, L]) changed(_ context.Context, changes []kit.Change[Agen
 	r.Changed()
 }
 
-// sort renews the list. The lock is held.
+// sort makes the sorted list. The lock is held.
 func (r *Registry[C, R, L]) sort() {
 	r.list = slices.SortedFunc(maps.Values(r.agents), func(a, b *Agent[C]) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// follow makes an agent of a record, which may be a stored one, and starts to follow
-// its events. The lock is held.
+// follow makes an agent from a record, and starts to follow its events. stored reports whether the
+// record was in the store at the start. The lock is held.
 func (r *Registry[C, R, L]) follow(rec AgentRecord, stored bool) {
 	client, err := r.Dial(rec)
 	if err != nil {
@@ -273,7 +277,7 @@ func (r *Registry[C, R, L]) follow(rec AgentRecord, stored bool) {
 	}
 	ctx, stop := context.WithCancel(r.tasks.Context())
 	a := &Agent[C]{
-		Name: rec.Name, Client: client, stop: stop, stored: stored, mu: &r.mu, news: time.Now(), missed: map[netip.Addr]bool{},
+		Name: rec.Name, Client: client, stop: stop, stored: stored, mu: &r.mu, upSince: time.Now(), missed: map[netip.Addr]bool{},
 		state: State{AgentRecord: rec, Liveness: Unknown, Places: map[netip.Addr]Place{}},
 	}
 	r.agents[rec.Name] = a
@@ -289,8 +293,8 @@ func (r *Registry[C, R, L]) Add(ctx context.Context, x AgentRecord) error {
 	return r.Collection.Add(ctx, x.Name, x)
 }
 
-// Remove forgets an agent. With sessions it is refused unless forced; they
-// then end as if the agent were lost.
+// Remove removes an agent. It refuses to remove an agent that carries sessions unless force is set;
+// the sessions then end as if the agent were lost.
 func (r *Registry[C, R, L]) Remove(ctx context.Context, name string, force bool) error {
 	if a := r.Get(name); a != nil && !force {
 		if busy := a.State().Sessions; busy > 0 {
@@ -300,8 +304,8 @@ func (r *Registry[C, R, L]) Remove(ctx context.Context, name string, force bool)
 	return r.Collection.Remove(ctx, name, 0)
 }
 
-// Drain makes an agent take no new sessions, or take them again. It works
-// for an agent that cannot be reached as well.
+// Drain makes an agent take no new sessions, or take them again. It also works for an agent that
+// cannot be reached.
 func (r *Registry[C, R, L]) Drain(ctx context.Context, name string, on bool) error {
 	x, _ := r.Item(name)
 	rec := x.Value
@@ -313,7 +317,7 @@ func (r *Registry[C, R, L]) Drain(ctx context.Context, name string, on bool) err
 		ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 		defer cancel()
 		if st, err := a.Client.Drain(ctx, on); err == nil {
-			r.learn(a, st)
+			r.updateStatus(a, st)
 		}
 	}
 	return nil
@@ -327,7 +331,7 @@ func (r *Registry[C, R, L]) NetworkChanged(e network.Event) {
 	}
 }
 
-// Metrics adds how many agents are in which state.
+// Metrics adds the number of agents in each state.
 func (r *Registry[C, R, L]) Metrics(m *kit.Metrics) {
 	m.Gauges("agents", "Known agents, by state.", []string{"state"}, func(emit func(float64, ...string)) {
 		states := map[Liveness]int{Unknown: 0, Up: 0, Silent: 0}

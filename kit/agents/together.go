@@ -11,11 +11,12 @@ import (
 	"github.com/sluice-net/sluice/kit/control"
 )
 
-// Errors are what several agents said to one thing, in their order; nil where it went well.
+// Errors holds the results of one request to several agents, in the agents' order. It is nil for an
+// agent that succeeded.
 type Errors []error
 
-// Together asks agents for the same at once, each by ask, and returns when all have
-// answered or the time is up.
+// Together calls ask for several agents at once, and returns when all calls have returned. Their
+// context ends after timeout.
 func Together[C any](ctx context.Context, timeout time.Duration, agents []*Agent[C], ask func(context.Context, int, *Agent[C]) error) Errors {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -32,11 +33,11 @@ func Together[C any](ctx context.Context, timeout time.Duration, agents []*Agent
 	return errs
 }
 
-// Err joins them, or is nil.
+// Err returns all errors joined, or nil.
 func (e Errors) Err() error { return errors.Join(e...) }
 
-// MayPass says which agents cannot take anything now but are well, or do not answer at all:
-// in both cases others may help.
+// MayPass returns the indices of agents that failed in a way in which other agents may succeed:
+// they are well but take nothing now, or they do not answer at all.
 func (e Errors) MayPass() (indices []int) {
 	for i, err := range e {
 		if err != nil && slices.Contains([]control.Code{"", control.CodeFull, control.CodeDraining, control.CodeInternal}, control.CodeOf(err)) {

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// probes is how often an agent is asked whether it is alive; probeTimeout
-	// bounds each question, probePause lies between them.
+	// probes is the number of times that an agent is asked whether it is alive. probeTimeout bounds
+	// each request, and probePause is the time between them.
 	probes       = 2
 	probeTimeout = 300 * time.Millisecond
 	probePause   = 50 * time.Millisecond
-	// retryAfter is how soon an agent that was given up is tried again.
+	// retryAfter is the time after which a silent agent is asked again.
 	retryAfter = time.Second
-	// greetTimeout bounds what is asked of an agent that has just been heard.
-	greetTimeout = 5 * time.Second
+	// stateTimeout bounds the requests to an agent that has just been heard.
+	stateTimeout = 5 * time.Second
 )
 
-// ErrReplaced is why what an agent did is over when it was started again.
+// ErrReplaced is the cause with which an agent's work ends when the agent was started again.
 var ErrReplaced = errors.New("agent was started again")
 
-// watch follows one agent's events until ctx ends. It gives the agent up
-// when it is silent, and takes it back when it is heard again.
+// watch follows one agent's events until ctx ends. It marks the agent silent when it does not
+// answer, and up when it is heard again.
 func (r *Registry[C, R, L]) watch(ctx context.Context, a *Agent[C]) {
 	for ctx.Err() == nil {
 		err := r.followEvents(ctx, a)
@@ -34,8 +34,8 @@ func (r *Registry[C, R, L]) watch(ctx context.Context, a *Agent[C]) {
 			return
 		}
 		pause := probePause
-		if dead := r.ask(ctx, a); dead != nil {
-			r.giveUp(a, err, dead)
+		if dead := r.probe(ctx, a); dead != nil {
+			r.markSilent(a, err, dead)
 			pause = retryAfter
 		}
 		if tasks.Sleep(ctx, pause) != nil {
@@ -44,17 +44,17 @@ func (r *Registry[C, R, L]) watch(ctx context.Context, a *Agent[C]) {
 	}
 }
 
-// followEvents returns when the stream ends, with the reason.
+// followEvents handles the agent's events until the stream ends, and returns the reason.
 func (r *Registry[C, R, L]) followEvents(ctx context.Context, a *Agent[C]) error {
 	silent, _ := r.Timing()
-	silent -= probes * (probeTimeout + probePause) // the questions have to be asked as well
-	return a.Client.Watch(ctx, min(silent, control.Silence), func(e control.Event[R, L]) { r.take(a, e) })
+	silent -= probes * (probeTimeout + probePause) // the probes need their time as well
+	return a.Client.Watch(ctx, min(silent, control.Silence), func(e control.Event[R, L]) { r.handleEvent(a, e) })
 }
 
-// ask asks an agent whose event stream broke for its state, since a broken stream
-// is no proof: twice, with short deadlines, before it is given up. The error says
-// how it did not answer. Its machine is knocked at beside the second time, lest that takes more time afterwards.
-func (r *Registry[C, R, L]) ask(ctx context.Context, a *Agent[C]) error {
+// probe asks an agent whose event stream broke for its state, because a broken stream does not
+// prove that the agent is dead. It asks twice, with short deadlines, and returns the last error. At
+// the second time it also probes the agent's machine, so that this takes no more time afterwards.
+func (r *Registry[C, R, L]) probe(ctx context.Context, a *Agent[C]) error {
 	var err error
 	for n := range probes {
 		if n == probes-1 {
@@ -70,20 +70,20 @@ func (r *Registry[C, R, L]) ask(ctx context.Context, a *Agent[C]) error {
 	return err
 }
 
-// Ask asks an agent for its state, and keeps it.
+// Ask asks an agent for its status and keeps the answer.
 func (r *Registry[C, R, L]) Ask(ctx context.Context, a *Agent[C]) error {
 	st, err := a.Client.Status(ctx)
 	if err == nil {
-		r.learn(a, st)
+		r.updateStatus(a, st)
 	}
 	return err
 }
 
-// learn keeps what an agent's status says.
-func (r *Registry[C, R, L]) learn(a *Agent[C], st control.Status) {
+// updateStatus records an agent's status.
+func (r *Registry[C, R, L]) updateStatus(a *Agent[C], st control.Status) {
 	r.mu.Lock()
 	changed := a.state.Status.SessionPorts != st.SessionPorts
-	st.Load, st.DrainRequests = latest(&a.state.Status, st.Instance, st.DrainRequests, st.Load)
+	st.Load, st.DrainRequests = mergeLoad(&a.state.Status, st.Instance, st.DrainRequests, st.Load)
 	a.state.Status = st
 	r.mu.Unlock()
 	if changed {
@@ -91,31 +91,31 @@ func (r *Registry[C, R, L]) learn(a *Agent[C], st control.Status) {
 	}
 }
 
-// latest is a load that is heard now, with whether the agent drains as it said after most requests:
-// its words overtake each other.
-func latest(known *control.Status, instance string, drainRequests uint64, l control.Load) (control.Load, uint64) {
+// mergeLoad returns a load that has just arrived, with the draining flag of the message that counts
+// more drain requests: messages of an agent can arrive out of order.
+func mergeLoad(known *control.Status, instance string, drainRequests uint64, l control.Load) (control.Load, uint64) {
 	if known.Instance == instance && drainRequests < known.DrainRequests {
 		l.Draining, drainRequests = known.Draining, known.DrainRequests
 	}
 	return l, drainRequests
 }
 
-// take takes in one event. An agent is up when its first word has been taken in, not before:
-// who finds it up knows what it has told.
-func (r *Registry[C, R, L]) take(a *Agent[C], e control.Event[R, L]) {
+// handleEvent handles one event. The agent becomes up after its first event has been handled, so
+// that callers which find it up also see what the event reported.
+func (r *Registry[C, R, L]) handleEvent(a *Agent[C], e control.Event[R, L]) {
 	r.mu.Lock()
 	replaced := a.instance != "" && a.instance != e.Instance
 	returned := a.state.Liveness != Up
-	before := a.stored && a.instance == "" // we have not heard it yet, but another controller may have
+	before := a.stored && a.instance == "" // an earlier controller may have handled the records
 	if a.instance != e.Instance {
 		a.instance, a.lastSeq = e.Instance, 0
 	}
 	a.state.LastSeen = time.Now()
-	if returned { // it is not given up while its word is taken in
+	if returned { // the agent must not be judged dead while its event is handled
 		a.refused, a.silentSince = false, a.state.LastSeen
 	}
 	st := &a.state.Status
-	st.Load, st.DrainRequests = latest(st, e.Instance, e.DrainRequests, e.Status)
+	st.Load, st.DrainRequests = mergeLoad(st, e.Instance, e.DrainRequests, e.Status)
 	fresh := e.Seq - min(e.Seq, a.lastSeq)
 	missed := fresh > uint64(len(e.Ended))
 	e.Ended = e.Ended[len(e.Ended)-int(min(fresh, uint64(len(e.Ended)))):]
@@ -125,11 +125,11 @@ func (r *Registry[C, R, L]) take(a *Agent[C], e control.Event[R, L]) {
 	r.Event(a, e, before)
 	if returned {
 		r.mu.Lock()
-		a.state.Liveness, a.state.Error, a.news = Up, "", a.state.LastSeen
+		a.state.Liveness, a.state.Error, a.upSince = Up, "", a.state.LastSeen
 		r.mu.Unlock()
 		r.Publish("agent.up", map[string]any{"agent": a.Name})
 		r.Log.Info("agent is up", "agent", a.Name, "url", url)
-		r.tasks.Start(func(ctx context.Context) { r.greet(ctx, a) })
+		r.tasks.Start(func(ctx context.Context) { r.completeState(ctx, a) })
 		r.Changed()
 	}
 	if replaced {
@@ -139,26 +139,26 @@ func (r *Registry[C, R, L]) take(a *Agent[C], e control.Event[R, L]) {
 	}
 }
 
-// greet completes what is known of an agent that has just been heard.
-func (r *Registry[C, R, L]) greet(ctx context.Context, a *Agent[C]) {
-	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+// completeState reads the status of an agent that has just been heard, and finds its place.
+func (r *Registry[C, R, L]) completeState(ctx context.Context, a *Agent[C]) {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	st, err := a.Client.Status(ctx)
 	if draining := a.State().Draining; err == nil && st.Draining != draining {
-		// It was drained for a controller that has forgotten it since, or was not
-		// reached when it was.
+		// The agent was drained for a controller that no longer knows about it, or could
+		// not be reached when it was to be drained.
 		st, err = a.Client.Drain(ctx, draining)
 	}
 	if err == nil {
-		r.learn(a, st)
+		r.updateStatus(a, st)
 	}
 	r.Heard(ctx, a)
 	r.find(ctx, a)
 }
 
-// giveUp takes an agent out of service whose events ended for cause, and which
-// did not answer then. What becomes of its sessions is judged apart.
-func (r *Registry[C, R, L]) giveUp(a *Agent[C], cause, answer error) {
+// markSilent marks an agent as silent whose event stream ended with cause, and which failed to
+// answer with the error answer. Judge decides about its sessions.
+func (r *Registry[C, R, L]) markSilent(a *Agent[C], cause, answer error) {
 	r.mu.Lock()
 	was := a.state.Liveness
 	a.state.Liveness = Silent
@@ -179,19 +179,18 @@ func (r *Registry[C, R, L]) giveUp(a *Agent[C], cause, answer error) {
 	r.tasks.Start(func(ctx context.Context) { r.judgeWhileSilent(ctx, a) })
 }
 
-// newsFor is how long after its first word it may take until an agent has told its ports
-// and has been found in the network.
-const newsFor = 2 * time.Second
+// startupTime is the time within which a new agent reports its ports and is found in the network.
+const startupTime = 2 * time.Second
 
-// Expected says whether an agent that cannot be used yet will soon be. starting says that
-// the service has just been started.
+// Expected reports whether an agent that cannot be used yet will probably be usable soon. starting
+// reports that the service has just been started.
 func (r *Registry[C, R, L]) Expected(starting bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.list {
 		s := &a.state
 		ready := s.Liveness == Up && s.Status.Instance != "" && len(s.Places) == len(s.Addrs)
-		if !ready && (starting || time.Since(a.news) < newsFor) && s.Liveness != Silent {
+		if !ready && (starting || time.Since(a.upSince) < startupTime) && s.Liveness != Silent {
 			return true
 		}
 	}

@@ -71,8 +71,8 @@ func TestUpHasTold(t *testing.T) {
 		o.Event = func(_ *Agent[*stub], e event, _ bool) { before[e.Ended[0]] = a.State().Liveness }
 	})
 	a = &Agent[*stub]{Name: "z", Client: &stub{}, mu: &r.mu, state: State{Liveness: Unknown}}
-	r.take(a, event{Instance: "first", Seq: 1, Ended: []told{"one"}})
-	r.take(a, event{Instance: "first", Seq: 2, Ended: []told{"two"}})
+	r.handleEvent(a, event{Instance: "first", Seq: 1, Ended: []told{"one"}})
+	r.handleEvent(a, event{Instance: "first", Seq: 2, Ended: []told{"two"}})
 	if before["one"] != Unknown || before["two"] != Up || a.State().Liveness != Up {
 		t.Errorf("while it was taken in: %v; now %s", before, a.State().Liveness)
 	}
@@ -88,12 +88,12 @@ func TestWordsOvertakeEachOther(t *testing.T) {
 	a := &Agent[*stub]{Name: "z", Client: &stub{}, mu: &r.mu, state: State{Liveness: Up}}
 	event := func(instance string, requests uint64, draining bool) func() {
 		return func() {
-			r.take(a, event{Instance: instance, DrainRequests: requests, Status: control.Load{Draining: draining, Sessions: 7}})
+			r.handleEvent(a, event{Instance: instance, DrainRequests: requests, Status: control.Load{Draining: draining, Sessions: 7}})
 		}
 	}
 	status := func(instance string, requests uint64, draining bool) func() {
 		return func() {
-			r.learn(a, control.Status{Instance: instance, DrainRequests: requests, Load: control.Load{Draining: draining}})
+			r.updateStatus(a, control.Status{Instance: instance, DrainRequests: requests, Load: control.Load{Draining: draining}})
 		}
 	}
 	for i, step := range []struct {
@@ -138,18 +138,18 @@ func TestRecordsAreTakenOnce(t *testing.T) {
 		{Instance: "first", Seq: 3, Ended: []told{"one", "two", "three"}},
 		{Instance: "first", Seq: 3},
 	} {
-		r.take(a, e)
+		r.handleEvent(a, e)
 	}
 	if want := "[one two three]"; len(missed) > 0 || len(lost) > 0 || fmt.Sprint(got) != want {
 		t.Errorf("%v, missed %d, lost %v, want %s", got, len(missed), lost, want)
 	}
-	r.take(a, event{Instance: "first", Seq: 9, Ended: []told{"nine"}})
+	r.handleEvent(a, event{Instance: "first", Seq: 9, Ended: []told{"nine"}})
 	select {
 	case <-missed:
 	case <-time.After(time.Minute):
 		t.Error("that records are missing is not told")
 	}
-	r.take(a, event{Instance: "second", Seq: 1, Ended: []told{"new"}})
+	r.handleEvent(a, event{Instance: "second", Seq: 1, Ended: []told{"new"}})
 	if want := "[one two three nine new]"; fmt.Sprint(got) != want || len(lost) != 1 || !errors.Is(lost[0], ErrReplaced) {
 		t.Errorf("%v, lost %v, want %s", got, lost, want)
 	}

@@ -11,23 +11,22 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// Times between announcements: of an agent that its controller does not know
-// yet, and of one that it knew last time.
+// The times between announcements, after the controller could not be reached and after it has
+// answered.
 const (
 	announceSoon  = 5 * time.Second
 	announceAgain = time.Minute
 )
 
-// AgentSpec is an agent as an operator adds it, or as it announces itself.
+// AgentSpec is an agent as an operator adds it or as it announces itself.
 type AgentSpec struct {
-	Name        string   `json:"name" example:"agent-1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" patternDescription:"1 to 63 lower-case letters, digits, dots and dashes" doc:"Lower-case letters, digits, dots and dashes"`
-	URL         string   `json:"url" pattern:"^https?://(?:\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z.-]+):[0-9]{1,5}/?$" patternDescription:"a URL like https://192.0.2.7:8440" example:"https://192.0.2.7:8440" doc:"Where its control API listens"`
-	Addrs       []string `json:"addrs" format:"ip-address" minItems:"1" maxItems:"2" example:"[\"10.0.0.11\"]" doc:"Its data addresses, at most one of each family"`
-	MaxSessions int      `json:"max_sessions,omitempty" minimum:"0" maximum:"1000000" doc:"Bound of its sessions; 0: it decides"`
+	Name        string   `json:"name" example:"agent-1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" patternDescription:"1 to 63 lower-case letters, digits, dots and dashes" doc:"Name of the agent: lower-case letters, digits, dots and dashes"`
+	URL         string   `json:"url" pattern:"^https?://(?:\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z.-]+):[0-9]{1,5}/?$" patternDescription:"a URL like https://192.0.2.7:8440" example:"https://192.0.2.7:8440" doc:"URL of the agent's control API"`
+	Addrs       []string `json:"addrs" format:"ip-address" minItems:"1" maxItems:"2" example:"[\"10.0.0.11\"]" doc:"Data addresses of the agent, at most one of each family"`
+	MaxSessions int      `json:"max_sessions,omitempty" minimum:"0" maximum:"1000000" doc:"Maximum number of its sessions; 0 leaves the limit to the agent"`
 }
 
-// Announce tells the controller, again and again until ctx ends, that an agent of a service
-// is there.
+// Announce announces an agent of a service to the controller repeatedly until ctx ends.
 func Announce(ctx context.Context, c *client.Client, service string, spec AgentSpec, log *slog.Logger) {
 	last := ""
 	for {

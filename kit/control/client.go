@@ -21,44 +21,45 @@ import (
 )
 
 const (
-	// maxReply bounds an ordinary answer, and maxList one that is a list (CallList): the
-	// largest permitted number of sessions fits.
+	// maxReply bounds an ordinary answer, and maxList one that is a list (CallList). A list of the
+	// maximum number of sessions fits.
 	maxReply = 1 << 20
 	maxList  = 64 << 20
 	// maxEvent bounds one line of the event stream.
 	maxEvent = 16 << 20
-	// maxConns bounds the connections to one agent, also where each request takes one (HTTP/1.1).
+	// maxConns bounds the connections to one agent. With HTTP/1.1 each request takes a connection.
 	maxConns = 256
 	// Silence is how long the event stream may be quiet.
 	Silence = 3 * time.Second
 )
 
-// What an answer or an event may consist of: an empty object of two bytes can become a value
-// of hundreds. A list has at most as many elements as an agent carries sessions.
+// The limits of what an answer or an event may contain: two bytes of JSON, an empty object, can
+// become a value of hundreds of bytes. A list has at most as many elements as an agent has
+// sessions.
 var (
 	replyLimits = jsonlimit.Limits{Depth: 16, Values: 100_000, List: 4096, Key: 256}
 	listLimits  = jsonlimit.Limits{Depth: 16, Values: 4 << 20, List: 1 << 16, Key: 256}
 )
 
-// ErrSilent ends Watch when the agent has sent nothing for too long.
+// ErrSilent is returned by Watch when the agent has sent nothing for too long.
 var ErrSilent = errors.New("agent is silent")
 
-// Client speaks to one agent, which records R and has L under way. It is safe for
-// concurrent use.
+// Client is a client of one agent, whose records have the type R and whose work in progress has the
+// type L. It is safe for concurrent use.
 type Client[R, L any] struct {
 	base string
 	addr string
 	dial Dialer
 	http *http.Client
-	end  context.CancelFunc // of its connections
+	end  context.CancelFunc // closes the client's connections
 
 	maxReply, maxEvent int
 }
 
-// NewClient returns a client of the agent at base, such as "https://192.0.2.7:8440".
-// The configuration holds the controller's certificate and the CA; nil is for
-// an agent on the loopback interface without TLS. Dial is how it connects, for example
-// inside a network namespace; nil for the ordinary way.
+// NewClient returns a client of the agent at base, such as "https://192.0.2.7:8440". config holds
+// the controller's certificate and the CA; it is nil for an agent on the loopback interface without
+// TLS. dial makes the connections, for example inside a network namespace; if it is nil, a
+// net.Dialer is used.
 func NewClient[R, L any](base string, config *tls.Config, dial Dialer) (*Client[R, L], error) {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -71,7 +72,7 @@ func NewClient[R, L any](base string, config *tls.Config, dial Dialer) (*Client[
 		dial = (&net.Dialer{Timeout: 3 * time.Second}).DialContext
 	}
 	lasting, end := context.WithCancel(context.Background())
-	dial = until(lasting, dial)
+	dial = closeWhenEnded(lasting, dial)
 	t := &http.Transport{
 		MaxIdleConnsPerHost: 64,
 		MaxConnsPerHost:     maxConns,
@@ -80,7 +81,7 @@ func NewClient[R, L any](base string, config *tls.Config, dial Dialer) (*Client[
 		DialContext:         dial,
 		DialTLSContext:      tlsconn.DialTLS(dial, config, 5*time.Second),
 	}
-	// An agent that sends its controller elsewhere would have it call there.
+	// An agent must not be able to redirect its controller to another address.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client[R, L]{
 		base: strings.TrimSuffix(base, "/"), dial: dial, end: end,
@@ -89,11 +90,11 @@ func NewClient[R, L any](base string, config *tls.Config, dial Dialer) (*Client[
 	}, nil
 }
 
-// Bound has the client take answers and events of so many bytes at most, where a service's are small. It is
-// called before anything is asked.
+// Bound sets the maximum size of answers and events in bytes, for a service whose answers are
+// small. Call it before the first request.
 func (c *Client[R, L]) Bound(reply, event int) { c.maxReply, c.maxEvent = reply, event }
 
-// Close ends the client: its connections are closed, and every request fails.
+// Close closes the client's connections. Every later request fails.
 func (c *Client[R, L]) Close() {
 	c.end()
 	c.http.CloseIdleConnections()
@@ -107,9 +108,8 @@ func (c *Client[R, L]) Status(ctx context.Context) (Status, error) {
 	return s, err
 }
 
-// Knock connects to the control server and leaves again. That somebody listens
-// there is what the agent's kernel says, also while the agent itself is stopped or
-// gets no processor.
+// Knock connects to the control server and closes the connection. The agent's kernel accepts the
+// connection even if the agent itself is stopped or gets no processor.
 func (c *Client[R, L]) Knock(ctx context.Context) error {
 	conn, err := c.dial(ctx, "tcp", c.addr)
 	if err != nil {
@@ -126,8 +126,8 @@ func (c *Client[R, L]) Drain(ctx context.Context, on bool) (Status, error) {
 	return s, err
 }
 
-// Watch calls f with each event until ctx ends, the agent closes the stream, or it has been
-// silent for so long (ErrSilent), usually Silence. It never returns nil.
+// Watch calls f with each event until ctx ends, the agent closes the stream, or the agent has been
+// silent for the given time (ErrSilent), which is usually Silence. It never returns nil.
 func (c *Client[R, L]) Watch(ctx context.Context, silence time.Duration, f func(Event[R, L])) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -160,7 +160,7 @@ func (c *Client[R, L]) Watch(ctx context.Context, silence time.Duration, f func(
 	return watchError(ctx, err)
 }
 
-// watchError prefers why the context ended over what the broken read said.
+// watchError returns the cause with which the context ended, or err if it has not ended.
 func watchError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -168,8 +168,8 @@ func watchError(ctx context.Context, err error) error {
 	return err
 }
 
-// Call sends one request and decodes the answer into out, unless out is nil. An answer of more
-// than a MiB, or than Bound has set, is an error.
+// Call sends one request and decodes the answer into out, unless out is nil. It returns an error if
+// the answer exceeds 1 MiB or the size that Bound has set.
 func (c *Client[R, L]) Call(ctx context.Context, method, path string, in, out any) error {
 	return c.call(ctx, method, path, in, out, c.maxReply, replyLimits)
 }
@@ -206,7 +206,7 @@ func (c *Client[R, L]) call(ctx context.Context, method, path string, in, out an
 	return nil
 }
 
-// send does one request; an answer that is not 2xx becomes a *Problem.
+// send sends one request. It returns an answer that is not 2xx as a *Problem.
 func (c *Client[R, L]) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
@@ -234,7 +234,7 @@ func (c *Client[R, L]) send(ctx context.Context, method, path string, in any) (*
 	return nil, fmt.Errorf("agent %s: %w", c.base, readProblem(res))
 }
 
-// readProblem turns a refusal into a Problem, whatever its body is.
+// readProblem converts an answer with an error status into a Problem, whatever its body is.
 func readProblem(res *http.Response) *Problem {
 	p := &Problem{}
 	err := json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(p)
@@ -248,10 +248,10 @@ func readProblem(res *http.Response) *Problem {
 	return p
 }
 
-// maxText is how many bytes are kept of a text of an agent that goes into logs and events.
+// maxText bounds, in bytes, an agent's texts that are written to logs and events.
 const maxText = 300
 
-// clip cuts a text that is longer than most bytes, between characters.
+// clip cuts a text to at most most bytes, between characters.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -5,13 +5,14 @@ import (
 	"net"
 )
 
-// Dialer is how connections are made.
+// Dialer makes connections, like net.Dialer's DialContext.
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// until has a dialer's connections closed when ended ends, and none made afterwards. The HTTP
-// transport dials on behalf of requests that are over by the time the connection stands, and
-// keeps it: closing its idle connections does not end those.
-func until(ended context.Context, dial Dialer) Dialer {
+// closeWhenEnded returns a dialer whose connections are closed when the context ended ends, and
+// which makes none afterwards. The HTTP transport finishes a dial, and keeps the connection,
+// although the request for it has ended. Closing the transport's idle connections does not close
+// those.
+func closeWhenEnded(ended context.Context, dial Dialer) Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		switch {
@@ -25,7 +26,7 @@ func until(ended context.Context, dial Dialer) Dialer {
 	}
 }
 
-// watched is a connection that a context closes until it is closed.
+// watched is a connection that is closed when a context ends.
 type watched struct {
 	net.Conn
 	forget func() bool

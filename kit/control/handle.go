@@ -13,17 +13,18 @@ import (
 const (
 	// maxBody bounds a request's body.
 	maxBody = 64 << 10
-	// gather is how long records wait for more, so that many at once need few events.
+	// gather is the time for which a record waits for further ones, so that many at once need few
+	// events.
 	gather = 20 * time.Millisecond
-	// writeTimeout bounds how long a reader of events may take for one.
+	// writeTimeout bounds the time to write one event to a reader.
 	writeTimeout = 5 * time.Second
 )
 
 // Nothing is a request or an answer without a body.
 type Nothing struct{}
 
-// Handle has a server answer requests of a pattern, as in net/http. A body that is not an I
-// is refused; an error of f is the answer as AsProblem has it.
+// Handle makes a server answer requests that match a pattern, as in net/http. It refuses a body
+// that is not an I. An error of f is answered as AsProblem converts it.
 func Handle[I, O, R, L any](s *Server[R, L], pattern string, f func(*http.Request, I) (O, error)) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		var in I
@@ -39,7 +40,7 @@ func Handle[I, O, R, L any](s *Server[R, L], pattern string, f func(*http.Reques
 			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(out) // the client has gone, which it will notice
+			_ = json.NewEncoder(w).Encode(out) // an error means that the client has gone
 		}
 	})
 }
@@ -59,7 +60,7 @@ func read(w http.ResponseWriter, r *http.Request, into any) error {
 	return nil
 }
 
-// refuse answers with a problem document.
+// refuse answers a request with a problem document.
 func refuse(w http.ResponseWriter, err error) {
 	p := *AsProblem(err)
 	if p.Status = statuses[p.Code]; p.Status == 0 {
@@ -70,8 +71,8 @@ func refuse(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// events streams an Event with what is under way each second, and one with what has
-// happened soon after it has.
+// events streams an Event with the work in progress every second, and one with new records soon
+// after they are made.
 func (s *Server[R, L]) events(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")

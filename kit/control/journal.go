@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// keepRecords is how many records an agent remembers, for a controller that was away.
+// keepRecords is the number of records that an agent keeps for a controller that was away.
 const keepRecords = 1024
 
-// journal keeps the latest records of what has happened, numbered from 1.
+// journal keeps the latest records, numbered from 1.
 type journal[R any] struct {
 	mu   sync.Mutex
 	list []R

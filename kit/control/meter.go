@@ -18,8 +18,8 @@ type meter struct {
 	in, out uint64
 }
 
-// sample takes the figures of the time since the last: payload so far from and to end hosts,
-// and what is held of it now.
+// sample updates the load from the totals of payload received from and sent to end hosts, and from
+// the payload held now, all in bytes.
 func (m *meter) sample(in, out, held uint64) {
 	cpu, now := cpuTime(), time.Now()
 	m.mu.Lock()
@@ -41,7 +41,7 @@ func (m *meter) now() Load {
 	return m.load
 }
 
-// cpuTime is the processor time this process has used.
+// cpuTime returns the processor time that this process has used.
 func cpuTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -50,7 +50,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// residentMemory is the process's resident memory in bytes, or zero.
+// residentMemory returns the process's resident memory in bytes, or zero.
 func residentMemory() uint64 {
 	var size, resident uint64 // in pages
 	if b, err := os.ReadFile("/proc/self/statm"); err == nil {

@@ -9,24 +9,24 @@ import (
 // Code is the machine-readable kind of a Problem.
 type Code string
 
-// The codes: of requests in general, of what is asked to be begun, and of what it needs.
+// The codes: for requests in general, for new work, and for what that work needs.
 const (
 	CodeBadRequest Code = "bad-request" // the request is wrong; Field says where
-	CodeNotFound   Code = "not-found"   // there is none of this name
-	CodeInternal   Code = "internal"    // a fault of the agent; Detail says which
+	CodeNotFound   Code = "not-found"   // nothing has this name
+	CodeInternal   Code = "internal"    // a fault of the agent; Detail describes it
 
 	CodeFull      Code = "full"      // no room for another
-	CodeDraining  Code = "draining"  // the agent takes nothing new
-	CodeDuplicate Code = "duplicate" // it is there already
+	CodeDraining  Code = "draining"  // the agent accepts no new work
+	CodeDuplicate Code = "duplicate" // it already exists
 
 	CodeNoRoute     Code = "no-route"    // no route to the end host
 	CodeNoPeer      Code = "no-peer"     // no route to the peer, or it cannot be used
 	CodeRefused     Code = "refused"     // the server refused the connection
 	CodeTimeout     Code = "timeout"     // the server did not answer in time
-	CodeUnreachable Code = "unreachable" // no host or network there, says the network
+	CodeUnreachable Code = "unreachable" // the network reported the host or network as unreachable
 )
 
-// statuses are those of HTTP; of other codes it is 500.
+// statuses maps codes to HTTP statuses. Other codes have the status 500.
 var statuses = map[Code]int{
 	CodeBadRequest: http.StatusBadRequest, CodeNotFound: http.StatusNotFound, CodeDuplicate: http.StatusConflict,
 	CodeFull: http.StatusServiceUnavailable, CodeDraining: http.StatusServiceUnavailable,
@@ -65,7 +65,7 @@ func CodeOf(err error) Code {
 	return ""
 }
 
-// AsProblem makes a problem of any error.
+// AsProblem returns the problem in err's chain, or an internal problem with err's text.
 func AsProblem(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
@@ -73,7 +73,7 @@ func AsProblem(err error) *Problem {
 	return &Problem{Title: "agent failed", Code: CodeInternal, Detail: err.Error()}
 }
 
-// BadRequest is the problem of a wrong field.
+// BadRequest returns the problem of a wrong field.
 func BadRequest(field, format string, args ...any) error {
 	return &Problem{Title: "wrong request", Code: CodeBadRequest, Field: field, Detail: fmt.Sprintf(format, args...)}
 }

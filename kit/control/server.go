@@ -22,41 +22,42 @@ import (
 	"github.com/sluice-net/sluice/internal/tlsconn"
 )
 
-// Options is what a Server works with.
+// Options configures a Server.
 type Options[L any] struct {
 	Log *slog.Logger
-	// MaxSessions is how many the agent takes, as it tells its controller.
+	// MaxSessions is the number of sessions that the agent accepts. It is reported to the
+	// controller.
 	MaxSessions int
-	// Status says what does not change, and what is known of peers; the rest is filled in.
-	// It may be nil, as the others may.
+	// Status returns what does not change, and the state of peers. The server fills in the rest.
+	// Like the following functions it may be nil.
 	Status func() Status
-	// Sessions counts what the agent has under way, Live describes it.
+	// Sessions returns the number of sessions in progress, and Live describes them.
 	Sessions func() int
 	Live     func() []L
-	// Totals are the payload so far from and to end hosts, and what is held of it now, in
-	// bytes.
+	// Totals returns the payload received from and sent to end hosts so far, and the payload held
+	// now, in bytes.
 	Totals  func() (in, out, held uint64)
 	Metrics prometheus.Gatherer
 }
 
-// Server is an agent's control server. Add operations with Handle, then call Serve; the
-// other methods may be called at any time, by many goroutines.
+// Server is an agent's control server. Add operations with Handle, then call Serve. The other
+// methods may be called at any time and concurrently.
 type Server[R, L any] struct {
 	Options[L]
 	mux      *http.ServeMux
 	http     *http.Server
-	strange  lograte.Limit // lines that anybody can cause
+	strange  lograte.Limit // limits log lines that anybody can cause
 	instance string
 	started  time.Time
 	draining atomic.Bool
-	drains   atomic.Uint64 // requests that have set it; read before it
+	drains   atomic.Uint64 // the number of drain requests; read it before draining
 	journal  journal[R]
 	meter    meter
 	ctx      context.Context // ends with the server
 	cancel   context.CancelFunc
 }
 
-// NewServer returns one that does not serve yet.
+// NewServer returns a server that does not serve yet.
 func NewServer[R, L any](o Options[L]) *Server[R, L] {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -108,14 +109,14 @@ func (s *Server[R, L]) register() {
 // ServeHTTP answers one request.
 func (s *Server[R, L]) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Serve answers at a listener until Close; any other end is an error. config asks for the
-// controller's certificate; nil is for the loopback interface.
+// Serve serves a listener until Close, and returns any other reason for its end as an error. config
+// requires the controller's certificate; it is nil on the loopback interface.
 func (s *Server[R, L]) Serve(l net.Listener, config *tls.Config) error {
 	l = listen.New(l, func(err error) {
 		s.strange.Warn(s.Log, "cannot accept control connections for now", "error", err)
 	})
 	if config != nil {
-		if len(config.NextProtos) == 0 { // of this one: those of connections are taken from it
+		if len(config.NextProtos) == 0 { // connections take their configurations from this one
 			config.NextProtos = []string{"h2", "http/1.1"}
 		}
 		l = tlsconn.NewListener(l, config)
@@ -131,13 +132,13 @@ func (s *Server[R, L]) Serve(l net.Listener, config *tls.Config) error {
 	return fmt.Errorf("control server at %v: %w", l.Addr(), err)
 }
 
-// Close ends the server; the event streams end with it.
+// Close closes the server and its event streams.
 func (s *Server[R, L]) Close() {
 	s.cancel()
 	_ = s.http.Close()
 }
 
-// measure takes the load each second.
+// measure samples the load every second.
 func (s *Server[R, L]) measure() {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
@@ -151,28 +152,28 @@ func (s *Server[R, L]) measure() {
 	}
 }
 
-// Record tells the controller of something that has happened.
+// Record adds a record, which is sent to the controller.
 func (s *Server[R, L]) Record(r R) { s.journal.add(r) }
 
-// Records are the latest that the server still has, the oldest first. Changed is closed at
-// the next.
+// Records returns the records that the server still holds, the oldest first, and a channel that is
+// closed at the next record.
 func (s *Server[R, L]) Records() (latest []R, changed <-chan struct{}) {
 	changed = s.journal.changed()
 	latest, _ = s.journal.since(0)
 	return latest, changed
 }
 
-// Draining says that the agent is to take nothing new.
+// Draining reports whether the agent must accept no new work.
 func (s *Server[R, L]) Draining() bool { return s.draining.Load() }
 
-// Load is that of the last second, with the counts of this moment.
+// Load returns the load of the last second, with the present numbers of sessions.
 func (s *Server[R, L]) Load() Load {
 	l := s.meter.now()
 	l.Sessions, l.MaxSessions, l.Draining = s.Sessions(), s.MaxSessions, s.Draining()
 	return l
 }
 
-// Now is the agent's state.
+// Now returns the agent's status.
 func (s *Server[R, L]) Now() Status {
 	st := s.Status()
 	st.DrainRequests = s.drains.Load()

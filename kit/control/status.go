@@ -16,7 +16,7 @@ type Load struct {
 	BitsPerSecondOut float64 `json:"bits_per_second_out"` // to end hosts
 	CPU              float64 `json:"cpu"`                 // cores in use by the agent, 1.0 is one core
 	MemoryBytes      uint64  `json:"memory_bytes"`        // resident memory of the process
-	BufferedBytes    uint64  `json:"buffered_bytes"`      // payload that it holds
+	BufferedBytes    uint64  `json:"buffered_bytes"`      // payload held in buffers
 }
 
 // Status is the load together with what does not change while the agent runs.
@@ -24,39 +24,39 @@ type Status struct {
 	Load
 	// Instance differs after each start of the agent.
 	Instance string `json:"instance"`
-	// DrainRequests counts those to drain, or not to, since then: what an agent says after more of
-	// them is newer, in whichever order it is heard.
+	// DrainRequests counts the requests to drain, or not to, since the start of the agent. A status
+	// with a higher number is newer, in whichever order they arrive.
 	DrainRequests uint64    `json:"drain_requests"`
 	Started       time.Time `json:"started"`
 	Version       string    `json:"version"`
-	// Addrs are its data addresses, at most one of each family.
+	// Addrs holds the agent's data addresses, at most one of each family.
 	Addrs []netip.Addr `json:"addrs"`
-	// DataPorts are those at which other agents reach it.
+	// DataPorts holds the ports on which other agents connect.
 	DataPorts []uint16 `json:"data_ports"`
-	// SessionPorts are the agent's ports towards end hosts: it uses them for
-	// nothing but sessions. The zero range is that of an agent that does not say.
+	// SessionPorts are the agent's ports towards end hosts, which it uses only for sessions. The
+	// zero range means that the agent does not report them.
 	SessionPorts PortRange `json:"session_ports"`
-	// What the service lets its agents choose from.
+	// CongestionControls and Transports are what the agent's machine offers for connections.
 	CongestionControls []string `json:"congestion_controls,omitempty"`
 	Transports         []string `json:"transports,omitempty"`
-	// Peers are the agents with which it works.
+	// Peers describes the agents with which the agent works.
 	Peers []PeerStatus `json:"peers,omitempty"`
-	// PublicURL is where people reach it; empty for an agent that has nothing for them.
+	// PublicURL is the agent's URL for people, or "" if it has none.
 	PublicURL string `json:"public_url,omitempty"`
-	// Warnings say what keeps the agent below its best, and the remedy.
+	// Warnings names conditions that limit the agent's performance, and their remedies.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
 const (
-	// maxWarnings is how many warnings of an agent are kept, and maxWarning how long each is,
-	// in bytes.
+	// maxWarnings bounds the number of an agent's warnings that are kept, and maxWarning the length
+	// of each in bytes.
 	maxWarnings, maxWarning = 64, 1000
-	// maxURL is the longest PublicURL, in bytes.
+	// maxURL bounds the length of PublicURL in bytes.
 	maxURL = 2048
 )
 
-// clip shortens the texts of a status, which go to logs, events and people, and drops warnings
-// beyond the first maxWarnings and a PublicURL that is too long.
+// clip shortens the texts of a status, which are shown in logs, events and to people. It drops
+// warnings beyond the first maxWarnings, and a PublicURL that is too long.
 func (s *Status) clip() {
 	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
 	for i := range s.Warnings {
@@ -68,10 +68,10 @@ func (s *Status) clip() {
 	}
 }
 
-// PeerStatus is what an agent knows of another.
+// PeerStatus is an agent's view of another agent.
 type PeerStatus struct {
 	Addr netip.Addr `json:"addr"`
-	// Silence is how long nothing has come from it; agents that work together speak
+	// Silence is the time since the last message from the peer. Agents that work together send
 	// twice a second.
 	Silence Duration `json:"silence"`
 }
@@ -82,23 +82,22 @@ type PortRange struct {
 	Last  uint16 `json:"last"`
 }
 
-// DrainRequest turns draining on or off. A draining agent refuses new sessions
-// and carries the present ones to their end.
+// DrainRequest turns draining on or off. A draining agent refuses new sessions and carries the
+// existing ones to their end.
 type DrainRequest struct {
 	On bool `json:"on"`
 }
 
-// Event is one line of the event stream. R is what an agent records of what has happened,
-// L what it has under way. The first event of a stream repeats the records that the agent
-// still holds; a reader that has seen those of an instance up to a number skips them. What
-// is under way is in one event a second. Three seconds without an event mean that the agent
-// is silent.
+// Event is one line of the event stream. R is the type of records, and L that of work in progress.
+// The first event of a stream repeats the records that the agent still holds. A reader skips those
+// that it has seen, by the instance and number. One event a second has the work in progress. An
+// agent that sends no event for three seconds is silent.
 type Event[R, L any] struct {
 	Instance string `json:"instance"`
 	Status   Load   `json:"status"`
 	// DrainRequests is as in Status.
 	DrainRequests uint64 `json:"drain_requests"`
-	// Seq numbers the last record; each has the number after the one before it.
+	// Seq is the number of the last record. Numbers are consecutive.
 	Seq   uint64 `json:"seq"`
 	Ended []R    `json:"ended,omitempty"`
 	Live  []L    `json:"live,omitempty"`

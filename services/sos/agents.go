@@ -22,7 +22,7 @@ func (s *Service) newRegistry() *registry {
 		Dial: func(r agents.AgentRecord) (*agentapi.Client, error) {
 			return agentapi.NewClient(r.URL, s.opts.AgentTLS, s.opts.Dial)
 		},
-		Timing: func() (silent, patience time.Duration) {
+		Timing: func() (silent, deadAfter time.Duration) {
 			c := s.settings()
 			return time.Duration(c.SilentAfter), time.Duration(c.PeerTimeout)
 		},
