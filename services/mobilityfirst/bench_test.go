@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// BenchmarkRequest is a request for a path that is there, from the frame until it is handed on.
+// BenchmarkRequest measures a request for an existing path, from the frame until it is forwarded.
 func BenchmarkRequest(b *testing.B) {
 	net := servicetest.NewNetwork(ring())
 	s := New(Options{Network: net, Rules: servicetest.NewLedger(), Metric: network.MetricHops})

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// asks has a host ask for a name, with a hello and the number of a request that may be from before, and gives the places that
-// are asked for the answer.
+// asks sends a request with an ID, which may be that of an earlier one, and returns the places that
+// are asked.
 func (w *world) asks(x message, id uint64, to frame.GUID) (places []place) {
 	w.t.Helper()
 	x.request, x.received = &frame.PathRequest{ID: id, Destination: to, Hello: x.hello}, time.Now()
@@ -28,8 +28,9 @@ func (w *world) asks(x message, id uint64, to frame.GUID) (places []place) {
 	return places
 }
 
-// Those who ask for a name that is at two places are led to the nearer, and spread over both. Who renews a path keeps to it, also
-// after it was led to both; who asks again because it has heard nothing from there is led to both.
+// Requests for a name with two places go to the nearer one, and are spread over both. Renewing a
+// path keeps the place, even after a request to both; a request that is repeated without an answer
+// goes to both.
 func TestChoose(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, near, far := numbered(100), host(2, 2), host(3, 3)
@@ -75,7 +76,7 @@ func TestChoose(t *testing.T) {
 	})
 }
 
-// Where chunks may go by several ways, each interface of both hosts has one, whichever has more of them.
+// With multihoming each interface of both hosts has a path, whichever host has more interfaces.
 func TestMultihoming(t *testing.T) {
 	for name, c := range map[string]struct{ asking, asked, want int }{
 		"one to two": {1, 2, 2}, "two to one": {2, 1, 2}, "two to two": {2, 2, 2}, "two to three": {2, 3, 3}, "three to two": {3, 2, 3},
@@ -119,8 +120,8 @@ func TestMultihoming(t *testing.T) {
 	}
 }
 
-// Of a name that is at more places than are considered, the way that is there is kept, by whoever asks again and by whoever may
-// have several ways, which are the same each time.
+// If a name has more places than are considered, the existing path is kept, by a repeated request
+// and by one for several paths, which selects the same places each time.
 func TestManyPlacesKeepWays(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, at := numbered(100), host(1, 1)
@@ -154,7 +155,7 @@ func TestManyPlacesKeepWays(t *testing.T) {
 	})
 }
 
-// counting counts how often ways are looked for.
+// counting counts the route computations.
 type counting struct {
 	kit.Network
 	looked int
@@ -165,7 +166,8 @@ func (c *counting) Topology() *network.Topology {
 	return c.Network.Topology()
 }
 
-// Who asks again has no way looked for: all that do not drain are asked, whatever the ways cost.
+// A repeated request computes no routes: all places that do not drain are asked, whatever their
+// cost.
 func TestSpareLooksForNoWay(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, c := numbered(100).name, &counting{Network: w.net}
@@ -177,7 +179,7 @@ func TestSpareLooksForNoWay(t *testing.T) {
 	})
 }
 
-// Where there can be no path to the one place, all are asked.
+// If there is no path to the selected place, all places are asked.
 func TestChooseWithoutRoom(t *testing.T) {
 	in(t, Options{MaxPaths: 1}, func(w *world) {
 		f, a, b := numbered(100), numbered(1), numbered(2)
@@ -193,7 +195,8 @@ func TestChooseWithoutRoom(t *testing.T) {
 	})
 }
 
-// Hosts with the same name are both believed though their clocks differ a little; what is much older is not.
+// Hosts with the same name are both accepted although their clocks differ a little; a much older
+// hello is not.
 func TestClocks(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, now := numbered(100), w.number
@@ -218,8 +221,9 @@ func TestClocks(t *testing.T) {
 	})
 }
 
-// A request for all hosts that have a name is led to each of them, by a path of its own; further hosts than there may be places
-// are refused, and what was there stays. Nothing is left when the leases are over.
+// A multicast request goes to each host of a name, by a path of its own. Hosts beyond the maximum
+// number of places are refused, and the existing ones stay. Nothing is left when the leases have
+// ended.
 func TestMulticast(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, a, at := numbered(100), numbered(1), host(1, 1)
@@ -258,7 +262,8 @@ func TestMulticast(t *testing.T) {
 	})
 }
 
-// Where no path can be made to the one of many places, a few others are asked, and no more than a port's share of them.
+// If there is no path to the selected one of many places, a few others are asked, up to a port's
+// limit.
 func TestOthersAreBounded(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f := numbered(100)
@@ -281,7 +286,7 @@ func TestOthersAreBounded(t *testing.T) {
 	})
 }
 
-// Who has many hosts asked gets no more of them than a port's share.
+// A requester of many hosts cannot exceed a port's limit.
 func TestMulticastIsBounded(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, a, at := numbered(100), numbered(1), host(1, 1)

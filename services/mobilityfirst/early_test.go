@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// said has a frame of a host received, as the switches bring it.
+// said passes a host's frame to the service, as the switches do.
 func (w *world) said(x message) network.Verdict {
 	f := frame.Frame(&x.hello)
 	if x.request != nil {
@@ -19,7 +19,7 @@ func (w *world) said(x message) network.Verdict {
 	return w.receive(message{place: x.place, received: x.received, send: w.net.Send}, f.AppendTo(nil))
 }
 
-// stands has the network believe that a host is somewhere, and tell so.
+// stands makes the network know a host at a place, and notifies the service.
 func (w *world) stands(at place) {
 	h := network.Host{MAC: at.MAC, At: at.At, IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, at.MAC[5]})}}
 	w.net.SetHost(h)
@@ -27,7 +27,8 @@ func (w *world) stands(at place) {
 	w.pass(0)
 }
 
-// What a host says before the network believes that it has moved is taken when it does, and not forgotten.
+// A message that a host sends before the network knows that it has moved is processed once the
+// network knows, and not lost.
 func TestSaidEarly(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		b, old := numbered(2), host(2, 2)
@@ -64,10 +65,11 @@ func TestSaidEarly(t *testing.T) {
 	})
 }
 
-// What strangers say early is bounded: by port, by switch and in all; and what is over leaves no trace.
+// Early messages of strangers are limited by port, by switch and in total, and expired ones leave
+// no state.
 func TestSaidEarlyByMany(t *testing.T) {
 	in(t, Options{}, func(w *world) {
-		// Signatures are not looked at before they are believed.
+		// Signatures are not checked before the host is known at the place.
 		say := func(at network.PortRef, i int) {
 			x := message{place: place{at, openflow.MAC{2, byte(at.Switch), 0, 0, byte(i >> 8), byte(i)}}, received: time.Now(), send: w.net.Send}
 			hello := frame.Hello{Number: 1, MAC: x.MAC}

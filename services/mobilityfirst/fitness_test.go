@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
 )
 
-// A node is full when three reports in a row say at least 90 %, until three say less than 85 %.
+// A node is full when three reports in a row have a load of at least 90 %, until three are below 85
+// %.
 func TestFull(t *testing.T) {
 	var full fullState
 	for i, c := range []struct {
@@ -46,7 +47,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// What a node tells and what its operator has declared say how it stands.
+// A node's reports and its operator's declaration determine its standing.
 func TestStanding(t *testing.T) {
 	half := nodeStatus{report: nodeapi.Report{Storage: &nodeapi.StorageReport{Bytes: 1, Size: 2}}}
 	full := half
@@ -72,7 +73,8 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// Of several places the one is chosen that can be reached, stands best, costs least, and has least to do; in this order.
+// Of several places the selected one can be reached, has the best standing, the lowest cost and the
+// lowest load, in this order.
 func TestBest(t *testing.T) {
 	for name, all := range map[string][]candidate{ // the first is the best
 		"costs less":            {{3, fitness{standingFit, 0.8}}, {4, fitness{standingFit, 0.1}}},
@@ -92,8 +94,8 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// Where all places are asked, none that drains is while there is another that is heard beside the one that has not answered,
-// and one is always asked.
+// If all places are asked, draining ones are left out as long as another place can be expected to
+// answer beside the one that has not answered, and at least one is asked.
 func TestSpared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := make([]fitness, rapid.IntRange(2, maxPlacesPerName).Draw(t, "places"))
@@ -128,7 +130,7 @@ func TestSpared(t *testing.T) {
 	})
 }
 
-// declare has a node be declared, have told that it is at Ethernet addresses, and have proven a name.
+// declare adds a node that has reported Ethernet addresses and proven a name.
 func (w *world) declare(name string, of owner, draining bool, at ...openflow.MAC) {
 	w.t.Helper()
 	rec, faults := (&NodeSpec{name, "https://192.0.2.1:" + map[string]string{"a": "1", "b": "2", "c": "3"}[name]}).Parse()
@@ -142,14 +144,14 @@ func (w *world) declare(name string, of owner, draining bool, at ...openflow.MAC
 	w.nodes.byName[of.name] = append(w.nodes.byName[of.name], name)
 }
 
-// unreachable keeps what a test does in its own time.
+// unreachable is a dialer that always fails, so that a test in a bubble uses no real connection.
 func unreachable(context.Context, string, string) (stdnet.Conn, error) {
 	return nil, errors.New("there is no network")
 }
 
-// Who asks for a name is led to a place whose node drains only where there is no other; who has a path there keeps it. A node
-// counts for the name alone that it has proven, and at the places alone where it says that it is; and no node is
-// harmed by another that says the worst of the same place.
+// A request goes to a place with a draining node only if there is no other; an existing path stays.
+// A node only counts for the name that it has proven, and at the places that it reports. A node
+// cannot harm another by a bad report of the same place.
 func TestChooseByNodes(t *testing.T) {
 	in(t, Options{Dial: unreachable}, func(w *world) {
 		f, other, near, far := numbered(100), numbered(101), host(2, 2), host(3, 3)
@@ -186,7 +188,7 @@ func TestChooseByNodes(t *testing.T) {
 	})
 }
 
-// The one of many places that does not drain is found.
+// The only one of many places that does not drain is found.
 func TestChooseOfManyByNodes(t *testing.T) {
 	in(t, Options{Dial: unreachable}, func(w *world) {
 		f, fits := numbered(100), host(3, 3)

@@ -24,13 +24,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// sent is a frame that the controller has a switch send.
+// sent is a frame that the controller has sent by a switch.
 type sent struct {
 	to    network.PortRef
 	bytes []byte
 }
 
-// frame is what stands behind the Ethernet header.
+// frame parses the content behind the Ethernet header.
 func (s sent) frame(t testing.TB) frame.Frame {
 	t.Helper()
 	f, err := frame.Parse(s.bytes[ethernetHeader:])
@@ -40,7 +40,7 @@ func (s sent) frame(t testing.TB) frame.Frame {
 	return f
 }
 
-// net keeps what is sent, by port.
+// net is a network that records the sent frames by port.
 type net struct {
 	*servicetest.Network
 	mu  sync.Mutex
@@ -55,8 +55,8 @@ func (n *net) Send(at network.PortRef, frame []byte) error {
 	return nil
 }
 
-// ring is four switches, each with a link to the next by port 1 from port 2, but for those that are cut.
-// Hosts are behind the ports from 10 on.
+// ring returns four switches, each linked from its port 1 to port 2 of the next, except for cut
+// links. Hosts are behind the ports from 10 on.
 func ring(cut ...openflow.DatapathID) *network.Topology {
 	var links []network.Link
 	switches := []openflow.DatapathID{1, 2, 3, 4}
@@ -80,7 +80,7 @@ type world struct {
 	number uint64
 }
 
-// in runs a test of the service, with a clock of its own.
+// in runs a test of the service in a synctest bubble with its own clock.
 func in(t *testing.T, o Options, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { runIn(t, o, test) })
 }
@@ -100,7 +100,7 @@ func runIn(t testing.TB, o Options, test func(w *world)) {
 	}
 }
 
-// owner has a name.
+// owner is the owner of a name.
 type owner struct {
 	key  ed25519.PrivateKey
 	name frame.GUID
@@ -113,21 +113,21 @@ func numbered(i int) owner {
 	return owner{key, record.NameOfOwner(key)}
 }
 
-// host is a place where the host of a number is.
+// host returns the place of the host with a number.
 func host(d openflow.DatapathID, number byte) place {
 	return place{network.PortRef{Switch: d, Port: 10 + uint32(number)}, openflow.MAC{2, 0, 0, 0, 0, number}}
 }
 
-// hello is what a host says of a name.
+// hello returns a host's hello for a name.
 func (w *world) hello(o owner, at place) message {
 	w.number++
 	return message{place: at, hello: record.SignHello(o.key, w.number, at.MAC, 0), received: time.Now()}
 }
 
-// say has a host say a hello.
+// say sends a hello.
 func (w *world) say(o owner, at place) network.Verdict { return w.heard(w.hello(o, at)) }
 
-// ask has a host ask for a name.
+// ask sends a request for a name.
 func (w *world) ask(o owner, at place, to frame.GUID) network.Verdict {
 	x := w.hello(o, at)
 	w.id++
@@ -135,7 +135,7 @@ func (w *world) ask(o owner, at place, to frame.GUID) network.Verdict {
 	return w.heard(x)
 }
 
-// heard has the service take what was said, and be done with it.
+// heard passes a message to the service, and waits until it has been processed.
 func (w *world) heard(x message) network.Verdict {
 	x.send = w.net.Send
 	v := w.process(x)
@@ -143,13 +143,13 @@ func (w *world) heard(x message) network.Verdict {
 	return v
 }
 
-// pass lets time pass.
+// pass advances the clock.
 func (w *world) pass(d time.Duration) {
 	pause.For(d, "the service counts by its clock")
 	synctest.Wait()
 }
 
-// sent are the frames that were sent since it was asked last.
+// sent returns the frames that were sent since the last call.
 func (w *world) sent() []sent {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
@@ -158,7 +158,7 @@ func (w *world) sent() []sent {
 	return all
 }
 
-// request is the only frame that was sent, which is a request for a host.
+// request returns the only frame that was sent, which must be a request for a host.
 func (w *world) request(to place) *frame.PathRequest {
 	w.t.Helper()
 	all := w.sent()
@@ -172,8 +172,8 @@ func (w *world) request(to place) *frame.PathRequest {
 	return q
 }
 
-// arrives says where a frame with a label goes that a host sends to another, and whether it bears the
-// label there: nowhere if it ends on its way.
+// arrives returns the place that a host's frame with a label reaches, or nowhere if it is dropped,
+// and whether it still has the label there.
 func (w *world) arrives(label uint16, from, to place) (at network.PortRef, tagged bool) {
 	w.t.Helper()
 	packet := fake.NewPacket(openflow.EthType(frame.EtherType), openflow.VLANVID(label), openflow.EthSrc(from.MAC), openflow.EthDst(to.MAC))
@@ -210,7 +210,7 @@ func (w *world) arrives(label uint16, from, to place) (at network.PortRef, tagge
 	return at, tagged
 }
 
-// leads asserts that labels lead frames both ways.
+// leads asserts that labels lead frames in both directions.
 func (w *world) leads(forth, back uint16, from, to place) {
 	w.t.Helper()
 	if at, tagged := w.arrives(forth, from, to); at != to.At || tagged {
@@ -221,7 +221,7 @@ func (w *world) leads(forth, back uint16, from, to place) {
 	}
 }
 
-// rules is how many there are of paths.
+// rules returns the number of rules of paths.
 func (w *world) rules() (n int) {
 	for key, p := range w.ledger.Programs() {
 		if key != "unknown-labels" {

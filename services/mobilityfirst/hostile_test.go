@@ -17,8 +17,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// A host that has more names than there may be, and asks with each for everybody, takes room from nobody
-// else.
+// A host with more names than allowed, whose requests are broadcast, takes no room from others.
 func TestManyNames(t *testing.T) {
 	in(t, Options{MaxPaths: 64}, func(w *world) {
 		b, bt, xt := numbered(2), host(2, 2), host(4, 9)
@@ -42,7 +41,7 @@ func TestManyNames(t *testing.T) {
 	})
 }
 
-// What floods cost is bounded, for each port and in all, and others are heard beside them.
+// The cost of floods is limited for each port and in total, and other hosts are served meanwhile.
 func TestFloods(t *testing.T) {
 	many := func(w *world, make func(i int) message) {
 		for i := range 100_000 {
@@ -102,7 +101,7 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// One who moves a name that many follow has the controller tell so many, and no more.
+// A move of a name with many subscribers causes a limited number of notifications.
 func TestManyFollowers(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		b := numbered(2)
@@ -125,7 +124,8 @@ func TestManyFollowers(t *testing.T) {
 	})
 }
 
-// One whose requests go to several places, as often as they may, keeps nobody at its port from being told of a name that moves.
+// A host whose requests go to several places, at the maximum rate, does not prevent notifications
+// to others at its port.
 func TestLeadsAreNotTold(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		b, moves, at, follows := numbered(2), numbered(3), host(1, 1), host(4, 4)
@@ -144,7 +144,7 @@ func TestLeadsAreNotTold(t *testing.T) {
 	})
 }
 
-// Where a name has no room for another host, what that host asks of other names goes on.
+// If a name has no room for another host, that host's requests for other names still succeed.
 func TestAsksWithoutRoom(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		f, b, at, bt := numbered(100), numbered(2), host(1, 1), host(4, 4)
@@ -162,8 +162,8 @@ func TestAsksWithoutRoom(t *testing.T) {
 	})
 }
 
-// Whatever names do, and links, each path leads to where its end is, no label has two meanings, and after
-// the last lease nothing is left.
+// Whatever names and links do, each path leads to its ends, no label has two meanings, and nothing
+// is left after the last lease.
 func TestLabelsProperty(t *testing.T) {
 	const names, places = 12, 6
 	in(t, Options{Lease: MinLease, MaxPaths: 60}, func(w *world) {
@@ -214,7 +214,7 @@ func TestLabelsProperty(t *testing.T) {
 	})
 }
 
-// A label that is another's, or was given back, leads nowhere.
+// A label of another host, or one that was released, leads nowhere.
 func TestForeignLabel(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		a, b, at, bt, xt := numbered(1), numbered(2), host(1, 1), host(2, 2), host(1, 9)
@@ -233,7 +233,7 @@ func TestForeignLabel(t *testing.T) {
 	})
 }
 
-// Labels of one pair of hosts are all there are, and each is given once.
+// A pair of hosts can use all labels, and each is allocated once.
 func TestLabels(t *testing.T) {
 	l, a, b := newPaths(&Options{}).labels, host(1, 1).MAC, host(1, 2).MAC
 	var all []uint16
@@ -260,7 +260,8 @@ func TestLabels(t *testing.T) {
 
 func every(*path) bool { return true }
 
-// Many ask at once while links go and come, and switches take their time: what is left is as it should be.
+// Many concurrent requests, with links that fail and return and slow switches, leave a consistent
+// state.
 func TestAtOnce(t *testing.T) {
 	in(t, Options{Lease: MinLease}, func(w *world) {
 		w.ledger.SetOnApply(func(_ context.Context, key string) error {

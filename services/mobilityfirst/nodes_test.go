@@ -25,7 +25,7 @@ import (
 
 const nodesToken = "0123456789abcdef0123456789abcdef"
 
-// rack is the service with nodes that are real but for what they do, in time that passes.
+// rack is the service with real nodes whose work is simulated, in real time.
 type rack struct {
 	*Service
 	t   *testing.T
@@ -52,7 +52,7 @@ func newRack(t *testing.T, configured map[string]agents.AgentRecord) *rack {
 	return r
 }
 
-// ask asks the API, and says with which status it answers.
+// ask sends a request to the API and returns the status.
 func (r *rack) ask(method, path, body string, out any) int {
 	r.t.Helper()
 	q := httptest.NewRequestWithContext(r.t.Context(), method, "/api/v1/mobilityfirst/"+path, strings.NewReader(body))
@@ -68,7 +68,7 @@ func (r *rack) ask(method, path, body string, out any) int {
 	return w.Code
 }
 
-// is waits until a node is as it should be.
+// is waits until a node meets a condition.
 func (r *rack) is(name, what string, right func(*NodeInfo) bool) (i NodeInfo) {
 	r.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; pause.For(10*time.Millisecond, "a node tells of itself each second") {
@@ -96,7 +96,8 @@ func depot() nodeapi.Report {
 	return nodeapi.Report{Storage: &nodeapi.StorageReport{Chunks: 3, Destinations: 1, Bytes: 95, Size: 100}}
 }
 
-// Nodes are declared in the configuration and by the API, tell of themselves, are drained, and removed.
+// Nodes are declared in the configuration and by the API, report their load, are drained, and are
+// removed.
 func TestNodes(t *testing.T) {
 	a, b := numbered(1), numbered(2)
 	rec, faults := (&NodeSpec{"east", serve(t, nodeapi.Options{Key: a.key, Version: "7", Report: depot})}).Parse()
@@ -146,7 +147,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// liar is a node that says that it has another's name.
+// liar runs a node that reports another node's name.
 func liar(t *testing.T, r nodeapi.Report, key ed25519.PrivateKey) string {
 	server := nodeapi.NewServer(nodeapi.Options{Log: slog.New(slog.DiscardHandler), Key: key, Report: func() nodeapi.Report { return r }})
 	live := server.Live
@@ -160,7 +161,8 @@ func liar(t *testing.T, r nodeapi.Report, key ed25519.PrivateKey) string {
 	return web.URL
 }
 
-// A node that has not the key of the name that it tells of, or tells what cannot be, counts for nothing, and it is said why.
+// A node that does not have the key of the name that it reports, or whose report is not possible,
+// does not count, and its fault is shown.
 func TestNodesThatLie(t *testing.T) {
 	r := newRack(t, nil)
 	victim := depot()
@@ -183,8 +185,8 @@ func TestNodesThatLie(t *testing.T) {
 	}
 }
 
-// A node that says in each event that it was started again, and owes every proof, has the controller ask for no more than
-// one that does not.
+// A node that claims a restart in each event, and never proves its name, causes no more requests
+// for proofs than an honest one.
 func TestNodeThatStartsAgainAlways(t *testing.T) {
 	r := newRack(t, nil)
 	report := depot()
@@ -218,7 +220,8 @@ func TestNodeThatStartsAgainAlways(t *testing.T) {
 	}
 }
 
-// What storage nodes keep is listed by pages, each of the rows once, with what could not be asked.
+// The chunks in storage nodes are listed in pages, each row once, together with the nodes that
+// could not be queried.
 func TestCustodyPages(t *testing.T) {
 	r := newRack(t, nil)
 	rows := func(of string, n int) func(nodeapi.CustodyQuery) nodeapi.CustodyPage {
@@ -291,7 +294,7 @@ func TestCustodyPages(t *testing.T) {
 
 var errGone = errors.New("it is gone")
 
-// A node that was removed is forgotten, whatever comes of it later.
+// The state of a removed node is forgotten, whatever arrives from it later.
 func TestNodeGone(t *testing.T) {
 	r := newRack(t, nil)
 	a := &node{Name: "gone"}

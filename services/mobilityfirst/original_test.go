@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// What hosts of the original release broadcast goes to everybody, as far as there may be of it from a port and from all, and
-// is in the way of no path.
+// Broadcasts of hosts of the original release are forwarded to all hosts, within the limits of a
+// port and in total, and do not affect paths.
 func TestOriginalBroadcasts(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		passes := func(at place, times int) (passed int) {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/kit"
 )
 
-// sectionWrongs are sections that "sluice config check" refuses.
+// sectionWrongs lists sections that "sluice config check" refuses.
 var sectionWrongs = []configtest.Wrong{
 	{Name: "a name service that is none of its domains", Text: "mobilityfirst: {gnrs: {self: west, domains: {east: '127.0.0.1:5001'}}}", Line: 1, Key: "mobilityfirst.gnrs", Value: "", Want: "among domains"},
 	{Name: "a name service at another address than its domain", Text: "mobilityfirst: {gnrs: {listen: '127.0.0.2:5001', self: west, domains: {west: '127.0.0.1:5001'}}}", Line: 1, Key: "mobilityfirst.gnrs", Value: "", Want: "among domains"},

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// A request goes to the name's host alone, with the labels of a path that is there; again, with the same; and
-// after its lease nothing is left.
+// A request goes only to the name's host, with the labels of an existing path; a repeated one has
+// the same labels; and nothing is left after the lease.
 func TestPath(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		a, b, at, bt := numbered(1), numbered(2), host(1, 1), host(2, 2)
@@ -50,7 +50,8 @@ func TestPath(t *testing.T) {
 	})
 }
 
-// Who has asked for a name that is nowhere, or sends to it, is told when it says hello from a new place.
+// A host that has asked in vain for a name, or sends to it, is notified when the name says hello
+// from a new place.
 func TestFound(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		a, b, at := numbered(1), numbered(2), host(1, 1)
@@ -75,7 +76,7 @@ func TestFound(t *testing.T) {
 	})
 }
 
-// A link that goes takes no path with it that there is another route for, and labels stay.
+// A failed link ends no path for which there is another route, and labels stay.
 func TestLinkCut(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		a, b, at, bt := numbered(1), numbered(2), host(1, 1), host(2, 2)
@@ -98,8 +99,8 @@ func TestLinkCut(t *testing.T) {
 	})
 }
 
-// A switch that leaves the controller may still lead frames: its paths stay, unless a port says that it is gone, or
-// there is another route.
+// A switch that has left the controller may still forward frames: its paths stay, unless one of its
+// ports is reported down or there is another route.
 func TestSwitchLeft(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		a, b, at, bt := numbered(1), numbered(2), host(1, 1), host(3, 2)
@@ -132,7 +133,7 @@ func TestSwitchLeft(t *testing.T) {
 	})
 }
 
-// A port that goes down takes its names with it.
+// When a port goes down, its names are removed.
 func TestPortDown(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		a, b, at, bt := numbered(1), numbered(2), host(1, 1), host(2, 2)
@@ -149,7 +150,7 @@ func TestPortDown(t *testing.T) {
 	})
 }
 
-// Where no path can be had a request goes on without labels.
+// If there is no path, a request continues without labels.
 func TestWithoutPath(t *testing.T) {
 	refusal := errors.New("the table is full")
 	for name, c := range map[string]struct {
@@ -192,7 +193,7 @@ func TestWithoutPath(t *testing.T) {
 	}
 }
 
-// While a switch takes long, others' paths are made, and requests from its hosts go on.
+// While one switch is slow, paths of others are set up, and requests of its hosts continue.
 func TestSlowSwitch(t *testing.T) {
 	in(t, Options{}, func(w *world) {
 		b, c := numbered(2), numbered(3)
@@ -226,7 +227,8 @@ func TestSlowSwitch(t *testing.T) {
 	})
 }
 
-// What is not said by the name's owner, of where it says it, and now, is not believed.
+// A hello is only accepted if it is signed by the name's owner, for the place where it is sent, and
+// is not a replay.
 func TestNotBelieved(t *testing.T) {
 	b, bt, xt := numbered(2), host(2, 2), host(4, 9)
 	for name, say := range map[string]func(w *world, first message) message{
@@ -272,7 +274,7 @@ func TestNotBelieved(t *testing.T) {
 	}
 }
 
-// Rules from before a start stay until all leases are over.
+// Rules from before a start stay until all leases have ended.
 func TestRestart(t *testing.T) {
 	in(t, Options{Lease: MinLease}, func(w *world) {
 		w.pass(MaxLease + leaseGrace - time.Second)

@@ -177,8 +177,8 @@ func multicastFlag(cmd *cobra.Command, to *bool) {
 // moreThanOne reports whether more than one of the values is true.
 func moreThanOne(all ...bool) bool {
 	n := 0
-	for _, is := range all {
-		if is {
+	for _, set := range all {
+		if set {
 			n++
 		}
 	}

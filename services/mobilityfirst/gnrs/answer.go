@@ -55,7 +55,7 @@ func (s *Server) prepare(b []byte, from netip.AddrPort, asked []byte, now time.T
 		return from, nil, nil
 	}
 	to = from
-	if at, is := m.Requester.AddrPort(); is && at.Addr() == from.Addr().Unmap() && at.Port() != 0 {
+	if at, isAddr := m.Requester.AddrPort(); isAddr && at.Addr() == from.Addr().Unmap() && at.Port() != 0 {
 		to = at // the original's hosts may listen at another port than they send from
 	}
 	a := &gnrswire.Message{Version: m.Version, Kind: m.Kind, Answer: true, Request: m.Request, Requester: m.Requester}
@@ -69,9 +69,9 @@ func (s *Server) prepare(b []byte, from netip.AddrPort, asked []byte, now time.T
 		code, waits = s.lookup(m, a, from, to, now)
 	case s.allow(from.Addr(), useWrite, useDomainWrite, now):
 		s.written.Add(1)
-		r, is, err := record.FromMessage(m, m.GUID)
+		r, isAddr, err := record.FromMessage(m, m.GUID)
 		switch {
-		case !is:
+		case !isAddr:
 			code = Unsigned
 		case err != nil:
 			code = codeOf(err)

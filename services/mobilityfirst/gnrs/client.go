@@ -290,7 +290,7 @@ func (c *Client) read() {
 		if err != nil || !m.Answer {
 			continue
 		}
-		if name, is := changedName(m); is {
+		if name, ok := changedName(m); ok {
 			c.changed(name)
 			continue
 		}

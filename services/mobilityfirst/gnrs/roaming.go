@@ -92,7 +92,7 @@ func (r *Roaming) Addresses(ctx context.Context, name frame.GUID) (all []netip.A
 		return nil, err
 	}
 	for _, a := range found.Addresses {
-		if at, is := a.AddrPort(); is {
+		if at, ok := a.AddrPort(); ok {
 			all = append(all, at)
 		}
 	}

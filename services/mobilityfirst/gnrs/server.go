@@ -104,7 +104,7 @@ func Listen(o Options) (*Server, error) {
 		}
 	})
 	s.forwarder, s.storeQueue = newForwarder(s), newStoreQueue(s)
-	if shared, is := s.Store.(Shared); is {
+	if shared, ok := s.Store.(Shared); ok {
 		s.shared = shared
 		shared.Changed(s.nameChanged)
 	}

@@ -116,7 +116,7 @@ func Parse(b []byte) (m Message, err error) {
 		return m, fmt.Errorf("no bytes: %w", ErrMessage)
 	}
 	m.Kind, b = Kind(b[0]), b[1:]
-	if fixed, is := fixedSizes[m.Kind]; !is || len(b) < fixed {
+	if fixed, ok := fixedSizes[m.Kind]; !ok || len(b) < fixed {
 		return m, fmt.Errorf("kind %d with %d bytes: %w", m.Kind, len(b), ErrMessage)
 	}
 	switch m.Kind {

@@ -117,10 +117,10 @@ func (h *Host) Deassociate() error {
 }
 
 // Ignore sets whether the host ignores announced chunks and probes.
-func (h *Host) Ignore(is bool) {
+func (h *Host) Ignore(ignore bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ignored = is
+	h.ignored = ignore
 }
 
 // Receive waits for a chunk.

@@ -29,8 +29,8 @@ func (p Pair) String() string { return p.Destination.String() + "/" + p.Source.S
 
 // ParsePair parses a pair: two names of 40 hexadecimal digits, separated by a slash.
 func ParsePair(text string) (p Pair, err error) {
-	to, from, is := strings.Cut(text, "/")
-	if !is {
+	to, from, ok := strings.Cut(text, "/")
+	if !ok {
 		return p, fmt.Errorf("%q: want two names with a slash between", text)
 	}
 	if p.Destination, err = frame.ParseGUID(to); err == nil {

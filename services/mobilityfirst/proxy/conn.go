@@ -131,7 +131,7 @@ func (c *conn) close() {
 
 // abort ends a TCP connection by a reset (RFC 9293, 3.10.4).
 func abort(tcp net.Conn) {
-	if t, is := tcp.(*net.TCPConn); is {
+	if t, ok := tcp.(*net.TCPConn); ok {
 		_ = t.SetLinger(0)
 	}
 	_ = tcp.Close()
@@ -262,7 +262,7 @@ func (c *conn) toTCP(ctx context.Context) error {
 			}
 			continue
 		case end:
-			if half, is := c.tcp.(interface{ CloseWrite() error }); is {
+			if half, ok := c.tcp.(interface{ CloseWrite() error }); ok {
 				return half.CloseWrite()
 			}
 			return nil
