@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/nettest"
 )
 
-// BenchmarkChunks is how fast chunks go over a cable between two hosts of this process.
+// BenchmarkChunks measures how fast chunks are sent over a cable between two hosts in this process.
 func BenchmarkChunks(b *testing.B) {
 	for _, mtu := range []int{1500, 9000} {
 		for _, size := range []int{1000, 100_000, 1_000_000} {

@@ -7,8 +7,9 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Who can send from a far host's address, and hears nothing of what is sent there, brings no chunk from the names there: neither
-// in a stream of its own, nor with a token that is made up, old, another name's or for another address.
+// A sender that uses a far host's address, but does not receive frames there, cannot deliver chunks
+// from the names there: neither in a stream of its own, nor with a token that is invented, old, of
+// another name or for another address.
 func TestSentFromAnothersAddress(t *testing.T) {
 	d := newDirectory()
 	a, _ := runFar(t, d, "127.0.0.1", nil)
@@ -50,7 +51,7 @@ func TestSentFromAnothersAddress(t *testing.T) {
 	}
 }
 
-// A host that has forgotten that a stream was confirmed is told again, and each chunk comes once.
+// A host that has forgotten a stream's confirmation receives it again, and each chunk arrives once.
 func TestConfirmationForgotten(t *testing.T) {
 	d := newDirectory()
 	a, _ := runFar(t, d, "127.0.0.1", nil)

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// withStorage are three hosts: a sender's, which knows a storage node; the node's; a receiver's.
+// withStorage contains three hosts: a sender's, which knows a storage node; the node's; a
+// receiver's.
 func withStorage(t *testing.T) (from, node, to *Endpoint) {
 	t.Helper()
 	s := newSegment(0)
@@ -25,7 +26,7 @@ func withStorage(t *testing.T) (from, node, to *Endpoint) {
 	return attach(t, a, 1), attach(t, b, 9), attach(t, c, 2)
 }
 
-// kept sends a chunk that may wait, and gives what the node gets.
+// kept sends a chunk that may wait, and returns what the node receives.
 func kept(t *testing.T, from, node *Endpoint, to frame.GUID, payload string) []byte {
 	t.Helper()
 	became := make(chan error, 1)
@@ -42,7 +43,7 @@ func kept(t *testing.T, from, node *Endpoint, to frame.GUID, payload string) []b
 	return r.Payload
 }
 
-// bring has a node send chunks on.
+// bring makes a node deliver chunks.
 func bring(t *testing.T, node *Endpoint, to frame.GUID, chunks ...[]byte) (became []<-chan error) {
 	t.Helper()
 	for _, b := range chunks {
@@ -55,8 +56,8 @@ func bring(t *testing.T, node *Endpoint, to frame.GUID, chunks ...[]byte) (becam
 	return became
 }
 
-// A chunk that a storage node brings is its sender's. Brought again, while the application has it or after it
-// has taken it, it is the node's no more, and does not come again.
+// A chunk that a storage node delivers is its sender's. Delivered again, while the application has
+// it or after it was taken over, it is taken from the node and does not arrive again.
 func TestBroughtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, node, to := withStorage(t)
@@ -88,7 +89,7 @@ func TestBroughtOnce(t *testing.T) {
 	})
 }
 
-// receiveNone gives what comes in some time, if anything does.
+// receiveNone returns the chunk that arrives within some time, if there is one.
 func receiveNone(t *testing.T, e *Endpoint) *Received {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -100,7 +101,8 @@ func receiveNone(t *testing.T, e *Endpoint) *Received {
 	return r
 }
 
-// What an application has not taken comes again for the next one, and what it has taken does not.
+// A chunk that an application has not taken over arrives again for the next one; a taken one does
+// not.
 func TestBroughtAndNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, node, to := withStorage(t)
@@ -129,8 +131,8 @@ func TestBroughtAndNotTaken(t *testing.T) {
 	})
 }
 
-// What its sender has not signed so, and for this name, is nobody's, and others' chunks come. What does not hold any
-// more stays with the node.
+// A chunk with a false signature, or for another name, is discarded, and other chunks arrive. An
+// expired one stays with the node.
 func TestBroughtFalsely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, node, to := withStorage(t)
@@ -167,7 +169,8 @@ func TestBroughtFalsely(t *testing.T) {
 	})
 }
 
-// A node that brings what is false costs little, however much it brings, and others' chunks come.
+// A node that delivers forged chunks costs little, however many it delivers, and other chunks
+// arrive.
 func TestBroughtFalselyWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, node, to := withStorage(t)
@@ -204,7 +207,7 @@ func TestBroughtFalselyWithoutEnd(t *testing.T) {
 	})
 }
 
-// Flows without end leave room for those of other nodes.
+// A node with endless flows leaves room for those of other nodes.
 func TestFlowsAreBounded(t *testing.T) {
 	var b custodyFlows
 	b.init()
@@ -232,7 +235,8 @@ func TestFlowsAreBounded(t *testing.T) {
 	}
 }
 
-// A chunk that is refused comes again, with those behind it, until its time is over; what was taken does not.
+// A refused chunk arrives again, with those behind it, until its time has ended; a taken one does
+// not.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -284,7 +288,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// A chunk that two nodes bring is given once: the second is told so when the first was taken.
+// A chunk that two nodes deliver is delivered once: the second node learns that when the first was
+// taken.
 func TestBroughtByTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, node, to := withStorage(t)

@@ -56,7 +56,7 @@ func newDirectory() *directory {
 	return &directory{at: map[frame.GUID][]netip.AddrPort{}, numbers: map[frame.GUID]uint64{}}
 }
 
-// where is where a name is, or nothing.
+// where returns the address of a name, or nothing.
 func (d *directory) where(name frame.GUID) []netip.AddrPort {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *roamer) move(to netip.AddrPort) {
 	r.at = to
 }
 
-// free is an address of this machine at which nobody is.
+// free returns an unused address of this machine.
 func free(t *testing.T, ip string) netip.AddrPort {
 	t.Helper()
 	for port := uint16(30_000); port < 60_000; port += 2 {
@@ -114,7 +114,7 @@ func runFar(t *testing.T, d *directory, ip string, on *segment) (*Host, *roamer)
 	return h, r
 }
 
-// soon waits until something is so.
+// soon waits until a condition holds.
 func soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -126,8 +126,8 @@ func soon(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// Names that no link joins reach each other by where the name service says that they are, also after one of them has
-// moved to another address in the middle; a name that is detached is nowhere.
+// Names on different links reach each other at the addresses of the name service, even after one of
+// them has moved during a transfer; a detached name has no address.
 func TestFar(t *testing.T) {
 	d := newDirectory()
 	a, _ := runFar(t, d, "127.0.0.1", nil)
@@ -162,7 +162,7 @@ func TestFar(t *testing.T) {
 	}
 }
 
-// The names of a host that ends are nowhere.
+// The names of a host that ends are withdrawn.
 func TestFarEnds(t *testing.T) {
 	d := newDirectory()
 	h, r := runFar(t, d, "127.0.0.1", nil)
@@ -181,7 +181,8 @@ func TestFarEnds(t *testing.T) {
 	}
 }
 
-// Who is on a link is found there, and who has left it where the name service says, in the middle of a stream.
+// A host on a link is found there, and one that has left the link at its published address, during
+// a stream.
 func TestNearAndFar(t *testing.T) {
 	d, on := newDirectory(), newSegment(0)
 	a, _ := runFar(t, d, "127.0.0.1", on)
@@ -218,8 +219,8 @@ func TestNearAndFar(t *testing.T) {
 	}
 }
 
-// Far hosts are counted by their IPv4 addresses, whatever their ports, and take half of the memory, and of the names that
-// are remembered, at most.
+// Far hosts are counted by their IPv4 addresses, whatever their ports, and use at most half of the
+// memory and of the remembered names.
 func TestFarIsBounded(t *testing.T) {
 	h := New(Options{Far: &Far{Names: &directory{}}})
 	now := time.Now()

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// A host says hello when its link is there, and a few times more; and so again when the kernel tells that the carrier
-// has been away.
+// A host says hello when its link comes up, and repeats it a few times; it does so again when the
+// kernel reports that the carrier was lost.
 func TestGreetsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)

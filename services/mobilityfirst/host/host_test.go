@@ -40,21 +40,21 @@ func newSegment(loss float64) *segment {
 	return &segment{ports: map[openflow.MAC]*port{}, loss: loss, delay: 100 * time.Microsecond, draw: rand.New(rand.NewPCG(1, 2))}
 }
 
-// watch has each frame shown.
+// watch calls a function with each frame.
 func (s *segment) watch(f func([]byte)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = f
 }
 
-// lose has the next frames lost.
+// lose drops the next frames.
 func (s *segment) lose(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost = n
 }
 
-// port is one of a segment's, with what is plugged into it.
+// port is a port of a segment, with the interface that is connected to it.
 type port struct {
 	mac     openflow.MAC
 	segment *segment
@@ -144,7 +144,7 @@ func (p *port) Receive(ctx context.Context) (all []rawlink.Frame, err error) {
 	}
 }
 
-// Close unplugs it.
+// Close disconnects the interface.
 func (p *port) Close() error {
 	p.once.Do(func() {
 		p.segment.mu.Lock()
@@ -157,7 +157,7 @@ func (p *port) Close() error {
 	return nil
 }
 
-// runHost runs a host with interfaces on segments, and stops it with the test.
+// runHost runs a host with interfaces on segments until the test ends.
 func runHost(t *testing.T, o Options, mac byte, segments ...*segment) (h *Host, stop func()) {
 	t.Helper()
 	for i := range segments {
@@ -192,7 +192,7 @@ func attach(t *testing.T, h *Host, seed byte) *Endpoint {
 	return e
 }
 
-// send sends a chunk, and gives what becomes of it.
+// send sends a chunk and returns its result.
 func send(t *testing.T, e *Endpoint, to frame.GUID, payload []byte) <-chan error {
 	t.Helper()
 	became := make(chan error, 1)
@@ -202,7 +202,7 @@ func send(t *testing.T, e *Endpoint, to frame.GUID, payload []byte) <-chan error
 	return became
 }
 
-// receive receives a chunk and takes it.
+// receive receives a chunk and takes it over.
 func receive(t *testing.T, e *Endpoint) *Received {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -215,14 +215,14 @@ func receive(t *testing.T, e *Endpoint) *Received {
 	return r
 }
 
-// random are bytes that are told apart.
+// random returns distinguishable bytes.
 func random(n int, seed uint64) []byte {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b)
 	return b
 }
 
-// Chunks of all sizes arrive, once and in order, whatever is lost, and are then forgotten.
+// Chunks of all sizes arrive, once and in order, whatever is lost, and leave no state.
 func TestChunksArrive(t *testing.T) {
 	for _, loss := range []float64{0, 0.05, 0.3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestChunksArrive(t *testing.T) {
 	}
 }
 
-// A chunk for nobody is kept for its time. One whose receiver comes meanwhile arrives.
+// A chunk for an absent name is kept for its time. It arrives if its receiver comes meanwhile.
 func TestNobodyThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -281,7 +281,7 @@ func TestNobodyThere(t *testing.T) {
 	})
 }
 
-// A receiver that begins anew gets what the one before it has not taken.
+// A receiver that restarts gets what its predecessor has not taken over.
 func TestReceiverRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)

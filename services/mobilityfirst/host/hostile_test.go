@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// attacker speaks on a segment as it likes.
+// attacker sends arbitrary frames on a segment.
 type attacker struct {
 	*Interface
 	port *port
@@ -33,7 +33,7 @@ func (a *attacker) say(to openflow.MAC, f frame.Frame) {
 	_ = a.Send([][]byte{f.AppendTo(a.AppendHeader(nil, to, 0))})
 }
 
-// answer calls f with each frame that comes until the port is closed.
+// answer calls f with each received frame until the port is closed.
 func (a *attacker) answer(t *testing.T, f func(from openflow.MAC, got frame.Frame)) (stop func()) {
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -52,8 +52,8 @@ func (a *attacker) answer(t *testing.T, f func(from openflow.MAC, got frame.Fram
 	return func() { _ = a.Close(); done.Wait() }
 }
 
-// Who answers in place of a name's host gets nothing for it: with a key of its own, with what that host
-// has signed before, or with its signature under another address.
+// An attacker that answers in place of a name's host receives nothing: neither with a key of its
+// own, nor with an earlier hello of that host, nor with its signature at another address.
 func TestSomebodyElseAnswers(t *testing.T) {
 	for name, forge := range map[string]func(mine ed25519.PrivateKey, old frame.Hello, id uint64, mac [6]byte) frame.Hello{
 		"with another key": func(mine ed25519.PrivateKey, old frame.Hello, id uint64, mac [6]byte) frame.Hello {
@@ -99,7 +99,7 @@ func TestSomebodyElseAnswers(t *testing.T) {
 	}
 }
 
-// begin is the first frame of a stream that brings a chunk of one byte.
+// begin returns the first frame of a stream with a chunk of one byte.
 func begin(t *testing.T, number uint64, from, to frame.GUID) *frame.StreamData {
 	t.Helper()
 	h := frame.RoutingHeader{ChunkSize: 1, Source: frame.Address{GUID: from}, Destination: frame.Address{GUID: to}}
@@ -110,8 +110,7 @@ func begin(t *testing.T, number uint64, from, to frame.GUID) *frame.StreamData {
 	return &frame.StreamData{Stream: frame.NewStream(number), Fresh: true, Payload: append(p, 1)}
 }
 
-// A stream that says it is from another name is refused, and so is one from a place that has said no
-// name at all.
+// A stream from another name is refused, and so is one from a place without a known name.
 func TestSomebodyElseSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -132,7 +131,7 @@ func TestSomebodyElseSends(t *testing.T) {
 		x.say(mac, &frame.PathRequest{ID: 1, Destination: to.Name, Hello: record.SignHello(newKey(66), 1, x.MAC, 0)})
 		pause.For(time.Millisecond, "the answer is on its way")
 		x.say(mac, chunk(2, victim))
-		// A stream of its own, and then a chunk within it that is not.
+		// First a stream of its own, and then a chunk in it that is not.
 		mine := record.NameOfOwner(newKey(66))
 		x.say(mac, chunk(3, mine))
 		second := chunk(3, victim)
@@ -153,7 +152,8 @@ func TestSomebodyElseSends(t *testing.T) {
 	})
 }
 
-// Whatever one says a million times, the host has bounds for it, and others are served beside it.
+// Whatever an attacker sends a million times, the host limits its cost, and serves others
+// meanwhile.
 func TestFlood(t *testing.T) {
 	for name, flood := range map[string]func(x *attacker, i int, mac openflow.MAC, to frame.GUID) frame.Frame{
 		"names": func(x *attacker, i int, mac openflow.MAC, to frame.GUID) frame.Frame {
@@ -235,7 +235,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Frames that are no sense, cut off, or changed, do nothing.
+// Malformed, truncated or changed frames have no effect.
 func TestGarbage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// maker makes ways in a segment: it puts labels into requests, and counts what bears which.
+// maker sets up paths in a segment: it puts labels into requests, and counts the frames with each.
 type maker struct {
 	makes atomic.Bool
 	drops func(b []byte) bool // frames with labels; nil for none
@@ -44,14 +44,14 @@ func (m *maker) edit(b []byte) []byte {
 	return b
 }
 
-// used says how many frames have had labels since it was asked last: those of the way there, of the way back,
-// and none.
+// used returns how many frames had labels since the last call: those of one direction, those of the
+// other, and none.
 func (m *maker) used() (there, here, none int32) {
 	return m.by[forth].Swap(0), m.by[back].Swap(0), m.by[0].Swap(0)
 }
 
-// Frames bear the labels of a way that the network has made, in both directions; none when its lease is over
-// and nobody makes it any more; and the label again when somebody does.
+// Frames have the labels of a path that the network has set up, in both directions; none when its
+// lease has ended and is not renewed; and the label again when a path is set up again.
 func TestLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s := &maker{}, newSegment(0)
@@ -90,7 +90,8 @@ func TestLabels(t *testing.T) {
 	})
 }
 
-// What passes no tags, before either host, does not keep chunks from going on without.
+// A device that does not forward tags, before either host, does not prevent chunks from arriving
+// without them.
 func TestNoTagsPass(t *testing.T) {
 	for name, before := range map[string]byte{"before the sender": 1, "before the receiver": 9} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// Names of one host reach each other, also where it has no interface that is up.
+// Names of one host reach each other, even if no interface is up.
 func TestNamesOfOneHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := runHost(t, Options{Interfaces: []string{"eth0"}, Open: func(string) (*Interface, error) { return nil, errors.New("down") }}, 0)
@@ -29,7 +29,7 @@ func TestNamesOfOneHost(t *testing.T) {
 	})
 }
 
-// A ping is answered by the host of a name, and by nobody for a name that is nowhere.
+// A ping is answered by the host of a name, and not at all for an absent name.
 func TestPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -49,8 +49,8 @@ func TestPing(t *testing.T) {
 	})
 }
 
-// What a name may have under way is bounded; more is refused, and has room when some of it is taken. What
-// it can't send does not keep others from sending.
+// The chunks of a name in flight are limited; further ones are refused until some are taken over.
+// Chunks that cannot be sent do not prevent others from being sent.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -79,7 +79,7 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// Two names that send each other more than either queue holds both get everything.
+// Two names that send each other more than either queue holds both receive everything.
 func TestBothSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -103,7 +103,8 @@ func TestBothSend(t *testing.T) {
 	})
 }
 
-// A receiver that takes the last chunk and ends at once has taken it, as its sender is told.
+// A receiver that takes the last chunk over and ends immediately has taken it over, as its sender
+// learns.
 func TestTakenAtTheEnd(t *testing.T) {
 	for loss := range 3 { // no, the first, or the second of its last frames is lost
 		synctest.Test(t, func(t *testing.T) {
@@ -128,7 +129,8 @@ func TestTakenAtTheEnd(t *testing.T) {
 	}
 }
 
-// Chunks that a receiver has taken out of order are not given to the next one; the others are.
+// Chunks that a receiver has taken over out of order are not delivered to the next one; the others
+// are.
 func TestTakenOutOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -159,7 +161,7 @@ func TestTakenOutOfOrder(t *testing.T) {
 	})
 }
 
-// A host whose clock was set back is believed when it answers anew.
+// The answer of a host whose clock was set back is accepted.
 func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)

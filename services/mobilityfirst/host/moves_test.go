@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/internal/pause"
 )
 
-// A receiver that goes from one link to another in the middle, and is nowhere for a while, gets all
-// chunks once and in order.
+// A receiver that moves from one link to another during a transfer, and is absent for a while, gets
+// all chunks once and in order.
 func TestReceiverMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newSegment(0.01), newSegment(0.01)
@@ -75,7 +75,7 @@ func TestReceiverMoves(t *testing.T) {
 	})
 }
 
-// nothingMore checks that no chunk has come that was not received.
+// nothingMore checks that there are no further chunks.
 func nothingMore(t *testing.T, e *Endpoint) {
 	t.Helper()
 	e.host.mu.Lock()
@@ -111,7 +111,7 @@ func TestSenderMoves(t *testing.T) {
 	})
 }
 
-// An interface whose frames are smaller is used for a stream that has begun on another.
+// A stream that has begun on one interface continues on another with smaller frames.
 func TestSmallerFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newSegment(0), newSegment(0)
@@ -160,7 +160,7 @@ func TestSmallerFrames(t *testing.T) {
 	})
 }
 
-// A ping that is lost goes again when another way to the name is found, and not only after a while.
+// A lost ping is repeated as soon as another path to the name is found.
 func TestPingFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newSegment(0), newSegment(0)

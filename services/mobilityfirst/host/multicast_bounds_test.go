@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// Strangers who say that they have a name get nothing of what is sent to all that do. Of a thousand that have its key, some
-// are members; those that acknowledge nothing hold up the others for a while, and senders are told.
+// Strangers that claim a name receive no multicast chunks. Of a thousand hosts with its key, some
+// are members; those that acknowledge nothing delay the others for a while, and senders are told.
 func TestMulticastHostile(t *testing.T) {
 	for name, c := range map[string]struct {
 		key     byte
@@ -99,7 +99,7 @@ func TestMulticastHostile(t *testing.T) {
 	}
 }
 
-// A group that has had nothing for a while keeps its ways while it has something again.
+// A multicast that was idle for a while keeps its paths when it sends again.
 func TestMulticastAfterRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -126,7 +126,7 @@ func TestMulticastAfterRest(t *testing.T) {
 	})
 }
 
-// A name has something for all hosts of so many names at once; what is done makes room.
+// A name has a limited number of multicast destinations at one time; finished ones make room.
 func TestManyMulticasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keep = 10 * time.Second
@@ -155,7 +155,7 @@ func TestManyMulticasts(t *testing.T) {
 	})
 }
 
-// Hellos of the name from everywhere have it asked for once a second.
+// Hellos of the name from everywhere cause one request a second.
 func TestMulticastHellos(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// sendToAll sends a chunk to all hosts that have a name, and gives what becomes of it.
+// sendToAll sends a multicast chunk and returns its result.
 func sendToAll(t *testing.T, e *Endpoint, to frame.GUID, payload []byte) <-chan error {
 	t.Helper()
 	became := make(chan error, 1)
@@ -28,19 +28,19 @@ func sendToAll(t *testing.T, e *Endpoint, to frame.GUID, payload []byte) <-chan 
 	return became
 }
 
-// numberedChunk is one of a size that tells its number.
+// numberedChunk returns a chunk of a size that contains its number.
 func numberedChunk(i, size int) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(i)), random(size, uint64(i))...)
 }
 
-// listener takes all that comes to a name at one host.
+// listener takes over all chunks for a name at one host.
 type listener struct {
 	host *Host
 	stop func()
 	got  []int // the numbers of chunks, in the order in which they have come
 }
 
-// listen runs a host that has the name of a key, and takes what comes until it is stopped.
+// listen runs a host that has the name of a key, and takes over chunks until it is stopped.
 func listen(t *testing.T, seed, mac byte, on ...*segment) *listener {
 	t.Helper()
 	l := &listener{}
@@ -63,7 +63,7 @@ func listen(t *testing.T, seed, mac byte, on ...*segment) *listener {
 	return l
 }
 
-// run says whether what has come is each from one on to another, once and in order.
+// run reports whether exactly the numbers in [from, to) were received, once and in order.
 func (l *listener) run(from, to int) bool {
 	if len(l.got) != to-from {
 		return false
@@ -76,7 +76,8 @@ func (l *listener) run(from, to int) bool {
 	return true
 }
 
-// Chunks go to each host that has the name, in order and once, whatever is lost; a payload is held once for all.
+// Chunks arrive at each host that has the name, in order and once, whatever is lost; the payload is
+// stored once for all.
 func TestMulticast(t *testing.T) {
 	for _, loss := range []float64{0, 0.05} {
 		synctest.Test(t, func(t *testing.T) {
@@ -120,7 +121,7 @@ func TestMulticast(t *testing.T) {
 	}
 }
 
-// A chunk for all is kept while there is nobody, and goes to those who come.
+// A multicast chunk is kept while there is no member, and sent to hosts that come.
 func TestMulticastToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -138,8 +139,8 @@ func TestMulticastToNobody(t *testing.T) {
 	})
 }
 
-// Who dies is left after a while, and the others get what they would; senders are told of how many have not taken what.
-// Who comes gets what is sent from then on.
+// A dead member is dropped after a while, and the others get their chunks; senders are told how
+// many have not taken which. A host that comes gets what is sent from then on.
 func TestMulticastMembersComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -179,7 +180,7 @@ func TestMulticastMembersComeAndGo(t *testing.T) {
 	})
 }
 
-// A host that has several interfaces is one member, also when it goes on by another of them.
+// A host with several interfaces is one member, even when it continues on another interface.
 func TestMulticastToInterfaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, other := newSegment(0), newSegment(0)
@@ -215,8 +216,8 @@ func TestMulticastToInterfaces(t *testing.T) {
 	})
 }
 
-// Whoever comes, goes, dies and comes back, and whatever is lost: each gets what comes in order and once, who is
-// there all the time gets all, and nothing is left.
+// Whatever hosts come, leave, die and return, and whatever is lost: each receives chunks in order
+// and once, a host that is always present receives all, and no state is left.
 func TestMulticastProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		loss := rapid.SampledFrom([]float64{0, 0, 0.01, 0.05}).Draw(rt, "loss")
@@ -273,7 +274,7 @@ func TestMulticastProperty(t *testing.T) {
 	})
 }
 
-// A chunk for all can have no other service, and is refused before anything of it is queued.
+// A multicast chunk cannot have another service, and is refused before any part of it is queued.
 func TestMulticastWithOthers(t *testing.T) {
 	from, err := New(Options{}).Attach(newKey(1))
 	if err != nil {
@@ -286,7 +287,8 @@ func TestMulticastWithOthers(t *testing.T) {
 	}
 }
 
-// What a name has sent to all before it was closed goes to them, also if it was closed before it was known who they are.
+// Multicast chunks that a name has sent before it was closed are delivered, even if it was closed
+// before the members were known.
 func TestMulticastClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -307,7 +309,8 @@ func TestMulticastClosed(t *testing.T) {
 	})
 }
 
-// A host that comes when the first of many chunks is about to be given up takes those for which there is time, and is not left out.
+// A host that comes when the first of many chunks is about to be given up receives those for which
+// there is time, and is not dropped.
 func TestMulticastLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)

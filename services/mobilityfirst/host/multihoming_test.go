@@ -13,13 +13,13 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// carried counts the frames that carry chunks, by the Ethernet address that they go to.
+// carried counts the frames with chunks by their destination Ethernet address.
 type carried struct {
 	mu sync.Mutex
 	to map[openflow.MAC]int
 }
 
-// count has the frames of segments counted.
+// count counts the frames of segments.
 func count(segments ...*segment) *carried {
 	c := &carried{to: map[openflow.MAC]int{}}
 	for _, s := range segments {
@@ -34,7 +34,7 @@ func count(segments ...*segment) *carried {
 	return c
 }
 
-// take gives what was counted since it was asked last.
+// take returns the counts since the last call.
 func (c *carried) take() map[openflow.MAC]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,7 @@ func slow() *segment {
 	return s
 }
 
-// sendAll sends chunks that may go by several ways; wait waits until all are taken.
+// sendAll sends chunks that may use several paths; wait waits until all are taken over.
 func sendAll(t *testing.T, from *Endpoint, to frame.GUID, chunks, size int) (wait func()) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -70,7 +70,7 @@ func sendAll(t *testing.T, from *Endpoint, to frame.GUID, chunks, size int) (wai
 	return all.Wait
 }
 
-// Chunks that may go by all links do, between whichever interfaces both hosts have; others go by one.
+// Chunks that may use all links do, between whichever interfaces both hosts have; others use one.
 func TestMultihoming(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, links int }{
 		"two links": {2, 2, 2}, "three links": {3, 3, 3}, "two interfaces of the receiver": {1, 2, 1}, "two of both, on one link": {2, 2, 1},
@@ -118,8 +118,8 @@ func TestMultihoming(t *testing.T) {
 	}
 }
 
-// When one of the links dies, silently or so that the host sees it, chunks go on by the other at once; and by both again
-// when it is there again.
+// When a link dies, silently or visibly for the host, chunks continue on the other immediately, and
+// on both again when it returns.
 func TestLinkOfSeveralDies(t *testing.T) {
 	for name, silently := range map[string]bool{"silently": true, "seen": false} {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestLinkOfSeveralDies(t *testing.T) {
 	}
 }
 
-// Two hosts of one name do not get parts of the same chunks.
+// Two hosts of one name do not receive parts of the same chunks.
 func TestMultihomingToOneHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := slow(), slow()
@@ -213,7 +213,7 @@ func TestMultihomingToOneHost(t *testing.T) {
 	})
 }
 
-// requestsOn counts the requests for ways on segments.
+// requestsOn counts the path requests on segments.
 func requestsOn(segments ...*segment) *atomic.Int64 {
 	var n atomic.Int64
 	for _, s := range segments {
@@ -226,8 +226,8 @@ func requestsOn(segments ...*segment) *atomic.Int64 {
 	return &n
 }
 
-// A stream keeps several ways while little is sent by it, whichever of them answers first, and asks for them no more often than
-// it has to.
+// A stream keeps several paths while it sends little, whichever of them answers first, and requests
+// them no more often than necessary.
 func TestSeveralWaysStay(t *testing.T) {
 	for name, delays := range map[string][2]time.Duration{"the first is longer": {5 * time.Millisecond, time.Millisecond}, "the first is shorter": {time.Millisecond, 5 * time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +259,8 @@ func TestSeveralWaysStay(t *testing.T) {
 	}
 }
 
-// Several ways are asked for also if an ordinary chunk has had one asked for just before, and after the receiver has not wanted a chunk.
+// Several paths are requested even if an ordinary chunk has requested one just before, and after
+// the receiver has refused a chunk.
 func TestSeveralWaysAskedForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := slow(), slow()
@@ -293,7 +294,7 @@ func TestSeveralWaysAskedForLater(t *testing.T) {
 	})
 }
 
-// Who repeats an answer, with another label, takes no way from a stream.
+// A host that repeats an answer, with another label, removes no path from a stream.
 func TestRepeatedGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := slow(), slow()

@@ -14,7 +14,7 @@ type nowhere struct{ Socket }
 
 func (nowhere) AppendHeader(b []byte, _ openflow.MAC, _ uint16) []byte { return b }
 
-// farPath is the way to a name, and how many bytes of its chunks a frame carries.
+// farPath returns the path to a name, and the number of chunk bytes in each frame.
 func farPath(h *Host, from, to frame.GUID) (p path, payload int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -25,8 +25,8 @@ func farPath(h *Host, from, to frame.GUID) (p path, payload int) {
 	return *o.path, o.sender.Payload
 }
 
-// Frames to a far host become as large as arrive there; so they stay when the way is asked for again, and begin small when the
-// receiver was silent.
+// Frames to a far host become as large as arrive there. They keep that size when the path is
+// requested again, and begin small when the receiver was silent.
 func TestProbe(t *testing.T) {
 	d := newDirectory()
 	a, _ := runFar(t, d, "127.0.0.1", nil)
@@ -64,7 +64,7 @@ func TestProbe(t *testing.T) {
 	soon(t, "large frames again", func() bool { p, _ := farPath(a, from.Name, to.Name); return p.mtu == udplink.MaxMTU })
 }
 
-// Only what answers to a probe from where it went to says that frames arrive.
+// Only an answer to a probe, from the place that it was sent to, shows that frames arrive.
 func TestProbeAnswers(t *testing.T) {
 	h := New(Options{Far: &Far{Names: &directory{}}})
 	l := h.far.link

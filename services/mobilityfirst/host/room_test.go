@@ -42,8 +42,8 @@ func TestMoreNamesThanAreRemembered(t *testing.T) {
 	})
 }
 
-// A receiver that takes nothing keeps nobody from reaching other names of its host, and what it is
-// given, and what it takes before others, has bounds.
+// A receiver that takes nothing does not prevent others from reaching other names of its host. What
+// is delivered to it, and what it takes out of order, is limited.
 func TestReceiverThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -76,7 +76,7 @@ func TestReceiverThatTakesNothing(t *testing.T) {
 	})
 }
 
-// What is taken behind a chunk that is not is no longer kept.
+// A chunk that is taken over behind one that is not is no longer stored.
 func TestTakenBehindAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -104,7 +104,7 @@ func TestTakenBehindAnother(t *testing.T) {
 	})
 }
 
-// What ended applications have left to be sent has a bound, and goes to the next one with the name.
+// The unsent chunks of ended applications are limited, and belong to the next one with the name.
 func TestLeftToBeSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(0)
@@ -138,8 +138,8 @@ func TestLeftToBeSent(t *testing.T) {
 	})
 }
 
-// Streams whose senders say that they would send more take half of their address's memory for it at most, 4 MiB each, and leave half of
-// all to others.
+// Streams whose senders report that they are blocked use at most half of their address's memory for
+// larger windows, 4 MiB each, and leave half of the total to others.
 func TestWidenIsBounded(t *testing.T) {
 	h := New(Options{Memory: 64 << 20})
 	widest := func(a *account, mtu int) (in *incoming) {
