@@ -18,10 +18,10 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// nameOf is the name by which others know a host.
+// nameOf returns the name by which others know a host.
 func nameOf(n byte) frame.GUID { return record.NameOfOwner(keyOf(n)) }
 
-// chunks are some of many sizes, the same for the same seed.
+// chunks returns chunks of many sizes, the same for the same seed.
 func chunks(seed uint64) (all [][]byte) {
 	r := rand.New(rand.NewPCG(seed, seed))
 	for _, size := range []int{0, 1, mtu - dataOverhead - 84, mtu - dataOverhead - 83, 1, 100_000, 12_345, 1_500_000, 7} {
@@ -34,7 +34,7 @@ func chunks(seed uint64) (all [][]byte) {
 	return all
 }
 
-// wantOurs receives chunks at a host of ours, in order, and each once.
+// wantOurs checks that chunks arrive at a host of Sluice, in order and once each.
 func wantOurs(ctx context.Context, c *hostapi.Client, from frame.GUID, want [][]byte) error {
 	for i, b := range want {
 		x, err := c.Receive(ctx)
@@ -51,7 +51,7 @@ func wantOurs(ctx context.Context, c *hostapi.Client, from frame.GUID, want [][]
 	return nil
 }
 
-// wantOriginal does so at a host of the original release.
+// wantOriginal checks the same at a host of the original release.
 func wantOriginal(ctx context.Context, h *mf1test.Host, from frame.GUID, first uint32, want [][]byte) error {
 	for i, b := range want {
 		x, err := h.Receive(ctx)
@@ -78,7 +78,7 @@ func sendOriginal(ctx context.Context, h *mf1test.Host, to frame.GUID, all [][]b
 	return nil
 }
 
-// sendOurs sends chunks from a host of ours, and waits until they are taken.
+// sendOurs sends chunks from a host of Sluice, and waits until they are taken over.
 func sendOurs(ctx context.Context, c *hostapi.Client, to frame.GUID, all [][]byte) error {
 	became := make(chan error, len(all))
 	for _, b := range all {
@@ -94,8 +94,8 @@ func sendOurs(ctx context.Context, c *hostapi.Client, to frame.GUID, all [][]byt
 	return nil
 }
 
-// Chunks between hosts of both kinds, and between two of the original release, arrive once, whole and in order, also where the
-// Ethernet loses frames, repeats them and has them overtake each other.
+// Chunks between hosts of both kinds, and between two of the original release, arrive once,
+// unchanged and in order, even if the Ethernet loses, repeats and reorders frames.
 func TestExchange(t *testing.T) {
 	for name, x := range map[string]trouble{"good": {}, "lossy": {lose: 15}, "repeats": {repeat: 40}, "bad": {lose: 10, repeat: 10, hold: 20}} {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// The largest chunk goes both ways.
+// The largest chunk can be sent in both directions.
 func TestLargest(t *testing.T) {
 	w := newWorld(t, trouble{}, Options{})
 	one, _ := w.original(1)
@@ -150,13 +150,13 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// reached says whether a name answers.
+// reached reports whether a name answers.
 func reached(c *hostapi.Client, name frame.GUID) bool {
 	_, err := c.Ping(name, 200*time.Millisecond)
 	return err == nil
 }
 
-// attached says whether nobody else can attach the name of a host.
+// attached reports whether the name of a host is attached, so that no other can attach it.
 func (w *world) attached(n byte) bool {
 	c, err := hostapi.Open(w.Context(), w.socket, keyOf(n))
 	if err != nil {
@@ -168,8 +168,8 @@ func (w *world) attached(n byte) bool {
 	return false
 }
 
-// A name is attached while its host is there: from its first probe until it de-associates or is silent; one that has nothing to
-// say is asked. What the host has handed over goes on when it is gone.
+// A name is attached while its host is present: from its first probe until it de-associates or is
+// silent; a host with nothing to send is probed. The chunks of a host that has left are still sent.
 func TestPresence(t *testing.T) {
 	w := newWorld(t, trouble{}, Options{Silent: time.Second})
 	ours := w.ours(9)
@@ -204,7 +204,8 @@ func TestPresence(t *testing.T) {
 	}
 }
 
-// A chunk for a destination that is away is kept, in nobody's way, until that is there, or its time is over.
+// A chunk for an absent destination is kept until the destination is present or its time has ended,
+// and does not delay others.
 func TestKeep(t *testing.T) {
 	w := newWorld(t, trouble{}, Options{Keep: 4 * time.Second})
 	one, _ := w.original(1)
@@ -227,7 +228,7 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// A host that begins anew, with the hop IDs of before, means other chunks by them.
+// A host that restarts uses its earlier hop IDs for other chunks.
 func TestRestart(t *testing.T) {
 	w := newWorld(t, trouble{}, Options{})
 	ours, ctx := w.ours(9), w.patiently()
@@ -252,7 +253,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// waiting has a host send chunks to a name that nobody has attached; arrive attaches it, and says whether they are there.
+// waiting makes a host send chunks to a name that is not attached; arrive attaches it, and reports
+// whether they arrive.
 func (w *world) waiting() (one *mf1test.Host, later frame.GUID, arrive func()) {
 	w.Helper()
 	one, _ = w.original(1)
@@ -268,7 +270,7 @@ func (w *world) waiting() (one *mf1test.Host, later frame.GUID, arrive func()) {
 	}
 }
 
-// Chunks that the host of ours has not brought when it ends are brought when it is there again.
+// Chunks that the host of Sluice has not delivered when it ends are delivered when it runs again.
 func TestHostOfOursEnds(t *testing.T) {
 	w := newWorld(t, trouble{}, Options{})
 	_, _, arrive := w.waiting()
@@ -276,7 +278,7 @@ func TestHostOfOursEnds(t *testing.T) {
 	arrive()
 }
 
-// A router that ends leaves what it has with the host of ours.
+// A router that ends passes its chunks to the host of Sluice.
 func TestRouterEnds(t *testing.T) {
 	w := newWorld(t, trouble{}, Options{})
 	_, _, arrive := w.waiting()
@@ -287,7 +289,8 @@ func TestRouterEnds(t *testing.T) {
 	arrive()
 }
 
-// Chunks for a host that does not take them are left with their senders, and come in order when it does.
+// Chunks for a host that does not take them stay with their senders, and arrive in order when it
+// does.
 func TestNotTaken(t *testing.T) {
 	w := newWorld(t, trouble{}, Options{Silent: patience})
 	one, _ := w.original(1)
@@ -306,7 +309,8 @@ func TestNotTaken(t *testing.T) {
 	}
 }
 
-// Chunks of a host that is gone, which the host of ours has not brought when it fails, are brought when it is there again.
+// Chunks of a host that has left, which the host of Sluice has not delivered when it fails, are
+// delivered when it runs again.
 func TestHostOfOursFailsBehind(t *testing.T) {
 	w := newWorld(t, trouble{}, Options{})
 	one, later, arrive := w.waiting()

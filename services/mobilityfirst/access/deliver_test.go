@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// bits is a bitmap of some frames with the first of them set.
+// bits returns a bitmap with the first bits set.
 func bits(packets, set uint32) frame.Bitmap {
 	b := frame.NewBitmap(packets)
 	for n := range set {
@@ -16,7 +16,8 @@ func bits(packets, set uint32) frame.Bitmap {
 	return b
 }
 
-// A host that says again and again that it has lost what it had is sent no burst each time, and the chunk is left with its sender.
+// A host that claims again and again that it has lost frames gets no burst each time, and the chunk
+// is left with its sender.
 func TestBackAndForth(t *testing.T) {
 	w := newWorld(t, trouble{}, Options{})
 	bad, ours, ctx := w.greeted(1), w.ours(9), w.patiently()
@@ -39,7 +40,8 @@ func TestBackAndForth(t *testing.T) {
 	}
 }
 
-// Only what was never there is progress, but for a host that has begun anew; and that counts a few times.
+// Only frames that were never received before are progress, except after a restart of the host,
+// which counts a few times.
 func TestProgress(t *testing.T) {
 	const packets = 100
 	for _, x := range []struct {
@@ -68,7 +70,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// What comes of CACKs in a second is bounded.
+// The CACKs handled per second are limited.
 func TestManyCACKs(t *testing.T) {
 	r, err := New(Options{Hosts: []Host{{GUID: guidOf(1), Key: keyOf(1)}}})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"
 )
 
-// alone is a router that does not run, and its only host.
+// alone returns a router that does not run, and its only host.
 func alone(t *testing.T) (*Router, *guest) {
 	t.Helper()
 	r, err := New(Options{Hosts: []Host{{GUID: guidOf(1), Key: keyOf(1)}}, Memory: MinMemory})
@@ -18,12 +18,13 @@ func alone(t *testing.T) (*Router, *guest) {
 	return r, r.all[0]
 }
 
-// accepts says whether a chunk for a destination is taken from a host.
+// accepts reports whether a host's chunk for a destination is accepted.
 func (g *guest) accepts(to frame.GUID, size int, service frame.Service, now time.Time) bool {
 	return g.accept(&reassembly{message: &message{to: to, service: service, payload: make([]byte, size)}}, now)
 }
 
-// However much a host sends to one destination, there is room for others; and for the largest chunk to each that has none.
+// However much a host sends to one destination, there is room for others, and for the largest chunk
+// to each that has none.
 func TestRoomForOthers(t *testing.T) {
 	for name, size := range map[string]int{"chunks": 1, "bytes": 100_000} {
 		_, g := alone(t)
@@ -43,7 +44,8 @@ func TestRoomForOthers(t *testing.T) {
 	}
 }
 
-// What is kept expires also while something for the same destination is under way, and what is under way does not.
+// Chunks expire even while others for the same destination are in flight, and those in flight do
+// not.
 func TestExpireBehind(t *testing.T) {
 	for name, x := range map[string]struct {
 		services []frame.Service // of the chunks: those that may wait are sent before there is a sign of the destination
@@ -83,8 +85,8 @@ func TestExpireBehind(t *testing.T) {
 	}
 }
 
-// The host of ours goes on with what it has when the connection is closed from here, and not when it has failed, also while the
-// sender is gone.
+// The host of Sluice continues to send its chunks when the router has closed the connection, but
+// not when the host has failed, even while the sender is absent.
 func TestLeft(t *testing.T) {
 	for name, closed := range map[string]bool{"closed": true, "failed": false} {
 		r, g := alone(t)
@@ -102,7 +104,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// When the host is gone what waits to be tried again is tried once at once, and then less and less often as else.
+// When the host has left, chunks that wait for a retry are tried once immediately, and then less
+// and less often as usual.
 func TestRetryWhileLeaving(t *testing.T) {
 	_, g := alone(t)
 	s, now := &session{guest: g}, time.Now()
@@ -134,7 +137,7 @@ func TestRetryWhileLeaving(t *testing.T) {
 	}
 }
 
-// A destination that gives no sign is asked less and less often, until it does.
+// A destination that does not answer is pinged less and less often, until it does.
 func TestAskLessOften(t *testing.T) {
 	r, g := alone(t)
 	r.Keep = time.Hour

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Whatever becomes of a host's frames on their way, each of its chunks is kept once, as it was sent, as soon as all bits of a CACK
-// are set, and not before; and what is counted for it is what there is.
+// Whatever happens to a host's frames, each of its chunks is stored once and unchanged exactly when
+// all bits of a CACK are set, and the memory that is counted for it is correct.
 func TestCustody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, err := New(Options{Hosts: []Host{{GUID: guidOf(1), Key: keyOf(1)}}, Memory: MinMemory, Keep: time.Hour})

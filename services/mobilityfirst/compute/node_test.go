@@ -20,7 +20,7 @@ import (
 
 var errBad = errors.New("it is bad")
 
-// upper is a function that fails on what begins with "bad".
+// upper is a function that fails on payloads that begin with "bad".
 func upper(_ context.Context, _ *Order, payload []byte) ([]byte, error) {
 	if bytes.HasPrefix(payload, []byte("bad")) {
 		return nil, errBad
@@ -59,7 +59,7 @@ func newCaller(t *testing.T, socket string, n byte) *Caller {
 	return c
 }
 
-// order has a function called on a payload, and gives what becomes of it.
+// order sends a call with a payload and returns its result.
 func order(t *testing.T, c *Caller, payload string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -86,7 +86,7 @@ type receiver struct {
 	Results
 }
 
-// next takes the next result; again says whether it was there before.
+// next takes the next result; again reports whether it was taken before.
 func (r *receiver) next(t *testing.T) *Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -109,7 +109,8 @@ func (r *receiver) next(t *testing.T) *Result {
 	return out
 }
 
-// What is sent by a function arrives as what that makes of it, from who has sent it, in order, and its sender hears when it has.
+// A payload that is sent through a function arrives as its result, from the sender, in order, and
+// the sender learns when it has.
 func TestCalled(t *testing.T) {
 	socket, _ := hosttest.Run(t, host.Options{})
 	n, _ := runNode(t, socket, upper)
@@ -138,7 +139,7 @@ func TestCalled(t *testing.T) {
 	}
 }
 
-// A chunk that the function fails on comes back with the reason, and holds up none.
+// The sender of a chunk that the function fails on receives the reason, and others are not delayed.
 func TestFails(t *testing.T) {
 	socket, _ := hosttest.Run(t, host.Options{})
 	n, _ := runNode(t, socket, upper)
@@ -158,7 +159,8 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// A chunk whose node goes while it works is worked on by the next, and comes once.
+// A chunk whose node ends during the call is processed by the next node, and its result arrives
+// once.
 func TestNodeGoes(t *testing.T) {
 	socket, _ := hosttest.Run(t, host.Options{})
 	began := make(chan struct{}, 1)
@@ -182,7 +184,7 @@ func TestNodeGoes(t *testing.T) {
 	}
 }
 
-// What a node has not been ordered to send, and what comes once more, no destination takes.
+// A destination takes neither results that a node was not ordered to send, nor duplicates.
 func TestResults(t *testing.T) {
 	var r Results
 	from := func(m *message, sender byte) hostapi.Chunk {
@@ -226,7 +228,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// What is no call for the function is not taken, and nobody else notices.
+// A chunk that is not a call of the function is not taken over, and does not affect others.
 func TestFalseCalls(t *testing.T) {
 	socket, _ := hosttest.Run(t, host.Options{})
 	n, _ := runNode(t, socket, upper)
@@ -266,8 +268,8 @@ func TestFalseCalls(t *testing.T) {
 	}
 }
 
-// Senders whose results nobody takes, and those with more than their share, leave others theirs; what the node holds stays
-// bounded, and what it has refused comes later, in order.
+// Senders whose results are not taken, and those above their limit, leave room for others; what the
+// node holds stays limited, and refused chunks come later, in order.
 func TestShare(t *testing.T) {
 	socket, _ := hosttest.Run(t, host.Options{})
 	n, _ := runNode(t, socket, upper)
@@ -309,7 +311,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// Results for who is away wait with their sender, and come in order when it is there, whether the function is fast or slow.
+// Results for an absent destination wait with their sender, and arrive in order when it is present,
+// whether the function is fast or slow.
 func TestAway(t *testing.T) {
 	for what, f := range map[string]Function{
 		"fast": upper,
@@ -348,7 +351,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// left is how many senders have been left a chunk that was worked on.
+// left returns the number of senders whose processed chunk was refused.
 func (n *Node) left() (left int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -360,7 +363,7 @@ func (n *Node) left() (left int) {
 	return left
 }
 
-// A sender hears that the function cannot be called from nobody, and is served when it can.
+// A sender gets no answer while the function cannot be called, and is served when it can.
 func TestUnable(t *testing.T) {
 	socket, _ := hosttest.Run(t, host.Options{})
 	var times atomic.Int32
@@ -380,7 +383,8 @@ func TestUnable(t *testing.T) {
 	}
 }
 
-// A program that sends in the same name is told nothing of another's calls, and the sender of an order that holds no more is told so.
+// A program that sends with the same name receives no reports about another's calls, and the sender
+// of an expired order is told so.
 func TestWhoIsTold(t *testing.T) {
 	socket, _ := hosttest.Run(t, host.Options{})
 	runNode(t, socket, upper)
@@ -409,7 +413,7 @@ func TestWhoIsTold(t *testing.T) {
 	}
 }
 
-// Senders of whom nothing is known take the room of others like them alone: the node is no fuller for those that are proven.
+// Unproven senders only use the room of their kind, and do not increase the load for proven ones.
 func TestLoadIsOfProvenSenders(t *testing.T) {
 	n := NewNode(Options{})
 	n.held[unproven] = maxUnproven

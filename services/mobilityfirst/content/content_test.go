@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bytesOf are so many bytes of nothing in particular.
+// bytesOf returns arbitrary bytes of a size.
 func bytesOf(n int, seed byte) []byte {
 	b := make([]byte, n)
 	_, _ = mathrand.NewChaCha8([32]byte{seed}).Read(b)
@@ -68,7 +68,7 @@ func run(t testing.TB, socket string, key ed25519.PrivateKey, source func(*Peer)
 	return p, stop
 }
 
-// give has a content be given.
+// give serves a content.
 func give(t testing.TB, socket string, b []byte) (name frame.GUID, stop func()) {
 	t.Helper()
 	m := manifestOf(t, b)
@@ -76,7 +76,8 @@ func give(t testing.TB, socket string, b []byte) (name frame.GUID, stop func()) 
 	return m.Name(), stop
 }
 
-// A manifest comes as it was, whatever the size; and only the pieces it is of are.
+// A manifest is decoded as it was encoded, whatever its size, and only its own pieces pass its
+// check.
 func TestManifest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{0, 1, 1000, PieceSize - 1, PieceSize, PieceSize + 1, 3*PieceSize + 5}).Draw(t, "size")
@@ -110,7 +111,8 @@ func TestManifest(t *testing.T) {
 	})
 }
 
-// A long manifest comes in parts; a piece that has the right hash and is longer than a piece may be is none.
+// A long manifest is transferred in parts; a piece with the right hash that is too long is
+// rejected.
 func TestLongManifest(t *testing.T) {
 	m := &Manifest{Size: MaxPieces*PieceSize - 1, Pieces: make([][sha256.Size]byte, MaxPieces)}
 	for i := range m.Pieces {
@@ -162,14 +164,14 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// giver gives whatever it likes.
+// giver serves arbitrary data.
 type giver func(piece uint32) []byte
 
 func (giver) Prepare(context.Context, frame.GUID, uint32) (int, error) { return PieceSize, nil }
 
 func (g giver) Read(_ frame.GUID, piece uint32) ([]byte, error) { return g(piece), nil }
 
-// One that gives something else is found out, whatever it gives; nothing of that is written.
+// A host that serves something else is detected, whatever it serves, and none of it is written.
 func TestForger(t *testing.T) {
 	socket, _ := hosttest.Run(t, host.Options{})
 	want := bytesOf(3*PieceSize, 1)
@@ -201,7 +203,7 @@ func TestForger(t *testing.T) {
 	}
 }
 
-// One that asks more than it may, and takes nothing, is in nobody's way.
+// A reader that exceeds its limits, and takes nothing, does not delay others.
 func TestGreedy(t *testing.T) {
 	t.Parallel()
 	socket, _ := hosttest.Run(t, host.Options{})
@@ -233,7 +235,7 @@ func TestGreedy(t *testing.T) {
 	}
 }
 
-// A file that was changed since, or has gone, is not given as what it was.
+// A file that was changed or removed is not served.
 func TestFileChanged(t *testing.T) {
 	b := bytesOf(2*PieceSize, 1)
 	m := manifestOf(t, b)
@@ -256,7 +258,7 @@ func TestFileChanged(t *testing.T) {
 	}
 }
 
-// cacheAt runs a cache at a host, and gives its name.
+// cacheAt runs a cache at a host, and returns its name.
 func cacheAt(t testing.TB, socket, dir string) (*Cache, frame.GUID, func()) {
 	t.Helper()
 	c, err := OpenCache(CacheOptions{Dir: dir, Size: MinCacheSize})
@@ -267,8 +269,8 @@ func cacheAt(t testing.TB, socket, dir string) (*Cache, frame.GUID, func()) {
 	return c, p.Host.Name, sync.OnceFunc(func() { stop(); _ = c.Close() })
 }
 
-// What a cache has got once it gives to others when nobody else has it any more, also after a restart, but for what the disk
-// has spoilt.
+// A cache serves what it has fetched once when no other host has it any more, even after a restart,
+// except for what the disk has damaged.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	socket, _ := hosttest.Run(t, host.Options{})
@@ -317,7 +319,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// Who asks a cache for what nobody has is in nobody's way.
+// Requests to a cache for a content that no host has do not delay others.
 func TestCacheAskedForNothing(t *testing.T) {
 	socket, _ := hosttest.Run(t, host.Options{})
 	_, name, stop := cacheAt(t, socket, t.TempDir())
@@ -340,7 +342,7 @@ func TestCacheAskedForNothing(t *testing.T) {
 	}
 }
 
-// A cache keeps to its size, and has what was asked for last.
+// A cache keeps to its size, and holds the most recently requested pieces.
 func TestCacheForgets(t *testing.T) {
 	dir := t.TempDir()
 	c, err := OpenCache(CacheOptions{Dir: dir, Size: MinCacheSize})

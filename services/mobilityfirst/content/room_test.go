@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// As many get in as may, whatever was taken and what was not.
+// The number of pieces in flight never exceeds the limit, whichever were taken and which not.
 func TestRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const all = 20

@@ -21,8 +21,8 @@ func cacheOf(t testing.TB, s *Server) *Cache {
 	return c
 }
 
-// An answer that is kept is the newest soon after each change, long before its time is over, and
-// questions for one name are asked once.
+// A cached answer is updated soon after each change, long before it expires, and concurrent lookups
+// of one name share a request.
 func TestCacheIsTold(t *testing.T) {
 	s := serve(t, Limits{})
 	writer, cache := clientOf(t, s), cacheOf(t, s)
@@ -65,7 +65,7 @@ func TestCacheIsTold(t *testing.T) {
 	}
 }
 
-// told counts what is sent to whom.
+// told counts the notifications by address.
 type told struct {
 	mu sync.Mutex
 	to map[netip.AddrPort]int
@@ -79,7 +79,8 @@ func (x *told) send(to netip.AddrPort, m *gnrswire.Message) {
 	}
 }
 
-// Who watches is told of a change until he asks again, a few times at most, and not when his time is over.
+// A watcher is notified of a change until it asks again, a few times at most, and not after its
+// time has ended.
 func TestWatches(t *testing.T) {
 	x := &told{to: map[netip.AddrPort]int{}}
 	w, now, name := newWatches(x.send), time.Now(), nameOf(1)
@@ -105,7 +106,7 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// What changes often is told once until it has been told.
+// Changes of a name are combined into one notification until that has been sent.
 func TestChangesAreToldTogether(t *testing.T) {
 	w, name := newWatches(nil), nameOf(1)
 	w.nameChanged(name) // nobody watches it
@@ -118,7 +119,7 @@ func TestChangesAreToldTogether(t *testing.T) {
 	}
 }
 
-// Those who watch are bounded by name, by address and in all, and what is over makes room.
+// Watches are limited by name, by address and in total, and expired ones make room.
 func TestWatchesAreBounded(t *testing.T) {
 	w, now := newWatches(nil), time.Now()
 	name := func(n int) frame.GUID { return frame.GUID{byte(n >> 16), byte(n >> 8), byte(n)} }

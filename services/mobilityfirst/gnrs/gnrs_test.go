@@ -79,7 +79,7 @@ func clientOf(t testing.TB, s *Server) *Client {
 	return c
 }
 
-// Where a name is, its owner alone says, and what is newest holds.
+// Only the owner of a name can write where it is, and the newest record counts.
 func TestOwnerAloneWrites(t *testing.T) {
 	c := clientOf(t, serve(t, Limits{}))
 	refused := func(what string, err error, want Code) {
@@ -120,7 +120,8 @@ func TestOwnerAloneWrites(t *testing.T) {
 	}
 }
 
-// Who knows the original's messages alone gets the addresses, and how long they may be kept.
+// A client that knows only the original's messages gets the addresses, and how long they may be
+// cached.
 func TestOriginalLookup(t *testing.T) {
 	s := serve(t, Limits{})
 	if err := clientOf(t, s).Write(t.Context(), sign(t, 1, 1, 10*time.Second)); err != nil {
@@ -154,7 +155,7 @@ func TestOriginalLookup(t *testing.T) {
 	}
 }
 
-// What one address does beyond its share is refused, or not answered, and others have theirs.
+// Requests of one address beyond its limit are refused or not answered, and others are served.
 func TestFlood(t *testing.T) {
 	s := serve(t, Limits{Lookups: 100, Writes: 100, NewNames: 100})
 	now := time.Now()
@@ -203,7 +204,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Two who serve and come with the time of their batch each, in turn, let nobody do more than one does.
+// Two goroutines that alternate with the times of their batches do not allow more than one would.
 func TestTimeDoesNotGoBack(t *testing.T) {
 	s := newSourceLimits(Limits{Lookups: 100, Writes: 100, NewNames: 100})
 	one, now := netip.MustParseAddr("198.51.100.1"), time.Now()
@@ -220,7 +221,7 @@ func TestTimeDoesNotGoBack(t *testing.T) {
 	}
 }
 
-// One address makes so many new names, and goes on to say where those are that are there.
+// One address can write a limited number of new names, and still update existing ones.
 func TestNewNames(t *testing.T) {
 	s := serve(t, Limits{Lookups: 1000, Writes: 1000, NewNames: 20})
 	c := clientOf(t, s)
@@ -241,7 +242,7 @@ func TestNewNames(t *testing.T) {
 	}
 }
 
-// By IPv6 everything goes as by IPv4, though messages have no room for its addresses.
+// Everything works over IPv6 as over IPv4, although messages have no room for its addresses.
 func TestIPv6(t *testing.T) {
 	s := serveAt(t, "[::1]:0", Limits{})
 	writer, cache := clientOf(t, s), cacheOf(t, s)
@@ -262,7 +263,7 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// A client tells a server that is not there from one that is closed.
+// A client distinguishes a server that does not exist from a closed client.
 func TestNoAnswer(t *testing.T) {
 	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -295,7 +296,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// Nothing that anybody sends has the server do more than answer.
+// No input makes the server do more than answer.
 func FuzzAnswer(f *testing.F) {
 	s := serve(f, Limits{Lookups: 1e9, Writes: 1e9, NewNames: 1e9})
 	write := &gnrswire.Message{Kind: gnrswire.Update, Requester: places[0]}

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/namestore"
 )
 
-// distant is a store that other servers have, too, and that answers when it is let.
+// distant is a shared store that answers when the test lets it.
 type distant struct {
 	*namestore.Store
 	let     chan struct{}
@@ -27,7 +27,7 @@ func (d *distant) Get(b []byte, name frame.GUID) ([]byte, bool, error) {
 func (d *distant) Changed(f func(frame.GUID)) { d.changed = f }
 func (d *distant) Hears() bool                { return d.hears }
 
-// listenOn makes a server that does not run, on a store that is distant.
+// listenOn returns a server that does not run, on a distant store.
 func listenOn(t *testing.T, d *distant) *Server {
 	t.Helper()
 	store, err := namestore.Open(namestore.Options{Dir: t.TempDir()})
@@ -51,7 +51,7 @@ func listenOn(t *testing.T, d *distant) *Server {
 	return s
 }
 
-// asking asks a server something, and returns what it answers at once, or nil.
+// asking sends a request to a server, and returns its immediate answer, or nil.
 func asking(t *testing.T, s *Server, from string, m *gnrswire.Message) *gnrswire.Message {
 	t.Helper()
 	b, err := m.AppendTo(nil)
@@ -69,8 +69,8 @@ func asking(t *testing.T, s *Server, from string, m *gnrswire.Message) *gnrswire
 	return answer
 }
 
-// However much one address asks of a store that does not answer, so much waits for it and no more, of one address and of all;
-// all of it is answered in the end.
+// However many requests one address sends to a store that does not answer, the waiting ones are
+// limited, per address and in total, and all of them are answered in the end.
 func TestManyWaitForStore(t *testing.T) {
 	d := &distant{let: make(chan struct{})}
 	s := listenOn(t, d)
@@ -113,7 +113,7 @@ func TestManyWaitForStore(t *testing.T) {
 	}
 }
 
-// Who asks to be told of changes is promised that only while others' are heard of.
+// A client is promised notifications only while the store reports the changes of others.
 func TestDeafStore(t *testing.T) {
 	let := make(chan struct{})
 	close(let)

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"
 )
 
-// nodeWith is a node with chunks, that does not run.
+// nodeWith returns a node with chunks that does not run.
 func nodeWith(keep time.Duration, all ...Kept) *Node {
 	n := &Node{Options: Options{Keep: keep}, byName: map[frame.GUID]*destination{}, kept: map[custody.ID]struct{}{}}
 	for _, k := range all {
@@ -21,7 +21,8 @@ func nodeWith(keep time.Duration, all ...Kept) *Node {
 	return n
 }
 
-// By whatever pages, what a node has is listed whole, once, in order and summed up, and what is over is not.
+// Whatever the pages, the chunks of a node are listed completely, once, in order and summed up,
+// without expired ones.
 func TestCustody(t *testing.T) {
 	now := time.Now()
 	rapid.Check(t, func(t *rapid.T) {
@@ -91,7 +92,8 @@ func TestCustody(t *testing.T) {
 	})
 }
 
-// A page is found among many names, and chunks of one name that are looked at in several turns are all counted.
+// A page is found among many names, and all chunks of one name are counted, even if that takes
+// several turns.
 func TestCustodyOfMany(t *testing.T) {
 	var all []Kept
 	add := func(to frame.GUID, number int) {
@@ -113,7 +115,8 @@ func TestCustodyOfMany(t *testing.T) {
 	}
 }
 
-// A node says how much of its disk it has taken, which is more where the disk has less room than the node may take.
+// A node reports the used part of its disk, which is larger if the disk has less room than the node
+// may use.
 func TestReport(t *testing.T) {
 	n := nodeWith(time.Hour)
 	n.used = 1 << 20

@@ -24,7 +24,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// childSocket and childDir have this program be a node, until it is killed.
+// childSocket and childDir make this program run as a node, until it is killed.
 const childSocket, childDir = "SLUICE_STORAGE_SOCKET", "SLUICE_STORAGE_DIR"
 
 func TestMain(m *testing.M) {
@@ -53,17 +53,17 @@ var (
 	nodeName, receiverName          = record.NameOfOwner(nodeKey), record.NameOfOwner(receiverKey)
 )
 
-// runHost runs a host whose chunks that may wait go to the node.
+// runHost runs a host whose delay-tolerant chunks go to the node.
 func runHost(t *testing.T) string { t.Helper(); return runHostKeeping(t, host.DefaultKeep) }
 
-// runHostKeeping has it give up after a while what the node does not take.
+// runHostKeeping runs a host that gives up chunks after a while if the node does not take them.
 func runHostKeeping(t *testing.T, keep time.Duration) string {
 	t.Helper()
 	socket, _ := hosttest.Run(t, host.Options{Storage: []frame.GUID{nodeName}, Keep: keep})
 	return socket
 }
 
-// runNode runs a node at a host until the test ends, or stop is called.
+// runNode runs a node at a host until the test ends or stop is called.
 func runNode(t *testing.T, socket, dir string, change func(*Node)) (n *Node, stop func()) {
 	t.Helper()
 	c, err := hostapi.Open(t.Context(), socket, nodeKey)
@@ -88,7 +88,7 @@ func runNode(t *testing.T, socket, dir string, change func(*Node)) (n *Node, sto
 	return n, stop
 }
 
-// sending sends numbers, and says what has become of each.
+// sending sends numbers, and records the result of each.
 type sending struct {
 	all   sync.WaitGroup
 	mu    sync.Mutex
@@ -114,7 +114,7 @@ func (s *sending) send(ctx context.Context, c *hostapi.Client, to frame.GUID, nu
 	return err
 }
 
-// sendAll sends numbers from 1 on, and waits until all are taken.
+// sendAll sends numbers from 1 on, and waits until all are taken over.
 func sendAll(t *testing.T, c *hostapi.Client, to frame.GUID, n uint64) {
 	t.Helper()
 	var s sending
@@ -155,7 +155,7 @@ func receiveInOrder(t *testing.T, c *hostapi.Client, from, to uint64) {
 	}
 }
 
-// eventually waits until a node has done what is said.
+// eventually waits until a node has reached a state.
 func eventually(t *testing.T, n *Node, what string, is func(Counters) bool) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -167,8 +167,8 @@ func eventually(t *testing.T, n *Node, what string, is func(Counters) bool) {
 	}
 }
 
-// What is sent to who is away is kept, also by a node that is started anew, and handed on as the sender's, in
-// order, when the receiver is there.
+// Chunks for an absent name are stored, even across a restart of the node, and delivered as the
+// sender's, in order, when the receiver is present.
 func TestKeptAndHandedOn(t *testing.T) {
 	socket, dir := runHost(t), t.TempDir()
 	sender := hosttest.Open(t, socket, senderKey)
@@ -190,8 +190,8 @@ func TestKeptAndHandedOn(t *testing.T) {
 	}
 }
 
-// A node that is killed in the middle of taking chunks and handing them on loses none that it has said it has
-// taken, and none arrives twice.
+// A node that is killed while it takes and delivers chunks loses none that it has taken over, and
+// none arrives twice.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	socket, dir := runHost(t), t.TempDir()
@@ -275,7 +275,7 @@ func kill(t *testing.T, child *exec.Cmd) {
 	_ = child.Wait() // it was killed
 }
 
-// A sender that has its share keeps what it sends more, and others are served.
+// A sender that has reached its limit keeps its further chunks, and others are served.
 func TestShare(t *testing.T) {
 	socket := runHostKeeping(t, 3*time.Second)
 	greedy, other := hosttest.Open(t, socket, keyOf(2)), hosttest.Open(t, socket, senderKey)
@@ -296,7 +296,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// What the disk does not give back as it was is told, and holds up nothing.
+// A chunk that the disk has damaged is reported, and does not delay others.
 func TestDamaged(t *testing.T) {
 	socket, dir := runHost(t), t.TempDir()
 	sender := hosttest.Open(t, socket, senderKey)
@@ -323,7 +323,7 @@ func TestDamaged(t *testing.T) {
 	eventually(t, n, "one is lost", func(c Counters) bool { return c.Lost == 1 && c.HandedOn == 3 && c.Chunks == 0 })
 }
 
-// What is none is refused: an ordinary chunk, one that another has signed, one that is over.
+// Invalid chunks are refused: an ordinary one, one that another name has signed, an expired one.
 func TestNotKept(t *testing.T) {
 	t.Parallel()
 	socket := runHostKeeping(t, 3*time.Second)
@@ -352,8 +352,8 @@ func TestNotKept(t *testing.T) {
 	}
 }
 
-// One sender's chunks for many who are away, and for some who are there and take nothing, do not keep another's from
-// whom they are for.
+// One sender's chunks for many absent names, and for some that are present and take nothing, do not
+// delay another's.
 func TestManyAway(t *testing.T) {
 	t.Parallel()
 	socket := runHost(t)
@@ -378,7 +378,7 @@ func TestManyAway(t *testing.T) {
 	receiveInOrder(t, receiver, 1, 50)
 }
 
-// A sender that was refused is served when there is room again, in order.
+// A refused sender is served when there is room again, in order.
 func TestRefusedInOrder(t *testing.T) {
 	t.Parallel()
 	socket := runHost(t)

@@ -19,7 +19,7 @@ func keyOf(n byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 }
 
-// signed is a chunk of the first name.
+// signed returns a chunk of the first name.
 func signed(to frame.GUID, flow, number uint64, payload string) Pending {
 	c := custody.Chunk{ID: custody.ID{Destination: to, Flow: flow, Number: number}, Until: time.Now().Add(time.Hour), Payload: []byte(payload)}
 	c.Sign(keyOf(1))
@@ -83,7 +83,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// What cannot be kept whole leaves nothing behind that looks so.
+// A chunk that cannot be written completely leaves no file that looks complete.
 func TestPutFails(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := openStore(t, dir)

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Whatever the way does to frames, each chunk arrives once, in order, as it was sent, and the
-// sender forgets it when the receiver has taken it.
+// Whatever a path does to frames, each chunk arrives once, in order and unchanged, and the sender
+// forgets it when the receiver has taken it over.
 func TestChunksArriveOnceAndInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ways := make([]way, rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "ways"))
@@ -72,8 +72,8 @@ func TestChunksArriveOnceAndInOrder(t *testing.T) {
 	})
 }
 
-// On a way without losses no frame is sent twice; on one that loses what its queue does not hold
-// few are, and it is used.
+// On a path without losses no frame is sent twice; on one that drops what its queue cannot hold few
+// frames are, and the path is fully used.
 func TestWindowFitsTheWay(t *testing.T) {
 	for name, x := range map[string]struct {
 		way
@@ -113,8 +113,9 @@ func TestWindowFitsTheWay(t *testing.T) {
 	}
 }
 
-// A stream that goes by several ways gets about what they carry together, also where one is shorter or faster than the
-// other; with little to send it goes by the shorter alone; and when one dies it goes on by the other at once.
+// A stream with several paths gets about the sum of what they carry, even if one is shorter or
+// faster; with little to send it uses only the shorter one; and when one dies it continues on the
+// other immediately.
 func TestSeveralWays(t *testing.T) {
 	for name, x := range map[string]struct {
 		ways  []way
@@ -164,7 +165,7 @@ func TestSeveralWays(t *testing.T) {
 	})
 }
 
-// What does not fit is refused, and changes nothing.
+// A chunk that does not fit is refused without any effect.
 func TestPushIsRefused(t *testing.T) {
 	s := NewSender(SenderConfig{Payload: 512, Queue: 1000}, NewPath())
 	if err := s.Push(0, frame.RoutingHeader{}, make([]byte, 5000)); err != nil {
@@ -183,8 +184,8 @@ func TestPushIsRefused(t *testing.T) {
 	}
 }
 
-// A stream that begins anew has the chunks that were not taken, with their numbers, whatever has come of
-// them.
+// A restarted stream contains the chunks that were not taken over, with their numbers, whichever of
+// their frames had arrived.
 func TestRestart(t *testing.T) {
 	w := newWorld(t, 1, 64, way{least: time.Millisecond})
 	for i := range uint64(4) {
@@ -216,7 +217,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// An acknowledgement of what was never sent, or that contradicts itself, changes nothing.
+// An acknowledgement of frames that were never sent, or that contradicts itself, has no effect.
 func TestFalseAcknowledgements(t *testing.T) {
 	s := NewSender(SenderConfig{Payload: 512, Queue: 1 << 20}, NewPath())
 	if err := s.Push(0, frame.RoutingHeader{}, make([]byte, 10_000)); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// way is what carries frames between both ends in a test, each way.
+// way carries frames between both ends in a test, in each direction.
 type way struct {
 	loss, twice float64
 	least, more time.Duration // how long it takes
@@ -22,7 +22,7 @@ type way struct {
 	free   [2]time.Time // when the next frame can go through, there and back
 }
 
-// underway is a frame that arrives.
+// underway is a frame in flight.
 type underway struct {
 	at     time.Time
 	number int // in which order they were sent
@@ -45,7 +45,7 @@ func (a *arrivals) Pop() any {
 	return x
 }
 
-// world is a stream with both ends, and a clock.
+// world is a stream with both ends and a clock.
 type world struct {
 	ways  []*way
 	t     interface{ Fatalf(string, ...any) }
@@ -84,7 +84,7 @@ func newWorld(t interface{ Fatalf(string, ...any) }, seed uint64, window int, wa
 	return x
 }
 
-// carry puts a frame on a way.
+// carry puts a frame on a path.
 func (w *world) carry(f frame.Frame, by *way, back bool) {
 	w.sent++
 	if w.draw.Float64() < by.loss {
@@ -116,7 +116,7 @@ func (w *world) carry(f frame.Frame, by *way, back bool) {
 	}
 }
 
-// drop has no more frames go by a way, which is not the last.
+// drop stops the use of a path, which is not the last one.
 func (w *world) drop(i int) {
 	w.s.Drop(w.ways[i].path, w.now)
 	w.ways = slices.Delete(w.ways, i, i+1)
@@ -129,7 +129,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// step lets the next thing happen; false if nothing is left to.
+// step processes the next event; it returns false if there is none.
 func (w *world) step() bool {
 	for _, by := range w.ways {
 		for _, d := range w.s.Send(by.path, w.now, 1<<10) {
@@ -174,7 +174,7 @@ func (w *world) step() bool {
 	return true
 }
 
-// take takes the chunks that have come, some of them later, and answers by a way.
+// take takes over the received chunks, some of them later, and answers by a path.
 func (w *world) take(by *way, all []Chunk, err error) {
 	if err != nil {
 		w.t.Fatalf("%v", err)
