@@ -25,12 +25,11 @@ type Store struct {
 	prefix string
 	client *clientv3.Client
 
-	// life ends with Close, and with it all operations and watches.
-	lifetime context.Context // lifetime ends with Close, and with it all operations and watches.
-	//nolint:containedctx // that of the store
-	end   context.CancelFunc
-	inUse sync.WaitGroup // operations and watches
-	mu    sync.Mutex     // serialises new operations and Close
+	// lifetime ends with Close, and with it all operations and watches.
+	lifetime context.Context //nolint:containedctx // the store's
+	end      context.CancelFunc
+	inUse    sync.WaitGroup // operations and watches
+	mu       sync.Mutex     // serialises new operations and Close
 }
 
 var _ store.Store = (*Store)(nil)
