@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/access"
 )
 
-// Hosts are declared by GUID, key and Ethernet address; what is wrong is said.
+// Hosts are declared by GUID, key and Ethernet address, and errors in declarations are reported.
 func TestAccess(t *testing.T) {
 	dir := t.TempDir()
 	key, other := filepath.Join(dir, "key"), filepath.Join(dir, "other")

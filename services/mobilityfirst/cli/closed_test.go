@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
 )
 
-// A client whose host has ended is told so by what it waits for, and closes without an error, as
-// often as it likes.
+// A client whose host has ended returns that from waiting calls, and can be closed without an error
+// any number of times.
 func TestCloseAfterHost(t *testing.T) {
 	socket, stop := hosttest.Run(t, host.Options{})
 	c, err := hostapi.Open(t.Context(), socket, ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/namestore"
 )
 
-// newName makes a name, whose key is in a file.
+// newName creates a name whose key is in a file.
 func newName(t *testing.T, file string) string {
 	t.Helper()
 	code, name, errOut := sluice(t, "mf", "name", "new", file)
@@ -24,7 +24,7 @@ func newName(t *testing.T, file string) string {
 	return strings.TrimSpace(name)
 }
 
-// nameService runs one on the loopback interface, and returns where.
+// nameService runs a name service on the loopback interface, and returns its address.
 func nameService(t *testing.T) string {
 	t.Helper()
 	store, err := namestore.Open(namestore.Options{Dir: t.TempDir()})
@@ -47,7 +47,8 @@ func nameService(t *testing.T) string {
 	return s.Addr().String()
 }
 
-// A name is made, is nowhere, and is where its owner says; nobody else may read its key.
+// A name is created, has no address, and then has the address that its owner publishes; a key that
+// others may read is refused.
 func TestNames(t *testing.T) {
 	at, key := nameService(t), filepath.Join(t.TempDir(), "key")
 	ok := func(args ...string) string {

@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
 )
 
-// What is sent through a function arrives as what that makes of it; what the function fails on is told, and what is wrong.
+// Data that are sent through a function arrive as its result; failures of the function and errors
+// of usage are reported.
 func TestCompute(t *testing.T) {
 	dir := t.TempDir()
 	function, key := newName(t, filepath.Join(dir, "function")), newName(t, filepath.Join(dir, "key"))

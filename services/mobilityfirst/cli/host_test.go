@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
 )
 
-// A file is sent to a name and received there; names answer pings; what is wrong is said.
+// A file is sent to a name and received there, names answer pings, and errors of usage are
+// reported.
 func TestChunks(t *testing.T) {
 	dir := t.TempDir()
 	socket, _ := hosttest.Run(t, host.Options{})

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Figures are shown where that is wanted, on this machine alone, until the daemon ends.
+// Metrics are served if requested, on this machine only, until the daemon ends.
 func TestFigures(t *testing.T) {
 	f := metricsServer{addr: "127.0.0.1:0"}
 	if err := f.open(); err != nil {

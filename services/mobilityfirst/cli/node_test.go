@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// A control server is wanted whole, or not at all.
+// The flags of a control server must be complete or absent.
 func TestControlled(t *testing.T) {
 	for what, args := range map[string][]string{
 		"--control-listen is missing": {"--control-cert", "node.crt"},

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/hosttest"
 )
 
-// A file that is sent while its receiver is away is kept, listed, and handed on; what is wrong is said.
+// A file that is sent while its receiver is away is stored, listed and delivered, and errors of
+// usage are reported.
 func TestStorage(t *testing.T) {
 	dir := t.TempDir()
 	nodeKey, key, chunks := filepath.Join(dir, "node"), filepath.Join(dir, "key"), filepath.Join(dir, "chunks")

@@ -12,13 +12,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hello is one whose bytes are told apart.
+// hello returns a hello with distinguishable bytes.
 var (
 	hello    = Hello{Key: [32]byte{31: 3}, Number: 4, MAC: [6]byte{5: 5}, Challenge: 6, Signature: [64]byte{63: 7}}
 	helloHex = strings.Repeat("00", 31) + "03 0000000000000004 000000000005 0000000000000006 " + strings.Repeat("00", 63) + "07"
 )
 
-// The layouts, byte for byte, as the original release has them.
+// The encodings match those of the original release byte for byte.
 func TestLayouts(t *testing.T) {
 	for _, x := range []struct {
 		frame Frame
@@ -109,7 +109,7 @@ func TestTransportLayout(t *testing.T) {
 	}
 }
 
-// What contradicts itself is refused.
+// Contradictory input is rejected.
 func TestRoutingRefused(t *testing.T) {
 	h := RoutingHeader{Extensions: []Extension{{Service: Compute, Body: make([]byte, 4)}, {}}}
 	whole, err := h.AppendTo(nil)
@@ -144,7 +144,7 @@ func TestRoutingRefused(t *testing.T) {
 	}
 }
 
-// manyExtensions is a header with one extension more than there may be.
+// manyExtensions returns a header with one extension more than allowed.
 func manyExtensions(b []byte) []byte {
 	b = b[:routingSize]
 	for i := range maxExtensions + 1 {
@@ -158,7 +158,7 @@ func manyExtensions(b []byte) []byte {
 	return b
 }
 
-// Whatever is written is read as it was.
+// Every encoded frame is decoded unchanged.
 func TestRoundTrips(t *testing.T) {
 	word, long := rapid.Uint32(), rapid.Uint64()
 	hellos := rapid.Custom(func(t *rapid.T) (h Hello) {
@@ -294,7 +294,7 @@ func TestGUID(t *testing.T) {
 	}
 }
 
-// Streams of one session follow each other, round and round.
+// The streams of one session follow each other, also when the count wraps around.
 func TestStreams(t *testing.T) {
 	s := NewStream(0xa1b2c3d4e5f6)
 	for range 1 << 16 {

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// childDir names the folder in which this program writes records until it is killed.
+// childDir is the variable with the folder in which this program writes records until it is killed.
 const childDir = "SLUICE_NAMESTORE_CHILD"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 const writers = 16
 
-// writeForEver has writers write one name each, and says what the store has acknowledged.
+// writeForEver runs writers of one name each, and prints what the store has acknowledged.
 func writeForEver(dir string) error {
 	s, err := Open(Options{Dir: dir})
 	if err != nil {
@@ -59,7 +59,7 @@ func writeForEver(dir string) error {
 	return <-failed
 }
 
-// Whatever was acknowledged is there after a kill in the middle of writing, time and again.
+// Every acknowledged write is there after a kill during writes, again and again.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	for range 10 {
@@ -79,8 +79,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// killed runs a process that writes, kills it after a number of writes, and returns the last number
-// of each writer that it has told of.
+// killed runs a process that writes, kills it after a number of writes, and returns the last
+// acknowledged number of each writer.
 func killed(t *testing.T, dir string) map[int]uint64 {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// Names are found by when they were written, however many there are, and until who asks has enough.
+// Names are found by the time at which they were written, however many there are, until the caller
+// stops.
 func TestSince(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	s := open(t, Options{Dir: t.TempDir(), Now: func() time.Time { return now }})

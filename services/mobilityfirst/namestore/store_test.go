@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// owner is the key of somebody.
+// owner returns the key of an owner.
 func owner(n int) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{byte(n), byte(n >> 8)}, ed25519.SeedSize/2))
 }
@@ -52,7 +52,7 @@ func open(t testing.TB, o Options) *Store {
 	return s
 }
 
-// number is that of the record of a name, zero if there is none.
+// number returns the number of a name's record, zero if there is none.
 func (s *Store) number(t testing.TB, name frame.GUID) uint64 {
 	t.Helper()
 	b, found, err := s.Get(nil, name)
@@ -69,8 +69,8 @@ func (s *Store) number(t testing.TB, name frame.GUID) uint64 {
 	return r.Number
 }
 
-// The newest record of each name is there, also when the store is opened again; what is older is
-// refused, and what is there already is a success.
+// The store has the newest record of each name, even after it was opened again; an older one is
+// refused, and writing the same one again succeeds.
 func TestNewest(t *testing.T) {
 	o := Options{Dir: t.TempDir(), MaxNames: 2}
 	s := open(t, o)
@@ -138,7 +138,7 @@ func TestConcurrentWriters(t *testing.T) {
 	}
 }
 
-// What is over is remembered for as long as an older record could hold, and is forgotten then.
+// An expired record is remembered as long as an older one could be valid, and then removed.
 func TestForgotten(t *testing.T) {
 	now := time.Now()
 	var ahead atomic.Int64
@@ -172,7 +172,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// A record that is written again has changed nothing, and says so.
+// Writing a record again reports that nothing has changed.
 func TestUnchanged(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir()})
 	r := sign(t, 1, 1, time.Now().Add(time.Hour), 1)
@@ -187,8 +187,8 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// What was acknowledged is there after a power cut, of which the disk has what it was made to keep, and
-// nothing else.
+// Every acknowledged write is there after a power failure, of which the disk keeps only what was
+// synced.
 func TestPowerCut(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	until := time.Now().Add(time.Hour)
@@ -216,8 +216,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// When the disk fails the process goes on: writes are refused with the reason, reads go on, and
-// what was acknowledged is there when the store is opened again on a disk that works.
+// When the disk fails the process continues: writes are refused with the reason, reads continue,
+// and every acknowledged write is there when the store is opened again on a working disk.
 func TestFailingDisk(t *testing.T) {
 	for kind, only := range map[string]func(errorfs.Op) bool{
 		"everything": func(errorfs.Op) bool { return true },

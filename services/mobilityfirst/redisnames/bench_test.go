@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// records are of so many names.
+// records returns records of many names.
 func records(b *testing.B, names int) []*record.Record {
 	var all []*record.Record
 	for range names {

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// anyStore is what both stores are.
+// anyStore is the interface of both stores.
 type anyStore interface {
 	Get(b []byte, name frame.GUID) ([]byte, bool, error)
 	Write(ctx context.Context, r *record.Record) error
@@ -27,7 +27,7 @@ type anyStore interface {
 	Close() error
 }
 
-// both runs a test on the store on disk and on that in Redis: they are to do the same.
+// both runs a test on the store on disk and on that in Redis, which have to behave the same.
 func both(t *testing.T, test func(*testing.T, anyStore)) {
 	t.Run("disk", func(t *testing.T) {
 		s, err := namestore.Open(namestore.Options{Dir: t.TempDir()})
@@ -40,7 +40,8 @@ func both(t *testing.T, test func(*testing.T, anyStore)) {
 	t.Run("redis", func(t *testing.T) { test(t, open(t, three(t), Options{})) })
 }
 
-// The newest record of each name is there; what is older is refused, and what is there already is a success, and no change.
+// The store has the newest record of each name; an older one is refused, and writing the same one
+// again succeeds without a change.
 func TestNewest(t *testing.T) {
 	both(t, func(t *testing.T, s anyStore) {
 		who, other := somebody(), somebody()
@@ -92,7 +93,7 @@ func TestNewest(t *testing.T) {
 	})
 }
 
-// start writes a record, and says what Start says.
+// start writes a record, and returns the result of Start.
 func start(t testing.TB, s anyStore, r *record.Record) (bool, error) {
 	t.Helper()
 	type end struct {
@@ -112,7 +113,7 @@ func start(t testing.TB, s anyStore, r *record.Record) (bool, error) {
 	}
 }
 
-// What is written and read, in any order, is as in a map that keeps what has the higher number.
+// Writes and reads, in any order, behave like a map that keeps the record with the higher number.
 func TestLikeMap(t *testing.T) {
 	both(t, func(t *testing.T, s anyStore) {
 		rapid.Check(t, func(rt *rapid.T) {
@@ -181,7 +182,8 @@ func TestConcurrentWriters(t *testing.T) {
 	})
 }
 
-// Names are found by when they were written, and on from where who asks has had enough.
+// Names are found by the time at which they were written, and the search continues where the caller
+// has stopped.
 func TestSince(t *testing.T) {
 	both(t, func(t *testing.T, s anyStore) {
 		began := time.Now()

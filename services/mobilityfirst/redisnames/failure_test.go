@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// A master that says nothing any more has its names refused, and who asks for others' is answered.
+// A master that no longer answers has requests for its names refused, and those for others are
+// answered.
 func TestSilentMaster(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, redistest.Options{At: at(1), Masters: 3})
@@ -66,7 +67,7 @@ func TestSilentMaster(t *testing.T) {
 	eventually(t, "it answers again", func() bool { return s.Write(t.Context(), silent) == nil })
 }
 
-// A write that comes to Redis after it was given up is told of when it is there.
+// A write that reaches Redis after it was given up causes a notification when it is there.
 func TestLateWrite(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, redistest.Options{At: at(7), Masters: 1})
@@ -100,7 +101,7 @@ func TestLateWrite(t *testing.T) {
 	}
 }
 
-// writer writes one name, again and again.
+// writer writes one name again and again.
 type writer struct {
 	who ed25519.PrivateKey
 
@@ -108,7 +109,7 @@ type writer struct {
 	acknowledged uint64 // the last number
 }
 
-// run writes until it may not any more.
+// run writes until it is stopped.
 func (w *writer) run(t *testing.T, s *Store, stop <-chan struct{}) {
 	for n := uint64(1); ; n++ {
 		select {
@@ -136,7 +137,7 @@ func (w *writer) last() uint64 {
 	return w.acknowledged
 }
 
-// startWriters has writers write until the test ends, or stop is called.
+// startWriters runs writers until the test ends or stop is called.
 func startWriters(t *testing.T, s *Store) (all []*writer, stop func()) {
 	ended := make(chan struct{})
 	var running sync.WaitGroup
@@ -150,7 +151,7 @@ func startWriters(t *testing.T, s *Store) (all []*writer, stop func()) {
 	return all, stop
 }
 
-// allPast waits until all writers are acknowledged more than they were.
+// allPast waits until each writer has a further acknowledged write.
 func allPast(t *testing.T, all []*writer, by uint64) {
 	t.Helper()
 	var before []uint64
@@ -162,8 +163,9 @@ func allPast(t *testing.T, all []*writer, by uint64) {
 	}
 }
 
-// Every write that was acknowledged with one replica waited for is there when the master has been killed in the middle of
-// writing and its only replica has taken its place. No other is acknowledged before that has a replica again.
+// With one replica to wait for, every acknowledged write is there when the master was killed during
+// writes and its only replica has replaced it. No other write is acknowledged before that has a
+// replica again.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, redistest.Options{At: at(4), Masters: 3, Replicas: 1})
@@ -206,7 +208,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// What was acknowledged is there when all nodes were killed at once, and start again.
+// Every acknowledged write is there when all nodes were killed at once and start again.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, redistest.Options{At: at(5), Masters: 3})

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// What answers have is counted: what is too much is found, wherever it stands and however it is cut.
+// Answers beyond the limits are detected, wherever the excess is and however the input is divided.
 func TestGuard(t *testing.T) {
 	for text, fine := range map[string]bool{
 		"+OK\r\n:5\r\n-ERR no\r\n$-1\r\n*-1\r\n*0\r\n$0\r\n\r\n":                                     true,
@@ -51,12 +51,12 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// bulks are strings of a size.
+// bulks returns strings of a size.
 func bulks(count, size int) string {
 	return strings.Repeat(fmt.Sprintf("$%d\r\n%s\r\n", size, strings.Repeat("x", size)), count)
 }
 
-// Whoever answers in Redis's place, and whatever, does no harm.
+// Arbitrary answers in Redis's place do no harm.
 func TestHostileNode(t *testing.T) {
 	for _, text := range []string{
 		"", "\r\n", "+OK\r\n", "*99999999\r\n", "*9223372036854775807\r\n", "$9223372036854775807\r\n", "*-5\r\n", "$-7\r\n", "%9223372036854775807\r\n",
@@ -70,7 +70,7 @@ func TestHostileNode(t *testing.T) {
 	}
 }
 
-// hostileNode asks a node that always says one thing.
+// hostileNode sends a request to a node that always gives the same answer.
 func hostileNode(t *testing.T, text string) {
 	at := listen(t, "127.79.0.2:0", func(c net.Conn) { say(c, strings.Repeat(text, 20)) })
 	s, err := Open(t.Context(), Options{Nodes: []string{at}})
@@ -88,7 +88,7 @@ func hostileNode(t *testing.T, text string) {
 	}
 }
 
-// listen serves connections until the test ends, and says where.
+// listen serves connections until the test ends, and returns the address.
 func listen(t *testing.T, at string, serve func(net.Conn)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", at)
@@ -109,7 +109,7 @@ func listen(t *testing.T, at string, serve func(net.Conn)) (address string) {
 	return l.Addr().String()
 }
 
-// say answers whatever comes.
+// say gives one answer to all input.
 func say(c net.Conn, text string) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
@@ -123,7 +123,7 @@ func say(c net.Conn, text string) {
 	}
 }
 
-// What is looked at never has room for more than it may.
+// The parser never uses more memory than its limits.
 func FuzzGuard(f *testing.F) {
 	f.Add([]byte("*2\r\n$3\r\nabc\r\n:5\r\n"), uint8(3))
 	f.Add([]byte("%1\r\n+a\r\n*1\r\n$-1\r\n"), uint8(1))
@@ -145,7 +145,7 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// Whatever stands in Redis under a name is an error, or its owner's record.
+// Every value in Redis under a name is either an error or its owner's record.
 func FuzzStored(f *testing.F) {
 	who := somebody()
 	f.Add(sign(f, who, 1, 1).AppendTo(make([]byte, stampSize)))

@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-// member is a node that is one of a cluster as far as that is asked, and then says what no Redis does.
+// member is a node that pretends to be one of a cluster, and then sends answers that no Redis
+// would.
 type member struct {
 	answer     string // to all else
 	news       string // to who wants to hear news; empty for answer
@@ -66,7 +67,7 @@ func (m *member) open(t *testing.T) *Store {
 	return s
 }
 
-// serve answers what comes by a connection.
+// serve answers the commands on a connection.
 func (m *member) serve(c net.Conn) {
 	defer c.Close()
 	port := c.LocalAddr().(*net.TCPAddr).Port
@@ -99,7 +100,7 @@ func (m *member) serve(c net.Conn) {
 	}
 }
 
-// readCommand reads a command, and gives it in small letters, with a space behind each of its words.
+// readCommand reads a command, and returns it in lower case with a space after each word.
 func readCommand(in *bufio.Reader) (command string, err error) {
 	var words, size int
 	if _, err := fmt.Fscanf(in, "*%d\r\n", &words); err != nil {

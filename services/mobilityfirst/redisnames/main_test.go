@@ -24,7 +24,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// suite ends with the cluster that all tests have.
+// suite ends together with the cluster that all tests share.
 type suite struct{ *testing.M }
 
 func (s suite) Run() int {
@@ -38,7 +38,7 @@ func (s suite) Run() int {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
 
-// shared is the cluster of three masters that tests have which do it no harm.
+// shared is the cluster of three masters for tests that do not disturb it.
 var shared struct {
 	once    sync.Once
 	cluster *redistest.Cluster
@@ -55,7 +55,7 @@ func needRedis(t testing.TB) {
 	}
 }
 
-// three is a cluster of three masters without keys.
+// three returns a cluster of three masters without keys.
 func three(t testing.TB) *redistest.Cluster {
 	t.Helper()
 	needRedis(t)
@@ -69,14 +69,14 @@ func three(t testing.TB) *redistest.Cluster {
 	return shared.cluster
 }
 
-// at returns where a cluster listens, by its number. The address is this process's own:
-// servers that a panicking run has left behind are in no later run's way.
+// at returns the address of a cluster by its number. The address belongs to this process, so
+// servers that a panicking run has left behind do not disturb later runs.
 func at(n uint16) netip.AddrPort {
 	pid := os.Getpid()
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 100 + byte(pid>>16), byte(pid >> 8), byte(pid)}), 21000+20*n)
 }
 
-// cluster starts a cluster of a test's own.
+// cluster starts a cluster for one test.
 func cluster(t testing.TB, o redistest.Options) *redistest.Cluster {
 	t.Helper()
 	needRedis(t)
@@ -88,7 +88,7 @@ func cluster(t testing.TB, o redistest.Options) *redistest.Cluster {
 	return c
 }
 
-// each does something at each node.
+// each calls a function for each node.
 func each(t testing.TB, c *redistest.Cluster, f func(*redis.Client) error) {
 	t.Helper()
 	for _, n := range c.Nodes {
@@ -118,7 +118,7 @@ func open(t testing.TB, c *redistest.Cluster, o Options) *Store {
 	return s
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for began := time.Now(); !is(); pause.For(5*time.Millisecond, "Redis does it") {
@@ -128,15 +128,15 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// next numbers owners: each has names of its own.
+// next numbers owners, so that each test has names of its own.
 var next atomic.Uint64
 
-// somebody is the key of somebody new.
+// somebody returns the key of a new owner.
 func somebody() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(be.AppendUint64(bytes.Repeat([]byte{7}, ed25519.SeedSize-8), next.Add(1)))
 }
 
-// until is how long records hold.
+// until is the expiry of records.
 var until = time.Now().Add(time.Hour)
 
 func sign(t testing.TB, who ed25519.PrivateKey, number uint64, port uint16) *record.Record {
@@ -148,7 +148,7 @@ func sign(t testing.TB, who ed25519.PrivateKey, number uint64, port uint16) *rec
 	return r
 }
 
-// number is that of the record of a name, zero if there is none.
+// number returns the number of a name's record, zero if there is none.
 func number(t testing.TB, s interface {
 	Get([]byte, frame.GUID) ([]byte, bool, error)
 }, name frame.GUID,
@@ -168,7 +168,7 @@ func number(t testing.TB, s interface {
 	return r.Number
 }
 
-// of is somebody whose name a master has.
+// of returns the key of an owner whose name belongs to a master.
 func of(t testing.TB, s *Store, n *redistest.Node) ed25519.PrivateKey {
 	t.Helper()
 	for {

@@ -33,7 +33,7 @@ func serve(t *testing.T, s *Store) *gnrs.Server {
 	return server
 }
 
-// A cache before one server is told when a name is written by another that has the same cluster.
+// A cache for one server is notified when a name is written at another that shares the cluster.
 func TestTwoServers(t *testing.T) {
 	c := three(t)
 	a, b := open(t, c, Options{}), open(t, c, Options{})
@@ -76,7 +76,8 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
-// A server whose cluster says nothing any more answers that it is busy, and answers again when the cluster does.
+// A server whose cluster does not answer replies that it is busy, and answers again when the
+// cluster does.
 func TestSilentCluster(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, redistest.Options{At: at(6), Masters: 1})

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// What is written is forgotten when no older record can hold any more.
+// A record is removed when no older one can be valid any more.
 func TestForgotten(t *testing.T) {
 	c := three(t)
 	s := open(t, c, Options{})
@@ -40,7 +40,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// A store that is full takes no other name, and those that it has are moved.
+// A full store accepts no new names, and updates those that it has.
 func TestFull(t *testing.T) {
 	s := open(t, three(t), Options{MaxNames: 1})
 	who := somebody()
@@ -56,7 +56,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// What stands in Redis and is not its owner's is not served, and does not pass for what is newer.
+// A value in Redis that is not its owner's is not returned, and does not count as newer.
 func TestGarbage(t *testing.T) {
 	s := open(t, three(t), Options{})
 	stamped := func(r *record.Record) string { return string(r.AppendTo(make([]byte, stampSize))) }
@@ -113,7 +113,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// Other stores are told of what one writes, and it is not told of its own; while they can't be told, they say so.
+// Other stores are notified of a store's writes, and the store is not notified of its own; while
+// notifications cannot be received, the stores report that.
 func TestNews(t *testing.T) {
 	c := three(t)
 	a, b := open(t, c, Options{}), open(t, c, Options{})
@@ -149,7 +150,7 @@ func TestNews(t *testing.T) {
 	}
 }
 
-// While a node keeps less than it is to, nothing is written, and what is there is read.
+// While a node's settings are too weak, nothing is written, and records are read.
 func TestWeak(t *testing.T) {
 	c := three(t)
 	node := c.Node(c.Nodes[1])
@@ -187,7 +188,7 @@ func TestWeak(t *testing.T) {
 	}
 }
 
-// What not enough replicas have is not acknowledged.
+// A write without enough replicas is not acknowledged.
 func TestNoReplicas(t *testing.T) {
 	s := open(t, three(t), Options{Replicas: 1})
 	r := sign(t, somebody(), 1, 1)
@@ -201,7 +202,7 @@ func TestNoReplicas(t *testing.T) {
 	}
 }
 
-// Without a cluster all is refused at once, and nothing else happens; when there is one, it is asked.
+// Without a cluster all requests are refused immediately; when there is one, it is used.
 func TestNoCluster(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
@@ -225,10 +226,11 @@ func TestNoCluster(t *testing.T) {
 	eventually(t, "it hears", s.Hears)
 }
 
-// user is who may do at Redis what a store does, as docs/how-to/names-in-redis.md has it.
+// user returns a user of Redis with the permissions that a store needs, as
+// docs/how-to/names-in-redis.md lists them.
 const user = "user sluice on >%s resetchannels ~sluice:name:* &sluice:names +get +set +getrange +evalsha +eval +publish +subscribe +wait +ping +dbsize +asking +config|get +cluster|slots +cluster|keyslot +cluster|getkeysinslot"
 
-// A cluster with a user, which is asked over TLS.
+// A store works with a cluster that requires a user and TLS.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
@@ -289,7 +291,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// Options that can't be are refused.
+// Invalid options are refused.
 func TestOptions(t *testing.T) {
 	for what, o := range map[string]Options{
 		"no node":           {},

@@ -20,7 +20,7 @@ func guid(draw *rand.Rand) (name frame.GUID) {
 	return name
 }
 
-// domains are the names of some.
+// domains returns the names of some domains.
 func domains(n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprint("domain", i))
@@ -28,7 +28,8 @@ func domains(n int) (names []string) {
 	return names
 }
 
-// A name is kept by K different domains, or all; a domain that is added takes over names, and no other name moves.
+// A name is kept by K different domains, or by all; a new domain takes over names, and no other
+// name moves.
 func TestKeepers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
@@ -81,7 +82,7 @@ func TestParseDomain(t *testing.T) {
 	}
 }
 
-// Domains that are no service are refused whole.
+// Domains that cannot form a service are refused.
 func TestRefused(t *testing.T) {
 	at := func(n byte) netip.AddrPort { return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, n}), 5001) }
 	two := []Domain{{"a", at(1)}, {"b", at(2)}}

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is the name services of some domains, on addresses of the loopback.
+// world contains the name services of some domains, at loopback addresses.
 type world struct {
 	t       *testing.T
 	dir     string
@@ -42,7 +42,7 @@ type running struct {
 	stop func()
 }
 
-// newWorld starts domains, whose addresses no other test has.
+// newWorld starts domains, whose addresses no other test uses.
 func newWorld(t *testing.T, test byte, domains, k int) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), k: k, slack: time.Second, running: make([]*running, domains)}
@@ -55,7 +55,7 @@ func newWorld(t *testing.T, test byte, domains, k int) *world {
 	return w
 }
 
-// start starts a domain's service, on what it has on its disk.
+// start starts a domain's service with the state on its disk.
 func (w *world) start(i int) {
 	w.t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -96,7 +96,7 @@ func (w *world) start(i int) {
 	w.t.Cleanup(stop)
 }
 
-// leave has a domain go away.
+// leave stops a domain.
 func (w *world) leave(i int) {
 	w.running[i].stop()
 	w.running[i] = nil
@@ -108,7 +108,7 @@ func owner(n int) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed)
 }
 
-// write tells a domain's service where a name is: by the number of the record.
+// write writes a record with a number at a domain's service.
 func (w *world) write(i, who int, number uint64) frame.GUID {
 	w.t.Helper()
 	r, err := record.Sign(owner(who), number, time.Now().Add(time.Hour), gnrswire.AddrPortOf(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(number)}), 5028)))
@@ -129,7 +129,7 @@ func (w *world) write(i, who int, number uint64) frame.GUID {
 	return r.GUID()
 }
 
-// ask asks a domain's service where a name is, and gives the number of the record.
+// ask looks a name up at a domain's service, and returns the number of the record.
 func (w *world) ask(i int, name frame.GUID) (uint64, error) {
 	w.t.Helper()
 	c, err := gnrs.Dial(w.domains[i].Addr)
@@ -148,7 +148,7 @@ func (w *world) ask(i int, name frame.GUID) (uint64, error) {
 	}
 }
 
-// has says what a domain has itself of a name; zero for nothing.
+// has returns the number of a domain's own record of a name; zero for none.
 func (w *world) has(i int, name frame.GUID) uint64 {
 	w.t.Helper()
 	b, found, err := w.running[i].Store.Get(nil, name)
@@ -165,7 +165,7 @@ func (w *world) has(i int, name frame.GUID) uint64 {
 	return r.Number
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
 	for began := time.Now(); !is(); pause.For(5*time.Millisecond, "it is being passed on") {
@@ -175,7 +175,7 @@ func (w *world) eventually(what string, is func() bool) {
 	}
 }
 
-// keepersOf are the domains that keep a name, and the others.
+// keepersOf returns the domains that keep a name, and the others.
 func (w *world) keepersOf(name frame.GUID) (keep, others []int) {
 	for i, r := range w.running {
 		if r.Keeps(name) {
@@ -187,8 +187,9 @@ func (w *world) keepersOf(name frame.GUID) (keep, others []int) {
 	return keep, others
 }
 
-// What one domain is told all domains know; K of them have it, and where it is told. When it is told elsewhere that the
-// name has moved, those who have asked before say so before their answers' time is over.
+// All domains know what was written at one; K of them have it, and so does the one where it was
+// written. When a move is written elsewhere, domains that have looked the name up before return the
+// new record before their answers expire.
 func TestAllDomainsKnow(t *testing.T) {
 	w := newWorld(t, 1, 8, 3)
 	for who := range 12 {
@@ -225,8 +226,9 @@ func isCode(err error, code gnrs.Code) bool {
 	return errors.As(err, &refused) && refused.Code == code
 }
 
-// While one of its domains is away a name is found by the others. When that is back it has what was told meanwhile, also if
-// the domain that was told has begun anew before.
+// While one of its domains is away a name is found at the others. When the domain returns it
+// receives what was written meanwhile, even if the domain where it was written has restarted
+// before.
 func TestDomainAway(t *testing.T) {
 	for name, restarts := range map[string]bool{"it comes back": false, "who was told begins anew before": true} {
 		t.Run(name, func(t *testing.T) {
@@ -265,8 +267,8 @@ func TestDomainAway(t *testing.T) {
 	}
 }
 
-// A domain that is to keep a name, and has lost it, learns it again from who asks it; and where no domain answers that
-// keeps a name, a domain says what it was told itself, or that none answers.
+// A domain that has lost a name that it keeps receives it again when it is asked; and if no domain
+// that keeps a name answers, a domain returns what was written at itself, or that none answers.
 func TestLost(t *testing.T) {
 	w := newWorld(t, 4, 5, 2)
 	name := w.write(0, 1, 1)
@@ -290,7 +292,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// However many names a domain misses while it is away, and however few of them there is room to remember, it gets all.
+// However many names a domain misses while it is away, and however few of them can be remembered,
+// it receives all.
 func TestMoreThanThereIsRoomFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 5, 2, 2)
@@ -322,7 +325,8 @@ func TestMoreThanThereIsRoomFor(t *testing.T) {
 	w.eventually("it is known that it has", func() bool { return p.passedUntil(time.Now()).After(before) })
 }
 
-// What has been passed on is not passed on again after a start; with other domains to keep the names it is.
+// What has been sent is not sent again after a restart; if other domains have to keep the names, it
+// is.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 6, 3, 1)
@@ -378,8 +382,8 @@ func TestProgress(t *testing.T) {
 	w.eventually("each is where it is to be now", kept)
 }
 
-// A domain that has no room for more names, and says so, still gets what is new of those that it has; what it has refused
-// it is told again.
+// A domain that has no room for further names still receives new records of those that it has, and
+// refused names are sent again.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 7, 2, 2)
