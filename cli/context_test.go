@@ -78,7 +78,7 @@ func TestContexts(t *testing.T) {
 		{"", "context add campus --server " + server + " --ca nowhere.crt", command.ExitFailed, "nowhere.crt"},
 		{"", "context add campus --server " + server + " --ca ca.crt --cert alice.crt", command.ExitFailed, "belong together"},
 		{"", "context add campus --server " + server + " --ca ca.crt --cert alice.crt --key alice.key", command.ExitOK, "current is campus"},
-		{"", "context add campus --server " + server, command.ExitFailed, "there already"},
+		{"", "context add campus --server " + server, command.ExitFailed, "already exists"},
 		{"", "context add robot --server " + server + " --ca ca.crt --token-file token", command.ExitOK, "current is campus"},
 		{"", "context add other --server https://127.0.0.1:1 --ca ca.crt", command.ExitOK, "added"},
 		{"", "context list", command.ExitOK, filepath.Join(dir, "alice.crt")},

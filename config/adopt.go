@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
-// ErrPartly reports that what was read again has changed some of what it should have.
+// ErrPartly reports that only some of the changes of a reloaded configuration have taken effect.
 var ErrPartly = errors.New("some of it has taken effect; SIGHUP tries the rest again")
 
-// Adopt returns the configuration that is in force once next has been read: c, with what
-// of next takes effect without a restart. next has to be of the same services.
+// Adopt returns the configuration that is in force once next has been read: c, with those settings
+// of next that take effect without a restart. next must have the same services.
 func (c *Controller) Adopt(next *Controller) *Controller {
 	now := *c
 	now.Log.Level = next.Log.Level
@@ -26,7 +26,8 @@ func (c *Controller) Adopt(next *Controller) *Controller {
 	return &now
 }
 
-// Adopt is the same for an agent.
+// Adopt returns the configuration that is in force once next has been read: a, with those settings
+// of next that take effect without a restart.
 func (a *Agent) Adopt(next *Agent) *Agent {
 	now := *a
 	now.Log.Level = next.Log.Level
@@ -39,24 +40,25 @@ func (c *Controller) Logging() Log { return c.Log }
 // Logging is what is logged, and how.
 func (a *Agent) Logging() Log { return a.Log }
 
-// Changed lists the keys in which two configurations of one kind differ, but for those
-// that are left out. Secrets are not compared.
-func Changed(a, b any, but ...string) []string {
+// Changed lists the keys in which two configurations of one kind differ, except for those in
+// exclude. It does not compare secrets.
+func Changed(a, b any, exclude ...string) []string {
 	out := []string{}
 	differences("", Plain(a), Plain(b), func(key string) {
-		if !slices.Contains(but, key) {
+		if !slices.Contains(exclude, key) {
 			out = append(out, key)
 		}
 	})
 	return out
 }
 
-func differences(key string, a, b any, tell func(string)) {
+// differences calls report for each key below key in which a and b differ.
+func differences(key string, a, b any, report func(string)) {
 	x, okX := a.(map[string]any)
 	y, okY := b.(map[string]any)
 	if !okX || !okY {
 		if !reflect.DeepEqual(a, b) {
-			tell(key)
+			report(key)
 		}
 		return
 	}
@@ -68,6 +70,6 @@ func differences(key string, a, b any, tell func(string)) {
 		all[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		differences(strictyaml.Join(key, name), x[name], y[name], tell)
+		differences(strictyaml.Join(key, name), x[name], y[name], report)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// A Checker collects what is wrong with a configuration beyond its single values, which have
-// been read when it is called.
+// A Checker collects problems of a configuration beyond those of its single values, which have been
+// read before.
 type Checker struct {
 	d *decoder
-	// noFiles leaves out whether named files exist.
+	// noFiles reports whether the existence of files is not checked.
 	noFiles bool
 }
 
-// Fail reports that a setting is wrong, and what is wanted, at the place where the setting or
-// the nearest section around it was given.
+// Fail reports that a setting is wrong, and what is wanted instead. The problem names the place
+// where the setting, or the nearest section around it, was given.
 func (k *Checker) Fail(key, wrong, want string) {
 	at := key
 	p, given := k.d.places[at]
@@ -40,8 +40,8 @@ func (k *Checker) Require(ok bool, key, wrong, want string) {
 	}
 }
 
-// TLS checks that the parts of a certificate are there. mutual wants an
-// authority, too, as soon as there is a certificate.
+// TLS checks that a certificate is complete. mutual reports whether a certificate also needs an
+// authority.
 func (k *Checker) TLS(key string, t TLS, mutual bool) {
 	k.Require((t.Cert == "") == (t.Key == ""), key+".cert", "incomplete", "cert and key belong together: set both or none")
 	k.Require(!mutual || t.Cert == "" || t.CA != "", key+".ca", "missing", "name the authority of the other side's certificates")
@@ -61,7 +61,7 @@ func (k *Checker) Distinct(key string, all []Address) {
 	}
 }
 
-// Files checks that the files which the configuration names are there.
+// Files checks that the files exist that the configuration names.
 func (k *Checker) Files(config any) {
 	if k.noFiles {
 		return
@@ -77,7 +77,7 @@ func (k *Checker) Files(config any) {
 	})
 }
 
-// eachFile visits the files that a configuration names.
+// eachFile calls visit for each file that a configuration names.
 func eachFile(config any, visit func(key, name string)) {
 	walk(reflect.ValueOf(config).Elem(), "", func(s setting) {
 		name, ok := s.value.Interface().(string)
@@ -87,7 +87,7 @@ func eachFile(config any, visit func(key, name string)) {
 	})
 }
 
-// Files lists the files that a configuration names and a program reads, each once.
+// Files returns the files that a configuration names for reading, each once.
 func Files(config any) []string {
 	var names []string
 	eachFile(config, func(_, name string) {
@@ -103,8 +103,8 @@ func Loopback(port uint16) Address {
 	return Address{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)}
 }
 
-// DefaultDataDir is where state lives unless configured: /var/lib/sluice for
-// root and services, else a folder of the user.
+// DefaultDataDir returns the default folder for state: that of the systemd service, /var/lib/sluice
+// for root, and otherwise a folder of the user.
 func DefaultDataDir() string {
 	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" { // set by systemd
 		return strings.Split(dir, ":")[0]

@@ -17,9 +17,9 @@ import (
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
-// Contexts is an operator's file of the controllers that the commands can talk to.
+// Contexts is an operator's file of controllers with which commands can connect.
 type Contexts struct {
-	Current  string             `yaml:"current" form:"the name of one of the contexts" doc:"The context that is used where neither flags nor the environment say anything of a connection."`
+	Current  string             `yaml:"current" form:"the name of one of the contexts" doc:"The context that is used if neither flags nor the environment describe a connection."`
 	Contexts map[string]Context `yaml:"contexts" doc:"Controllers, by the names under which an operator knows them."`
 
 	file string
@@ -35,8 +35,8 @@ type Context struct {
 	TokenFile string `yaml:"token_file" doc:"File with the API token, instead of a certificate."`
 }
 
-// LoadContexts reads an operator's contexts. A file that is not there, or has no name,
-// has none. If anything is wrong with it the error is Problems.
+// LoadContexts reads an operator's contexts. A file that does not exist, or an empty name, means no
+// contexts. If the file is wrong, the error is Problems.
 func LoadContexts(file string) (*Contexts, error) {
 	c := &Contexts{Contexts: map[string]Context{}, file: file}
 	text, err := readFile(file)
@@ -67,7 +67,7 @@ func (c *Contexts) Check(k *Checker) {
 
 var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// CheckContextName says what is wrong with a name for a context.
+// CheckContextName returns an error if a name is no valid name of a context.
 func CheckContextName(name string) error {
 	if !contextName.MatchString(name) {
 		return fmt.Errorf("context %q: use up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", name)
@@ -75,11 +75,11 @@ func CheckContextName(name string) error {
 	return nil
 }
 
-// Names lists the contexts, sorted.
+// Names returns the names of the contexts, sorted.
 func (c *Contexts) Names() []string { return slices.Sorted(maps.Keys(c.Contexts)) }
 
-// Get returns the context of the name, its files' names absolute or relative to the
-// working folder.
+// Get returns the context with a name. Relative names of its files are made relative to the working
+// folder instead of the folder of the contexts' file.
 func (c *Contexts) Get(name string) (Context, error) {
 	one, ok := c.Contexts[name]
 	if !ok {
@@ -97,7 +97,7 @@ func (c *Contexts) Get(name string) (Context, error) {
 	return one, nil
 }
 
-// Write replaces the file by these contexts, at once, readable by its owner only.
+// Write writes the contexts to their file atomically. Only its owner can read it.
 func (c *Contexts) Write() error {
 	empty := func(_ string, value any) bool { return value == "" }
 	plain := Plain(c).(map[string]any)
@@ -115,17 +115,17 @@ func (c *Contexts) Write() error {
 	return nil
 }
 
-// replace writes a file, or what a symbolic link of the name leads to, so that a reader
-// sees the old or the new one.
+// replace writes a file atomically. If the name is a symbolic link, it writes the file to which the
+// link leads.
 func replace(file string, text []byte) error {
 	if file == "" {
-		return errors.New("no file to keep them in: set HOME, or SLUICE_CONTEXTS")
+		return errors.New("there is no file for contexts: set HOME or SLUICE_CONTEXTS")
 	}
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target
 	}
 	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no ordinary file", file)
+		return fmt.Errorf("%s is not a regular file", file)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err

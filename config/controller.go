@@ -16,37 +16,38 @@ import (
 
 // Controller is the configuration of "sluice controller".
 type Controller struct {
-	DataDir  string   `yaml:"data_dir" pattern:"/.*" form:"an absolute path like /var/lib/sluice" doc:"Folder for state: the embedded store and the generated token. It is made, readable by its owner only."`
-	Log      Log      `yaml:"log" doc:"What is logged, and how."`
-	Store    Store    `yaml:"store" doc:"Where state lives."`
+	DataDir  string   `yaml:"data_dir" pattern:"/.*" form:"an absolute path like /var/lib/sluice" doc:"Folder for state: the embedded store and the generated token. The controller creates it, readable only by its owner."`
+	Log      Log      `yaml:"log" doc:"Which lines are logged, and in which format."`
+	Store    Store    `yaml:"store" doc:"Where the controller stores its state."`
 	API      API      `yaml:"api" doc:"The REST interface."`
 	Events   Events   `yaml:"events" doc:"The event stream."`
-	OpenFlow OpenFlow `yaml:"openflow" doc:"Where switches connect."`
-	Network  Network  `yaml:"network" doc:"How the network is explored and used."`
-	OVSDB    OVSDB    `yaml:"ovsdb" doc:"Where the databases of switches that run Open vSwitch are."`
-	Agents   Agents   `yaml:"agents" doc:"How the controller speaks to what services have on other machines: agents, gateways and nodes."`
+	OpenFlow OpenFlow `yaml:"openflow" doc:"How switches connect."`
+	Network  Network  `yaml:"network" doc:"How the network is discovered, measured and used."`
+	OVSDB    OVSDB    `yaml:"ovsdb" doc:"How the controller reaches the databases of switches that run Open vSwitch."`
+	Agents   Agents   `yaml:"agents" doc:"How the controller connects to the services' programs on other machines: agents, gateways and nodes."`
 
-	// Warnings are what should be mended in what was read, as keys with old names.
+	// Warnings lists what should be corrected in the configuration, such as keys with old names.
 	Warnings []string
 
-	// Services are the sections of the services, in the order in which they are listed.
+	// Services holds the sections of the services, in the order in which they are listed.
 	Services []ServiceSection
 }
 
-// ServiceSection is what a controller's configuration has for one service.
+// ServiceSection is the section of one service in a controller's configuration.
 type ServiceSection struct {
-	// Key is its key, and Doc what the reference says of it.
+	// Key is the section's key, and Doc its description in the reference.
 	Key, Doc string
 	Section  Section
 }
 
 // Section is the configuration of a service: a pointer to a struct, as Checked describes it.
 type Section interface {
-	// Check reports what is wrong with it beyond single values, and beside the rest of the
-	// controller's configuration.
+	// Check reports problems of the section beyond its single values, and contradictions with the
+	// rest of the controller's configuration.
 	Check(*Checker, *Controller)
-	// Adopt returns the section that is in force once next, of the same type, has been read:
-	// a copy with what of next takes effect without a restart. It changes neither.
+	// Adopt returns the section that is in force once next, of the same type, has been read: a copy
+	// of the section with those settings of next that take effect without a restart. It changes
+	// neither.
 	Adopt(next Section) Section
 }
 
@@ -70,42 +71,42 @@ func (c *Controller) Section(key string) Section {
 	panic("config: no service has the section " + key)
 }
 
-// Agents says how the controller speaks to what services have on other machines.
+// Agents describes how the controller connects to the services' programs on other machines.
 type Agents struct {
-	TLS TLS `yaml:"tls" doc:"The controller's certificate towards agents, gateways and nodes, and the authority of theirs. Without it, only agents on the same machine can be used."`
+	TLS TLS `yaml:"tls" doc:"The controller's certificate for connections to agents, gateways and nodes, and the authority that issued their certificates. Without it, only agents on the same machine can be used."`
 }
 
-// Log says what is logged.
+// Log describes which lines are logged, and in which format.
 type Log struct {
-	Level  string `yaml:"level" oneof:"debug|info|warn|error" doc:"The least important lines that are written."`
-	Format string `yaml:"format" oneof:"text|json" doc:"One line of key=value pairs, or one JSON object a line."`
+	Level  string `yaml:"level" oneof:"debug|info|warn|error" doc:"The lowest level of lines that are written."`
+	Format string `yaml:"format" oneof:"text|json" doc:"text: key=value pairs on a line. json: one JSON object on a line."`
 }
 
 // TLS is a server's certificate and the authority of its clients.
 type TLS struct {
 	Cert string `yaml:"cert" file:"yes" doc:"Certificate, PEM. Empty: no TLS. \"sluice pki issue\" makes one."`
 	Key  string `yaml:"key" file:"yes" doc:"Key of the certificate, PEM."`
-	CA   string `yaml:"ca" file:"yes" doc:"Authority that issued the other side's certificates, PEM. The other side must then have one."`
+	CA   string `yaml:"ca" file:"yes" doc:"Authority that issued the other side's certificates, PEM. If it is set, the other side must have a certificate."`
 
-	Roles pki.Mapping `yaml:"roles" oneof:"controller|agent|switch|operator|neighbour|node" doc:"Roles of holders whose certificates name none because they are not of \"sluice pki\", by common name: alice: operator. The name * stands for all others of that authority. Who has no role is refused."`
+	Roles pki.Mapping `yaml:"roles" oneof:"controller|agent|switch|operator|neighbour|node" doc:"Roles of holders whose certificates name no role because \"sluice pki\" did not issue them, by common name, like alice: operator. The name * stands for all other holders of that authority. A holder without a role is refused."`
 }
 
-// Enabled says whether there is a certificate.
+// Enabled reports whether there is a certificate.
 func (t TLS) Enabled() bool { return t.Cert != "" }
 
-// Files are what the certificate and its authority are read from.
+// Files returns the files from which the certificate and its authority are read.
 func (t TLS) Files() pki.Files {
 	return pki.Files{Cert: t.Cert, Key: t.Key, CA: t.CA, Roles: t.Roles}
 }
 
-// NamedTLS is the TLS settings of one key of a configuration.
+// NamedTLS is the TLS settings below one key of a configuration.
 type NamedTLS struct {
-	// Key is where they stand, like api.tls.
+	// Key is the key of the settings, like api.tls.
 	Key string
 	TLS
 }
 
-// Certificates lists the settings that name a certificate.
+// Certificates returns the TLS settings that name a certificate.
 func (c *Controller) Certificates() []NamedTLS {
 	var all []NamedTLS
 	var visit func(s setting)
@@ -128,109 +129,110 @@ func (c *Controller) Certificates() []NamedTLS {
 	return all
 }
 
-// Store says where state lives.
+// Store describes where the controller stores its state.
 type Store struct {
-	Kind      string   `yaml:"kind" oneof:"embedded|etcd|memory" doc:"embedded: a database inside the controller, in the folder store below data_dir. etcd: a cluster that somebody runs, see endpoints. memory: nothing survives a restart."`
+	Kind      string   `yaml:"kind" oneof:"embedded|etcd|memory" doc:"embedded: a database inside the controller, in the folder store below data_dir. etcd: an external etcd cluster, see endpoints. memory: nothing survives a restart."`
 	Endpoints []string `yaml:"endpoints" pattern:"https?://[^/]+" form:"a URL like https://10.0.0.1:2379" doc:"Client addresses of the cluster's members; for kind etcd only."`
-	Prefix    string   `yaml:"prefix" doc:"What stands before all keys in the cluster, so that several installations can share it."`
-	Username  string   `yaml:"username" doc:"User of the cluster, if it asks for one."`
-	Password  Secret   `yaml:"password" doc:"The user's password. Better given in the environment than in the file."`
-	TLS       TLS      `yaml:"tls" doc:"Certificates for https endpoints; ca alone is enough if the cluster asks for no client certificate."`
+	Prefix    string   `yaml:"prefix" doc:"Prefix of all keys in the cluster, so that several installations can share it."`
+	Username  string   `yaml:"username" doc:"User of the cluster, if it requires one."`
+	Password  Secret   `yaml:"password" doc:"The user's password. Set it in the environment rather than in the file."`
+	TLS       TLS      `yaml:"tls" doc:"Certificates for https endpoints. If the cluster requires no client certificate, ca is enough."`
 
-	MinFree   Size      `yaml:"min_free" min:"8MiB" max:"1024GiB" doc:"How much of the file system of data_dir has to be free for the embedded store to accept writes. With less it goes on with what needs none."`
+	MinFree   Size      `yaml:"min_free" min:"8MiB" max:"1024GiB" doc:"Free space of data_dir's file system that the embedded store needs to accept writes. With less, only operations that write nothing work."`
 	Snapshots Snapshots `yaml:"snapshots" doc:"Copies of the embedded store in the folder snapshots below data_dir, for \"sluice store restore\"."`
 }
 
-// Snapshots says which copies of the embedded store are kept.
+// Snapshots describes the copies of the embedded store.
 type Snapshots struct {
-	Keep    int           `yaml:"keep" min:"0" max:"1000" doc:"How many are kept, the latest ones. 0: none are taken."`
-	Every   time.Duration `yaml:"every" min:"1s" max:"720h" doc:"How long after one the next is taken, if something has changed."`
-	MaxSize Size          `yaml:"max_size" min:"1MiB" max:"4GiB" doc:"A store that holds more is not copied."`
+	Keep    int           `yaml:"keep" min:"0" max:"1000" doc:"Number of copies that are kept, the latest ones. 0: no copies are made."`
+	Every   time.Duration `yaml:"every" min:"1s" max:"720h" doc:"Time between two copies. No copy is made if nothing has changed."`
+	MaxSize Size          `yaml:"max_size" min:"1MiB" max:"4GiB" doc:"A larger store is not copied."`
 }
 
-// API says how the REST interface is served.
+// API describes how the REST interface is served.
 type API struct {
-	Listen    Address `yaml:"listen" doc:"Where it listens. Beyond loopback it needs tls."`
+	Listen    Address `yaml:"listen" doc:"Address and port on which the API listens. An address other than loopback needs tls."`
 	TLS       TLS     `yaml:"tls" doc:"Serves https. With ca, a client certificate of that authority is accepted instead of a token."`
-	TokenFile string  `yaml:"token_file" doc:"File with the bearer token. Empty: the file token below data_dir. One that does not exist is made, with a random token, readable by its owner only."`
-	OpenReads bool    `yaml:"open_reads" doc:"Lets requests that only read pass without a token. On loopback only."`
+	TokenFile string  `yaml:"token_file" doc:"File with the bearer token. Empty: the file token below data_dir. If the file does not exist, the controller creates it with a random token, readable only by its owner."`
+	OpenReads bool    `yaml:"open_reads" doc:"Accepts requests that only read without a token. It is allowed only on loopback."`
 	MaxBody   Size    `yaml:"max_body" min:"1KiB" max:"64MiB" doc:"Largest body of a request."`
 }
 
-// Events says how events are kept.
+// Events describes how events are kept.
 type Events struct {
-	Remember int `yaml:"remember" min:"16" max:"1000000" doc:"How many of the latest events are kept in memory for consumers that fall behind or come back."`
+	Remember int `yaml:"remember" min:"16" max:"1000000" doc:"Number of the latest events that are kept in memory for consumers that fall behind or reconnect."`
 }
 
-// OpenFlow says where switches connect.
+// OpenFlow describes how switches connect.
 type OpenFlow struct {
-	Listen         []Address     `yaml:"listen" doc:"Where switches connect. Beyond loopback it needs tls, or plaintext: true."`
+	Listen         []Address     `yaml:"listen" doc:"Addresses and ports on which switches connect. Addresses other than loopback need tls, or plaintext: true."`
 	TLS            TLS           `yaml:"tls" doc:"Switches connect with TLS and, with ca, with certificates of their own."`
-	Plaintext      bool          `yaml:"plaintext" doc:"Accepts switches without TLS beyond loopback: for a management network that only switches and controllers are on."`
+	Plaintext      bool          `yaml:"plaintext" doc:"Accepts switches without TLS on addresses other than loopback. Use it only on a management network to which only switches and controllers are connected."`
 	BindCerts      bool          `yaml:"bind_certificates" doc:"Lets a switch use only the datapath identifier that its certificate names, by the identifier itself or by network.switches.<dpid>.name."`
-	EchoInterval   time.Duration `yaml:"echo_interval" min:"100ms" max:"1m" doc:"How long a switch may be silent before it is asked for a sign of life."`
-	EchoTimeout    time.Duration `yaml:"echo_timeout" min:"200ms" max:"5m" doc:"How long a switch may be silent before it is given up. More than echo_interval."`
+	EchoInterval   time.Duration `yaml:"echo_interval" min:"100ms" max:"1m" doc:"How long a switch may be silent before the controller sends it an echo request."`
+	EchoTimeout    time.Duration `yaml:"echo_timeout" min:"200ms" max:"5m" doc:"How long a switch may be silent before its connection is closed. It must be more than echo_interval."`
 	RequestTimeout time.Duration `yaml:"request_timeout" min:"500ms" max:"2m" doc:"How long a switch may take to answer a request."`
-	MaxSwitches    int           `yaml:"max_switches" min:"1" max:"10000" doc:"How many switches may be connected."`
-	Memory         Size          `yaml:"memory" min:"1MiB" max:"64GiB" doc:"How much memory all switches together may take, beyond 256 KiB for each: for their replies, about 500 bytes for each of a switch's rules, for messages that they have not read yet, and for packets held for services. Where it is used up, the session of the switch is ended that takes most."`
-	MaxPorts       int           `yaml:"max_ports" min:"1" max:"65535" doc:"How many ports a switch may have. One that claims more is refused."`
+	MaxSwitches    int           `yaml:"max_switches" min:"1" max:"10000" doc:"Maximum number of connected switches."`
+	Memory         Size          `yaml:"memory" min:"1MiB" max:"64GiB" doc:"Memory that all switches together may use, in addition to 256 KiB for each: for their replies (about 500 bytes for each rule of a switch), for messages that they have not read yet, and for packets held for services. When it is used up, the session of the switch that uses most is closed."`
+	MaxPorts       int           `yaml:"max_ports" min:"1" max:"65535" doc:"Maximum number of ports of a switch. A switch that reports more is refused."`
 }
 
-// Network says how the network is explored and used.
+// Network describes how the network is discovered, measured and used.
 type Network struct {
 	Discovery     Discovery                        `yaml:"discovery" doc:"How links between switches are found."`
 	Hosts         Hosts                            `yaml:"hosts" doc:"How end hosts are learned."`
-	Forwarding    Forwarding                       `yaml:"forwarding" doc:"Forwarding of what no service handles."`
-	Measure       string                           `yaml:"measure" oneof:"poll|sflow|both" doc:"Where the counters of ports come from, that rates and losses are made of. poll: switches are asked. sflow: switches report by themselves. both: switches are asked, and their reports stand in where they do not answer."`
-	StatsInterval time.Duration                    `yaml:"stats_interval" min:"1s" max:"1m" doc:"How often the counters of ports are read, or reported."`
-	SFlow         SFlow                            `yaml:"sflow" doc:"Reports of switches, see measure."`
-	Switches      map[openflow.DatapathID]SwitchIs `yaml:"switches" doc:"What is known about single switches, by datapath id."`
+	Forwarding    Forwarding                       `yaml:"forwarding" doc:"Forwarding of packets that no service handles."`
+	Measure       string                           `yaml:"measure" oneof:"poll|sflow|both" doc:"Source of the port counters from which rates and losses are computed. poll: the controller reads them from the switches. sflow: the switches send them. both: the controller reads them, and uses the switches' reports where a switch does not answer."`
+	StatsInterval time.Duration                    `yaml:"stats_interval" min:"1s" max:"1m" doc:"Interval at which the counters of ports are read or reported."`
+	SFlow         SFlow                            `yaml:"sflow" doc:"sFlow reports of switches, see measure."`
+	Switches      map[openflow.DatapathID]SwitchIs `yaml:"switches" doc:"Settings of single switches, by datapath identifier."`
 }
 
-// SFlow says how switches report by themselves what they count.
+// SFlow describes the sFlow reports of switches.
 type SFlow struct {
-	Listen    Address `yaml:"listen" doc:"Where sFlow is received, by UDP; needed unless measure is poll. What does not come from the address of the switch's own OpenFlow connection is not believed."`
-	Collector Address `yaml:"collector" doc:"The same place as switches reach it. If set, Open vSwitch is told to report there, through its database (see ovsdb). Empty: whoever runs the switches configures their sFlow."`
-	Sampling  int     `yaml:"sampling" min:"1" max:"1000000000" doc:"Of how many packets Open vSwitch samples one."`
+	Listen    Address `yaml:"listen" doc:"UDP address and port on which sFlow is received. It is needed unless measure is poll. Reports are ignored unless they come from the address of the switch's own OpenFlow connection."`
+	Collector Address `yaml:"collector" doc:"The same address and port as the switches see it. If it is set, the controller configures Open vSwitch to report there through its database (see ovsdb). Empty: sFlow must be configured in the switches."`
+	Sampling  int     `yaml:"sampling" min:"1" max:"1000000000" doc:"Sampling rate of Open vSwitch: one of this number of packets is sampled."`
 }
 
-// Discovery says how links are found.
+// Discovery describes how links are found.
 type Discovery struct {
-	Interval time.Duration `yaml:"interval" min:"100ms" max:"5m" doc:"How often each port sends a probe."`
-	Timeout  time.Duration `yaml:"timeout" min:"300ms" max:"15m" doc:"How long after its last probe a link is dead. At least twice the interval."`
-	Window   int           `yaml:"latency_window" min:"1" max:"1000" doc:"Over how many probes the latency of a link is smoothed."`
+	Interval time.Duration `yaml:"interval" min:"100ms" max:"5m" doc:"Interval at which each port sends a probe."`
+	Timeout  time.Duration `yaml:"timeout" min:"300ms" max:"15m" doc:"Time after its last probe at which a link counts as down. It must be at least twice the interval."`
+	Window   int           `yaml:"latency_window" min:"1" max:"1000" doc:"Number of probes over which the latency of a link is averaged."`
 }
 
-// Hosts says how end hosts are learned.
+// Hosts describes how end hosts are learned.
 type Hosts struct {
-	IgnoreVLAN bool                      `yaml:"ignore_vlan" doc:"Takes a MAC address for the same host whatever VLAN it is seen on: for networks that translate VLANs on the way."`
-	Subnets    []netip.Prefix            `yaml:"subnets" doc:"Subnets that stand in this network: their addresses are learned from any IP packet, not from ARP and neighbour discovery alone."`
-	Pinned     map[netip.Addr]PinnedHost `yaml:"pinned" doc:"Hosts whose place never changes, like servers and gateways, by address: what is said of them elsewhere is not believed."`
-	Confirm    time.Duration             `yaml:"confirm" min:"50ms" max:"10s" doc:"How long a host may take to answer where it was when it, or its address, is said to be elsewhere. If it does not, that is believed."`
-	Access     int                       `yaml:"per_access_port" min:"1" max:"4096" doc:"How many hosts may be behind a port of role access, see network.switches."`
-	HoldLimit  int                       `yaml:"hold_limit" min:"16" max:"1000000" doc:"How many packets of one switch may wait for services."`
+	IgnoreVLAN bool                      `yaml:"ignore_vlan" doc:"Treats a MAC address as the same host on every VLAN, for networks that translate VLANs."`
+	Subnets    []netip.Prefix            `yaml:"subnets" doc:"Subnets of this network. Their addresses are learned from every IP packet, and not only from ARP and neighbour discovery."`
+	Pinned     map[netip.Addr]PinnedHost `yaml:"pinned" doc:"Hosts whose place never changes, like servers and gateways, by address. Packets that claim another place for them are ignored."`
+	Confirm    time.Duration             `yaml:"confirm" min:"50ms" max:"10s" doc:"How long a host may take to answer at its known place when it, or its address, appears at another one. If it does not answer, the new place is accepted."`
+	Access     int                       `yaml:"per_access_port" min:"1" max:"4096" doc:"Maximum number of hosts behind a port of the role access, see network.switches."`
+	HoldLimit  int                       `yaml:"hold_limit" min:"16" max:"1000000" doc:"Maximum number of packets of one switch that are held for services."`
 }
 
-// PinnedHost is where an address is, and whose it is.
+// PinnedHost is a host whose place is fixed.
 type PinnedHost struct {
 	MAC    openflow.MAC        `yaml:"mac" doc:"The host's MAC address."`
 	Switch openflow.DatapathID `yaml:"switch" doc:"The switch where it is."`
 	Port   int                 `yaml:"port" min:"1" max:"65279" doc:"The port behind which it is."`
 }
 
-// Forwarding says how packets go that no service handles.
+// Forwarding describes how packets that no service handles are forwarded.
 type Forwarding struct {
-	Enabled     bool          `yaml:"enabled" doc:"Off: packets that no service handles are dropped."`
-	Metric      string        `yaml:"metric" oneof:"hops|latency|utilisation|capacity" doc:"What its paths minimise (for capacity: maximise)."`
-	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"18h" doc:"How long a rule stays without traffic."`
-	MaxRules    int           `yaml:"max_rules" min:"100" max:"10000000" doc:"How many rules default forwarding may keep on one switch."`
+	Enabled     bool          `yaml:"enabled" doc:"Whether packets that no service handles are forwarded. If false, they are dropped."`
+	Metric      string        `yaml:"metric" oneof:"hops|latency|utilisation|capacity" doc:"Metric that the paths minimise. capacity is maximised."`
+	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"18h" doc:"Idle timeout of a rule."`
+	MaxRules    int           `yaml:"max_rules" min:"100" max:"10000000" doc:"Maximum number of rules of default forwarding on one switch."`
 
-	Mode     string                               `yaml:"mode" oneof:"reactive|proactive" doc:"reactive: a pair of hosts that talk has rules along one path, when it does. proactive: each host has rules on every switch, over all paths that are equally good, before anybody talks to it."`
-	Unequal  bool                                 `yaml:"unequal" doc:"In proactive mode with metric capacity, takes longer paths, too, as long as each hop comes nearer."`
-	Prefixes map[netip.Prefix]openflow.DatapathID `yaml:"prefixes" doc:"In proactive mode, the switches behind which all addresses of a prefix are, by prefix: other switches have one rule for them, instead of one for each host."`
+	Mode     string                               `yaml:"mode" oneof:"reactive|proactive" doc:"reactive: two hosts that communicate get rules along one path when they start. proactive: each host has rules on every switch, over all equally good paths, before other hosts send to it."`
+	Unequal  bool                                 `yaml:"unequal" doc:"In proactive mode with metric capacity, also uses longer paths on which each hop leads nearer to the destination."`
+	Prefixes map[netip.Prefix]openflow.DatapathID `yaml:"prefixes" doc:"In proactive mode, the switch behind which all addresses of a prefix are, by prefix. Other switches then have one rule for the prefix instead of one for each host."`
 }
 
-// check refuses what would change the rules by destination without end, or has no meaning.
+// check refuses settings that would change the rules by destination all the time, and settings
+// without effect.
 func (f *Forwarding) check(k *Checker) {
 	proactive := f.Mode == "proactive"
 	k.Require(!proactive || f.Metric == "hops" || f.Metric == "capacity", "network.forwarding.metric", f.Metric+" changes all the time", "hops or capacity, since network.forwarding.mode is proactive")
@@ -245,20 +247,20 @@ func (f *Forwarding) check(k *Checker) {
 	}
 }
 
-// SwitchIs is what is known about a switch beforehand.
+// SwitchIs holds the settings of one switch.
 type SwitchIs struct {
 	Name     string             `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name for people."`
-	Rewrite  string             `yaml:"rewrite" oneof:"auto|full|l2" doc:"Which addresses it can rewrite: as it says itself, all, or MAC addresses only."`
-	Capacity map[int]units.Rate `yaml:"capacity" min:"1kbit" max:"1Tbit" doc:"Capacity of its links, by port: for links slower than their ports, and ports that do not tell their speed."`
-	Roles    map[int]string     `yaml:"roles" oneof:"access|uplink|trunk" doc:"What its ports are for, by port. access: a few end hosts, see network.hosts.per_access_port; a link there is told of. uplink: networks beyond this one, with many hosts and servers of DHCP. trunk: many hosts of this network, or a link."`
-	Tables   Tables             `yaml:"tables" doc:"Where the stages of the pipeline stand, see docs/topics/pipeline.md: as the switch says itself, all in one table, or in tables of these numbers."`
-	Bundles  string             `yaml:"bundles" oneof:"auto|off" doc:"Whether atomic changes use OpenFlow bundles: if it has them, or never."`
+	Rewrite  string             `yaml:"rewrite" oneof:"auto|full|l2" doc:"Which addresses the switch can rewrite. auto: as the switch reports. full: all. l2: only MAC addresses."`
+	Capacity map[int]units.Rate `yaml:"capacity" min:"1kbit" max:"1Tbit" doc:"Capacity of the switch's links, by port. Set it for links that are slower than their ports, and for ports that do not report their speed."`
+	Roles    map[int]string     `yaml:"roles" oneof:"access|uplink|trunk" doc:"Roles of the switch's ports, by port. access: a few end hosts, see network.hosts.per_access_port; a link at such a port is reported. uplink: other networks, with many hosts and DHCP servers. trunk: many hosts of this network, or a link."`
+	Tables   Tables             `yaml:"tables" doc:"Tables that hold the stages of the pipeline, see docs/topics/pipeline.md. auto: as the switch reports. 1: all stages in one table. A mapping: the tables with these numbers."`
+	Bundles  string             `yaml:"bundles" oneof:"auto|off" doc:"Whether atomic changes use OpenFlow bundles. auto: if the switch supports them. off: never."`
 }
 
 func (s *SwitchIs) defaults() { s.Rewrite, s.Bundles = "auto", "auto" }
 
-// DefaultController is the configuration of a controller with these services that is told
-// nothing.
+// DefaultController returns the configuration of a controller with these services and with default
+// values.
 func DefaultController(services []ServiceSection) *Controller {
 	return &Controller{
 		Services: services,
@@ -310,7 +312,7 @@ func (c *Controller) Check(k *Checker) {
 
 func (h *Hosts) check(k *Checker) {
 	for addr, p := range h.Pinned {
-		k.Require(!p.MAC.IsZero() && p.Switch != 0 && p.Port != 0, "network.hosts.pinned."+addr.String(), "incomplete", "say mac, switch and port")
+		k.Require(!p.MAC.IsZero() && p.Switch != 0 && p.Port != 0, "network.hosts.pinned."+addr.String(), "incomplete", "set mac, switch and port")
 	}
 }
 
@@ -325,7 +327,7 @@ func (n *Network) checkRoles(k *Checker) {
 func (n *Network) checkMeasure(k *Checker, databases OVSDB) {
 	polls := n.Measure == "poll"
 	k.Require(!n.SFlow.Collector.IsValid() || databases.Address != "" || len(databases.Switches) > 0,
-		"network.sflow.collector", "without the databases of switches, which are told", "set ovsdb.address or ovsdb.switches, or leave the collector out")
+		"network.sflow.collector", "without the switches' databases, through which it is configured", "set ovsdb.address or ovsdb.switches, or leave the collector out")
 	listens := n.SFlow.Listen.IsValid()
 	k.Require(polls || listens, "network.sflow.listen", "missing", "network.measure is "+n.Measure+": write "+AddressForm)
 	k.Require(!polls || !listens, "network.sflow.listen", "contradicts network.measure, which is poll", "remove it, or set network.measure to sflow or both")

@@ -25,8 +25,8 @@ type field struct {
 // fields are the settings of one section.
 type fields []field
 
-// fieldsOf returns the settings of a struct; of a controller's configuration, the services'
-// sections as well.
+// fieldsOf returns the settings of a struct. Those of a controller's configuration include the
+// services' sections.
 func fieldsOf(v reflect.Value) fields {
 	var out fields
 	for _, f := range reflect.VisibleFields(v.Type()) {
@@ -62,7 +62,7 @@ func (fs fields) names() []string {
 type setting struct {
 	field
 	key string
-	// section says that the field holds settings of its own.
+	// section reports whether the field has settings of its own.
 	section bool
 	depth   int
 }
@@ -87,10 +87,10 @@ func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !isText(t) && t != reflect.TypeFor[time.Duration]()
 }
 
-// AddressForm says how an Address is written.
+// AddressForm describes how an Address is written.
 const AddressForm = "an address and port like 127.0.0.1:8080, [2001:db8::1]:8080 or :8080"
 
-// descriptions say how values of a type are written.
+// descriptions holds how the values of a type are written.
 var descriptions = map[reflect.Type]string{
 	reflect.TypeFor[time.Duration]():       "a duration like 500ms, 10s or 5m",
 	reflect.TypeFor[units.Rate]():          "a rate like 300Mbit or 1.5Gbit",
@@ -105,12 +105,12 @@ var descriptions = map[reflect.Type]string{
 	reflect.TypeFor[openflow.DatapathID](): "a datapath id of 16 hex digits like 0000000000000001",
 }
 
-// describe says what a field's value should be.
+// describe returns a description of a field's valid values.
 func describe(t reflect.Type, tag reflect.StructTag) string {
 	if words := tag.Get("oneof"); words != "" {
 		return "one of " + strings.ReplaceAll(words, "|", ", ")
 	}
-	if t.Kind() == reflect.Pointer { // one that need not be given
+	if t.Kind() == reflect.Pointer { // an optional setting
 		t = t.Elem()
 	}
 	what, ok := descriptions[t]
@@ -147,7 +147,7 @@ func describe(t reflect.Type, tag reflect.StructTag) string {
 	return what
 }
 
-// inLimits says whether v is what its tag allows.
+// inLimits reports whether a value is within the limits of its tag.
 func inLimits(v reflect.Value, tag reflect.StructTag) bool {
 	if words := tag.Get("oneof"); words != "" && !slices.Contains(strings.Split(words, "|"), v.String()) {
 		return false

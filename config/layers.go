@@ -82,7 +82,7 @@ func (d *decoder) set(root *yaml.Node, s setting, text, source string) {
 	d.put(n, parts[last], outsideNode(s.value.Type(), text), source)
 }
 
-// child returns the mapping below the key, which is made if it is not there.
+// child returns the mapping below a key, and creates it if it does not exist.
 func (d *decoder) child(n *yaml.Node, key, source string) *yaml.Node {
 	at := under(n, key)
 	if at == nil {
@@ -98,7 +98,7 @@ func (d *decoder) child(n *yaml.Node, key, source string) *yaml.Node {
 	return c
 }
 
-// put has a mapping have a value under the key.
+// put sets the value of a key in a mapping.
 func (d *decoder) put(n *yaml.Node, key string, value *yaml.Node, source string) *yaml.Node {
 	d.mark(value, source)
 	if at := under(n, key); at != nil {
@@ -111,7 +111,8 @@ func (d *decoder) put(n *yaml.Node, key string, value *yaml.Node, source string)
 	return value
 }
 
-// under is where a mapping has the value of a key; nil if it has none.
+// under returns the place of a key's value in a mapping, or nil if the mapping does not have the
+// key.
 func under(n *yaml.Node, key string) **yaml.Node {
 	for i := 0; i < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
@@ -128,9 +129,8 @@ func (d *decoder) mark(n *yaml.Node, source string) {
 	}
 }
 
-// outsideNode is the node of a value given as text for a setting of the type:
-// text is taken as it is, a list may be written with commas only, and anything
-// else is read as YAML.
+// outsideNode returns the node of a value that is given as text for a setting of a type. Text is
+// taken literally, a list may be written with commas, and any other value is parsed as YAML.
 func outsideNode(t reflect.Type, text string) *yaml.Node {
 	plain := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 	trimmed := strings.TrimSpace(text)

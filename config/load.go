@@ -10,59 +10,57 @@ import (
 	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
-// Sources are what a configuration is read from; each goes over the one
-// before it.
+// Sources holds the sources of a configuration. Each overrides the one before it.
 type Sources struct {
 	// File is the path of the YAML file; empty means none.
 	File string
-	// Env are variables like os.Environ returns; those that name settings
-	// count.
+	// Env holds variables like those of os.Environ. Only those that name settings are used.
 	Env []string
-	// Set are "key=value" pairs from flags.
+	// Set holds "key=value" pairs from flags.
 	Set []string
 	// Again is set when a program reads its configuration again while it runs. It refuses a
 	// file without any setting: an editor or a full disk may just have emptied the file, and
 	// an empty file would withdraw everything that the file declared before.
 	Again bool
-	// NoFiles leaves out whether the files which the configuration names are
-	// there, for checking a configuration on another machine.
+	// NoFiles turns off the check whether the files exist that the configuration names, so that a
+	// configuration for another machine can be checked.
 	NoFiles bool
 }
 
-// Problem is one thing that is wrong with a configuration. Its source is the file,
+// Problem describes one thing that is wrong with a configuration. Its source is the file,
 // "environment" or "flags".
 type Problem = strictyaml.Problem
 
-// Problems is everything that is wrong with a configuration.
+// Problems lists everything that is wrong with a configuration.
 type Problems = strictyaml.Problems
 
-// Checked is a configuration: a pointer to a struct. Its fields have the tags yaml (the key)
-// and doc (what it is), and may have form, oneof, pattern, min and max (what may be written)
-// and file ("yes" for the name of a file that has to be there).
+// Checked is a configuration: a pointer to a struct. Its fields have the tags yaml (the key) and
+// doc (the description). They may have form, oneof, pattern, min and max (the valid values) and
+// file ("yes" for the name of a file that must exist).
 type Checked interface {
-	// Check reports what is wrong beyond single values.
+	// Check reports problems beyond the single values.
 	Check(*Checker)
 }
 
 // Kind is a program that reads a configuration.
 type Kind struct {
-	// Name is the program's, like controller.
+	// Name is the program's name, like controller.
 	Name string
-	// Title and Intro are its heading in the reference, and a sentence below that.
+	// Title is the program's heading in the reference, and Intro a sentence below it.
 	Title, Intro string
-	// Default returns the configuration of a program that is told nothing.
+	// Default returns the program's configuration with default values.
 	Default func() Checked
 }
 
-// Load reads a configuration of this kind. If anything is wrong the error is Problems.
+// Load reads a configuration of this kind. If the configuration is wrong, the error is Problems.
 func (k Kind) Load(s Sources) (Checked, error) {
 	c := k.Default()
 	return c, Load(s, c)
 }
 
-// KindOf returns the kind of program whose configuration a file looks like: the one that has
-// most of the file's sections. Of several with as many it is the first. A file that cannot be
-// read, or is no YAML, is an error.
+// KindOf returns the kind of program for which a file is probably written: the one that knows most
+// of the file's sections, and the first of several with equal numbers. It returns an error if the
+// file cannot be read or is not YAML.
 func KindOf(file string, kinds []Kind) (Kind, error) {
 	text, err := readFile(file)
 	if err != nil {
@@ -89,21 +87,22 @@ func KindOf(file string, kinds []Kind) (Kind, error) {
 	return best, nil
 }
 
-// LoadController reads the configuration of a controller with these services. If anything is
-// wrong the error is Problems.
+// LoadController reads the configuration of a controller with these services. If the configuration
+// is wrong, the error is Problems.
 func LoadController(s Sources, services []ServiceSection) (*Controller, error) {
 	c := DefaultController(services)
 	return c, Load(s, c)
 }
 
-// LoadAgent reads the configuration of an agent. If anything is wrong the error is Problems.
+// LoadAgent reads the configuration of an agent. If the configuration is wrong, the error is
+// Problems.
 func LoadAgent(s Sources) (*Agent, error) {
 	a := DefaultAgent()
 	return a, Load(s, a)
 }
 
-// Load reads a configuration into a struct that has the defaults. If anything is wrong the
-// error is Problems.
+// Load reads a configuration into a struct that holds the defaults. If the configuration is wrong,
+// the error is Problems.
 func Load(s Sources, into Checked) error {
 	var text []byte
 	if s.File != "" {
@@ -124,8 +123,9 @@ func readFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// Parse reads the text of a file, which the problems name as s.File, and what goes over it, into
-// a struct that has the defaults. If anything is wrong the error is Problems.
+// Parse reads a configuration from the text of a file, which problems call s.File, and from the
+// other sources into a struct that holds the defaults. If the configuration is wrong, the error is
+// Problems.
 func Parse(s Sources, text []byte, into Checked) error {
 	d := &decoder{file: s.File, origin: map[*yaml.Node]string{}, places: map[string]place{}}
 	if d.file == "" {
@@ -146,7 +146,7 @@ func Parse(s Sources, text []byte, into Checked) error {
 	d.overlay(root, v, s.Env, s.Set)
 	d.decode(root, v, "", "")
 	if len(d.problems) == 0 {
-		// Only values that are right by themselves can be compared.
+		// Check compares values with each other, so each must be valid by itself.
 		into.Check(&Checker{d: d, noFiles: s.NoFiles})
 	}
 	if len(d.problems) > 0 {

@@ -11,24 +11,24 @@ import (
 	"github.com/sluice-net/sluice/ovsdb"
 )
 
-// OVSDB says where the databases of the switches are, which hold what OpenFlow cannot
-// change.
+// OVSDB describes where the switches' databases are. Through them the controller changes settings
+// that OpenFlow cannot change.
 type OVSDB struct {
-	Address   string                         `yaml:"address" doc:"Where the database of a switch is: like ssl:{address}:6640, with {address} for the one that the switch connects from, or unix:/run/switches/{name}/db.sock, with {name} for network.switches.<dpid>.name. Empty: only the databases of ovsdb.switches are known."`
-	Switches  map[openflow.DatapathID]string `yaml:"switches" doc:"Databases of single switches, by datapath id, in the same form."`
-	TLS       TLS                            `yaml:"tls" doc:"The controller's client certificate for databases with ssl, and the authority that issued theirs."`
-	Plaintext bool                           `yaml:"plaintext" doc:"Allows databases with tcp, without TLS: for a management network that only switches and controllers are on."`
+	Address   string                         `yaml:"address" doc:"Location of a switch's database, like ssl:{address}:6640 or unix:/run/switches/{name}/db.sock. {address} stands for the address from which the switch connects, and {name} for network.switches.<dpid>.name. Empty: only the databases in ovsdb.switches are used."`
+	Switches  map[openflow.DatapathID]string `yaml:"switches" doc:"Databases of single switches, by datapath identifier, in the same form."`
+	TLS       TLS                            `yaml:"tls" doc:"The controller's client certificate for databases with ssl, and the authority that issued the databases' certificates."`
+	Plaintext bool                           `yaml:"plaintext" doc:"Allows databases with tcp, without TLS. Use it only on a management network to which only switches and controllers are connected."`
 }
 
-// Target is where the database of a switch is, by the address that it connects from
-// and its name.
+// Target returns the location of the database of a switch that connects from an address and has a
+// name.
 func (o *OVSDB) Target(d openflow.DatapathID, address netip.Addr, name string) (string, error) {
 	template, ok := o.Switches[d]
 	if !ok {
 		template = o.Address
 	}
 	if template == "" {
-		return "", fmt.Errorf("switch %v: it is not known where its database is: set ovsdb.address, or ovsdb.switches", d)
+		return "", fmt.Errorf("switch %v: the location of its database is not known: set ovsdb.address or ovsdb.switches", d)
 	}
 	return ovsdb.Expand(template, address, name)
 }

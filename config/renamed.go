@@ -8,11 +8,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// renamed are sections of a controller's configuration that once had other names. What stands
-// under an old name is read as if it stood under the new one, with a warning.
+// renamed lists sections of a controller's configuration that had other names. Settings below an
+// old name are read as if they were below the new one, with a warning.
 var renamed = []struct{ old, now string }{{"sos.tls", "agents.tls"}}
 
-// newName returns the name that a key has now, and reports whether it had another one.
+// newName returns the present name of a key, and reports whether it is another one.
 func newName(key string) (string, bool) {
 	for _, r := range renamed {
 		if rest, ok := strings.CutPrefix(key, r.old+"."); ok {
@@ -22,7 +22,7 @@ func newName(key string) (string, bool) {
 	return key, false
 }
 
-// moveRenamed moves what stands under old names in the file to the new ones.
+// moveRenamed moves settings below old names in the file to the new names.
 func (d *decoder) moveRenamed(root *yaml.Node) {
 	for _, r := range renamed {
 		section, key, _ := strings.Cut(r.old, ".")
@@ -53,11 +53,11 @@ func (d *decoder) moveRenamed(root *yaml.Node) {
 	}
 }
 
-// warn notes once that an old name is used.
+// warn adds a warning about an old name, once.
 func (d *decoder) warn(key string) {
 	for _, r := range renamed {
 		if key == r.old || strings.HasPrefix(key, r.old+".") {
-			text := fmt.Sprintf("%s is an old name of %s: write that", r.old, r.now)
+			text := fmt.Sprintf("%s is an old name of %s: use the new name", r.old, r.now)
 			if !slices.Contains(d.warnings, text) {
 				d.warnings = append(d.warnings, text)
 			}

@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 )
 
-// Tables says where the pipeline's tables stand in a switch: as it says itself (auto, the
-// zero value), all in one (1), or in tables of these numbers (a mapping).
+// Tables holds the numbers of the pipeline's tables in a switch: as the switch reports (auto, the
+// zero value), all stages in one table (1), or tables with given numbers (a mapping).
 type Tables struct{ rule.Layout }
 
-// tablesForm is how they are written.
+// tablesForm describes how Tables is written.
 const tablesForm = "auto, 1, or numbers that rise from 0 like {classify: 0, service: 1, route: 2}"
 
-// UnmarshalText reads any of the forms.
+// UnmarshalText parses any of the forms.
 func (t *Tables) UnmarshalText(b []byte) (err error) {
 	*t = Tables{}
 	switch string(b) {
@@ -47,7 +47,7 @@ func (t *Tables) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// MarshalText writes the form that was read.
+// MarshalText returns the form that UnmarshalText parses.
 func (t Tables) MarshalText() ([]byte, error) {
 	switch {
 	case !t.Known():
@@ -58,7 +58,7 @@ func (t Tables) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "{classify: %d, service: %d, route: %d}", t.Number(rule.TableClassify), t.Number(rule.TableService), t.Number(rule.TableRoute)), nil
 }
 
-// inline has a mapping that stands for a text as that text, so that it is read as one.
+// inline returns a mapping as a scalar node with its text, so that UnmarshalText can parse it.
 func inline(n *yaml.Node) *yaml.Node {
 	b, err := yaml.Marshal(n)
 	if err != nil {

@@ -31,8 +31,8 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Options is what a Controller is made from. Tests and labs give listeners of
-// their own, which may stand in another network namespace.
+// Options configures a Controller. Tests and labs supply listeners of their own, which may be in
+// another network namespace.
 type Options struct {
 	Config *config.Controller
 	Log    *slog.Logger
@@ -40,17 +40,16 @@ type Options struct {
 	OpenFlow []net.Listener
 	API      net.Listener
 	SFlow    net.PacketConn
-	// DialAgent connects to agents; nil for the ordinary way.
+	// DialAgent connects to agents. If it is nil, a net.Dialer is used.
 	DialAgent control.Dialer
-	// DialNeighbour connects to the controllers of other domains; nil for the
-	// ordinary way.
+	// DialNeighbour connects to the controllers of other domains. If it is nil, a net.Dialer is
+	// used.
 	DialNeighbour func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Services are the services, in the order in which they are made.
+	// Services lists the services in the order in which they are made.
 	Services []kit.Definition
 }
 
-// Controller is a controller with everything it is made of. Make it with New,
-// then call Run.
+// Controller is a controller with all its parts. Make it with New, then call Run.
 type Controller struct {
 	opts     Options
 	cfg      *config.Controller
@@ -63,18 +62,18 @@ type Controller struct {
 	paths    *networkapi.Paths
 	listener net.Listener
 	services []kit.Service
-	// databases are those of the switches.
+	// databases manages the switches' databases.
 	databases *ovsdb.Manager
-	// treatments are where classes and those who carry connections meet.
+	// treatments connects classes of traffic with services that rewrite packets.
 	treatments network.Treatments
-	// reloads are how the parts take another configuration, in this order; inForce is the
-	// last one that all have taken.
+	// reloads holds the functions that apply a reloaded configuration, in their order. inForce is
+	// the last configuration that all of them have applied.
 	reloads []prepare
 	inForce atomic.Pointer[config.Controller]
 }
 
-// New builds a controller: when it returns, everything that can be refused has
-// been, and the listeners are open.
+// New makes a controller. When it returns, the configuration has been checked completely and the
+// listeners are open.
 func New(ctx context.Context, o Options) (_ *Controller, err error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -100,7 +99,7 @@ func New(ctx context.Context, o Options) (_ *Controller, err error) {
 	if err := c.makeServices(); err != nil {
 		return nil, err
 	}
-	c.reloads = append(c.reloads, c.reloadPinned, c.reloadToken) // a token may be made: last
+	c.reloads = append(c.reloads, c.reloadPinned, c.reloadToken) // reloadToken may create a file, so it comes last
 	c.inForce.Store(c.cfg)
 	return c, nil
 }
@@ -153,7 +152,7 @@ func (c *Controller) makeNetwork(ctx context.Context) error {
 
 var measures = map[string]network.Measure{"poll": network.MeasurePoll, "sflow": network.MeasureSFlow, "both": network.MeasureBoth}
 
-// networkConfig translates the configuration.
+// networkConfig converts the configuration to that of the network.
 func networkConfig(c *config.Controller) (network.Config, error) {
 	o, n := c.OpenFlow, c.Network
 	metric, err := topology.ParseMetric(n.Forwarding.Metric)
@@ -193,7 +192,7 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 	return nc, nil
 }
 
-// portRoles are the roles of ports as the configuration has them.
+// portRoles maps the names of port roles in the configuration to roles.
 var portRoles = map[string]network.PortRole{"access": network.PortAccess, "uplink": network.PortUplink, "trunk": network.PortTrunk}
 
 func pinned(all map[netip.Addr]config.PinnedHost) map[netip.Addr]network.Pin {
@@ -219,7 +218,7 @@ func (c *Controller) makeAPI() (err error) {
 	return nil
 }
 
-// register adds the operations of the core.
+// register adds the operations that belong to no service.
 func (c *Controller) register() {
 	describeTypes(c.api)
 	names := networkapi.Names{}
@@ -240,7 +239,7 @@ func (c *Controller) register() {
 	}})
 }
 
-// tokens reads or makes the token that a configuration names.
+// tokens reads the token that a configuration names, and creates it if it does not exist.
 func (c *Controller) tokens(cfg *config.Controller) ([]api.Token, error) {
 	file := cmp.Or(cfg.API.TokenFile, filepath.Join(cfg.DataDir, "token"))
 	token, made, err := api.LoadToken("file", file)
@@ -253,7 +252,7 @@ func (c *Controller) tokens(cfg *config.Controller) ([]api.Token, error) {
 	return []api.Token{token}, nil
 }
 
-// auth has the tokens, and sets up TLS where it is configured.
+// auth returns the API's authentication, and sets up TLS if it is configured.
 func (c *Controller) auth() (api.Auth, error) {
 	tokens, err := c.tokens(c.cfg)
 	if err != nil {
@@ -279,23 +278,23 @@ func (c *Controller) auth() (api.Auth, error) {
 	return auth, nil
 }
 
-// Addr returns where the API listens, and where switches connect.
+// Addr returns the addresses on which the API listens and switches connect.
 func (c *Controller) Addr() (api net.Addr, openFlow []net.Addr) {
 	return c.listener.Addr(), c.net.Addr()
 }
 
-// Network is the controller's network, for tests.
+// Network returns the controller's network, for tests.
 func (c *Controller) Network() *network.Network { return c.net }
 
-// Run works until ctx ends or a part fails. What is installed in the switches
-// stays there: a restart must not interrupt what established rules carry.
+// Run runs the controller until ctx ends or a part fails. Rules stay in the switches, so that a
+// restart does not interrupt the traffic that they carry.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	apiAddr, ofAddr := c.Addr()
 	c.log.Info("controller runs", "version", version.Get().Version, "api", apiAddr, "openflow", ofAddr, "data_dir", c.cfg.DataDir)
-	// Parts stop in the reverse order: first nobody asks any more, then the
-	// services put things down, then the switches are let go.
+	// Parts stop in the reverse order: the API first, so that no new requests come, then the
+	// services, then the network with its connections to switches.
 	stopStore := c.part(ctx, fail, "store", c.runStore)
 	stopNetwork := c.part(ctx, fail, "network", c.net.Run)
 	stopDatabases := c.part(ctx, fail, "databases", c.databases.Run)
@@ -307,7 +306,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	<-ctx.Done()
 	c.log.Info("controller stops")
 	stopped := make(chan error, 1)
-	go func() { // ends with the parts, or with the process
+	go func() { // ends when the parts have stopped, or with the process
 		stopAPI()
 		for _, stop := range stopServices {
 			stop()
@@ -330,13 +329,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// stopTimeout bounds how long the parts may take to stop. It is less than what the
-// package's unit allows.
+// stopTimeout bounds the time in which the parts have to stop. It is less than the stop timeout of
+// the package's systemd unit.
 const stopTimeout = 18 * time.Second
 
-// part runs one part in a goroutine of its own; the function it returns stops
-// the part and waits for its end. A part that ends by itself takes the
-// controller with it.
+// part runs one part in a goroutine. The function that it returns stops the part and waits for its
+// end. If a part ends by itself, the controller fails.
 func (c *Controller) part(ctx context.Context, fail context.CancelCauseFunc, name string, run func(context.Context) error) (stop func()) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup

@@ -11,12 +11,12 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// sflowOwner is the name that our sFlow rows in the databases of switches bear.
+// sflowOwner is the name that marks our sFlow rows in the switches' databases.
 const sflowOwner = "sluice-sflow"
 
-// makeDatabases makes the manager of the switches' databases, and the owner of what the
-// controller itself wants in them: that switches report to the sFlow receiver, or stop that, if an
-// earlier start has told them to and the configuration does not say so any more.
+// makeDatabases makes the manager of the switches' databases, and the owner of the controller's own
+// settings in them: that switches report to the sFlow receiver. If the configuration no longer asks
+// for reports, the owner removes the settings of an earlier start.
 func (c *Controller) makeDatabases() error {
 	db := &c.cfg.OVSDB
 	o := ovsdb.ManagerOptions{Log: c.log}
@@ -27,7 +27,7 @@ func (c *Controller) makeDatabases() error {
 		}
 	}
 	if db.Address == "" && len(db.Switches) == 0 {
-		o.Log = slog.New(slog.DiscardHandler) // nobody expects a database
+		o.Log = slog.New(slog.DiscardHandler) // no database is configured, so a missing one is no error
 	}
 	o.Switches = func() []uint64 {
 		var out []uint64
@@ -54,7 +54,7 @@ func (c *Controller) makeDatabases() error {
 	return nil
 }
 
-// reports has every switch report to the sFlow receiver, if there is one.
+// reports returns the settings with which a switch reports to the sFlow receiver, if there is one.
 func (c *Controller) reports(uint64, ovsdb.Bridge) (ovsdb.Wanted, error) {
 	n := &c.cfg.Network
 	if n.Measure == "poll" || !n.SFlow.Collector.IsValid() {

@@ -1,4 +1,4 @@
-// Package controller puts a controller together from its configuration: the
-// store, the event bus, the network, the services and the API, and runs them
-// until it is told to stop. The list of services stands in services.go.
+// Package controller makes a controller from its configuration: the store, the event bus, the
+// network, the services and the API. It runs them until it is told to stop. Start reading at New in
+// controller.go.
 package controller

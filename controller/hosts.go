@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// hostPrefix is where hosts are stored: each under its MAC address and its VLAN.
+	// hostPrefix begins the keys of stored hosts, which end with the MAC address and the VLAN.
 	hostPrefix = "network/hosts/"
-	// hostFormat is how hosts are stored, and hostsAtOnce how many are at once.
+	// hostFormat is the version of the stored form of a host, and hostsAtOnce the number of hosts
+	// that are stored at once.
 	hostFormat  = 1
 	hostsAtOnce = 128
 )
 
-// storedHost is a host as the store keeps it.
+// storedHost is the stored form of a host.
 type storedHost struct {
 	Format int                 `json:"format"`
 	Switch openflow.DatapathID `json:"switch"`
@@ -36,12 +37,12 @@ type storedHost struct {
 	Seen   time.Time           `json:"seen"`
 }
 
-// hostKey is where a host is stored.
+// hostKey returns the key of a host in the store.
 func hostKey(mac openflow.MAC, vlan uint16) string {
 	return hostPrefix + mac.String() + "/" + strconv.Itoa(int(vlan))
 }
 
-// readHost reads a stored host.
+// readHost decodes a stored host.
 func readHost(key string, value []byte) (network.HostRecord, error) {
 	var r network.HostRecord
 	id, number, _ := strings.Cut(strings.TrimPrefix(key, hostPrefix), "/")
@@ -75,8 +76,8 @@ func readHost(key string, value []byte) (network.HostRecord, error) {
 	return r, nil
 }
 
-// loadHosts reads the hosts that are stored. One that cannot be read costs its own entry,
-// which stays: it may be a later version's.
+// loadHosts reads the stored hosts. It skips an entry that it cannot read, and keeps it in the
+// store, because a later version may have written it.
 func (c *Controller) loadHosts(ctx context.Context) ([]network.HostRecord, error) {
 	entries, err := c.store.List(ctx, hostPrefix)
 	if err != nil {
@@ -93,12 +94,12 @@ func (c *Controller) loadHosts(ctx context.Context) ([]network.HostRecord, error
 		records = append(records, r)
 	}
 	if len(left) > 0 {
-		c.log.Warn("stored hosts cannot be read, and are not known until they are heard", "number", len(left), "first", left[0])
+		c.log.Warn("some stored hosts cannot be read, and stay unknown until they send packets", "number", len(left), "first", left[0])
 	}
 	return records, nil
 }
 
-// storeHosts stores what has changed about hosts.
+// storeHosts stores changes of hosts.
 func (c *Controller) storeHosts(ctx context.Context, changed []network.HostNote) error {
 	for part := range slices.Chunk(changed, hostsAtOnce) {
 		ops := make([]store.Op, len(part))

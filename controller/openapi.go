@@ -17,14 +17,14 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// documentable is a section of a service that does not offer all of its API by default.
+// documentable is a service's section by whose defaults the service does not offer all of its API.
 type documentable interface {
-	// ForDocument has the service offer all of its API.
+	// ForDocument makes the service offer all of its API.
 	ForDocument()
 }
 
-// OpenAPI returns the document of the whole API of a controller with these services, in YAML,
-// made without running anything.
+// OpenAPI returns the OpenAPI document, in YAML, of the whole API of a controller with these
+// services. It runs nothing.
 func OpenAPI(services []kit.Definition) (string, error) {
 	cfg := config.DefaultController(kit.Sections(services))
 	for _, s := range cfg.Services {
@@ -50,8 +50,7 @@ func OpenAPI(services []kit.Definition) (string, error) {
 	return string(document), c.close()
 }
 
-// describeTypes tells the OpenAPI document how types are written that know nothing of
-// it.
+// describeTypes adds the schemas of types that do not describe themselves to the OpenAPI document.
 func describeTypes(a *api.API) {
 	schemas := a.Huma().OpenAPI().Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[openflow.MAC](), reflect.TypeFor[macText]())

@@ -9,36 +9,35 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// reloadTimeout bounds how long a reload may take: services have to have read their
-// stores, and devices whose definitions change get their rules.
+// reloadTimeout bounds a reload. It includes the time in which services read their stores and write
+// the rules of devices whose definitions have changed.
 const reloadTimeout = time.Minute
 
-// prepare looks whether a part of the controller can take a configuration, and changes
-// nothing. What it returns has the part take it.
-type prepare func(ctx context.Context, next *config.Controller) (take func(context.Context) error, err error)
+// prepare checks whether a part of the controller can apply a configuration, and changes nothing.
+// The function that it returns applies the configuration.
+type prepare func(ctx context.Context, next *config.Controller) (apply func(context.Context) error, err error)
 
-// Reload has the controller take what of a configuration needs no restart: next is what
-// Adopt of the one before has returned. It looks at all of it before anything changes: an
-// error that is not config.ErrPartly has changed nothing. It is not to be called from two
-// goroutines at once, and waits for services that have not loaded yet, which Run has
-// them do.
+// Reload applies those settings of a configuration that need no restart. next must be what Adopt of
+// the previous configuration has returned. Reload checks everything before it changes anything:
+// after an error other than config.ErrPartly nothing has changed. Its calls must not overlap. It
+// waits until Run has loaded all services.
 func (c *Controller) Reload(ctx context.Context, next *config.Controller) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	if why := c.unwritable(); why != nil {
 		return fmt.Errorf("controller: %w", why)
 	}
-	var takes []func(context.Context) error
+	var all []func(context.Context) error
 	for _, prepare := range c.reloads {
-		take, err := prepare(ctx, next)
+		apply, err := prepare(ctx, next)
 		if err != nil {
 			return fmt.Errorf("controller: %w", err)
 		}
-		takes = append(takes, take)
+		all = append(all, apply)
 	}
 	var errs error
-	for _, take := range takes {
-		errs = errors.Join(errs, take(ctx))
+	for _, apply := range all {
+		errs = errors.Join(errs, apply(ctx))
 	}
 	if errs != nil {
 		return fmt.Errorf("controller: %w: %w", config.ErrPartly, errs)
@@ -47,7 +46,7 @@ func (c *Controller) Reload(ctx context.Context, next *config.Controller) error 
 	return nil
 }
 
-// reloadPinned has the network take the hosts that are pinned.
+// reloadPinned applies the pinned hosts to the network.
 func (c *Controller) reloadPinned(_ context.Context, next *config.Controller) (func(context.Context) error, error) {
 	return func(context.Context) error {
 		c.net.SetPinned(pinned(next.Network.Hosts.Pinned))
@@ -55,7 +54,7 @@ func (c *Controller) reloadPinned(_ context.Context, next *config.Controller) (f
 	}, nil
 }
 
-// reloadToken has the API take the token in the token file as it is now.
+// reloadToken reads the token file again for the API.
 func (c *Controller) reloadToken(_ context.Context, next *config.Controller) (func(context.Context) error, error) {
 	tokens, err := c.tokens(next)
 	if err != nil {

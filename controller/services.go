@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// parts returns what services are made from.
+// parts returns the controller's parts that services are made from.
 func (c *Controller) parts() kit.Parts {
 	return kit.Parts{
 		Network: c.net, Store: c.store, Bus: c.bus, Log: c.log, Config: c.cfg, Treatments: &c.treatments, Databases: c.databases,
@@ -17,9 +17,9 @@ func (c *Controller) parts() kit.Parts {
 	}
 }
 
-// estimator is a Service that knows what is left of links beyond what it promises.
+// estimator is a Service that can estimate the capacity of links that its promises leave free.
 type estimator interface {
-	// EstimateFree estimates what is free of a link, in bit/s.
+	// EstimateFree estimates the free capacity of a link in bit/s.
 	EstimateFree(network.Link) uint64
 }
 
@@ -45,16 +45,16 @@ func (c *Controller) makeServices() error {
 	return nil
 }
 
-// reloadSection has a service take its section of a configuration that has been read again.
+// reloadSection returns the prepare function for a service's section.
 func reloadSection(key string, s kit.Service, r kit.Reloader) prepare {
 	return func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
 		if err := kit.AwaitLoaded(ctx, s); err != nil {
 			return nil, err
 		}
-		take, err := r.Reload(ctx, next.Section(key))
+		apply, err := r.Reload(ctx, next.Section(key))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
-		return take, nil
+		return apply, nil
 	}
 }

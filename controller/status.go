@@ -15,40 +15,40 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// Status is the controller at a glance.
+// Status summarizes the state of the controller.
 type Status struct {
 	version.Info
 	Started   time.Time   `json:"started"`
-	Starts    uint64      `json:"starts" doc:"How often this controller has been started on its store"`
+	Starts    uint64      `json:"starts" doc:"Number of times that a controller has been started with this store"`
 	LastEvent uint64      `json:"last_event" doc:"Identifier of the latest event"`
-	OpenFlow  []string    `json:"openflow" doc:"Where switches connect"`
+	OpenFlow  []string    `json:"openflow" doc:"Addresses on which switches connect"`
 	Services  []string    `json:"services"`
-	Chain     []string    `json:"chain" doc:"Who is asked about a packet that a switch sends up, in order"`
+	Chain     []string    `json:"chain" doc:"Packet-in handlers in the order in which they are called"`
 	Store     StoreStatus `json:"store"`
 	Switches  int         `json:"switches"`
-	Links     int         `json:"links" doc:"Each direction by itself"`
+	Links     int         `json:"links" doc:"Number of links; each direction counts as one"`
 	Hosts     int         `json:"hosts"`
 
-	Certificates []Certificate  `json:"certificates" doc:"The controller's own, and when they end"`
-	Errors       []ServiceError `json:"errors" doc:"What does not work now, of all services"`
+	Certificates []Certificate  `json:"certificates" doc:"The controller's own certificates and their expiry"`
+	Errors       []ServiceError `json:"errors" doc:"Present problems of all services"`
 }
 
-// ServiceError is what does not work in a service now.
+// ServiceError describes a present problem of a service.
 type ServiceError struct {
 	Service string `json:"service"`
-	Error   string `json:"error" doc:"What is wrong, its cause, and what would help"`
+	Error   string `json:"error" doc:"The problem, its cause and a remedy"`
 }
 
-// errorReporter is a Service that says what does not work: a line for each, with cause and
+// errorReporter is a Service that reports its present problems: a line for each, with cause and
 // remedy.
 type errorReporter interface{ Errors() []string }
 
-// serviceErrors asks the services that have read their store.
+// serviceErrors returns the problems of the services that have read their store.
 func (c *Controller) serviceErrors() []ServiceError {
 	all := []ServiceError{}
 	for _, s := range c.services {
-		t, says := s.(errorReporter)
-		if !says {
+		t, ok := s.(errorReporter)
+		if !ok {
 			continue
 		}
 		select {
@@ -63,17 +63,17 @@ func (c *Controller) serviceErrors() []ServiceError {
 	return all
 }
 
-// StoreStatus says whether the store accepts writes, and whether it has been damaged.
+// StoreStatus reports whether the store accepts writes, and which damaged stores were put aside.
 type StoreStatus struct {
-	Kind     string         `json:"kind" doc:"As store.kind of the configuration"`
-	Writable bool           `json:"writable" doc:"False while its file system is full or read-only, or its disk fails: requests that change something are refused, all else goes on"`
-	Reason   string         `json:"reason,omitempty" doc:"Why it is not, and what helps"`
-	Damaged  []DamagedStore `json:"damaged,omitempty" doc:"Damaged stores that have been put aside; remove them when you do not need them"`
+	Kind     string         `json:"kind" doc:"Kind of the store, as in store.kind of the configuration"`
+	Writable bool           `json:"writable" doc:"False while the store's file system is full or read-only, or its disk fails. Requests that change something are then refused, and everything else works"`
+	Reason   string         `json:"reason,omitempty" doc:"Why the store accepts no writes, and a remedy"`
+	Damaged  []DamagedStore `json:"damaged,omitempty" doc:"Damaged stores that have been put aside. Remove them when you do not need them"`
 }
 
 // DamagedStore is a damaged store that has been put aside.
 type DamagedStore struct {
-	Path   string `json:"path" doc:"Where it is"`
+	Path   string `json:"path" doc:"Folder of the damaged store"`
 	Reason string `json:"reason" doc:"What was damaged, and what was done"`
 }
 
@@ -92,11 +92,11 @@ func (c *Controller) registerStatus() {
 	op := func(id, path, summary string) huma.Operation {
 		return huma.Operation{OperationID: id, Method: http.MethodGet, Path: api.Prefix + path, Summary: summary, Tags: []string{"system"}}
 	}
-	huma.Register(c.api.Huma(), op("status", "/status", "The controller at a glance"),
+	huma.Register(c.api.Huma(), op("status", "/status", "Show a summary of the controller's state"),
 		func(context.Context, *struct{}) (*struct{ Body Status }, error) {
 			return &struct{ Body Status }{c.status()}, nil
 		})
-	huma.Register(c.api.Huma(), op("config", "/config", "The configuration in force, secrets hidden"),
+	huma.Register(c.api.Huma(), op("config", "/config", "Show the configuration in force, without secrets"),
 		func(context.Context, *struct{}) (*struct{ Body any }, error) {
 			return &struct{ Body any }{config.Plain(c.inForce.Load())}, nil
 		})
@@ -122,14 +122,15 @@ func (c *Controller) status() Status {
 
 // Certificate is one of the controller's own certificates.
 type Certificate struct {
-	Key    string     `json:"key" example:"api.tls" doc:"Where the configuration names it"`
-	Name   string     `json:"name,omitempty" doc:"Its common name"`
+	Key    string     `json:"key" example:"api.tls" doc:"Key of the configuration that names the certificate"`
+	Name   string     `json:"name,omitempty" doc:"Common name of the certificate"`
 	File   string     `json:"file"`
-	Expiry *time.Time `json:"expiry,omitempty" doc:"When it ends"`
-	Error  string     `json:"error,omitempty" doc:"Why it cannot be read now; what was read before goes on being used"`
+	Expiry *time.Time `json:"expiry,omitempty" doc:"End of the certificate's validity"`
+	Error  string     `json:"error,omitempty" doc:"Why the certificate's file cannot be read now. The certificate that was read before stays in use"`
 }
 
-// certificates reads the files as they are now: renewed ones are used without a restart.
+// certificates describes the controller's certificates from their present files. Renewed
+// certificates are used without a restart.
 func certificates(c *config.Controller) []Certificate {
 	out := []Certificate{}
 	for _, t := range c.Certificates() {
@@ -144,7 +145,7 @@ func certificates(c *config.Controller) []Certificate {
 	return out
 }
 
-// newCertificateMetrics tells when the controller's certificates end.
+// newCertificateMetrics returns the metrics of the expiry of the controller's certificates.
 func newCertificateMetrics(cfg *config.Controller) prometheus.Collector {
 	return pki.NewExpiry(func() map[string]string {
 		all := map[string]string{}

@@ -20,10 +20,10 @@ import (
 	"github.com/sluice-net/sluice/store/pebblestore"
 )
 
-// openTimeout bounds how long a store may take to answer for the first time.
+// openTimeout bounds the time to open a store.
 const openTimeout = 30 * time.Second
 
-// openSlow is how long a store is waited for without a word.
+// openSlow is the time to open a store after which a message is logged.
 const openSlow = 2 * time.Second
 
 // unwritable returns why the store accepts no writes, or nil if it does.
@@ -34,7 +34,7 @@ func (c *Controller) unwritable() *store.UnwritableError {
 	return nil
 }
 
-// damaged lists the damaged stores that are kept aside.
+// damaged returns the damaged stores that were put aside.
 func (c *Controller) damaged() []pebblestore.Aside {
 	if s, ok := c.store.(*pebblestore.Store); ok {
 		return s.Damaged()
@@ -42,7 +42,7 @@ func (c *Controller) damaged() []pebblestore.Aside {
 	return nil
 }
 
-// runStore looks after the store until ctx ends.
+// runStore maintains the store until ctx ends.
 func (c *Controller) runStore(ctx context.Context) error {
 	s, ok := c.store.(*pebblestore.Store)
 	if !ok {
@@ -50,7 +50,7 @@ func (c *Controller) runStore(ctx context.Context) error {
 		return nil
 	}
 	if s.Fresh() {
-		c.log.Info("there was no store, a new one has been made", "data_dir", c.cfg.DataDir)
+		c.log.Info("no store was found; a new one has been created", "data_dir", c.cfg.DataDir)
 		c.bus.Publish("store.database.created", nil)
 	}
 	for _, d := range s.Damaged() {

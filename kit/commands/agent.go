@@ -19,15 +19,16 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// Agent is what the agent of a service runs with: the configuration of "sluice agent".
+// Agent is what an agent of a service runs with: the configuration of "sluice agent", a log and
+// certificates.
 type Agent struct {
 	*config.Agent
 	Log *slog.Logger
-	// TLS is of its control server: only a controller is answered.
+	// TLS is the configuration of the agent's control server, which answers only a controller.
 	TLS *tls.Config
 }
 
-// Serve answers as an agent's control server until ctx ends.
+// Serve runs an agent's control server until ctx ends.
 func (a Agent) Serve(ctx context.Context, server interface {
 	Serve(net.Listener, *tls.Config) error
 	Close()
@@ -42,8 +43,8 @@ func (a Agent) Serve(ctx context.Context, server interface {
 	return server.Serve(l, a.TLS)
 }
 
-// AgentDaemon has a command run an agent of a service, which run is, until its context
-// ends. It is announced to the controller if the configuration says so.
+// AgentDaemon makes a command run an agent of a service: it calls run, whose context ends when the
+// command is told to end. The agent is announced to the controller if the configuration says so.
 func AgentDaemon(app *App, cmd *cobra.Command, service string, run func(context.Context, Agent) error) *cobra.Command {
 	return Daemon(app, cmd, config.LoadAgent, func(ctx context.Context, r *Running[*config.Agent]) error {
 		r.Reloads(ctx, nil)
@@ -51,7 +52,7 @@ func AgentDaemon(app *App, cmd *cobra.Command, service string, run func(context.
 	})
 }
 
-// RunAgent runs an agent of a service, which run is, until ctx ends. It is announced to the
+// RunAgent runs an agent of a service: it calls run with ctx. The agent is announced to the
 // controller if the configuration says so.
 func RunAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger, service string, run func(context.Context, Agent) error) error {
 	names := cfg.Control.TLS.Files()
@@ -77,8 +78,8 @@ func RunAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger, service 
 	return run(ctx, Agent{cfg, log, server})
 }
 
-// Announcement returns what an agent announces of itself to the controller, and the client by
-// which it does.
+// Announcement returns the specification that an agent announces to the controller, and the client
+// for that controller.
 func Announcement(c *config.Agent, names pki.Files) (spec control.AgentSpec, to *client.Client, err error) {
 	url := cmp.Or(c.Announce.URL, "https://"+c.Control.Listen.String())
 	spec = control.AgentSpec{Name: c.Name, URL: url, Addrs: []string{c.First().String()}, MaxSessions: c.Sessions.Max}

@@ -20,7 +20,7 @@ func Agents(app *App, service string) *cobra.Command {
 		Flags:   map[string]string{"addrs": "addr"},
 	}
 	remove := d.Remove()
-	remove.Flags().Bool("force", false, "remove it although it carries sessions; they end with a reset")
+	remove.Flags().Bool("force", false, "remove the agent even if it carries sessions, which then end with a reset")
 	return Group("agents", "Add, list, drain and remove agents", strings.ReplaceAll(`  sluice SERVICE agents add west --url https://192.0.2.10:8440 --addr 10.0.1.10
   sluice SERVICE agents list
   sluice SERVICE agents drain west
@@ -28,7 +28,7 @@ func Agents(app *App, service string) *cobra.Command {
 		d.List(), d.Add(), remove, Drain(d, "Give an agent no new sessions, or give it some again", "give it sessions again"))
 }
 
-// Drain returns the command that drains what has been declared; off says what --off does.
+// Drain returns the command that drains a declared item. off describes the flag --off.
 func Drain[S, I any](d Declared[S, I], short, off string) *cobra.Command {
 	var again bool
 	cmd := &cobra.Command{

@@ -9,14 +9,13 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// App is what commands share: where they write, and the flags that all of
-// them have.
+// App holds what all commands share: their output and their common flags.
 type App struct {
 	command.Output
 	connection connection
-	// Timeout is how long a command waits for an answer of the API.
+	// Timeout bounds the wait for an answer of the API.
 	Timeout time.Duration
-	// LocalTokens are the files in which controllers on this machine keep their tokens.
+	// LocalTokens lists the files in which controllers on this machine keep their tokens.
 	LocalTokens []string
 }
 
@@ -26,8 +25,8 @@ func (a *App) Flags(f *pflag.FlagSet) {
 	f.DurationVar(&a.Timeout, "timeout", 30*time.Second, "how long to wait for an answer of the API")
 }
 
-// Client returns a client of the controller that the flags, the environment or the
-// context name. Errors say which flag to set.
+// Client returns a client of the controller that the flags, the environment or the context name.
+// Its errors say which flag to set.
 func (a *App) Client() (*client.Client, error) {
 	if err := a.useContext(); err != nil {
 		return nil, err
@@ -35,7 +34,7 @@ func (a *App) Client() (*client.Client, error) {
 	return a.connect()
 }
 
-// connect returns a client of the controller that the connection names.
+// connect returns a client of the controller at a.connection.
 func (a *App) connect() (*client.Client, error) {
 	token, err := a.token()
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// ConfigFlags are the flags of a command that reads a configuration.
+// ConfigFlags holds the flags of a command that reads a configuration.
 type ConfigFlags struct {
-	// File is the configuration file, and Set are settings over it and the environment, each
-	// KEY=VALUE.
+	// File is the configuration file. Set holds settings, each KEY=VALUE, that override the file
+	// and the environment.
 	File string
 	Set  []string
 }
@@ -25,10 +25,10 @@ func (f *ConfigFlags) Register(cmd *cobra.Command) {
 
 // RegisterSet defines the flag --set alone.
 func (f *ConfigFlags) RegisterSet(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.Set, "set", nil, "a setting over the file and the environment, KEY=VALUE; may be repeated")
+	cmd.Flags().StringArrayVar(&f.Set, "set", nil, "a setting KEY=VALUE that overrides the file and the environment; may be repeated")
 }
 
-// Sources returns what the configuration is read from: the file, the environment and the flags.
+// Sources returns the sources of the configuration: the file, the environment and the flags.
 func (f *ConfigFlags) Sources() config.Sources {
 	return config.Sources{File: f.File, Env: os.Environ(), Set: f.Set}
 }

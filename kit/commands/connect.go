@@ -25,16 +25,16 @@ const (
 	SystemTokenFile = "/var/lib/sluice/token"
 )
 
-// connection is how the controller is reached.
+// connection holds how to reach the controller.
 type connection struct {
-	// at is where it is, and what opens it.
+	// at holds the controller's address and credentials.
 	at config.Context
-	// context is the name of the context that says the rest; empty without one.
+	// context is the name of the context that supplies at, or "".
 	context string
 	flags   *pflag.FlagSet
 }
 
-// setting is a part of a connection with its flag.
+// setting is one setting of a connection and its flag.
 type setting struct {
 	flag, env, fallback, usage string
 	to                         *string
@@ -58,9 +58,9 @@ func (c *connection) define(f *pflag.FlagSet) {
 	command.EnvFlag(f, &c.context, "context", "", "SLUICE_CONTEXT", "", "name of a context, see \"sluice context\"")
 }
 
-// token reads the bearer token: the file named by the flag, the environment or the
-// context, or else, without a context, that of a controller on this machine which this
-// user may read, which is sent to no other machine.
+// token returns the bearer token. It reads the file that the flag, the environment or the context
+// names. Without a context it otherwise reads a token file of a controller on this machine that
+// this user may read; such a token is never sent to another machine.
 func (a *App) token() (string, error) {
 	if a.connection.at.TokenFile == "" && a.connection.context != "" {
 		return "", nil
@@ -82,12 +82,12 @@ func (a *App) token() (string, error) {
 			}
 		}
 	}
-	return "", nil // the controller says what it wants
+	return "", nil // the controller's answer says what it requires
 }
 
-// isLocal reports whether a URL leads to this machine by an address that stays on it: one of
-// the loopback interface, or one that an interface of here has. Of names, only localhost does:
-// where any other leads is up to whoever answers for it.
+// isLocal reports whether a URL leads to this machine by an address of the loopback interface or of
+// another local interface. Of all names, only localhost does: other names may resolve to any
+// address.
 func isLocal(server string) bool {
 	u, err := url.Parse(server)
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	// ContextsVariable is the environment variable that names the operator's file of
-	// controllers.
+	// ContextsVariable is the environment variable that names the operator's file of contexts.
 	ContextsVariable = "SLUICE_CONTEXTS"
-	// ContextsFileIs says where that file is, for the reference.
+	// ContextsFileIs describes the location of that file for the reference.
 	ContextsFileIs = "`~/.config/sluice/contexts.yaml` unless `SLUICE_CONTEXTS` names another"
 )
 
-// Contexts reads the operator's file of controllers. Who has no home directory has none.
+// Contexts reads the operator's file of contexts. A user without a home directory has none.
 func Contexts() (*config.Contexts, error) {
 	file := os.Getenv(ContextsVariable)
 	if dir, err := os.UserConfigDir(); file == "" && err == nil {
@@ -26,10 +25,10 @@ func Contexts() (*config.Contexts, error) {
 	return config.LoadContexts(file)
 }
 
-// useContext takes the connection from a context. One that is asked for stands in place
-// of the environment, and flags go over it; the current one counts only where neither
-// says anything of a connection. So what opens one controller is never sent to another
-// because a variable was left set.
+// useContext takes the connection from a context. A context that was asked for replaces the
+// environment, and flags override it. The current context is used only if neither flags nor the
+// environment say anything about the connection. So the credentials of one controller are never
+// sent to another one because a variable was left set.
 func (a *App) useContext() error {
 	if a.connection.context == "" && a.connection.anyGiven() {
 		return nil
@@ -56,7 +55,7 @@ func (a *App) useContext() error {
 	return nil
 }
 
-// anyGiven reports whether a flag or the environment says anything of the connection.
+// anyGiven reports whether a flag or the environment says anything about the connection.
 func (c *connection) anyGiven() bool {
 	if os.Getenv("SLUICE_TOKEN") != "" {
 		return true

@@ -12,16 +12,16 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// ContextCommand returns the commands for the operator's file of controllers.
+// ContextCommand returns the commands for the operator's file of contexts.
 func ContextCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
-		Short: "Keep the controllers that you work with, and what opens them, under names",
-		Long: `Keeps server, authority and certificate or token file of controllers in a file,
-~/.config/sluice/contexts.yaml unless SLUICE_CONTEXTS names another; the files stay
-where they are. --context NAME, or the variable SLUICE_CONTEXT, chooses one: it stands
-in place of the other variables, and flags go over it. Where neither flags nor
-variables say anything of a connection, the current context is used.`,
+		Short: "Keep the addresses and credentials of controllers under names",
+		Long: `Keeps the URL, the authority, and the certificate or token file of each controller in
+a file: ~/.config/sluice/contexts.yaml unless SLUICE_CONTEXTS names another one. The
+certificate and token files stay where they are. --context NAME, or the variable
+SLUICE_CONTEXT, chooses a context. It replaces the other variables, and flags override
+it. If neither flags nor variables describe a connection, the current context is used.`,
 		Example: `  sluice context add campus --server https://192.0.2.1:8443 \
       --ca ca.crt --cert alice.crt --key alice.key
   sluice context add lab --server http://127.0.0.1:8080 --token-file token
@@ -32,7 +32,7 @@ variables say anything of a connection, the current context is used.`,
 	return cmd
 }
 
-// contextLine is a line of "context list".
+// contextLine is one line of "context list".
 type contextLine struct {
 	Name    string `json:"name"`
 	Current bool   `json:"current"`
@@ -66,7 +66,8 @@ func contextListCommand(app *App) *cobra.Command {
 	}
 }
 
-// changeContexts is a command that changes the operator's file, and says what it has done.
+// changeContexts returns a command that changes the operator's file and prints the message that
+// change returns.
 func changeContexts(app *App, use, short string, change func(all *config.Contexts, name string) (string, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: command.ExactArgs("NAME"),
@@ -98,13 +99,13 @@ func contextUseCommand(app *App) *cobra.Command {
 
 func contextAddCommand(app *App) *cobra.Command {
 	const use = "add NAME --server URL [--ca FILE] [--cert FILE --key FILE | --token-file FILE]"
-	return changeContexts(app, use, "Keep what the flags say of a controller under a name; the first becomes current", func(all *config.Contexts, name string) (string, error) {
+	return changeContexts(app, use, "Keep the connection that the flags describe under a name; the first context becomes current", func(all *config.Contexts, name string) (string, error) {
 		one, err := app.newContext(name)
 		if err != nil {
 			return "", err
 		}
 		if _, twice := all.Contexts[name]; twice {
-			return "", fmt.Errorf("context %s is there already: \"sluice context remove %s\" makes room", name, name)
+			return "", fmt.Errorf("context %s already exists: remove it first with \"sluice context remove %s\"", name, name)
 		}
 		all.Contexts[name] = one
 		if len(all.Contexts) == 1 {
@@ -115,7 +116,7 @@ func contextAddCommand(app *App) *cobra.Command {
 }
 
 func contextRemoveCommand(app *App) *cobra.Command {
-	return changeContexts(app, "remove NAME", "Forget a context; the files that it names stay", func(all *config.Contexts, name string) (string, error) {
+	return changeContexts(app, "remove NAME", "Remove a context; the files that it names stay", func(all *config.Contexts, name string) (string, error) {
 		_, err := all.Get(name)
 		delete(all.Contexts, name)
 		if all.Current == name {
@@ -125,7 +126,7 @@ func contextRemoveCommand(app *App) *cobra.Command {
 	})
 }
 
-// newContext makes a context of the flags, if a client can be made of it.
+// newContext returns a context with the flags' values, if a client can be made from it.
 func (a *App) newContext(name string) (config.Context, error) {
 	var none config.Context
 	if err := config.CheckContextName(name); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// hangups are SIGHUPs, which end the process no more from catchHangups on. Before serve
-// one is remembered.
+// hangups receives SIGHUPs. After catchHangups the signal no longer ends the process. One signal
+// that arrives before serve is kept.
 type hangups struct {
 	signals chan os.Signal
 	cancel  context.CancelFunc
@@ -52,12 +52,12 @@ func (h *hangups) stop() {
 	signal.Stop(h.signals)
 }
 
-// TellOfHangups is for a program that has flags alone: it logs after each SIGHUP that these need
-// a restart, until stop is called or ctx ends.
+// TellOfHangups logs after each SIGHUP that flags need a restart, until stop is called or ctx ends.
+// A program that has only flags uses it.
 func TellOfHangups(ctx context.Context, log *slog.Logger) (stop func()) {
 	h := catchHangups()
 	h.serve(ctx, func(context.Context) {
-		log.Info("there is no configuration to read again; flags need a restart")
+		log.Info("there is no configuration to read again: changed flags need a restart")
 	})
 	return h.stop
 }
@@ -69,7 +69,7 @@ type Settings[T any] interface {
 	Adopt(next T) T
 }
 
-// Running is a program that goes on running.
+// Running is a daemon that has read its configuration.
 type Running[T Settings[T]] struct {
 	Log *slog.Logger
 	// Config is the configuration in force; SIGHUP makes Reloads read it again.
@@ -80,8 +80,8 @@ type Running[T Settings[T]] struct {
 	load    func() (T, error)
 }
 
-// Daemon has a command read a configuration, and run until it is told to end.
-// From when it has read that, SIGHUP ends it no more.
+// Daemon makes a command read a configuration and run until it is told to end. Once the
+// configuration has been read, SIGHUP no longer ends the command.
 func Daemon[T Settings[T]](app *App, cmd *cobra.Command, load func(config.Sources) (T, error), run func(context.Context, *Running[T]) error) *cobra.Command {
 	var flags ConfigFlags
 	flags.Register(cmd)
@@ -107,11 +107,11 @@ func Daemon[T Settings[T]](app *App, cmd *cobra.Command, load func(config.Source
 	return cmd
 }
 
-// Reloads has each SIGHUP read the configuration again. What takes effect without a
-// restart does, by take, if there is more of it than the level of the log; what else has
-// changed is named. (Certificates are read again by themselves.) A configuration that is
-// refused, by load or by take, changes nothing.
-func (r *Running[T]) Reloads(ctx context.Context, take func(context.Context, T) error) {
+// Reloads reads the configuration again after each SIGHUP. It sets the log level, and calls apply,
+// if it is not nil, for the other settings that take effect without a restart. It logs which other
+// settings have changed. A configuration that load or apply refuses changes nothing. (Certificates
+// are reloaded independently.)
+func (r *Running[T]) Reloads(ctx context.Context, apply func(context.Context, T) error) {
 	r.hangups.serve(ctx, func(ctx context.Context) {
 		next, err := r.load()
 		if err != nil {
@@ -119,8 +119,8 @@ func (r *Running[T]) Reloads(ctx context.Context, take func(context.Context, T) 
 			return
 		}
 		now := r.Config.Adopt(next)
-		if take != nil {
-			err = take(ctx, now)
+		if apply != nil {
+			err = apply(ctx, now)
 		}
 		if err != nil && !errors.Is(err, config.ErrPartly) {
 			r.refused(err)
@@ -142,7 +142,7 @@ func (r *Running[T]) refused(err error) {
 	r.Log.Error("the configuration was not read again, nothing has changed", "error", err)
 }
 
-// NewLogger returns the log of a program that goes on running, and the means to change its level.
+// NewLogger returns the logger of a daemon, and the variable that sets its level.
 func NewLogger(w io.Writer, c config.Log) (*slog.Logger, *slog.LevelVar, error) {
 	level := &slog.LevelVar{}
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {

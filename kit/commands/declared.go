@@ -21,32 +21,32 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// Declared is what operators declare of one kind, with the commands for it. S is what a
-// Request says of one, and I what answers show. Flags follow from the fields of S, by the
-// tags json, doc and enum.
+// Declared makes the commands for the declared items of one kind. S is the type of an item in
+// requests, and I its type in answers. The flags follow from the fields of S and their tags json,
+// doc and enum.
 type Declared[S, I any] struct {
 	App *App
-	// Singular is one of them, with its article.
+	// Singular names one item, with its article.
 	Singular string
-	// Path is that of all of them in the API.
+	// Path is the path of the items in the API.
 	Path string
-	// Columns are those of the list; empty for all.
+	// Columns lists the columns of tables. If it is empty, all fields are shown.
 	Columns string
-	// Flags are the names of flags that are not those of their fields. One that ends with
-	// -file names a file with the value.
+	// Flags holds the names of those flags that are not named after their fields. A flag whose name
+	// ends with -file names a file with the value.
 	Flags map[string]string
-	// Numbered says that they get their names from the controller.
+	// Numbered reports whether the controller chooses the items' names.
 	Numbered bool
 }
 
-// DeclaredCommands returns the commands for what a kit.Resource serves at a path: list,
-// show, add, set and remove.
+// DeclaredCommands returns the commands list, show, add, set and remove for the items that a
+// kit.Resource serves at a path.
 func DeclaredCommands[S, I any](app *App, noun, path string) []*cobra.Command {
 	d := Declared[S, I]{App: app, Singular: noun, Path: path}
 	return []*cobra.Command{d.List(), d.Show(), d.Add(), d.Set(), d.Remove()}
 }
 
-// argument is what stands for one of them on the command line.
+// argument returns the placeholder for an item's name on the command line.
 func (d Declared[S, I]) argument() string {
 	if d.Numbered {
 		return "ID"
@@ -54,22 +54,22 @@ func (d Declared[S, I]) argument() string {
 	return "NAME"
 }
 
-// List is the command that lists all.
+// List returns the command that lists all items.
 func (d Declared[S, I]) List() *cobra.Command {
 	return Get(d.App, "list", "List all of them", d.Path, Table[I](d.Columns))
 }
 
-// Show is the command that shows one.
+// Show returns the command that shows one item.
 func (d Declared[S, I]) Show() *cobra.Command {
 	return Get(d.App, "show "+d.argument(), "Show "+d.Singular, d.Path, Fields[I])
 }
 
-// Remove is the command that removes one.
+// Remove returns the command that removes one item.
 func (d Declared[S, I]) Remove() *cobra.Command {
 	return Remove(d.App, "remove "+d.argument(), "Remove "+d.Singular, d.Path)
 }
 
-// Add is the command that adds one.
+// Add returns the command that adds an item.
 func (d Declared[S, I]) Add() *cobra.Command {
 	use := "add NAME"
 	if d.Numbered {
@@ -78,17 +78,17 @@ func (d Declared[S, I]) Add() *cobra.Command {
 	return Send(d.App, use, "Add "+d.Singular, http.MethodPost, d.Path, Request[S](d.Flags), d.one)
 }
 
-// Set is the command that replaces one.
+// Set returns the command that replaces an item.
 func (d Declared[S, I]) Set() *cobra.Command {
 	return Send(d.App, "set "+d.argument(), "Replace "+d.Singular, http.MethodPut, d.Path+"/%s", Request[S](d.Flags), d.one)
 }
 
-// one prints an answer that shows one.
+// one prints an answer that shows one item.
 func (d Declared[S, I]) one(w io.Writer, x I) { Table[I](d.Columns)(w, []I{x}) }
 
-// Send returns a command that sends an S, of what its flags say, to a path, where %s stands for
-// its argument, and prints the answer by table; nil for one without an answer. The argument
-// NAME is the S's name, too, if it has one.
+// Send returns a command that sends an S, made from its flags, to a path, and prints the answer
+// with table. Its argument replaces %s in the path. If the argument is NAME and S has a field name,
+// the argument is that field's value, too. If table is nil, there is no answer to print.
 func Send[S, I any](app *App, use, short, method, path string, flags Request[S], table func(io.Writer, I)) *cobra.Command {
 	var fields RequestFlags
 	var file string
@@ -106,17 +106,17 @@ func Send[S, I any](app *App, use, short, method, path string, flags Request[S],
 		},
 	}
 	fields = flags.Define(cmd)
-	cmd.Flags().StringVar(&file, "file", "", "file with the request in JSON, as the API takes it, - for the input; other flags go over it")
+	cmd.Flags().StringVar(&file, "file", "", "file with the request in JSON, as in the API, or - for standard input; other flags override it")
 	return cmd
 }
 
-// Request has the names of flags that are not those of their fields in S.
+// Request holds the names of those flags that are not named after their fields in S.
 type Request[S any] map[string]string
 
-// RequestFlags are the fields of a request with their flags.
+// RequestFlags holds the fields of a request and their flags.
 type RequestFlags []flagged
 
-// Define makes the fields of S flags of a command, but for the one that is its argument.
+// Define defines a flag for each field of S, except for the field that is the command's argument.
 func (r Request[S]) Define(cmd *cobra.Command) (all RequestFlags) {
 	for _, f := range fieldsOf(reflect.TypeFor[S]()) {
 		if !strings.Contains(cmd.Use, strings.ToUpper(f.name)) {
@@ -126,7 +126,8 @@ func (r Request[S]) Define(cmd *cobra.Command) (all RequestFlags) {
 	return all
 }
 
-// Body returns what a file in JSON, unless its name is empty, and the flags over it say.
+// Body returns the request: the content of a JSON file, unless its name is empty, with the flags'
+// values over it.
 func (fields RequestFlags) Body(file string) (map[string]any, error) {
 	body := map[string]any{}
 	if file != "" {
@@ -151,8 +152,8 @@ func (fields RequestFlags) Body(file string) (map[string]any, error) {
 	return body, nil
 }
 
-// inFlags replaces the names of fields, in a controller's refusal of a request, by the flags
-// from which they came: what a user has typed. A field that came from a file keeps its name.
+// inFlags replaces the names of fields in a controller's refusal by those of the flags that the
+// user has typed. A field that came from a file keeps its name.
 func inFlags(err error, fields RequestFlags) error {
 	var refusal *client.Problem
 	if !errors.As(err, &refusal) {
@@ -174,7 +175,7 @@ func inFlags(err error, fields RequestFlags) error {
 	return err
 }
 
-// ReadInput reads a file, or the input for "-".
+// ReadInput reads a file, or standard input for "-".
 func ReadInput(file string) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(os.Stdin)
@@ -182,14 +183,14 @@ func ReadInput(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// flagged is a field of a request with its flag.
+// flagged is a field of a request and its flag.
 type flagged struct {
 	field
 	flag *pflag.Flag
 }
 
-// define makes the field a flag. What is neither a truth value, a number nor a list is
-// written as text; a struct as FIELD=VALUE,....
+// define defines the flag of a field. Values other than booleans, numbers and lists are written as
+// text, and a struct as FIELD=VALUE,....
 func define(flags *pflag.FlagSet, f field, name string) flagged {
 	name = cmp.Or(name, strings.ReplaceAll(f.name, "_", "-"))
 	doc, t := usage(f), indirect(f.Type)
@@ -215,7 +216,7 @@ func define(flags *pflag.FlagSet, f field, name string) flagged {
 	return flagged{f, flags.Lookup(name)}
 }
 
-// given is what the flag says, as the request has it.
+// given returns the value of the flag in the form that the request needs.
 func (f flagged) given() (any, error) {
 	t, text := indirect(f.Type), f.flag.Value.String()
 	if strings.HasSuffix(f.flag.Name, "-file") {
@@ -247,7 +248,7 @@ func (f flagged) given() (any, error) {
 	return text, nil
 }
 
-// indirect is a type, or what it points to.
+// indirect returns a type, or the type that a pointer type points to.
 func indirect(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()
@@ -255,7 +256,7 @@ func indirect(t reflect.Type) reflect.Type {
 	return t
 }
 
-// usage is a field's description as one of a flag.
+// usage returns a field's description in the style of a flag's.
 func usage(f field) string {
 	doc, example := []rune(strings.TrimSuffix(f.Tag.Get("doc"), ".")), f.Tag.Get("example")
 	if len(doc) > 1 && unicode.IsLower(doc[1]) {
@@ -278,7 +279,7 @@ func namesOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// described reads the fields of a struct from FIELD=VALUE,....
+// described parses the fields of a struct from FIELD=VALUE,....
 func described(t reflect.Type, all string) (map[string]any, error) {
 	out := map[string]any{}
 	for text := range strings.SplitSeq(all, ",") {
@@ -298,8 +299,8 @@ func described(t reflect.Type, all string) (map[string]any, error) {
 	return out, nil
 }
 
-// scalar is a value as JSON has it: a number and a truth value where the field is one, and
-// the text is, else text.
+// scalar returns a value as JSON has it: a number or boolean if the field is one and the text can
+// be parsed, and otherwise the text.
 func scalar(t reflect.Type, text string) any {
 	t = indirect(t)
 	v := reflect.New(t)

@@ -1,8 +1,7 @@
-// Package commands has what the commands of sluice are built from: [App], which all of them
-// share; requests to the controller's API, and how answers are printed ([Get], [Table],
-// [Fields]); the commands for what is declared ([Declared]) and for agents ([Agents]); and
-// daemons, which read a configuration and run until they are told to end ([Daemon],
-// [AgentDaemon]).
+// Package commands holds the building blocks of sluice's commands: [App], which all commands share;
+// requests to the controller's API and the output of answers ([Get], [Table], [Fields]); the
+// commands for declared items ([Declared]) and for agents ([Agents]); and daemons, which read a
+// configuration and run until they are told to end ([Daemon], [AgentDaemon]).
 //
 // Start reading at Service in service.go.
 package commands

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// GroupID returns the number of a group whose members may use a socket; -1 for no name.
+// GroupID returns the number of the group whose members may use a socket, or -1 if name is empty.
 func GroupID(name string) (int, error) {
 	if name == "" {
 		return -1, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// Call makes one request, and prints the answer by table; nil prints nothing.
+// Call sends one request, and prints the answer with table unless that is nil.
 func (a *App) Call(cmd *cobra.Command, method, path string, in, out any, table func(io.Writer)) error {
 	c, err := a.Client()
 	if err != nil {
@@ -31,12 +31,11 @@ func (a *App) Call(cmd *cobra.Command, method, path string, in, out any, table f
 	return a.Print(out, Named(cmd.Context(), c, table))
 }
 
-// dpidPattern is a datapath identifier as answers have it.
+// dpidPattern matches a datapath identifier in an answer.
 var dpidPattern = regexp.MustCompile(`\b[0-9a-f]{16}\b`)
 
-// Named returns a table that has, in the place of switches' identifiers, the names that the
-// configuration has for them; commands take both. Switches of which the controller tells
-// no name keep their identifier.
+// Named returns a function that prints a table with the configured names of switches instead of
+// their datapath identifiers. Commands accept both. A switch without a name keeps its identifier.
 func Named(ctx context.Context, c *client.Client, table func(io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		var text bytes.Buffer
@@ -50,7 +49,7 @@ func Named(ctx context.Context, c *client.Client, table func(io.Writer)) func(io
 			DPID string `json:"dpid"`
 			Name string `json:"name"`
 		}
-		_ = c.Get(ctx, api.Prefix+"/network/switches", &switches) // without it there are no names
+		_ = c.Get(ctx, api.Prefix+"/network/switches", &switches) // after an error there are no names
 		for _, s := range switches {
 			names[s.DPID] = s.Name
 		}
@@ -63,7 +62,8 @@ func Named(ctx context.Context, c *client.Client, table func(io.Writer)) func(io
 	}
 }
 
-// Ask makes one request, and prints the answer by table; nil is for one without an answer.
+// Ask sends one request, and prints the answer with table. If table is nil, there is no answer to
+// print.
 func Ask[T any](app *App, cmd *cobra.Command, method, path string, in any, table func(io.Writer, T)) error {
 	if table == nil {
 		return app.Call(cmd, method, path, in, nil, nil)
@@ -72,8 +72,8 @@ func Ask[T any](app *App, cmd *cobra.Command, method, path string, in any, table
 	return app.Call(cmd, method, path, in, &answer, func(w io.Writer) { table(w, answer) })
 }
 
-// Get returns a command that reads a path and prints the answer. An argument, in use, stands
-// for %s in the path, or else at its end; flags that are defined on the command are
+// Get returns a command that reads a path and prints the answer. The argument that use names
+// replaces %s in the path, or else is appended to it. Flags that are defined on the command become
 // parameters of the request, by their names.
 func Get[T any](app *App, use, short, path string, table func(io.Writer, T)) *cobra.Command {
 	if strings.Contains(use, " ") && !strings.Contains(path, "%s") {
@@ -87,7 +87,7 @@ func Get[T any](app *App, use, short, path string, table func(io.Writer, T)) *co
 	}
 }
 
-// FillPath returns a path with the argument in the place of %s.
+// FillPath returns a path in which the argument replaces %s.
 func FillPath(path string, args []string) string {
 	if !strings.Contains(path, "%s") {
 		return path
@@ -95,7 +95,7 @@ func FillPath(path string, args []string) string {
 	return strings.Replace(path, "%s", url.PathEscape(args[0]), 1)
 }
 
-// Query returns what a command's own flags say, and more pairs of name and value, as the
+// Query returns the values of a command's own flags, and further pairs of name and value, as the
 // parameters of a request.
 func Query(cmd *cobra.Command, more ...string) string {
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -106,7 +106,8 @@ func Query(cmd *cobra.Command, more ...string) string {
 	return Parameters(more...)
 }
 
-// Parameters writes the pairs whose value is not empty.
+// Parameters returns the pairs of name and value whose value is not empty as the parameters of a
+// request.
 func Parameters(pairs ...string) string {
 	v := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -120,7 +121,7 @@ func Parameters(pairs ...string) string {
 	return "?" + v.Encode()
 }
 
-// Remove returns a command that removes from a collection what its argument names.
+// Remove returns a command that removes the item that its argument names from a collection.
 func Remove(app *App, use, short, collection string) *cobra.Command {
 	_, argument, _ := strings.Cut(use, " ")
 	return &cobra.Command{
@@ -131,7 +132,7 @@ func Remove(app *App, use, short, collection string) *cobra.Command {
 	}
 }
 
-// Group returns a command that only holds others.
+// Group returns a command that only groups others.
 func Group(use, short, example string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Example: example}
 	cmd.AddCommand(commands...)

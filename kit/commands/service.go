@@ -7,17 +7,17 @@ import (
 	"github.com/sluice-net/sluice/kit"
 )
 
-// Service is what the program sluice has of a service.
+// Service is a service's part of the program sluice.
 type Service struct {
-	// Definitions describe what the controller runs of it.
+	// Definitions describes what the controller runs for the service.
 	Definitions []kit.Definition
-	// Commands makes its commands; nil for none.
+	// Commands makes the service's commands. It may be nil.
 	Commands func(*App) []*cobra.Command
-	// Programs are its daemons that read a configuration of a kind of their own.
+	// Programs lists the service's daemons that read configurations of their own kinds.
 	Programs []config.Kind
 }
 
-// Definitions lists what the controller runs of services.
+// Definitions returns the definitions of all services.
 func Definitions(services []Service) (all []kit.Definition) {
 	for _, s := range services {
 		all = append(all, s.Definitions...)
@@ -25,8 +25,8 @@ func Definitions(services []Service) (all []kit.Definition) {
 	return all
 }
 
-// Kinds lists the programs that read a configuration: the controller with these services, the
-// agent, and the services' own.
+// Kinds returns the programs that read a configuration: the controller with these services, the
+// agent, and the services' own daemons.
 func Kinds(services []Service) []config.Kind {
 	all := []config.Kind{
 		{Name: "controller", Title: "Controller", Default: func() config.Checked {

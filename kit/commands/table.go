@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// fieldsOf are the fields of T that stand in requests and answers, of embedded structs, too.
+// fieldsOf returns the fields of T that requests and answers have, including those of embedded
+// structs.
 func fieldsOf(t reflect.Type) (out []field) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -26,14 +27,14 @@ func fieldsOf(t reflect.Type) (out []field) {
 	return out
 }
 
-// field is a field as JSON has it.
+// field is a field of a struct with its name in JSON.
 type field struct {
 	reflect.StructField
 	name     string
-	optional bool // left out where it is zero
+	optional bool // JSON leaves out the zero value
 }
 
-// text is the field's value in a struct.
+// text returns the field's value in a struct as text for people.
 func (f field) text(of reflect.Value) string {
 	v := of.FieldByIndex(f.Index)
 	if f.optional && v.IsZero() {
@@ -42,8 +43,8 @@ func (f field) text(of reflect.Value) string {
 	return valueText(f.name, v)
 }
 
-// plain is the field's value in a struct as JSON has it, without quotes; empty if it is left
-// out.
+// plain returns the field's value in a struct as JSON has it, without quotes, or "" if JSON leaves
+// it out.
 func (f field) plain(of reflect.Value) string {
 	v := of.FieldByIndex(f.Index)
 	if f.optional && v.IsZero() {
@@ -56,7 +57,7 @@ func (f field) plain(of reflect.Value) string {
 	return strings.Trim(string(b), `"`)
 }
 
-// heading is a name without its unit, which the values have.
+// heading returns the heading for a name. It leaves out the unit, which the values show.
 func heading(name string) string {
 	for _, unit := range []string{"_bits_per_second", "_milliseconds", "_per_second"} {
 		name = strings.TrimSuffix(name, unit)
@@ -70,9 +71,10 @@ type column struct {
 	text    func(reflect.Value) string
 }
 
-// columnsOf are the columns of a table of t, by a word for each: the name of a field, or
-// names that lead into it, like "load.cpu", or several whose texts are joined, like
-// "switch/port". "load.cpu=CORES" says what stands above it. Without words it is all fields.
+// columnsOf returns the columns of a table of t. Each word describes one column: the name of a
+// field; names that lead to a nested field, like "load.cpu"; or several fields whose texts are
+// joined, like "switch/port". "load.cpu=CORES" sets the heading. Without words it returns all
+// fields.
 func columnsOf(t reflect.Type, words string) (out []column) {
 	if words == "" {
 		words = strings.Replace(strings.Join(namesOf(t), " "), "switch port ", "switch/port ", 1)
@@ -81,7 +83,7 @@ func columnsOf(t reflect.Type, words string) (out []column) {
 		names, title, titled := strings.Cut(word, "=")
 		var parts []func(reflect.Value) string
 		for path := range strings.SplitSeq(names, "/") {
-			text, last := wayTo(t, strings.Split(path, "."))
+			text, last := nestedField(t, strings.Split(path, "."))
 			parts = append(parts, text)
 			if !titled {
 				title = heading(last)
@@ -98,8 +100,8 @@ func columnsOf(t reflect.Type, words string) (out []column) {
 	return out
 }
 
-// wayTo is the text of a field that names lead to, and its name.
-func wayTo(t reflect.Type, names []string) (text func(reflect.Value) string, last string) {
+// nestedField returns a function for the text of a nested field, and the field's name.
+func nestedField(t reflect.Type, names []string) (text func(reflect.Value) string, last string) {
 	all := fieldsOf(t)
 	i := slices.IndexFunc(all, func(f field) bool { return f.name == names[0] })
 	if i < 0 {
@@ -109,18 +111,18 @@ func wayTo(t reflect.Type, names []string) (text func(reflect.Value) string, las
 	if len(names) == 1 {
 		return f.text, f.name
 	}
-	rest, last := wayTo(indirect(f.Type), names[1:])
+	rest, last := nestedField(indirect(f.Type), names[1:])
 	return func(v reflect.Value) string {
 		v = reflect.Indirect(v.FieldByIndex(f.Index))
-		if !v.IsValid() { // a pointer to nothing
+		if !v.IsValid() { // a nil pointer
 			return "-"
 		}
 		return rest(v)
 	}, last
 }
 
-// Table prints a table of structs with the columns: words like "name state load.cpu=CORES",
-// of the fields' names in JSON; none for all fields.
+// Table returns a function that prints a table of structs with the given columns: words like "name
+// state load.cpu=CORES" with the fields' names in JSON. Without words it prints all fields.
 func Table[T any](columns string) func(io.Writer, []T) {
 	all := columnsOf(reflect.TypeFor[T](), columns)
 	return func(w io.Writer, rows []T) { writeTable(w, all, reflect.ValueOf(rows)) }
@@ -141,8 +143,8 @@ func writeTable(w io.Writer, columns []column, rows reflect.Value) {
 	}
 }
 
-// Fields prints the fields of a struct that have a value, and lists of structs as tables
-// below.
+// Fields prints the fields of a struct that have a value, and lists of structs as tables below
+// them.
 func Fields[T any](w io.Writer, x T) {
 	v := reflect.ValueOf(&x).Elem()
 	var tables []field
@@ -172,13 +174,13 @@ func Fields[T any](w io.Writer, x T) {
 	}
 }
 
-// isSentences says whether a value is a list of texts of several words.
+// isSentences reports whether a value is a list of texts one of which has several words.
 func isSentences(v reflect.Value) bool {
-	list, is := v.Interface().([]string)
-	return is && slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, " ") })
+	list, ok := v.Interface().([]string)
+	return ok && slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, " ") })
 }
 
-// isTable says whether a type is a list of structs that have no text of their own.
+// isTable reports whether a type is a list of structs that have no text form of their own.
 func isTable(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && !hasText(t.Elem()) && !isPlace(t.Elem())
 }
@@ -188,7 +190,7 @@ func hasText(t reflect.Type) bool {
 	return p.Implements(reflect.TypeFor[fmt.Stringer]()) || p.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }
 
-// isPlace says whether a type is a port of a switch, or the way through a switch.
+// isPlace reports whether a type is a port of a switch, or a hop of a path.
 func isPlace(t reflect.Type) bool {
 	fields := fieldsOf(t)
 	for _, f := range fields {
@@ -199,16 +201,16 @@ func isPlace(t reflect.Type) bool {
 	return len(fields) > 0
 }
 
-// shares are the names of what is printed in percent.
-var shares = []string{"loss", "queue_loss", "error", "gap"}
+// percentages lists the fields that are printed in percent.
+var percentages = []string{"loss", "queue_loss", "error", "gap"}
 
-// valueText is the value of a field of the name, for people.
+// valueText returns the value of the field with a name as text for people.
 func valueText(name string, v reflect.Value) string {
 	if v.Kind() == reflect.Pointer && v.IsNil() {
 		return "-"
 	}
 	v = reflect.Indirect(v)
-	if t, is := v.Interface().(time.Time); is {
+	if t, ok := v.Interface().(time.Time); ok {
 		if t.IsZero() {
 			return "-"
 		}
@@ -220,7 +222,7 @@ func valueText(name string, v reflect.Value) string {
 	if hasText(v.Type()) {
 		p := reflect.New(v.Type())
 		p.Elem().Set(v)
-		if s, is := p.Interface().(fmt.Stringer); is {
+		if s, ok := p.Interface().(fmt.Stringer); ok {
 			return s.String()
 		}
 		b, err := p.Interface().(encoding.TextMarshaler).MarshalText()
@@ -249,7 +251,7 @@ func numberText(name string, n float64) string {
 		return bitRate(n)
 	case strings.HasSuffix(name, "_milliseconds"):
 		return fmt.Sprintf("%.2f ms", n)
-	case slices.Contains(shares, name):
+	case slices.Contains(percentages, name):
 		return fmt.Sprintf("%.3g %%", 100*n)
 	}
 	return strconv.FormatFloat(math.Round(1000*n)/1000, 'f', -1, 64)
@@ -273,15 +275,15 @@ func listText(name string, v reflect.Value) string {
 	return cmp.Or(strings.Join(words, ", "), "-")
 }
 
-// structText is a struct on one line: a place as SWITCH/PORT or SWITCH/IN>OUT, anything else
-// as names and values.
+// structText returns a struct on one line: a place as SWITCH/PORT or SWITCH/IN>OUT, and any other
+// struct as names and values.
 func structText(v reflect.Value) string {
 	place := isPlace(v.Type())
 	var words []string
 	for _, f := range fieldsOf(v.Type()) {
 		text := f.text(v)
 		switch {
-		case place && f.name != "switch" && text == "-": // the way begins or ends here
+		case place && f.name != "switch" && text == "-": // the path begins or ends here
 		case place:
 			words = append(words, text)
 		case text != "-":
@@ -295,7 +297,7 @@ func structText(v reflect.Value) string {
 	return strings.Join(words, " ")
 }
 
-// bitRate is a rate as it was measured, to three digits.
+// bitRate returns a measured rate with three digits.
 func bitRate(bits float64) string {
 	for _, u := range []struct {
 		n    float64
@@ -311,8 +313,8 @@ func bitRate(bits float64) string {
 // Names returns the names of the fields of T in JSON.
 func Names[T any]() []string { return namesOf(reflect.TypeFor[T]()) }
 
-// Values returns the values of x's fields as JSON has them, without quotes, in the order of Names;
-// one that JSON leaves out is empty.
+// Values returns the values of x's fields as JSON has them, without quotes, in the order of Names.
+// The value is empty for a field that JSON leaves out.
 func Values[T any](x T) (all []string) {
 	for _, f := range fieldsOf(reflect.TypeFor[T]()) {
 		all = append(all, f.plain(reflect.ValueOf(x)))

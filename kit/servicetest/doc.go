@@ -1,5 +1,5 @@
-// Package servicetest has what services work with as fakes, for their tests, also yours: a
-// [Network] in which happens what a test says, and a [Ledger] that keeps rules instead of
-// writing them. [Start] runs a service on fake switches, and restarts it. network/fake has more
-// for switches.
+// Package servicetest provides fakes for the tests of services, also of services outside this
+// repository. A [Network] does only what a test tells it to do, and a [Ledger] keeps rules instead
+// of writing them. [Start] runs a service on fake switches, and restarts it. Package network/fake
+// has more for switches.
 package servicetest

@@ -12,61 +12,60 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Ledger keeps rules as the ledger does that writes them. Its methods may be called
-// concurrently; set its fields while nothing is applied.
+// Ledger records rules instead of writing them to switches. Its methods may be called concurrently.
+// Set its fields before it is used.
 type Ledger struct {
-	// OnApply and OnRemove, if not nil, are called before something is done under a key;
-	// an error refuses it. They are set before the ledger is used; SetOnApply sets one later.
+	// OnApply and OnRemove, if not nil, are called before an operation under a key. If one returns
+	// an error, the operation fails with it. SetOnApply sets OnApply later.
 	OnApply  func(ctx context.Context, key string) error
 	OnRemove func(key string) error
-	// Refuses is why switches do not take what is declared for every switch.
+	// Refuses holds the errors with which switches refuse a program for every switch.
 	Refuses map[openflow.DatapathID]error
 
 	mu       sync.Mutex
 	programs map[string]network.Program
 	atReady  map[string]network.Program
 	bytes    map[string]uint64
-	at       time.Time // of the counters
+	at       time.Time // when the counters were read
 }
 
-// NewLedger returns one without rules.
+// NewLedger returns a ledger without rules.
 func NewLedger() *Ledger {
 	return &Ledger{programs: map[string]network.Program{}, bytes: map[string]uint64{}, at: time.Now()}
 }
 
-// Program is what was applied last under a key.
+// Program returns the program that was last applied under a key.
 func (l *Ledger) Program(key string) network.Program {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.programs[key]
 }
 
-// Programs are those by key that have something.
+// Programs returns the programs that are not empty, by key.
 func (l *Ledger) Programs() map[string]network.Program {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.programs)
 }
 
-// Keys are those of Programs, in order.
+// Keys returns the keys of Programs, sorted.
 func (l *Ledger) Keys() []string { return slices.Sorted(maps.Keys(l.Programs())) }
 
-// Restart forgets all rules, as the ledger does of a controller that starts again.
+// Restart removes all rules, like the ledger of a controller that starts again.
 func (l *Ledger) Restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.programs, l.atReady = map[string]network.Program{}, nil
 }
 
-// AtReady is what had been declared when Ready was called; nil before.
+// AtReady returns the programs that had been applied when Ready was called, or nil before.
 func (l *Ledger) AtReady() map[string]network.Program {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.atReady
 }
 
-// Expire removes the rules under a key that have an idle timeout, as switches do when nothing has
-// come for them.
+// Expire removes the rules under a key that have an idle timeout, as switches do with idle rules.
 func (l *Ledger) Expire(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +74,8 @@ func (l *Ledger) Expire(key string) {
 	l.programs[key] = p
 }
 
-// Carry has the rules of keys carry for a second, each so many bit/s.
+// Carry advances the counters by one second in which the rules of each key carried the given rate
+// in bit/s.
 func (l *Ledger) Carry(rates map[string]uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *Ledger) SetOnApply(f func(ctx context.Context, key string) error) {
 	l.OnApply = f
 }
 
-// Apply implements kit.Ledger, as do the following.
+// Apply implements kit.Ledger, as do the following methods.
 func (l *Ledger) Apply(ctx context.Context, key string, p network.Program, _ network.ApplyOptions) error {
 	l.mu.Lock()
 	before := l.OnApply
@@ -111,7 +111,7 @@ func (l *Ledger) Apply(ctx context.Context, key string, p network.Program, _ net
 	return nil
 }
 
-// Remove takes a program away.
+// Remove removes the program of a key.
 func (l *Ledger) Remove(_ context.Context, key string) error {
 	if l.OnRemove != nil {
 		if err := l.OnRemove(key); err != nil {
@@ -124,7 +124,7 @@ func (l *Ledger) Remove(_ context.Context, key string) error {
 	return nil
 }
 
-// EverySwitch keeps what is for the first switch.
+// EverySwitch records the program for the first switch.
 func (l *Ledger) EverySwitch(_ context.Context, key string, program func(openflow.DatapathID) network.Program) map[openflow.DatapathID]error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,15 +132,15 @@ func (l *Ledger) EverySwitch(_ context.Context, key string, program func(openflo
 	return maps.Clone(l.Refuses)
 }
 
-// ReadCounters does nothing: Carry has them grow.
+// ReadCounters does nothing, since Carry sets the counters.
 func (l *Ledger) ReadCounters(context.Context, openflow.DatapathID) error { return nil }
 
-// GroupStats are none.
+// GroupStats returns nothing.
 func (l *Ledger) GroupStats(context.Context, openflow.DatapathID) ([]openflow.GroupStats, error) {
 	return nil, nil
 }
 
-// Rules are those under a key, with counters as Carry says.
+// Rules returns the rules under a key, with the counters that Carry has set.
 func (l *Ledger) Rules(key string) (out []network.InstalledRule) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *Ledger) Shadowed(_ network.Stage, _ uint16, of [][]openflow.Match) [][]
 	return make([][]rule.Shadowing, len(of))
 }
 
-// Ready is what AtReady tells of.
+// Ready records the present programs for AtReady.
 func (l *Ledger) Ready() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,11 +19,10 @@ var (
 	_ kit.Ledger  = (*Ledger)(nil)
 )
 
-// Network is a network whose switches can do everything, and in which nothing happens but
-// what a test says. What a test needs otherwise it overrides. Its methods may be called
-// concurrently.
+// Network is a network in which nothing happens unless a test causes it. Its switches support
+// everything. A test may embed it and override methods. Its methods may be called concurrently.
 type Network struct {
-	// Sent takes what is sent by Send, and drops what it has no room for.
+	// Sent receives the frames that Send is given. Frames are dropped when it is full.
 	Sent chan []byte
 
 	mu     sync.Mutex
@@ -36,7 +35,7 @@ type Network struct {
 	virtual map[netip.Addr]network.Virtual
 }
 
-// NewNetwork returns one with switches and links, and hosts.
+// NewNetwork returns a network with the switches and links of a topology, and with hosts.
 func NewNetwork(top *network.Topology, hosts ...network.Host) *Network {
 	n := &Network{
 		Sent: make(chan []byte, 1000), top: top, hosts: map[netip.Addr]network.Host{}, down: map[network.PortRef]bool{},
@@ -48,14 +47,14 @@ func NewNetwork(top *network.Topology, hosts ...network.Host) *Network {
 	return n
 }
 
-// SetTopology changes switches and links.
+// SetTopology replaces the switches and links.
 func (n *Network) SetTopology(top *network.Topology) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.top = top
 }
 
-// SetHost has a host be where it says, with its addresses.
+// SetHost adds a host with its place and addresses, or moves it.
 func (n *Network) SetHost(h network.Host) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,48 +63,48 @@ func (n *Network) SetHost(h network.Host) {
 	}
 }
 
-// RemoveHost has nobody have an address.
+// RemoveHost removes the host with an address.
 func (n *Network) RemoveHost(addr netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.hosts, addr)
 }
 
-// SetDown has a port be without a link, or with one.
+// SetDown sets whether a port is down.
 func (n *Network) SetDown(at network.PortRef, down bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.down[at] = down
 }
 
-// SetDeaf has a switch not answer.
+// SetDeaf makes a switch stop answering.
 func (n *Network) SetDeaf(d openflow.DatapathID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.deaf[d] = true
 }
 
-// ProbeQueue is what SetProbeQueue has set last.
+// ProbeQueue returns the queue that SetProbeQueue has set last.
 func (n *Network) ProbeQueue(at network.PortRef) uint32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.queues[at]
 }
 
-// Topology implements kit.Network, as do the following.
+// Topology implements kit.Network, as do the following methods.
 func (n *Network) Topology() *network.Topology {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.top
 }
 
-// Datapaths are the topology's.
+// Datapaths returns the topology's switches.
 func (n *Network) Datapaths() []openflow.DatapathID { return n.Topology().Switches }
 
-// EdgeSwitches are all.
+// EdgeSwitches returns the topology's switches.
 func (n *Network) EdgeSwitches() []openflow.DatapathID { return n.Topology().Switches }
 
-// HostByIP finds one of the test's hosts.
+// HostByIP returns the test's host with an address.
 func (n *Network) HostByIP(a netip.Addr) (network.Host, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -113,7 +112,7 @@ func (n *Network) HostByIP(a netip.Addr) (network.Host, bool) {
 	return h, ok
 }
 
-// HostByMAC finds one of the test's hosts.
+// HostByMAC returns the test's host with a MAC address and VLAN.
 func (n *Network) HostByMAC(m openflow.MAC, vlan uint16) (network.Host, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -125,7 +124,7 @@ func (n *Network) HostByMAC(m openflow.MAC, vlan uint16) (network.Host, bool) {
 	return network.Host{}, false
 }
 
-// ResolveHost is HostByIP. A virtual address is ErrVirtual.
+// ResolveHost returns the result of HostByIP. It returns ErrVirtual for a virtual address.
 func (n *Network) ResolveHost(_ context.Context, a netip.Addr) (network.Host, error) {
 	if _, virtual := n.Virtual(a); virtual {
 		return network.Host{}, network.ErrVirtual
@@ -136,7 +135,8 @@ func (n *Network) ResolveHost(_ context.Context, a netip.Addr) (network.Host, er
 	return network.Host{}, network.ErrUnknownHost
 }
 
-// SetVirtual takes all addresses; one without a MAC address gets that of network.VirtualMAC.
+// SetVirtual sets a service's virtual addresses. An address without a MAC address gets that of
+// network.VirtualMAC.
 func (n *Network) SetVirtual(service string, all map[netip.Addr]openflow.MAC) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,7 +147,7 @@ func (n *Network) SetVirtual(service string, all map[netip.Addr]openflow.MAC) er
 	return nil
 }
 
-// Virtual finds one that SetVirtual has set.
+// Virtual returns an address that SetVirtual has set.
 func (n *Network) Virtual(a netip.Addr) (network.Virtual, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -155,69 +155,69 @@ func (n *Network) Virtual(a netip.Addr) (network.Virtual, bool) {
 	return v, ok
 }
 
-// PlaceHost is SetHost.
+// PlaceHost calls SetHost.
 func (n *Network) PlaceHost(m openflow.MAC, a netip.Addr, at network.PortRef) {
 	n.SetHost(network.Host{MAC: m, IPs: []netip.Addr{a}, At: at})
 }
 
-// PortNumbers are not known.
+// PortNumbers reports that a switch's ports are not known.
 func (n *Network) PortNumbers(openflow.DatapathID) ([]uint32, bool) { return nil, false }
 
-// PortUp is as SetDown and SetDeaf say.
+// PortUp returns what SetDown and SetDeaf have set.
 func (n *Network) PortUp(at network.PortRef) (up, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.down[at], !n.deaf[at.Switch]
 }
 
-// PortRole is not known.
+// PortRole returns no role.
 func (n *Network) PortRole(network.PortRef) network.PortRole { return 0 }
 
-// IsEdge is as the topology says.
+// IsEdge reports whether the topology has no link at a port.
 func (n *Network) IsEdge(at network.PortRef) bool { return n.Topology().IsEdge(at) }
 
-// Capacity is not known.
+// Capacity returns zero, which means that the capacity is not known.
 func (n *Network) Capacity(network.PortRef) uint64 { return 0 }
 
-// SetProbeQueue is what ProbeQueue tells.
+// SetProbeQueue sets the queue that ProbeQueue returns.
 func (n *Network) SetProbeQueue(at network.PortRef, queue uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queues[at] = queue
 }
 
-// CanMatch is everything.
+// CanMatch returns true for all fields.
 func (n *Network) CanMatch(openflow.DatapathID, openflow.Field) (can, known bool) { return true, true }
 
-// CanSet is everything.
+// CanSet returns true for all fields.
 func (n *Network) CanSet(openflow.DatapathID, openflow.Field) bool { return true }
 
-// ControlLatency is none.
+// ControlLatency returns zero.
 func (n *Network) ControlLatency(openflow.DatapathID) time.Duration { return 0 }
 
-// Alive is what is not deaf.
+// Alive reports whether the switch answers, which SetDeaf changes.
 func (n *Network) Alive(_ context.Context, d openflow.DatapathID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.deaf[d]
 }
 
-// PortCounters returns none.
+// PortCounters returns no counters.
 func (n *Network) PortCounters(context.Context, openflow.DatapathID) ([]stats.Sample, error) {
 	return nil, nil
 }
 
-// MeterStats returns none.
+// MeterStats returns no counters.
 func (n *Network) MeterStats(context.Context, openflow.DatapathID) ([]openflow.MeterStats, error) {
 	return nil, nil
 }
 
-// QueueStats are none.
+// QueueStats returns no counters.
 func (n *Network) QueueStats(context.Context, openflow.DatapathID) ([]openflow.QueueStats, error) {
 	return nil, nil
 }
 
-// Send gives a frame to Sent.
+// Send sends a frame to Sent.
 func (n *Network) Send(_ network.PortRef, frame []byte) error {
 	select {
 	case n.Sent <- frame:
@@ -226,11 +226,11 @@ func (n *Network) Send(_ network.PortRef, frame []byte) error {
 	return nil
 }
 
-// Anchored says that nobody moves.
+// Anchored reports that no host is anchored.
 func (n *Network) Anchored(netip.Addr) (network.Anchor, bool) { return network.Anchor{}, false }
 
-// Moving is nobody.
+// Moving returns no hosts.
 func (n *Network) Moving() network.Moving { return network.Moving{} }
 
-// HasTables is true.
+// HasTables returns true.
 func (n *Network) HasTables(openflow.DatapathID) bool { return true }

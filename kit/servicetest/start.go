@@ -17,30 +17,30 @@ import (
 // startTimeout bounds the wait for switches and links.
 const startTimeout = time.Minute
 
-// Fabric describes fake switches and how they are joined.
+// Fabric describes fake switches and the links between them.
 type Fabric struct {
-	// Switches is how many there are, with datapath identifiers from 1 and up, and Ports how
-	// many ports each of them has.
+	// Switches is the number of switches, whose datapath identifiers start at 1. Ports is the
+	// number of ports of each switch.
 	Switches, Ports int
 	// Links join ports, in both directions.
 	Links [][2]network.PortRef
-	// OnOutput, if not nil, is told of each frame that leaves by a port without a link, probes of
-	// links among them. It must not block.
+	// OnOutput, if not nil, is called for each frame that leaves by a port without a link,
+	// including discovery probes. It must not block.
 	OnOutput func(at network.PortRef, frame []byte)
-	// Clock gives the time for the timeouts of rules; nil is the time of day.
+	// Clock returns the time for the timeouts of rules. If it is nil, time.Now is used.
 	Clock func() time.Time
 }
 
-// Build makes a service that uses a network and a store, and returns what runs it until a context
-// ends. Handlers and owners of rules are added to the network before it returns.
+// Build makes a service that uses a network and a store, and returns the function that runs it
+// until its context ends. It adds handlers and owners of rules to the network before it returns.
 type Build func(*network.Network, store.Store) (run func(context.Context) error, err error)
 
-// Controller is a service, and the network that it works on: fake switches that are connected
-// to it over the loopback interface. Use it from one goroutine.
+// Controller is a service and its network of fake switches, which are connected over the loopback
+// interface. Use it from one goroutine.
 type Controller struct {
-	// Network is the one that the service uses; another after a restart.
+	// Network is the network that the service uses. A restart replaces it.
 	Network *network.Network
-	// Store is what the service keeps its state in, also over a restart.
+	// Store holds the service's state, also over a restart.
 	Store store.Store
 
 	t        testing.TB
@@ -52,7 +52,7 @@ type Controller struct {
 }
 
 // Start runs a service on fake switches until the test ends. It returns when all switches are
-// connected, all links known, and hosts may be behind all other ports.
+// connected, all links are known, and all other ports are known to be edge ports.
 func Start(t testing.TB, f Fabric, build Build) *Controller {
 	t.Helper()
 	c := &Controller{Store: memstore.New(), t: t, fabric: f, build: build, switches: map[openflow.DatapathID]*fake.Switch{}, stop: func() {}}
@@ -79,8 +79,8 @@ func Start(t testing.TB, f Fabric, build Build) *Controller {
 // Switch returns the fake switch with a datapath identifier.
 func (c *Controller) Switch(d openflow.DatapathID) *fake.Switch { return c.switches[d] }
 
-// Restart ends the service and its network, and starts both again on the same store. The switches
-// keep what is in their tables.
+// Restart stops the service and its network, and starts both again on the same store. The switches
+// keep their tables.
 func (c *Controller) Restart() {
 	c.t.Helper()
 	c.stop()
@@ -119,8 +119,8 @@ func (c *Controller) start() {
 	c.await()
 }
 
-// await waits until the switches are connected, the links known, and hosts may be behind the other
-// ports: it takes a while to see that no link is there.
+// await waits until the switches are connected, the links are known, and the other ports are edge
+// ports. It takes a while until the network knows that a port has no link.
 func (c *Controller) await() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -139,7 +139,7 @@ func (c *Controller) await() {
 	}
 }
 
-// edges counts the ports behind which hosts may be.
+// edges returns the number of edge ports.
 func (c *Controller) edges() (n int) {
 	for d := range c.switches {
 		for port := range uint32(c.fabric.Ports) {
@@ -151,7 +151,7 @@ func (c *Controller) edges() (n int) {
 	return n
 }
 
-// background runs f until end is called, and reports its error.
+// background runs f until end is called, and reports its error to the test.
 func (c *Controller) background(f func(context.Context) error) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
