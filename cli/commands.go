@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/kit/commands"
 )
 
-// own are the commands that belong to no service.
+// own returns the commands that belong to no service.
 func own(app *commands.App, services []commands.Service) []*cobra.Command {
 	return []*cobra.Command{
 		controllerCommand(app, services),

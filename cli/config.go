@@ -33,28 +33,28 @@ func kindNames(kinds []config.Kind) (names []string) {
 	return names
 }
 
-// kindNamed is one of them; the flags and arguments that name it allow no other.
+// kindNamed returns the kind with a name, which must exist: the flags and arguments accept no other
+// names.
 func kindNamed(kinds []config.Kind, name string) config.Kind {
 	return kinds[slices.Index(kindNames(kinds), name)]
 }
 
-// kindFlag defines the flag that names a kind, and what it is if the flag is left out.
+// kindFlag defines the flag that names a kind. initial is its default.
 func kindFlag(cmd *cobra.Command, kinds []config.Kind, initial string) *string {
 	kind := new(string)
 	names := kindNames(kinds)
-	cmd.Flags().Var(command.Word(kind, initial, names...), "kind", "whose configuration it is: "+strings.Join(names, ", "))
+	cmd.Flags().Var(command.Word(kind, initial, names...), "kind", "program whose configuration it is: "+strings.Join(names, ", "))
 	return kind
 }
 
 func configCommand(app *commands.App, kinds []config.Kind) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check, show and begin configuration files",
-		Long: `Controller, agent, mobile device and gateways read one YAML file each. Over it go the environment
-(api.listen is SLUICE_API_LISTEN) and the flag --set api.listen=127.0.0.1:8080.
-Reading is strict: unknown keys, wrong types, values out of range and settings
-that contradict each other are refused with file, line, key and what would be
-right.`,
+		Short: "Check, show and create configuration files",
+		Long: `Controller, agent, mobile device and gateways read one YAML file each. The environment
+(SLUICE_API_LISTEN for api.listen) and the flag --set api.listen=127.0.0.1:8080
+override it. Reading is strict: unknown keys, wrong types, values out of range and
+contradictory settings are refused, with file, line, key and what would be right.`,
 	}
 	cmd.AddCommand(configCheckCommand(app, kinds), configShowCommand(app, kinds), configExampleCommand(app, kinds), configRunningCommand(app))
 	return cmd
@@ -66,9 +66,9 @@ func configCheckCommand(app *commands.App, kinds []config.Kind) *cobra.Command {
 	var noFiles bool
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Say everything that is wrong with a configuration file",
-		Long: `Says everything that is wrong with a configuration file. Whose it is follows from its sections,
-unless --kind says so.`,
+		Short: "Report everything that is wrong with a configuration file",
+		Long: `Reports everything that is wrong with a configuration file. The file's sections show which
+program it is for, unless --kind names the program.`,
 		Example: `  sluice config check /etc/sluice/controller.yaml
   sluice config check agent.yaml
   sluice config check --no-files controller.yaml   # its certificates are on another machine`,
@@ -102,7 +102,7 @@ unless --kind says so.`,
 		},
 	}
 	kind = kindFlag(cmd, kinds, "")
-	cmd.Flags().BoolVar(&noFiles, "no-files", false, "do not look whether the files it names exist")
+	cmd.Flags().BoolVar(&noFiles, "no-files", false, "do not check whether the files that the configuration names exist")
 	flags.RegisterSet(cmd)
 	return cmd
 }
@@ -112,9 +112,10 @@ func configShowCommand(app *commands.App, kinds []config.Kind) *cobra.Command {
 	var kind *string
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Print the configuration as it takes effect, secrets hidden",
-		Long: `Prints all settings with the values that a controller or agent would use: the
-defaults, over them the file, the environment and the flags. Secrets are hidden.`,
+		Short: "Print the resulting configuration without secrets",
+		Long: `Prints all settings with the values that a controller or agent would use. The file
+overrides the defaults, the environment the file, and the flags the environment.
+Secrets are hidden.`,
 		Example: `  sluice config show
   sluice config show --config /etc/sluice/controller.yaml --set log.level=debug
   SLUICE_LOG_LEVEL=debug sluice config show --kind agent -c agent.yaml`,
@@ -139,7 +140,7 @@ defaults, over them the file, the environment and the flags. Secrets are hidden.
 func configExampleCommand(app *commands.App, kinds []config.Kind) *cobra.Command {
 	return &cobra.Command{
 		Use:   "example " + strings.Join(kindNames(kinds), "|"),
-		Short: "Print a configuration file with all settings, their defaults and what they are",
+		Short: "Print a configuration file with all settings, their defaults and descriptions",
 		Example: `  sluice config example controller > controller.yaml
   sluice config example agent > agent.yaml
   sluice config example mobile > mobile.yaml`,
@@ -153,7 +154,7 @@ func configExampleCommand(app *commands.App, kinds []config.Kind) *cobra.Command
 }
 
 func configRunningCommand(app *commands.App) *cobra.Command {
-	return commands.Get(app, "running", "Print the configuration that the controller was started with, secrets hidden", api.Prefix+"/config", func(w io.Writer, c map[string]any) {
+	return commands.Get(app, "running", "Print the configuration in force in the controller, without secrets", api.Prefix+"/config", func(w io.Writer, c map[string]any) {
 		b, err := yaml.Marshal(c)
 		if err != nil {
 			b = fmt.Append(nil, err)

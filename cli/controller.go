@@ -21,18 +21,17 @@ func controllerCommand(app *commands.App, services []commands.Service) *cobra.Co
 	return commands.Daemon(app, &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller",
-		Long: `Runs the controller until it gets SIGINT or SIGTERM. Stopping it leaves the
-rules in the switches, so that established traffic goes on; a controller that is
-started again finds them. SIGHUP has it read its configuration again: log.level,
-the API's token, network.hosts.pinned, qos.critical, qos.classes, cinema.channels,
-mobilityfirst.nodes and the classes, pools and devices of handover take effect, and the
-log names what needs a restart;
-a bad file changes nothing, nor does one without any setting or one that is no
-regular file.
+		Long: `Runs the controller until it gets SIGINT or SIGTERM. The rules stay in the switches,
+so that established traffic goes on, and a restarted controller adopts them. After
+SIGHUP the controller reads its configuration again: log.level, the API's token,
+network.hosts.pinned, qos.critical, qos.classes, cinema.channels, mobilityfirst.nodes
+and the classes, pools and devices of handover take effect, and the log names changed
+settings that need a restart. A file with errors, without any setting, or that is not
+a regular file changes nothing.
 
-Without a configuration it listens on loopback only: for switches on port 6653,
-for the API on port 8080, with a token that it makes and writes into its data
-folder.`,
+Without a configuration the controller listens only on loopback: on port 6653 for
+switches, and on port 8080 for the API. It creates a token for the API and writes it
+into its data folder.`,
 		Example: `  sluice controller
   sluice controller --config /etc/sluice/controller.yaml
   sluice controller --set log.level=debug --set store.kind=memory`,

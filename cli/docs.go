@@ -29,9 +29,9 @@ func Reference(services []commands.Service) (map[string]string, error) {
 func configurationReference(kinds []config.Kind) string {
 	var b strings.Builder
 	b.WriteString("# Configuration\n\n" +
-		"Controller, agent, mobile device and gateways read one YAML file each (`--config`). Over it go the environment, where `api.listen` is\n" +
-		"`SLUICE_API_LISTEN`, and `--set api.listen=127.0.0.1:8080`. `sluice config check FILE` says everything that is wrong\n" +
-		"with a file, `sluice config show` prints what takes effect, `sluice config example controller` a file to begin with.\n\n")
+		"Controller, agent, mobile device and gateways read one YAML file each (`--config`). The environment (`SLUICE_API_LISTEN` for `api.listen`)\n" +
+		"and `--set api.listen=127.0.0.1:8080` override it. `sluice config check FILE` reports everything that is wrong with a\n" +
+		"file, `sluice config show` prints the resulting settings, and `sluice config example controller` prints a file to start from.\n\n")
 	for _, k := range kinds {
 		b.WriteString("## " + k.Title + "\n\n")
 		if k.Intro != "" {
@@ -43,8 +43,8 @@ func configurationReference(kinds []config.Kind) string {
 	return b.String()
 }
 
-// withoutMachine replaces, in a reference, the folder of state that this user would have by that
-// of a service.
+// withoutMachine replaces the default data folder of this user by that of a system service in a
+// reference.
 func withoutMachine(reference string) string {
 	return strings.ReplaceAll(reference, "`"+config.DefaultDataDir(), "`/var/lib/sluice")
 }

@@ -27,13 +27,12 @@ func doctorCommand(app *commands.App) *cobra.Command {
 	var folder string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine lacks for what it does, and what to do about it",
-		Long: `Looks at the kernel, its settings, programs and the user, and at the addresses, folders
-and certificates that the machine's configurations name; as root also whether the
-unit's user can read them. The roles of the machine are those whose configuration in
-the folder says more than the package's own, or the ones that --role names. The exit
-code is 1 if one of them cannot work; what the machine would lack for anything else is
-only noted.`,
+		Short: "Report what this machine lacks for its roles, with remedies",
+		Long: `Checks the kernel, its settings, programs and the user, and the addresses, folders and
+certificates that the machine's configurations name. As root it also checks whether
+the units' user can read them. The machine has the roles that --role names, or those
+whose configuration in the folder differs from the package's own. The exit code is 1
+if a role cannot work. What the machine lacks for other roles is only noted.`,
 		Example: `  sudo sluice doctor
   sluice doctor --role controller --dir .`,
 		Args: command.NoArgs,
@@ -52,7 +51,7 @@ only noted.`,
 	return cmd
 }
 
-// askAgain is the time between two questions whether the examination has ended.
+// askAgain is the time between two requests for the state of the examination.
 const askAgain = 300 * time.Millisecond
 
 func doctorNetworkCommand(app *commands.App) *cobra.Command {
@@ -60,10 +59,10 @@ func doctorNetworkCommand(app *commands.App) *cobra.Command {
 	var within time.Duration
 	cmd := &cobra.Command{
 		Use:   "network",
-		Short: "Say what is wrong with the network that a controller has, where, and what to do about it",
-		Long: `Has the controller examine every link between its switches, both ways, by frames of
-many kinds and sizes, at most 100 a link. What is wrong is told with its place and a
-remedy. The exit code is 1 if packets are lost or changed somewhere.`,
+		Short: "Report faults of a controller's network, with their places and remedies",
+		Long: `Makes the controller examine every link between its switches in both directions, with
+frames of many kinds and sizes, at most 100 for each link. Each fault is reported with
+its place and a remedy. The exit code is 1 if packets are lost or changed somewhere.`,
 		Example: `  sluice doctor network
   sluice doctor network --mtu 9000 --json`,
 		Args: command.NoArgs,
@@ -96,7 +95,7 @@ remedy. The exit code is 1 if packets are lost or changed somewhere.`,
 	return cmd
 }
 
-// examine has the controller examine the network and waits for the end.
+// examine makes the controller examine the network, and waits for the result.
 func examine(ctx context.Context, c *client.Client, mtu int) (d networkapi.Diagnosis, err error) {
 	if err := c.Do(ctx, http.MethodPost, networkPath+"diagnosis", map[string]int{"mtu": mtu}, &d); err != nil {
 		return d, err
@@ -126,7 +125,7 @@ func printDiagnosis(w io.Writer, d networkapi.Diagnosis) {
 	}
 }
 
-// whereOf writes the place of a finding: a switch, a port, or a direction of a link.
+// whereOf returns the place of a finding: a switch, a port, or one direction of a link.
 func whereOf(f networkapi.Finding) string {
 	switch {
 	case f.From == nil:

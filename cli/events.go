@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// reconnectDelay is how long a broken stream waits before it is opened again.
+// reconnectDelay is the time before a broken stream is opened again.
 const reconnectDelay = 2 * time.Second
 
 func eventsCommand(app *commands.App) *cobra.Command {
@@ -54,8 +54,8 @@ and goes on where it stopped.`,
 			return follow(cmd.Context(), app, c, r, once)
 		},
 	}
-	cmd.Flags().StringVar(&after, "after", "", "go on after the event with this identifier; 0 begins with the oldest that is remembered")
-	cmd.Flags().StringArrayVar(&kinds, "kind", nil, "only kinds that begin like this; may be repeated")
+	cmd.Flags().StringVar(&after, "after", "", "start after the event with this identifier; 0 starts with the oldest event that is kept")
+	cmd.Flags().StringArrayVar(&kinds, "kind", nil, "print only events whose kind begins with this text; may be repeated")
 	cmd.Flags().BoolVar(&once, "once", false, "stop after the latest event instead of waiting for more (with --after)")
 	return cmd
 }
@@ -108,8 +108,8 @@ func follow(ctx context.Context, a *commands.App, c *client.Client, r client.Eve
 	}
 }
 
-// wanted says whether the kind begins with one of kinds; what was missed
-// concerns everybody.
+// wanted reports whether a kind begins with one of kinds. Reports of missed events are always
+// wanted.
 func wanted(kind string, kinds []string) bool {
 	return len(kinds) == 0 || kind == "missed" || slices.ContainsFunc(kinds, func(k string) bool { return strings.HasPrefix(kind, k) })
 }

@@ -32,7 +32,7 @@ func networkCommand(app *commands.App) *cobra.Command {
 		networkPathCommand(app), networkRulesCommand(app), networkTraceCommand(app))
 }
 
-// networkSwitchesCommand lists identifiers beside names, as no other table does.
+// networkSwitchesCommand returns the only command whose table has identifiers beside names.
 func networkSwitchesCommand(app *commands.App) *cobra.Command {
 	table := commands.Table[networkapi.Switch]("dpid name address since ports rules rewrite=REWRITES hardware software")
 	return &cobra.Command{
@@ -57,14 +57,14 @@ func networkPortsCommand(app *commands.App) *cobra.Command {
 }
 
 func networkTalkersCommand(app *commands.App) *cobra.Command {
-	cmd := commands.Get(app, "talkers", "List who uses the network most, as samples of packets let expect", networkPath+"talkers", commands.Table[networkapi.Talker](
+	cmd := commands.Get(app, "talkers", "List the largest traffic, as estimated from sampled packets", networkPath+"talkers", commands.Table[networkapi.Talker](
 		"at src=FROM src_port=PORT dst=TO dst_port=PORT protocol bits_per_second=RATE error=WITHIN"))
-	cmd.Long = `Lists the largest traffic between two addresses over the last seconds, as samples
-of packets let expect it: for that, switches must send sFlow (network.measure in
-the configuration). Without --at, traffic counts where it comes in from hosts.`
+	cmd.Long = `Lists the largest traffic between two addresses over the last seconds. It is estimated
+from sampled packets, so switches must send sFlow (network.measure in the
+configuration). Without --at, traffic is counted where it enters from hosts.`
 	cmd.Example = `  sluice network talkers --limit 5
   sluice network talkers --at 00000000000000a2/1`
-	cmd.Flags().String("at", "", "only what comes into a switch by this port, SWITCH/PORT")
+	cmd.Flags().String("at", "", "only traffic that enters a switch by this port, SWITCH/PORT")
 	cmd.Flags().Int("limit", 20, "how many at most")
 	return cmd
 }
@@ -110,10 +110,10 @@ confirmed when its switch has acknowledged it; those of forwarding never are.`
 func networkTraceCommand(app *commands.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "trace PACKET",
-		Short: "Say which rule of which owner handles a packet at each hop, and why",
+		Short: "Show which rule of which owner handles a packet at each hop, and why",
 		Long: `Follows a described packet through the rules of the switches. The description
-uses the words of ofproto/trace. Where the packet comes in, in_port and switch
-say, or else its source address.`,
+uses the words of ofproto/trace. in_port and switch say where the packet enters. If
+they are missing, it enters where the host with its source address is.`,
 		Example: `  sluice network trace tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=40000,tp_dst=80,tcp_flags=syn
   sluice network trace switch=00000000000000a1,in_port=1,arp,arp_tpa=10.0.0.2`,
 		Args: command.AtLeast("PACKET"),
@@ -128,9 +128,9 @@ func networkHistoryCommand(app *commands.App) *cobra.Command {
 	var asCSV bool
 	cmd := &cobra.Command{
 		Use:   "history SWITCH/PORT",
-		Short: "Show what was measured of a link within the last hour",
-		Long: `Shows what was measured of one direction of a link: the one that leaves by the
-port. "sluice network links" lists the links.`,
+		Short: "Show the measurements of a link within the last hour",
+		Long: `Shows the measurements of the direction of a link that leaves a switch by the port.
+"sluice network links" lists the links.`,
 		Example: `  sluice network history 00000000000000a1/3 --since 10m
   sluice network history 00000000000000a1/3 --csv >link.csv`,
 		Args: command.ExactArgs("SWITCH/PORT"),
@@ -153,12 +153,12 @@ port. "sluice network links" lists the links.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "", "from when on: how long ago, like 10m, or a time like 2026-01-31T12:00:00Z")
+	cmd.Flags().StringVar(&since, "since", "", "start of the measurements: how long ago, like 10m, or a time like 2026-01-31T12:00:00Z")
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "comma-separated values, with the API's names and units")
 	return cmd
 }
 
-// writeLinkCSV writes one line for each point. What is not known is left empty.
+// writeLinkCSV writes one line for each point. Unknown values are empty.
 func writeLinkCSV(w io.Writer, all []networkapi.LinkHistory) error {
 	rows := [][]string{append([]string{"from", "to"}, commands.Names[networkapi.LinkPoint]()...)}
 	for _, h := range all {

@@ -21,9 +21,9 @@ const pathPath = api.Prefix + "/path/"
 
 func pathCommand(app *commands.App) *cobra.Command {
 	find := searchCommand(app, "find", "Find the best path that meets the constraints", commands.Fields[networkapi.FoundPath])
-	find.Long = `Finds the best path that meets the constraints, and says by which algorithm, and
-whether a better one can exist. Without constraints it is the path of fewest hops.`
-	explain := searchCommand(app, "explain", "Show the network as a path search sees it, and why links are out", commands.Fields[networkapi.ExplainedPath])
+	find.Long = `Finds the best path that meets the constraints. The answer names the algorithm, and
+says whether a better path can exist. Without constraints the path has the fewest hops.`
+	explain := searchCommand(app, "explain", "Show the network as a path search sees it, and why links are excluded", commands.Fields[networkapi.ExplainedPath])
 	explain.Long = `Searches as "sluice path find" does and lists every link, each direction by
 itself, with what the search knew of it, whether it is on the path, and why it could
 not have been part of it.`
@@ -35,7 +35,7 @@ A place is the IP or MAC address of a known host, or a port, written SWITCH/PORT
 	return cmd
 }
 
-// searchCommand is a command that has the controller search a path.
+// searchCommand returns a command that makes the controller search for a path.
 func searchCommand[T any](app *commands.App, word, short string, table func(io.Writer, T)) *cobra.Command {
 	var bandwidth, loss float64
 	var objective string
@@ -50,20 +50,20 @@ func searchCommand[T any](app *commands.App, word, short string, table func(io.W
 		},
 	}
 	f := cmd.Flags()
-	f.Var(command.RateFlag(&bandwidth), "bandwidth", "what every link must have available, as in 10Mbit")
-	f.DurationVar(&delay, "delay", 0, "delay of the whole path at most, as in 5ms")
-	f.DurationVar(&jitter, "jitter", 0, "jitter of the whole path at most")
-	f.Var(command.ShareFlag(&loss), "loss", "loss of the whole path at most, as in 0.1%")
-	f.Var(command.Word(&objective, "hops", topology.Objectives()...), "objective", "what is to be best among the paths that meet the constraints")
+	f.Var(command.RateFlag(&bandwidth), "bandwidth", "minimum bandwidth that every link must have available, like 10Mbit")
+	f.DurationVar(&delay, "delay", 0, "maximum delay of the whole path, like 5ms")
+	f.DurationVar(&jitter, "jitter", 0, "maximum jitter of the whole path")
+	f.Var(command.ShareFlag(&loss), "loss", "maximum loss of the whole path, like 0.1%")
+	f.Var(command.Word(&objective, "hops", topology.Objectives()...), "objective", "what to optimise among the paths that meet the constraints")
 	f.DurationVar(&limit, "limit", topology.DefaultLimit, "time for problems whose exact solution may take exponential time")
-	f.StringSliceVar(&exclude, "exclude", nil, "links not to use, by the port they leave from, SWITCH/PORT: what if they failed?")
+	f.StringSliceVar(&exclude, "exclude", nil, "links that the path must not use, by the port from which they leave, SWITCH/PORT")
 	return cmd
 }
 
-// millis is a time in milliseconds; empty for none.
+// millis returns a duration in milliseconds, or "" for zero.
 func millis(d time.Duration) string { return number(float64(d) / float64(time.Millisecond)) }
 
-// number is a number in full; empty for zero.
+// number returns a number without an exponent, or "" for zero.
 func number(v float64) string {
 	if v == 0 {
 		return ""

@@ -23,8 +23,8 @@ func pkiCommand(app *commands.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pki",
 		Short: "Make the certificates of controller, agents, switches, operators, neighbours and nodes",
-		Long: `A small certificate authority in a folder. Its certificates say what their
-holder is, so that an agent's certificate does not open what is for controllers.
+		Long: `Runs a small certificate authority in a folder. Each certificate names the role of its
+holder, so that an agent's certificate does not give the rights of a controller.
 Controllers and agents read renewed certificates without a restart.`,
 		Example: `  sluice pki init --dir /etc/sluice/pki
   sluice pki issue controller ctl --host 192.0.2.1
@@ -44,8 +44,8 @@ func pkiInitCommand(app *commands.App, dir *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make a certificate authority",
-		Long: `Makes ca.crt and ca.key in the folder. Whoever has ca.key can make certificates
-that everything here trusts: keep it where only you can read it.`,
+		Long: `Makes ca.crt and ca.key in the folder. Whoever has ca.key can make certificates that
+all these programs trust: keep it where only you can read it.`,
 		Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if days < 1 {
@@ -75,9 +75,9 @@ func pkiIssueCommand(app *commands.App, dir *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issue " + strings.Join(roles, "|") + " NAME",
 		Short: "Issue a certificate, or renew one of the same name",
-		Long: `Issues a certificate with a new key. One of the same name in the folder is renewed:
-it keeps the names and addresses that it has, unless --host gives others; what it
-loses by that is told. The old one goes on being good until it ends.`,
+		Long: `Issues a certificate with a new key. A certificate of the same name in the folder is
+renewed: the new one keeps the names and addresses of the old one unless --host gives
+others, and a warning lists those that it loses. The old one stays valid until it ends.`,
 		Example: `  sluice pki issue agent agent1 --host 192.0.2.11 --host agent1.example.net
   sluice pki issue operator alice --days 30 --out ~/alice
   sluice pki issue neighbour north --out ~/for-north
@@ -115,7 +115,7 @@ loses by that is told. The old one goes on being good until it ends.`,
 				return err
 			}
 			app.Printf("%s.crt, %s.key: %s %s, trusted by those who have %s", filepath.Join(out, args[1]), args[1], args[0], args[1], filepath.Join(*dir, pki.CACertFile))
-			tellRenewal(app, args[1], request.Role, renewal)
+			printRenewal(app, args[1], request.Role, renewal)
 			return nil
 		},
 	}
@@ -125,8 +125,9 @@ loses by that is told. The old one goes on being good until it ends.`,
 	return cmd
 }
 
-// tellRenewal says what a renewed certificate has kept, and warns of what it has not.
-func tellRenewal(a *commands.App, name string, role pki.Role, r pki.Renewal) {
+// printRenewal prints which names and addresses a renewed certificate has kept, and warns of those
+// that it has lost.
+func printRenewal(a *commands.App, name string, role pki.Role, r pki.Renewal) {
 	if len(r.Kept) > 0 {
 		a.Printf("kept from the one before: %s", strings.Join(r.Kept, " "))
 	}
@@ -177,7 +178,7 @@ A serial number is written in hex, as "sluice pki show --json" has it.`,
 	}
 }
 
-// certificate is a line of "pki show".
+// certificate is one line of "pki show".
 type certificate struct {
 	File   string    `json:"file"`
 	Name   string    `json:"name"`

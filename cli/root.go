@@ -16,10 +16,10 @@ func New(app *commands.App, services []commands.Service) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
 		Short: "Moves data over OpenFlow networks",
-		Long: `Sluice moves data over OpenFlow networks. One program holds the controller, the
-agents and daemons beside it, and the commands with which an operator looks after
-them: add, set, list, show and remove what is declared, where a noun alone lists.
-Networks on one machine, to try it in, are made by another program, sluice-lab.`,
+		Long: `Sluice moves data over OpenFlow networks. This program contains the controller, its
+agents and daemons, and the commands with which an operator manages them: add, set,
+list, show and remove declared items; a noun alone lists them. Another program,
+sluice-lab, makes test networks on one machine.`,
 	}
 	app.Flags(root.PersistentFlags())
 	root.AddCommand(own(app, services)...)

@@ -15,7 +15,7 @@ import (
 )
 
 func statusCommand(app *commands.App) *cobra.Command {
-	cmd := commands.Get(app, "status", "Show the controller at a glance", api.Prefix+"/status", func(w io.Writer, s controller.Status) {
+	cmd := commands.Get(app, "status", "Show a summary of the controller's state", api.Prefix+"/status", func(w io.Writer, s controller.Status) {
 		certificates, errors := s.Certificates, s.Errors
 		s.Certificates, s.Errors = nil, nil
 		commands.Fields(w, s)
@@ -31,7 +31,7 @@ func statusCommand(app *commands.App) *cobra.Command {
 	return cmd
 }
 
-// certificateState says when a certificate ends, and what to do if that is soon.
+// certificateState returns a certificate's name and end, and what to do if it ends soon.
 func certificateState(c controller.Certificate, now time.Time) string {
 	if c.Expiry == nil {
 		return c.Error

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/store/pebblestore"
 )
 
-// storeTimeout bounds what a command does with a store.
+// storeTimeout bounds an operation on a store.
 const storeTimeout = 5 * time.Minute
 
 func storeCommand(app *commands.App) *cobra.Command {
@@ -24,8 +24,8 @@ func storeCommand(app *commands.App) *cobra.Command {
 		Use:   "store",
 		Short: "Check and restore the state of a controller that does not run",
 		Long: `With store.kind embedded a controller keeps its state in its data folder: a database
-below store/, and copies of what is in it below snapshots/. These commands work on
-the folder itself, on the controller's machine, while the controller is stopped.`,
+below store/, and copies of its content below snapshots/. These commands work on the
+folder itself, on the controller's machine, while the controller is stopped.`,
 		Example: `  sluice store check
   sluice store list
   sluice store restore --latest`,
@@ -39,12 +39,12 @@ the folder itself, on the controller's machine, while the controller is stopped.
 func storeCheckCommand(app *commands.App, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Say of each part of the store whether it is whole",
-		Long: `Reads the whole store and changes nothing: the checksum of each block and of each
-entry, the number of entries and the sum of their checksums, and whether the last
-change is there that was acknowledged. A controller does the same when it starts.
-The exit code is 1 if something is damaged; the last line says what helps. Damaged
-stores that have been put aside are listed as well.`,
+		Short: "Report whether each part of the store is whole",
+		Long: `Reads the whole store and changes nothing. It checks the checksum of each block and of
+each entry, the number of entries and the sum of their checksums, and whether the last
+acknowledged change is present. A controller does the same when it starts. The exit
+code is 1 if something is damaged, and the last line names a remedy. Damaged stores
+that have been put aside are listed as well.`,
 		Example: `  sluice store check --dir /var/lib/sluice`,
 		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -104,11 +104,11 @@ func storeRestoreCommand(app *commands.App, dir *string) *cobra.Command {
 	var latest bool
 	cmd := &cobra.Command{
 		Use:   "restore SNAPSHOT | restore --latest",
-		Short: "Put a snapshot in the place of the store",
-		Long: `Makes a new store of a snapshot and puts it in the place of the old one, which is
-kept beside it as store.damaged-TIME. What has been changed since the snapshot is
-lost. It is refused while a controller runs on the folder. If it fails nothing has
-changed; the new files belong to the owner of the data folder.`,
+		Short: "Replace the store by a snapshot",
+		Long: `Makes a new store from a snapshot. It replaces the old store, which is kept beside it
+as store.damaged-TIME. Changes since the snapshot are lost. The command is refused
+while a controller uses the folder. If it fails, nothing has changed. The new files
+belong to the owner of the data folder.`,
 		Example: `  sluice store restore --latest
   sluice store restore /var/lib/sluice/snapshots/20260102T030405.678Z.snapshot`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -138,10 +138,10 @@ changed; the new files belong to the owner of the data folder.`,
 func storeResetCommand(app *commands.App, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "reset",
-		Short: "Put an empty store in the place of the store",
-		Long: `Gives up what was stored: the next start begins with an empty store. A controller
-does not so by itself where there has been a store. What was there is kept beside it
-as store.damaged-TIME. It is refused while a controller runs on the folder.`,
+		Short: "Replace the store by an empty one",
+		Long: `Gives up the stored state: the next start begins with an empty store. A controller
+never does this by itself if there has been a store. The old store is kept beside it
+as store.damaged-TIME. The command is refused while a controller uses the folder.`,
 		Example: `  sluice store reset --dir /var/lib/sluice`,
 		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -156,7 +156,7 @@ as store.damaged-TIME. It is refused while a controller runs on the folder.`,
 	}
 }
 
-// snapshotToRestore is the file that is named, or the latest one.
+// snapshotToRestore returns the named snapshot, or the latest one.
 func snapshotToRestore(dir string, args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil

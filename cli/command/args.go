@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/units"
 )
 
-// ExactArgs wants one argument for each name, and says which is missing.
+// ExactArgs requires one argument for each name. Its error names the missing ones.
 func ExactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -26,21 +26,22 @@ func ExactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// AtLeast wants an argument for each name, and allows more.
+// AtLeast requires an argument for each name, and allows more.
 func AtLeast(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		return ExactArgs(names...)(cmd, args[:min(len(args), len(names))])
 	}
 }
 
-// UpTo allows an argument for each name.
+// UpTo allows at most one argument for each name.
 func UpTo(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		return ExactArgs(names[:min(len(args), len(names))]...)(cmd, args)
 	}
 }
 
-// flagError says what is wrong with a flag's value in words instead of those of a library.
+// flagError replaces the message of the flag library by one that says how to write the flag's
+// value.
 func flagError(_ *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -55,10 +56,10 @@ func flagError(_ *cobra.Command, err error) error {
 	return &UsageError{fmt.Errorf("--%s %q: write %s", invalid.GetFlag().Name, invalid.GetValue(), want)}
 }
 
-// NoArgs wants no argument.
+// NoArgs requires that there is no argument.
 func NoArgs(cmd *cobra.Command, args []string) error { return ExactArgs()(cmd, args) }
 
-// OneOf wants one argument out of the words.
+// OneOf requires one argument, which must be one of the words.
 func OneOf(words ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := ExactArgs(strings.Join(words, "|"))(cmd, args); err != nil {
@@ -76,8 +77,8 @@ type word struct {
 	words []string
 }
 
-// EnvFlag defines a flag whose value, where it is not given, is that of an environment
-// variable, or else the fallback. short is its one letter, or empty.
+// EnvFlag defines a flag whose default is the value of an environment variable, or else the
+// fallback. short is its one-letter name, or "".
 func EnvFlag(f *pflag.FlagSet, to *string, name, short, env, fallback, usage string) {
 	f.StringVarP(to, name, short, fallback, usage+" (environment: "+env+")")
 	if v := os.Getenv(env); v != "" {
@@ -85,7 +86,7 @@ func EnvFlag(f *pflag.FlagSet, to *string, name, short, env, fallback, usage str
 	}
 }
 
-// Word makes a flag that takes one of several words.
+// Word returns a flag that takes one of several words.
 func Word(to *string, initial string, words ...string) pflag.Value {
 	*to = initial
 	return &word{to, words}
@@ -109,17 +110,17 @@ type quantity[T any] struct {
 	format func(T) string
 }
 
-// RateFlag makes a flag that takes a rate, as 300Mbit, in bits per second.
+// RateFlag returns a flag that takes a rate in bits per second, like 300Mbit.
 func RateFlag(to *float64) pflag.Value {
 	return &quantity[float64]{to, "rate", units.ParseRate, units.FormatRate}
 }
 
-// SizeFlag makes a flag that takes a size, as 100MB, in bytes.
+// SizeFlag returns a flag that takes a size in bytes, like 100MB.
 func SizeFlag(to *int64) pflag.Value {
 	return &quantity[int64]{to, "size", units.ParseSize, units.FormatSize}
 }
 
-// ShareFlag makes a flag that takes a share, as 0.05%.
+// ShareFlag returns a flag that takes a share, like 0.05%.
 func ShareFlag(to *float64) pflag.Value {
 	return &quantity[float64]{to, "share", units.ParseShare, units.FormatShare}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Docs is a program's documentation beside that of its commands.
+// Docs describes a program's documentation beside that of its commands.
 type Docs struct {
-	// Reference makes the files of its reference, by name.
+	// Reference returns the files of the program's reference, by name.
 	Reference func() (map[string]string, error)
-	// Files is the section FILES of its manual page, in roff; empty for none.
+	// Files is the section FILES of the program's manual page in roff, or "".
 	Files string
 }
 
-// docsCommand writes the reference documentation. It is hidden: users read
-// what it writes.
+// docsCommand returns the command that writes the reference documentation. It is hidden, because
+// users read the files that it writes.
 func docsCommand(o *Output, docs Docs) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -62,12 +62,12 @@ func writeAll(dir string, files map[string]string) error {
 	return nil
 }
 
-// Generated begins the files of a program's reference.
+// Generated returns the first lines of the files of a program's reference.
 func Generated(program string) string {
 	return fmt.Sprintf("<!-- Made by %q; changes here are lost. -->\n\n", program+" docs --dir docs/reference")
 }
 
-// Reference is the reference of all of a program's commands, in Markdown.
+// Reference returns the reference of all of a program's commands in Markdown.
 func Reference(root *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s# Commands of %s\n\n", Generated(root.Name()), root.Name())
@@ -90,7 +90,7 @@ func Reference(root *cobra.Command) string {
 	return b.String()
 }
 
-// Each visits the documented commands in the order of their names.
+// Each calls visit for each documented command, sorted by name.
 func Each(c *cobra.Command, visit func(*cobra.Command)) {
 	visit(c)
 	for _, sub := range c.Commands() {
@@ -136,7 +136,7 @@ func flagTable(flags *pflag.FlagSet) string {
 	return b.String()
 }
 
-// ManPage is a program's manual page, in roff.
+// ManPage returns a program's manual page in roff.
 func ManPage(root *cobra.Command, docs Docs) string {
 	var b strings.Builder
 	escape := strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'")

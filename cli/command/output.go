@@ -8,20 +8,20 @@ import (
 	"text/tabwriter"
 )
 
-// Output is where a program's commands write.
+// Output holds the writers of a program's commands.
 type Output struct {
 	Out io.Writer
 	Err io.Writer
 
-	// JSON asks for the answer as JSON instead of a table.
+	// JSON reports whether answers are printed as JSON instead of tables.
 	JSON bool
 }
 
-// Standard writes to the process's own outputs.
+// Standard returns an Output that writes to the process's own standard output and error.
 func Standard() Output { return Output{Out: os.Stdout, Err: os.Stderr} }
 
-// Print writes v as JSON if --json is given, and else calls table with a
-// writer that aligns tab-separated columns.
+// Print writes v as JSON if --json is given. Otherwise it calls table with a writer that aligns
+// columns separated by tabs.
 func (o *Output) Print(v any, table func(w io.Writer)) error {
 	if o.JSON {
 		enc := json.NewEncoder(o.Out)
@@ -34,7 +34,7 @@ func (o *Output) Print(v any, table func(w io.Writer)) error {
 	return w.Flush()
 }
 
-// Printf writes one line for people; with --json nothing.
+// Printf writes one line for people. With --json it writes nothing.
 func (o *Output) Printf(format string, args ...any) {
 	if !o.JSON {
 		fmt.Fprintf(o.Out, format+"\n", args...)

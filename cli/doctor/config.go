@@ -19,11 +19,10 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// Soon is how long before its end a certificate is worth a warning.
+// Soon is the time before the end of a certificate at which a finding warns of it.
 const Soon = 30 * 24 * time.Hour
 
-// ForController checks what the configuration of a controller needs of this
-// machine.
+// ForController checks what the configuration of a controller needs on this machine.
 func ForController(ctx context.Context, c *config.Controller) []Finding {
 	out := []Finding{folder("data folder", c.DataDir), clock(), listen(ctx, "api.listen", c.API.Listen)}
 	for _, a := range c.OpenFlow.Listen {
@@ -41,7 +40,7 @@ func ForController(ctx context.Context, c *config.Controller) []Finding {
 	return about(Controller, out)
 }
 
-// ForAgent checks what the configuration of an agent needs of this machine.
+// ForAgent checks what the configuration of an agent needs on this machine.
 func ForAgent(ctx context.Context, a *config.Agent) []Finding {
 	out := []Finding{listen(ctx, "control.listen", a.Control.Listen), certificate("control.tls", a.Control.TLS)}
 	if addr := a.Data.Address; addr.IsValid() {
@@ -69,7 +68,7 @@ func folder(check, dir string) Finding {
 	return f
 }
 
-// listen tries an address by listening on it for a moment.
+// listen checks an address by listening on it for a moment.
 func listen(ctx context.Context, check string, a config.Address) Finding {
 	f := Finding{Check: check, Level: OK, Found: a.String() + " is free"}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.String())

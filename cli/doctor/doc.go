@@ -1,3 +1,3 @@
-// Package doctor looks at a machine and says what it lacks for its roles: the
-// controller, an agent, a switch, a mobile device or the lab, and what to do about it.
+// Package doctor checks what a machine lacks for its roles (the controller, an agent, a switch, a
+// mobile device or the lab) and names remedies. Start reading at System in doctor.go.
 package doctor

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// Level is how much a finding matters.
+// Level is the severity of a finding.
 type Level string
 
 // The levels.
@@ -28,20 +28,20 @@ type Finding struct {
 	Check string `json:"check"`
 	Level Level  `json:"level"`
 	Found string `json:"found"`
-	// Advice says what to do; empty if nothing is to be done.
+	// Advice is the remedy, or "" if none is needed.
 	Advice string `json:"advice,omitempty"`
-	// Note says that the machine is not for this part.
+	// Note reports that the machine does not have this role.
 	Note bool `json:"note,omitempty"`
 }
 
-// The parts of Sluice that a machine can be checked for. Lab is for sluice-lab to ask for.
+// The roles for which a machine can be checked. Lab is checked only for sluice-lab.
 const (
 	Controller = "controller"
 	Agent      = "agent"
 	Lab        = "lab"
 	// Switch is a machine whose Open vSwitch has a controller.
 	Switch = "switch"
-	// Mobile is a mobile device; without a configuration nothing can be said of one.
+	// Mobile is a mobile device. It can be checked only with a configuration.
 	Mobile = "mobile"
 	// Ingress is an ingress gateway of Cinema.
 	Ingress = "cinema-ingress"
@@ -49,21 +49,21 @@ const (
 	Egress = "cinema-egress"
 )
 
-// System is what the checks look at. Tests give another one than Host.
+// System is the machine that the checks examine. Tests use other systems than Host.
 type System struct {
-	// Root stands before /proc, /sys and /dev.
+	// Root is prepended to /proc, /sys and /dev.
 	Root string
 	// LookPath finds a program.
 	LookPath func(string) (string, error)
 	// Output runs a program.
 	Output func(ctx context.Context, name string, args ...string) ([]byte, error)
-	// UID is the effective user.
+	// UID is the effective user identifier.
 	UID int
 	// Files is the limit of open files.
 	Files uint64
 }
 
-// Host is this machine.
+// Host returns this machine.
 func Host() *System {
 	return &System{
 		LookPath: exec.LookPath, UID: os.Geteuid(), Files: openFiles(),
@@ -73,7 +73,7 @@ func Host() *System {
 	}
 }
 
-// Run checks the machine for one part.
+// Run checks the machine for one role.
 func (s *System) Run(ctx context.Context, part string) []Finding {
 	switch part {
 	case Controller:
@@ -88,7 +88,7 @@ func (s *System) Run(ctx context.Context, part string) []Finding {
 	return nil
 }
 
-// about has findings be for a part.
+// about sets the role of findings.
 func about(part string, all []Finding) []Finding {
 	for i := range all {
 		all[i].For = part
@@ -96,7 +96,7 @@ func about(part string, all []Finding) []Finding {
 	return all
 }
 
-// Report prints findings. The error says that something does not work.
+// Report prints findings. It returns an error if a finding says that something does not work.
 func Report(o *command.Output, all []Finding) error {
 	err := o.Print(all, func(w io.Writer) {
 		last := ""

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// ForEgress checks what the configuration of an egress gateway needs of this machine.
+// ForEgress checks what the configuration of an egress gateway needs on this machine.
 func ForEgress(ctx context.Context, c *cinema.Egress) []Finding {
 	server := reachable(ctx, c.Announce.Server)
 	server.Check = "announce.server"

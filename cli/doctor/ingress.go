@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// ForIngress checks what the configuration of an ingress gateway needs of this machine.
+// ForIngress checks what the configuration of an ingress gateway needs on this machine.
 func ForIngress(ctx context.Context, c *cinema.Ingress) []Finding {
 	out := []Finding{
 		listen(ctx, "control.listen", c.Control.Listen), listen(ctx, "public.listen", c.Public.Listen), certificate("control.tls", c.Control.TLS),
@@ -22,7 +22,7 @@ func ForIngress(ctx context.Context, c *cinema.Ingress) []Finding {
 	return about(Ingress, append(out, clock()))
 }
 
-// program looks for one that reads sources.
+// program checks for a program that reads sources.
 func program(check, name string) Finding {
 	path, err := exec.LookPath(name)
 	if err != nil {

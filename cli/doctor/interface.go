@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is what is looked at of an interface that carries data.
+// port is the examined state of an interface that carries data.
 type port struct {
 	name             string
 	mtu, queue       int // bytes of an IP packet; packets
@@ -23,7 +23,7 @@ type port struct {
 	touchingRules    []string // chains that keep back what comes or goes by the interface
 }
 
-// portOf finds the interface that has an address; it has no name if there is none.
+// portOf returns the interface that has an address, or one without a name if there is none.
 func portOf(a netip.Addr) (p port, err error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -60,18 +60,18 @@ func readPort(name string) (p port, err error) {
 
 const (
 	usualMTU = 1500
-	// fewQueued is a queue of an interface of hardware that is shorter than a burst.
+	// fewQueued is a queue length of a hardware interface that is too short for a burst.
 	fewQueued = 100
-	// manyDropped is one in so many packets, and fewDropped what happens while an interface
-	// comes up.
+	// manyDropped is a rate of lost packets, one in so many, that is too high. fewDropped is a
+	// number of losses that happens while an interface comes up.
 	manyDropped = 1000
 	fewDropped  = 10
 )
 
-// limiting are queueing disciplines that hold back or lose what they are given.
+// limiting lists queueing disciplines that delay or drop packets.
 var limiting = []string{"tbf", "htb", "hfsc", "cbq", "netem", "red", "cake"}
 
-// judge says what of an interface costs what it carries.
+// judge returns findings about settings of an interface that slow its traffic down.
 func (p port) judge() (out []Finding) {
 	warn := func(yes bool, found, advice string) {
 		if yes {
@@ -92,8 +92,8 @@ func (p port) judge() (out []Finding) {
 	return out
 }
 
-// dataInterface looks at the interface that carries an agent's data, and at what the
-// machine does to all packets.
+// dataInterface checks the interface that carries an agent's data, and settings of the machine that
+// affect all packets.
 func (s *System) dataInterface(ctx context.Context, a netip.Addr) []Finding {
 	p, err := portOf(a)
 	if err != nil {
@@ -115,8 +115,8 @@ func (s *System) dataInterface(ctx context.Context, a netip.Addr) []Finding {
 	return slices.Concat(p.judge(), s.sockets(p.name), wrong)
 }
 
-// clock says whether the machine's clock is kept right: certificates, and the times of
-// what several machines tell, rest on it.
+// clock checks whether the machine's clock is synchronized. Certificates depend on it, and so do
+// comparisons of times that several machines report.
 func clock() Finding {
 	f := Finding{Check: "clock", Level: OK, Found: "kept right by another"}
 	state, err := unix.Adjtimex(new(unix.Timex))

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/services/handover/mobile/device"
 )
 
-// ForMobile checks what the daemon of a mobile device needs of this machine.
+// ForMobile checks what the daemon of a mobile device needs on this machine.
 func ForMobile(ctx context.Context, c *handover.Mobile) []Finding {
 	host := Host()
 	out := []Finding{
@@ -37,7 +37,7 @@ func ForMobile(ctx context.Context, c *handover.Mobile) []Finding {
 	return about(Mobile, out)
 }
 
-// mobileAddresses lists what the network has to know.
+// mobileAddresses returns a finding with the MAC addresses that the network has to know.
 func mobileAddresses(c *handover.Mobile) Finding {
 	f := Finding{Check: "addresses to register", Level: OK}
 	macs := []string{c.VNI.MAC}
@@ -63,7 +63,7 @@ func mobileAddresses(c *handover.Mobile) Finding {
 	return f
 }
 
-// datapath says whether the kernel carries one.
+// datapath checks whether the kernel supports the device's datapath.
 func datapath() Finding {
 	f := Finding{Check: "datapath", Level: OK, Found: "the kernel carries it"}
 	if err := ebpf.Probe(); err != nil {
@@ -72,7 +72,7 @@ func datapath() Finding {
 	return f
 }
 
-// interfaces says what the ones are like that the daemon will have.
+// interfaces checks the interfaces that the daemon will use.
 func interfaces(c *handover.Mobile) []Finding {
 	links, err := device.Links(c.Names()...)
 	if err != nil {
@@ -119,7 +119,7 @@ func ownAddresses(name string) int {
 	return n
 }
 
-// managers looks for programs that configure interfaces, too.
+// managers checks for programs that also configure interfaces.
 func (s *System) managers() []Finding {
 	var out []Finding
 	for _, m := range []struct{ path, name, advice string }{
@@ -133,7 +133,7 @@ func (s *System) managers() []Finding {
 	return out
 }
 
-// mobileFiles looks at what the daemon reads and writes.
+// mobileFiles checks the files that the daemon reads and writes.
 func mobileFiles(c *handover.Mobile) []Finding {
 	out := []Finding{folder("folder for state", c.StateDir)}
 	if _, err := os.Stat(filepath.Join(c.StateDir, device.JournalFile)); err == nil {
@@ -161,7 +161,7 @@ func keyFile(path string) Finding {
 	return f
 }
 
-// reachable says whether somebody listens behind a URL.
+// reachable reports whether a server listens at the address of a URL.
 func reachable(ctx context.Context, server string) Finding {
 	f := Finding{Check: "orders.server", Level: OK, Found: server + " answers"}
 	u, err := url.Parse(server)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// chain and rule are of nftables' JSON (libnftables-json(5)). The rules of iptables-nft
-// and ebtables-nft are among them.
+// chain and rule are objects of nftables' JSON (libnftables-json(5)). They include the rules of
+// iptables-nft and ebtables-nft.
 type (
 	chain struct {
 		Family, Table, Name, Hook, Policy string
@@ -22,7 +22,7 @@ type (
 	}
 )
 
-// ruleset takes nftables' JSON apart.
+// ruleset parses nftables' JSON.
 func ruleset(b []byte) (chains []chain, rules []nftRule, err error) {
 	var all struct {
 		Nftables []struct {
@@ -44,8 +44,7 @@ func ruleset(b []byte) (chains []chain, rules []nftRule, err error) {
 	return chains, rules, nil
 }
 
-// restricted lists the chains through which all packets go, and that drop those which no
-// rule lets through.
+// restricted returns the chains through which all packets go and whose policy is to drop.
 func restricted(chains []chain) (out []string) {
 	for _, c := range chains {
 		if c.Hook != "" && c.Policy == "drop" {
@@ -55,7 +54,7 @@ func restricted(chains []chain) (out []string) {
 	return out
 }
 
-// touching lists the chains that have rules which name an interface and keep packets back.
+// touching returns the chains with rules that name an interface and block packets.
 func touching(chains []chain, rules []nftRule, name string) (out []string) {
 	hooked := map[string]bool{} // of family netdev, which is hooked to interfaces
 	for _, c := range chains {
@@ -75,7 +74,7 @@ func touching(chains []chain, rules []nftRule, name string) (out []string) {
 	return out
 }
 
-// keepsBack says whether a rule drops packets, refuses them, or hands them to a program.
+// keepsBack reports whether a rule drops packets, rejects them, or passes them to a program.
 func (r nftRule) keepsBack() bool {
 	for _, e := range r.Expr {
 		for verdict, v := range e {
@@ -89,12 +88,12 @@ func (r nftRule) keepsBack() bool {
 	return false
 }
 
-// stopping says whether a target of iptables keeps packets back.
+// stopping reports whether a target of iptables blocks packets.
 func stopping(target string) bool {
 	return slices.Contains([]string{"DROP", "REJECT", "NFQUEUE"}, target)
 }
 
-// names says whether a rule is for packets of an interface, by name.
+// names reports whether a rule matches packets of an interface by its name.
 func (r nftRule) names(name string) bool {
 	for _, e := range r.Expr {
 		var m struct {
@@ -117,22 +116,22 @@ func (r nftRule) names(name string) bool {
 	return false
 }
 
-// is says whether a name is that of a pattern that may end with *.
+// is reports whether a name matches a pattern, which may end with *.
 func is(name, pattern string) bool {
 	match, err := path.Match(pattern, name)
 	return err == nil && match
 }
 
-// legacy are the programs that print the rules of before nftables, and the files that say
-// whether there are any.
+// legacy lists the programs that print the rules of the netfilter interfaces before nftables, and
+// the files that show whether there are such rules.
 var legacy = []struct{ program, file string }{
 	{"iptables-legacy-save", "/proc/net/ip_tables_names"},
 	{"ip6tables-legacy-save", "/proc/net/ip6_tables_names"},
 	{"ebtables-legacy-save", "/sys/module/ebtable_filter/initstate"},
 }
 
-// legacyRules lists the chains of before nftables that keep back packets of an interface,
-// and those that keep back what no rule lets through.
+// legacyRules returns the chains of those interfaces that block packets of an interface, and those
+// whose policy is to block.
 func (s *System) legacyRules(ctx context.Context, name string) (touching, restricted []string) {
 	for _, l := range legacy {
 		if s.read(l.file) == "" {
@@ -153,7 +152,7 @@ func (s *System) legacyRules(ctx context.Context, name string) (touching, restri
 	return touching, restricted
 }
 
-// saved reads what iptables-save and ebtables-save print.
+// saved parses the output of iptables-save and ebtables-save.
 func saved(text, name string) (touching, restricted []string) {
 	table := ""
 	for line := range strings.Lines(text) {
@@ -174,7 +173,7 @@ func saved(text, name string) (touching, restricted []string) {
 	return touching, restricted
 }
 
-// savedNames says whether a rule keeps back packets of an interface, by name.
+// savedNames reports whether a rule blocks packets of an interface, by its name.
 func savedNames(words []string, name string) bool {
 	named, stops := false, false
 	for i, w := range words[:len(words)-1] {

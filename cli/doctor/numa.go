@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// sockets looks whether an interface's card, its interrupts and the agent are on one
-// socket (NUMA node): what crosses between sockets costs each packet.
+// sockets checks whether an interface's card, its interrupts and the agent are on one socket (NUMA
+// node). Each packet that crosses between sockets costs time.
 func (s *System) sockets(name string) []Finding {
 	device := filepath.Join("/sys/class/net", name, "device")
 	node, err := strconv.Atoi(s.read(filepath.Join(device, "numa_node")))
@@ -39,7 +39,7 @@ func (s *System) sockets(name string) []Finding {
 
 func nodeList(node int) string { return fmt.Sprintf("/sys/devices/system/node/node%d/cpulist", node) }
 
-// nodes are the CPUs of each socket.
+// nodes returns the CPUs of each socket.
 func (s *System) nodes() map[int][]int {
 	out := map[int][]int{}
 	dirs, _ := filepath.Glob(filepath.Join(s.Root, "/sys/devices/system/node/node*"))
@@ -51,7 +51,7 @@ func (s *System) nodes() map[int][]int {
 	return out
 }
 
-// interrupts are the CPUs that handle a device's.
+// interrupts returns the CPUs that handle a device's interrupts.
 func (s *System) interrupts(device string) (cpus []int) {
 	irqs, _ := os.ReadDir(filepath.Join(s.Root, device, "msi_irqs"))
 	for _, irq := range irqs {
@@ -62,7 +62,7 @@ func (s *System) interrupts(device string) (cpus []int) {
 	return cpus
 }
 
-// agentCPUs are those that a running agent may use; none if there is none.
+// agentCPUs returns the CPUs that a running agent may use, or none if no agent runs.
 func (s *System) agentCPUs() []int {
 	commands, _ := filepath.Glob(filepath.Join(s.Root, "/proc/[0-9]*/cmdline"))
 	for _, c := range commands {
@@ -80,10 +80,10 @@ func (s *System) agentCPUs() []int {
 	return nil
 }
 
-// maxCPUs is more than any machine has.
+// maxCPUs is larger than the number of CPUs of any machine.
 const maxCPUs = 8192
 
-// cpuList reads the kernel's lists of CPUs, as 0-3,8.
+// cpuList parses the kernel's lists of CPUs, like 0-3,8.
 func cpuList(text string) (cpus []int) {
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, ranged := strings.Cut(part, "-")

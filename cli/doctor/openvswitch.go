@@ -10,14 +10,13 @@ import (
 	"strings"
 )
 
-// bridges is what Open vSwitch's database says of its bridges and their controllers.
+// bridges holds the bridges of Open vSwitch's database and their controllers.
 type bridges struct {
 	bridges                        []row
 	controllers, ports, interfaces map[string]row // by their identifiers
 }
 
-// readBridges reads the database. The error wraps exec.ErrNotFound where there is no Open
-// vSwitch.
+// readBridges reads the database. Its error wraps exec.ErrNotFound if there is no Open vSwitch.
 func (s *System) readBridges(ctx context.Context) (b bridges, err error) {
 	if _, err := s.LookPath("ovs-vsctl"); err != nil {
 		return b, fmt.Errorf("%w: %w", exec.ErrNotFound, err)
@@ -47,18 +46,19 @@ func (s *System) readBridges(ctx context.Context) (b bridges, err error) {
 	return b, nil
 }
 
-// controlled are the bridges that have a controller.
+// controlled returns the bridges that have a controller.
 func (b bridges) controlled() []row {
 	return slices.DeleteFunc(slices.Clone(b.bridges), func(r row) bool { return len(r.all("controller")) == 0 })
 }
 
-// isSwitch says whether the machine is a switch: a bridge of it has a controller.
+// isSwitch reports whether the machine is a switch, which means that one of its bridges has a
+// controller.
 func (s *System) isSwitch(ctx context.Context) bool {
 	all, err := s.table(ctx, "Bridge", "name", "controller")
 	return err == nil && len(bridges{bridges: all}.controlled()) > 0
 }
 
-// switches looks at the bridges of Open vSwitch that have a controller.
+// switches checks the bridges of Open vSwitch that have a controller.
 func (s *System) switches(ctx context.Context) []Finding {
 	b, err := s.readBridges(ctx)
 	switch {
@@ -73,7 +73,7 @@ func (s *System) switches(ctx context.Context) []Finding {
 		}}
 	}
 	if _, err := s.Output(ctx, "ovs-appctl", "--timeout=5", "version"); err != nil {
-		// What the database says of connections and ports is from before.
+		// The database still has the former state of connections and ports.
 		return []Finding{{Check: "Open vSwitch", Level: Fail, Found: "its daemon ovs-vswitchd does not answer: " + err.Error(), Advice: "as root: systemctl restart openvswitch-switch"}}
 	}
 	var out []Finding
@@ -97,7 +97,7 @@ func bridgeFinding(r row, level Level, found, advice string) Finding {
 	return Finding{Check: "bridge " + r.text("name"), Level: level, Found: found, Advice: advice}
 }
 
-// control says what is wrong between a bridge and its controllers.
+// control returns findings about the connection between a bridge and its controllers.
 func (b bridges) control(r row) (out []Finding) {
 	name := r.text("name")
 	add := func(yes bool, level Level, found, advice string) {
@@ -132,12 +132,12 @@ func (b bridges) control(r row) (out []Finding) {
 	return out
 }
 
-// plainID is a datapath ID without what may be written in several ways.
+// plainID returns a datapath ID in one form, since it can be written in several.
 func plainID(id string) string {
 	return strings.TrimLeft(strings.TrimPrefix(strings.ToLower(id), "0x"), "0")
 }
 
-// portsOf says what is wrong with a bridge's ports.
+// portsOf returns findings about a bridge's ports.
 func (s *System) portsOf(ctx context.Context, b bridges, r row) (out []Finding) {
 	var down []string
 	missing := func(name, why string) {
@@ -167,7 +167,7 @@ func (s *System) portsOf(ctx context.Context, b bridges, r row) (out []Finding) 
 	return out
 }
 
-// gone says whether the machine has no such interface, which Open vSwitch may notice late.
+// gone reports whether the machine has no such interface. Open vSwitch may notice this late.
 func (s *System) gone(ctx context.Context, name string) bool {
 	if _, err := s.LookPath("ip"); err != nil {
 		return false
@@ -176,19 +176,19 @@ func (s *System) gone(ctx context.Context, name string) bool {
 	return err != nil
 }
 
-// feature is an offload, as ethtool prints it and as it takes it.
+// feature is an offload with its name in the output of ethtool and in its options.
 type feature struct{ name, option string }
 
 var (
-	// merging offloads have the userspace datapath receive packets larger than the MTU.
+	// merging offloads make the userspace datapath receive packets larger than the MTU.
 	merging = []feature{{"generic-receive-offload", "gro"}, {"large-receive-offload", "lro"}}
 	// leaving offloads leave checksums to a device.
 	leaving = []feature{{"tx-checksumming", "tx"}}
 )
 
-// offloads looks for what the kernel leaves undone, or does too much, to packets that the
-// userspace datapath takes from an interface. What the port itself sends is complete: its
-// own tx-checksumming does not matter, that of a veth's other end does.
+// offloads checks for offloads of an interface that leave packets incomplete, or merge them, before
+// the userspace datapath reads them. Packets that the port itself sends are complete. So its own
+// tx-checksumming does not matter, but that of the other end of a veth does.
 func (s *System) offloads(ctx context.Context, r, i row) (out []Finding) {
 	name := i.text("name")
 	warn := func(of string, features []feature, found string) {
@@ -209,7 +209,8 @@ func (s *System) offloads(ctx context.Context, r, i row) (out []Finding) {
 	return out
 }
 
-// otherEnd is the other end of a veth; empty for anything else, and in another namespace.
+// otherEnd returns the other end of a veth. It returns "" for other interfaces, and if the other
+// end is in another namespace.
 func (s *System) otherEnd(ctx context.Context, name string) string {
 	out, err := s.Output(ctx, "ip", "-json", "-details", "link", "show", "dev", name)
 	var links []struct {
@@ -224,8 +225,8 @@ func (s *System) otherEnd(ctx context.Context, name string) string {
 	return links[0].Link
 }
 
-// switchedOn says which features of an interface are on and could be off, and ethtool's
-// options for that.
+// switchedOn returns the features of an interface that are on and can be turned off, and ethtool's
+// options for them.
 func (s *System) switchedOn(ctx context.Context, name string, features []feature) (on, options []string, err error) {
 	text, err := s.Output(ctx, "ethtool", "-k", name)
 	for line := range strings.Lines(string(text)) {
@@ -238,11 +239,11 @@ func (s *System) switchedOn(ctx context.Context, name string, features []feature
 	return on, options, err
 }
 
-// row is a row of a table of Open vSwitch's database, as ovs-vsctl prints it in JSON
-// (RFC 7047, section 5.1).
+// row is a row of a table of Open vSwitch's database, as ovs-vsctl prints it in JSON (RFC 7047,
+// section 5.1).
 type row map[string]any
 
-// table reads columns of all rows of a table.
+// table returns columns of all rows of a table.
 func (s *System) table(ctx context.Context, name string, columns ...string) ([]row, error) {
 	out, err := s.Output(ctx, "ovs-vsctl", "--timeout=5", "--format=json", "--columns="+strings.Join(columns, ","), "list", name)
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && len(exit.Stderr) > 0 {
@@ -269,7 +270,7 @@ func (s *System) table(ctx context.Context, name string, columns ...string) ([]r
 	return rows, nil
 }
 
-// tagged takes apart a value that says what it is: ["set", …], ["map", …], ["uuid", …].
+// tagged decodes a value with a type tag: ["set", …], ["map", …], ["uuid", …].
 func tagged(v any) (kind string, value any) {
 	if l, ok := v.([]any); ok && len(l) == 2 {
 		if kind, ok := l[0].(string); ok {
@@ -279,7 +280,7 @@ func tagged(v any) (kind string, value any) {
 	return "", v
 }
 
-// all are the values of a column, of which there may be none.
+// all returns the values of a column, which may be none.
 func (r row) all(column string) []string {
 	kind, v := tagged(r[column])
 	elements, many := v.([]any)
@@ -295,10 +296,10 @@ func (r row) all(column string) []string {
 	return out
 }
 
-// text is the value of a column; empty if it has none.
+// text returns the value of a column, or "".
 func (r row) text(column string) string { return strings.Join(r.all(column), ", ") }
 
-// pairs are the values of a column that is a map.
+// pairs returns the values of a column that is a map.
 func (r row) pairs(column string) map[string]string {
 	out := map[string]string{}
 	_, v := tagged(r[column])

@@ -21,14 +21,15 @@ import (
 	"github.com/sluice-net/sluice/config"
 )
 
-// role is a part of Sluice that a machine may be for.
+// role is a role that a machine may have.
 type role struct {
 	part string
-	// config is what it reads; nil for what has no configuration.
+	// config is the kind of the role's configuration. It is nil for a role without a configuration.
 	config *config.Kind
-	// ask checks the machine for what the configuration says, by which user it is run.
+	// ask checks what the configuration needs on the machine. unit is the account of the role's
+	// unit, or nil.
 	ask func(ctx context.Context, c any, unit *account) []Finding
-	// seen says of a role without a configuration that the machine has it.
+	// seen reports whether the machine has a role that has no configuration.
 	seen func(context.Context, *System) bool
 }
 
@@ -54,7 +55,7 @@ func roles() (all []role) {
 	return append(all, role{part: Switch, seen: func(ctx context.Context, s *System) bool { return s.isSwitch(ctx) }})
 }
 
-// Parts lists what a machine can be checked for.
+// Parts returns the names of the roles for which a machine can be checked.
 func Parts() []string {
 	var parts []string
 	for _, r := range roles() {
@@ -63,9 +64,9 @@ func Parts() []string {
 	return parts
 }
 
-// Examine checks the machine for its roles, and notes what the other parts would lack:
-// only roles can fail. The roles are those asked for, or else the ones whose
-// configuration in the folder says anything that the package's own does not.
+// Examine checks the machine for its roles, and notes what it lacks for the others. Only its roles
+// can fail. They are the given ones, or else those whose configuration in the folder differs from
+// the package's own.
 func (s *System) Examine(ctx context.Context, folder string, asked []string) []Finding {
 	var needed, notes []Finding
 	for _, r := range roles() {
@@ -85,7 +86,7 @@ func (s *System) Examine(ctx context.Context, folder string, asked []string) []F
 	return append(needed, notes...)
 }
 
-// read reads the role's configuration; one that is wrong comes with its error.
+// read reads the role's configuration. It also returns a configuration with errors.
 func (r role) read(folder string) (any, error) {
 	if r.config == nil {
 		return nil, fs.ErrNotExist
@@ -93,10 +94,10 @@ func (r role) read(folder string) (any, error) {
 	return r.config.Load(config.Sources{File: r.file(folder), Env: os.Environ()})
 }
 
-// file is where its configuration is.
+// file returns the path of the role's configuration.
 func (r role) file(folder string) string { return filepath.Join(folder, r.part+".yaml") }
 
-// given says whether a configuration gives the machine the role.
+// given reports whether a configuration gives the machine the role.
 func (r role) given(c any, err error) bool {
 	var wrong config.Problems
 	if err != nil && !errors.As(err, &wrong) {
@@ -105,7 +106,8 @@ func (r role) given(c any, err error) bool {
 	if len(config.Changed(c, r.config.Default(), "data_dir", "state_dir")) > 0 {
 		return true
 	}
-	// An example may lack what only its owner knows; anything else that is wrong was written.
+	// The package's example lacks settings that only its owner knows. Any other problem shows that
+	// somebody has edited the file.
 	var usual config.Problems
 	_, err = r.config.Load(config.Sources{})
 	_ = errors.As(err, &usual)
@@ -136,7 +138,7 @@ func (s *System) examine(ctx context.Context, r role, folder string, c any, err 
 	return out
 }
 
-// note is a finding about what the machine is not for.
+// note returns a finding about a role that the machine does not have.
 func (f Finding) note() Finding {
 	f.Note = true
 	if f.Level == Fail || f.Level == Warn {
@@ -145,17 +147,17 @@ func (f Finding) note() Finding {
 	return f
 }
 
-// unitUser is whom the package's units run controller and agent as.
+// unitUser is the user of the package's units for controller and agent.
 const unitUser = "sluice"
 
-// account is a user on whose behalf files are tried.
+// account is a user for whom access to files is tested.
 type account struct {
 	name       string
 	credential *syscall.Credential
 }
 
-// unitAccount is the account of the units. It is nil where there is none, or where only
-// root could try it.
+// unitAccount returns the account of the units. It returns nil if there is none, or if this process
+// is not root and so cannot test it.
 func unitAccount(uid int) *account {
 	if uid != 0 {
 		return nil
@@ -182,7 +184,7 @@ func findAccount(name string) (*account, error) {
 	return &account{name, &syscall.Credential{Uid: numbers[0], Gid: numbers[1], Groups: numbers[2:]}}, nil
 }
 
-// reads tries, as the account, the files that a configuration names.
+// reads checks whether the account can read the files that a configuration names.
 func (a *account) reads(ctx context.Context, part string, c any) []Finding {
 	if a == nil {
 		return nil

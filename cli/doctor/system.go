@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// Socket buffers that keep one connection of 1 Gbit/s at 150 ms round trip
-// full, with room.
+// Socket buffers that keep one connection of 1 Gbit/s at 150 ms round-trip time busy, with a
+// reserve.
 const wantBuffer = 64 << 20
 
 func openFiles() uint64 {
@@ -79,7 +79,7 @@ func (s *System) congestion() Finding {
 	return f
 }
 
-// sysctlPath is the file of a sysctl.
+// sysctlPath returns the file of a sysctl.
 func sysctlPath(name string) string { return "/proc/sys/" + strings.ReplaceAll(name, ".", "/") }
 
 func (s *System) sysctl(name, want, why string) Finding {
@@ -111,11 +111,11 @@ func (s *System) buffer(name string) Finding {
 	return f
 }
 
-// wantNeighbours is how many hosts of its own networks an agent should be able to serve.
+// wantNeighbours is the number of hosts in its own networks that an agent should be able to serve.
 const wantNeighbours = 8192
 
-// neighbours looks at a bound of the tables of neighbours, which all interfaces and network
-// namespaces of the machine share (arp(7)). What is sent to one more is lost.
+// neighbours checks a limit of the neighbour tables, which all interfaces and network namespaces of
+// the machine share (arp(7)). Packets to further hosts are lost.
 func (s *System) neighbours(name string) Finding {
 	got := s.read(sysctlPath(name))
 	n, err := strconv.Atoi(got)
