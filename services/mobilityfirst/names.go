@@ -47,7 +47,7 @@ func (e endpoint) compare(other endpoint) int {
 	return cmp.Or(bytes.Compare(e.name[:], other.name[:]), e.At.Compare(other.At), bytes.Compare(e.MAC[:], other.MAC[:]))
 }
 
-// nameState holds what is known of a name.
+// nameState holds the state of a name.
 type nameState struct {
 	number uint64 // the highest number of its hellos
 	at     map[place]lastHello
@@ -124,7 +124,7 @@ func (n *names) isRepeated(e endpoint, number uint64) bool {
 	return ok && number <= before.number
 }
 
-// outcome is what learn has done with a hello.
+// outcome is the result of learn.
 type outcome int
 
 const (

@@ -22,7 +22,7 @@ const (
 	maxCACKs  = 20_000
 )
 
-// guest is a served host. Router.mu guards all fields without a comment that says otherwise.
+// guest is a served host. Router.mu guards the fields from present on, except association.
 type guest struct {
 	Host
 	router *Router

@@ -28,8 +28,8 @@ const (
 	absentLifetime, maxAbsent = 3 * time.Second, 4096
 )
 
-// errBusy means that a piece is not fetched because too many are.
-var errBusy = errors.New("as many pieces are being got as may be")
+// errBusy means that a piece is not fetched because too many others are.
+var errBusy = errors.New("too many pieces are being fetched")
 
 // fetches holds what a cache is fetching from others.
 type fetches struct {
@@ -148,13 +148,13 @@ func (f fetcher) readManifest(content frame.GUID) (m *Manifest, err error) {
 
 // fetch fetches an entry if it is not in the cache, and waits for it until ctx ends. cost is the
 // number of slots that the fetch uses, and within its time limit.
-func (f fetcher) fetch(ctx context.Context, e entry, as int, within time.Duration, get func(context.Context) ([]byte, error)) (err error) {
+func (f fetcher) fetch(ctx context.Context, e entry, cost int, within time.Duration, get func(context.Context) ([]byte, error)) (err error) {
 	if f.lookUp(e) {
 		f.count(&f.counters.Hits)
 		return nil
 	}
 	f.count(&f.counters.Misses)
-	if x := f.startFetch(e, as, within, get); x == nil {
+	if x := f.startFetch(e, cost, within, get); x == nil {
 		err = errBusy
 	} else {
 		select {
@@ -172,7 +172,7 @@ func (f fetcher) fetch(ctx context.Context, e entry, as int, within time.Duratio
 
 // startFetch starts to fetch an entry unless that is pending already; it returns nil if too many
 // are pending.
-func (f fetcher) startFetch(e entry, as int, within time.Duration, get func(context.Context) ([]byte, error)) *fetch {
+func (f fetcher) startFetch(e entry, cost int, within time.Duration, get func(context.Context) ([]byte, error)) *fetch {
 	f.fetchMu.Lock()
 	defer f.fetchMu.Unlock()
 	x := f.pending[e]
@@ -180,7 +180,7 @@ func (f fetcher) startFetch(e entry, as int, within time.Duration, get func(cont
 		return x
 	}
 	x = &fetch{done: make(chan struct{})}
-	if !f.work.Start(func(ctx context.Context) { f.runFetch(ctx, x, e, as, within, get) }) {
+	if !f.work.Start(func(ctx context.Context) { f.runFetch(ctx, x, e, cost, within, get) }) {
 		return nil
 	}
 	f.pending[e] = x
@@ -188,7 +188,7 @@ func (f fetcher) startFetch(e entry, as int, within time.Duration, get func(cont
 }
 
 // runFetch fetches an entry.
-func (f fetcher) runFetch(ctx context.Context, x *fetch, e entry, as int, within time.Duration, get func(context.Context) ([]byte, error)) {
+func (f fetcher) runFetch(ctx context.Context, x *fetch, e entry, cost int, within time.Duration, get func(context.Context) ([]byte, error)) {
 	defer func() {
 		f.fetchMu.Lock()
 		defer f.fetchMu.Unlock()
@@ -200,13 +200,13 @@ func (f fetcher) runFetch(ctx context.Context, x *fetch, e entry, as int, within
 	leave, err := f.acquire(ctx, e.content)
 	if err == nil {
 		defer leave()
-		err = f.slots.Acquire(ctx, int64(as))
+		err = f.slots.Acquire(ctx, int64(cost))
 	}
 	if err != nil {
 		x.err = context.Cause(ctx)
 		return
 	}
-	defer f.slots.Release(int64(as))
+	defer f.slots.Release(int64(cost))
 	b, err := get(ctx)
 	if x.err = err; err == nil {
 		f.write(e, b)

@@ -171,7 +171,7 @@ func (p *Peer) give(ctx context.Context, name frame.GUID, r request, takes bool)
 	limited, cancel := context.WithTimeout(ctx, hostapi.ContentWithin)
 	defer cancel()
 	if pool.acquire(limited) != nil {
-		return verdictAbsent, errors.New("others have too much under way"), nil // the requester no longer waits
+		return verdictAbsent, errors.New("too many pieces for others are in flight"), nil // the requester no longer waits
 	}
 	taken := false
 	defer func() { pool.release(taken) }()
