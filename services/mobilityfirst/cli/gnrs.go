@@ -47,9 +47,10 @@ name has signed them, and acknowledges a write when it is on the disk. It refuse
 that is older than its own, forged, or valid for more than a day.
 
 With --redis the names are in a Redis Cluster, which several such services may share,
-instead of a folder. A write is acknowledged when its master has it (with appendfsync always on its disk)
-and --redis-replicas of its replicas have it in memory. While a node's settings are weaker than
---redis-fsync, nothing is written. A node that does not answer only affects its own names.
+instead of a folder. A write is acknowledged when its master has it (with appendfsync always on
+its disk) and --redis-replicas of its replicas have it in memory. While a node's settings are
+weaker than --redis-fsync, nothing is written. A node that does not answer only affects its own
+names.
 
 With --domain, once for each domain, the name services of all of them act as one: each name is
 kept by --replicas of them, which are computed from the name, and each service asks the nearest of

@@ -66,8 +66,8 @@ func mfPerfCommand(app *commands.App) *cobra.Command {
 		Short: "Measure how fast chunks go to a name",
 		Long: `Sends chunks for a while, and prints how many were taken over in that time. The other side runs
 "sluice mf recv --discard --follow". With --rate it sends no faster than that, and counts what was
-taken over by the end. With --multicast a chunk counts when each host that has the name has taken it over: the
-rate is that of the slowest.`,
+taken over by the end. With --multicast a chunk counts when each host that has the name has taken
+it over: the rate is that of the slowest.`,
 		Example: `  sluice mf perf 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930
   sluice mf perf --chunk 1KiB --rate 50Mbit --time 10s 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`,
 		Args: command.ExactArgs("NAME"),

@@ -273,8 +273,9 @@ func mfRecvCommand(app *commands.App) *cobra.Command {
 		Long: `Prints the attached name to standard error, and writes received chunks to standard
 output; each is taken over when it is written. A function's result
 ("sluice mf compute") counts as a chunk of the sender. An empty chunk, which "sluice mf send"
-sends at its end, ends the command, unless --follow is given. Without --follow, chunks of other senders than
-the first, or than --from, are skipped. With --follow only --from restricts the senders.`,
+sends at its end, ends the command, unless --follow is given. Without --follow, chunks of other
+senders than the first, or than --from, are skipped. With --follow only --from restricts the
+senders.`,
 		Example: `  sluice mf recv --name-key laptop.key > film.mp4
   sluice mf recv --name-key laptop.key --discard --follow`,
 		Args: command.NoArgs,
