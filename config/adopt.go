@@ -34,10 +34,10 @@ func (a *Agent) Adopt(next *Agent) *Agent {
 	return &now
 }
 
-// Logging is what is logged, and how.
+// Logging returns the settings of the log.
 func (c *Controller) Logging() Log { return c.Log }
 
-// Logging is what is logged, and how.
+// Logging returns the settings of the log.
 func (a *Agent) Logging() Log { return a.Log }
 
 // Changed lists the keys in which two configurations of one kind differ, except for those in

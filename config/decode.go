@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
-// place is where a setting was given.
+// place is the place where a setting was given.
 type place struct {
 	source string
 	line   int
@@ -27,7 +27,7 @@ type decoder struct {
 	origin   map[*yaml.Node]string
 	places   map[string]place
 	problems Problems
-	// warnings are what need not be mended now.
+	// warnings lists what should be corrected, but is accepted.
 	warnings []string
 }
 
@@ -44,7 +44,7 @@ func (d *decoder) add(p place, key, wrong, want string) {
 	d.problems = append(d.problems, Problem{Source: p.source, Line: p.line, Key: key, Value: p.value, Wrong: wrong, Want: want})
 }
 
-// decode reads the node into v, which is the field that the tag describes.
+// decode decodes the node into v, the field that tag describes.
 func (d *decoder) decode(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
@@ -82,8 +82,8 @@ func isText(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// section checks that the node is a mapping. A section with nothing in it is like one that
-// is not there.
+// section checks that the node is a mapping, and reports whether it has content. An empty section
+// is like a missing one.
 func (d *decoder) section(n *yaml.Node, key string) bool {
 	if strictyaml.IsNull(n) {
 		return false

@@ -12,11 +12,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Render writes a configuration as YAML that reads back as the same one, but
-// for secrets, which are hidden.
+// Render returns a configuration as YAML that can be read back, except for secrets, which are
+// hidden.
 func Render(c any) string { return render(c, false) }
 
-// Example writes a configuration as YAML with each setting's documentation.
+// Example returns a configuration as YAML with the documentation of each setting.
 func Example(c any) string { return render(c, true) }
 
 func render(c any, documented bool) string {
@@ -64,7 +64,7 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// flow writes a value on one line.
+// flow returns a value on one line.
 func flow(v reflect.Value) string {
 	b, err := yaml.Marshal(node(Plain(v.Interface())))
 	if err != nil {
@@ -73,7 +73,7 @@ func flow(v reflect.Value) string {
 	return strings.TrimSpace(string(b))
 }
 
-// node is the YAML of a plain value, in flow style.
+// node returns the YAML of a plain value in flow style.
 func node(plain any) *yaml.Node {
 	n := &yaml.Node{Style: yaml.FlowStyle}
 	switch x := plain.(type) {
@@ -95,8 +95,8 @@ func node(plain any) *yaml.Node {
 	return n
 }
 
-// Plain turns a configuration, or a part of it, into maps, lists, texts,
-// numbers and truth values, with secrets hidden.
+// Plain converts a configuration, or a part of it, into maps, lists, texts, numbers and booleans.
+// Secrets are hidden.
 func Plain(c any) any {
 	v := reflect.ValueOf(c)
 	for v.Kind() == reflect.Pointer {
@@ -137,7 +137,7 @@ func Plain(c any) any {
 	return v.Interface()
 }
 
-// short writes a duration without the zeros that time.Duration adds.
+// short formats a duration without the zeros that time.Duration adds.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -149,8 +149,8 @@ func short(d time.Duration) string {
 	return text
 }
 
-// Reference is the documentation of all settings of a configuration, in
-// Markdown, with the values of c as the defaults.
+// Reference returns the documentation of all settings of a configuration in Markdown. The values of
+// c are the defaults.
 func Reference(c any) string {
 	var b strings.Builder
 	b.WriteString("| key | default | what it is | what may be written |\n|---|---|---|---|\n")

@@ -17,14 +17,14 @@ type Secret string
 
 const hidden = "(hidden)"
 
-// Redactor is implemented by types of settings that are shown without their secrets, also
-// where what was written is wrong.
+// Redactor is implemented by types of settings whose secrets are removed before they are shown,
+// also in messages about wrong values.
 type Redactor interface {
-	// Redact returns what may be shown of a value as it was written.
+	// Redact returns the part of a value, as it was written, that may be shown.
 	Redact(text string) string
 }
 
-// String implements fmt.Stringer without telling.
+// String implements fmt.Stringer without revealing the secret.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -32,25 +32,25 @@ func (s Secret) String() string {
 	return hidden
 }
 
-// GoString keeps %#v from telling.
+// GoString keeps %#v from revealing the secret.
 func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 
-// LogValue keeps a log from telling.
+// LogValue keeps a log from revealing the secret.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalText keeps JSON and YAML from telling.
+// MarshalText keeps JSON and YAML from revealing the secret.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Size is a number of bytes, written like 256KiB, 1.5MB or 1500.
 type Size int64
 
-// binaryUnits are those that sizes are written in, the largest first.
+// binaryUnits lists the units in which sizes are written, the largest first.
 var binaryUnits = []struct {
 	name string
 	n    int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-// UnmarshalText reads a size: a plain number is of bytes.
+// UnmarshalText parses a size. A plain number is in bytes.
 func (s *Size) UnmarshalText(b []byte) error {
 	n, err := strconv.ParseInt(string(b), 10, 64)
 	if err != nil || n < 0 {
@@ -62,7 +62,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// String writes the size with the largest unit that leaves no rest.
+// String returns the size in the largest unit of which it is a multiple.
 func (s Size) String() string {
 	for _, u := range binaryUnits {
 		if s != 0 && int64(s)%u.n == 0 {
@@ -75,10 +75,10 @@ func (s Size) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Address is where a server listens: an IP address and a port.
+// Address is the address of a server: an IP address and a port.
 type Address struct{ netip.AddrPort }
 
-// UnmarshalText reads "ADDRESS:PORT"; ":PORT" means every address.
+// UnmarshalText parses "ADDRESS:PORT"; ":PORT" means every address.
 func (a *Address) UnmarshalText(b []byte) error {
 	text := string(b)
 	if strings.HasPrefix(text, ":") {
@@ -95,7 +95,7 @@ func (a *Address) UnmarshalText(b []byte) error {
 	return err
 }
 
-// String writes the address, or nothing if it is not set.
+// String returns the address, or "" if it is not set.
 func (a Address) String() string {
 	if !a.IsValid() {
 		return ""
@@ -106,14 +106,14 @@ func (a Address) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// Loopback says whether only this machine can reach the address.
+// Loopback reports whether only this machine can reach the address.
 func (a Address) Loopback() bool { return a.IsValid() && a.Addr().IsLoopback() }
 
 // PortRange is a range of TCP ports, written like 40000-40999, or one port.
 // The zero value lets the kernel choose.
 type PortRange struct{ First, Last uint16 }
 
-// UnmarshalText reads a range.
+// UnmarshalText parses a range.
 func (r *PortRange) UnmarshalText(b []byte) error {
 	from, to, isRange := strings.Cut(string(b), "-")
 	if !isRange {
@@ -128,7 +128,7 @@ func (r *PortRange) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// String writes the range, or nothing if the kernel chooses.
+// String returns the range, or "" if the kernel chooses.
 func (r PortRange) String() string {
 	switch {
 	case r == PortRange{}:

@@ -28,7 +28,7 @@ const exitCodes = `0  done
 3  the controller refused the request
 4  no controller answered`
 
-// exitCodesTopic is a page of the help.
+// exitCodesTopic returns a page of the help.
 func exitCodesTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
@@ -37,15 +37,15 @@ func exitCodesTopic() *cobra.Command {
 	}
 }
 
-// UsageError is an error of the command line: exit code 2 and a hint at
+// UsageError is an error in the command line. The exit code is 2, and the message has a hint at
 // --help.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// ExitError ends the program with a code of its own, for commands that pass
-// on another program's. Err may be nil if all has been said.
+// ExitError ends the program with a given exit code, for example that of another program. Err is
+// nil if everything has been printed.
 type ExitError struct {
 	Code int
 	Err  error
@@ -59,9 +59,8 @@ func (e *ExitError) Error() string {
 }
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Finish gives a program's root command, which has its own commands by now, what all
-// programs have: --json, their build, their documentation, and errors in words. reference
-// makes the files of the documentation, by name.
+// Finish adds what all programs have to a root command that already has its own commands: --json,
+// the build's version, documentation, and plain error messages. docs describes the documentation.
 func Finish(root *cobra.Command, o *Output, docs Docs) {
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(o.Out)
@@ -72,14 +71,13 @@ func Finish(root *cobra.Command, o *Output, docs Docs) {
 	finishGroups(root)
 }
 
-// groupMark is an annotation of commands that only hold others.
+// groupMark is an annotation of commands that only group others.
 const groupMark = "group"
 
-// isGroup says whether a command only holds others.
+// isGroup reports whether a command only groups others.
 func isGroup(c *cobra.Command) bool { return c.Annotations[groupMark] != "" }
 
-// listOf is the command that lists what the commands of a group are for, like "sos agents
-// list"; nil for other groups.
+// listOf returns the list command of a group, like "sos agents list", or nil if the group has none.
 func listOf(c *cobra.Command) *cobra.Command {
 	for _, sub := range c.Commands() {
 		if sub.Name() == "list" && c.HasParent() && c.Parent().HasParent() {
@@ -89,8 +87,8 @@ func listOf(c *cobra.Command) *cobra.Command {
 	return nil
 }
 
-// finishGroups has groups of commands list what they are for, if nothing else is said, or
-// else print their help; and refuse what they do not have.
+// finishGroups makes each group of commands run its list command, or else print its help, if no
+// subcommand is given. It also makes groups refuse unknown subcommands.
 func finishGroups(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		finishGroups(sub)
@@ -134,7 +132,7 @@ func Main(root *cobra.Command, o *Output) int {
 	return Run(ctx, root, o, os.Args[1:])
 }
 
-// Run runs a command line and returns the exit code.
+// Run runs a command line and returns its exit code.
 func Run(ctx context.Context, root *cobra.Command, o *Output, args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -12,11 +12,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Names gives switches the names that the configuration has for them.
+// Names maps switches to their names in the configuration.
 type Names map[openflow.DatapathID]string
 
-// Register adds the operations and metrics. It returns those on paths, whose view of
-// what links have available a service may complete.
+// Register adds the operations and metrics. It returns the operations on paths; a service may set
+// their Available.
 func Register(a *api.API, core *network.Network, names Names) *Paths {
 	a.Metrics().MustRegister(newMetrics(core))
 	s := &server{core, names}
@@ -34,7 +34,7 @@ func Register(a *api.API, core *network.Network, names Names) *Paths {
 	return registerPaths(a, s)
 }
 
-// get adds one reading operation below /api/v1, with more about it if there is more to say.
+// get adds a GET operation below /api/v1. more holds further text of its description, if any.
 func get[I, O any](a *api.API, path, summary string, f func(context.Context, *I) (*body[O], error), more ...string) {
 	id := strings.NewReplacer("/", "-", "{", "", "}", "").Replace(path)
 	tag, _, _ := strings.Cut(path, "/")

@@ -13,27 +13,27 @@ import (
 	"github.com/sluice-net/sluice/network/diagnosis"
 )
 
-// Diagnosis is an examination of the network: what it has found, once it has ended.
+// Diagnosis is an examination of the network, with its findings once it has ended.
 type Diagnosis struct {
-	Number     int        `json:"number" doc:"Counts the examinations since the controller began"`
-	MTU        int        `json:"mtu" doc:"What the ends of links were taken to say, in bytes of an IP packet"`
+	Number     int        `json:"number" doc:"Number of the examination since the start of the controller"`
+	MTU        int        `json:"mtu" doc:"Largest IP packet that links should carry, in bytes"`
 	Running    bool       `json:"running"`
 	Began      time.Time  `json:"began"`
-	Ended      *time.Time `json:"ended,omitempty" doc:"Missing while it runs"`
-	Links      int        `json:"links" doc:"Links that have been examined, each both ways"`
-	Frames     int        `json:"frames" doc:"Frames that were sent over them"`
-	MostFrames int        `json:"most_frames" doc:"Frames that were sent over one link, at most"`
-	Findings   []Finding  `json:"findings" doc:"Empty while it runs"`
+	Ended      *time.Time `json:"ended,omitempty" doc:"End of the examination; missing while it runs"`
+	Links      int        `json:"links" doc:"Number of examined links, each in both directions"`
+	Frames     int        `json:"frames" doc:"Number of frames that were sent over the links"`
+	MostFrames int        `json:"most_frames" doc:"Largest number of frames that were sent over one link"`
+	Findings   []Finding  `json:"findings" doc:"Faults; empty while the examination runs"`
 }
 
 // Finding is one fault of the network.
 type Finding struct {
 	Fault  string `json:"fault" example:"one-way" doc:"Name of the fault; docs/how-to/troubleshoot.md lists them"`
 	Level  string `json:"level" enum:"fail,warn" doc:"fail: packets are lost or changed; warn: something that some networks need does not work, or is not known"`
-	From   *Place `json:"from,omitempty" doc:"Where: a port, with port 0 a switch; missing if it is no place in the network"`
-	To     *Place `json:"to,omitempty" doc:"Where the direction of a link leads that has the fault"`
-	Found  string `json:"found" doc:"What is wrong, in words"`
-	Remedy string `json:"remedy" doc:"What to do about it"`
+	From   *Place `json:"from,omitempty" doc:"Place of the fault: a port, or a switch if the port is 0; missing if the fault has no place in the network"`
+	To     *Place `json:"to,omitempty" doc:"Other end of the direction of a link that has the fault"`
+	Found  string `json:"found" doc:"Description of the fault"`
+	Remedy string `json:"remedy" doc:"Remedy for the fault"`
 }
 
 func diagnosisOf(r diagnosis.Report) Diagnosis {
@@ -49,7 +49,7 @@ func diagnosisOf(r diagnosis.Report) Diagnosis {
 	return out
 }
 
-// knownPlace is nil for no place.
+// knownPlace returns a place, or nil for the zero place.
 func knownPlace(at network.PortRef) *Place {
 	if at == (network.PortRef{}) {
 		return nil
@@ -59,7 +59,7 @@ func knownPlace(at network.PortRef) *Place {
 
 type diagnoseInput struct {
 	Body struct {
-		MTU int `json:"mtu,omitempty" default:"1500" minimum:"576" maximum:"9216" doc:"What the ends of links say that they carry, in bytes of an IP packet"`
+		MTU int `json:"mtu,omitempty" default:"1500" minimum:"576" maximum:"9216" doc:"Largest IP packet that links should carry, in bytes"`
 	}
 }
 

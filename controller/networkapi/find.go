@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 )
 
-// Paths are the operations below /api/v1/path.
+// Paths holds the operations below /api/v1/path.
 type Paths struct {
-	// Available is what a link has left when promises are counted; nil stands for
-	// what is measured. It is set before the API runs.
+	// Available returns the bandwidth that a link has left after promises. If it is nil, the
+	// measured one is used. Set it before the API runs.
 	Available func(network.Link) uint64
 
 	server *server
@@ -31,17 +31,17 @@ func registerPaths(a *api.API, s *server) *Paths {
 	return p
 }
 
-// pathInput is a path request. Whatever is left out is not asked for.
+// pathInput is a path request. Parameters that are left out set no constraint.
 type pathInput struct {
-	From      string   `query:"from" required:"true" format:"place" doc:"Where packets come in: the IP or MAC address of a known host, or SWITCH/PORT" example:"10.0.0.1"`
-	To        string   `query:"to" required:"true" format:"place" doc:"Where they go: the IP or MAC address of a known host, or SWITCH/PORT" example:"00000000000000a2/1"`
-	Bandwidth uint64   `query:"min_bandwidth" maximum:"1000000000000000" doc:"What every link must have available, in bits per second" example:"10000000"`
-	Delay     float64  `query:"max_delay" minimum:"0" maximum:"3600000" doc:"In milliseconds, over the whole path; links without a measurement are out"`
-	Jitter    float64  `query:"max_jitter" minimum:"0" maximum:"3600000" doc:"In milliseconds, over the whole path; links without a measurement are out"`
+	From      string   `query:"from" required:"true" format:"place" doc:"Start of the path: the IP or MAC address of a known host, or SWITCH/PORT" example:"10.0.0.1"`
+	To        string   `query:"to" required:"true" format:"place" doc:"End of the path: the IP or MAC address of a known host, or SWITCH/PORT" example:"00000000000000a2/1"`
+	Bandwidth uint64   `query:"min_bandwidth" maximum:"1000000000000000" doc:"Minimum bandwidth that every link must have available, in bits per second" example:"10000000"`
+	Delay     float64  `query:"max_delay" minimum:"0" maximum:"3600000" doc:"Maximum delay of the whole path in milliseconds; links without a measurement are excluded"`
+	Jitter    float64  `query:"max_jitter" minimum:"0" maximum:"3600000" doc:"Maximum jitter of the whole path in milliseconds; links without a measurement are excluded"`
 	Loss      float64  `query:"max_loss" minimum:"0" maximum:"0.999999" doc:"Share of packets that the path may lose, from 0 (no bound) to 1"`
-	Objective string   `query:"objective" enum:"hops,delay,loss,jitter,widest" default:"hops" doc:"What is to be best among the paths that meet the constraints"`
-	Limit     float64  `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"Milliseconds for problems whose exact solution may take exponential time"`
-	Exclude   []string `query:"exclude" maxItems:"100" format:"place" doc:"Links not to use, by the port they leave from, SWITCH/PORT: what if they failed?"`
+	Objective string   `query:"objective" enum:"hops,delay,loss,jitter,widest" default:"hops" doc:"What to optimise among the paths that meet the constraints"`
+	Limit     float64  `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"Time limit in milliseconds for problems whose exact solution may take exponential time"`
+	Exclude   []string `query:"exclude" maxItems:"100" format:"place" doc:"Links that the path must not use, by the port from which they leave, SWITCH/PORT"`
 }
 
 // FoundPath is the answer to a path request.
@@ -50,35 +50,35 @@ type FoundPath struct {
 	Reason    string  `json:"reason,omitempty" doc:"Why there is no path"`
 	Undecided bool    `json:"undecided,omitempty" doc:"The limit was reached before a path was found or proved not to exist"`
 	Hops      []Hop   `json:"hops" doc:"Empty if there is no path"`
-	Bandwidth uint64  `json:"available_bits_per_second,omitempty" doc:"Of the narrowest link; missing if it is not known, and for a path within one switch"`
+	Bandwidth uint64  `json:"available_bits_per_second,omitempty" doc:"Available bandwidth of the narrowest link; missing if it is not known, and for a path within one switch"`
 	Delay     float64 `json:"delay_milliseconds" doc:"Sum over the links that have been measured"`
 	Jitter    float64 `json:"jitter_milliseconds" doc:"Sum over the links that have been measured"`
 	Loss      float64 `json:"loss" doc:"Share of packets that the path loses"`
-	// Unmeasured says for how many links the sums lack a term.
-	Unmeasured int     `json:"unmeasured_links,omitempty" doc:"Links of the path whose delay is not known"`
-	Algorithm  string  `json:"algorithm,omitempty" doc:"What found the path" example:"label-setting"`
-	Exact      bool    `json:"exact" doc:"No path is better"`
-	Gap        float64 `json:"gap" doc:"If not exact: by which share of its value the best path may be better than this one"`
+	// Unmeasured is the number of links that are missing in the sums.
+	Unmeasured int     `json:"unmeasured_links,omitempty" doc:"Number of links of the path whose delay is not known"`
+	Algorithm  string  `json:"algorithm,omitempty" doc:"Algorithm that found the path" example:"label-setting"`
+	Exact      bool    `json:"exact" doc:"Whether it is certain that no path is better"`
+	Gap        float64 `json:"gap" doc:"If the path is not exact: share by which the value of the best path may be better than that of this one"`
 	Elapsed    float64 `json:"elapsed_milliseconds"`
 }
 
-// ExplainedPath is the answer to a path request with the network that it was
-// searched in.
+// ExplainedPath is the answer to a path request together with the network in which the path was
+// searched.
 type ExplainedPath struct {
 	FoundPath
-	Links []SeenLink `json:"links" doc:"Every link, as the search saw it"`
+	Links []SeenLink `json:"links" doc:"All links with the values that the search used"`
 }
 
-// SeenLink is a link as a path search saw it.
+// SeenLink is a link with the values that a path search used.
 type SeenLink struct {
 	From      Place   `json:"from"`
 	To        Place   `json:"to"`
-	Available uint64  `json:"available_bits_per_second" doc:"What the link has left for this request; 0 if its capacity is not known"`
+	Available uint64  `json:"available_bits_per_second" doc:"Bandwidth that the link has left for this request; 0 if its capacity is not known"`
 	Delay     float64 `json:"delay_milliseconds,omitempty" doc:"Missing while unknown"`
 	Jitter    float64 `json:"jitter_milliseconds,omitempty" doc:"Missing while unknown"`
 	Loss      float64 `json:"loss" doc:"0 while unknown"`
-	OnPath    bool    `json:"on_path" doc:"Part of the path that was found"`
-	Out       string  `json:"out,omitempty" doc:"Why the link is of no use; missing if it is"`
+	OnPath    bool    `json:"on_path" doc:"Whether the link is part of the path that was found"`
+	Out       string  `json:"out,omitempty" doc:"Why the link cannot be used; missing if it can"`
 }
 
 func (p *Paths) find(_ context.Context, in *pathInput) (*body[FoundPath], error) {
@@ -113,7 +113,7 @@ func (p *Paths) explain(_ context.Context, in *pathInput) (*body[ExplainedPath],
 	return &body[ExplainedPath]{out}, nil
 }
 
-// request reads all of the input before it refuses what is wrong.
+// request parses the whole input, and returns all its faults together.
 func (p *Paths) request(in *pathInput) (from, to network.PortRef, r topology.Request, err error) {
 	from, errFrom := p.server.place("query.from", in.From)
 	to, errTo := p.server.place("query.to", in.To)
@@ -135,7 +135,7 @@ func (p *Paths) request(in *pathInput) (from, to network.PortRef, r topology.Req
 	return from, to, r, cmp.Or(errFrom, errTo, errObjective, errExclude, errNumber)
 }
 
-// numbers refuses what passes every comparison.
+// numbers refuses numbers with which every comparison is true, such as NaN.
 func numbers(in *pathInput) error {
 	for _, f := range []struct {
 		location string
@@ -160,7 +160,7 @@ func (p *Paths) excluded(texts []string) (map[network.PortRef]bool, error) {
 	return out, nil
 }
 
-// duration rounds up, so that a bound above zero does not become none.
+// duration rounds up, so that a bound above zero does not become zero, which is no bound.
 func duration(milliseconds float64) time.Duration {
 	return time.Duration(math.Ceil(milliseconds * float64(time.Millisecond)))
 }

@@ -17,7 +17,7 @@ import (
 
 const wantSwitch = "no such switch is connected; /api/v1/network/switches lists those that are"
 
-// dpid reads a datapath identifier, or a switch's name in the configuration.
+// dpid parses a datapath identifier, or a switch's name in the configuration.
 func (s *server) dpid(location, text string) (openflow.DatapathID, error) {
 	for d, name := range s.names {
 		if name == text {
@@ -31,7 +31,7 @@ func (s *server) dpid(location, text string) (openflow.DatapathID, error) {
 	return d, nil
 }
 
-// find returns the switch that the text names.
+// find returns the switch that a text names.
 func (s *server) find(location, text string) (*network.Switch, error) {
 	dpid, err := s.dpid(location, text)
 	if err != nil {
@@ -75,10 +75,10 @@ func (s *server) oneSwitch(_ context.Context, in *oneSwitchInput) (*body[SwitchD
 }
 
 type portsInput struct {
-	Switch string `query:"switch" format:"switch" doc:"Only ports of this switch"`
+	Switch string `query:"switch" format:"switch" doc:"Return only ports of this switch"`
 }
 
-// only are the switch that a query names, or all if it names none.
+// only returns the switch that a query names, or all switches if it names none.
 func (s *server) only(text string) ([]*network.Switch, error) {
 	if text == "" {
 		return s.core.Switches(), nil
@@ -119,8 +119,8 @@ func (s *server) portsOf(sw *network.Switch) []Port {
 }
 
 type hostsInput struct {
-	IP  string `query:"ip" format:"ip-address" doc:"Only the host with this address"`
-	MAC string `query:"mac" format:"mac" doc:"Only hosts with this MAC address, in whatever VLAN"`
+	IP  string `query:"ip" format:"ip-address" doc:"Return only the host with this address"`
+	MAC string `query:"mac" format:"mac" doc:"Return only hosts with this MAC address, in any VLAN"`
 }
 
 func (s *server) hosts(_ context.Context, in *hostsInput) (*body[[]Host], error) {
@@ -148,11 +148,11 @@ func (s *server) hosts(_ context.Context, in *hostsInput) (*body[[]Host], error)
 }
 
 type rulesInput struct {
-	Switch string `query:"switch" format:"switch" doc:"Only rules of this switch"`
-	Owner  string `query:"owner" doc:"Only rules of this owner" example:"sos"`
+	Switch string `query:"switch" format:"switch" doc:"Return only rules of this switch"`
+	Owner  string `query:"owner" doc:"Return only rules of this owner" example:"sos"`
 }
 
-// countWait is how long switches are waited for that are asked for counters.
+// countWait bounds the wait for the counters of switches.
 const countWait = 2 * time.Second
 
 func (s *server) rules(ctx context.Context, in *rulesInput) (*body[[]Rule], error) {
@@ -180,7 +180,7 @@ func (s *server) rules(ctx context.Context, in *rulesInput) (*body[[]Rule], erro
 	return &body[[]Rule]{out}, nil
 }
 
-// actions writes what a rule does, in the order in which a switch does it.
+// actions describes what a rule does, in the order in which a switch does it.
 func actions(r *rule.Installed) string {
 	var words []string
 	if r.Meter != 0 {

@@ -15,17 +15,17 @@ import (
 type Link struct {
 	From      Place   `json:"from"`
 	To        Place   `json:"to"`
-	Latency   float64 `json:"latency_milliseconds,omitempty" doc:"One way, measured; missing while unknown"`
+	Latency   float64 `json:"latency_milliseconds,omitempty" doc:"Measured one-way latency; missing while unknown"`
 	Jitter    float64 `json:"jitter_milliseconds" doc:"Mean difference of latency from one probe to the next (RFC 3550), measured; 0 while unknown"`
-	Capacity  uint64  `json:"capacity_bits_per_second,omitempty" doc:"Configured, or the speed of the slower port; missing while unknown"`
+	Capacity  uint64  `json:"capacity_bits_per_second,omitempty" doc:"Configured capacity, or the speed of the slower port; missing while unknown"`
 	Used      uint64  `json:"used_bits_per_second"`
-	Available uint64  `json:"available_bits_per_second,omitempty" doc:"Capacity less what is used; missing where the capacity is not known"`
-	// What the path loses and what queues have lost are told apart.
+	Available uint64  `json:"available_bits_per_second,omitempty" doc:"Capacity minus the used bandwidth; missing if the capacity is not known"`
+	// Losses on the path and losses in queues are reported separately.
 	Loss        float64    `json:"loss" doc:"Share of the packets sent that the path loses now, without what queues have lost; 0 while unknown"`
-	LossPackets uint64     `json:"loss_packets" doc:"Packets, of the last minute, that loss is of; 0 while it is unknown"`
-	LossAt      *time.Time `json:"loss_at,omitempty" doc:"Until when these packets were counted; missing while loss is unknown"`
+	LossPackets uint64     `json:"loss_packets" doc:"Number of packets of the last minute from which loss is computed; 0 while loss is unknown"`
+	LossAt      *time.Time `json:"loss_at,omitempty" doc:"End of the time in which these packets were counted; missing while loss is unknown"`
 	QueueLoss   float64    `json:"queue_loss" doc:"Share of the packets of the last minute that full queues have lost: those that the sending port has dropped, those lost while the link was full, and those lost in bursts"`
-	QueueLossAt *time.Time `json:"queue_loss_at,omitempty" doc:"Until when queues have lost packets; missing if they have not within the last minute"`
+	QueueLossAt *time.Time `json:"queue_loss_at,omitempty" doc:"Time of the latest loss in queues; missing if there was none in the last minute"`
 }
 
 func linkOf(l network.Link, loss stats.Loss) Link {
@@ -36,7 +36,7 @@ func linkOf(l network.Link, loss stats.Loss) Link {
 	}
 }
 
-// timeOf is nil for no time.
+// timeOf returns a pointer to a time, or nil for the zero time.
 func timeOf(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -53,16 +53,16 @@ func (s *server) links(context.Context, *nothing) (*body[[]Link], error) {
 	return &body[[]Link]{out}, nil
 }
 
-// LinkHistory is what was measured of one direction of a link, the oldest first.
+// LinkHistory holds the measurements of one direction of a link, the oldest first.
 type LinkHistory struct {
 	From   Place       `json:"from"`
 	To     Place       `json:"to"`
 	Points []LinkPoint `json:"points"`
 }
 
-// LinkPoint is what was measured of a link at one time.
+// LinkPoint holds the measurements of a link at one time.
 type LinkPoint struct {
-	At        time.Time `json:"at" doc:"End of the interval that used_bits_per_second is of"`
+	At        time.Time `json:"at" doc:"End of the interval over which used_bits_per_second was measured"`
 	Seconds   float64   `json:"interval_seconds"`
 	Latency   float64   `json:"latency_milliseconds,omitempty"`
 	Jitter    float64   `json:"jitter_milliseconds"`
@@ -81,8 +81,8 @@ func pointOf(p stats.Point) LinkPoint {
 }
 
 type linkHistoryInput struct {
-	From  string `query:"from" required:"true" format:"switch-port" doc:"The port by which the link leaves, SWITCH/PORT" example:"00000000000000a1/3"`
-	Since string `query:"since" default:"1h" format:"time-or-age" doc:"From when on: a time (RFC 3339), or how long ago. At most an hour is kept." example:"10m"`
+	From  string `query:"from" required:"true" format:"switch-port" doc:"Port from which the link leaves, SWITCH/PORT" example:"00000000000000a1/3"`
+	Since string `query:"since" default:"1h" format:"time-or-age" doc:"Start of the measurements: a time (RFC 3339), or how long ago. At most an hour is kept." example:"10m"`
 }
 
 func (s *server) linkHistory(_ context.Context, in *linkHistoryInput) (*body[[]LinkHistory], error) {
@@ -111,7 +111,7 @@ func (s *server) linkHistory(_ context.Context, in *linkHistoryInput) (*body[[]L
 	return &body[[]LinkHistory]{out}, nil
 }
 
-// linkEnd reads SWITCH/PORT. The switch need not be connected now.
+// linkEnd parses SWITCH/PORT. The switch need not be connected.
 func (s *server) linkEnd(location, text string) (network.PortRef, error) {
 	name, number, _ := strings.Cut(text, "/")
 	n, err := strconv.ParseUint(number, 10, 32)
@@ -122,7 +122,7 @@ func (s *server) linkEnd(location, text string) (network.PortRef, error) {
 	return network.PortRef{Switch: d, Port: uint32(n)}, err
 }
 
-// sinceWhen reads a time, or how long ago it was.
+// sinceWhen parses a time, or how long ago it was.
 func sinceWhen(text string, now time.Time) (time.Time, bool) {
 	if ago, err := time.ParseDuration(text); err == nil {
 		return now.Add(-ago), ago >= 0

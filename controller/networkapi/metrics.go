@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// newMetrics are the network's figures, read when Prometheus asks.
+// newMetrics returns the network's metrics, which are read when Prometheus collects them.
 func newMetrics(core *network.Network) prometheus.Collector {
 	m := kit.NewMetrics("network")
 	gauge := func(name, help string, of func() int) {
@@ -41,7 +41,7 @@ func sFlowMetrics(m *kit.Metrics, core *network.Network) {
 	total("sflow_refused_total", "Counters in sFlow datagrams that came from elsewhere than the switch's OpenFlow connection.", func(p network.PushStats) uint64 { return p.Refused })
 }
 
-// linkMetrics are of each direction of a link; what is not known of one is left out.
+// linkMetrics collects the metrics of each direction of a link. It leaves out unknown values.
 func linkMetrics(m *kit.Metrics, core *network.Network) {
 	gauge := func(name, help string, known func(network.Link) bool, of func(network.Link) float64) {
 		m.Gauges("link_"+name, help, []string{"from", "to"}, func(is func(float64, ...string)) {

@@ -15,11 +15,11 @@ import (
 )
 
 type pathsInput struct {
-	From   string `query:"from" required:"true" format:"place" doc:"Where packets come in: an address of a host, or SWITCH/PORT" example:"10.0.0.1"`
-	To     string `query:"to" required:"true" format:"place" doc:"Where they go: an address of a host, or SWITCH/PORT" example:"00000000000000a2/1"`
-	Metric string `query:"metric" enum:"hops,latency,utilisation,capacity" default:"latency" doc:"What the paths minimise (for capacity: maximise)"`
-	Kind   string `query:"kind" enum:"shortest,disjoint,widest" default:"shortest" doc:"The best ones; the best ones that share no link; or the one with the most free capacity"`
-	Count  int    `query:"count" minimum:"1" maximum:"64" default:"1" doc:"How many at most"`
+	From   string `query:"from" required:"true" format:"place" doc:"Start of the paths: an address of a host, or SWITCH/PORT" example:"10.0.0.1"`
+	To     string `query:"to" required:"true" format:"place" doc:"End of the paths: an address of a host, or SWITCH/PORT" example:"00000000000000a2/1"`
+	Metric string `query:"metric" enum:"hops,latency,utilisation,capacity" default:"latency" doc:"Metric that the paths minimise; capacity is maximised"`
+	Kind   string `query:"kind" enum:"shortest,disjoint,widest" default:"shortest" doc:"shortest: the best paths. disjoint: the best paths that share no link. widest: the path with the most free capacity"`
+	Count  int    `query:"count" minimum:"1" maximum:"64" default:"1" doc:"Maximum number of paths"`
 }
 
 func (s *server) paths(_ context.Context, in *pathsInput) (*body[[]Path], error) {
@@ -60,7 +60,7 @@ const (
 	wantHost  = "no host with this address is known; it is learned from the first packet it sends"
 )
 
-// place reads where something is: behind which port of which switch.
+// place parses a place and returns the port of a switch.
 func (s *server) place(location, text string) (network.PortRef, error) {
 	if name, number, ok := strings.Cut(text, "/"); ok {
 		return s.port(location, text, name, number)
@@ -102,7 +102,7 @@ func (s *server) port(location, text, name, number string) (network.PortRef, err
 }
 
 type traceInput struct {
-	Packet string `query:"packet" required:"true" minLength:"1" maxLength:"2000" doc:"The packet in the words of ofproto/trace; in_port and switch say where it comes in, or else its source address" example:"tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80"`
+	Packet string `query:"packet" required:"true" minLength:"1" maxLength:"2000" doc:"The packet in the words of ofproto/trace. in_port and switch say where it enters. Without them it enters where the host with its source address is" example:"tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80"`
 }
 
 func (s *server) trace(ctx context.Context, in *traceInput) (*body[trace.Trace], error) {

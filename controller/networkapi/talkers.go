@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/network/stats"
 )
 
-// Talker is traffic between two addresses as samples of packets let expect it.
+// Talker is traffic between two addresses, estimated from sampled packets.
 type Talker struct {
-	At       Place   `json:"at" doc:"Port by which it comes into a switch"`
+	At       Place   `json:"at" doc:"Port by which the traffic enters a switch"`
 	Src      string  `json:"src"`
 	Dst      string  `json:"dst"`
 	Protocol string  `json:"protocol" example:"udp"`
@@ -19,13 +19,13 @@ type Talker struct {
 	DstPort  uint16  `json:"dst_port,omitempty"`
 	Bits     float64 `json:"bits_per_second"`
 	Packets  float64 `json:"packets_per_second"`
-	Samples  int     `json:"samples" doc:"Packets that were seen of it"`
-	Error    float64 `json:"error" doc:"Share by which the rates may be wrong, being estimates from so few packets, at a probability of 95 %"`
+	Samples  int     `json:"samples" doc:"Number of sampled packets"`
+	Error    float64 `json:"error" doc:"Relative error of the rates at a confidence of 95 %, because they are estimated from few packets"`
 }
 
 type talkersInput struct {
-	At    string `query:"at" format:"switch-port" doc:"Only what comes in by this port, SWITCH/PORT; by default by ports where hosts stand" example:"00000000000000a1/3"`
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"How many at most, the largest first"`
+	At    string `query:"at" format:"switch-port" doc:"Return only traffic that enters by this port, SWITCH/PORT; by default, by ports behind which hosts are" example:"00000000000000a1/3"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"Maximum number of entries; the largest come first"`
 }
 
 func (s *server) talkers(_ context.Context, in *talkersInput) (*body[[]Talker], error) {
@@ -47,7 +47,7 @@ func (s *server) talkers(_ context.Context, in *talkersInput) (*body[[]Talker], 
 	return &body[[]Talker]{out}, nil
 }
 
-// protocol names an IP protocol, by its number if it has no common name.
+// protocol returns the name of an IP protocol, or its number if it has no common name.
 func protocol(n uint8) string {
 	return cmp.Or(map[uint8]string{
 		packet.ProtoTCP: "tcp", packet.ProtoUDP: "udp", packet.ProtoICMP: "icmp", packet.ProtoICMPv6: "icmpv6", packet.ProtoSCTP: "sctp",

@@ -22,23 +22,23 @@ func placeOf(r network.PortRef) Place { return Place{Switch: r.Switch.String(), 
 type Switch struct {
 	DPID         string    `json:"dpid" example:"00000000000000a1" doc:"Datapath identifier"`
 	Name         string    `json:"name,omitempty" doc:"Name in the controller's configuration"`
-	Address      string    `json:"address" doc:"Where it connected from"`
-	Since        time.Time `json:"since" doc:"When it connected"`
-	Role         string    `json:"role" doc:"The controller's role towards it"`
+	Address      string    `json:"address" doc:"Address from which the switch connected"`
+	Since        time.Time `json:"since" doc:"When the switch connected"`
+	Role         string    `json:"role" doc:"Role of the controller for this switch"`
 	Manufacturer string    `json:"manufacturer,omitempty"`
 	Hardware     string    `json:"hardware,omitempty"`
 	Software     string    `json:"software,omitempty"`
 	Tables       int       `json:"tables" doc:"Number of flow tables"`
-	Bundles      bool      `json:"bundles" doc:"Changes can be made atomic"`
-	Rewrite      string    `json:"rewrite" doc:"Which addresses it can rewrite: full, l2, or none"`
+	Bundles      bool      `json:"bundles" doc:"Whether changes can be made atomically"`
+	Rewrite      string    `json:"rewrite" doc:"Which addresses the switch can rewrite: full, l2, or none"`
 	Ports        int       `json:"ports"`
-	Rules        int       `json:"rules" doc:"Rules wanted on it, those of default forwarding included"`
+	Rules        int       `json:"rules" doc:"Number of declared rules on the switch, including those of default forwarding"`
 
-	PacketIns         uint64 `json:"packet_ins" doc:"Packets it sent up since it connected"`
-	PacketOutsDropped uint64 `json:"packet_outs_dropped" doc:"Packets for it that did not fit its queue"`
-	Held              int    `json:"held" doc:"Packets that wait for a service's decision"`
-	Errors            uint64 `json:"errors" doc:"Error messages from it"`
-	Malformed         uint64 `json:"malformed" doc:"Messages from it that could not be read"`
+	PacketIns         uint64 `json:"packet_ins" doc:"Packets that the switch has sent to the controller since it connected"`
+	PacketOutsDropped uint64 `json:"packet_outs_dropped" doc:"Packets for the switch that were dropped because its queue was full"`
+	Held              int    `json:"held" doc:"Packets that are held for a service's decision"`
+	Errors            uint64 `json:"errors" doc:"Error messages from the switch"`
+	Malformed         uint64 `json:"malformed" doc:"Messages from the switch that could not be decoded"`
 }
 
 // SwitchDetail is a switch with its ports.
@@ -53,9 +53,9 @@ type Port struct {
 	Name    string `json:"name"`
 	MAC     string `json:"mac"`
 	Up      bool   `json:"up"`
-	Edge    bool   `json:"edge" doc:"Hosts may stand behind it; no link to another switch"`
-	Bits    uint64 `json:"speed_bits_per_second,omitempty" doc:"What the switch says about its speed"`
-	Traffic *Rate  `json:"traffic,omitempty" doc:"Measured; missing until two readings have been made"`
+	Edge    bool   `json:"edge" doc:"Whether hosts may be behind the port: it has no link to another switch"`
+	Bits    uint64 `json:"speed_bits_per_second,omitempty" doc:"Speed that the switch reports"`
+	Traffic *Rate  `json:"traffic,omitempty" doc:"Measured traffic; missing until the counters have been read twice"`
 }
 
 // Rate is a port's traffic over the last interval.
@@ -77,9 +77,9 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // Host is an end host.
 type Host struct {
 	MAC  string       `json:"mac"`
-	VLAN uint16       `json:"vlan,omitempty" doc:"VLAN it was seen in, missing for none"`
+	VLAN uint16       `json:"vlan,omitempty" doc:"VLAN of the host; missing for none"`
 	IPs  []netip.Addr `json:"ips"`
-	At   Place        `json:"at" doc:"The edge port behind which it stands"`
+	At   Place        `json:"at" doc:"Edge port behind which the host is"`
 	Seen time.Time    `json:"seen"`
 }
 
@@ -91,19 +91,19 @@ func hostOf(h network.Host) Host {
 	return Host{MAC: h.MAC.String(), VLAN: h.VLAN, IPs: ips, At: placeOf(h.At), Seen: h.Seen}
 }
 
-// Path is a way through the network.
+// Path is a path through the network.
 type Path struct {
 	Hops    []Hop   `json:"hops"`
 	Latency float64 `json:"latency_milliseconds" doc:"Sum over the links whose latency is known"`
-	Cost    float64 `json:"cost" doc:"In terms of the metric"`
-	// Free is set for widest paths only.
-	Free float64 `json:"free_bits_per_second,omitempty" doc:"Of the narrowest link, for a widest path"`
+	Cost    float64 `json:"cost" doc:"Cost of the path in the metric"`
+	// Free is set only for widest paths.
+	Free float64 `json:"free_bits_per_second,omitempty" doc:"Free capacity of the narrowest link, for a widest path"`
 }
 
 // Hop is one switch of a path.
 type Hop struct {
 	Switch string `json:"switch"`
-	In     uint32 `json:"in" doc:"Port by which packets come in"`
+	In     uint32 `json:"in" doc:"Port by which packets enter"`
 	Out    uint32 `json:"out" doc:"Port by which they leave"`
 }
 
@@ -115,11 +115,11 @@ func pathOf(p network.Path) Path {
 	return out
 }
 
-// Rule is a flow entry that an owner wants.
+// Rule is a flow entry that an owner has declared.
 type Rule struct {
 	Switch    string     `json:"switch"`
-	Owner     string     `json:"owner" doc:"Who declared it: a service, or a part of the core"`
-	Name      string     `json:"name" doc:"Under which of the owner's names"`
+	Owner     string     `json:"owner" doc:"Owner of the rule: a service, or a part of the core"`
+	Name      string     `json:"name" doc:"Name under which the owner has declared the rule"`
 	Table     uint8      `json:"table"`
 	Stage     string     `json:"stage" doc:"Stage of the pipeline: classify; admit, rewrite or select; device, guard, way, route or miss"`
 	Priority  uint16     `json:"priority"`
@@ -128,10 +128,10 @@ type Rule struct {
 	Cookie    string     `json:"cookie"`
 	Idle      float64    `json:"idle_timeout_seconds,omitempty"`
 	Hard      float64    `json:"hard_timeout_seconds,omitempty"`
-	Confirmed bool       `json:"confirmed" doc:"The switch has acknowledged it"`
+	Confirmed bool       `json:"confirmed" doc:"Whether the switch has acknowledged the rule"`
 	Packets   uint64     `json:"packets"`
 	Bytes     uint64     `json:"bytes"`
-	CountedAt *time.Time `json:"counted_at,omitempty" doc:"When the switch told the counters: a second ago at most, longer if it does not answer, never if it was not asked yet"`
+	CountedAt *time.Time `json:"counted_at,omitempty" doc:"When the counters were read: at most a second ago, longer ago if the switch does not answer, missing if they have not been read yet"`
 }
 
 func ruleOf(r *rule.Installed) Rule {
@@ -146,7 +146,7 @@ func ruleOf(r *rule.Installed) Rule {
 	return out
 }
 
-// rewrite sums up what a switch can write into packets.
+// rewrite summarizes which fields of packets a switch can write.
 func rewrite(c network.Capabilities) string {
 	switch {
 	case c.CanSet(openflow.FieldIPv4Dst) && c.CanSet(openflow.FieldTCPDst):
@@ -157,7 +157,7 @@ func rewrite(c network.Capabilities) string {
 	return "none"
 }
 
-// eventAttrs is a network event as the event stream shows it.
+// eventAttrs is a network event in the event stream.
 type eventAttrs struct {
 	Switch string `json:"switch,omitempty"`
 	Port   uint32 `json:"port,omitempty"`
@@ -165,12 +165,12 @@ type eventAttrs struct {
 	Host   *Host  `json:"host,omitempty"`
 	From   *Place `json:"from,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// LeftOut is how many events of the port were not published before this one.
+	// LeftOut is the number of events of the port that were not published before this one.
 	LeftOut int `json:"left_out,omitempty"`
 }
 
-// EventAttrs turns a network.Event into what the event stream shows; anything
-// else is left as it is.
+// EventAttrs converts a network.Event to its form in the event stream. It returns other values
+// unchanged.
 func EventAttrs(attrs any) any {
 	e, ok := attrs.(network.Event)
 	if !ok {
