@@ -37,8 +37,8 @@ func (c *class) Queue(x network.Carried) uint32 {
 	return 0
 }
 
-// Packets go along a path as the first switch has rewritten them, in the queues that are promised to
-// them as they came, and answers go back.
+// TestAlong checks that packets follow a path as the first switch has rewritten them, in the queues
+// that were promised to the original packets, and that answers return.
 func TestAlong(t *testing.T) {
 	virtual, server := openflow.IPDst(netip.MustParseAddr("10.9.9.9")), openflow.IPDst(netip.MustParseAddr("10.0.0.2"))
 	promise := &class{to: virtual, at: network.PortRef{Switch: 2, Port: 2}}

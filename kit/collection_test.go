@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// shelf is a collection of numbers, of which none is negative, with what it was told of
-// changes.
+// shelf is a collection of numbers, none of which is negative. It records the changes of which it
+// was notified.
 type shelf struct {
 	*Collection[int]
 	mu     sync.Mutex
@@ -80,7 +80,7 @@ func (s *shelf) changed(_ context.Context, all []Change[int]) {
 	}
 }
 
-// values are what is in force.
+// values returns the values in force.
 func (s *shelf) values() map[string]int {
 	out := map[string]int{}
 	for _, x := range s.Items() {
@@ -95,7 +95,7 @@ func (s *shelf) heard() map[string]int {
 	return maps.Clone(s.told)
 }
 
-// run loads and runs a collection; what is returned ends it.
+// run loads and runs a collection, and returns the function that ends it.
 func (s *shelf) run(t *testing.T, configured map[string]int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -125,7 +125,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A change is in force, and told, when the call returns; what is refused changes nothing.
+// TestChanges checks that a change is in force and published when the call returns, and that a
+// refused change has no effect.
 func TestChanges(t *testing.T) {
 	s := newShelf(memstore.New())
 	s.run(t, map[string]int{"fixed": 1})
@@ -162,8 +163,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// There are never more than there may be, from however many writers of one controller.
-func TestMost(t *testing.T) {
+// TestMaxItems checks the bound with many concurrent writers of one controller.
+func TestMaxItems(t *testing.T) {
 	s := newShelf(memstore.New())
 	s.run(t, nil)
 	var wg sync.WaitGroup
@@ -186,8 +187,8 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// Two controllers with one store change the same names at random: both have the same in
-// the end, and were told of changes that lead there.
+// TestTwoWriters checks that two controllers with one store, which change the same names at random,
+// have the same items in the end, and that the published changes lead there.
 func TestTwoWriters(t *testing.T) {
 	st := memstore.New()
 	both := []*shelf{newShelf(st), newShelf(st)}
@@ -235,8 +236,8 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// What stands in the configuration takes the place of what stood there; what the API
-// declared stays. While it runs, and from one start to the next.
+// TestConfigured checks that configured items replace earlier configured ones, and leave those of
+// the API alone, while the collection runs and from one start to the next.
 func TestConfigured(t *testing.T) {
 	st := memstore.New()
 	s := newShelf(st)
@@ -263,7 +264,8 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
-// What is in use is not removed, and stays, as the API's, when it is not configured any more.
+// TestInUse checks that an item in use is not removed, and that the API can change it after it has
+// left the configuration.
 func TestInUse(t *testing.T) {
 	s := newShelf(memstore.New())
 	s.used = "a"
@@ -282,9 +284,9 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// What is told of an item need not be what is stored, and who plans for one is told when it
-// may not have been written.
-func TestTellAndAbandoned(t *testing.T) {
+// TestEventPayloadAndAbandoned checks that events show EventPayload's value, and that Abandoned is
+// called when a value may not have been written.
+func TestEventPayloadAndAbandoned(t *testing.T) {
 	var told []any
 	abandoned := ""
 	o := Options[int]{
@@ -311,8 +313,8 @@ func TestTellAndAbandoned(t *testing.T) {
 	}
 }
 
-// What the store has and cannot be read is in force nowhere, and can be replaced and
-// removed.
+// TestBroken checks that a stored item that cannot be decoded is not in force, and can be replaced
+// and removed.
 func TestBroken(t *testing.T) {
 	st := memstore.New()
 	for name, text := range map[string]string{"rubbish": "{", "negative": `{"value":-1}`, "other": `{"thing":1}`, "good": `{"value":1}`} {
@@ -339,8 +341,8 @@ func TestBroken(t *testing.T) {
 	eventually(t, "it is in force no more", func() bool { return maps.Equal(s.values(), want) && maps.Equal(s.heard(), want) })
 }
 
-// A watch that falls behind is begun anew, and nothing of what happened meanwhile is
-// missing.
+// TestWatchFallsBehind checks that a watch that falls behind is opened again, and that no change is
+// missed.
 func TestWatchFallsBehind(t *testing.T) {
 	st := memstore.New()
 	s := newShelf(st)
@@ -373,14 +375,14 @@ func TestWatchFallsBehind(t *testing.T) {
 	}
 }
 
-// failing is a store that takes no changes.
+// failing is a store that refuses changes.
 type failing struct{ store.Store }
 
 var errFull = errors.New("disk full")
 
 func (failing) Apply(context.Context, ...store.Op) error { return errFull }
 
-// deaf is a store that can be watched and not be listed, as long as it is deaf.
+// deaf is a store that can be watched but, while it is deaf, not listed.
 type deaf struct {
 	store.Store
 	mu       sync.Mutex
@@ -405,7 +407,7 @@ func (d *deaf) List(ctx context.Context, prefix string) ([]store.Entry, error) {
 	return d.Store.List(ctx, prefix)
 }
 
-// A watch of a store that does not answer is given up, and not left behind with each try.
+// TestNoWatchIsLeft checks that the watch is closed after each failed attempt to list the store.
 func TestNoWatchIsLeft(t *testing.T) {
 	st := &deaf{Store: memstore.New(), deaf: true}
 	s := newShelf(st)
@@ -421,7 +423,8 @@ func TestNoWatchIsLeft(t *testing.T) {
 	eventually(t, "no watch", func() bool { st.mu.Lock(); defer st.mu.Unlock(); return st.watching == 0 })
 }
 
-// A store that fails changes nothing; a caller that goes away is let go.
+// TestStoreFails checks that a failing store changes nothing, and that a caller whose context ends
+// does not wait.
 func TestStoreFails(t *testing.T) {
 	s := newShelf(failing{memstore.New()})
 	s.run(t, nil)

@@ -34,8 +34,8 @@ type relayed struct {
 	Number int64 // of the placement that has decided; zero before
 }
 
-// relay is a service that leads what goes to a TCP port from where it comes in to port 1 of switch 2,
-// and what comes from there back. Default forwarding would lead it to port 4 of switch 2.
+// relay is a service that forwards packets for a TCP port from where they enter to port 1 of switch
+// 2, and the answers back. Default forwarding would forward them to port 4 of switch 2.
 type relay struct {
 	*kit.Flows[relayed]
 	*servicetest.Controller
@@ -50,7 +50,7 @@ type relay struct {
 	looks map[string]int   // how often Place was called
 }
 
-// gate is what Place waits for.
+// gate blocks Place until it is opened.
 type gate struct {
 	entered, opened chan struct{}
 	enter           sync.Once
@@ -68,7 +68,7 @@ func at(d openflow.DatapathID, port uint32) network.PortRef {
 	return network.PortRef{Switch: d, Port: port}
 }
 
-// startRelay starts it on three switches in a triangle.
+// startRelay starts a relay on three switches in a triangle.
 func startRelay(t *testing.T, most int) *relay {
 	r := &relay{t: t, most: most, arrived: make(chan arrival, 256), gates: map[string]*gate{}, looks: map[string]int{}}
 	r.now.Store(1000)
@@ -121,7 +121,7 @@ func (r *relay) build(n *network.Network, st store.Store) (func(context.Context)
 	}, nil
 }
 
-// identify tells flows by the client, in both directions.
+// identify names a flow, in both directions, by its client.
 func identify(p *network.PacketIn) (name string, first relayed, ok bool) {
 	h := &p.Headers
 	if !h.Has(packet.TCP) {
@@ -171,8 +171,8 @@ func (r *relay) place(ctx context.Context, n *network.Network, name string, v re
 	return v, network.Program{Rules: append(rules, reverse...)}, errors.Join(err, backErr)
 }
 
-// shut has Place wait for a flow until open is called, with an error that it returns or nil. open
-// waits until Place does.
+// shut makes Place block for a flow until open is called, and then return open's argument, an error
+// or nil. open waits until Place has been called.
 func (r *relay) shut(flow string) (open func(error)) {
 	g := &gate{entered: make(chan struct{}), opened: make(chan struct{})}
 	r.mu.Lock()
@@ -193,7 +193,7 @@ func (r *relay) shut(flow string) (open func(error)) {
 	}
 }
 
-// routine waits until a flow has been looked at by routine.
+// routine waits until a flow has been checked by routine.
 func (r *relay) routine(flow string) {
 	r.t.Helper()
 	looks := func() int {
@@ -212,7 +212,7 @@ func (r *relay) receive(at network.PortRef, frame []byte) {
 	}
 }
 
-// send has segments of a flow come in at a port, numbered from first to last.
+// send sends segments of a flow, numbered from first to last, into a port.
 func (r *relay) send(at network.PortRef, client string, first, last uint32) {
 	r.t.Helper()
 	from := netip.MustParseAddrPort(client)
@@ -222,7 +222,8 @@ func (r *relay) send(at network.PortRef, client string, first, last uint32) {
 	}
 }
 
-// arrives checks that the segments of a flow with these numbers leave next by a port, in their order.
+// arrives checks that the segments of a flow with these numbers leave next by a port, in their
+// order.
 func (r *relay) arrives(to network.PortRef, client string, first, last uint32) {
 	r.t.Helper()
 	for seq := first; seq <= last; seq++ {
@@ -238,7 +239,7 @@ func (r *relay) arrives(to network.PortRef, client string, first, last uint32) {
 	}
 }
 
-// rules returns those of flows at a switch.
+// rules returns the rules of flows at a switch.
 func (r *relay) rules(d openflow.DatapathID) (out []fake.Entry) {
 	for _, e := range r.Switch(d).Table().Entries() {
 		if e.Priority == network.StageSelect.Base()+relayRule {
@@ -255,11 +256,12 @@ func (r *relay) has(what string, rules ...int) {
 	})
 }
 
-// Clients of two flows.
+// The clients of two flows.
 const one, two = "10.0.0.1:1001", "10.0.0.1:1002"
 
-// The packets of a flow are held while it is placed, and leave in their order by its rules. One that
-// the switch sends up by an older decision goes the same way. Another flow does not wait for it.
+// TestFlowsHold checks that the packets of a flow are held while it is placed, and leave in their
+// order by its rules. A packet that the switch sends to the controller by an older decision takes
+// the same way. Another flow does not wait.
 func TestFlowsHold(t *testing.T) {
 	r := startRelay(t, 64)
 	open := r.shut(one)
@@ -278,8 +280,8 @@ func TestFlowsHold(t *testing.T) {
 	r.arrives(at(2, 1), one, 6, 6)
 }
 
-// A flow ends when its rules have been idle, and is not written again by routine. Its next packet
-// begins another.
+// TestFlowsEnd checks that a flow ends when its rules have been idle, that routine does not write
+// them again, and that the next packet starts another flow.
 func TestFlowsEnd(t *testing.T) {
 	r := startRelay(t, 64)
 	r.send(at(1, 1), one, 1, 1)
@@ -306,8 +308,8 @@ func TestFlowsEnd(t *testing.T) {
 	}
 }
 
-// A flow of which one direction has been idle goes on. The rules of that direction stay away until a
-// packet needs them.
+// TestFlowsHalfIdle checks that a flow goes on if one direction has been idle, and that the rules
+// of that direction are written again only when a packet needs them.
 func TestFlowsHalfIdle(t *testing.T) {
 	r := startRelay(t, 64)
 	r.send(at(1, 1), one, 1, 1)
@@ -330,8 +332,8 @@ func TestFlowsHalfIdle(t *testing.T) {
 	}
 }
 
-// A restart leaves the rules of flows as they are, also while the flows cannot be placed, and what
-// was decided about them holds. They end as before.
+// TestFlowsRestart checks that a restart keeps the rules of flows and the decisions about them,
+// also while the flows cannot be placed, and that they end as before.
 func TestFlowsRestart(t *testing.T) {
 	r := startRelay(t, 64)
 	r.send(at(1, 1), one, 1, 1)
@@ -363,7 +365,8 @@ func TestFlowsRestart(t *testing.T) {
 	eventually(t, "the flows' end", func() bool { return len(r.Values()) == 0 })
 }
 
-// Flows go another way when a link is lost, and none that has ended is written again.
+// TestFlowsRerouted checks that flows move to another path when a link is lost, and that rules of
+// ended flows are not written again.
 func TestFlowsRerouted(t *testing.T) {
 	r := startRelay(t, 64)
 	r.send(at(1, 1), one, 1, 1)
@@ -378,8 +381,8 @@ func TestFlowsRerouted(t *testing.T) {
 	}
 }
 
-// Each port has a share of the flows, and each flow of the held packets: what is beyond goes on as if
-// the service were not there.
+// TestFlowsBounds checks the bounds of flows for a port, and of held packets for a flow. Packets
+// beyond them are forwarded as without the service.
 func TestFlowsBounds(t *testing.T) {
 	r := startRelay(t, 2)
 	for i := range uint32(3) {
@@ -401,7 +404,8 @@ func TestFlowsBounds(t *testing.T) {
 	}
 }
 
-// Packets of a flow that cannot be placed, or that ends, go on as if the service were not there.
+// TestFlowsNotPlaced checks that packets of a flow that cannot be placed, or that ends, are
+// forwarded as without the service.
 func TestFlowsNotPlaced(t *testing.T) {
 	r := startRelay(t, 64)
 	for i, err := range []error{errors.New("no"), kit.ErrFlowEnded} {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Work is done when it is woken, once for many calls, and every so often.
+// TestLoop checks that work is done once for several calls of Wake, and at the interval.
 func TestLoop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l, worked, done := NewLoop(), make(chan struct{}), make(chan struct{})

@@ -6,7 +6,8 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// Parts of an owner have keys of their own, are ready together, and each is told of its rules.
+// TestParts checks that the parts of an owner have separate keys, become ready together, and are
+// notified of their own rules.
 func TestParts(t *testing.T) {
 	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
 	o := &Owner{ledger: b, parts: map[string]*Part{}}

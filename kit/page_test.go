@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Pages of any size show every item once and in order, and so does a list from which the
-// item that the cursor names has been removed meanwhile.
+// TestPages checks that pages of any size show every item once and in order, also if the item that
+// the cursor names has been removed.
 func TestPages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z &=%"]{1,4}`), 0, 30, rapid.ID).Draw(t, "names")

@@ -47,8 +47,8 @@ func run(t *testing.T, r *kit.Reconciler[int], configured map[string]int) {
 	<-r.Loaded()
 }
 
-// A rule that has ended by its idle timeout is not written again by routine, but when somebody asks
-// for the item, or the rule becomes another.
+// TestEndedRulesStayAway checks that a rule that has expired is not written again by routine, but
+// when Reconcile is called for the item, or the rule changes.
 func TestEndedRulesStayAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := servicetest.NewLedger()
@@ -84,7 +84,8 @@ func TestEndedRulesStayAway(t *testing.T) {
 	})
 }
 
-// Routine writes nothing where all is as before: a rule that ends just then would be written again.
+// TestRoutineWritesNothing checks that routine writes nothing without changes: writing would
+// restore a rule that expires at that moment.
 func TestRoutineWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := servicetest.NewLedger()
@@ -106,7 +107,8 @@ func TestRoutineWritesNothing(t *testing.T) {
 	})
 }
 
-// The hook is told once of each change of an item's rules, and of their end.
+// TestOnChange checks that OnChange is called once for each change of an item's rules, and for
+// their removal.
 func TestOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := servicetest.NewLedger()
@@ -133,7 +135,7 @@ func TestOnChange(t *testing.T) {
 	})
 }
 
-// What a restart has left stays until the service says that it knows what it needs.
+// TestReadyWhen checks that rules from before a restart stay until ReadyWhen returns true.
 func TestReadyWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, items := range []map[string]int{nil, {"a": 1}} {

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// A port from which very many packets come does not take the turns of the others, nor does a
-// switch with many such ports, and a packet with an older time brings no turns.
+// TestPortLimiter checks that a port that sends very many packets does not use up the share of the
+// others, nor does a switch with many such ports, and that a packet with an older time adds no
+// tokens.
 func TestPortLimiter(t *testing.T) {
 	const placedEach, placedOfSwitch, placedAll = 1000, 2500, 10_000
 	r := NewPortLimiter(placings)

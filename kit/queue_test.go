@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// A key is never worked on twice at once, no lane has more at once than it may, and after the
-// last call of add every key is worked on once more.
+// TestQueue checks that a key is never worked on twice at once, that no lane exceeds its bound, and
+// that every key is worked on after the last call of add.
 func TestQueue(t *testing.T) {
 	group := tasks.New()
 	var all [300]struct{ runs, wanted, done atomic.Int64 }
@@ -61,8 +61,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A key that somebody waits for is worked on although routine work takes all its places, also
-// if it was there as routine before.
+// TestQueueDoesNotWaitForRoutine checks that an urgent key is worked on although routine work has
+// reached its bound, also if the key was added as routine before.
 func TestQueueDoesNotWaitForRoutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group, block, did := tasks.New(), make(chan struct{}), make(chan string, 1000)

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// board is a ledger that keeps how many rules each key has.
+// board is a ledger that records the number of rules of each key.
 type board struct {
 	Ledger
 	mu    sync.Mutex
@@ -64,7 +64,8 @@ func (b *board) has(want map[string]int) bool {
 	return maps.Equal(b.rules, want)
 }
 
-// plan is a reconciler of numbers, each so many rules; times multiplies them.
+// plan is a reconciler of numbers, each of which stands for that number of rules. times multiplies
+// them.
 type plan struct {
 	*Reconciler[int]
 	board *board
@@ -111,8 +112,8 @@ func (p *plan) program(ctx context.Context, x Item[int]) (out network.Program, e
 	return out, nil
 }
 
-// The network has what is declared when the call returns, and again when it has changed;
-// what fails is told, and tried again.
+// TestReconciler checks that the declared rules are written when the call returns, and again after
+// a change, and that failures are reported and retried.
 func TestReconciler(t *testing.T) {
 	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
 	p := newPlan(t, memstore.New(), b, map[string]int{"fixed": 2})
@@ -145,9 +146,8 @@ func TestReconciler(t *testing.T) {
 	})
 }
 
-// One item whose rules are not known yet holds up no other, whoever waits for it: a change of it by
-// the API, the network's change, or another controller's. All of it takes no longer than the work
-// on the slow one may.
+// TestReconcilerItemsDoNotWait checks that an item whose rules are not known yet delays no other,
+// after a change by the API, by the network or by another controller.
 func TestReconcilerItemsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, st := &board{rules: map[string]int{}, stuck: map[string]error{}}, memstore.New()
@@ -185,8 +185,8 @@ func TestReconcilerItemsDoNotWait(t *testing.T) {
 	})
 }
 
-// Nothing is written before Await has returned. Whoever asks for an item meanwhile has it
-// looked at then; who asks while it is worked on has what has changed since looked at, too.
+// TestReconcile checks that nothing is written before Await has returned, that calls meanwhile are
+// answered afterwards, and that a call during an attempt gets the changes since its start.
 func TestReconcile(t *testing.T) {
 	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
 	p := &plan{board: b, times: 1, wait: map[string]chan struct{}{}}
@@ -251,7 +251,8 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// At the end there are no items any more, and a last look at the network removes nothing.
+// TestEndRemovesNoRules checks that a last attempt after the end of the collection removes no
+// rules.
 func TestEndRemovesNoRules(t *testing.T) {
 	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
 	r := NewReconciler(Options[int]{
@@ -275,8 +276,9 @@ func TestEndRemovesNoRules(t *testing.T) {
 	}
 }
 
-// After a restart rules of before are left alone until the rules of each loaded item are
-// known, or the item is gone: which of them are an item's is not known before.
+// TestReadyWhenItemsAreKnown checks that rules from before a restart stay until the rules of each
+// loaded item are known or the item is removed. Until then it is not known which rules belong to an
+// item.
 func TestReadyWhenItemsAreKnown(t *testing.T) {
 	st := memstore.New()
 	newBoard := func() *board { return &board{rules: map[string]int{}, stuck: map[string]error{}} }

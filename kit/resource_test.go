@@ -27,8 +27,8 @@ type numberInfo struct {
 	Origin string `json:"origin"`
 }
 
-// Each operation answers as it should, and conditional changes are made as long as the
-// condition holds.
+// TestResource checks the answers of all operations, and that a conditional change is made only if
+// its condition holds.
 func TestResource(t *testing.T) {
 	s := newShelf(memstore.New())
 	s.run(t, map[string]int{"fixed": 1})
@@ -140,7 +140,7 @@ func TestResource(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Faults name the fields of what they are part of.
+// TestFaults checks that faults name the fields of the enclosing input.
 func TestFaults(t *testing.T) {
 	var f Faults
 	f.Check(true, "fine", 0, "never")

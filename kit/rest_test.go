@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// A change that came while a service reads its store would be there twice.
+// TestAwaitChanges checks that a change waits until the service has read its store. Otherwise its
+// item could exist twice.
 func TestAwaitChanges(t *testing.T) {
 	loaded := make(chan struct{})
 	a := api.New(api.Options{Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", "secret")}}})

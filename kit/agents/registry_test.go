@@ -23,8 +23,7 @@ import (
 
 type toAgent = control.Client[told, told]
 
-// world is a registry in a network of one switch, and agents that are real but for what
-// they do.
+// world is a registry in a network of one switch, with real agents that do no work.
 type world struct {
 	*Registry[*toAgent, told, told]
 	t   *testing.T
@@ -39,7 +38,7 @@ var home = network.PortRef{Switch: 1, Port: 1}
 
 func newWorld(t *testing.T) *world { return newWorldWith(t, nil) }
 
-// newWorldWith has agents be configured.
+// newWorldWith returns a world with configured agents.
 func newWorldWith(t *testing.T, configured map[string]AgentRecord) *world {
 	w := &world{t: t, net: servicetest.NewNetwork(topology.New(1, []openflow.DatapathID{1}, nil))}
 	w.net.SetHost(network.Host{MAC: openflow.MAC{2, 0, 0, 0, 0, 1}, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, At: home})
@@ -73,7 +72,7 @@ func newWorldWith(t *testing.T, configured map[string]AgentRecord) *world {
 	return w
 }
 
-// serve runs an agent, and returns where.
+// serve runs an agent, and returns its address.
 func (w *world) serve() (s *control.Server[told, told], url string) {
 	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,8 +121,9 @@ func (w *world) unfit(name string) string {
 	return s.Unfit(netip.MustParseAddr("10.0.0.9"))
 }
 
-// An agent is followed from its registration until it dies: it is found, its records come,
-// it is drained, and what it did is over when its machine says that it does not run.
+// TestAgentsLife checks that an agent is followed from its registration until it dies: it is found,
+// its records arrive, it is drained, and its work ends when its machine reports that it does not
+// run.
 func TestAgentsLife(t *testing.T) {
 	w := newWorld(t)
 	server, url := w.serve()
@@ -158,7 +158,8 @@ func TestAgentsLife(t *testing.T) {
 	}
 }
 
-// One with sessions is not removed unless that is forced; its sessions are over then.
+// TestRemove checks that an agent with sessions is removed only by force, and that its sessions
+// then end.
 func TestRemove(t *testing.T) {
 	w := newWorld(t)
 	_, url := w.serve()
@@ -178,7 +179,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// The place of an agent that nobody has seen is a problem that says which address it is of.
+// TestNotPlaced checks that an agent that is not found in the network is a problem that names its
+// address.
 func TestNotPlaced(t *testing.T) {
 	w := newWorld(t)
 	_, url := w.serve()
@@ -192,7 +194,8 @@ func TestNotPlaced(t *testing.T) {
 	w.eventually("it is found", func() bool { return w.unfit("a") == "" && len(w.Problems()) == 0 })
 }
 
-// A port that stays down ends what the agent does there; one that flaps does not.
+// TestUnplugged checks that a port that stays down ends the work of its agent, and that a flapping
+// port does not.
 func TestUnplugged(t *testing.T) {
 	w := newWorld(t)
 	_, url := w.serve()
@@ -219,7 +222,8 @@ func TestUnplugged(t *testing.T) {
 	})
 }
 
-// Agents of the configuration are followed, and changed and removed there alone.
+// TestConfigured checks that agents of the configuration are followed, and can be changed and
+// removed only there.
 func TestConfigured(t *testing.T) {
 	rec, faults := Parse(control.AgentSpec{Name: "a", URL: "http://127.0.0.1:1"})
 	if len(faults) > 0 {
@@ -240,8 +244,8 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
-// Of several that are asked at once each answers for itself; those that others may stand in
-// for are told apart.
+// TestTogether checks that each of several agents answers for itself, and that MayPass returns
+// those for which others may stand in.
 func TestTogether(t *testing.T) {
 	all := []*Agent[int]{{Name: "fine"}, {Name: "full"}, {Name: "slow"}, {Name: "wrong"}}
 	errs := Together(t.Context(), 50*time.Millisecond, all, func(ctx context.Context, i int, a *Agent[int]) error {
@@ -261,7 +265,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// The nearest of the least loaded is chosen; those that are not fit are told.
+// TestNearest checks that the least loaded of the nearest agents is chosen, and that agents that
+// cannot be used are named.
 func TestNearest(t *testing.T) {
 	list := []Candidate{
 		{Name: "far", Costs: []float64{20}},

@@ -21,7 +21,7 @@ type (
 	event = control.Event[told, told]
 )
 
-// stub is an agent that is well but for its event stream.
+// stub is an agent that works except for its event stream.
 type stub struct {
 	*control.Client[told, told]
 	asked  atomic.Int32
@@ -50,7 +50,7 @@ func newTestRegistry(t *testing.T, change func(*Options[*stub, told, told])) *Re
 	return r
 }
 
-// A stream that breaks at once is not asked for in a tight loop.
+// TestBrokenEvents checks that a stream that breaks at once is not opened again in a tight loop.
 func TestBrokenEvents(t *testing.T) {
 	r := newTestRegistry(t, func(*Options[*stub, told, told]) {})
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -62,9 +62,9 @@ func TestBrokenEvents(t *testing.T) {
 	}
 }
 
-// An agent is not up before its first word has been taken in: who finds it up knows of what has
-// ended.
-func TestUpHasTold(t *testing.T) {
+// TestUpAfterFirstEvent checks that an agent is not up before its first event has been handled, so
+// that a caller that finds it up also sees what has ended.
+func TestUpAfterFirstEvent(t *testing.T) {
 	var a *Agent[*stub]
 	before := map[told]Liveness{}
 	r := newTestRegistry(t, func(o *Options[*stub, told, told]) {
@@ -78,9 +78,9 @@ func TestUpHasTold(t *testing.T) {
 	}
 }
 
-// Whether an agent drains is as it was after the latest request, in whichever order its words are
-// heard; one that was started again begins anew.
-func TestWordsOvertakeEachOther(t *testing.T) {
+// TestDrainMessagesOutOfOrder checks that the latest request decides whether an agent drains, in
+// whichever order its messages arrive, and that a restarted agent counts from the beginning.
+func TestDrainMessagesOutOfOrder(t *testing.T) {
 	r := newTestRegistry(t, func(o *Options[*stub, told, told]) {
 		o.Event = func(*Agent[*stub], event, bool) {}
 		o.Lost = func(_, _ *Agent[*stub], _ error) {}
@@ -120,8 +120,8 @@ func TestWordsOvertakeEachOther(t *testing.T) {
 	}
 }
 
-// Each record of an instance is taken in once, though streams repeat it; one that is not
-// there any more is told to be missed, as is the loss of an instance.
+// TestRecordsAreTakenOnce checks that each record of an instance is handled once although streams
+// repeat it, and that lost records and the loss of an instance are reported.
 func TestRecordsAreTakenOnce(t *testing.T) {
 	var got []told
 	var lost []error

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The token of a controller on this machine is sent to a controller on this machine only.
+// TestLocalToken checks that the token of a controller on this machine is sent only to a controller
+// on this machine.
 func TestLocalToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {

@@ -49,7 +49,7 @@ func things(t *testing.T, server string, args ...string) (code int, out string) 
 	return code, text.String()
 }
 
-// Flags and columns are the fields of what is declared.
+// TestDeclaredCommands checks that flags and columns follow from the fields of declared items.
 func TestDeclaredCommands(t *testing.T) {
 	var method, path, body string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +85,8 @@ func TestDeclaredCommands(t *testing.T) {
 	}
 }
 
-// A refusal names what the user has typed: flags, not the fields of the request.
+// TestRefusalNamesFlags checks that a refusal names the flags that the user has typed instead of
+// the request's fields.
 func TestRefusalNamesFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "thing.json")
 	if err := os.WriteFile(file, []byte(`{"fast": 7}`), 0o600); err != nil {

@@ -70,7 +70,8 @@ func printed(print func(io.Writer)) string {
 	return b.String()
 }
 
-// What has a unit in its name has it beside its value, what is left out is a dash.
+// TestTableShowsValues checks that values show the units of their fields, and that missing values
+// are dashes.
 func TestTableShowsValues(t *testing.T) {
 	table := Table[answer]("name used_bits_per_second delay_milliseconds loss cpu at at.switch/at.port=PLACE hops match load.bits_per_second_in=IN places ended took")
 	got := printed(func(w io.Writer) { table(w, []answer{decoded(t)}) })
@@ -81,7 +82,8 @@ func TestTableShowsValues(t *testing.T) {
 	}
 }
 
-// One thing has a line for each field that has a value, and lists of things below.
+// TestFieldsShowEverything checks that an answer has a line for each field with a value, and tables
+// for lists below.
 func TestFieldsShowEverything(t *testing.T) {
 	got := printed(func(w io.Writer) { Fields(w, decoded(t)) })
 	for _, want := range []string{"min rate  2Mbit\n", "notes     one thing\nnotes     another\n", "\nCOURSES\nBYTES  UP\n5      true\n7      false\n"} {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// What an agent says at once is bounded, and by less where its service says so.
+// TestBound checks that the size of an agent's answers and events is bounded, and that a service
+// can lower the bound.
 func TestBound(t *testing.T) {
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/events" {
@@ -38,8 +39,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// What an agent answers is refused beyond a MiB, and where little text would become many
-// values. Its texts are cut.
+// TestHostileAgent checks that answers beyond 1 MiB are refused, and short ones that would become
+// many values, and that texts are cut.
 func TestHostileAgent(t *testing.T) {
 	for name, c := range map[string]struct{ status, want string }{
 		"an endless text":     {`{"version": "` + strings.Repeat("x", 2<<20) + `"}`, "more than 1048576 bytes"},

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A connection that stands only when its request has been given up is closed with
-// the client, as one that is made afterwards.
+// TestCloseEndsConnectionsNobodyWaitsFor checks that Close closes a connection that is established
+// only after its request has been given up, and one that is made after Close.
 func TestCloseEndsConnectionsNobodyWaitsFor(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()

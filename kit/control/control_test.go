@@ -35,7 +35,8 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// Texts of a refusal, which go into logs and events, are cut, however long they are.
+// TestLongProblem checks that long texts of a refusal, which are written to logs and events, are
+// cut.
 func TestLongProblem(t *testing.T) {
 	long := strings.Repeat("é", 30_000)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

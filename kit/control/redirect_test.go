@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// An agent cannot send its controller on to somebody else.
+// TestRedirectsAreNotFollowed checks that an agent cannot redirect its controller to another
+// server.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	var asked atomic.Int32
 	victim := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

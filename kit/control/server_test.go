@@ -49,7 +49,7 @@ func serve(t *testing.T) (*Server[int, string], *Client[int, string]) {
 	return s, c
 }
 
-// What is asked is answered, or refused with a code and the field that is wrong.
+// TestHandle checks that a request is answered, or refused with a code and the wrong field.
 func TestHandle(t *testing.T) {
 	_, c := serve(t)
 	var out question
@@ -77,7 +77,8 @@ func TestHandle(t *testing.T) {
 	}
 }
 
-// The state has what the agent says and what its server knows; draining is remembered.
+// TestStatus checks that the status has the values of the agent and of its server, and that
+// draining is kept.
 func TestStatus(t *testing.T) {
 	s, c := serve(t)
 	for i, on := range []bool{true, false} {
@@ -88,8 +89,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A stream begins with the records that are held, the latest, and goes on with new ones; each
-// has a number.
+// TestEvents checks that a stream starts with the latest held records and continues with new ones,
+// and that each record has a number.
 func TestEvents(t *testing.T) {
 	s, c := serve(t)
 	for i := range keepRecords + 1 {
