@@ -264,7 +264,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// A noun of a service lists by itself, with the flags of its list, and refuses other words.
+// TestNounAloneLists checks that the noun of a service lists its items, with the flags of its list,
+// and refuses other words.
 func TestNounAloneLists(t *testing.T) {
 	url := fakeController(t, map[string]string{"/api/v1/sos/sessions?limit=7&state=live": `[{"id":"s17"}]`})
 	for _, line := range []string{"sos sessions", "sos sessions list"} {
@@ -281,7 +282,8 @@ func TestNounAloneLists(t *testing.T) {
 	}
 }
 
-// A key that was renamed is no fault, and the check says what it is called now.
+// TestConfigCheckWarns checks that an old name of a key is no fault, and that the check names the
+// new one.
 func TestConfigCheckWarns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "controller.yaml")
 	if err := os.WriteFile(file, []byte("data_dir: /tmp\nsos: {tls: {cert: /c, key: /k, ca: /a}}\n"), 0o600); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// asked is a controller that answers with who asks it.
+// asked starts a controller that answers with the identity of the client.
 func asked(t *testing.T, dir string, ca *pki.CA) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

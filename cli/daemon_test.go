@@ -42,7 +42,7 @@ func launch(t *testing.T, args ...string) *program {
 	return &program{t, cmd, bufio.NewScanner(pipe)}
 }
 
-// until reads its log up to a line that says so, and returns that.
+// until reads the program's log up to a line with a text, and returns that line.
 func (p *program) until(want string) string {
 	p.t.Helper()
 	last := ""
@@ -62,7 +62,7 @@ func (p *program) signal(s syscall.Signal) {
 	}
 }
 
-// ended waits for its end after SIGTERM.
+// ended waits for the program's end after SIGTERM.
 func (p *program) ended() {
 	p.t.Helper()
 	for p.log.Scan() {
@@ -72,7 +72,8 @@ func (p *program) ended() {
 	}
 }
 
-// The classifier, which has no configuration, outlives SIGHUP and says so.
+// TestHangupLeavesTheClassifier checks that SIGHUP does not end the classifier, which has no
+// configuration, and that it logs so.
 func TestHangupLeavesTheClassifier(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
@@ -84,7 +85,8 @@ func TestHangupLeavesTheClassifier(t *testing.T) {
 	p.ended()
 }
 
-// The real program reads its configuration again on SIGHUP, and goes on whatever that is.
+// TestHangupReloads checks that the real program reads its configuration again on SIGHUP, and goes
+// on whatever the file contains.
 func TestHangupReloads(t *testing.T) {
 	live.Test(t)
 	t.Parallel()

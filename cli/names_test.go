@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// Tables call switches by their configured names, in reasons, too; the list of switches
-// says which is which.
+// TestTablesUseNames checks that tables show the configured names of switches, also in reasons, and
+// that the list of switches shows both names and identifiers.
 func TestTablesUseNames(t *testing.T) {
 	const base = "/api/v1/"
 	url := fakeController(t, map[string]string{

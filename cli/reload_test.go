@@ -39,7 +39,7 @@ func startReloading(t *testing.T, definitions string) *reloading {
 	return r
 }
 
-// ready waits until the services have read what they are to do.
+// ready waits until the services have loaded.
 func (r *reloading) ready() {
 	r.t.Helper()
 	deadline, tick := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
@@ -85,7 +85,8 @@ func (r *reloading) write(definitions string) {
 	}
 }
 
-// reload has the configuration read again, and waits until the log says what became of it.
+// reload makes the controller read the configuration again, and waits until the log reports the
+// result.
 func (r *reloading) reload(want string) string {
 	r.t.Helper()
 	r.signal(syscall.SIGHUP)
@@ -113,7 +114,7 @@ func (r *reloading) ask(method, path, body string) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// make has the API define something.
+// make declares an item through the API.
 func (r *reloading) make(method, path, body string) {
 	r.t.Helper()
 	if status, text := r.ask(method, path, body); status/100 != 2 {
@@ -127,7 +128,7 @@ type listed struct {
 	Rate                     json.RawMessage
 }
 
-// list returns what the lists of definitions hold, each with what a reload may change.
+// list returns the declared items, each with what a reload may change.
 func (r *reloading) list() string {
 	r.t.Helper()
 	var out []string
@@ -162,8 +163,8 @@ qos:
   classes: {voip: {priority: 2, flows: [{ipv4_dst: 10.0.0.4, udp_dst: 5001}]}}
 `
 
-// What has been added, changed and removed in the file takes effect by SIGHUP, and what the
-// API has made stays. A file that is not good changes nothing.
+// TestReloadTakesDefinitions checks that SIGHUP applies what has been added, changed and removed in
+// the file, and leaves items of the API alone. A file with errors changes nothing.
 func TestReloadTakesDefinitions(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
@@ -230,8 +231,8 @@ qos:
 	r.ended()
 }
 
-// A token that stands in the token file after SIGHUP opens the API, the one before does
-// not, and a file that is no token changes nothing.
+// TestReloadTakesTokens checks that after SIGHUP the new token in the token file is accepted and
+// the old one is not, and that a file without a token changes nothing.
 func TestReloadTakesTokens(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
@@ -273,8 +274,8 @@ func TestReloadTakesTokens(t *testing.T) {
 	r.ended()
 }
 
-// outlives runs a program whose file has a level and a number: SIGHUP has the level take
-// effect, names the number, refuses a bad file, and ends nothing.
+// outlives runs a program whose file has a log level and a number. It checks that SIGHUP applies
+// the level, names the number, refuses a file with errors, and does not end the program.
 func outlives(t *testing.T, runs, key, text string, command ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "program.yaml")
@@ -301,7 +302,8 @@ func outlives(t *testing.T, runs, key, text string, command ...string) {
 	p.ended()
 }
 
-// An agent outlives SIGHUP: the level of its log takes effect, and the rest is named.
+// TestHangupLeavesTheAgent checks that SIGHUP does not end an agent, applies its log level, and
+// names the other changes.
 func TestHangupLeavesTheAgent(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
@@ -321,7 +323,7 @@ func TestHangupLeavesTheAgent(t *testing.T) {
 	outlives(t, "agent runs", "sessions.max", "log: {level: %s}\ncontrol: {listen: '127.0.0.1:0', tls: "+tls+"}\nsessions: {max: %d}\n", "agent")
 }
 
-// So does the daemon of a mobile device.
+// TestHangupLeavesTheMobile checks the same for the daemon of a mobile device.
 func TestHangupLeavesTheMobile(t *testing.T) {
 	live.Test(t)
 	t.Parallel()

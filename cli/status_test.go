@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// TestStatusNamesWhatIsWrong has the services say what does not work, and why connections
+// TestStatusNamesWhatIsWrong checks that the services report their problems, and why connections
 // went directly.
 func TestStatusNamesWhatIsWrong(t *testing.T) {
 	const fault = "agent west is not placed: no host answers; check its port"

@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// TestWrongInputIsNamed gives commands what they cannot use: each says what is wrong, with
-// what was given, and what would be right, without asking the controller, and ends with the
-// exit code of a wrong command line.
+// TestWrongInputIsNamed checks that commands refuse input that they cannot use: the message says
+// what is wrong, what was given and what would be right, the controller is not asked, and the exit
+// code is that of a wrong command line.
 func TestWrongInputIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		args string

@@ -20,7 +20,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// The certificates of all sections are listed, those of a mapping's elements, too.
+// TestCertificatesAreListed checks that the certificates of all sections are listed, including
+// those of a mapping's elements.
 func TestCertificatesAreListed(t *testing.T) {
 	c := sampleController()
 	c.API.TLS = TLS{Cert: "a"}

@@ -44,7 +44,8 @@ func threeTables(t *testing.T) rule.Layout {
 	return l
 }
 
-// Tables are written as a number, a mapping, or left to the switch.
+// TestTables checks the forms of tables: a number, a mapping, and the one that leaves them to the
+// switch.
 func TestTables(t *testing.T) {
 	c := sampleController()
 	text := "network:\n  switches:\n    00000000000000a1: {tables: 1}\n    00000000000000a2: {tables: {classify: 0, service: 10, route: 20}}\n    00000000000000a3: {tables: auto}\n"
@@ -186,7 +187,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A file without a setting is refused where a running program reads it again.
+// TestEmptiedFile checks that a program that reads its configuration again refuses a file without a
+// setting.
 func TestEmptiedFile(t *testing.T) {
 	for _, text := range []string{"", "\n", "# only a comment\n", "---\n", "null\n", "{}\n"} {
 		file := filepath.Join(t.TempDir(), "controller.yaml")
@@ -205,8 +207,8 @@ func TestEmptiedFile(t *testing.T) {
 	}
 }
 
-// What stands under an old name is read under the new one, from the file, the environment and
-// flags, and a warning says so.
+// TestOldNames checks that settings under an old name are read under the new one from the file, the
+// environment and flags, with a warning.
 func TestOldNames(t *testing.T) {
 	file := someFile(t)
 	for name, s := range map[string]Sources{

@@ -28,8 +28,8 @@ func TestContextsAreRefusedWhole(t *testing.T) {
 	}
 }
 
-// Files are named from the folder of the contexts, and nothing but an ordinary file is
-// replaced.
+// TestContextsFile checks that names of files are relative to the folder of the contexts, and that
+// only a regular file is replaced.
 func TestContextsFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "contexts.yaml")

@@ -2,8 +2,7 @@ package config
 
 import "testing"
 
-// TestSizes: sizes of the configuration are those of internal/units, and a plain number is
-// of bytes.
+// TestSizes checks that sizes are parsed as in internal/units, and that a plain number is in bytes.
 func TestSizes(t *testing.T) {
 	for text, want := range map[string]Size{
 		"1500": 1500, "0": 0, "256KiB": 256 << 10, "1.5MB": 1_500_000, "4 MiB": 4 << 20, "1514B": 1514,

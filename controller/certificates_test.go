@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// The metric follows the files: a renewed certificate is told of without a restart.
+// TestExpiryOfCertificatesIsTold checks that the metric follows the files: it shows a renewed
+// certificate without a restart.
 func TestExpiryOfCertificatesIsTold(t *testing.T) {
 	cfg := testConfig(t, "memory")
 	dir := t.TempDir()

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// A certificate opens the port where its role belongs, and one without a role none, unless
-// the configuration maps its name to one.
+// TestCertificatesOpenWhatTheirRoleIs checks that a certificate is accepted only at the port of its
+// role, and one without a role nowhere, unless the configuration maps its name to a role.
 func TestCertificatesOpenWhatTheirRoleIs(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := pki.Init(dir, "ca", time.Hour)
@@ -96,7 +96,8 @@ func greeting(addr string, conf *tls.Config) error {
 	return err
 }
 
-// The controller takes nodes for nodes and agents for agents, and neither for the other.
+// TestNodesHaveARoleOfTheirOwn checks that the controller accepts nodes only as nodes, and agents
+// only as agents.
 func TestNodesHaveARoleOfTheirOwn(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := pki.Init(dir, "ca", time.Hour)

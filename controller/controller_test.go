@@ -62,7 +62,7 @@ type running struct {
 	stop   func()
 }
 
-// run starts a controller; stop, or the end of the test, ends it.
+// run starts a controller. stop, or the end of the test, ends it.
 func run(t *testing.T, cfg *config.Controller) *running {
 	t.Helper()
 	r := &running{log: &syncBuffer{}}
@@ -277,7 +277,7 @@ func TestOpenAPIDocument(t *testing.T) {
 	}
 }
 
-// dump is everything that a request could have changed.
+// dump returns everything that a request could have changed.
 func (r *running) dump(t *testing.T) string {
 	t.Helper()
 	entries, err := r.store.List(t.Context(), "")

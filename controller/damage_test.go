@@ -20,8 +20,8 @@ import (
 	"github.com/sluice-net/sluice/store/pebblestore"
 )
 
-// stored is a data folder with five entries of the whitelist, a snapshot of them, and
-// sorted files and a log of the database with more.
+// stored makes a data folder with five entries of the whitelist, a snapshot of them, and a database
+// with sorted files and a log that have more.
 func stored(t *testing.T, binary string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "sluice")
@@ -93,7 +93,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// usedOf is where the zeros begin that a file ends with.
+// usedOf returns where the zeros begin with which a file ends.
 func usedOf(t *testing.T, file string) int64 {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -190,8 +190,8 @@ func sluice(t *testing.T, binary string, user uint32, args ...string) (code int,
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// A damaged store is a sentence that says what is wrong and what helps; what it says to do
-// brings back the last snapshot.
+// TestDamagedStore checks that a damaged store is reported in one line with the fault and a remedy,
+// and that the remedy restores the last snapshot.
 func TestDamagedStore(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
@@ -263,7 +263,8 @@ func sentence(t *testing.T, code int, text, want string) {
 	}
 }
 
-// What a crash may leave of a log's end is no damage: nothing is lost, and nothing is asked.
+// TestShortLogIsNoDamage checks that a log's end as a crash may leave it is no damage: nothing is
+// lost, and the operator need not act.
 func TestShortLogIsNoDamage(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
@@ -286,8 +287,8 @@ func TestShortLogIsNoDamage(t *testing.T) {
 	}
 }
 
-// A controller that is killed while it writes a snapshot leaves those of before whole, and
-// nothing that looks like one.
+// TestKilledDuringSnapshot checks that a controller that is killed while it writes a snapshot
+// leaves the earlier ones whole, and no file that looks like a snapshot.
 func TestKilledDuringSnapshot(t *testing.T) {
 	live.Test(t)
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/dashboard"
 )
 
-// Everybody may have the page; what it shows needs a token.
+// TestDashboardIsServed checks that everybody can load the page, and that its data needs a token.
 func TestDashboardIsServed(t *testing.T) {
 	r := run(t, testConfig(t, "memory"))
 	get := func(path string) *http.Response {

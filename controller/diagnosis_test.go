@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// An operator begins an examination by the API, sees that it runs, and what it has found.
+// TestDiagnosisThroughTheAPI checks that an operator can start an examination by the API, see that
+// it runs, and read its findings.
 func TestDiagnosisThroughTheAPI(t *testing.T) {
 	cfg := testConfig(t, "memory")
 	cfg.Network.Discovery.Interval, cfg.Network.Discovery.Timeout = 200*time.Millisecond, time.Second
@@ -47,7 +48,7 @@ func TestDiagnosisThroughTheAPI(t *testing.T) {
 	}
 }
 
-// isARP says whether a frame is ARP.
+// isARP reports whether a frame is ARP.
 func isARP(frame []byte) bool {
 	h, _ := packet.Parse(frame)
 	return h.Has(packet.ARP)

@@ -24,8 +24,8 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// smallDisk mounts a file system of its own, which only this test and the processes that
-// it starts see, and which goes with the last of them.
+// smallDisk mounts a file system that only this test and its child processes see, and that
+// disappears with the last of them.
 func smallDisk(t *testing.T, kind, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +54,7 @@ func smallDisk(t *testing.T, kind, size string) string {
 	return dir
 }
 
-// fill takes all that is free on the disk and returns what gives it back.
+// fill uses up the free space of the disk, and returns a function that frees it.
 func fill(t *testing.T, disk string) (free func()) {
 	t.Helper()
 	file := filepath.Join(disk, "somebody-elses")
@@ -130,7 +130,7 @@ func (p *path) carries(t *testing.T, c *program, port uint16) {
 	})
 }
 
-// whitelistEntry is a write of the API: entry n.
+// whitelistEntry sends a write to the API: entry n.
 func (p *program) whitelist(t *testing.T, n int) (status int, text string) {
 	t.Helper()
 	return p.ask(t, http.MethodPost, "/api/v1/sos/whitelist", fmt.Sprintf(`{"clients":["10.%d.%d.0/24"],"servers":["10.1.0.7"],"ports":["80"]}`, n/256, n%256))
@@ -165,7 +165,7 @@ var changes = []struct{ method, path, body string }{
 	{http.MethodPost, "qos/critical", `{"name":"backup","rate":"1kbit","match":{"tcp_dst":"80"}}`},
 }
 
-// state is what the changes would change.
+// state returns what the changes would change.
 func (p *program) state(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -193,8 +193,8 @@ func (p *program) refusesChanges(t *testing.T, disk string) {
 	}
 }
 
-// refusesWrites fails unless writes are refused, with the reason, many times in a row,
-// and everything else goes on.
+// refusesWrites fails unless writes are refused repeatedly, with the reason, while everything else
+// works.
 func (p *program) refusesWrites(t *testing.T, way *path, disk, reason string, port uint16, entries int) {
 	t.Helper()
 	eventually(t, "writes are refused", func() bool {
@@ -229,7 +229,7 @@ func (p *program) refusesWrites(t *testing.T, way *path, disk, reason string, po
 	}
 }
 
-// startCarrying starts a controller on a folder, with switches that carry packets by it.
+// startCarrying starts a controller on a folder, with switches that forward packets.
 func startCarrying(t *testing.T, binary, dir string) (c *program, way *path, stop func()) {
 	t.Helper()
 	c = startProgram(t, binary, dir)
@@ -240,8 +240,8 @@ func startCarrying(t *testing.T, binary, dir string) (c *program, way *path, sto
 	return c, way, stop
 }
 
-// A disk that runs full costs the controller its writes and nothing else. It starts on the
-// full disk, and takes writes again when there is room.
+// TestFullDisk checks that a full disk prevents only the controller's writes. The controller starts
+// on the full disk, and accepts writes again when there is space.
 func TestFullDisk(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
@@ -325,7 +325,8 @@ func fullDisk(t *testing.T, binary, disk string) {
 	c.calm(t)
 }
 
-// Where there is no store yet, a full disk is a sentence that says how much is needed.
+// TestFirstStartOnFullDisk checks that a first start on a full disk fails with a line that names
+// the needed space.
 func TestFirstStartOnFullDisk(t *testing.T) {
 	live.Test(t)
 	t.Parallel()

@@ -17,8 +17,8 @@ import (
 
 var pathParameter = regexp.MustCompile(`\{[^}]*\}`)
 
-// Every operation says with what it may be refused before it is asked, and what is
-// answered then is what it says.
+// TestRefusalsAreDocumented checks that every operation documents how it may be refused before the
+// services are ready, and answers as documented.
 func TestRefusalsAreDocumented(t *testing.T) {
 	r := run(t, testConfig(t, "memory"))
 	r.awaitReady(t)
@@ -76,7 +76,7 @@ func (d *documented) has(t *testing.T, codes ...int) {
 	}
 }
 
-// answers asks and checks that the answer is the one expected, and a documented one.
+// answers sends a request and checks that the answer is the expected one and is documented.
 func (d *documented) answers(t *testing.T, want int, token, query, method, body string) {
 	t.Helper()
 	if method == "" {
@@ -111,7 +111,8 @@ func (d *documented) answers(t *testing.T, want int, token, query, method, body 
 	}
 }
 
-// A list in an answer is never null, and the document says so.
+// TestDocumentPromisesLists checks that a list in an answer is never null, and that the document
+// says so.
 func TestDocumentPromisesLists(t *testing.T) {
 	text, err := OpenAPI(services.Definitions())
 	if err != nil {

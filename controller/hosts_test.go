@@ -24,7 +24,7 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// saved waits until all that is known of hosts is stored.
+// saved waits until everything known of hosts is stored.
 func (p *program) saved(t *testing.T) {
 	t.Helper()
 	eventually(t, "hosts are stored", func() bool {
@@ -33,8 +33,9 @@ func (p *program) saved(t *testing.T) {
 	})
 }
 
-// What the controller knows of hosts it knows when it is started again, however it ended and
-// though no switch is connected; what cannot be read of it costs itself only, and one line.
+// TestHostsOutliveTheController checks that a restarted controller knows the hosts, however it
+// ended and although no switch is connected. An entry that cannot be read affects only itself, and
+// causes one line in the log.
 func TestHostsOutliveTheController(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
@@ -64,7 +65,7 @@ func TestHostsOutliveTheController(t *testing.T) {
 	c.calm(t)
 }
 
-// places are hosts without when they were seen.
+// places returns hosts without the times at which they were seen.
 func places(all []networkapi.Host) []networkapi.Host {
 	out := make([]networkapi.Host, len(all))
 	for i, h := range all {
@@ -84,7 +85,8 @@ func hostNote(i int) (n network.HostNote) {
 	return n
 }
 
-// As many hosts as the table has room for are stored and read; those that have gone are not.
+// TestAllHostsAreStored checks that as many hosts as the table can hold are stored and read, and
+// that removed ones are not.
 func TestAllHostsAreStored(t *testing.T) {
 	cfg := testConfig(t, "embedded")
 	s, err := openStore(t.Context(), cfg, slog.New(slog.DiscardHandler))
@@ -117,8 +119,8 @@ func TestAllHostsAreStored(t *testing.T) {
 	}
 }
 
-// What is damaged, or of a later version, is left as it is, told of in one line, and the
-// rest is read.
+// TestUnreadableHostsAreSkipped checks that entries that are damaged, or of a later version, are
+// kept and reported in one line, and that the others are read.
 func TestUnreadableHostsAreSkipped(t *testing.T) {
 	var log logtest.Log
 	c := &Controller{store: memstore.New(), log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -146,8 +148,8 @@ func TestUnreadableHostsAreSkipped(t *testing.T) {
 	}
 }
 
-// FuzzStoredHost: what comes from the disk is refused, or is a host that the table takes or
-// leaves and that is stored as it was read.
+// FuzzStoredHost checks that a stored value is refused, or is a host that the table accepts or
+// ignores and that is stored again as it was read.
 func FuzzStoredHost(f *testing.F) {
 	c := &Controller{store: memstore.New(), log: slog.New(slog.DiscardHandler)}
 	for i := range 3 {

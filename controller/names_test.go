@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-net/sluice/services/mobilityfirst/record"
 )
 
-// The controller has a name service of its own if it is told where that is asked, which shows what it does.
+// TestNameService checks that the controller has a name service of its own if its address is
+// configured, and that the API shows its work.
 func TestNameService(t *testing.T) {
 	cfg := testConfig(t, "memory")
 	config.Of[*mobilityfirst.Section](cfg).GNRS.Listen = config.Address{AddrPort: netip.MustParseAddrPort("127.0.0.1:0")}

@@ -49,7 +49,7 @@ func newWired() *wired {
 	return w
 }
 
-// pass carries a frame over the link, unless it loses such.
+// pass sends a frame over the link, unless the link loses frames of its kind.
 func (w *wired) pass(port uint32, frame []byte, to *fake.Switch) {
 	if !w.noARP.Load() || !isARP(frame) {
 		pass(port, frame, to)
@@ -62,7 +62,7 @@ func pass(port uint32, frame []byte, to *fake.Switch) {
 	}
 }
 
-// connect runs the switches against the controller until stop.
+// connect connects the switches to the controller until stop.
 func (w *wired) connect(t *testing.T, addr net.Addr) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -75,7 +75,7 @@ func (w *wired) connect(t *testing.T, addr net.Addr) (stop func()) {
 	return stop
 }
 
-// talk lets the hosts ask for each other.
+// talk makes the hosts ask for each other.
 func (w *wired) talk(t *testing.T) {
 	t.Helper()
 	for _, x := range []struct {
@@ -190,9 +190,9 @@ func TestNetworkThroughTheAPI(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 }
 
-// A controller that stops leaves the rules, and they are there when one has been started
-// again. Their cookies may be others: what a service wants while a switch is still being read
-// is written again (ledger.Sending).
+// TestRestartLeavesRules checks that the rules of a stopped controller stay, and are still there
+// when one has been started again. Their cookies may differ: rules that a service declares while a
+// switch is still being read are written again (ledger.Sending).
 func TestRestartLeavesRules(t *testing.T) {
 	cfg := testConfig(t, "embedded")
 	w := newWired()
@@ -229,8 +229,8 @@ func TestRestartLeavesRules(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 }
 
-// What an event tells is what its kind is about: 12 events of a port that were left out
-// are not those of a host without an address.
+// TestEventAttrs checks that the attributes of an event depend on its kind: 12 left-out events of a
+// port are not those of a host without an address.
 func TestEventAttrs(t *testing.T) {
 	at := network.PortRef{Switch: leftID, Port: 3}
 	link := network.Link{From: at, To: network.PortRef{Switch: rightID, Port: 1}}

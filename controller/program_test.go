@@ -55,7 +55,7 @@ func (p *program) start(t *testing.T) {
 	t.Cleanup(func() { p.end(t, syscall.SIGKILL) })
 }
 
-// ready waits until the controller says where it listens.
+// ready waits until the controller logs its addresses.
 func (p *program) ready(t *testing.T, dir string) {
 	t.Helper()
 	var found []string
@@ -135,7 +135,7 @@ func (p *program) ask(t *testing.T, method, path, body string) (status int, text
 	return resp.StatusCode, string(b)
 }
 
-// read asks for something that must be there.
+// read reads something that must exist.
 func (p *program) read(t *testing.T, path string, out any) {
 	t.Helper()
 	status, text := p.ask(t, http.MethodGet, path, "")
@@ -147,7 +147,7 @@ func (p *program) read(t *testing.T, path string, out any) {
 	}
 }
 
-// tells waits for an event of the kind, among those that are remembered too.
+// tells waits for an event of a kind, including those that are kept from before.
 func (p *program) tells(t *testing.T, kind string) {
 	t.Helper()
 	c, err := client.New(client.Options{Server: p.api, Token: p.token})

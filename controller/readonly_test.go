@@ -15,8 +15,7 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 )
 
-// tripExt4 has an ext4 find an error, upon which it turns read-only, as it does when its
-// disk fails.
+// tripExt4 makes an ext4 find an error, after which it is read-only, as it is when its disk fails.
 func tripExt4(t *testing.T, disk string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "findmnt", "-n", "-o", "SOURCE", disk).Output()
@@ -26,7 +25,7 @@ func tripExt4(t *testing.T, disk string) {
 		os.WriteFile("/sys/fs/ext4/"+device+"/trigger_fs_error", []byte("a test"), 0))
 }
 
-// startsNot fails unless a controller on the disk ends with a line that says what helps.
+// startsNot fails unless a controller on the disk ends with a line that names a remedy.
 func startsNot(t *testing.T, binary, dir string) {
 	t.Helper()
 	c := startProgram(t, binary, dir)
@@ -36,8 +35,8 @@ func startsNot(t *testing.T, binary, dir string) {
 	}
 }
 
-// A disk that turns read-only costs the controller its writes and nothing else. Started on
-// it, the controller says what would help.
+// TestDiskTurnsReadOnly checks that a disk that becomes read-only prevents only the controller's
+// writes, and that a controller that is started on it names a remedy.
 func TestDiskTurnsReadOnly(t *testing.T) {
 	live.Test(t)
 	t.Parallel()
@@ -63,8 +62,8 @@ func TestDiskTurnsReadOnly(t *testing.T) {
 	}
 }
 
-// When a disk that turned read-only can be written again, writes are accepted without a
-// restart.
+// TestReadOnlyDiskComesBack checks that writes are accepted without a restart when the disk can be
+// written again.
 func TestReadOnlyDiskComesBack(t *testing.T) {
 	live.Test(t)
 	t.Parallel()

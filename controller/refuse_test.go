@@ -37,7 +37,7 @@ func agentSpec(change string) string {
 	return object(fields)
 }
 
-// object writes the fields that are not empty.
+// object returns a JSON object with the fields that are not empty.
 func object(fields map[string]string) string {
 	var parts []string
 	for k, v := range fields {
@@ -116,7 +116,7 @@ var refusals = []refusal{
 	{"path that is none", "GET", "/api/v1/whitelist", ``, 404, "path", "/api/v1/whitelist", "/docs"},
 }
 
-// Everything wrong is refused with its field, and nothing has changed after it.
+// TestAPIRefuses checks that wrong input is refused with the field's name, and changes nothing.
 func TestAPIRefuses(t *testing.T) {
 	if len(refusals) < 30 {
 		t.Errorf("%d kinds of wrong requests, want at least 30", len(refusals))

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-net/sluice/services"
 )
 
-// What is declared in the configuration changes when that is read again, in every service that
-// has such things; a configuration that one of them refuses changes nothing in the others.
+// TestReloadTakesDeclaredThings checks that items of the configuration change when it is read
+// again, in every service that has such items, and that a configuration that one service refuses
+// changes nothing in the others.
 func TestReloadTakesDeclaredThings(t *testing.T) {
 	r := run(t, testConfig(t, "memory"))
 	read := func(text string) *config.Controller {

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// What the holder of a certificate has open ends when that is revoked, and it opens nothing
-// more: neither the session of a switch, nor the connections of an agent, a neighbour or an
+// TestRevocationEndsConnections checks that revoking a certificate ends its holder's connections
+// and refuses new ones: the session of a switch, and the connections of an agent, a neighbour or an
 // operator to the API. Others go on.
 func TestRevocationEndsConnections(t *testing.T) {
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// machine is a System of files and programs.
+// machine returns a System with the given files and programs.
 func machine(t *testing.T, files, programs map[string]string) *System {
 	t.Helper()
 	s := &System{

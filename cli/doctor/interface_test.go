@@ -41,7 +41,8 @@ func TestJudgePort(t *testing.T) {
 	}
 }
 
-// A real interface with everything that holds up what it carries.
+// TestDataInterfaceOfThisMachine checks a real interface with everything that slows its traffic
+// down.
 func TestDataInterfaceOfThisMachine(t *testing.T) {
 	live.Test(t)
 	runtime.LockOSThread() // it ends with the test's goroutine, and its namespace with it

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// One rule each, as nft 1.0.6 prints it, and whether it keeps back packets of d0.
+// TestTouching checks for single rules, as nft 1.0.6 prints them, whether they block packets of d0.
 func TestTouching(t *testing.T) {
 	match := func(key, op, right string) string {
 		return fmt.Sprintf(`{"match":{"op":"%s","left":{"meta":{"key":"%s"}},"right":%s}}`, op, key, right)

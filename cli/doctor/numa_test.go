@@ -2,7 +2,7 @@ package doctor
 
 import "testing"
 
-// An interface's card is on socket 0 of two with two CPUs each.
+// TestSockets checks an interface whose card is on socket 0 of two sockets with two CPUs each.
 func TestSockets(t *testing.T) {
 	with := func(interrupts, agent string) map[string]string {
 		files := map[string]string{

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// ovs is a System whose Open vSwitch's tables, and interfaces, are given.
+// ovs returns a System with the given tables of Open vSwitch and interfaces.
 func ovs(t *testing.T, tables, interfaces map[string]string) *System {
 	s := machine(t, nil, map[string]string{"ovs-vsctl": "", "ip": ""})
 	s.Output = func(_ context.Context, name string, args ...string) ([]byte, error) {
@@ -29,7 +29,7 @@ func ovs(t *testing.T, tables, interfaces map[string]string) *System {
 	return s
 }
 
-// healthy is one bridge that has nothing wrong, as Open vSwitch 3.1 prints it.
+// healthy returns the tables of one bridge without faults, as Open vSwitch 3.1 prints them.
 func healthy() map[string]string {
 	return map[string]string{
 		"Bridge":     `{"data":[["br0",["uuid","c1"],"0000000000000001","netdev","secure",["set",["OpenFlow13","OpenFlow14"]],["set",[["uuid","p0"],["uuid","p1"]]],["map",[["datapath-id","0000000000000001"]]]]],"headings":["name","controller","datapath_id","datapath_type","fail_mode","protocols","ports","other_config"]}`,

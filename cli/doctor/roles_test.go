@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// etc is a folder of configurations.
+// etc makes a folder of configurations.
 func etc(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,7 @@ func etc(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// packaged is what the Debian package brings.
+// packaged returns the configurations of the Debian package.
 func packaged() map[string]string {
 	folders := regexp.MustCompile(`(?m)^(data_dir|state_dir): .*`)
 	files := map[string]string{}
@@ -37,7 +37,7 @@ func packaged() map[string]string {
 	return files
 }
 
-// Only what the machine is for can fail.
+// TestExamineFailsOnRolesOnly checks that only the machine's own roles can fail.
 func TestExamineFailsOnRolesOnly(t *testing.T) {
 	with := func(name, text string) map[string]string {
 		files := packaged()
@@ -87,7 +87,8 @@ func TestExamineFailsOnRolesOnly(t *testing.T) {
 	}
 }
 
-// Keys that only root can read are found before the unit starts.
+// TestKeysThatTheUnitCannotRead checks that keys that only root can read are found before the unit
+// starts.
 func TestKeysThatTheUnitCannotRead(t *testing.T) {
 	live.Test(t)
 	nobody, err := findAccount("nobody")
