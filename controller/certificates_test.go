@@ -39,14 +39,14 @@ func TestExpiryOfCertificatesIsTold(t *testing.T) {
 	}
 	first := renew(10 * time.Hour)
 	r := run(t, cfg)
-	told := func(want string) {
+	expect := func(want string) {
 		t.Helper()
 		if _, _, body := r.ask(t, http.MethodGet, "/metrics", ""); !strings.Contains(body, want) {
 			t.Errorf("metrics lack %s", want)
 		}
 	}
-	told(first)
-	told(renew(500 * time.Hour))
+	expect(first)
+	expect(renew(500 * time.Hour))
 	var s Status
 	r.get(t, "/api/v1/status", &s)
 	if len(s.Certificates) != 1 || s.Certificates[0].Name != "ctl" || s.Certificates[0].Expiry == nil || time.Until(*s.Certificates[0].Expiry) < 400*time.Hour {

@@ -122,7 +122,7 @@ func TestReconciler(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !b.has(map[string]int{"fixed": 2, "a": 3}) || p.LastError("a") != nil || p.LastError("unlucky") == nil {
-		t.Errorf("%v, troubles %v, %v", b.rules, p.LastError("a"), p.LastError("unlucky"))
+		t.Errorf("%v, errors %v, %v", b.rules, p.LastError("a"), p.LastError("unlucky"))
 	}
 	if err := p.Replace(t.Context(), "unlucky", 1, 0); err != nil || p.LastError("unlucky") != nil {
 		t.Errorf("%v, %v", err, p.LastError("unlucky"))

@@ -32,8 +32,8 @@ func portOf(a netip.Addr) (p port, err error) {
 	for _, i := range all {
 		addrs, _ := i.Addrs() // none, where they cannot be read
 		if slices.ContainsFunc(addrs, func(x net.Addr) bool {
-			n, is := x.(*net.IPNet)
-			return is && n.IP.Equal(a.AsSlice())
+			n, ok := x.(*net.IPNet)
+			return ok && n.IP.Equal(a.AsSlice())
 		}) {
 			return readPort(i.Name)
 		}

@@ -72,7 +72,7 @@ func (s *System) agentCPUs() []int {
 			continue
 		}
 		for line := range strings.Lines(s.read(filepath.Join("/proc", pid, "status"))) {
-			if list, is := strings.CutPrefix(line, "Cpus_allowed_list:"); is {
+			if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
 				return cpuList(strings.TrimSpace(list))
 			}
 		}

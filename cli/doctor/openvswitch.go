@@ -231,7 +231,7 @@ func (s *System) switchedOn(ctx context.Context, name string, features []feature
 	text, err := s.Output(ctx, "ethtool", "-k", name)
 	for line := range strings.Lines(string(text)) {
 		for _, f := range features {
-			if value, is := strings.CutPrefix(line, f.name+": on"); is && !strings.Contains(value, "[fixed]") {
+			if value, ok := strings.CutPrefix(line, f.name+": on"); ok && !strings.Contains(value, "[fixed]") {
 				on, options = append(on, f.name), append(options, f.option+" off")
 			}
 		}

@@ -21,16 +21,16 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-type toAgent = control.Client[told, told]
+type toAgent = control.Client[message, message]
 
 // world is a registry in a network of one switch, with real agents that do no work.
 type world struct {
-	*Registry[*toAgent, told, told]
+	*Registry[*toAgent, message, message]
 	t   *testing.T
 	net *servicetest.Network
 
 	mu   sync.Mutex
-	got  []told
+	got  []message
 	lost []string
 }
 
@@ -42,10 +42,10 @@ func newWorld(t *testing.T) *world { return newWorldWith(t, nil) }
 func newWorldWith(t *testing.T, configured map[string]AgentRecord) *world {
 	w := &world{t: t, net: servicetest.NewNetwork(topology.New(1, []openflow.DatapathID{1}, nil))}
 	w.net.SetHost(network.Host{MAC: openflow.MAC{2, 0, 0, 0, 0, 1}, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, At: home})
-	w.Registry = New(Options[*toAgent, told, told]{
+	w.Registry = New(Options[*toAgent, message, message]{
 		Service: "test", Network: w.net, Store: memstore.New(), Log: slog.New(slog.DiscardHandler), Configured: configured,
-		Dial: func(r AgentRecord) (*toAgent, error) { return control.NewClient[told, told](r.URL, nil, nil) },
-		Event: func(_ *Agent[*toAgent], e control.Event[told, told], _ bool) {
+		Dial: func(r AgentRecord) (*toAgent, error) { return control.NewClient[message, message](r.URL, nil, nil) },
+		Event: func(_ *Agent[*toAgent], e control.Event[message, message], _ bool) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.got = append(w.got, e.Ended...)
@@ -73,13 +73,13 @@ func newWorldWith(t *testing.T, configured map[string]AgentRecord) *world {
 }
 
 // serve runs an agent, and returns its address.
-func (w *world) serve() (s *control.Server[told, told], url string) {
+func (w *world) serve() (s *control.Server[message, message], url string) {
 	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s = control.NewServer[told](control.Options[told]{Log: slog.New(slog.DiscardHandler), MaxSessions: 3})
+	s = control.NewServer[message](control.Options[message]{Log: slog.New(slog.DiscardHandler), MaxSessions: 3})
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l, nil) }()
 	w.t.Cleanup(func() {
@@ -140,7 +140,7 @@ func TestAgentsLife(t *testing.T) {
 	w.eventually("its records have come", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return slices.Equal(w.got, []told{"one", "two"})
+		return slices.Equal(w.got, []message{"one", "two"})
 	})
 	for _, on := range []bool{true, false} {
 		if err := w.Drain(t.Context(), "a", on); err != nil || server.Draining() != on || (w.unfit("a") == "is draining") != on {

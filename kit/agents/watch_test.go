@@ -17,13 +17,13 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type (
-	told  string
-	event = control.Event[told, told]
+	message string
+	event   = control.Event[message, message]
 )
 
 // stub is an agent that works except for its event stream.
 type stub struct {
-	*control.Client[told, told]
+	*control.Client[message, message]
 	asked  atomic.Int32
 	events []event // of each stream, which then breaks
 }
@@ -42,8 +42,8 @@ func (c *stub) Status(context.Context) (control.Status, error) {
 func (c *stub) Knock(context.Context) error { return nil }
 func (c *stub) Close()                      {}
 
-func newTestRegistry(t *testing.T, change func(*Options[*stub, told, told])) *Registry[*stub, told, told] {
-	o := Options[*stub, told, told]{Service: "test", Log: slog.New(slog.DiscardHandler)}
+func newTestRegistry(t *testing.T, change func(*Options[*stub, message, message])) *Registry[*stub, message, message] {
+	o := Options[*stub, message, message]{Service: "test", Log: slog.New(slog.DiscardHandler)}
 	change(&o)
 	r := New(o)
 	t.Cleanup(r.Close)
@@ -52,7 +52,7 @@ func newTestRegistry(t *testing.T, change func(*Options[*stub, told, told])) *Re
 
 // TestBrokenEvents checks that a stream that breaks at once is not opened again in a tight loop.
 func TestBrokenEvents(t *testing.T) {
-	r := newTestRegistry(t, func(*Options[*stub, told, told]) {})
+	r := newTestRegistry(t, func(*Options[*stub, message, message]) {})
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	c := &stub{}
@@ -66,13 +66,13 @@ func TestBrokenEvents(t *testing.T) {
 // that a caller that finds it up also sees what has ended.
 func TestUpAfterFirstEvent(t *testing.T) {
 	var a *Agent[*stub]
-	before := map[told]Liveness{}
-	r := newTestRegistry(t, func(o *Options[*stub, told, told]) {
+	before := map[message]Liveness{}
+	r := newTestRegistry(t, func(o *Options[*stub, message, message]) {
 		o.Event = func(_ *Agent[*stub], e event, _ bool) { before[e.Ended[0]] = a.State().Liveness }
 	})
 	a = &Agent[*stub]{Name: "z", Client: &stub{}, mu: &r.mu, state: State{Liveness: Unknown}}
-	r.handleEvent(a, event{Instance: "first", Seq: 1, Ended: []told{"one"}})
-	r.handleEvent(a, event{Instance: "first", Seq: 2, Ended: []told{"two"}})
+	r.handleEvent(a, event{Instance: "first", Seq: 1, Ended: []message{"one"}})
+	r.handleEvent(a, event{Instance: "first", Seq: 2, Ended: []message{"two"}})
 	if before["one"] != Unknown || before["two"] != Up || a.State().Liveness != Up {
 		t.Errorf("while it was taken in: %v; now %s", before, a.State().Liveness)
 	}
@@ -81,7 +81,7 @@ func TestUpAfterFirstEvent(t *testing.T) {
 // TestDrainMessagesOutOfOrder checks that the latest request decides whether an agent drains, in
 // whichever order its messages arrive, and that a restarted agent counts from the beginning.
 func TestDrainMessagesOutOfOrder(t *testing.T) {
-	r := newTestRegistry(t, func(o *Options[*stub, told, told]) {
+	r := newTestRegistry(t, func(o *Options[*stub, message, message]) {
 		o.Event = func(*Agent[*stub], event, bool) {}
 		o.Lost = func(_, _ *Agent[*stub], _ error) {}
 	})
@@ -123,19 +123,19 @@ func TestDrainMessagesOutOfOrder(t *testing.T) {
 // TestRecordsAreTakenOnce checks that each record of an instance is handled once although streams
 // repeat it, and that lost records and the loss of an instance are reported.
 func TestRecordsAreTakenOnce(t *testing.T) {
-	var got []told
+	var got []message
 	var lost []error
 	missed := make(chan struct{}, 1)
-	r := newTestRegistry(t, func(o *Options[*stub, told, told]) {
+	r := newTestRegistry(t, func(o *Options[*stub, message, message]) {
 		o.Event = func(_ *Agent[*stub], e event, _ bool) { got = append(got, e.Ended...) }
 		o.Missed = func(context.Context, *Agent[*stub]) { missed <- struct{}{} }
 		o.Lost = func(_, _ *Agent[*stub], cause error) { lost = append(lost, cause) }
 	})
 	a := &Agent[*stub]{Name: "z", Client: &stub{}, mu: &r.mu, state: State{Liveness: Up}}
 	for _, e := range []event{
-		{Instance: "first", Seq: 2, Ended: []told{"one", "two"}},
-		{Instance: "first", Seq: 2, Ended: []told{"one", "two"}},
-		{Instance: "first", Seq: 3, Ended: []told{"one", "two", "three"}},
+		{Instance: "first", Seq: 2, Ended: []message{"one", "two"}},
+		{Instance: "first", Seq: 2, Ended: []message{"one", "two"}},
+		{Instance: "first", Seq: 3, Ended: []message{"one", "two", "three"}},
 		{Instance: "first", Seq: 3},
 	} {
 		r.handleEvent(a, e)
@@ -143,13 +143,13 @@ func TestRecordsAreTakenOnce(t *testing.T) {
 	if want := "[one two three]"; len(missed) > 0 || len(lost) > 0 || fmt.Sprint(got) != want {
 		t.Errorf("%v, missed %d, lost %v, want %s", got, len(missed), lost, want)
 	}
-	r.handleEvent(a, event{Instance: "first", Seq: 9, Ended: []told{"nine"}})
+	r.handleEvent(a, event{Instance: "first", Seq: 9, Ended: []message{"nine"}})
 	select {
 	case <-missed:
 	case <-time.After(time.Minute):
-		t.Error("that records are missing is not told")
+		t.Error("that records are missing is not reported")
 	}
-	r.handleEvent(a, event{Instance: "second", Seq: 1, Ended: []told{"new"}})
+	r.handleEvent(a, event{Instance: "second", Seq: 1, Ended: []message{"new"}})
 	if want := "[one two three nine new]"; fmt.Sprint(got) != want || len(lost) != 1 || !errors.Is(lost[0], ErrReplaced) {
 		t.Errorf("%v, lost %v, want %s", got, lost, want)
 	}
