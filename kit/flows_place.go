@@ -90,6 +90,16 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 	known, failed := f.installed || f.restored, f.err != nil
 	x.mu.Unlock()
 	v, p, err := x.Place(ctx, f.name, v)
+	// The record is stored while the rules are written, and before packets go on: who has seen a
+	// packet of a flow finds it with the same value after a restart.
+	stored := make(chan struct{})
+	placeErr := err
+	go func() {
+		defer close(stored)
+		if placeErr == nil {
+			x.save(ctx, f, v)
+		}
+	}()
 	// An unchanged program is not written: that would restore a rule that expires just now.
 	if err == nil && (all || failed || !reflect.DeepEqual(p, f.rules)) {
 		now := p
@@ -99,6 +109,7 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 		// The first switch is written last, so that no packet overtakes the rules of the others.
 		err = x.Rules.Apply(ctx, f.name, now, network.ApplyOptions{AllowDown: known, Waves: [][]openflow.DatapathID{{}, {f.from.Switch}}})
 	}
+	<-stored
 	x.mu.Lock()
 	f.err = err
 	if err != nil {
@@ -118,7 +129,6 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 		x.sendHeld(f, true)
 	}
 	x.mu.Unlock()
-	x.save(ctx, f)
 	return false
 }
 

@@ -65,8 +65,8 @@ func (x *Flows[T]) restoreFlow(e store.Entry) error {
 }
 
 // save stores a flow if its record has changed.
-func (x *Flows[T]) save(ctx context.Context, f *flow[T]) {
-	b, err := json.Marshal(flowRecord[T]{f.from, f.value})
+func (x *Flows[T]) save(ctx context.Context, f *flow[T], v T) {
+	b, err := json.Marshal(flowRecord[T]{f.from, v})
 	if err == nil && !bytes.Equal(b, f.saved) {
 		if err = x.Store.Put(ctx, x.Prefix+f.name, b); err == nil {
 			f.saved = b

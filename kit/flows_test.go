@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/kit/servicetest"
 	"github.com/sluice-net/sluice/network"
@@ -44,6 +46,8 @@ type relay struct {
 	most    int
 	numbers atomic.Int64
 	arrived chan arrival
+	// putting, if set before a start, is called before something is stored.
+	putting func()
 
 	mu    sync.Mutex
 	gates map[string]*gate // Place waits for them, by flow
@@ -66,6 +70,17 @@ type arrival struct {
 
 func at(d openflow.DatapathID, port uint32) network.PortRef {
 	return network.PortRef{Switch: d, Port: port}
+}
+
+// putStore calls a function before it stores something.
+type putStore struct {
+	store.Store
+	putting func()
+}
+
+func (s *putStore) Put(ctx context.Context, key string, value []byte) error {
+	s.putting()
+	return s.Store.Put(ctx, key, value)
 }
 
 // startRelay starts a relay on three switches in a triangle.
@@ -93,6 +108,9 @@ func (r *relay) build(n *network.Network, st store.Store) (func(context.Context)
 	owner, err := kit.NewOwner(n, "relay")
 	if err != nil {
 		return nil, err
+	}
+	if r.putting != nil {
+		st = &putStore{st, r.putting}
 	}
 	ask := owner.Part("ask")
 	flows := kit.NewFlows(kit.FlowOptions[relayed]{
@@ -330,6 +348,36 @@ func TestFlowsHalfIdle(t *testing.T) {
 	if v := r.Values()[one]; v.Number != 1 {
 		t.Errorf("the flow is number %d, want the same, 1", v.Number)
 	}
+}
+
+// A flow's packets wait until its record is stored: a controller that starts again in between
+// would place the flow anew.
+func TestFlowsAreStoredFirst(t *testing.T) {
+	r := startRelay(t, 8)
+	put, open := make(chan struct{}, 1), make(chan struct{})
+	r.putting = func() {
+		select {
+		case put <- struct{}{}:
+		default:
+		}
+		<-open
+	}
+	r.Restart()
+	m := kit.NewMetrics("relay")
+	r.Metrics(m)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	r.send(at(1, 1), "10.0.0.1:1", 1, 1)
+	<-put
+	all, err := registry.Gather()
+	must(t, err)
+	for _, family := range all {
+		if family.GetName() == "sluice_relay_flow_packets_held" && family.GetMetric()[0].GetGauge().GetValue() != 1 {
+			t.Error("the packet is not held while the record is stored")
+		}
+	}
+	close(open)
+	r.arrives(at(2, 1), "10.0.0.1:1", 1, 1)
 }
 
 // TestFlowsRestart checks that a restart keeps the rules of flows and the decisions about them,
