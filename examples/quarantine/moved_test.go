@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 // The example moved into the tree, as services/quarantine, is one of Sluice's own services by one
 // line in services/all.go: the program has its commands, and the API its operations.
 func TestMovedIn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("links the program")
-	}
+	live.Test(t) // it links the program
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
