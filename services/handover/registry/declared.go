@@ -56,15 +56,15 @@ func (r *Registry) declare(o Options) Declared {
 			Kind: kit.Kind[Pool]{
 				Singular: "pool", Plural: "pools of addresses", Prefix: keyPool, Event: "pool", MaxItems: maxPools,
 				Conflicts: func(_ string, p Pool, _ []kit.Item[Pool]) error { return r.planPool(p.withDefaults()) },
-				Abandoned:   r.abandonPool, InUse: r.poolInUse,
+				Abandoned: r.abandonPool, InUse: r.poolInUse,
 			},
 			Store: o.Store, Log: r.log, Publish: o.Publish, Changed: r.poolsChanged,
 		}),
 		kit.NewCollection(kit.Options[Device]{
 			Kind: kit.Kind[Device]{
 				Singular: "device", Plural: "devices", Prefix: keyDevice, Event: "device", MaxItems: maxDevices,
-				EventPayload:        func(d Device) any { d.Key = nil; return d },
-				Conflicts: func(_ string, d Device, _ []kit.Item[Device]) error { return r.planDevice(d) },
+				EventPayload: func(d Device) any { d.Key = nil; return d },
+				Conflicts:    func(_ string, d Device, _ []kit.Item[Device]) error { return r.planDevice(d) },
 			},
 			Store: o.Store, Log: r.log, Publish: o.Publish, Changed: r.devicesChanged,
 		}),
