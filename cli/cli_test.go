@@ -14,12 +14,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/internal/clitest"
 	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/kit/commands/commandstest"
 	"github.com/sluice-net/sluice/services"
-
-	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/internal/clitest"
 )
 
 func TestMain(m *testing.M) {

@@ -7,14 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit/commands"
 )
 
 // configurationOf returns the kind with a name, or the one that a file looks like if the name is empty.

@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/pki"
 )
 

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sluice-net/sluice/kit"
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
+	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/commands"
 )
 
 func controllerCommand(app *commands.App, services []commands.Service) *cobra.Command {

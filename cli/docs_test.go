@@ -3,11 +3,10 @@ package cli
 import (
 	"testing"
 
-	"github.com/sluice-net/sluice/kit/commands"
-	"github.com/sluice-net/sluice/services"
-
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/internal/clitest"
+	"github.com/sluice-net/sluice/kit/commands"
+	"github.com/sluice-net/sluice/services"
 )
 
 func TestReferenceIsCurrent(t *testing.T) {

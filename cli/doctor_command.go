@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/client"
@@ -18,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/cli/doctor"
 	"github.com/sluice-net/sluice/controller/networkapi"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/linkprobe"
 )

@@ -10,12 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/kit/commands"
 )
 
 // reconnectDelay is the time before a broken stream is opened again.

@@ -8,13 +8,12 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/controller/networkapi"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/network/trace"
 )
 

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/controller/networkapi"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/network/topology"
 )
 

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/pki"
 )
 

@@ -3,12 +3,11 @@ package cli
 import (
 	"path/filepath"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit/commands"
 )
 
 // New returns the root command of a program with these services.

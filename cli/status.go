@@ -5,13 +5,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/doctor"
 	"github.com/sluice-net/sluice/controller"
+	"github.com/sluice-net/sluice/kit/commands"
 )
 
 func statusCommand(app *commands.App) *cobra.Command {

@@ -7,12 +7,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/store/pebblestore"
 )
 

@@ -13,10 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sluice-net/sluice/services/sos"
-
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services/sos"
 )
 
 // Soon is the time before the end of a certificate at which a finding warns of it.

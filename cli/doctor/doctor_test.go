@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/services"
-
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services"
 )
 
 // machine returns a System with the given files and programs.

@@ -4,9 +4,8 @@ import (
 	"context"
 	"net/netip"
 
-	cinema "github.com/sluice-net/sluice/services/cinema/cli"
-
 	"github.com/sluice-net/sluice/config"
+	cinema "github.com/sluice-net/sluice/services/cinema/cli"
 )
 
 // ForEgress checks what the configuration of an egress gateway needs on this machine.

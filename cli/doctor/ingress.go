@@ -5,9 +5,8 @@ import (
 	"net/netip"
 	"os/exec"
 
-	cinema "github.com/sluice-net/sluice/services/cinema/cli"
-
 	"github.com/sluice-net/sluice/config"
+	cinema "github.com/sluice-net/sluice/services/cinema/cli"
 )
 
 // ForIngress checks what the configuration of an ingress gateway needs on this machine.

@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	handover "github.com/sluice-net/sluice/services/handover/cli"
-
 	"github.com/sluice-net/sluice/openflow"
+	handover "github.com/sluice-net/sluice/services/handover/cli"
 	"github.com/sluice-net/sluice/services/handover/mobile"
 	"github.com/sluice-net/sluice/services/handover/mobile/datapath/ebpf"
 	"github.com/sluice-net/sluice/services/handover/mobile/device"

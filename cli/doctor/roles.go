@@ -13,12 +13,11 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/services"
 	cinema "github.com/sluice-net/sluice/services/cinema/cli"
 	handover "github.com/sluice-net/sluice/services/handover/cli"
-
-	"github.com/sluice-net/sluice/config"
 )
 
 // role is a role that a machine may have.

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/services"
-	handover "github.com/sluice-net/sluice/services/handover/cli"
-
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/services"
+	handover "github.com/sluice-net/sluice/services/handover/cli"
 )
 
 // etc makes a folder of configurations.

@@ -6,9 +6,8 @@ import (
 	"net/netip"
 	"sync"
 
-	"golang.org/x/net/ipv4"
-
 	"github.com/pion/rtp"
+	"golang.org/x/net/ipv4"
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/services/cinema"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"

@@ -3,11 +3,10 @@ package cli
 import (
 	"context"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/services/cinema/egress"
 )

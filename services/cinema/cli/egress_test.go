@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/services/cinema/egress"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"

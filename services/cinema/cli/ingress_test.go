@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/services/cinema/ingress"

@@ -11,13 +11,12 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/services/handover/dhcp"

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/config"
-
 	"github.com/sluice-net/sluice/services/handover/mobile/policy"
 )
 

@@ -8,12 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/mobilityfirst/access"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"

@@ -3,11 +3,10 @@ package cli
 import (
 	"io"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/services/mobilityfirst"
 	"github.com/sluice-net/sluice/services/mobilityfirst/nameservice"
 )

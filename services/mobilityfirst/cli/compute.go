@@ -12,13 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/services/mobilityfirst/compute"
 	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"

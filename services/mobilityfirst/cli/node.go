@@ -8,13 +8,12 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/services/mobilityfirst"
 	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"

@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/services/mobilityfirst/host"
 	"github.com/sluice-net/sluice/services/mobilityfirst/hostapi"

@@ -7,11 +7,10 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/services/mobilityfirst/proxy"
 )

@@ -12,14 +12,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/services/mobilityfirst/compute"
 	"github.com/sluice-net/sluice/services/mobilityfirst/custody"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"

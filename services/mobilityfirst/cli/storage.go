@@ -11,12 +11,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/services/mobilityfirst/custody"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/services/mobilityfirst/nodeapi"

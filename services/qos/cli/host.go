@@ -5,12 +5,11 @@ import (
 	"log/slog"
 	"net/netip"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/services/qos/hostagent"
 )
 

@@ -3,9 +3,8 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/services/qos"
 	"github.com/sluice-net/sluice/services/qos/classes"
 	"github.com/sluice-net/sluice/services/qos/critical"

@@ -7,9 +7,10 @@ import (
 	"sync"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
-	"pgregory.net/rapid"
 )
 
 const mbit = 1_000_000

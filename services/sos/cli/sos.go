@@ -4,12 +4,11 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/sluice-net/sluice/kit/commands"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/kit/commands"
 	"github.com/sluice-net/sluice/services/sos"
 )
 
