@@ -33,12 +33,7 @@ func (d *decoder) overlay(root *yaml.Node, v reflect.Value, env, flags []string)
 	slices.Sort(env)
 	for _, pair := range env {
 		name, text, _ := strings.Cut(pair, "=")
-		for _, r := range renamed {
-			if rest, ok := strings.CutPrefix(name, envName(r.old)+"_"); ok {
-				name = envName(r.now) + "_" + rest
-				d.warn(r.old)
-			}
-		}
+		name = d.newVariable(name)
 		if s, ok := byEnv[name]; ok {
 			d.set(root, s, text, "environment")
 		} else if i := strings.IndexByte(strings.TrimPrefix(name, envPrefix), '_'); strings.HasPrefix(name, envPrefix) && i > 0 && sections[name[:len(envPrefix)+i+1]] {
@@ -47,10 +42,7 @@ func (d *decoder) overlay(root *yaml.Node, v reflect.Value, env, flags []string)
 	}
 	for _, pair := range flags {
 		key, text, ok := strings.Cut(pair, "=")
-		if now, was := newName(key); was {
-			d.warn(key)
-			key = now
-		}
+		key = d.newName(key)
 		s, known := leaves[key]
 		switch {
 		case !ok:

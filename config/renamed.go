@@ -10,16 +10,31 @@ import (
 
 // renamed lists sections of a controller's configuration that had other names. Settings below an
 // old name are read as if they were below the new one, with a warning.
-var renamed = []struct{ old, now string }{{"sos.tls", "agents.tls"}}
+var renamed = []renaming{{"sos.tls", "agents.tls"}}
 
-// newName returns the present name of a key, and reports whether it is another one.
-func newName(key string) (string, bool) {
+// renaming is the old and the present name of a section.
+type renaming struct{ old, now string }
+
+// newName returns the present name of a key, and adds a warning if key is an old one.
+func (d *decoder) newName(key string) string {
 	for _, r := range renamed {
 		if rest, ok := strings.CutPrefix(key, r.old+"."); ok {
-			return r.now + "." + rest, true
+			d.warn(r)
+			return r.now + "." + rest
 		}
 	}
-	return key, false
+	return key
+}
+
+// newVariable does the same for an environment variable.
+func (d *decoder) newVariable(name string) string {
+	for _, r := range renamed {
+		if rest, ok := strings.CutPrefix(name, envName(r.old)+"_"); ok {
+			d.warn(r)
+			return envName(r.now) + "_" + rest
+		}
+	}
+	return name
 }
 
 // moveRenamed moves settings below old names in the file to the new names.
@@ -49,18 +64,14 @@ func (d *decoder) moveRenamed(root *yaml.Node) {
 			(*into).Content = append((*into).Content, k, value)
 		}
 		(*outer).Content = slices.Delete((*outer).Content, i, i+2)
-		d.warn(r.old)
+		d.warn(r)
 	}
 }
 
 // warn adds a warning about an old name, once.
-func (d *decoder) warn(key string) {
-	for _, r := range renamed {
-		if key == r.old || strings.HasPrefix(key, r.old+".") {
-			text := fmt.Sprintf("%s is an old name of %s: use the new name", r.old, r.now)
-			if !slices.Contains(d.warnings, text) {
-				d.warnings = append(d.warnings, text)
-			}
-		}
+func (d *decoder) warn(r renaming) {
+	text := fmt.Sprintf("%s is an old name of %s: use the new name", r.old, r.now)
+	if !slices.Contains(d.warnings, text) {
+		d.warnings = append(d.warnings, text)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -92,14 +93,10 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 	v, p, err := x.Place(ctx, f.name, v)
 	// The record is stored while the rules are written, and before packets go on: who has seen a
 	// packet of a flow finds it with the same value after a restart.
-	stored := make(chan struct{})
-	placeErr := err
-	go func() {
-		defer close(stored)
-		if placeErr == nil {
-			x.save(ctx, f, v)
-		}
-	}()
+	var storing sync.WaitGroup
+	if err == nil {
+		storing.Go(func() { x.save(ctx, f, v) })
+	}
 	// An unchanged program is not written: that would restore a rule that expires just now.
 	if err == nil && (all || failed || !reflect.DeepEqual(p, f.rules)) {
 		now := p
@@ -109,7 +106,7 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 		// The first switch is written last, so that no packet overtakes the rules of the others.
 		err = x.Rules.Apply(ctx, f.name, now, network.ApplyOptions{AllowDown: known, Waves: [][]openflow.DatapathID{{}, {f.from.Switch}}})
 	}
-	<-stored
+	storing.Wait()
 	x.mu.Lock()
 	f.err = err
 	if err != nil {

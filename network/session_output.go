@@ -107,8 +107,9 @@ func (o *output) answerEcho(request []byte) (bool, error) {
 	return true, err
 }
 
-// lockPackets locks the output and returns the packet queue, to append one packet-out of about n
-// bytes to. If the queue is full it counts a drop and returns false, without the lock.
+// lockPackets locks the output and returns the packet queue, to which the caller appends one
+// packet-out of about n bytes. If the queue is full, lockPackets counts a drop and returns false,
+// and the output is not locked.
 func (o *output) lockPackets(n int) ([]byte, bool) {
 	o.mu.Lock()
 	if len(o.packets)+n > o.packetLimit || o.err != nil {

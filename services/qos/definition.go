@@ -31,7 +31,7 @@ func Definition() kit.Definition {
 
 // assembly makes the parts of the service from those that the controller gives it.
 type assembly struct {
-	kit.Parts
+	parts   kit.Parts
 	section *Section
 	book    *reserve.Book
 	guard   *guard.Guard
@@ -48,7 +48,7 @@ func fromParts(p kit.Parts) (kit.Service, error) {
 		queues.Declare(ovsdb.Nothing) // an earlier start may have left some
 		return nil, nil               //nolint:nilnil // left out by configuration
 	}
-	a := &assembly{Parts: p, section: section, book: reserve.New(reserve.UseOf(p.Network))}
+	a := &assembly{parts: p, section: section, book: reserve.New(reserve.UseOf(p.Network))}
 	if err := a.makeGuard(); err != nil {
 		return nil, err
 	}
@@ -72,11 +72,11 @@ func fromParts(p kit.Parts) (kit.Service, error) {
 
 // makeGuard makes what holds traffic without a promise to what promises leave.
 func (a *assembly) makeGuard() error {
-	owner, err := a.Network.Owner(guard.Owner, network.OwnerOptions{})
+	owner, err := a.parts.Network.Owner(guard.Owner, network.OwnerOptions{})
 	if err != nil {
 		return fmt.Errorf("register the rules: %w", err)
 	}
-	a.guard = guard.New(guard.Options{Book: a.book, Rules: owner, Log: a.Log.With("service", guard.Owner), Interval: a.Config.Network.StatsInterval})
+	a.guard = guard.New(guard.Options{Book: a.book, Rules: owner, Log: a.parts.Log.With("service", guard.Owner), Interval: a.parts.Config.Network.StatsInterval})
 	return nil
 }
 
@@ -87,21 +87,21 @@ func (a *assembly) newCritical() (*critical.Service, error) {
 		return nil, err
 	}
 	var s *critical.Service
-	owner, err := a.Network.Owner(critical.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
+	owner, err := a.parts.Network.Owner(critical.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
 	if err != nil {
 		return nil, fmt.Errorf("register the rules: %w", err)
 	}
 	s = critical.New(critical.Options{
-		Network: a.Network, Rules: owner, Store: a.Store, Book: a.book, Guard: a.guard, Log: a.Log.With("service", Name), Configured: definitions,
-		Publish: a.publish, Interval: a.Config.Network.StatsInterval,
+		Network: a.parts.Network, Rules: owner, Store: a.parts.Store, Book: a.book, Guard: a.guard, Log: a.parts.Log.With("service", Name), Configured: definitions,
+		Publish: a.publish, Interval: a.parts.Config.Network.StatsInterval,
 	})
-	a.Network.AddHandler(rule.ChainCritical, s)
+	a.parts.Network.AddHandler(rule.ChainCritical, s)
 	return s, nil
 }
 
 // newClasses makes the part that keeps classes of traffic.
 func (a *assembly) newClasses(queues *ovsdb.Owner, beside classes.Critical) (*classes.Service, error) {
-	owner, err := a.Network.Owner(classes.OwnerName, network.OwnerOptions{})
+	owner, err := a.parts.Network.Owner(classes.OwnerName, network.OwnerOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("register the rules: %w", err)
 	}
@@ -110,35 +110,35 @@ func (a *assembly) newClasses(queues *ovsdb.Owner, beside classes.Critical) (*cl
 		return nil, err
 	}
 	return classes.New(classes.Options{
-		Network: a.Network, Rules: owner, Book: a.book, Store: a.Store, Log: a.Log.With("service", classes.OwnerName), Publish: a.publish,
-		Databases: queues, Critical: beside, Configured: configured, Treatments: a.Treatments,
-		Quota: a.section.Quota, Interval: a.Config.Network.StatsInterval, Settle: classSettle, OnConnect: a.section.Queues == "connect",
+		Network: a.parts.Network, Rules: owner, Book: a.book, Store: a.parts.Store, Log: a.parts.Log.With("service", classes.OwnerName), Publish: a.publish,
+		Databases: queues, Critical: beside, Configured: configured, Treatments: a.parts.Treatments,
+		Quota: a.section.Quota, Interval: a.parts.Config.Network.StatsInterval, Settle: classSettle, OnConnect: a.section.Queues == "connect",
 	}), nil
 }
 
 // newSubflows makes the part that places further subflows of large connections.
 func (a *assembly) newSubflows() (*subflows.Service, error) {
 	var s *subflows.Service
-	owner, err := a.Network.Owner(subflows.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
+	owner, err := a.parts.Network.Owner(subflows.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
 	if err != nil {
 		return nil, fmt.Errorf("register the rules: %w", err)
 	}
 	o := a.section.Subflows
 	var sampled subflows.Sampled
 	if o.Plain {
-		sampled = a.Network.Traffic()
+		sampled = a.parts.Network.Traffic()
 	}
 	s = subflows.New(subflows.Options{
 		Settings: subflows.Settings{Enabled: o.Enabled, DSCP: uint8(o.DSCP), Paths: o.Paths, Most: o.Most, Idle: o.Idle},
-		Network:  a.Network, Rules: owner, Store: a.Store, Book: a.book, Guard: a.guard, Log: a.Log.With("service", subflows.Owner),
-		Publish: a.publish, Interval: a.Config.Network.StatsInterval, Sampled: sampled,
+		Network:  a.parts.Network, Rules: owner, Store: a.parts.Store, Book: a.book, Guard: a.guard, Log: a.parts.Log.With("service", subflows.Owner),
+		Publish: a.publish, Interval: a.parts.Config.Network.StatsInterval, Sampled: sampled,
 	})
-	a.Network.AddHandler(rule.ChainSubflow, s)
+	a.parts.Network.AddHandler(rule.ChainSubflow, s)
 	return s, nil
 }
 
 // publish publishes an event of the service.
-func (a *assembly) publish(kind string, attrs any) { a.Bus.Publish(Name+"."+kind, attrs) }
+func (a *assembly) publish(kind string, attrs any) { a.parts.Bus.Publish(Name+"."+kind, attrs) }
 
 // EstimateFree estimates what is free of a link, in bit/s.
 func (s *Service) EstimateFree(l network.Link) uint64 { return s.book.EstimateFree(l.From) }
