@@ -21,6 +21,23 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
+// Name is the name of the service: in the paths of the API, in the keys of the store and as
+// the owner of rules.
+const Name = "sos"
+
+const (
+	// undoTimeout bounds each step of undoing a set-up.
+	undoTimeout = time.Second
+	// rerouteTimeout bounds the time to write one new path.
+	rerouteTimeout = 5 * time.Second
+)
+
+// registry holds the agents of SOS; agent is one of them.
+type (
+	registry = agents.Registry[*agentapi.Client, agentapi.SessionRecord, agentapi.Live]
+	agent    = agents.Agent[*agentapi.Client]
+)
+
 // core holds what all parts of the service share.
 type core struct {
 	net       kit.Network

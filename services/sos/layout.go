@@ -273,3 +273,51 @@ func checkDisjoint(rules []network.Rule) error {
 	}
 	return nil
 }
+
+// complete adds the ports that the agents have bound, and what else they have answered, to
+// the layout.
+func (l *Layout) complete(client, server agentapi.PrepareReply) error {
+	for _, x := range []struct {
+		side  *Side
+		reply agentapi.PrepareReply
+	}{{&l.ClientSide, client}, {&l.ServerSide, server}} {
+		if x.reply.Port == 0 {
+			return fmt.Errorf("agent %v answered without a port", x.side.Agent)
+		}
+		x.side.AgentPort, x.side.OnLink = x.reply.Port, x.reply.OnLink
+	}
+	l.PeersRouted = !client.PeerOnLink || !server.PeerOnLink
+	if l.ServerSide.FarMAC.IsZero() && server.NextHopMAC != "" {
+		mac, err := openflow.ParseMAC(server.NextHopMAC)
+		if err != nil {
+			return fmt.Errorf("next hop of agent %v: %w", l.ServerSide.Agent, err)
+		}
+		l.ServerSide.FarMAC = mac
+	}
+	return nil
+}
+
+// ends returns the address of the end host on a side, and that of the other end host.
+func (l *Layout) ends(r agentapi.Role) (end, far netip.AddrPort) {
+	return ofRole(r, l.Client, l.Server), ofRole(r, l.Server, l.Client)
+}
+
+// ofRole returns client or server, as the role says.
+func ofRole[T any](r agentapi.Role, client, server T) T {
+	if r == agentapi.RoleClient {
+		return client
+	}
+	return server
+}
+
+func other(r agentapi.Role) agentapi.Role { return ofRole(r, agentapi.RoleServer, agentapi.RoleClient) }
+
+var roles = [2]agentapi.Role{agentapi.RoleClient, agentapi.RoleServer}
+
+// agentFlow returns the flow from a side's agent to its end host as the agent sends it,
+// before any switch rewrites it.
+func (l *Layout) agentFlow(r agentapi.Role) flow {
+	side := l.side(r)
+	end, _ := l.ends(r)
+	return flow{client: netip.AddrPortFrom(side.Agent, side.AgentPort), server: end}
+}

@@ -3,7 +3,6 @@ package sos
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -31,35 +30,6 @@ var errMobile = errors.New("an end is a host that moves")
 func mayEnterAt(a *network.Anchor, at network.PortRef, top *topology.Topology) bool {
 	_, ok := a.Border(at.Switch)
 	return ok && (!top.IsEdge(at) || at == a.Place.At)
-}
-
-// costTo returns the cost function of paths between an end and an agent. An agent that is
-// not at a border of a mobile end cannot serve it: packets would have to turn round at the
-// border, on paths that change.
-func (s *setups) costTo(e endpoint, top *topology.Topology, m network.Metric) func(agent network.PortRef) float64 {
-	if e.anchor == nil {
-		return s.costs.From(top, e.At, m)
-	}
-	return func(agent network.PortRef) float64 {
-		if at, ok := e.anchor.Border(agent.Switch); ok {
-			return s.costs.From(top, at, m)(agent)
-		}
-		return math.Inf(1)
-	}
-}
-
-// checkCarriable returns an error that says why connections of a mobile host cannot be
-// carried, or nil.
-func (s *setups) checkCarriable(a *network.Anchor) error {
-	if a == nil {
-		return nil
-	}
-	for _, at := range a.Borders {
-		if s.net.Topology().Has(at.Switch) && !s.net.HasTables(at.Switch) {
-			return fmt.Errorf("%w, and all it sends and gets passes switch %v, which has one table: there the rules that lead the host come first", errMobile, at.Switch)
-		}
-	}
-	return nil
 }
 
 // pathsTo returns the paths to an agent from every border of a mobile host.

@@ -17,8 +17,6 @@ const (
 	debounce = 20 * time.Millisecond
 	// resyncEvery is how often everything is checked without a cause.
 	resyncEvery = 10 * time.Second
-	// rerouteTimeout bounds the time to write one new path.
-	rerouteTimeout = 5 * time.Second
 )
 
 // reconciler keeps live sessions up to date with the network and with the treatments

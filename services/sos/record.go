@@ -89,3 +89,100 @@ func hops(path []network.Hop) []string {
 	}
 	return out
 }
+
+// recordCounters stores an agent's counters. The lock is held.
+func (ss *session) recordCounters(r agentapi.Role, c agentapi.Counters, at time.Time) {
+	ss.last[r] = c
+	if r != agentapi.RoleClient && ss.last[agentapi.RoleClient] != (agentapi.Counters{}) {
+		return
+	}
+	ss.samples.add(Sample{At: at, BytesUp: c.BytesUp, BytesDown: c.BytesDown, Retransmits: ss.retransmits()})
+}
+
+// retransmits returns the number of segments that both agents have sent again.
+func (ss *session) retransmits() uint64 {
+	return ss.last[agentapi.RoleClient].Retransmits + ss.last[agentapi.RoleServer].Retransmits
+}
+
+// maxSamples bounds the number of samples kept of one session.
+const maxSamples = 128
+
+// Sample is the state of a transfer at one time.
+type Sample struct {
+	At          time.Time `json:"at"`
+	BytesUp     uint64    `json:"bytes_up" doc:"From the client so far"`
+	BytesDown   uint64    `json:"bytes_down" doc:"To the client so far"`
+	Retransmits uint64    `json:"retransmits" doc:"TCP segments sent again between the agents so far"`
+}
+
+// sampler keeps the samples of a session in bounded memory: when it is full it drops every
+// other sample, and takes new ones half as often.
+type sampler struct {
+	samples []Sample
+	every   time.Duration
+	// before and last are the last two samples that were added, kept or not.
+	before, last Sample
+}
+
+func (s *sampler) add(x Sample) {
+	s.before, s.last = s.last, x
+	if n := len(s.samples); n > 0 && x.At.Sub(s.samples[n-1].At) < s.every {
+		return
+	}
+	if len(s.samples) == maxSamples {
+		for i := range maxSamples / 2 {
+			s.samples[i] = s.samples[2*i]
+		}
+		s.samples = s.samples[:maxSamples/2]
+		s.every = max(2*s.every, 2*time.Second) - 100*time.Millisecond
+	}
+	s.samples = append(s.samples, x)
+}
+
+// rate returns the rate between the last two samples, both directions together, in bit/s; 0
+// until there are two.
+func (s *sampler) rate() float64 {
+	seconds := s.last.At.Sub(s.before.At).Seconds()
+	before, last := s.before.BytesUp+s.before.BytesDown, s.last.BytesUp+s.last.BytesDown
+	if s.before.At.IsZero() || seconds <= 0 || last < before {
+		return 0
+	}
+	return float64(last-before) * 8 / seconds
+}
+
+// endedOrderly reports whether both agents are sure that their end hosts know of the end.
+func endedOrderly(ended map[agentapi.Role]agentapi.SessionRecord) bool {
+	for _, r := range roles {
+		switch ended[r].Reason {
+		case "", agentapi.ReasonPeerLost, agentapi.ReasonFailed:
+			return false
+		}
+	}
+	return true
+}
+
+// describeEnd describes how a session ended, from the final records of its agents.
+func describeEnd(ended map[agentapi.Role]agentapi.SessionRecord) string {
+	client, server := ended[agentapi.RoleClient], ended[agentapi.RoleServer]
+	pick := func(r agentapi.SessionRecord) string {
+		if r.Detail != "" {
+			return string(r.Reason) + ": " + r.Detail
+		}
+		return string(r.Reason)
+	}
+	switch {
+	case client.Reason == server.Reason, server.Reason == "":
+		return pick(client)
+	case client.Reason == "":
+		return pick(server)
+	}
+	// One agent knows the cause, the other only that its peer gave up.
+	for _, r := range []agentapi.SessionRecord{client, server} {
+		switch r.Reason {
+		case agentapi.ReasonPeerReset, agentapi.ReasonPeerLost, agentapi.ReasonClosed, agentapi.ReasonAborted:
+		default:
+			return pick(r)
+		}
+	}
+	return pick(client) + "; server's agent: " + pick(server)
+}

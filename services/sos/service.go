@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -15,15 +17,12 @@ import (
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/kit"
+	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 	"github.com/sluice-net/sluice/store"
 )
-
-// Name is the name of the service: in the paths of the API, in the keys of the store and as
-// the owner of rules.
-const Name = "sos"
 
 // Options holds what New needs.
 type Options struct {
@@ -172,4 +171,64 @@ func (s *Service) NetworkChanged(e network.Event) {
 		s.wake()
 	}
 	s.agents.NetworkChanged(e)
+}
+
+// Errors returns what does not work now: sorted lines, each with a cause and a remedy.
+func (s *Service) Errors() []string {
+	lines := append(s.serviceErrors(), s.agents.Problems()...)
+	for dpid, text := range s.selection.punts.failures() {
+		lines = append(lines, "switch "+dpid+" takes no punt rules: "+text+": connections from there go directly; make room in its tables, or leave it out of the path")
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// serviceErrors returns why no connection is taken although agents or whitelist entries
+// exist.
+func (s *Service) serviceErrors() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, lines := time.Now(), []string{}
+	active := slices.ContainsFunc(s.selection.whitelist, func(e Entry) bool { return e.Active(now) })
+	switch {
+	case len(s.agents.List())+len(s.selection.whitelist) == 0:
+		return lines // SOS is not in use
+	case !s.config.Enabled:
+		lines = append(lines, "SOS is disabled: every new connection goes directly; \"sluice sos enable\"")
+	case len(s.selection.whitelist) == 0:
+		lines = append(lines, "the whitelist is empty: every connection goes directly; \"sluice sos whitelist add\" says which do not")
+	case !active:
+		lines = append(lines, fmt.Sprintf("none of the whitelist's %d entries is active now: every connection goes directly; look at the times in \"sluice sos whitelist list\"", len(s.selection.whitelist)))
+	}
+	if len(s.selection.whitelist) > 0 && len(s.agents.List()) < 2 {
+		lines = append(lines, "fewer than two agents: every connection goes directly; add one near each end with \"sluice sos agents add\"")
+	}
+	return lines
+}
+
+// newRegistry returns an empty registry of agents.
+func (s *Service) newRegistry() *registry {
+	return agents.New(agents.Options[*agentapi.Client, agentapi.SessionRecord, agentapi.Live]{
+		Service: Name, Network: s.net, Store: s.store, Log: s.log, Publish: s.publish,
+		Certificate: s.opts.AgentTLS != nil, ControlSubnets: s.opts.ControlSubnets,
+		Dial: func(r agents.AgentRecord) (*agentapi.Client, error) {
+			return agentapi.NewClient(r.URL, s.opts.AgentTLS, s.opts.Dial)
+		},
+		Timing: func() (silent, deadAfter time.Duration) {
+			c := s.settings()
+			return time.Duration(c.SilentAfter), time.Duration(c.PeerTimeout)
+		},
+		Event: s.endings.agentEvent, Missed: s.endings.findMissed, Heard: s.endings.sendPendingAborts, Lost: s.endings.endSessionsOf,
+		Peers: s.sessions.peers, Changed: s.agentsChanged,
+	})
+}
+
+// agentsChanged updates the packet-in handler's snapshot after a change of the agents, and
+// requests a reconciliation.
+func (s *Service) agentsChanged() {
+	s.mu.Lock()
+	maps.DeleteFunc(s.endings.pendingAborts, func(a *agent, _ []agentapi.SessionID) bool { return s.agents.Get(a.Name) != a })
+	s.selection.refresh()
+	s.mu.Unlock()
+	s.wake()
 }

@@ -3,11 +3,14 @@ package sos
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
@@ -91,16 +94,6 @@ func newSession(id agentapi.SessionID, about sessionContext) *session {
 	}
 }
 
-// ofRole returns client or server, as the role says.
-func ofRole[T any](r agentapi.Role, client, server T) T {
-	if r == agentapi.RoleClient {
-		return client
-	}
-	return server
-}
-
-func other(r agentapi.Role) agentapi.Role { return ofRole(r, agentapi.RoleServer, agentapi.RoleClient) }
-
 func (s *session) agent(r agentapi.Role) *agent { return ofRole(r, s.client, s.server) }
 
 // at returns the port at which the interception switch of a side sees its end host.
@@ -125,13 +118,6 @@ func (s *session) clientClosed() bool {
 // key returns the key of a side's rules in the ledger.
 func (s *session) key(r agentapi.Role) string { return fmt.Sprintf("session/%v/%s", s.id, r) }
 
-var roles = [2]agentapi.Role{agentapi.RoleClient, agentapi.RoleServer}
-
-// ends returns the address of the end host on a side, and that of the other end host.
-func (l *Layout) ends(r agentapi.Role) (end, far netip.AddrPort) {
-	return ofRole(r, l.Client, l.Server), ofRole(r, l.Server, l.Client)
-}
-
 // Steps holds the duration of each step of a set-up.
 type Steps struct {
 	Queue   agentapi.Duration `json:"queue" doc:"Waiting for its turn"`
@@ -153,3 +139,94 @@ func (w *stopwatch) lap() agentapi.Duration {
 }
 
 func (w *stopwatch) total() agentapi.Duration { return agentapi.Duration(w.last.Sub(w.start)) }
+
+// offer is the first packet of a connection as its interception switch saw it.
+type offer struct {
+	flow           flow
+	at             network.PortRef
+	ethSrc, ethDst openflow.MAC
+	vlan           uint16
+	isn            uint32 // the client's initial sequence number
+	dscp           uint8
+	anchor         *network.Anchor // set if the client is mobile
+}
+
+// client returns the end that has sent the packet.
+func (o *offer) client() endpoint {
+	e := endpoint{Place: agents.Place{At: o.at, MAC: o.ethSrc, VLAN: o.vlan}, anchor: o.anchor}
+	if o.anchor != nil {
+		e.MAC = o.anchor.MAC
+	}
+	return e
+}
+
+// endpoint is an end host, or the router that leads to it.
+type endpoint struct {
+	agents.Place
+	// routed reports that a router stands between the two ends.
+	routed bool
+	// anchor is set if the end host is mobile: its place is then a border.
+	anchor *network.Anchor
+}
+
+// assignAgents sets the session's agents and counts the session as theirs. The lock is
+// held.
+func (ss *session) assignAgents(client, server *agent) {
+	ss.client, ss.server, ss.ClientAgent, ss.ServerAgent = client, server, client.Name, server.Name
+	client.Take()
+	server.Take()
+}
+
+// releaseAgents removes the session from its agents' counts. The lock is held.
+func (ss *session) releaseAgents() {
+	if ss.client != nil {
+		ss.client.Release()
+		ss.server.Release()
+	}
+}
+
+// State is the state of a session.
+type State string
+
+// The states, in order.
+const (
+	StateSetup     State = "setup"     // the client's first packet is being held
+	StateLive      State = "live"      // rules are in place, the agents carry the connection
+	StateResetting State = "resetting" // an agent was lost; its end host is being told
+	StateEnding    State = "ending"    // the agents are done; rules are being removed
+	StateEnded     State = "ended"
+)
+
+// transition is a change of a session's state, and its cause.
+type transition struct {
+	from, to State // empty where the session begins
+	when     string
+}
+
+// transitions lists all transitions that exist; docs/topics/sos.md prints them.
+var transitions = []transition{
+	{"", StateSetup, "a whitelisted connection's first packet is held, or both agents know the session after a restart of the controller"},
+	{"", StateResetting, "after a restart of the controller one agent knows it alone"},
+	{StateSetup, StateLive, "the switches have its rules and both agents are ready"},
+	{StateSetup, StateEnded, "its set-up failed; the connection goes directly"},
+	{StateLive, StateEnding, "both agents are done, and their end hosts know it"},
+	{StateLive, StateResetting, "an agent is lost, or ended without its end host's knowledge"},
+	{StateEnding, StateEnded, "its last segments are acknowledged, and its rules gone"},
+	{StateResetting, StateEnded, "the end hosts are told, or were waited for long enough, and its rules gone"},
+}
+
+// reportInvalidTransition reports a transition that does not exist, which is a bug in this
+// package.
+var reportInvalidTransition = func(err error) { slog.Error("a fault of SOS", "error", err) }
+
+// enter changes the session's state. It refuses a state that cannot follow; the session
+// then keeps its state. The service's lock is held, or the session is not shared yet.
+func (ss *session) enter(to State) {
+	for _, t := range transitions {
+		if t.from == ss.state && t.to == to {
+			ss.state = to
+			return
+		}
+	}
+	reportInvalidTransition(fmt.Errorf("session %v of %v cannot go from %q to %q", ss.id, ss.flow, ss.state, to))
+}

@@ -5,19 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
 const (
-	// undoTimeout bounds each step of undoing a set-up.
-	undoTimeout = time.Second
+
 	// maxAttempts is how many pairs of agents are asked if agents refuse.
 	maxAttempts = 3
 )
@@ -245,4 +248,185 @@ func (x *setup) undo() {
 func (x *setup) abortLater() {
 	id, both := x.ss.id, x.ss.agents()
 	x.start(func(context.Context) { x.abort(id, both...) })
+}
+
+// costTo returns the cost function of paths between an end and an agent. An agent that is
+// not at a border of a mobile end cannot serve it: packets would have to turn round at the
+// border, on paths that change.
+func (s *setups) costTo(e endpoint, top *topology.Topology, m network.Metric) func(agent network.PortRef) float64 {
+	if e.anchor == nil {
+		return s.costs.From(top, e.At, m)
+	}
+	return func(agent network.PortRef) float64 {
+		if at, ok := e.anchor.Border(agent.Switch); ok {
+			return s.costs.From(top, at, m)(agent)
+		}
+		return math.Inf(1)
+	}
+}
+
+// checkCarriable returns an error that says why connections of a mobile host cannot be
+// carried, or nil.
+func (s *setups) checkCarriable(a *network.Anchor) error {
+	if a == nil {
+		return nil
+	}
+	for _, at := range a.Borders {
+		if s.net.Topology().Has(at.Switch) && !s.net.HasTables(at.Switch) {
+			return fmt.Errorf("%w, and all it sends and gets passes switch %v, which has one table: there the rules that lead the host come first", errMobile, at.Switch)
+		}
+	}
+	return nil
+}
+
+const (
+	// resolveTimeout bounds the search for a server that is not known yet. startTimeout
+	// bounds it shortly after a start, when no host is known.
+	resolveTimeout = 500 * time.Millisecond
+	startTimeout   = 2 * time.Second
+	// announceTimeout is how long after a start it may take until agents have reported
+	// their ports and have been found in the network.
+	announceTimeout = 2 * time.Second
+)
+
+// findServer finds the place at which the server is intercepted: its own, or that of the
+// router by which the client reaches it.
+func (x *setup) findServer(ctx context.Context) (endpoint, error) {
+	addr := x.o.flow.server.Addr()
+	a := x.anchorOf(addr)
+	for _, moving := range []*network.Anchor{x.o.anchor, a} {
+		if err := x.checkCarriable(moving); err != nil {
+			return endpoint{}, err
+		}
+	}
+	if a != nil {
+		if x.o.anchor != nil {
+			return endpoint{}, fmt.Errorf("%w, and so is the other: their packets need not pass a border", errMobile)
+		}
+		return endpoint{Place: agents.Place{At: a.Borders[0], MAC: a.MAC}, routed: a.MAC != x.o.ethDst, anchor: a}, nil
+	}
+	h, ok := x.net.HostByIP(addr)
+	if !ok {
+		limit := resolveTimeout
+		if x.beganWithin(x.opts.Settle) {
+			limit = startTimeout
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		var err error
+		if h, err = x.net.ResolveHost(ctx, addr); err != nil {
+			if h, ok = x.net.HostByMAC(x.o.ethDst, x.o.vlan); !ok {
+				return endpoint{}, fmt.Errorf("%w: %v: %w", errNoServer, addr, err)
+			}
+		}
+	}
+	return endpoint{Place: agents.PlaceOf(h), routed: h.MAC != x.o.ethDst}, nil
+}
+
+// assignOrWait assigns agents. If no agent will do, it waits for agents that are expected
+// to announce themselves.
+func (x *setup) assignOrWait(ctx context.Context, refused map[*agent]bool) error {
+	for {
+		err := x.assign(refused)
+		if !errors.Is(err, ErrNoGain) || !x.agents.Expected(x.beganWithin(announceTimeout)) || tasks.Sleep(ctx, settleEvery) != nil {
+			return err
+		}
+	}
+}
+
+// assign chooses the session's agents and counts the session as theirs at once, so that
+// sessions set up at the same time are spread over the agents.
+func (x *setup) assign(refused map[*agent]bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	metric, top := x.config.metric(), x.net.Topology()
+	list, of := x.agents.Candidates(x.o.flow.client.Addr(), refused, x.costTo(x.o.client(), top, metric), x.costTo(x.server, top, metric))
+	limit := agents.Tolerance(metric, time.Duration(x.config.EqualLatency).Seconds())
+	client, server, err := Choose(list, limit, x.config.Balance)
+	switch moves := x.o.anchor != nil || x.server.anchor != nil; {
+	case err != nil && moves:
+		return fmt.Errorf("%w, and its agent has to stand at its border: %w", errMobile, err)
+	case err != nil:
+		return err
+	}
+	x.ss.assignAgents(of[client], of[server])
+	return nil
+}
+
+// plan computes the session's layout, except for what only the agents know.
+func (x *setup) plan() error {
+	top := x.net.Topology()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	metric := x.config.metric()
+	ss, client, server := x.ss, x.o.client(), x.server
+	ss.ClientAt, ss.ServerAt = x.o.at, server.At
+	ss.Layout = Layout{
+		Client: x.o.flow.client, Server: x.o.flow.server, DSCP: x.o.dscp,
+		ClientSide: Side{EndMAC: client.MAC, FarMAC: x.o.ethDst, EndVLAN: x.o.vlan},
+		ServerSide: Side{EndMAC: server.MAC, EndVLAN: server.VLAN},
+	}
+	l := &ss.Layout
+	if !server.routed {
+		l.ServerSide.FarMAC = client.MAC
+	}
+	if err := l.ClientSide.attach(ss.client, x.o.flow.client.Addr(), client, top, metric); err != nil {
+		return err
+	}
+	if err := l.ServerSide.attach(ss.server, x.o.flow.client.Addr(), server, top, metric); err != nil {
+		return err
+	}
+	l.ClientSide.PuntsSYN = x.puntsSYN(&l.ClientSide)
+	ss.epoch = x.treatments.Epoch()
+	l.updateTreatments(x.treatments.Of)
+	_, l.Steered = top.Path(l.ClientSide.agentAt(), l.ServerSide.agentAt(), network.MetricHops)
+	return nil
+}
+
+// attach sets the agent of a side and the path to it.
+func (sd *Side) attach(a *agent, family netip.Addr, end endpoint, top *topology.Topology, metric network.Metric) error {
+	st := a.State()
+	addr, _ := st.Addr(family)
+	p, ok := st.Places[addr]
+	if !ok {
+		return fmt.Errorf("agent %s %s", a.Name, st.Unfit(family))
+	}
+	sd.Agent, sd.AgentMAC, sd.AgentVLAN = addr, p.MAC, p.VLAN
+	if end.anchor != nil {
+		var err error
+		if sd.MobilePaths, err = pathsTo(end.anchor, p.At, top, metric); err != nil {
+			return fmt.Errorf("agent %s: %w", a.Name, err)
+		}
+	}
+	path, ok := top.Path(end.At, p.At, metric)
+	if !ok {
+		return fmt.Errorf("from %v to agent %s at %v: %w", end.At, a.Name, p.At, network.ErrNoPath)
+	}
+	sd.Path = path.Hops
+	return nil
+}
+
+// ErrNoGain means that no pair of agents lies between the ends in such a way that carrying
+// the connection would improve it.
+var ErrNoGain = errors.New("no pair of agents would help the connection")
+
+// Choose returns the indices of the client's and the server's agent among the candidates,
+// whose costs are those to the client and to the server. It takes the agent nearest to each
+// end, and of equally near ones the least loaded. Agents count as equally near if their
+// costs differ by at most tolerance.
+func Choose(list []agents.Candidate, tolerance float64, by agents.Balance) (client, server int, err error) {
+	if client, err = agents.Nearest(list, 0, tolerance, by); err != nil {
+		return 0, 0, fmt.Errorf("%w: for the client: %w", ErrNoGain, err)
+	}
+	if server, err = agents.Nearest(list, 1, tolerance, by, client); err != nil {
+		return 0, 0, fmt.Errorf("%w: for the server: %w", ErrNoGain, err)
+	}
+	// An agent that is as near to the far end as the other agent shortens nothing. If both
+	// ends are at one site, or if only one site has agents left, the connection performs
+	// better without them.
+	x, y := &list[client], &list[server]
+	if y.Costs[1]+tolerance >= x.Costs[1] || x.Costs[0]+tolerance >= y.Costs[0] {
+		return 0, 0, fmt.Errorf("%w: %s and %s are equally near to an end", ErrNoGain, x.Name, y.Name)
+	}
+	return client, server, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
 // StrayRules returns the rules that send to the controller what an agent sends from its
@@ -82,12 +81,4 @@ func (s *Service) wantedStrayRules() map[string]strayRules {
 		}
 	}
 	return wanted
-}
-
-// agentFlow returns the flow from a side's agent to its end host as the agent sends it,
-// before any switch rewrites it.
-func (l *Layout) agentFlow(r agentapi.Role) flow {
-	side := l.side(r)
-	end, _ := l.ends(r)
-	return flow{client: netip.AddrPortFrom(side.Agent, side.AgentPort), server: end}
 }

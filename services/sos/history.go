@@ -247,3 +247,225 @@ func readPage(b []byte) ([]Record, error) {
 	err = json.NewDecoder(io.LimitReader(z, maxPageBytes)).Decode(&batch)
 	return batch, err
 }
+
+// What agents know of a session is lost with their processes. If both processes end while
+// no controller runs, the session would be missing from the history. So the store keeps the
+// sessions that have lasted for a while.
+
+const (
+	keyLive = Name + "/live/"
+	// rememberAfter is the age at which a session is stored. Most sessions are over before
+	// that, and cost the store nothing.
+	rememberAfter = 10 * time.Second
+	// maxRemembered bounds the sessions that are stored or deleted in one operation.
+	maxRemembered = 64
+)
+
+// storedSession is a session of an earlier controller, from the store.
+type storedSession struct {
+	id    agentapi.SessionID
+	about sessionContext
+}
+
+// loadLive reads the sessions that were live when an earlier controller ended.
+func (s *history) loadLive(ctx context.Context) ([]storedSession, error) {
+	entries, err := s.store.List(ctx, keyLive)
+	if err != nil {
+		return nil, fmt.Errorf("read the live sessions: %w", err)
+	}
+	var all []storedSession
+	for _, e := range entries {
+		id, err := agentapi.ParseSessionID(e.Key[len(keyLive):])
+		r := storedSession{id: id}
+		if err == nil {
+			err = json.Unmarshal(e.Value, &r.about)
+		}
+		if err != nil {
+			s.log.Warn("a stored session cannot be read", "key", e.Key, "error", err)
+			continue
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// saveLive stores the sessions that have lasted for a while, and deletes those that have
+// ended since.
+func (s *history) saveLive(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		over := s.endedKeys[:min(len(s.endedKeys), maxRemembered)]
+		var ops []store.Op
+		for _, id := range over {
+			ops = append(ops, store.OpDelete(keyLive+id.String()))
+		}
+		var lasting []*session
+		for id, ss := range s.sessions.byID {
+			if len(ops) == maxRemembered {
+				break
+			}
+			if ss.state != StateLive || ss.inStore || time.Since(ss.Started) < rememberAfter {
+				continue
+			}
+			if b, err := json.Marshal(ss.sessionContext); err == nil { // marshalling it for its agents has succeeded before
+				ops, lasting = append(ops, store.OpPut(keyLive+id.String(), b)), append(lasting, ss)
+				ss.inStore = true // set before the write, so that it is deleted if the session ends meanwhile
+			}
+		}
+		s.mu.Unlock()
+		if len(ops) == 0 {
+			return
+		}
+		err := s.store.Apply(ctx, ops...)
+		s.mu.Lock()
+		if err == nil {
+			s.endedKeys = s.endedKeys[len(over):]
+		} else {
+			for _, ss := range lasting {
+				ss.inStore = false
+			}
+		}
+		s.mu.Unlock()
+		if err != nil {
+			s.log.Warn("live sessions are not stored; it will be tried again", "error", err)
+			return
+		}
+	}
+}
+
+// lostSessions compares the sessions that an earlier controller has stored with what agents
+// have reported, and returns records of those that no agent knows. The lock is held.
+func (s *history) lostSessions(known map[string]bool) (gone []Record) {
+	for _, r := range s.storedSessions {
+		if ss := s.sessions.byID[r.id]; ss != nil {
+			ss.inStore = true
+			continue
+		}
+		s.endedKeys = append(s.endedKeys, r.id)
+		if s.orphans[r.id] != nil || known[r.id.String()] {
+			continue
+		}
+		ss := newSession(r.id, r.about)
+		ss.state, ss.how = StateEnded, "not known to its agents any more after a restart of the controller"
+		gone = append(gone, ss.record())
+	}
+	s.storedSessions = nil
+	return gone
+}
+
+// Sessions continue without a controller, and end without one. Their agents remember the
+// latest that have ended and report them to the next controller in their first event. Those
+// that no controller has archived are added to the history.
+
+const (
+	// orphanWait is how long the second agent may take to report an end.
+	orphanWait = 3 * time.Second
+	// maxOrphans bounds the sessions that wait for such a report.
+	maxOrphans = 1 << 14
+)
+
+// orphan is a session that has ended at its agents and that this controller has not set up.
+type orphan struct {
+	since time.Time
+	ended map[agentapi.Role]agentapi.SessionRecord
+}
+
+// addOrphan records an agent's report of such a session's end. The lock is held.
+func (s *history) addOrphan(r agentapi.SessionRecord) {
+	o := s.orphans[r.ID]
+	if o == nil {
+		if len(s.orphans) >= maxOrphans {
+			return
+		}
+		o = &orphan{since: time.Now(), ended: map[agentapi.Role]agentapi.SessionRecord{}}
+		s.orphans[r.ID] = o
+	}
+	o.ended[r.Role] = r
+}
+
+// forgetOrphan removes what is known of a session that is added to the history once it has
+// been cleared away. The lock is held.
+func (s *history) forgetOrphan(id agentapi.SessionID) {
+	delete(s.orphans, id)
+	s.storedSessions = slices.DeleteFunc(s.storedSessions, func(r storedSession) bool {
+		if r.id == id {
+			s.endedKeys = append(s.endedKeys, id)
+		}
+		return r.id == id
+	})
+}
+
+// archiveOrphans moves sessions that ended without a controller to the history.
+func (s *history) archiveOrphans() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running || len(s.orphans)+len(s.storedSessions) == 0 {
+		return // until the start is over, the sessions may still be taken over
+	}
+	known := s.known()
+	var found []Record
+	if time.Since(s.began) > orphanWait {
+		found = s.lostSessions(known)
+	}
+	for id, o := range s.orphans {
+		if len(o.ended) < 2 && time.Since(o.since) < orphanWait {
+			continue
+		}
+		delete(s.orphans, id)
+		if r, ok := o.record(); ok && !known[r.ID] && !s.predatesHistory(*r.Ended) {
+			found = append(found, r)
+		}
+	}
+	slices.SortFunc(found, func(a, b Record) int { return a.Ended.Compare(*b.Ended) })
+	for _, r := range found {
+		s.carried(r)
+	}
+	if len(found) > 0 {
+		s.log.Info("sessions have ended without a controller", "sessions", len(found))
+	}
+}
+
+// predatesHistory reports whether a session that ended at the given time is older than the
+// history reaches back: whether it was ever in the history is then not known.
+func (s *history) predatesHistory(ended time.Time) bool {
+	if len(s.records) == 0 || len(s.records) < s.config.History {
+		return s.config.History == 0
+	}
+	oldest := s.records[0].Ended
+	return oldest != nil && !ended.After(*oldest)
+}
+
+// record returns a record of the session from what its agents kept, and reports whether
+// there is one. There is none if the session was never established: its client was then not
+// released to its agent.
+func (o *orphan) record() (Record, bool) {
+	var about sessionContext
+	var id agentapi.SessionID
+	var over time.Time
+	carried := false
+	for role, r := range o.ended {
+		begun := r.Phase == agentapi.PhaseRunning || r.Phase == agentapi.PhaseClosing
+		var ok bool
+		if about, ok = readContext(r.Context); !ok || role == agentapi.RoleClient && !begun {
+			return Record{}, false
+		}
+		carried, id = carried || begun, r.ID
+		if r.Ended.After(over) {
+			over = r.Ended
+		}
+	}
+	if !carried {
+		return Record{}, false
+	}
+	ss := newSession(id, about)
+	ss.state, ss.ended, ss.how = StateEnded, o.ended, describeEnd(o.ended)+"; told by its agents afterwards"
+	for role, r := range o.ended {
+		ss.last[role] = r.Counters
+	}
+	rec := ss.record()
+	rec.Ended, rec.Took = &over, agentapi.Duration(max(over.Sub(about.Started), 0))
+	rec.BitsPerSecond = bitsPerSecond(rec.BytesUp+rec.BytesDown, rec.Took)
+	return rec, true
+}
