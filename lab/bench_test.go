@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// ticks is the CPU time that the delay line of a lab has used, in units of 10 ms.
-func ticks(b *testing.B, l *lab.Lab) int {
+// cpuTicks returns the CPU time that the delay line of a lab has used, in units of 10 ms.
+func cpuTicks(b *testing.B, l *lab.Lab) int {
 	b.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -42,9 +42,9 @@ func ticks(b *testing.B, l *lab.Lab) int {
 	return 0
 }
 
-// carry runs iperf3 for some seconds and reports what the link carried and what
-// the delay line needed for it.
-func carry(b *testing.B, l *lab.Lab, from, to string, args ...string) {
+// measureThroughput runs iperf3 for some seconds and reports the throughput of the link and the CPU time of the
+// delay line.
+func measureThroughput(b *testing.B, l *lab.Lab, from, to string, args ...string) {
 	b.Helper()
 	const seconds = 6
 	for b.Loop() {
@@ -54,9 +54,9 @@ func carry(b *testing.B, l *lab.Lab, from, to string, args ...string) {
 		}
 		deadline := time.Now().Add(5 * time.Second)
 		for l.Host(to).Command(b.Context(), "sh", "-c", "ss -Hltn | grep -q 5201").Run() != nil && time.Now().Before(deadline) {
-			continue // each round starts a program: that is pause enough
+			continue // Starting a program is pause enough between attempts.
 		}
-		before, cpu := delivered(b, l), ticks(b, l)
+		before, cpu := delivered(b, l), cpuTicks(b, l)
 		all := append([]string{"-c", l.Host(to).Addr().String(), "-t", strconv.Itoa(seconds)}, args...)
 		start := time.Now()
 		if out, err := l.Host(from).Command(b.Context(), "iperf3", all...).CombinedOutput(); err != nil {
@@ -64,7 +64,7 @@ func carry(b *testing.B, l *lab.Lab, from, to string, args ...string) {
 		}
 		took := time.Since(start).Seconds()
 		b.ReportMetric(float64(delivered(b, l)-before)*8/took/1e9, "Gbit/s")
-		b.ReportMetric(float64(ticks(b, l)-cpu)/100/took, "cores")
+		b.ReportMetric(float64(cpuTicks(b, l)-cpu)/100/took, "cores")
 		_ = server.Wait()
 	}
 	b.ReportMetric(0, "ns/op")
@@ -79,21 +79,21 @@ func delivered(b *testing.B, l *lab.Lab) uint64 {
 	return st.AtoB.Stats.DeliveredBytes
 }
 
-// BenchmarkDelayLineBetweenHosts is the requirement: 1 Gbit/s at 100 ms round
-// trip with less than half a core.
+// BenchmarkDelayLineBetweenHosts measures what is required: 1 Gbit/s at 100 ms round trip with less
+// than half a core.
 func BenchmarkDelayLineBetweenHosts(b *testing.B) {
 	l := lab.New(b, pair(delayline.Params{Rate: 1e9, Delay: 50 * time.Millisecond}))
-	carry(b, l, "h1", "h2", "-P", "16", "-C", "bbr")
+	measureThroughput(b, l, "h1", "h2", "-P", "16", "-C", "bbr")
 }
 
-// BenchmarkDelayLineUnlimited is the most it carries between hosts.
+// BenchmarkDelayLineUnlimited measures the highest throughput of the delay line between hosts.
 func BenchmarkDelayLineUnlimited(b *testing.B) {
 	l := lab.New(b, pair(delayline.Params{Delay: time.Millisecond}))
-	carry(b, l, "h1", "h2", "-P", "4", "-C", "cubic")
+	measureThroughput(b, l, "h1", "h2", "-P", "4", "-C", "cubic")
 }
 
-// BenchmarkWAN is the most that TCP gets over two switches and the long link
-// between them.
+// BenchmarkWAN measures the highest throughput of TCP over two switches and the long link between
+// them.
 func BenchmarkWAN(b *testing.B) {
 	for name, o := range map[string]lab.WANOptions{
 		"MTU1500": {MTU: 1500}, "MTU9000": {MTU: 9000}, "offload": {Offload: true},
@@ -106,7 +106,7 @@ func BenchmarkWAN(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			carry(b, l, "client", "server", "-P", "4")
+			measureThroughput(b, l, "client", "server", "-P", "4")
 		})
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// Cinema is a network for live channels: a ring of four switches with a host at each that
-// stands for a gateway, "in1" and "in2" for producers, "out1" and "out2" for viewers, and a
-// host "viewer" at the last switch. link is what joins the switches.
+// Cinema returns a network for live channels: a ring of four switches. Each has a host that stands
+// for a gateway: "in1" and "in2" for producers, "out1" and "out2" for viewers. A host "viewer" is
+// at the last switch. link gives the parameters of the links between switches.
 func Cinema(name string, link delayline.Params) Topology {
 	t := Topology{Name: name}
 	for i, host := range []string{"in1", "in2", "out1", "out2"} {

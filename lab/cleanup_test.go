@@ -25,9 +25,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// leftovers lists everything on the machine that bears a lab's name or works in
-// its directory: namespaces, mounts, processes, files. Other labs may be up, so
-// only this one's can be looked for.
+// leftovers lists everything on the machine that bears a lab's name or works in its directory:
+// namespaces, mounts, processes, files. It ignores other labs, which may be up.
 func leftovers(t *testing.T, runDir, name string) []string {
 	t.Helper()
 	var all []string
@@ -96,7 +95,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	if _, err := lab.Up(ctx, topology, o); err == nil || !strings.Contains(err.Error(), "sluice-lab down") {
 		t.Errorf("the same lab twice: %v", err)
 	}
-	// A program that somebody left running on a host goes as well.
+	// Down also ends a program that somebody left running on a host.
 	if err := l.Host("client").Command(context.Background(), "sh", "-c", "sleep 600 & ").Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +113,8 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDownWithoutNamespaces has a lab's namespaces lose their names before it is taken down,
-// as by "ip -all netns delete": its switches are ended all the same.
+// TestDownWithoutNamespaces removes the names of a lab's namespaces before the lab is taken down,
+// as "ip -all netns delete" does, and checks that its switches are ended all the same.
 func TestDownWithoutNamespaces(t *testing.T) {
 	needsRoot(t)
 	t.Parallel()
@@ -137,8 +136,8 @@ func TestDownWithoutNamespaces(t *testing.T) {
 	}
 }
 
-// TestStrangersAreLeftAlone builds a lab where somebody else's namespace has a
-// name that the lab needs.
+// TestStrangersAreLeftAlone builds a lab where somebody else's namespace has a name that the lab
+// needs.
 func TestStrangersAreLeftAlone(t *testing.T) {
 	needsRoot(t)
 	t.Parallel()
@@ -159,7 +158,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	if _, err := lab.Up(testContext(t), topology, o); err == nil || !strings.Contains(err.Error(), "did not make") {
 		t.Errorf("it came up over a stranger's namespace: %v", err)
 	}
-	if left := leftovers(t, o.RunDir, topology.Name); len(left) != 2 { // its file and its mount
+	if left := leftovers(t, o.RunDir, topology.Name); len(left) != 2 { // the file of the namespace and its mount
 		t.Errorf("not just the stranger: %s", strings.Join(left, "\n"))
 	}
 }
@@ -200,7 +199,7 @@ func TestFailureHalfWayUndoesItself(t *testing.T) {
 
 const crashDir = "SLUICE_TEST_CRASH_DIR"
 
-// TestCrashHelper is not a test: it is the process that TestCrash kills.
+// TestCrashHelper is not a test: TestCrash runs it as the process that it kills.
 func TestCrashHelper(t *testing.T) {
 	dir := os.Getenv(crashDir)
 	if dir == "" {
@@ -214,7 +213,7 @@ func TestCrashHelper(t *testing.T) {
 	select {}
 }
 
-// TestCrash kills the process that builds a lab, half-way and when it is up, and
+// TestCrash kills the process that builds a lab, once half-way and once when the lab is up, and
 // takes down what is left.
 func TestCrash(t *testing.T) {
 	needsRoot(t)
@@ -283,8 +282,8 @@ func TestLongRunDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// A builder that ended before it wrote anything down has left an empty directory, which
-// is swept; what is not a lab's is not.
+// TestSweepLeavesWhatIsNoLabs checks that Sweep removes the empty directory of a builder that ended
+// before it wrote its record, and nothing that is not a lab's.
 func TestSweepLeavesWhatIsNoLabs(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()

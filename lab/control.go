@@ -16,8 +16,8 @@ const controlMTU = 1500
 
 const controlBridge = "ctl"
 
-// makeControlNetwork makes the bridge of the control namespace with the
-// controllers' addresses.
+// makeControlNetwork makes the bridge of the control namespace and gives it the controllers'
+// addresses.
 func (l *Lab) makeControlNetwork(context.Context) error {
 	err := inNamespace(l.plan.namespace(controlNode), func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -68,7 +68,7 @@ func (w wire) joinBridge() error {
 	})
 }
 
-// Control is the control namespace: the place of the controllers.
+// Control is the control namespace, in which controllers listen.
 type Control struct{ node }
 
 // Control returns the lab's control namespace.
@@ -102,13 +102,13 @@ func (c Control) DialContext(ctx context.Context, network, address string) (net.
 	return conn, err
 }
 
-// ControllerAddr is where the switches look for the first controller.
+// ControllerAddr returns the address at which the switches expect the first controller.
 func (l *Lab) ControllerAddr() netip.AddrPort {
 	c := l.plan.Topology.Controllers[0]
 	return netip.AddrPortFrom(l.plan.ControlIP[c.Name], uint16(c.Port))
 }
 
-// ControllerAddrOf is where the switches look for a controller by its name.
+// ControllerAddrOf returns the address at which the switches expect the named controller.
 func (l *Lab) ControllerAddrOf(name string) (netip.AddrPort, error) {
 	for _, c := range l.plan.Topology.Controllers {
 		if c.Name == name {
@@ -118,6 +118,6 @@ func (l *Lab) ControllerAddrOf(name string) (netip.AddrPort, error) {
 	return netip.AddrPort{}, fmt.Errorf("lab %s has no controller %q", l.Name(), name)
 }
 
-// ControlAddr is a switch's or agent's address in the control network; it is
-// invalid for other hosts.
+// ControlAddr returns a switch's or agent's address in the control network, or an invalid address
+// for other hosts.
 func (l *Lab) ControlAddr(node string) netip.Addr { return l.plan.ControlIP[node] }

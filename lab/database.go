@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Database is where the switch's database listens, as Open vSwitch writes it: a
-// socket of its own, whatever namespace it is asked from.
+// Database returns the address of the switch's database as Open vSwitch writes it: a Unix socket,
+// which can be reached from every network namespace.
 func (s *LiveSwitch) Database() string { return "unix:" + filepath.Join(s.dir(), "db.sock") }
 
-// StopDatabase ends the switch's database server, as a crash would. The switch goes
-// on forwarding.
+// StopDatabase ends the switch's database server, as a crash would. The switch goes on forwarding.
 func (s *LiveSwitch) StopDatabase(ctx context.Context) error {
 	pid, err := s.databasePID()
 	if err == nil {
@@ -34,8 +33,8 @@ func (s *LiveSwitch) SuspendDatabase() error {
 	return s.signalDatabase("suspend", unix.SIGSTOP)
 }
 
-// ResumeDatabase ends what SuspendDatabase began. Requests that have come in meanwhile are
-// answered.
+// ResumeDatabase lets a suspended database server go on. It then answers the requests that have
+// arrived meanwhile.
 func (s *LiveSwitch) ResumeDatabase() error {
 	return s.signalDatabase("resume", unix.SIGCONT)
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
-// decoder collects what is wrong with a document, all of it, and remembers the
-// line of every field for what is found later.
+// decoder collects all problems of a document, and holds the line of every field for problems found
+// later.
 type decoder struct {
 	file     string
 	problems strictyaml.Problems
 	lines    map[string]int
 }
 
-// value is a node of the document and the path that leads to it.
+// value is a node of the document with its path.
 type value struct {
 	d    *decoder
 	node *yaml.Node
@@ -73,7 +73,7 @@ func (v value) list(f func(i int, v value)) {
 
 func (v value) isNull() bool { return strictyaml.IsNull(v.node) }
 
-// text reads a scalar as it is written.
+// text passes a scalar, as it is written, to set.
 func (v value) text(set func(string) error) {
 	if v.node.Kind != yaml.ScalarNode || v.isNull() {
 		v.fail("expected a single value, got %s", strictyaml.Show(v.node))
@@ -84,8 +84,8 @@ func (v value) text(set func(string) error) {
 	}
 }
 
-// into reads a scalar with a parser.
-func into[T any](v value, target *T, parse func(string) (T, error)) {
+// parseScalar reads a scalar with a parser.
+func parseScalar[T any](v value, target *T, parse func(string) (T, error)) {
 	v.text(func(s string) error {
 		x, err := parse(s)
 		if err == nil {
@@ -95,11 +95,11 @@ func into[T any](v value, target *T, parse func(string) (T, error)) {
 	})
 }
 
-// items reads a list of scalars with a parser.
-func items[T any](v value, target *[]T, parse func(string) (T, error)) {
+// parseList reads a list of scalars with a parser.
+func parseList[T any](v value, target *[]T, parse func(string) (T, error)) {
 	v.list(func(_ int, c value) {
 		var x T
-		into(c, &x, parse)
+		parseScalar(c, &x, parse)
 		*target = append(*target, x)
 	})
 }
@@ -124,7 +124,7 @@ func asInt(s string) (int, error) {
 	return n, nil
 }
 
-// lineOf is the line of a field, or of the nearest thing around it.
+// lineOf returns the line of a field, or of the nearest field around it.
 func (d *decoder) lineOf(field string) int {
 	for field != "" {
 		if line, ok := d.lines[field]; ok {

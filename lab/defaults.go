@@ -2,13 +2,13 @@ package lab
 
 import "net/netip"
 
-// Where hosts without addresses get theirs.
+// Hosts without addresses get theirs from these subnets.
 var (
 	autoIPv4 = netip.MustParseAddr("10.0.0.0")
 	autoIPv6 = netip.MustParseAddr("fd00::")
 )
 
-// withDefaults fills in what a topology leaves open. It does not change t.
+// withDefaults returns the topology with defaults filled in. It does not change t.
 func (t Topology) withDefaults() Topology {
 	t.Controllers = append([]Controller(nil), t.Controllers...)
 	t.Switches = append([]Switch(nil), t.Switches...)
@@ -51,8 +51,8 @@ func (s Switch) withDefaults(i int) Switch {
 	return s
 }
 
-// autoAddress gives the hosts that have no address at all one of each family, all
-// in one subnet. Routers and dynamic hosts are left alone.
+// autoAddress gives each host that has no address at all one of each family, all in one subnet. It
+// skips routers and dynamic hosts.
 func (t *Topology) autoAddress() {
 	linked, addressed := map[string]bool{}, map[string]bool{}
 	for _, l := range t.Links {

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// Down ends every process of the lab, removes everything it made, and restores
-// what it changed.
+// Down ends every process of the lab, removes everything it made, and restores the sysctls it
+// changed.
 func (l *Lab) Down(ctx context.Context) error {
 	release, err := lockDir(l.dir)
 	if err != nil {
@@ -28,7 +28,8 @@ func (l *Lab) Down(ctx context.Context) error {
 	return nil
 }
 
-// Down takes a lab down by its name, whoever built it and however far that came.
+// Down takes a lab down by its name. It does not matter which process built the lab, and whether it
+// finished.
 func Down(ctx context.Context, name string, o Options) error {
 	l, err := Open(name, o)
 	if errors.Is(err, ErrNoLab) {
@@ -40,8 +41,8 @@ func Down(ctx context.Context, name string, o Options) error {
 	return l.Down(ctx)
 }
 
-// removeEmpty removes the directory of a lab whose builder ended before it wrote
-// anything down, and so before it made anything.
+// removeEmpty removes the directory of a lab whose builder ended before it wrote its record, and so
+// before it made anything.
 func removeEmpty(name string, o Options, reason error) error {
 	dir := filepath.Join(runDirOr(o.RunDir), name)
 	if !namePattern.MatchString(name) {
@@ -52,13 +53,13 @@ func removeEmpty(name string, o Options, reason error) error {
 		return fmt.Errorf("lab %s: %w", name, err)
 	}
 	defer release()
-	// With anything else in it, it is no lab's, or one that has been built meanwhile.
-	_ = os.Remove(filepath.Join(dir, stateFile+newSuffix)) // not there, most likely
+	// A directory that holds anything else is not a lab's, or another builder uses it by now.
+	_ = os.Remove(filepath.Join(dir, stateFile+newSuffix)) // It is most likely not there.
 	return os.Remove(dir)
 }
 
-// remove undoes a lab as far as it was made. It goes on after an error, so that
-// as little as possible stays, and keeps the record if something did.
+// remove removes whatever has been made of the lab. It continues after an error, so that as little
+// as possible stays, and then keeps the record.
 func (l *Lab) remove(ctx context.Context) error {
 	err := l.endProcesses(ctx)
 	for _, name := range l.record.Namespaces {
@@ -75,17 +76,17 @@ func (l *Lab) remove(ctx context.Context) error {
 	return nil
 }
 
-// removeIfEmpty removes the directories that the last lab leaves behind.
+// removeIfEmpty removes the directories that are empty once the last lab is gone.
 func removeIfEmpty(dirs ...string) {
 	for _, dir := range dirs {
-		_ = os.Remove(dir) // not empty: somebody needs it
+		_ = os.Remove(dir) // It is not empty: other labs use it.
 	}
 }
 
-// endProcesses ends what runs in the lab's namespaces, its delay line, and the daemons of its
-// switches, wherever these are found: once their namespaces have lost their names nobody would
-// find them any more. It looks again until there is nothing: a program may just have started
-// another.
+// endProcesses ends the programs in the lab's namespaces, its delay line, and the daemons of its
+// switches. It looks for the delay line and the daemons by their command lines too, because
+// namespaces may have lost their names. It repeats until it finds none, because a program may just
+// have started another.
 func (l *Lab) endProcesses(ctx context.Context) error {
 	for range 10 {
 		pids, err := namespace.Members(l.record.Namespaces)
@@ -112,10 +113,10 @@ func (l *Lab) endProcesses(ctx context.Context) error {
 	return errors.New("programs in it keep starting others")
 }
 
-// findDaemons returns the delay line and the daemons of Open vSwitch whose files are in a lab's
-// directory.
+// findDaemons returns the process IDs of the delay line and of the Open vSwitch daemons whose files
+// are in a lab's directory.
 func findDaemons(dir string) []int {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well formed
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // The pattern is well formed.
 	delayLine := []byte(delayline.ProcessName + "\x00" + filepath.Join(dir, socketFile) + "\x00")
 	var pids []int
 	for _, file := range files {
@@ -130,7 +131,7 @@ func findDaemons(dir string) []int {
 	return pids
 }
 
-// isSwitch reports whether a command line, as /proc has it, is that of a daemon of Open vSwitch
+// isSwitch reports whether a command line, as read from /proc, is that of an Open vSwitch daemon
 // whose files are in dir.
 func isSwitch(line []byte, dir string) bool {
 	program, args, _ := bytes.Cut(line, []byte{0})
@@ -138,8 +139,7 @@ func isSwitch(line []byte, dir string) bool {
 	return (name == "ovsdb-server" || name == "ovs-vswitchd") && bytes.Contains(args, []byte("--pidfile="+dir+"/"))
 }
 
-// Sweep takes down the ephemeral labs whose owners are gone, as after a test that
-// was killed.
+// Sweep takes down the ephemeral labs whose owners have ended, as after a test that was killed.
 func Sweep(ctx context.Context, o Options) error {
 	names, err := Names(o.RunDir)
 	if err != nil {
@@ -149,7 +149,7 @@ func Sweep(ctx context.Context, o Options) error {
 	for _, name := range names {
 		l, err := Open(name, o)
 		if errors.Is(err, ErrNoLab) {
-			_ = removeEmpty(name, o, err) // or somebody is building it just now
+			_ = removeEmpty(name, o, err) // It fails if the lab is being built just now.
 			continue
 		}
 		if err != nil || !l.record.Ephemeral || l.record.Owner.alive() {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// YAML writes a topology as a file that Parse reads back as the same topology.
+// YAML returns the topology as a file that Parse reads back as the same topology.
 func (t Topology) YAML() ([]byte, error) {
 	root := newMap()
 	root.add("name", scalar(t.Name))
@@ -54,12 +54,12 @@ func (t Topology) YAML() ([]byte, error) {
 	return b.Bytes(), enc.Close()
 }
 
-// mapping builds a YAML mapping in a given order.
+// mapping builds a YAML mapping whose keys keep the order in which they are added.
 type mapping struct{ node *yaml.Node }
 
 func newMap() mapping { return mapping{&yaml.Node{Kind: yaml.MappingNode}} }
 
-// flowMap is a mapping on one line.
+// flowMap returns a mapping that is written on one line.
 func flowMap() mapping { return mapping{&yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}} }
 
 func (m mapping) add(key string, value *yaml.Node) {
@@ -96,9 +96,8 @@ func (m mapping) texts(key string, values []string) {
 	m.add(key, list)
 }
 
-// scalar writes text so that it reads back as the same text; the reader takes
-// scalars as they are written, so only what YAML would misread needs quotes,
-// which the encoder sees to.
+// scalar returns a node that reads back as the same text. The reader takes scalars as they are
+// written, so only what YAML would misread needs quotes, which the encoder adds.
 func scalar(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: s}
 	if s == "" || s == "~" || s == "null" || s == "Null" || s == "NULL" {

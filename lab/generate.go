@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// Line is n switches s1 to sn in a row, with a host h1 to hn on each. link is
-// what joins the switches.
+// Line returns n switches s1 to sn in a row, with a host h1 to hn at each. link gives the
+// parameters of the links between switches.
 func Line(name string, n int, link delayline.Params) Topology {
 	t := Topology{Name: name}
 	for i := 1; i <= n; i++ {
@@ -19,7 +19,7 @@ func Line(name string, n int, link delayline.Params) Topology {
 	return t
 }
 
-// Ring is a Line of at least three switches whose ends are joined as well.
+// Ring returns a Line of at least three switches whose ends are joined as well.
 func Ring(name string, n int, link delayline.Params) Topology {
 	t := Line(name, n, link)
 	if n > 2 {
@@ -28,8 +28,8 @@ func Ring(name string, n int, link delayline.Params) Topology {
 	return t
 }
 
-// Tree is a tree of switches of some depth, in which each has fanout children;
-// the lowest have fanout hosts each.
+// Tree returns a tree of switches of the given depth, in which each inner switch has fanout
+// children and each leaf has fanout hosts.
 func Tree(name string, depth, fanout int, link delayline.Params) Topology {
 	t := Topology{Name: name}
 	level := []string{t.addSwitch(1)}
@@ -52,9 +52,9 @@ func Tree(name string, depth, fanout int, link delayline.Params) Topology {
 	return t
 }
 
-// FatTree is the three-tier Clos network of k-port switches: (k/2)² core
-// switches, k pods of k/2 aggregation and k/2 edge switches, k/2 hosts an edge
-// switch. k is even. link is every link, those of the hosts included.
+// FatTree returns the three-tier Clos network of k-port switches: (k/2)² core switches, and k pods
+// of k/2 aggregation and k/2 edge switches with k/2 hosts each. k is even. link gives the
+// parameters of every link, those of the hosts included.
 func FatTree(name string, k int, link delayline.Params) Topology {
 	t := Topology{Name: name}
 	half := k / 2

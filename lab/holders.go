@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// A lab in a mount namespace with a /run of its own has records of its own, and the
-// sysctls are the machine's all the same. So the daemons of every lab carry in their
-// environment which lab they are of, and what each changed sysctl was before.
-const holderVariable = "SLUICE_LAB_" // and the sysctl's name
+// holderVariable is the prefix of environment variables that the daemons of every lab carry, one
+// for each changed sysctl. Each names the lab and the machine's own value of the sysctl. So labs
+// find each other even if one runs in a mount namespace whose /run, and therefore records, the
+// other does not see.
+const holderVariable = "SLUICE_LAB_" // followed by the sysctl's name
 
-// env is what a daemon of the lab says about the sysctls.
+// env returns the environment variables that tell other labs which sysctls this lab has changed.
 func (t *tuning) env() []string {
 	var all []string
 	for name, original := range t.originals {
@@ -24,14 +25,15 @@ func (t *tuning) env() []string {
 // holder is a lab that has changed a sysctl, and the machine's own value.
 type holder struct{ dir, original string }
 
-// holders are the labs whose daemons run, one entry for each daemon.
+// holders returns the labs that have changed a sysctl and whose daemons run, one entry for each
+// daemon.
 func holders(sysctl string) []holder {
-	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is well formed
+	files, _ := filepath.Glob("/proc/[0-9]*/environ") // The pattern is well formed.
 	var all []holder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // The process has ended.
 		}
 		for entry := range strings.SplitSeq(string(text), "\x00") {
 			said, ok := strings.CutPrefix(entry, holderVariable+sysctl+"=")
@@ -43,7 +45,7 @@ func holders(sysctl string) []holder {
 	return all
 }
 
-// adopt adds the labs that run to those that are recorded.
+// adopt adds labs whose daemons run to those that are recorded.
 func (s *sysctlState) adopt(running []holder) {
 	for _, h := range running {
 		if s.Original == "" {

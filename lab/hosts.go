@@ -25,7 +25,7 @@ func (l *Lab) configureHosts(context.Context) error {
 }
 
 func configureHost(h Host) error {
-	// Links may go down and come up again: the addresses stay.
+	// Addresses stay while links go down and come up again.
 	if err := writeSysctl("net.ipv6.conf.all.keep_addr_on_down", "1"); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func configureHost(h Host) error {
 	return addRoutes(h)
 }
 
-// addRoutes adds the host's routes and gives all its routes its congestion control.
+// addRoutes adds the host's routes and sets the congestion control of all its routes.
 func addRoutes(h Host) error {
 	for _, r := range h.Routes {
 		route := &netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice()}
@@ -73,7 +73,7 @@ func setCongestion(family int, algorithm string) error {
 			continue
 		}
 		r.Congctl = algorithm
-		r.Flags &^= unix.RTNH_F_DEAD | unix.RTNH_F_LINKDOWN // the kernel's to say, not ours
+		r.Flags &^= unix.RTNH_F_DEAD | unix.RTNH_F_LINKDOWN // Only the kernel sets these.
 		if err := netlink.RouteReplace(&r); err != nil {
 			return fmt.Errorf("route %s: %w", r.Dst, err)
 		}
@@ -90,7 +90,7 @@ func writeSysctl(name, value string) error {
 	return nil
 }
 
-// restoreRoutes adds the routes again that went with an interface.
+// restoreRoutes adds the routes again that the kernel removed together with an interface.
 func (h *LiveHost) restoreRoutes() error {
 	return h.Do(func() error { return addRoutes(h.spec) })
 }

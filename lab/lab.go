@@ -18,12 +18,12 @@ import (
 type Lab struct {
 	plan   plan
 	record record
-	// moves keeps the moves of links apart. links are the links where they are now;
-	// a move replaces them all.
+	// moves serialises moves of links. links holds the links as they are now; each move replaces
+	// the whole slice.
 	moves    sync.Mutex
 	links    atomic.Pointer[[]wire]
 	tuning   tuning
-	byThread bool // Options.ByThread
+	byThread bool // is Options.ByThread
 	runDir   string
 	dir      string
 	shaper   string
@@ -51,14 +51,14 @@ func Open(name string, o Options) (*Lab, error) {
 	return l, nil
 }
 
-// Name is the lab's name.
+// Name returns the lab's name.
 func (l *Lab) Name() string { return l.plan.Topology.Name }
 
-// Topology is what the lab was built from, with all defaults filled in. It does
+// Topology returns the topology that the lab was built from, with all defaults filled in. It does
 // not follow links that were moved.
 func (l *Lab) Topology() Topology { return l.plan.Topology }
 
-// wires are the links where they are now.
+// wires returns the links as they are now.
 func (l *Lab) wires() []wire { return *l.links.Load() }
 
 // node is a namespace of the lab.
@@ -69,21 +69,21 @@ type node struct {
 
 func (n node) path() string { return namespace.Path(n.Namespace()) }
 
-// Name is the node's name in the topology.
+// Name returns the node's name in the topology.
 func (n node) Name() string { return n.name }
 
-// Namespace is the name of the node's network namespace, as `ip netns` lists it.
+// Namespace returns the name of the node's network namespace, as `ip netns` lists it.
 func (n node) Namespace() string { return n.lab.plan.namespace(n.name) }
 
-// Command prepares a program that will run in the node's network namespace. (Not
-// by ip-netns(8): the mount namespace that it makes would keep the namespaces of
-// other labs alive as long as the program runs. So /sys is the machine's.)
+// Command prepares a program that will run in the node's network namespace. The program sees the
+// machine's /sys. Command does not use ip-netns(8): the mount namespace that it makes would keep
+// the namespaces of other labs alive while the program runs.
 func (n node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + n.path(), "--", name}, args...)...)
 }
 
-// Do runs f on a thread inside the node's namespace: sockets that it opens belong
-// there. f must not hand work to other goroutines.
+// Do runs f on a thread inside the node's namespace: sockets that f opens belong to that namespace.
+// f must not hand work to other goroutines.
 func (n node) Do(f func() error) error { return namespace.Do(n.path(), f) }
 
 // LiveHost is a host of a lab that is up.
@@ -92,8 +92,8 @@ type LiveHost struct {
 	spec Host
 }
 
-// Host returns a host by its name. It panics if the topology has none: that is an
-// error of the program, as with an index.
+// Host returns a host by its name. It panics if the topology has no such host: that is a bug of the
+// caller, as with an index out of range.
 func (l *Lab) Host(name string) *LiveHost {
 	i := l.plan.Topology.hostIndex(name)
 	if i < 0 {
@@ -102,7 +102,7 @@ func (l *Lab) Host(name string) *LiveHost {
 	return &LiveHost{node: node{lab: l, name: name}, spec: l.plan.Topology.Hosts[i]}
 }
 
-// addresses are all addresses of the host's interfaces, first interface first.
+// addresses returns all addresses of the host's interfaces, first interface first.
 func (h *LiveHost) addresses() []netip.Prefix {
 	var all []netip.Prefix
 	for _, f := range h.interfaces() {
@@ -111,7 +111,7 @@ func (h *LiveHost) addresses() []netip.Prefix {
 	return all
 }
 
-// interfaces are the node's ends of links, in the order of the links.
+// interfaces returns the node's ends of links, in the order of the links.
 func (n node) interfaces() []iface {
 	var all []iface
 	for _, w := range n.lab.wires() {
@@ -122,7 +122,7 @@ func (n node) interfaces() []iface {
 	return all
 }
 
-// endAt is a link's end at a node.
+// endAt returns a link's end at a node.
 func (w wire) endAt(node string) (iface, bool) {
 	switch node {
 	case w.A.Node:
@@ -133,8 +133,7 @@ func (w wire) endAt(node string) (iface, bool) {
 	return iface{}, false
 }
 
-// Addr is the host's first IPv4 address, or its first IPv6 address if it has no
-// other.
+// Addr returns the host's first IPv4 address, or its first IPv6 address if it has no other.
 func (h *LiveHost) Addr() netip.Addr {
 	all := h.addresses()
 	for _, a := range all {
@@ -145,7 +144,7 @@ func (h *LiveHost) Addr() netip.Addr {
 	return h.Addr6()
 }
 
-// Addr6 is the host's first IPv6 address.
+// Addr6 returns the host's first IPv6 address.
 func (h *LiveHost) Addr6() netip.Addr {
 	for _, a := range h.addresses() {
 		if a.Addr().Is6() {
@@ -155,15 +154,15 @@ func (h *LiveHost) Addr6() netip.Addr {
 	return netip.Addr{}
 }
 
-// MAC is the address of the host's first interface.
+// MAC returns the hardware address of the host's first interface.
 func (h *LiveHost) MAC() [6]byte { return h.MACOf(0) }
 
-// MACOf is the address of the host's interface ethN.
+// MACOf returns the hardware address of the host's interface ethN.
 func (h *LiveHost) MACOf(n int) [6]byte {
 	return [6]byte(mac(0x02, h.lab.plan.Topology.hostIndex(h.name), n))
 }
 
-// ControlAddr is an agent's address in the control network.
+// ControlAddr returns an agent's address in the control network.
 func (h *LiveHost) ControlAddr() netip.Addr { return h.lab.ControlAddr(h.name) }
 
 func (l *Lab) wire(link string) (wire, error) {
@@ -175,10 +174,10 @@ func (l *Lab) wire(link string) (wire, error) {
 	return wire{}, fmt.Errorf("lab %s has no link %q", l.Name(), link)
 }
 
-// tcShapes reports whether a link's properties are tc's.
+// tcShapes reports whether tc gives a link its properties.
 func (l *Lab) tcShapes(w wire) bool { return l.shaper == ShapingNetem && w.Link.shaped() }
 
-// delayLine is the client of the lab's delay line process.
+// delayLine returns the client of the lab's delay line process.
 func (l *Lab) delayLine() *delayline.Client {
 	return delayline.Dial(filepath.Join(l.dir, socketFile))
 }

@@ -20,8 +20,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// forwardAsBridge makes the switches of a lab learning bridges without a
-// controller.
+// forwardAsBridge makes switches of a lab learning bridges without a controller.
 func forwardAsBridge(t *testing.T, l *lab.Lab, names ...string) {
 	t.Helper()
 	for _, name := range names {

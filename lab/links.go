@@ -14,16 +14,16 @@ import (
 	"github.com/sluice-net/sluice/internal/namespace"
 )
 
-// tapQueue is the transmit queue of TAPs: frames that the delay line's thread has
-// not read yet. It is long so that only the line's own queue ever drops.
+// tapQueue is the length of the transmit queue of TAPs, which holds frames that the delay line's
+// thread has not read yet. It is long so that only the delay line's own queue ever drops frames.
 const tapQueue = 16384
 
-// shapedQueue is the transmit queue of interfaces that tc shapes: a longer one
-// would stall a switch's other ports behind the send socket they share.
+// shapedQueue is the length of the transmit queue of interfaces that tc shapes. All ports of a
+// switch share one send socket: a longer queue at one port would stall the others.
 const shapedQueue = 20
 
-// makeWires makes the plain links, and with netem the shaped ones, as veth pairs.
-// With the delay line the shaped ones are its TAP devices.
+// makeWires makes the plain links as veth pairs, and with netem the shaped ones too. Otherwise
+// shaped links are TAP devices of the delay line.
 func (l *Lab) makeWires(context.Context) error {
 	for _, w := range slices.Concat(l.wires(), l.plan.Controls) {
 		if w.Link.shaped() && l.shaper == ShapingDelayLine {
@@ -36,8 +36,8 @@ func (l *Lab) makeWires(context.Context) error {
 	return nil
 }
 
-// makeVeth makes a veth pair whose ends are in their namespaces from the start:
-// the machine's own namespace never sees them.
+// makeVeth makes a veth pair whose ends are in their namespaces from the start, so that they never
+// appear in the machine's own namespace.
 func makeVeth(a, b iface) error {
 	return inNamespace(a.Namespace, func() error {
 		peer, err := unix.Open(namespace.Path(b.Namespace), unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -82,9 +82,9 @@ func (l *Lab) configureWire(w wire) error {
 	return nil
 }
 
-// cableEnd is the end of a veth pair that goes down to plug the cable out: the
-// other one loses its carrier with it. A switch's end is better, because a host
-// would lose its routes.
+// cableEnd returns the end of a veth pair that is set down to plug the cable out, which takes the
+// carrier from the other end as well. It prefers a switch's end, because a host would lose its
+// routes.
 func (w wire) cableEnd() iface {
 	if w.A.Port == 0 && w.A.Node != controlNode {
 		return w.B
@@ -92,8 +92,8 @@ func (w wire) cableEnd() iface {
 	return w.A
 }
 
-// configureInterface sets up one end of a link. offload says whether the other
-// end can do without complete checksums.
+// configureInterface sets up one end of a link. offload reports whether the other end accepts
+// incomplete checksums.
 func configureInterface(f iface, tap, offload, up bool) error {
 	return inNamespace(f.Namespace, func() error {
 		link, err := netlink.LinkByName(f.Name)
@@ -104,14 +104,14 @@ func configureInterface(f iface, tap, offload, up bool) error {
 		case tap:
 			err = configureTAP(link, f)
 		case !offload:
-			// Behind a userspace datapath nobody would fill in the checksums that
-			// the kernel leaves to the device.
+			// The kernel leaves checksums to the device, and behind a userspace datapath nobody
+			// would fill them in.
 			err = setTxOffload(f.Name, false)
 		}
 		if err != nil {
 			return err
 		}
-		f.leaveIPAlone()
+		f.disableIP()
 		for _, a := range f.Addresses {
 			if err := addAddress(link, a); err != nil {
 				return err
@@ -124,9 +124,8 @@ func configureInterface(f iface, tap, offload, up bool) error {
 	})
 }
 
-// leaveIPAlone keeps a switch's port from being an interface of the switch's own
-// IP stack.
-func (f iface) leaveIPAlone() {
+// disableIP keeps the switch's own IP stack from using a port.
+func (f iface) disableIP() {
 	if f.Port != 0 {
 		_ = writeSysctl("net.ipv6.conf."+f.Name+".disable_ipv6", "1")
 	}
@@ -142,8 +141,8 @@ func configureTAP(link netlink.Link, f iface) error {
 	return netlink.LinkSetTxQLen(link, tapQueue)
 }
 
-// addAddress adds an address that can be used at once: without duplicate address
-// detection, which would keep an IPv6 address tentative for a second.
+// addAddress adds an address that can be used at once. It disables duplicate address detection,
+// which would keep an IPv6 address tentative for a second.
 func addAddress(link netlink.Link, a netip.Prefix) error {
 	addr := &netlink.Addr{IPNet: ipNet(a)}
 	if a.Addr().Is6() {
@@ -167,12 +166,12 @@ func setLoopbackUp() error {
 	return netlink.LinkSetUp(lo)
 }
 
-// ethtool commands of the kernel's SIOCETHTOOL interface.
+// These are ethtool commands of the kernel's SIOCETHTOOL interface.
 const (
 	ethtoolSetTxCsum = 0x17
 )
 
-// setTxOffload is `ethtool -K NAME tx on|off`.
+// setTxOffload does what `ethtool -K NAME tx on|off` does.
 func setTxOffload(name string, on bool) error {
 	return ethtoolSet(name, ethtoolSetTxCsum, on)
 }

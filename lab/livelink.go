@@ -17,8 +17,8 @@ type LiveLink struct {
 	name string
 }
 
-// Link returns a link by its name. It panics if the topology has none: that is an
-// error of the program, as with an index.
+// Link returns a link by its name. It panics if the topology has no such link: that is a bug of the
+// caller, as with an index out of range.
 func (l *Lab) Link(name string) *LiveLink {
 	if _, err := l.wire(name); err != nil {
 		panic(err)
@@ -26,20 +26,19 @@ func (l *Lab) Link(name string) *LiveLink {
 	return &LiveLink{lab: l, name: name}
 }
 
-// wire is the link where it is now.
+// wire returns the link as it is now.
 func (k *LiveLink) wire() wire {
-	w, _ := k.lab.wire(k.name) // links may move but not go
+	w, _ := k.lab.wire(k.name) // Links may move but are never removed.
 	return w
 }
 
-// Attachment is the switch and the port at which a host's link ends now.
+// Attachment returns the switch and the port at which a host's link ends now.
 func (k *LiveLink) Attachment() (name string, port int) {
 	f := k.wire().switchEnd()
 	return f.Node, f.Port
 }
 
-// ErrNotShaped is returned where a plain cable is asked for what only a shaped
-// link has.
+// ErrNotShaped is returned for a plain cable by operations that only shaped links support.
 var ErrNotShaped = errors.New("the link is a plain cable: give it rate, delay or loss in the topology, or shaped: true")
 
 func (k *LiveLink) inDelayLine() bool {
@@ -88,8 +87,8 @@ func (k *LiveLink) setNetem(aToB, bToA *delayline.Params) error {
 	return shapeWithNetem(w)
 }
 
-// SetUp plugs the link's cable in or out. Both ends see it, as they would see a
-// cable; addresses and routes stay.
+// SetUp plugs the link's cable in or out. Both ends lose or get their carrier; addresses and routes
+// stay.
 func (k *LiveLink) SetUp(ctx context.Context, up bool) error {
 	if k.inDelayLine() {
 		if err := k.lab.delayLine().SetUp(ctx, k.name, up); err != nil {
@@ -108,8 +107,8 @@ func (k *LiveLink) SetUp(ctx context.Context, up bool) error {
 	return nil
 }
 
-// cableUp reports whether a link's cable is plugged in. Both ends of a link in the
-// delay line are up always: there the line is the cable.
+// cableUp reports whether a link's cable is plugged in. For a link in the delay line it asks
+// nobody: its ends are always up, and the line itself is the cable.
 func (w wire) cableUp() (bool, error) {
 	f, up := w.cableEnd(), false
 	err := inNamespace(f.Namespace, func() error {
@@ -152,8 +151,7 @@ func (l *Lab) SetLinkParams(ctx context.Context, link string, p delayline.Params
 	return l.Link(link).Set(ctx, &p, &p)
 }
 
-// SetLinkDirections sets the properties of a link's directions; nil leaves one as
-// it is.
+// SetLinkDirections sets the properties of a link's directions; nil leaves a direction as it is.
 func (l *Lab) SetLinkDirections(ctx context.Context, link string, aToB, bToA *delayline.Params) error {
 	if _, err := l.wire(link); err != nil {
 		return err
@@ -164,7 +162,7 @@ func (l *Lab) SetLinkDirections(ctx context.Context, link string, aToB, bToA *de
 	return l.Link(link).Set(ctx, aToB, bToA)
 }
 
-// ChangeLink lets edit change the properties that a link has now.
+// ChangeLink calls edit with the present properties of a link, and sets what edit makes of them.
 func (l *Lab) ChangeLink(ctx context.Context, link string, edit func(aToB, bToA *delayline.Params) error) error {
 	w, err := l.wire(link)
 	if err != nil {

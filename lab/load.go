@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// Load reads a topology file. Everything wrong with it is reported at once, with
-// the line: the error is strictyaml.Problems.
+// Load reads a topology file. The error, a strictyaml.Problems, reports all problems of the file at
+// once, with their lines.
 func Load(file string) (Topology, error) {
 	b, err := strictyaml.ReadFile(file)
 	if err != nil {
@@ -24,8 +24,7 @@ func Load(file string) (Topology, error) {
 	return Parse(file, b)
 }
 
-// Parse reads a topology in YAML; name is the file's name in errors. What the
-// topology leaves open is filled in.
+// Parse reads a topology in YAML and fills in defaults; name is the file's name in errors.
 func Parse(name string, b []byte) (Topology, error) {
 	root, problems := strictyaml.Parse(name, b)
 	if root == nil {
@@ -50,7 +49,7 @@ func Parse(name string, b []byte) (Topology, error) {
 func decodeTopology(v value) Topology {
 	var t Topology
 	v.fields(map[string]func(value){
-		"name": func(v value) { into(v, &t.Name, asString) },
+		"name": func(v value) { parseScalar(v, &t.Name, asString) },
 		"controllers": func(v value) {
 			v.each(func(name string, v value) { t.Controllers = append(t.Controllers, decodeController(name, v)) })
 		},
@@ -70,7 +69,7 @@ func decodeTopology(v value) Topology {
 func decodeController(name string, v value) Controller {
 	c := Controller{Name: name}
 	if !v.isNull() {
-		v.fields(map[string]func(value){"port": func(v value) { into(v, &c.Port, asInt) }})
+		v.fields(map[string]func(value){"port": func(v value) { parseScalar(v, &c.Port, asInt) }})
 	}
 	return c
 }
@@ -81,21 +80,21 @@ func decodeSwitch(name string, v value) Switch {
 		return s
 	}
 	v.fields(map[string]func(value){
-		"dpid":         func(v value) { into(v, &s.DPID, parseDPID) },
-		"datapath":     func(v value) { into(v, &s.Datapath, asString) },
-		"protocols":    func(v value) { items(v, &s.Protocols, asString) },
-		"capabilities": func(v value) { items(v, &s.Capabilities, asString) },
-		"controllers":  func(v value) { items(v, &s.Controllers, asString) },
-		"flows":        func(v value) { items(v, &s.Flows, asString) },
-		"offload":      func(v value) { into(v, &s.Offload, asBool) },
-		"tables":       func(v value) { into(v, &s.Tables, asInt) },
+		"dpid":         func(v value) { parseScalar(v, &s.DPID, parseDPID) },
+		"datapath":     func(v value) { parseScalar(v, &s.Datapath, asString) },
+		"protocols":    func(v value) { parseList(v, &s.Protocols, asString) },
+		"capabilities": func(v value) { parseList(v, &s.Capabilities, asString) },
+		"controllers":  func(v value) { parseList(v, &s.Controllers, asString) },
+		"flows":        func(v value) { parseList(v, &s.Flows, asString) },
+		"offload":      func(v value) { parseScalar(v, &s.Offload, asBool) },
+		"tables":       func(v value) { parseScalar(v, &s.Tables, asInt) },
 
-		"control_delay": func(v value) { into(v, &s.ControlDelay, units.ParseTime) },
+		"control_delay": func(v value) { parseScalar(v, &s.ControlDelay, units.ParseTime) },
 	})
 	return s
 }
 
-// parseDPID reads a datapath id: 16 hexadecimal digits, or fewer with 0x.
+// parseDPID parses a datapath ID: 16 hexadecimal digits, or fewer with 0x.
 func parseDPID(s string) (uint64, error) {
 	digits, prefixed := strings.CutPrefix(s, "0x")
 	n, err := strconv.ParseUint(digits, 16, 64)
@@ -111,17 +110,17 @@ func decodeHost(name string, v value) Host {
 		return h
 	}
 	v.fields(map[string]func(value){
-		"addresses":  func(v value) { items(v, &h.Addresses, parseAddress) },
+		"addresses":  func(v value) { parseList(v, &h.Addresses, parseAddress) },
 		"routes":     func(v value) { v.list(func(_ int, v value) { h.Routes = append(h.Routes, decodeRoute(v)) }) },
-		"mtu":        func(v value) { into(v, &h.MTU, asInt) },
-		"congestion": func(v value) { into(v, &h.Congestion, asString) },
-		"agent":      func(v value) { into(v, &h.Agent, asBool) },
-		"router":     func(v value) { into(v, &h.Router, asBool) },
-		"dynamic":    func(v value) { into(v, &h.Dynamic, asBool) },
+		"mtu":        func(v value) { parseScalar(v, &h.MTU, asInt) },
+		"congestion": func(v value) { parseScalar(v, &h.Congestion, asString) },
+		"agent":      func(v value) { parseScalar(v, &h.Agent, asBool) },
+		"router":     func(v value) { parseScalar(v, &h.Router, asBool) },
+		"dynamic":    func(v value) { parseScalar(v, &h.Dynamic, asBool) },
 		"sysctls": func(v value) {
 			h.Sysctls = map[string]string{}
 			v.each(func(name string, v value) {
-				into(v, new(string), func(s string) (string, error) { h.Sysctls[name] = s; return s, nil })
+				parseScalar(v, new(string), func(s string) (string, error) { h.Sysctls[name] = s; return s, nil })
 			})
 		},
 	})
@@ -140,9 +139,9 @@ func decodeRoute(v value) Route {
 	var r Route
 	var to string
 	v.fields(map[string]func(value){
-		"to": func(v value) { into(v, &to, asString) },
+		"to": func(v value) { parseScalar(v, &to, asString) },
 		"via": func(v value) {
-			into(v, &r.Via, func(s string) (netip.Addr, error) {
+			parseScalar(v, &r.Via, func(s string) (netip.Addr, error) {
 				a, err := netip.ParseAddr(s)
 				if err != nil || a.Zone() != "" {
 					return a, fmt.Errorf("%q is not an IP address", s)
@@ -170,14 +169,14 @@ func decodeRoute(v value) Route {
 
 func decodeLink(v value) Link {
 	var l Link
-	// The properties come first, whatever their place: directions override them.
+	// The properties are read first, wherever they stand: directions override them.
 	var both delayline.Params
 	var overrides []func()
 	known := paramFields(&both)
-	known["name"] = func(v value) { into(v, &l.Name, asString) }
-	known["mtu"] = func(v value) { into(v, &l.MTU, asInt) }
-	known["shaped"] = func(v value) { into(v, &l.Shaped, asBool) }
-	known["down"] = func(v value) { into(v, &l.Down, asBool) }
+	known["name"] = func(v value) { parseScalar(v, &l.Name, asString) }
+	known["mtu"] = func(v value) { parseScalar(v, &l.MTU, asInt) }
+	known["shaped"] = func(v value) { parseScalar(v, &l.Shaped, asBool) }
+	known["down"] = func(v value) { parseScalar(v, &l.Down, asBool) }
 	known["ends"] = func(v value) { decodeEnds(v, &l) }
 	known["a_to_b"] = func(v value) { overrides = append(overrides, func() { v.fields(paramFields(&l.AtoB)) }) }
 	known["b_to_a"] = func(v value) { overrides = append(overrides, func() { v.fields(paramFields(&l.BtoA)) }) }
@@ -193,7 +192,7 @@ func decodeLink(v value) Link {
 	return l
 }
 
-// remember notes the link's line under the name that later errors use.
+// remember records the link's line under the name that later errors use.
 func (v value) remember(l Link) {
 	name := l.Name
 	if name == "" {
@@ -204,11 +203,11 @@ func (v value) remember(l Link) {
 
 func paramFields(p *delayline.Params) map[string]func(value) {
 	return map[string]func(value){
-		"rate":   func(v value) { into(v, &p.Rate, units.ParseRate) },
-		"delay":  func(v value) { into(v, &p.Delay, units.ParseTime) },
-		"jitter": func(v value) { into(v, &p.Jitter, units.ParseTime) },
-		"loss":   func(v value) { into(v, &p.Loss, units.ParseShare) },
-		"queue":  func(v value) { into(v, &p.Queue, units.ParseSize) },
+		"rate":   func(v value) { parseScalar(v, &p.Rate, units.ParseRate) },
+		"delay":  func(v value) { parseScalar(v, &p.Delay, units.ParseTime) },
+		"jitter": func(v value) { parseScalar(v, &p.Jitter, units.ParseTime) },
+		"loss":   func(v value) { parseScalar(v, &p.Loss, units.ParseShare) },
+		"queue":  func(v value) { parseScalar(v, &p.Queue, units.ParseSize) },
 	}
 }
 
@@ -219,12 +218,12 @@ func decodeEnds(v value, l *Link) {
 		var e End
 		if v.node.Kind == yaml.MappingNode {
 			v.fields(map[string]func(value){
-				"node":      func(v value) { into(v, &e.Node, asString) },
-				"port":      func(v value) { into(v, &e.Port, asInt) },
-				"addresses": func(v value) { items(v, &e.Addresses, parseAddress) },
+				"node":      func(v value) { parseScalar(v, &e.Node, asString) },
+				"port":      func(v value) { parseScalar(v, &e.Port, asInt) },
+				"addresses": func(v value) { parseList(v, &e.Addresses, parseAddress) },
 			})
 		} else {
-			into(v, &e.Node, asString)
+			parseScalar(v, &e.Node, asString)
 		}
 		switch i {
 		case 0:

@@ -75,8 +75,8 @@ func TestParseExample(t *testing.T) {
 	}
 }
 
-// wrong are topologies with the line and a part of the message that each must get.
-var wrong = []struct {
+// invalidTopologies holds invalid topologies, with the line and a part of the message that each must get.
+var invalidTopologies = []struct {
 	name, text string
 	line       int
 	says       string
@@ -144,7 +144,7 @@ var wrong = []struct {
 }
 
 func TestWrongTopologies(t *testing.T) {
-	for _, c := range wrong {
+	for _, c := range invalidTopologies {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := lab.Parse("net.yaml", []byte(c.text))
 			if err == nil {
@@ -174,7 +174,7 @@ func TestAllProblemsAreReported(t *testing.T) {
 	}
 }
 
-// shapes are all generators.
+// shapes returns one topology of each generator.
 func shapes() []lab.Topology {
 	link := delayline.Params{Rate: 10e6, Delay: time.Millisecond, Loss: 0.0001}
 	return []lab.Topology{
@@ -217,10 +217,11 @@ func TestFatTreeSizes(t *testing.T) {
 	}
 }
 
-// FuzzParse: an error, or a topology that comes back from its own YAML.
+// FuzzParse checks that Parse returns an error, or a topology that can be read back from its own
+// YAML.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
-	for _, c := range wrong {
+	for _, c := range invalidTopologies {
 		f.Add([]byte(c.text))
 	}
 	for _, topology := range shapes() {
@@ -245,7 +246,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzUnits: an error, or a value that its own text gives again.
+// FuzzUnits checks that parsing a unit returns an error, or a value whose text parses to the same
+// value.
 func FuzzUnits(f *testing.F) {
 	for _, s := range []string{"300Mbit", "1.5Gbit/s", "64KiB", "25ms", "0.05%", "-1%", "1e9bit", "٣Mbit"} {
 		f.Add(s)

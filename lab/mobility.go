@@ -8,23 +8,23 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// MobilityOptions are the variables of the networks in which devices move. The
-// zero value is a root, two switches below it with two edge switches each, and one
-// device with an interface at each of the first two edges.
+// MobilityOptions holds the variables of the networks in which devices move. The zero value means a
+// root, two switches below it with two edge switches each, and one device with an interface at each
+// of the first two edges.
 type MobilityOptions struct {
-	Levels int // of switches, root and edges included; 0 is 3
-	Fanout int // switches below each switch; 0 is 2
-	// Cross also joins the neighbours of each level below the root, so that places
-	// can be joined nearer than at the root.
+	Levels int // levels of switches, root and edges included; 0 means 3
+	Fanout int // switches below each switch; 0 means 2
+	// Cross also joins the neighbours of each level below the root, so that paths between edges can
+	// meet nearer than at the root.
 	Cross bool
-	// Roots is 1 or 2. A second root, root2, is joined to what the first is joined
-	// to, and leads to the server by a gateway of its own.
+	// Roots is 1 or 2. A second root, root2, is joined to the same switches as the first, and leads
+	// to the server by a gateway of its own.
 	Roots        int
-	Devices      int              // 0 is 1
-	Interfaces   int              // of each device; 0 is 2
-	Link         delayline.Params // of the links between switches
-	Radio        delayline.Params // of the links between devices and edges
-	ControlDelay time.Duration    // of all switches
+	Devices      int              // 0 means 1
+	Interfaces   int              // interfaces of each device; 0 means 2
+	Link         delayline.Params // parameters of the links between switches
+	Radio        delayline.Params // parameters of the links between devices and edges
+	ControlDelay time.Duration    // delay of every switch's link to the control network
 }
 
 func (o MobilityOptions) withDefaults() MobilityOptions {
@@ -39,24 +39,24 @@ func (o MobilityOptions) withDefaults() MobilityOptions {
 	return o
 }
 
-// UplinkPort is the port of a root that leads to the gateway, and PeeringPort the
-// one that leads to the other domain's root.
+// UplinkPort is the port of a root that leads to the gateway, and PeeringPort the one that leads to
+// the other domain's root.
 const (
 	UplinkPort  = 1
 	PeeringPort = 2
 )
 
-// MobilityDomain is one operator's network for moving devices: what a controller
-// has to be told of it. The names are those of nodes in the topology.
+// MobilityDomain describes one operator's network for moving devices, as its controller must know
+// it. The names are those of nodes in the topology.
 type MobilityDomain struct {
 	Root, Gateway, Server string
 	Edges                 []string
-	Prefix                netip.Prefix // of the devices
-	GatewayAddr           netip.Addr   // in Prefix
-	ServerAddr            netip.Addr   // outside of it
+	Prefix                netip.Prefix // the devices' addresses
+	GatewayAddr           netip.Addr   // an address in Prefix
+	ServerAddr            netip.Addr   // an address outside of Prefix
 }
 
-// mobilityDomain is the first (0) or second domain; prefix is its nodes'.
+// mobilityDomain returns the first (0) or second domain; prefix precedes the names of its nodes.
 func mobilityDomain(i int, prefix string, o MobilityOptions) MobilityDomain {
 	d := MobilityDomain{
 		Root: prefix + "root", Gateway: prefix + "gw", Server: prefix + "server",
@@ -83,11 +83,11 @@ func (o MobilityOptions) Domains() (a, b MobilityDomain) {
 	return mobilityDomain(0, "a-", o), mobilityDomain(1, "b-", o)
 }
 
-// Mobility is a network in which devices move: a tree of switches under "root",
-// whose lowest are "edge1" and up; behind the root the router "gw" and "server".
-// The devices dev1 and up get their addresses by themselves. Their links are named
-// dev1-eth0 and so on; interface j of device i is at the edge after that of
-// interface j-1, and of device i-1.
+// Mobility returns a network in which devices move: a tree of switches below "root", whose leaves
+// are "edge1", "edge2" and so on. Behind the root are the router "gw" and "server". The devices
+// "dev1", "dev2" and so on get their addresses by themselves. Their links are named dev1-eth0 and
+// so on. Successive interfaces of a device are at successive edges, and so are the first interfaces
+// of successive devices.
 func Mobility(name string, o MobilityOptions) Topology {
 	o = o.withDefaults()
 	t, d := Topology{Name: name}, o.Domain()
@@ -99,10 +99,9 @@ func Mobility(name string, o MobilityOptions) Topology {
 	return t
 }
 
-// MobilityDomains is two operators' networks as Mobility makes them, with all
-// names prefixed by "a-" and "b-", and a controller each, "a" and "b". A link
-// "peering" joins the roots, and one named "transit" the gateways. Interface j of
-// device i is in the domain after that of interface j-1.
+// MobilityDomains returns two operators' networks as Mobility makes them. All names are prefixed by
+// "a-" and "b-", and the controllers are "a" and "b". A link "peering" joins the roots, and a link
+// "transit" the gateways. Successive interfaces of a device are in alternating domains.
 func MobilityDomains(name string, o MobilityOptions) Topology {
 	o = o.withDefaults()
 	a, b := o.Domains()
@@ -136,7 +135,7 @@ func MobilityDomains(name string, o MobilityOptions) Topology {
 	return t
 }
 
-// looseSysctls let a host take packets on whatever interface they come.
+// looseSysctls returns sysctls that let a host accept packets on any of its interfaces.
 func looseSysctls() map[string]string {
 	return map[string]string{"net.ipv4.conf.all.rp_filter": "0", "net.ipv4.conf.default.rp_filter": "0"}
 }
@@ -149,7 +148,7 @@ func (o MobilityOptions) addDomain(t *Topology, d MobilityDomain, prefix, contro
 	}
 	o.addTree(t, d, prefix, controllers)
 	server := netip.PrefixFrom(d.ServerAddr, 24)
-	near := server.Masked().Addr().Next() // the gateway's address on the server's side
+	near := server.Masked().Addr().Next() // the gateway's address at the server's side
 	t.Hosts = append(t.Hosts,
 		Host{Name: d.Gateway, Router: true, Congestion: ordinaryTCP, Sysctls: looseSysctls()},
 		Host{
@@ -164,8 +163,8 @@ func (o MobilityOptions) addDomain(t *Topology, d MobilityDomain, prefix, contro
 		Link{A: End{Node: d.Gateway, Addresses: []netip.Prefix{netip.PrefixFrom(near, 24)}}, B: End{Node: d.Server}})
 }
 
-// addTree adds the switches level by level; those between root and edges are
-// core1 and up.
+// addTree adds the switches level by level. Switches between root and edges are named core1, core2
+// and so on.
 func (o MobilityOptions) addTree(t *Topology, d MobilityDomain, prefix string, controllers []string) {
 	add := func(name string) string {
 		t.Switches = append(t.Switches, Switch{Name: name, Controllers: controllers, ControlDelay: o.ControlDelay})
@@ -195,8 +194,8 @@ func (o MobilityOptions) addTree(t *Topology, d MobilityDomain, prefix string, c
 	}
 }
 
-// addSecondRoot adds root2 and a gateway, and gives the server an interface
-// behind it. The server's answers still take the first gateway.
+// addSecondRoot adds root2 and a gateway, and gives the server an interface behind it. The server's
+// answers still go by the first gateway.
 func (o MobilityOptions) addSecondRoot(t *Topology, d MobilityDomain) {
 	t.Switches = append(t.Switches, Switch{Name: "root2", ControlDelay: o.ControlDelay})
 	for _, l := range t.Links {

@@ -14,7 +14,7 @@ import (
 func TestMobilityShapes(t *testing.T) {
 	for _, c := range []struct {
 		o                      lab.MobilityOptions
-		switches, edges, links int // of one domain, links between switches
+		switches, edges, links int // of one domain; links are those between switches
 	}{
 		{lab.MobilityOptions{}, 7, 4, 6},
 		{lab.MobilityOptions{Levels: 2, Fanout: 3}, 4, 3, 3},
@@ -58,8 +58,8 @@ func TestMobilityShapes(t *testing.T) {
 	}
 }
 
-// TestMobilityReachesTheServer gives a device an address by hand and bridges the
-// tree: routers and server are what they should be.
+// TestMobilityReachesTheServer gives a device an address by hand, makes the tree a bridge, and
+// checks that routers and server answer.
 func TestMobilityReachesTheServer(t *testing.T) {
 	t.Parallel()
 	o := lab.MobilityOptions{Levels: 2, Roots: 2, Interfaces: 1, ControlDelay: 30 * time.Millisecond, Link: delayline.Params{Delay: time.Millisecond}}
@@ -119,7 +119,7 @@ func TestControlDelay(t *testing.T) {
 		}
 		return time.Since(start)
 	}
-	took("s2") // the first asks by ARP as well
+	took("s2") // The first ping sends an ARP request as well.
 	if d := took("s2"); d < 80*time.Millisecond {
 		t.Errorf("a round trip of s2 took %v, want at least 80 ms", d)
 	}

@@ -14,22 +14,22 @@ import (
 	"github.com/sluice-net/sluice/internal/namespace"
 )
 
-// moveTimeout bounds a move, and lockPoll is how often it asks for the lab's lock
-// that another process's move holds.
+// moveTimeout bounds a move. lockPoll is the interval at which a move tries to get the lab's lock
+// while another process holds it.
 const (
 	moveTimeout = 30 * time.Second
 	lockPoll    = 5 * time.Millisecond
 )
 
-// MoveLink moves the switch's end of a host's link to another switch, at its
-// lowest free port: a device with one radio leaves an access point and joins
-// another. The host's interface loses its carrier meanwhile and keeps everything
-// else; the switches lose and get a port. What is on the way is lost.
+// MoveLink moves the switch's end of a host's link to another switch, at its lowest free port, as
+// when a device with one radio leaves an access point and joins another. The host's interface loses
+// its carrier meanwhile and keeps everything else. The old switch loses a port and the new one gets
+// one. Frames in flight are lost.
 func (l *Lab) MoveLink(ctx context.Context, link, to string) error {
 	return l.MoveLinkToPort(ctx, link, to, 0)
 }
 
-// MoveLinkToPort is MoveLink to a port of one's choice; 0 is the lowest free one.
+// MoveLinkToPort does what MoveLink does, to the given port; 0 means the lowest free one.
 func (l *Lab) MoveLinkToPort(ctx context.Context, link, to string, port int) error {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
@@ -46,7 +46,7 @@ func (l *Lab) MoveLinkToPort(ctx context.Context, link, to string, port int) err
 	return nil
 }
 
-// waitLock takes a lab's lock as soon as nobody else has it.
+// waitLock waits until it has the lab's lock.
 func waitLock(ctx context.Context, dir string) (release func(), err error) {
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
@@ -63,8 +63,8 @@ func waitLock(ctx context.Context, dir string) (release func(), err error) {
 	}
 }
 
-// move moves a link and writes down where it is now. The record is read again
-// first: another process may have moved links as well.
+// move moves a link and records its new place. It reads the record first, because another process
+// may have moved links as well.
 func (l *Lab) move(ctx context.Context, link, to string, port int) error {
 	r, err := readRecord(l.dir)
 	if err != nil {
@@ -92,25 +92,25 @@ func (l *Lab) move(ctx context.Context, link, to string, port int) error {
 		return err
 	}
 	m := movement{lab: l, temp: fmt.Sprintf("moving%d", i), up: up}
-	if err := m.carry(ctx, moved, from, target); err != nil {
+	if err := m.run(ctx, moved, from, target); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
 		defer cancel()
 		m.back = true
-		return errors.Join(err, m.carry(ctx, old, target, from), plugIn(ctx))
+		return errors.Join(err, m.run(ctx, old, target, from), plugIn(ctx))
 	}
 	if err := plugIn(ctx); err != nil {
 		return err
 	}
-	wires := slices.Clone(known) // others read the old ones
+	wires := slices.Clone(known) // Readers may still hold the old slice.
 	wires[i] = moved
 	r.Plan.Wires = wires
 	l.links.Store(&wires)
 	return writeRecord(l.dir, r)
 }
 
-// plugOut takes the carrier from both ends of a link in the delay line, whose host's end
-// would not notice otherwise that the switch's end has gone. It returns the function that
-// plugs the link in again, if it was plugged in.
+// plugOut takes the carrier from both ends of a link in the delay line, whose host would not notice
+// otherwise that the switch's end has gone. The returned function plugs the link in again if it was
+// plugged in.
 func (l *Lab) plugOut(ctx context.Context, link string) (plugIn func(context.Context) error, err error) {
 	k := l.Link(link)
 	nothing := func(context.Context) error { return nil }
@@ -124,7 +124,7 @@ func (l *Lab) plugOut(ctx context.Context, link string) (plugIn func(context.Con
 	return func(ctx context.Context) error { return k.SetUp(ctx, true) }, k.SetUp(ctx, false)
 }
 
-// movable finds a link that can be moved to a switch.
+// movable returns the index of a link that can be moved to a switch.
 func (p plan) movable(link, to string) (int, error) {
 	target := p.Topology.switchIndex(to)
 	if target < 0 {
@@ -145,7 +145,7 @@ func (p plan) movable(link, to string) (int, error) {
 	return 0, errors.New("there is no such link")
 }
 
-// portAt is the end of a link at another switch.
+// portAt returns the link's end as it will be at another switch.
 func (p plan) portAt(end iface, to string, port int) (iface, error) {
 	taken := map[int]string{}
 	for _, w := range p.Wires {
@@ -171,7 +171,7 @@ func (p plan) portAt(end iface, to string, port int) (iface, error) {
 	return end, nil
 }
 
-// switchEnd is the end of a host's link that is at a switch.
+// switchEnd returns the end of a host's link that is at a switch.
 func (w wire) switchEnd() iface {
 	if w.A.Port != 0 {
 		return w.A
@@ -188,16 +188,16 @@ func (w wire) withSwitchEnd(f iface) wire {
 	return w
 }
 
-// movement carries an interface from one switch to another. Its steps pass over
-// what has been done already, so that the same steps take it back half-way.
+// movement carries an interface from one switch to another. Its steps skip what has been done
+// already, so that the same steps also undo an unfinished move.
 type movement struct {
 	lab  *Lab
-	temp string // the interface's name on the way: the other may be taken
-	up   bool   // whether the cable was plugged in
-	back bool   // the move has failed: the switch that is left may not answer
+	temp string // the interface's name during the move; the other name may be taken in the new namespace
+	up   bool   // reports whether the cable was plugged in
+	back bool   // the move has failed and is being undone: the switch may not answer
 }
 
-func (m movement) carry(ctx context.Context, w wire, from, to iface) error {
+func (m movement) run(ctx context.Context, w wire, from, to iface) error {
 	if err := m.lab.Switch(from.Node).removePort(ctx, from, !m.back); err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (m movement) send(from, to iface) error {
 	link, err := netlink.LinkByName(from.Name)
 	if err != nil {
 		if link, err = netlink.LinkByName(m.temp); err != nil {
-			return nil // sent already: receive looks for it
+			return nil // It has been sent already: receive looks for it.
 		}
 	}
 	if err := netlink.LinkSetDown(link); err != nil {
@@ -243,7 +243,7 @@ func (m movement) send(from, to iface) error {
 	return netlink.LinkSetNsFd(link, fd)
 }
 
-// receive makes of the interface what the new place calls for.
+// receive gives the interface the name and properties of its new place.
 func (m movement) receive(to iface) error {
 	link, err := netlink.LinkByName(m.temp)
 	if err != nil {
@@ -252,7 +252,7 @@ func (m movement) receive(to iface) error {
 	if err := netlink.LinkSetName(link, to.Name); err != nil {
 		return err
 	}
-	to.leaveIPAlone()
+	to.disableIP()
 	return netlink.LinkSetHardwareAddr(link, to.MAC)
 }
 
@@ -264,8 +264,8 @@ func (s *LiveSwitch) addPort(ctx context.Context, f iface, shaped bool) error {
 	return s.checkPorts(ctx)
 }
 
-// removePort takes a port away from a switch; wait is until its daemon has let
-// the interface go.
+// removePort takes a port away from a switch. With wait it returns only after the daemon has
+// released the interface.
 func (s *LiveSwitch) removePort(ctx context.Context, f iface, wait bool) error {
 	qos, err := s.Vsctl(ctx, "--if-exists", "get", "Port", f.Name, "qos")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// moveTopology is a line of three switches, the host h1 at each end reachable by
-// cables, and "phone" with two links: a cable and one with a delay.
+// moveTopology returns a line of three switches with a host at each end, joined by cables, and the
+// host "phone" with two links: a cable and one with a delay.
 func moveTopology(name string) lab.Topology {
 	t := lab.Line(name, 3, delayline.Params{})
 	t.Hosts = append(t.Hosts, lab.Host{Name: "phone"})
@@ -28,7 +28,7 @@ func moveTopology(name string) lab.Topology {
 	return t
 }
 
-// pings reports whether one of three pings gets through.
+// pings reports whether one of three pings is answered.
 func pings(t *testing.T, h *lab.LiveHost, addr string) bool {
 	t.Helper()
 	return h.Command(testContext(t), "ping", "-c", "3", "-i", "0.2", "-W", "1", addr).Run() == nil
@@ -69,7 +69,7 @@ func TestMoveLink(t *testing.T) {
 	ctx := testContext(t)
 	forwardAsBridge(t, l, "s1", "s2", "s3")
 	phone, h3 := l.Host("phone"), l.Host("h3")
-	output(t, phone, "ip", "link", "set", "eth1", "down") // one radio at a time
+	output(t, phone, "ip", "link", "set", "eth1", "down") // The phone uses one interface at a time.
 	for _, link := range []string{"radio", "cable"} {
 		if link == "cable" {
 			output(t, phone, "ip", "link", "set", "eth0", "down")
@@ -143,8 +143,8 @@ func TestMovesAtOnce(t *testing.T) {
 	}
 }
 
-// TestMovedLinkIsWrittenDown moves a link by one handle of the lab and finds it by
-// another; then takes the lab down and looks for what is left.
+// TestMovedLinkIsWrittenDown moves a link by one handle of the lab and finds it by another. Then it
+// takes the lab down and looks for leftovers.
 func TestMovedLinkIsWrittenDown(t *testing.T) {
 	needsRoot(t)
 	t.Parallel()
@@ -241,7 +241,8 @@ func TestMovesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestLinksThatStartDown plugs in cables that were not, and moves one that is out.
+// TestLinksThatStartDown plugs in cables that start plugged out, and moves a link that is plugged
+// out.
 func TestLinksThatStartDown(t *testing.T) {
 	t.Parallel()
 	topology := moveTopology("down")
@@ -280,7 +281,7 @@ func TestLinksThatStartDown(t *testing.T) {
 	}
 }
 
-// TestMovePluggedOut moves a link of each kind that is plugged out: it stays so.
+// TestMovePluggedOut checks that a link of each kind that is plugged out stays so when it is moved.
 func TestMovePluggedOut(t *testing.T) {
 	t.Parallel()
 	l := lab.New(t, moveTopology("moveout"))

@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// The kernel counts the neighbours of all network namespaces together. A host that looks
-// for many does not keep another from finding its own.
+// TestManyNeighboursOfOneHost checks that a host that looks for many neighbours does not keep
+// another host from finding its own. The kernel counts the neighbours of all network namespaces
+// together.
 func TestManyNeighboursOfOneHost(t *testing.T) {
 	t.Parallel()
 	l := lab.New(t, lab.Line("neighbours", 3, delayline.Params{}))

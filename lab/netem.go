@@ -11,17 +11,17 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// Ways to give links their properties.
+// These are the values of Options.Shaping.
 const (
-	ShapingAuto      = "auto" // netem where the kernel has it
+	ShapingAuto      = "auto" // netem where the kernel has it, else the delay line
 	ShapingNetem     = "netem"
 	ShapingDelayLine = "delayline"
 )
 
-func chooseShaping(asked string) (string, error) {
-	switch asked {
+func chooseShaping(requested string) (string, error) {
+	switch requested {
 	case ShapingDelayLine:
-		return asked, nil
+		return requested, nil
 	case "", ShapingAuto:
 		if netemProbe() == nil {
 			return ShapingNetem, nil
@@ -31,13 +31,13 @@ func chooseShaping(asked string) (string, error) {
 		if err := netemProbe(); err != nil {
 			return "", fmt.Errorf("this kernel has no netem, use the delay line: %w", err)
 		}
-		return asked, nil
+		return requested, nil
 	}
-	return "", fmt.Errorf("shaping %q is not one of auto, netem, delayline", asked)
+	return "", fmt.Errorf("shaping %q is not one of auto, netem, delayline", requested)
 }
 
-// netemProbe tries a netem and an HTB queueing discipline on the loopback
-// interface of a namespace of its own.
+// netemProbe reports why the kernel cannot shape links by netem, or nil. It tries a netem and an
+// HTB queueing discipline on the loopback interface of a namespace of its own.
 var netemProbe = sync.OnceValue(func() error {
 	return namespace.Anonymous(func() error {
 		lo, err := netlink.LinkByName("lo")
@@ -48,7 +48,7 @@ var netemProbe = sync.OnceValue(func() error {
 	})
 })
 
-// shapeWithNetem gives both ends of a veth pair their outgoing properties.
+// shapeWithNetem gives both ends of a veth pair the properties of the frames that they send.
 func shapeWithNetem(w wire) error {
 	for _, d := range []struct {
 		from   iface
@@ -77,8 +77,8 @@ var (
 	netemRoot = netlink.MakeHandle(10, 0)
 )
 
-// addQdiscs replaces an interface's queueing: HTB for the rate, and under it
-// netem for delay, jitter, loss and the queue.
+// addQdiscs replaces an interface's queueing disciplines: HTB for the rate, and below it netem for
+// delay, jitter, loss and the queue.
 func addQdiscs(index int, p delayline.Params) error {
 	parent := uint32(netlink.HANDLE_ROOT)
 	if p.Rate > 0 {
@@ -102,8 +102,8 @@ func addQdiscs(index int, p delayline.Params) error {
 	return nil
 }
 
-// netemAttrs are a line's properties in netem's units. Its limit counts packets,
-// those on the way as well as those in the queue.
+// netemAttrs returns a line's properties in netem's units. netem's limit counts the packets in
+// flight as well as those in the queue.
 func netemAttrs(p delayline.Params) netlink.NetemQdiscAttrs {
 	packets := 100000.0
 	if p.Rate > 0 {

@@ -15,9 +15,9 @@ func TestShapingFollowsTheKernel(t *testing.T) {
 	if netemProbe() == nil {
 		want = ShapingNetem
 	}
-	for _, asked := range []string{"", ShapingAuto} {
-		if got, err := chooseShaping(asked); got != want || err != nil {
-			t.Errorf("shaping %q is %q, %v; want %q", asked, got, err, want)
+	for _, requested := range []string{"", ShapingAuto} {
+		if got, err := chooseShaping(requested); got != want || err != nil {
+			t.Errorf("shaping %q is %q, %v; want %q", requested, got, err, want)
 		}
 	}
 	if got, err := chooseShaping(ShapingDelayLine); got != ShapingDelayLine || err != nil {
@@ -38,7 +38,7 @@ func TestNetemUnits(t *testing.T) {
 	if a.Latency != 25000 || a.Jitter != 1000 || a.Loss != 0.05 {
 		t.Errorf("%+v", a)
 	}
-	// 26 ms of 100 Mbit/s are 215 frames, and the queue takes 100 more.
+	// 26 ms of 100 Mbit/s are 215 frames, and the queue holds 100 more.
 	if a.Limit != 315 {
 		t.Errorf("limit %d packets, want 315", a.Limit)
 	}
@@ -47,15 +47,15 @@ func TestNetemUnits(t *testing.T) {
 func TestDatapathFollowsTheKernel(t *testing.T) {
 	kernel := kernelDatapath()
 	for _, c := range []struct {
-		asked, with, without string
+		requested, with, without string
 	}{{DatapathAuto, "system", "netdev"}, {DatapathUserspace, "netdev", "netdev"}, {DatapathKernel, "system", ""}} {
 		want := c.without
 		if kernel {
 			want = c.with
 		}
-		got, err := datapathType(c.asked)
+		got, err := datapathType(c.requested)
 		if got != want || (err != nil) != (want == "") {
-			t.Errorf("%s is %q, %v; want %q", c.asked, got, err, want)
+			t.Errorf("%s is %q, %v; want %q", c.requested, got, err, want)
 		}
 	}
 }

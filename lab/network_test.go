@@ -17,15 +17,14 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// transfer sends random bytes over TCP between two hosts and compares the
-// SHA-256 of both ends.
+// transfer sends random bytes over TCP between two hosts and compares the SHA-256 of both ends.
 func transfer(t *testing.T, from, to *lab.LiveHost, addr string, size int64) {
 	t.Helper()
 	transferBy(t, from, to, addr, addr, size)
 }
 
-// transferBy is transfer to a server that listens at one address and is dialled
-// at another.
+// transferBy does what transfer does, with a server that listens at one address and is dialled at
+// another.
 func transferBy(t *testing.T, from, to *lab.LiveHost, addr, dial string, size int64) {
 	t.Helper()
 	var listener net.Listener
@@ -70,9 +69,8 @@ func transferBy(t *testing.T, from, to *lab.LiveHost, addr, dial string, size in
 	}
 }
 
-// TestFramesSurviveEveryKind sends real data over every kind of way between two
-// nodes: a checksum that nobody filled in or a super-packet at a switch would
-// stop it.
+// TestFramesSurviveEveryKind sends real data over every kind of path between two nodes. An
+// incomplete checksum or a super-packet at a switch would stop it.
 func TestFramesSurviveEveryKind(t *testing.T) {
 	t.Parallel()
 	for _, o := range []lab.WANOptions{{MTU: 1500}, {MTU: 9000}, {MTU: 1500, Offload: true}} {
@@ -80,7 +78,8 @@ func TestFramesSurviveEveryKind(t *testing.T) {
 			t.Parallel()
 			o.Rate, o.RTT, o.Loss = 500e6, 10*time.Millisecond, 0.001
 			topology := lab.WAN("kinds", o)
-			// A host whose own link is shaped ends at a switch in the delay line.
+			// The link of this host is shaped, so its other end is a switch's port in the delay
+			// line.
 			far := lab.Both("far", "s1", delayline.Params{Delay: time.Millisecond, Loss: 0.001})
 			far.MTU = o.MTU
 			topology.Hosts = append(topology.Hosts, lab.Host{Name: "far"})
@@ -96,9 +95,9 @@ func TestFramesSurviveEveryKind(t *testing.T) {
 	}
 }
 
-// TestRewritingSwitches sends data to an address that only the switches know, and
-// which they rewrite as SOS does, with and without offload: what they do to a
-// checksum that is not complete must not hurt.
+// TestRewritingSwitches sends data to an address that only the switches know, and which they
+// rewrite as SOS does, with and without offload. It checks that rewriting does not damage
+// incomplete checksums.
 func TestRewritingSwitches(t *testing.T) {
 	t.Parallel()
 	const alias = "10.0.0.77"
@@ -132,8 +131,8 @@ func TestHostToHostKeepsData(t *testing.T) {
 	transfer(t, h2, h1, h1.Addr6().String(), 10e6)
 }
 
-// TestShapesCarryTraffic builds the shapes whose ways are not one bridge, and
-// sends data from client to server and between the agents.
+// TestShapesCarryTraffic builds the topologies that are not one bridge, and sends data from client
+// to server and between the agents.
 func TestShapesCarryTraffic(t *testing.T) {
 	t.Parallel()
 	o := lab.WANOptions{Rate: 200e6, RTT: 10 * time.Millisecond, Loss: -1}
@@ -171,7 +170,7 @@ func TestShapesCarryTraffic(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		transfer(t, l.Host("client"), l.Host("server"), l.Host("server").Addr().String(), 1e6) // there by m1, back by m2
+		transfer(t, l.Host("client"), l.Host("server"), l.Host("server").Addr().String(), 1e6) // The request goes by m1, the answer by m2.
 		for _, name := range []string{"path1", "path2"} {
 			st, err := l.Link(name).Stats(testContext(t))
 			if err != nil {
@@ -233,7 +232,7 @@ func TestCablesComeAndGo(t *testing.T) {
 	}
 }
 
-// linkDown asks the switch for the state of a port.
+// linkDown reports whether the switch sees a port's link down.
 func linkDown(t *testing.T, l *lab.Lab, name string, port int) bool {
 	t.Helper()
 	s := l.Switch(name)
@@ -271,8 +270,8 @@ func TestSwitchStopsAndStarts(t *testing.T) {
 	}
 }
 
-// TestControllerInProcess runs the simplest controller in this process: the
-// switches connect to a listener inside the control namespace.
+// TestControllerInProcess runs the simplest controller in this process: the switches connect to a
+// listener inside the control namespace.
 func TestControllerInProcess(t *testing.T) {
 	t.Parallel()
 	l := lab.New(t, lab.WAN("control", lab.WANOptions{}))
@@ -299,7 +298,7 @@ func TestControllerInProcess(t *testing.T) {
 	agentControl(t, l)
 }
 
-// agentControl checks that an agent is reached from the control network.
+// agentControl checks that an agent can be reached from the control network.
 func agentControl(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	x := l.Host("x")

@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// The control network of every lab.
+// These are the prefix and the mask of every lab's control network.
 var (
 	controlPrefix = netip.MustParsePrefix("198.18.0.0/16")
 	controlBase   = netip.MustParseAddr("198.18.0.0")
 )
 
-// Hosts of the control network: controllers from .0.1, switches from .16.1,
-// agents from .32.1.
+// Nodes of the control network are numbered from these offsets: controllers from .0.1, switches
+// from .16.1, agents from .32.1.
 const (
 	controllerBase = 0
 	switchBase     = 16 << 8
@@ -30,7 +30,7 @@ const (
 	controlInterface      = "ctl0"
 	bridgeName            = "br0"
 	controlNode           = "ctl"
-	controlPrefixName     = "control-" // of links to the control network
+	controlPrefixName     = "control-" // prefix of the names of links to the control network
 )
 
 // iface is an interface of a node as it will be made.
@@ -41,8 +41,8 @@ type iface struct {
 	MAC       net.HardwareAddr `json:"mac"`
 	Addresses []netip.Prefix   `json:"addresses,omitempty"`
 	MTU       int              `json:"mtu"`
-	Port      int              `json:"port,omitempty"` // OpenFlow port, 0 on hosts
-	// Offload says that what receives from the interface takes super-packets and
+	Port      int              `json:"port,omitempty"` // OpenFlow port; 0 on hosts
+	// Offload reports whether the receiver of the interface's frames accepts super-packets and
 	// partial checksums: a host's kernel, or a switch with offload.
 	Offload bool `json:"offload,omitempty"`
 }
@@ -54,17 +54,17 @@ type wire struct {
 	B    iface `json:"b"`
 }
 
-// plan is a topology with every name, address and port decided.
+// plan is a topology with all names, addresses and ports decided.
 type plan struct {
 	Topology Topology `json:"topology"`
 	Wires    []wire   `json:"wires"`
-	// Controls are the interfaces in the control network: A is the bridge's port, B
-	// the node's.
+	// Controls holds the links to the control network: A is the bridge's port, B the node's
+	// interface.
 	Controls  []wire                `json:"controls,omitempty"`
-	ControlIP map[string]netip.Addr `json:"control_ip"` // by node or controller
+	ControlIP map[string]netip.Addr `json:"control_ip"` // by the name of the node or controller
 }
 
-// newPlan completes a topology and decides what is left open. It fails if the
+// newPlan fills in the topology's defaults and decides what it leaves open. It fails if the
 // topology is not valid.
 func newPlan(t Topology) (plan, error) {
 	t = t.withDefaults()
@@ -96,7 +96,7 @@ func newPlan(t Topology) (plan, error) {
 
 func (p plan) namespace(node string) string { return namespaceName(p.Topology.Name, node) }
 
-// namespaces are those of all nodes.
+// namespaces returns the names of all nodes' namespaces.
 func (p plan) namespaces() []string {
 	names := []string{p.namespace(controlNode)}
 	for _, s := range p.Topology.Switches {
@@ -138,7 +138,7 @@ func (p *plan) joinControl(node string, addr netip.Addr, delay time.Duration) {
 	n := len(p.Controls) + 1
 	both := delayline.Params{Delay: delay}
 	p.Controls = append(p.Controls, wire{
-		Link: Link{Name: controlLink(node), MTU: controlMTU, AtoB: both, BtoA: both},
+		Link: Link{Name: controlLinkName(node), MTU: controlMTU, AtoB: both, BtoA: both},
 		A: iface{
 			Node: controlNode, Namespace: p.namespace(controlNode), Name: fmt.Sprintf("port%d", n),
 			MAC: mac(0x32, n, 0), MTU: controlMTU, Offload: true,
@@ -150,20 +150,20 @@ func (p *plan) joinControl(node string, addr netip.Addr, delay time.Duration) {
 	})
 }
 
-// controlLink is the name of a node's link to the control network.
-func controlLink(node string) string { return controlPrefixName + node }
+// controlLinkName returns the name of a node's link to the control network.
+func controlLinkName(node string) string { return controlPrefixName + node }
 
-// mac makes the address of a node's interface: locally administered, and telling
-// which it is.
+// mac returns the hardware address of a node's interface. It is locally administered, and encodes
+// the node and the interface's number.
 func mac(kind byte, node, n int) net.HardwareAddr {
 	return net.HardwareAddr{kind, 0, byte((node + 1) >> 8), byte(node + 1), byte(n >> 8), byte(n)}
 }
 
-// portName is the interface's name at an OpenFlow port.
+// portName returns the name of the interface at an OpenFlow port.
 func portName(port int) string { return fmt.Sprintf("eth%d", port) }
 
-// portAllocator numbers the interfaces of each node: hosts from 0, switches from
-// 1 around the ports that the topology names.
+// portAllocator numbers the interfaces of each node: those of hosts from 0, those of switches from
+// 1. It skips ports that the topology names.
 type portAllocator struct {
 	hosts map[string]bool
 	count map[string]int
@@ -205,7 +205,7 @@ func (a *portAllocator) next(e End) int {
 	return n
 }
 
-// offset adds n to an address.
+// offset returns the address n after base.
 func offset(base netip.Addr, n int) netip.Addr {
 	b := base.AsSlice()
 	for i := len(b) - 1; i >= 0 && n > 0; i-- {

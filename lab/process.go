@@ -10,21 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopGrace is how long a process has to end by itself, killGrace how long the
+// stopGrace bounds the time that a process has to end by itself. killGrace bounds the time that the
 // kernel has to end it: a daemon with many ports takes seconds on a busy machine.
 const (
 	stopGrace = 3 * time.Second
 	killGrace = 40 * time.Second
 )
 
-// process names a process for good: ids are used again, start times are not.
+// process identifies a process uniquely: process IDs are used again, but not with the same start
+// time.
 type process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"`
 }
 
 func self() process {
-	start, _ := startTime(os.Getpid()) // our own entry of /proc is always there
+	start, _ := startTime(os.Getpid()) // The process's own entry of /proc always exists.
 	return process{PID: os.Getpid(), Start: start}
 }
 
@@ -41,7 +42,7 @@ func startTime(pid int) (uint64, error) {
 		return 0, err
 	}
 	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] != ')' { // the command's name may hold anything but ends at the last one
+		if b[i] != ')' { // The command's name may hold anything, and ends at the last parenthesis.
 			continue
 		}
 		var skip string
@@ -56,7 +57,7 @@ func startTime(pid int) (uint64, error) {
 	return 0, errors.New("malformed stat")
 }
 
-// endProcess asks a process to end, makes it, and waits until it has.
+// endProcess asks a process to end, kills it if it does not, and waits until it has ended.
 func endProcess(ctx context.Context, pid int) error {
 	return signalUntilGone(ctx, pid, stopStep{unix.SIGTERM, stopGrace}, stopStep{unix.SIGKILL, killGrace})
 }
@@ -66,7 +67,7 @@ func killProcess(ctx context.Context, pid int) error {
 	return signalUntilGone(ctx, pid, stopStep{unix.SIGKILL, killGrace})
 }
 
-// stopStep is a signal, and how long a process has to end by it.
+// stopStep is a signal, and how long to wait for a process to end by it.
 type stopStep struct {
 	signal unix.Signal
 	limit  time.Duration
@@ -83,7 +84,7 @@ func signalUntilGone(ctx context.Context, pid int, steps ...stopStep) error {
 	defer unix.Close(fd)
 	for _, step := range steps {
 		if err := unix.PidfdSendSignal(fd, step.signal, nil, 0); err != nil {
-			return nil // it ended in between
+			return nil // It has ended meanwhile.
 		}
 		if waitExit(ctx, fd, step.limit) {
 			return nil
@@ -92,7 +93,7 @@ func signalUntilGone(ctx context.Context, pid int, steps ...stopStep) error {
 	return errors.Join(fmt.Errorf("process %d does not end", pid), ctx.Err())
 }
 
-// waitExit waits until the process of a pidfd has ended.
+// waitExit waits until the process of a pidfd has ended, and reports whether it has.
 func waitExit(ctx context.Context, pidfd int, limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
 	for time.Now().Before(deadline) && ctx.Err() == nil {

@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultRunDir is where labs are recorded unless Options say otherwise.
+// DefaultRunDir is the directory where labs are recorded unless Options name another one.
 const DefaultRunDir = "/run/sluice/lab"
 
 const (
 	stateFile  = "state.json"
-	newSuffix  = ".new" // of a file that is being written
+	newSuffix  = ".new" // suffix of a file that is being written
 	socketFile = "delayline.sock"
 	logFile    = "delayline.log"
 )
 
-// record is what is written down before anything of a lab is made: enough to
-// find and remove all of it without the process that made it.
+// record is written before anything of a lab is made. It holds enough to find and remove all of the
+// lab without the process that made it.
 type record struct {
 	Version    int       `json:"version"`
 	Created    time.Time `json:"created"`
 	Owner      process   `json:"owner"`
-	Ephemeral  bool      `json:"ephemeral,omitempty"` // goes with its owner
+	Ephemeral  bool      `json:"ephemeral,omitempty"` // The lab is removed once its owner has ended.
 	Complete   bool      `json:"complete"`
 	Shaper     string    `json:"shaper"`
 	Namespaces []string  `json:"namespaces"`
@@ -63,8 +63,8 @@ func readRecord(dir string) (record, error) {
 // ErrNoLab is returned for a lab that is not up.
 var ErrNoLab = errors.New("no such lab is up")
 
-// lockDir takes the lab's lock, which its builder holds while it builds. It goes
-// with the process, so a crash leaves none.
+// lockDir takes the lab's lock, which the builder holds while it builds. The kernel releases it
+// when the process ends, so that a crash leaves no lock.
 func lockDir(dir string) (release func(), err error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,15 +78,14 @@ func lockDir(dir string) (release func(), err error) {
 		return nil, fmt.Errorf("another process is building or removing it: %w", err)
 	}
 	return func() {
-		// Closing alone is not enough: a child of another goroutine has a copy of the
-		// descriptor from its fork to its exec, and with it the lock.
+		// Closing alone is not enough: a child that another goroutine starts has a copy of the
+		// descriptor between its fork and its exec, and with it the lock.
 		_ = unix.Flock(fd, unix.LOCK_UN)
 		_ = unix.Close(fd)
 	}, nil
 }
 
-// Names returns the labs that are recorded in a run directory, also those left
-// by a crash.
+// Names returns the labs that are recorded in a run directory, including those left by a crash.
 func Names(runDir string) ([]string, error) {
 	entries, err := os.ReadDir(runDirOr(runDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +104,8 @@ func Names(runDir string) ([]string, error) {
 	return names, nil
 }
 
-// runDirOr is the directory from wherever it is looked at, because daemons change
-// theirs and other programs have another one.
+// runDirOr returns the run directory as an absolute path, because daemons change their working
+// directory and other programs have another one.
 func runDirOr(dir string) string {
 	if dir == "" {
 		return DefaultRunDir
@@ -114,5 +113,5 @@ func runDirOr(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		return abs
 	}
-	return dir // without a working directory nothing relative exists
+	return dir // Without a working directory no relative path exists.
 }

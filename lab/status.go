@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// Status is a lab as it is now.
+// Status holds the state of a lab at one time.
 type Status struct {
 	Name        string             `json:"name"`
 	Created     time.Time          `json:"created"`
@@ -24,13 +24,13 @@ type Status struct {
 	Links       []LinkStatus       `json:"links"`
 }
 
-// ControllerStatus is where a controller is expected.
+// ControllerStatus holds the address at which a controller is expected.
 type ControllerStatus struct {
 	Name    string         `json:"name"`
 	Address netip.AddrPort `json:"address"`
 }
 
-// SwitchStatus is a switch's daemon.
+// SwitchStatus holds the state of a switch's daemon.
 type SwitchStatus struct {
 	Name      string     `json:"name"`
 	DPID      string     `json:"dpid"`
@@ -40,31 +40,31 @@ type SwitchStatus struct {
 	Connected bool       `json:"connected"` // to a controller
 }
 
-// HostStatus is a host's namespace.
+// HostStatus holds the state of a host's namespace.
 type HostStatus struct {
 	Name      string         `json:"name"`
 	Namespace string         `json:"namespace"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	Control   netip.Addr     `json:"control,omitzero"`
-	Processes int            `json:"processes"` // running in it now
+	Processes int            `json:"processes"` // processes that run in it
 }
 
-// LinkStatus is a link's ends and, in the delay line, its state.
+// LinkStatus holds the ends of a link and, if it is in the delay line, its state.
 type LinkStatus struct {
 	Name  string               `json:"name"`
-	A     string               `json:"a"` // node and interface
+	A     string               `json:"a"` // as NODE INTERFACE
 	B     string               `json:"b"`
 	MTU   int                  `json:"mtu"`
-	Up    bool                 `json:"up"` // the cable is plugged in
+	Up    bool                 `json:"up"` // reports whether the cable is plugged in
 	State *delayline.LinkState `json:"state,omitempty"`
 }
 
-// Status asks every part of the lab how it is. A part that does not answer is
-// reported as not running; it is no error.
+// Status asks every part of the lab for its state. A part that does not answer is reported as not
+// running.
 func (l *Lab) Status(ctx context.Context) Status {
 	st := Status{Name: l.Name(), Created: l.record.Created, Complete: l.record.Complete, Shaping: l.shaper}
 	for _, c := range l.plan.Topology.Controllers {
-		addr, _ := l.ControllerAddrOf(c.Name) // it is in the topology
+		addr, _ := l.ControllerAddrOf(c.Name) // The controller is in the topology.
 		st.Controllers = append(st.Controllers, ControllerStatus{Name: c.Name, Address: addr})
 	}
 	for _, s := range l.plan.Topology.Switches {
@@ -75,11 +75,11 @@ func (l *Lab) Status(ctx context.Context) Status {
 	}
 	var lines map[string]delayline.LinkState
 	if l.shaper == ShapingDelayLine {
-		lines, _ = l.delayLine().State(ctx) // none: not shaped, or the process is gone
+		lines, _ = l.delayLine().State(ctx) // It fails if no link is shaped or the process has ended.
 	}
 	for _, w := range l.wires() {
 		k := LinkStatus{Name: w.Link.Name, A: w.A.String(), B: w.B.String(), MTU: w.Link.MTU}
-		k.Up, _ = w.cableUp() // not there: not up
+		k.Up, _ = w.cableUp() // A link that is missing is not up.
 		if state, ok := lines[w.Link.Name]; ok {
 			k.State, k.Up = &state, state.Up
 		}
@@ -114,8 +114,8 @@ func (h *LiveHost) status() HostStatus {
 	return st
 }
 
-// WaitConnected waits until every switch that has a controller is connected to one.
-// From then on a switch that loses its controller looks for it each second.
+// WaitConnected waits until every switch that has a controller is connected to one. From then on a
+// switch that loses its controller tries to reach it every second.
 func (l *Lab) WaitConnected(ctx context.Context) error {
 	for _, s := range l.plan.Topology.Switches {
 		if len(s.Flows) > 0 {
@@ -128,10 +128,9 @@ func (l *Lab) WaitConnected(ctx context.Context) error {
 	return nil
 }
 
-// waitConnected blocks in ovs-vsctl until the switch's first controller is
-// connected. Then it sets the longest time between attempts once more: Open
-// vSwitch 3.1 takes a change of it for a connection that is up, but not what was
-// set before there was one, and would try every 8 s only.
+// waitConnected waits, in ovs-vsctl, until the switch's first controller is connected. Then it sets
+// the longest time between connection attempts again: Open vSwitch 3.1 applies the setting only to
+// connections that are up when it changes, and would try every 8 s otherwise.
 func (s *LiveSwitch) waitConnected(ctx context.Context) error {
 	id, err := s.Vsctl(ctx, "--bare", "--columns=_uuid", "list", "Controller")
 	if err != nil {
@@ -145,8 +144,8 @@ func (s *LiveSwitch) waitConnected(ctx context.Context) error {
 	return err
 }
 
-// Node is any namespace of the lab: a host, a switch, or "ctl" for the control
-// network.
+// Node returns a namespace of the lab by its name: that of a host or switch, or "ctl" for the
+// control network.
 func (l *Lab) Node(name string) (Namespace, error) {
 	t := l.plan.Topology
 	if name != controlNode && t.hostIndex(name) < 0 && t.switchIndex(name) < 0 {
@@ -162,11 +161,11 @@ func (l *Lab) Node(name string) (Namespace, error) {
 	return Namespace{node{lab: l, name: name}}, nil
 }
 
-// Namespace is a node of whatever kind.
+// Namespace is the namespace of a node of any kind.
 type Namespace struct{ node }
 
-// CheckCapabilities reports the first rule of the switch that the hardware it
-// stands for could not have.
+// CheckCapabilities returns an error that names the first rule of the switch that the hardware it
+// stands for could not support.
 func (s *LiveSwitch) CheckCapabilities(ctx context.Context) error {
 	limited := false
 	for _, c := range s.spec.Capabilities {
@@ -188,8 +187,7 @@ func (s *LiveSwitch) CheckCapabilities(ctx context.Context) error {
 	return nil
 }
 
-// beyondL2 returns the first rewriting action of a rule that is not of an
-// Ethernet address.
+// beyondL2 returns the first action of a rule that rewrites anything but an Ethernet address.
 func beyondL2(rule string) string {
 	_, actions, _ := strings.Cut(rule, "actions=")
 	for action := range strings.SplitSeq(strings.TrimSpace(actions), ",") {

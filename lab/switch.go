@@ -22,10 +22,10 @@ import (
 const (
 	// ovsTimeout bounds every Open vSwitch command.
 	ovsTimeout = 60 * time.Second
-	// controllerBackoff is the longest time between attempts to reach a controller,
-	// in milliseconds.
+	// controllerBackoff is the longest time between attempts to reach a controller, in
+	// milliseconds.
 	controllerBackoff = 1000
-	// ovsSchema is where packages put the database's schema.
+	// ovsSchema is the place where distributions install the database's schema.
 	ovsSchema = "/usr/share/openvswitch/vswitch.ovsschema"
 )
 
@@ -45,8 +45,8 @@ type LiveSwitch struct {
 	spec Switch
 }
 
-// Switch returns a switch by its name. It panics if the topology has none: that
-// is an error of the program, as with an index.
+// Switch returns a switch by its name. It panics if the topology has no such switch: that is a bug
+// of the caller, as with an index out of range.
 func (l *Lab) Switch(name string) *LiveSwitch {
 	i := l.plan.Topology.switchIndex(name)
 	if i < 0 {
@@ -55,13 +55,13 @@ func (l *Lab) Switch(name string) *LiveSwitch {
 	return &LiveSwitch{node: node{lab: l, name: name}, spec: l.plan.Topology.Switches[i]}
 }
 
-// DPID is the switch's datapath id.
+// DPID returns the switch's datapath ID.
 func (s *LiveSwitch) DPID() uint64 { return s.spec.DPID }
 
-// Capabilities are the limits of the hardware that the switch stands for.
+// Capabilities returns the limits of the hardware that the switch stands for.
 func (s *LiveSwitch) Capabilities() []string { return s.spec.Capabilities }
 
-// Port returns the OpenFlow port number that leads over a link.
+// Port returns the number of the OpenFlow port at which a link ends.
 func (s *LiveSwitch) Port(link string) (int, error) {
 	w, err := s.lab.wire(link)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *LiveSwitch) create(ctx context.Context) error {
 	if err := s.startDatabase(ctx); err != nil {
 		return err
 	}
-	if s.spec.Offload { // the daemon looks only when it starts
+	if s.spec.Offload { // The daemon reads the setting only when it starts.
 		if _, err := s.Vsctl(ctx, "--no-wait", "set", "Open_vSwitch", ".", "other_config:userspace-tso-enable=true"); err != nil {
 			return err
 		}
@@ -107,8 +107,8 @@ func (s *LiveSwitch) startDaemon(ctx context.Context) error {
 		"--log-file="+filepath.Join(s.dir(), "ovs-vswitchd.log"), "--detach", "--no-chdir", "-vconsole:off")
 }
 
-// configure makes the bridge with its ports and controllers in one transaction,
-// and waits until the daemon has carried it out.
+// configure makes the bridge with its ports and controllers in one transaction, and waits until the
+// daemon has applied it.
 func (s *LiveSwitch) configure(ctx context.Context) error {
 	datapath, err := datapathType(s.spec.Datapath)
 	if err != nil {
@@ -134,10 +134,11 @@ func (s *LiveSwitch) configure(ctx context.Context) error {
 	return s.checkPorts(ctx)
 }
 
-// lastTable is the highest table that Open vSwitch gives to controllers.
+// lastTable is the highest table that Open vSwitch offers to controllers.
 const lastTable = 253
 
-// tableArgs leave a switch with one table no room in any other.
+// tableArgs returns arguments of ovs-vsctl that allow no rules in tables above the first, if the
+// switch has one table only.
 func (s *LiveSwitch) tableArgs() []string {
 	if s.spec.Tables != 1 {
 		return nil
@@ -149,8 +150,8 @@ func (s *LiveSwitch) tableArgs() []string {
 	return args
 }
 
-// addPortArgs are ovs-vsctl's commands that make an interface a port. shaped says
-// that tc gives it its link's properties.
+// addPortArgs returns the commands of ovs-vsctl that make an interface a port. shaped reports
+// whether tc gives the interface its properties.
 func (s *LiveSwitch) addPortArgs(f iface, shaped bool) []string {
 	args := []string{
 		"--may-exist", "add-port", bridgeName, f.Name,
@@ -195,7 +196,7 @@ func (s *LiveSwitch) obeys(controller string) bool {
 	return false
 }
 
-// checkPorts reports a port that the daemon could not open.
+// checkPorts returns an error if the daemon could not open a port.
 func (s *LiveSwitch) checkPorts(ctx context.Context) error {
 	out, err := s.output(ctx, "ovs-vsctl", "--timeout=30", "--db="+s.Database(), "--format=csv", "--no-headings",
 		"--columns=name,error", "find", "Interface", "error!=[]")
@@ -235,8 +236,8 @@ func (s *LiveSwitch) Appctl(ctx context.Context, args ...string) (string, error)
 	return s.output(ctx, "ovs-appctl", append([]string{"-t", filepath.Join(s.dir(), "vswitchd.ctl")}, args...)...)
 }
 
-// Cached lists the decisions about flows that the datapath keeps and that have all these texts
-// in them, as ovs-appctl prints them (dpctl/dump-flows).
+// Cached returns the cached decisions of the datapath, as ovs-appctl prints them
+// (dpctl/dump-flows), that contain all the given texts.
 func (s *LiveSwitch) Cached(ctx context.Context, texts ...string) (found []string, err error) {
 	all, err := s.Appctl(ctx, "dpctl/dump-flows")
 	for line := range strings.Lines(all) {
@@ -247,8 +248,8 @@ func (s *LiveSwitch) Cached(ctx context.Context, texts ...string) (found []strin
 	return found, err
 }
 
-// Stop ends the switch's daemon, as a crash or a power cut would: it forwards
-// nothing and its flow table is lost. Its configuration stays.
+// Stop ends the switch's daemon, as a crash or a power cut would: it forwards nothing and its flow
+// table is lost. Its configuration stays.
 func (s *LiveSwitch) Stop(ctx context.Context) error {
 	pid, err := s.PID()
 	if err != nil {
@@ -260,8 +261,8 @@ func (s *LiveSwitch) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the switch's daemon by a signal that it cannot handle: what Stop lets
-// it put in order, like its ports' queues, stays as it is.
+// Kill ends the switch's daemon by a signal that it cannot handle. What the daemon cleans up when
+// it is stopped, like the queues of its ports, stays.
 func (s *LiveSwitch) Kill(ctx context.Context) error {
 	pid, err := s.PID()
 	if err != nil {
@@ -287,7 +288,7 @@ func (s *LiveSwitch) Start(ctx context.Context) error {
 	return s.addFixedFlows(ctx)
 }
 
-// PID is the process of the switch's daemon.
+// PID returns the process ID of the switch's daemon.
 func (s *LiveSwitch) PID() (int, error) {
 	b, err := os.ReadFile(filepath.Join(s.dir(), "ovs-vswitchd.pid"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -299,7 +300,7 @@ func (s *LiveSwitch) PID() (int, error) {
 	return strconv.Atoi(string(bytes.TrimSpace(b)))
 }
 
-// command prepares an Open vSwitch program with the switch's own directories.
+// command prepares an Open vSwitch program that uses the switch's own directories.
 func (s *LiveSwitch) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(append(os.Environ(), s.lab.tuning.env()...),
@@ -346,14 +347,14 @@ func kernelDatapath() bool {
 	return err == nil
 }
 
-// datapathType is Open vSwitch's name of the datapath asked for.
-func datapathType(asked string) (string, error) {
+// datapathType returns Open vSwitch's name of the requested datapath.
+func datapathType(requested string) (string, error) {
 	switch {
-	case asked == DatapathUserspace:
+	case requested == DatapathUserspace:
 		return "netdev", nil
 	case kernelDatapath():
 		return "system", nil
-	case asked == DatapathKernel:
+	case requested == DatapathKernel:
 		return "", errors.New("this kernel has no Open vSwitch datapath: use datapath userspace or auto")
 	}
 	return "netdev", nil

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// readSysctl is the machine's value now, by the name of its record.
+// readSysctl returns the machine's present value of a sysctl, given the name of its record.
 func readSysctl(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(map[string]string{
@@ -31,8 +31,8 @@ func readSysctl(t *testing.T, name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// TestSysctlsAreRestored: what labs need of the machine holds as long as one of them is up, and
-// what was there before is there again when no lab holds it.
+// TestSysctlsAreRestored checks that the sysctls that labs need are set while any lab is up, and
+// are restored once no lab is.
 func TestSysctlsAreRestored(t *testing.T) {
 	needsRoot(t)
 	want := map[string]string{"rmem": "16777216", "wmem": "16777216", "autogroup": "0", "arp2": "65536", "arp3": "131072", "nd2": "65536", "nd3": "131072"}
@@ -40,7 +40,7 @@ func TestSysctlsAreRestored(t *testing.T) {
 		_, err := os.Stat("/run/sluice/" + name + ".json")
 		return !errors.Is(err, os.ErrNotExist)
 	}
-	before := map[string]string{} // of those that no other lab holds
+	before := map[string]string{} // values of the sysctls that no other lab has changed
 	for name := range want {
 		if value := readSysctl(t, name); !held(name) {
 			before[name] = value
@@ -89,8 +89,8 @@ func recorded(t *testing.T, lab string) {
 
 const otherRunDir = "SLUICE_TEST_OTHER_RUN"
 
-// TestOtherRunHelper is not a test: it is a lab in a mount namespace that has a
-// /run of its own and does not see the run directory of the test's lab.
+// TestOtherRunHelper is not a test: it is a lab in a mount namespace that has a /run of its own and
+// does not see the run directory of the test's lab.
 func TestOtherRunHelper(t *testing.T) {
 	hidden := os.Getenv(otherRunDir)
 	if hidden == "" {
@@ -106,14 +106,14 @@ func TestOtherRunHelper(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println("up")
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the end is a sign as well
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // The end of the input is a signal as well.
 	if err := l.Down(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestLastLabOfTheMachineRestoresSysctls takes a lab down that came up first, and
-// cannot see that another one is still up.
+// TestLastLabOfTheMachineRestoresSysctls takes down the lab that came up first and cannot see that
+// another one is still up. It checks that the sysctls stay changed.
 func TestLastLabOfTheMachineRestoresSysctls(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()
@@ -155,8 +155,8 @@ func TestLastLabOfTheMachineRestoresSysctls(t *testing.T) {
 	}
 }
 
-// TestRelativeRunDirectory builds a lab in a directory that is named from here, and
-// takes it down from elsewhere.
+// TestRelativeRunDirectory builds a lab whose directory is named relative to the working directory,
+// and takes it down from another one.
 func TestRelativeRunDirectory(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()

@@ -14,15 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A userspace switch receives each port through a packet socket of the default
-// receive buffer: bursts beyond it are lost. It sends all ports through one of the
-// default send buffer: packets that wait in the queues of one port keep those of
-// others out. The neighbours (ARP and ND) of all hosts share one table each, of 1,024: a
-// packet to one more is lost, and so is one to a neighbour that another host drives out.
-// How processors are shared is changed for labs with Options.ByThread.
+// sysctls lists the sysctls that labs change, each for a reason.
 //
-// The sysctls are the whole machine's (network namespaces may only read them), so all labs
-// share one change of each: the first makes it, the last takes it back.
+// A userspace switch receives each port through a packet socket with the default receive buffer,
+// and loses longer bursts. It sends to all ports through one socket with the default send buffer,
+// so packets in the queue of one port keep out those of others. The neighbours (ARP and ND) of all
+// hosts share one table each, of 1,024 entries: a packet to one neighbour more is lost, and so is a
+// packet to a neighbour whose entry another host has displaced. How processors are shared is
+// changed for labs with Options.ByThread.
+//
+// The sysctls apply to the whole machine (network namespaces may only read them), so all labs share
+// one change of each: the first lab makes it, the last one undoes it.
 var sysctls = []sysctl{
 	{"net.core.rmem_default", "16777216", "/run/sluice/rmem.json"},
 	{"net.core.wmem_default", "16777216", "/run/sluice/wmem.json"},
@@ -35,12 +37,13 @@ var sysctls = []sysctl{
 
 var autogroup = sysctl{"kernel.sched_autogroup_enabled", "0", "/run/sluice/autogroup.json"}
 
-// sysctl is one with its value while a lab is up, and the file that records what it was,
-// beside the run directories because labs with different ones share it.
+// sysctl is a sysctl with its value while a lab is up, and the file that records the machine's own
+// value. The file is beside the run directories, because labs with different run directories share
+// it.
 type sysctl struct{ name, value, file string }
 
-// while is the value while a lab is up: no limit of the machine's is lowered.
-func (x sysctl) while(original string) string {
+// valueWhileUp returns the value to set while a lab is up. It never lowers a limit of the machine.
+func (x sysctl) valueWhileUp(original string) string {
 	was, err1 := strconv.Atoi(original)
 	ours, err2 := strconv.Atoi(x.value)
 	if x != autogroup && err1 == nil && err2 == nil && was > ours {
@@ -53,22 +56,22 @@ func (x sysctl) path() string { return "/proc/sys/" + strings.ReplaceAll(x.name,
 
 type sysctlState struct {
 	Original string   `json:"original"`
-	Labs     []string `json:"labs"` // directories of the labs that hold it
+	Labs     []string `json:"labs"` // directories of the labs that have changed it
 	running  []string // those of them whose daemons run
 }
 
-// tuning is what a lab holds of the machine's sysctls.
+// tuning holds what a lab has changed of the machine's sysctls.
 type tuning struct {
-	dir       string            // the lab's
-	originals map[string]string // the machine's own values of those that the lab has changed
+	dir       string            // the lab's directory
+	originals map[string]string // the machine's own values of the sysctls that the lab has changed
 	logf      func(string, ...any)
 }
 
-// hold sets the sysctls, that of how processors are shared with byThread alone.
+// hold sets the sysctls. It changes how processors are shared only with byThread.
 func (t *tuning) hold(byThread bool) error {
 	for _, x := range sysctls {
 		if _, err := os.Stat(x.path()); x == autogroup && !byThread || errors.Is(err, os.ErrNotExist) {
-			continue // it is not asked for, or the kernel is without, as some are without IPv6
+			continue // It was not requested, or the kernel does not have it, as without IPv6.
 		}
 		if err := t.set(x); err != nil {
 			return err
@@ -84,20 +87,20 @@ func (t *tuning) set(x sysctl) error {
 			return err
 		}
 		if s.hold(t.dir, strings.TrimSpace(string(now))) {
-			t.logf("%s of this machine is %s while a lab is up (was %s)", x.name, x.while(s.Original), s.Original)
+			t.logf("%s of this machine is %s while a lab is up (was %s)", x.name, x.valueWhileUp(s.Original), s.Original)
 		}
 		t.originals[x.name] = s.Original
 		return nil
-	}, func(s *sysctlState) string { return x.while(s.Original) })
+	}, func(s *sysctlState) string { return x.valueWhileUp(s.Original) })
 }
 
-// release gives the sysctls back.
+// release restores the sysctls unless other labs need them.
 func (t *tuning) release() error {
 	var errs []error
 	for _, x := range sysctls {
 		errs = append(errs, x.change(func(s *sysctlState) error {
 			s.Labs = slices.DeleteFunc(s.Labs, func(d string) bool { return d == t.dir })
-			s.forgetGone()
+			s.removeStale()
 			return nil
 		}, func(s *sysctlState) string {
 			if len(s.Labs) > 0 || s.Original == "" {
@@ -110,10 +113,10 @@ func (t *tuning) release() error {
 	return errors.Join(errs...)
 }
 
-// hold adds a lab. It reports whether the lab is the first. An original that is
-// known stays: it outlives labs that were killed and never gave the raise back.
+// hold adds a lab, and reports whether it is the first. It keeps an original value that is
+// recorded, because labs that were killed have not restored it.
 func (s *sysctlState) hold(dir, now string) (first bool) {
-	s.forgetGone()
+	s.removeStale()
 	first = len(s.Labs) == 0
 	if s.Original == "" {
 		s.Original = now
@@ -122,17 +125,17 @@ func (s *sysctlState) hold(dir, now string) (first bool) {
 	return first
 }
 
-// forgetGone drops labs whose record is no longer there, unless their daemons are.
-func (s *sysctlState) forgetGone() {
+// removeStale drops labs that have neither a record nor a daemon that runs.
+func (s *sysctlState) removeStale() {
 	s.Labs = slices.DeleteFunc(s.Labs, func(dir string) bool {
 		_, err := os.Stat(filepath.Join(dir, stateFile))
 		return errors.Is(err, os.ErrNotExist) && !slices.Contains(s.running, dir)
 	})
 }
 
-// change changes the recorded state under its lock and then sets the
-// sysctl to what value returns, if anything. The record is written first when it
-// grows, so that a crash in between leaves the original known.
+// change changes the recorded state under its lock, and then sets the sysctl to what value returns,
+// unless that is empty. If the record grows it is written first, so that a crash in between does
+// not lose the original value.
 func (x sysctl) change(change func(*sysctlState) error, value func(*sysctlState) string) error {
 	f, err := x.lock()
 	if err != nil {
@@ -140,7 +143,7 @@ func (x sysctl) change(change func(*sysctlState) error, value func(*sysctlState)
 	}
 	defer f.Close()
 	var s sysctlState
-	if err := json.NewDecoder(f).Decode(&s); err != nil && !errors.Is(err, io.EOF) { // EOF: it is new
+	if err := json.NewDecoder(f).Decode(&s); err != nil && !errors.Is(err, io.EOF) { // A new file is empty.
 		return fmt.Errorf("%s: %w", x.file, err)
 	}
 	s.adopt(holders(x.name))
@@ -165,8 +168,8 @@ func (x sysctl) change(change func(*sysctlState) error, value func(*sysctlState)
 	return nil
 }
 
-// overwrite writes the text and then cuts off what is left of a longer one, so that
-// a process that is killed in between leaves a record that can be read.
+// overwrite writes the text and then truncates the file, so that a process that is killed in
+// between leaves a record that can be read.
 func overwrite(f *os.File, text []byte) error {
 	if _, err := f.WriteAt(text, 0); err != nil {
 		return err
@@ -174,8 +177,8 @@ func overwrite(f *os.File, text []byte) error {
 	return f.Truncate(int64(len(text)))
 }
 
-// lock opens and locks the record. The file goes with its last holder, so
-// after the lock is had it must still be the one of that name.
+// lock opens and locks the record. The last lab removes the file, so lock checks that the file that
+// it has locked still has its name.
 func (x sysctl) lock() (*os.File, error) {
 	for {
 		if err := os.MkdirAll(filepath.Dir(x.file), 0o755); err != nil {
@@ -183,7 +186,7 @@ func (x sysctl) lock() (*os.File, error) {
 		}
 		f, err := os.OpenFile(x.file, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // the last lab took the directory with it
+			continue // The last lab has removed the directory as well.
 		}
 		if err != nil {
 			return nil, err

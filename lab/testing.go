@@ -16,15 +16,15 @@ const upTimeout = 2 * time.Minute
 
 var testLabs atomic.Int64
 
-// New builds a topology for a test and takes it down with it. Without root the
-// test is skipped. The lab's name is the topology's with a suffix, so that tests
-// in several processes can use one topology at once.
+// New builds a topology for a test and takes it down when the test ends. It skips the test if the
+// caller is not root. The lab's name is the topology's with a suffix, so that tests in several
+// processes can use one topology at once.
 func New(t testing.TB, topology Topology) *Lab {
 	t.Helper()
 	return NewWith(t, topology, Options{})
 }
 
-// NewWith is New with options.
+// NewWith does what New does, with options.
 func NewWith(t testing.TB, topology Topology, o Options) *Lab {
 	t.Helper()
 	live.Test(t)

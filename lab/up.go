@@ -14,34 +14,33 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// Options of Up. The zero value is what the command line uses.
+// Options are the options of Up. The zero value is what the command line uses.
 type Options struct {
-	// RunDir is where the lab is recorded; default DefaultRunDir.
+	// RunDir is the directory where the lab is recorded; empty means DefaultRunDir.
 	RunDir string
-	// Logf gets a line for each thing that changes the machine, and warnings.
+	// Logf receives a line for each change of the machine, and warnings.
 	Logf func(format string, args ...any)
-	// Shaping is how links get their properties: ShapingAuto, ShapingNetem or
+	// Shaping selects what gives links their properties: ShapingAuto, ShapingNetem or
 	// ShapingDelayLine.
 	Shaping string
-	// Ephemeral labs belong to the process that builds them: another process that
-	// calls Sweep removes them once that one is gone.
+	// Ephemeral ties the lab to the process that builds it: once that process has ended, Sweep of
+	// another process removes the lab.
 	Ephemeral bool
-	// ByThread has the whole machine share its processors by thread while the lab is up, not
-	// by session, where the kernel does that (sched(7), "The autogroup feature"): a switch,
-	// which goes through its cached flows as long as rules change, would otherwise keep a
-	// controller of another session waiting for 100 ms and more. It takes from switches what
-	// that gave them where much else runs beside.
+	// ByThread makes the kernel share processors by thread while the lab is up, and not by session,
+	// where it supports that (sched(7), "The autogroup feature"). It affects the whole machine.
+	// Without it a switch, which checks its cached flows whenever rules change, would keep a
+	// controller of another session waiting for 100 ms and more. With it switches get a smaller
+	// share if many other programs run.
 	ByThread bool
 }
 
-// ErrNotRoot is returned where a lab cannot be because the caller is not root.
+// ErrNotRoot is returned if the caller is not root.
 var ErrNotRoot = errors.New("the lab needs root: it makes network namespaces and interfaces")
 
 // cleanupTimeout bounds the removal of a lab.
 const cleanupTimeout = 60 * time.Second
 
-// Up builds the network. If anything fails it removes what it has made and
-// returns the reason.
+// Up builds the network. If it fails it removes what it has made.
 func Up(ctx context.Context, t Topology, o Options) (*Lab, error) {
 	p, err := newPlan(t)
 	if err != nil {
@@ -93,7 +92,7 @@ func checkTools(t Topology) error {
 	return nil
 }
 
-// claim takes the lab's name and writes down what is going to be made.
+// claim reserves the lab's name and records what is going to be made.
 func (l *Lab) claim(o Options) (release func(), err error) {
 	if release, err = l.reserve(); err != nil {
 		return nil, err
@@ -117,15 +116,15 @@ func (l *Lab) claim(o Options) (release func(), err error) {
 	return release, nil
 }
 
-// longestSocket is the longest name of a socket under a lab's directory, and
-// maxSocketPath what the kernel takes.
+// longestSocket is the longest name of a socket under a lab's directory, and maxSocketPath the
+// length that the kernel accepts.
 const (
 	longestSocket = "/ovs/" + "ovs-vswitchd.pid.tmp"
 	maxSocketPath = 107
 )
 
-// reserve makes the lab's directory and locks it. Until it is locked, whoever sweeps takes
-// it for that of a builder that has ended.
+// reserve makes the lab's directory and locks it. Until it is locked, Sweep may take it for the
+// directory of a builder that has ended.
 func (l *Lab) reserve() (release func(), err error) {
 	for range 5 {
 		if err := l.makeDir(); err != nil {
@@ -162,14 +161,14 @@ func (l *Lab) makeDir() error {
 		switch {
 		case errors.Is(err, os.ErrExist):
 			return fmt.Errorf("it is up already, or left over: take it down first (sluice-lab down %s)", l.Name())
-		case !errors.Is(err, os.ErrNotExist): // else the last lab took the run directory with it
+		case !errors.Is(err, os.ErrNotExist): // Otherwise the last lab has removed the run directory meanwhile.
 			return err
 		}
 	}
 	return fmt.Errorf("%s keeps being removed", l.runDir)
 }
 
-// build makes everything, in an order in which nothing has to be made twice.
+// build makes all parts of the lab, in an order in which no part has to be made twice.
 func (l *Lab) build(ctx context.Context) error {
 	if len(l.plan.Topology.Switches) > 0 {
 		if err := l.tuning.hold(l.byThread); err != nil {
@@ -238,7 +237,7 @@ func (l *Lab) startDelayLine(ctx context.Context) error {
 	return nil
 }
 
-// tap is the delay line's end at an interface.
+// tap returns the delay line's end at an interface.
 func (f iface) tap() delayline.End {
 	return delayline.End{
 		Namespace: namespace.Path(f.Namespace),

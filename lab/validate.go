@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Problem is one thing wrong with a topology. Line is 0 if it did not come from
-// a file.
+// Problem describes one problem of a topology. Line is 0 if the topology did not come from a file.
 type Problem struct {
-	Field string // as in hosts.client.mtu
+	Field string // path of the field, as in hosts.client.mtu
 	Text  string
 }
 
@@ -26,17 +25,17 @@ var sysctlPattern = regexp.MustCompile(`^net\.[a-z0-9_]+(\.[a-zA-Z0-9_-]+)*$`)
 const (
 	minMTU = 1280
 	maxMTU = 65521 - 18
-	// maxPort keeps OpenFlow ports below Open vSwitch's own.
+	// maxPort keeps OpenFlow ports below those that Open vSwitch uses itself.
 	maxPort = 0xfeff
 )
 
-// maxControlDelay keeps a switch and its controller within their own time limits.
+// maxControlDelay is low enough for the time limits between a switch and its controller.
 const maxControlDelay = time.Second
 
-// Check reports the first thing wrong with a topology, as a Problem.
+// Check fills in defaults and returns the first problem of a topology as a Problem, or nil.
 func (t Topology) Check() error { return t.withDefaults().Validate() }
 
-// Validate is Check for a topology whose defaults are filled in.
+// Validate does what Check does, for a topology whose defaults are filled in.
 func (t Topology) Validate() error {
 	checks := []func(Topology) error{
 		checkNames, checkControllers, checkSwitches, checkHosts, checkLinks, checkAddresses,

@@ -2,16 +2,16 @@ package lab
 
 import "fmt"
 
-// The VLANs of VLANWAN's sides.
+// These are the VLANs of VLANWAN's sides.
 const (
 	vlanWest = 100
 	vlanEast = 200
 )
 
-// VLANWAN is a WAN that translates VLANs on the way. The access switches a1 and
-// a2, which have fixed rules and no controller, tag what their hosts send; so s1
-// sees VLAN 100 and s2 VLAN 200, and the provider's switch "vlan" between them
-// translates. Untagged frames (link discovery) pass it as they are.
+// VLANWAN returns a WAN whose provider translates VLANs. The access switches a1 and a2, which have
+// fixed rules and no controller, tag the frames of their hosts, so that s1 sees VLAN 100 and s2
+// VLAN 200. The provider's switch "vlan" between them translates one into the other. Untagged
+// frames (link discovery) pass it unchanged.
 func VLANWAN(name string, o WANOptions) Topology {
 	return o.finish(Topology{
 		Name: name,
@@ -24,24 +24,24 @@ func VLANWAN(name string, o WANOptions) Topology {
 		},
 		Hosts: fourHosts(),
 		Links: []Link{
-			access("client", "a1", 1), uplink("a1", "s1", 1),
-			access("x", "a1", 2), uplink("a1", "s1", 2),
+			accessLink("client", "a1", 1), uplink("a1", "s1", 1),
+			accessLink("x", "a1", 2), uplink("a1", "s1", 2),
 			{Name: "s1-vlan", A: End{Node: "s1"}, B: End{Node: "vlan", Port: 1}},
 			o.toProvider("vlan", "s2"),
-			access("server", "a2", 1), uplink("a2", "s2", 1),
-			access("y", "a2", 2), uplink("a2", "s2", 2),
+			accessLink("server", "a2", 1), uplink("a2", "s2", 1),
+			accessLink("y", "a2", 2), uplink("a2", "s2", 2),
 		},
 	})
 }
 
 func (o WANOptions) toProvider(provider, to string) Link {
-	l := o.long(provider, to)
+	l := o.longLink(provider, to)
 	l.A.Port = 2
 	return l
 }
 
-// An access switch joins host n at port 2n-1 to port 2n.
-func access(host, to string, n int) Link {
+// An access switch connects host n at port 2n-1 to port 2n.
+func accessLink(host, to string, n int) Link {
 	return Link{A: End{Node: host}, B: End{Node: to, Port: 2*n - 1}}
 }
 
@@ -52,7 +52,7 @@ func uplink(from, to string, n int) Link {
 // present is the bit that OpenFlow 1.3 adds to the number of a VLAN.
 const present = 1 << 12
 
-// accessFlows tag what comes from hosts and untag what goes to them.
+// accessFlows returns rules that tag packets from hosts and untag packets to them.
 func accessFlows(vlan, hosts int) []string {
 	var flows []string
 	for n := 1; n <= hosts; n++ {

@@ -12,19 +12,19 @@ import (
 // this kernel's own default is.
 const ordinaryTCP = "cubic"
 
-// WANOptions are the variables of the topologies with one long link. The zero
-// value is the demo's: 300 Mbit/s, 150 ms round trip, 0.05 % loss.
+// WANOptions holds the variables of the topologies with one long link. The zero value is the
+// demo's: 300 Mbit/s, 150 ms round trip, 0.05 % loss.
 type WANOptions struct {
 	Rate  float64       // bit/s
-	RTT   time.Duration // of the long link, both ways together
-	Loss  float64       // each way, 0 to 1; negative for none
-	Queue int64         // bytes; 0 is one bandwidth-delay product
-	MTU   int           // of all links; 0 is 1500
+	RTT   time.Duration // of the long link, both directions together
+	Loss  float64       // in each direction, 0 to 1; negative means none
+	Queue int64         // bytes; 0 means one bandwidth-delay product
+	MTU   int           // of all links; 0 means 1500
 	// Offload lets super-packets pass the switches: see Switch.Offload.
 	Offload bool
 }
 
-// params are the long link's, each way.
+// params returns the long link's parameters, the same in each direction.
 func (o WANOptions) params() delayline.Params {
 	p := delayline.Params{Rate: o.Rate, Delay: o.RTT / 2, Loss: max(o.Loss, 0), Queue: o.Queue}
 	if o.Rate == 0 {
@@ -39,14 +39,14 @@ func (o WANOptions) params() delayline.Params {
 	return p
 }
 
-// long is the long link between two nodes.
-func (o WANOptions) long(a, b string) Link {
+// longLink returns the long link between two nodes.
+func (o WANOptions) longLink(a, b string) Link {
 	l := Both(a, b, o.params())
 	l.Name = "wan"
 	return l
 }
 
-// finish gives all links the MTU and all switches the offload.
+// finish sets the MTU of all links and the offload of all switches.
 func (o WANOptions) finish(t Topology) Topology {
 	for i := range t.Switches {
 		t.Switches[i].Offload = o.Offload
@@ -57,7 +57,7 @@ func (o WANOptions) finish(t Topology) Topology {
 	return t
 }
 
-// fourHosts are an unmodified client and server and their agents.
+// fourHosts returns an unmodified client and server and their agents.
 func fourHosts() []Host {
 	return []Host{
 		{Name: "client", Congestion: ordinaryTCP},
@@ -69,23 +69,22 @@ func fourHosts() []Host {
 
 func plain(a, b string) Link { return Both(a, b, delayline.Params{}) }
 
-// WAN is two sites with a switch, a host and an agent each, and one long link
-// between the switches: client and x on s1, server and y on s2, s1=s2.
+// WAN returns two sites, each with a switch, a host and an agent, and one long link between the
+// switches: client and x on s1, server and y on s2, s1=s2.
 func WAN(name string, o WANOptions) Topology {
 	return o.finish(Topology{
 		Name:     name,
 		Switches: []Switch{{Name: "s1"}, {Name: "s2"}},
 		Hosts:    fourHosts(),
 		Links: []Link{
-			plain("client", "s1"), plain("x", "s1"), o.long("s1", "s2"),
+			plain("client", "s1"), plain("x", "s1"), o.longLink("s1", "s2"),
 			plain("server", "s2"), plain("y", "s2"),
 		},
 	})
 }
 
-// TwoPathWAN is a WAN with two ways between the sites, each over a core switch of
-// its own: s1-m1-s2 and s1-m2-s2. The links "path1" and "path2" have the
-// properties given.
+// TwoPathWAN returns a WAN with two paths between the sites, each over a core switch of its own:
+// s1-m1-s2 and s1-m2-s2. The links "path1" and "path2" have the given properties.
 func TwoPathWAN(name string, path1, path2 delayline.Params) Topology {
 	t := Topology{
 		Name:     name,
@@ -103,9 +102,8 @@ func TwoPathWAN(name string, path1, path2 delayline.Params) Topology {
 	return t
 }
 
-// LimitedWAN is a WAN whose switches rewrite Ethernet addresses only, as much
-// hardware does; a software switch on each agent's machine stands before the
-// agent: x-xs-s1=s2-ys-y.
+// LimitedWAN returns a WAN whose switches rewrite Ethernet addresses only, as much hardware does.
+// Between each agent and its site's switch is a software switch: x-xs-s1=s2-ys-y.
 func LimitedWAN(name string, o WANOptions) Topology {
 	limited := []string{CapabilityL2Rewrite}
 	return o.finish(Topology{
@@ -118,15 +116,15 @@ func LimitedWAN(name string, o WANOptions) Topology {
 		},
 		Hosts: fourHosts(),
 		Links: []Link{
-			plain("client", "s1"), plain("xs", "s1"), plain("x", "xs"), o.long("s1", "s2"),
+			plain("client", "s1"), plain("xs", "s1"), plain("x", "xs"), o.longLink("s1", "s2"),
 			plain("server", "s2"), plain("ys", "s2"), plain("y", "ys"),
 		},
 	})
 }
 
-// Islands is two OpenFlow islands with a plain IP network between them: s1 with
-// client and x in one subnet, s2 with server and y in another, joined by the
-// routers r1=r2, of which no controller knows.
+// Islands returns two OpenFlow islands with a plain IP network between them: s1 with client and x
+// in one subnet, s2 with server and y in another, joined by the routers r1=r2, which no controller
+// knows.
 func Islands(name string, o WANOptions) Topology {
 	hosts := fourHosts()
 	west, east := newSite(1), newSite(2)
@@ -137,7 +135,7 @@ func Islands(name string, o WANOptions) Topology {
 	hosts = append(hosts,
 		Host{Name: "r1", Router: true, Routes: east.routes(core, 2)},
 		Host{Name: "r2", Router: true, Routes: west.routes(core, 1)})
-	wan := o.long("r1", "r2")
+	wan := o.longLink("r1", "r2")
 	wan.A.Addresses, wan.B.Addresses = core.host(1), core.host(2)
 	return o.finish(Topology{
 		Name:     name,
@@ -153,8 +151,8 @@ func Islands(name string, o WANOptions) Topology {
 	})
 }
 
-// Routed is a WAN whose client and server are behind routers of their own, so
-// that the switches see the routers' Ethernet addresses: client-rc-s1=s2-rs-server.
+// Routed returns a WAN whose client and server are behind routers, so that the switches see the
+// routers' Ethernet addresses: client-rc-s1=s2-rs-server.
 func Routed(name string, o WANOptions) Topology {
 	hosts := fourHosts()
 	transit, west, east := newSite(0), newSite(1), newSite(2)
@@ -174,7 +172,7 @@ func Routed(name string, o WANOptions) Topology {
 		Links: []Link{
 			{A: End{Node: "client"}, B: End{Node: "rc", Addresses: west.gateway()}},
 			{A: End{Node: "rc", Addresses: transit.host(rc)}, B: End{Node: "s1"}},
-			plain("x", "s1"), o.long("s1", "s2"),
+			plain("x", "s1"), o.longLink("s1", "s2"),
 			{A: End{Node: "server"}, B: End{Node: "rs", Addresses: east.gateway()}},
 			{A: End{Node: "rs", Addresses: transit.host(rs)}, B: End{Node: "s2"}},
 			plain("y", "s2"),
@@ -192,7 +190,7 @@ func newSite(n byte) site {
 	}
 }
 
-// host are the addresses of the site's n-th host.
+// host returns the addresses of the site's n-th host.
 func (s site) host(n int) []netip.Prefix {
 	return []netip.Prefix{
 		netip.PrefixFrom(offset(s.v4.Addr(), n), s.v4.Bits()),
@@ -205,7 +203,7 @@ const gatewayNumber = 254
 
 func (s site) gateway() []netip.Prefix { return s.host(gatewayNumber) }
 
-// routes lead to the site by the n-th host of another.
+// routes returns routes to the site by the n-th host of the site by.
 func (s site) routes(by site, n int) []Route {
 	via := by.host(n)
 	return []Route{{To: s.v4, Via: via[0].Addr()}, {To: s.v6, Via: via[1].Addr()}}

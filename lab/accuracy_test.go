@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// pair is two hosts and the link "wan" between them.
+// pair returns two hosts and the link "wan" between them.
 func pair(p delayline.Params) lab.Topology {
 	l := lab.Both("h1", "h2", p)
 	l.Name, l.Shaped = "wan", true
@@ -23,8 +23,8 @@ func pair(p delayline.Params) lab.Topology {
 
 var pingTime = regexp.MustCompile(`time=([0-9.]+) ms`)
 
-// roundTrip is the median of pings, which one late wake-up of a busy machine does
-// not move.
+// roundTrip returns the median of several pings, which one late wake-up of a busy machine does not
+// change.
 func roundTrip(t *testing.T, from, to *lab.LiveHost) time.Duration {
 	t.Helper()
 	out := output(t, from, "ping", "-c", "21", "-i", "0.03", "-W", "2", to.Addr().String())
@@ -43,21 +43,21 @@ func roundTrip(t *testing.T, from, to *lab.LiveHost) time.Duration {
 	return time.Duration(times[len(times)/2] * float64(time.Millisecond))
 }
 
-// TestDelayIsWhatWasAsked: a packet takes no less than the delay of a link, that of each direction
-// by itself, and a delay that is taken away is gone. That it takes no more is proved against a
-// fake clock in lab/delayline.
+// TestDelayIsWhatWasAsked checks that a packet takes no less than the delay of each direction of a
+// link, and that a delay that is removed no longer applies. That a packet takes no more is tested
+// with a fake clock in lab/delayline.
 func TestDelayIsWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	l := lab.New(t, pair(delayline.Params{}))
 	h1, h2 := l.Host("h1"), l.Host("h2")
-	roundTrip(t, h1, h2) // ARP
+	roundTrip(t, h1, h2) // The first ping sends ARP requests as well.
 	set := func(there, back time.Duration) {
 		t.Helper()
 		if err := l.SetLinkDirections(testContext(t), "wan", &delayline.Params{Delay: there}, &delayline.Params{Delay: back}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const early = 500 * time.Microsecond // by which the timer of the delay line may be early
+	const early = 500 * time.Microsecond // The delay line's timer may be early by this much.
 	for _, c := range [][2]time.Duration{{80 * time.Millisecond, 80 * time.Millisecond}, {5 * time.Millisecond, 35 * time.Millisecond}, {0, time.Millisecond}} {
 		set(c[0], c[1])
 		got := roundTrip(t, h1, h2)
@@ -86,8 +86,8 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// TestQueueIsWhatWasAsked offers a link far more than it carries: its queue fills up to what was
-// asked, and drops the rest.
+// TestQueueIsWhatWasAsked offers a link far more than it carries, and checks that its queue fills
+// up to the requested length and drops the rest.
 func TestQueueIsWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	l := lab.New(t, pair(delayline.Params{Rate: 1e6, Delay: 5 * time.Millisecond, Queue: 100_000}))
@@ -104,14 +104,15 @@ func TestQueueIsWhatWasAsked(t *testing.T) {
 	}
 }
 
-// TestLossIsWhatWasAsked counts at the interface of the receiver, which knows nothing of the link.
+// TestLossIsWhatWasAsked counts packets at the interface of the receiver, independently of the
+// link.
 func TestLossIsWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	const loss = 0.05
 	l := lab.New(t, pair(delayline.Params{Loss: loss}))
 	h1, h2 := l.Host("h1"), l.Host("h2")
-	// The link may lose the request for the other's address, and what waits for the
-	// answer would fill the kernel's queue and be dropped in front of the link.
+	// The link may lose the ARP request. Packets that wait for the answer would fill the kernel's
+	// queue and be dropped before the link.
 	waitFor(t, "the hosts to know each other", func() bool { return pings(t, h1, h2.Addr().String()) })
 	arrived := received(t, h2)
 	sent := sendDatagrams(t, h1, h2)
@@ -159,10 +160,10 @@ func sendDatagrams(t *testing.T, from, to *lab.LiveHost) int {
 	return bursts * burst
 }
 
-// otherPackets is what else may arrive meanwhile: ARP and neighbour discovery.
+// otherPackets bounds the packets that may arrive besides: ARP and neighbour discovery.
 const otherPackets = 20
 
-// received is how many packets the kernel has taken in at a host's interface.
+// received returns the number of packets that the kernel has received at a host's interface.
 func received(t *testing.T, h *lab.LiveHost) int {
 	t.Helper()
 	_, counters, _ := strings.Cut(output(t, h, "cat", "/proc/net/dev"), "eth0:")
@@ -173,7 +174,7 @@ func received(t *testing.T, h *lab.LiveHost) int {
 	return n
 }
 
-// within checks a number of losses against four standard deviations.
+// within checks that a number of losses is within four standard deviations of the expected number.
 func within(t *testing.T, what string, packets, lost int, loss float64) {
 	t.Helper()
 	want := float64(packets) * loss
