@@ -2,16 +2,42 @@ package handover
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover/domain"
 	"github.com/sluice-net/sluice/services/handover/registry"
+	"github.com/sluice-net/sluice/services/handover/route"
 )
+
+// Errors of operations, besides those of the registry.
+var (
+	errUnknown    = errors.New("no such device")
+	errNowhere    = errors.New("the device is nowhere now: it has no lease, or has not been seen since its lease began")
+	errThere      = errors.New("the device is there already")
+	errNoCoverage = errors.New("no coverage is configured: see handover.coverage in the configuration")
+	errNotPort    = errors.New("not a port where a device can be")
+	errNoDaemon   = errors.New("no daemon of the device listens for orders")
+)
+
+// apiHandlers implements the operations of the API.
+type apiHandlers struct {
+	*core
+	placement *placement
+	guards    *guards
+	packets   *packetHandler
+	predictor *predictor
+	daemons   *daemons
+}
 
 const (
 	wantMAC  = "a MAC address like 02:00:00:00:00:01"
@@ -156,4 +182,65 @@ func (s DeviceSpec) Parse(id string) (registry.Device, kit.Faults) {
 		d.Key = key
 	}
 	return d, r.Faults
+}
+
+// problem turns an error into a problem document. location and value name the part of the request
+// that it is about.
+func problem(err error, location string, value any) error {
+	is := func(all ...error) bool {
+		for _, e := range all {
+			if errors.Is(err, e) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case is(errUnknown, kit.ErrUnknown, registry.ErrUnknown, domain.ErrNoDevice):
+		return api.NotFound(location, value, "nothing of that name is there; list them to see what is")
+	case is(domain.ErrNoNeighbour):
+		return api.NotFound("body.domain", value, err.Error())
+	case is(errNowhere, errThere, errNoCoverage, errNoDaemon, registry.ErrFull, registry.ErrNoLease, domain.ErrNotHere, domain.ErrMoving):
+		return api.Conflict(location, value, err.Error())
+	case is(errNotPort, route.ErrInvalid):
+		return api.Invalid("body.port", value, err.Error())
+	case is(network.ErrRefused):
+		return api.Refused("a switch has refused the rules, nothing was changed: %v", err)
+	}
+	return kit.Problem(err, location, value)
+}
+
+// wantPort says how a port is written.
+const wantPort = "a switch port like 00000000000000a1/3"
+
+// ParsePort parses a port as PortRef prints it: "00000000000000a1/3".
+func ParsePort(s string) (network.PortRef, error) {
+	name, number, ok := strings.Cut(s, "/")
+	d, err := openflow.ParseDatapathID(name)
+	n, err2 := strconv.ParseUint(number, 10, 32)
+	if !ok || err != nil || err2 != nil || n == 0 || n > uint64(openflow.PortMax) {
+		return network.PortRef{}, fmt.Errorf("%q is not %s", s, wantPort)
+	}
+	return network.PortRef{Switch: d, Port: uint32(n)}, nil
+}
+
+// Port is a switch port in the API: "00000000000000a1/3".
+type Port struct{ network.PortRef }
+
+// MarshalText formats the port.
+func (p Port) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText parses what MarshalText has formatted.
+func (p *Port) UnmarshalText(b []byte) (err error) {
+	p.PortRef, err = ParsePort(string(b))
+	return err
+}
+
+// toStrings formats each element.
+func toStrings[T fmt.Stringer](all []T) []string {
+	out := make([]string, len(all))
+	for i, x := range all {
+		out[i] = x.String()
+	}
+	return out
 }

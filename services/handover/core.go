@@ -11,19 +11,56 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover/domain"
 	"github.com/sluice-net/sluice/services/handover/registry"
 )
+
+// Name is the service's name. It appears in the paths of the API, in the keys of the store and as
+// the owner of rules.
+const Name = "handover"
+
+// quietTime is how long the topology must not have changed before devices get their rules
+// after a restart, unless all links of before are known. With half of the links, paths would
+// be found that differ from those the packets take now.
+const quietTime = 400 * time.Millisecond
 
 // maxQueued bounds the jobs that wait for one device, maxWaiting those that wait for all devices.
 const (
 	maxQueued  = 16
 	maxWaiting = 8192
 )
+
+// neighbours is what the service needs of a *domain.Service, the protocol between domains.
+type neighbours interface {
+	Register(*api.API)
+	Restore(context.Context) error
+	Run(context.Context)
+	Upstream(id string) (string, bool)
+	Record(id string) (domain.Record, bool)
+}
+
+// receiver is what the service needs of a *domain.Receiver, the side of the protocol to which
+// devices come. Admit decides whether a DHCP message may be handled now. Attached and Left report
+// that a device has got its address at an edge port, or has left.
+type receiver interface {
+	Admit(mac openflow.MAC, h domain.Heading, e *domain.Evidence) domain.Admission
+	Attached(id string, e *domain.Evidence)
+	Left(id string)
+}
+
+// origin is what the service needs of a *domain.Origin, the side of the protocol that devices
+// leave.
+type origin interface {
+	Announce(ctx context.Context, id, peer string, h domain.Heading) error
+	Abandon(ctx context.Context, id string) error
+}
 
 // core holds what all components of the service share.
 type core struct {

@@ -14,6 +14,6 @@
 // Packets that do not concern a device of this service are left to the rest of the chain.
 //
 // Start reading at Service in service.go, then follow a DHCP message from
-// packetHandler.HandlePacketIn (device_packets.go) over handleDHCP (device_dhcp.go) to
+// packetHandler.HandlePacketIn (packets.go) over handleDHCP (dhcp.go) to
 // placement.serveAt (place_serve.go).
 package handover

@@ -1,17 +1,19 @@
 package handover
 
 import (
+	"context"
+	"errors"
 	"net/netip"
+	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover/registry"
 )
-
-// serverMAC is the locally administered address of the DHCP server, which also sends the service's
-// ARP requests. It belongs to no host.
-var serverMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x02}
 
 // handleARP answers ARP for gateways, for the DHCP server, and for devices wherever they are.
 // Packets about other addresses are left to the chain.
@@ -113,4 +115,245 @@ func (s *guards) handleARPReply(at network.PortRef, isBorder bool, h *packet.Hea
 		return network.Stop
 	}
 	return network.Continue
+}
+
+// keyAnswer begins the ledger keys of the rules by which switches answer ARP.
+const keyAnswer = "answer/"
+
+// answers holds what switches answer by themselves about a device: to its gateway, the device's
+// MAC address, and to the device, the gateway's. Hosts ask again for addresses that they know
+// already, and stop sending when nobody answers; without a controller that would happen after half
+// a minute. All other questions, including the first from a new place, go to the controller.
+type answers struct {
+	ip, gateway      netip.Addr
+	home, gatewayMAC openflow.MAC
+	// at is the port where the device asks, with mac; zero if the device is in another domain.
+	at  network.PortRef
+	mac openflow.MAC
+}
+
+// answersOf returns what switches should answer about a device now. It is zero while the gateway's
+// MAC address is not known, or if the device has no place.
+func (s *guards) answersOf(id string) answers {
+	v := s.view.Load()
+	d, known := s.registry.Device(id)
+	l, _ := s.registry.Lease(id)
+	if v == nil || !known || l.Attachment == nil || !l.Active(s.now()) {
+		return answers{}
+	}
+	pool, _ := s.registry.Pool(l.Pool)
+	mac, target, _ := s.resolve(v, id, pool.Gateway)
+	if target != targetGateway || mac.IsZero() {
+		return answers{}
+	}
+	a := answers{ip: l.IP, gateway: pool.Gateway, home: d.HomeMAC(), gatewayMAC: mac}
+	if l.Attachment.Peer == "" {
+		a.at, a.mac = l.Attachment.At, l.Attachment.MAC
+	}
+	return a
+}
+
+// rules returns the rules of the switches that can answer: those with border ports that lead to
+// the gateway and, for the device, its edge switch.
+func (a answers) rules(borders []Border, cannotAnswer map[openflow.DatapathID]bool) []network.Rule {
+	var out []network.Rule
+	add := func(r network.Rule) {
+		if !cannotAnswer[r.Switch] {
+			out = append(out, r)
+		}
+	}
+	if a == (answers{}) {
+		return nil
+	}
+	for _, r := range borders {
+		if r.Peer == "" {
+			add(answerRule(r.At, a.gateway, a.gatewayMAC, a.ip, a.home))
+		}
+	}
+	if !a.at.IsZero() {
+		add(answerRule(a.at, a.ip, a.mac, a.gateway, a.gatewayMAC))
+	}
+	return out
+}
+
+// answerRule returns a rule by which a switch turns one host's question for an address into its
+// answer.
+func answerRule(at network.PortRef, asker netip.Addr, askerMAC openflow.MAC, asked netip.Addr, mac openflow.MAC) network.Rule {
+	return network.Rule{
+		Switch: at.Switch, Stage: network.StageAdmit, Offset: rule.AdmitAnswer,
+		Match: openflow.MustMatch(openflow.InPort(at.Port), openflow.EthSrc(askerMAC), openflow.EthType(packet.TypeARP), openflow.ARPOp(packet.ARPRequest),
+			openflow.ARPSPA(asker), openflow.ARPSHA(askerMAC), openflow.ARPTPA(asked)),
+		Actions: []openflow.Action{
+			openflow.SetField(openflow.EthDst(askerMAC)), openflow.SetField(openflow.EthSrc(mac)), openflow.SetField(openflow.ARPOp(packet.ARPReply)),
+			openflow.SetField(openflow.ARPSPA(asked)), openflow.SetField(openflow.ARPSHA(mac)),
+			openflow.SetField(openflow.ARPTPA(asker)), openflow.SetField(openflow.ARPTHA(askerMAC)),
+			openflow.Output(openflow.PortInPort),
+		},
+	}
+}
+
+// updateAnswers brings the rules by which switches answer about a device up to date. It runs as a
+// job of the device in the work queue. A switch that cannot rewrite ARP leaves the answers to the
+// controller.
+func (s *guards) updateAnswers(ctx context.Context, id string) {
+	now := s.answersOf(id)
+	s.mu.Lock()
+	m := s.placement.mobiles[id]
+	if m == nil || m.answers == now {
+		s.mu.Unlock()
+		return
+	}
+	program := rule.Program{Rules: now.rules(s.settings.Borders, s.cannotAnswer)}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
+	defer cancel()
+	err := s.rules.Apply(ctx, keyAnswer+id, program, rule.ApplyOptions{AllowDown: true})
+	if re, ok := errors.AsType[*network.RuleError](err); ok && errors.Is(err, network.ErrRefused) {
+		s.log.Info("a switch cannot answer ARP; the controller does", "switch", re.Switch, "error", err)
+		s.change(func() { s.cannotAnswer[re.Switch] = true }) // the next reconciliation writes the rules of the other switches
+		return
+	}
+	if err != nil {
+		s.log.Debug("switches do not answer ARP about a device; the controller does", "device", id, "error", err)
+		return
+	}
+	s.change(func() { m.answers = now })
+}
+
+// answersOutdated reports whether what switches answer about a device is not up to date.
+func (s *guards) answersOutdated(l *registry.Lease) bool {
+	now := s.answersOf(l.Device)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.placement.mobiles[l.Device]
+	return m != nil && m.state != detached && m.answers != now
+}
+
+// askUnknown is how often routers at the border ports are asked for while their MAC address is
+// unknown, askKnown how often after that.
+const (
+	askUnknown = time.Second
+	askKnown   = 30 * time.Second
+)
+
+// gateways holds the routers at the border ports, whose MAC addresses devices have to know. Only
+// packets from the right border port count, so a device cannot pass itself off as the gateway. Our
+// own gateways are at the uplinks. Those of another domain's devices are asked for over the
+// peering, where that domain's controller answers.
+type gateways struct {
+	asking kit.Loop // woken when somebody asks for a gateway with an unknown MAC address
+
+	mu    sync.Mutex
+	known map[netip.Addr]gateway // one entry for each wanted address
+}
+
+// gateway is one router at a border port.
+type gateway struct {
+	peer  string // domain whose peering leads to the gateway, empty for the uplinks
+	mac   openflow.MAC
+	asked time.Time
+}
+
+// newGateways returns gateways without any wanted address.
+func newGateways() *gateways {
+	return &gateways{asking: kit.NewLoop(), known: map[netip.Addr]gateway{}}
+}
+
+// setWanted sets the addresses that have to be found, each with the domain over whose peering, or
+// an empty string.
+func (g *gateways) setWanted(all map[netip.Addr]string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	known := make(map[netip.Addr]gateway, len(all))
+	for ip, peer := range all {
+		k := g.known[ip]
+		if k.peer != peer {
+			k = gateway{peer: peer}
+		}
+		known[ip] = k
+	}
+	g.known = known
+}
+
+// learn records the sender of an ARP packet from a border port that leads to peer, and reports
+// whether that changed a gateway's MAC address.
+func (g *gateways) learn(ip netip.Addr, mac openflow.MAC, peer string) (changed bool) {
+	if mac.IsZero() || mac.IsMulticast() || mac == serverMAC {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if k, wanted := g.known[ip]; wanted && k.peer == peer {
+		changed = k.mac != mac
+		k.mac = mac
+		g.known[ip] = k
+	}
+	return changed
+}
+
+// lookup returns the gateway's MAC address. If it is unknown, lookup returns zero and starts
+// asking for it.
+func (g *gateways) lookup(ip netip.Addr) openflow.MAC {
+	g.mu.Lock()
+	mac := g.known[ip].mac
+	g.mu.Unlock()
+	if mac.IsZero() {
+		g.asking.Wake()
+	}
+	return mac
+}
+
+// askAgain makes all gateways with an unknown MAC address due at once. It is called when a border
+// port has come up.
+func (g *gateways) askAgain() {
+	g.mu.Lock()
+	for ip, k := range g.known {
+		if k.mac.IsZero() {
+			k.asked = time.Time{}
+			g.known[ip] = k
+		}
+	}
+	g.mu.Unlock()
+	g.asking.Wake()
+}
+
+// due returns the gateways that have to be asked for now, and marks them as asked.
+func (g *gateways) due(now time.Time) map[netip.Addr]string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := map[netip.Addr]string{}
+	for ip, k := range g.known {
+		pause := askUnknown
+		if !k.mac.IsZero() {
+			pause = askKnown
+		}
+		if now.Sub(k.asked) >= pause-askUnknown/10 {
+			k.asked = now
+			g.known[ip] = k
+			out[ip] = k.peer
+		}
+	}
+	return out
+}
+
+// findGateways sends ARP requests for the gateways that are due.
+func (s *guards) findGateways(context.Context) {
+	for ip, peer := range s.gateways.due(s.now()) {
+		s.askAtBorders(ip, peer)
+	}
+}
+
+// askAtBorders sends an ARP request for an address out of the border ports that lead to peer. The
+// sender address is unspecified, so that receivers do not change their tables.
+func (s *guards) askAtBorders(ip netip.Addr, peer string) {
+	v := s.view.Load()
+	if v == nil {
+		return
+	}
+	frame := packet.AppendARPRequest(nil, serverMAC, netip.IPv4Unspecified(), ip, 0)
+	for at, border := range v.borders {
+		if border.Peer == peer {
+			_ = s.net.Send(at, frame) // a switch that is down is asked again when it is back
+		}
+	}
 }

@@ -20,9 +20,6 @@ const (
 	keySpoof = "spoof"
 )
 
-// wholePacket makes a switch send whole packets to the controller.
-const wholePacket = 0xffff
-
 // punts returns the rules by which one switch sends DHCP, and ARP about devices and their
 // gateways, to the controller. Every switch has them, because a device may attach anywhere.
 func (v *view) punts(d openflow.DatapathID) []network.Rule {

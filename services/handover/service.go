@@ -21,10 +21,6 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// Name is the service's name. It appears in the paths of the API, in the keys of the store and as
-// the owner of rules.
-const Name = "handover"
-
 // Options holds what a Service needs from the controller.
 type Options struct {
 	Network  kit.Network
@@ -161,4 +157,201 @@ func (s *Service) NetworkChanged(e network.Event) {
 	case network.SwitchUp, network.SwitchDown, network.LinkUp, network.LinkDown:
 		s.wake()
 	}
+}
+
+// Fits returns an error if definitions of the configuration conflict with what was declared by the
+// API or with what devices hold. It changes nothing. Loaded must be closed before it is called.
+func (s *Service) Fits(next registry.Definitions) error {
+	if err := s.registry.Fits(next).Err(); err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	return nil
+}
+
+// Reconfigure replaces the configured definitions by next; attached devices follow. Loaded must be
+// closed before it is called.
+func (s *Service) Reconfigure(ctx context.Context, next registry.Definitions) error {
+	if err := s.registry.Configure(ctx, next); err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	return nil
+}
+
+// declaredChanged updates the devices whose declarations have changed. Without names, something
+// else than a device has changed.
+func (s *Service) declaredChanged(ctx context.Context, ids []string) {
+	if len(ids) == 0 {
+		s.guards.refreshView()
+		return
+	}
+	tasks.Each(ids, 16, func(id string) {
+		err := s.queue.Do(ctx, id, func(ctx context.Context) error { return s.applyDeclaration(ctx, id) })
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("a device's rules do not follow its declaration yet; it will be tried again", "device", id, "error", err)
+			m := s.placement.mobileOf(id)
+			s.change(func() { m.err = err.Error() })
+		}
+	})
+}
+
+// applyDeclaration updates a device's rules to its current declaration, and removes them if it is
+// no longer declared.
+func (s *Service) applyDeclaration(ctx context.Context, id string) error {
+	if _, known := s.registry.Device(id); known {
+		return s.placement.replan(ctx, id, "the device was changed")
+	}
+	s.notifyLeft(id)
+	return s.placement.detach(ctx, id, s.placement.mobileOf(id).plan.Want().IP, nil, "the device is no longer declared")
+}
+
+const (
+	// settleChanges is how long changes of the network are collected before rules are checked.
+	settleChanges = 20 * time.Millisecond
+	// resync is how often all rules are checked without a cause.
+	resync = 5 * time.Second
+	// expireInterval is how often leases are checked.
+	expireInterval = time.Second
+)
+
+// reconcile brings rules in line with the network.
+func (s *Service) reconcile(ctx context.Context) {
+	s.guards.applyPunts(ctx)
+	s.packets.resumePostponed()
+	s.checkDevices()
+	s.links.save(ctx, s.net.Topology())
+}
+
+// checkDevices finds devices whose rules are not as they should be, and queues their repair.
+func (s *Service) checkDevices() {
+	top := s.net.Topology()
+	attached := map[string]bool{}
+	for _, l := range s.registry.Leases() {
+		if l.Attachment == nil || !l.Active(s.now()) {
+			continue
+		}
+		attached[l.Device] = true
+		if s.placement.needsRules(l.Device, top) {
+			s.enqueue(l.Device, func(ctx context.Context) { s.placement.reroute(ctx, l.Device) })
+		} else if s.guards.answersOutdated(&l) {
+			s.enqueue(l.Device, func(ctx context.Context) { s.guards.updateAnswers(ctx, l.Device) })
+		}
+	}
+	for _, id := range s.placement.devicesWithRules() {
+		if !attached[id] {
+			s.enqueue(id, func(ctx context.Context) { s.placement.removeDetached(ctx, id) })
+		}
+	}
+}
+
+// expire ends leases, floods and port silences whose time has passed.
+func (s *Service) expire(ctx context.Context) {
+	s.guards.expireFloods()
+	s.guards.expireViolations()
+	ended, err := s.registry.Lessor.Expire(ctx, s.now())
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("expired leases cannot be ended yet", "error", err)
+	}
+	for _, l := range ended {
+		s.expired(l)
+	}
+}
+
+// expired removes the rules of a device whose lease has expired.
+func (s *Service) expired(l registry.Lease) {
+	s.publish("lease.expired", map[string]any{"device": l.Device, "ip": l.IP})
+	s.notifyLeft(l.Device)
+	s.enqueue(l.Device, func(ctx context.Context) { s.placement.removeDetached(ctx, l.Device) })
+}
+
+const (
+
+	// topologyPoll is how often the topology is checked after a start.
+	topologyPoll = 20 * time.Millisecond
+)
+
+// load reads the registry from the store, applies the configured definitions to it, and restores
+// what was in progress between domains. That a device roams must be known before anything is done
+// for it.
+func (s *Service) load(ctx context.Context) error {
+	if err := errors.Join(s.registry.Load(ctx, s.settings.Definitions), s.links.load(ctx)); err != nil || s.domain == nil {
+		return err
+	}
+	return s.domain.Restore(ctx)
+}
+
+// restoreRules declares the rules of attached devices in the ledger after a start. Rules that are
+// in the switches already are not written again. What the switches have stays until all rules are
+// declared, or until no more switches are to be expected; then the ledger removes the rest.
+func (s *Service) restoreRules(ctx context.Context) {
+	began, tick := time.Now(), time.NewTicker(topologyPoll)
+	defer tick.Stop()
+	version, since := s.net.Topology().Version, time.Now()
+	tried := false
+	for time.Since(began) < s.settings.Settle {
+		s.packets.resumePostponed()
+		waiting := s.withoutRules()
+		if len(waiting) == 0 {
+			break
+		}
+		top := s.net.Topology()
+		if top.Version != version {
+			version, since = top.Version, time.Now()
+		}
+		if known := !tried && s.links.complete(top); known || time.Since(since) >= quietTime && len(top.Switches) > 0 {
+			s.declareAll(ctx, waiting)
+			tried, since = true, time.Now()
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	s.change(func() { s.topologySettled = true })
+	s.declareAll(ctx, s.withoutRules()) // those that waited for the place where they were before
+	left := s.withoutRules()
+	if tasks.Sleep(ctx, settling) != nil { // packets are still in flight by rules that are to be removed
+		return
+	}
+	s.rules.Ready()
+	s.mu.Lock()
+	s.ready = true
+	s.mu.Unlock()
+	for _, id := range left {
+		s.log.Warn("after the start a device could not be served: its switch is not connected, or no path leads to it", "device", id)
+	}
+	s.log.Info("handover: ready", "devices", len(s.registry.Devices()), "not_served", len(left), "took", time.Since(began).Round(time.Millisecond))
+	s.publish("service.ready", map[string]any{"not_served": len(left), "took": Duration(time.Since(began))})
+}
+
+// withoutRules returns the attached devices that have no rules.
+func (s *Service) withoutRules() []string {
+	var out []string
+	for _, l := range s.registry.Leases() {
+		if l.Attachment == nil || !l.Active(s.now()) {
+			continue
+		}
+		s.mu.Lock()
+		m := s.placement.mobiles[l.Device]
+		if m == nil || m.state == detached {
+			out = append(out, l.Device)
+		}
+		s.mu.Unlock()
+	}
+	return out
+}
+
+// declareAll declares the rules of devices, several at a time.
+func (s *Service) declareAll(ctx context.Context, ids []string) {
+	tasks.Each(ids, 64, func(id string) {
+		if ctx.Err() != nil {
+			return
+		}
+		err := s.queue.Do(ctx, id, func(ctx context.Context) error { return s.placement.replan(ctx, id, "the controller has started") })
+		if err != nil {
+			m := s.placement.mobileOf(id)
+			s.change(func() { m.err = fmt.Sprint(err) })
+		}
+	})
 }

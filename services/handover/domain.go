@@ -263,3 +263,19 @@ func (h host) Verify(_ context.Context, id string, e domain.Evidence) error {
 
 // Resume implements domain.Host.
 func (h host) Resume(mac openflow.MAC) { h.packets.resume(mac) }
+
+// connectNeighbours creates the protocol between domains, if neighbours are configured.
+func (s *Service) connectNeighbours(o Options) error {
+	if len(s.settings.Neighbours) == 0 {
+		return nil
+	}
+	d, err := domain.New(domain.Options{
+		Self: s.settings.Domain, Neighbours: s.settings.Neighbours, Host: host{s}, Store: o.Store,
+		Emit: s.publish, Log: s.log, Timing: s.settings.Timing, Now: s.now, Dial: o.Dial,
+	})
+	if err != nil {
+		return err
+	}
+	s.domain, s.origin, s.receiver = d, d.Origin, d.Receiver
+	return nil
+}

@@ -6,9 +6,16 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/handover/registry"
+	"github.com/sluice-net/sluice/services/handover/route"
 )
+
+// serverMAC is the locally administered address of the DHCP server, which also sends the service's
+// ARP requests. It belongs to no host.
+var serverMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x02}
 
 // guards answers for addresses, and enforces which addresses hosts may use and what they may send.
 type guards struct {
@@ -115,4 +122,65 @@ func (s *guards) refreshView() {
 	s.gateways.setWanted(find)
 	s.view.Store(v)
 	s.wake()
+}
+
+// wholePacket makes a switch send whole packets to the controller.
+const wholePacket = 0xffff
+
+// peeringGuards returns the rules that drop, on one switch, what another domain sends over a
+// peering and what no device's rule matches. Default forwarding would flood it: copies that are
+// still in flight when a device has gone, and whatever else a neighbour may send.
+func peeringGuards(d openflow.DatapathID, borders []Border) []network.Rule {
+	var rules []network.Rule
+	for _, r := range borders {
+		if r.Peer == "" || r.At.Switch != d {
+			continue
+		}
+		for _, kind := range []uint16{packet.TypeIPv4, packet.TypeIPv6} {
+			rules = append(rules, network.Rule{
+				Switch: d, Stage: network.StageGuard, Offset: rule.GuardSource,
+				Match: openflow.MustMatch(openflow.InPort(r.At.Port), openflow.EthType(kind)),
+			})
+		}
+	}
+	return rules
+}
+
+// anchored returns the border ports by which all traffic of a device comes and goes, wherever the
+// device is. It returns false for an address whose device has no rules.
+func (s *guards) anchored(ip netip.Addr) (network.Anchor, bool) {
+	d, known := s.registry.DeviceByIP(ip)
+	pin, kept := s.PlaceOf(openflow.MAC{}, ip)
+	if !known || !kept {
+		return network.Anchor{}, false
+	}
+	s.mu.Lock()
+	m := s.placement.mobiles[d.ID]
+	led := m != nil && m.state != detached
+	a := network.Anchor{MAC: d.HomeMAC(), Place: pin}
+	var want route.Want
+	if led {
+		want, a.Path = m.plan.Want(), m.plan.PathTo(pin.At)
+	}
+	s.mu.Unlock()
+	for _, r := range want.Borders {
+		a.Borders = append(a.Borders, r.At)
+	}
+	return a, led
+}
+
+// moving returns the prefixes of hosts that may be devices of ours, and the border ports through
+// which all their traffic passes.
+func (s *guards) moving() network.Moving {
+	v := s.view.Load()
+	if v == nil {
+		return network.Moving{}
+	}
+	m := network.Moving{Prefixes: v.given}
+	for _, b := range s.settings.Borders {
+		if b.Peer == "" {
+			m.Borders = append(m.Borders, b.At)
+		}
+	}
+	return m
 }

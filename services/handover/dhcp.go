@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -11,8 +12,48 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/handover/dhcp"
+	"github.com/sluice-net/sluice/services/handover/domain"
 	"github.com/sluice-net/sluice/services/handover/registry"
 )
+
+// packetHandler handles the packets of devices that switches send to the controller, above all
+// DHCP.
+type packetHandler struct {
+	*core
+	placement         *placement
+	guards            *guards
+	dhcp              *dhcp.Server
+	awaitingNeighbour pendingMessages // messages that wait for a neighbour's answer
+	awaitingPath      pendingMessages // requests that wait for a path
+
+	// ports holds the ports that came up and have had no DHCP message since. The lock of core
+	// guards it.
+	ports map[network.PortRef]association
+}
+
+// associationTime bounds T_a. A client waits for up to ten seconds before its first message (RFC
+// 2131, 4.4.1); a later one did not wait for the port.
+const associationTime = 10 * time.Second
+
+// association records how a device joined an edge port, as far as the controller sees it.
+type association struct {
+	up    time.Time // when the port came up
+	heard time.Time // when somebody at the port was first heard; zero if nobody was
+}
+
+// until returns how long the association took if a device's first DHCP message arrives now. A
+// device that was heard before was there already: the time in between is idle time and not part of
+// the association.
+func (a association) until(now time.Time) time.Duration {
+	if !a.heard.IsZero() && a.heard.Before(now) {
+		now = a.heard
+	}
+	took := now.Sub(a.up)
+	if took < 0 || took > associationTime {
+		return 0
+	}
+	return took
+}
 
 // incoming is a DHCP message of a client that a switch has sent to the controller.
 type incoming struct {
@@ -284,4 +325,172 @@ func (s *packetHandler) reportDuplicate(d *dhcp.Decision, in incoming) {
 	s.reportRefused("device.at-two-ports", "one MAC address at two ports", map[string]any{
 		"device": d.Device.ID, "mac": in.src, "was": p.At.String(), "is": in.at.String(), "signed": d.Signed,
 	})
+}
+
+const dhcpClientPort, dhcpServerPort = 68, 67
+
+// maxPending bounds the DHCP messages that wait for something.
+const maxPending = 4096
+
+// pendingMessages holds the latest DHCP message of each hardware address that waits for a
+// neighbour's answer or for a path.
+type pendingMessages struct {
+	mu       sync.Mutex
+	messages map[openflow.MAC]incoming
+}
+
+// keep stores a message in place of an earlier one of the same hardware address. If the bound is
+// reached, messages of further addresses are dropped.
+func (h *pendingMessages) keep(in incoming) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.messages == nil {
+		h.messages = map[openflow.MAC]incoming{}
+	}
+	if _, known := h.messages[in.chaddr]; known || len(h.messages) < maxPending {
+		h.messages[in.chaddr] = in
+	}
+}
+
+// take removes and returns the message of a hardware address.
+func (h *pendingMessages) take(mac openflow.MAC) (incoming, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	in, ok := h.messages[mac]
+	delete(h.messages, mac)
+	return in, ok
+}
+
+// takeIf removes and returns the messages for which f returns true.
+func (h *pendingMessages) takeIf(f func(incoming) bool) []incoming {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []incoming
+	for mac, in := range h.messages {
+		if f(in) {
+			out = append(out, in)
+			delete(h.messages, mac)
+		}
+	}
+	return out
+}
+
+// admit reports whether a DHCP message may be handled now. A message that has to wait for
+// neighbours is kept until Resume.
+func (s *packetHandler) admit(in incoming) bool {
+	if s.domain == nil {
+		return true
+	}
+	s.awaitingNeighbour.keep(in)
+	if s.receiver.Admit(in.chaddr, headingTo(in), evidence(in)) == domain.Wait {
+		return false
+	}
+	s.awaitingNeighbour.take(in.chaddr)
+	return true
+}
+
+// resume handles a message that was kept for neighbours.
+func (s *packetHandler) resume(mac openflow.MAC) {
+	if in, ok := s.awaitingNeighbour.take(mac); ok {
+		s.requeue(in)
+	}
+}
+
+// trusted reports whether the device is a visitor, which has no key here. Its message is only
+// admitted after its home domain has confirmed where the device is.
+func (s *packetHandler) trusted(in incoming) bool {
+	d, ok := s.registry.DeviceByMAC(in.chaddr)
+	return ok && d.Home != "" && s.domain != nil
+}
+
+// vouchedFor reports whether the device is a visitor that signs and whose home domain has
+// confirmed the message. The home domain confirms each new place, or else the message is not
+// admitted.
+func (s *packetHandler) vouchedFor(d registry.Device) bool {
+	if d.Home == "" || s.domain == nil {
+		return false
+	}
+	r, ok := s.domain.Record(d.ID)
+	return ok && r.Signed && !r.Gone
+}
+
+// headingTo returns the place that a message came from, as the protocol between domains describes
+// it.
+func headingTo(in incoming) domain.Heading {
+	at := in.at
+	return domain.Heading{At: &at, MAC: in.src}
+}
+
+// evidence returns the message as evidence for the device's home domain.
+func evidence(in incoming) *domain.Evidence {
+	return &domain.Evidence{Src: in.src, Message: in.message}
+}
+
+// notifyArrived tells the protocol between domains that a device is here.
+func (s *packetHandler) notifyArrived(id string, in incoming) {
+	if s.domain != nil {
+		s.receiver.Attached(id, evidence(in))
+	}
+}
+
+// visitorClass returns the class of visitors whose home domain wants them moved by policy p.
+func visitorClass(p registry.Policy) string {
+	if p == registry.PolicySeamless {
+		return registry.VisitorsSeamless
+	}
+	return registry.VisitorsSaving
+}
+
+// awaitsPrevious reports whether a message is from a seamless device that has not been served
+// since the start as it was before. A move has to begin from there to lose nothing. A device that
+// asks at its stored place does not wait long for a place where it may have been.
+func (s *packetHandler) awaitsPrevious(in incoming) bool {
+	d, _ := s.whose(in.src, in.chaddr)
+	l, _ := s.registry.Lease(d.ID)
+	if !l.Active(s.now()) || l.Attachment == nil || l.Attachment.Peer != "" || s.registry.ClassOf(d).Policy != registry.PolicySeamless {
+		return false
+	}
+	if in.at == l.Attachment.At && in.src == l.Attachment.MAC && s.now().Sub(in.arrived) > 2*quietTime {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.placement.mobiles[d.ID]
+	return !s.ready && (m == nil || m.state == detached)
+}
+
+// pathTimeout is how long a request is postponed until the network is known well enough to serve
+// the device. A client asks again before it ends.
+const pathTimeout = 5 * time.Second
+
+// postpone keeps a DHCP request until a path to its port is known and the device is served as it
+// was before the start, and reports whether it did. Shortly after a start links are not yet
+// discovered, and a client that gets no answer takes seconds to ask again.
+func (s *packetHandler) postpone(in incoming, m *dhcpv4.DHCPv4) bool {
+	if m.MessageType() != dhcpv4.MessageTypeRequest || s.now().Sub(in.arrived) > pathTimeout || s.servable(in) {
+		return false
+	}
+	s.awaitingPath.keep(in)
+	s.wake() // there may be a path by now
+	return true
+}
+
+// servable reports whether the network is known well enough to serve the device.
+func (s *packetHandler) servable(in incoming) bool { return s.hasPath(in.at) && !s.awaitsPrevious(in) }
+
+// resumePostponed handles the postponed requests that can be served now, or have waited for too
+// long.
+func (s *packetHandler) resumePostponed() {
+	now := s.now()
+	for _, in := range s.awaitingPath.takeIf(func(in incoming) bool { return s.servable(in) || now.Sub(in.arrived) > pathTimeout }) {
+		s.requeue(in)
+	}
+}
+
+// requeue queues a message that was kept.
+func (s *packetHandler) requeue(in incoming) {
+	_, key := s.whose(in.src, in.chaddr)
+	if err := s.queue.Add(key, func(ctx context.Context) { s.handleDHCP(ctx, in) }); err != nil {
+		s.metrics.dropped.WithLabelValues("waiting").Inc()
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/services/handover/predict"
 	"github.com/sluice-net/sluice/services/handover/registry"
 	"github.com/sluice-net/sluice/services/handover/route"
 )
@@ -66,6 +67,14 @@ func (x *second) stop() {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
+}
+
+// motion is the latest report about a device's movement, with the prediction made from it.
+type motion struct {
+	report predict.Motion
+	choice predict.Choice
+	err    string
+	timer  *time.Timer
 }
 
 // exchange is a DHCP exchange of a device at one port.
@@ -236,4 +245,126 @@ func withRemaining(rules, before []network.Rule) []network.Rule {
 		}
 	}
 	return out
+}
+
+// state is how a device is served.
+type state uint8
+
+const (
+	// detached: the device has no rules.
+	detached state = iota
+	// expected: a visitor has rules to the place where it will be.
+	expected
+	// served: the device is served where it is, or was last.
+	served
+	// prepared: the path to a second place has its rules, but no packets go there yet.
+	prepared
+	// bicasting: packets also go to a second place, where the device is expected.
+	bicasting
+	// leaving: packets also go to the place that the device has left, for a while.
+	leaving
+)
+
+var stateNames = [...]string{"detached", "expected", "served", "prepared", "bicasting", "leaving"}
+
+func (s state) String() string { return stateNames[s] }
+
+// step is an event that changes a device's state.
+type step uint8
+
+const (
+	// stepServe: rules to a place are in the switches.
+	stepServe step = iota
+	// stepExpect: the place is where a visitor will be.
+	stepExpect
+	// stepArrive: a visitor is there, or is no longer expected.
+	stepArrive
+	// stepPrepare: the path to a second place has its rules.
+	stepPrepare
+	// stepBicast: packets go to a second place.
+	stepBicast
+	// stepMove: the device has gone to the second place, and the first is still served.
+	stepMove
+	// stepSettle: only one place is served again.
+	stepSettle
+	// stepRemove: the rules have been removed.
+	stepRemove
+)
+
+var stepNames = [...]string{"serve", "expect", "arrive", "prepare", "bicast", "move", "settle", "remove"}
+
+func (s step) String() string { return stepNames[s] }
+
+// transitions holds the next state for each state and step. A step that is not listed for a state
+// changes nothing.
+var transitions = map[state]map[step]state{
+	detached:  {stepServe: served, stepArrive: detached, stepSettle: detached, stepRemove: detached},
+	expected:  {stepServe: expected, stepExpect: expected, stepArrive: served, stepSettle: served, stepRemove: detached},
+	served:    {stepServe: served, stepExpect: expected, stepArrive: served, stepPrepare: prepared, stepBicast: bicasting, stepMove: leaving, stepSettle: served, stepRemove: detached},
+	prepared:  {stepServe: prepared, stepArrive: prepared, stepPrepare: prepared, stepBicast: bicasting, stepMove: leaving, stepSettle: served, stepRemove: detached},
+	bicasting: {stepServe: bicasting, stepArrive: bicasting, stepPrepare: prepared, stepBicast: bicasting, stepMove: leaving, stepSettle: served, stepRemove: detached},
+	leaving:   {stepServe: leaving, stepArrive: leaving, stepPrepare: prepared, stepBicast: bicasting, stepMove: leaving, stepSettle: served, stepRemove: detached},
+}
+
+// advance changes the state by a step. The caller holds the lock. A step that is not listed for
+// the state changes nothing.
+func (m *mobile) advance(s step) {
+	if next, ok := transitions[m.state][s]; ok {
+		m.state = next
+	}
+	if m.state < prepared && m.second != nil {
+		m.second.stop()
+		m.second = nil
+	}
+}
+
+// advanceWith changes the state by a step to one with a second place. The caller holds the lock.
+func (m *mobile) advanceWith(s step, x *second) {
+	if m.second != nil {
+		m.second.stop()
+	}
+	m.second = x
+	m.advance(s)
+}
+
+// hasPrepared reports whether the second place is one where the device is expected.
+func (m *mobile) hasPrepared() bool { return m.state == prepared || m.state == bicasting }
+
+// PlaceOf returns the port and MAC address of an attached device, and reports whether it uses the
+// given address there. The network uses it so that only the device's class decides who may move
+// it, and ARP does not. The device is found by the MAC address or, if that is zero, by the IP
+// address.
+func (s *core) PlaceOf(mac openflow.MAC, ip netip.Addr) (network.Pin, bool) {
+	d, known := s.registry.DeviceByIP(ip)
+	if !mac.IsZero() {
+		d, known = s.registry.DeviceByMAC(mac)
+	}
+	l, leased := s.registry.Lease(d.ID)
+	if !known || !leased || !l.Active(s.now()) || l.Attachment == nil {
+		return network.Pin{}, false
+	}
+	kept := mac == l.Attachment.MAC
+	if mac.IsZero() {
+		kept = ip == l.IP
+	}
+	return network.Pin{MAC: l.Attachment.MAC, At: l.Attachment.At}, kept
+}
+
+// settling is how long a switch may still apply rules that it says it has replaced: Open vSwitch
+// confirms before it has revalidated its cached flows.
+const settling = 50 * time.Millisecond
+
+// maxInFlight bounds how long a change waits for packets in flight, whatever latency has been
+// measured: the device's next move waits as long.
+const maxInFlight = 500 * time.Millisecond
+
+// inFlightTime returns how long packets may still be in flight along a path that is no longer
+// used.
+func (s *placement) inFlightTime(path []network.Hop) time.Duration {
+	_, links := route.BranchLatencies(s.net.Topology(), path, s.net.ControlLatency)
+	out := settling
+	for _, l := range links {
+		out += l
+	}
+	return min(out, maxInFlight)
 }
