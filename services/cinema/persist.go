@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/services/cinema/tree"
 	"github.com/sluice-net/sluice/store"
 )
@@ -26,20 +27,11 @@ const (
 
 // loadTrees reads the trees from the store. A channel whose tree cannot be read gets a new one.
 func (tm *treeManager) loadTrees(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	all, err := tm.Store.List(ctx, treePrefix)
-	if err != nil {
-		tm.Log.Error("stored trees cannot be read: channels get new ones", "error", err)
-	}
 	tm.mu.Lock()
 	defer tm.mu.Unlock()
-	for _, x := range all {
-		var t tree.Tree
-		if err := json.Unmarshal(x.Value, &t); err != nil {
-			tm.Log.Error("a stored tree cannot be read: the channel gets a new one", "key", x.Key, "error", err)
-		}
-		tm.stored[x.Key[len(treePrefix):]] = t
+	records := kit.Records[tree.Tree]{Store: tm.Store, Prefix: treePrefix, Plural: "trees", Log: tm.Log}
+	if err := records.Load(ctx, func(channel string, t tree.Tree) error { tm.stored[channel] = t; return nil }); err != nil {
+		tm.Log.Error("channels get new trees", "error", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 	"github.com/sluice-net/sluice/store"
 )
@@ -268,25 +269,16 @@ type storedSession struct {
 }
 
 // loadLive reads the sessions that were live when an earlier controller ended.
-func (s *history) loadLive(ctx context.Context) ([]storedSession, error) {
-	entries, err := s.store.List(ctx, keyLive)
-	if err != nil {
-		return nil, fmt.Errorf("read the live sessions: %w", err)
-	}
-	var all []storedSession
-	for _, e := range entries {
-		id, err := agentapi.ParseSessionID(e.Key[len(keyLive):])
-		r := storedSession{id: id}
+func (s *history) loadLive(ctx context.Context) (all []storedSession, err error) {
+	records := kit.Records[sessionContext]{Store: s.store, Prefix: keyLive, Plural: "live sessions", Log: s.log}
+	err = records.Load(ctx, func(name string, about sessionContext) error {
+		id, err := agentapi.ParseSessionID(name)
 		if err == nil {
-			err = json.Unmarshal(e.Value, &r.about)
+			all = append(all, storedSession{id, about})
 		}
-		if err != nil {
-			s.log.Warn("a stored session cannot be read", "key", e.Key, "error", err)
-			continue
-		}
-		all = append(all, r)
-	}
-	return all, nil
+		return err
+	})
+	return all, err
 }
 
 // saveLive stores the sessions that have lasted for a while, and deletes those that have

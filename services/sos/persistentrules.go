@@ -2,17 +2,15 @@ package sos
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/store"
 )
 
 // persistentTimeout bounds the time to write the rules of one key, and persistentAtOnce is
@@ -28,9 +26,9 @@ const (
 // controller declares the rules before it removes those that nobody declares, even if
 // switches and agents are not connected yet.
 type persistentRules[T comparable] struct {
-	c           *core
-	prefix      string // prefix of the keys in the ledger
-	storePrefix string // prefix of the keys in the store
+	c       *core
+	prefix  string // prefix of the keys in the ledger
+	records kit.Records[T]
 	// rulesFor computes the rules of a source. failureMessage is logged if a switch refuses
 	// them.
 	rulesFor       func(T) ([]network.Rule, error)
@@ -43,27 +41,16 @@ type persistentRules[T comparable] struct {
 
 func newPersistentRules[T comparable](c *core, prefix, stored, refused string, of func(T) ([]network.Rule, error)) *persistentRules[T] {
 	return &persistentRules[T]{
-		c: c, prefix: prefix, storePrefix: stored, failureMessage: refused, rulesFor: of,
-		known: map[string]T{}, failed: map[string]string{},
+		c: c, prefix: prefix, failureMessage: refused, rulesFor: of, known: map[string]T{}, failed: map[string]string{},
+		records: kit.Records[T]{Store: c.store, Prefix: stored, Plural: "sources of the rules " + prefix, Log: c.log},
 	}
 }
 
 // load reads what an earlier controller has stored.
 func (x *persistentRules[T]) load(ctx context.Context) error {
-	entries, err := x.c.store.List(ctx, x.storePrefix)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", x.storePrefix, err)
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, e := range entries {
-		var v T
-		if err := json.Unmarshal(e.Value, &v); err != nil {
-			return fmt.Errorf("%s: %w", e.Key, err)
-		}
-		x.known[e.Key[len(x.storePrefix):]] = v
-	}
-	return nil
+	return x.records.Load(ctx, func(key string, v T) error { x.known[key] = v; return nil })
 }
 
 // latest returns the sources that were declared last, by key.
@@ -107,21 +94,13 @@ func (x *persistentRules[T]) storeSource(ctx context.Context, key string, v T) {
 	if ok && was == v {
 		return
 	}
-	b, err := json.Marshal(v)
-	if err == nil {
-		err = x.c.store.Put(ctx, x.storePrefix+key, b)
-	}
-	if err != nil {
+	if err := x.records.Put(ctx, key, v); err != nil {
 		x.c.log.Warn("what rules follow from is not stored; a restart will write them again", "rules", x.prefix+key, "error", err)
 	}
 }
 
 func (x *persistentRules[T]) remove(ctx context.Context, key string) {
-	err := x.c.store.Delete(ctx, x.storePrefix+key)
-	if errors.Is(err, store.ErrNotFound) {
-		err = nil
-	}
-	if err = errors.Join(err, x.c.rules.Remove(ctx, x.prefix+key)); err != nil {
+	if err := errors.Join(x.records.Delete(ctx, key), x.c.rules.Remove(ctx, x.prefix+key)); err != nil {
 		x.c.log.Warn("rules could not be removed", "rules", x.prefix+key, "error", err)
 		return
 	}

@@ -2,6 +2,7 @@ package sos
 
 import (
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"strconv"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
+	"github.com/sluice-net/sluice/store"
 )
 
 // TestHistoryOutlivesTheController has sessions that ended, and one that went
@@ -127,5 +129,32 @@ func TestRestart(t *testing.T) {
 		b.x.finish(id, agentapi.ReasonClosed)
 		b.y.finish(id, agentapi.ReasonClosed)
 	}
+	b.clean()
+}
+
+// TestUnusableRecords checks that stored records that cannot be used are deleted, and keep the service
+// from nothing.
+func TestUnusableRecords(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	broken := []string{keyEdges + "one", keyStrayRules + "10.0.0.1", keyLive + "no-session"}
+	for _, key := range broken {
+		if err := b.store.Put(t.Context(), key, []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.start()
+	for _, key := range broken {
+		if _, err := b.store.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s is still stored: %v", key, err)
+		}
+	}
+	b.agentsUp()
+	_, held := b.syn(hostA)
+	if got := b.fate(held); got != "released" {
+		t.Errorf("the packet was %s", got)
+	}
+	b.x.finish(b.x.only(t), agentapi.ReasonClosed)
+	b.y.finish(b.y.only(t), agentapi.ReasonClosed)
 	b.clean()
 }

@@ -2,7 +2,6 @@ package classes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/store"
 )
 
 // record is what the store keeps about a class in the switches: enough to declare it again
@@ -49,17 +47,13 @@ func (c *placer) save(ctx context.Context, e *entry) error {
 		}
 	}
 	c.classes.mu.Unlock()
-	return store.PutJSON(ctx, c.Store, placementPrefix+e.class.Name, r)
+	return c.records.Put(ctx, e.class.Name, r)
 }
 
 // erase removes a class from the store and from the switches: from the store first, so that
 // the next controller does not restore it.
 func (c *placer) erase(ctx context.Context, name string) error {
-	err := c.Store.Delete(ctx, placementPrefix+name)
-	if errors.Is(err, store.ErrNotFound) {
-		err = nil
-	}
-	return errors.Join(err, c.Rules.Remove(ctx, ruleKey(name)))
+	return errors.Join(c.records.Delete(ctx, name), c.Rules.Remove(ctx, ruleKey(name)))
 }
 
 // load declares again what was in the switches before a restart. They still have it; what
@@ -68,17 +62,9 @@ func (s *Service) load(ctx context.Context) error {
 	if err := s.Declared.Load(ctx, s.Configured); err != nil {
 		return err
 	}
-	stored, err := s.Store.List(ctx, placementPrefix)
-	if err != nil {
-		return err
-	}
 	placed := map[string]*record{}
-	for _, x := range stored {
-		name, r := x.Key[len(placementPrefix):], &record{}
-		if err := json.Unmarshal(x.Value, r); err != nil {
-			s.Log.Error("where a class was cannot be read: it is placed anew", "class", name, "error", err)
-		}
-		placed[name] = r
+	if err := s.placer.records.Load(ctx, func(name string, r record) error { placed[name] = &r; return nil }); err != nil {
+		return err
 	}
 	for _, x := range s.Declared.Items() {
 		r := placed[x.Name]

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
@@ -19,6 +20,7 @@ type placer struct {
 	classes *table
 	plan    *planner
 	queues  *queues
+	records kit.Records[record]
 }
 
 // workTimeout bounds the work on one class.

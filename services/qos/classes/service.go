@@ -87,7 +87,7 @@ func New(o Options) *Service {
 	s := &Service{Options: o, classes: newTable(o.Publish), tasks: tasks.New(), loaded: make(chan struct{}), updates: kit.NewLoop()}
 	s.plan = &planner{Options: o, classes: s.classes}
 	s.queues = &queues{o, s.classes, s.plan}
-	s.placer = &placer{o, s.classes, s.plan, s.queues}
+	s.placer = &placer{o, s.classes, s.plan, s.queues, kit.Records[record]{Store: o.Store, Prefix: placementPrefix, Plural: "placements of classes", Log: o.Log}}
 	s.monitor = &monitor{o, s.classes, s.plan, s.queues}
 	s.metrics = newMetrics(s.classes, s.plan)
 	s.Declared = kit.NewCollection(kit.Options[*Class]{

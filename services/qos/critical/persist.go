@@ -2,12 +2,9 @@ package critical
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/sluice-net/sluice/kit"
-	"github.com/sluice-net/sluice/store"
 )
 
 const flowPrefix = "qos/flows/"
@@ -22,35 +19,24 @@ func (c *placer) save(f *flow) {
 	}
 	ctx, cancel := c.cleanUp()
 	defer cancel()
-	if err := store.PutJSON(ctx, c.Store, flowPrefix+f.id, r); err != nil {
+	if err := c.records.Put(ctx, f.id, r); err != nil {
 		c.Log.Warn("a placement is not stored: a restart would forget it", "flow", f.Header, "error", err)
 	}
 }
 
 // load reads placements, and makes the promises again.
 func (c *placer) load(ctx context.Context, definitions *kit.Collection[*Definition]) error {
-	flows, err := c.Store.List(ctx, flowPrefix)
-	if err != nil {
-		return err
-	}
-	for _, e := range flows {
-		var r stored
-		err := json.Unmarshal(e.Value, &r)
+	return c.records.Load(ctx, func(id string, r stored) error {
 		_, critical := definitions.Item(r.Definition)
 		switch {
-		case err != nil:
-		case !critical: // its rules are removed, because nobody declares them
-			err = c.Store.Delete(ctx, e.Key)
+		case !critical:
+			return fmt.Errorf("%q is no critical traffic any more", r.Definition)
 		case len(r.Hops) == 0 || r.State != StateAccepted && r.State != StateBestEffort:
-			err = fmt.Errorf("state %q with a path of %d switches", r.State, len(r.Hops))
-		default:
-			c.restoreFlow(ctx, strings.TrimPrefix(e.Key, flowPrefix), r)
+			return fmt.Errorf("state %q with a path of %d switches", r.State, len(r.Hops))
 		}
-		if err != nil {
-			return fmt.Errorf("stored flow %s: %w", e.Key, err)
-		}
-	}
-	return nil
+		c.restoreFlow(ctx, id, r)
+		return nil
+	})
 }
 
 // restoreFlow adds a flow of an earlier controller.

@@ -2,12 +2,11 @@ package critical
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/store"
+	"github.com/sluice-net/sluice/kit"
 )
 
 // placer changes where flows go: their promises, their rules and what is stored about them.
@@ -17,6 +16,7 @@ type placer struct {
 	rules   *writer
 	flows   *table
 	metrics *metrics
+	records kit.Records[stored]
 	ctx     context.Context // the context of the service
 }
 
@@ -213,7 +213,7 @@ func (c *placer) end(f *flow, why string) {
 	c.rules.remove(ctx, f)
 	c.Book.Release(f.promiseKey())
 	c.Guard.Adjust(ctx, f.guardedLinks(f.Hops))
-	if err := c.Store.Delete(ctx, flowPrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := c.records.Delete(ctx, f.id); err != nil {
 		c.Log.Warn("a placement stays stored", "flow", f.Header, "error", err)
 	}
 	c.flows.remove(f) // only now may a packet start the flow anew, under the same names

@@ -80,7 +80,10 @@ func New(o Options) *Service {
 	s.metrics = newMetrics(s.flows, s.Book)
 	o.Guard.AddUser(s.meteredLinks, s.loaded)
 	s.punts = &puntInstaller{Options: o, definitions: s.Definitions}
-	s.placer = &placer{o, s.plan, &writer{o}, s.flows, s.metrics, s.tasks.Context()}
+	s.placer = &placer{
+		Options: o, plan: s.plan, rules: &writer{o}, flows: s.flows, metrics: s.metrics, ctx: s.tasks.Context(),
+		records: kit.Records[stored]{Store: o.Store, Prefix: flowPrefix, Plural: "critical flows", Log: o.Log, MaxItems: maxFlows},
+	}
 	return s
 }
 

@@ -327,6 +327,29 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestUnusableRecord checks that a stored flow that cannot be used is deleted with its promise, and
+// keeps the service from nothing.
+func TestUnusableRecord(t *testing.T) {
+	w := newWorld(t)
+	w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
+	all := w.Flows()
+	w.stop()
+	for name, text := range map[string]string{all[0].ID: "{", "abc": `{"definition": "bulk", "state": "placing"}`} {
+		if err := w.store.Put(t.Context(), flowPrefix+name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.rules = servicetest.NewLedger()
+	w.start()
+	if after := w.Flows(); len(after) != 1 || after[0].ID != all[1].ID || len(w.Book.Promises()) != 1 {
+		t.Errorf("restored %+v of %+v, promises %+v", after, all, w.Book.Promises())
+	}
+	if entries, err := w.store.List(t.Context(), flowPrefix); err != nil || len(entries) != 1 {
+		t.Errorf("stored: %v, %v", entries, err)
+	}
+}
+
 // A host that moves ends its flows: the next packet begins anew.
 func TestHostMoves(t *testing.T) {
 	w := newWorld(t)

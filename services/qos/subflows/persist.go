@@ -2,12 +2,9 @@ package subflows
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/sluice-net/sluice/internal/tasks"
-	"github.com/sluice-net/sluice/store"
 )
 
 const storePrefix = "qos/subflows/"
@@ -27,24 +24,17 @@ func (c *placer) save(f *subflow) {
 	r.Meters = c.Guard.Stored(held)
 	ctx, cancel := c.cleanUp()
 	defer cancel()
-	if err := store.PutJSON(ctx, c.Store, storePrefix+f.id, r); err != nil {
+	if err := c.records.Put(ctx, f.id, r); err != nil {
 		c.warnLimit.Warn(c.Log, "a subflow is not stored: a restart would forget its path", "subflow", f.Header, "error", err)
 	}
 }
 
 // load reads the subflows of an earlier controller.
 func (c *placer) load(ctx context.Context) error {
-	entries, err := c.Store.List(ctx, storePrefix)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		f := &subflow{id: strings.TrimPrefix(e.Key, storePrefix), placed: true}
-		if err := json.Unmarshal(e.Value, &f.stored); err != nil {
-			return fmt.Errorf("stored subflow %s: %w", e.Key, err)
-		}
+	return c.records.Load(ctx, func(id string, r stored) error {
+		f := &subflow{id: id, placed: true, stored: r}
 		if len(f.Hops) == 0 || f.id != identify(f.Header) {
-			return fmt.Errorf("stored subflow %s: a path of %d switches, of %v", e.Key, len(f.Hops), f.Header)
+			return fmt.Errorf("a path of %d switches, of %v", len(f.Hops), f.Header)
 		}
 		c.chooser.flows.mu.Lock()
 		c.chooser.flows.add(f)
@@ -55,8 +45,8 @@ func (c *placer) load(ctx context.Context) error {
 		for _, m := range f.Meters {
 			f.metered = append(f.metered, m.Link)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // redeclare declares the rules of an earlier controller's subflows. Switches that are not

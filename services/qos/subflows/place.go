@@ -2,7 +2,6 @@ package subflows
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/sluice-net/sluice/services/qos/flowpath"
 	"github.com/sluice-net/sluice/services/qos/match"
 	"github.com/sluice-net/sluice/services/qos/reserve"
-	"github.com/sluice-net/sluice/store"
 )
 
 // placer changes the paths of subflows.
@@ -23,6 +21,7 @@ type placer struct {
 	Options
 	chooser chooser
 	metrics *metrics
+	records kit.Records[stored]
 	ctx     context.Context // the context of the service
 	// choosing serialises the choice of paths, because each choice depends on those before
 	// it.
@@ -198,7 +197,7 @@ func (c *placer) end(f *subflow, why string) {
 	c.removeRules(ctx, f)
 	c.chooser.releaseYielding(f)
 	c.chooser.loads.remove(hops)
-	if err := c.Store.Delete(ctx, storePrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := c.records.Delete(ctx, f.id); err != nil {
 		c.warnLimit.Warn(c.Log, "a subflow stays stored", "subflow", f.Header, "error", err)
 	}
 	c.chooser.flows.remove(f) // only now may a SYN start it anew, under the same names

@@ -95,7 +95,10 @@ func New(o Options) *Service {
 	s.metrics = newMetrics(s.flows)
 	o.Guard.AddUser(s.meteredLinks, s.loaded)
 	o.Book.OnRateChange(s.promises.Wake)
-	s.placer = &placer{Options: o, chooser: newChoice(s.flows, o.Book, o.Paths, o.Interval), metrics: s.metrics, ctx: s.tasks.Context(), promises: s.promises}
+	s.placer = &placer{
+		Options: o, chooser: newChoice(s.flows, o.Book, o.Paths, o.Interval), metrics: s.metrics, ctx: s.tasks.Context(), promises: s.promises,
+		records: kit.Records[stored]{Store: o.Store, Prefix: storePrefix, Plural: "subflows", Log: o.Log, MaxItems: maxSubflows},
+	}
 	return s
 }
 

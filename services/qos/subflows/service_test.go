@@ -362,6 +362,32 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestUnusableRecord checks that a stored subflow that cannot be used is deleted with its rules, and
+// keeps the service from nothing.
+func TestUnusableRecord(t *testing.T) {
+	w := newWorld(t)
+	w.placed(a, b, 1000, 1)
+	w.placed(a, b, 2000, 1)
+	all := w.Subflows()
+	w.stop()
+	for name, text := range map[string]string{all[0].ID: "{", "abc": `{"hops": []}`} {
+		if err := w.store.Put(t.Context(), storePrefix+name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.rules.Restart()
+	w.start()
+	if after := w.Subflows(); len(after) != 1 || after[0].ID != all[1].ID {
+		t.Errorf("restored %+v of %+v", after, all)
+	}
+	if _, declared := w.rules.AtReady()["subflow/"+all[0].ID]; declared {
+		t.Error("rules of a subflow that nobody knows stay")
+	}
+	if entries, err := w.store.List(t.Context(), storePrefix); err != nil || len(entries) != 1 {
+		t.Errorf("stored: %v, %v", entries, err)
+	}
+}
+
 // The rule of a subflow that was silent is removed by its switch, and with it all the rest.
 func TestSilent(t *testing.T) {
 	w := newWorld(t)
