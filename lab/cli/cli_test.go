@@ -36,9 +36,8 @@ func TestManPage(t *testing.T) {
 	clitest.ManPage(t, command.ManPage(newRoot(&app{}), command.Docs{}))
 }
 
-// TestWrongInputIsNamed gives commands what they cannot use: each says what is wrong, with
-// what was given, and what would be right, and ends with the exit code of a wrong command
-// line.
+// TestWrongInputIsNamed runs commands with invalid input. It checks that the message names the
+// input, says what would be valid, and that the exit code is that of a wrong command line.
 func TestWrongInputIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -51,8 +50,8 @@ func TestWrongInputIsNamed(t *testing.T) {
 		{"generate line --size 1", []string{"--size 1: write a number from 2 to 64"}},
 		{"generate tree --depth 9", []string{"--depth 9: write a number from 1 to 6"}},
 		{"generate tree --depth 9 --fanout 0", []string{"--depth 9", "--fanout 0: write a number from 1 to 16"}},
-		{"generate wan --size 5", []string{"--size means nothing to the shape wan"}},
-		{"generate line --fanout 3", []string{"--fanout means nothing to the shape line"}},
+		{"generate wan --size 5", []string{"--size does not apply to the shape wan"}},
+		{"generate line --fanout 3", []string{"--fanout does not apply to the shape line"}},
 		{"generate fat-tree --size 5", []string{"--size 5", "even number of ports"}},
 		{"exec", []string{"sluice-lab exec: NODE COMMAND is missing"}},
 		{"exec client", []string{"COMMAND is missing"}},
@@ -73,7 +72,8 @@ func TestWrongInputIsNamed(t *testing.T) {
 	}
 }
 
-// The program sluice is looked for beside this one, unless it is named.
+// TestProgramsAreFound checks that the program sluice is looked up beside this one, unless it is
+// named.
 func TestProgramsAreFound(t *testing.T) {
 	dir := t.TempDir()
 	program, text := filepath.Join(dir, "sluice"), filepath.Join(dir, "text")

@@ -33,7 +33,7 @@ agents. Everything is removed at the end, also after Ctrl-C.`,
 			}
 			o.Out, o.TTY = a.Out, a.Out == os.Stdout && isTerminal(os.Stdout)
 			if o.Line.Loss == 0 {
-				o.Line.Loss = -1 // the lab's word for none
+				o.Line.Loss = -1 // A negative loss means none.
 			}
 			return demo.Run(cmd.Context(), o)
 		},
@@ -42,7 +42,7 @@ agents. Everything is removed at the end, also after Ctrl-C.`,
 	f.Var(command.SizeFlag(&o.Size), "size", "size of the file")
 	f.Var(command.RateFlag(&o.Line.Rate), "rate", "rate of the long link")
 	f.DurationVar(&o.Line.RTT, "rtt", demo.DefaultRTT, "round-trip time of the long link")
-	f.Var(command.ShareFlag(&o.Line.Loss), "loss", "packets lost on the long link, each way")
+	f.Var(command.ShareFlag(&o.Line.Loss), "loss", "share of the packets lost on the long link, each way")
 	f.BoolVar(&o.Keep, "keep", false, "leave the network up afterwards, until Ctrl-C")
 	cmd.AddCommand(demoHandoverCommand(a), demoCinemaCommand(a), demoNamesCommand(a))
 	return cmd
@@ -52,7 +52,7 @@ func demoHandoverCommand(a *app) *cobra.Command {
 	o := demo.HandoverOptions{Rate: demo.DefaultRadioRate}
 	cmd := &cobra.Command{
 		Use:   "handover",
-		Short: "Roam between access points and operators under a running download (root)",
+		Short: "Roam between access points and operators during a download (root)",
 		Long: `Builds the networks of two operators on this machine, each with a controller, and
 a device with three radios. A download and a stream of UDP packets run to the
 device while it moves: to another radio, to another access point, to the other
@@ -82,7 +82,7 @@ func demoCinemaCommand(a *app) *cobra.Command {
 	o := demo.CinemaOptions{}
 	cmd := &cobra.Command{
 		Use:   "cinema",
-		Short: "Watch live channels in a browser, and change them in the network (root)",
+		Short: "Watch live channels in a browser, which the network switches (root)",
 		Long: `Builds a network of four switches on this machine, with two ingress and two egress
 gateways, and puts four test patterns on the air. Chromium opens the gateways' site
 and changes channel again and again; a table says how long each change took, from the
@@ -111,10 +111,10 @@ func demoNamesCommand(a *app) *cobra.Command {
 	o := demo.NamesOptions{}
 	cmd := &cobra.Command{
 		Use:   "names",
-		Short: "Send to a name that moves, and is away, and by a function (root)",
+		Short: "Send to a name that moves and is away, and by a function (root)",
 		Long: `Builds a network of four switches on this machine, with a desk, a depot and a phone.
 The desk sends to the phone's name while the phone moves from switch to switch, changes
-to another network and back, and is out of reach: what comes then waits at the depot. A
+to another network and back, and is out of reach: what is sent then waits at the depot. A
 table says what arrived meanwhile, and how long after each change. Then a text goes by a
 function on its way. Everything is removed at the end, also after Ctrl-C.`,
 		Args: command.NoArgs,

@@ -10,9 +10,10 @@ import (
 func doctorCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine lacks for labs, and what to do about it",
-		Long: `Looks at the user, the kernel, and the programs that labs, demonstrations and
-experiments use. The exit code is 1 if something of it cannot work.`,
+		Short: "Check whether this machine has what labs need",
+		Long: `Checks the user, the kernel, and the programs that labs, demonstrations and
+experiments use, and says how to get what is missing. The exit code is 1 if
+something cannot work.`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return doctor.Report(&a.Output, doctor.Host().Run(cmd.Context(), doctor.Lab))

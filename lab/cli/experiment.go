@@ -14,8 +14,8 @@ func experimentCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "experiment",
 		Short: "Repeat published measurements on this machine",
-		Long: `Repeats published measurements, and those that Sluice is held to, on a lab of
-this machine. Each experiment builds its own network, runs real programs in it,
+		Long: `Repeats published measurements on this machine, and those that Sluice's claims
+rest on. Each experiment builds its own network, runs real programs in it,
 and writes raw measurements (CSV), plots (SVG, PNG) and one HTML report with the
 published figures beside those measured here.`,
 	}
@@ -56,10 +56,10 @@ func experimentRunCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run NAME...",
 		Short: "Run experiments (root)",
-		Long: `Runs experiments one after another; "all" is every one. Scales: quick (a minute or
-two each, rough figures), normal, full (the whole published range of parameters; may
-take an hour). Of several, what each is held to is listed together at the end. The exit
-status is 1 if something of it was missed, or an experiment failed; the others still run.
+		Long: `Runs experiments one after another; "all" selects every one. Scales: quick (a minute
+or two each, rough figures), normal, full (the whole published range of parameters;
+may take an hour). The claims of several experiments are listed together at the end.
+The exit status is 1 if a claim was missed or an experiment failed; the others still run.
 Ctrl-C ends the experiment and removes what it has built; measurements made so far are
 kept.`,
 		Example: `  sluice-lab experiment run sos-peers --scale quick --out out/sos-peers
@@ -82,7 +82,7 @@ kept.`,
 	cmd.Flags().StringVar(&run.scale, "scale", string(experiment.Normal), "quick, normal or full")
 	cmd.Flags().BoolVar(&quick, "quick", false, "short for --scale quick")
 	cmd.MarkFlagsMutuallyExclusive("scale", "quick")
-	cmd.Flags().StringVar(&run.out, "out", "", "folder for the output (default out/NAME); of several experiments, each has one named after it there")
-	cmd.Flags().StringArrayVar(&run.only, "only", nil, "restrict what the experiment varies, like rtt=50ms,100ms; may be repeated; of one experiment")
+	cmd.Flags().StringVar(&run.out, "out", "", "folder for the output (default out/NAME); each of several experiments has a folder of its own in it")
+	cmd.Flags().StringArrayVar(&run.only, "only", nil, "restrict a parameter of the experiment, like rtt=50ms,100ms; may be repeated; only for one experiment")
 	return cmd
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/sluice-net/sluice/lab/experiment"
 )
 
-// everyExperiment is the argument that stands for all of them.
+// everyExperiment is the argument that selects all experiments.
 const everyExperiment = "all"
 
-// experimentRun is what `sluice-lab experiment run` is asked for.
+// experimentRun holds the options of `sluice-lab experiment run`.
 type experimentRun struct {
 	scale, out string
 	only       []string
 }
 
-// outcome is how one experiment ended.
+// outcome is the result of one experiment.
 type outcome struct {
 	Name   string             `json:"name"`
 	Result *experiment.Result `json:"result,omitempty"`
@@ -38,8 +38,8 @@ func (r *experimentRun) run(ctx context.Context, a *app, names []string) error {
 	return r.runAll(ctx, a, chosen, o)
 }
 
-// runAll runs experiments one after the other. That one has failed, or a claim was missed,
-// is an error when all have run.
+// runAll runs experiments one after the other. If an experiment fails or misses a claim, runAll
+// still runs the others and then returns an error.
 func (r *experimentRun) runAll(ctx context.Context, a *app, chosen []experiment.Experiment, o experiment.Options) error {
 	o.Log = a.Out
 	if a.JSON {
@@ -87,13 +87,13 @@ func countMissed(outcomes []outcome) (n int) {
 	return n
 }
 
-// parse checks everything before anything runs.
+// parse checks all arguments before anything runs.
 func (r *experimentRun) parse(names []string) ([]experiment.Experiment, experiment.Options, error) {
 	var chosen []experiment.Experiment
 	for _, name := range names {
 		if name == everyExperiment {
 			if len(names) > 1 {
-				return nil, experiment.Options{}, fmt.Errorf("%q stands for every experiment: name no other beside it", name)
+				return nil, experiment.Options{}, fmt.Errorf("%q selects every experiment: do not name another one", name)
 			}
 			chosen = experiment.All()
 			break
@@ -118,7 +118,7 @@ func (r *experimentRun) parse(names []string) ([]experiment.Experiment, experime
 	return chosen, experiment.Options{Scale: scale, Only: only}, nil
 }
 
-// folder is where an experiment's output goes.
+// folder returns the folder of an experiment's output.
 func (r *experimentRun) folder(e experiment.Experiment, several bool) string {
 	switch {
 	case r.out == "":
@@ -130,7 +130,7 @@ func (r *experimentRun) folder(e experiment.Experiment, several bool) string {
 	}
 }
 
-// summarize lists what each experiment was held to.
+// summarize lists the claims of each experiment and whether they held.
 func summarize(outcomes []outcome, w io.Writer) {
 	fmt.Fprintln(w)
 	for _, o := range outcomes {

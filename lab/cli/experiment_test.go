@@ -13,13 +13,13 @@ import (
 func TestExperimentsAreChosen(t *testing.T) {
 	for _, c := range []struct {
 		names, only []string
-		want        int    // experiments
-		refused     string // in the error
+		want        int    // number of experiments
+		refused     string // part of the error
 	}{
 		{names: []string{"sos-short"}, only: []string{"rtt=20ms"}, want: 1},
 		{names: []string{"sos-short", "packet-in"}, want: 2},
 		{names: []string{"all"}, want: len(experiment.All())},
-		{names: []string{"all", "packet-in"}, refused: "stands for every"},
+		{names: []string{"all", "packet-in"}, refused: "selects every"},
 		{names: []string{"sos-short", "sos-shrot"}, refused: "sos-shrot"},
 		{names: []string{"sos-short", "packet-in"}, only: []string{"rtt=20ms"}, refused: "one at a time"},
 		{names: []string{"sos-short"}, only: []string{"color=red"}, refused: "color"},
@@ -35,7 +35,8 @@ func TestExperimentsAreChosen(t *testing.T) {
 	}
 }
 
-// TestOutcomesAreListedTogether has one experiment hold, one miss a claim, and one fail.
+// TestOutcomesAreListedTogether runs one experiment that holds, one that misses a claim, and one
+// that fails.
 func TestOutcomesAreListedTogether(t *testing.T) {
 	outcomes := []outcome{
 		{Name: "a", Result: &experiment.Result{Claims: []experiment.Claim{{Text: "at least 2", Result: "3", Met: true}, {Text: "at most 1", Result: "2"}}}},
@@ -52,8 +53,8 @@ func TestOutcomesAreListedTogether(t *testing.T) {
 	}
 }
 
-// A missed claim is an error, which ends the program with status 1, also if another
-// experiment holds; one that holds is none.
+// TestMissedClaimFails checks that a missed claim is an error that ends the program with status 1,
+// even if another experiment holds.
 func TestMissedClaimFails(t *testing.T) {
 	live.Test(t)
 	claims := func(name string, met ...bool) experiment.Experiment {

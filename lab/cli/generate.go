@@ -15,16 +15,16 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// labShape is a generator and what it takes.
+// labShape is a generator with its description.
 type labShape struct {
 	name  string
 	short string
-	// sizes are the flags of its size; the others mean nothing to it.
+	// sizes lists the flags of the shape's size. It refuses the others.
 	sizes []string
 	make  func(g *labGenerator) (lab.Topology, error)
 }
 
-// sizeFlags are the flags that only some shapes take, with their ranges.
+// sizeFlags lists the flags that only some shapes have, with their ranges.
 var sizeFlags = []struct {
 	name        string
 	least, most int
@@ -55,11 +55,11 @@ func labShapes() []labShape {
 		}},
 		{"fat-tree", "the Clos network of --size-port switches", []string{"size"}, func(g *labGenerator) (lab.Topology, error) {
 			if g.size%2 != 0 {
-				return lab.Topology{}, &command.UsageError{Err: fmt.Errorf("--size %d: a fat tree is of switches with an even number of ports", g.size)}
+				return lab.Topology{}, &command.UsageError{Err: fmt.Errorf("--size %d: the switches of a fat tree have an even number of ports", g.size)}
 			}
 			return lab.FatTree(g.name, g.size, g.link), nil
 		}},
-		{"two-path", "client and server, an agent each, two ways between", nil, func(g *labGenerator) (lab.Topology, error) {
+		{"two-path", "client and server, an agent each, two paths between", nil, func(g *labGenerator) (lab.Topology, error) {
 			return lab.TwoPathWAN(g.name, g.wanParams(), g.wanParams()), nil
 		}},
 		{"wan", "client and server, an agent each, one long link", nil, wan(lab.WAN)},
@@ -129,7 +129,7 @@ func generateCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// check refuses sizes that are out of range, or that the shape does not have.
+// check returns an error if a size is out of range, or the shape does not have it.
 func (s labShape) check(given *pflag.FlagSet) error {
 	var errs []error
 	for _, f := range sizeFlags {
@@ -141,7 +141,7 @@ func (s labShape) check(given *pflag.FlagSet) error {
 		case err != nil:
 			errs = append(errs, err)
 		case !slices.Contains(s.sizes, f.name):
-			errs = append(errs, fmt.Errorf("--%s means nothing to the shape %s: leave it out", f.name, s.name))
+			errs = append(errs, fmt.Errorf("--%s does not apply to the shape %s: leave it out", f.name, s.name))
 		case n < f.least || n > f.most:
 			errs = append(errs, fmt.Errorf("--%s %d: write a number from %d to %d", f.name, n, f.least, f.most))
 		}
@@ -172,7 +172,8 @@ func (g *labGenerator) mobility() lab.MobilityOptions {
 	return lab.MobilityOptions{Levels: max(g.depth, 2), Fanout: g.fanout, Link: g.link}
 }
 
-// wanParams are the flags over the demo's link.
+// wanParams returns the parameters of the long link: the flags, and those of the demo where no flag
+// is given.
 func (g *labGenerator) wanParams() delayline.Params {
 	p := g.link
 	if g.rate == "" {
@@ -187,7 +188,7 @@ func (g *labGenerator) wanParams() delayline.Params {
 	return p
 }
 
-// finish puts the flags into the links that have properties, and checks all.
+// finish applies the flags to all shaped links, and checks the topology.
 func (g *labGenerator) finish(t lab.Topology) (lab.Topology, error) {
 	for i := range t.Switches {
 		t.Switches[i].Offload = g.offload

@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// hostileDPID is what the first hostile switch calls itself; the others count on from it.
+	// hostileDPID is the datapath identifier of the first hostile switch. Those of the others
+	// follow it.
 	hostileDPID = 0xbad
-	// maxHostile is how many there may be at once.
+	// maxHostile bounds the number of hostile switches at the same time.
 	maxHostile = 1024
 )
 
@@ -39,11 +40,11 @@ func (f *labFlags) hostileSwitchCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "hostile-switch KIND",
-		Short: "Have a switch do harm to a lab's controller",
-		Long: fmt.Sprintf(`Connects a switch to the controller of a lab that does its worst to it, in one way,
-for a time or until Ctrl-C. It calls itself %x and has nothing to do with the lab's own
-switches: those, their links and their hosts should not notice. With --switches there are
-several of the kind at once, whose identifiers count on from that. Kinds, of a switch that
+		Short: "Run a hostile switch against a lab's controller",
+		Long: fmt.Sprintf(`Connects a switch to the controller of a lab and attacks it in one way, for a time or
+until Ctrl-C. The switch claims the datapath identifier %x. The lab's own switches,
+their links and their hosts should not notice it. With --switches several of the kind
+connect at once, with identifiers that follow that one. Kinds, of a switch that
 %s`, hostileDPID, list.String()),
 		Example: "  sluice-lab hostile-switch packets --time 30s\n  sluice-lab hostile-switch packets --switches 64",
 		Args:    command.OneOf(names...),
@@ -68,9 +69,9 @@ several of the kind at once, whose identifiers count on from that. Kinds, of a s
 		},
 	}
 	f.nameFlag(cmd)
-	cmd.Flags().DurationVar(&limit, "time", time.Minute, "for how long")
-	cmd.Flags().IntVar(&count, "switches", 1, "how many of them")
-	cmd.Flags().StringArrayVar(&victims, "victim", nil, "a host whose addresses it claims, as MAC=IPV4; may be repeated; of the kind moves")
+	cmd.Flags().DurationVar(&limit, "time", time.Minute, "how long the switch runs")
+	cmd.Flags().IntVar(&count, "switches", 1, "number of hostile switches")
+	cmd.Flags().StringArrayVar(&victims, "victim", nil, "a host whose addresses it claims, as MAC=IPV4; may be repeated; only for the kind moves")
 	return cmd
 }
 
@@ -100,7 +101,7 @@ func (f *labFlags) runHostileSwitch(ctx context.Context, k hostile.Kind, victims
 	return nil
 }
 
-// parseVictims reads hosts like 02:00:00:00:00:01=10.0.0.1.
+// parseVictims parses hosts like 02:00:00:00:00:01=10.0.0.1.
 func parseVictims(texts []string) (all []hostile.Host, err error) {
 	for _, text := range texts {
 		mac, addr, found := strings.Cut(text, "=")

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// labFlags are what all lab commands share.
+// labFlags holds the flags that all lab commands share.
 type labFlags struct {
 	app     *app
 	runDir  string
@@ -29,12 +29,12 @@ func (f *labFlags) options() lab.Options {
 	return lab.Options{RunDir: f.runDir, Shaping: f.shaping, Logf: f.app.Printf, ByThread: true}
 }
 
-// labCommands are those that work on a lab.
+// labCommands returns the commands that work on a lab.
 func labCommands(a *app) []*cobra.Command {
 	f := &labFlags{app: a}
 	all := []*cobra.Command{f.upCommand(), f.execCommand(), f.statusCommand(), f.linkCommand(), f.downCommand(), f.hostileSwitchCommand()}
 	for _, cmd := range all {
-		command.EnvFlag(cmd.PersistentFlags(), &f.runDir, "run-dir", "", "SLUICE_LAB_DIR", lab.DefaultRunDir, "where labs are recorded")
+		command.EnvFlag(cmd.PersistentFlags(), &f.runDir, "run-dir", "", "SLUICE_LAB_DIR", lab.DefaultRunDir, "folder where labs are recorded")
 	}
 	return append(all, generateCommand(a))
 }
@@ -43,7 +43,7 @@ func (f *labFlags) nameFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.lab, "lab", "l", "", "name of the lab; needed only if several are up")
 }
 
-// open returns the lab that is meant: the one named, or the only one.
+// open returns the lab that is named, or the only one.
 func (f *labFlags) open() (*lab.Lab, error) {
 	name, err := f.only()
 	if err != nil {
@@ -134,7 +134,7 @@ func (f *labFlags) execCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// In place of this program: the terminal and the signals are the command's.
+			// The command replaces this program, so that it gets the terminal and the signals.
 			return fmt.Errorf("run %s: %w", args[0], syscall.Exec(path, c.Args, os.Environ()))
 		},
 	}
@@ -176,7 +176,7 @@ func (f *labFlags) downCommand() *cobra.Command {
 			return errs
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all labs that are recorded")
+	cmd.Flags().BoolVar(&all, "all", false, "take down all labs that are recorded")
 	return cmd
 }
 
@@ -203,7 +203,7 @@ func (f *labFlags) statusCommand() *cobra.Command {
 	return cmd
 }
 
-// print shows a lab, or some links of it.
+// print prints the status of a lab, or of some of its links.
 func (f *labFlags) print(ctx context.Context, l *lab.Lab, links ...string) error {
 	st := l.Status(ctx)
 	if len(links) > 0 {

@@ -73,7 +73,7 @@ func TestLabCommandsRefuse(t *testing.T) {
 		{"status nolab", "no such lab"},
 	} {
 		args := strings.Fields(c.args)
-		if args[0] != "generate" { // before the node of exec: what follows is the command's
+		if args[0] != "generate" { // The flag stands before the node of exec: what follows belongs to the command.
 			args = slices.Insert(args, 1, "--run-dir", dir)
 		}
 		_, err := runLab(t, args...)

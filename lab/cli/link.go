@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// linkCommand is "link".
+// linkCommand returns the command "link".
 func (f *labFlags) linkCommand() *cobra.Command {
 	var change linkChange
 	cmd := &cobra.Command{
@@ -42,7 +42,7 @@ commands plug the cable in and out, and move a host's cable to another switch.`,
 	fl.StringVar(&change.jitter, "jitter", "", "jitter, as in 1ms")
 	fl.StringVar(&change.loss, "loss", "", "loss, as in 0.01%")
 	fl.StringVar(&change.queue, "queue", "", "queue, as in 512KiB")
-	fl.StringVar(&change.direction, "direction", "both", "both, a-b or b-a")
+	fl.StringVar(&change.direction, "direction", "both", "direction of the link: both, a-b or b-a")
 	cmd.AddCommand(
 		f.plugCommand("up", "Plug a link's cable in", true),
 		f.plugCommand("down", "Plug a link's cable out", false),
@@ -50,7 +50,7 @@ commands plug the cable in and out, and move a host's cable to another switch.`,
 	return cmd
 }
 
-// plugCommand is "link up" or "link down".
+// plugCommand returns the command "link up" or "link down".
 func (f *labFlags) plugCommand(use, short string, up bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use + " NAME",
@@ -71,7 +71,7 @@ func (f *labFlags) plugCommand(use, short string, up bool) *cobra.Command {
 	return cmd
 }
 
-// moveCommand is "link move".
+// moveCommand returns the command "link move".
 func (f *labFlags) moveCommand() *cobra.Command {
 	var port int
 	cmd := &cobra.Command{
@@ -94,7 +94,7 @@ func (f *labFlags) moveCommand() *cobra.Command {
 	return cmd
 }
 
-// linkChange is what the flags of "link" ask for.
+// linkChange holds the flags of "link".
 type linkChange struct {
 	rate, delay, jitter, loss, queue, direction string
 }
@@ -102,7 +102,7 @@ type linkChange struct {
 func (c linkChange) apply(cmd *cobra.Command, l *lab.Lab, name string) error {
 	ctx := cmd.Context()
 	if c.rate+c.delay+c.jitter+c.loss+c.queue == "" {
-		return l.SetLinkDirections(ctx, name, nil, nil) // only whether there is such a link
+		return l.SetLinkDirections(ctx, name, nil, nil) // This checks only that the link exists.
 	}
 	return l.ChangeLink(ctx, name, func(aToB, bToA *delayline.Params) error {
 		var one, other *delayline.Params
@@ -136,7 +136,7 @@ func (c linkChange) edit(p *delayline.Params) error {
 	)
 }
 
-// setUnit parses a flag with a unit; an empty one leaves the target alone.
+// setUnit parses a flag with a unit into target, and leaves target alone if the flag is empty.
 func setUnit[T any](target *T, flag, text string, parse func(string) (T, error)) error {
 	if text == "" {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// app is what the commands share.
+// app holds what the commands share.
 type app struct {
 	command.Output
-	// given is the sluice program that --sluice names.
+	// given is the path of sluice that the flag --sluice names.
 	given string
 }
 
@@ -21,7 +21,7 @@ type app struct {
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice-lab",
-		Short: "Builds networks on one machine, and has Sluice work in them",
+		Short: "Builds networks on one machine and runs Sluice in them",
 		Long: `Builds whole networks on this machine: hosts, Open vSwitch switches, and links with
 rate, delay and loss, in network namespaces. It needs root, changes no interface of
 the machine, and leaves nothing behind after "down". Demonstrations, experiments and
@@ -36,7 +36,7 @@ soaks build networks of their own and run the program sluice in them.`,
 	root.AddCommand(labCommands(a)...)
 	root.AddCommand(doctorCommand(a))
 	for _, cmd := range []*cobra.Command{demoCommand(a), experimentCommand(a), soakCommand(a)} {
-		cmd.PersistentFlags().StringVar(&a.given, "sluice", "", "the program sluice; left out: the one beside this program")
+		cmd.PersistentFlags().StringVar(&a.given, "sluice", "", "path of the program sluice (default: the one beside this program)")
 		root.AddCommand(cmd)
 	}
 	command.Finish(root, &a.Output, command.Docs{Reference: Reference})
@@ -49,12 +49,12 @@ func Main() int {
 	return command.Main(newRoot(a), &a.Output)
 }
 
-// Reference is the generated reference, by file name.
+// Reference returns the generated reference pages by file name.
 func Reference() (map[string]string, error) {
 	return map[string]string{"cli-lab.md": command.Reference(newRoot(&app{Output: command.Standard()}))}, nil
 }
 
-// programs finds the two programs: sluice, and this one.
+// programs returns the paths of the two programs: sluice, and this one.
 func (a *app) programs() (sluice, self string, err error) {
 	if self, err = os.Executable(); err != nil {
 		return "", "", fmt.Errorf("find this program: %w", err)

@@ -24,7 +24,7 @@ connections, long transfers, a moving device, a class and critical flows at once
 while links flap and programs of every kind are killed: the controller, an agent,
 the mobile device's daemon, a switch's daemon, a classifier. Every byte is checked.
 
-It fails if anything fails that no kill explains, if the switches' rules are not
+It fails if a failure is not explained by a kill, if the switches' rules are not
 those of the controller's ledger at the end, or if memory or goroutines grow. The
 order of the kills follows from the seed, which is printed. In the last two fifths
 of the time nothing is killed. Ctrl-C ends it and removes what it has built.`,
@@ -52,7 +52,7 @@ of the time nothing is killed. Ctrl-C ends it and removes what it has built.`,
 	}
 	f := cmd.Flags()
 	f.DurationVar(&o.Time, "time", 10*time.Minute, "how long the loads run")
-	f.Uint64Var(&o.Seed, "seed", 0, "decides the order of the kills; drawn if left out")
+	f.Uint64Var(&o.Seed, "seed", 0, "determines the order of the kills (default random)")
 	f.StringSliceVar(&o.Kill, "kill", nil, "kill only these kinds of programs: "+strings.Join(soak.Kinds(), ", "))
 	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the programs' logs")
 	return cmd

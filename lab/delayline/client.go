@@ -13,14 +13,14 @@ import (
 // controlTimeout bounds every exchange on the control socket.
 const controlTimeout = 5 * time.Second
 
-// The operations of the control socket.
+// These are the operations of the control socket.
 const (
 	opStats   = "stats"
 	opSet     = "set"
 	opCarrier = "carrier"
 )
 
-// request and reply are the lines of the control protocol.
+// request and reply are one line each of the control protocol, in JSON.
 type request struct {
 	Op   string  `json:"op"`
 	Link string  `json:"link,omitempty"`
@@ -34,23 +34,23 @@ type reply struct {
 	Links map[string]LinkState `json:"links,omitempty"`
 }
 
-// LinkState is a link as it is now.
+// LinkState holds the state of both directions of a link at one time.
 type LinkState struct {
 	Up   bool           `json:"up"`
 	AtoB DirectionState `json:"a_to_b"`
 	BtoA DirectionState `json:"b_to_a"`
 }
 
-// DirectionState is one direction's parameters and counters.
+// DirectionState holds one direction's parameters and counters.
 type DirectionState struct {
 	Params Params `json:"params"`
 	Stats  Stats  `json:"stats"`
 }
 
-// Client talks to a running delay line.
+// Client sends requests to a running delay line.
 type Client struct{ socket string }
 
-// Dial returns a client of the delay line with this control socket. Each call
+// Dial returns a client of the delay line with this control socket. Each call of the client
 // connects anew.
 func Dial(socket string) *Client { return &Client{socket: socket} }
 
@@ -84,13 +84,13 @@ func (c *Client) Set(ctx context.Context, link string, aToB, bToA *Params) error
 	return err
 }
 
-// SetUp plugs a link's cable in or out. What is under way is lost.
+// SetUp plugs a link's cable in or out. Frames in flight are lost.
 func (c *Client) SetUp(ctx context.Context, link string, up bool) error {
 	_, err := c.do(ctx, request{Op: opCarrier, Link: link, Up: up})
 	return err
 }
 
-// State returns parameters and statistics of all links.
+// State returns the parameters and statistics of all links.
 func (c *Client) State(ctx context.Context) (map[string]LinkState, error) {
 	r, err := c.do(ctx, request{Op: opStats})
 	return r.Links, err

@@ -14,18 +14,18 @@ type Link struct {
 	BtoA Params `json:"b_to_a"`
 }
 
-// Config is what one delay line process carries.
+// Config describes the links of one delay line process.
 type Config struct {
 	// Socket is the path of the Unix socket for parameters and statistics.
 	Socket string `json:"socket"`
 	Links  []Link `json:"links"`
-	// Threads is how many OS threads carry the links; 0 chooses.
+	// Threads is the number of OS threads that carry the links; 0 lets the process choose.
 	Threads int `json:"threads,omitempty"`
-	// Seed makes losses and jitter repeatable; 0 draws one.
+	// Seed makes losses and jitter repeatable; 0 means a random seed.
 	Seed uint64 `json:"seed,omitempty"`
 }
 
-// Validate reports what is wrong with a configuration.
+// Validate returns an error if the configuration is not valid.
 func (c Config) Validate() error {
 	if c.Socket == "" {
 		return errors.New("no control socket")
@@ -48,7 +48,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// threads is how many loops serve the configuration.
+// threads returns the number of loops that serve the configuration.
 func (c Config) threads() int {
 	if c.Threads > 0 {
 		return min(c.Threads, len(c.Links))

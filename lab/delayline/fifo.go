@@ -1,35 +1,35 @@
 package delayline
 
-// Sizes of the blocks that hold frames. The most that one read needs is a
-// super-packet and a header for each of its segments.
+// These are the sizes of the blocks that hold frames. One read needs at most a super-packet and a
+// header for each of its segments.
 const (
 	blockSize = 1 << 20
 	maxRead   = vnetLen + 65536 + 64
 	maxNeed   = maxRead + 128<<10
 )
 
-// record is one frame on its way: head and, when it was cut out of a
-// super-packet, body, both in the same block.
+// record describes one frame in flight. Its bytes are head and, if it was cut out of a
+// super-packet, body; both are in the same block.
 type record struct {
-	due     int64 // when it reaches the far end
+	due     int64 // when it reaches the other end
 	departs int64 // when its last bit has left the queue
 	block   int32
 	head    uint32
 	headLen uint32
 	body    uint32
 	bodyLen uint32
-	wire    uint32 // bytes on the wire, all its packets
+	wire    uint32 // bytes on the wire, of all its packets
 	packets uint32
 }
 
-// fifo is an ordered queue of frames in blocks that are used again. A frame is
-// read straight into its place and written from there.
+// fifo is an ordered queue of frames. They are read directly into blocks, and written from there;
+// blocks are used again.
 type fifo struct {
 	blocks  [][]byte
-	refs    []int32 // records per block
+	refs    []int32 // number of records in each block
 	free    []int32
 	current int32
-	used    int // in the current block
+	used    int // bytes used in the current block
 
 	ring  []record
 	first int
@@ -53,7 +53,7 @@ func (f *fifo) newBlock() int32 {
 	return int32(len(f.blocks) - 1)
 }
 
-// space returns room for one read, of which the caller takes what it needs.
+// space returns room for one read. The caller takes as much of it as it needs.
 func (f *fifo) space() []byte {
 	if f.refs[f.current] == 0 {
 		f.used = 0
@@ -65,10 +65,10 @@ func (f *fifo) space() []byte {
 	return f.blocks[f.current][f.used:]
 }
 
-// rest is what is left of the current block.
+// rest returns the unused part of the current block.
 func (f *fifo) rest() []byte { return f.blocks[f.current][f.used:] }
 
-// take uses n bytes of the room and returns their place in the block.
+// take marks n bytes of the room as used and returns their offset in the block.
 func (f *fifo) take(n int) uint32 {
 	at := f.used
 	f.used += n

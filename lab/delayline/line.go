@@ -9,21 +9,21 @@ import (
 // maxFlight bounds the bytes that one direction holds, whatever its parameters.
 const maxFlight = 512 << 20
 
-// pieceTime is the longest serialisation of one piece of a super-packet: a slow
-// link hands a super-packet on in pieces, as a line would, not in one lump.
+// pieceTime bounds the serialisation time of one piece of a super-packet. A slow link passes a
+// super-packet on in pieces, as a real line would, and not all at once.
 const pieceTime = int64(500 * time.Microsecond)
 
-// line is one direction of a link: what happens to frames, without any I/O.
-// Times are nanoseconds of a monotonic clock.
+// line is one direction of a link. It decides what happens to frames, without any I/O. Times are
+// nanoseconds of a monotonic clock.
 type line struct {
 	params  Params
-	limit   int64 // of the queue, bytes
-	offload bool  // the receiving end takes super-packets
+	limit   int64 // bytes that the queue may hold
+	offload bool  // reports whether the receiving end takes super-packets
 	rng     *rand.Rand
 	fifo    *fifo
 
-	lastDepart int64   // when the queue will have run empty
-	lastDue    int64   // order is kept: no frame is due before an earlier one
+	lastDepart int64   // when the last queued frame will have been sent
+	lastDue    int64   // when the last frame is due; no later frame is due earlier, so that order is kept
 	skip       float64 // packets to pass before the next loss
 	cuts       []cut
 	scratch    []byte
@@ -39,8 +39,8 @@ func newLine(p Params, offload bool, seed uint64) *line {
 	return l
 }
 
-// set changes the parameters. Frames that still wait for serialisation are
-// scheduled anew; those already on the way arrive as they would have.
+// set changes the parameters. Frames that still wait for serialisation are scheduled anew; those
+// already in flight keep their time of arrival.
 func (l *line) set(p Params, now int64) {
 	l.params = p
 	l.limit = p.QueueLimit()
@@ -64,7 +64,7 @@ func (l *line) reschedule(now int64) {
 	}
 }
 
-// nextLoss draws how many packets pass before one is lost.
+// nextLoss returns a random number of packets that pass before the next one is lost.
 func (l *line) nextLoss() float64 {
 	switch {
 	case l.params.Loss <= 0:
@@ -75,7 +75,7 @@ func (l *line) nextLoss() float64 {
 	return math.Floor(math.Log(1-l.rng.Float64()) / math.Log1p(-l.params.Loss))
 }
 
-// serialise is the time that n bytes take on the line.
+// serialise returns the time that n bytes take on the line.
 func (l *line) serialise(n uint32) int64 {
 	if l.params.Rate == 0 {
 		return 0
@@ -95,7 +95,7 @@ func (l *line) schedule(now int64, wire uint32) (departs, due int64) {
 	return departs, due
 }
 
-// backlog is the bytes that wait for serialisation.
+// backlog returns the number of bytes that wait for serialisation.
 func (l *line) backlog(now int64) int64 {
 	if l.params.Rate == 0 || l.lastDepart <= now {
 		return 0
@@ -103,7 +103,7 @@ func (l *line) backlog(now int64) int64 {
 	return int64(float64(l.lastDepart-now) * l.params.Rate / 8e9)
 }
 
-// accept takes in what was read into the fifo's space: a vnet header and a frame.
+// accept handles a vnet header and a frame that were read into the fifo's space.
 func (l *line) accept(now int64, buf []byte) {
 	s, err := parseSuper(buf)
 	if err != nil {
@@ -113,9 +113,10 @@ func (l *line) accept(now int64, buf []byte) {
 	l.stats.ReceivedPackets += uint64(s.segments)
 	l.stats.ReceivedBytes += uint64(wireSize(s, len(buf)-vnetLen))
 
-	l.survivors(s)
+	l.dropLost(s)
 	if s.segments > 1 && l.room(now) < int64(len(buf)/2) {
-		// Most of it will be dropped: do not let the rest hold the whole frame's place.
+		// Most of it will be dropped: the rest is copied, so that it does not occupy the whole
+		// frame's place.
 		l.scratch = append(l.scratch[:0], buf...)
 		for _, c := range l.cuts {
 			l.enqueueCopy(now, s, l.fit(now, s, c, len(buf)-vnetLen), l.scratch)
@@ -128,12 +129,12 @@ func (l *line) accept(now int64, buf []byte) {
 	}
 }
 
-// wireSize is what the packets of a super-packet occupy on a line.
-func wireSize(s super, frameLen int) int { return frameLen + (s.segments-1)*s.header }
+// wireSize returns the size on a line of all packets of a super-packet.
+func wireSize(s superPacket, frameLen int) int { return frameLen + (s.segments-1)*s.header }
 
-// survivors fills l.cuts with the runs of packets that are not lost, in pieces
-// as small as the rate and the receiver want them.
-func (l *line) survivors(s super) {
+// dropLost fills l.cuts with the runs of packets that are not lost, in pieces as small as the rate
+// and the receiver require.
+func (l *line) dropLost(s superPacket) {
 	l.cuts = l.cuts[:0]
 	piece := l.pieceSize(s)
 	for at := 0; at < s.segments; {
@@ -156,8 +157,8 @@ func (l *line) survivors(s super) {
 	}
 }
 
-// pieceSize is the most segments that go on as one frame.
-func (l *line) pieceSize(s super) int {
+// pieceSize returns the largest number of segments that are passed on as one frame.
+func (l *line) pieceSize(s superPacket) int {
 	switch {
 	case s.segments == 1 || !l.offload:
 		return 1
@@ -168,7 +169,7 @@ func (l *line) pieceSize(s super) int {
 	return max(1, int(pieceTime/max(segment, 1)))
 }
 
-// room is how many bytes the direction can take in now.
+// room returns the number of bytes that the direction can accept now.
 func (l *line) room(now int64) int64 {
 	room := maxFlight - l.flight
 	if l.params.Rate > 0 {
@@ -177,8 +178,8 @@ func (l *line) room(now int64) int64 {
 	return room
 }
 
-// fit shortens a cut to what there is room for, and counts the rest as dropped.
-func (l *line) fit(now int64, s super, c cut, frameLen int) cut {
+// fit shortens a cut to the room that is left, and counts the other packets as dropped.
+func (l *line) fit(now int64, s superPacket, c cut, frameLen int) cut {
 	room := l.room(now)
 	if int64(l.wire(s, c, frameLen)) <= room {
 		return c
@@ -192,7 +193,7 @@ func (l *line) fit(now int64, s super, c cut, frameLen int) cut {
 	return c
 }
 
-func (l *line) wire(s super, c cut, frameLen int) uint32 {
+func (l *line) wire(s superPacket, c cut, frameLen int) uint32 {
 	if s.segments == 1 {
 		return uint32(frameLen)
 	}
@@ -200,9 +201,9 @@ func (l *line) wire(s super, c cut, frameLen int) uint32 {
 	return uint32(c.count*s.header + to - from)
 }
 
-// enqueue schedules a cut of the frame at base. If it is all of the frame, that
-// stays as it is, unless its checksum has to be completed.
-func (l *line) enqueue(now int64, s super, c cut, buf []byte, base uint32) {
+// enqueue schedules a cut of the frame at base. A cut that is the whole frame is sent as it is,
+// with its checksum completed if necessary.
+func (l *line) enqueue(now int64, s superPacket, c cut, buf []byte, base uint32) {
 	if c.count == 0 {
 		return
 	}
@@ -222,7 +223,7 @@ func (l *line) enqueue(now int64, s super, c cut, buf []byte, base uint32) {
 }
 
 // enqueueCopy schedules a cut of a frame that is not in the fifo's blocks.
-func (l *line) enqueueCopy(now int64, s super, c cut, buf []byte) {
+func (l *line) enqueueCopy(now int64, s superPacket, c cut, buf []byte) {
 	if c.count == 0 {
 		return
 	}
@@ -243,7 +244,7 @@ func (l *line) push(now int64, r record) {
 	l.stats.QueueMax = max(l.stats.QueueMax, l.backlog(now))
 }
 
-// next returns when the front frame is due.
+// next returns the time at which the front frame is due.
 func (l *line) next() int64 {
 	if l.fifo.count == 0 {
 		return math.MaxInt64
@@ -251,7 +252,7 @@ func (l *line) next() int64 {
 	return l.fifo.at(0).due
 }
 
-// delivered removes the front frame after it was written, or failed to be.
+// delivered removes the front frame once it has been written; ok reports whether writing succeeded.
 func (l *line) delivered(now int64, ok bool) {
 	r := l.fifo.at(0)
 	l.flight -= int64(r.wire)
@@ -268,7 +269,7 @@ func (l *line) delivered(now int64, ok bool) {
 	l.fifo.pop()
 }
 
-// cutCable loses everything under way.
+// cutCable drops all frames in flight.
 func (l *line) cutCable(now int64) {
 	for l.fifo.count > 0 {
 		l.delivered(now, false)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// superFrame builds what a host's kernel hands over: a vnet header and a TCP
-// super-packet with a partial checksum, its payload counting up.
+// superFrame returns what a host's kernel sends: a vnet header and a TCP super-packet with a
+// partial checksum and a payload that counts up.
 func superFrame(v6 bool, payload, mss int) []byte {
 	ipLen, gso, ethertype := 20, byte(gsoTCPv4), uint16(0x0800)
 	if v6 {
@@ -36,11 +36,11 @@ func superFrame(v6 bool, payload, mss int) []byte {
 	} else {
 		ip[0], ip[8], ip[9] = 0x45, 64, 6
 		binary.BigEndian.PutUint16(ip[2:], uint16(20+tcpLen+payload))
-		binary.BigEndian.PutUint16(ip[4:], 0xfffe) // the identification will wrap
+		binary.BigEndian.PutUint16(ip[4:], 0xfffe) // so that the identification wraps
 		binary.BigEndian.PutUint16(ip[10:], ^naiveSum(ip[:20]))
 	}
 	tcp := f[l4:]
-	binary.BigEndian.PutUint32(tcp[4:], 0xffffff00) // so will the sequence
+	binary.BigEndian.PutUint32(tcp[4:], 0xffffff00) // so that the sequence number wraps
 	tcp[12] = tcpLen / 4 << 4
 	tcp[13] = tcpFIN | tcpPSH | tcpCWR | 1<<4
 	for i := range payload {
@@ -50,7 +50,7 @@ func superFrame(v6 bool, payload, mss int) []byte {
 	return b
 }
 
-// pseudoHeader is the TCP pseudo-header of a frame for a segment of some length.
+// pseudoHeader returns the TCP pseudo-header of a frame for a segment of the given length.
 func pseudoHeader(frame []byte, length int) []byte {
 	ip := frame[14:]
 	var p []byte
@@ -62,7 +62,7 @@ func pseudoHeader(frame []byte, length int) []byte {
 	return append(p, 0, 6, byte(length>>8), byte(length))
 }
 
-// naiveSum is the Internet checksum's sum as RFC 1071 writes it, an oracle for sum.
+// naiveSum returns the Internet checksum's sum as RFC 1071 describes it. Tests compare sum with it.
 func naiveSum(b []byte) uint16 {
 	var s uint32
 	for i := 0; i < len(b); i += 2 {
@@ -90,7 +90,7 @@ func offer(l *line, now int64, frame []byte) {
 	l.accept(now, l.fifo.space()[:copy(l.fifo.space(), frame)])
 }
 
-// drain delivers all that is due until then and returns copies of the frames.
+// drain delivers all frames that are due until the given time and returns copies of them.
 func drain(l *line, until int64) [][]byte {
 	var out [][]byte
 	for l.next() <= until {
@@ -101,8 +101,8 @@ func drain(l *line, until int64) [][]byte {
 	return out
 }
 
-// checkSegments verifies frames that together carry some of a super-packet's
-// bytes, without offload, and returns which payload bytes arrived.
+// checkSegments checks frames that together carry some of a super-packet's bytes, without offload.
+// It returns which bytes of the payload have arrived.
 func checkSegments(t *rapid.T, frames [][]byte, v6 bool, payload, mss int) []bool {
 	seen := make([]bool, payload)
 	l4 := 34
@@ -178,7 +178,7 @@ func TestLossTakesWholeSegments(t *testing.T) {
 		l := newLine(Params{Loss: 0.1, Rate: rate}, offload, rapid.Uint64().Draw(t, "seed"))
 		offer(l, 0, superFrame(v6, payload, mss))
 		frames := drain(l, math.MaxInt64-1)
-		if offload { // cut what came out with a second, plain line
+		if offload { // cut the frames with a second line that has no offload
 			plain := newLine(Params{}, false, 1)
 			for _, f := range frames {
 				offer(plain, 0, f)
@@ -205,8 +205,8 @@ func TestLossTakesWholeSegments(t *testing.T) {
 
 func drainUnmarked(l *line) [][]byte { return drain(l, math.MaxInt64-1) }
 
-// checkFragments is checkSegments without the flags: a piece that was cut twice
-// has them cleared or kept by its own ends.
+// checkFragments does what checkSegments does, except for the flags: a piece that was cut twice has
+// flags that depend on its own ends.
 func checkFragments(t *rapid.T, frames [][]byte, v6 bool, payload, mss int) []bool {
 	l4 := 34
 	if v6 {
@@ -250,11 +250,11 @@ func TestLossRateIsPerPacket(t *testing.T) {
 }
 
 func TestRateDelayAndQueue(t *testing.T) {
-	p := Params{Rate: 100e6, Delay: 25 * time.Millisecond, Queue: 125000} // 10 ms of queue
+	p := Params{Rate: 100e6, Delay: 25 * time.Millisecond, Queue: 125000} // a queue of 10 ms
 	l := newLine(p, true, 1)
 	frame := make([]byte, vnetLen+1250) // 100 us each
 	var delivered int
-	// 200 Mbit/s for one second into 100 Mbit/s.
+	// This sends 200 Mbit/s for one second into 100 Mbit/s.
 	for now := int64(0); now < 1e9; now += 50_000 {
 		offer(l, now, frame)
 		delivered += len(drain(l, now))
@@ -313,7 +313,7 @@ func TestOrderIsKeptUnderJitterAndChange(t *testing.T) {
 func TestFasterRateAppliesToTheQueue(t *testing.T) {
 	l := newLine(Params{Rate: 1e6, Queue: MaxQueue}, true, 1)
 	for range 100 {
-		offer(l, 0, make([]byte, vnetLen+1250)) // 10 ms each: a second in all
+		offer(l, 0, make([]byte, vnetLen+1250)) // 10 ms each, one second in all
 	}
 	drain(l, 100e6)
 	l.set(Params{Rate: 100e6, Queue: MaxQueue}, 100e6)
@@ -326,7 +326,7 @@ func TestFasterRateAppliesToTheQueue(t *testing.T) {
 func TestSlowLinkHandsOnPieces(t *testing.T) {
 	l := newLine(Params{Rate: 10e6, Queue: MaxQueue}, true, 1)
 	offer(l, 0, superFrame(false, 60000, 1460))
-	// 60 kB take 48 ms; half of it must be there after half the time.
+	// 60 kB take 48 ms; half of it must have arrived after half the time.
 	drain(l, 24e6)
 	if got := l.stats.DeliveredBytes; got < 25000 || got > 32000 {
 		t.Errorf("%d bytes after half the time, want about 30000", got)
@@ -365,7 +365,7 @@ func TestParamsRefused(t *testing.T) {
 	}
 }
 
-// FuzzAccept: a line survives any bytes that a TAP could hand over.
+// FuzzAccept checks that a line accepts any bytes that a TAP could deliver.
 func FuzzAccept(f *testing.F) {
 	f.Add(superFrame(false, 5000, 1460), true)
 	f.Add(superFrame(true, 5000, 1460), false)

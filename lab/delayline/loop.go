@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// readBatch is how many frames are read from one TAP before due ones are written.
+	// readBatch is the number of frames that are read from one TAP before due ones are written.
 	readBatch = 64
-	// A busy loop lets frames gather before it looks again, which bounds its
-	// wake-ups and with them the CPU. How long depends on the shortest delay it
-	// carries; arrivals are taken to be half of it earlier than they are seen, and
-	// deliveries may be as much early, so on average the pause does not show.
+	// A busy loop pauses between rounds to let frames gather, which bounds its wake-ups and so its
+	// CPU time. The pause depends on the shortest delay of its links. Frames are taken to have
+	// arrived half a pause before they are read, and may be delivered half a pause early, so that
+	// on average the pause does not show.
 	moderationShare = 50
 	minModeration   = 40 * time.Microsecond
 	maxModeration   = 400 * time.Microsecond
@@ -31,15 +31,15 @@ type pipe struct {
 	down     bool
 }
 
-// loop owns the I/O of some pipes on one OS thread. mu guards the pipes: the
-// thread holds it while it works, the control server while it reads or changes.
+// loop owns the I/O of some pipes on one OS thread. mu guards the pipes: the thread holds it while
+// it works, and the control server holds it while it reads or changes them.
 type loop struct {
 	mu    sync.Mutex
 	pipes []*pipe
-	next  []int64 // when the pipe's front frame is due
+	next  []int64 // when each pipe's front frame is due
 	epoll int
-	wake  int   // eventfd: parameters changed, or stop
-	pause int64 // moderation
+	wake  int   // eventfd that is written when parameters have changed or the loop must end
+	pause int64 // how long to pause after a busy round, in nanoseconds
 }
 
 func newLoop() (*loop, error) {
@@ -68,7 +68,7 @@ func (l *loop) watch(fd, index int) error {
 	return nil
 }
 
-// add gives the loop a pipe before it runs.
+// add adds a pipe before the loop runs.
 func (l *loop) add(p *pipe) error {
 	l.pipes = append(l.pipes, p)
 	l.next = append(l.next, math.MaxInt64)
@@ -80,20 +80,20 @@ func (l *loop) close() {
 	_ = unix.Close(l.wake)
 }
 
-// poke makes the loop look at its state again.
-func (l *loop) poke() { _, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+// wakeUp wakes the loop, so that it looks at its state again.
+func (l *loop) wakeUp() { _, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
 // run carries frames until ctx ends.
 func (l *loop) run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	beExact()
-	stop := context.AfterFunc(ctx, l.poke)
+	setRealTime()
+	stop := context.AfterFunc(ctx, l.wakeUp)
 	defer stop()
 
 	events := make([]unix.EpollEvent, 64)
 	l.mu.Lock()
-	l.moderate()
+	l.updatePause()
 	l.mu.Unlock()
 	for ctx.Err() == nil {
 		n, err := waitUntil(l.epoll, events, l.nextDue())
@@ -111,16 +111,16 @@ func (l *loop) run(ctx context.Context) error {
 	return nil
 }
 
-// beExact lets the calling thread wake when it asked to: real-time priority, so
-// that a busy machine does not delay the line, and no timer slack. It is best
-// effort; late deliveries show in the statistics.
-func beExact() {
+// setRealTime makes the calling thread wake at the requested time: it gets real-time priority, so that
+// a busy machine does not delay the line, and no timer slack. It ignores errors; late deliveries
+// show in the statistics.
+func setRealTime() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
 }
 
-// moderate chooses the pause for the pipes' parameters.
-func (l *loop) moderate() {
+// updatePause sets the pause according to the pipes' parameters.
+func (l *loop) updatePause() {
 	l.pause = int64(maxModeration)
 	for _, p := range l.pipes {
 		l.pause = min(l.pause, int64(p.line.params.Delay/moderationShare))
@@ -138,7 +138,7 @@ func (l *loop) nextDue() int64 {
 	return due
 }
 
-// work reads from the ready TAPs and delivers what is due.
+// work reads from the ready TAPs and delivers the frames that are due.
 func (l *loop) work(events []unix.EpollEvent) (busy bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +166,7 @@ func (l *loop) work(events []unix.EpollEvent) (busy bool, err error) {
 	return busy, nil
 }
 
-// read takes in up to a batch of frames.
+// read reads up to a batch of frames and passes them to the line.
 func (p *pipe) read(now int64) error {
 	for range readBatch {
 		space := p.line.fifo.space()[:maxRead]
@@ -197,11 +197,11 @@ func (p *pipe) deliver(now, slack int64) {
 // epoch is the origin of the loops' clock.
 var epoch = time.Now()
 
-// monotonic is the clock of the loops in nanoseconds. (It comes from the vDSO;
-// unix.ClockGettime would be a system call.)
+// monotonic returns the time of the loops' clock in nanoseconds. It is read in the vDSO, whereas
+// unix.ClockGettime would be a system call.
 func monotonic() int64 { return int64(time.Since(epoch)) }
 
-// waitUntil is epoll_pwait2: it returns with events or at the time due.
+// waitUntil calls epoll_pwait2. It returns when there are events or the due time has come.
 func waitUntil(epoll int, events []unix.EpollEvent, due int64) (int, error) {
 	var timeout *unix.Timespec
 	if due != math.MaxInt64 {
@@ -223,8 +223,8 @@ func waitUntil(epoll int, events []unix.EpollEvent, due int64) (int, error) {
 	return 0, fmt.Errorf("epoll_pwait2 (Linux 5.11 or later): %w", errno)
 }
 
-// rawRead, rawWrite and rawSleep bypass the Go scheduler: the descriptors never
-// block, pauses are short, and the thread is the loop's own.
+// rawRead, rawWrite and rawSleep bypass the Go scheduler. This is safe because the descriptors
+// never block, pauses are short, and the loop has the thread for itself.
 func rawRead(fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 	return int(n), errno

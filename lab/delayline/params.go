@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// Params describes one direction of a link. The zero value is a wire that
-// delivers at once and loses nothing.
+// Params describes one direction of a link. The zero value is a wire without delay and loss.
 type Params struct {
 	// Rate is the serialisation rate in bit/s, counting Ethernet frames without
 	// preamble and FCS. 0 means unlimited.
 	Rate float64 `json:"rate,omitempty"`
-	// Queue is the most bytes that may wait for serialisation; frames beyond it
-	// are dropped at the tail. 0 means DefaultQueue. Unused when Rate is 0.
+	// Queue bounds the bytes that may wait for serialisation; frames beyond it are dropped at the
+	// tail. 0 means DefaultQueue. It is ignored if Rate is 0.
 	Queue int64 `json:"queue,omitempty"`
 	// Delay is the propagation delay, one way.
 	Delay time.Duration `json:"delay,omitempty"`
 	// Jitter spreads the delay uniformly over Delay ± Jitter. Frames are never
 	// reordered: a frame that would overtake another arrives with it.
 	Jitter time.Duration `json:"jitter,omitempty"`
-	// Loss is the probability, 0 to 1, that a packet is lost. It applies to each
-	// MSS-sized packet, also inside a super-packet.
+	// Loss is the probability, 0 to 1, that a packet is lost. It applies to each MSS-sized packet,
+	// also inside a super-packet.
 	Loss float64 `json:"loss,omitempty"`
 }
 
-// Limits of what a direction may be asked for.
+// These bound the parameters of a direction.
 const (
 	MaxRate  = 400e9
 	MaxDelay = 10 * time.Second
@@ -33,7 +32,7 @@ const (
 	minQueue = 96 << 10
 )
 
-// Validate reports the first parameter that no line can have.
+// Validate returns an error that names the first parameter that is out of range.
 func (p Params) Validate() error {
 	switch {
 	case !(p.Rate >= 0 && p.Rate <= MaxRate):
@@ -57,8 +56,8 @@ func (p Params) Validate() error {
 // IsZero reports whether the line is a plain wire.
 func (p Params) IsZero() bool { return p == Params{} }
 
-// QueueLimit is the queue in bytes that applies: Queue, or when that is 0 one
-// bandwidth-delay product of the round trip, and at least 20 ms of the rate.
+// QueueLimit returns the bytes that the queue may hold: Queue, or if that is 0, one bandwidth-delay
+// product of the round trip, and at least 20 ms of the rate.
 func (p Params) QueueLimit() int64 {
 	if p.Queue > 0 {
 		return p.Queue
@@ -71,26 +70,27 @@ func (p Params) QueueLimit() int64 {
 	return min(max(bytes, minQueue), MaxQueue)
 }
 
-// Stats are the counters of one direction since it started.
+// Stats holds the counters of one direction since it started.
 type Stats struct {
-	// Received counts what came in from the sending end, Delivered what the
-	// receiving end got. Packets are MSS-sized packets as on a wire.
+	// Received counts packets from the sending end, and Delivered those written to the receiving
+	// end. Packets are MSS-sized packets as on a wire.
 	ReceivedPackets  uint64 `json:"received_packets"`
 	ReceivedBytes    uint64 `json:"received_bytes"`
 	DeliveredPackets uint64 `json:"delivered_packets"`
 	DeliveredBytes   uint64 `json:"delivered_bytes"`
-	// Lost were taken by the loss asked for, Dropped found the queue full,
-	// Failed could not be written (the receiving interface was down) or were
-	// malformed.
+	// Lost counts packets lost at random as Params.Loss says, and Dropped those that found the
+	// queue full. Failed counts packets that were malformed or could not be written, because the
+	// receiving interface was down.
 	Lost    uint64 `json:"lost"`
 	Dropped uint64 `json:"dropped"`
 	Failed  uint64 `json:"failed"`
-	// QueueBytes wait for serialisation now; QueueMax is the most that ever did.
+	// QueueBytes is the number of bytes that wait for serialisation now, and QueueMax the largest
+	// such number.
 	QueueBytes int64 `json:"queue_bytes"`
 	QueueMax   int64 `json:"queue_max"`
-	// FlightBytes are held by the line: queue and propagation together.
+	// FlightBytes is the number of bytes that the line holds, in its queue and on the way.
 	FlightBytes int64 `json:"flight_bytes"`
-	// LateMax is the most that a delivery was behind its time, LateMean the mean.
+	// LateMax and LateMean are the largest and the mean time by which deliveries were late.
 	LateMax  time.Duration `json:"late_max"`
 	LateMean time.Duration `json:"late_mean"`
 }

@@ -26,17 +26,16 @@ const (
 	startTimeout = 30 * time.Second
 )
 
-// A delay line process is a copy of whatever binary uses this package, a test's
-// as well as sluice itself, so it must be recognised before that binary's own
-// main runs. Nothing else is done in an init function here.
+// A delay line process is a copy of any program that uses this package, tests included. So it must
+// be recognised before that program's main runs.
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == ProcessName {
 		os.Exit(processMain())
 	}
 }
 
-// processMain reads the Config from standard input, says that it is ready on
-// standard output, and carries the links until it is told to end.
+// processMain reads the Config from standard input, reports on standard output that it is ready,
+// and carries the links until it receives a signal.
 func processMain() int {
 	fail := func(err error) int {
 		fmt.Println(err)
@@ -53,7 +52,7 @@ func processMain() int {
 	if err != nil {
 		return fail(err)
 	}
-	// The loops hold on to their processors through short sleeps.
+	// The loops keep their processors during short sleeps.
 	runtime.GOMAXPROCS(c.threads() + 2)
 	fmt.Println(readyLine)
 	if err := s.Run(ctx); err != nil {
@@ -63,10 +62,9 @@ func processMain() int {
 	return 0
 }
 
-// Start runs a delay line process in a session of its own, so that it outlives
-// the caller, with its messages in logPath. It returns the process id when the
-// TAP devices exist. The caller ends it with SIGTERM; if it is the caller's
-// child it is reaped by itself.
+// Start runs a delay line process in a session of its own, so that it outlives the caller. The
+// process writes its messages to logPath. Start returns the process ID once the TAP devices exist.
+// The caller ends the process with SIGTERM, and need not wait for it.
 func Start(ctx context.Context, c Config, logPath string) (pid int, err error) {
 	if err := c.Validate(); err != nil {
 		return 0, fmt.Errorf("delay line: %w", err)
@@ -109,7 +107,7 @@ func Start(ctx context.Context, c Config, logPath string) (pid int, err error) {
 	return cmd.Process.Pid, nil
 }
 
-// reap reports the first line of a starting process and then waits for its end.
+// reap sends the first line of a starting process to ready, and then waits for its end.
 func reap(cmd *exec.Cmd, out io.Reader, ready chan<- error) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	line = strings.TrimSpace(line)

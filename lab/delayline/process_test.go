@@ -58,8 +58,8 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestProcess runs a delay line without links: its control socket answers, and it
-// ends when it is told to.
+// TestProcess runs a delay line without links, and checks that its control socket answers and that
+// it ends at a signal.
 func TestProcess(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
@@ -114,6 +114,6 @@ func talk(t *testing.T, socket, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = conn.Write([]byte(text)) // the server may hang up before it has read all
+	_, _ = conn.Write([]byte(text)) // The server may close the connection before it has read everything.
 	_ = conn.Close()
 }

@@ -20,25 +20,25 @@ type Server struct {
 	listener net.Listener
 	loops    []*loop
 	taps     []*tap
-	links    map[string]*served
+	links    map[string]*servedLink
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
 }
 
-// served is a link with its two directions.
-type served struct {
+// servedLink is a link with its two directions.
+type servedLink struct {
 	ends  [2]*tap
-	pipes [2]*pipe // AtoB, BtoA
+	pipes [2]*pipe // from A to B, and from B to A
 	loops [2]*loop
 }
 
-// NewServer makes the TAP devices and the control socket. They vanish with Close.
+// NewServer makes the TAP devices and the control socket. Close removes them.
 func NewServer(c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("delay line: %w", err)
 	}
-	s := &Server{links: map[string]*served{}, conns: map[net.Conn]struct{}{}}
+	s := &Server{links: map[string]*servedLink{}, conns: map[net.Conn]struct{}{}}
 	if err := s.open(c); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("delay line: %w", err)
@@ -75,7 +75,7 @@ func (s *Server) open(c Config) error {
 }
 
 func (s *Server) addLink(link Link, index int, seed uint64) error {
-	v := &served{}
+	v := &servedLink{}
 	for i, end := range []End{link.A, link.B} {
 		t, err := openTAP(end)
 		if err != nil {
@@ -100,8 +100,8 @@ func (s *Server) addLink(link Link, index int, seed uint64) error {
 	return nil
 }
 
-// Run carries traffic and answers control requests until ctx ends or a TAP is
-// taken away. It closes the server.
+// Run carries traffic and answers control requests until ctx ends or a TAP is removed. It closes
+// the server.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.Close()
 	group, ctx := errgroup.WithContext(ctx)
@@ -131,7 +131,7 @@ func (s *Server) serve(ctx context.Context, group *errgroup.Group) error {
 		s.mu.Unlock()
 		group.Go(func() error {
 			defer s.forget(conn)
-			s.converse(conn)
+			s.serveConn(conn)
 			return nil
 		})
 	}
@@ -167,8 +167,8 @@ func (s *Server) Close() {
 	s.taps, s.loops = nil, nil
 }
 
-// converse answers requests, one JSON object a line.
-func (s *Server) converse(conn net.Conn) {
+// serveConn reads requests, one JSON object a line, and answers each.
+func (s *Server) serveConn(conn net.Conn) {
 	in := bufio.NewScanner(conn)
 	in.Buffer(nil, 64<<10)
 	out := json.NewEncoder(conn)
@@ -204,7 +204,7 @@ func (s *Server) answer(req request) (map[string]LinkState, error) {
 }
 
 // set changes the parameters of one or both directions, or of neither.
-func (v *served) set(req request) error {
+func (v *servedLink) set(req request) error {
 	asked := [2]*Params{req.AtoB, req.BtoA}
 	for _, p := range asked {
 		if p == nil {
@@ -222,7 +222,7 @@ func (v *served) set(req request) error {
 	return nil
 }
 
-func (v *served) setCarrier(up bool) error {
+func (v *servedLink) setCarrier(up bool) error {
 	for d := range 2 {
 		v.loops[d].change(v.pipes[d], func(q *pipe, now int64) {
 			q.down = !up
@@ -241,9 +241,9 @@ func (l *loop) change(p *pipe, f func(p *pipe, now int64)) {
 	for i := range l.pipes {
 		l.next[i] = l.pipes[i].line.next()
 	}
-	l.moderate()
+	l.updatePause()
 	l.mu.Unlock()
-	l.poke()
+	l.wakeUp()
 }
 
 func (s *Server) state() map[string]LinkState {

@@ -9,18 +9,18 @@ import (
 	"github.com/sluice-net/sluice/internal/namespace"
 )
 
-// End is one end of a link: the TAP device to make and where.
+// End describes one end of a link: the TAP device to make, and its namespace.
 type End struct {
 	// Namespace is the path of the network namespace; empty means the caller's.
 	Namespace string `json:"namespace,omitempty"`
 	// Interface is the TAP's name.
 	Interface string `json:"interface"`
-	// Offload says that the kernel behind the TAP takes and gives super-packets and
-	// partial checksums. A switch port needs complete frames: false.
+	// Offload reports whether the kernel behind the TAP accepts and sends super-packets and partial
+	// checksums. A switch port needs complete frames: false.
 	Offload bool `json:"offload,omitempty"`
 }
 
-// tap is an open TAP device. It exists as long as it is open.
+// tap is an open TAP device. The device exists as long as it is open.
 type tap struct {
 	fd   int
 	name string
@@ -88,5 +88,5 @@ func (t *tap) setCarrier(up bool) error {
 
 func (t *tap) close() { _ = unix.Close(t.fd) }
 
-// errGone says that a TAP was taken away under the process.
+// errGone means that a TAP was removed while the process used it.
 var errGone = errors.New("TAP device is gone")

@@ -6,13 +6,13 @@ import (
 	"math/bits"
 )
 
-// The virtio_net_hdr that precedes each frame on a TAP with IFF_VNET_HDR.
+// These are the offsets in the virtio_net_hdr that precedes each frame on a TAP with IFF_VNET_HDR.
 const (
 	vnetLen = 10
 
 	vnetFlags      = 0 // u8
 	vnetGSOType    = 1 // u8
-	vnetHdrLen     = 2 // u16, all fields in host order (little endian machines)
+	vnetHdrLen     = 2 // u16; all fields are in host order (little endian machines)
 	vnetGSOSize    = 4 // u16
 	vnetCsumStart  = 6 // u16
 	vnetCsumOffset = 8 // u16
@@ -22,7 +22,7 @@ const (
 	gsoNone  = 0
 	gsoTCPv4 = 1
 	gsoTCPv6 = 4
-	gsoECN   = 0x80 // bit on top of the type
+	gsoECN   = 0x80 // a bit that is added to the type
 )
 
 var native = binary.NativeEndian
@@ -32,13 +32,13 @@ var (
 	errGSOType = errors.New("segmentation type that was not offered")
 )
 
-// super describes the packets inside one frame as read from a TAP.
-// For a frame that is a single packet segments is 1.
-type super struct {
+// superPacket describes the packets inside one frame as read from a TAP. If the frame is a single packet,
+// segments is 1.
+type superPacket struct {
 	needsCsum bool
 	gso       uint8 // without the ECN bit
 	l3, l4    int   // offsets within the frame (without vnet header)
-	header    int   // bytes of headers, repeated in every segment
+	header    int   // bytes of the headers, which every segment repeats
 	mss       int
 	segments  int
 	csumAt    int // offset of the checksum field within the frame
@@ -46,35 +46,35 @@ type super struct {
 
 // parseSuper reads the vnet header and, for super-packets, the frame's headers.
 // buf is the vnet header followed by the frame.
-func parseSuper(buf []byte) (super, error) {
+func parseSuper(buf []byte) (superPacket, error) {
 	if len(buf) < vnetLen+14 {
-		return super{}, errShort
+		return superPacket{}, errShort
 	}
 	frame := buf[vnetLen:]
-	s := super{segments: 1, needsCsum: buf[vnetFlags]&vnetNeedsCsum != 0, gso: buf[vnetGSOType] &^ gsoECN}
+	s := superPacket{segments: 1, needsCsum: buf[vnetFlags]&vnetNeedsCsum != 0, gso: buf[vnetGSOType] &^ gsoECN}
 	if s.needsCsum {
 		s.l4 = int(native.Uint16(buf[vnetCsumStart:]))
 		s.csumAt = s.l4 + int(native.Uint16(buf[vnetCsumOffset:]))
 		if s.l4 < 14 || s.csumAt+2 > len(frame) {
-			return super{}, errShort
+			return superPacket{}, errShort
 		}
 	}
 	if s.gso == gsoNone {
 		return s, nil
 	}
 	if (s.gso != gsoTCPv4 && s.gso != gsoTCPv6) || !s.needsCsum {
-		return super{}, errGSOType
+		return superPacket{}, errGSOType
 	}
 	return s.parseTCP(buf)
 }
 
-func (s super) parseTCP(buf []byte) (super, error) {
+func (s superPacket) parseTCP(buf []byte) (superPacket, error) {
 	frame := buf[vnetLen:]
 	s.l3 = 14
 	for at := 12; isVLAN(binary.BigEndian.Uint16(frame[at:])); at += 4 {
 		s.l3 += 4
 		if s.l3+2 > len(frame) {
-			return super{}, errShort
+			return superPacket{}, errShort
 		}
 	}
 	least := s.l3 + 40
@@ -82,12 +82,12 @@ func (s super) parseTCP(buf []byte) (super, error) {
 		least = s.l3 + 20
 	}
 	if s.l4 < least || s.l4+20 > len(frame) {
-		return super{}, errShort
+		return superPacket{}, errShort
 	}
 	s.header = s.l4 + int(frame[s.l4+12]>>4)*4
 	s.mss = int(native.Uint16(buf[vnetGSOSize:]))
 	if s.header < s.l4+20 || s.header > len(frame) || s.csumAt+2 > s.header || s.mss == 0 {
-		return super{}, errShort
+		return superPacket{}, errShort
 	}
 	s.segments = max(1, (len(frame)-s.header+s.mss-1)/s.mss)
 	return s, nil
@@ -95,22 +95,21 @@ func (s super) parseTCP(buf []byte) (super, error) {
 
 func isVLAN(ethertype uint16) bool { return ethertype == 0x8100 || ethertype == 0x88a8 }
 
-// cut describes the segments [first, first+count) of a super-packet as a frame
-// of its own.
+// cut selects the segments [first, first+count) of a super-packet as a frame of its own.
 type cut struct{ first, count int }
 
-// payload is the range of the super-packet's frame that the cut carries.
-func (s super) payload(c cut, frameLen int) (from, to int) {
+// payload returns the range of the super-packet's frame that the cut carries.
+func (s superPacket) payload(c cut, frameLen int) (from, to int) {
 	from = s.header + c.first*s.mss
 	to = min(from+c.count*s.mss, frameLen)
 	return from, to
 }
 
-// writeHeader makes the headers of a cut in dst from those of the super-packet
-// buf: vnet header, lengths, IPv4 identification and checksum, TCP sequence and
-// flags, and the pseudo-header sum. With full it also completes the checksum, for
-// a receiver without offloads. It returns the bytes written.
-func (s super) writeHeader(dst, buf []byte, c cut, full bool) int {
+// writeHeader writes the headers of a cut to dst, derived from those of the super-packet buf: vnet
+// header, lengths, IPv4 identification and checksum, TCP sequence and flags, and the
+// pseudo-header's sum. With full it also completes the checksum, for a receiver without offload. It
+// returns the number of bytes written.
+func (s superPacket) writeHeader(dst, buf []byte, c cut, full bool) int {
 	size := vnetLen + s.header
 	copy(dst, buf[:size])
 	frameLen := len(buf) - vnetLen
@@ -121,8 +120,8 @@ func (s super) writeHeader(dst, buf []byte, c cut, full bool) int {
 
 	// The partial checksum holds the pseudo-header's sum, which includes the length.
 	partial := uint64(binary.BigEndian.Uint16(head[s.csumAt:]))
-	was, is := frameLen-s.l4, s.header-s.l4+to-from
-	partial += uint64(^uint16(was)) + uint64(is) // ones' complement: minus was, plus is
+	oldLen, newLen := frameLen-s.l4, s.header-s.l4+to-from
+	partial += uint64(^uint16(oldLen)) + uint64(newLen) // In ones' complement this subtracts was and adds is.
 	binary.BigEndian.PutUint16(head[s.csumAt:], fold(partial))
 
 	if c.count == 1 {
@@ -136,7 +135,7 @@ func (s super) writeHeader(dst, buf []byte, c cut, full bool) int {
 	return size
 }
 
-func (s super) fixIP(head []byte, c cut, payload int) {
+func (s superPacket) fixIP(head []byte, c cut, payload int) {
 	ip := head[s.l3:]
 	if s.gso == gsoTCPv6 {
 		binary.BigEndian.PutUint16(ip[4:], uint16(s.header-s.l3-40+payload))
@@ -149,14 +148,14 @@ func (s super) fixIP(head []byte, c cut, payload int) {
 	binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip[:length], 0)))
 }
 
-// TCP flags that belong to the first or to the last segment only.
+// These TCP flags belong to the first or to the last segment only.
 const (
 	tcpFIN = 1 << 0
 	tcpPSH = 1 << 3
 	tcpCWR = 1 << 7
 )
 
-func (s super) fixTCP(head []byte, c cut) {
+func (s superPacket) fixTCP(head []byte, c cut) {
 	tcp := head[s.l4:]
 	binary.BigEndian.PutUint32(tcp[4:], binary.BigEndian.Uint32(tcp[4:])+uint32(c.first*s.mss))
 	if c.first > 0 {
@@ -167,21 +166,21 @@ func (s super) fixTCP(head []byte, c cut) {
 	}
 }
 
-// completeFrame fills in the checksum that a sender with offload left to the
-// device, for a single packet in place.
-func (s super) completeFrame(buf []byte) {
+// completeFrame fills in, in place, the checksum of a single packet that a sender with offload left
+// to the device.
+func (s superPacket) completeFrame(buf []byte) {
 	complete(buf[vnetLen:], nil, s.l4, s.csumAt)
 	clear(buf[:vnetLen])
 }
 
-// complete writes the Internet checksum over head[l4:] and payload into the
-// field at csumAt, which holds the pseudo-header's sum. head must be even behind
-// l4, which TCP and single packets are.
+// complete writes the Internet checksum over head[l4:] and payload into the field at csumAt, which
+// holds the pseudo-header's sum. The part of head from l4 on must have an even length, which holds
+// for TCP and for single packets.
 func complete(head, payload []byte, l4, csumAt int) {
 	total := sum(payload, sum(head[l4:], 0))
 	value := ^fold(total)
 	if value == 0 {
-		value = 0xffff // UDP: 0 would mean "no checksum"; equal for the others
+		value = 0xffff // With UDP 0 means "no checksum"; with other protocols both values are equal.
 	}
 	binary.BigEndian.PutUint16(head[csumAt:], value)
 }

@@ -1,7 +1,7 @@
-// Package hostile provides switches and end hosts that do harm, each in a way of its own:
-// what a controller and its network must stand without others noticing. The switches speak
-// OpenFlow 1.3 over real connections, as [github.com/sluice-net/sluice/network/fake]'s do.
+// Package hostile provides switches and end hosts that misbehave, each in a different way. A
+// controller and its network must withstand them without effect on others. The switches speak
+// OpenFlow 1.3 over real connections, as those of [github.com/sluice-net/sluice/network/fake] do.
 //
-// [Kinds] lists what switches do, and [Kind.Run] has one of them do its worst for a while.
-// [FrameKinds] lists what end hosts send; whoever has an interface sends it.
+// [Kinds] lists the kinds of switches, and [Kind.Run] runs one. [FrameKinds] lists the kinds of
+// frames that end hosts send; the caller sends them by an interface.
 package hostile

@@ -11,16 +11,17 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// floodPorts is how many ports a switch has that floods.
+// floodPorts is the number of ports of a switch that floods.
 const floodPorts = 8
 
-// batch is how many messages are written at once.
+// batch is the number of messages that are written at once.
 const batch = 256
 
-// sends is the conduct of a switch that sends what next appends, without end.
-func sends(next func(b []byte, n uint64, t Target) []byte) func(context.Context) conduct {
-	return func(context.Context) conduct {
-		return conduct{options: fake.Options{Ports: floodPorts}, pause: again, worst: func(ctx context.Context, s *fake.Switch, t Target) {
+// flooding returns the behaviour of a switch that sends messages without end; next appends the n-th
+// one.
+func flooding(next func(b []byte, n uint64, t Target) []byte) func(context.Context) behaviour {
+	return func(context.Context) behaviour {
+		return behaviour{options: fake.Options{Ports: floodPorts}, pause: reconnectDelay, attack: func(ctx context.Context, s *fake.Switch, t Target) {
 			var b []byte
 			for n := rand.Uint64(); ctx.Err() == nil; {
 				b = b[:0]
@@ -36,22 +37,22 @@ func sends(next func(b []byte, n uint64, t Target) []byte) func(context.Context)
 	}
 }
 
-// packetIn appends a frame that has come in by one of the ports.
+// packetIn appends a packet-in with a frame from one of the ports.
 func packetIn(b []byte, n uint64, frame []byte) []byte {
 	in := &openflow.PacketIn{BufferID: openflow.NoBuffer, TotalLen: uint16(len(frame)), InPort: uint32(n%floodPorts) + 1, Data: frame}
-	b, _ = in.AppendTo(b, 0) // it fits
+	b, _ = in.AppendTo(b, 0) // It fits.
 	return b
 }
 
-// host is the n-th of any number of hosts.
+// host returns the n-th of any number of hosts.
 func host(n uint64) Host {
 	var mac [8]byte
 	binary.BigEndian.PutUint64(mac[:], n)
-	mac[2] = 0x06 // given out by nobody
+	mac[2] = 0x06 // a prefix that nobody has been assigned
 	return Host{openflow.MAC(mac[2:]), netip.AddrFrom4([4]byte{10, mac[5], mac[6], mac[7]})}
 }
 
-// announce appends what a host says to all when it comes.
+// announce appends a packet-in with the ARP announcement of a host.
 func announce(b []byte, n uint64, h Host) []byte {
 	return packetIn(b, n, packet.AppendARPRequest(nil, h.MAC, h.Addr, h.Addr, 0))
 }
@@ -73,8 +74,7 @@ func dialogue(b []byte, n uint64, _ Target) []byte {
 	}))
 }
 
-// garbage appends messages with a header that says how long they are, and nothing else
-// that is right.
+// garbage appends a message with a valid header and a random body.
 func garbage(b []byte, _ uint64, _ Target) []byte {
 	const size = 64
 	start := len(b)

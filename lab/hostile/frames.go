@@ -12,32 +12,32 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// FrameKind is one way in which an end host does harm: by frames.
+// FrameKind is one kind of harmful frames that an end host sends.
 type FrameKind struct {
 	Name string
-	Does string // after "a host that"
+	Does string // continues "a host that"
 	// Append appends the n-th frame to b. Self is the host, victim another one.
 	Append func(b []byte, n uint64, self, victim Host) []byte
 }
 
-// FrameKinds are all of them.
+// FrameKinds returns all kinds of harmful frames.
 func FrameKinds() []FrameKind {
 	return []FrameKind{
-		{"arp-claims", "says that others' addresses are its own", arpClaim},
-		{"mac-claims", "sends from others' link addresses", macClaim},
+		{"arp-claims", "claims the addresses of other hosts", arpClaim},
+		{"mac-claims", "sends from other hosts' link addresses", macClaim},
 		{"arp-questions", "asks for addresses that nobody has", arpQuestion},
-		{"broadcasts", "sends to all", broadcast},
-		{"new-hosts", "is another host with each frame", newHost},
-		{"dhcp-clients", "asks for leases for clients that it makes up", dhcpDiscover},
-		{"dhcp-server", "offers leases that are not its to give", dhcpOffer},
-		{"joins", "opens subflows of connections that it makes up", join},
-		{"probes", "sends what looks like the controller's probes of links", linkProbe},
+		{"broadcasts", "sends broadcasts", broadcast},
+		{"new-hosts", "sends each frame from another address", newHost},
+		{"dhcp-clients", "requests leases for invented clients", dhcpDiscover},
+		{"dhcp-server", "offers leases as if it were the DHCP server", dhcpOffer},
+		{"joins", "opens subflows of invented connections", join},
+		{"probes", "sends frames like the controller's probes of links", linkProbe},
 	}
 }
 
 var noMAC openflow.MAC
 
-// arpClaim appends an answer that nobody has asked for, or an announcement.
+// arpClaim appends an unsolicited ARP reply, or an ARP announcement.
 func arpClaim(b []byte, n uint64, self, victim Host) []byte {
 	if n%2 == 0 {
 		return packet.AppendARPRequest(b, self.MAC, victim.Addr, victim.Addr, 0)
@@ -54,7 +54,7 @@ func arpQuestion(b []byte, n uint64, self, _ Host) []byte {
 	return packet.AppendARPRequest(b, self.MAC, self.Addr, host(n).Addr, 0)
 }
 
-// discardPort is that of a service which nobody offers (RFC 863).
+// discardPort is the port of a service that nobody offers (RFC 863).
 const discardPort = 9
 
 var toAll = netip.AddrFrom4([4]byte{255, 255, 255, 255})
@@ -76,7 +76,7 @@ func dhcpDiscover(b []byte, n uint64, _, _ Host) []byte {
 	h := host(n)
 	m, err := dhcpv4.NewDiscovery(h.MAC[:])
 	if err != nil {
-		return b // the system has no random numbers
+		return b // The system has no random numbers.
 	}
 	return packet.AppendUDP(b, packet.Frame{Dst: packet.Broadcast, Src: h.MAC}, packet.UDPDatagram{
 		Src: netip.AddrPortFrom(netip.IPv4Unspecified(), dhcpv4.ClientPort), Dst: netip.AddrPortFrom(toAll, dhcpv4.ServerPort), Payload: m.ToBytes(),
@@ -89,7 +89,7 @@ func dhcpOffer(b []byte, _ uint64, self, victim Host) []byte {
 		dhcpv4.WithHwAddr(victim.MAC[:]), dhcpv4.WithMessageType(dhcpv4.MessageTypeOffer), dhcpv4.WithYourIP(host(1).Addr.AsSlice()),
 		dhcpv4.WithServerIP(self.Addr.AsSlice()), dhcpv4.WithRouter(self.Addr.AsSlice()), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(self.Addr.AsSlice())))
 	if err != nil {
-		return b // the system has no random numbers
+		return b // The system has no random numbers.
 	}
 	m.OpCode = dhcpv4.OpcodeBootReply
 	return packet.AppendUDP(b, packet.Frame{Dst: packet.Broadcast, Src: self.MAC}, packet.UDPDatagram{
@@ -97,11 +97,11 @@ func dhcpOffer(b []byte, _ uint64, self, victim Host) []byte {
 	})
 }
 
-// joinMark is the DSCP that SYNs of further subflows have unless the configuration says
-// another (qos.subflows.dscp).
+// joinMark is the DSCP of SYNs that open further subflows, unless the configuration has another one
+// (qos.subflows.dscp).
 const joinMark = 11
 
-// join appends a SYN that joins a connection (RFC 8684, section 3.2): every fourth is from an
+// join appends a SYN that joins a connection (RFC 8684, section 3.2). Every fourth has a source
 // address that nobody has.
 func join(b []byte, n uint64, self, victim Host) []byte {
 	from := self.Addr
@@ -112,7 +112,7 @@ func join(b []byte, n uint64, self, victim Host) []byte {
 	options := []byte{kind, length, subtype, 1}
 	options = binary.BigEndian.AppendUint32(options, rand.Uint32()) // the token
 	options = binary.BigEndian.AppendUint32(options, rand.Uint32())
-	const header, size, sum = 14, 20, 10 // of Ethernet, and of IPv4, whose checksum stands there
+	const header, size, sum = 14, 20, 10 // sizes of the headers of Ethernet and IPv4, and the offset of IPv4's checksum
 	at := len(b) + header
 	b = packet.AppendTCP(b, packet.Frame{Dst: victim.MAC, Src: self.MAC}, packet.TCPSegment{
 		Src: netip.AddrPortFrom(from, uint16(1024+rand.Uint32N(1<<16-1024))), Dst: netip.AddrPortFrom(victim.Addr, 80), Flags: packet.SYN, Window: 1000, Options: options,
@@ -123,8 +123,8 @@ func join(b []byte, n uint64, self, victim Host) []byte {
 	return b
 }
 
-// linkProbe appends an LLDP frame as the controller's probes of links are (see package
-// discovery), whose hash is made up.
+// linkProbe appends an LLDP frame like the controller's probes of links (see package discovery),
+// with a random hash.
 func linkProbe(b []byte, n uint64, self, _ Host) []byte {
 	const body, hash = 8 + 8 + 4 + 8 + 8, 16
 	b = append(b, discovery.Multicast[:]...)

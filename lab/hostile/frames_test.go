@@ -10,12 +10,12 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Each kind of frame is one that a network takes for what it claims to be: what nobody can
-// read would do no harm.
+// TestFramesAreWhatTheyClaimToBe checks that each kind of frame is valid: a network would drop one
+// that it cannot parse, and no harm would be done.
 func TestFramesAreWhatTheyClaimToBe(t *testing.T) {
 	self := hostile.Host{MAC: openflow.MAC{2, 0, 0, 0, 0, 1}, Addr: netip.MustParseAddr("192.0.2.1")}
 	victim := hostile.Host{MAC: openflow.MAC{2, 0, 0, 0, 0, 2}, Addr: netip.MustParseAddr("192.0.2.2")}
-	is := map[string]func(h *packet.Headers) bool{
+	ok := map[string]func(h *packet.Headers) bool{
 		"arp-claims": func(h *packet.Headers) bool { return h.Has(packet.ARP) && h.EthSrc == self.MAC && h.Src == victim.Addr },
 		"mac-claims": func(h *packet.Headers) bool { return h.EthSrc == victim.MAC },
 		"arp-questions": func(h *packet.Headers) bool {
@@ -41,7 +41,7 @@ func TestFramesAreWhatTheyClaimToBe(t *testing.T) {
 				if k.Name == "joins" && !packet.MPTCPOf(h.TCPOptions(frame)).Join {
 					t.Errorf("frame % x joins nothing", frame)
 				}
-				if !is[k.Name](&h) {
+				if !ok[k.Name](&h) {
 					t.Errorf("frame % x is something else: %+v", frame, h)
 				}
 			}

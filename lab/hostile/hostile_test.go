@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Each kind comes again when it is cut off, and ends when it is told to, with all its
-// connections.
+// TestKindsComeAgainAndEnd checks that each kind of switch connects again when it is cut off, and
+// that it closes all its connections when ctx ends.
 func TestKindsComeAgainAndEnd(t *testing.T) {
 	for _, k := range Kinds() {
 		t.Run(k.Name, func(t *testing.T) {
@@ -45,15 +45,15 @@ func TestKindsComeAgainAndEnd(t *testing.T) {
 	}
 }
 
-// What floods send is OpenFlow, but garbage.
+// TestFloodsAreMessages checks that all floods but garbage consist of valid OpenFlow messages.
 func TestFloodsAreMessages(t *testing.T) {
 	target := Target{Victims: []Host{host(7)}}
 	for name, next := range map[string]func([]byte, uint64, Target) []byte{"hosts": newHosts, "moves": claims, "packets": dialogue} {
 		for n := range uint64(20) {
 			b := next(nil, n, target)
 			_, m, err := openflow.Decode(b)
-			in, is := m.(*openflow.PacketIn)
-			if err != nil || !is || in.InPort < 1 || in.InPort > floodPorts {
+			in, ok := m.(*openflow.PacketIn)
+			if err != nil || !ok || in.InPort < 1 || in.InPort > floodPorts {
 				t.Errorf("%s: message %d is %v, %v", name, n, m, err)
 			}
 		}

@@ -11,20 +11,20 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Kind is one way to do harm.
+// Kind is one kind of hostile switch.
 type Kind struct {
 	Name string
-	Does string // after "a switch that"
+	Does string // continues "a switch that"
 	run  func(context.Context, Target)
 }
 
-// Target is whom a hostile switch harms.
+// Target describes the controller and the hosts that a hostile switch attacks.
 type Target struct {
 	// Dial connects to the controller's port for switches.
 	Dial func(context.Context) (net.Conn, error)
-	// DPID is what the switch calls itself.
+	// DPID is the datapath identifier that the switch claims.
 	DPID openflow.DatapathID
-	// Victims are hosts elsewhere, whose addresses it may claim.
+	// Victims lists hosts at other switches, whose addresses the switch may claim.
 	Victims []Host
 }
 
@@ -34,31 +34,32 @@ type Host struct {
 	Addr netip.Addr // IPv4
 }
 
-// Run does harm until ctx ends, and returns when all its connections are closed. A
-// switch that is refused or cut off comes again.
+// Run runs the hostile switch until ctx ends, and returns when all its connections are closed. A
+// switch that is refused or cut off connects again.
 func (k Kind) Run(ctx context.Context, t Target) { k.run(ctx, t) }
 
-// again is when a switch that was cut off comes again.
-const again = 100 * time.Millisecond
+// reconnectDelay is the time after which a switch that was cut off connects again.
+const reconnectDelay = 100 * time.Millisecond
 
-// conduct is how a switch behaves that connects as switches do.
-type conduct struct {
+// behaviour is the behaviour of a switch that completes the handshake.
+type behaviour struct {
 	options fake.Options
-	// worst, if set, is what it does as soon as it has rules of the controller; the
-	// connection is closed when it returns.
-	worst func(context.Context, *fake.Switch, Target)
-	pause time.Duration // until it comes again
+	// attack, if set, is called once the switch has received rules. The connection is closed when it
+	// returns.
+	attack func(context.Context, *fake.Switch, Target)
+	pause  time.Duration // until the switch connects again
 }
 
-// as has a new switch of a conduct connect, again and again.
-func as(make func(context.Context) conduct) func(context.Context, Target) {
+// reconnecting returns a function that connects a new switch again and again until ctx ends, each with the
+// behaviour that make returns.
+func reconnecting(make func(context.Context) behaviour) func(context.Context, Target) {
 	return func(ctx context.Context, t Target) {
 		for ctx.Err() == nil {
 			c := make(ctx)
 			c.options.DPID = t.DPID
 			conn, err := t.Dial(ctx)
 			if err != nil {
-				_ = tasks.Sleep(ctx, again) // refused, as it may be
+				_ = tasks.Sleep(ctx, reconnectDelay) // The controller may refuse the connection.
 				continue
 			}
 			c.session(ctx, conn, t)
@@ -67,26 +68,26 @@ func as(make func(context.Context) conduct) func(context.Context, Target) {
 	}
 }
 
-// session is one connection from its first to its last byte.
-func (c conduct) session(ctx context.Context, conn net.Conn, t Target) {
+// session serves one connection until it is closed.
+func (c behaviour) session(ctx context.Context, conn net.Conn, t Target) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := fake.NewSwitch(c.options)
-	worst := make(chan struct{})
+	attacked := make(chan struct{})
 	go func() {
-		defer close(worst)
-		if c.worst == nil || !hasRules(ctx, s) {
+		defer close(attacked)
+		if c.attack == nil || !hasRules(ctx, s) {
 			return
 		}
-		c.worst(ctx, s, t)
+		c.attack(ctx, s, t)
 		cancel()
 	}()
-	_ = s.Run(ctx, conn) // however it ends, it was meant to be
+	_ = s.Run(ctx, conn) // Any end of the connection is intended.
 	cancel()
-	<-worst
+	<-attacked
 }
 
-// hasRules waits for the controller's first rule. It is false if none comes.
+// hasRules waits for the controller's first rule, and reports whether one has arrived.
 func hasRules(ctx context.Context, s *fake.Switch) bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

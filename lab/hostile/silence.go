@@ -7,10 +7,10 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// silent is how many connections say nothing at once.
+// silent is the number of connections that are silent at the same time.
 const silent = 4096
 
-// silence keeps connections on which nothing is said. One that is closed is replaced.
+// silence keeps connections open on which it sends nothing. It replaces those that are closed.
 func silence(ctx context.Context, t Target) {
 	open := make(chan struct{}, silent)
 	held := tasks.NewCrew(silent)
@@ -24,7 +24,7 @@ func silence(ctx context.Context, t Target) {
 		conn, err := t.Dial(ctx)
 		if err != nil {
 			<-open
-			_ = tasks.Sleep(ctx, again) // refused, as it may be
+			_ = tasks.Sleep(ctx, reconnectDelay) // The controller may refuse the connection.
 			continue
 		}
 		held.Do(func() {
@@ -34,7 +34,7 @@ func silence(ctx context.Context, t Target) {
 	}
 }
 
-// untilClosed reads what is said to it until the connection or ctx ends.
+// untilClosed reads and discards data until the connection is closed or ctx ends.
 func untilClosed(ctx context.Context, conn net.Conn) {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer func() { _ = conn.Close() }()

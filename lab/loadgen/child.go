@@ -15,19 +15,19 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// childEnv carries the options of a generator that runs as a process of its own.
+// childEnv is the environment variable with the options of a generator that runs as a process of
+// its own.
 const childEnv = "SLUICE_LOADGEN"
 
-// event is what a generator process says on its standard output.
+// event is a line that a generator process writes to its standard output.
 type event struct {
 	Begin, End bool
 	Result     *Result
 	Error      string
 }
 
-// Child runs the generator or a controller and exits, if this process was started
-// as one by [Measure] or [Compare]. A program or test that calls these calls it
-// first of all.
+// Child runs the generator or a controller and exits, if [Measure] or [Compare] started this
+// process for that. A program or test that calls these must call Child first.
 func Child() {
 	if address, ok := os.LookupEnv(controllerEnv); ok {
 		fmt.Fprintln(os.Stderr, runController(address))
@@ -59,18 +59,17 @@ func Child() {
 // Measurement is a result with the CPU time that the controller used for it.
 type Measurement struct {
 	Result
-	// CPU is the time, user and system, between begin and end.
+	// CPU is the time, user and system, between the begin and the end of the measurement.
 	CPU time.Duration
 }
 
-// CPUPerAnswer is the controller's CPU time for one packet-in.
+// CPUPerAnswer returns the controller's CPU time for one packet-in.
 func (m *Measurement) CPUPerAnswer() time.Duration {
 	return m.CPU / time.Duration(max(m.Answered, 1))
 }
 
-// Measure runs the generator in a process of its own, by starting this program
-// again, and reads the controller's CPU clock when the measurement begins and
-// ends. The program has to call [Child] first of all.
+// Measure runs the generator in a process of its own, by starting this program again, and reads the
+// controller's CPU clock when the measurement begins and ends. The program must call [Child] first.
 func Measure(ctx context.Context, o Options, cpu func() (time.Duration, error)) (m Measurement, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -104,7 +103,7 @@ func follow(out io.Reader, cpu func() (time.Duration, error)) (m Measurement, er
 	for in := json.NewDecoder(bufio.NewReader(out)); ; {
 		var e event
 		if err := in.Decode(&e); err != nil {
-			return m, fmt.Errorf("load generator said nothing more: %w", err)
+			return m, fmt.Errorf("load generator has ended without a result: %w", err)
 		}
 		switch {
 		case e.Error != "":
@@ -122,7 +121,7 @@ func follow(out io.Reader, cpu func() (time.Duration, error)) (m Measurement, er
 	}
 }
 
-// OwnCPU is the CPU time that this process has used.
+// OwnCPU returns the CPU time that this process has used.
 func OwnCPU() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -131,7 +130,7 @@ func OwnCPU() (time.Duration, error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// runController is this controller with its whole chain, for [Compare].
+// runController runs this controller with its whole chain of handlers, for [Compare].
 func runController(address string) error {
 	n, err := network.New(network.Config{Listen: []string{address}, DiscoverySettle: settle})
 	if err != nil {
@@ -140,6 +139,6 @@ func runController(address string) error {
 	return n.Run(context.Background())
 }
 
-// settle is how long the controller looks for links behind a port; loads against
-// it have to wait longer.
+// settle is how long the controller looks for links behind a new port. Loads against it must wait
+// longer.
 const settle = 200 * time.Millisecond

@@ -21,24 +21,24 @@ import (
 //go:embed osken.py
 var oskenApp []byte
 
-// CompareOptions say what is compared.
+// CompareOptions holds the options of [Compare].
 type CompareOptions struct {
-	// Load is made against each controller; its address is filled in.
+	// Load describes the load that each controller gets; Compare fills in the address.
 	Load Options
-	// Python is an interpreter that has os-ken installed; without one, os-ken is
-	// left out.
+	// Python is the path of an interpreter that has os-ken installed. Without it os-ken is left
+	// out.
 	Python string
 }
 
-// Comparison is what one controller achieved, or why it was left out.
+// Comparison is the result of one controller, or the reason why it was left out.
 type Comparison struct {
 	Name string
 	Measurement
 	LeftOut error
 }
 
-// controllerEnv carries the address of a controller that runs as a process of
-// its own.
+// controllerEnv is the environment variable with the address of a controller that runs as a process
+// of its own.
 const controllerEnv = "SLUICE_LOADGEN_CONTROLLER"
 
 // peer is a controller to compare with.
@@ -47,9 +47,9 @@ type peer struct {
 	command func(ctx context.Context, dir, port string) (*exec.Cmd, error)
 }
 
-// Compare runs the same load against this controller, ovs-testcontroller and
-// os-ken, one after the other. Each is a process of its own with one thread at
-// work; so is the generator. The program has to call [Child] first of all.
+// Compare runs the same load against this controller, ovs-testcontroller and os-ken, one after the
+// other. Each is a process of its own with one working thread, and so is the generator. The program
+// must call [Child] first.
 func Compare(ctx context.Context, o CompareOptions) ([]Comparison, error) {
 	dir, err := os.MkdirTemp("", "sluice-loadgen-")
 	if err != nil {
@@ -123,7 +123,7 @@ func (p peer) measure(ctx context.Context, dir string, load Options) (m Measurem
 		_ = cmd.Wait()
 	}()
 	load.Network, load.Address = "tcp", net.JoinHostPort("127.0.0.1", port)
-	if err := listening(ctx, load.Address); err != nil {
+	if err := awaitListener(ctx, load.Address); err != nil {
 		return m, fmt.Errorf("%s: %w: %s", p.name, err, stderr.Bytes())
 	}
 	m, err = Measure(ctx, load, func() (time.Duration, error) { return processCPU(cmd.Process.Pid) })
@@ -133,7 +133,7 @@ func (p peer) measure(ctx context.Context, dir string, load Options) (m Measurem
 	return m, nil
 }
 
-// freePort finds a port that nobody listens on.
+// freePort returns a port at which nobody listens.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -143,8 +143,8 @@ func freePort() (string, error) {
 	return port, errors.Join(err, l.Close())
 }
 
-// listening waits until somebody does.
-func listening(ctx context.Context, address string) error {
+// awaitListener waits until a program listens at the address.
+func awaitListener(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	again := time.NewTicker(50 * time.Millisecond)
@@ -166,13 +166,13 @@ func listening(ctx context.Context, address string) error {
 // clockTick is the unit of CPU times in /proc.
 const clockTick = 10 * time.Millisecond
 
-// processCPU is the CPU time, user and system, of a process.
+// processCPU returns the CPU time, user and system, of a process.
 func processCPU(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	_, after, _ := strings.Cut(string(text), ") ") // the name before may hold anything
+	_, after, _ := strings.Cut(string(text), ") ") // The name before it may hold anything.
 	f := strings.Fields(after)
 	if len(f) < 13 {
 		return 0, fmt.Errorf("CPU time of process %d: /proc says %q", pid, text)

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Every controller must answer every packet, in order.
+// TestCompareMeasuresEachController checks that every controller answers every packet, in order.
 func TestCompareMeasuresEachController(t *testing.T) {
 	all, err := loadgen.Compare(t.Context(), loadgen.CompareOptions{
 		Python: os.Getenv("SLUICE_OSKEN_PYTHON"),

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Options say what load to make.
+// Options describes a load.
 type Options struct {
 	// Network and Address are where the controller listens: tcp or unix.
 	Network, Address string
-	// Switches, and hosts on each of them; the hosts stand behind Ports ports.
+	// Switches is the number of switches, and Hosts that of the hosts at each, which share Ports
+	// ports.
 	Switches, Hosts, Ports int
-	// Window is the number of packets each switch has under way: 1 measures
-	// latency.
+	// Window is the number of packets that each switch has in flight: 1 measures latency.
 	Window int
-	// Warmup is how long the load runs before it is measured, Duration how long
-	// it is.
+	// Warmup is how long the load runs before the measurement, and Duration how long the
+	// measurement lasts.
 	Warmup, Duration time.Duration
-	// Settle is how long to wait after the switches are up: controllers that
-	// look for links learn hosts only then.
+	// Settle is how long to wait once the switches are connected. Controllers that look for links
+	// learn hosts only after that.
 	Settle time.Duration
 	// FirstDPID is the first switch's datapath identifier.
 	FirstDPID uint64
@@ -40,27 +40,26 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Result is what was measured.
+// Result holds the results of a measurement.
 type Result struct {
-	// Sent and Answered count packet-ins and the packet-outs that brought their
-	// packets back, during the measurement. FlowMods counts flow-mods.
+	// Sent counts packet-ins, Answered the packet-outs that returned their packets, and FlowMods
+	// flow-mods, all during the measurement.
 	Sent, Answered, FlowMods uint64
-	// Reordered counts answers that came before one of an earlier packet of the
-	// same switch.
+	// Reordered counts answers that arrived after the answer to a later packet of the same switch.
 	Reordered uint64
 	Elapsed   time.Duration
-	// Begin and End of the measurement.
+	// Begin and End delimit the measurement.
 	Begin, End time.Time
-	// PerSwitch are the answers by switch.
+	// PerSwitch holds the number of answers to each switch.
 	PerSwitch []uint64
-	// Latencies are sorted round-trip times, at most a few thousand a switch.
+	// Latencies holds round-trip times in ascending order, at most a few thousand of each switch.
 	Latencies []time.Duration
 }
 
-// PerSecond is the rate of answers.
+// PerSecond returns the rate of answers.
 func (r *Result) PerSecond() float64 { return float64(r.Answered) / r.Elapsed.Seconds() }
 
-// Latency is a quantile of the round-trip times, q from 0 to 1.
+// Latency returns a quantile of the round-trip times; q is from 0 to 1.
 func (r *Result) Latency(q float64) time.Duration {
 	if len(r.Latencies) == 0 {
 		return 0
@@ -68,13 +67,13 @@ func (r *Result) Latency(q float64) time.Duration {
 	return r.Latencies[min(int(q*float64(len(r.Latencies))), len(r.Latencies)-1)]
 }
 
-// Spread is the largest number of answers of one switch divided by the smallest.
+// Spread returns the largest number of answers of one switch divided by the smallest.
 func (r *Result) Spread() float64 {
 	lo, hi := slices.Min(r.PerSwitch), slices.Max(r.PerSwitch)
 	return float64(hi) / float64(max(lo, 1))
 }
 
-// String is the result on one line.
+// String returns the result on one line.
 func (r *Result) String() string {
 	return fmt.Sprintf("%d answers in %v: %.0f/s, latency p50 %v p99 %v, %d flow-mods, %d reordered, spread %.2f",
 		r.Answered, r.Elapsed.Round(time.Millisecond), r.PerSecond(), r.Latency(0.5), r.Latency(0.99), r.FlowMods, r.Reordered, r.Spread())

@@ -15,8 +15,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// Run connects the switches, lets their hosts introduce themselves, and makes
-// load for the time given.
+// Run connects the switches, introduces their hosts, and generates load for the given time.
 func Run(ctx context.Context, o Options) (Result, error) {
 	o = o.withDefaults()
 	if o.Ports < 2 || o.Hosts < o.Ports || o.Hosts%o.Ports != 0 {
@@ -35,10 +34,10 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		context.AfterFunc(ctx, func() { _ = conn.Close() })
 		loaders[i] = newLoader(&o, i, conn)
 	}
-	if err := each(loaders, func(l *loader) error { return l.greet(ctx) }); err != nil {
+	if err := each(loaders, func(l *loader) error { return l.handshake(ctx) }); err != nil {
 		return Result{}, err
 	}
-	if err := each(loaders, func(l *loader) error { return l.acquaint(ctx) }); err != nil {
+	if err := each(loaders, func(l *loader) error { return l.learnHosts(ctx) }); err != nil {
 		return Result{}, err
 	}
 	begin := time.Now().Add(o.Warmup)
@@ -69,19 +68,20 @@ func each(loaders []*loader, f func(*loader) error) error {
 	return errors.Join(errs...)
 }
 
-// acquaint introduces the hosts and waits a moment for the controller to learn them.
-func (l *loader) acquaint(ctx context.Context) error {
+// learnHosts sends a packet from every host and waits for a moment, so that the controller learns the
+// hosts.
+func (l *loader) learnHosts(ctx context.Context) error {
 	l.introduce()
 	if err := l.flush(); err != nil {
 		return err
 	}
-	return l.until(ctx, time.Now().Add(acquaintance), func() bool { return true })
+	return l.handleUntil(ctx, time.Now().Add(learnTime), func() bool { return true })
 }
 
-const acquaintance = 300 * time.Millisecond
+const learnTime = 300 * time.Millisecond
 
-// run keeps the window full: it writes as many packets as answers have come.
-// What happens before begin is not counted.
+// run keeps the window full: it sends as many packets as answers have arrived. It does not count
+// anything before begin.
 func (l *loader) run(ctx context.Context, begin, end time.Time) error {
 	now := time.Now()
 	for range l.opts.Window {
@@ -92,11 +92,11 @@ func (l *loader) run(ctx context.Context, begin, end time.Time) error {
 		if err := l.flush(); err != nil {
 			return err
 		}
-		_ = l.conn.SetReadDeadline(now.Add(stall))
+		_ = l.conn.SetReadDeadline(now.Add(answerTimeout))
 		answers, err := l.batch()
 		if err != nil {
 			if isTimeout(err) {
-				return fmt.Errorf("switch %v: no answer for %v, %d packets are under way", l.dpid, stall, l.next-l.answered)
+				return fmt.Errorf("switch %v: no answer for %v, %d packets are under way", l.dpid, answerTimeout, l.next-l.answered)
 			}
 			return errors.Join(err, context.Cause(ctx))
 		}
@@ -114,8 +114,8 @@ func (l *loader) run(ctx context.Context, begin, end time.Time) error {
 	}
 }
 
-// stall is the silence after which a controller counts as dead.
-const stall = 5 * time.Second
+// answerTimeout is how long a controller may be silent before it counts as failed.
+const answerTimeout = 5 * time.Second
 
 func collect(loaders []*loader, begin, end time.Time) Result {
 	r := Result{Begin: begin, End: end, Elapsed: end.Sub(begin)}
@@ -131,8 +131,8 @@ func collect(loaders []*loader, begin, end time.Time) Result {
 	return r
 }
 
-// notify calls f at a time, on a goroutine of its own, and returns how to wait
-// for that.
+// notify calls f at the given time in a goroutine. The returned function waits until f has been
+// called.
 func notify(at time.Time, f func()) (wait func()) {
 	if f == nil {
 		return func() {}
@@ -144,7 +144,7 @@ func notify(at time.Time, f func()) (wait func()) {
 		f()
 	})
 	return func() {
-		if timer.Stop() { // the load ended by an error, or a moment early
+		if timer.Stop() { // The load has ended by an error, or a moment early.
 			wg.Done()
 			f()
 		}

@@ -15,7 +15,7 @@ import (
 
 var be = binary.BigEndian
 
-// loader is one switch that makes load. It belongs to one goroutine.
+// loader is one switch that generates load. It belongs to one goroutine.
 type loader struct {
 	opts  *Options
 	index int
@@ -24,25 +24,26 @@ type loader struct {
 	r     *openflow.Reader
 	out   []byte
 
-	template []byte // a packet-in
+	template []byte // a packet-in whose fields are overwritten
 	at       offsets
 	random   uint64
 	next     uint64 // sequence number of the next packet-in
 	answered uint64 // the highest sequence number that came back, plus one
 
 	count struct{ sent, answered, flowMods, reordered uint64 }
-	sent  map[uint64]time.Time // of sampled packets
+	sent  map[uint64]time.Time // when the sampled packets were sent, by sequence number
 	rtts  []time.Duration
-	ready bool // the controller has asked for what it wants to know
+	ready bool // the controller has asked for the switch's features
 }
 
-// offsets are the places in the template that vary.
+// offsets holds the places in the template that vary.
 type offsets struct{ inPort, frame, seq int }
 
-// inPortAt follows header, fixed part, and the headers of match and field.
+// inPortAt is the offset of the port: behind the header, the fixed part, and the headers of match
+// and field.
 const inPortAt = 8 + 16 + 4 + 4
 
-// How often, and how often at most, a packet's round-trip time is taken.
+// One in sampleEvery packets has its round-trip time measured, up to maxSamples.
 const (
 	sampleEvery = 16
 	maxSamples  = 20000
@@ -62,7 +63,7 @@ func newLoader(o *Options, index int, conn net.Conn) *loader {
 	return l
 }
 
-// mac is the address of a host of this switch.
+// mac returns the address of a host of this switch.
 func (l *loader) mac(host int) openflow.MAC {
 	return openflow.MAC{0x06, byte(l.dpid >> 8), byte(l.dpid), byte(host >> 16), byte(host >> 8), byte(host)}
 }
@@ -81,7 +82,7 @@ func (l *loader) packetIn(src int, dst openflow.MAC, seq uint64) {
 	be.PutUint64(m[l.at.seq:], seq)
 }
 
-// introduce lets every host say something, so that the controller knows it.
+// introduce sends a packet from every host, so that the controller learns its port.
 func (l *loader) introduce() {
 	for h := range l.opts.Hosts {
 		l.packetIn(h, packet.Broadcast, introduction)
@@ -109,12 +110,12 @@ func (l *loader) load(now time.Time) {
 	l.count.sent++
 }
 
-// handle acts on one message of the controller.
+// handle handles one message from the controller.
 func (l *loader) handle(m []byte, now time.Time) error {
 	xid := openflow.XID(m)
 	switch openflow.MsgType(m[1]) {
 	case openflow.TypePacketOut:
-		l.answer(m, now)
+		l.countAnswer(m, now)
 	case openflow.TypeFlowMod:
 		l.count.flowMods++
 	case openflow.TypeEchoRequest:
@@ -167,9 +168,9 @@ func (l *loader) multipart(m []byte, xid uint32) error {
 	}
 }
 
-// answer takes note of a packet that came back. Packets of other origin, as
-// probes of links, and floods of introductions are not answers.
-func (l *loader) answer(m []byte, now time.Time) {
+// countAnswer counts a packet that the controller has returned. It ignores other packets: probes of
+// links, and copies of the packets that introduce hosts.
+func (l *loader) countAnswer(m []byte, now time.Time) {
 	actions := int(be.Uint16(m[16:]))
 	if len(m) < 24+actions {
 		return
@@ -194,7 +195,8 @@ func (l *loader) answer(m []byte, now time.Time) {
 	}
 }
 
-// batch reads what has come, handles it, and returns how many answers there were.
+// batch reads and handles the messages that have arrived, and returns the number of answers among
+// them.
 func (l *loader) batch() (uint64, error) {
 	before := l.count.answered
 	m, err := l.r.Next()
@@ -222,20 +224,20 @@ func (l *loader) flush() error {
 	return err
 }
 
-// greet connects: hello, then answers until the controller has been quiet for
-// the settling time.
-func (l *loader) greet(ctx context.Context) error {
+// handshake sends a hello, and then answers requests until the controller has asked for the features
+// and the settling time is over.
+func (l *loader) handshake(ctx context.Context) error {
 	if err := l.reply(openflow.NewHello(), 0); err != nil {
 		return err
 	}
 	if err := l.flush(); err != nil {
 		return err
 	}
-	return l.until(ctx, time.Now().Add(l.opts.Settle), func() bool { return l.ready })
+	return l.handleUntil(ctx, time.Now().Add(l.opts.Settle), func() bool { return l.ready })
 }
 
-// until handles messages until a time, and until done says so, whichever is later.
-func (l *loader) until(ctx context.Context, end time.Time, done func() bool) error {
+// handleUntil handles messages until the given time, and until done returns true, whichever is later.
+func (l *loader) handleUntil(ctx context.Context, end time.Time, done func() bool) error {
 	const tick = 20 * time.Millisecond
 	limit := end.Add(10 * time.Second)
 	for {

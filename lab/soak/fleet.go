@@ -16,22 +16,22 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// fleet is every program of Sluice in the lab.
+// fleet holds all programs of Sluice in the lab.
 type fleet struct {
 	*testbed.Deployment
-	life   context.Context // of every program, also of those started again
-	lab    *lab.Lab
-	binary string
-	logs   string
+	lifetime context.Context // the context of every program, also of those started again
+	lab      *lab.Lab
+	binary   string
+	logs     string
 
-	mobile sync.RWMutex // held while the device's daemon is down
+	mobile sync.RWMutex // locked for writing while the device's daemon is down
 	device *testbed.Mobile
 
 	classifiers map[string]*testbed.Daemon
-	restarts    map[string]int // of programs with a log of their own, by its name
+	restarts    map[string]int // number of restarts of each program with a log of its own
 }
 
-// Ports of the loads.
+// These are the ports of the loads.
 const (
 	webPort      = 80
 	longPort     = 9000
@@ -42,13 +42,13 @@ const (
 
 const deviceName = "phone"
 
-// deploy starts the programs and tells the controller what it is to do.
+// deploy starts the programs and configures the controller.
 func deploy(ctx context.Context, l *lab.Lab, binary, logs string) (f *fleet, err error) {
 	network, err := networkConfig(l)
 	if err != nil {
 		return nil, err
 	}
-	f = &fleet{life: ctx, lab: l, binary: binary, logs: logs, classifiers: map[string]*testbed.Daemon{}, restarts: map[string]int{}}
+	f = &fleet{lifetime: ctx, lab: l, binary: binary, logs: logs, classifiers: map[string]*testbed.Daemon{}, restarts: map[string]int{}}
 	f.Deployment, err = testbed.Deploy(ctx, testbed.Options{Lab: l, Binary: binary, LogDir: logs, Network: network, Services: servicesConfig(l)})
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (f *fleet) start(ctx context.Context) error {
 
 var deviceInterfaces = []string{"eth0", "eth1"}
 
-// awaitLinks returns when the controller knows every link between switches.
+// awaitLinks waits until the controller knows every link between switches.
 func (f *fleet) awaitLinks(ctx context.Context) error {
 	t, want := f.lab.Topology(), 0
 	isSwitch := map[string]bool{}
@@ -110,7 +110,7 @@ func (f *fleet) awaitLinks(ctx context.Context) error {
 	})
 }
 
-// switches are those of a part.
+// switches returns the names of a part's switches.
 func (f *fleet) switches(p part) (names []string) {
 	for _, s := range f.lab.Topology().Switches {
 		if partOf(s.Name) == p {
@@ -122,7 +122,7 @@ func (f *fleet) switches(p part) (names []string) {
 
 func (f *fleet) startClassifier(sw string) error {
 	live := f.lab.Switch(sw)
-	d, err := testbed.StartDaemon(f.life, live, filepath.Join(f.logs, "classifier-"+sw+".log"), f.binary, "classifier", "--database", live.Database())
+	d, err := testbed.StartDaemon(f.lifetime, live, filepath.Join(f.logs, "classifier-"+sw+".log"), f.binary, "classifier", "--database", live.Database())
 	if err != nil {
 		return err
 	}
@@ -130,18 +130,18 @@ func (f *fleet) startClassifier(sw string) error {
 	return nil
 }
 
-// keepLog moves the log of a program that is started again out of the way.
+// keepLog renames the log of a program that is about to be started again.
 func (f *fleet) keepLog(name string) error {
 	f.restarts[name]++
 	file := filepath.Join(f.logs, name+".log")
 	return os.Rename(file, fmt.Sprintf("%s.%d", file, f.restarts[name]))
 }
 
-// outage is how long what was killed stays away.
+// outage is how long a killed program stays away.
 const outage = 500 * time.Millisecond
 
-// kill is one way to do harm: it kills a program, starts it again, and returns
-// when all is usable.
+// kill is one way to do harm. do kills a program, starts it again, and returns when everything is
+// usable again.
 type kill struct {
 	program program
 	name    string
@@ -149,7 +149,7 @@ type kill struct {
 	do      func(context.Context) error
 }
 
-// kills are all of them.
+// kills returns all kills.
 func (f *fleet) kills() []kill {
 	all := []kill{
 		{controller, "", partAll, f.killController},
@@ -172,7 +172,7 @@ func (f *fleet) killController(ctx context.Context) error {
 	if err := errors.Join(tasks.Sleep(ctx, outage), f.keepLog("controller")); err != nil {
 		return err
 	}
-	return errors.Join(f.StartController(f.life), f.Ready(ctx), f.awaitLinks(ctx))
+	return errors.Join(f.StartController(f.lifetime), f.Ready(ctx), f.awaitLinks(ctx))
 }
 
 func (f *fleet) killAgent(ctx context.Context, host string) error {
@@ -180,7 +180,7 @@ func (f *fleet) killAgent(ctx context.Context, host string) error {
 	if err := errors.Join(tasks.Sleep(ctx, outage), f.keepLog(host)); err != nil {
 		return err
 	}
-	return errors.Join(f.StartAgent(f.life, host), f.Ready(ctx))
+	return errors.Join(f.StartAgent(f.lifetime, host), f.Ready(ctx))
 }
 
 func (f *fleet) killDevice(ctx context.Context) error {
@@ -190,10 +190,10 @@ func (f *fleet) killDevice(ctx context.Context) error {
 	if err := errors.Join(tasks.Sleep(ctx, outage), f.keepLog("mobile-"+deviceName)); err != nil {
 		return err
 	}
-	return f.device.Restart(f.life)
+	return f.device.Restart(f.lifetime)
 }
 
-// runningDevice returns the device when its daemon is there.
+// runningDevice returns the device once its daemon runs.
 func (f *fleet) runningDevice() *testbed.Mobile {
 	f.mobile.RLock()
 	defer f.mobile.RUnlock()

@@ -15,19 +15,20 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// sample is what a program holds at one moment.
+// sample holds the memory of a program at one time.
 type sample struct {
 	heap     float64 // bytes of live and dead objects
 	resident float64 // bytes
 }
 
-// sampleEvery is how often a program is asked.
+// sampleEvery is the interval between two samples of a program.
 const sampleEvery = 2 * time.Second
 
-// How much a program may grow: its goroutines from before the loads to when they have ended
-// and it has come to rest, its heap from the first third of the quiet time, in which nothing
-// is killed, to the last. Sessions come and go in between, and the history of ended ones fills
-// up to its bound. Idle connections of the other agent, of which each has a goroutine, don't count.
+// These bound the growth of a program. Its goroutines are compared before the loads and after them,
+// once it has come to rest. Its heap is compared between the first and the last third of the quiet
+// time, in which nothing is killed: sessions come and go in that time, and the history of ended
+// ones fills up to its bound. Idle connections of the other agent, each of which has a goroutine,
+// do not count.
 const (
 	goroutineSlack = 1.25
 	goroutineMore  = 40
@@ -35,25 +36,26 @@ const (
 	heapMore       = 24 << 20
 )
 
-// growth is what the controller and the agents hold.
+// growth records the goroutines and the memory of the controller and the agents.
 type growth struct {
 	began   time.Time
-	out     io.Writer           // a line of CSV for each sample
-	samples map[string][]sample // of the quiet time
-	// Goroutines before the loads, and when they have ended.
+	out     io.Writer           // receives a line of CSV for each sample
+	samples map[string][]sample // samples of the quiet time
+	// before and after hold the goroutines before the loads and after they have ended.
 	before, after map[string]float64
-	// Connections that SOS was to carry and that were right, and those that the
-	// controller says were carried.
+	// right counts the connections for SOS that succeeded, and carried those that the controller
+	// reports as carried.
 	right, carried int
 }
 
-// growing takes note of what the programs hold before the loads begin.
-func growing(ctx context.Context, f *fleet, rec *record) (*growth, error) {
+// newGrowth returns a growth with the goroutines of the programs before the loads begin.
+func newGrowth(ctx context.Context, f *fleet, rec *record) (*growth, error) {
 	g := &growth{began: rec.began, samples: map[string][]sample{}, before: map[string]float64{}, after: map[string]float64{}}
 	return g, f.goroutines(ctx, g.before)
 }
 
-// goroutines counts what runs in each program, without idle connections of the other agent.
+// goroutines counts the goroutines of each program, without those of idle connections of the other
+// agent.
 func (f *fleet) goroutines(ctx context.Context, in map[string]float64) error {
 	idle := map[string]float64{}
 	err := f.eachProgram(ctx, func(name string, m testbed.Metrics) error {
@@ -68,7 +70,8 @@ func (f *fleet) goroutines(ctx context.Context, in map[string]float64) error {
 	return nil
 }
 
-// watch samples until stop is closed, also into a file beside the programs' logs.
+// watch takes samples until stop is closed, and writes them to a file beside the programs' logs as
+// well.
 func (g *growth) watch(ctx context.Context, f *fleet, rec *record, stop <-chan struct{}) (err error) {
 	file, err := os.Create(filepath.Join(f.logs, "growth.csv"))
 	if err != nil {
@@ -79,32 +82,32 @@ func (g *growth) watch(ctx context.Context, f *fleet, rec *record, stop <-chan s
 		return err
 	}
 	g.out = file
-	right, carried := rec.rightOf(shortLoad, largeLoad, streamLoad), 0
+	right, carried := rec.successes(shortLoad, largeLoad, streamLoad), 0
 	if carried, err = f.established(ctx); err != nil {
 		return err
 	}
-	for rest(ctx, stop, sampleEvery) {
-		if err := g.take(ctx, f); err != nil {
+	for pause(ctx, stop, sampleEvery) {
+		if err := g.takeSample(ctx, f); err != nil {
 			return err
 		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	g.right = rec.rightOf(shortLoad, largeLoad, streamLoad) - right
+	g.right = rec.successes(shortLoad, largeLoad, streamLoad) - right
 	now, err := f.established(ctx)
 	g.carried = now - carried
 	return err
 }
 
-// established is how many sessions the controller has set up since it was started.
+// established returns the number of sessions that the controller has set up since it was started.
 func (f *fleet) established(ctx context.Context) (int, error) {
 	m, err := f.Metrics(ctx)
 	return int(m.Sum("sluice_sos_sessions_established_total")), err
 }
 
-// take samples each program once.
-func (g *growth) take(ctx context.Context, f *fleet) error {
+// takeSample samples each program once.
+func (g *growth) takeSample(ctx context.Context, f *fleet) error {
 	return f.eachProgram(ctx, func(name string, m testbed.Metrics) error {
 		s := sample{m.Sum("go_memstats_heap_alloc_bytes"), m.Sum("process_resident_memory_bytes")}
 		g.samples[name] = append(g.samples[name], s)
@@ -114,14 +117,14 @@ func (g *growth) take(ctx context.Context, f *fleet) error {
 	})
 }
 
-// settle waits until the programs have come to rest, and notes what runs in them then: what
-// is missed, the checks say.
+// settle waits until the programs have come to rest, and records their goroutines. If they do not
+// come to rest the checks report it.
 func (g *growth) settle(ctx context.Context, f *fleet) error {
 	_ = testbed.Poll(ctx, "the programs' rest", func() error {
 		restless := ""
 		err := f.goroutines(ctx, g.after)
 		for name := range g.after {
-			if !g.rests(name) {
+			if !g.atRest(name) {
 				restless = name
 			}
 		}
@@ -133,20 +136,20 @@ func (g *growth) settle(ctx context.Context, f *fleet) error {
 	return ctx.Err()
 }
 
-// rests reports whether no more runs in a program than before the loads.
-func (g *growth) rests(name string) bool {
+// atRest reports whether a program has about as many goroutines as before the loads.
+func (g *growth) atRest(name string) bool {
 	after, known := g.after[name]
 	return known && after <= g.before[name]*goroutineSlack+goroutineMore
 }
 
-// watched are the programs of which growth is looked at.
+// watched lists the programs whose growth is checked.
 var watched = []string{"controller", "agent x", "agent y"}
 
-// eachProgram calls do with what each program says of itself.
+// eachProgram calls do with the metrics of each program.
 func (f *fleet) eachProgram(ctx context.Context, do func(name string, m testbed.Metrics) error) error {
 	for _, name := range watched {
 		read := f.Metrics
-		if host, is := strings.CutPrefix(name, "agent "); is {
+		if host, ok := strings.CutPrefix(name, "agent "); ok {
 			read = func(ctx context.Context) (testbed.Metrics, error) { return f.AgentMetrics(ctx, host) }
 		}
 		m, err := read(ctx)
@@ -160,12 +163,12 @@ func (f *fleet) eachProgram(ctx context.Context, do func(name string, m testbed.
 	return nil
 }
 
-// carriedShare is how many of the connections agents must carry at least. They are
+// carriedShare is the smallest share of the connections that agents must carry. Connections are
 // counted when they end, and sessions when they begin.
 const carriedShare = 0.9
 
-// checks say whether agents carried what they should, and for each program whether
-// it stays as it is.
+// checks returns the checks of the connections that agents have carried, and of the growth of each
+// program.
 func (g *growth) checks() (all []check) {
 	all = append(all, check{
 		"agents carry the connections while nothing is killed", float64(g.carried) >= carriedShare*float64(g.right) && g.right > 0,
@@ -181,9 +184,10 @@ func (g *growth) checks() (all []check) {
 			continue
 		}
 		first, last := s[:third], s[len(s)-third:]
-		// A heap at a moment depends on garbage: the least is what stays, and what leaks stays.
+		// A heap at one time depends on garbage. Its minimum is what stays allocated, and so
+		// includes leaks.
 		h1, h2 := leastHeap(first), leastHeap(last)
-		c.holds = g.rests(name) && h2 <= h1*heapSlack+heapMore
+		c.holds = g.atRest(name) && h2 <= h1*heapSlack+heapMore
 		c.found = fmt.Sprintf("%.0f goroutines before the loads, %.0f after, heap %.1f to %.1f MB, resident %.0f MB",
 			g.before[name], g.after[name], h1/1e6, h2/1e6, last[third-1].resident/1e6)
 		all = append(all, c)
@@ -191,7 +195,7 @@ func (g *growth) checks() (all []check) {
 	return all
 }
 
-// leastHeap is the least of the samples' heaps.
+// leastHeap returns the smallest heap of the samples.
 func leastHeap(s []sample) float64 {
 	return slices.MinFunc(s, func(a, b sample) int { return cmp.Compare(a.heap, b.heap) }).heap
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// harm is what is done to the network while the loads run. Each kind of it has
-// random numbers of its own, so that its order depends on the seed alone.
+// harm disturbs the network while the loads run. Each kind of harm has random numbers of its own,
+// so that its order depends on the seed alone.
 type harm struct {
 	*fleet
-	program string // sluice-lab, which the hostile switch is started from
+	program string // path of sluice-lab, which runs the hostile switch
 	rec     *record
 	seed    uint64
-	kinds   []string // of programs that are killed; none: all
+	kinds   []string // kinds of programs that are killed; none means all
 }
 
-// all are the kinds of harm that nobody may notice: killing programs is not among them.
+// all returns the kinds of harm that must have no effect on the loads. They do not include killing
+// programs.
 func (h *harm) all() []func(context.Context, <-chan struct{}) error {
 	all := []func(context.Context, <-chan struct{}) error{h.flapLinks, h.moveDevice, h.changePromises, h.hostileSwitch, h.strangers}
 	for i, name := range rogues {
@@ -29,16 +30,16 @@ func (h *harm) all() []func(context.Context, <-chan struct{}) error {
 	return all
 }
 
-// numbers are those of one kind of harm.
-func (h *harm) numbers(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(h.seed, kind)) }
+// random returns the random numbers of one kind of harm.
+func (h *harm) random(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(h.seed, kind)) }
 
-// between is a random duration.
-func between(r *rand.Rand, low, high time.Duration) time.Duration {
+// randomDuration returns a random duration.
+func randomDuration(r *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(r.Int64N(int64(high-low)))
 }
 
-// order is the order of kills: every program once in each round, and in the first
-// round one of each kind first, so that a short soak has all kinds.
+// order returns a random order of kills that has every program once. If first is set, one program
+// of each kind comes first, so that a short soak includes all kinds.
 func order(r *rand.Rand, all []kill, first bool) []kill {
 	out := slices.Clone(all)
 	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
@@ -58,21 +59,21 @@ func order(r *rand.Rand, all []kill, first bool) []kill {
 	return append(one, more...)
 }
 
-// ofKinds leaves the programs of some kinds; without any, all.
-func ofKinds(all []kill, kinds []string) []kill {
+// filterKinds returns the kills of programs of the given kinds; no kinds means all.
+func filterKinds(all []kill, kinds []string) []kill {
 	if len(kinds) == 0 {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(k kill) bool { return !slices.Contains(kinds, string(k.program)) })
 }
 
-// killPrograms kills one program after the other. One that does not come back ends
+// killPrograms kills one program after the other. If one does not become usable again, that ends
 // the soak.
 func (h *harm) killPrograms(ctx context.Context, stop <-chan struct{}) error {
-	r, all := h.numbers(1), ofKinds(h.kills(), h.kinds)
+	r, all := h.random(1), filterKinds(h.kills(), h.kinds)
 	for first := true; ; first = false {
 		for _, k := range order(r, all, first) {
-			if !rest(ctx, stop, between(r, 2*time.Second, 5*time.Second)) {
+			if !pause(ctx, stop, randomDuration(r, 2*time.Second, 5*time.Second)) {
 				return context.Cause(ctx)
 			}
 			n := h.rec.begin(incident{program: k.program, name: k.name, part: k.part})
@@ -84,37 +85,37 @@ func (h *harm) killPrograms(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
-// flapLinks takes one link away for a moment, and then another.
+// flapLinks takes one link after the other down for a moment.
 func (h *harm) flapLinks(ctx context.Context, stop <-chan struct{}) error {
-	r, all := h.numbers(2), flapping()
+	r, all := h.random(2), flappingLinks()
 	for {
-		name, away := all[r.IntN(len(all))], between(r, 100*time.Millisecond, 2*time.Second)
-		if !rest(ctx, stop, between(r, 2*time.Second, 6*time.Second)) {
+		name, away := all[r.IntN(len(all))], randomDuration(r, 100*time.Millisecond, 2*time.Second)
+		if !pause(ctx, stop, randomDuration(r, 2*time.Second, 6*time.Second)) {
 			return context.Cause(ctx)
 		}
 		if err := h.lab.SetLink(ctx, name, false); err != nil {
 			return err
 		}
-		rest(ctx, nil, away)
+		pause(ctx, nil, away)
 		if err := h.lab.SetLink(context.WithoutCancel(ctx), name, true); err != nil {
 			return err
 		}
-		h.rec.event("links away for 0.1 to 2 s")
+		h.rec.event("links down for 0.1 to 2 s")
 	}
 }
 
-// moveLimit is how long a move may take.
+// moveLimit bounds the time of a move.
 const moveLimit = 15 * time.Second
 
-// moveDevice has the device go to its other place and back.
+// moveDevice moves the device to its other place and back, again and again.
 func (h *harm) moveDevice(ctx context.Context, stop <-chan struct{}) error {
 	const load = "moves of the device"
-	r := h.numbers(3)
+	r := h.random(3)
 	for n := 1; ; n++ {
-		if !rest(ctx, stop, between(r, 300*time.Millisecond, 4*time.Second)) {
+		if !pause(ctx, stop, randomDuration(r, 300*time.Millisecond, 4*time.Second)) {
 			return context.Cause(ctx)
 		}
-		moving := h.runningDevice() // it may be killed in the move
+		moving := h.runningDevice() // Its daemon may be killed during the move.
 		began := time.Now()
 		limit, cancel := context.WithTimeout(ctx, moveLimit)
 		_, err := moving.Move(limit, deviceInterfaces[n%len(deviceInterfaces)])
@@ -130,24 +131,24 @@ func (h *harm) moveDevice(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
-// promise is something that the controller is told and told no more, while
-// traffic that it is about runs.
+// promise is something that the controller promises to traffic that runs. It is withdrawn and made
+// again.
 type promise struct {
 	name      string
 	put, drop func(context.Context) error
-	unsure    bool // the last change may have been carried out or not
+	unsure    bool // the last change may or may not have been applied
 }
 
-// changePromises withdraws a class or the definition of critical flows, and makes
-// it anew.
+// changePromises withdraws a class or the definition of critical flows, and makes it again, until
+// stop is closed.
 func (h *harm) changePromises(ctx context.Context, stop <-chan struct{}) error {
-	r := h.numbers(4)
+	r := h.random(4)
 	all := []*promise{
 		{name: "changes of the class", put: h.putClass, drop: h.dropClass},
 		{name: "changes of critical flows", put: h.putCritical, drop: h.dropCritical},
 	}
 	for {
-		over := !rest(ctx, stop, between(r, 3*time.Second, 8*time.Second))
+		over := !pause(ctx, stop, randomDuration(r, 3*time.Second, 8*time.Second))
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -162,7 +163,7 @@ func (h *harm) change(ctx context.Context, p *promise) {
 	began := time.Now()
 	err := p.drop(ctx)
 	if p.unsure {
-		err = nil // it may not be there
+		err = nil // It may not exist.
 	}
 	if err == nil {
 		err = p.put(ctx)
@@ -175,14 +176,14 @@ func (h *harm) change(ctx context.Context, p *promise) {
 	h.rec.right(p.name, partQoS, 1, 0)
 }
 
-// restore has all promises made at the end.
+// restore makes the promises whose last change has failed, so that all hold at the end.
 func (h *harm) restore(ctx context.Context, all []*promise) error {
 	for _, p := range all {
 		err := testbed.Poll(ctx, p.name, func() error {
 			if !p.unsure {
 				return nil
 			}
-			_ = p.drop(ctx) // it may not be there
+			_ = p.drop(ctx) // It may not exist.
 			err := p.put(ctx)
 			p.unsure = err != nil
 			return err

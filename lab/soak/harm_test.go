@@ -18,7 +18,7 @@ func TestOrderFollowsFromTheSeed(t *testing.T) {
 	}
 	names := func(seed uint64, first bool) (out []string) {
 		h := &harm{seed: seed}
-		for _, k := range order(h.numbers(1), all, first) {
+		for _, k := range order(h.random(1), all, first) {
 			out = append(out, string(k.program)+" "+k.name)
 		}
 		return out
@@ -32,7 +32,7 @@ func TestOrderFollowsFromTheSeed(t *testing.T) {
 	}
 	h := &harm{seed: 7}
 	kinds := map[program]bool{}
-	for _, k := range order(h.numbers(1), all, true)[:5] {
+	for _, k := range order(h.random(1), all, true)[:5] {
 		kinds[k.program] = true
 	}
 	if len(kinds) != 5 {
@@ -46,10 +46,10 @@ func TestOrderFollowsFromTheSeed(t *testing.T) {
 
 func TestOfKinds(t *testing.T) {
 	all := []kill{{program: controller}, {program: agent, name: "x"}, {program: agent, name: "y"}, {program: vswitchd}}
-	if got := ofKinds(all, nil); len(got) != len(all) {
+	if got := filterKinds(all, nil); len(got) != len(all) {
 		t.Errorf("without kinds %d of %d are left", len(got), len(all))
 	}
-	got := ofKinds(all, []string{"agent"})
+	got := filterKinds(all, []string{"agent"})
 	if len(got) != 2 || got[0].name != "x" || got[1].name != "y" || all[0].program != controller {
 		t.Errorf("agents: %+v of %+v", got, all)
 	}

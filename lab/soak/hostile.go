@@ -12,28 +12,30 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// What a hostile switch or host does it does for a while, and then something else.
+// A hostile switch or host behaves in one way for a random time between hostileLow and hostileHigh,
+// and then in another.
 const (
 	hostileLow, hostileHigh = 2 * time.Second, 6 * time.Second
-	// frameInterval is that of a hostile host: more would take the processors from
-	// what is tested.
+	// frameInterval is the time between two frames of a hostile host. A shorter one would take
+	// processor time from the programs under test.
 	frameInterval = 2 * time.Millisecond
 )
 
-// rogues are the hostile hosts: beside those that SOS carries, and where the device moves.
+// rogues lists the hostile hosts: one beside those whose connections SOS carries, and one where the
+// device moves.
 var rogues = []string{"rogue1", "rogue2"}
 
-// hostileSwitch has a switch do its worst to the controller, in one way after the other.
+// hostileSwitch runs one kind of hostile switch after the other.
 func (h *harm) hostileSwitch(ctx context.Context, stop <-chan struct{}) error {
-	r := h.numbers(5)
+	r := h.random(5)
 	for kinds := []hostile.Kind(nil); ; kinds = kinds[1:] {
 		if len(kinds) == 0 {
 			kinds = shuffled(r, hostile.Kinds())
 		}
-		if !rest(ctx, stop, between(r, time.Second, 3*time.Second)) {
+		if !pause(ctx, stop, randomDuration(r, time.Second, 3*time.Second)) {
 			return context.Cause(ctx)
 		}
-		if err := h.runHostileSwitch(ctx, stop, kinds[0], between(r, hostileLow, hostileHigh)); err != nil {
+		if err := h.runHostileSwitch(ctx, stop, kinds[0], randomDuration(r, hostileLow, hostileHigh)); err != nil {
 			return err
 		}
 	}
@@ -49,7 +51,7 @@ func (h *harm) runHostileSwitch(ctx context.Context, stop <-chan struct{}, k hos
 		return err
 	}
 	defer s.Stop()
-	rest(ctx, stop, d)
+	pause(ctx, stop, d)
 	select {
 	case <-s.Done():
 		if ctx.Err() == nil {
@@ -61,7 +63,7 @@ func (h *harm) runHostileSwitch(ctx context.Context, stop <-chan struct{}, k hos
 	return nil
 }
 
-// victims are the hosts whose addresses others claim.
+// victims returns the hosts whose addresses hostile switches and hosts claim.
 func (h *harm) victims() (all []hostile.Host) {
 	for _, name := range []string{"client", "web", "x", "y", "critical1", "class2"} {
 		host := h.lab.Host(name)
@@ -70,21 +72,21 @@ func (h *harm) victims() (all []hostile.Host) {
 	return all
 }
 
-// hostileHost has a host send what does harm, in one way after the other.
+// hostileHost returns a function that sends one kind of harmful frames after the other from a host.
 func (h *harm) hostileHost(name string, kind uint64) func(context.Context, <-chan struct{}) error {
 	return func(ctx context.Context, stop <-chan struct{}) error {
-		r, victims := h.numbers(kind), h.victims()
+		r, victims := h.random(kind), h.victims()
 		host := h.lab.Host(name)
 		self := hostile.Host{MAC: host.MAC(), Addr: host.Addr()}
 		for kinds := []hostile.FrameKind(nil); ; kinds = kinds[1:] {
 			if len(kinds) == 0 {
 				kinds = shuffled(r, hostile.FrameKinds())
 			}
-			if !rest(ctx, stop, between(r, time.Second, 3*time.Second)) {
+			if !pause(ctx, stop, randomDuration(r, time.Second, 3*time.Second)) {
 				return context.Cause(ctx)
 			}
 			k := kinds[0]
-			within, cancel := context.WithTimeout(ctx, between(r, hostileLow, hostileHigh))
+			within, cancel := context.WithTimeout(ctx, randomDuration(r, hostileLow, hostileHigh))
 			sent, err := testbed.SendFrames(within, host, "eth0", frameInterval, func(b []byte, n uint64) []byte {
 				return k.Append(b, n, self, victims[n%uint64(len(victims))])
 			})

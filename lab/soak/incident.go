@@ -18,10 +18,10 @@ const (
 	classifier program = "classifier"
 )
 
-// programs are all kinds.
+// programs lists all kinds.
 var programs = []program{controller, agent, device, vswitchd, classifier}
 
-// Kinds are the kinds of programs that a soak can kill.
+// Kinds returns the kinds of programs that a soak can kill.
 func Kinds() (names []string) {
 	for _, p := range programs {
 		names = append(names, string(p))
@@ -29,7 +29,7 @@ func Kinds() (names []string) {
 	return names
 }
 
-// incident is a kill, from the signal until what was killed is usable again.
+// incident is a kill. It lasts from the signal until the program is usable again.
 type incident struct {
 	program program
 	name    string
@@ -38,29 +38,29 @@ type incident struct {
 	until   time.Time // zero while it lasts
 }
 
-// aftermath is how long after its end an incident still explains a failure: what
-// was disturbed by it takes a moment to be seen.
+// aftermath is how long an incident explains failures after its end, because its effects take a
+// moment to show.
 const aftermath = 3 * time.Second
 
-// failure is something that went wrong for an application.
+// failure is an error that an application has seen.
 type failure struct {
 	load  string
 	part  part
 	kind  testbed.Failure
-	began time.Time // of the connection or request
+	began time.Time // when the connection or request began
 	at    time.Time
 	err   error
 }
 
-// explains says whether the incident is a reason for the failure. Only what
-// nothing could have prevented is one:
+// explains reports whether the incident is a reason for the failure. It is one only where the
+// failure could not have been prevented:
 //
-//   - An agent's sessions end with it, and those that it was about to carry.
-//   - A switch's rules are gone with its daemon until the controller has written
+//   - An agent's sessions end with it, and so do those that it was about to carry.
+//   - A switch's rules are lost with its daemon until the controller has written
 //     them again: connections that cross it may be reset or hang.
-//   - Without a controller no device is moved, and what needs it to begin, waits.
-//     What goes on, goes on: no reset.
-//   - Without its daemon a device is not moved. Its packets go on.
+//   - Without a controller no device is moved, and what needs it to begin waits.
+//     What has begun continues without a reset.
+//   - Without its daemon a device is not moved. Its packets continue.
 //   - Without a classifier marks have no effect. Nothing is lost.
 //
 // Wrong bytes are never explained.
@@ -70,8 +70,8 @@ func (i incident) explains(f failure) bool {
 	}
 	switch i.program {
 	case agent, vswitchd:
-		// It lies within the life of what failed, or just before it; and it was not
-		// over long before the failure showed, unless as a hung connection.
+		// The incident must overlap the life of what failed, or end shortly before it began. It
+		// must not have ended long before the failure showed, except for a connection that hangs.
 		return f.part == i.part && (f.kind == testbed.TimedOut || i.until.IsZero() || f.at.Before(i.until.Add(aftermath)))
 	case controller:
 		return (f.kind == testbed.TimedOut || f.kind == moveFailed) && (i.until.IsZero() || f.began.Before(i.until))
@@ -81,8 +81,7 @@ func (i incident) explains(f failure) bool {
 	return false
 }
 
-// moveFailed is a move that did not happen, or a request to the controller that
-// was not carried out.
+// moveFailed means that a move did not happen, or that the controller did not carry out a request.
 const moveFailed testbed.Failure = "not carried out"
 
 // unexplained returns the failures that no incident explains.

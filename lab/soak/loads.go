@@ -12,20 +12,20 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// The loads' sizes. They leave the machine time for the programs that are tested.
+// The loads are small enough to leave the machine time for the programs under test.
 const (
 	shortBatch  = 40
 	shortAtOnce = 4
 	shortBytes  = 2 << 10
 	largeBytes  = 8 << 20
-	// sessionLife is that of a stream by SOS: one that was opened while an agent was
-	// away goes directly to its end, and the next one not.
+	// sessionLife is how long a stream through SOS lasts. A stream that was opened while an agent
+	// was away goes directly to the server, and the next one goes through SOS again.
 	sessionLife = 20 * time.Second
-	// fileRest is the time between two batches, and between two transfers.
-	fileRest = 500 * time.Millisecond
+	// batchInterval is the time between two batches, and between two transfers.
+	batchInterval = 500 * time.Millisecond
 )
 
-// files are what the web server has.
+// files holds the files of the web server.
 type files struct {
 	dir          string
 	short, large []byte
@@ -61,8 +61,8 @@ func (w *files) close() {
 	os.RemoveAll(w.dir)
 }
 
-// fetch gets one of the files through SOS again and again until stop is closed,
-// each time by connections of its own.
+// fetch gets one of the files through SOS again and again until stop is closed, by new connections
+// each time.
 func (f *fleet) fetch(ctx context.Context, rec *record, load string, o testbed.ShortOptions, stop <-chan struct{}) error {
 	o.Client, o.Server = f.lab.Host("client"), netip.AddrPortFrom(f.lab.Host("web").Addr(), webPort)
 	for {
@@ -80,20 +80,20 @@ func (f *fleet) fetch(ctx context.Context, rec *record, load string, o testbed.S
 		}
 		rec.right(load, partSOS, right, int64(right*len(o.Want)))
 		o.ClientCloses = !o.ClientCloses
-		if !rest(ctx, stop, fileRest) {
+		if !pause(ctx, stop, batchInterval) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// The loads that SOS carries.
+// These are the loads that SOS carries.
 const (
 	shortLoad  = "short connections"
 	largeLoad  = "large files"
 	streamLoad = "stream by SOS"
 )
 
-// loads are all loads; each runs until stop is closed.
+// loads returns all loads; each runs until stop is closed.
 func (f *fleet) loads(rec *record, w *files) []func(context.Context, <-chan struct{}) error {
 	type load = func(context.Context, <-chan struct{}) error
 	all := []load{
@@ -129,8 +129,8 @@ func (f *fleet) loads(rec *record, w *files) []func(context.Context, <-chan stru
 	return all
 }
 
-// rest waits, and is false when the soak is over.
-func rest(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
+// pause waits for d, and returns false if the soak ends before.
+func pause(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

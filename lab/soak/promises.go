@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-net/sluice/services/qos/match"
 )
 
-// What is promised: to a class, and to critical flows.
+// These are the names and rates of a class and of critical flows, in bit/s, and the paths of the
+// API that declare them.
 const (
 	className    = "soak-class"
 	criticalName = "soak-critical"
@@ -21,7 +22,7 @@ const (
 	criticalPath = "/api/v1/qos/critical"
 )
 
-// putClass makes the class of one pair of hosts' connection.
+// putClass makes the class for the connections of one pair of hosts.
 func (f *fleet) putClass(ctx context.Context) error {
 	one, two := match.Text(f.lab.Host("class1").Addr().String()), match.Text(f.lab.Host("class2").Addr().String())
 	port := match.Text(fmt.Sprint(classPort))

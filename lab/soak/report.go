@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// ErrFaults says that a soak has found faults; what was printed names them.
+// ErrFaults is returned by a soak that has found faults, which it has printed.
 var ErrFaults = errors.New("the soak has found faults")
 
-// conclude prints what happened, and returns ErrFaults if anything was wrong.
-func (r *record) conclude(checks []check) error {
+// report prints the result, and returns ErrFaults if anything was wrong.
+func (r *record) report(checks []check) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	checks = append(r.loadChecks(), checks...)
@@ -49,7 +49,7 @@ func table(out io.Writer, title string, rows []string) error {
 }
 
 func (r *record) printLoads() error {
-	rows := []string{"load\tright\tMB checked\tfailed\tby a kill\tunexplained"}
+	rows := []string{"load\tsucceeded\tMB checked\tfailed\tby a kill\tunexplained"}
 	for _, name := range r.order {
 		t := r.loads[name]
 		bad := len(unexplained(t.failures, r.incidents))
@@ -73,10 +73,10 @@ func (r *record) printHarm() error {
 	for name, n := range r.events {
 		rows = append(rows, fmt.Sprintf("%s\t%d\t", name, n))
 	}
-	return table(r.out, "What was done to them", rows)
+	return table(r.out, "What disturbed them", rows)
 }
 
-// loadChecks are what must hold of the loads.
+// loadChecks returns the checks of the loads.
 func (r *record) loadChecks() []check {
 	var wrong, bad []failure
 	idle := ""
@@ -94,17 +94,17 @@ func (r *record) loadChecks() []check {
 		}
 	}
 	all := []check{
-		{"every byte is right", len(wrong) == 0, describe(wrong, r.began)},
-		{"nothing fails but what a kill explains", len(bad) == 0, describe(bad, r.began)},
+		{"every byte is correct", len(wrong) == 0, describe(wrong, r.began)},
+		{"every failure is explained by a kill", len(bad) == 0, describe(bad, r.began)},
 		{"every load has run", idle == "", "all"},
 	}
 	if idle != "" {
-		all[2].found = "none of" + idle + " was right"
+		all[2].found = "none of" + idle + " has succeeded"
 	}
 	return all
 }
 
-// describe counts failures and names the first ones.
+// describe returns the number of failures and the text of the first ones.
 func describe(all []failure, began time.Time) string {
 	if len(all) == 0 {
 		return "none failed"

@@ -22,9 +22,9 @@ func TestASoakCanFail(t *testing.T) {
 		faults   bool
 	}{
 		{"all is well", nil, nil, []check{{"c", true, "fine"}}, "holds   c: fine", false},
-		{"a reset", []failure{reset}, nil, nil, "MISSED  nothing fails but what a kill explains: 1 failed", true},
-		{"a reset by a kill", []failure{reset}, &incident{program: agent, part: partSOS, from: now, until: now.Add(time.Second)}, nil, "holds   nothing fails", false},
-		{"wrong bytes at a kill", []failure{wrong}, &incident{program: agent, part: partSOS, from: now, until: now.Add(time.Second)}, nil, "MISSED  every byte is right", true},
+		{"a reset", []failure{reset}, nil, nil, "MISSED  every failure is explained by a kill: 1 failed", true},
+		{"a reset by a kill", []failure{reset}, &incident{program: agent, part: partSOS, from: now, until: now.Add(time.Second)}, nil, "holds   every failure", false},
+		{"wrong bytes at a kill", []failure{wrong}, &incident{program: agent, part: partSOS, from: now, until: now.Add(time.Second)}, nil, "MISSED  every byte is correct", true},
 		{"a check", nil, nil, []check{{"c", false, "not so"}}, "MISSED  c: not so", true},
 	} {
 		var out strings.Builder
@@ -36,7 +36,7 @@ func TestASoakCanFail(t *testing.T) {
 		if c.kill != nil {
 			rec.incidents = append(rec.incidents, *c.kill)
 		}
-		err := rec.conclude(c.checks)
+		err := rec.report(c.checks)
 		if errors.Is(err, ErrFaults) != c.faults {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -47,8 +47,8 @@ func TestASoakCanFail(t *testing.T) {
 	var out strings.Builder
 	rec := newRecord(&out)
 	rec.fail(reset)
-	if err := rec.conclude(nil); !errors.Is(err, ErrFaults) || !strings.Contains(out.String(), "none of a was right") {
-		t.Errorf("a load that never was right: %v\n%s", err, out.String())
+	if err := rec.report(nil); !errors.Is(err, ErrFaults) || !strings.Contains(out.String(), "none of a has succeeded") {
+		t.Errorf("a load that never succeeded: %v\n%s", err, out.String())
 	}
 }
 

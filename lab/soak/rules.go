@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 )
 
-// rules are flow entries by what identifies them, with what a reader wants to see.
+// rules holds flow entries by what identifies them, each with a text for people.
 type rules map[ruleKey]string
 
-// ruleKey identifies an entry: every rule of ours has a cookie of its own.
+// ruleKey identifies an entry: each of Sluice's rules has a cookie of its own.
 type ruleKey struct {
 	sw       string // datapath identifier
 	cookie   rule.Cookie
@@ -41,12 +41,12 @@ func (f *fleet) sameRules(ctx context.Context) (count int, err error) {
 			}
 		}
 		count = len(installed)
-		return differ(ledger, installed)
+		return diff(ledger, installed)
 	})
 	return count, err
 }
 
-// ledger is what the controller wants in the switches.
+// ledger returns the rules that the controller declares.
 func (f *fleet) ledger(ctx context.Context) (rules, error) {
 	var all []struct {
 		Switch   string `json:"switch"`
@@ -77,16 +77,16 @@ var (
 	flowPriority = regexp.MustCompile(`priority=(\d+)`)
 )
 
-// defaultPriority is that of entries where ovs-ofctl writes none.
+// defaultPriority is the priority of entries for which ovs-ofctl prints none.
 const defaultPriority = 32768
 
-// parseFlows adds a switch's entries of ours, as ovs-ofctl prints them.
+// parseFlows adds a switch's entries that belong to Sluice, as ovs-ofctl prints them.
 func parseFlows(into rules, sw, text string) error {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		found := flowCookie.FindStringSubmatch(line)
 		if found == nil {
-			continue // the heading
+			continue // This line is the heading.
 		}
 		cookie, err := strconv.ParseUint(found[1], 0, 64)
 		if err != nil {
@@ -108,11 +108,11 @@ func parseFlows(into rules, sw, text string) error {
 	return nil
 }
 
-// differencesNamed bounds what an error quotes.
+// differencesNamed bounds the differences that an error names.
 const differencesNamed = 5
 
-// differ returns an error that names what one side has and the other has not.
-func differ(ledger, installed rules) error {
+// diff returns an error that names the rules that only one side has.
+func diff(ledger, installed rules) error {
 	var all []string
 	for k, text := range ledger {
 		if _, ok := installed[k]; !ok {
@@ -121,7 +121,7 @@ func differ(ledger, installed rules) error {
 	}
 	for k, text := range installed {
 		if _, ok := ledger[k]; !ok {
-			all = append(all, fmt.Sprintf("switch %s has what nobody wants: %s", k.sw, text))
+			all = append(all, fmt.Sprintf("switch %s has an undeclared rule: %s", k.sw, text))
 		}
 	}
 	if len(all) == 0 {

@@ -21,14 +21,14 @@ func TestFlowsAreComparedWithTheLedger(t *testing.T) {
 	if len(installed) != 2 || installed[first] == "" || installed[second] == "" {
 		t.Fatalf("parsed %v", installed)
 	}
-	if err := differ(rules{first: "a", second: "b"}, installed); err != nil {
+	if err := diff(rules{first: "a", second: "b"}, installed); err != nil {
 		t.Errorf("equal rules: %v", err)
 	}
 	for want, ledger := range map[string]rules{
-		"has what nobody wants":  {first: "sos s1: tcp"},
+		"has an undeclared rule":  {first: "sos s1: tcp"},
 		"lacks 0x5c12340001ffff": {first: "a", second: "b", {"0000000000000001", 0x5c12340001ffff, 0, 1}: "sos lost: tcp"},
 	} {
-		if err := differ(ledger, installed); err == nil || !strings.Contains(err.Error(), want) {
+		if err := diff(ledger, installed); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

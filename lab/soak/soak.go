@@ -16,30 +16,29 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// Options says how long to soak, and how.
+// Options holds the options of a soak.
 type Options struct {
-	Time   time.Duration // of the loads, 30 s to a day
-	Seed   uint64        // decides what is killed in which order
-	Kill   []string      // kinds of programs that are killed, of Kinds; none: all
-	Out    string        // folder of the programs' logs; made if missing
-	Binary string        // the program sluice
-	Lab    string        // the program sluice-lab
-	Log    io.Writer     // what happens, and the result
+	Time   time.Duration // how long the loads run: 30 s to a day
+	Seed   uint64        // determines the order of the kills
+	Kill   []string      // kinds of programs that are killed, of Kinds; none means all
+	Out    string        // folder for the programs' logs; made if missing
+	Binary string        // path of sluice
+	Lab    string        // path of sluice-lab
+	Log    io.Writer     // receives the events and the result
 }
 
-// Limits of a soak's time.
+// MinTime and MaxTime bound a soak's time.
 const (
 	MinTime = 30 * time.Second
 	MaxTime = 24 * time.Hour
 )
 
-// killShare is the share of the time in which programs are killed. The rest shows
-// whether those that then go on stay as they are.
+// killShare is the share of the time in which programs are killed. The rest shows whether the
+// programs grow that then continue.
 const killShare = 0.6
 
-// Run soaks. It returns ErrFaults if something failed that no kill explains, or
-// did not hold at the end. When ctx ends it takes the lab down and returns the
-// context's error. It needs root.
+// Run runs a soak. It returns ErrFaults if a failure is not explained by a kill, or a check at the
+// end failed. If ctx ends it takes the lab down and returns the context's error. It needs root.
 func Run(ctx context.Context, o Options) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("a soak builds network namespaces and needs root")
@@ -60,9 +59,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("make the output folder: %w", err)
 	}
 	rec := newRecord(o.Log)
-	rec.say("seed %d, for %v; logs in %s", o.Seed, o.Time, o.Out)
+	rec.logf("seed %d, for %v; logs in %s", o.Seed, o.Time, o.Out)
 	if err := lab.Sweep(ctx, lab.Options{}); err != nil {
-		rec.say("labs of ended programs: %v", err)
+		rec.logf("labs of ended programs: %v", err)
 	}
 	l, err := lab.Up(ctx, topology(), lab.Options{Ephemeral: true})
 	if err != nil {
@@ -81,14 +80,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	return soak(ctx, f, rec, o)
 }
 
-// soak runs loads and harm, and then looks at what is left.
+// soak runs loads and harm, and then checks the network.
 func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 	w, err := f.serveFiles(ctx)
 	if err != nil {
 		return err
 	}
 	defer w.close()
-	g, err := growing(ctx, f, rec)
+	g, err := newGrowth(ctx, f, rec)
 	if err != nil {
 		return err
 	}
@@ -106,17 +105,17 @@ func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 		defer close(killed)
 		return h.killPrograms(within, killsOver)
 	})
-	rec.say("the loads run")
+	rec.logf("the loads run")
 	group.Go(func() error {
 		defer close(over)
 		begin := time.Now()
-		_ = tasks.Sleep(within, time.Duration(killShare*float64(o.Time))) // whoever ends it early says why
+		_ = tasks.Sleep(within, time.Duration(killShare*float64(o.Time))) // If it ends early, the error that ended it is reported below.
 		close(killsOver)
 		<-killed
 		if within.Err() != nil {
 			return context.Cause(within)
 		}
-		rec.say("nothing is killed any more")
+		rec.logf("nothing is killed any more")
 		quiet, cancel := context.WithDeadline(within, begin.Add(max(o.Time, time.Since(begin)+MinTime/2)))
 		defer cancel()
 		return g.watch(within, f, rec, quiet.Done())
@@ -124,10 +123,10 @@ func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	rec.say("the loads have ended")
+	rec.logf("the loads have ended")
 	checks := f.verify(ctx)
 	if err := g.settle(ctx, f); err != nil {
 		return err
 	}
-	return rec.conclude(append(checks, g.checks()...))
+	return rec.report(append(checks, g.checks()...))
 }

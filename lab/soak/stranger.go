@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// strangersAtOnce is how many connections a stranger opens to one port.
+	// strangersAtOnce is the number of connections that a stranger opens to one port.
 	strangersAtOnce = 30
-	// strangerPatience is how long it keeps each, at most.
-	strangerPatience = 5 * time.Second
-	// strangerBytes is what it sends.
+	// strangerTimeout bounds the time that it keeps each connection.
+	strangerTimeout = 5 * time.Second
+	// strangerBytes is the number of bytes that it sends.
 	strangerBytes = 4 << 10
 )
 
-// listener is a port at which a program of ours listens.
+// listener is a port at which a program of Sluice listens.
 type listener struct {
 	place   testbed.Inside
 	network string // tcp or udp
 	addr    netip.AddrPort
 }
 
-// strangers connect to every port at which the controller, the agents and the device's
-// daemon listen: some say nothing, some send what means nothing, some go at once.
+// strangers connects to every port at which the controller, the agents and the device's daemon
+// listen. Some connections stay silent, some send random bytes, and some are closed at once.
 func (h *harm) strangers(parent context.Context, stop <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -43,8 +43,8 @@ func (h *harm) strangers(parent context.Context, stop <-chan struct{}) error {
 		case <-ctx.Done():
 		}
 	}()
-	r := h.numbers(8)
-	for rest(ctx, stop, between(r, time.Second, 3*time.Second)) {
+	r := h.random(8)
+	for pause(ctx, stop, randomDuration(r, time.Second, 3*time.Second)) {
 		all, err := h.listeners(ctx)
 		if ctx.Err() != nil {
 			break
@@ -58,14 +58,14 @@ func (h *harm) strangers(parent context.Context, stop <-chan struct{}) error {
 				reached.Add(1)
 			}
 		})
-		if reached.Load() > 0 { // programs that are being killed listen at none
-			h.rec.event(fmt.Sprintf("%d strangers at once at each port that is listened at", strangersAtOnce))
+		if reached.Load() > 0 { // Programs that are being killed listen at no port.
+			h.rec.event(fmt.Sprintf("%d strangers at once at each open port", strangersAtOnce))
 		}
 	}
 	return context.Cause(parent)
 }
 
-// listeners are the ports as ss(8) lists them.
+// listeners returns the ports that ss(8) lists.
 func (h *harm) listeners(ctx context.Context) (all []listener, err error) {
 	type place interface {
 		testbed.Place
@@ -75,7 +75,7 @@ func (h *harm) listeners(ctx context.Context) (all []listener, err error) {
 		for network, flag := range map[string]string{"tcp": "-Hltn", "udp": "-Hlun"} {
 			out, err := p.Command(ctx, "ss", flag).Output()
 			if err != nil {
-				return nil, fmt.Errorf("list what listens: %w", err)
+				return nil, fmt.Errorf("list listening ports: %w", err)
 			}
 			addrs, err := parseListeners(string(out))
 			if err != nil {
@@ -91,7 +91,7 @@ func (h *harm) listeners(ctx context.Context) (all []listener, err error) {
 
 // parseListeners reads the local addresses of sockets from ss(8)'s table.
 func parseListeners(text string) (all []netip.AddrPort, err error) {
-	const local = 3 // after state and queues
+	const local = 3 // the column behind the state and two queues
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) <= local {
@@ -101,7 +101,7 @@ func parseListeners(text string) (all []netip.AddrPort, err error) {
 		if i := strings.LastIndexByte(host, ':'); i >= 0 {
 			host, port = host[:i], host[i+1:]
 		}
-		host, _, _ = strings.Cut(host, "%") // of an interface
+		host, _, _ = strings.Cut(host, "%") // remove the name of an interface
 		host = strings.Trim(host, "[]")
 		if host == "*" {
 			host = "0.0.0.0"
@@ -118,16 +118,16 @@ func parseListeners(text string) (all []netip.AddrPort, err error) {
 	return all, nil
 }
 
-// disturb does to one port what strangers do, and reports whether anybody was there.
+// disturb opens a stranger's connections to one port, and reports whether a program listened there.
 func (h *harm) disturb(ctx context.Context, l listener) (reached bool) {
-	ctx, cancel := context.WithTimeout(ctx, strangerPatience)
+	ctx, cancel := context.WithTimeout(ctx, strangerTimeout)
 	defer cancel()
 	crew := tasks.NewCrew(strangersAtOnce)
 	defer crew.Wait()
 	for i := range strangersAtOnce {
 		conn, err := dial(ctx, l)
 		if err != nil {
-			break // nobody is there, or who is wants no more
+			break // Nobody listens, or no more connections are accepted.
 		}
 		reached = true
 		rubbish := make([]byte, strangerBytes)
@@ -136,7 +136,7 @@ func (h *harm) disturb(ctx context.Context, l listener) (reached bool) {
 		}
 		crew.Do(func() {
 			defer conn.Close()
-			_ = converse(ctx, conn, i%3, rubbish) // however it ends, it was meant to be
+			_ = converse(ctx, conn, i%3, rubbish) // Any end of the connection is intended.
 		})
 	}
 	return reached
@@ -151,7 +151,7 @@ func dial(ctx context.Context, l listener) (conn net.Conn, err error) {
 	return conn, err
 }
 
-// converse says nothing, sends rubbish, or goes at once.
+// converse stays silent, sends random bytes, or returns at once.
 func converse(ctx context.Context, conn net.Conn, manner int, rubbish []byte) error {
 	const silent, loud = 0, 1
 	switch manner {

@@ -16,24 +16,24 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// stream is a TCP connection with checked bytes both ways. One that breaks, or has
-// lived its life, is opened again.
+// stream is a TCP connection whose bytes are checked in both directions. It is opened again when it
+// breaks, and when its life is over.
 type stream struct {
 	name     string
 	part     part
 	from, to testbed.Inside
 	server   netip.AddrPort
-	dial     netip.AddrPort // what the client dials, if that is not the server
-	rate     int            // bytes a second, each way
-	life     time.Duration  // until it is ended and opened again; 0: the soak's
+	dial     netip.AddrPort // the address that the client dials, if it is not the server's
+	rate     int            // bytes a second in each direction
+	life     time.Duration  // how long each connection lasts; 0 means as long as the soak
 	rec      *record
-	counts   sync.Map // of *counts, by the connection's number
+	counts   sync.Map // *counts by the connection's number
 }
 
-// counts are the bytes of a connection, as each end has sent and received them.
+// counts holds the bytes of a connection that each end has sent and received.
 type counts struct{ sentUp, gotUp, sentDown, gotDown atomic.Int64 }
 
-// complete returns an error unless all that was sent has been received.
+// complete returns an error unless all bytes sent have been received.
 func (c *counts) complete() error {
 	up, down := c.sentUp.Load()-c.gotUp.Load(), c.sentDown.Load()-c.gotDown.Load()
 	if up != 0 || down != 0 {
@@ -48,16 +48,16 @@ func (s *stream) countsOf(n uint64) *counts {
 }
 
 const (
-	// streamTick is how often a stream sends a piece.
+	// streamTick is the interval at which a stream sends a piece.
 	streamTick = 20 * time.Millisecond
-	// streamSilence is how long nothing may arrive.
+	// streamSilence bounds the time in which nothing arrives.
 	streamSilence = 30 * time.Second
 	dialLimit     = 20 * time.Second
-	// streamRest is the time until one that broke is opened again.
-	streamRest = 200 * time.Millisecond
+	// reopenDelay is the time until a connection that broke is opened again.
+	reopenDelay = 200 * time.Millisecond
 )
 
-// errWrongBytes says that other bytes arrived than were sent.
+// errWrongBytes means that the bytes received are not those that were sent.
 var errWrongBytes = errors.New("wrong bytes")
 
 // run keeps the stream open until stop is closed.
@@ -86,13 +86,13 @@ func (s *stream) run(ctx context.Context, stop <-chan struct{}) error {
 		default:
 			s.rec.right(s.name, s.part, 1, bytes)
 		}
-		if !rest(ctx, stop, streamRest) {
+		if !pause(ctx, stop, reopenDelay) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// kindOf sorts an error of a connection.
+// kindOf returns the kind of failure of a connection's error.
 func kindOf(err error) testbed.Failure {
 	if errors.Is(err, errWrongBytes) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return testbed.WrongBytes
@@ -100,7 +100,7 @@ func kindOf(err error) testbed.Failure {
 	return testbed.FailureOf(err, testbed.ResetOnRead)
 }
 
-// connection is the client's side of one connection. It says its number first.
+// connection is the client's side of one connection. It sends the connection's number first.
 func (s *stream) connection(ctx context.Context, n uint64, stop <-chan struct{}) (checked int64, err error) {
 	to := s.server
 	if s.dial.IsValid() {
@@ -126,7 +126,7 @@ func (s *stream) connection(ctx context.Context, n uint64, stop <-chan struct{})
 	go func() { sent <- s.send(tcp, source(n, true), &count.sentUp, stop, s.life) }()
 	err = receive(tcp, source(n, false), &count.gotDown)
 	if err != nil {
-		tcp.Close() // or the sender goes on until it notices
+		tcp.Close() // Otherwise the sender would continue until it notices.
 	}
 	if err = errors.Join(err, <-sent); err == nil {
 		err = count.complete()
@@ -134,19 +134,19 @@ func (s *stream) connection(ctx context.Context, n uint64, stop <-chan struct{})
 	return count.gotDown.Load(), err
 }
 
-// serve answers every connection with a stream of its own.
+// serve accepts connections and answers each in a goroutine.
 func (s *stream) serve(ctx context.Context, l *net.TCPListener, serving *sync.WaitGroup) {
 	for {
 		c, err := l.AcceptTCP()
 		if err != nil {
-			return // it was closed
+			return // The listener was closed.
 		}
 		serving.Go(func() { s.answer(ctx, c) })
 	}
 }
 
-// answer is the server's side of a connection: what ends it shows at the client
-// too, so only wrong bytes are noted here.
+// answer is the server's side of a connection. It records only wrong bytes, because the client sees
+// every other error too.
 func (s *stream) answer(ctx context.Context, c *net.TCPConn) {
 	began := time.Now()
 	defer c.Close()
@@ -172,7 +172,7 @@ func (s *stream) answer(ctx context.Context, c *net.TCPConn) {
 	}
 }
 
-// source makes the bytes of a direction of a connection.
+// source returns the generator of the bytes of one direction of a connection.
 func source(n uint64, up bool) *rand.ChaCha8 {
 	var seed [32]byte
 	binary.BigEndian.PutUint64(seed[:], n)
@@ -182,7 +182,7 @@ func source(n uint64, up bool) *rand.ChaCha8 {
 	return rand.NewChaCha8(seed)
 }
 
-// send writes at the stream's rate until stop, or for a life, and then ends its
+// send sends at the stream's rate until stop is closed or life has passed, and then closes its
 // direction.
 func (s *stream) send(c *net.TCPConn, from *rand.ChaCha8, count *atomic.Int64, stop <-chan struct{}, life time.Duration) error {
 	var over <-chan time.Time
@@ -213,7 +213,7 @@ func (s *stream) send(c *net.TCPConn, from *rand.ChaCha8, count *atomic.Int64, s
 	}
 }
 
-// receive compares what arrives until the other end closes its direction.
+// receive compares the bytes that arrive with want until the other end closes its direction.
 func receive(c *net.TCPConn, want *rand.ChaCha8, count *atomic.Int64) error {
 	got, expected := make([]byte, 64<<10), make([]byte, 64<<10)
 	for {

@@ -10,17 +10,17 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// here is this machine.
-type here struct{}
+// localhost dials and listens on this machine.
+type localhost struct{}
 
-func (here) Do(f func() error) error { return f() }
+func (localhost) Do(f func() error) error { return f() }
 
-// TestStreamIsChecked has a relay between client and server that lets all pass, or
-// does once what must not go unnoticed.
+// TestStreamIsChecked runs a stream through a relay that passes all bytes, or once does something
+// that the stream must detect.
 func TestStreamIsChecked(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		spoil func(net.Conn, []byte) []byte // of what the server sends
+		spoil func(net.Conn, []byte) []byte // changes what the server sends
 		want  testbed.Failure
 	}{
 		{"right", func(_ net.Conn, b []byte) []byte { return b }, testbed.NoFailure},
@@ -30,18 +30,18 @@ func TestStreamIsChecked(t *testing.T) {
 		{"reset", func(c net.Conn, b []byte) []byte { _ = c.(*net.TCPConn).SetLinger(0); c.Close(); return b }, testbed.ResetOnRead},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			said := make(chan struct{}) // closed when a failure is printed
+			status := make(chan struct{}) // closed when a failure is printed
 			var once sync.Once
-			rec := newRecord(writer(func() { once.Do(func() { close(said) }) }))
-			passed := make(chan struct{}) // closed when some pieces went through
+			rec := newRecord(writer(func() { once.Do(func() { close(status) }) }))
+			passed := make(chan struct{}) // closed when some pieces have passed
 			r := startRelay(t, c.spoil, passed)
-			s := &stream{name: "s", part: partSOS, from: here{}, to: here{}, server: r.to, dial: r.at, rate: 50_000, rec: rec}
+			s := &stream{name: "s", part: partSOS, from: localhost{}, to: localhost{}, server: r.to, dial: r.at, rate: 50_000, rec: rec}
 			stop, done := make(chan struct{}), make(chan error, 1)
 			go func() { done <- s.run(t.Context(), stop) }()
 			if c.want == testbed.NoFailure {
 				<-passed
 			} else {
-				<-said
+				<-status
 			}
 			close(stop)
 			if err := <-done; err != nil {
@@ -66,11 +66,11 @@ type writer func()
 
 func (w writer) Write(b []byte) (int, error) { w(); return len(b), nil }
 
-// relayed is a relay's address, and that of the server behind it.
+// relayed holds the addresses of a relay and of the server behind it.
 type relayed struct{ at, to netip.AddrPort }
 
-// startRelay relays every connection; spoil is called for each piece that comes
-// down, passed is closed after some of them.
+// startRelay relays every connection. It calls spoil for each piece from the server, and closes
+// passed after some of them.
 func startRelay(t *testing.T, spoil func(net.Conn, []byte) []byte, passed chan struct{}) relayed {
 	t.Helper()
 	listen := func() (*net.TCPListener, netip.AddrPort) {

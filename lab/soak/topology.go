@@ -11,22 +11,21 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// part is the service whose hosts and switches something belongs to. The
-// services have hosts of their own: what one does to another's packets is not
-// what is tested here.
+// part is the service that a host or switch belongs to. Each service has hosts of its own, because
+// effects of services on each other's packets are not tested here.
 type part string
 
 const (
 	partSOS      part = "sos"
 	partHandover part = "handover"
 	partQoS      part = "qos"
-	partAll      part = "all" // the controller
+	partAll      part = "all" // what the controller affects: all parts
 )
 
-// qosRate is that of the links between the switches of the classes, in bit/s.
+// qosRate is the rate of the links between the switches of the classes, in bit/s.
 const qosRate = 100e6
 
-// mobility is the part of the network in which the device moves.
+// mobility returns the options of the part of the network in which the device moves.
 func mobility() lab.MobilityOptions {
 	return lab.MobilityOptions{
 		Levels: 2, Fanout: 3,
@@ -34,14 +33,14 @@ func mobility() lab.MobilityOptions {
 	}
 }
 
-// Two links join the sites of SOS, so that one of them may fail.
+// wanLinks lists two links that join the sites of SOS, so that one of them may fail.
 var wanLinks = []string{"wan-1", "wan-2"}
 
-// flapping are the links that fail and come back: there is another way around each.
-func flapping() []string { return append([]string{"q1-q2", "q1-q3", "q2-q3"}, wanLinks...) }
+// flappingLinks returns the links that are taken down; there is another path around each.
+func flappingLinks() []string { return append([]string{"q1-q2", "q1-q3", "q2-q3"}, wanLinks...) }
 
-// topology is three networks in one: a tree in which a device moves, two sites
-// with agents, and a triangle with classes.
+// topology returns three networks in one: a tree in which a device moves, two sites with agents,
+// and a triangle with classes.
 func topology() lab.Topology {
 	t := lab.Mobility(fmt.Sprintf("soak-%d", os.Getpid()), mobility())
 	plain := func(a, b string) lab.Link { return lab.Both(a, b, delayline.Params{}) }
@@ -69,7 +68,7 @@ func topology() lab.Topology {
 	return t
 }
 
-// partOf is the part that a switch belongs to.
+// partOf returns the part that a switch belongs to.
 func partOf(sw string) part {
 	switch sw[0] {
 	case 's':
@@ -80,7 +79,7 @@ func partOf(sw string) part {
 	return partHandover
 }
 
-// networkConfig tells the controller the capacities of the links of the classes.
+// networkConfig writes the capacities of the links of the classes for the controller.
 func networkConfig(l *lab.Lab) (string, error) {
 	ports := map[string][]string{}
 	for _, link := range l.Topology().Links {
@@ -114,7 +113,7 @@ func isQoSSwitch(l *lab.Lab, node string) bool {
 	return false
 }
 
-// servicesConfig configures handover and QoS.
+// servicesConfig returns the configuration of handover and QoS.
 func servicesConfig(l *lab.Lab) string {
 	d := mobility().Domain()
 	text := fmt.Sprintf(`handover:

@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
 
-// check is one thing that must hold at the end.
+// check is a condition that must hold at the end.
 type check struct {
 	name  string
 	holds bool
 	found string
 }
 
-// verify looks at the network when the loads have ended.
+// verify checks the network after the loads have ended.
 func (f *fleet) verify(ctx context.Context) (all []check) {
 	note := func(name, good string, err error) {
 		c := check{name: name, holds: err == nil, found: good}
@@ -36,8 +36,8 @@ func (f *fleet) verify(ctx context.Context) (all []check) {
 	return all
 }
 
-// noSessions waits until every session has ended. Of one that has not, the error has what the
-// controller and both agents say.
+// noSessions waits until every session has ended. If one has not, the error includes its state as
+// the controller and both agents report it.
 func (f *fleet) noSessions(ctx context.Context) error {
 	var live []sos.Record
 	err := testbed.Poll(ctx, "the sessions' end", func() error {
@@ -66,18 +66,18 @@ func (f *fleet) noSessions(ctx context.Context) error {
 		}
 		defer agent.Close()
 		asking, cancel := context.WithTimeout(ctx, statusWithin)
-		said, aerr := agent.Session(asking, id)
+		status, aerr := agent.Session(asking, id)
 		cancel()
 		if aerr != nil {
 			err = fmt.Errorf("%w; agent %s: %w", err, host, aerr)
 			continue
 		}
-		err = fmt.Errorf("%w; agent %s: phase %s, %+v", err, host, said.Phase, said.Counters)
+		err = fmt.Errorf("%w; agent %s: phase %s, %+v", err, host, status.Phase, status.Counters)
 	}
 	return err
 }
 
-// statusWithin bounds how long an agent is waited for when it is asked for a session.
+// statusWithin bounds the time to ask an agent for a session.
 const statusWithin = 5 * time.Second
 
 func (f *fleet) classActive(ctx context.Context) error {

@@ -1,4 +1,4 @@
-// Command sluice-lab builds networks on one machine and has Sluice work in them: the lab,
+// Command sluice-lab builds networks on one machine and runs Sluice in them: the lab,
 // demonstrations, experiments and soaks. See "sluice-lab --help".
 package main
 
