@@ -25,10 +25,10 @@ type hostProber struct {
 	log      *slog.Logger
 }
 
-// probeKnownPort probes the host of a claim at the port behind which it is known.
-func (q *hostProber) probeKnownPort(claim *hosts.Claim) {
-	for _, a := range claim.Ask {
-		q.probe(claim.Host, a)
+// probeKnownPort probes a host at the port behind which it is known.
+func (q *hostProber) probeKnownPort(x hosts.Question) {
+	for _, a := range x.Ask {
+		q.probe(x.Host, a)
 	}
 }
 

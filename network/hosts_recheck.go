@@ -29,7 +29,7 @@ type rechecks struct {
 
 // recheck is a host as it was, with the addresses to probe.
 type recheck struct {
-	claim       hosts.Claim
+	question    hosts.Question
 	claimedAt   PortRef // port of the host that made the claim
 	lostAddress bool    // the host lost an address and did not move
 	begun       time.Time
@@ -86,7 +86,7 @@ func (a *rechecks) add(c hosts.Change, now time.Time) {
 		return
 	}
 	m := &recheck{claimedAt: claimedAt, lostAddress: c.Lost.IsValid(), begun: now, since: now}
-	m.claim.Host, m.claim.Ask = was, hosts.AddressesToAsk(ask)
+	m.question.Host, m.question.Ask = was, hosts.AddressesToAsk(ask)
 	a.insert(m)
 	a.wake.set()
 }
@@ -98,7 +98,7 @@ func (a *rechecks) due(now time.Time, reachable func(PortRef) bool) (ask []*rech
 	defer a.mu.Unlock()
 	a.pending = slices.DeleteFunc(a.pending, func(m *recheck) bool {
 		timedOut := now.Sub(m.begun) >= maxRecheckWait
-		unreachable := !reachable(m.claim.Host.At)
+		unreachable := !reachable(m.question.Host.At)
 		switch {
 		case m.unreachable && !unreachable && !timedOut:
 			ask = append(ask, m)
@@ -129,18 +129,18 @@ func (a *rechecks) run(ctx context.Context) {
 // because Linux ignores a second announcement within one second, and the first one may have been
 // ignored.
 func (a *rechecks) ask(m *recheck, now time.Time) {
-	if !a.isRestored(&m.claim) {
-		a.prober.probeKnownPort(&m.claim)
+	if !a.isRestored(m.question) {
+		a.prober.probeKnownPort(m.question)
 	}
 	if m.lostAddress {
-		a.announce(m.claim.Ask[0], m.claim.Host.VLAN, m.claimedAt.Switch, now)
+		a.announce(m.question.Ask[0], m.question.Host.VLAN, m.claimedAt.Switch, now)
 	}
 }
 
 // isRestored reports whether the host is back at its port with all addresses.
-func (a *rechecks) isRestored(claim *hosts.Claim) bool {
-	h, known := a.prober.hosts.ByMAC(claim.Host.MAC, claim.Host.VLAN)
-	return known && h.At == claim.Host.At && !slices.ContainsFunc(claim.Ask, func(addr netip.Addr) bool { return !slices.Contains(h.IPs, addr) })
+func (a *rechecks) isRestored(x hosts.Question) bool {
+	h, known := a.prober.hosts.ByMAC(x.Host.MAC, x.Host.VLAN)
+	return known && h.At == x.Host.At && !slices.ContainsFunc(x.Ask, func(addr netip.Addr) bool { return !slices.Contains(h.IPs, addr) })
 }
 
 // announce tells all hosts which host has an address now. A host that has heard otherwise would
@@ -219,7 +219,7 @@ func (a *rechecks) evict(among func(*recheck) bool) {
 	for _, level := range []func(*recheck) PortRef{
 		func(m *recheck) PortRef { return PortRef{Switch: m.claimedAt.Switch} },
 		func(m *recheck) PortRef { return m.claimedAt },
-		func(m *recheck) PortRef { return PortRef{Switch: m.claim.Host.At.Switch} },
+		func(m *recheck) PortRef { return PortRef{Switch: m.question.Host.At.Switch} },
 	} {
 		wider, most := among, mostCommon(a.pending, among, level)
 		among = func(m *recheck) bool { return wider(m) && level(m) == most }

@@ -63,13 +63,13 @@ func TestRechecksAreBounded(t *testing.T) {
 	claims := func(by PortRef, of openflow.DatapathID, count int) {
 		for range count {
 			m := &recheck{claimedAt: by}
-			m.claim.Host = topology.Host{At: PortRef{Switch: of, Port: 1}}
-			m.claim.Ask = []netip.Addr{{}}
+			m.question.Host = topology.Host{At: PortRef{Switch: of, Port: 1}}
+			m.question.Ask = []netip.Addr{{}}
 			a.insert(m)
 		}
 	}
 	left := func(by PortRef, of openflow.DatapathID) int {
-		return a.count(func(m *recheck) bool { return m.claimedAt == by && m.claim.Host.At.Switch == of })
+		return a.count(func(m *recheck) bool { return m.claimedAt == by && m.question.Host.At.Switch == of })
 	}
 	hostile, honest := PortRef{Switch: 1, Port: 1}, PortRef{Switch: 2, Port: 1}
 	claims(honest, 3, 2)

@@ -46,20 +46,41 @@ func newTentativePackets(c *Config, a *hostProber, onChanges func([]hosts.Change
 func (d *tentativePackets) hold(claim *hosts.Claim, p *PacketIn, timeout time.Duration) Verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	limit := maxHeldPerBinding
-	if claim.Waiting() {
-		limit = 1
-	}
 	switch {
 	case claim.Outcome() == hosts.Confirmed:
 		return Continue
-	case claim.Outcome() == hosts.Rejected, len(d.held[claim]) >= limit:
+	case claim.Outcome() == hosts.Rejected, !d.hasRoom(claim):
 		return Stop
 	}
 	if h, err := p.Hold(timeout + settleMargin); err == nil {
 		d.held[claim] = append(d.held[claim], h)
 	}
 	return Stop
+}
+
+// holdAgain keeps a held packet until a second claim is settled, and reports whether that has been
+// accepted meanwhile. If there is no room, holdAgain drops the packet.
+func (d *tentativePackets) holdAgain(claim *hosts.Claim, h *Held) (accepted bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case claim.Outcome() == hosts.Confirmed:
+		return true
+	case claim.Outcome() == hosts.Pending && d.hasRoom(claim):
+		d.held[claim] = append(d.held[claim], h)
+	default:
+		h.Drop()
+	}
+	return false
+}
+
+// hasRoom reports whether one more packet may be held for a claim. The mutex is held.
+func (d *tentativePackets) hasRoom(claim *hosts.Claim) bool {
+	limit := maxHeldPerBinding
+	if claim.Waiting() {
+		limit = 1
+	}
+	return len(d.held[claim]) < limit
 }
 
 // take removes and returns the packets held for a claim.
@@ -95,15 +116,13 @@ func (d *tentativePackets) handle(c hosts.Change) {
 	switch c.Kind {
 	case hosts.ClaimPending:
 		if c.New {
-			d.prober.probeKnownPort(c.Claim)
+			d.prober.probeKnownPort(c.Claim.Question())
 			d.awaitArrival(c.Claim)
 		}
 		d.wake.set()
 	case hosts.ClaimAccepted:
 		for _, h := range d.take(c.Claim) {
-			if err := h.Forward(); err != nil {
-				h.packet.Switch.logLimiter.Warn(d.cfg.Log, "forwarding a packet whose claim was accepted", "switch", h.packet.Switch.dpid, "error", err)
-			}
+			d.release(h, c.From)
 		}
 	default:
 		for _, h := range d.take(c.Claim) {
@@ -112,10 +131,29 @@ func (d *tentativePackets) handle(c hosts.Change) {
 	}
 }
 
+// release forwards a held packet if the accepted claim was made at its port. Packets of hosts that
+// made the same claim before are dropped: a receiver that believed them would ignore the newest
+// one, because Linux ignores a second ARP announcement within one second. A packet whose sender had
+// moved may claim an address as well; it is held again until that claim is settled.
+func (d *tentativePackets) release(h *Held, winner PortRef) {
+	p := h.Packet()
+	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
+	if at != winner {
+		h.Drop()
+		return
+	}
+	if next := d.prober.hosts.PendingClaim(&p.Headers, at); next != nil && !d.holdAgain(next, h) {
+		return
+	}
+	if err := h.Forward(); err != nil {
+		p.Switch.logLimiter.Warn(d.cfg.Log, "forwarding a packet whose claim was accepted", "switch", p.Switch.dpid, "error", err)
+	}
+}
+
 // awaitArrival sends a barrier behind the probe of a claim. The barrier's reply shows that the
 // probe has reached the known host's switch.
 func (d *tentativePackets) awaitArrival(claim *hosts.Claim) {
-	s, ok := d.prober.switches.get(claim.Host.At.Switch)
+	s, ok := d.prober.switches.get(claim.Question().Host.At.Switch)
 	if !ok {
 		return
 	}
@@ -153,7 +191,7 @@ func (d *tentativePackets) run(ctx context.Context) {
 		changes, again, left := d.prober.hosts.CheckClaims(now)
 		d.onChanges(changes)
 		for _, claim := range again {
-			d.prober.probeKnownPort(claim)
+			d.prober.probeKnownPort(claim.Question())
 		}
 		return left
 	})

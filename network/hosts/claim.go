@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -25,26 +26,45 @@ const (
 	restAfterAnswer = 3
 	// maxGraces times Grace is how long a claim waits at most until its host can be asked.
 	maxGraces = 3
+	// maxFollowed limits how often a claim to an address follows its holder to another port, and
+	// asks there again. A holder that moves on and on must not keep the claim pending for ever.
+	maxFollowed = 3
 )
 
-// Claim is a pending claim about a known host: that it has moved, or that another host has its
-// address. The claim is accepted unless the host answers at its old place.
+// Claim is a pending claim about a known host: that it has moved, or that another host has one of
+// its addresses. The claim is accepted unless the host answers at its old place.
+//
+// There is one claim for each host and address, and one that the host has moved. If several hosts
+// claim the same, the newest claim counts, because addresses may change hands twice before the
+// known host has had its time to answer.
 type Claim struct {
-	// Host is the known host, and Ask the addresses to ask for at its place. The answers belong
-	// to HandleAnswer.
-	Host topology.Host
-	Ask  []netip.Addr
-
 	target   *entry
-	source   observation
+	subject  netip.Addr // the claimed address; invalid if the host is said to have moved
+	question atomic.Pointer[Question]
+	since    time.Time   // when the claim was opened
+	source   observation // of the newest claimant
+	// observed holds what packets of a host that is said to have moved have shown meanwhile, each
+	// address once: the host may have taken over several.
+	observed []observation
 	waiting  atomic.Bool
 	askedAt  time.Time
 	repeated bool // the question was repeated
+	followed int  // how often the holder was followed to another port
 	outcome  atomic.Uint32
 	// deliveredAt is the time, in Unix nanoseconds, at which the question reached the host's
 	// switch. It is zero if nobody reports that time, and notDelivered until it is reported.
 	deliveredAt atomic.Int64
 }
+
+// Question is what a known host is asked about a claim: at its port, for the addresses of Ask. The
+// answers belong to HandleAnswer.
+type Question struct {
+	Host topology.Host
+	Ask  []netip.Addr
+}
+
+// Question returns what the known host is to be asked.
+func (x *Claim) Question() Question { return *x.question.Load() }
 
 const (
 	// notDelivered marks a question that has not reached the host's switch yet.
@@ -136,46 +156,118 @@ func (o *Options) askable(at topology.PortRef) bool {
 
 // mustWait reports whether a claim has to wait until its host can be asked. The mutex is held.
 func (d *pendingClaims) mustWait(x *Claim, now time.Time) bool {
-	return !d.opts.askable(x.Host.At) && d.places.mayReturn(x.Host.At.Switch, now) && now.Sub(x.source.now) < d.opts.maxClaimWait()
+	at := x.Question().Host.At
+	return !d.opts.askable(at) && d.places.mayReturn(at.Switch, now) && now.Sub(x.since) < d.opts.maxClaimWait()
 }
 
 // openClaim records a claim about a host and returns the change that tells the caller to ask the
-// host. It opens no second claim for a host. It refuses the claim if the host has answered a
-// moment ago, or if too many claims are pending. The mutex is held.
-func (d *pendingClaims) openClaim(e *entry, a observation) Change {
+// host. The subject is the claimed address, or invalid if the host is said to have moved. A second
+// claim of the same joins the first. openClaim refuses a claim if the host has answered a moment
+// ago, or if too many claims are pending. The mutex is held.
+func (d *pendingClaims) openClaim(e *entry, subject netip.Addr, a observation) Change {
+	x := e.claims[subject]
 	switch {
-	case e.claim != nil:
-		return Change{Kind: ClaimPending, From: a.at, Claim: e.claim}
-	case a.now.Before(e.quietUntil):
+	case x == nil && a.now.Before(e.quietUntil[subject]):
 		e.countFlap(a.at, a.now)
 		return d.refused.refuse(e, a.at, Answered)
-	case len(d.open) >= maxClaims, d.ports[a.at] >= maxClaimsPerPort, d.switches[a.at.Switch] >= maxClaimsPerSwitch:
+	case x != nil && a.seen.Before(x.source.seen):
+		return Change{Kind: ClaimPending, From: a.at, Claim: x}
+	case x != nil && a.at == x.source.at:
+		d.join(x, a)
+		return Change{Kind: ClaimPending, From: a.at, Claim: x}
+	case x == nil && len(d.open) >= maxClaims, d.ports[a.at] >= maxClaimsPerPort, d.switches[a.at.Switch] >= maxClaimsPerSwitch:
 		return d.refused.refuse(e, a.at, TooManyClaims)
+	case x != nil:
+		d.uncount(x.source.at)
+		x.observed = nil
+		d.join(x, a)
+		d.count(a.at)
+		return Change{Kind: ClaimPending, From: a.at, Claim: x}
 	}
-	h := e.host()
-	ask := AddressesToAsk(h.IPs)
-	if slices.Contains(h.IPs, a.sender.addr) {
-		ask = []netip.Addr{a.sender.addr}
-	}
-	e.claim = &Claim{Host: h, Ask: ask, target: e, source: a, askedAt: a.now}
-	e.claim.waiting.Store(!d.opts.askable(h.At))
-	d.open = append(d.open, e.claim)
-	d.ports[a.at]++
-	d.switches[a.at.Switch]++
-	return Change{Kind: ClaimPending, Host: h, From: a.at, Claim: e.claim, New: !e.claim.Waiting()}
+	x = &Claim{target: e, subject: subject, since: a.now}
+	d.join(x, a)
+	x.ask(a.now)
+	x.waiting.Store(!d.opts.askable(x.Question().Host.At))
+	e.setClaim(subject, x)
+	d.open = append(d.open, x)
+	d.count(a.at)
+	return Change{Kind: ClaimPending, Host: e.host(), From: a.at, Claim: x, New: !x.Waiting()}
 }
 
-// settle ends a claim. The mutex is held.
+// join makes an observation the newest of a claim. The mutex is held.
+func (d *pendingClaims) join(x *Claim, a observation) {
+	x.source = a
+	i := slices.IndexFunc(x.observed, func(o observation) bool { return o.sender.addr == a.sender.addr })
+	switch {
+	case i >= 0:
+		x.observed[i] = a
+	case len(x.observed) < d.opts.MaxIPs:
+		x.observed = append(x.observed, a)
+	}
+}
+
+// ask sets the question to the present place of the claim's host. The time to answer begins.
+func (x *Claim) ask(now time.Time) {
+	h, ask := x.target.host(), []netip.Addr{x.source.sender.addr}
+	if !slices.Contains(h.IPs, x.source.sender.addr) {
+		ask = AddressesToAsk(h.IPs)
+	}
+	x.question.Store(&Question{Host: h, Ask: ask})
+	x.askedAt, x.repeated = now, false
+	x.deliveredAt.Store(0)
+}
+
+// count and uncount keep the numbers of claims by packets from a port and from its switch. The
+// mutex is held.
+func (d *pendingClaims) count(at topology.PortRef) {
+	d.ports[at]++
+	d.switches[at.Switch]++
+}
+
+func (d *pendingClaims) uncount(at topology.PortRef) {
+	if d.ports[at]--; d.ports[at] <= 0 {
+		delete(d.ports, at)
+	}
+	if d.switches[at.Switch]--; d.switches[at.Switch] <= 0 {
+		delete(d.switches, at.Switch)
+	}
+}
+
+// setClaim sets the pending claim to an address, or removes it if x is nil. The mutex is held.
+func (e *entry) setClaim(subject netip.Addr, x *Claim) {
+	if x == nil {
+		delete(e.claims, subject)
+	} else {
+		if e.claims == nil {
+			e.claims = map[netip.Addr]*Claim{}
+		}
+		e.claims[subject] = x
+	}
+	var contested []netip.Addr
+	for addr := range e.claims {
+		if addr.IsValid() {
+			contested = append(contested, addr)
+		}
+	}
+	e.contested.Store(&contested)
+}
+
+// isContested reports whether a claim to one of the host's addresses is pending.
+func (e *entry) isContested(addr netip.Addr) bool {
+	c := e.contested.Load()
+	return c != nil && slices.Contains(*c, addr)
+}
+
+// settle ends a claim. The caller removes it from those that are open. The mutex is held.
 func (d *pendingClaims) settle(x *Claim, end Outcome) {
 	x.outcome.Store(uint32(end))
-	d.open = slices.DeleteFunc(d.open, func(o *Claim) bool { return o == x })
-	if d.ports[x.source.at]--; d.ports[x.source.at] <= 0 {
-		delete(d.ports, x.source.at)
-	}
-	if d.switches[x.source.at.Switch]--; d.switches[x.source.at.Switch] <= 0 {
-		delete(d.switches, x.source.at.Switch)
-	}
-	x.target.claim = nil
+	d.uncount(x.source.at)
+	x.target.setClaim(x.subject, nil)
+}
+
+// removeSettled removes the claims with a result from those that are open. The mutex is held.
+func (d *pendingClaims) removeSettled() {
+	d.open = slices.DeleteFunc(d.open, func(x *Claim) bool { return x.Outcome() != Pending })
 }
 
 // HandleAnswer handles a packet that a host has sent to the controller at a port. If it answers
@@ -187,16 +279,34 @@ func (t *Table) HandleAnswer(h *packet.Headers, at topology.PortRef, now time.Ti
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x := e.claim
-	if x == nil || x.Host.At != at || !slices.Contains(x.Ask, c.addr) {
-		return nil
+	// The host is at its place, and has the address. That answers the claim to the address, and
+	// the claim that the host has moved, but says nothing about its other addresses.
+	var changes []Change
+	for _, subject := range []netip.Addr{c.addr, {}} {
+		x := e.claims[subject]
+		if x == nil || x.Question().Host.At != at || !slices.Contains(x.Question().Ask, c.addr) {
+			continue
+		}
+		t.claims.settle(x, Rejected)
+		e.keepQuiet(subject, now, restAfterAnswer*t.opts.Confirm)
+		e.countFlap(x.source.at, now)
+		refused := t.refused.refuse(e, x.source.at, Answered)
+		refused.Claim = x
+		changes = append(changes, refused)
 	}
-	t.claims.settle(x, Rejected)
-	e.quietUntil = now.Add(restAfterAnswer * t.opts.Confirm)
-	e.countFlap(x.source.at, now)
-	refused := t.refused.refuse(e, x.source.at, Answered)
-	refused.Claim = x
-	return []Change{refused}
+	if len(changes) > 0 {
+		t.claims.removeSettled()
+	}
+	return changes
+}
+
+// keepQuiet refuses further claims of the same for some time. The mutex is held.
+func (e *entry) keepQuiet(subject netip.Addr, now time.Time, d time.Duration) {
+	maps.DeleteFunc(e.quietUntil, func(_ netip.Addr, until time.Time) bool { return !now.Before(until) })
+	if e.quietUntil == nil {
+		e.quietUntil = map[netip.Addr]time.Time{}
+	}
+	e.quietUntil[subject] = now.Add(d)
 }
 
 // CheckClaims accepts the claims whose time to answer has passed. It also returns the hosts that
@@ -207,20 +317,30 @@ func (t *Table) CheckClaims(now time.Time) (changes []Change, again []*Claim, le
 	defer t.mu.Unlock()
 	for _, x := range slices.Clone(t.claims.open) {
 		known := t.known.find(x.target.mac, x.target.vlan) == x.target
+		moved := known && x.target.state.Load().at != x.Question().Host.At
 		switch {
-		case known && x.target.state.Load().at != x.Host.At: // the host has been moved by other means
+		case moved && !x.subject.IsValid(): // it has been moved by other means
 			t.claims.settle(x, Confirmed)
-			changes = append(changes, Change{Kind: ClaimAccepted, Claim: x})
+			changes = append(changes, Change{Kind: ClaimAccepted, From: x.source.at, Claim: x})
+			if x.target.state.Load().at == x.source.at {
+				changes = append(changes, t.believe(x, now)...) // what it has claimed on its way
+			}
 			continue
+		case moved && x.followed < maxFollowed && t.claims.needsConfirmation(x.target, x.source) && slices.Contains(x.target.state.Load().ips, x.subject):
+			x.followed++
+			x.ask(now)
+			x.waiting.Store(true) // until it can be asked there, which is checked next
+		}
+		switch {
 		case known && t.claims.mustWait(x, now):
 			x.waiting.Store(true) // its switch may have left after it was asked
 			continue
-		case known && x.Waiting() && t.opts.askable(x.Host.At):
+		case known && x.Waiting() && t.opts.askable(x.Question().Host.At):
 			x.waiting.Store(false)
-			x.askedAt, x.repeated = now, false
-			changes = append(changes, Change{Kind: ClaimPending, Host: x.Host, From: x.source.at, Claim: x, New: true})
+			x.ask(now)
+			changes = append(changes, Change{Kind: ClaimPending, Host: x.Question().Host, From: x.source.at, Claim: x, New: true})
 			continue
-		case known && !x.Waiting() && x.timeToAnswer(now) < t.opts.Confirm:
+		case known && !x.Waiting() && x.timeToAnswer(now) < t.opts.Confirm && !x.isMoot():
 			if !x.repeated && now.Sub(x.askedAt) >= t.opts.Confirm/2 {
 				x.repeated = true
 				again = append(again, x)
@@ -228,19 +348,55 @@ func (t *Table) CheckClaims(now time.Time) (changes []Change, again []*Claim, le
 			continue
 		}
 		t.claims.settle(x, Confirmed)
-		changes = append(append(changes, Change{Kind: ClaimAccepted, Claim: x}), t.believe(x, now)...)
+		changes = append(append(changes, Change{Kind: ClaimAccepted, From: x.source.at, Claim: x}), t.believe(x, now)...)
 	}
+	t.claims.removeSettled()
 	return changes, again, len(t.claims.open) > 0
 }
 
+// isMoot reports whether the host no longer has the claimed address anyway.
+func (x *Claim) isMoot() bool {
+	return x.subject.IsValid() && !slices.Contains(x.target.state.Load().ips, x.subject)
+}
+
 // believe applies an accepted claim. The mutex is held.
-func (t *Table) believe(x *Claim, now time.Time) []Change {
+func (t *Table) believe(x *Claim, now time.Time) (changes []Change) {
 	a := x.source
-	if e := t.known.find(a.mac, a.vlan); a.mac != x.target.mac && (e == nil || e.state.Load().at != a.at) {
-		return nil // the claiming host has left
-	}
 	a.now, a.confirmed = now, x.target
-	return t.learn(a)
+	if x.subject.IsValid() {
+		e := t.known.find(a.mac, a.vlan)
+		if e == nil {
+			return nil // the claiming host has left
+		}
+		a.at = e.state.Load().at // it may have moved since
+		return t.learn(a)
+	}
+	if !t.opts.Edge(a.at) {
+		return nil // its port is down, or leads to a switch
+	}
+	for _, o := range x.observed {
+		a.sender, a.seen = o.sender, o.seen
+		changes = append(changes, t.learn(a)...)
+	}
+	return changes
+}
+
+// PendingClaim returns the pending claim that a packet from a port makes, or nil.
+func (t *Table) PendingClaim(h *packet.Headers, at topology.PortRef) *Claim {
+	e, c := t.known.find(h.EthSrc, h.VLANID), senderInfoOf(h, t.opts.Subnets)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e != nil && e.state.Load().at != at {
+		return e.claims[netip.Addr{}]
+	}
+	vlan := h.VLANID
+	if t.opts.IgnoreVLAN {
+		vlan = 0
+	}
+	if holder := t.ips.holder(c.addr, vlan); holder != nil && holder != e {
+		return holder.claims[c.addr]
+	}
+	return nil
 }
 
 // Place moves a host to the port at which a service manages it, and gives it its address,

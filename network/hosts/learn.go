@@ -44,7 +44,7 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.learn(observation{mac: h.EthSrc, vlan: vlan, at: at, sender: c, now: now})
+	return t.learn(observation{mac: h.EthSrc, vlan: vlan, at: at, sender: c, now: now, seen: now})
 }
 
 // observation is what a frame shows: which host is where, with what address.
@@ -54,6 +54,7 @@ type observation struct {
 	at     topology.PortRef
 	sender senderInfo
 	now    time.Time
+	seen   time.Time // when the frame arrived: earlier than now if it had to be confirmed first
 	// confirmed is the host about which this claim has been accepted. placed is true if a
 	// service has placed the host; then nothing has to be confirmed.
 	confirmed *entry
@@ -188,7 +189,7 @@ func (t *Table) checkMove(e *entry, a observation) (bool, []Change) {
 		return false, nil
 	}
 	if t.claims.needsConfirmation(e, a) {
-		return false, []Change{t.claims.openClaim(e, a)}
+		return false, []Change{t.claims.openClaim(e, netip.Addr{}, a)}
 	}
 	return true, nil
 }
@@ -231,7 +232,7 @@ func (t *Table) assignAddress(e *entry, a observation) (lost Change) {
 		case c.weak:
 			return Change{}
 		case !kept && t.claims.needsConfirmation(old, a):
-			return t.claims.openClaim(old, a)
+			return t.claims.openClaim(old, c.addr, a)
 		}
 		t.drop(old, c.addr)
 		if !a.placed {

@@ -86,7 +86,7 @@ const (
 	// ClaimPending means that a claim made behind From is pending: the known host is to be asked
 	// whether it is still at its old place, now or as soon as it can be asked.
 	ClaimPending
-	// ClaimAccepted means that a claim is accepted.
+	// ClaimAccepted means that a claim is accepted: that of the host behind From.
 	ClaimAccepted
 )
 
@@ -127,10 +127,14 @@ type entry struct {
 	seenAgain atomic.Bool  // whether it was seen again some time after it was added
 	state     atomic.Pointer[state]
 
-	// The table's mutex guards these: the pending claim about the host, and the time until which
-	// claims are refused because it has answered.
-	claim      *Claim
-	quietUntil time.Time
+	// contested lists the addresses to which claims are pending; nil if there never were any.
+	contested atomic.Pointer[[]netip.Addr]
+
+	// The table's mutex guards these: the pending claims about the host, and the times until which
+	// claims are refused because it has answered, both by address. The invalid address stands for
+	// the claim that the host has moved.
+	claims     map[netip.Addr]*Claim
+	quietUntil map[netip.Addr]time.Time
 	// flapping counts how often the host has moved or was claimed to have moved; nil if never.
 	flapping *flapCounter
 }
@@ -268,14 +272,18 @@ type Neighbor struct {
 	Seen   time.Time
 }
 
-// Neighbor returns the host that uses the address in this VLAN. A virtual address is a neighbour
-// in every VLAN, at no port.
+// Neighbor returns the host that uses the address in this VLAN, unless a claim of another host to
+// the address is pending: an answer might name the wrong host. A virtual address is a neighbour in
+// every VLAN, at no port.
 func (t *Table) Neighbor(addr netip.Addr, vlan uint16) (Neighbor, bool) {
 	if mac, virtual := t.pins.Load().virtual[addr]; virtual {
 		return Neighbor{MAC: mac, Router: NotRouter, Seen: time.Now()}, true
 	}
 	for _, e := range t.ips.find(addr) {
 		if e.vlan == vlan || t.opts.IgnoreVLAN {
+			if e.isContested(addr) {
+				return Neighbor{}, false
+			}
 			s := e.state.Load()
 			return Neighbor{MAC: e.mac, At: s.at, Router: s.router, Seen: time.Unix(0, e.seen.Load())}, true
 		}
