@@ -8,23 +8,9 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 )
-
-// setDSCP sets the DSCP of what a socket sends.
-func setDSCP(fd int, dscp uint8) error {
-	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	if err != nil {
-		return fmt.Errorf("address family of a socket: %w", err)
-	}
-	if domain == unix.AF_INET6 {
-		return setInts(fd, []intOption{{unix.IPPROTO_IPV6, unix.IPV6_TCLASS, int(dscp) << 2}})
-	}
-	return setInts(fd, []intOption{{unix.IPPROTO_IP, unix.IP_TOS, int(dscp) << 2}})
-}
 
 // checkMarks returns an error if a mark is not a DSCP.
 func checkMarks(m agentapi.Marks) error {

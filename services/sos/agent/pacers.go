@@ -1,10 +1,22 @@
 package agent
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/wholefile"
+	"github.com/sluice-net/sluice/services/sos/pathrate"
 )
 
 // pacers holds an agent's pacers, by path. They keep what they know while nobody sends.
@@ -59,4 +71,143 @@ func (s *session) pathOf(nc net.Conn) netip.AddrPort {
 		port = uint16(tcp.Port)
 	}
 	return netip.AddrPortFrom(s.req.Peer.Addr, port)
+}
+
+const (
+	// maxStoreBytes bounds the size of the file; maxPeers paths take less.
+	maxStoreBytes = 1 << 20
+	// maxStoredAge is the age up to which stored paths are used.
+	maxStoredAge = 30 * 24 * time.Hour
+	// saveEvery is how often the file is written, if something has changed.
+	saveEvery = time.Minute
+)
+
+// storedPath is a path as the file stores it.
+type storedPath struct {
+	Peer    netip.Addr `json:"peer"`
+	Port    uint16     `json:"port"`
+	Rate    float64    `json:"bytes_per_second"`
+	RTT     int64      `json:"rtt_microseconds"`
+	Segment int        `json:"segment_bytes"`
+	Seen    time.Time  `json:"seen"`
+}
+
+// check returns an error if the entry, which somebody else may have written, is invalid.
+func (r *storedPath) check(now time.Time) error {
+	switch {
+	case !r.Peer.IsValid() || r.Port == 0:
+		return errors.New("no peer")
+	case math.IsNaN(r.Rate) || r.Rate <= 0 || r.Rate > maxStoredRate:
+		return fmt.Errorf("rate of %v bytes a second", r.Rate)
+	case r.RTT <= 0 || r.RTT > time.Minute.Microseconds():
+		return fmt.Errorf("round trip of %d microseconds", r.RTT)
+	case r.Segment < 500 || r.Segment > 65535:
+		return fmt.Errorf("segments of %d bytes", r.Segment)
+	case now.Sub(r.Seen) > maxStoredAge:
+		return errors.New("too old")
+	}
+	return nil
+}
+
+// maxStoredRate is the highest rate that is accepted, in bytes a second.
+const maxStoredRate = 1.25e12
+
+// load restores the pacers from a file. It skips entries that are invalid or old, and
+// refuses a file that is damaged or of another kind.
+func (x *pacers) load(file string) error {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxStoreBytes+1))
+	if err != nil {
+		return err
+	}
+	if len(b) > maxStoreBytes {
+		return fmt.Errorf("%s: more than %d bytes", file, maxStoreBytes)
+	}
+	var all []storedPath
+	if err := json.Unmarshal(b, &all); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if len(all) > maxPeers {
+		return fmt.Errorf("%s: %d paths, want at most %d", file, len(all), maxPeers)
+	}
+	now := time.Now()
+	for _, r := range all {
+		if r.check(now) == nil {
+			x.of(netip.AddrPortFrom(r.Peer, r.Port)).restore(r, now)
+		}
+	}
+	return nil
+}
+
+// restore sets the stored rate of a path. If the clock was ahead, or is behind, the rate is
+// doubtful.
+func (p *pacer) restore(r storedPath, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	age := now.Sub(r.Seen)
+	p.control = pathrate.New(r.Rate, 0, age < 0 || age > doubtfulAfter)
+	p.shownAt, p.rtt, p.segment = r.Seen, time.Duration(r.RTT)*time.Microsecond, r.Segment
+	if age < 0 {
+		p.shownAt = now.Add(-2 * doubtfulAfter)
+	}
+}
+
+// stored returns the paths that are worth storing.
+func (x *pacers) stored(now time.Time) []storedPath {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := make([]storedPath, 0, len(x.all))
+	for path, p := range x.all {
+		p.mu.Lock()
+		if p.control != nil {
+			r := storedPath{Peer: path.Addr(), Port: path.Port(), Rate: p.control.Rate(), RTT: p.rtt.Microseconds(), Segment: p.segment, Seen: p.shownAt}
+			if r.check(now) == nil {
+				all = append(all, r)
+			}
+		}
+		p.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b storedPath) int {
+		return cmp.Or(a.Peer.Compare(b.Peer), cmp.Compare(a.Port, b.Port))
+	})
+	return all
+}
+
+// writePaths replaces the file atomically.
+func writePaths(file string, all []storedPath) error {
+	b, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return wholefile.Replace(file, b, 0o600)
+}
+
+// savePaths writes the paths to the configured file periodically until the agent ends.
+func (a *Agent) savePaths() {
+	t := time.NewTicker(saveEvery)
+	defer t.Stop()
+	var last []storedPath
+	for more := true; more; {
+		select {
+		case <-t.C:
+		case <-a.ctx.Done():
+			more = false
+		}
+		now := a.pacers.stored(time.Now())
+		if slices.Equal(now, last) {
+			continue
+		}
+		if err := writePaths(a.cfg.Memory, now); err != nil {
+			a.warnLimit.Warn(a.log, "paths are not remembered", "file", a.cfg.Memory, "error", err)
+			continue
+		}
+		last = now
+	}
 }

@@ -227,3 +227,99 @@ func (s *session) awaitDelivery() {
 		s.finish(agentapi.ReasonClosed, "", 0)
 	}
 }
+
+// describe returns the session as listings show it.
+func (s *session) describe() agentapi.Session {
+	counters, marks := s.counters(), s.marks.current()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return agentapi.Session{
+		ID: s.req.ID, Role: s.req.Role, Phase: s.phase, Client: s.req.Client, Server: s.req.Server,
+		Peer: s.req.Peer.Addr, Port: s.port, Reply: s.reply, Params: s.params, Started: s.started,
+		SetupTime: agentapi.Duration(s.setup), Counters: counters, Context: s.req.Context, Marks: marks,
+	}
+}
+
+// liveInfo returns the session as the event stream shows it.
+func (s *session) liveInfo() agentapi.Live {
+	counters := s.counters()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return agentapi.Live{ID: s.req.ID, Role: s.req.Role, Phase: s.phase, Counters: counters}
+}
+
+// record returns the record of the session after its end.
+func (s *session) record() agentapi.SessionRecord {
+	r := agentapi.SessionRecord{Session: s.describe(), Ended: time.Now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.Reason, r.Detail = s.reason, s.detail
+	return r
+}
+
+// counters returns the session's figures.
+func (s *session) counters() agentapi.Counters {
+	conns := *s.conns.Load()
+	c := agentapi.Counters{
+		ChunksSent: s.out.chunks.Load(), ChunksResent: s.out.resent.Load(),
+		ConnsOpen: len(conns), RTTMicros: uint64(s.congestion.rtt.Load() / 1000),
+	}
+	c.BytesUp, c.BytesDown = s.out.bytes.Load(), s.in.bytes.Load()
+	if s.role == roleAcceptor {
+		c.BytesUp, c.BytesDown = c.BytesDown, c.BytesUp
+	}
+	for _, x := range conns {
+		c.Retransmits += x.retransmits()
+		c.Pace += x.pacer.paceOf(x)
+	}
+	if text := s.start.Load(); text != nil {
+		c.Start = *text
+	}
+	s.in.mu.Lock()
+	c.BufferedBytes, c.WindowBytes = uint64(max(0, s.in.held)), uint64(s.in.window.size)
+	c.ReorderChunks = s.in.order.Len()
+	s.in.mu.Unlock()
+	s.dial.mu.Lock()
+	c.ConnsWarm, c.Connections, c.Why = s.dial.warm, s.dial.wanted, s.dial.why
+	s.dial.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.ConnsLost = s.lost
+	c.Retransmits += s.retrans
+	if s.role == roleAcceptor {
+		c.Connections = len(conns)
+	}
+	return c
+}
+
+// tick does the session's periodic work. It never blocks.
+func (s *session) tick(now int64) {
+	for _, c := range *s.conns.Load() {
+		c.tick(now)
+	}
+	s.congestion.update()
+	s.mu.Lock()
+	phase, since, graceful, end := s.phase, s.since, s.graceful, s.end
+	peerDone, delivered := s.peerDone, s.delivered
+	s.mu.Unlock()
+	cfg := &s.agent.cfg
+	heard := s.lastHeard()
+	age := func(t int64) time.Duration { return time.Duration(now - t) }
+	idle := orDefault(time.Duration(s.req.Idle), cfg.IdleTimeout)
+	timeout := orDefault(time.Duration(s.req.PeerTimeout), cfg.PeerTimeout)
+	switch {
+	case heard != 0 && !peerDone && age(max(heard, since)) > timeout:
+		s.finish(agentapi.ReasonPeerLost, "nothing heard from the peer for "+timeout.String(), wire.CauseAgent)
+	case graceful:
+		// The peer has not answered a release, or the end host accepts nothing.
+		if s.role == roleDialer && delivered && age(since) > cfg.OpeningTimeout || age(since) > idle {
+			s.finish(agentapi.ReasonClosed, "", 0)
+		}
+	case (phase == agentapi.PhasePrepared || phase == agentapi.PhaseCommitted) && age(since) > cfg.PrepareTimeout:
+		s.finish(agentapi.ReasonExpired, "in phase "+string(phase)+" for "+cfg.PrepareTimeout.String(), wire.CauseAbort)
+	case age(s.active.Load()) > idle && phase == agentapi.PhaseRunning:
+		s.finish(agentapi.ReasonIdle, "no byte for "+idle.String(), wire.CauseAgent)
+	case end != nil && end.dead() && (s.out.ended() || s.out.blocked()):
+		s.finish(s.ownReset(), "", wire.CauseEndHost)
+	}
+}
