@@ -32,6 +32,7 @@ require (
 )
 
 require (
+	github.com/bluenviron/gortmplib v1.0.1
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/coder/websocket v1.8.15

@@ -22,6 +22,8 @@ const (
 	silenceTimeout = 1600 * time.Millisecond
 	// problemTTL is how long a problem is reported after it last occurred.
 	problemTTL = 5 * time.Second
+	// refusalTTL is how long a channel without a producer reports that one was refused.
+	refusalTTL = 30 * time.Second
 	// headerBytes is the length of the IP and UDP headers, which count against a channel's
 	// rate.
 	headerBytes = 28
@@ -62,6 +64,8 @@ type channel struct {
 	sourceError string    // why the source has ended
 	sendError   string    // why the last unsent datagram was not sent
 	unsentAt    time.Time // when that was
+	refusal     string    // why the last producer was refused
+	refusedAt   time.Time // when that was
 	session     *session  // the producer's session, or nil
 }
 
@@ -182,6 +186,20 @@ func (c *channel) recordSourceError(err error) {
 	c.logLimiter.Warn(c.log, "the channel's source has ended", "error", err)
 }
 
+// recordRefusal records that a producer is refused, and publishes that at a limited rate.
+func (c *channel) recordRefusal(from netip.Addr, err error) {
+	c.totals.refused.Add(1)
+	now := time.Now()
+	text := lograte.Shorten(from.String() + ": " + err.Error()).(string)
+	c.logLimiter.Warn(c.log, "a producer is refused", "from", from, "error", err)
+	if _, turn := c.totals.refusals.Turn(now); turn {
+		c.record(gatewayapi.ChannelEvent{At: now, Channel: c.name, What: "refused", Detail: text})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refusal, c.refusedAt = "a producer is refused: "+text, now
+}
+
 // setProducer records the name of the producer.
 func (c *channel) setProducer(by string) {
 	c.mu.Lock()
@@ -233,6 +251,8 @@ func (c *channel) state() gatewayapi.ChannelState {
 // problem returns what is wrong with the channel now, or "". c.mu is held.
 func (c *channel) problem(now time.Time) string {
 	switch {
+	case c.onAir != gatewayapi.OnAirLive && c.refusal != "" && now.Sub(c.refusedAt) < refusalTTL:
+		return c.refusal
 	case c.sourceError != "":
 		return c.sourceError
 	case c.dropped > 0 && now.Sub(c.excessAt) < problemTTL:

@@ -2,9 +2,12 @@
 // each channel that its controller has assigned to it in the house format (package media), as
 // one flow of UDP datagrams from a port that only this channel uses.
 //
-// A channel's producer is either ffmpeg, which the gateway runs to read and transcode the
-// channel's source, or a client that publishes by WHIP (RFC 9725) at the gateway's public
-// listener. The gateway forwards the H.264 and Opus of the latter unchanged.
+// A channel's producer is a client that publishes by WHIP (RFC 9725) at the gateway's public
+// listener, or it is what the channel's source names. The gateway forwards the H.264 and Opus of
+// the former unchanged, and has ffmpeg transcode the latter. ffmpeg itself reads files, test
+// patterns and servers. Where the gateway waits for a producer, by RTMP, SRT or UDP, it receives
+// the stream itself (receiver.go) and writes it to ffmpeg (relay.go), so that it decides who
+// publishes, and notices what the stream has.
 //
 //	POST   /whip/{channel}        an offer -> 201, an answer, and the session's address
 //	DELETE /whip/sessions/{id}    the end of it

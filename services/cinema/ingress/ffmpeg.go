@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,9 +25,10 @@ const (
 	// stableTime is how long ffmpeg must have sent before the pauses start from minBackoff
 	// again.
 	stableTime = 10 * time.Second
-	// processTimeout is how long ffmpeg may send nothing before it is killed. It does not apply
-	// while ffmpeg waits for its first producer.
+	// processTimeout is how long ffmpeg or its source may send nothing before it is ended.
 	processTimeout = 15 * time.Second
+	// finishTimeout is how long ffmpeg may take to send the rest of its input.
+	finishTimeout = 500 * time.Millisecond
 	// killTimeout bounds the wait for a killed process.
 	killTimeout = 2 * time.Second
 )
@@ -55,7 +58,12 @@ func (f *ffmpegSource) run(ctx context.Context) {
 		f.properties = f.probe(ctx)
 	}
 	for pause := f.firstBackoff; ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
-		heard, err := f.runOnce(ctx)
+		heard, err := time.Duration(0), error(nil)
+		if f.source.waits != nil {
+			err = f.receive(ctx)
+		} else {
+			heard, err = f.runOnce(ctx)
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -81,33 +89,98 @@ func (f *ffmpegSource) learn(err error) {
 
 // runOnce runs ffmpeg until it ends, and returns for how long it has sent.
 func (f *ffmpegSource) runOnce(ctx context.Context) (heard time.Duration, err error) {
+	var stdin io.Reader
+	if f.properties.copied {
+		stdin = strings.NewReader(f.source.concatList())
+	}
+	p, err := f.startWith(ctx, f.properties, stdin)
+	if err != nil {
+		return 0, err
+	}
+	f.ch.setProducer(fmt.Sprintf("ffmpeg, process %d", p.cmd.Process.Pid))
+	return p.wait()
+}
+
+// process is a running ffmpeg that sends a channel's datagrams.
+type process struct {
+	cmd     *exec.Cmd
+	conn    *net.UDPConn // at which its datagrams arrive
+	stderr  *tail
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	reading chan time.Duration
+
+	stdin    *os.File // of a process that reads what write writes
+	finished sync.Once
+	result   error
+}
+
+// start starts an ffmpeg that reads what is written to it. The caller ends it with finish.
+func (f *ffmpegSource) start(ctx context.Context, properties sourceProperties) (*process, error) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("input for ffmpeg: %w", err)
+	}
+	defer in.Close()
+	p, err := f.startWith(ctx, properties, in)
+	if err != nil {
+		_ = out.Close()
+		return nil, err
+	}
+	p.stdin = out
+	return p, nil
+}
+
+// startWith starts an ffmpeg. The caller waits for its end.
+func (f *ffmpegSource) startWith(ctx context.Context, properties sourceProperties, stdin io.Reader) (*process, error) {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
-		return 0, fmt.Errorf("port for ffmpeg: %w", err)
+		return nil, fmt.Errorf("port for ffmpeg: %w", err)
 	}
-	defer conn.Close()
 	_ = conn.SetReadBuffer(2 << 20) // up to the kernel's limit
 	port := uint16(conn.LocalAddr().(*net.UDPAddr).Port)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stderr := &tail{}
-	cmd := f.command(ctx, stderr, f.source.command(f.ch.currentSpec(), port, f.properties))
-	if f.properties.copied {
-		cmd.Stdin = strings.NewReader(f.source.concatList())
+	p := &process{conn: conn, stderr: &tail{}, reading: make(chan time.Duration, 1)}
+	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	p.cmd = f.command(p.ctx, p.stderr, f.source.command(f.ch.currentSpec(), port, properties))
+	p.cmd.Stdin = stdin
+	if err := p.cmd.Start(); err != nil {
+		p.cancel(nil)
+		_ = conn.Close()
+		return nil, fmt.Errorf("start ffmpeg: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("start ffmpeg: %w", err)
-	}
-	f.ch.setProducer(fmt.Sprintf("ffmpeg, process %d", cmd.Process.Pid))
-	reading := make(chan time.Duration, 1)
-	go func() { reading <- f.read(conn, cancel) }()
-	err = cmd.Wait()
-	_ = conn.Close()
-	heard = <-reading
-	if cause := context.Cause(ctx); errors.Is(cause, errProcessSilent) {
+	go func() { p.reading <- f.read(conn, p.cancel) }()
+	return p, nil
+}
+
+// write gives the process a part of its input.
+func (p *process) write(b []byte) error {
+	_ = p.stdin.SetWriteDeadline(time.Now().Add(processTimeout))
+	_, err := p.stdin.Write(b)
+	return err
+}
+
+// finish ends the input of the process, waits until it has ended, and returns why. It kills the
+// process if that does not end in time.
+func (p *process) finish() error {
+	p.finished.Do(func() {
+		_ = p.stdin.Close()
+		kill := time.AfterFunc(finishTimeout, func() { p.cancel(nil) })
+		defer kill.Stop()
+		_, p.result = p.wait()
+	})
+	return p.result
+}
+
+// wait waits until the process has ended, and returns for how long it has sent, and why it ended.
+func (p *process) wait() (heard time.Duration, err error) {
+	err = p.cmd.Wait()
+	_ = p.conn.Close()
+	heard = <-p.reading
+	if cause := context.Cause(p.ctx); errors.Is(cause, errProcessSilent) {
 		err = cause
 	}
-	switch text := stderr.String(); {
+	p.cancel(nil)
+	switch text := p.stderr.String(); {
 	case text != "":
 		err = fmt.Errorf("ffmpeg has ended: %s", text)
 	case err == nil:
@@ -145,8 +218,7 @@ func (f *ffmpegSource) read(conn *net.UDPConn, end context.CancelCauseFunc) time
 		n, _, err := conn.ReadFromUDPAddrPort(buf)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			waits := first.IsZero() && f.source.listens
-			if time.Since(last) > processTimeout && !waits {
+			if time.Since(last) > processTimeout {
 				end(errProcessSilent)
 			}
 			continue

@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -281,7 +282,6 @@ func TestStreams(t *testing.T) {
 			if err := c.SetChannel(t.Context(), spec); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "a process that listens", func() bool { return state(t, g, "live").Producer != "" })
 			produce(t, x.format, strings.ReplaceAll(x.to, "PORT", port))
 			until(t, "live", func() bool { return state(t, g, "live").OnAir == gatewayapi.OnAirLive })
 			if s := state(t, g, "live"); fault(s) != "" {
@@ -301,25 +301,30 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// produce sends a stream until the test ends. It tries again if nobody accepts it.
-func produce(t *testing.T, format, to string) {
+// produce sends a stream until the test ends or stop is called. It tries again if nobody accepts
+// it.
+func produce(t *testing.T, format, to string) (stop func()) {
 	t.Helper()
-	stop := make(chan struct{})
+	return produceWith(t, "-re -f lavfi -i testsrc2=size=320x180:rate=20 -f lavfi -i sine=sample_rate=44100 "+
+		"-c:v libx264 -preset ultrafast -g 20 -pix_fmt yuv420p -b:v 300k -c:a aac -f "+format, to)
+}
+
+// produceWith sends a stream that ffmpeg makes with the given arguments.
+func produceWith(t *testing.T, args, to string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for {
-			cmd := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=20", "-f", "lavfi", "-i", "sine=sample_rate=44100",
-				"-c:v", "libx264", "-preset", "ultrafast", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "300k", "-c:a", "aac", "-f", format, to)
-			_ = cmd.Run()
+		for ctx.Err() == nil {
+			_ = exec.CommandContext(ctx, "ffmpeg", append(append([]string{"-v", "error"}, strings.Fields(args)...), to)...).Run()
 			select {
-			case <-stop:
-				return
-			case <-t.Context().Done():
-				return
+			case <-ctx.Done():
 			case <-time.After(200 * time.Millisecond):
 			}
 		}
 	}()
-	t.Cleanup(func() { close(stop); <-done })
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return stop
 }

@@ -68,6 +68,7 @@ func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{
 		cfg: cfg, log: cfg.Log, tasks: tasks.New(), bursts: make(chan struct{}, maxBursts), channels: map[string]*channel{},
 	}
+	g.totals.refusals.Burst = 20
 	g.thumbnails = gatewayapi.NewThumbnails(g.thumbnail)
 	g.warnings = programWarnings(cfg.FFmpeg)
 	g.server = g.newServer()

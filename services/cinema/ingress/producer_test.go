@@ -19,15 +19,15 @@ import (
 )
 
 // producer publishes as a browser does.
-type producer struct {
+type whipProducer struct {
 	pc           *webrtc.PeerConnection
 	video, audio *webrtc.TrackLocalStaticSample
 	asked        atomic.Int32 // requests for key frames
 	connected    chan struct{}
 }
 
-// newProducer returns a producer with a video codec and Opus.
-func newProducer(t *testing.T, codec string) *producer {
+// newWHIPProducer returns a producer with a video codec and Opus.
+func newWHIPProducer(t *testing.T, codec string) *whipProducer {
 	t.Helper()
 	s := webrtc.SettingEngine{LoggerFactory: discardLogs}
 	s.SetIncludeLoopbackCandidate(true)
@@ -39,7 +39,7 @@ func newProducer(t *testing.T, codec string) *producer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &producer{pc: pc, connected: make(chan struct{})}
+	p := &whipProducer{pc: pc, connected: make(chan struct{})}
 	t.Cleanup(func() {
 		if err := pc.GracefulClose(); err != nil {
 			t.Error(err)
@@ -67,7 +67,7 @@ func newProducer(t *testing.T, codec string) *producer {
 }
 
 // listen counts the gateway's requests until the connection ends.
-func (p *producer) listen(s *webrtc.RTPSender) {
+func (p *whipProducer) listen(s *webrtc.RTPSender) {
 	for {
 		packets, _, err := s.ReadRTCP()
 		if err != nil {
@@ -82,7 +82,7 @@ func (p *producer) listen(s *webrtc.RTPSender) {
 }
 
 // offer returns the producer's offer.
-func (p *producer) offer(t *testing.T) string {
+func (p *whipProducer) offer(t *testing.T) string {
 	t.Helper()
 	offer, err := p.pc.CreateOffer(nil)
 	if err != nil {
@@ -127,7 +127,7 @@ func do(t *testing.T, req *http.Request) (status int, location, body string) {
 }
 
 // publish connects a producer, and returns the address of its session.
-func (p *producer) publish(t *testing.T, g *Gateway, channel, password string) string {
+func (p *whipProducer) publish(t *testing.T, g *Gateway, channel, password string) string {
 	t.Helper()
 	status, location, answer := post(t, g, channel, password, p.offer(t))
 	if status != http.StatusCreated || !strings.HasPrefix(location, "/whip/sessions/") {
@@ -181,7 +181,7 @@ func h264(t *testing.T) [][]byte {
 }
 
 // send sends pictures and sound until ctx ends.
-func (p *producer) send(ctx context.Context, t *testing.T, pictures [][]byte) {
+func (p *whipProducer) send(ctx context.Context, t *testing.T, pictures [][]byte) {
 	const each = 50 * time.Millisecond
 	tick := time.NewTicker(each)
 	defer tick.Stop()
@@ -206,7 +206,7 @@ func (p *producer) send(ctx context.Context, t *testing.T, pictures [][]byte) {
 }
 
 // run sends until stop is called.
-func (p *producer) run(t *testing.T, pictures [][]byte) (stop func()) {
+func (p *whipProducer) run(t *testing.T, pictures [][]byte) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan struct{})

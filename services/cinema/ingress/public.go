@@ -35,8 +35,7 @@ type public struct {
 	passwords  *passwordChecker
 	offers     chan struct{} // holds one element for each offer in progress
 	logLimiter lograte.Limit
-	refusals   lograte.Limit // limits events
-	tasks      *tasks.Group  // goroutines of sessions
+	tasks      *tasks.Group // goroutines of sessions
 
 	mu       sync.Mutex
 	sessions map[string]*session
@@ -45,7 +44,7 @@ type public struct {
 // openPublic starts to listen for producers.
 func openPublic(g *Gateway) (*public, error) {
 	p := &public{
-		g: g, passwords: newPasswordChecker(), offers: make(chan struct{}, maxOffers), refusals: lograte.Limit{Burst: 20},
+		g: g, passwords: newPasswordChecker(), offers: make(chan struct{}, maxOffers),
 		tasks: tasks.New(), sessions: map[string]*session{},
 	}
 	l, err := p.listen(g.cfg.Public)

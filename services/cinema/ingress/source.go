@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -30,9 +31,19 @@ type source struct {
 	input []string
 	// file is the path of a file, which can be examined before it is played.
 	file string
-	// listens says that ffmpeg waits for a producer to connect, without a time limit.
-	listens bool
-	test    pattern
+	// waits is where the gateway waits for a producer to connect; nil if it does not.
+	waits *waitingPlace
+	test  pattern
+}
+
+// waitingPlace is where a source waits for its producer, and what the producer has to know.
+type waitingPlace struct {
+	at netip.AddrPort
+	// key is the application and the stream key of RTMP, like live/stage, or the stream ID of
+	// SRT. If it is empty, any is accepted.
+	key string
+	// options are the parameters for SRT, in the form of libsrt's.
+	options url.Values
 }
 
 // parseSource parses a channel's source.
@@ -67,15 +78,7 @@ func parseFile(name string) (source, error) {
 	}, nil
 }
 
-// streams holds the arguments of ffmpeg before the address of a stream.
-var streams = map[string][]string{
-	"rtsp": {"-protocol_whitelist", "rtsp,rtp,udp,tcp", "-rtsp_transport", "tcp", "-timeout", "5000000"},
-	"rtmp": {"-protocol_whitelist", "rtmp,tcp", "-listen", "1"},
-	"srt":  {"-protocol_whitelist", "srt"},
-	"udp":  {"-protocol_whitelist", "udp", "-f", "mpegts"},
-}
-
-// parseStream parses the address of a stream: of a server, or of where to listen.
+// parseStream parses the address of a stream: of a server, or of where to wait for a producer.
 func parseStream(scheme, text string) (source, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -84,66 +87,71 @@ func parseStream(scheme, text string) (source, error) {
 	if u.Hostname() == "" && scheme == "rtsp" || u.Fragment != "" {
 		return source{}, fmt.Errorf("%q: want an address with a host and without a fragment", gatewayapi.RedactSource(text))
 	}
-	s := source{scheme: scheme, listens: scheme != "rtsp"}
-	address := text
-	if s.listens {
-		if address, err = listenAt(u); err != nil {
-			return source{}, err
-		}
+	if scheme == "rtsp" {
+		return source{scheme: scheme, input: []string{
+			"-protocol_whitelist", "rtsp,rtp,udp,tcp", "-rtsp_transport", "tcp", "-timeout", "5000000",
+			"-fflags", "nobuffer", "-analyzeduration", "2000000", "-i", text,
+		}}, nil
 	}
-	s.input = append(s.input, streams[scheme]...)
-	s.input = append(s.input, "-fflags", "nobuffer", "-analyzeduration", "2000000", "-i", address)
-	return s, nil
+	waits, err := parseWaiting(u)
+	return source{scheme: scheme, waits: waits}, err
 }
 
-// options holds the permitted parameters of an address. Other parameters of ffmpeg name files
-// or further addresses.
+// options holds the permitted parameters of an address.
 var options = map[string][]string{"srt": {"latency", "passphrase", "streamid", "pbkeylen"}}
 
-// listenAt returns the address at which ffmpeg waits for a producer.
-func listenAt(u *url.URL) (string, error) {
+// parseWaiting returns where the gateway waits for a producer.
+func parseWaiting(u *url.URL) (*waitingPlace, error) {
 	host := netip.IPv4Unspecified()
 	if h := u.Hostname(); h != "" {
 		var err error
 		if host, err = netip.ParseAddr(h); err != nil || host.Zone() != "" {
-			return "", fmt.Errorf("%q: want an address of this machine, or none, before the port", h)
+			return nil, fmt.Errorf("%q: want an address of this machine, or none, before the port", h)
 		}
 	}
 	port, err := strconv.ParseUint(u.Port(), 10, 16)
 	if err != nil || port < 1024 {
-		return "", fmt.Errorf("port %q: want one from 1024 to 65535", u.Port())
+		return nil, fmt.Errorf("port %q: want one from 1024 to 65535", u.Port())
 	}
 	given := u.Query()
 	for key := range given {
 		if !slices.Contains(options[u.Scheme], key) {
-			return "", fmt.Errorf("%q: want no parameters but %q", gatewayapi.RedactSource(u.String()), options[u.Scheme])
+			return nil, fmt.Errorf("%q: want no parameters but %q", gatewayapi.RedactSource(u.String()), options[u.Scheme])
 		}
 	}
-	at := url.URL{Scheme: u.Scheme, Host: netip.AddrPortFrom(host, uint16(port)).String(), Path: u.Path}
+	w := &waitingPlace{at: netip.AddrPortFrom(host, uint16(port))}
 	switch u.Scheme {
+	case "rtmp":
+		w.key = strings.Trim(u.Path, "/")
 	case "srt":
-		given.Set("mode", "listener")
-	case "udp": // a burst that is too long for it is lost, and not the end
-		given.Set("overrun_nonfatal", "1")
-		given.Set("fifo_size", "20000")
+		w.key = given.Get("streamid")
+		given.Del("streamid")
+		w.options = given
 	}
-	at.RawQuery = given.Encode()
-	return at.String(), nil
+	return w, nil
 }
 
 // sourceProperties holds what is known of a source, from probing or from errors.
 type sourceProperties struct {
 	silent bool // it has no sound
+	blind  bool // it has no picture
 	copied bool // its video is in the house format and can be copied
+	// piped is ffmpeg's name of the format in which the gateway writes the source to ffmpeg's
+	// standard input; empty if ffmpeg reads the source itself.
+	piped string
+	// pictureMap and soundMap are ffmpeg's names of the streams; empty means the first ones.
+	pictureMap, soundMap string
 }
 
 // command returns the arguments that make ffmpeg send a channel's source, in the house format,
 // to a port of the loopback interface.
 func (s source) command(c gatewayapi.Channel, port uint16, properties sourceProperties) []string {
 	args := []string{"-hide_banner", "-nostdin", "-nostats", "-loglevel", "error"}
-	input, sound := s.input, "0:a:0"
+	input, picture, sound := s.input, cmp.Or(properties.pictureMap, "0:v:0"), cmp.Or(properties.soundMap, "0:a:0")
 	rate, gap := defaultFrameRate, defaultKeyFrameGap
 	switch {
+	case properties.piped != "":
+		input = []string{"-protocol_whitelist", "pipe", "-fflags", "nobuffer", "-analyzeduration", "1000000", "-f", properties.piped, "-i", "pipe:0"}
 	case s.scheme == "test":
 		input = s.test.input(c)
 		rate, gap = s.test.rate, s.test.gap
@@ -151,7 +159,11 @@ func (s source) command(c gatewayapi.Channel, port uint16, properties sourceProp
 		input = []string{"-protocol_whitelist", "file,pipe", "-re", "-f", "concat", "-safe", "0", "-i", "pipe:0"}
 	}
 	args = append(args, input...)
-	args = append(args, "-map", "0:v:0")
+	if properties.blind {
+		args = append(args, blackInput...)
+		picture, rate, gap = "1:v:0", blackRate, time.Second
+	}
+	args = append(args, "-map", picture)
 	video, audio := splitRate(int64(c.BitRate))
 	if properties.copied {
 		args = append(args, "-c:v", "copy", "-bsf:v", "h264_mp4toannexb,dump_extra=freq=keyframe")
@@ -166,6 +178,12 @@ func (s source) command(c gatewayapi.Channel, port uint16, properties sourceProp
 	return append(args, "-map", sound, "-c:a", "libopus", "-b:a", strconv.FormatInt(audio, 10), "-ar", "48000", "-ac", "2",
 		"-application", "lowdelay", "-frame_duration", "20", "-f", "rtp", "-payload_type", "111", to)
 }
+
+// blackRate is the number of pictures per second that viewers get of a source without a picture,
+// and blackInput generates them: without pictures a player would not begin.
+const blackRate = 10
+
+var blackInput = []string{"-re", "-f", "lavfi", "-i", fmt.Sprintf("color=c=black:s=640x360:r=%d", blackRate)}
 
 // playsPerProcess is how many times one process plays a file.
 const playsPerProcess = 2000

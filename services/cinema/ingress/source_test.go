@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,23 +15,28 @@ import (
 func TestSources(t *testing.T) {
 	c := gatewayapi.Channel{Name: "news", Number: 7, BitRate: 1_000_000}
 	for _, x := range []struct {
-		text    string
-		listens bool
-		want    []string // arguments of ffmpeg, in this order
+		text  string
+		waits string   // where it waits for a producer
+		want  []string // arguments of ffmpeg, in this order
 	}{
-		{"test:", false, []string{"-f", "lavfi", "testsrc2=size=640x360:rate=30,", "sine=frequency=329:", "keyint=60:", "rtp://127.0.0.1:5000?rtcpport=5000&pkt_size=1200", "0:a:0", "111"}},
-		{"test:?size=320x180&rate=25&keyframes=500ms", false, []string{"testsrc2=size=320x180:rate=25,", "keyint=12:"}},
-		{"file:/srv/film.mp4", false, []string{"-protocol_whitelist", "file", "-stream_loop", "-1", "file:/srv/film.mp4", "0:v:0", "0:a:0"}},
-		{"rtsp://camera:554/stream", false, []string{"-rtsp_transport", "tcp", "rtsp://camera:554/stream"}},
-		{"rtmp://:1935/live/news", true, []string{"-listen", "1", "rtmp://0.0.0.0:1935/live/news"}},
-		{"srt://192.0.2.1:9000?latency=200000", true, []string{"srt://192.0.2.1:9000?latency=200000&mode=listener"}},
-		{"udp://:9001", true, []string{"-f", "mpegts", "udp://0.0.0.0:9001?fifo_size=20000&overrun_nonfatal=1"}},
-		{"udp://[::1]:9001", true, []string{"udp://[::1]:9001?"}},
+		{"test:", "", []string{"-f", "lavfi", "testsrc2=size=640x360:rate=30,", "sine=frequency=329:", "keyint=60:", "rtp://127.0.0.1:5000?rtcpport=5000&pkt_size=1200", "0:a:0", "111"}},
+		{"test:?size=320x180&rate=25&keyframes=500ms", "", []string{"testsrc2=size=320x180:rate=25,", "keyint=12:"}},
+		{"file:/srv/film.mp4", "", []string{"-protocol_whitelist", "file", "-stream_loop", "-1", "file:/srv/film.mp4", "0:v:0", "0:a:0"}},
+		{"rtsp://camera:554/stream", "", []string{"-rtsp_transport", "tcp", "rtsp://camera:554/stream"}},
+		{"rtmp://:1935/live/news", "0.0.0.0:1935 live/news ", nil},
+		{"rtmp://:1935", "0.0.0.0:1935  ", nil},
+		{"srt://192.0.2.1:9000?latency=200000&streamid=x", "192.0.2.1:9000 x latency=200000", nil},
+		{"udp://:9001", "0.0.0.0:9001  ", nil},
+		{"udp://[::1]:9001", "[::1]:9001  ", nil},
 	} {
 		t.Run(x.text, func(t *testing.T) {
 			s, err := parseSource(x.text)
-			if err != nil || s.listens != x.listens {
-				t.Fatalf("%+v, %v", s, err)
+			waits := ""
+			if w := s.waits; w != nil {
+				waits = fmt.Sprintf("%v %s %s", w.at, w.key, w.options.Encode())
+			}
+			if err != nil || waits != x.waits {
+				t.Fatalf("%+v waits at %q, %v", s, waits, err)
 			}
 			args := s.command(c, 5000, sourceProperties{})
 			rest := args

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -18,6 +19,8 @@ type totals struct {
 	failures   atomic.Uint64 // times that ffmpeg has ended
 	bursts     atomic.Uint64
 	refused    atomic.Uint64 // refused producers
+
+	refusals lograte.Limit // limits the events about refused producers
 }
 
 // registry returns the Prometheus registry of the gateway's metrics.

@@ -7,10 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/sluice-net/sluice/internal/clientaddr"
-	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 const (
@@ -45,11 +43,11 @@ func (p *public) publish(w http.ResponseWriter, r *http.Request) {
 	s, err := p.newSession(c, from, offer)
 	switch {
 	case errors.Is(err, errPublished):
-		p.recordRefusal(c, from, err)
+		c.recordRefusal(from, err)
 		refuse(w, http.StatusConflict, "the channel has a producer", err.Error())
 		return
 	case err != nil:
-		p.recordRefusal(c, from, err)
+		c.recordRefusal(from, err)
 		refuse(w, http.StatusNotAcceptable, "the offer cannot be taken", err.Error())
 		return
 	}
@@ -109,17 +107,8 @@ func (p *public) permitted(w http.ResponseWriter, r *http.Request, c *channel, f
 	default:
 		refuse(w, http.StatusServiceUnavailable, "the producer is refused", err.Error())
 	}
-	p.recordRefusal(c, from, err)
+	c.recordRefusal(from, err)
 	return false
-}
-
-// recordRefusal logs and publishes a refused producer, at a limited rate.
-func (p *public) recordRefusal(c *channel, from netip.Addr, err error) {
-	p.g.totals.refused.Add(1)
-	p.logLimiter.Warn(p.g.log, "a producer is refused", "channel", c.name, "from", from, "error", err)
-	if _, turn := p.refusals.Turn(time.Now()); turn {
-		p.g.server.Record(gatewayapi.ChannelEvent{At: time.Now(), Channel: c.name, What: "refused", Detail: clip(from.String() + ": " + err.Error())})
-	}
 }
 
 // unpublish ends a session, which its secret URL identifies.

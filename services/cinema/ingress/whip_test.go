@@ -36,7 +36,7 @@ func TestWHIP(t *testing.T) {
 	t.Parallel()
 	pictures := h264(t)
 	g, all, c := published(t)
-	p := newProducer(t, webrtc.MimeTypeH264)
+	p := newWHIPProducer(t, webrtc.MimeTypeH264)
 	location := p.publish(t, g, "news", "secret")
 	stop := p.run(t, pictures)
 	until(t, "two key frames", func() bool { return state(t, g, "news").KeyFrames > 0 })
@@ -121,7 +121,7 @@ func TestWHIPEverywhere(t *testing.T) {
 	if err := c.SetChannel(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	p := newProducer(t, webrtc.MimeTypeH264)
+	p := newWHIPProducer(t, webrtc.MimeTypeH264)
 	p.publish(t, g, "news", "secret")
 	p.run(t, pictures)
 	until(t, "pictures", func() bool { return len(all.of(7).to(mediaTo)) > 20 })
@@ -133,17 +133,17 @@ func TestOneProducer(t *testing.T) {
 	t.Parallel()
 	pictures := h264(t)
 	g, all, c := published(t)
-	first := newProducer(t, webrtc.MimeTypeH264)
+	first := newWHIPProducer(t, webrtc.MimeTypeH264)
 	first.publish(t, g, "news", "secret")
 	stop := first.run(t, pictures)
 	until(t, "live", func() bool { return state(t, g, "news").OnAir == gatewayapi.OnAirLive })
-	second := newProducer(t, webrtc.MimeTypeH264)
+	second := newWHIPProducer(t, webrtc.MimeTypeH264)
 	if status, _, body := post(t, g, "news", "secret", second.offer(t)); status != http.StatusConflict {
 		t.Errorf("%d %s", status, body)
 	}
 	stop()
 	until(t, "down", func() bool { return state(t, g, "news").OnAir == gatewayapi.OnAirDown })
-	third := newProducer(t, webrtc.MimeTypeH264)
+	third := newWHIPProducer(t, webrtc.MimeTypeH264)
 	third.publish(t, g, "news", "secret")
 	before := len(all.of(7).to(mediaTo))
 	third.run(t, pictures)
@@ -159,7 +159,7 @@ func TestOneProducer(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the end of the session", func() bool { return g.channel("news").publisher() == nil })
-	fourth := newProducer(t, webrtc.MimeTypeH264)
+	fourth := newWHIPProducer(t, webrtc.MimeTypeH264)
 	fourth.publish(t, g, "news", "other")
 	if err := c.DeleteChannel(t.Context(), "news"); err != nil {
 		t.Fatal(err)
@@ -175,8 +175,8 @@ func TestOneProducer(t *testing.T) {
 // offers.
 func TestWHIPRefuses(t *testing.T) {
 	g, _, c := published(t)
-	h := newProducer(t, webrtc.MimeTypeH264).offer(t)
-	vp8 := newProducer(t, webrtc.MimeTypeVP8).offer(t)
+	h := newWHIPProducer(t, webrtc.MimeTypeH264).offer(t)
+	vp8 := newWHIPProducer(t, webrtc.MimeTypeVP8).offer(t)
 	for pt := range 128 { // a browser without H.264 does not offer it
 		if strings.Contains(vp8, "a=rtpmap:"+strconv.Itoa(pt)+" H264/90000\r\n") {
 			vp8 = strings.ReplaceAll(vp8, "a=rtpmap:"+strconv.Itoa(pt)+" H264/90000\r\n", "a=rtpmap:"+strconv.Itoa(pt)+" H263/90000\r\n")
@@ -236,7 +236,7 @@ func TestWHIPRefuses(t *testing.T) {
 // wrong ones.
 func TestWrongPasswords(t *testing.T) {
 	g, _, _ := published(t)
-	offer := newProducer(t, webrtc.MimeTypeH264).offer(t)
+	offer := newWHIPProducer(t, webrtc.MimeTypeH264).offer(t)
 	got := map[int]int{}
 	for range maxWrongPerSource + 3 {
 		status, _, _ := post(t, g, "news", "wrong", offer)

@@ -1,0 +1,178 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+const (
+	// gatherTime is how long the gateway waits for a stream's second medium before it sends the
+	// first alone. A medium that comes later is added then.
+	gatherTime = 2 * time.Second
+	// mediumTimeout is how long a picture may be missing while sound comes before viewers get a
+	// black one.
+	mediumTimeout = 5 * time.Second
+	// maxBacklog bounds the bytes of a stream that wait until it is known what it has.
+	maxBacklog = 8 << 20
+)
+
+// relay has ffmpeg read a producer's stream. It starts another ffmpeg whenever the stream has
+// another set of media than before.
+type relay struct {
+	ffmpeg   *ffmpegSource
+	producer *producer
+
+	process *process // nil before the first
+	reads   mediaSet // what the process reads
+	maps    [numMedia]string
+	heardAt [numMedia]time.Time
+	since   time.Time // when the first medium was heard
+	// changedAt is when the stream began to have other media than the process reads.
+	changedAt time.Time
+	backlog   []byte
+	out       []byte
+}
+
+// run reads the stream until it or ctx ends, and returns why it has ended.
+func (r *relay) run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = r.producer.stream.Close() })
+	defer stop()
+	defer func() {
+		if r.process != nil {
+			_ = r.process.finish()
+		}
+	}()
+	for {
+		units, err := r.producer.stream.read(time.Now().Add(processTimeout))
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = errProcessSilent
+		}
+		if err == nil {
+			err = r.push(ctx, units, time.Now())
+		}
+		if err != nil {
+			return r.producer.why(err)
+		}
+	}
+}
+
+// push passes units on.
+func (r *relay) push(ctx context.Context, units []unit, now time.Time) error {
+	r.out = r.out[:0]
+	for _, u := range units {
+		if u.medium != noMedium && !u.setup {
+			r.hear(u.medium, now)
+		}
+		if r.process == nil {
+			if err := r.gather(ctx, u, now); err != nil {
+				return err
+			}
+			continue
+		}
+		if r.outdated(u, now) {
+			if err := r.flush(); err != nil {
+				return err
+			}
+			if err := r.restart(ctx, r.present(now)); err != nil {
+				return err
+			}
+		}
+		if u.medium == noMedium || r.reads[u.medium] {
+			r.out = append(r.out, u.data...)
+		}
+	}
+	if r.since.IsZero() {
+		return nil
+	}
+	return r.flush()
+}
+
+// hear records that a medium has come.
+func (r *relay) hear(m medium, now time.Time) {
+	if r.since.IsZero() {
+		r.since = now
+	}
+	r.heardAt[m] = now
+	r.producer.heard(now)
+}
+
+// gather keeps a unit until it is known which media the stream has, and starts ffmpeg then.
+func (r *relay) gather(ctx context.Context, u unit, now time.Time) error {
+	if r.since.IsZero() { // nothing to begin with yet
+		return nil
+	}
+	if !u.setup && u.medium != noMedium {
+		r.backlog = append(r.backlog, u.data...)
+	}
+	both := !r.heardAt[picture].IsZero() && !r.heardAt[sound].IsZero()
+	if !both && now.Sub(r.since) < gatherTime && len(r.backlog) < maxBacklog {
+		return nil
+	}
+	if err := r.restart(ctx, r.present(now)); err != nil {
+		return err
+	}
+	r.out = append(r.out, r.backlog...)
+	r.backlog = nil
+	return nil
+}
+
+// present returns the media that the stream has now. Sound that has ended counts as present,
+// because ffmpeg does not need it, and may come back.
+func (r *relay) present(now time.Time) (has mediaSet) {
+	has[sound] = !r.heardAt[sound].IsZero()
+	has[picture] = !r.heardAt[picture].IsZero() && (!has[sound] || now.Sub(r.heardAt[picture]) < mediumTimeout)
+	return has
+}
+
+// outdated reports whether another ffmpeg is to be started before a unit. If a picture comes, it
+// waits for a unit with which a decoder can begin, but not for long.
+func (r *relay) outdated(u unit, now time.Time) bool {
+	_, pictureMap, soundMap := r.producer.stream.input(r.reads)
+	maps := [numMedia]string{pictureMap, soundMap}
+	has := r.present(now)
+	changed := has != r.reads
+	for m := range maps {
+		changed = changed || has[m] && maps[m] != r.maps[m]
+	}
+	if !changed {
+		r.changedAt = time.Time{}
+		return false
+	}
+	if r.changedAt.IsZero() {
+		r.changedAt = now
+	}
+	return !has[picture] || u.medium == picture && u.key || now.Sub(r.changedAt) >= gatherTime
+}
+
+// restart starts an ffmpeg that reads the given media, in the place of the last one.
+func (r *relay) restart(ctx context.Context, has mediaSet) error {
+	if r.process != nil {
+		_ = r.process.finish()
+		r.process = nil
+	}
+	format, pictureMap, soundMap := r.producer.stream.input(has)
+	properties := sourceProperties{silent: !has[sound], blind: !has[picture], piped: format, pictureMap: pictureMap, soundMap: soundMap}
+	p, err := r.ffmpeg.start(ctx, properties)
+	if err != nil {
+		return err
+	}
+	r.process, r.reads, r.maps, r.changedAt = p, has, [numMedia]string{pictureMap, soundMap}, time.Time{}
+	r.out = append(r.out[:0], r.producer.stream.header(has)...)
+	return nil
+}
+
+// flush writes what is to be written to ffmpeg.
+func (r *relay) flush() error {
+	if r.process == nil || len(r.out) == 0 {
+		return nil
+	}
+	err := r.process.write(r.out)
+	r.out = r.out[:0]
+	if err != nil {
+		return fmt.Errorf("its stream cannot be read: %w", r.process.finish())
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package ingress
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// medium is what a unit of a stream carries.
+type medium int
+
+const (
+	noMedium medium = iota - 1 // what ffmpeg needs beside picture and sound
+	picture
+	sound
+	numMedia
+)
+
+// mediaSet says which media a stream has.
+type mediaSet [numMedia]bool
+
+// unit is a piece of a producer's stream in the form in which ffmpeg reads it.
+type unit struct {
+	medium medium
+	// key says that a decoder can begin with the unit.
+	key bool
+	// setup says that the unit configures a decoder, and is no picture or sound itself.
+	setup bool
+	data  []byte
+}
+
+// stream is the stream of a producer that has been permitted to publish. Only Close may be called
+// concurrently with other methods.
+type stream interface {
+	// read returns the next units, which are valid until the next call. It returns an error
+	// that says why the stream has ended, and os.ErrDeadlineExceeded if nothing has come until
+	// the deadline.
+	read(deadline time.Time) ([]unit, error)
+	// header returns what ffmpeg must read before any unit, if it is to read these media.
+	header(mediaSet) []byte
+	// input describes the stream to ffmpeg, which reads it from its standard input.
+	input(mediaSet) (format, pictureMap, soundMap string)
+	Close() error
+}
+
+// producer is a client that publishes at a listening source.
+type producer struct {
+	from   string // its address
+	stream stream
+	// heardAt is when the last picture or sound arrived, in nanoseconds since 1970.
+	heardAt atomic.Int64
+	// replaced is the reason why the gateway has closed the stream, or nil.
+	replaced atomic.Pointer[error]
+}
+
+// newProducer returns a producer that has connected at a time.
+func newProducer(from string, s stream, now time.Time) *producer {
+	p := &producer{from: from, stream: s}
+	p.heard(now.Add(connectGrace - silenceTimeout))
+	return p
+}
+
+// heard records that picture or sound has arrived.
+func (p *producer) heard(now time.Time) { p.heardAt.Store(now.UnixNano()) }
+
+// silent reports whether another producer may replace this one.
+func (p *producer) silent(now time.Time) bool {
+	return now.Sub(time.Unix(0, p.heardAt.Load())) > silenceTimeout
+}
+
+// end closes the stream, and so ends what reads it.
+func (p *producer) end(why error) {
+	p.replaced.CompareAndSwap(nil, &why)
+	_ = p.stream.Close()
+}
+
+// why returns why a producer is gone, given the error of its stream.
+func (p *producer) why(err error) error {
+	if why := p.replaced.Load(); why != nil {
+		err = *why
+	}
+	return fmt.Errorf("the producer at %s is gone: %w", p.from, err)
+}
+
+var (
+	errReplaced = errors.New("another producer has taken its place")
+	errEnded    = errors.New("it has ended its stream")
+)

@@ -1,0 +1,99 @@
+package ingress
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/services/cinema/mpegts"
+)
+
+// maxTablePackets bounds the packets that are kept of one of a transport stream's tables.
+const maxTablePackets = 8
+
+// tsStream is an MPEG transport stream.
+type tsStream struct {
+	// next returns the next bytes of the stream, which are valid until the next call.
+	next  func(deadline time.Time) ([]byte, error)
+	close func()
+
+	scanner mpegts.Scanner
+	rest    []byte // bytes that are not a whole packet yet
+	tables  [2][]byte
+	units   []unit
+	buf     []byte
+}
+
+// Close ends the stream.
+func (s *tsStream) Close() error {
+	s.close()
+	return nil
+}
+
+// read returns the packets of picture, sound and tables. It leaves out all others.
+func (s *tsStream) read(deadline time.Time) ([]unit, error) {
+	b, err := s.next(deadline)
+	if err != nil {
+		return nil, err
+	}
+	s.buf = append(append(s.buf[:0], s.rest...), b...)
+	s.units = s.units[:0]
+	rest := s.buf
+	for {
+		rest = synchronize(rest)
+		if len(rest) < mpegts.PacketSize {
+			break
+		}
+		packet := rest[:mpegts.PacketSize]
+		rest = rest[mpegts.PacketSize:]
+		switch x := s.scanner.Scan(packet); x.Kind {
+		case mpegts.Table:
+			s.keepTable(packet)
+			s.units = append(s.units, unit{medium: noMedium, data: packet})
+		case mpegts.Picture:
+			s.units = append(s.units, unit{medium: picture, key: x.Key, data: packet})
+		case mpegts.Sound:
+			s.units = append(s.units, unit{medium: sound, key: x.Key, data: packet})
+		}
+	}
+	s.rest = append(s.rest[:0], rest...)
+	return s.units, nil
+}
+
+// synchronize returns the rest of the stream from a packet's sync byte on. What follows the
+// packet must be one too.
+func synchronize(b []byte) []byte {
+	const sync = 0x47
+	for {
+		i := bytes.IndexByte(b, sync)
+		if i < 0 {
+			return nil
+		}
+		b = b[i:]
+		if len(b) <= mpegts.PacketSize || b[mpegts.PacketSize] == sync {
+			return b
+		}
+		b = b[1:]
+	}
+}
+
+// keepTable keeps a packet of the tables: of the one with the programs, or of the first program's.
+func (s *tsStream) keepTable(packet []byte) {
+	i := 1
+	if packet[1]&0x1f == 0 && packet[2] == 0 {
+		i = 0
+	}
+	if begins := packet[1]&0x40 != 0; begins {
+		s.tables[i] = s.tables[i][:0]
+	}
+	if len(s.tables[i]) < maxTablePackets*mpegts.PacketSize {
+		s.tables[i] = append(s.tables[i], packet...)
+	}
+}
+
+func (s *tsStream) header(mediaSet) []byte { return bytes.Join(s.tables[:], nil) }
+
+// input names the streams by their packet identifiers: ffmpeg also knows those that send nothing.
+func (s *tsStream) input(mediaSet) (format, pictureMap, soundMap string) {
+	return "mpegts", fmt.Sprintf("0:i:%d", s.scanner.Picture().PID), fmt.Sprintf("0:i:%d", s.scanner.Sound().PID)
+}
