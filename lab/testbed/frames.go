@@ -1,26 +1,31 @@
 package testbed
 
 import (
-	"encoding/binary"
+	"context"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/packetsocket"
 )
 
-// frames is an interface of a host by which whole frames are sent and received: the
-// kernel's IP stack has no part in it.
+// frames sends and receives whole frames by an interface of a host. The kernel's IP stack has no
+// part in it.
 type frames struct {
 	name    string
-	file    *os.File
+	socket  *packetsocket.Socket
 	running sync.WaitGroup
 }
 
-const framesBuffer = 16 << 20
+const (
+	framesBuffer = 16 << 20
+	framesBatch  = 32
+	maxFrame     = 65536
+)
 
 func openFrames(host Inside, name string) (*frames, error) {
 	f := &frames{name: name}
@@ -35,72 +40,38 @@ func (f *frames) open() error {
 	if err != nil {
 		return err
 	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	for _, o := range []struct{ level, name, value int }{
-		{unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1},
-		{unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1},
-		{unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, framesBuffer},
-	} {
-		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			unix.Close(fd)
-			return err
-		}
-	}
-	all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index}); err != nil {
-		unix.Close(fd)
-		return err
-	}
-	f.file = os.NewFile(uintptr(fd), f.name)
-	return nil
+	f.socket, err = packetsocket.Open(link, packetsocket.Options{Buffer: framesBuffer, Batch: framesBatch, MaxFrame: maxFrame, Timestamps: true})
+	return err
 }
 
-// Name is the interface's name.
+// Name returns the interface's name.
 func (f *frames) Name() string { return f.name }
 
 // Close closes the interface and returns when nobody listens any more.
 func (f *frames) Close() {
-	f.file.Close()
+	_ = f.socket.Close()
 	f.running.Wait()
 }
 
-func (f *frames) send(frame []byte) error {
-	if _, err := f.file.Write(frame); err != nil {
-		return fmt.Errorf("send by %s: %w", f.name, err)
-	}
-	return nil
-}
+func (f *frames) send(frame []byte) error { return f.socket.Send(frame) }
 
-// listen has every frame that arrives handed to take, with the time at which the kernel
-// received it, until the interface is closed. The frame is overwritten after the call.
+// listen passes every frame that arrives to take, with the time at which the kernel received it,
+// until the interface is closed. The frame is overwritten after the call.
 func (f *frames) listen(take func(frame []byte, at time.Time)) {
 	f.running.Go(func() { f.receive(take) })
 }
 
 func (f *frames) receive(take func(frame []byte, at time.Time)) {
-	raw, err := f.file.SyscallConn()
-	if err != nil {
-		return
-	}
-	frame, oob := make([]byte, 65536), make([]byte, 128)
 	for {
-		var n, oobn int
-		var failed error
-		err := raw.Read(func(fd uintptr) bool {
-			n, oobn, _, _, failed = unix.Recvmsg(int(fd), frame, oob, 0)
-			return !errors.Is(failed, unix.EAGAIN)
-		})
-		switch {
-		case err != nil:
-			return
-		case errors.Is(failed, unix.ENETDOWN), errors.Is(failed, unix.EINTR):
+		all, err := f.socket.ReceiveBatch(context.Background())
+		if errors.Is(err, unix.ENETDOWN) {
 			continue // the link went down; it may come up again
-		case failed != nil:
+		}
+		if err != nil {
 			return
 		}
-		take(frame[:n], time.Unix(0, stamp(oob[:oobn])))
+		for _, one := range all {
+			take(one.Data, one.Time)
+		}
 	}
 }

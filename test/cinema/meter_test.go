@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/pion/rtp"
-	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/network/packet"
@@ -45,16 +45,14 @@ func stranger(t *testing.T, h *lab.LiveHost, channel uint16, rate float64) (stop
 			Payload: append(b, make([]byte, strangerBytes-42-len(b))...),
 		})
 	}
-	var fd int
-	err := h.Do(func() (err error) {
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-			return err
-		}
+	var socket *packetsocket.Socket
+	err := h.Do(func() error {
 		i, err := net.InterfaceByName("eth0")
 		if err != nil {
 			return err
 		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: i.Index})
+		socket, err = packetsocket.Open(i, packetsocket.Options{SendOnly: true})
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +60,7 @@ func stranger(t *testing.T, h *lab.LiveHost, channel uint16, rate float64) (stop
 	ctx, cancel := context.WithCancel(context.Background())
 	var sending sync.WaitGroup
 	sending.Go(func() {
-		defer unix.Close(fd)
+		defer socket.Close()
 		const every = 10 * time.Millisecond
 		tick := time.NewTicker(every)
 		defer tick.Stop()
@@ -74,7 +72,7 @@ func stranger(t *testing.T, h *lab.LiveHost, channel uint16, rate float64) (stop
 			case <-tick.C:
 			}
 			for due += rate / 8 / strangerBytes * every.Seconds(); due >= 1; due-- {
-				_, _ = unix.Write(fd, frame(n)) // a frame that the kernel refuses is not sent
+				_ = socket.Send(frame(n)) // a frame that the kernel refuses is not sent
 				n++
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
-	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
@@ -21,10 +21,10 @@ import (
 // radio is an interface of a host on which a test simulates, frame by frame, any number of
 // devices. It also sees what the host's own programs receive.
 type radio struct {
-	w    *world
-	link string
-	file *os.File
-	done chan struct{}
+	w      *world
+	link   string
+	socket *packetsocket.Socket
+	done   chan struct{}
 
 	mu      sync.Mutex
 	replies map[dhcpv4.TransactionID]chan *dhcpv4.DHCPv4
@@ -45,7 +45,7 @@ func (w *world) openRadio(host string, n int, outgoing bool) *radio {
 		replies: map[dhcpv4.TransactionID]chan *dhcpv4.DHCPv4{}, watches: map[int]func(frame){},
 	}
 	err := w.lab.Host(host).Do(func() (err error) {
-		r.file, err = packetSocket(fmt.Sprintf("eth%d", n), outgoing)
+		r.socket, err = packetSocket(fmt.Sprintf("eth%d", n), outgoing)
 		return err
 	})
 	if err != nil {
@@ -53,7 +53,7 @@ func (w *world) openRadio(host string, n int, outgoing bool) *radio {
 	}
 	go r.read()
 	w.t.Cleanup(func() {
-		_ = r.file.Close()
+		_ = r.socket.Close()
 		<-r.done
 	})
 	return r
@@ -61,44 +61,28 @@ func (w *world) openRadio(host string, n int, outgoing bool) *radio {
 
 // packetSocket opens an interface of the calling thread's namespace. It receives incoming frames
 // and, if outgoing is set, outgoing ones.
-func packetSocket(name string, outgoing bool) (*os.File, error) {
+func packetSocket(name string, outgoing bool) (*packetsocket.Socket, error) {
 	i, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, err
 	}
-	const all = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // in network order
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	ignore := 1
-	if outgoing {
-		ignore = 0
-	}
-	err = errors.Join(
-		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, ignore),
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20),
-		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: i.Index}))
-	if err != nil {
-		_ = unix.Close(fd)
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
+	return packetsocket.Open(i, packetsocket.Options{Outgoing: outgoing, Buffer: 16 << 20, Batch: 32, MaxFrame: 65536})
 }
 
 func (r *radio) read() {
 	defer close(r.done)
-	buf := make([]byte, 65536)
 	for {
-		n, err := r.file.Read(buf)
+		frames, err := r.socket.ReceiveBatch(context.Background())
 		if errors.Is(err, os.ErrClosed) {
 			return
 		}
 		if err != nil {
 			continue // the interface went down: it may come back
 		}
-		if f, ok := parse(buf[:n]); ok {
-			r.take(f)
+		for _, one := range frames {
+			if f, ok := parse(one.Data); ok {
+				r.take(f)
+			}
 		}
 	}
 }
@@ -139,7 +123,7 @@ func (r *radio) watch(f func(frame)) (stop func()) {
 }
 
 func (r *radio) send(b []byte) error {
-	_, err := r.file.Write(b)
+	err := r.socket.Send(b)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
@@ -266,31 +268,27 @@ func (w *world) queueBytes(class string) map[string]uint64 {
 // capture counts the DSCPs of TCP segments that reach a host from now on, until it is asked.
 func (w *world) capture(host string, of func(*packet.Headers) bool) (seen func() map[uint8]int) {
 	w.t.Helper()
-	var file *os.File
-	w.must(w.lab.Host(host).Do(func() error {
-		all := int(uint16(unix.ETH_P_ALL)<<8 | uint16(unix.ETH_P_ALL)>>8)
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, all)
-		if err != nil {
-			return err
-		}
-		file = os.NewFile(uintptr(fd), "capture")
-		return unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
+	var socket *packetsocket.Socket
+	w.must(w.lab.Host(host).Do(func() (err error) {
+		socket, err = packetsocket.Open(nil, packetsocket.Options{Batch: 32, MaxFrame: 65536})
+		return err
 	}))
 	counts := map[uint8]int{}
 	var reader sync.WaitGroup
 	reader.Go(func() {
-		frame := make([]byte, 65536)
 		for {
-			n, err := file.Read(frame)
+			frames, err := socket.ReceiveBatch(context.Background())
 			if err != nil {
 				return
 			}
-			if h, err := packet.Parse(frame[:n]); err == nil && h.Has(packet.TCP) && of(&h) {
-				counts[h.DSCP]++
+			for _, f := range frames {
+				if h, err := packet.Parse(f.Data); err == nil && h.Has(packet.TCP) && of(&h) {
+					counts[h.DSCP]++
+				}
 			}
 		}
 	})
-	stop := sync.OnceFunc(func() { _ = file.Close(); reader.Wait() })
+	stop := sync.OnceFunc(func() { _ = socket.Close(); reader.Wait() })
 	w.t.Cleanup(stop)
 	return func() map[uint8]int { stop(); return counts }
 }

@@ -2,14 +2,12 @@ package network_test
 
 import (
 	"encoding/json"
-	"errors"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
@@ -18,41 +16,30 @@ import (
 )
 
 // rawSocket sends frames by a host's interface past its network stack.
-type rawSocket struct {
-	fd int
-	to unix.SockaddrLinklayer
-}
+type rawSocket struct{ socket *packetsocket.Socket }
 
-const etherLLDP = 0x88cc
-
-// openRaw opens an interface of a host for LLDP frames.
+// openRaw opens an interface of a host.
 func openRaw(t *testing.T, l *lab.Lab, host, dev string) *rawSocket {
 	t.Helper()
-	s := &rawSocket{fd: -1}
-	err := l.Host(host).Do(func() (err error) {
+	var s rawSocket
+	err := l.Host(host).Do(func() error {
 		i, err := net.InterfaceByName(dev)
 		if err != nil {
 			return err
 		}
-		network := uint16(etherLLDP>>8 | etherLLDP&0xff<<8)
-		s.to = unix.SockaddrLinklayer{Protocol: network, Ifindex: i.Index}
-		if s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(network)); err != nil {
-			return err
-		}
-		member := unix.PacketMreq{Ifindex: int32(i.Index), Type: unix.PACKET_MR_ALLMULTI}
-		return errors.Join(unix.Bind(s.fd, &s.to), unix.SetsockoptPacketMreq(s.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &member),
-			unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}))
+		s.socket, err = packetsocket.Open(i, packetsocket.Options{SendOnly: true})
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.Close(s.fd) })
-	return s
+	t.Cleanup(func() { _ = s.socket.Close() })
+	return &s
 }
 
 func (s *rawSocket) send(t *testing.T, frame []byte) {
 	t.Helper()
-	if err := unix.Sendto(s.fd, frame, 0, &s.to); err != nil {
+	if err := s.socket.Send(frame); err != nil {
 		t.Fatal(err)
 	}
 }

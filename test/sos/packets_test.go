@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/network/packet"
 )
 
@@ -44,7 +45,14 @@ func (w *world) sendSYN(from, to netip.AddrPort) {
 // rawSender returns a function that sends IPv4 packets from a host as they are.
 func (w *world) rawSender(host string) func(ip []byte) error {
 	w.t.Helper()
-	fd := w.rawSocket(host, unix.AF_INET, unix.IPPROTO_RAW)
+	var fd int
+	err := w.lab.Host(host).Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	w.t.Cleanup(func() { _ = unix.Close(fd) })
 	return func(ip []byte) error {
 		return unix.Sendto(fd, ip, 0, &unix.SockaddrInet4{Addr: [4]byte(ip[16:20])})
@@ -55,35 +63,27 @@ func (w *world) rawSender(host string) func(ip []byte) error {
 // ends. The frame is overwritten after the call.
 func (w *world) watchFrames(host string, f func(frame []byte)) {
 	w.t.Helper()
-	const all = 0x0300 // ETH_P_ALL in network order
-	fd := w.rawSocket(host, unix.AF_PACKET, all)
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100000}); err != nil {
-		w.t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { _ = unix.Close(fd) }()
-		b := make([]byte, 1<<16)
-		for w.t.Context().Err() == nil {
-			if n, err := unix.Read(fd, b); err == nil {
-				f(b[:n])
-			}
-		}
-	}()
-	w.t.Cleanup(func() { <-done })
-}
-
-// rawSocket opens a raw socket in a host's namespace.
-func (w *world) rawSocket(host string, family, protocol int) int {
-	w.t.Helper()
-	var fd int
+	var socket *packetsocket.Socket
 	err := w.lab.Host(host).Do(func() (err error) {
-		fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+		socket, err = packetsocket.Open(nil, packetsocket.Options{Outgoing: true, Batch: 32, MaxFrame: 1 << 16})
 		return err
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return fd
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = socket.Close() }()
+		for w.t.Context().Err() == nil {
+			frames, err := socket.ReceiveBatch(w.t.Context())
+			if err != nil {
+				continue // an interface went down, or the test ends
+			}
+			for _, one := range frames {
+				f(one.Data)
+			}
+		}
+	}()
+	w.t.Cleanup(func() { <-done })
 }

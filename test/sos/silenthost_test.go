@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
@@ -88,13 +87,13 @@ func (p *processWorld) host(a netip.Addr) (knownHost, bool) {
 // is its own and that the other host is where it is itself.
 func (p *processWorld) claimAll(thief, victim string) (stop func()) {
 	p.t.Helper()
-	fd := p.rawSocket(thief, unix.AF_PACKET, 0)
-	var to unix.SockaddrLinklayer
+	var socket *packetsocket.Socket
 	err := p.lab.Host(thief).Do(func() error {
 		i, err := net.InterfaceByName("eth0")
-		if err == nil {
-			to.Ifindex = i.Index
+		if err != nil {
+			return err
 		}
+		socket, err = packetsocket.Open(i, packetsocket.Options{SendOnly: true})
 		return err
 	})
 	if err != nil {
@@ -105,13 +104,13 @@ func (p *processWorld) claimAll(thief, victim string) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer func() { _ = unix.Close(fd) }()
+		defer func() { _ = socket.Close() }()
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			for _, host := range []string{thief, victim} {
 				frame := packet.AppendARPRequest(nil, openflow.MAC(p.lab.Host(host).MAC()), addr, addr, 0)
-				if err := unix.Sendto(fd, frame, 0, &to); err != nil && ctx.Err() == nil {
+				if err := socket.Send(frame); err != nil && ctx.Err() == nil {
 					p.t.Errorf("claiming: %v", err)
 				}
 			}

@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/internal/nettest"
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
@@ -127,37 +129,28 @@ func sourceIn(frame []byte) netip.AddrPort {
 // waits for a frame to an address.
 func capture(t *testing.T, h *nettest.Host) func(*testing.T, netip.Addr) []byte {
 	t.Helper()
-	const protocol = unix.ETH_P_IP<<8&0xff00 | unix.ETH_P_IP>>8
-	fd := 0
-	h.Must(func() (err error) {
+	var socket *packetsocket.Socket
+	h.Must(func() error {
 		link, err := net.InterfaceByName(dev)
 		if err != nil {
 			return err
 		}
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol); err != nil {
-			return err
-		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: link.Index})
+		socket, err = packetsocket.Open(link, packetsocket.Options{Protocol: unix.ETH_P_IP})
+		return err
 	})
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	timeout := unix.NsecToTimeval(int64(30 * time.Second))
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = socket.Close() })
 	return func(t *testing.T, to netip.Addr) []byte {
 		t.Helper()
-		buf := make([]byte, 2048)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
 		for {
-			n, _, err := unix.Recvfrom(fd, buf, 0)
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
+			f, err := socket.Receive(ctx)
 			if err != nil {
 				t.Fatalf("nothing comes for %v: %v", to, err)
 			}
 			const udp = 17
-			if n >= 47 && buf[23] == udp && netip.AddrFrom4([4]byte(buf[30:34])) == to {
-				return bytes.Clone(buf[:n])
+			if len(f.Data) >= 47 && f.Data[23] == udp && netip.AddrFrom4([4]byte(f.Data[30:34])) == to {
+				return f.Data
 			}
 		}
 	}

@@ -19,11 +19,11 @@ import (
 
 	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/nettest"
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/services/handover/mobile"
 	"github.com/sluice-net/sluice/services/handover/mobile/datapath/ebpf"
 	"github.com/sluice-net/sluice/services/handover/mobile/fake"
-	"github.com/sluice-net/sluice/services/handover/mobile/raw"
 )
 
 // field is a device on two cables and a router behind both, which sends the device's packets to
@@ -79,13 +79,13 @@ func (f *field) setLink(state string) {
 
 // serve answers DHCP at one of the router's interfaces, and leads packets there before it answers.
 func (f *field) serve(name string) {
-	var socket *raw.Socket
+	var socket *packetsocket.Socket
 	err := f.far.Do(func() error {
 		i, err := net.InterfaceByName(name)
 		if err != nil {
 			return err
 		}
-		socket, err = raw.Open(i.Index, raw.UDPTo(67))
+		socket, err = packetsocket.Open(i, packetsocket.Options{Filter: packetsocket.UDPTo(67)})
 		return err
 	})
 	if err != nil {

@@ -2,21 +2,26 @@ package mobile
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"time"
 
+	"golang.org/x/net/bpf"
+
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/handover/mobile/datapath"
 	"github.com/sluice-net/sluice/services/handover/mobile/device"
 	"github.com/sluice-net/sluice/services/handover/mobile/lease"
-	"github.com/sluice-net/sluice/services/handover/mobile/raw"
+	"github.com/sluice-net/sluice/services/handover/mobile/probe"
 )
 
 // conn is a socket on an interface.
 type conn interface {
 	Send(frame []byte) error
-	Receive(ctx context.Context) (raw.Frame, error)
+	Receive(ctx context.Context) (packetsocket.Frame, error)
 	io.Closer
 }
 
@@ -93,7 +98,16 @@ func (m *machine) neighbour(router netip.Addr, mac openflow.MAC) error {
 }
 
 func (m *machine) dhcp(index int) (conn, error) {
-	return raw.Open(index, raw.UDPTo(lease.ClientPort))
+	return openSocket(index, packetsocket.UDPTo(lease.ClientPort))
 }
 
-func (m *machine) probes(index int) (conn, error) { return raw.Open(index, raw.ProbeAnswers()) }
+func (m *machine) probes(index int) (conn, error) { return openSocket(index, probe.Answers()) }
+
+// openSocket opens a packet socket for the frames that pass a filter.
+func openSocket(index int, filter []bpf.Instruction) (conn, error) {
+	ifi, err := net.InterfaceByIndex(index)
+	if err != nil {
+		return nil, fmt.Errorf("interface %d: %w", index, err)
+	}
+	return packetsocket.Open(ifi, packetsocket.Options{Filter: filter})
+}

@@ -233,7 +233,7 @@ func (a *Agent) Close() {
 	a.warm.close()
 	a.acceptor.close()
 	for _, w := range a.resets {
-		_ = w.file.Close()
+		_ = w.socket.Close()
 	}
 	a.server.Close()
 	if a.control != nil {

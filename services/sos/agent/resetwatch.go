@@ -1,14 +1,14 @@
 package agent
 
 import (
+	"context"
 	"encoding/binary"
-	"fmt"
 	"net/netip"
-	"os"
-	"syscall"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/services/sos/agentapi"
 	"github.com/sluice-net/sluice/services/sos/wire"
 )
@@ -27,54 +27,52 @@ const (
 
 // resetWatch is a packet socket that receives the SYNs and resets of one address family.
 type resetWatch struct {
-	file *os.File
-	v6   bool
+	socket *packetsocket.Socket
+	v6     bool
 }
 
-// watchResets opens the socket. It needs CAP_NET_RAW.
+const (
+	// maxSegment is how much of a segment the filters pass.
+	maxSegment = 80
+	// segmentBatch is the maximum number of segments that are read with one system call.
+	segmentBatch = 16
+)
+
+// watchResets opens the socket. It requires CAP_NET_RAW.
 func watchResets(v6 bool) (*resetWatch, error) {
 	protocol, filter := uint16(unix.ETH_P_IP), filterIPv4
 	if v6 {
 		protocol, filter = unix.ETH_P_IPV6, filterIPv6
 	}
-	// Without a protocol, nothing is received until the filter is in place.
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	socket, err := packetsocket.Open(nil, packetsocket.Options{Filter: filter, Protocol: protocol, NetworkLayer: true, MaxFrame: maxSegment, Batch: segmentBatch})
 	if err != nil {
-		return nil, fmt.Errorf("packet socket: %w", err)
+		return nil, err
 	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err == nil {
-		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8})
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("packet socket: %w", err)
-	}
-	return &resetWatch{os.NewFile(uintptr(fd), "packet socket"), v6}, nil
+	return &resetWatch{socket, v6}, nil
 }
 
 // filterIPv4 passes the first 80 bytes of TCP segments with SYN or RST, except for later
 // fragments; the packet begins with its IP header.
-var filterIPv4 = []unix.SockFilter{
-	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 9},
-	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.IPPROTO_TCP, Jf: 6},
-	{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 6},
-	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: 0x1fff, Jt: 4},
-	{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, K: 0},
-	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND, K: 13},
-	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: flagSYN | flagRST, Jf: 1},
-	{Code: unix.BPF_RET | unix.BPF_K, K: 80},
-	{Code: unix.BPF_RET | unix.BPF_K},
+var filterIPv4 = []bpf.Instruction{
+	bpf.LoadAbsolute{Off: 9, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipFalse: 6},
+	bpf.LoadAbsolute{Off: 6, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 4},
+	bpf.LoadMemShift{Off: 0},
+	bpf.LoadIndirect{Off: 13, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: flagSYN | flagRST, SkipFalse: 1},
+	bpf.RetConstant{Val: maxSegment},
+	bpf.RetConstant{},
 }
 
 // filterIPv6 does the same for IPv6 without extension headers.
-var filterIPv6 = []unix.SockFilter{
-	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 6},
-	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.IPPROTO_TCP, Jf: 3},
-	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 40 + 13},
-	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: flagSYN | flagRST, Jf: 1},
-	{Code: unix.BPF_RET | unix.BPF_K, K: 80},
-	{Code: unix.BPF_RET | unix.BPF_K},
+var filterIPv6 = []bpf.Instruction{
+	bpf.LoadAbsolute{Off: 6, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipFalse: 3},
+	bpf.LoadAbsolute{Off: 40 + 13, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: flagSYN | flagRST, SkipFalse: 1},
+	bpf.RetConstant{Val: maxSegment},
+	bpf.RetConstant{},
 }
 
 // tcpHeader holds the fields of a SYN or a reset.
@@ -84,33 +82,19 @@ type tcpHeader struct {
 	flags    byte
 }
 
-// run calls f for each packet until the socket is closed; it never returns nil.
+// run calls f for each segment until the socket is closed; it never returns nil.
 func (w *resetWatch) run(f func(tcpHeader)) error {
-	rc, err := w.file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var b [80]byte
 	for {
-		n, err := w.read(rc, b[:])
+		segments, err := w.socket.ReceiveBatch(context.Background())
 		if err != nil {
 			return err
 		}
-		if s, ok := parseTCPHeader(b[:n], w.v6); ok {
-			f(s)
+		for _, s := range segments {
+			if h, ok := parseTCPHeader(s.Data, w.v6); ok {
+				f(h)
+			}
 		}
 	}
-}
-
-func (w *resetWatch) read(rc syscall.RawConn, b []byte) (n int, err error) {
-	rerr := rc.Read(func(fd uintptr) bool {
-		n, _, err = unix.Recvfrom(int(fd), b, 0)
-		return err != unix.EAGAIN && err != unix.EINTR
-	})
-	if rerr != nil {
-		return 0, rerr
-	}
-	return n, err
 }
 
 // parseTCPHeader parses a packet that begins with its IP header and, according to the

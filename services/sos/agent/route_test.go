@@ -2,14 +2,17 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/packetsocket"
 )
 
 // A next hop is resolved without any packet of the session's addresses: a switch
@@ -77,36 +80,28 @@ func resolution(frame []byte) bool {
 // interface's MAC address.
 func tap(t *testing.T, ns, dev string) (next func() []byte, mac string) {
 	t.Helper()
-	fd := -1
+	var socket *packetsocket.Socket
 	err := inNamespace(ns, func() error {
-		link, err := netlink.LinkByName(dev)
+		link, err := net.InterfaceByName(dev)
 		if err != nil {
 			return err
 		}
-		mac = link.Attrs().HardwareAddr.String()
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-			return err
-		}
-		t.Cleanup(func() { _ = unix.Close(fd) })
-		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
-			return err
-		}
-		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
-			return err
-		}
-		const all = unix.ETH_P_ALL << 8 // in network order
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Attrs().Index})
+		mac = link.HardwareAddr.String()
+		socket, err = packetsocket.Open(link, packetsocket.Options{})
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = socket.Close() })
 	return func() []byte {
 		t.Helper()
-		b := make([]byte, 2048)
-		n, _, err := unix.Recvfrom(fd, b, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		f, err := socket.Receive(ctx)
 		if err != nil {
 			t.Fatalf("frames at %s of %s: %v", dev, ns, err)
 		}
-		return b[:n]
+		return f.Data
 	}, mac
 }

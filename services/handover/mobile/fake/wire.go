@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/services/handover/mobile/raw"
 )
 
 // Answer returns a network's answer to a frame, or nil.
@@ -181,12 +181,12 @@ func (s *Socket) Send(frame []byte) error {
 }
 
 // Receive waits for a frame.
-func (s *Socket) Receive(ctx context.Context) (raw.Frame, error) {
+func (s *Socket) Receive(ctx context.Context) (packetsocket.Frame, error) {
 	select {
 	case f := <-s.in:
-		return raw.Frame{Data: f}, nil
+		return packetsocket.Frame{Data: f}, nil
 	case <-ctx.Done():
-		return raw.Frame{}, ctx.Err()
+		return packetsocket.Frame{}, ctx.Err()
 	}
 }
 

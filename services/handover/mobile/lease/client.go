@@ -10,9 +10,9 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/services/handover/mobile/raw"
 )
 
 // Errors of a client.
@@ -25,10 +25,10 @@ var (
 	ErrExpired = errors.New("the lease has expired")
 )
 
-// Conn is an interface on which the client sends and receives. *raw.Socket implements it.
+// Conn is an interface on which the client sends and receives. *packetsocket.Socket implements it.
 type Conn interface {
 	Send(frame []byte) error
-	Receive(ctx context.Context) (raw.Frame, error)
+	Receive(ctx context.Context) (packetsocket.Frame, error)
 }
 
 // Port is a connection with the source address of its frames.

@@ -78,7 +78,7 @@ func (c *Client) answer(ctx context.Context, p Port, x exchange, wait time.Durat
 		case err != nil:
 			return Reply{}, err
 		}
-		r, err := parse(f.Data, f.Unsummed)
+		r, err := parse(f.Data, f.ChecksumMissing)
 		if err != nil {
 			continue // messages to other clients arrive here, too
 		}

@@ -7,18 +7,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/handover/mobile/datapath"
-	"github.com/sluice-net/sluice/services/handover/mobile/raw"
 )
 
-// Conn is the interface by which probes leave. *raw.Socket with the filter raw.ProbeAnswers
-// implements it.
+// Conn is the interface by which probes leave. *packetsocket.Socket with the filter Answers implements
+// it.
 type Conn interface {
 	Send(frame []byte) error
-	Receive(ctx context.Context) (raw.Frame, error)
+	Receive(ctx context.Context) (packetsocket.Frame, error)
 }
 
 // Config says what is probed, and how.

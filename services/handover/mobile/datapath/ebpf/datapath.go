@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/services/handover/mobile/datapath"
 )
 
@@ -43,13 +44,13 @@ type nic struct {
 	index   int
 	slot    uint32
 	receive *ebpf.Program
-	groups  int // socket that receives all groups
+	groups  *packetsocket.Socket // makes the interface accept all groups
 }
 
 // close closes the program and the socket.
 func (n *nic) close() {
 	_ = n.receive.Close()
-	_ = unix.Close(n.groups)
+	_ = n.groups.Close()
 }
 
 // errClosed is returned by methods after Close.
@@ -162,9 +163,9 @@ func (d *Datapath) take(link netlink.Link, i datapath.Interface, slot uint32) (*
 	if n.receive, err = d.progs.loadReceiver(i, slot); err != nil {
 		return nil, err
 	}
-	if n.groups, err = hearGroups(n.index); err != nil {
+	if n.groups, err = acceptMulticast(link.Attrs()); err != nil {
 		_ = n.receive.Close()
-		return nil, fmt.Errorf("interface %s: %w", i.Name, err)
+		return nil, err
 	}
 	if err := d.hooks.attach(link, ingress, n.receive); err != nil {
 		n.close()

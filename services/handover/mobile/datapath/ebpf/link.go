@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/services/handover/mobile/datapath"
 )
 
@@ -86,18 +87,9 @@ func removeVNI(name string) error {
 	return nil
 }
 
-// hearGroups makes an interface pass frames to all groups, because the interface cannot know which
-// ones the VNI's stack has joined. The kernel undoes it when the socket is closed, even if the
-// daemon is killed.
-func hearGroups(index int) (fd int, err error) {
-	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("packet socket: %w", err)
-	}
-	all := unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_ALLMULTI}
-	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &all); err != nil {
-		_ = unix.Close(fd)
-		return -1, fmt.Errorf("receiving from all groups: %w", err)
-	}
-	return fd, nil
+// acceptMulticast makes an interface accept frames to all groups until the returned socket is
+// closed, because the interface cannot know which ones the VNI's stack has joined.
+func acceptMulticast(link *netlink.LinkAttrs) (*packetsocket.Socket, error) {
+	ifi := &net.Interface{Index: link.Index, Name: link.Name}
+	return packetsocket.Open(ifi, packetsocket.Options{SendOnly: true, AllMulticast: true})
 }

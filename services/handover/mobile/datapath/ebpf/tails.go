@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/packetsocket"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -44,18 +44,17 @@ func (d *Datapath) SendAgain(within time.Duration, gateway openflow.MAC) (sent i
 	if err != nil {
 		return 0, fmt.Errorf("sending again: %w", err)
 	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	socket, err := packetsocket.Open(vni, packetsocket.Options{SendOnly: true})
 	if err != nil {
-		return 0, fmt.Errorf("sending again: packet socket: %w", err)
+		return 0, fmt.Errorf("sending again: %w", err)
 	}
-	defer unix.Close(fd)
-	to := unix.SockaddrLinklayer{Ifindex: vni.Index}
+	defer socket.Close()
 	for _, t := range found {
 		frame := t.frame()
 		if !gateway.IsZero() {
 			copy(frame, gateway[:])
 		}
-		if e := unix.Sendto(fd, frame, 0, &to); e != nil {
+		if e := socket.Send(frame); e != nil {
 			err = errors.Join(err, fmt.Errorf("sending again: %w", e))
 			continue
 		}
