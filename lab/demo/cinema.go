@@ -18,11 +18,11 @@ import (
 	"github.com/sluice-net/sluice/services/cinema"
 )
 
-// CinemaOptions are those of the demo of Cinema.
+// CinemaOptions holds the options of the demo of Cinema.
 type CinemaOptions struct {
 	Out     io.Writer
-	Binary  string // the program sluice
-	Changes int    // of channel
+	Binary  string // path of sluice
+	Changes int    // number of changes of channel
 	// Keep leaves the lab up after the changes, until the context ends.
 	Keep bool
 }
@@ -34,11 +34,11 @@ const (
 	cinemaLab      = "demo-cinema"
 	cinemaChannels = 4
 	cinemaRate     = 1e6
-	// quickest is what an analogue television is said to need.
+	// quickest is the time that an analogue television is said to need.
 	quickest = time.Second
 )
 
-// cinemaDemo is one run.
+// cinemaDemo is one run of the demo.
 type cinemaDemo struct {
 	CinemaOptions
 	dir     string
@@ -47,8 +47,8 @@ type cinemaDemo struct {
 	browser *testbed.Browser
 }
 
-// RunCinema runs the demo of Cinema. Whatever happens, and also when ctx ends, it removes
-// what it has built.
+// RunCinema runs the demo of Cinema. It removes everything it has built, also after an error or
+// when ctx ends.
 func RunCinema(ctx context.Context, o CinemaOptions) error {
 	d := &cinemaDemo{CinemaOptions: o}
 	return perform(ctx, &d.dir, d.show, d.down)
@@ -101,7 +101,7 @@ func (d *cinemaDemo) up(ctx context.Context) (err error) {
 	return d.parts.WaitOnAir(ctx)
 }
 
-// down removes everything that up made, however far it came.
+// down removes everything that up has made, even if up did not finish.
 func (d *cinemaDemo) down(ctx context.Context) error {
 	var errs []error
 	if d.browser != nil {
@@ -113,10 +113,10 @@ func (d *cinemaDemo) down(ctx context.Context) error {
 	return errors.Join(append(errs, takeDown(ctx, d.lab))...)
 }
 
-// site is the page of the egress gateway beside the viewer.
+// site returns the URL of the egress gateway beside the viewer.
 func (d *cinemaDemo) site() string { return d.parts.PublicURL("out2") }
 
-// watch opens the site in a browser and goes through the channels.
+// watch opens the site in a browser and switches through the channels.
 func (d *cinemaDemo) watch(ctx context.Context) (zaps []testbed.Zap, err error) {
 	if d.browser, err = testbed.StartBrowser(ctx, d.lab.Host(testbed.Viewer), filepath.Join(d.dir, "chromium.log")); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (d *cinemaDemo) watch(ctx context.Context) (zaps []testbed.Zap, err error) 
 	return zaps, w.Flush()
 }
 
-// report says what came of it. It is an error if it does not show what it should.
+// report prints the results. It returns an error if they are not what the demo promises.
 func (d *cinemaDemo) report(ctx context.Context, zaps []testbed.Zap) error {
 	took := make([]time.Duration, 0, len(zaps))
 	wrong := 0
@@ -170,7 +170,7 @@ What to try next:
 	return nil
 }
 
-// links shows which links carry what.
+// links prints which links carry which channels.
 func (d *cinemaDemo) links(ctx context.Context) error {
 	var trees []cinema.TreeInfo
 	if err := d.parts.Get(ctx, "/api/v1/cinema/trees", &trees); err != nil {
@@ -183,7 +183,7 @@ func (d *cinemaDemo) links(ctx context.Context) error {
 	return nil
 }
 
-// invite says how to look, and waits.
+// invite prints how to watch, and waits until ctx ends.
 func (d *cinemaDemo) invite(ctx context.Context) {
 	files, server := d.parts.GatewayFiles("out2")
 	d.say(`

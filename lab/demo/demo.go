@@ -15,18 +15,18 @@ import (
 	"github.com/sluice-net/sluice/services/sos"
 )
 
-// Options of the demo.
+// Options holds the options of the demo of SOS.
 type Options struct {
 	Out    io.Writer
-	TTY    bool   // Out is a terminal: progress bars may move
-	Binary string // the program sluice
+	TTY    bool   // reports whether Out is a terminal, on which progress bars can move
+	Binary string // path of sluice
 	Size   int64  // bytes of the file
 	Line   lab.WANOptions
 	// Keep leaves the lab up after the downloads, until the context ends.
 	Keep bool
 }
 
-// The demo's defaults: an intercontinental link, and a file that takes a while on it.
+// These are the demo's defaults: an intercontinental link, and a file that takes a while on it.
 const (
 	DefaultSize = 100e6
 	DefaultRate = 300e6
@@ -40,13 +40,13 @@ const (
 	fileName = "data.bin"
 )
 
-// ErrFailed says that the demo ran, but did not show what it promises.
+// ErrFailed means that the demo ran, but did not show what it promises.
 var ErrFailed = errors.New("the demo failed")
 
-// ErrStopped says that the demo was stopped before its end.
+// ErrStopped means that the demo was stopped before its end.
 var ErrStopped = errors.New("the demo was stopped; its network has been removed")
 
-// demo is one run.
+// demo is one run of the demo.
 type demo struct {
 	Options
 	dir   string
@@ -56,14 +56,14 @@ type demo struct {
 	sum   []byte
 }
 
-// Run runs the demo. Whatever happens, and also when ctx ends, it removes what
-// it has built.
+// Run runs the demo of SOS. It removes everything it has built, also after an error or when ctx
+// ends.
 func Run(ctx context.Context, o Options) error {
 	d := &demo{Options: o}
 	return perform(ctx, &d.dir, d.show, d.down)
 }
 
-// show builds everything and shows it.
+// show builds the network, downloads the file and prints the comparison.
 func (d *demo) show(ctx context.Context) error {
 	if err := d.up(ctx); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (d *demo) show(ctx context.Context) error {
 
 func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.Out, format+"\n", args...) }
 
-// up builds network, server, controller and agents.
+// up builds the network and starts server, controller and agents.
 func (d *demo) up(ctx context.Context) (err error) {
 	if err := lab.Sweep(ctx, lab.Options{}); err != nil {
 		d.say("Left over from an earlier run: %v", err)
@@ -110,7 +110,7 @@ func (d *demo) up(ctx context.Context) (err error) {
 	return err
 }
 
-// down removes everything that up made, however far it came.
+// down removes everything that up has made, even if up did not finish.
 func (d *demo) down(ctx context.Context) error {
 	var errs []error
 	if d.parts != nil {
@@ -122,7 +122,7 @@ func (d *demo) down(ctx context.Context) error {
 	return errors.Join(append(errs, takeDown(ctx, d.lab))...)
 }
 
-// compare downloads the file both ways.
+// compare downloads the file directly and by the agents.
 func (d *demo) compare(ctx context.Context) ([]outcome, error) {
 	d.say("\nDownloading %.0f MB with curl:", float64(d.Size)/1e6)
 	direct, err := d.download(ctx, "direct")
@@ -146,7 +146,7 @@ func (d *demo) compare(ctx context.Context) ([]outcome, error) {
 	return []outcome{direct, carried}, nil
 }
 
-// download fetches the file and gathers what both ends saw.
+// download downloads the file and collects what both ends saw.
 func (d *demo) download(ctx context.Context, name string) (o outcome, err error) {
 	o.name = name
 	client, server := d.lab.Host("client"), d.lab.Host("server")
@@ -172,7 +172,7 @@ func (d *demo) download(ctx context.Context, name string) (o outcome, err error)
 	return o, os.Remove(file)
 }
 
-// report prints the comparison. It is an error if it does not show what it should.
+// report prints the comparison. It returns an error if it is not what the demo promises.
 func (d *demo) report(outcomes []outcome) error {
 	d.say("")
 	if err := printReport(d.Out, d.Line.Rate, outcomes); err != nil {
@@ -199,7 +199,7 @@ func macOf(h *lab.LiveHost) string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
-// invite says how to use the network, and waits.
+// invite prints how to use the network, and waits until ctx ends.
 func (d *demo) invite(ctx context.Context) {
 	env := fmt.Sprintf("SLUICE_TOKEN_FILE=%s", d.parts.TokenFile())
 	d.say(`

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// TestDemo runs the whole demo on a smaller file and a shorter link, and then
-// stops one in the middle. Neither leaves anything.
+// TestDemo runs the whole demo with a smaller file and a shorter link, and then stops a second one
+// half-way. It checks that neither leaves anything behind.
 func TestDemo(t *testing.T) {
 	live.Test(t)
 	ownTempDir(t)
@@ -47,11 +47,11 @@ func TestDemo(t *testing.T) {
 	})
 }
 
-// ownTempDir gives the test a folder for temporary files of its own, so that those of a demo
-// that somebody else runs on the machine do not count as left behind.
+// ownTempDir gives the test its own folder for temporary files, so that files of a demo that
+// somebody else runs on the machine do not count as left behind.
 func ownTempDir(t *testing.T) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "demo") // the path of t.TempDir is too long for sockets
+	dir, err := os.MkdirTemp("", "demo") // The path of t.TempDir is too long for sockets.
 	if err != nil {
 		t.Fatal(err)
 	}

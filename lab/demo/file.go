@@ -9,8 +9,7 @@ import (
 	"os"
 )
 
-// makeFile writes size random bytes, which nothing on the way can compress, and
-// returns their SHA-256.
+// makeFile writes size random bytes, which cannot be compressed, and returns their SHA-256.
 func makeFile(path string, size int64) ([]byte, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -24,7 +23,7 @@ func makeFile(path string, size int64) ([]byte, error) {
 	return sum.Sum(nil), f.Close()
 }
 
-// hasSum says whether the file's SHA-256 is the one wanted.
+// hasSum reports whether the file has the given SHA-256.
 func hasSum(path string, want []byte) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -16,44 +16,44 @@ import (
 	"github.com/sluice-net/sluice/services/handover"
 )
 
-// HandoverOptions are those of the demo of handover.
+// HandoverOptions holds the options of the demo of handover.
 type HandoverOptions struct {
 	Out    io.Writer
-	TTY    bool   // Out is a terminal: lines may move
-	Binary string // the program sluice
-	Lab    string // the program sluice-lab
+	TTY    bool   // reports whether Out is a terminal, on which lines can move
+	Binary string // path of sluice
+	Lab    string // path of sluice-lab
 	Rate   float64
-	Delay  time.Duration // of each radio, one way
+	Delay  time.Duration // of each radio, in each direction
 	// Keep leaves the lab up after the moves, until the context ends.
 	Keep bool
 }
 
-// The defaults of the radios.
+// These are the defaults of the radios.
 const (
 	DefaultRadioRate  = 50e6
 	DefaultRadioDelay = 5 * time.Millisecond
 )
 
 const (
-	handoverLab = "demo-roam" // not the tutorial's
+	handoverLab = "demo-roam" // differs from the name in the tutorial
 	deviceName  = "dev1"
 	streamPort  = 6000
 	pullPort    = 8000
 	streamRate  = 1000
-	// radioQueue is how much time a radio's queue holds. A machine that is busy hands
-	// over at once what a radio would have got evenly.
+	// radioQueue is the length of a radio's queue in time. A busy machine passes on in one burst
+	// what a radio would have received evenly.
 	radioQueue = 250 * time.Millisecond
-	// downloadShare is the part of a radio's rate that the download takes: one that took
-	// all of it would have the radio's queue drop packets, whether the device moves or not.
+	// downloadShare is the part of a radio's rate that the download uses. If it used all of it, the
+	// radio's queue would drop packets whether the device moves or not.
 	downloadShare = 0.6
-	// before and after are how long each move is watched.
+	// watchBefore and watchAfter are how long each move is watched.
 	watchBefore = time.Second
 	watchAfter  = 2 * time.Second
-	// lastLines of each log are shown when the demo fails.
+	// lastLines is the number of lines of each log that are printed if the demo fails.
 	lastLines = 12
 )
 
-// handoverDemo is one run.
+// handoverDemo is one run of the demo.
 type handoverDemo struct {
 	HandoverOptions
 	dir    string
@@ -63,11 +63,11 @@ type handoverDemo struct {
 	mobile *testbed.Mobile
 	stream *testbed.Stream
 	pull   *testbed.Pull
-	away   time.Duration // for how long the last move's radio had no link
+	away   time.Duration // how long the radio of the last move had no link
 }
 
-// RunHandover runs the demo of handover. Whatever happens, and also when ctx
-// ends, it removes what it has built.
+// RunHandover runs the demo of handover. It removes everything it has built, also after an error or
+// when ctx ends.
 func RunHandover(ctx context.Context, o HandoverOptions) error {
 	d := &handoverDemo{HandoverOptions: o}
 	return perform(ctx, &d.dir, func(ctx context.Context) error {
@@ -81,7 +81,7 @@ func RunHandover(ctx context.Context, o HandoverOptions) error {
 
 func (d *handoverDemo) say(format string, args ...any) { fmt.Fprintf(d.Out, format+"\n", args...) }
 
-// lastWords shows the end of what each program has logged.
+// lastWords prints the end of each program's log.
 func (d *handoverDemo) lastWords() {
 	logs, err := filepath.Glob(filepath.Join(d.dir, "*.log"))
 	if err != nil {
@@ -143,7 +143,7 @@ func (d *handoverDemo) up(ctx context.Context) (err error) {
 	return err
 }
 
-// down removes everything that up made, however far it came.
+// down removes everything that up has made, even if up did not finish.
 func (d *handoverDemo) down(ctx context.Context) error {
 	var errs []error
 	if d.pull != nil {
@@ -165,8 +165,8 @@ func (d *handoverDemo) down(ctx context.Context) error {
 type roamAct struct {
 	name   string
 	policy string
-	told   string // what happens, for people
-	// lossless says that nothing may be lost.
+	text   string // description of the move for people
+	// lossless means that the move must not lose a packet.
 	lossless bool
 	do       func(context.Context) error
 }
@@ -184,11 +184,11 @@ func (d *handoverDemo) acts() []roamAct {
 	}
 }
 
-// link is the name of the device's link by an interface.
+// link returns the name of the link at an interface of the device.
 func link(name string) string { return deviceName + "-" + name }
 
-// reattach takes the device's first radio to another access point. The others
-// are out of reach meanwhile: a device with one radio has nothing else.
+// reattach moves the device's first radio to another access point. It takes the other radios down
+// meanwhile, so that the device has only one.
 func (d *handoverDemo) reattach(ctx context.Context) error {
 	others := []string{"eth1", "eth2"}
 	for _, name := range others {
@@ -220,7 +220,7 @@ func (d *handoverDemo) reattach(ctx context.Context) error {
 	return err
 }
 
-// roam starts the download and the stream, and lets the device move under them.
+// roam starts the download and the stream, and makes the moves.
 func (d *handoverDemo) roam(ctx context.Context) (results []roamResult, err error) {
 	server, device := d.lab.Host(d.a.Server), d.lab.Host(deviceName)
 	addr := d.mobile.Addr()
@@ -249,7 +249,7 @@ func (d *handoverDemo) roam(ctx context.Context) (results []roamResult, err erro
 		results = append(results, r)
 		d.say("%s", r.line())
 	}
-	log := d.stream.Stop() // only now it is known of every packet whether it arrives
+	log := d.stream.Stop() // Only a stopped stream knows of every packet whether it has arrived.
 	d.stream = nil
 	for i := range results {
 		results[i].udp = log.Between(results[i].began, results[i].ended)
@@ -257,7 +257,7 @@ func (d *handoverDemo) roam(ctx context.Context) (results []roamResult, err erro
 	return results, nil
 }
 
-// act makes one move and looks at what it did.
+// act makes one move and measures its effects.
 func (d *handoverDemo) act(ctx context.Context, act roamAct) (r roamResult, err error) {
 	if err := d.mobile.SetClass(ctx, act.policy); err != nil {
 		return r, err
@@ -290,7 +290,7 @@ func (d *handoverDemo) act(ctx context.Context, act roamAct) (r roamResult, err 
 	return r, errors.Join(download.Err, err)
 }
 
-// dropped is how many packets the queues of links have dropped so far.
+// dropped returns the number of packets that the queues of links have dropped so far.
 func (d *handoverDemo) dropped(ctx context.Context) (n uint64, err error) {
 	for _, k := range d.lab.Status(ctx).Links {
 		if k.State != nil {
@@ -300,7 +300,7 @@ func (d *handoverDemo) dropped(ctx context.Context) (n uint64, err error) {
 	return n, ctx.Err()
 }
 
-// watch shows what runs while time passes.
+// watch prints the progress of the download and the stream for the given time.
 func (d *handoverDemo) watch(ctx context.Context, label string, lasts time.Duration) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -325,7 +325,7 @@ func (d *handoverDemo) watch(ctx context.Context, label string, lasts time.Durat
 	return nil
 }
 
-// report prints the table. It is an error if it does not show what it should.
+// report prints the table. It returns an error if it is not what the demo promises.
 func (d *handoverDemo) report(results []roamResult) error {
 	d.say("")
 	if err := printRoam(d.Out, results); err != nil {
@@ -348,7 +348,7 @@ What to try next:
 	return nil
 }
 
-// invite says how to use the network, and waits.
+// invite prints how to use the network, and waits until ctx ends.
 func (d *handoverDemo) invite(ctx context.Context) {
 	home := d.parts.Domains[0]
 	d.say(`

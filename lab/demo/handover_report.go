@@ -10,24 +10,24 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// roamResult is what one move did to what was running.
+// roamResult holds the effects of one move.
 type roamResult struct {
 	roamAct
 	began   time.Time
 	ended   time.Time
-	away    time.Duration // the radio had no link
+	away    time.Duration // how long the radio had no link
 	dropped uint64        // packets of all kinds that found a link's queue full
 	udp     testbed.StreamReport
 	tcp     testbed.PullReport
-	goodput []float64 // bit/s in every 100 ms from a second before the move on
+	goodput []float64 // bit/s in each 100 ms, from a second before the move on
 	resets  int
 	wrong   bool
 }
 
-// bars are eighths of a line's height.
+// bars are blocks of height 0 to 8 eighths of a line.
 var bars = []rune(" ▁▂▃▄▅▆▇█")
 
-// sparkline draws values as a row of bars, the greatest a full one.
+// sparkline returns values as a row of bars. The largest value is a full bar.
 func sparkline(values []float64) string {
 	top := 0.0
 	for _, v := range values {
@@ -44,12 +44,12 @@ func sparkline(values []float64) string {
 	return b.String()
 }
 
-// line tells of the move, with the download's goodput around it.
+// line returns a line about the move, with the download's goodput around it.
 func (r roamResult) line() string {
-	return fmt.Sprintf("  %s, %s: %s\n    TCP, every 100 ms: |%s|", r.name, r.policy, r.told, sparkline(r.goodput))
+	return fmt.Sprintf("  %s, %s: %s\n    TCP, every 100 ms: |%s|", r.name, r.policy, r.text, sparkline(r.goodput))
 }
 
-// printRoam shows all moves beside each other.
+// printRoam prints a table of all moves.
 func printRoam(out io.Writer, results []roamResult) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "  move\tpolicy\tUDP lost\tdoubled\tsilence\tno link\tTCP median\tworst 100 ms\tdips\tresets")
@@ -64,8 +64,8 @@ func printRoam(out io.Writer, results []roamResult) error {
 	return err
 }
 
-// roamFaults lists what must hold whatever the speed. Nothing listed means that
-// the demo has shown what it promises.
+// roamFaults lists violations of what must hold at any speed. If there are none the demo has shown
+// what it promises.
 func roamFaults(results []roamResult) []string {
 	var all []string
 	fault := func(r roamResult, format string, args ...any) {

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 )
 
-// TestHandoverDemo runs the whole demo, and then stops one under way. Neither
-// leaves anything.
+// TestHandoverDemo runs the whole demo, and then stops a second one half-way. It checks that
+// neither leaves anything behind.
 func TestHandoverDemo(t *testing.T) {
 	live.Test(t)
 	ownTempDir(t)

@@ -23,36 +23,36 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// NamesOptions are those of the demo of names.
+// NamesOptions holds the options of the demo of names.
 type NamesOptions struct {
 	Out    io.Writer
-	Binary string // the program sluice
+	Binary string // path of sluice
 	// Keep leaves the lab up afterwards, until the context ends.
 	Keep bool
 }
 
 const (
 	namesLab = "demo-names"
-	// namesRate is what is sent, in bit/s, in chunks of namesChunk bytes.
+	// namesRate is the rate of sending in bit/s, and namesChunk the bytes of a chunk.
 	namesRate, namesChunk = 4e6, 16 << 10
-	// namesLater is how many bytes are sent to the phone while it is out of reach.
+	// namesLater is the number of bytes that are sent to the phone while it is out of reach.
 	namesLater = 1 << 20
-	// namesWithin bounds what is waited for at the end.
+	// namesWithin bounds the wait for the last bytes.
 	namesWithin = time.Minute
 )
 
-// namesDemo is one run.
+// namesDemo is one run of the demo.
 type namesDemo struct {
 	NamesOptions
 	dir      string
 	lab      *lab.Lab
 	parts    *testbed.Deployment
 	programs []*testbed.Daemon
-	names    map[string]string // by whose they are
+	names    map[string]string // names by the programs that have them
 }
 
-// RunNames runs the demo of names. Whatever happens, and also when ctx ends, it removes what
-// it has built.
+// RunNames runs the demo of names. It removes everything it has built, also after an error or when
+// ctx ends.
 func RunNames(ctx context.Context, o NamesOptions) error {
 	d := &namesDemo{NamesOptions: o, names: map[string]string{}}
 	return perform(ctx, &d.dir, d.show, d.down)
@@ -68,7 +68,7 @@ func (d *namesDemo) show(ctx context.Context) error {
 		return err
 	}
 	transfers, cancel := context.WithCancel(ctx)
-	defer cancel() // ends what an error has left
+	defer cancel() // after an error this ends the programs that still run
 	if err := d.follow(transfers); err != nil {
 		return err
 	}
@@ -89,8 +89,8 @@ What to try next:
 	return nil
 }
 
-// namesNetwork is a network of three switches with a desk at the first, a depot at the second and a phone at the third; and
-// another operator's switch, behind which the phone can be, too.
+// namesNetwork returns a network of three switches, with a desk at the first, a depot at the second
+// and a phone at the third. A fourth switch is another operator's; the phone can be there, too.
 func namesNetwork() lab.Topology {
 	t := lab.Topology{Name: namesLab, Hosts: []lab.Host{{Name: "desk"}, {Name: "depot"}, {Name: "phone"}}}
 	for _, s := range []string{"s1", "s2", "s3", "other"} {
@@ -156,12 +156,12 @@ func (d *namesDemo) start(ctx context.Context, host string, args ...string) erro
 	return err
 }
 
-// ready waits until the names of a host's programs are taken.
+// ready waits until the programs of a host have attached their names.
 func (d *namesDemo) ready(ctx context.Context, host string) error {
 	return testbed.Poll(ctx, "sluice mf host at "+host, func() error { _, err := os.Stat(d.socket(host)); return err })
 }
 
-// down removes everything that up made, however far it came.
+// down removes everything that up has made, even if up did not finish.
 func (d *namesDemo) down(ctx context.Context) error {
 	var errs []error
 	for i := len(d.programs) - 1; i >= 0; i-- {
@@ -173,9 +173,9 @@ func (d *namesDemo) down(ctx context.Context) error {
 	return errors.Join(append(errs, takeDown(ctx, d.lab))...)
 }
 
-// act is something that happens to the phone while chunks come to it.
+// act is an event that happens to the phone while it receives chunks.
 type act struct {
-	told  string
+	text  string
 	do    func(context.Context) error
 	lasts time.Duration
 }
@@ -196,7 +196,7 @@ func (d *namesDemo) acts() []act {
 	}
 }
 
-// change takes the phone from one of its networks to the other, where it has another address.
+// change moves the phone from one of its networks to the other, where it has another address.
 func (d *namesDemo) change(ctx context.Context, leaves, comes, address string) error {
 	home := comes == "eth0"
 	if err := d.lab.SetLink(ctx, "phone-s3", home); err != nil {
@@ -210,9 +210,9 @@ func (d *namesDemo) change(ctx context.Context, leaves, comes, address string) e
 	return nil
 }
 
-// follow sends to the phone while things happen to it.
+// follow sends to the phone while the events happen.
 func (d *namesDemo) follow(ctx context.Context) error {
-	lasts := 2 * time.Second // what is sent goes on a little longer than what happens
+	lasts := 2 * time.Second // sending continues a little longer than the events
 	for _, a := range d.acts() {
 		lasts += a.lasts
 	}
@@ -224,7 +224,7 @@ func (d *namesDemo) follow(ctx context.Context) error {
 	}
 	d.say("\nThe desk sends %.0f Mbit/s to the name %s, wherever that is. The phone, meanwhile:", namesRate/1e6, d.names["phone"])
 	w := tabwriter.NewWriter(d.Out, 0, 0, 3, ' ', 0)
-	defer w.Flush() // also if something fails
+	defer w.Flush() // also after an error
 	fmt.Fprintln(w, "  it\tfor\tarrived\tfirst after")
 	for _, a := range d.acts() {
 		before, began := d.arrived(), time.Now()
@@ -240,7 +240,7 @@ func (d *namesDemo) follow(ctx context.Context) error {
 				first = fmt.Sprintf("%d ms", time.Since(began).Milliseconds())
 			}
 		}
-		fmt.Fprintf(w, "  %s\t%.1f s\t%d kB\t%s\n", a.told, time.Since(began).Seconds(), (d.arrived()-before)/1000, first)
+		fmt.Fprintf(w, "  %s\t%.1f s\t%d kB\t%s\n", a.text, time.Since(began).Seconds(), (d.arrived()-before)/1000, first)
 	}
 	if err := errors.Join(w.Flush(), send(), recv()); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (d *namesDemo) follow(ctx context.Context) error {
 	return nil
 }
 
-// equal says whether what the phone has is what was sent.
+// equal returns an error unless the phone has received what was sent.
 func (d *namesDemo) equal(want []byte) error {
 	got, err := os.ReadFile(d.file("received"))
 	if err != nil {
@@ -295,7 +295,7 @@ func (d *namesDemo) wait(ctx context.Context) error {
 	return d.equal(want)
 }
 
-// kept is how many chunks the storage node has for the phone.
+// kept returns the number of chunks that the storage node holds for the phone.
 func (d *namesDemo) kept(ctx context.Context) (int, error) {
 	out, err := exec.CommandContext(ctx, d.Binary, "--json", "mf", "storage", "list", "--dir", d.file("custody")).Output()
 	if err != nil {
@@ -316,7 +316,7 @@ func (d *namesDemo) kept(ctx context.Context) (int, error) {
 	return 0, fmt.Errorf("%w: the depot keeps nothing for the phone", ErrFailed)
 }
 
-// compress sends a text by the function.
+// compress sends a text by the function that compresses it.
 func (d *namesDemo) compress(ctx context.Context) error {
 	text := strings.Repeat("What is sent by a function arrives as what that makes of it.\n", 5000)
 	recv, send, err := d.transfer(ctx, strings.NewReader(text), "--through", d.names["function"])
@@ -343,7 +343,7 @@ func (d *namesDemo) compress(ctx context.Context) error {
 	return nil
 }
 
-// invite says how to use the names, and waits.
+// invite prints how to use the names, and waits until ctx ends.
 func (d *namesDemo) invite(ctx context.Context) {
 	desk, phone := d.lab.Host("desk").Namespace(), d.lab.Host("phone").Namespace()
 	d.say(`

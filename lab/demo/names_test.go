@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 )
 
-// TestNames runs the whole demo: everything arrives, whatever happens to the phone, and nothing is left.
+// TestNames runs the whole demo. It checks that everything arrives, whatever happens to the phone,
+// and that nothing is left behind.
 func TestNames(t *testing.T) {
 	live.Test(t)
 	ownTempDir(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// arrived is how many bytes the phone has.
+// arrived returns the number of bytes that the phone has received.
 func (d *namesDemo) arrived() int64 {
 	if st, err := os.Stat(d.file("received")); err == nil {
 		return st.Size()
@@ -20,7 +20,8 @@ func (d *namesDemo) arrived() int64 {
 	return 0
 }
 
-// transfer has the phone receive, and the desk send to it. Both return when theirs has ended.
+// transfer starts receiving at the phone and sending at the desk. The returned functions wait for
+// the end of each.
 func (d *namesDemo) transfer(ctx context.Context, from io.Reader, args ...string) (recv, send func() error, err error) {
 	out, err := os.Create(d.file("received"))
 	if err != nil {
@@ -38,7 +39,7 @@ func (d *namesDemo) transfer(ctx context.Context, from io.Reader, args ...string
 	return recv, send, err
 }
 
-// run starts a program, and gives how it is waited for, in bounded time.
+// run starts a program. The returned function waits for its end, in bounded time.
 func run(cmd *exec.Cmd) (wait func() error, err error) {
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -57,10 +58,10 @@ func run(cmd *exec.Cmd) (wait func() error, err error) {
 	}, nil
 }
 
-// paced gives bytes at a rate.
+// paced reads from an io.Reader at a limited rate.
 type paced struct {
 	r     io.Reader
-	rate  float64 // a second
+	rate  float64 // bytes a second
 	given int
 	since time.Time
 }
@@ -70,7 +71,7 @@ func (p *paced) Read(b []byte) (int, error) {
 		p.since = time.Now()
 	}
 	due := p.since.Add(time.Duration(float64(p.given) / p.rate * float64(time.Second)))
-	_ = tasks.Sleep(context.Background(), time.Until(due)) // a few milliseconds
+	_ = tasks.Sleep(context.Background(), time.Until(due)) // at most a few milliseconds
 	n, err := p.r.Read(b[:min(len(b), namesChunk)])
 	p.given += n
 	return n, err

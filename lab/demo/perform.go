@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// perform runs a demo, which shows something with a temporary folder at hand, and then takes
-// it down, whatever has happened and also when ctx has ended.
+// perform calls show, which runs a demo with a temporary folder, and then down, even after an error
+// and when ctx has ended.
 func perform(ctx context.Context, dir *string, show, down func(context.Context) error) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("the demo builds network namespaces and needs root: try sudo")
@@ -21,12 +21,12 @@ func perform(ctx context.Context, dir *string, show, down func(context.Context) 
 	}
 	failure := show(ctx)
 	if failure != nil && ctx.Err() != nil {
-		failure = ErrStopped // and not what the stop has broken off
+		failure = ErrStopped // The errors that follow from the stop are of no interest.
 	}
 	return errors.Join(failure, down(ctx), os.RemoveAll(*dir))
 }
 
-// takeDown takes a network down, if there is one, also after ctx has ended.
+// takeDown takes a network down, if there is one, even after ctx has ended.
 func takeDown(ctx context.Context, l *lab.Lab) error {
 	if l == nil {
 		return nil

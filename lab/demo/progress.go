@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// progress shows a transfer: a bar that moves on a terminal, and nothing but
-// the final line anywhere else.
+// progress shows a transfer: by a bar that moves on a terminal, and by the final line only
+// elsewhere.
 type progress struct {
 	out     io.Writer
 	tty     bool
@@ -19,7 +19,7 @@ type progress struct {
 
 const barWidth = 30
 
-// update draws the bar anew.
+// update redraws the bar.
 func (p *progress) update(done int64) {
 	if p.tty {
 		fmt.Fprintf(p.out, "\r\x1b[K%s", p.line(done, time.Since(p.started)))
@@ -34,7 +34,7 @@ func (p *progress) finish(done int64, took time.Duration) {
 	fmt.Fprintln(p.out, p.line(done, took))
 }
 
-// abort leaves the cursor on a line of its own.
+// abort moves the cursor to a new line.
 func (p *progress) abort() {
 	if p.tty {
 		fmt.Fprintln(p.out)

@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-net/sluice/lab/testbed"
 )
 
-// outcome is one way of downloading the file.
+// outcome holds the result of one download of the file.
 type outcome struct {
 	name     string
 	download testbed.Download
-	access   testbed.Access // what the server logged
-	peerMAC  string         // the MAC address that the client's neighbour table has for the server
-	same     bool           // SHA-256 of what arrived equals that of what was served
+	access   testbed.Access // the line of the server's log
+	peerMAC  string         // MAC address of the server in the client's neighbour table
+	same     bool           // reports whether the SHA-256 of the received file is that of the served one
 }
 
-// printReport shows both ways beside each other.
+// printReport prints both downloads beside each other.
 func printReport(out io.Writer, linkRate float64, outcomes []outcome) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	row := func(label string, cell func(outcome) string) {
@@ -46,8 +46,8 @@ func printReport(out io.Writer, linkRate float64, outcomes []outcome) error {
 	return w.Flush()
 }
 
-// faults lists what must hold whatever the speed. Nothing listed means that the
-// demo has shown what it promises.
+// faults lists violations of what must hold at any speed. If there are none the demo has shown what
+// it promises.
 func faults(outcomes []outcome) []string {
 	var all []string
 	for _, o := range outcomes {

@@ -10,35 +10,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Arrivals counts numbered datagrams where they arrive at a host, in the kernel, and drops
-// them there: so thousands of receivers cost little more than the packets themselves. It is
-// safe for concurrent use.
+// Arrivals counts numbered datagrams in the kernel when they arrive at a host, and drops them
+// there, so that thousands of receivers cost little more than the packets themselves. It is safe
+// for concurrent use.
 type Arrivals struct {
 	flows   *ebpf.Map
 	program *ebpf.Program
 	hook    link.Link
 }
 
-// PortPair is a flow to a host, by its ports.
+// PortPair identifies a flow to a host by its ports.
 type PortPair struct{ From, To uint16 }
 
 func (f PortPair) key() uint32 { return uint32(f.From)<<16 | uint32(f.To) }
 
-// Arrived is what has come of one flow.
+// Arrived holds the counters of one flow.
 type Arrived struct {
 	Packets uint64
-	// First and Last are when the first and the last came, as Uptime has it.
+	// First and Last are the times of the first and the last arrival, as Uptime returns them.
 	First, Last time.Duration
-	// Number is that of the last one that was newer than those before.
+	// Number is the highest number that has arrived.
 	Number uint64
-	// Lost counts numbers that were left out, Doubled those that came again, or late.
+	// Lost counts numbers that were left out, and Doubled those that arrived again or late.
 	Lost, Doubled uint64
 }
 
 // maxFlows bounds the flows that are counted at one host.
 const maxFlows = 1 << 16
 
-// CountArrivals begins to count at an interface of a host.
+// CountArrivals starts counting at an interface of a host.
 func CountArrivals(host Inside, name string) (a *Arrivals, err error) {
 	a = &Arrivals{}
 	defer func() {
@@ -66,7 +66,7 @@ func CountArrivals(host Inside, name string) (a *Arrivals, err error) {
 	return a, err
 }
 
-// Expect begins to count a flow anew; what is of other flows passes.
+// Expect starts or restarts the counting of a flow. Other flows pass uncounted.
 func (a *Arrivals) Expect(f PortPair) error {
 	if err := a.flows.Put(f.key(), Arrived{}); err != nil {
 		return fmt.Errorf("expect packets from port %d to port %d: %w", f.From, f.To, err)
@@ -74,7 +74,7 @@ func (a *Arrivals) Expect(f PortPair) error {
 	return nil
 }
 
-// Of is what has come of a flow that is expected.
+// Of returns the counters of an expected flow.
 func (a *Arrivals) Of(f PortPair) (got Arrived, err error) {
 	if err := a.flows.Lookup(f.key(), &got); err != nil {
 		return got, fmt.Errorf("packets from port %d to port %d: %w", f.From, f.To, err)
@@ -82,10 +82,10 @@ func (a *Arrivals) Of(f PortPair) (got Arrived, err error) {
 	return got, nil
 }
 
-// Close ends the counting.
+// Close stops the counting.
 func (a *Arrivals) Close() {
 	if a.hook != nil {
-		_ = a.hook.Close() // the kernel takes it away with its last user in any case
+		_ = a.hook.Close() // The kernel removes the hook with its last user in any case.
 	}
 	if a.program != nil {
 		_ = a.program.Close()
@@ -95,9 +95,9 @@ func (a *Arrivals) Close() {
 	}
 }
 
-// Uptime is the clock by which arrivals are noted (CLOCK_MONOTONIC).
+// Uptime returns the time of the clock of arrivals (CLOCK_MONOTONIC).
 func Uptime() time.Duration {
 	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // Linux has it
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // Linux always has this clock.
 	return time.Duration(t.Nano())
 }

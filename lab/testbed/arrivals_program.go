@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where a numbered datagram has its fields: IPv4 without options, UDP, and the number behind
-// an RTP header.
+// These are the offsets in a numbered datagram: IPv4 without options, UDP, and the number behind an
+// RTP header.
 const (
 	atEtherType = 12
 	atProtocol  = 23
@@ -17,7 +17,7 @@ const (
 	rtpHeader   = 12
 )
 
-// Where a value of the map has its fields: those of Arrived.
+// These are the offsets of Arrived's fields in a value of the map.
 const (
 	valuePackets = 8 * iota
 	valueFirst
@@ -27,12 +27,13 @@ const (
 	valueDoubled
 )
 
-// countingProgram counts datagrams of the flows that the map has, and drops them.
+// countingProgram returns a program that counts the datagrams of the flows in the map, and drops
+// them.
 func countingProgram(flows *ebpf.Map) asm.Instructions {
-	const drop, next = 2, -1 // TCX_DROP, TCX_NEXT
+	const drop, next = 2, -1 // are TCX_DROP and TCX_NEXT
 	const number, value = asm.R7, asm.R8
 	return asm.Instructions{
-		asm.Mov.Reg(asm.R6, asm.R1), // where LoadAbs looks for the packet
+		asm.Mov.Reg(asm.R6, asm.R1), // LoadAbs expects the packet in this register.
 		asm.LoadAbs(atEtherType, asm.Half),
 		asm.JNE.Imm(asm.R0, unix.ETH_P_IP, "pass"),
 		asm.LoadAbs(atProtocol, asm.Byte),

@@ -29,7 +29,8 @@ func TestPortBytes(t *testing.T) {
 	}
 }
 
-// What a feed sends is counted where it arrives: what is missing, and what came again, too.
+// TestArrivals checks that datagrams of a feed are counted where they arrive, including those that
+// are missing or arrive again.
 func TestArrivals(t *testing.T) {
 	live.Test(t)
 	l := lab.New(t, lab.Topology{
@@ -59,7 +60,7 @@ func TestArrivals(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &feedBuffer{payload: make([]byte, d.Size)}
-	for _, jump := range []uint32{10, 0} { // ten are left out, and the last one comes again
+	for _, jump := range []uint32{10, 0} { // ten are left out, and the last one is sent again
 		feed.numbers[target{d.From, d.To}] += jump
 		if jump == 0 {
 			feed.numbers[target{d.From, d.To}]--

@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// Audience are WebRTC clients at a host, who watch by an egress gateway and show nothing. Its
-// methods are for one caller at a time.
+// Audience is a number of WebRTC clients at one host. They receive channels from an egress gateway
+// and show nothing. Its methods must not be called concurrently.
 type Audience struct {
 	host    *lab.LiveHost
 	url     string
@@ -34,16 +34,16 @@ type Audience struct {
 	bytes, packets, lost atomic.Uint64
 }
 
-// member is one of them. Each has a socket of its own, as gateways tell viewers apart by the
+// member is one client. Each has a socket of its own, because gateways identify viewers by the
 // address from which they send.
 type member struct {
 	pc     *webrtc.PeerConnection
 	socket *net.UDPConn
 }
 
-// Heard is what all of an audience have got.
+// Heard holds what all clients of an audience have received.
 type Heard struct {
-	// Bytes are those of RTP packets, headers included.
+	// Bytes and Packets count RTP packets, headers included.
 	Bytes, Packets uint64
 	// Lost counts sequence numbers that were left out.
 	Lost uint64
@@ -52,7 +52,7 @@ type Heard struct {
 // connectWithin bounds the time until a client is connected.
 const connectWithin = 10 * time.Second
 
-// NewAudience has nobody yet. url is the gateway's public one.
+// NewAudience returns an audience without clients. url is the gateway's public URL.
 func NewAudience(host *lab.LiveHost, url string) (*Audience, error) {
 	a := &Audience{host: host, url: url, engine: &webrtc.MediaEngine{}}
 	if err := a.engine.RegisterDefaultCodecs(); err != nil {
@@ -68,7 +68,7 @@ func NewAudience(host *lab.LiveHost, url string) (*Audience, error) {
 	return a, nil
 }
 
-// add has one more, who does nothing yet.
+// add adds a client, which is not connected yet.
 func (a *Audience) add() (*webrtc.PeerConnection, error) {
 	var m member
 	err := a.host.Do(func() (err error) {
@@ -82,7 +82,7 @@ func (a *Audience) add() (*webrtc.PeerConnection, error) {
 	s.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4})
 	s.LoggerFactory = &logging.DefaultLoggerFactory{DefaultLogLevel: logging.LogLevelDisabled, Writer: io.Discard}
 	s.SetICEUDPMux(webrtc.NewICEUDPMux(s.LoggerFactory.NewLogger("ice"), m.socket))
-	// Without interceptors it reports nothing, and asks for nothing again.
+	// Without interceptors a client sends no reports and requests no retransmissions.
 	api := webrtc.NewAPI(webrtc.WithMediaEngine(a.engine), webrtc.WithSettingEngine(s), webrtc.WithInterceptorRegistry(&interceptor.Registry{}))
 	if m.pc, err = api.NewPeerConnection(webrtc.Configuration{}); err != nil {
 		_ = m.socket.Close()
@@ -92,15 +92,15 @@ func (a *Audience) add() (*webrtc.PeerConnection, error) {
 	return m.pc, nil
 }
 
-// Len is how many there are.
+// Len returns the number of clients.
 func (a *Audience) Len() int { return len(a.all) }
 
-// Heard is what they have got so far.
+// Heard returns what the clients have received so far.
 func (a *Audience) Heard() Heard {
 	return Heard{Bytes: a.bytes.Load(), Packets: a.packets.Load(), Lost: a.lost.Load()}
 }
 
-// Close has all leave.
+// Close disconnects all clients.
 func (a *Audience) Close() {
 	for _, m := range a.all {
 		_ = m.pc.GracefulClose()
@@ -110,7 +110,7 @@ func (a *Audience) Close() {
 	a.client.CloseIdleConnections()
 }
 
-// Join has one more watch a channel, and returns when it is connected.
+// Join adds a client that receives a channel, and returns when it is connected.
 func (a *Audience) Join(ctx context.Context, channel string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
@@ -137,7 +137,7 @@ func (a *Audience) Join(ctx context.Context, channel string) error {
 	}
 }
 
-// negotiate makes a session by WHEP (RFC 9725).
+// negotiate sets up a session by WHEP (RFC 9725).
 func (a *Audience) negotiate(ctx context.Context, pc *webrtc.PeerConnection, channel string) error {
 	for _, kind := range []webrtc.RTPCodecType{webrtc.RTPCodecTypeVideo, webrtc.RTPCodecTypeAudio} {
 		if _, err := pc.AddTransceiverFromKind(kind, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionRecvonly}); err != nil {
@@ -165,7 +165,7 @@ func (a *Audience) negotiate(ctx context.Context, pc *webrtc.PeerConnection, cha
 }
 
 func (a *Audience) offer(ctx context.Context, channel, sdp string) (answer string, err error) {
-	for { // the gateway takes so many requests of one address a second
+	for { // The gateway limits the requests of one address per second.
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+"/whep/"+channel, bytes.NewBufferString(sdp))
 		if err != nil {
 			return "", err
@@ -191,7 +191,7 @@ func (a *Audience) offer(ctx context.Context, channel, sdp string) (answer strin
 	}
 }
 
-// read counts what comes by a track until its connection is closed.
+// read counts the packets of a track until its connection is closed.
 func (a *Audience) read(t *webrtc.TrackRemote) {
 	var last uint16
 	for first := true; ; first = false {

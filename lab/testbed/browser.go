@@ -15,22 +15,21 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// Browser is Chromium on a host of a lab, without a window. Its methods are for one caller
-// at a time.
+// Browser is a headless Chromium on a host of a lab. Its methods must not be called concurrently.
 type Browser struct {
 	log    *os.File
-	page   context.Context // chromedp's: its functions want one of its own
+	page   context.Context // the context that chromedp's functions need
 	cancel context.CancelFunc
 }
 
-// StartBrowser starts Chromium on a host; what it says goes to a file. Flags are more of its
-// own, without the dashes: names, or names and values with "=" between them.
+// StartBrowser starts Chromium on a host and writes its output to a file. flags are further flags
+// of Chromium without the dashes: names, or names and values joined by "=".
 func StartBrowser(ctx context.Context, host *lab.LiveHost, log string, flags ...string) (*Browser, error) {
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("start Chromium: %w", err)
 	}
-	// It is spoken to by a pipe, which leads into the host's network namespace as well.
+	// chromedp talks to Chromium by a pipe, which works across network namespaces.
 	options := slices.Concat(chromedp.DefaultExecAllocatorOptions[:], []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.CombinedOutput(out),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("autoplay-policy", "no-user-gesture-required"),
@@ -49,7 +48,7 @@ func StartBrowser(ctx context.Context, host *lab.LiveHost, log string, flags ...
 	allocator, stop := chromedp.NewExecAllocator(context.WithoutCancel(ctx), options...)
 	tab, closePage := chromedp.NewContext(allocator)
 	b := &Browser{log: out, page: tab, cancel: func() { closePage(); stop() }}
-	// The browser begins with the first thing done, and ends with the context of that.
+	// The first action starts the browser, and the end of that action's context would end it.
 	stopping := context.AfterFunc(ctx, closePage)
 	defer stopping()
 	if _, err := chromedp.Run(tab, chromedp.Navigate("about:blank")); err != nil {
@@ -59,7 +58,7 @@ func StartBrowser(ctx context.Context, host *lab.LiveHost, log string, flags ...
 	return b, nil
 }
 
-// inPage has the page do something, until ctx ends.
+// inPage performs an action in the page, until ctx ends.
 func inPage[T any](ctx context.Context, b *Browser, action chromedp.Action[T]) (T, error) {
 	joined, cancel := context.WithCancelCause(b.page)
 	defer cancel(nil)
@@ -68,7 +67,7 @@ func inPage[T any](ctx context.Context, b *Browser, action chromedp.Action[T]) (
 	return chromedp.Run(joined, action)
 }
 
-// Open shows a page.
+// Open opens a URL.
 func (b *Browser) Open(ctx context.Context, url string) error {
 	if _, err := inPage(ctx, b, chromedp.Navigate(url)); err != nil {
 		return fmt.Errorf("open %s: %w", url, err)
@@ -76,7 +75,7 @@ func (b *Browser) Open(ctx context.Context, url string) error {
 	return nil
 }
 
-// Do has the page run a script.
+// Do runs a script in the page.
 func (b *Browser) Do(ctx context.Context, script string) error {
 	_, err := inPage(ctx, b, chromedp.Evaluate[chromedp.Void](script))
 	if err != nil {
@@ -85,7 +84,7 @@ func (b *Browser) Do(ctx context.Context, script string) error {
 	return nil
 }
 
-// InPage is what an expression is in the page, or what it promises.
+// InPage returns the value of an expression in the page, or of the promise that it returns.
 func InPage[T any](ctx context.Context, b *Browser, expression string) (T, error) {
 	v, err := inPage(ctx, b, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
@@ -94,7 +93,7 @@ func InPage[T any](ctx context.Context, b *Browser, expression string) (T, error
 	return v, nil
 }
 
-// Press presses a key in the page, one of chromedp's package kb.
+// Press presses a key in the page. key is one of chromedp's package kb.
 func (b *Browser) Press(ctx context.Context, key string) error {
 	if _, err := inPage(ctx, b, chromedp.KeyEvent(key)); err != nil {
 		return fmt.Errorf("press a key: %w", err)
@@ -102,7 +101,7 @@ func (b *Browser) Press(ctx context.Context, key string) error {
 	return nil
 }
 
-// Before has every page that is opened from now on run a script before its own.
+// Before makes every page that is opened from now on run a script before its own scripts.
 func (b *Browser) Before(ctx context.Context, script string) error {
 	_, err := inPage(ctx, b, func(ctx context.Context, t *chromedp.Target) (page.AddScriptToEvaluateOnNewDocumentResult, error) {
 		return cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
@@ -116,14 +115,14 @@ func (b *Browser) Before(ctx context.Context, script string) error {
 // Listen calls f with each event of the page, as chromedp.Listen does.
 func (b *Browser) Listen(f func(event any)) error { return chromedp.Listen(b.page, f) }
 
-// Kill ends the browser at once, the way a crash would: it says goodbye to nobody.
+// Kill ends the browser at once, as a crash would. Its connections are not closed in order.
 func (b *Browser) Kill() {
-	_ = chromedp.FromContext(b.page).Browser.Process().Kill() // an error means that it is gone already
+	_ = chromedp.FromContext(b.page).Browser.Process().Kill() // It fails only if the process has ended already.
 	b.Close()
 }
 
 // Close ends the browser.
 func (b *Browser) Close() {
 	b.cancel()
-	_ = b.log.Close() // what it would say now is of no interest
+	_ = b.log.Close() // Later output is not needed.
 }

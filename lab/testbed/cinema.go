@@ -17,27 +17,29 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// CinemaRole says which of Cinema's gateways a host is.
+// CinemaRole is the role of a host as one of Cinema's gateways.
 type CinemaRole string
 
-// The roles.
+// These are the roles.
 const (
 	CinemaIngress CinemaRole = "ingress"
 	CinemaEgress  CinemaRole = "egress"
-	// CinemaOwn is a gateway of the caller's own: it gets a certificate, and no program.
+	// CinemaOwn is a gateway that the caller provides: it gets a certificate, but no program is
+	// started.
 	CinemaOwn CinemaRole = "own"
 )
 
-// apiPort is where the API listens for gateways.
+// apiPort is the port at which the API listens for gateways.
 const apiPort = 8080
 
-// PublicPort is where people reach Cinema's gateways: HTTP, in a lab.
+// PublicPort is the port at which Cinema's gateways serve viewers and producers. In a lab they use
+// HTTP.
 const PublicPort = 8000
 
 const cinemaPath = "/api/v1/cinema"
 
-// apiURL is that of the controller's API: on the loopback interface of the control
-// namespace, or, where gateways ask it, at the controller's address.
+// apiURL returns the URL of the controller's API. It is on the loopback interface of the control
+// namespace, or, if there are gateways, at the controller's address.
 func (d *Deployment) apiURL() string {
 	if len(d.gateways) > 0 {
 		return fmt.Sprintf("https://%v", netip.AddrPortFrom(d.lab.ControllerAddr().Addr(), apiPort))
@@ -45,7 +47,7 @@ func (d *Deployment) apiURL() string {
 	return "http://" + apiAddress
 }
 
-// apiConfig is the section "api" of the controller's configuration.
+// apiConfig returns the section "api" of the controller's configuration.
 func (d *Deployment) apiConfig() string {
 	if len(d.gateways) > 0 {
 		return fmt.Sprintf("{listen: %[2]v:%[3]d, tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}}",
@@ -67,7 +69,7 @@ func (d *Deployment) startGateways(ctx context.Context) error {
 	return d.WaitGateways(ctx)
 }
 
-// StartGateway starts the gateway of a host, also after its process was killed.
+// StartGateway starts the gateway of a host, also again after its process was killed.
 func (d *Deployment) StartGateway(ctx context.Context, host string) error {
 	h, role := d.lab.Host(host), d.gateways[host]
 	more := map[CinemaRole]string{CinemaIngress: d.ingressConfig, CinemaEgress: d.egressConfig}[role]
@@ -86,7 +88,7 @@ announce: {server: "%[6]s"}
 	return d.startProgram(ctx, host, text, PublicPort, "cinema", string(role))
 }
 
-// WaitGateways returns when the controller can use all gateways.
+// WaitGateways waits until the controller can use all gateways.
 func (d *Deployment) WaitGateways(ctx context.Context) error {
 	return Poll(ctx, "the gateways", func() error {
 		for host, role := range d.gateways {
@@ -101,7 +103,8 @@ func (d *Deployment) WaitGateways(ctx context.Context) error {
 	})
 }
 
-// GatewayUp says why the controller cannot use the gateway of a host.
+// GatewayUp returns an error that says why the controller cannot use the gateway of a host, or nil
+// if it can.
 func (d *Deployment) GatewayUp(ctx context.Context, host string, role CinemaRole) error {
 	var all []agents.AgentInfo
 	if err := d.Get(ctx, cinemaPath+"/"+string(role)+"/agents", &all); err != nil {
@@ -117,14 +120,14 @@ func (d *Deployment) GatewayUp(ctx context.Context, host string, role CinemaRole
 	return nil
 }
 
-// GatewayFiles are the certificate of a gateway and what it trusts, and APIURL is where it
-// reaches the controller.
+// GatewayFiles returns the certificate of a gateway and its trusted authorities, and the URL of the
+// controller's API.
 func (d *Deployment) GatewayFiles(host string) (files pki.Files, apiURL string) {
 	file := func(name string) string { return filepath.Join(d.dir, name) }
 	return pki.Files{Cert: file(host + ".crt"), Key: file(host + ".key"), CA: file("ca.crt")}, d.apiURL()
 }
 
-// PublicURL is where people reach a gateway.
+// PublicURL returns the URL of a gateway for viewers and producers.
 func (d *Deployment) PublicURL(host string) string {
 	return fmt.Sprintf("http://%v", netip.AddrPortFrom(d.lab.Host(host).Addr(), PublicPort))
 }
@@ -137,13 +140,13 @@ func (d *Deployment) AddChannel(ctx context.Context, c cinema.ChannelSpec) error
 	return nil
 }
 
-// Lineup is what viewers can choose from.
+// Lineup returns the channels that viewers can choose from.
 func (d *Deployment) Lineup(ctx context.Context) (l gatewayapi.Lineup, err error) {
 	err = d.Get(ctx, cinemaPath+"/lineup", &l)
 	return l, err
 }
 
-// WaitOnAir returns when all channels of the lineup are live.
+// WaitOnAir waits until all channels of the lineup are live.
 func (d *Deployment) WaitOnAir(ctx context.Context) error {
 	return Poll(ctx, "the channels", func() error {
 		l, err := d.Lineup(ctx)
@@ -156,10 +159,10 @@ func (d *Deployment) WaitOnAir(ctx context.Context) error {
 	})
 }
 
-// CinemaNetwork is lab.Cinema, and what its hosts are.
+// CinemaNetwork returns the topology of lab.Cinema and the roles of its hosts.
 func CinemaNetwork(name string, link delayline.Params) (lab.Topology, map[string]CinemaRole) {
 	return lab.Cinema(name, link), map[string]CinemaRole{"in1": CinemaIngress, "in2": CinemaIngress, "out1": CinemaEgress, "out2": CinemaEgress}
 }
 
-// Viewer is the host of CinemaNetwork on which somebody watches.
+// Viewer is the host of CinemaNetwork for a viewer.
 const Viewer = "viewer"

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// Feed sends numbered datagrams by the first interface of a host, whole frames, as an ingress
-// gateway sends those of channels. So it stands for a channel's producer, at any rate. It is
-// safe for concurrent use.
+// Feed sends numbered datagrams as whole frames by the first interface of a host, as an ingress
+// gateway sends those of channels. So it plays a channel's producer at any rate. It is safe for
+// concurrent use.
 type Feed struct {
 	out  *frames
 	mac  openflow.MAC
@@ -26,12 +26,12 @@ type Feed struct {
 	numbers map[target]uint32
 }
 
-// Datagram is one to be sent.
+// Datagram describes a flow of datagrams.
 type Datagram struct {
-	From uint16 // the source port
+	From uint16 // source port
 	To   netip.AddrPort
-	MAC  openflow.MAC // of To
-	Size int          // of the payload, in bytes: 16 at least, which the number is in
+	MAC  openflow.MAC // MAC address of To
+	Size int          // bytes of the payload, which include the number: at least 16
 }
 
 type target struct {
@@ -39,15 +39,15 @@ type target struct {
 	to   netip.AddrPort
 }
 
-// channelMAC is where channels' datagrams go. No interface has it.
+// channelMAC is the destination of channels' datagrams. No interface has it.
 var channelMAC = openflow.MAC{0x02, 0x00, 0xc6, 0x12, 0x00, 0x01}
 
-// ChannelDatagram is one of the channel with a number.
+// ChannelDatagram returns the datagram of the channel with the given number.
 func ChannelDatagram(number uint16, size int) Datagram {
 	return Datagram{From: gatewayapi.SourcePort(number), To: netip.AddrPortFrom(cinema.DefaultMedia, gatewayapi.MediaPort), MAC: channelMAC, Size: size}
 }
 
-// OpenFeed opens the interface.
+// OpenFeed opens the first interface of a host.
 func OpenFeed(host *lab.LiveHost) (*Feed, error) {
 	out, err := openFrames(host, "eth0")
 	if err != nil {
@@ -59,23 +59,23 @@ func OpenFeed(host *lab.LiveHost) (*Feed, error) {
 // Close closes the interface.
 func (f *Feed) Close() { f.out.Close() }
 
-// lateness is what a feed catches up with.
-const lateness = 20 * time.Millisecond
+// maxLateness is how much of a delay a feed makes up for.
+const maxLateness = 20 * time.Millisecond
 
-// Send sends one of each each interval, at even distances, until ctx ends. It returns how many
-// of each it has sent: one that is late catches up by some, and leaves out the rest.
+// Send sends one datagram of each flow every interval, evenly spaced, until ctx ends. It returns
+// the number of rounds. A late sender makes up for some rounds and leaves out the others.
 func (f *Feed) Send(ctx context.Context, interval time.Duration, all ...Datagram) (rounds uint64, err error) {
 	each := interval / time.Duration(len(all))
 	p := newPace(each)
 	defer p.stop()
-	p.burst = max(streamBurst, int(lateness/each))
+	p.burst = max(streamBurst, int(maxLateness/each))
 	b := &feedBuffer{payload: make([]byte, 65536)}
 	for p.wait(ctx) {
 		if err := f.send(b, all[0]); err != nil {
 			return rounds, err
 		}
 		for _, d := range all[1:] {
-			p.wait(ctx) // a round that has begun is finished at once
+			p.wait(ctx) // A round that has begun is completed at once.
 			if err := f.send(b, d); err != nil {
 				return rounds, err
 			}
@@ -85,7 +85,7 @@ func (f *Feed) Send(ctx context.Context, interval time.Duration, all ...Datagram
 	return rounds, nil
 }
 
-// feedBuffer is where a sender makes its frames.
+// feedBuffer holds the buffers in which a sender builds its frames.
 type feedBuffer struct{ frame, payload []byte }
 
 func (f *Feed) send(b *feedBuffer, d Datagram) error {
@@ -96,7 +96,7 @@ func (f *Feed) send(b *feedBuffer, d Datagram) error {
 	return f.out.send(b.frame)
 }
 
-// next numbers the datagrams of a flow.
+// next returns the number of the next datagram of a flow.
 func (f *Feed) next(d Datagram) uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
-// RawGateway is an egress gateway of which the controller knows no better than that it is
-// one. What its viewers get is counted, and shown to nobody. It is safe for concurrent use.
+// RawGateway is an egress gateway that plays its viewers itself. The controller treats it like any
+// other. It counts what its viewers receive and shows it to nobody. It is safe for concurrent use.
 type RawGateway struct {
 	*Arrivals
 	*controlapi.Server[gatewayapi.ViewerEvent, gatewayapi.Viewer]
@@ -30,20 +30,20 @@ type RawGateway struct {
 
 	mu      sync.Mutex
 	viewers map[string]gatewayapi.Viewer
-	next    uint16 // the next viewer's port
+	next    uint16 // port of the next viewer
 }
 
-// Of the ports of viewers, which no socket has.
+// firstRawPort is the first port of viewers without a socket.
 const firstRawPort = 10_000
 
-// StartRawGateway starts one on a host of the role CinemaOwn, and returns when the controller
+// StartRawGateway starts a gateway on a host of the role CinemaOwn, and returns when the controller
 // can use it.
 func StartRawGateway(ctx context.Context, d *Deployment, host string) (*RawGateway, error) {
 	return StartRawGatewayAt(ctx, d, host, d.lab.Host(host).Addr())
 }
 
-// StartRawGatewayAt is StartRawGateway for a host with another address than the lab's, as a
-// mobile device.
+// StartRawGatewayAt does what StartRawGateway does, for a host with another address than the lab's,
+// as a mobile device.
 func StartRawGatewayAt(ctx context.Context, d *Deployment, host string, addr netip.Addr) (_ *RawGateway, err error) {
 	g := &RawGateway{host: d.lab.Host(host), viewers: map[string]gatewayapi.Viewer{}, next: firstRawPort}
 	g.Server = controlapi.NewServer[gatewayapi.ViewerEvent](controlapi.Options[gatewayapi.Viewer]{
@@ -70,7 +70,7 @@ func StartRawGatewayAt(ctx context.Context, d *Deployment, host string, addr net
 	return g, Poll(ctx, "gateway "+host, func() error { return d.GatewayUp(ctx, host, CinemaEgress) })
 }
 
-// serve answers the controller, and makes the client of its API.
+// serve answers the controller's requests, and makes the client of its API.
 func (g *RawGateway) serve(d *Deployment, at netip.AddrPort) error {
 	files, url := d.GatewayFiles(g.host.Name())
 	tls, err := pki.Server(files, true, pki.RoleController)
@@ -85,7 +85,7 @@ func (g *RawGateway) serve(d *Deployment, at netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	g.serving.Go(func() { _ = g.Serve(l, tls) }) // it ends with Close
+	g.serving.Go(func() { _ = g.Serve(l, tls) }) // It ends with Close.
 	trust, err := pki.Client(files, pki.RoleController)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (g *RawGateway) dial(ctx context.Context, _, to string) (c net.Conn, err er
 	return c, err
 }
 
-// Close ends the gateway, without a word to the controller.
+// Close ends the gateway without notice to the controller.
 func (g *RawGateway) Close() {
 	if g.api != nil {
 		g.api.Close()
@@ -115,7 +115,7 @@ func (g *RawGateway) Close() {
 	}
 }
 
-// live are the viewers as it tells of them.
+// live returns the viewers that the gateway reports.
 func (g *RawGateway) live() (all []gatewayapi.Viewer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,7 +125,7 @@ func (g *RawGateway) live() (all []gatewayapi.Viewer) {
 	return all
 }
 
-// RawViewer is one of its viewers. Its methods are for one caller at a time.
+// RawViewer is a viewer of a RawGateway. Its methods must not be called concurrently.
 type RawViewer struct {
 	ID   string
 	Port uint16
@@ -133,7 +133,7 @@ type RawViewer struct {
 	at   time.Time
 }
 
-// NewViewer is one that watches nothing yet, at a port that no socket has.
+// NewViewer adds a viewer that receives no channels yet, at a port without a socket.
 func (g *RawGateway) NewViewer() *RawViewer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,17 +141,18 @@ func (g *RawGateway) NewViewer() *RawViewer {
 	return g.ViewerAt(g.next - 1)
 }
 
-// ViewerAt is one that watches nothing yet, at a port that the caller has a socket for.
+// ViewerAt adds a viewer that receives no channels yet, at a port for which the caller has a
+// socket.
 func (g *RawGateway) ViewerAt(port uint16) *RawViewer {
 	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails
+	_, _ = rand.Read(id[:]) // It never fails.
 	return &RawViewer{ID: hex.EncodeToString(id[:]), Port: port, g: g, at: time.Now().UTC()}
 }
 
-// Watch asks for channels, and for no others than these, none: the viewer leaves. It returns
+// Watch sets the channels that the viewer receives; without channels the viewer leaves. It returns
 // when the switches have the rules.
 func (v *RawViewer) Watch(ctx context.Context, channels ...string) error {
-	channels = append([]string{}, channels...) // none is no null
+	channels = append([]string{}, channels...) // An empty list must not become null in JSON.
 	v.note(channels)
 	w := gatewayapi.Wanted{Gateway: v.g.host.Name(), Viewer: v.ID, Port: v.Port, Channels: channels}
 	var granted gatewayapi.Granted
@@ -162,7 +163,7 @@ func (v *RawViewer) Watch(ctx context.Context, channels ...string) error {
 }
 
 // Tell reports the channels that the viewer watches in the gateway's next event, as a gateway does
-// after a restart of the controller. It lets thousands of viewers come at once.
+// after a restart of the controller. So thousands of viewers can arrive at once.
 func (v *RawViewer) Tell(channels ...string) { v.note(channels) }
 
 func (v *RawViewer) note(channels []string) {
@@ -175,10 +176,10 @@ func (v *RawViewer) note(channels []string) {
 	v.g.viewers[v.ID] = gatewayapi.Viewer{ID: v.ID, Port: v.Port, Channels: channels, Since: v.at, Player: "whep"}
 }
 
-// Expect begins to count what the viewer gets of the channel with a number.
+// Expect starts counting what the viewer receives of the channel with the given number.
 func (v *RawViewer) Expect(number uint16) error { return v.g.Expect(v.flow(number)) }
 
-// Got is what it has got of it since.
+// Got returns what the viewer has received of the channel since Expect.
 func (v *RawViewer) Got(number uint16) (Arrived, error) { return v.g.Of(v.flow(number)) }
 
 func (v *RawViewer) flow(number uint16) PortPair {

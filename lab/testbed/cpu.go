@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUTime is the CPU time that a process has used in user and kernel mode, its ended
-// threads' too: its CPU clock, in nanoseconds (clock_getcpuclockid(3)).
-// Work that the kernel does for it in softirqs elsewhere is not in it.
+// CPUTime returns the CPU time that a process has used in user and kernel mode, including that of
+// threads that have ended: its CPU clock (clock_getcpuclockid(3)). It does not include work that
+// the kernel does for the process in softirqs elsewhere.
 func CPUTime(pid int) (time.Duration, error) {
-	const cpuClockSched = 2 // CPUCLOCK_SCHED of linux/posix-timers.h: as the scheduler counts
+	const cpuClockSched = 2 // CPUCLOCK_SCHED of linux/posix-timers.h: the time that the scheduler counts
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|cpuClockSched), &t); err != nil {
 		return 0, fmt.Errorf("read the CPU clock of process %d: %w", pid, err)
@@ -20,8 +20,7 @@ func CPUTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// IdleTime is for how long the processors of this machine have had nothing to do since it
-// started, all together.
+// IdleTime returns the sum of the idle times of this machine's processors since it started.
 func IdleTime() (time.Duration, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {

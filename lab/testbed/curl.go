@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// Download is one file fetched by curl.
+// Download holds the result of one download by curl.
 type Download struct {
-	Local, Remote string        // the client socket's own and peer address:port
-	Connect       time.Duration // TCP handshake
+	Local, Remote string        // address:port of the client's socket and of its peer
+	Connect       time.Duration // of the TCP handshake
 	FirstByte     time.Duration
 	Total         time.Duration
 	Bytes         int64
 }
 
-// Mbit is the goodput in Mbit/s over the whole time, handshake included.
+// Mbit returns the goodput in Mbit/s over the whole time, handshake included.
 func (d Download) Mbit() float64 { return float64(d.Bytes) * 8 / d.Total.Seconds() / 1e6 }
 
 const curlFormat = `{"local_ip":"%{local_ip}","local_port":"%{local_port}","remote_ip":"%{remote_ip}","remote_port":"%{remote_port}",` +
 	`"connect":%{time_connect},"first":%{time_starttransfer},"total":%{time_total},"size":%{size_download}}`
 
-// curl makes one transfer, of which it reports in curlFormat.
+// curl returns a command for one transfer that prints curlFormat.
 func curl(ctx context.Context, at Place, args ...string) *exec.Cmd {
 	usual := []string{"--silent", "--show-error", "--fail", "--noproxy", "*", "--connect-timeout", "15", "--write-out", curlFormat}
 	return at.Command(ctx, "curl", append(usual, args...)...)
 }
 
-// Upload puts a file at a URL with curl, and says how long it took, handshake included.
+// Upload puts a file at a URL with curl, and returns how long it took, handshake included.
 func Upload(ctx context.Context, at Place, file, url string) (time.Duration, error) {
 	cmd := curl(ctx, at, "--header", "Expect:", "--upload-file", file, "--output", os.DevNull, url)
 	var out, errs bytes.Buffer
@@ -46,8 +46,8 @@ func Upload(ctx context.Context, at Place, file, url string) (time.Duration, err
 	return d.Total, err
 }
 
-// Curl fetches a URL into a file. While it runs, progress is called a few times
-// a second with the bytes received so far; nil means nobody looks.
+// Curl downloads a URL into a file. While it runs, it calls progress, unless nil, a few times a
+// second with the bytes received so far.
 func Curl(ctx context.Context, at Place, url, file string, progress func(bytes int64)) (Download, error) {
 	cmd := curl(ctx, at, "--output", file, url)
 	var out, errs bytes.Buffer
@@ -97,9 +97,9 @@ func parseCurl(text []byte) (Download, error) {
 
 func inSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// CurlMany fetches many URLs at once, each over a connection of its own, by
-// curl processes of at most 250 parallel transfers. File i goes to DIR/i. The
-// error names the first transfers that failed.
+// CurlMany downloads many URLs at once, each over a connection of its own, by curl processes of at
+// most 250 parallel transfers. File i is written to DIR/i. The error names the first transfers that
+// failed.
 func CurlMany(ctx context.Context, at Place, urls []string, dir string) error {
 	const perProcess = 250
 	type process struct {

@@ -15,18 +15,17 @@ type Daemon struct {
 	cmd    *exec.Cmd
 	cancel context.CancelFunc
 	done   chan struct{}
-	group  *idleGroup // nil if it has none of its own
+	group  *idleGroup // nil if it has no group of its own
 }
 
-// StartDaemon starts a program; its output goes to a file.
+// StartDaemon starts a program and writes its output to a file.
 func StartDaemon(ctx context.Context, at Place, log string, name string, args ...string) (*Daemon, error) {
 	return start(ctx, at, log, &syscall.SysProcAttr{Setpgid: true}, name, args)
 }
 
-// StartLowest starts a program as StartDaemon does, which gets the processors that nothing
-// else wants: it stands for one on a machine of its own. Where there are no control groups
-// for that it has the lowest priority, with which it may still have a processor for some
-// milliseconds that others wait for.
+// StartLowest starts a program as StartDaemon does, with the processor time that nothing else
+// needs: it plays a program on a machine of its own. Without control groups for that it gets the
+// lowest priority, with which it may still delay other programs by some milliseconds.
 func StartLowest(ctx context.Context, at Place, log string, name string, args ...string) (*Daemon, error) {
 	d, err := start(ctx, at, log, &syscall.SysProcAttr{Setsid: true}, name, args)
 	if err != nil {
@@ -35,15 +34,15 @@ func StartLowest(ctx context.Context, at Place, log string, name string, args ..
 	if d.group, err = joinIdle(d.PID()); err == nil {
 		return d, nil
 	}
-	if err := lower(d.PID()); err != nil {
+	if err := lowerPriority(d.PID()); err != nil {
 		d.Stop()
 		return nil, fmt.Errorf("lower the priority of %s: %w", name, err)
 	}
 	return d, nil
 }
 
-// start starts a program with attributes that keep Ctrl-C at the terminal from reaching it
-// before Stop.
+// start starts a program with attributes that keep Ctrl-C at the terminal from reaching it before
+// Stop.
 func start(ctx context.Context, at Place, log string, attr *syscall.SysProcAttr, name string, args []string) (*Daemon, error) {
 	out, err := os.Create(log)
 	if err != nil {
@@ -54,7 +53,7 @@ func start(ctx context.Context, at Place, log string, attr *syscall.SysProcAttr,
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = attr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second // then it is killed
+	cmd.WaitDelay = 5 * time.Second // It is killed after that.
 	if err := cmd.Start(); err != nil {
 		cancel()
 		out.Close()
@@ -64,40 +63,40 @@ func start(ctx context.Context, at Place, log string, attr *syscall.SysProcAttr,
 	go func() {
 		defer close(d.done)
 		defer out.Close()
-		_ = cmd.Wait() // ended by Stop, or dead: whoever talks to it notices
+		_ = cmd.Wait() // It was ended by Stop, or has failed, which its clients will notice.
 	}()
 	return d, nil
 }
 
-// PID is the process that was started.
+// PID returns the process ID of the program.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
-// Stop asks the program to end, kills it after five seconds, and returns when it is gone.
+// Stop asks the program to end, kills it after five seconds, and returns when it has ended.
 func (d *Daemon) Stop() {
 	d.cancel()
 	<-d.done
 	d.leave()
 }
 
-// Kill ends the program at once, the way a crash would.
+// Kill ends the program at once, as a crash would.
 func (d *Daemon) Kill() {
-	_ = d.cmd.Process.Kill() // an error means that it is gone already
+	_ = d.cmd.Process.Kill() // It fails only if the process has ended already.
 	<-d.done
 	d.leave()
 }
 
-// leave removes the control group of a program that is gone.
+// leave removes the control group of a program that has ended.
 func (d *Daemon) leave() {
 	if d.group != nil {
-		_ = d.group.remove() // gone already, or in use by a child of the program
+		_ = d.group.remove() // It has been removed already, or a child of the program uses it.
 	}
 }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (d *Daemon) Done() <-chan struct{} { return d.done }
 
-// WaitListening returns when something at that place listens on the TCP port, and fails when
-// nothing does within readyWithin.
+// WaitListening waits until a program at the place listens on the TCP port. It returns an error
+// after readyWithin.
 func WaitListening(ctx context.Context, at Place, port uint16) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -116,11 +115,11 @@ func WaitListening(ctx context.Context, at Place, port uint16) error {
 	}
 }
 
-// lastWords is how many lines of a log an error message quotes.
+// lastWords is the number of lines of a log that an error message quotes.
 const lastWords = 5
 
-// Tail returns the last lines of a file, or why it cannot be read: it is for
-// messages about something that has gone wrong already.
+// Tail returns the last lines of a file, or the reason why it cannot be read. It is for messages
+// about an error that has already occurred.
 func Tail(file string, lines int) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -14,27 +14,26 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// Options says what to deploy, and where.
+// Options holds the options of Deploy.
 type Options struct {
 	Lab    *lab.Lab
-	Binary string // the sluice program
-	LogDir string // where the programs' output goes; must exist
-	// Network and Services are added to the controller's configuration: lines of its
-	// section "network", indented by two, and sections of their own.
+	Binary string // path of sluice
+	LogDir string // folder for the programs' output; must exist
+	// Network and Services are added to the controller's configuration: lines of its section
+	// "network", indented by two, and further sections.
 	Network, Services string
-	// Gateways are those of Cinema, by the hosts that they are on. With some, the API is
-	// served to them too, at the controller's address in the control network.
+	// Gateways holds the roles of Cinema's gateways by host. If there are any, the API listens for
+	// them at the controller's address in the control network.
 	Gateways map[string]CinemaRole
-	// IngressConfig and EgressConfig are added to the configuration of gateways: lines of
-	// their own.
+	// IngressConfig and EgressConfig are lines that are added to the configuration of gateways.
 	IngressConfig, EgressConfig string
-	// EgressBuckets is who copies channels to the viewers of egress gateways: data.buckets of
-	// their configuration. Empty: as that says by itself.
+	// EgressBuckets is the value of data.buckets in the configuration of egress gateways, which
+	// determines who copies channels to their viewers. Empty means the default.
 	EgressBuckets string
 }
 
-// Deployment is a controller and agents running in a lab, each a process of its
-// own, with certificates from an authority of their own.
+// Deployment is a controller and agents that run in a lab, each a process of its own, with
+// certificates from an authority of their own.
 type Deployment struct {
 	*client.Client
 
@@ -56,9 +55,8 @@ const (
 	readyWithin = 30 * time.Second
 )
 
-// Deploy starts a controller, and an agent on every host of the lab that is
-// meant for one. It returns when every switch is connected and every agent is
-// known and usable.
+// Deploy starts a controller, and an agent on every host of the lab that is meant for one. It
+// returns when every switch is connected and every agent is usable.
 func Deploy(ctx context.Context, o Options) (*Deployment, error) {
 	d, err := DeployAgents(ctx, o)
 	if err != nil {
@@ -70,7 +68,7 @@ func Deploy(ctx context.Context, o Options) (*Deployment, error) {
 	return d, nil
 }
 
-// DeployAgents starts the agents alone.
+// DeployAgents starts the agents without a controller.
 func DeployAgents(ctx context.Context, o Options) (*Deployment, error) {
 	dir, err := os.MkdirTemp("", "sluice-stage-")
 	if err != nil {
@@ -105,7 +103,7 @@ func (d *Deployment) begin(ctx context.Context) error {
 	return d.settle(ctx)
 }
 
-// agentHosts are those of SOS's agents.
+// agentHosts returns the hosts of SOS's agents.
 func (d *Deployment) agentHosts() []string {
 	var names []string
 	for _, h := range d.lab.Topology().Hosts {
@@ -116,8 +114,7 @@ func (d *Deployment) agentHosts() []string {
 	return names
 }
 
-// StartController starts the controller, also after KillController. State that
-// it kept is found again.
+// StartController starts the controller, also again after KillController. It keeps its state.
 func (d *Deployment) StartController(ctx context.Context) error {
 	file := filepath.Join(d.dir, "controller.yaml")
 	text := fmt.Sprintf(`data_dir: %[1]s/controller
@@ -168,8 +165,8 @@ func (d *Deployment) startProgram(ctx context.Context, host, config string, port
 	return nil
 }
 
-// dataAddr is the address of an agent on the link to its peer: where it has
-// several, the one that it shares with another agent.
+// dataAddr returns the address of an agent on the link to its peer. If the agent has several links,
+// that is the one that it shares with another agent.
 func (d *Deployment) dataAddr(host string) netip.Addr {
 	agents := map[string]bool{}
 	for _, name := range d.agentHosts() {
@@ -188,10 +185,10 @@ func (d *Deployment) dataAddr(host string) netip.Addr {
 	return d.lab.Host(host).Addr()
 }
 
-// Controller is the controller's process.
+// Controller returns the controller's process.
 func (d *Deployment) Controller() *Daemon { return d.controller }
 
-// Agent is the process of a host's agent.
+// Agent returns the process of a host's agent.
 func (d *Deployment) Agent(host string) *Daemon { return d.agents[host] }
 
 // Close ends every program and removes keys and state.

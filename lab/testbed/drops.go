@@ -11,28 +11,29 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// Drops are packets that this machine has dropped because it was too slow, not the
-// network in the lab: the witness of a measurement that must lose nothing.
+// Drops counts packets that this machine has dropped because it was too slow, and not the network
+// in the lab. A measurement that must lose nothing checks that there are none.
 type Drops struct {
-	// Sockets found their receive buffer full: those of applications, and those by
-	// which switches that forward in user space get their packets.
+	// Sockets counts packets that found a receive buffer full: those of applications, and those by
+	// which switches that forward in user space receive their packets.
 	Sockets uint64
-	// Backlog is of the kernel's queues between virtual cables, of the whole machine.
+	// Backlog counts packets that found a queue of the kernel between virtual cables full, on the
+	// whole machine.
 	Backlog uint64
 }
 
-// Since is what has been dropped since an earlier count.
+// Since returns what has been dropped since an earlier count.
 func (d Drops) Since(earlier Drops) Drops {
 	return Drops{Sockets: d.Sockets - earlier.Sockets, Backlog: d.Backlog - earlier.Backlog}
 }
 
-// Plus is both together.
+// Plus returns the sum of both.
 func (d Drops) Plus(other Drops) Drops {
 	return Drops{Sockets: d.Sockets + other.Sockets, Backlog: d.Backlog + other.Backlog}
 }
 
-// CountDrops counts what sockets in a lab that are open now, and this machine, have
-// dropped so far.
+// CountDrops counts what this machine, and the sockets in a lab that are open now, have dropped so
+// far.
 func CountDrops(ctx context.Context, l *lab.Lab) (d Drops, err error) {
 	var places []Place
 	for _, s := range l.Topology().Switches {
@@ -56,18 +57,18 @@ func CountDrops(ctx context.Context, l *lab.Lab) (d Drops, err error) {
 	return d, err
 }
 
-// socketMemory is what ss prints of a socket's memory; d is what it has dropped.
+// socketMemory matches what ss prints of a socket's memory; d is the number of dropped packets.
 var socketMemory = regexp.MustCompile(`skmem:\([^)]*,d([0-9]+)\)`)
 
 func socketDrops(text string) (sum uint64) {
 	for _, found := range socketMemory.FindAllStringSubmatch(text, -1) {
-		n, _ := strconv.ParseUint(found[1], 10, 64) // digits; too many of them count as none
+		n, _ := strconv.ParseUint(found[1], 10, 64) // It consists of digits; an overflow counts as the largest number.
 		sum += n
 	}
 	return sum
 }
 
-// backlogDrops sums the second column, which there is for each processor.
+// backlogDrops returns the sum of the second column, which has a value for each processor.
 func backlogDrops(text string) (sum uint64, err error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)

@@ -15,28 +15,29 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// FlowOptions says between which hosts a flow is opened.
+// FlowOptions describes a flow between two hosts.
 type FlowOptions struct {
 	Client, Server *lab.LiveHost
-	Listen         netip.AddrPort // of the server
-	From           netip.AddrPort // of the client; the zero value lets the kernel choose
-	Dial           netip.AddrPort // what the client dials, unless Prepare says it
-	// Prepare is called when the server listens, and returns what the client dials.
+	Listen         netip.AddrPort // address of the server
+	From           netip.AddrPort // address of the client; the zero value lets the kernel choose
+	Dial           netip.AddrPort // address that the client dials, unless Prepare returns it
+	// Prepare, if set, is called once the server listens, and returns the address that the client
+	// dials.
 	Prepare func(context.Context) (netip.AddrPort, error)
 }
 
-// Flow is a TCP connection from a client to a server, both in this process but
-// in their hosts' namespaces. The client sends zeros and the server discards
-// them inside the kernel, so that neither costs much.
+// Flow is a TCP connection from a client to a server, both in this process but in their hosts'
+// namespaces. The client sends zeros, and the server discards them inside the kernel, so that
+// neither costs much.
 type Flow struct {
 	client, server *net.TCPConn
 	sent, got      atomic.Int64
 }
 
-// flowBlock is what one system call sends or discards.
+// flowBlock is the number of bytes that one system call sends or discards.
 const flowBlock = 1 << 20
 
-// OpenFlow listens, prepares, dials and accepts.
+// OpenFlow listens, calls Prepare, dials and accepts.
 func OpenFlow(ctx context.Context, o FlowOptions) (*Flow, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
@@ -86,7 +87,7 @@ func (f *Flow) Close() {
 	f.server.Close()
 }
 
-// Pump sends as fast as it goes for that long, and returns what has arrived.
+// Pump sends as fast as possible for the given time, and returns what has arrived.
 func (f *Flow) Pump(ctx context.Context, d time.Duration) (bytes int64, took time.Duration, err error) {
 	began, before := time.Now(), f.got.Load()
 	stop := began.Add(d)
@@ -97,7 +98,7 @@ func (f *Flow) Pump(ctx context.Context, d time.Duration) (bytes int64, took tim
 	return f.got.Load() - before, took, errors.Join(err, <-sending)
 }
 
-// Push sends for that long while nobody reads, and returns how many bytes are on the way.
+// Push sends for the given time while nobody reads, and returns the number of bytes in flight.
 func (f *Flow) Push(ctx context.Context, d time.Duration) (int64, error) {
 	if err := f.send(time.Now().Add(d)); err != nil {
 		return 0, err
@@ -105,7 +106,7 @@ func (f *Flow) Push(ctx context.Context, d time.Duration) (int64, error) {
 	return f.sent.Load() - f.got.Load(), context.Cause(ctx)
 }
 
-// Drain ends the client's sending and reads to the end.
+// Drain closes the client's direction and reads to the end.
 func (f *Flow) Drain(ctx context.Context) (sent, got int64, err error) {
 	if err := f.client.CloseWrite(); err != nil {
 		return 0, 0, err
@@ -114,7 +115,7 @@ func (f *Flow) Drain(ctx context.Context) (sent, got int64, err error) {
 	return f.sent.Load(), f.got.Load(), err
 }
 
-// send writes until the deadline, which is no error.
+// send writes until the deadline, which is not an error.
 func (f *Flow) send(until time.Time) error {
 	if err := f.client.SetWriteDeadline(until); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (f *Flow) send(until time.Time) error {
 	}
 }
 
-// discard reads until the deadline, which is no error, or to the end.
+// discard reads until the deadline, which is not an error, or to the end.
 func (f *Flow) discard(ctx context.Context, until time.Time) error {
 	if err := f.server.SetReadDeadline(until); err != nil {
 		return err

@@ -47,7 +47,7 @@ func (f *frames) open() error {
 // Name returns the interface's name.
 func (f *frames) Name() string { return f.name }
 
-// Close closes the interface and returns when nobody listens any more.
+// Close closes the interface and returns when no receiver runs any more.
 func (f *frames) Close() {
 	_ = f.socket.Close()
 	f.running.Wait()

@@ -8,12 +8,12 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// config is the controller's configuration: one uplink, one pool, and the other
-// domains as neighbours.
+// config returns the controller's configuration: one uplink, one pool, and the other domains as
+// neighbours.
 func (x *HandoverDomain) config(all []*HandoverDomain) string {
 	openflow := x.o.Lab.ControllerAddr()
 	if len(x.o.Domains) > 1 {
-		openflow, _ = x.o.Lab.ControllerAddrOf(x.Name) // deploy has asked before
+		openflow, _ = x.o.Lab.ControllerAddrOf(x.Name) // Deploy has checked the name before.
 	}
 	n := x.Network
 	var b strings.Builder
@@ -40,7 +40,7 @@ handover:
     devices: {prefix: %v, gateway: %v, first: %v}
 `, n.Prefix, n.GatewayAddr, n.GatewayAddr.Next().Next())
 	for _, other := range all {
-		if other != x { // what visitors from there are told of their network
+		if other != x { // what visitors from there are told about their home network
 			fmt.Fprintf(&b, "    of-%s: {prefix: %v, gateway: %v, home: %s}\n", other.Name, other.Network.Prefix, other.Network.GatewayAddr, other.Name)
 		}
 	}
@@ -48,7 +48,7 @@ handover:
 	return b.String()
 }
 
-// neighbours are the other domains, each with the certificate that it gave to us.
+// neighbours writes the other domains, each with the certificate that it has issued to this one.
 func (x *HandoverDomain) neighbours(b *strings.Builder, all []*HandoverDomain) {
 	if len(all) == 1 {
 		return
@@ -64,7 +64,7 @@ func (x *HandoverDomain) neighbours(b *strings.Builder, all []*HandoverDomain) {
 	}
 }
 
-// port is a switch's port as the configuration names it.
+// port returns a switch's port as the configuration writes it.
 func (x *HandoverDomain) port(sw string, port int) string {
 	return fmt.Sprintf("%016x/%d", x.o.Lab.Switch(sw).DPID(), port)
 }

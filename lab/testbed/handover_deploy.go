@@ -20,23 +20,23 @@ import (
 
 const handoverPath = "/api/v1/handover"
 
-// HandoverOptions says what to deploy, and where.
+// HandoverOptions holds the options of DeployHandover.
 type HandoverOptions struct {
 	Lab    *lab.Lab
-	Binary string // the sluice program
-	LogDir string // where the programs' output goes; must exist
-	// Domains are one operator, or two whose border ports are joined.
+	Binary string // path of sluice
+	LogDir string // folder for the programs' output; must exist
+	// Domains lists one operator, or two whose border ports are joined.
 	Domains []HandoverNetwork
 }
 
 // HandoverNetwork is one operator's network.
 type HandoverNetwork struct {
-	Name    string // of its controller in the lab, if there are several
+	Name    string // the name of its controller in the lab, if there are several
 	Network lab.MobilityDomain
 }
 
-// HandoverDeployment is a controller for each operator, every one a process of
-// its own with certificates from an authority of its own.
+// HandoverDeployment is a controller for each operator, each a process of its own with certificates
+// from an authority of its own.
 type HandoverDeployment struct {
 	Domains []*HandoverDomain
 	dir     string
@@ -48,16 +48,17 @@ type HandoverDomain struct {
 	HandoverNetwork
 
 	o      HandoverOptions
-	dir    string // its authority, certificates and state
-	addr   string // of its API
+	dir    string // folder of its authority, certificates and state
+	addr   string // address of its API
 	daemon *Daemon
 }
 
-// Everything of a controller's API is on its address in the control network.
+// handoverAPI is the port of the controller's API, all of which is at its address in the control
+// network.
 const handoverAPI = 8443
 
-// DeployHandover starts the controllers and returns when each has its switches
-// and knows the links between them.
+// DeployHandover starts the controllers, and returns when each has its switches and knows the links
+// between them.
 func DeployHandover(ctx context.Context, o HandoverOptions) (*HandoverDeployment, error) {
 	dir, err := os.MkdirTemp("", "sluice-stage-")
 	if err != nil {
@@ -100,7 +101,7 @@ func (d *HandoverDeployment) deploy(ctx context.Context, o HandoverOptions) erro
 	return nil
 }
 
-// controllerAddr is the address of a controller in the lab's control network.
+// controllerAddr returns the address of a controller in the lab's control network.
 func (o HandoverOptions) controllerAddr(name string) (string, error) {
 	if len(o.Domains) == 1 {
 		return o.Lab.ControllerAddr().Addr().String(), nil
@@ -125,7 +126,7 @@ func (x *HandoverDomain) issue(addr string) error {
 	return pair.Write(x.dir, "controller")
 }
 
-// introduce gives every other domain a certificate of this one's authority.
+// introduce gives every other domain a certificate of this domain's authority.
 func (x *HandoverDomain) introduce(all []*HandoverDomain) error {
 	ca, err := pki.Load(x.dir)
 	if err != nil {
@@ -146,7 +147,7 @@ func (x *HandoverDomain) introduce(all []*HandoverDomain) error {
 	return nil
 }
 
-// Start starts the controller, also after Kill. State that it kept is found again.
+// Start starts the controller, also again after Kill. It keeps its state.
 func (x *HandoverDomain) Start(ctx context.Context, all []*HandoverDomain) error {
 	file := filepath.Join(x.dir, "controller.yaml")
 	if err := os.WriteFile(file, []byte(x.config(all)), 0o600); err != nil {
@@ -188,8 +189,8 @@ func (x *HandoverDomain) settle(ctx context.Context) error {
 	return x.AwaitNetwork(ctx)
 }
 
-// AwaitNetwork returns when the controller has its switches and knows the links
-// between them, also after Kill and Start.
+// AwaitNetwork waits until the controller has its switches and knows the links between them. It can
+// be called after Kill and Start.
 func (x *HandoverDomain) AwaitNetwork(ctx context.Context) error {
 	switches, links := x.expected()
 	for _, want := range []struct {
@@ -211,7 +212,7 @@ func (x *HandoverDomain) AwaitNetwork(ctx context.Context) error {
 	return nil
 }
 
-// expected is how many switches and directed links the domain has.
+// expected returns the number of switches and of directed links of the domain.
 func (x *HandoverDomain) expected() (switches, links int) {
 	t := x.o.Lab.Topology()
 	ours := map[string]bool{}
@@ -228,19 +229,20 @@ func (x *HandoverDomain) expected() (switches, links int) {
 	return len(ours), links
 }
 
-// PID is the controller's process.
+// PID returns the process ID of the controller.
 func (x *HandoverDomain) PID() int { return x.daemon.PID() }
 
 // Kill ends the controller as a crash would.
 func (x *HandoverDomain) Kill() { x.daemon.Kill() }
 
-// URL is that of the controller's API, as seen in the control network.
+// URL returns the URL of the controller's API in the control network.
 func (x *HandoverDomain) URL() string { return "https://" + x.addr }
 
-// TokenFile holds the token of the API, CAFile the authority of its certificate.
+// TokenFile returns the path of the file with the API's token.
 func (x *HandoverDomain) TokenFile() string { return filepath.Join(x.dir, "state", "token") }
 
-// CAFile holds the authority of the API's certificate.
+// CAFile returns the path of the certificate of the authority that has issued the API's
+// certificate.
 func (x *HandoverDomain) CAFile() string { return filepath.Join(x.dir, pki.CACertFile) }
 
 // Close ends every controller and removes keys and state.
@@ -284,8 +286,8 @@ func putDevice(ctx context.Context, c *client.Client, id string, spec handover.D
 	return c.Do(ctx, http.MethodPut, handoverPath+"/devices/"+url.PathEscape(id), spec, nil)
 }
 
-// Prepare has a place made ready for a device: a switch port, and the address
-// that the device will use there.
+// Prepare prepares a place for a device: a switch port, and the address that the device will use
+// there.
 func (x *HandoverDomain) Prepare(ctx context.Context, id, port string, mac openflow.MAC) error {
 	in := struct {
 		Port string `json:"port"`
@@ -294,7 +296,7 @@ func (x *HandoverDomain) Prepare(ctx context.Context, id, port string, mac openf
 	return x.Do(ctx, http.MethodPost, handoverPath+"/devices/"+url.PathEscape(id)+"/prepare", in, nil)
 }
 
-// Records are what happened to a device, the latest first.
+// Records returns the events of a device, the latest first.
 func (x *HandoverDomain) Records(ctx context.Context, id string) ([]handover.Record, error) {
 	var all []handover.Record
 	return all, x.Get(ctx, handoverPath+"/handovers?device="+url.QueryEscape(id), &all)

@@ -6,37 +6,36 @@ import (
 	"time"
 )
 
-// Inside is a place where sockets can be opened from this process: a host of
-// the lab. Both ends of a measurement then live by one clock.
+// Inside is a place where this process can open sockets: a host of the lab. So both ends of a
+// measurement use the same clock.
 type Inside interface {
 	Do(f func() error) error
 }
 
-// maxMessages bounds what a measurement remembers: over an hour at 1,000 a second.
+// maxMessages bounds the messages of a measurement: more than an hour at 1,000 a second.
 const maxMessages = 1 << 22
 
-// message is one numbered message; times are nanoseconds of the wall clock,
-// because that is what the kernel stamps arriving packets with.
+// message is one numbered message. Its times are nanoseconds of the wall clock, which is the clock
+// of the kernel's timestamps of arriving packets.
 type message struct {
 	sent, got int64 // got is 0 until the first copy arrives
 	copies    int
-	overtaken bool // a later message had arrived before it
+	overtaken bool // reports whether a later message had arrived before it
 }
 
-// deliveries remembers what became of numbered messages while they are sent.
+// deliveries records what happens to numbered messages while they are sent.
 type deliveries struct {
 	mu       sync.Mutex
 	messages []message
-	highest  int // number of the latest message that has arrived; -1 for none
+	highest  int // number of the latest message that has arrived; -1 if none has
 	received int
-	last     int64 // when anything arrived last
+	last     int64 // time of the last arrival
 	refused  int
 }
 
 func newDeliveries() *deliveries { return &deliveries{highest: -1} }
 
-// next notes that a message is sent and returns its number, or false when no
-// more can be remembered.
+// next records that a message is sent and returns its number, or false if no more can be recorded.
 func (d *deliveries) next(at int64) (int, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,14 +46,14 @@ func (d *deliveries) next(at int64) (int, bool) {
 	return len(d.messages) - 1, true
 }
 
-// refuse notes that the sender's own kernel would not take a message.
+// refuse records that the sender's own kernel has not accepted a message.
 func (d *deliveries) refuse() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.refused++
 }
 
-// arrived notes a copy of a message. Numbers that nobody has sent are ignored.
+// arrived records a copy of a message. It ignores numbers that have not been sent.
 func (d *deliveries) arrived(number int, at int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,14 +71,14 @@ func (d *deliveries) arrived(number int, at int64) {
 	d.received++
 }
 
-// count is how many messages were sent, and how many of them have arrived.
+// count returns the number of messages that were sent, and of those that have arrived.
 func (d *deliveries) count() (sent, received int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.messages), d.received
 }
 
-// lastArrival is when anything arrived last; zero if nothing has.
+// lastArrival returns the time of the last arrival, or the zero time if nothing has arrived.
 func (d *deliveries) lastArrival() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +88,7 @@ func (d *deliveries) lastArrival() time.Time {
 	return time.Unix(0, d.last)
 }
 
-// finish is the record as it is now.
+// finish returns the record so far.
 func (d *deliveries) finish() *StreamLog {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,16 +105,16 @@ func (d *deliveries) finish() *StreamLog {
 // StreamLog is the record of a stream.
 type StreamLog struct {
 	messages []message
-	order    []int // the messages that arrived, by when
+	order    []int // numbers of the messages that arrived, in the order of arrival
 	ended    int64
 	refused  int
 }
 
-// StreamReport says what became of the messages sent in a span of time.
+// StreamReport summarises the messages that were sent in a span of time.
 type StreamReport struct {
 	Sent, Received, Lost, Doubled, Reordered int
-	// Gap is the longest silence at the receiver beyond the sender's own spacing,
-	// so that a sender that was late itself makes no gap. GapAt is when it began.
+	// Gap is the longest time without an arrival, less the sender's own spacing, so that a sender
+	// that was late makes no gap. GapAt is the begin of the gap.
 	Gap   time.Duration
 	GapAt time.Time
 }
@@ -125,12 +124,12 @@ func (l *StreamLog) All() StreamReport {
 	return l.Between(time.Unix(0, 0), time.Unix(0, l.ended))
 }
 
-// Refused is how many messages the sender's own kernel would not take; they
-// count as lost too.
+// Refused returns the number of messages that the sender's own kernel has not accepted. They also
+// count as lost.
 func (l *StreamLog) Refused() int { return l.refused }
 
-// Between reports on the messages sent from one time until another, and on
-// every silence that began, ended or lasted in between.
+// Between reports on the messages sent from one time until another, and on every gap that overlaps
+// that span.
 func (l *StreamLog) Between(from, to time.Time) StreamReport {
 	begin, end := from.UnixNano(), to.UnixNano()
 	var r StreamReport
@@ -153,7 +152,7 @@ func (l *StreamLog) Between(from, to time.Time) StreamReport {
 	return r
 }
 
-// sentIn are the numbers, from first until before last, sent in [begin, end).
+// sentIn returns the numbers, from first until before last, of the messages sent in [begin, end).
 func (l *StreamLog) sentIn(begin, end int64) (first, last int) {
 	bySent := func(m message, at int64) int {
 		if m.sent < at {
@@ -166,8 +165,7 @@ func (l *StreamLog) sentIn(begin, end int64) (first, last int) {
 	return first, max(first, last)
 }
 
-// longestSilence looks at every pair of arrivals that follow each other and
-// whose time between overlaps the span.
+// longestSilence examines each pair of successive arrivals that overlaps the span.
 func (l *StreamLog) longestSilence(begin, end int64) (gap, at int64) {
 	if len(l.messages) == 0 {
 		return 0, begin
@@ -185,14 +183,14 @@ func (l *StreamLog) longestSilence(begin, end int64) (gap, at int64) {
 		see(l.messages[0].sent, l.ended, 0)
 		return gap, at
 	}
-	// Before the first message arrives there is nothing to compare with but its own sending.
+	// Before the first arrival the gap can be compared only with the message's own sending.
 	for i, number := range l.order {
 		m := l.messages[number]
 		until := int64(0)
 		switch {
 		case i+1 < len(l.order):
 			until = l.messages[l.order[i+1]].got
-		case number+1 < len(l.messages): // what was sent later never arrived
+		case number+1 < len(l.messages): // No later message has arrived.
 			until = l.ended
 		default:
 			continue

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sendAll notes n messages, one each millisecond from 1 s on.
+// sendAll records n messages, one each millisecond from 1 s on.
 func sendAll(d *deliveries, n int) {
 	for i := range n {
 		d.next(sentAt(i))
@@ -14,30 +14,30 @@ func sendAll(d *deliveries, n int) {
 
 func sentAt(i int) int64 { return int64(time.Second) + int64(i)*int64(time.Millisecond) }
 
-// travel is how long a message takes in these tests.
-const travel = int64(3 * time.Millisecond)
+// delay is how long a message takes in these tests.
+const delay = int64(3 * time.Millisecond)
 
 func TestStreamLog(t *testing.T) {
 	d := newDeliveries()
 	sendAll(d, 100)
 	for i := range 100 {
 		switch {
-		case i >= 20 && i < 30: // lost: 20 to 29
-		case i == 40: // overtaken by 41
-			d.arrived(41, sentAt(41)+travel)
-			d.arrived(40, sentAt(41)+travel+1)
+		case i >= 20 && i < 30: // messages 20 to 29 are lost
+		case i == 40: // message 40 is overtaken by 41
+			d.arrived(41, sentAt(41)+delay)
+			d.arrived(40, sentAt(41)+delay+1)
 		case i == 41:
-		case i == 50: // doubled
-			d.arrived(50, sentAt(50)+travel)
-			d.arrived(50, sentAt(50)+travel+1)
+		case i == 50: // it arrives twice
+			d.arrived(50, sentAt(50)+delay)
+			d.arrived(50, sentAt(50)+delay+1)
 		default:
-			d.arrived(i, sentAt(i)+travel)
+			d.arrived(i, sentAt(i)+delay)
 		}
 	}
-	d.arrived(1000, sentAt(99)) // nobody has sent it
+	d.arrived(1000, sentAt(99)) // This message was not sent.
 	l := d.finish()
 	all := l.All()
-	want := StreamReport{Sent: 100, Received: 90, Lost: 10, Doubled: 1, Reordered: 1, Gap: 10 * time.Millisecond, GapAt: time.Unix(0, sentAt(19)+travel)}
+	want := StreamReport{Sent: 100, Received: 90, Lost: 10, Doubled: 1, Reordered: 1, Gap: 10 * time.Millisecond, GapAt: time.Unix(0, sentAt(19)+delay)}
 	if all != want {
 		t.Errorf("the whole stream: %+v, want %+v", all, want)
 	}
@@ -50,13 +50,14 @@ func TestStreamLog(t *testing.T) {
 	}
 }
 
-// A sender that was late itself makes no gap, one whose packets wait on the way does.
+// TestGapIsBeyondTheSendersSpacing checks that a sender that was late makes no gap, and that
+// packets that wait on their way make one.
 func TestGapIsBeyondTheSendersSpacing(t *testing.T) {
 	late := newDeliveries()
 	for _, at := range []int64{0, 1, 2, 52, 53} {
 		at = int64(time.Second) + at*int64(time.Millisecond)
 		number, _ := late.next(at)
-		late.arrived(number, at+travel)
+		late.arrived(number, at+delay)
 	}
 	if gap := late.finish().All().Gap; gap > time.Millisecond {
 		t.Errorf("a late sender makes a gap of %v", gap)
@@ -68,21 +69,21 @@ func TestGapIsBeyondTheSendersSpacing(t *testing.T) {
 		if i == 0 {
 			at = sentAt(0)
 		}
-		held.arrived(i, at+travel)
+		held.arrived(i, at+delay)
 	}
 	if r := held.finish().All(); r.Gap < 45*time.Millisecond || r.Lost != 0 {
 		t.Errorf("packets that were held for 50 ms: %+v", r)
 	}
 }
 
-// What never arrives any more is a gap up to the end.
+// TestGapWithoutEnd checks that messages that never arrive make a gap that lasts to the end.
 func TestGapWithoutEnd(t *testing.T) {
 	d := newDeliveries()
 	now := time.Now().UnixNano()
 	for i := range 10 {
 		d.next(now - int64(time.Second) + int64(i)*int64(time.Millisecond))
 	}
-	d.arrived(0, now-int64(time.Second)+travel)
+	d.arrived(0, now-int64(time.Second)+delay)
 	if r := d.finish().All(); r.Gap < 900*time.Millisecond || r.Lost != 9 {
 		t.Errorf("a stream that dies: %+v", r)
 	}

@@ -19,25 +19,25 @@ import (
 	"github.com/sluice-net/sluice/services/handover/mobile"
 )
 
-// MobileOptions says which host of the lab is a mobile device, and whose.
+// MobileOptions describes a host of the lab as a mobile device of a domain.
 type MobileOptions struct {
 	Host   *lab.LiveHost
-	Binary string // the sluice program
-	LogDir string // where the daemon's output goes; must exist
+	Binary string // path of sluice
+	LogDir string // folder for the daemon's output; must exist
 	Home   Registry
-	Device string // its name at its home
-	Number byte   // tells the devices of a network apart; 0 is 1
+	Device string // name at its home
+	Number byte   // distinguishes the devices of a network; 0 means 1
 	Class  string
-	// Interfaces in the order of preference. Only the first is used until Move.
+	// Interfaces lists the interfaces in order of preference. Only the first is used until Move.
 	Interfaces []string
 }
 
-// Registry is where a device is registered: the controller of its home.
+// Registry registers devices: it is the controller of their home.
 type Registry interface {
 	PutDevice(ctx context.Context, id string, spec handover.DeviceSpec) error
 }
 
-// Mobile is the daemon of a mobile device, a process of its own in a host of the lab.
+// Mobile is the daemon of a mobile device, a process on a host of the lab.
 type Mobile struct {
 	*mobile.Client
 	o      MobileOptions
@@ -47,14 +47,14 @@ type Mobile struct {
 	addr   netip.Addr
 }
 
-// configFile holds the daemon's configuration.
+// configFile is the name of the file with the daemon's configuration.
 const configFile = "mobile.yaml"
 
-// vniMAC is the address of the device's virtual interface.
+// vniMAC returns the address of the device's virtual interface.
 func (o MobileOptions) vniMAC() openflow.MAC { return openflow.MAC{0x0e, 0, 0, 0, 0, max(o.Number, 1)} }
 
-// StartMobile registers the device at its home, starts its daemon, and returns
-// when the device has an address.
+// StartMobile registers the device at its home, starts its daemon, and returns when the device has
+// an address.
 func StartMobile(ctx context.Context, o MobileOptions) (*Mobile, error) {
 	dir, err := os.MkdirTemp("", "sluice-mobile-")
 	if err != nil {
@@ -94,7 +94,7 @@ func (m *Mobile) start(ctx context.Context) error {
 	return m.run(ctx)
 }
 
-// statusWithin bounds how long the daemon is waited for when it is asked for its state.
+// statusWithin bounds the time to ask the daemon for its state.
 const statusWithin = 5 * time.Second
 
 // run starts the daemon and returns when the device has an address.
@@ -122,13 +122,13 @@ func (m *Mobile) log() string { return filepath.Join(m.o.LogDir, "mobile-"+m.o.D
 
 func (m *Mobile) lastWords() string { return Tail(m.log(), lastWords) }
 
-// Addr is the device's address.
+// Addr returns the device's address.
 func (m *Mobile) Addr() netip.Addr { return m.addr }
 
-// Socket is the daemon's control socket.
+// Socket returns the path of the daemon's control socket.
 func (m *Mobile) Socket() string { return filepath.Join(m.dir, "mobile.sock") }
 
-// PID is the daemon's process.
+// PID returns the process ID of the daemon.
 func (m *Mobile) PID() int { return m.daemon.PID() }
 
 // Kill ends the daemon as a crash would.
@@ -142,14 +142,13 @@ func (m *Mobile) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Move has the device go over to another interface and stay there whatever
-// happens to it.
+// Move moves the device to another interface, on which it stays even if the interface fails.
 func (m *Mobile) Move(ctx context.Context, name string) (mobile.Move, error) {
 	return m.Client.Move(ctx, mobile.MoveRequest{Interface: name, Hold: -1})
 }
 
-// Prefer has the device go over to an interface when that works well, and leaves
-// all that follows to its own policy: the first interface that works.
+// Prefer moves the device to an interface once that works well, and leaves later decisions to the
+// device's policy, which uses the first interface that works.
 func (m *Mobile) Prefer(ctx context.Context, name string) error {
 	if err := m.Auto(ctx); err != nil {
 		return err
@@ -163,8 +162,8 @@ func (m *Mobile) Prefer(ctx context.Context, name string) error {
 	return m.await(ctx, name, true)
 }
 
-// await returns when the latest probes of an interface were answered, and, if wanted,
-// the device uses it.
+// await waits until the latest probes of an interface have been answered and, if active is set, the
+// device uses the interface.
 func (m *Mobile) await(ctx context.Context, name string, active bool) error {
 	return Poll(ctx, "interface "+name, func() error {
 		s, err := m.Status(ctx)
@@ -184,13 +183,13 @@ func (m *Mobile) await(ctx context.Context, name string, active bool) error {
 	})
 }
 
-// SetClass gives the device another class, and so another policy.
+// SetClass assigns the device another class, and so another policy.
 func (m *Mobile) SetClass(ctx context.Context, class string) error {
 	m.spec.Class = class
 	return m.o.Home.PutDevice(ctx, m.o.Device, m.spec)
 }
 
-// Close ends the daemon, which gives back to the device what it took.
+// Close ends the daemon, which restores the device's network configuration.
 func (m *Mobile) Close() error {
 	if m.Client != nil {
 		m.Client.Close()
@@ -201,7 +200,8 @@ func (m *Mobile) Close() error {
 	return os.RemoveAll(m.dir)
 }
 
-// config is the daemon's configuration: its defaults but for what names this device.
+// config returns the daemon's configuration. It has the default values except for those that
+// identify the device.
 func (m *Mobile) config() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `device: %[1]s

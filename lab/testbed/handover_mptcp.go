@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// mptcpPeer is the kernel's Multipath TCP with a subflow over each link.
+// mptcpPeer uses the kernel's Multipath TCP with a subflow over each link.
 type mptcpPeer struct{ *peer }
 
-// StartMPTCP starts a conversation over Multipath TCP, and returns when both
-// subflows are there. The device's namespace must not have MPTCP endpoints of
-// its own.
+// StartMPTCP starts a conversation over Multipath TCP, and returns when both subflows are
+// established. The device's namespace must not have MPTCP endpoints of its own.
 func StartMPTCP(ctx context.Context, o PeerOptions) (Peer, error) {
 	p := &mptcpPeer{newPeer(ctx, o)}
 	if err := p.start(); err != nil {
@@ -49,14 +48,14 @@ func (p *mptcpPeer) start() error {
 	if err := p.joined(); err != nil {
 		return err
 	}
-	p.spawn(func() { _ = p.pulse.sendFrom(p.ctx, 0, server) }) // both end with the connection
+	p.spawn(func() { _ = p.pulse.sendFrom(p.ctx, 0, server) }) // Both end with the connection.
 	p.spawn(func() { _ = p.pulse.receiveFrom(device) })
 	p.begin()
 	return nil
 }
 
-// connect makes the connection. Its first bytes have to be acknowledged before
-// the kernel adds a subflow.
+// connect opens the connection. The kernel adds a subflow only after the first bytes have been
+// acknowledged.
 func (p *mptcpPeer) connect() (device, server net.Conn, err error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(true)
@@ -80,7 +79,7 @@ func (p *mptcpPeer) connect() (device, server net.Conn, err error) {
 	return device, server, err
 }
 
-// joined returns when the subflow over the second link is established.
+// joined waits until the subflow over the second link is established.
 func (p *mptcpPeer) joined() error {
 	return Poll(p.ctx, "the second subflow", func() error {
 		out, err := p.Device.Command(p.ctx, "ss", "-Htn", "state", "established", "src", p.Second.String(), "dst", p.Listen.String()).Output()
@@ -92,14 +91,14 @@ func (p *mptcpPeer) joined() error {
 }
 
 func (p *mptcpPeer) ip(host Node, args ...string) error {
-	// Not the peer's context: endpoints are taken away after it has ended.
+	// The peer's context has ended when endpoints are removed, so this one is independent of it.
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	return run(ctx, host, "ip", append([]string{"mptcp"}, args...)...)
 }
 
-// Move implements Peer: the kernel is told that the first address goes, as a
-// network manager tells it.
+// Move implements Peer: it tells the kernel that the first address will be removed, as a network
+// manager does.
 func (p *mptcpPeer) Move(context.Context) error {
 	return p.moveOnce(func() error {
 		if err := p.ip(p.Device, "endpoint", "delete", "id", "0", p.First.String()); err != nil {

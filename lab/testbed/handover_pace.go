@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// pace lets a sender go at a steady rate. A sender that was late catches up by
-// a few messages at most; what it missed beyond that is not sent at all.
+// pace limits a sender to a steady rate. A late sender makes up for at most burst messages; those
+// that it missed before are not sent at all.
 type pace struct {
 	interval time.Duration
 	ticker   *time.Ticker
 	began    time.Time
 	done     int
-	burst    int // how many messages it catches up by
+	burst    int // how many messages it makes up for
 }
 
 func newPace(interval time.Duration) *pace {
 	return &pace{interval: interval, ticker: time.NewTicker(max(interval, 500*time.Microsecond)), began: time.Now(), burst: streamBurst}
 }
 
-// wait returns true when the next message is due, false when the context has ended.
+// wait waits until the next message is due. It returns false if the context has ended.
 func (p *pace) wait(ctx context.Context) bool {
 	for {
 		if ctx.Err() != nil {
@@ -39,7 +39,7 @@ func (p *pace) wait(ctx context.Context) bool {
 	}
 }
 
-// due is when the message that wait has just returned for was due.
+// due returns the time at which the message was due for which wait has just returned.
 func (p *pace) due() time.Time { return p.began.Add(time.Duration(p.done) * p.interval) }
 
 func (p *pace) stop() { p.ticker.Stop() }

@@ -9,72 +9,72 @@ import (
 	"time"
 )
 
-// Node is a host of the lab: programs and sockets of this process can be in it.
+// Node is a host of the lab in which this process can start programs and open sockets.
 type Node interface {
 	Inside
 	Place
 }
 
-// PeerOptions says how a device with two access links talks to a server by
-// something other than the handover service.
+// PeerOptions describes a conversation with a server by a device with two access links that does
+// not use the handover service.
 type PeerOptions struct {
 	Device, Server Node
 	First, Second  netip.Addr     // the device's address on each link
-	Listen         netip.AddrPort // the server's
+	Listen         netip.AddrPort // the server's address
 	Rate           int            // messages a second from server to device
-	// Watch is the silence after which an application takes its link for dead,
-	// where nothing below it does.
+	// Watch is the time without messages after which an application takes its link for dead, if no
+	// layer below it does.
 	Watch time.Duration
-	// Talks has the device send a message of its own every 20 ms.
+	// Talks makes the device send a message of its own every 20 ms.
 	Talks bool
-	// Backup has MPTCP use the second link only when the first fails.
+	// Backup makes MPTCP use the second link only if the first fails.
 	Backup bool
 }
 
-// Peer is a running conversation over the first link.
+// Peer is a conversation that runs over the first link.
 type Peer interface {
-	// Move tells the device that its first link is about to go.
+	// Move tells the device that its first link will fail soon.
 	Move(ctx context.Context) error
-	// LastArrival is when a message arrived last.
+	// LastArrival returns the time of the last arrival.
 	LastArrival() time.Time
-	// Count is how many messages were sent, and how many have arrived.
+	// Count returns the number of messages that were sent, and of those that have arrived.
 	Count() (sent, received int)
-	// Stop ends the messages, waits for what is still on the way, ends the
-	// conversation and returns its record.
+	// Stop stops the messages, waits for those in flight, ends the conversation and returns its
+	// record.
 	Stop() *StreamLog
 }
 
-// talkInterval is how often a device that talks does.
+// talkInterval is the interval of the device's own messages.
 const talkInterval = 20 * time.Millisecond
 
-// peer is what all peers have in common.
+// peer holds what all peers have in common.
 type peer struct {
 	pulse *pulse
 	PeerOptions
-	ctx     context.Context
-	cancel  context.CancelFunc
-	silence context.CancelFunc // ends the messages
-	running sync.WaitGroup
-	moving  sync.Once
-	moved   error
+	ctx          context.Context
+	cancel       context.CancelFunc
+	stopMessages context.CancelFunc // stops the messages
+	running      sync.WaitGroup
+	moving       sync.Once
+	moved        error
 
 	mu      sync.Mutex
-	closers []func() // last first
+	closers []func() // called in the reverse order
 }
 
 func newPeer(ctx context.Context, o PeerOptions) *peer {
-	p := &peer{pulse: newPulse(o.Rate), PeerOptions: o, silence: func() {}}
+	p := &peer{pulse: newPulse(o.Rate), PeerOptions: o, stopMessages: func() {}}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
 }
 
-// spawn runs f until Stop has waited for it.
+// spawn runs f in a goroutine, for which Stop waits.
 func (p *peer) spawn(f func()) {
 	p.running.Add(1)
 	go func() { defer p.running.Done(); f() }()
 }
 
-// closeAtStop has something closed at the end, in the reverse order.
+// closeAtStop makes Stop call f. Stop calls such functions in the reverse order.
 func (p *peer) closeAtStop(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,16 +87,16 @@ func (p *peer) LastArrival() time.Time { return p.pulse.lastArrival() }
 // Count implements Peer.
 func (p *peer) Count() (sent, received int) { return p.pulse.count() }
 
-// begin starts the messages, once the conversation is set up.
+// begin starts the messages once the conversation is set up.
 func (p *peer) begin() {
 	ctx, cancel := context.WithCancel(p.ctx)
-	p.silence = cancel
-	p.spawn(func() { p.pulse.beat(ctx) })
+	p.stopMessages = cancel
+	p.spawn(func() { p.pulse.tick(ctx) })
 }
 
 // Stop implements Peer.
 func (p *peer) Stop() *StreamLog {
-	p.silence()
+	p.stopMessages()
 	waitAll(p.pulse.deliveries)
 	l := p.pulse.finish()
 	p.cancel()
@@ -117,7 +117,7 @@ func (p *peer) abandon(err error) error {
 	return err
 }
 
-// moveOnce moves the first time; whoever comes later gets the same answer.
+// moveOnce calls f the first time, and returns the same result to later callers.
 func (p *peer) moveOnce(f func() error) error {
 	p.moving.Do(func() { p.moved = f() })
 	return p.moved
@@ -150,5 +150,5 @@ func (p *peer) dialTCP(from netip.Addr, d net.Dialer) (c net.Conn, err error) {
 	return c, err
 }
 
-// errMove says that a move was asked for in vain.
+// errMove means that the device could not move.
 var errMove = errors.New("the device could not move to its second link")

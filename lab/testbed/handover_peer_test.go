@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// peersOverLoopback talk to a server at a loopback address of its own, from two others.
+// peersOverLoopback returns options for a conversation with a server at a loopback address of its
+// own, from two others.
 func peersOverLoopback(t *testing.T) PeerOptions {
 	t.Helper()
 	server := netip.MustParseAddr("127.0.0.3")
@@ -19,7 +20,7 @@ func peersOverLoopback(t *testing.T) PeerOptions {
 	port := l.LocalAddr().(*net.UDPAddr).Port
 	l.Close()
 	return PeerOptions{
-		Device: here{}, Server: here{}, First: netip.MustParseAddr("127.0.0.1"), Second: netip.MustParseAddr("127.0.0.2"),
+		Device: localhost{}, Server: localhost{}, First: netip.MustParseAddr("127.0.0.1"), Second: netip.MustParseAddr("127.0.0.2"),
 		Listen: netip.AddrPortFrom(server, uint16(port)), Rate: 200, Watch: time.Minute,
 	}
 }
@@ -47,17 +48,17 @@ func TestPeersMove(t *testing.T) {
 	}
 }
 
-// An application that hears nothing moves by itself.
+// TestPeersNoticeSilence checks that an application that receives nothing moves by itself.
 func TestPeersNoticeSilence(t *testing.T) {
 	o := peersOverLoopback(t)
-	o.Watch = time.Nanosecond // every pause between two messages is a dead link
+	o.Watch = time.Nanosecond // so that every interval between two messages counts as a dead link
 	p, err := StartTCP(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, func() bool { _, n := p.Count(); return n > 50 })
 	first := p.(*tcpPeer).first
-	waitFor(t, func() bool { _, err := first.Write(nil); return err != nil }) // closed
+	waitFor(t, func() bool { _, err := first.Write(nil); return err != nil }) // wait until it is closed
 	if r := p.Stop().All(); r.Lost != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -65,7 +66,7 @@ func TestPeersNoticeSilence(t *testing.T) {
 
 func TestPeerWithoutServer(t *testing.T) {
 	o := peersOverLoopback(t)
-	o.Listen = netip.MustParseAddrPort("192.0.2.1:4000") // nobody's address
+	o.Listen = netip.MustParseAddrPort("192.0.2.1:4000") // an address that nobody has
 	for name, start := range map[string]func(context.Context, PeerOptions) (Peer, error){"TCP": StartTCP, "QUIC": StartQUIC} {
 		if p, err := start(t.Context(), o); err == nil {
 			p.Stop()

@@ -16,23 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PullOptions says between which hosts a download runs.
+// PullOptions describes a download between two hosts.
 type PullOptions struct {
 	Client, Server Inside
-	Listen         netip.AddrPort // the server's; port 0 takes one that is free
-	From           netip.AddrPort // the client's; the zero value lets the kernel choose
-	Rate           float64        // bit/s that the server paces itself to; 0 is as fast as it goes
-	Congestion     string         // of the server's socket; empty for the system's
+	Listen         netip.AddrPort // the server's address; port 0 means a free one
+	From           netip.AddrPort // the client's address; the zero value lets the kernel choose
+	Rate           float64        // bit/s to which the server paces itself; 0 means unlimited
+	Congestion     string         // congestion control of the server's socket; empty means the system's
 }
 
 // PullInterval is the resolution of a download's goodput.
 const PullInterval = 100 * time.Millisecond
 
-// maxIntervals bounds what a download remembers: an hour.
+// maxIntervals bounds the intervals of a download: an hour.
 const maxIntervals = 36_000
 
-// Pull is a TCP download that runs until it is stopped. The bytes are a pattern
-// that the client checks, so that one lost, doubled or out of place is found.
+// Pull is a TCP download that runs until it is stopped. The client checks the bytes, so that a
+// lost, duplicated or misplaced byte is detected.
 type Pull struct {
 	began          time.Time
 	client, server *net.TCPConn
@@ -48,20 +48,21 @@ type Pull struct {
 	errs      []error
 }
 
-// silence is a time without bytes, kept if it is longer than worthSilence.
+// silence is a time without bytes. It is recorded if it is longer than worthSilence.
 type silence struct{ from, to time.Time }
 
 const (
 	worthSilence = 5 * time.Millisecond
 	maxSilences  = 100_000
-	// patternSize is no multiple of any buffer's size, or a lost buffer would not show.
+	// patternSize is no multiple of any buffer's size, because the loss of a buffer would not be
+	// detected otherwise.
 	patternSize = 999_983
 )
 
-// pattern is what every download sends over and over.
+// pattern returns the bytes that every download repeats.
 var pattern = sync.OnceValue(func() []byte {
 	b := make([]byte, patternSize)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // it never fails
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // It never fails.
 	return b
 })
 
@@ -145,7 +146,7 @@ func tune(c *net.TCPConn, o PullOptions) error {
 func (p *Pull) fail(err error) {
 	select {
 	case <-p.stopping:
-		return // what Stop has broken off is no fault
+		return // Stop has closed the connection.
 	default:
 	}
 	if err != nil {
@@ -181,7 +182,7 @@ func (p *Pull) read() error {
 	}
 }
 
-// matches says whether the block is what the pattern has from an offset on.
+// matches reports whether the block equals the pattern from the given offset on.
 func matches(block []byte, at int) bool {
 	all := pattern()
 	for len(block) > 0 {
@@ -212,7 +213,7 @@ func (p *Pull) note(now time.Time, n int, right bool) {
 	p.lastRead = now
 }
 
-// Bytes is how many have arrived so far.
+// Bytes returns the number of bytes that have arrived so far.
 func (p *Pull) Bytes() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,13 +228,13 @@ func (p *Pull) Stop() *PullLog {
 	_ = p.server.SetWriteDeadline(now)
 	_ = p.client.SetReadDeadline(now)
 	p.running.Wait()
-	_ = p.server.SetLinger(0) // nobody wants what is still in the buffers
+	_ = p.server.SetLinger(0) // The data in the buffers is not needed.
 	p.server.Close()
 	p.client.Close()
 	return l
 }
 
-// Snapshot is the record so far.
+// Snapshot returns the record so far.
 func (p *Pull) Snapshot() *PullLog {
 	ended := time.Now()
 	l := &PullLog{began: p.began, ended: ended, Retransmits: retransmits(p.server)}
@@ -254,7 +255,7 @@ func (p *Pull) Snapshot() *PullLog {
 	return l
 }
 
-// retransmits is the number of segments that the socket has sent again.
+// retransmits returns the number of segments that the socket has retransmitted.
 func retransmits(c *net.TCPConn) int {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -273,20 +274,20 @@ func retransmits(c *net.TCPConn) int {
 type PullLog struct {
 	Bytes       int64
 	Resets      int   // 1 if the connection was reset
-	Err         error // why it ended before it was stopped; nil if it did not
-	Wrong       bool  // a byte was not in its place
-	Retransmits int   // segments that the server sent again
+	Err         error // error that ended the download before it was stopped, or nil
+	Wrong       bool  // reports whether a byte was wrong
+	Retransmits int   // segments that the server has retransmitted
 
 	began, ended time.Time
 	intervals    []int64
 	silences     []silence
 }
 
-// PullReport is the goodput of a span of time, at 100 ms resolution.
+// PullReport summarises the goodput of a span of time at a resolution of 100 ms.
 type PullReport struct {
 	Intervals     int
 	Median, Least float64 // bit/s
-	// Dips are the intervals below half of the whole download's median.
+	// Dips counts the intervals with less than half of the whole download's median.
 	Dips int
 	// Silence is the longest time without a byte.
 	Silence time.Duration
@@ -298,8 +299,8 @@ func (l *PullLog) All() PullReport { return l.Between(l.began.Add(time.Second), 
 // Between reports on the whole intervals of a span of time.
 func (l *PullLog) Between(from, to time.Time) PullReport {
 	rates := l.SeriesBetween(from, to)
-	half := middle(bitRates(l.intervals)) / 2
-	r := PullReport{Intervals: len(rates), Median: middle(rates)}
+	half := median(bitRates(l.intervals)) / 2
+	r := PullReport{Intervals: len(rates), Median: median(rates)}
 	for i, rate := range rates {
 		if i == 0 || rate < r.Least {
 			r.Least = rate
@@ -316,7 +317,7 @@ func (l *PullLog) Between(from, to time.Time) PullReport {
 	return r
 }
 
-// SeriesBetween is the goodput in bit/s of every whole interval of a span of time.
+// SeriesBetween returns the goodput in bit/s of each whole interval of a span of time.
 func (l *PullLog) SeriesBetween(from, to time.Time) []float64 {
 	first := int((max(from.Sub(l.began), 0) + PullInterval - 1) / PullInterval)
 	last := min(int(max(to.Sub(l.began), 0)/PullInterval), len(l.intervals))
@@ -331,8 +332,8 @@ func bitRates(intervals []int64) []float64 {
 	return rates
 }
 
-// middle is the median; 0 of nothing.
-func middle(values []float64) float64 {
+// median returns the median, or 0 if there are no values.
+func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestPullOverLoopback(t *testing.T) {
-	p, err := StartPull(t.Context(), PullOptions{Client: here{}, Server: here{}, Listen: loopback, Rate: 80e6})
+	p, err := StartPull(t.Context(), PullOptions{Client: localhost{}, Server: localhost{}, Listen: loopback, Rate: 80e6})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,9 +23,10 @@ func TestPullOverLoopback(t *testing.T) {
 	}
 }
 
-// A connection that is reset is reported, and not taken for a download that was stopped.
+// TestPullReset checks that a connection that is reset is reported as such, and not as a download
+// that was stopped.
 func TestPullReset(t *testing.T) {
-	p, err := StartPull(t.Context(), PullOptions{Client: here{}, Server: here{}, Listen: loopback, Rate: 8e6})
+	p, err := StartPull(t.Context(), PullOptions{Client: localhost{}, Server: localhost{}, Listen: loopback, Rate: 8e6})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestPullToNobody(t *testing.T) {
 	}
 	defer closed.Close()
 	taken := closed.Addr().(*net.TCPAddr).AddrPort()
-	if p, err := StartPull(t.Context(), PullOptions{Client: here{}, Server: here{}, Listen: taken}); err == nil {
+	if p, err := StartPull(t.Context(), PullOptions{Client: localhost{}, Server: localhost{}, Listen: taken}); err == nil {
 		p.Stop()
 		t.Error("a server listens where somebody else does")
 	}

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// pulse is a stream of numbered messages over a transport that keeps bytes in
-// order. A message counts as sent when it is due, whether the transport takes
-// it or not: what the transport holds back is a gap to the one who waits.
+// pulse is a stream of numbered messages over a transport that keeps bytes in order. A message
+// counts as sent when it is due, whether or not the transport accepts it: to the receiver, a
+// message that the transport holds back is a gap.
 type pulse struct {
 	*deliveries
 	interval time.Duration
-	more     chan struct{} // a message is due
+	more     chan struct{} // signals that a message is due
 }
 
-// pulseSize is the bytes of a message: as many as a voice codec sends.
+// pulseSize is the number of bytes of a message, about what a voice codec sends.
 const pulseSize = 200
 
 func newPulse(rate int) *pulse {
 	return &pulse{deliveries: newDeliveries(), interval: time.Second / time.Duration(rate), more: make(chan struct{}, 1)}
 }
 
-// beat makes messages due until the context ends.
-func (p *pulse) beat(ctx context.Context) {
+// tick makes messages due until the context ends.
+func (p *pulse) tick(ctx context.Context) {
 	pace := newPace(p.interval)
 	defer pace.stop()
 	for pace.wait(ctx) {
@@ -34,13 +34,13 @@ func (p *pulse) beat(ctx context.Context) {
 		}
 		select {
 		case p.more <- struct{}{}:
-		default: // the sender has been told
+		default: // The sender has been signalled already.
 		}
 	}
 }
 
-// sendFrom writes the messages that are due, from a number on, until the
-// context ends or writing fails.
+// sendFrom writes the messages that are due, beginning with the given number, until the context
+// ends or writing fails.
 func (p *pulse) sendFrom(ctx context.Context, number int, w io.Writer) error {
 	block := make([]byte, pulseSize)
 	for {
@@ -70,15 +70,14 @@ func (p *pulse) receiveFrom(r io.Reader) error {
 	}
 }
 
-// expected is the number of the message that the receiver waits for.
+// expected returns the number of the message that the receiver waits for.
 func (p *pulse) expected() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.highest + 1
 }
 
-// watch calls dead once, when nothing has arrived for that long after
-// something had.
+// watch calls dead once, when nothing has arrived for limit after a first arrival.
 func (p *pulse) watch(ctx context.Context, limit time.Duration, dead func()) {
 	tick := time.NewTicker(max(limit/20, time.Millisecond))
 	defer tick.Stop()

@@ -16,7 +16,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// quicPeer is a QUIC connection whose client migrates.
+// quicPeer uses a QUIC connection whose client migrates.
 type quicPeer struct {
 	*peer
 	conn *quic.Conn
@@ -36,7 +36,7 @@ func StartQUIC(ctx context.Context, o PeerOptions) (Peer, error) {
 func (p *quicPeer) start() error {
 	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
 	defer cancel()
-	identity, err := throwAwayIdentity()
+	identity, err := temporaryCertificate()
 	if err != nil {
 		return err
 	}
@@ -61,14 +61,14 @@ func (p *quicPeer) start() error {
 	if err != nil {
 		return err
 	}
-	if _, err := stream.Write([]byte{0}); err != nil { // the server learns of a stream by its first byte
+	if _, err := stream.Write([]byte{0}); err != nil { // The server learns of a stream by its first byte.
 		return err
 	}
 	back, err := far.AcceptStream(ctx)
 	if err != nil {
 		return err
 	}
-	p.spawn(func() { _ = p.pulse.sendFrom(p.ctx, 0, back) }) // these end with the connection
+	p.spawn(func() { _ = p.pulse.sendFrom(p.ctx, 0, back) }) // These end with the connection.
 	p.spawn(func() { _ = p.pulse.receiveFrom(stream) })
 	p.spawn(func() { discardStream(back) })
 	if p.Talks {
@@ -76,7 +76,7 @@ func (p *quicPeer) start() error {
 	}
 	p.begin()
 	p.spawn(func() {
-		p.pulse.watch(p.ctx, p.Watch, func() { _ = p.Move(p.ctx) }) // a failure shows as silence
+		p.pulse.watch(p.ctx, p.Watch, func() { _ = p.Move(p.ctx) }) // A failure shows as silence.
 	})
 	return nil
 }
@@ -90,7 +90,7 @@ func discardStream(s *quic.Stream) {
 	}
 }
 
-// talk sends a little, as an application does that has something to say itself.
+// talk sends a few bytes at intervals, as an application does that has data of its own to send.
 func (p *quicPeer) talk(s *quic.Stream) {
 	tick := time.NewTicker(talkInterval)
 	defer tick.Stop()
@@ -106,7 +106,7 @@ func (p *quicPeer) talk(s *quic.Stream) {
 	}
 }
 
-// transport is a QUIC transport on a socket of its own.
+// transport returns a QUIC transport on a socket of its own.
 func (p *quicPeer) transport(at Inside, addr netip.AddrPort) (*quic.Transport, error) {
 	var socket *net.UDPConn
 	err := at.Do(func() (err error) {
@@ -161,8 +161,8 @@ func (p *quicPeer) migrate(ctx context.Context) error {
 	return path.Switch()
 }
 
-// throwAwayIdentity is a certificate for this conversation only.
-func throwAwayIdentity() (tls.Certificate, error) {
+// temporaryCertificate returns a certificate for this conversation only.
+func temporaryCertificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err

@@ -11,19 +11,19 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Ports of DHCP.
+// These are the ports of DHCP.
 const (
 	dhcpServer = 67
 	dhcpClient = 68
 )
 
-// Radio is an interface of a host on which any number of simulated devices
-// speak, by frames of their own: the kernel's IP stack has no part in it.
+// Radio is an interface of a host on which any number of simulated devices send and receive whole
+// frames, without the kernel's IP stack.
 type Radio struct {
 	*frames
 
 	mu      sync.Mutex
-	hosts   map[netip.Addr]openflow.MAC // whose ARP is answered
+	hosts   map[netip.Addr]openflow.MAC // hosts whose ARP requests are answered
 	answers map[dhcpv4.TransactionID]chan dhcpAnswer
 	sinks   map[netip.Addr]func(payload []byte, at time.Time)
 }
@@ -48,7 +48,7 @@ func OpenRadio(host Inside, name string) (r *Radio, err error) {
 	return r, nil
 }
 
-// take finds out for whom a frame is. What is for nobody is dropped.
+// take passes a frame to the device that it is for, and drops frames for nobody.
 func (r *Radio) take(frame []byte, at time.Time) {
 	h, err := packet.Parse(frame)
 	if err == nil && h.Has(packet.ARP) {
@@ -71,21 +71,21 @@ func (r *Radio) take(frame []byte, at time.Time) {
 	}
 }
 
-// resolve answers a question for the address of a device that is here.
+// resolve answers an ARP request for the address of a device that is here.
 func (r *Radio) resolve(h *packet.Headers) {
 	r.mu.Lock()
-	mac, here := r.hosts[h.Dst]
+	mac, localhost := r.hosts[h.Dst]
 	r.mu.Unlock()
-	if here && h.ARPOp == packet.ARPRequest {
-		_ = r.send(packet.AppendARPReply(nil, h, mac)) // who asks will ask again
+	if localhost && h.ARPOp == packet.ARPRequest {
+		_ = r.send(packet.AppendARPReply(nil, h, mac)) // A sender that gets no answer will ask again.
 	}
 }
 
-// inhabit has ARP for an address answered, or no longer.
-func (r *Radio) inhabit(addr netip.Addr, mac openflow.MAC, here bool) {
+// answerARP starts or stops answering ARP requests for an address.
+func (r *Radio) answerARP(addr netip.Addr, mac openflow.MAC, localhost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if here {
+	if localhost {
 		r.hosts[addr] = mac
 	} else {
 		delete(r.hosts, addr)
@@ -105,11 +105,11 @@ func (r *Radio) answer(payload []byte, at time.Time) {
 	}
 	select {
 	case waiting <- dhcpAnswer{m, at}:
-	default: // it has more answers than it can want
+	default: // The device has more answers than it needs.
 	}
 }
 
-// expect returns where the answers to a transaction will come, until forget is called.
+// expect returns a channel that receives the answers to a transaction, until forget is called.
 func (r *Radio) expect(id dhcpv4.TransactionID) (answers <-chan dhcpAnswer, forget func()) {
 	c := make(chan dhcpAnswer, 8)
 	r.mu.Lock()
@@ -122,8 +122,8 @@ func (r *Radio) expect(id dhcpv4.TransactionID) (answers <-chan dhcpAnswer, forg
 	}
 }
 
-// Hear has the payload of every UDP packet to an address handed to f, with the
-// time at which the kernel received it; nil ends that.
+// Hear calls f with the payload of every UDP packet to an address, and the time at which the kernel
+// received it. A nil f ends that.
 func (r *Radio) Hear(addr netip.Addr, f func(payload []byte, at time.Time)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

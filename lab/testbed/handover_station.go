@@ -16,44 +16,43 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Station is a simulated device. It gets its address by DHCP, as any device
-// does, and moves by asking for it at another place.
+// Station is a simulated device. It gets its address by DHCP, as any device does, and moves by
+// requesting it at another place.
 type Station struct {
 	// Home is its hardware address in DHCP messages and beyond the edge.
 	Home openflow.MAC
-	// Radios are the addresses of its interfaces, where they are not Home: one
-	// for each radio that it has.
+	// Radios holds the addresses of its interfaces that are not Home, by radio.
 	Radios map[*Radio]openflow.MAC
-	// Retry is the wait before a message is sent again, which then doubles; 0 is 250 ms.
+	// Retry is the time before a message is sent again, which then doubles; 0 means 250 ms.
 	Retry time.Duration
-	// IP is the address that it was given.
+	// IP is the address that the device was assigned.
 	IP netip.Addr
 }
 
-// Exchange is how long a server took to answer.
+// Exchange describes a request and the server's answer.
 type Exchange struct {
-	Sent     time.Time // the first time
+	Sent     time.Time // time of the first message
 	Answered time.Time
-	Repeats  int // messages sent again because no answer came
+	Repeats  int // messages sent again because no answer arrived
 }
 
-// Took is from the first message to the answer.
+// Took returns the time from the first message to the answer.
 func (e Exchange) Took() time.Duration { return e.Answered.Sub(e.Sent) }
 
-// Join is the first attachment of a device, in its parts.
+// Join holds the two exchanges of a device's first attachment.
 type Join struct{ Discover, Request Exchange }
 
-// stationLimit bounds the wait for an answer, whatever the caller's patience.
+// stationLimit bounds the wait for an answer, whatever the caller's deadline.
 const stationLimit = 15 * time.Second
 
-// Errors of stations.
+// These are the errors of stations.
 var (
 	ErrNoAnswer  = errors.New("no DHCP server answers")
 	ErrRefused   = errors.New("the DHCP server refuses the address")
 	ErrOtherAddr = errors.New("the DHCP server gave another address than before")
 )
 
-// MAC is the device's address at a radio.
+// MAC returns the device's address at a radio.
 func (s *Station) MAC(r *Radio) openflow.MAC {
 	if m, ok := s.Radios[r]; ok {
 		return m
@@ -61,7 +60,7 @@ func (s *Station) MAC(r *Radio) openflow.MAC {
 	return s.Home
 }
 
-// Join asks for an address by DISCOVER and REQUEST.
+// Join requests an address by DISCOVER and REQUEST.
 func (s *Station) Join(ctx context.Context, r *Radio) (j Join, err error) {
 	m, err := dhcpv4.NewDiscovery(s.Home[:])
 	if err != nil {
@@ -82,7 +81,7 @@ func (s *Station) Join(ctx context.Context, r *Radio) (j Join, err error) {
 	return j, s.accept(ack, r)
 }
 
-// Move asks for the address that it has at another place.
+// Move requests the device's address at another place.
 func (s *Station) Move(ctx context.Context, to *Radio) (e Exchange, err error) {
 	m, err := dhcpv4.New(
 		dhcpv4.WithHwAddr(s.Home[:]), dhcpv4.WithMessageType(dhcpv4.MessageTypeRequest),
@@ -106,17 +105,17 @@ func (s *Station) accept(ack *dhcpv4.DHCPv4, r *Radio) error {
 		return fmt.Errorf("%w: %v, it was %v", ErrOtherAddr, ack.YourIPAddr, s.IP)
 	}
 	s.IP = addr
-	r.inhabit(s.IP, s.MAC(r), true)
+	r.answerARP(s.IP, s.MAC(r), true)
 	return nil
 }
 
-// Leave makes the device deaf at a place: nothing is answered there any more.
+// Leave makes the device answer nothing any more at a place.
 func (s *Station) Leave(r *Radio) {
-	r.inhabit(s.IP, s.MAC(r), false)
+	r.answerARP(s.IP, s.MAC(r), false)
 	r.Hear(s.IP, nil)
 }
 
-// ask sends a message until an answer of one of the kinds comes.
+// ask sends a message until an answer of one of the kinds arrives.
 func (s *Station) ask(ctx context.Context, r *Radio, m *dhcpv4.DHCPv4, e *Exchange, kinds ...dhcpv4.MessageType) (*dhcpv4.DHCPv4, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stationLimit, errors.New("it was asked for long enough"))
 	defer cancel()
@@ -156,7 +155,7 @@ func (s *Station) ask(ctx context.Context, r *Radio, m *dhcpv4.DHCPv4, e *Exchan
 	}
 }
 
-// dhcpFrame is a client's broadcast message.
+// dhcpFrame returns the broadcast frame of a client's message.
 func dhcpFrame(from openflow.MAC, m *dhcpv4.DHCPv4) ([]byte, error) {
 	eth := &layers.Ethernet{SrcMAC: from[:], DstMAC: layers.EthernetBroadcast, EthernetType: layers.EthernetTypeIPv4}
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: net.IPv4zero, DstIP: net.IPv4bcast}

@@ -15,15 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StreamOptions says between which hosts a stream of UDP packets runs.
+// StreamOptions describes a stream of UDP packets between two hosts.
 type StreamOptions struct {
-	// Receiver nil opens no socket there: the packets come by Deliver.
+	// Receiver is where the socket is opened. If it is nil the caller passes the packets to
+	// Deliver.
 	Sender, Receiver Inside
-	From             netip.AddrPort // of the sender; the zero value lets the kernel choose
-	To               netip.AddrPort // the receiver's; port 0 takes one that is free
-	Dial             netip.AddrPort // what the sender sends to, if that is not the receiver
-	Rate             int            // packets a second; 0 is 1,000
-	Size             int            // bytes of payload, at least 16; 0 is 200
+	From             netip.AddrPort // address of the sender; the zero value lets the kernel choose
+	To               netip.AddrPort // address of the receiver; port 0 means a free one
+	Dial             netip.AddrPort // address to which the sender sends, if that is not the receiver's
+	Rate             int            // packets a second; 0 means 1,000
+	Size             int            // bytes of payload, at least 16; 0 means 200
 }
 
 // Stream is a running stream of numbered UDP packets.
@@ -38,11 +39,11 @@ type Stream struct {
 }
 
 const (
-	streamHeader = 16 // id and number
+	streamHeader = 16 // bytes of the stream's ID and the packet's number
 	streamBuffer = 4 << 20
-	// streamBurst is how many packets a sender that was late makes up for.
+	// streamBurst is the number of packets that a late sender makes up for.
 	streamBurst = 20
-	// Settle is how long the end of a stream waits for what is still on the way.
+	// Settle is how long Stop waits for packets in flight.
 	Settle = time.Second
 )
 
@@ -128,8 +129,8 @@ func (s *Stream) close() {
 	}
 }
 
-// control sets an option of the socket layer. Buffers larger than the system
-// allows need root; without it they stay as they are.
+// control sets an option of the socket layer. Buffers larger than the system allows need root;
+// without it they keep their size.
 func control(c *net.UDPConn, option, value int) error {
 	if err := setOption(c, unix.SOL_SOCKET, option, value); !errors.Is(err, unix.EPERM) {
 		return err
@@ -164,7 +165,7 @@ func (s *Stream) sendUntil(ctx context.Context) {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			s.refuse() // no route, or an ICMP error for an earlier packet: the next may go
+			s.refuse() // There is no route, or this is an ICMP error for an earlier packet: the next one may succeed.
 		}
 	}
 }
@@ -174,13 +175,13 @@ func (s *Stream) receive() {
 	for {
 		n, oobn, _, _, err := s.recv.ReadMsgUDPAddrPort(packet, oob)
 		if err != nil {
-			return // the deadline that Stop has set, or the socket is gone
+			return // Stop has set the deadline, or the socket is closed.
 		}
 		s.Deliver(packet[:n], time.Unix(0, stamp(oob[:oobn])))
 	}
 }
 
-// Deliver notes a packet's arrival. Packets of other streams are ignored.
+// Deliver records a packet's arrival. It ignores packets of other streams.
 func (s *Stream) Deliver(payload []byte, at time.Time) {
 	if len(payload) < streamHeader || binary.BigEndian.Uint64(payload) != s.id {
 		return
@@ -188,7 +189,8 @@ func (s *Stream) Deliver(payload []byte, at time.Time) {
 	s.arrived(int(binary.BigEndian.Uint64(payload[8:])), at.UnixNano())
 }
 
-// stamp is when the kernel received the packet, or now where it did not say.
+// stamp returns the time at which the kernel received the packet, or the present time if the kernel
+// has not reported it.
 func stamp(oob []byte) int64 {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -203,16 +205,16 @@ func stamp(oob []byte) int64 {
 	return time.Now().UnixNano()
 }
 
-// Count is how many packets were sent, and how many of them have arrived so far.
+// Count returns the number of packets that were sent, and of those that have arrived so far.
 func (s *Stream) Count() (sent, received int) { return s.count() }
 
-// LastArrival is when a packet arrived last; zero if none has.
+// LastArrival returns the time of the last arrival, or the zero time if none has arrived.
 func (s *Stream) LastArrival() time.Time { return s.lastArrival() }
 
-// Snapshot is the record so far. What is on the way counts as lost.
+// Snapshot returns the record so far. Packets in flight count as lost.
 func (s *Stream) Snapshot() *StreamLog { return s.finish() }
 
-// Stop ends the sending, waits for what is still on the way, and returns the record.
+// Stop stops sending, waits for packets in flight, and returns the record.
 func (s *Stream) Stop() *StreamLog {
 	s.stop()
 	waitAll(s.deliveries)
@@ -221,7 +223,7 @@ func (s *Stream) Stop() *StreamLog {
 	return s.finish()
 }
 
-// waitAll returns when every message has arrived, or nothing has for Settle.
+// waitAll waits until every message has arrived, or nothing has arrived for Settle.
 func waitAll(d *deliveries) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

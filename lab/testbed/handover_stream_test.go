@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Do makes this machine itself a place to open sockets in.
-func (here) Do(f func() error) error { return f() }
+// Do runs f, because sockets of this machine itself are opened in no other namespace.
+func (localhost) Do(f func() error) error { return f() }
 
 var loopback = netip.MustParseAddrPort("127.0.0.1:0")
 
 func TestStreamOverLoopback(t *testing.T) {
-	s, err := StartStream(t.Context(), StreamOptions{Sender: here{}, Receiver: here{}, To: loopback})
+	s, err := StartStream(t.Context(), StreamOptions{Sender: localhost{}, Receiver: localhost{}, To: loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,20 +28,21 @@ func TestStreamOverLoopback(t *testing.T) {
 	}
 }
 
-// A relay that loses, doubles and swaps packets is found out exactly.
+// TestStreamThroughMischief checks that the loss, duplication and reordering of a relay are
+// detected exactly.
 func TestStreamThroughMischief(t *testing.T) {
 	relay, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(loopback))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := StartStream(t.Context(), StreamOptions{
-		Sender: here{}, Receiver: here{}, To: loopback, Dial: relay.LocalAddr().(*net.UDPAddr).AddrPort(),
+		Sender: localhost{}, Receiver: localhost{}, To: loopback, Dial: relay.LocalAddr().(*net.UDPAddr).AddrPort(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	running.Go(func() { mischief(relay, s.recv.LocalAddr()) })
+	running.Go(func() { impair(relay, s.recv.LocalAddr()) })
 	waitFor(t, func() bool { sent, _ := s.Count(); return sent >= 400 })
 	r := s.Stop().All()
 	relay.Close()
@@ -51,8 +52,9 @@ func TestStreamThroughMischief(t *testing.T) {
 	}
 }
 
-// mischief loses, doubles, or swaps with its successor, one packet of twenty each.
-func mischief(relay *net.UDPConn, to net.Addr) {
+// impair relays packets. It loses one packet of twenty, duplicates one, and swaps one with its
+// successor.
+func impair(relay *net.UDPConn, to net.Addr) {
 	var held []byte
 	for i := 0; ; i++ {
 		b := make([]byte, 2048)

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// tcpPeer is an application on plain TCP that connects anew from its second
-// address and says which message it expects next.
+// tcpPeer is an application on plain TCP that reconnects from its second address and requests the
+// messages from the next one on.
 type tcpPeer struct {
 	*peer
 	first net.Conn
@@ -39,21 +39,21 @@ func (p *tcpPeer) start() error {
 	}
 	p.begin()
 	p.spawn(func() {
-		p.pulse.watch(p.ctx, p.Watch, func() { _ = p.Move(p.ctx) }) // a failure shows as silence
+		p.pulse.watch(p.ctx, p.Watch, func() { _ = p.Move(p.ctx) }) // A failure shows as silence.
 	})
 	return nil
 }
 
-// resume asks for the messages from the next one on, and reads them.
+// resume requests the messages from the next one on, and reads them.
 func (p *tcpPeer) resume(c net.Conn) error {
 	if _, err := c.Write(binary.BigEndian.AppendUint64(nil, uint64(p.pulse.expected()))); err != nil {
 		return err
 	}
-	p.spawn(func() { _ = p.pulse.receiveFrom(c) }) // it ends with the connection
+	p.spawn(func() { _ = p.pulse.receiveFrom(c) }) // It ends with the connection.
 	return nil
 }
 
-// serve sends to whoever connected last.
+// serve sends to the client that has connected last.
 func (p *tcpPeer) serve(listener net.Listener) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -62,7 +62,7 @@ func (p *tcpPeer) serve(listener net.Listener) {
 	for {
 		c, err := listener.Accept()
 		if err != nil {
-			return // it was closed
+			return // The listener was closed.
 		}
 		p.closeAtStop(func() { c.Close() })
 		var number [8]byte
@@ -76,7 +76,7 @@ func (p *tcpPeer) serve(listener net.Listener) {
 	}
 }
 
-// Move implements Peer: the new connection stands before the old one is closed.
+// Move implements Peer: it opens the new connection before it closes the old one.
 func (p *tcpPeer) Move(context.Context) error {
 	return p.moveOnce(func() error {
 		c, err := p.dialTCP(p.Second, net.Dialer{})

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// haproxyConfig is a plain TCP proxy as an operator would tune it: payload
-// stays in the kernel, and nothing is logged.
+// haproxyConfig returns the configuration of a plain TCP proxy as an operator would tune it:
+// payload stays in the kernel, and nothing is logged.
 func haproxyConfig(listen netip.AddrPort, next string) string {
 	return fmt.Sprintf(`global
   maxconn 4096

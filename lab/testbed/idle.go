@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// idleGroup is a control group whose processes get the processors that nothing else wants,
-// and lose them as soon as something does (cgroup-v2.rst, cpu.idle).
+// idleGroup is a control group whose processes get only processor time that nothing else needs, and
+// are preempted at once (cgroup-v2.rst, cpu.idle).
 type idleGroup struct{ dir string }
 
-// joinIdle moves a process with all its threads to a new group of that kind. Where the
-// kernel or the rights do not give one, the error says why.
+// joinIdle moves a process with all its threads to a new group of that kind. It returns an error if
+// the kernel or the process's rights do not permit one.
 func joinIdle(pid int) (*idleGroup, error) {
 	root, err := cpuGroups()
 	if err != nil {
@@ -45,8 +45,8 @@ func (g *idleGroup) set(name, value string) error {
 // remove removes the group, which must be empty.
 func (g *idleGroup) remove() error { return os.Remove(g.dir) }
 
-// cpuGroups is where control groups that share the processors are made: of the unified
-// hierarchy if it has the controller, of the older one otherwise.
+// cpuGroups returns the directory for control groups that share the processors: that of the unified
+// hierarchy if it has the controller, and that of the older one otherwise.
 func cpuGroups() (string, error) {
 	mounts, err := os.Open("/proc/self/mounts")
 	if err != nil {
@@ -54,7 +54,7 @@ func cpuGroups() (string, error) {
 	}
 	defer mounts.Close()
 	for lines := bufio.NewScanner(mounts); lines.Scan(); {
-		f := strings.Fields(lines.Text()) // what, where, type, options (proc_pid_mounts(5))
+		f := strings.Fields(lines.Text()) // fields: what, where, type, options (proc_pid_mounts(5))
 		if len(f) < 4 {
 			continue
 		}
@@ -71,17 +71,17 @@ func cpuGroups() (string, error) {
 	return "", fmt.Errorf("no control groups for processors: %w", errors.ErrUnsupported)
 }
 
-// lower gives the process that leads a session the lowest priority: among the processes of
-// its session, and of its session among others, where the kernel shares by session
+// lowerPriority gives the process that leads a session the lowest priority: among the processes of its
+// session, and, where the kernel shares processors by session, of its session among others
 // (sched(7), "The autogroup feature").
-func lower(pid int) error {
+func lowerPriority(pid int) error {
 	const lowest = 19
 	if err := unix.Setpriority(unix.PRIO_PROCESS, pid, lowest); err != nil {
 		return err
 	}
 	err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(lowest)), 0)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // a kernel without
+		return nil // This kernel does not share by session.
 	}
 	return err
 }

@@ -16,29 +16,29 @@ type Place interface {
 	Command(ctx context.Context, name string, args ...string) *exec.Cmd
 }
 
-// Transfer is one iperf3 run from a client to a server.
+// Transfer describes one run of iperf3 from a client to a server.
 type Transfer struct {
 	Client, Server Place
-	To             string // what the client dials: the server, or a proxy before it
+	To             string // address that the client dials: that of the server, or of a proxy before it
 	Port           int
 	Streams        int
-	Time           time.Duration // measured
-	Omit           time.Duration // before it, not measured
-	UDPRate        string        // iperf3's notation; empty for TCP
-	Congestion     string        // of the client's socket; empty for the system's
+	Time           time.Duration // time that is measured
+	Omit           time.Duration // time before it that is not measured
+	UDPRate        string        // in iperf3's notation; empty means TCP
+	Congestion     string        // congestion control of the client's socket; empty means the system's
 }
 
-// Goodput is what arrived, as the receiver counted it.
+// Goodput is the goodput as the receiver counted it.
 type Goodput struct {
 	BitsPerSecond float64
 	Streams       []float64 // bits per second of each stream
-	Retransmits   int       // of the client's own TCP
+	Retransmits   int       // retransmissions of the client's own TCP
 }
 
-// Mbit is the goodput in Mbit/s.
+// Mbit returns the goodput in Mbit/s.
 func (g Goodput) Mbit() float64 { return g.BitsPerSecond / 1e6 }
 
-// Run measures one transfer. The server lives as long as the run.
+// Run measures one transfer. It starts the server and stops it at the end.
 func (t Transfer) Run(ctx context.Context) (Goodput, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Omit+t.Time+60*time.Second)
 	defer cancel()
@@ -90,16 +90,16 @@ func (t Transfer) serve(ctx context.Context) (*Daemon, error) {
 
 // iperfInterval is what the server has received in about a second.
 type iperfInterval struct {
-	Start   float64 `json:"start"` // seconds since the server's first
+	Start   float64 `json:"start"` // seconds since the server's first interval
 	Seconds float64 `json:"seconds"`
 	Bytes   float64 `json:"bytes"`
 }
 
-// parseIperf reads the client's JSON report, which contains the server's. What
-// counts is what the server saw arrive, by the server's clock: with proxies on
-// the way the client's side says little. Only the seconds count that lie wholly
-// between the warm-up and the end of the client's time: after it the server
-// waits for what proxies and agents still hold, and for the client's last word.
+// parse parses the client's JSON report, which contains the server's. It counts what the server
+// received, by the server's clock, because the client's counters say little if there are proxies
+// between. It counts only the seconds that lie wholly between the warm-up and the end of the
+// client's time: after that the server still receives what proxies and agents hold, and the
+// client's final message.
 func (t Transfer) parse(text []byte) (Goodput, error) {
 	var report struct {
 		Error string `json:"error"`
@@ -149,7 +149,7 @@ func (t Transfer) parse(text []byte) (Goodput, error) {
 	return g, nil
 }
 
-// slack is how much earlier or later than each whole second iperf3 may look.
+// slack is how much earlier or later than a whole second iperf3's interval may end.
 const slack = 0.1
 
 type mean struct{ bytes, seconds float64 }

@@ -18,10 +18,10 @@ import (
 //go:embed players.js
 var players string
 
-// Janus is the WebRTC server of that name with a mountpoint for each of some test patterns,
-// which are made beside it.
+// Janus is the WebRTC server Janus with some mountpoints, each fed by a test pattern that is
+// encoded beside it.
 type Janus struct {
-	URL     string // of its API
+	URL     string // URL of its API
 	daemons []*Daemon
 }
 
@@ -31,8 +31,8 @@ const (
 	janusMedia = 5100
 )
 
-// StartJanus starts it at a host with channels 1 to n, whose key frames have a distance. With
-// keep it has the last key frame of each for new viewers.
+// StartJanus starts Janus at a host with channels 1 to n, which have a key frame each keyFrames.
+// With keep it keeps the last key frame of each for new viewers.
 func StartJanus(ctx context.Context, at *lab.LiveHost, dir string, n int, keyFrames time.Duration, keep bool) (j *Janus, err error) {
 	j = &Janus{URL: fmt.Sprintf("http://%v/janus", netip.AddrPortFrom(at.Addr(), janusPort))}
 	defer func() {
@@ -69,14 +69,14 @@ func StartJanus(ctx context.Context, at *lab.LiveHost, dir string, n int, keyFra
 	return j, nil
 }
 
-// Close ends it.
+// Close ends Janus and the test patterns.
 func (j *Janus) Close() {
 	for _, d := range j.daemons {
 		d.Stop()
 	}
 }
 
-// janusConfig are its files.
+// janusConfig returns Janus's configuration files.
 func janusConfig(folder string, at netip.Addr, n int, keep bool) map[string]string {
 	var points strings.Builder
 	for number := 1; number <= n; number++ {
@@ -97,8 +97,8 @@ transports: { disable = "libjanus_mqtt.so,libjanus_nanomsg.so,libjanus_pfunix.so
 	}
 }
 
-// startPattern makes the test pattern of a channel and sends it to Janus's mountpoint, encoded
-// as an ingress gateway does it.
+// startPattern makes the test pattern of a channel and sends it to Janus's mountpoint, encoded as
+// an ingress gateway encodes it.
 func startPattern(ctx context.Context, at Place, log string, number int, keyFrames time.Duration) (*Daemon, error) {
 	const rate = 30
 	gap := int(keyFrames * rate / time.Second)
@@ -110,8 +110,8 @@ func startPattern(ctx context.Context, at Place, log string, number int, keyFram
 		"-f", "rtp", "-payload_type", "96", fmt.Sprintf("rtp://127.0.0.1:%d?pkt_size=1200", janusMedia+2*number))
 }
 
-// PlayBy has the page watch by a player that is not ours, which goes to the next of some
-// channels with each key: "janus-switch", "janus-join" or "whep". It begins with channel 1.
+// PlayBy starts a player in the page that is not Sluice's: "janus-switch", "janus-join" or "whep".
+// Each key switches it to the next channel. It begins with channel 1.
 func (b *Browser) PlayBy(ctx context.Context, kind, url string, channels int) error {
 	if err := b.Do(ctx, players); err != nil {
 		return err

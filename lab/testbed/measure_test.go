@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// here runs programs on this machine, without a lab.
-type here struct{}
+// localhost runs programs on this machine, without a lab.
+type localhost struct{}
 
-func (here) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+func (localhost) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, name, args...)
 }
 
@@ -37,7 +37,7 @@ func TestParseIperf(t *testing.T) {
 	}
 }
 
-// TestCPUTime holds the CPU clock against what the kernel tells a process of itself.
+// TestCPUTime compares the CPU clock with what the kernel tells a process about itself.
 func TestCPUTime(t *testing.T) {
 	used := func() time.Duration {
 		var u unix.Rusage
@@ -52,7 +52,7 @@ func TestCPUTime(t *testing.T) {
 	}
 	least := used()
 	got, err := CPUTime(os.Getpid())
-	if most := used() + 2*time.Microsecond; err != nil || got < least || got > most { // those are whole microseconds, of each mode
+	if most := used() + 2*time.Microsecond; err != nil || got < least || got > most { // The kernel reports whole microseconds of each mode.
 		t.Errorf("own CPU time is %v, %v; want %v to %v", got, err, least, most)
 	}
 	child := exec.Command("true")
@@ -71,13 +71,13 @@ func TestTransferThroughHAProxy(t *testing.T) {
 			t.Skipf("needs %s", program)
 		}
 	}
-	const port, proxyPort = 22001, 22002 // no ports that outgoing connections get
-	proxy, err := StartHAProxy(t.Context(), here{}, t.TempDir(), netip.MustParseAddrPort("127.0.0.1:22002"), "127.0.0.1:22001")
+	const port, proxyPort = 22001, 22002 // ports outside the range of outgoing connections
+	proxy, err := StartHAProxy(t.Context(), localhost{}, t.TempDir(), netip.MustParseAddrPort("127.0.0.1:22002"), "127.0.0.1:22001")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer proxy.Stop()
-	run := Transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: proxyPort, Time: 2 * time.Second}
+	run := Transfer{Client: localhost{}, Server: localhost{}, To: "127.0.0.1", Port: proxyPort, Time: 2 * time.Second}
 	server := run
 	server.Port = port
 	running, err := server.serve(t.Context())
@@ -85,7 +85,7 @@ func TestTransferThroughHAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer running.Stop()
-	out, err := here{}.Command(t.Context(), "iperf3", run.clientArgs()...).Output()
+	out, err := localhost{}.Command(t.Context(), "iperf3", run.clientArgs()...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +102,9 @@ func TestTransferReportsAbsentServer(t *testing.T) {
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Skip("needs iperf3")
 	}
-	run := Transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: 42003, Time: time.Second}
+	run := Transfer{Client: localhost{}, Server: localhost{}, To: "127.0.0.1", Port: 42003, Time: time.Second}
 	args := run.clientArgs()
-	out, _ := here{}.Command(t.Context(), "iperf3", args...).Output()
+	out, _ := localhost{}.Command(t.Context(), "iperf3", args...).Output()
 	if _, err := run.parse(out); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("error %v, want the refusal", err)
 	}

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/net/ipv4"
 )
 
-// Membership is a host's in a multicast group.
+// Membership is a host's membership of a multicast group.
 type Membership struct{ socket net.PacketConn }
 
-// JoinGroup has a host be a member of a group by its first interface.
+// JoinGroup makes a host a member of a group by its first interface.
 func JoinGroup(host Inside, group netip.Addr) (*Membership, error) {
 	m := &Membership{}
 	err := host.Do(func() (err error) {
@@ -38,11 +38,11 @@ func JoinGroup(host Inside, group netip.Addr) (*Membership, error) {
 // Close leaves the group.
 func (m *Membership) Close() { _ = m.socket.Close() }
 
-// FrameWatch has all frames that come in by an interface looked at.
+// FrameWatch passes all frames that arrive by an interface to a function.
 type FrameWatch struct{ *frames }
 
-// WatchFrames calls look for each frame that comes in by an interface of a host, which
-// overwrites it after the call.
+// WatchFrames calls look for each frame that arrives by an interface of a host. The frame is
+// overwritten after the call.
 func WatchFrames(host Inside, name string, look func(frame []byte)) (*FrameWatch, error) {
 	f, err := openFrames(host, name)
 	if err != nil {

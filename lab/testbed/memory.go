@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ResetPeak has the greatest resident memory of a process be counted anew.
+// ResetPeak resets the peak of a process's resident memory.
 func ResetPeak(pid int) error {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
 		return fmt.Errorf("count the memory of process %d anew: %w", pid, err)
@@ -15,8 +15,8 @@ func ResetPeak(pid int) error {
 	return nil
 }
 
-// PeakMemory is the most resident memory in bytes that a process has had since
-// [ResetPeak], or since it was started.
+// PeakMemory returns the largest resident memory in bytes of a process since [ResetPeak], or since
+// it was started.
 func PeakMemory(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

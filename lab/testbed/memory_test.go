@@ -15,7 +15,7 @@ func TestPeakMemory(t *testing.T) {
 		}
 	}
 	if err := ResetPeak(os.Getpid()); err != nil {
-		t.Skip(err) // a kernel that does not let it
+		t.Skip(err) // This kernel does not support it.
 	}
 	before, err := PeakMemory(os.Getpid())
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Metrics are the figures of one program at one moment, by name and labels as
-// they are written: `name{label="value"}`.
+// Metrics holds the metrics of one program at one time, by name and labels as they are written:
+// `name{label="value"}`.
 type Metrics map[string]float64
 
-// Sum adds up a metric over its labels.
+// Sum returns the sum of a metric over all labels.
 func (m Metrics) Sum(name string) (sum float64) {
 	for series, value := range m {
 		if bare, _, _ := strings.Cut(series, "{"); bare == name {
@@ -27,7 +27,8 @@ func (m Metrics) Sum(name string) (sum float64) {
 	return sum
 }
 
-// SumOf adds up a metric over all labels but those that are given, each with its value after it.
+// SumOf returns the sum of a metric over all labels but the given ones. labels lists names, each
+// followed by its value.
 func (m Metrics) SumOf(name string, labels ...string) (sum float64) {
 	for series, v := range m {
 		if bare, all, _ := strings.Cut(series, "{"); bare == name && hasAll(strings.Split(strings.TrimSuffix(all, "}"), ","), labels) {
@@ -37,7 +38,7 @@ func (m Metrics) SumOf(name string, labels ...string) (sum float64) {
 	return sum
 }
 
-// hasAll says whether labels with these values are among all.
+// hasAll reports whether all has labels with these values.
 func hasAll(all, labels []string) bool {
 	for pair := range slices.Chunk(labels, 2) {
 		if !slices.Contains(all, fmt.Sprintf("%s=%q", pair[0], pair[1])) {
@@ -64,7 +65,7 @@ func (d *Deployment) Metrics(ctx context.Context) (Metrics, error) {
 	return m, nil
 }
 
-// AgentMetrics reads those of the agent of a host.
+// AgentMetrics reads the metrics of a host's agent.
 func (d *Deployment) AgentMetrics(ctx context.Context, host string) (Metrics, error) {
 	config, err := d.trustAgents()
 	if err != nil {
@@ -100,8 +101,8 @@ func scrape(ctx context.Context, transport http.RoundTripper, url, token string)
 	return parseMetrics(answer.Body)
 }
 
-// parseMetrics reads lines of "series value"; series of the labels' values with
-// blanks are fine, timestamps are not written by our programs.
+// parseMetrics reads lines of "series value". A series may have blanks in the values of its labels.
+// Timestamps are not supported, because Sluice's programs do not write them.
 func parseMetrics(text io.Reader) (Metrics, error) {
 	m := Metrics{}
 	lines := bufio.NewScanner(text)

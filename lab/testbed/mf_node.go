@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// IssueNode writes the certificate of a storage, compute or cache node at a host, which
-// a deployment's controller accepts, into dir.
+// IssueNode writes the certificate of a storage, compute or cache node at a host into dir. The
+// deployment's controller accepts it.
 func IssueNode(d *Deployment, host, name, dir string) (pki.Files, error) {
 	ca, err := pki.Load(d.dir)
 	if err != nil {

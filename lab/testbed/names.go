@@ -16,8 +16,8 @@ type namesPeer struct {
 	from, to *hostapi.Client
 }
 
-// StartNames starts a conversation between new names of two hosts of MobilityFirst, which take applications at sockets. The
-// hosts find out by themselves where the device is.
+// StartNames starts a conversation between new names of two MobilityFirst hosts. server and device
+// are the sockets of these hosts for applications. The hosts locate the device by themselves.
 func StartNames(ctx context.Context, o PeerOptions, server, device string) (Peer, error) {
 	p := &namesPeer{peer: newPeer(ctx, o)}
 	if err := p.start(server, device); err != nil {
@@ -36,7 +36,7 @@ func (p *namesPeer) start(server, device string) (err error) {
 	if _, err := p.from.Ping(p.to.Name, dialTimeout); err != nil {
 		return err
 	}
-	p.spawn(p.receive) // it ends with the connection to the host
+	p.spawn(p.receive) // It ends with the connection to the host.
 	p.spawn(p.send)
 	p.begin()
 	return nil
@@ -63,7 +63,7 @@ func (p *namesPeer) send() {
 			block := make([]byte, pulseSize)
 			binary.BigEndian.PutUint64(block, uint64(number))
 			if p.from.Send(p.ctx, p.to.Name, 0, block, func(error) {}) != nil {
-				return // what is not sent shows as lost
+				return // Messages that are not sent show as lost.
 			}
 		}
 		select {
@@ -74,7 +74,7 @@ func (p *namesPeer) send() {
 	}
 }
 
-// receive takes the chunks.
+// receive receives the chunks.
 func (p *namesPeer) receive() {
 	for {
 		x, err := p.to.Receive(p.ctx)
@@ -88,5 +88,5 @@ func (p *namesPeer) receive() {
 	}
 }
 
-// Move implements Peer: the network finds out.
+// Move implements Peer. It does nothing, because the network detects moves by itself.
 func (p *namesPeer) Move(context.Context) error { return nil }

@@ -11,28 +11,28 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Newcomers are many clients behind one port of the network and as many servers behind
-// another. Each connection is between two of them that have not spoken lately, so that
-// its first packet and the answer to it need the controller.
+// Newcomers plays many clients behind one port of the network and as many servers behind another.
+// Each connection is between two of them that have not exchanged packets lately, so that its first
+// packet and the answer need the controller.
 type Newcomers struct {
 	clients, servers *frames
 	count            int
-	next             int // of the pairs
+	next             int // index of the next pair
 
 	mu    sync.Mutex
-	begun map[uint32]time.Time // connections that have not been answered, by sequence number
+	begun map[uint32]time.Time // times of the SYNs that have not been answered, by sequence number
 	took  []time.Duration
 }
 
-// Contacts is what became of connections.
+// Contacts holds the results of connections.
 type Contacts struct {
-	Took []time.Duration // from the SYN to its answer, of those that were answered
+	Took []time.Duration // from the SYN to its answer, of the connections that were answered
 	Lost int
 }
 
 const newcomersPort = 80
 
-// newcomer is the n-th client or server.
+// newcomer returns the addresses of the n-th client or server.
 func newcomer(side byte, n int) (openflow.MAC, netip.Addr) {
 	high, low := byte(n/250), byte(1+n%250)
 	return openflow.MAC{0x02, 0x4e, 0, side, high, low}, netip.AddrFrom4([4]byte{172, 16 + side, high, low})
@@ -40,8 +40,8 @@ func newcomer(side byte, n int) (openflow.MAC, netip.Addr) {
 
 const clientSide, serverSide = 0, 1
 
-// OpenNewcomers has so many clients and servers, at most 60,000, speak by interfaces of
-// two hosts. Close ends it.
+// OpenNewcomers opens interfaces of two hosts for count clients and as many servers, at most
+// 60,000. Close ends them.
 func OpenNewcomers(clients, servers Inside, name string, count int) (n *Newcomers, err error) {
 	n = &Newcomers{count: count, begun: map[uint32]time.Time{}}
 	if n.clients, err = openFrames(clients, name); err != nil {
@@ -56,7 +56,7 @@ func OpenNewcomers(clients, servers Inside, name string, count int) (n *Newcomer
 	return n, nil
 }
 
-// Close ends them.
+// Close closes both interfaces.
 func (n *Newcomers) Close() {
 	n.clients.Close()
 	n.servers.Close()
@@ -71,7 +71,7 @@ func (n *Newcomers) All(f func(openflow.MAC, netip.Addr)) {
 	}
 }
 
-// Announce has each say to all that it is here, a client and a server at a time.
+// Announce sends an ARP announcement of each client and server, one pair each interval.
 func (n *Newcomers) Announce(ctx context.Context, interval time.Duration) error {
 	p := newPace(interval)
 	defer p.stop()
@@ -86,10 +86,10 @@ func (n *Newcomers) Announce(ctx context.Context, interval time.Duration) error 
 	return context.Cause(ctx)
 }
 
-// lostAfter is how long the answer to a SYN is waited for.
+// lostAfter is how long to wait for the answer to a SYN.
 const lostAfter = 3 * time.Second
 
-// Connect opens a connection each interval for a time, and waits for the answers.
+// Connect opens a connection each interval during d, and waits for the answers.
 func (n *Newcomers) Connect(ctx context.Context, interval, d time.Duration) (Contacts, error) {
 	p := newPace(interval)
 	defer p.stop()
@@ -109,7 +109,8 @@ func (n *Newcomers) Connect(ctx context.Context, interval, d time.Duration) (Con
 	return c, nil
 }
 
-// pair are the next two that speak: each client with each server before any does again.
+// pair returns the next pair. Each client has a connection with each server before any pair
+// repeats.
 func (n *Newcomers) pair() (client, server int) {
 	client, server = n.next%n.count, (n.next+n.next/n.count)%n.count
 	n.next++
@@ -131,7 +132,7 @@ func (n *Newcomers) open() error {
 	return n.clients.send(frame)
 }
 
-// take answers what arrives, or notes that it was answered.
+// take answers a SYN, or records that one was answered.
 func (n *Newcomers) take(by *frames, side byte, frame []byte, at time.Time) {
 	h, err := packet.Parse(frame)
 	if err != nil {
@@ -141,7 +142,7 @@ func (n *Newcomers) take(by *frames, side byte, frame []byte, at time.Time) {
 	case h.Has(packet.ARP):
 		n.resolve(by, side, &h)
 	case h.IsSYN() && side == serverSide:
-		_ = by.send(packet.AppendTCP(nil, packet.Frame{Src: h.EthDst, Dst: h.EthSrc}, packet.TCPSegment{ // lost, if it fails
+		_ = by.send(packet.AppendTCP(nil, packet.Frame{Src: h.EthDst, Dst: h.EthSrc}, packet.TCPSegment{ // A packet that cannot be sent is lost.
 			Src: h.Destination(), Dst: h.Source(), Flags: packet.SYN | packet.ACK, Seq: h.Seq, Ack: h.Seq + 1,
 		}))
 	case h.Has(packet.TCP) && side == clientSide && h.TCPFlags&packet.ACK != 0:
@@ -152,14 +153,14 @@ func (n *Newcomers) take(by *frames, side byte, frame []byte, at time.Time) {
 func (n *Newcomers) answered(number uint32, at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	began, is := n.begun[number]
-	if is {
+	began, ok := n.begun[number]
+	if ok {
 		delete(n.begun, number)
 		n.took = append(n.took, at.Sub(began))
 	}
 }
 
-// resolve answers who asks for the address of one of this side.
+// resolve answers an ARP request for an address of this side.
 func (n *Newcomers) resolve(by *frames, side byte, h *packet.Headers) {
 	if h.ARPOp != packet.ARPRequest || !h.Dst.Is4() {
 		return
@@ -170,6 +171,6 @@ func (n *Newcomers) resolve(by *frames, side byte, h *packet.Headers) {
 		return
 	}
 	if mac, addr := newcomer(side, index); addr == h.Dst {
-		_ = by.send(packet.AppendARPReply(nil, h, mac)) // who asks will ask again
+		_ = by.send(packet.AppendARPReply(nil, h, mac)) // A sender that gets no answer will ask again.
 	}
 }

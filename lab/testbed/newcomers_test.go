@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// No two of them have an address in common, and pairs come again only after all others
-// of their clients.
+// TestNewcomersDiffer checks that no two of them share an address, and that a pair repeats only
+// after all other pairs of its client.
 func TestNewcomersDiffer(t *testing.T) {
 	n := &Newcomers{count: 600}
 	macs, addrs := map[openflow.MAC]bool{}, map[netip.Addr]bool{}

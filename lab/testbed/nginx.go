@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// accessLogFormat says who the server believes it has talked to.
+// accessLogFormat is the format of access logs. It shows which addresses the server sees.
 const accessLogFormat = `$remote_addr $remote_port $server_addr $server_port $status $body_bytes_sent "$request"`
 
-// Every answer says whom the server believes it is for, and what was asked of it:
-// a client can tell its own answer from that of another connection.
+// These headers of every answer name the client that the server sees, and the requested path, so
+// that a client can tell its own answer from that of another connection.
 const (
 	seenFromHeader = "Seen-From"
 	askedHeader    = "Asked"
 )
 
-// nginxConfig serves the files of a folder with the distribution's nginx.
+// nginxConfig returns a configuration of nginx that serves the files of a folder.
 func nginxConfig(root, logs string, port uint16) string {
 	return fmt.Sprintf(`daemon off;
 master_process off;
@@ -58,7 +58,7 @@ type WebServer struct {
 	accessLog string
 }
 
-// StartWebServer serves the files of root; its logs go to a folder that must exist.
+// StartWebServer serves the files of root. Its logs are written to a folder that must exist.
 func StartWebServer(ctx context.Context, at Place, root, logs string, port uint16) (*WebServer, error) {
 	file := filepath.Join(logs, "nginx.conf")
 	if err := os.WriteFile(file, []byte(nginxConfig(root, logs, port)), 0o600); err != nil {

@@ -7,27 +7,27 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Others is what other programs take of the processors: a witness of who else worked on the
-// machine while something was measured. Other programs are those that ran before, and what
-// they have started and waited for since; the kernel's own threads are not, since they may
-// work for what is measured. It belongs to one goroutine.
+// Others measures how much processor time other programs use, which shows whether they have
+// disturbed a measurement. Other programs are those that ran before, and what they have started and
+// waited for since. Threads of the kernel do not count, because they may work for what is measured.
+// Others belongs to one goroutine.
 type Others struct {
 	began time.Time
 	spent map[othersKey]float64
 }
 
-// othersKey tells a process from a later one of the same number.
+// othersKey distinguishes a process from a later one with the same ID.
 type othersKey struct {
 	pid     int
 	started uint64
 }
 
-// WatchOthers begins to watch the programs that run now; but are the numbers of processes
-// that belong to what is measured.
-func WatchOthers(but ...int) (*Others, error) {
+// WatchOthers starts to watch the programs that run now, except the processes but, which belong to
+// what is measured.
+func WatchOthers(except ...int) (*Others, error) {
 	o := &Others{spent: map[othersKey]float64{}}
 	own := map[int]bool{}
-	for _, pid := range but {
+	for _, pid := range except {
 		own[pid] = true
 	}
 	err := eachProcess(func(k othersKey, spent float64) {
@@ -39,7 +39,8 @@ func WatchOthers(but ...int) (*Others, error) {
 	return o, err
 }
 
-// Processors is how many they have taken since the last call or WatchOthers, on average.
+// Processors returns how many processors they have used on average since the last call or
+// WatchOthers.
 func (o *Others) Processors() (float64, error) {
 	var sum float64
 	err := eachProcess(func(k othersKey, spent float64) {
@@ -54,10 +55,10 @@ func (o *Others) Processors() (float64, error) {
 	return taken, err
 }
 
-// eachProcess calls do with the seconds that a process and its children have spent that have
-// ended and been waited for (utime, stime, cutime and cstime of proc_pid_stat(5)).
+// eachProcess calls do with the CPU time in seconds of each process, including that of its children
+// that have ended and been waited for (utime, stime, cutime and cstime of proc_pid_stat(5)).
 func eachProcess(do func(othersKey, float64)) error {
-	const ticks = 100  // USER_HZ, as procfs has it
+	const ticks = 100  // is USER_HZ, the unit of procfs
 	const kthreadd = 2 // the parent of the kernel's threads
 	all, err := procfs.AllProcs()
 	if err != nil {
@@ -66,7 +67,7 @@ func eachProcess(do func(othersKey, float64)) error {
 	for _, p := range all {
 		s, err := p.Stat()
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // The process has ended meanwhile.
 		}
 		if s.PID == kthreadd || s.PPID == kthreadd {
 			continue

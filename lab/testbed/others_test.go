@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a program that ran before takes is seen, and so is what a shell has started since and
-// waited for; what belongs to the measurement is not.
+// TestOthersAreSeen checks that the CPU time of a program that ran before counts, and so does that
+// of what a shell has started since and waited for, but not that of the measurement itself.
 func TestOthersAreSeen(t *testing.T) {
 	spin := exec.Command("sh", "-c", `read go; sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo done; read end`)
 	in, err := spin.StdinPipe()
@@ -33,7 +33,7 @@ func TestOthersAreSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []*Others{with, without} { // what else runs on the machine is not the test's
+	for _, o := range []*Others{with, without} { // Other programs of the machine are not part of this test.
 		maps.DeleteFunc(o.spent, func(k othersKey, _ float64) bool { return k.pid != spin.Process.Pid })
 	}
 	if _, err := in.Write([]byte("\n")); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// OwnProgram is a program with services of one's own in a lab: its controller, and agents of the
-// services on hosts. All of its files are in one folder.
+// OwnProgram is a program that includes the caller's own services, in a lab: its controller, and
+// the services' agents on hosts. All of its files are in one folder.
 type OwnProgram struct {
-	// Client is a client of the controller's API while the controller runs.
+	// Client is a client of the controller's API. It is set while the controller runs.
 	Client *client.Client
 
 	lab         *lab.Lab
@@ -25,7 +25,8 @@ type OwnProgram struct {
 }
 
 // NewOwnProgram writes certificates and configurations for the controller and for an agent on each
-// of the hosts. The program is this process's executable under the given name. Nothing is started.
+// of the hosts. The program is this process's executable under the given name. NewOwnProgram starts
+// nothing.
 func NewOwnProgram(l *lab.Lab, dir, name string, hosts ...string) (*OwnProgram, error) {
 	p := &OwnProgram{lab: l, dir: dir, binary: filepath.Join(dir, name)}
 	self, err := os.Executable()
@@ -78,7 +79,8 @@ func (p *OwnProgram) address() string { return p.lab.ControllerAddr().Addr().Str
 
 func (p *OwnProgram) url() string { return "https://" + p.address() + ":8080" }
 
-// StartController starts the controller, and returns when it knows so many links. stop ends it.
+// StartController starts the controller, and returns when it knows the given number of links. stop
+// ends it.
 func (p *OwnProgram) StartController(ctx context.Context, links int) (stop func(), err error) {
 	d, err := StartDaemon(context.WithoutCancel(ctx), p.lab.Control(), filepath.Join(p.dir, "controller.log"), p.binary,
 		"controller", "--config", filepath.Join(p.dir, "controller.yaml"))
@@ -92,7 +94,7 @@ func (p *OwnProgram) StartController(ctx context.Context, links int) (stop func(
 	return func() { p.Client.Close(); d.Stop() }, nil
 }
 
-// connect makes the client, and waits until the controller knows so many links.
+// connect makes the client, and waits until the controller knows the given number of links.
 func (p *OwnProgram) connect(ctx context.Context, links int) error {
 	var token []byte
 	err := Poll(ctx, "the token", func() (err error) {
@@ -127,5 +129,5 @@ func (p *OwnProgram) StartAgent(ctx context.Context, host string, args ...string
 	return StartDaemon(context.WithoutCancel(ctx), p.lab.Host(host), p.AgentLog(host), p.binary, args...)
 }
 
-// AgentLog is the file with what the agent on a host prints.
+// AgentLog returns the path of the file with the output of the agent on a host.
 func (p *OwnProgram) AgentLog(host string) string { return filepath.Join(p.dir, host+".log") }

@@ -14,29 +14,29 @@ import (
 //go:embed pictures.js
 var pictures string
 
-// Zap is what a change of channel showed in a browser.
+// Zap holds the times of one change of channel in a browser.
 type Zap struct {
-	// Took is from the key to the first picture of the new channel.
+	// Took is the time from the key to the first picture of the new channel.
 	Took time.Duration
 	// Frozen is the longest time without a new picture around the change.
 	Frozen time.Duration
-	// Wrong counts the pictures that were of neither channel, or of the old one after the
-	// first of the new one.
+	// Wrong counts the pictures that were of neither channel, or of the old one after the first of
+	// the new one.
 	Wrong int
-	// Heard is from the first picture of the new channel to its sound; less than nothing if it
-	// comes before. Silent says that it has not come within a second.
+	// Heard is the time from the first picture of the new channel to its sound, negative if the
+	// sound comes before. Silent means that no sound has come within a second.
 	Heard  time.Duration
 	Silent bool
-	// First is from when the ingress gateway drew the first picture of the new channel until it
-	// was seen, Last that of a picture a second later: from glass to glass.
+	// First is the time from when the ingress gateway drew the first picture of the new channel
+	// until the browser showed it. Last is that of a picture a second later.
 	First, Last time.Duration
 }
 
-// ErrNoPicture is returned (wrapped) when nothing of the new channel is seen in time.
+// ErrNoPicture is returned (wrapped) if the new channel does not appear in time.
 var ErrNoPicture = errors.New("the new channel is not seen")
 
-// WatchPictures has the page note what its player shows, and what is heard: test patterns of
-// Cinema. Somebody watches already.
+// WatchPictures makes the page record what its player shows and plays, which must be test patterns
+// of Cinema. The player must already run.
 func (b *Browser) WatchPictures(ctx context.Context) error {
 	return b.Do(ctx, fmt.Sprintf("window.sluiceClockBits = %d;\n", gatewayapi.PatternClockBits)+pictures)
 }
@@ -52,14 +52,14 @@ func (b *Browser) Shows(ctx context.Context, channel uint16) error {
 	})
 }
 
-// Zap presses a key that has the page change from one channel to another, and says what came
-// of it.
+// Zap presses a key that makes the page change from one channel to another, and measures the
+// change.
 func (b *Browser) Zap(ctx context.Context, key string, from, to uint16) (Zap, error) {
 	if err := b.Press(ctx, key); err != nil {
 		return Zap{}, err
 	}
 	seen, err := InPage[struct {
-		Zap, Frozen float64 // ms
+		Zap, Frozen float64 // in ms
 		Heard       *float64
 		Wrong       int
 		First, Last seenClock
@@ -69,7 +69,7 @@ func (b *Browser) Zap(ctx context.Context, key string, from, to uint16) (Zap, er
 		return Zap{}, err
 	}
 	if seen.Error != "" {
-		page, _ := InPage[string](ctx, b, "document.body.innerText") // says more, if it can be had
+		page, _ := InPage[string](ctx, b, "document.body.innerText") // The text of the page completes the error if it is available.
 		return Zap{}, fmt.Errorf("change from channel %d to %d: %w: %s; the page says %.300q", from, to, ErrNoPicture, seen.Error, page)
 	}
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
@@ -80,7 +80,7 @@ func (b *Browser) Zap(ctx context.Context, key string, from, to uint16) (Zap, er
 	return z, nil
 }
 
-// seenClock is the clock of a test pattern, and when it was seen.
+// seenClock is the time that a test pattern showed, and when it was seen.
 type seenClock struct {
 	Clock uint16
 	Time  float64 // ms since 1970
@@ -90,9 +90,9 @@ func (s seenClock) age() time.Duration {
 	return gatewayapi.PatternAge(s.Clock, time.UnixMicro(int64(s.Time*1000)))
 }
 
-// colour is that of a channel's test pattern, as red, green and blue.
+// colour returns the colour of a channel's test pattern as a JSON array of red, green and blue.
 func colour(channel uint16) string {
 	c := gatewayapi.PatternColour(channel)
-	b, _ := json.Marshal([]int{int(c >> 16), int(c >> 8 & 0xff), int(c & 0xff)}) // cannot fail
+	b, _ := json.Marshal([]int{int(c >> 16), int(c >> 8 & 0xff), int(c & 0xff)}) // It cannot fail.
 	return string(b)
 }

@@ -25,8 +25,8 @@ func Ping(ctx context.Context, at Place, to netip.Addr) (time.Duration, error) {
 	return time.Duration(ms * float64(time.Millisecond)), nil
 }
 
-// Pings sends so many echo requests, one every few milliseconds, and returns the round-trip times of those that were answered, in
-// seconds.
+// Pings sends n echo requests, one every few milliseconds, and returns the round-trip times in
+// seconds of those that were answered.
 func Pings(ctx context.Context, at Place, to netip.Addr, n int) (took []float64, err error) {
 	out, err := at.Command(ctx, "ping", "-n", "-c", strconv.Itoa(n), "-i", "0.002", "-W", "2", to.String()).CombinedOutput()
 	for _, m := range pingTime.FindAllSubmatch(out, -1) {

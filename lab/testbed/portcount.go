@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// LinkBytes is how many bytes switches have sent to each other so far, by the switch that has
-// sent them and the link, with a blank between.
+// LinkBytes returns how many bytes switches have sent to each other so far. The keys are the name
+// of the sending switch and that of the link, with a blank between.
 func LinkBytes(ctx context.Context, l *lab.Lab) (map[string]uint64, error) {
 	out, isSwitch := map[string]uint64{}, map[string]bool{}
 	sent := map[string]map[int]uint64{}
@@ -31,8 +31,8 @@ func LinkBytes(ctx context.Context, l *lab.Lab) (map[string]uint64, error) {
 			if err != nil {
 				return nil, err
 			}
-			n, is := sent[end][port]
-			if !is {
+			n, ok := sent[end][port]
+			if !ok {
 				return nil, fmt.Errorf("switch %s does not count port %d", end, port)
 			}
 			out[end+" "+k.Name] = n
@@ -41,15 +41,15 @@ func LinkBytes(ctx context.Context, l *lab.Lab) (map[string]uint64, error) {
 	return out, nil
 }
 
-// portLine is what ovs-ofctl prints of a port's counters.
+// portLine matches what ovs-ofctl prints of a port's counters.
 var portLine = regexp.MustCompile(`port +"?([0-9]+)"?: rx [^\n]*\n +tx pkts=[0-9]+, bytes=([0-9]+)`)
 
-// portBytes are the bytes that each port has sent.
+// portBytes returns the bytes that each port has sent.
 func portBytes(text string) map[int]uint64 {
 	out := map[int]uint64{}
 	for _, found := range portLine.FindAllStringSubmatch(text, -1) {
 		port, _ := strconv.Atoi(found[1])
-		out[port], _ = strconv.ParseUint(found[2], 10, 64) // digits; too many of them count as the most
+		out[port], _ = strconv.ParseUint(found[2], 10, 64) // It consists of digits; an overflow counts as the largest number.
 	}
 	return out
 }

@@ -10,28 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bulk is one TCP transfer between two hosts, of a size or for a time.
+// Bulk is one TCP transfer between two hosts, of a given size or for a given time.
 type Bulk struct {
 	From, To Inside
-	Addr     netip.AddrPort // of the receiver
-	Bytes    int64          // zero: for Time
+	Addr     netip.AddrPort // address of the receiver
+	Bytes    int64          // 0 means for Time
 	Time     time.Duration
-	// Multipath has both ends ask for MPTCP; otherwise it is plain TCP.
+	// Multipath makes both ends use MPTCP instead of plain TCP.
 	Multipath bool
 }
 
-// bulkStep is the width of the steps in which what arrives is counted.
+// bulkStep is the resolution at which arriving bytes are counted.
 const bulkStep = 100 * time.Millisecond
 
-// BulkLog is what arrived of a transfer, by the receiver's clock.
+// BulkLog records the arrival of a transfer's bytes, by the receiver's clock.
 type BulkLog struct {
-	Begin time.Time // of the connection
-	steps []int64   // bytes by bulkStep since Begin
+	Begin time.Time // begin of the connection
+	steps []int64   // bytes in each bulkStep since Begin
 	Bytes int64
-	Took  time.Duration // until the last byte
+	Took  time.Duration // time until the last byte
 }
 
-// Add counts bytes that have arrived, so long after Begin.
+// Add counts bytes that have arrived at the given time after Begin.
 func (l *BulkLog) Add(after time.Duration, n int) {
 	l.Took = after
 	step := int(after / bulkStep)
@@ -42,7 +42,7 @@ func (l *BulkLog) Add(after time.Duration, n int) {
 	l.Bytes += int64(n)
 }
 
-// Mbit is the mean goodput in Mbit/s.
+// Mbit returns the mean goodput in Mbit/s.
 func (l *BulkLog) Mbit() float64 {
 	if l.Took <= 0 {
 		return 0
@@ -50,8 +50,8 @@ func (l *BulkLog) Mbit() float64 {
 	return float64(l.Bytes) * 8 / 1e6 / l.Took.Seconds()
 }
 
-// Between is the mean goodput in Mbit/s from one time since Begin until another, in
-// whole steps; false if there is none between them.
+// Between returns the mean goodput in Mbit/s between two times after Begin, in whole steps. It
+// returns false if there is no whole step between them.
 func (l *BulkLog) Between(from, to time.Duration) (float64, bool) {
 	first, last := int((max(from, 0)+bulkStep-1)/bulkStep), min(int(min(to, l.Took)/bulkStep), len(l.steps))
 	if first >= last {
@@ -64,9 +64,9 @@ func (l *BulkLog) Between(from, to time.Duration) (float64, bool) {
 	return float64(sum) * 8 / 1e6 / (time.Duration(last-first) * bulkStep).Seconds(), true
 }
 
-// After is the mean goodput in Mbit/s from a time since Begin, in whole steps, until the
-// last byte; false if that is nothing. What a lost segment has held up until the end
-// counts, as its time does.
+// After returns the mean goodput in Mbit/s from the given time after Begin, in whole steps, until
+// the last byte. It returns false if there is no such step. Bytes that a lost segment has held up
+// until the end count, and so does the time.
 func (l *BulkLog) After(from time.Duration) (float64, bool) {
 	first := min(int((max(from, 0)+bulkStep-1)/bulkStep), len(l.steps))
 	took := l.Took - time.Duration(first)*bulkStep
@@ -80,7 +80,7 @@ func (l *BulkLog) After(from time.Duration) (float64, bool) {
 	return float64(left) * 8 / 1e6 / took.Seconds(), true
 }
 
-// Run carries the transfer to its end.
+// Run performs the transfer.
 func (b Bulk) Run(ctx context.Context) (*BulkLog, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,7 +124,7 @@ func (b Bulk) send(ctx context.Context) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	// A short buffer, so that the end comes soon after the last write.
+	// A short buffer makes the transfer end soon after the last write.
 	if err := conn.(*net.TCPConn).SetWriteBuffer(256 << 10); err != nil {
 		return err
 	}
@@ -146,12 +146,12 @@ func (b Bulk) send(ctx context.Context) error {
 	return nil
 }
 
-// bulkRead is how much has to have arrived before it is read, unless it is the end:
-// dozens of receivers that are woken for each packet would take the processor from the
-// network that carries them.
+// bulkRead is the number of bytes that must have arrived before they are read, except at the end.
+// Dozens of receivers that wake for each packet would take the processor from the network that
+// carries them.
 const bulkRead = 8 << 10
 
-// receiveBulk counts what arrives until the sender closes.
+// receiveBulk counts the bytes that arrive until the sender closes.
 func receiveBulk(ctx context.Context, ln net.Listener) (*BulkLog, error) {
 	conn, err := ln.Accept()
 	if err != nil {
@@ -173,7 +173,7 @@ func receiveBulk(ctx context.Context, ln net.Listener) (*BulkLog, error) {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			return l, nil // the sender has closed
+			return l, nil // The sender has closed.
 		}
 	}
 }

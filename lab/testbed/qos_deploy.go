@@ -15,19 +15,18 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// NetworkOptions says what controller to run over a lab whose links between switches
-// are of known rates.
+// NetworkOptions describes a controller for a lab whose links between switches have known rates.
 type NetworkOptions struct {
 	Lab    *lab.Lab
-	Binary string // the sluice program
-	LogDir string // where the program's output goes; must exist
-	// Interval is how often counters are read.
+	Binary string // path of sluice
+	LogDir string // folder for the program's output; must exist
+	// Interval is how often the controller reads counters.
 	Interval time.Duration
-	// Rate is that of a link, in bit/s.
+	// Rate returns the rate of a link in bit/s.
 	Rate func(lab.Link) float64
-	// Queues has the controller make queues in the switches' databases.
+	// Queues makes the controller create queues in the switches' databases.
 	Queues bool
-	// Settings are further lines of its configuration's section "network", Services further
+	// Settings holds further lines of the configuration's section "network", and Services further
 	// sections.
 	Settings, Services string
 }
@@ -41,7 +40,7 @@ type Network struct {
 	controller *Daemon
 }
 
-// DeployNetwork starts a controller that is told the capacities of all links, and
+// DeployNetwork starts a controller whose configuration has the capacities of all links, and
 // returns when it knows every switch and link.
 func DeployNetwork(ctx context.Context, o NetworkOptions) (*Network, error) {
 	dir, err := os.MkdirTemp("", "sluice-stage-")
@@ -102,7 +101,7 @@ network:
 	})
 }
 
-// databases is what the configuration says of the switches' databases.
+// databases returns the configuration of the switches' databases.
 func databases(o NetworkOptions) string {
 	if !o.Queues {
 		return ""
@@ -114,15 +113,14 @@ func databases(o NetworkOptions) string {
 	return text
 }
 
-// DeclareLinks is what Options.Network needs to contain for the controller to know the
-// rates of a lab's links.
+// DeclareLinks returns lines for Options.Network that declare the rates of a lab's links.
 func DeclareLinks(l *lab.Lab, rate func(lab.Link) float64) (string, error) {
 	text, _, err := capacities(l, rate)
 	return text, err
 }
 
-// capacities is what the configuration says of the rates of links, and how many
-// directed links join switches.
+// capacities returns the configuration of the links' rates, and the number of directed links
+// between switches.
 func capacities(l *lab.Lab, rate func(lab.Link) float64) (text string, links int, err error) {
 	t := l.Topology()
 	rates := map[string]string{}
@@ -162,7 +160,7 @@ func (n *Network) Metrics(ctx context.Context) (Metrics, error) {
 	return m, nil
 }
 
-// PID is that of the controller's process.
+// PID returns the process ID of the controller.
 func (n *Network) PID() int { return n.controller.PID() }
 
 // Close ends the controller.

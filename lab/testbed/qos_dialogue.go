@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// Dialogue is a client and a server that exchange small messages over one TCP
-// connection, as control traffic does: a request each interval, and an answer.
+// Dialogue is a client and a server that exchange small messages over one TCP connection, as
+// control traffic does: a request each interval, and an answer.
 type Dialogue struct {
 	Client, Server Node
 	To             netip.AddrPort
 	Interval       time.Duration
 	For            time.Duration
-	// Bytes of a message.
+	// Bytes is the size of a message.
 	Bytes int
 }
 
-// patience is how long one answer may take.
-const patience = 10 * time.Second
+// answerTimeout bounds the time of one answer.
+const answerTimeout = 10 * time.Second
 
-// Run returns how long each answer took. A request that has to wait for the answer to
-// the one before is late by that, and the next goes out at once.
+// Run returns how long each answer took. A request that must wait for the previous answer is sent
+// late, and the next one immediately after it.
 func (e Dialogue) Run(ctx context.Context) ([]time.Duration, error) {
 	listener, err := listenAt(e.Server, "tcp", e.To)
 	if err != nil {
@@ -52,7 +52,7 @@ func (e Dialogue) ask(ctx context.Context, conn net.Conn) ([]time.Duration, erro
 	defer tick.Stop()
 	for end := time.Now().Add(e.For); time.Now().Before(end); {
 		began := time.Now()
-		if err := conn.SetDeadline(began.Add(patience)); err != nil {
+		if err := conn.SetDeadline(began.Add(answerTimeout)); err != nil {
 			return took, err
 		}
 		if _, err := conn.Write(message); err != nil {
@@ -75,7 +75,7 @@ func (e Dialogue) ask(ctx context.Context, conn net.Conn) ([]time.Duration, erro
 func (e Dialogue) answer(listener net.Listener) {
 	conn, err := listener.Accept()
 	if err != nil {
-		return // nobody came
+		return // No client has connected.
 	}
 	defer conn.Close()
 	message := make([]byte, e.Bytes)
@@ -97,10 +97,10 @@ func listenAt(n Node, kind string, at netip.AddrPort) (l net.Listener, err error
 	return l, err
 }
 
-// dialAt connects from a node. The address is literal: a look-up would leave the
+// dialAt connects from a node. The address is literal, because looking up a name would leave the
 // namespace.
 func dialAt(ctx context.Context, n Node, kind string, to netip.AddrPort) (c net.Conn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	err = n.Do(func() error {
 		c, err = (&net.Dialer{}).DialContext(ctx, kind, to.String())

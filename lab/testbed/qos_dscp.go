@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SeenDSCP sends UDP packets with a DSCP and counts with which they arrive.
+// SeenDSCP sends UDP packets with a DSCP and counts the DSCPs with which they arrive.
 func SeenDSCP(ctx context.Context, from, to Inside, dst netip.AddrPort, dscp uint8, packets int) (map[uint8]int, error) {
 	in, err := packetConn(to, dst, unix.IP_RECVTOS, 1)
 	if err != nil {
@@ -39,7 +39,7 @@ func SeenDSCP(ctx context.Context, from, to Inside, dst netip.AddrPort, dscp uin
 	return countDSCP(in, packets)
 }
 
-// countDSCP reads packets until all have come, or none for a while.
+// countDSCP reads packets until all have arrived, or none has for a while.
 func countDSCP(in *net.UDPConn, packets int) (map[uint8]int, error) {
 	seen := map[uint8]int{}
 	data, control := make([]byte, 2048), make([]byte, 256)

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Flood is a stream of UDP packets, whatever the network makes of them.
+// Flood is a stream of UDP packets at a rate that does not react to losses.
 type Flood struct {
 	From, To Node
 	Dst      netip.AddrPort
-	// Rate is in bit/s of payload, Bytes that of one packet.
+	// Rate is in bit/s of payload, and Bytes the payload of one packet.
 	Rate  float64
 	Bytes int
 }
 
-// Flooding is a flood that goes on.
+// Flooding is a flood that runs.
 type Flooding struct {
 	out, in net.PacketConn
 	cancel  context.CancelFunc
@@ -29,7 +29,7 @@ type Flooding struct {
 	packets, payload uint64
 }
 
-// Start begins to send.
+// Start starts sending.
 func (f Flood) Start(ctx context.Context) (*Flooding, error) {
 	r := &Flooding{}
 	var err error
@@ -56,8 +56,7 @@ func (f Flood) Start(ctx context.Context) (*Flooding, error) {
 	return r, nil
 }
 
-// send keeps the rate over the whole time: what a late tick has missed goes out with
-// the next.
+// send keeps the rate on average: packets that a late tick has missed are sent with the next.
 func (r *Flooding) send(ctx context.Context, f Flood) {
 	packet := make([]byte, f.Bytes)
 	to := net.UDPAddrFromAddrPort(f.Dst)
@@ -71,11 +70,11 @@ func (r *Flooding) send(ctx context.Context, f Flood) {
 		case <-tick.C:
 		}
 		due := time.Since(began).Seconds() * f.Rate / 8 / float64(f.Bytes)
-		if due-sent > 200 { // the machine was busy elsewhere; do not make it up in one burst
+		if due-sent > 200 { // The machine was busy otherwise; do not make up for all of it in one burst.
 			sent = due - 200
 		}
 		for ; sent < due; sent++ {
-			_, _ = r.out.WriteTo(packet, to) // what is not sent is lost, as on the way
+			_, _ = r.out.WriteTo(packet, to) // A packet that cannot be sent counts as lost.
 		}
 	}
 }
@@ -85,7 +84,7 @@ func (r *Flooding) receive() {
 	for {
 		n, _, err := r.in.ReadFrom(packet)
 		if err != nil {
-			return // closed by Stop
+			return // Stop has closed the socket.
 		}
 		r.mu.Lock()
 		r.packets++
@@ -94,14 +93,14 @@ func (r *Flooding) receive() {
 	}
 }
 
-// Received is what has arrived so far.
+// Received returns the packets and bytes of payload that have arrived so far.
 func (r *Flooding) Received() (packets, payload uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.packets, r.payload
 }
 
-// Stop ends it.
+// Stop stops sending.
 func (r *Flooding) Stop() {
 	r.cancel()
 	r.in.Close()

@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// Probe asks over UDP, a request each interval whatever has become of those before, and
-// a server returns each request as it is. Nothing is sent again, so that every answer
-// shows how long the network took, and none how long a timer.
+// Probe sends requests over UDP, one each interval whether or not earlier ones were answered, and a
+// server returns each request unchanged. Nothing is retransmitted, so that every answer shows the
+// delay of the network, and not that of a timer.
 type Probe struct {
 	Client, Server Node
 	To             netip.AddrPort
 	Interval       time.Duration
 	For            time.Duration
-	// Bytes of a message; at least probeHeader.
+	// Bytes is the size of a message, at least probeHeader.
 	Bytes int
 }
 
-// probeHeader is the number of a request and the time at which it went out.
+// probeHeader is the size of the number of a request and of the time at which it was sent.
 const probeHeader = 16
 
-// probeLast is how long answers to the last requests are waited for.
-const probeLast = time.Second
+// probeWait is how long to wait for answers to the last requests.
+const probeWait = time.Second
 
-// Answer is what came back of a request.
+// Answer describes the answer to a request.
 type Answer struct {
-	Request int // from 1
+	Request int // number of the request, from 1
 	Took    time.Duration
 }
 
-// Run returns how many requests went out, and the answers by request.
+// Run returns the number of requests that were sent, and the answers in the order of the requests.
 func (p Probe) Run(ctx context.Context) (sent int, answers []Answer, err error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -57,7 +57,7 @@ func (p Probe) Run(ctx context.Context) (sent int, answers []Answer, err error) 
 	if err != nil {
 		return sent, nil, fmt.Errorf("probe: %w", err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(probeLast)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(probeWait)); err != nil {
 		return sent, nil, fmt.Errorf("probe: %w", err)
 	}
 	answers = <-got
@@ -101,7 +101,7 @@ func readAnswers(conn net.Conn, began time.Time) (out []Answer) {
 	}
 }
 
-// echo returns what arrives until the socket is closed.
+// echo returns each packet that arrives until the socket is closed.
 func echo(server net.PacketConn) {
 	message := make([]byte, 2048)
 	for {
@@ -109,7 +109,7 @@ func echo(server net.PacketConn) {
 		if err != nil {
 			return
 		}
-		_, _ = server.WriteTo(message[:n], from) // what is not sent is lost, as on the way
+		_, _ = server.WriteTo(message[:n], from) // A packet that cannot be sent counts as lost.
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 func TestProbe(t *testing.T) {
 	sent, answers, err := Probe{
-		Client: here{}, Server: here{}, To: netip.MustParseAddrPort("127.0.0.1:42031"), Interval: 2 * time.Millisecond, For: 300 * time.Millisecond, Bytes: 64,
+		Client: localhost{}, Server: localhost{}, To: netip.MustParseAddrPort("127.0.0.1:42031"), Interval: 2 * time.Millisecond, For: 300 * time.Millisecond, Bytes: 64,
 	}.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)

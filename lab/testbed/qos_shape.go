@@ -9,21 +9,20 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// shapedQueue is how long a full packet may wait for its turn on a link. A full queue
-// drops its oldest packet: of a port that refuses the newest, Open vSwitch's userspace
-// datapath drops all that it has collected.
+// shapedQueue is how long a full packet may wait in a link's queue. A full queue drops its oldest
+// packet. If it refused the newest one instead, Open vSwitch's userspace datapath would drop all
+// packets that it has collected for the port.
 const shapedQueue = 80 * time.Millisecond
 
-// shapedBurst is how long a link may make up for not having sent when it could have. The
-// processor that carries dozens of links does not always come to each of them in time,
-// and a virtual machine may stand still for 30 to 60 ms: what does not fit the bucket is
-// lost, and the link slower than its rate. It is shorter than the queue, which takes what
-// was made up for before.
+// shapedBurst is how much sending time a link may make up for. The processor that carries dozens of
+// links does not always serve each of them in time, and a virtual machine may pause for 30 to 60
+// ms. Time that exceeds the bucket is lost and makes the link slower than its rate. It is shorter
+// than the queue, which holds the packets that are sent in such a burst.
 const shapedBurst = 60 * time.Millisecond
 
-// ShapeLinks gives every link of a lab a rate by the kernel's token bucket. The lab's
-// delay line can do more, but takes several times the processor: networks of dozens of
-// links that need nothing but rates are slower than the machine that carries them.
+// ShapeLinks gives every link of a lab a rate by the kernel's token bucket. The lab's delay line
+// can do more, but needs several times the processor time: networks of dozens of links that need
+// only rates would be slower than the machine that carries them.
 func ShapeLinks(ctx context.Context, l *lab.Lab, rate func(lab.Link) float64) error {
 	t := l.Topology()
 	isSwitch := map[string]bool{}
@@ -46,8 +45,8 @@ func ShapeLinks(ctx context.Context, l *lab.Lab, rate func(lab.Link) float64) er
 	return nil
 }
 
-// shapePort shapes what leaves a switch. Without a QoS record Open vSwitch would remove
-// what is not its own.
+// shapePort shapes the packets that leave a switch. Without a QoS record Open vSwitch would remove
+// a discipline that it has not made.
 func shapePort(ctx context.Context, s *lab.LiveSwitch, link string, rate float64) error {
 	port, err := s.Port(link)
 	if err != nil {
@@ -60,9 +59,10 @@ func shapePort(ctx context.Context, s *lab.LiveSwitch, link string, rate float64
 	return shape(ctx, s, name, rate)
 }
 
-// shapeHost shapes what leaves a host. The host gives its packets to the link one by one:
-// of the tens that TCP makes in one piece for a way this short, a bucket would let all go
-// at once, and everything else of the host, acknowledgements too, would come in clusters.
+// shapeHost shapes the packets that leave a host. The host passes its packets to the link one by
+// one. TCP would otherwise pass tens of packets in one piece on such a short path, and a bucket
+// would let them all go at once: all other packets of the host, acknowledgements included, would be
+// sent in clusters.
 func shapeHost(ctx context.Context, h Place, rate float64) error {
 	const name = "eth0"
 	if err := run(ctx, h, "ip", "link", "set", "dev", name, "gso_max_segs", "1"); err != nil {
@@ -86,7 +86,7 @@ func tc(ctx context.Context, at Place, lines ...string) error {
 	return nil
 }
 
-// run has a program succeed, and tells what it said if it did not.
+// run runs a program, and returns an error with its output if it fails.
 func run(ctx context.Context, at Place, name string, args ...string) error {
 	if out, err := at.Command(ctx, name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// ShapeLinks sets the rate of a link, and has its hosts give it packets one by one: a bucket of
-// tens of milliseconds must not let go what TCP makes in one piece, and then nothing for as long
-// as the bucket lasts.
+// TestShapedLinkTakesPacketsOneByOne checks that ShapeLinks sets the rate of a link, and that hosts
+// pass packets to it one by one. A bucket of tens of milliseconds must not send all packets that
+// TCP makes in one piece, and then nothing for as long as the bucket lasts.
 func TestShapedLinkTakesPacketsOneByOne(t *testing.T) {
 	t.Parallel()
 	l := lab.New(t, lab.Topology{

@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// Static configures the switches of a lab by hand, as one would without a controller:
-// they learn addresses, and their ports have a rate.
+// Static configures the switches of a lab as one would by hand without a controller: they learn
+// addresses, and their ports have a rate.
 type Static struct {
 	Lab *lab.Lab
-	// Rate is that of every port in bit/s, Packets what its queue holds.
+	// Rate is the rate of every port in bit/s, and Packets the length of its queue.
 	Rate    float64
 	Packets int
 }
@@ -24,8 +24,8 @@ func (s Static) FIFO(ctx context.Context) error {
 	})
 }
 
-// Queues gives every port a second queue, and puts the packets of a UDP port into it
-// by OpenFlow: what the QoS applications of other controllers configure.
+// Queues gives every port a second queue, and puts the packets of a UDP port into it by OpenFlow.
+// This is what the QoS applications of other controllers configure.
 func (s Static) Queues(ctx context.Context, port int) error {
 	flows := []string{
 		"priority=1,actions=NORMAL",
@@ -37,7 +37,8 @@ func (s Static) Queues(ctx context.Context, port int) error {
 	})
 }
 
-// bucket gives a port a token bucket with a queue for everything and perhaps another.
+// bucket gives a port a token bucket with a queue for all packets and, if second is given, another
+// one.
 func (s Static) bucket(ctx context.Context, sw *lab.LiveSwitch, device string, second []string) error {
 	queues := "queues=0=@q0"
 	if second != nil {
@@ -51,7 +52,7 @@ func (s Static) bucket(ctx context.Context, sw *lab.LiveSwitch, device string, s
 	return err
 }
 
-// TC writes classes and filters into every switch's kernel by hand.
+// TC adds classes and filters to the kernel of every switch, as by hand.
 func (s Static) TC(ctx context.Context, port int) error {
 	return s.each(ctx, []string{"priority=1,actions=NORMAL"}, func(sw *lab.LiveSwitch, device string) error {
 		if _, err := sw.Vsctl(ctx, "set", "Port", device, "qos=@qos", "--", "--id=@qos", "create", "QoS", "type=linux-noop"); err != nil {
@@ -68,7 +69,7 @@ func (s Static) TC(ctx context.Context, port int) error {
 	})
 }
 
-// each writes a switch's flows, and configures its ports.
+// each writes every switch's flows, and configures its ports.
 func (s Static) each(ctx context.Context, flows []string, port func(sw *lab.LiveSwitch, device string) error) error {
 	for _, spec := range s.Lab.Topology().Switches {
 		sw := s.Lab.Switch(spec.Name)
@@ -97,7 +98,7 @@ func (s Static) each(ctx context.Context, flows []string, port func(sw *lab.Live
 	return nil
 }
 
-// Clear takes everything back.
+// Clear removes all of this configuration.
 func (s Static) Clear(ctx context.Context) error {
 	for _, spec := range s.Lab.Topology().Switches {
 		if err := s.clear(ctx, s.Lab.Switch(spec.Name)); err != nil {
@@ -119,14 +120,14 @@ func (s Static) clear(ctx context.Context, sw *lab.LiveSwitch) error {
 		if _, err := sw.Vsctl(ctx, "clear", "Port", d, "qos"); err != nil {
 			return err
 		}
-		// What tc has made stays under linux-noop; without a discipline this fails.
+		// A discipline that tc has made stays under linux-noop. Without one this fails.
 		_ = sw.Command(ctx, "tc", "qdisc", "del", "dev", d, "root").Run()
 	}
 	_, err = sw.Vsctl(ctx, "--all", "destroy", "QoS", "--", "--all", "destroy", "Queue")
 	return err
 }
 
-// devicesOf are the interfaces of a switch's numbered ports.
+// devicesOf returns the interfaces of a switch's numbered ports.
 func devicesOf(ctx context.Context, sw *lab.LiveSwitch) ([]string, error) {
 	out, err := sw.Vsctl(ctx, "--bare", "--columns=name", "find", "Interface", "ofport>0", "type!=internal")
 	return strings.Fields(out), err

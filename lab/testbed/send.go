@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// SendFrames sends frames by an interface of a host, one each interval, until ctx ends.
-// next appends the n-th frame. It returns how many were sent.
+// SendFrames sends frames by an interface of a host, one each interval, until ctx ends. next
+// appends the n-th frame. It returns the number of frames that were sent.
 func SendFrames(ctx context.Context, host Inside, name string, interval time.Duration, next func(b []byte, n uint64) []byte) (sent uint64, err error) {
 	f, err := openFrames(host, name)
 	if err != nil {

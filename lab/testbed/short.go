@@ -18,35 +18,35 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ShortOptions describes many short connections of one client to a [WebServer]:
-// each fetches one small file and ends.
+// ShortOptions describes many short connections of one client to a [WebServer]. Each fetches one
+// small file and ends.
 type ShortOptions struct {
 	Client Inside
 	Server netip.AddrPort
-	File   string // its path at the server, without a leading slash
-	Want   []byte // its content
+	File   string // path at the server, without a leading slash
+	Want   []byte // content of the file
 	Count  int
 	AtOnce int
-	// ClientCloses has the client end the connection after the answer and go on to
-	// its next one; that the server ends it too is seen to beside. Otherwise the
-	// server ends it first.
+	// ClientCloses makes the client close the connection after the answer and continue with its
+	// next one; a goroutine waits until the server has closed it too. Otherwise the server closes
+	// first.
 	ClientCloses bool
 }
 
-// ShortConnection is what became of one of them.
+// ShortConnection holds the result of one connection.
 type ShortConnection struct {
-	Local   netip.AddrPort // the client's end; invalid if it never connected
+	Local   netip.AddrPort // address of the client's end; invalid if it never connected
 	Began   time.Time
-	Took    time.Duration // from the first SYN until the client is done: it has closed, or has seen the server close
+	Took    time.Duration // from the first SYN until the client has closed, or has seen the server close
 	Failure Failure
-	Err     error     // what failed; nil for none
-	Failed  time.Time // when
+	Err     error     // error of the connection, or nil
+	Failed  time.Time // time of the error
 }
 
-// Failure says in which way a connection failed.
+// Failure is the kind of a connection's failure.
 type Failure string
 
-// The ways in which a connection fails.
+// These are the kinds of failures.
 const (
 	NoFailure      Failure = ""
 	ResetOnConnect Failure = "reset on connect"
@@ -56,7 +56,7 @@ const (
 	OtherFailure   Failure = "other"
 )
 
-// Failures lists them as tables do.
+// Failures returns all kinds in the order of tables.
 func Failures() []Failure {
 	return []Failure{ResetOnConnect, ResetOnRead, TimedOut, WrongBytes, OtherFailure}
 }
@@ -64,12 +64,12 @@ func Failures() []Failure {
 // shortLimit is how long a connection may take before it counts as hung.
 const shortLimit = 20 * time.Second
 
-// errWrong says that an answer is not what the server was asked for.
+// errWrong means that an answer does not belong to the request.
 var errWrong = errors.New("wrong answer")
 
-// Short makes the connections and returns what became of each, in the order of
-// their beginning by worker. A connection that fails is a result; an error says
-// that they could not be made at all.
+// Short makes the connections and returns the result of each, in the order in which they began, by
+// worker. A connection that fails is a result; an error means that connections could not be made at
+// all.
 func Short(ctx context.Context, o ShortOptions) ([]ShortConnection, error) {
 	all := make([]ShortConnection, o.Count)
 	var next atomic.Int64
@@ -89,7 +89,7 @@ func Short(ctx context.Context, o ShortOptions) ([]ShortConnection, error) {
 	}
 	err := group.Wait()
 	if err == nil {
-		err = context.Cause(ctx) // what it has cut off did not fail
+		err = context.Cause(ctx) // Connections that the end of ctx has cut off have not failed.
 	}
 	if err != nil {
 		return nil, fmt.Errorf("short connections to %v: %w", o.Server, err)
@@ -97,7 +97,7 @@ func Short(ctx context.Context, o ShortOptions) ([]ShortConnection, error) {
 	return all, nil
 }
 
-// connect makes connection number i; the group sees to its end.
+// connect makes connection number i. The group waits until both ends have closed it.
 func (o ShortOptions) connect(ctx context.Context, i int, c *ShortConnection, group *errgroup.Group) {
 	c.Began = time.Now()
 	defer func() { c.Took = time.Since(c.Began) }()
@@ -130,15 +130,14 @@ func (o ShortOptions) connect(ctx context.Context, i int, c *ShortConnection, gr
 	})
 }
 
-// fail notes what went wrong, if anything; reset is what a reset is called at
-// that point.
+// fail records an error, if any. reset is the kind of failure that a reset means at that point.
 func (c *ShortConnection) fail(reset Failure, err error) {
 	if err != nil {
 		c.Failure, c.Err, c.Failed = FailureOf(err, reset), err, time.Now()
 	}
 }
 
-// exchange asks for the file and checks the answer.
+// exchange requests the file and checks the answer.
 func (o ShortOptions) exchange(w io.Writer, r *bufio.Reader, local netip.AddrPort, i int) error {
 	ends := "close"
 	if o.ClientCloses {
@@ -164,7 +163,7 @@ func (o ShortOptions) exchange(w io.Writer, r *bufio.Reader, local netip.AddrPor
 	return nil
 }
 
-// awaitEnd sees the server end the connection in order.
+// awaitEnd waits until the server has closed the connection in order.
 func awaitEnd(r *bufio.Reader) error {
 	switch _, err := r.ReadByte(); {
 	case err == nil:
@@ -175,8 +174,8 @@ func awaitEnd(r *bufio.Reader) error {
 	return nil
 }
 
-// FailureOf sorts the error of a connection; reset is what a reset is called at
-// that point.
+// FailureOf returns the kind of failure of a connection's error. reset is the kind that a reset
+// means at that point.
 func FailureOf(err error, reset Failure) Failure {
 	switch {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EPIPE):

@@ -25,14 +25,14 @@ func TestShortConnections(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "small"), want, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	server, err := StartWebServer(t.Context(), here{}, root, t.TempDir(), port)
+	server, err := StartWebServer(t.Context(), localhost{}, root, t.TempDir(), port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Stop()
 	for _, clientCloses := range []bool{false, true} {
 		o := ShortOptions{
-			Client: here{}, Server: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port),
+			Client: localhost{}, Server: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port),
 			File: "small", Want: want, Count: 100, AtOnce: 7, ClientCloses: clientCloses,
 		}
 		for i, c := range short(t, o) {
@@ -58,7 +58,7 @@ func short(t *testing.T, o ShortOptions) []ShortConnection {
 	return all
 }
 
-// TestShortConnectionsThatFail has servers that do what must not pass for an answer.
+// TestShortConnectionsThatFail runs servers whose answers must not be accepted.
 func TestShortConnectionsThatFail(t *testing.T) {
 	answer := func(asked string) string {
 		return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n" + askedHeader + ": " + asked + "\r\n" + seenFromHeader + ": %s\r\n\r\nok"
@@ -77,7 +77,7 @@ func TestShortConnectionsThatFail(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := serveOne(t, c.serve)
-			got := short(t, ShortOptions{Client: here{}, Server: at, File: "x", Want: []byte("ok"), Count: 1, AtOnce: 1})
+			got := short(t, ShortOptions{Client: localhost{}, Server: at, File: "x", Want: []byte("ok"), Count: 1, AtOnce: 1})
 			if got[0].Failure != c.want {
 				t.Errorf("%q (%v), want %q", got[0].Failure, got[0].Err, c.want)
 			}
@@ -85,7 +85,7 @@ func TestShortConnectionsThatFail(t *testing.T) {
 	}
 }
 
-// serveOne accepts one connection, reads what is asked, has f answer, and closes.
+// serveOne accepts one connection, reads the request, calls f to answer, and closes.
 func serveOne(t *testing.T, f func(*net.TCPConn)) netip.AddrPort {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -132,7 +132,7 @@ func TestFailuresAreSorted(t *testing.T) {
 func TestShortConnectionsThatAreCutOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	at := serveOne(t, func(*net.TCPConn) { cancel() })
-	all, err := Short(ctx, ShortOptions{Client: here{}, Server: at, File: "x", Count: 1, AtOnce: 1})
+	all, err := Short(ctx, ShortOptions{Client: localhost{}, Server: at, File: "x", Count: 1, AtOnce: 1})
 	if !errors.Is(err, context.Canceled) || all != nil {
 		t.Errorf("%v, %v: what was cut off counts as failed", all, err)
 	}

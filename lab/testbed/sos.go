@@ -26,8 +26,8 @@ import (
 
 const sosPath = "/api/v1/sos"
 
-// issueCertificates makes an authority for this deployment, and a certificate
-// for the controller and for each agent.
+// issueCertificates makes an authority for this deployment, and a certificate for the controller
+// and for each agent.
 func (d *Deployment) issueCertificates() error {
 	ca, err := pki.Init(d.dir, "sluice lab "+d.lab.Name(), 24*time.Hour)
 	if err != nil {
@@ -67,7 +67,7 @@ func (d *Deployment) connect(ctx context.Context) error {
 	return err
 }
 
-// trustController is how the API's certificate is judged; nil where it has none.
+// trustController returns the TLS configuration for the API, or nil if the API has no certificate.
 func trustController(d *Deployment) (*tls.Config, error) {
 	if len(d.gateways) == 0 {
 		return nil, nil
@@ -75,11 +75,11 @@ func trustController(d *Deployment) (*tls.Config, error) {
 	return pki.Client(pki.Files{CA: filepath.Join(d.dir, "ca.crt")}, pki.RoleController)
 }
 
-// TokenFile holds the token of the controller's API.
+// TokenFile returns the path of the file with the token of the controller's API.
 func (d *Deployment) TokenFile() string { return filepath.Join(d.dir, "controller", "token") }
 
-// LastWords are the last lines of the log of the controller or of an agent, by its
-// host's name, for an error message.
+// LastWords returns the last lines of the log of the controller or of an agent, by its host's name,
+// for an error message.
 func (d *Deployment) LastWords(program string) string {
 	return Tail(filepath.Join(d.logs, program+".log"), lastWords)
 }
@@ -102,8 +102,8 @@ func (d *Deployment) settle(ctx context.Context) error {
 	return d.waitAgents(ctx)
 }
 
-// Ready returns when every switch is connected and every agent usable, as after
-// a program was killed and started again.
+// Ready waits until every switch is connected and every agent usable, as after a program was killed
+// and started again.
 func (d *Deployment) Ready(ctx context.Context) error {
 	if err := d.waitSwitches(ctx); err != nil {
 		return err
@@ -140,14 +140,14 @@ func (d *Deployment) waitAgents(ctx context.Context) error {
 	})
 }
 
-// listAgents is what the controller knows of its agents.
+// listAgents returns the agents that the controller knows.
 func listAgents(ctx context.Context, d *Deployment) (all []agents.AgentInfo, err error) {
 	err = d.Get(ctx, sosPath+"/agents", &all)
 	return all, err
 }
 
-// RestartAgent starts a host's agent anew, with nothing in its memory, and returns when the
-// controller has noticed both its end and its start.
+// RestartAgent restarts a host's agent, so that it has no state, and returns when the controller
+// has noticed both its end and its start.
 func RestartAgent(ctx context.Context, d *Deployment, host string) error {
 	d.Agent(host).Stop()
 	err := Poll(ctx, "the controller to miss agent "+host, func() error {
@@ -176,13 +176,13 @@ func Poll(ctx context.Context, what string, f func() error) error {
 	return PollFor(ctx, readyWithin, what, f)
 }
 
-// PollFor is Poll for what may take longer.
+// PollFor does what Poll does, for conditions that may take longer.
 func PollFor(ctx context.Context, within time.Duration, what string, f func() error) error {
 	return tasks.Poll(ctx, within, what, f)
 }
 
-// Whitelist has connections to the server's port carried by agents, and returns
-// the entry's id.
+// Whitelist adds a whitelist entry for the server's port, so that agents carry connections to it,
+// and returns the entry's ID.
 func (d *Deployment) Whitelist(ctx context.Context, server netip.Addr, port uint16, tuning sos.Tuning) (string, error) {
 	spec := sos.EntrySpec{
 		Clients: []string{everyone(server)}, Servers: []string{server.String()}, Ports: []string{fmt.Sprint(port)}, Tuning: tuning,
@@ -201,8 +201,8 @@ func everyone(server netip.Addr) string {
 	return "::/0"
 }
 
-// NearByHops has agents chosen by hops: by latency, the usual way, no agent would
-// help where the link between them has none.
+// NearByHops makes the controller choose agents by hops. By latency, the usual way, no agent would
+// be chosen if the link between the agents has no latency.
 func (d *Deployment) NearByHops(ctx context.Context) error {
 	hops := network.MetricHops.String()
 	return d.Do(ctx, http.MethodPatch, sosPath+"/config", sos.ConfigChange{Metric: &hops}, nil)
@@ -220,18 +220,18 @@ func (d *Deployment) Sessions(ctx context.Context) ([]sos.Record, error) {
 	return all, err
 }
 
-// ErrNotCarried says that a transfer that should have been carried by agents
-// went past them.
+// ErrNotCarried means that agents should have carried a transfer and did not.
 var ErrNotCarried = errors.New("the transfer was not carried by agents")
 
-// Links is the number of directed links that the controller knows.
+// Links returns the number of directed links that the controller knows.
 func (d *Deployment) Links(ctx context.Context) (int, error) {
 	var all []struct{}
 	err := d.Get(ctx, "/api/v1/network/links", &all)
 	return len(all), err
 }
 
-// AgentClient speaks to an agent's control interface with the controller's certificate.
+// AgentClient returns a client of an agent's control interface that uses the controller's
+// certificate.
 func (d *Deployment) AgentClient(host string) (*agentapi.Client, error) {
 	config, err := d.trustAgents()
 	if err != nil {
@@ -240,7 +240,7 @@ func (d *Deployment) AgentClient(host string) (*agentapi.Client, error) {
 	return agentapi.NewClient(d.agentURL(host), config, d.lab.Control().DialContext)
 }
 
-// trustAgents is how the controller speaks to agents.
+// trustAgents returns the TLS configuration of the controller's connections to agents.
 func (d *Deployment) trustAgents() (*tls.Config, error) {
 	file := func(name string) string { return filepath.Join(d.dir, name) }
 	return pki.Client(pki.Files{Cert: file("controller.crt"), Key: file("controller.key"), CA: file("ca.crt")}, pki.RoleAgent)

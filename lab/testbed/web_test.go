@@ -34,14 +34,14 @@ func TestWebServerAndCurl(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "big"), content, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	server, err := StartWebServer(t.Context(), here{}, root, logs, port)
+	server, err := StartWebServer(t.Context(), localhost{}, root, logs, port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Stop()
 
 	file := filepath.Join(got, "big")
-	d, err := Curl(t.Context(), here{}, fmt.Sprintf("http://127.0.0.1:%d/big", port), file, nil)
+	d, err := Curl(t.Context(), localhost{}, fmt.Sprintf("http://127.0.0.1:%d/big", port), file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,13 +53,13 @@ func TestWebServerAndCurl(t *testing.T) {
 		t.Errorf("server logged %+v, client says %+v, %v", seen, d, err)
 	}
 
-	if err := CurlMany(t.Context(), here{}, urls, got); err != nil {
+	if err := CurlMany(t.Context(), localhost{}, urls, got); err != nil {
 		t.Fatal(err)
 	}
 	for i := range urls {
 		if received, err := os.ReadFile(filepath.Join(got, fmt.Sprint(i))); err != nil || !bytes.Equal(received, content[:i]) {
 			if i == 0 && os.IsNotExist(err) {
-				continue // curl makes no file for an empty answer
+				continue // curl makes no file for an empty answer.
 			}
 			t.Fatalf("file %d differs: %v", i, err)
 		}
@@ -80,11 +80,11 @@ func TestCurlNamesTheFailure(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("needs curl")
 	}
-	_, err := Curl(t.Context(), here{}, "http://127.0.0.1:42012/x", filepath.Join(t.TempDir(), "x"), nil)
+	_, err := Curl(t.Context(), localhost{}, "http://127.0.0.1:42012/x", filepath.Join(t.TempDir(), "x"), nil)
 	if err == nil || !strings.Contains(err.Error(), "connect") {
 		t.Errorf("error %v, want curl's own words", err)
 	}
-	if err := CurlMany(t.Context(), here{}, []string{"http://127.0.0.1:42012/x"}, t.TempDir()); err == nil {
+	if err := CurlMany(t.Context(), localhost{}, []string{"http://127.0.0.1:42012/x"}, t.TempDir()); err == nil {
 		t.Error("CurlMany does not report a failed transfer")
 	}
 }
