@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/testbed"
 	"github.com/sluice-net/sluice/services/cinema"
+	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
 const (
@@ -193,7 +194,7 @@ func (e *Env) withZaps(ctx context.Context, c zapCase, f func(context.Context, *
 		defer func() { err = errors.Join(err, d.Close()) }()
 		for n := range zapChannels {
 			err := d.AddChannel(ctx, cinema.ChannelSpec{
-				Name: fmt.Sprintf("c%d", n+1), Number: n + 1, Source: fmt.Sprintf("test:?keyframes=%v", c.keyFrames), BitRate: zapBitRate,
+				Name: fmt.Sprintf("c%d", n+1), Number: n + 1, Source: gatewayapi.StoredSource(fmt.Sprintf("test:?keyframes=%v", c.keyFrames)), BitRate: zapBitRate,
 			})
 			if err != nil {
 				return err

@@ -22,12 +22,12 @@ const MaxChannels = 4096
 
 // ChannelSpec is a channel as an operator declares it.
 type ChannelSpec struct {
-	Name    string     `json:"name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$" patternDescription:"up to 63 lower-case letters, digits and dashes, a letter or digit first" doc:"Lower-case letters, digits and dashes" example:"news"`
-	Number  int        `json:"number" minimum:"1" maximum:"9999" doc:"Number that no other channel has; it determines the source port of its packets" example:"1"`
-	Title   string     `json:"title,omitempty" maxLength:"128" doc:"Title that viewers see; left out: its name" example:"The News"`
-	Source  string     `json:"source,omitempty" maxLength:"1024" doc:"Address of its producer: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp; left out: a producer publishes it by WHIP" example:"rtsp://10.0.0.7/live"`
-	BitRate units.Rate `json:"bit_rate" doc:"What it may send, like 2Mbit, from 100kbit to 1Gbit; that much is reserved for it on each link that carries it" example:"2Mbit"`
-	Ingress string     `json:"ingress,omitempty" maxLength:"63" doc:"Ingress gateway for it; left out: the controller chooses" example:"studio"`
+	Name    string                  `json:"name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$" patternDescription:"up to 63 lower-case letters, digits and dashes, a letter or digit first" doc:"Lower-case letters, digits and dashes" example:"news"`
+	Number  int                     `json:"number" minimum:"1" maximum:"9999" doc:"Number that no other channel has; it determines the source port of its packets" example:"1"`
+	Title   string                  `json:"title,omitempty" maxLength:"128" doc:"Title that viewers see; left out: its name" example:"The News"`
+	Source  gatewayapi.StoredSource `json:"source,omitempty" maxLength:"1024" doc:"Address of its producer: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp; left out: a producer publishes it by WHIP" example:"rtsp://10.0.0.7/live"`
+	BitRate units.Rate              `json:"bit_rate" doc:"What it may send, like 2Mbit, from 100kbit to 1Gbit; that much is reserved for it on each link that carries it" example:"2Mbit"`
+	Ingress string                  `json:"ingress,omitempty" maxLength:"63" doc:"Ingress gateway for it; left out: the controller chooses" example:"studio"`
 
 	ViewPassword    string `json:"view_password,omitempty" writeOnly:"true" maxLength:"72" doc:"Password for its viewers, up to 72 bytes; left out: everybody may watch. It is never shown"`
 	PublishPassword string `json:"publish_password,omitempty" writeOnly:"true" maxLength:"72" doc:"Password for its producers, up to 72 bytes; left out: nobody can publish it by WHIP. It is never shown"`
@@ -35,12 +35,12 @@ type ChannelSpec struct {
 
 // Channel is a channel as it is stored.
 type Channel struct {
-	Name    string     `json:"name"`
-	Number  uint16     `json:"number"`
-	Title   string     `json:"title,omitempty"`
-	Source  string     `json:"source,omitempty"`
-	BitRate units.Rate `json:"bit_rate"`
-	Ingress string     `json:"ingress,omitempty"`
+	Name    string                  `json:"name"`
+	Number  uint16                  `json:"number"`
+	Title   string                  `json:"title,omitempty"`
+	Source  gatewayapi.StoredSource `json:"source,omitempty"`
+	BitRate units.Rate              `json:"bit_rate"`
+	Ingress string                  `json:"ingress,omitempty"`
 	// ViewHash and PublishHash are the bcrypt hashes of the passwords; empty means no password.
 	ViewHash    string `json:"view_hash,omitempty"`
 	PublishHash string `json:"publish_hash,omitempty"`
@@ -85,7 +85,7 @@ func (c *Channel) validate() (faults kit.Faults) {
 	faults.Check(len(c.Title) <= 512 && !strings.ContainsFunc(c.Title, unicode.IsControl), "title", c.Title, "up to 128 characters in one line")
 	faults.Check(c.BitRate >= gatewayapi.MinRate && c.BitRate <= gatewayapi.MaxRate, "bit_rate", c.BitRate, "a rate from %v to %v", gatewayapi.MinRate, gatewayapi.MaxRate)
 	if why := sourceFault(c.Source); why != "" {
-		faults.Add("source", gatewayapi.RedactSource(c.Source), "%s", why)
+		faults.Add("source", c.Source.String(), "%s", why)
 	}
 	faults.Check(len(c.Ingress) <= 63, "ingress", c.Ingress, "the name of an ingress gateway")
 	for field, hash := range map[string]string{"view_hash": c.ViewHash, "publish_hash": c.PublishHash} {
@@ -128,7 +128,8 @@ func conflicts(name string, c Channel, all []kit.Item[Channel]) error {
 const sourceForm = "test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp and a host, without blanks"
 
 // sourceFault returns what a source should be, or "" if it is valid.
-func sourceFault(source string) string {
+func sourceFault(address gatewayapi.StoredSource) string {
+	source := string(address)
 	if source == "" {
 		return ""
 	}
@@ -152,6 +153,7 @@ func sourceFault(source string) string {
 		if u.Host == "" {
 			return sourceForm
 		}
+		return gatewayapi.SourceAddress(source).Fault()
 	default:
 		return sourceForm
 	}

@@ -17,8 +17,8 @@ func FuzzSource(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		shown := gatewayapi.RedactSource(s)
-		if sourceFault(s) != "" || s == "" {
+		shown := gatewayapi.SourceAddress(s).String()
+		if sourceFault(gatewayapi.StoredSource(s)) != "" || s == "" {
 			return
 		}
 		scheme, rest, _ := strings.Cut(s, ":")

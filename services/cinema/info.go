@@ -17,19 +17,19 @@ import (
 
 // Declared is a channel as it was declared, without its secrets.
 type Declared struct {
-	Name            string     `json:"name"`
-	Number          uint16     `json:"number"`
-	Title           string     `json:"title"`
-	Source          string     `json:"source,omitempty" doc:"Address of its producer, without its account and the values of its parameters; left out: a producer publishes it by WHIP"`
-	BitRate         units.Rate `json:"bit_rate"`
-	Ingress         string     `json:"ingress,omitempty" doc:"Declared ingress gateway; left out: the controller chooses"`
-	ViewPassword    bool       `json:"view_password" doc:"Whether viewers need a password"`
-	PublishPassword bool       `json:"publish_password" doc:"Whether it has a password for producers"`
+	Name            string                   `json:"name"`
+	Number          uint16                   `json:"number"`
+	Title           string                   `json:"title"`
+	Source          gatewayapi.SourceAddress `json:"source,omitempty" doc:"Address of its producer, without its account, stream key and the values of its parameters; left out: a producer publishes it by WHIP"`
+	BitRate         units.Rate               `json:"bit_rate"`
+	Ingress         string                   `json:"ingress,omitempty" doc:"Declared ingress gateway; left out: the controller chooses"`
+	ViewPassword    bool                     `json:"view_password" doc:"Whether viewers need a password"`
+	PublishPassword bool                     `json:"publish_password" doc:"Whether it has a password for producers"`
 }
 
 func declared(c *Channel) Declared {
 	return Declared{
-		Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), Source: gatewayapi.RedactSource(c.Source), BitRate: c.BitRate, Ingress: c.Ingress,
+		Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), Source: gatewayapi.SourceAddress(c.Source), BitRate: c.BitRate, Ingress: c.Ingress,
 		ViewPassword: c.ViewHash != "", PublishPassword: c.PublishHash != "",
 	}
 }

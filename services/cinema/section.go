@@ -1,9 +1,7 @@
 package cinema
 
 import (
-	"log/slog"
 	"net/netip"
-	"strconv"
 
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/units"
@@ -26,33 +24,15 @@ type Section struct {
 
 // ChannelSection is a channel; see ChannelSpec.
 type ChannelSection struct {
-	Number  int           `yaml:"number" min:"1" max:"9999" doc:"Number of its own, by which its packets are known."`
-	Title   string        `yaml:"title" doc:"What viewers see. Empty: its name."`
-	Source  ChannelSource `yaml:"source" doc:"Where it comes from: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp. Empty: a producer publishes it by WHIP."`
-	BitRate units.Rate    `yaml:"bit_rate" min:"100kbit" max:"1Gbit" doc:"What it may send; so much is kept for it on each link that carries it."`
-	Ingress string        `yaml:"ingress" doc:"Ingress gateway that has it. Empty: the controller chooses."`
+	Number  int                      `yaml:"number" min:"1" max:"9999" doc:"Number of its own, by which its packets are known."`
+	Title   string                   `yaml:"title" doc:"What viewers see. Empty: its name."`
+	Source  gatewayapi.SourceAddress `yaml:"source" doc:"Where it comes from: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp. Empty: a producer publishes it by WHIP."`
+	BitRate units.Rate               `yaml:"bit_rate" min:"100kbit" max:"1Gbit" doc:"What it may send; so much is kept for it on each link that carries it."`
+	Ingress string                   `yaml:"ingress" doc:"Ingress gateway that has it. Empty: the controller chooses."`
 
 	ViewHash    config.Secret `yaml:"view_hash" doc:"Hash of the password of its viewers, by bcrypt, like those that \"htpasswd -nB USER\" prints behind the colon. Empty: everybody may watch."`
 	PublishHash config.Secret `yaml:"publish_hash" doc:"The same of its producers. Empty: nobody publishes it by WHIP."`
 }
-
-// ChannelSource is where a channel comes from. It is shown without its secrets.
-type ChannelSource string
-
-// String implements fmt.Stringer.
-func (s ChannelSource) String() string { return gatewayapi.RedactSource(string(s)) }
-
-// Redact implements config.Redactor.
-func (ChannelSource) Redact(text string) string { return ChannelSource(text).String() }
-
-// GoString keeps %#v from telling more.
-func (s ChannelSource) GoString() string { return strconv.Quote(s.String()) }
-
-// LogValue keeps a log from telling more.
-func (s ChannelSource) LogValue() slog.Value { return slog.StringValue(s.String()) }
-
-// MarshalText keeps JSON and YAML from telling more.
-func (s ChannelSource) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // DefaultSection returns the section of a controller that is told nothing.
 func DefaultSection() *Section {
@@ -64,7 +44,7 @@ func DefaultSection() *Section {
 func (c *Section) ParsedChannels() (map[string]Channel, kit.Faults) {
 	numbers := map[uint16]string{}
 	return kit.ParseSpecs("channels", c.Channels, func(name string, x ChannelSection) (Channel, kit.Faults) {
-		spec := ChannelSpec{Name: name, Number: x.Number, Title: x.Title, Source: string(x.Source), BitRate: x.BitRate, Ingress: x.Ingress}
+		spec := ChannelSpec{Name: name, Number: x.Number, Title: x.Title, Source: gatewayapi.StoredSource(x.Source), BitRate: x.BitRate, Ingress: x.Ingress}
 		out, faults := spec.ParseFile(string(x.ViewHash), string(x.PublishHash))
 		other, taken := numbers[out.Number]
 		faults.Check(!taken, "number", x.Number, "a number of its own: channel %s has this one", other)

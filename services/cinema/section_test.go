@@ -56,6 +56,7 @@ func TestCinemaRefuses(t *testing.T) {
 		"cinema.channels.a.bit_rate":     `channels: {a: {number: 1}}`,
 		"cinema.channels.A.name":         `channels: {A: {number: 1, bit_rate: 1Mbit}}`,
 		"cinema.channels.a.source":       `channels: {a: {number: 1, bit_rate: 1Mbit, source: "ftp://x"}}`,
+		"cinema.channels.p.source":       `channels: {p: {number: 1, bit_rate: 1Mbit, source: "srt://:9000?passphrase=short"}}`,
 		"cinema.channels.a.view_hash":    `channels: {a: {number: 1, bit_rate: 1Mbit, view_hash: secret}}`,
 		"cinema.channels.a.publish_hash": `channels: {a: {number: 1, bit_rate: 1Mbit, publish_hash: secret}}`,
 		"cinema.channels.a.password":     `channels: {a: {number: 1, bit_rate: 1Mbit, password: secret}}`,

@@ -35,7 +35,7 @@ type Channel struct {
 	Number uint16 `json:"number"`
 	// Source is the address of the channel's producer; it is empty if the producer publishes by
 	// WHIP.
-	Source string `json:"source,omitempty"`
+	Source StoredSource `json:"source,omitempty"`
 	// BitRate is what the channel may send, in bit/s.
 	BitRate units.Rate `json:"bit_rate"`
 	// To is the destination address of the channel's datagrams.

@@ -34,8 +34,15 @@ func TestTail(t *testing.T) {
 	fmt.Fprintln(stderr, "rtsp://me:secret@camera:554/x: Connection refused")
 	fmt.Fprintln(stderr, "Connection to srt://0.0.0.0:9000?mode=listener&passphrase=secret failed")
 	fmt.Fprint(stderr, strings.Repeat("x", keepLine-len(" rtsp://me:secret")), " rtsp://me:secret@camera:554/x")
-	want := "rtsp://…@camera:554/x: Connection refused; Connection to srt://0.0.0.0:9000?mode=listener&passphrase=… failed; " + strings.Repeat("x", keepLine-len(" rtsp://me:secret")) + " "
+	want := "rtsp://…@camera:554/x: Connection refused; Connection to srt://0.0.0.0:9000?mode=listener&passphrase=… failed; " + strings.Repeat("x", keepLine-len(" rtsp://me:secret")) + " rtsp://…@camer"
 	if got := stderr.String(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	stderr = &tail{source: "rtsp://admin:p@SS@camera/user=someone&password=hush"}
+	fmt.Fprintln(stderr, "Failed to resolve hostname SS@camera")
+	fmt.Fprintln(stderr, "method DESCRIBE failed for hush")
+	fmt.Fprint(stderr, strings.Repeat("x", readLine-2), "admin:p@SS")
+	if got, want := stderr.String(), "Failed to resolve hostname …@camera; method DESCRIBE failed for …; "+strings.Repeat("x", keepLine); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	rapid.Check(t, func(t *rapid.T) {

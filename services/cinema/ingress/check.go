@@ -43,7 +43,7 @@ func (g *Gateway) checkChannel(path string, c gatewayapi.Channel) (source, error
 	if c.Source == "" {
 		return source{}, nil
 	}
-	s, err := parseSource(c.Source)
+	s, err := parseSource(string(c.Source))
 	if err != nil {
 		return s, control.BadRequest("source", "%v", err)
 	}

@@ -139,7 +139,7 @@ func (f *ffmpegSource) startWith(ctx context.Context, properties sourcePropertie
 	}
 	_ = conn.SetReadBuffer(2 << 20) // up to the kernel's limit
 	port := uint16(conn.LocalAddr().(*net.UDPAddr).Port)
-	p := &process{conn: conn, stderr: &tail{}, reading: make(chan time.Duration, 1)}
+	p := &process{conn: conn, stderr: &tail{source: f.source.address}, reading: make(chan time.Duration, 1)}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	p.cmd = f.command(p.ctx, p.stderr, f.source.command(f.ch.currentSpec(), port, properties))
 	p.cmd.Stdin = stdin

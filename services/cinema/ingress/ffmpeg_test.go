@@ -172,7 +172,7 @@ func TestFFmpegError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for number, source := range map[uint16]string{1: "file:" + name, 2: "file:" + name + ".gone", 3: "rtsp://127.0.0.1:1/x"} {
-		if err := c.SetChannel(t.Context(), gatewayapi.Channel{Name: "c" + strconv.Itoa(int(number)), Number: number, Source: source, BitRate: 500_000, To: mediaAddr}); err != nil {
+		if err := c.SetChannel(t.Context(), gatewayapi.Channel{Name: "c" + strconv.Itoa(int(number)), Number: number, Source: gatewayapi.StoredSource(source), BitRate: 500_000, To: mediaAddr}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestFiles(t *testing.T) {
 			t.Parallel()
 			source := "file:" + film(t, x.args...)
 			g, all, c := start(t, nil)
-			spec := gatewayapi.Channel{Name: "film", Number: 7, Source: source, BitRate: x.rate, To: mediaAddr}
+			spec := gatewayapi.Channel{Name: "film", Number: 7, Source: gatewayapi.StoredSource(source), BitRate: x.rate, To: mediaAddr}
 			if err := c.SetChannel(t.Context(), spec); err != nil {
 				t.Fatal(err)
 			}
@@ -278,7 +278,7 @@ func TestStreams(t *testing.T) {
 			t.Parallel()
 			port := strconv.Itoa(freePort(t))
 			g, _, c := start(t, nil)
-			spec := gatewayapi.Channel{Name: "live", Number: 7, Source: strings.ReplaceAll(x.source, "PORT", port), BitRate: 1_000_000, To: mediaAddr}
+			spec := gatewayapi.Channel{Name: "live", Number: 7, Source: gatewayapi.StoredSource(strings.ReplaceAll(x.source, "PORT", port)), BitRate: 1_000_000, To: mediaAddr}
 			if err := c.SetChannel(t.Context(), spec); err != nil {
 				t.Fatal(err)
 			}

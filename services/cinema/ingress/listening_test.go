@@ -20,7 +20,7 @@ func listening(t *testing.T, source string) (*Gateway, *sinks, string) {
 	t.Helper()
 	port := strconv.Itoa(freePort(t))
 	g, all, c := start(t, nil)
-	spec := gatewayapi.Channel{Name: "live", Number: 7, Source: strings.ReplaceAll(source, "PORT", port), BitRate: 1_000_000, To: mediaAddr}
+	spec := gatewayapi.Channel{Name: "live", Number: 7, Source: gatewayapi.StoredSource(strings.ReplaceAll(source, "PORT", port)), BitRate: 1_000_000, To: mediaAddr}
 	if err := c.SetChannel(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}

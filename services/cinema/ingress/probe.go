@@ -45,7 +45,7 @@ func (f *ffmpegSource) probe(ctx context.Context) sourceProperties {
 	if dir, name := filepath.Split(f.ffmpeg); dir != "" && strings.HasPrefix(name, "ffmpeg") {
 		program = dir + "ffprobe" + strings.TrimPrefix(name, "ffmpeg")
 	}
-	cmd := f.command(ctx, &tail{}, []string{
+	cmd := f.command(ctx, &tail{source: f.source.address}, []string{
 		"-v", "error", "-protocol_whitelist", "file", "-of", "json", "-read_intervals", fmt.Sprintf("%%+%d", probeSeconds),
 		"-show_entries", "stream=codec_type,codec_name,profile,pix_fmt,has_b_frames:packet=codec_type,dts_time,flags:format=bit_rate",
 		"file:" + f.source.file,

@@ -51,7 +51,7 @@ func TestRTSP(t *testing.T) {
 	}
 	port, stop := camera(t, "0")
 	g, all, c := start(t, nil)
-	spec := gatewayapi.Channel{Name: "door", Number: 7, Source: "rtsp://127.0.0.1:" + port + "/stream", BitRate: 1_000_000, To: mediaAddr}
+	spec := gatewayapi.Channel{Name: "door", Number: 7, Source: gatewayapi.StoredSource("rtsp://127.0.0.1:" + port + "/stream"), BitRate: 1_000_000, To: mediaAddr}
 	if err := c.SetChannel(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}

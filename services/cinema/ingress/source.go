@@ -25,7 +25,8 @@ const (
 
 // source is what a channel's ffmpeg reads.
 type source struct {
-	scheme string
+	address gatewayapi.SourceAddress
+	scheme  string
 	// input holds the arguments of ffmpeg for the input, up to -i and the address. A test
 	// pattern has none, because its arguments depend on the channel.
 	input []string
@@ -48,11 +49,17 @@ type waitingPlace struct {
 
 // parseSource parses a channel's source.
 func parseSource(text string) (source, error) {
+	s, err := parseAddress(text)
+	s.address = gatewayapi.SourceAddress(text)
+	return s, err
+}
+
+func parseAddress(text string) (source, error) {
 	if len(text) > maxSource {
 		return source{}, fmt.Errorf("%d bytes, at most %d", len(text), maxSource)
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return source{}, fmt.Errorf("%q: want it without spaces and control characters", gatewayapi.RedactSource(text))
+		return source{}, fmt.Errorf("%q: want it without spaces and control characters", gatewayapi.SourceAddress(text))
 	}
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch scheme {
@@ -64,7 +71,7 @@ func parseSource(text string) (source, error) {
 	case "rtsp", "rtmp", "srt", "udp":
 		return parseStream(scheme, text)
 	}
-	return source{}, fmt.Errorf("%q: want nothing (for WHIP), test:, file:/PATH, rtsp://, rtmp://, srt:// or udp://", gatewayapi.RedactSource(text))
+	return source{}, fmt.Errorf("%q: want nothing (for WHIP), test:, file:/PATH, rtsp://, rtmp://, srt:// or udp://", gatewayapi.SourceAddress(text))
 }
 
 func parseFile(name string) (source, error) {
@@ -82,16 +89,19 @@ func parseFile(name string) (source, error) {
 func parseStream(scheme, text string) (source, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return source{}, fmt.Errorf("%q: want an address like %s://192.0.2.1:9000", gatewayapi.RedactSource(text), scheme)
+		return source{}, fmt.Errorf("%q: want an address like %s://192.0.2.1:9000", gatewayapi.SourceAddress(text), scheme)
 	}
 	if u.Hostname() == "" && scheme == "rtsp" || u.Fragment != "" {
-		return source{}, fmt.Errorf("%q: want an address with a host and without a fragment", gatewayapi.RedactSource(text))
+		return source{}, fmt.Errorf("%q: want an address with a host and without a fragment", gatewayapi.SourceAddress(text))
 	}
 	if scheme == "rtsp" {
 		return source{scheme: scheme, input: []string{
 			"-protocol_whitelist", "rtsp,rtp,udp,tcp", "-rtsp_transport", "tcp", "-timeout", "5000000",
 			"-fflags", "nobuffer", "-analyzeduration", "2000000", "-i", text,
 		}}, nil
+	}
+	if want := gatewayapi.SourceAddress(text).Fault(); want != "" {
+		return source{}, fmt.Errorf("%q: want %s", gatewayapi.SourceAddress(text), want)
 	}
 	waits, err := parseWaiting(u)
 	return source{scheme: scheme, waits: waits}, err
@@ -116,7 +126,7 @@ func parseWaiting(u *url.URL) (*waitingPlace, error) {
 	given := u.Query()
 	for key := range given {
 		if !slices.Contains(options[u.Scheme], key) {
-			return nil, fmt.Errorf("%q: want no parameters but %q", gatewayapi.RedactSource(u.String()), options[u.Scheme])
+			return nil, fmt.Errorf("%q: want no parameters but %q", gatewayapi.SourceAddress(u.String()), options[u.Scheme])
 		}
 	}
 	w := &waitingPlace{at: netip.AddrPortFrom(host, uint16(port))}

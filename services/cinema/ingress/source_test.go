@@ -79,6 +79,8 @@ func TestSourcesRefuse(t *testing.T) {
 		"srt://:9000?mode=caller":        `"srt://:9000?mode=caller": want no parameters but`,
 		"udp://:9000?localaddr=10.0.0.1": `"udp://:9000?localaddr=…": want no parameters but`,
 		"udp://":                         "1024 to 65535",
+		"srt://:9000?passphrase=short":   `"srt://:9000?passphrase=…": want a passphrase of 10 to 79 bytes`,
+		"srt://:9000?pbkeylen=8":         "pbkeylen 16, 24 or 32",
 		"udp://:99999":                   "65535",
 		"rtsp://a\x00b/":                 "control characters",
 		strings.Repeat("x", 2000):        "at most 1024",

@@ -295,7 +295,7 @@ func (c *srtClient) run(ctx context.Context, port int) {
 		c.s.r.refuse(c.from.Addr(), err)
 		return
 	}
-	stderr := &tail{}
+	stderr := &tail{source: c.s.r.ffmpeg.source.address}
 	cmd := c.s.r.ffmpeg.command(ctx, stderr, srtArgs(port, c.s.r.place.options))
 	cmd.Stdout = out
 	err = cmd.Start()

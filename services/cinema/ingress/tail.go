@@ -14,10 +14,16 @@ import (
 const (
 	keepLines = 3
 	keepLine  = 300
+	// readLine is the length of a line that is searched for secrets before it is shortened. So
+	// no part of a secret is left at its end.
+	readLine = keepLine + maxSource
 )
 
-// tail keeps the last lines written to it. It is safe for concurrent use.
+// tail keeps the last lines written to it, without the secrets of a source. It is safe for
+// concurrent use.
 type tail struct {
+	source gatewayapi.SourceAddress
+
 	mu    sync.Mutex
 	lines []string
 	part  []byte // incomplete line
@@ -30,7 +36,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	n := len(b)
 	for len(b) > 0 {
 		line, rest, ended := bytes.Cut(b, []byte{'\n'})
-		t.part = append(t.part, line[:min(len(line), keepLine-min(len(t.part), keepLine))]...)
+		t.part = append(t.part, line[:min(len(line), readLine-min(len(t.part), readLine))]...)
 		if ended {
 			t.end()
 		}
@@ -54,10 +60,10 @@ func (t *tail) end() {
 // cut off, because that may be an account whose end is missing.
 func (t *tail) last() string {
 	line := clean(t.part)
-	if len(t.part) == keepLine {
+	if len(t.part) == readLine {
 		line = cutAddress.ReplaceAllString(line, "")
 	}
-	line = gatewayapi.RedactText(line)
+	line = t.source.RedactText(line)
 	return strings.ToValidUTF8(line[:min(len(line), keepLine)], "")
 }
 

@@ -183,7 +183,7 @@ func TestWHIPRefuses(t *testing.T) {
 		}
 	}
 	fetched := waits("film", 8)
-	fetched.Source = "udp://127.0.0.1:" + strconv.Itoa(freePort(t))
+	fetched.Source = gatewayapi.StoredSource("udp://127.0.0.1:" + strconv.Itoa(freePort(t)))
 	for _, spec := range []gatewayapi.Channel{fetched, waits("nobody", 9)} {
 		if err := c.SetChannel(t.Context(), spec); err != nil {
 			t.Fatal(err)
