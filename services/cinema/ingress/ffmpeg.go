@@ -208,13 +208,14 @@ func (f *ffmpegSource) read(conn *net.UDPConn, end context.CancelCauseFunc) time
 	buf := make([]byte, media.MaxDatagram+1)
 	var first time.Time
 	var sound pacer
+	var pictures pictureLine
 	last := time.Now()
 	for {
 		now := time.Now()
-		for _, raw := range sound.release(now) {
+		for _, raw := range append(sound.release(now), pictures.release(now)...) {
 			f.ch.feed(raw)
 		}
-		_ = conn.SetReadDeadline(sound.due(now.Add(time.Second)))
+		_ = conn.SetReadDeadline(pictures.due(sound.due(now.Add(time.Second))))
 		n, _, err := conn.ReadFromUDPAddrPort(buf)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -233,9 +234,14 @@ func (f *ffmpegSource) read(conn *net.UDPConn, end context.CancelCauseFunc) time
 		if last = time.Now(); first.IsZero() {
 			first = last
 		}
-		if p, err := media.Parse(buf[:n]); err == nil && p.Audio() {
+		p, err := media.Parse(buf[:n])
+		delay := sound.delay(last)
+		switch {
+		case err == nil && p.Audio():
 			sound.add(p, buf[:n], last)
-		} else {
+		case delay > 0 || len(pictures.held) > 0:
+			pictures.add(buf[:n], last, delay)
+		default:
 			f.ch.feed(buf[:n])
 		}
 	}

@@ -20,6 +20,7 @@ import (
 type sent struct {
 	to netip.AddrPort
 	b  []byte
+	at time.Time
 }
 
 // sink is an output that keeps what is sent.
@@ -36,7 +37,7 @@ func (s *sink) send(b []byte, to netip.AddrPort) error {
 	if s.fails != nil {
 		return s.fails
 	}
-	s.all = append(s.all, sent{to, slices.Clone(b)})
+	s.all = append(s.all, sent{to, slices.Clone(b), time.Now()})
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/bluenviron/gortmplib/pkg/amf0"
 
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/services/cinema/media"
 )
 
 // listening starts a gateway with the channel "live", whose source has PORT in the place of its
@@ -176,6 +178,48 @@ func TestSecondProducer(t *testing.T) {
 				s := state(t, g, "live")
 				return s.Producer != first && s.Producer != "" && isLive(t, g)()
 			})
+		})
+	}
+}
+
+// TestTransportStreamSound checks that a viewer gets all sound of a producer by MPEG-TS, which
+// comes in clumps of up to 0.7 s, and does not get less of the picture.
+func TestTransportStreamSound(t *testing.T) {
+	t.Parallel()
+	needFFmpeg(t)
+	for _, x := range []struct{ scheme, rate string }{{"srt", "48k"}, {"srt", "96k"}, {"udp", "64k"}} {
+		t.Run(x.scheme+" "+x.rate, func(t *testing.T) {
+			t.Parallel()
+			g, all, port := listening(t, x.scheme+"://127.0.0.1:PORT")
+			produceWith(t, "-re -f lavfi -i testsrc2=size=320x180:rate=20 -f lavfi -i sine=sample_rate=44100 "+
+				"-c:v libx264 -preset ultrafast -g 20 -pix_fmt yuv420p -b:v 300k -c:a aac -b:a "+x.rate+" -f mpegts", fmt.Sprintf("%s://127.0.0.1:%s?pkt_size=1316", x.scheme, port))
+			until(t, "live", isLive(t, g))
+			count := func() int {
+				return len(slices.DeleteFunc(parsed(t, all.of(7).to(mediaTo)), func(p media.Packet) bool { return !p.Audio() }))
+			}
+			until(t, "15 s of sound", func() bool { return count() > 15*50 })
+			// The viewer comes when the pace has settled.
+			line, lost, from := media.NewSplicer(), uint64(0), netip.AddrPortFrom(mediaAddr, 1)
+			out := all.of(7).to(mediaTo)
+			out = out[len(out)/3:]
+			line.Change(from)
+			heard := 0
+			var before media.Packet
+			for i, p := range parsed(t, out) {
+				for _, o := range line.Push(from, p, out[i].at) {
+					if !o.Audio() {
+						continue
+					}
+					if heard++; heard > 1 && o.Packet.Sequence != before.Sequence+1 {
+						t.Errorf("packet %d after %d", o.Packet.Sequence, before.Sequence)
+					}
+					before = o.Packet
+				}
+			}
+			lost = line.Counts().Lost + line.Counts().Duplicates
+			if lost > 0 || heard < 300 {
+				t.Errorf("%d packets of sound are heard, %d dropped", heard, lost)
+			}
 		})
 	}
 }

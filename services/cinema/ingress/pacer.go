@@ -8,18 +8,30 @@ import (
 )
 
 const (
-	// maxHold bounds how long a packet of sound is held, and maxHeld how many are held.
-	maxHold = 60 * time.Millisecond
-	maxHeld = 16
-	// settleStep is how much the delay of packets is reduced with each packet.
-	settleStep = 20 * time.Microsecond
+	// maxHold bounds how long a packet of sound is held, and maxHeld how many are held. ffmpeg's
+	// muxer for MPEG-TS collects up to 0.7 s of sound.
+	maxHold = time.Second
+	maxHeld = 64
+	// slack is by how much the delay of packets may exceed what the last clumps needed.
+	slack = 60 * time.Millisecond
+	// settleStep is how much the delay is reduced with each packet, and fastStep how much if it
+	// exceeds the need by more than slack.
+	settleStep, fastStep = 20 * time.Microsecond, 400 * time.Microsecond
 	// clockJump is the deviation at which a packet counts as one of another clock.
-	clockJump = 200 * time.Millisecond
+	clockJump = maxHold + 200*time.Millisecond
+	// peakTime is how long the need of a clump is remembered at least.
+	peakTime = 2 * time.Second
+	// maxSkew is how much later than its picture sound may leave; people do not notice that
+	// (EBU R37).
+	maxSkew = 60 * time.Millisecond
+	// maxPictures bounds the pictures that are held, in bytes.
+	maxPictures = 4 << 20
 )
 
-// pacer smooths packets of sound that arrive in clumps, as ffmpeg sends them. It releases each
-// packet as long after the previous one as it is to be heard. Without it, players would buffer
-// sound for as long as it may be late, and play another channel's sound by that much later.
+// pacer smooths packets of sound that arrive in clumps, as ffmpeg sends them, and as they are in
+// transport streams. It releases each packet as long after the previous one as it is to be heard.
+// Without it, players would buffer sound for as long as it may be late, and play another
+// channel's sound by that much later.
 type pacer struct {
 	begun bool
 	epoch time.Time
@@ -27,6 +39,29 @@ type pacer struct {
 	clock time.Duration // the last timestamp as a time since epoch
 	late  time.Duration // by how much the latest packets lag behind that clock
 	held  []heldPacket
+	lags  peak // how far packets have lagged behind the clock
+	holds peak // for how long packets have been held
+}
+
+// peak is the maximum of what was added within the last peakTime, or a little longer.
+type peak struct {
+	last, now time.Duration
+	since     time.Time
+}
+
+func (p *peak) add(d time.Duration, now time.Time) {
+	if now.Sub(p.since) >= peakTime {
+		p.last, p.now, p.since = p.now, d, now
+	}
+	p.now = max(p.now, d)
+}
+
+// max returns the maximum, or 0 if nothing was added for long.
+func (p *peak) max(now time.Time) time.Duration {
+	if now.Sub(p.since) >= 2*peakTime {
+		return 0
+	}
+	return max(p.last, p.now)
 }
 
 type heldPacket struct {
@@ -42,12 +77,18 @@ func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
 	c.clock += time.Duration(int32(p.Timestamp-c.stamp)) * time.Second / media.AudioClock
 	c.stamp = p.Timestamp
 	late := now.Sub(c.epoch) - c.clock
-	switch off := late - c.late; {
-	case off > 0, off < -clockJump:
+	off := late - c.late
+	if off > clockJump || off < -clockJump {
+		c.late, c.lags = late, peak{last: late, now: late, since: now}
+	}
+	c.lags.add(late, now)
+	switch {
+	case off > 0:
 		c.late = late
+	case c.late > c.lags.max(now)+slack:
+		c.late -= fastStep
 	default:
-		c.late = min(c.late-settleStep, late+maxHold)
-		c.late = max(c.late, late)
+		c.late = max(c.late-settleStep, c.lags.max(now))
 	}
 	due := c.epoch.Add(c.clock + c.late)
 	if n := len(c.held); n > 0 && due.Before(c.held[n-1].due) || n >= maxHeld {
@@ -56,6 +97,7 @@ func (c *pacer) add(p media.Packet, raw []byte, now time.Time) {
 			c.held[i].due = now
 		}
 	}
+	c.holds.add(due.Sub(now), now)
 	c.held = append(c.held, heldPacket{bytes.Clone(raw), due})
 }
 
@@ -72,6 +114,45 @@ func (c *pacer) release(now time.Time) (raw [][]byte) {
 	for len(c.held) > 0 && !c.held[0].due.After(now) {
 		raw = append(raw, c.held[0].raw)
 		c.held = c.held[1:]
+	}
+	return raw
+}
+
+// delay returns for how long pictures are to be held, so that they leave with the sound that was
+// recorded with them: the last packet of a clump has been recorded with the picture that arrives
+// with it, and is held the longest.
+func (c *pacer) delay(now time.Time) time.Duration { return max(c.holds.max(now)-maxSkew, 0) }
+
+// pictureLine holds packets of pictures, in their order.
+type pictureLine struct {
+	held  []heldPacket
+	bytes int
+}
+
+// add holds a packet for a time, or for as long as those before it.
+func (l *pictureLine) add(raw []byte, now time.Time, delay time.Duration) {
+	due := now.Add(delay)
+	if n := len(l.held); n > 0 && due.Before(l.held[n-1].due) {
+		due = l.held[n-1].due
+	}
+	l.held = append(l.held, heldPacket{bytes.Clone(raw), due})
+	l.bytes += len(raw)
+}
+
+// due returns when the next packet is due, or other if that is earlier or none is held.
+func (l *pictureLine) due(other time.Time) time.Time {
+	if len(l.held) > 0 && l.held[0].due.Before(other) {
+		return l.held[0].due
+	}
+	return other
+}
+
+// release returns the packets that are due, and those that are too many.
+func (l *pictureLine) release(now time.Time) (raw [][]byte) {
+	for len(l.held) > 0 && (!l.held[0].due.After(now) || l.bytes > maxPictures) {
+		raw = append(raw, l.held[0].raw)
+		l.bytes -= len(l.held[0].raw)
+		l.held = l.held[1:]
 	}
 	return raw
 }

@@ -27,11 +27,14 @@ func through(stamps []uint32, comes []time.Duration) (leaves []time.Duration) {
 // TestPacer checks that sound that arrives in clumps leaves evenly, and that no packet is held
 // for longer than the clumps are long.
 func TestPacer(t *testing.T) {
-	for name, clump := range map[string]time.Duration{"frames of AAC": 1024 * time.Second / media.AudioClock, "pictures": 40 * time.Millisecond, "live": time.Millisecond} {
+	for name, clump := range map[string]time.Duration{
+		"frames of AAC": 1024 * time.Second / media.AudioClock, "pictures": 40 * time.Millisecond, "live": time.Millisecond,
+		"AAC of 64 kbit/s in MPEG-TS": 366 * time.Millisecond, "the longest of MPEG-TS": 700 * time.Millisecond,
+	} {
 		t.Run(name, func(t *testing.T) {
 			var stamps []uint32
 			var comes []time.Duration
-			for i := range 200 {
+			for i := range 400 {
 				ready := time.Duration(i+1) * 20 * time.Millisecond // when all of it has been recorded
 				stamps = append(stamps, uint32(0xffffff00+i*960))
 				comes = append(comes, (ready+clump-1)/clump*clump)
@@ -40,7 +43,7 @@ func TestPacer(t *testing.T) {
 			if len(leaves) != len(comes) {
 				t.Fatalf("%d of %d packets", len(leaves), len(comes))
 			}
-			for i := 50; i < len(leaves); i++ {
+			for i := 200; i < len(leaves); i++ {
 				if gap := leaves[i] - leaves[i-1]; gap < 18*time.Millisecond || gap > 22*time.Millisecond {
 					t.Errorf("packet %d leaves %v after the one before", i, gap)
 				}
@@ -49,6 +52,41 @@ func TestPacer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPicturesAreHeld checks that pictures leave with the sound that was recorded with them, but
+// for what nobody notices, and in their order; and that they are held no longer than needed when
+// the clumps have ended.
+func TestPicturesAreHeld(t *testing.T) {
+	var c pacer
+	var line pictureLine
+	begin := time.Now()
+	const clump, second = 366 * time.Millisecond, 50
+	sound := 0
+	var last time.Duration
+	for i := range 50 * second {
+		at := time.Duration(i) * 20 * time.Millisecond
+		now := begin.Add(at)
+		clumps := i < 20*second
+		for ; time.Duration(sound+1)*20*time.Millisecond <= at && (!clumps || at%clump < 20*time.Millisecond); sound++ {
+			c.add(media.Packet{Timestamp: uint32(sound * 960)}, []byte{1}, now)
+		}
+		c.release(now)
+		line.add([]byte{byte(i)}, now, c.delay(now))
+		for _, raw := range line.release(now) {
+			if want := byte(last / (20 * time.Millisecond)); raw[0] != want {
+				t.Fatalf("picture %d leaves in the place of %d", raw[0], want)
+			}
+			held := at - last
+			last += 20 * time.Millisecond
+			switch heldSound := clump - maxSkew; {
+			case i > 2*second && i < 19*second && (held < heldSound-40*time.Millisecond || held > heldSound+40*time.Millisecond):
+				t.Fatalf("at %v a picture has been held for %v, sound for %v", at, held, clump)
+			case i > 45*second && held > 40*time.Millisecond:
+				t.Fatalf("at %v a picture has been held for %v", at, held)
+			}
+		}
 	}
 }
 
