@@ -23,6 +23,9 @@ type Network interface {
 	HostByMAC(mac openflow.MAC, vlan uint16) (network.Host, bool)
 	// ResolveHost finds a host. It asks the network for the host if its place is not known.
 	ResolveHost(context.Context, netip.Addr) (network.Host, error)
+	// AddressInUse asks the network whether a host answers for an address, and returns its MAC
+	// address. It does not rely on the host table.
+	AddressInUse(context.Context, netip.Addr) (mac openflow.MAC, used bool)
 	// PlaceHost records the MAC address, IP address and port of a host that a service manages.
 	PlaceHost(openflow.MAC, netip.Addr, network.PortRef)
 	// SetVirtual replaces the virtual addresses of a service, which belong to no host. Virtual

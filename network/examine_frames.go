@@ -14,7 +14,7 @@ import (
 type probeReceiver struct {
 	mu      sync.Mutex
 	watched map[openflow.MAC]*probeStream
-	answers map[netip.Addr]chan struct{} // of hosts that are probed for their addresses
+	answers map[netip.Addr]*hostAnswer // of hosts that are probed for their addresses
 }
 
 // probeStream is a series of frames with a source address of its own: those of one direction of a

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 const (
@@ -69,7 +70,7 @@ func (d *Doctor) askHost(ctx context.Context, a netip.Addr) (h Host, known, ok b
 			d.hostProber.probeAllPorts(a)
 		}
 		select {
-		case <-answer:
+		case <-answer.done:
 			return h, true, true
 		case <-again.C:
 		case <-ctx.Done():
@@ -79,24 +80,33 @@ func (d *Doctor) askHost(ctx context.Context, a netip.Addr) (h Host, known, ok b
 	return h, true, false
 }
 
-// awaitAnswer returns a channel that is closed when a host answers for the address.
-func (e *probeReceiver) awaitAnswer(a netip.Addr) <-chan struct{} {
+// hostAnswer is a host's answer for an address, or what waits for it.
+type hostAnswer struct {
+	done    chan struct{} // closed when mac is set
+	mac     openflow.MAC
+	waiters int
+}
+
+// awaitAnswer returns the next answer of a host for the address. The caller ends the wait with
+// cancelAnswer.
+func (e *probeReceiver) awaitAnswer(a netip.Addr) *hostAnswer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.answers == nil {
-		e.answers = map[netip.Addr]chan struct{}{}
+		e.answers = map[netip.Addr]*hostAnswer{}
 	}
 	if e.answers[a] == nil {
-		e.answers[a] = make(chan struct{})
+		e.answers[a] = &hostAnswer{done: make(chan struct{})}
 	}
+	e.answers[a].waiters++
 	return e.answers[a]
 }
 
 // cancelAnswer ends what awaitAnswer began.
-func (e *probeReceiver) cancelAnswer(a netip.Addr, answer <-chan struct{}) {
+func (e *probeReceiver) cancelAnswer(a netip.Addr, answer *hostAnswer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.answers[a] == answer {
+	if answer.waiters--; answer.waiters == 0 && e.answers[a] == answer {
 		delete(e.answers, a)
 	}
 }
@@ -110,7 +120,8 @@ func (e *probeReceiver) receiveAnswer(h *packet.Headers) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if answer := e.answers[a]; answer != nil {
-		close(answer)
+		answer.mac = h.EthSrc
+		close(answer.done)
 		delete(e.answers, a)
 	}
 }

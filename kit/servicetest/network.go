@@ -135,6 +135,12 @@ func (n *Network) ResolveHost(_ context.Context, a netip.Addr) (network.Host, er
 	return network.Host{}, network.ErrUnknownHost
 }
 
+// AddressInUse returns the MAC address of the result of HostByIP.
+func (n *Network) AddressInUse(_ context.Context, a netip.Addr) (openflow.MAC, bool) {
+	h, ok := n.HostByIP(a)
+	return h.MAC, ok
+}
+
 // SetVirtual sets a service's virtual addresses. An address without a MAC address gets that of
 // network.VirtualMAC.
 func (n *Network) SetVirtual(service string, all map[netip.Addr]openflow.MAC) error {

@@ -44,8 +44,10 @@ type Service struct {
 	guards    *guards
 	packets   *packetHandler
 	predictor *predictor
-	api       *apiHandlers
-	links     knownLinks // used by the goroutine of Run only
+	// quarantine is used by a goroutine of Run only, and so are links.
+	quarantine quarantine
+	api        *apiHandlers
+	links      knownLinks
 }
 
 // New returns a Service that has not started yet.
@@ -67,7 +69,7 @@ func New(o Options) (*Service, error) {
 	in := &packetHandler{core: c, placement: p, guards: g, ports: map[network.PortRef]association{}}
 	s := &Service{
 		core: c, placement: p, guards: g, packets: in, predictor: &predictor{core: c, placement: p},
-		links: knownLinks{store: o.Store, log: c.log},
+		quarantine: quarantine{core: c}, links: knownLinks{store: o.Store, log: c.log},
 	}
 	s.api = &apiHandlers{
 		core: c, placement: p, guards: g, packets: in, predictor: s.predictor, daemons: &daemons{core: c, orders: newOrders(o.clock)},
@@ -129,6 +131,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.start(s.registry.Run)
 	s.start(func(ctx context.Context) { s.guards.gateways.asking.Run(ctx, 0, askUnknown, s.guards.findGateways) })
 	s.start(func(ctx context.Context) { kit.NewLoop().Run(ctx, 0, expireInterval, s.expire) })
+	s.start(func(ctx context.Context) { kit.NewLoop().Run(ctx, 0, quarantineInterval, s.quarantine.check) })
 	s.restoreRules(s.ctx)
 	if s.domain != nil {
 		s.start(s.domain.Run)

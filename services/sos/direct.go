@@ -14,8 +14,9 @@ import (
 // Reason is why a whitelisted connection went directly.
 type Reason string
 
-// The reasons. The first four are limits: for such a connection no set-up is tried.
+// The reasons. For a connection with one of the first five no set-up is tried.
 const (
+	ReasonSigned        Reason = "signed"
 	ReasonStarting      Reason = "starting"
 	ReasonSetups        Reason = "setups"
 	ReasonClient        Reason = "client"
@@ -33,6 +34,7 @@ const (
 
 // remedies holds for each reason what helps, or that nothing is needed.
 var remedies = map[Reason]string{
+	ReasonSigned:        "nothing to do: the ends sign their segments (TCP-MD5 or TCP-AO) with a key that only they have",
 	ReasonStarting:      "nothing to do: the controller had just been started",
 	ReasonSetups:        "raise max_setups with \"sluice sos config set\", if this many connections at once are wanted",
 	ReasonClient:        "raise max_setups_per_client with \"sluice sos config set\", or find out why the client opens so many connections",
@@ -84,7 +86,7 @@ func reasonOf(err error) Reason {
 
 // Direct counts the whitelisted connections that went directly for one reason.
 type Direct struct {
-	Reason Reason    `json:"reason" enum:"starting,setups,client,hold,queue,server-unknown,no-agent,no-gain,no-path,agent,rules,server,moves"`
+	Reason Reason    `json:"reason" enum:"signed,starting,setups,client,hold,queue,server-unknown,no-agent,no-gain,no-path,agent,rules,server,moves"`
 	Count  uint64    `json:"count" doc:"Connections, since this controller was started"`
 	Latest time.Time `json:"latest"`
 	Cause  string    `json:"cause" doc:"What happened to the latest of them"`

@@ -2,6 +2,8 @@ package sos
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
@@ -13,13 +15,19 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	if !p.Headers.Has(packet.TCP) || p.Headers.IsFragment() {
 		return network.Continue
 	}
-	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
 	if s.selection.snapshot.Load().fromSessionPort(&p.Headers) {
 		return s.fromAgent(flow{client: p.Headers.Source(), server: p.Headers.Destination()}, p.Resubmit)
 	}
-	if p.Headers.IsSYN() && packet.MPTCPOf(p.Headers.TCPOptions(p.Data)).Join {
-		return network.Continue // a subflow of an existing connection, which goes without agents
+	if p.Headers.IsSYN() {
+		options := p.Headers.TCPOptions(p.Data)
+		if packet.MPTCPOf(options).Join {
+			return network.Continue // a subflow of an existing connection, which goes without agents
+		}
+		if packet.IsTCPSigned(options) {
+			return s.signed(flow{client: p.Headers.Source(), server: p.Headers.Destination()})
+		}
 	}
+	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
 	return s.segment(at, &p.Headers, packetIn{p})
 }
 
@@ -43,6 +51,17 @@ func (s *Service) fromAgent(f flow, resubmit func() error) network.Verdict {
 	}
 	s.metrics.strays.Inc()
 	return network.Stop
+}
+
+// signed leaves a connection to its ends whose segments are signed with a key of theirs (TCP-MD5,
+// TCP-AO): an agent could not answer for either of them.
+func (s *Service) signed(f flow) network.Verdict {
+	if s.selection.snapshot.Load().find(f) != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sessions.refuse(ReasonSigned, fmt.Sprintf("%v signs its segments (TCP-MD5 or TCP-AO)", f), time.Now())
+	}
+	return network.Continue
 }
 
 // segment handles a TCP segment that a switch sent to the controller.

@@ -197,6 +197,48 @@ func TestWhatIsNotOffered(t *testing.T) {
 	})
 }
 
+// TestSignedConnectionsGoDirectly checks that a connection whose first packet is signed by its ends is
+// not held, and that it is counted if it is on the whitelist.
+func TestSignedConnectionsGoDirectly(t *testing.T) {
+	b := newBench(t)
+	b.agentsUp()
+	signed := func(from netip.AddrPort, option ...byte) network.Verdict {
+		frame := packet.AppendTCP(nil, packet.Frame{Dst: macB, Src: macA}, packet.TCPSegment{
+			Src: from, Dst: hostB, Flags: packet.SYN, Seq: firstISN, Options: append(option, make([]byte, int(option[1])-len(option)+2)...),
+		})
+		h, err := packet.Parse(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.service.HandlePacketIn(&network.PacketIn{Headers: h, Data: frame, InPort: portA})
+	}
+	for _, v := range []network.Verdict{signed(hostA, 19, 18), signed(hostA, 29, 16, 1, 1), signed(netip.MustParseAddrPort("10.9.9.9:1000"), 19, 18)} {
+		if v != network.Continue {
+			t.Errorf("verdict %v, want the packet to go on", v)
+		}
+	}
+	b.service.mu.Lock()
+	defer b.service.mu.Unlock()
+	if d := b.service.sessions.directs[ReasonSigned]; d == nil || d.Count != 2 || d.Remedy == "" {
+		t.Errorf("counted %+v, want the two that are on the whitelist", d)
+	}
+	if n := len(b.service.sessions.byFlow); n > 0 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+// TestClientsDSCPReachesTheServer checks that the agent of the server sends with the DSCP of the client's first
+// packet, without a class of traffic, too.
+func TestClientsDSCPReachesTheServer(t *testing.T) {
+	l := Layout{DSCP: 46}
+	if got, want := l.marks(agentapi.RoleServer), (agentapi.Marks{End: 46}); got != want {
+		t.Errorf("the server's agent marks %+v, want %+v", got, want)
+	}
+	if got := l.marks(agentapi.RoleClient); got != (agentapi.Marks{}) {
+		t.Errorf("the client's agent marks %+v, want nothing", got)
+	}
+}
+
 // TestFloodIsBounded sends more first packets than may be set up at once.
 func TestFloodIsBounded(t *testing.T) {
 	b := newBench(t)

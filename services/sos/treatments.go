@@ -66,13 +66,17 @@ func (l *Layout) treatments(r agentapi.Role) (sent, seen network.Treatment) {
 	return ofRole(r, l.Up, l.Down), ofRole(r, l.Down, l.Up)
 }
 
-// marks returns the DSCPs with which an agent has to send. If a network that this
-// controller does not manage connects the agents, packets between them are not marked,
-// because the DSCP would mean something else there.
+// marks returns the DSCPs with which an agent has to send. The server gets the DSCP of the
+// client's first packet. That of the server is not known, unless a treatment is for it. If
+// a network that this controller does not manage connects the agents, packets between them
+// are not marked, because the DSCP would mean something else there.
 func (l *Layout) marks(r agentapi.Role) agentapi.Marks {
 	sent, seen := l.treatments(r)
 	if l.PeersRouted {
 		sent.DSCP = 0
+	}
+	if r == agentapi.RoleServer {
+		return agentapi.Marks{Peer: sent.DSCP, End: l.DSCP}
 	}
 	return agentapi.Marks{Peer: sent.DSCP, End: seen.Own}
 }

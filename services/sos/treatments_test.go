@@ -22,7 +22,7 @@ var (
 // treatedFigure is the layout of the published figure, with a treatment each way.
 func treatedFigure() Layout {
 	l := figure()
-	l.Up, l.Down = goes, comes
+	l.Up, l.Down, l.DSCP = goes, comes, goes.Own
 	return l
 }
 

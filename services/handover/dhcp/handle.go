@@ -128,13 +128,17 @@ func (c *call) ended(v Verdict) Decision {
 	return c.decision
 }
 
-// inform sends the parameters to a client that has its address already.
+// inform sends the parameters to a client that has its address already, by a lease or by other
+// means (RFC 2131, section 4.3.5). The parameters are those of the pool's network.
 func (c *call) inform() Decision {
 	ip := addr(c.Message.ClientIPAddr)
-	if c.lease == nil || c.lease.IP != ip {
-		return c.drop(Ignored, "device %q asks for parameters with address %v, which it does not have here", c.decision.Device.ID, ip)
+	if !c.pool.Prefix.Contains(ip) {
+		return c.drop(Ignored, "it asks for parameters with address %v, which is not in %v of pool %q", ip, c.pool.Prefix, c.pool.Name)
 	}
-	c.decision.Verdict, c.decision.Lease = Informed, *c.lease
+	c.decision.Verdict = Informed
+	if c.lease != nil && c.lease.IP == ip {
+		c.decision.Lease = *c.lease
+	}
 	c.answer(dhcpv4.MessageTypeAck, netip.Addr{})
 	return c.decision
 }

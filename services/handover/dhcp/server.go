@@ -179,6 +179,13 @@ func (c *call) identify() bool {
 	if !c.fromDevice(d, known) {
 		return false
 	}
+	if !known && c.decision.Type == dhcpv4.MessageTypeInform && !c.AskFirst {
+		// A host with an address of its own is no device, and does not become one by its question.
+		if pool, ok := c.server.reg.LearningPool(); ok {
+			c.pool, c.decision.From = pool, pool.ServerID()
+			return true
+		}
+	}
 	if !known {
 		if d, known = c.unknownDevice(); !known {
 			return false

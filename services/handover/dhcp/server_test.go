@@ -278,7 +278,42 @@ func TestInform(t *testing.T) {
 	if d.Attach {
 		t.Fatal("a question has moved the device")
 	}
-	b.expect(ask(ip(99)), dhcp.Ignored)
+	b.expect(ask(netip.MustParseAddr("10.99.0.1")), dhcp.Ignored)
+}
+
+// TestInformWithoutALease checks that a client which has its address by other means gets the
+// parameters, by unicast and without address and lease times (RFC 2131, section 4.3.5). A host that
+// is no device gets them where unknown clients are served, and does not become one.
+func TestInformWithoutALease(t *testing.T) {
+	b := newBench(t)
+	inform := func(n byte) dhcp.Decision {
+		return b.handle(b.message(dhcpv4.MessageTypeInform, mac(n), dhcpv4.WithClientIP(ip(99).AsSlice()), dhcpv4.WithBroadcast(true)), mac(n), backyard)
+	}
+	check := func(d dhcp.Decision, n byte) {
+		t.Helper()
+		r := d.Reply
+		if r == nil || r.MessageType() != dhcpv4.MessageTypeAck || !r.YourIPAddr.IsUnspecified() || r.DomainName() != "mobile.example" || len(r.Router()) != 1 {
+			t.Fatalf("%s (%s): %v", d.Verdict, d.Reason, r)
+		}
+		for _, code := range []dhcpv4.OptionCode{dhcpv4.OptionIPAddressLeaseTime, dhcpv4.OptionRenewTimeValue, dhcpv4.OptionRebindingTimeValue} {
+			if r.Options.Has(code) {
+				t.Errorf("the answer has option %v", code)
+			}
+		}
+		if where(d) != mac(n).String()+" "+ip(99).String() || d.Attach || d.Lease.IP.IsValid() {
+			t.Errorf("to %s, attach %v, lease %+v", where(d), d.Attach, d.Lease)
+		}
+	}
+	check(b.expect(inform(1), dhcp.Informed), 1)
+	b.expect(inform(50), dhcp.Unknown)
+	p, _ := b.reg.Pool("main")
+	p.Learn = true
+	b.must(b.putPool(p))
+	devices := len(b.reg.Devices())
+	check(b.expect(inform(50), dhcp.Informed), 50)
+	if n := len(b.reg.Devices()); n != devices {
+		t.Errorf("%d devices, before %d", n, devices)
+	}
 }
 
 func TestPoolsRunOut(t *testing.T) {
@@ -312,7 +347,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatalf("a device that a neighbour may know was learned: %+v", d)
 	}
 	b.expect(b.handle(discover(50), mac(51), radioA), dhcp.Unknown)
-	b.expect(b.handle(b.message(dhcpv4.MessageTypeInform, mac(50)), mac(50), radioA), dhcp.Unknown)
+	b.expect(b.handle(b.message(dhcpv4.MessageTypeInform, mac(50)), mac(50), radioA), dhcp.Ignored)
 	if d := b.attach(mac(50), mac(50), backyard); d.Device.ID != "mac-020000000032" || !d.Attach {
 		t.Fatalf("learned %+v", d)
 	}

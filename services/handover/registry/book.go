@@ -93,7 +93,7 @@ func (rec *record) addresses() (out []netip.Addr) {
 // holds reports whether the device has an address by a lease that has not been ended.
 func (rec *record) holds() bool { return rec.lease.IP.IsValid() && !rec.lease.Released }
 
-// decline is an address in quarantine.
+// decline is an address in quarantine: until a time, or until Return ends it.
 type decline struct {
 	Device string    `json:"device"`
 	Until  time.Time `json:"until"`

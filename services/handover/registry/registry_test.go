@@ -186,6 +186,46 @@ func TestDeclinedAddressesAreGivenToNobody(t *testing.T) {
 	b.must(err)
 }
 
+// TestDeclinedAddressesComeBack checks that a declined address may return after ten seconds, to the
+// device that has it by its declaration, and each time later if it is declined again at once.
+func TestDeclinedAddressesComeBack(t *testing.T) {
+	b := newBench(t)
+	b.pool(nil)
+	d := b.device("a", 1)
+	d.IP = ip(15)
+	b.must(b.PutDevice(b.ctx, d))
+	for _, rest := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
+		b.grant("a")
+		b.must(b.Decline(b.ctx, "a", d.IP))
+		_, err := b.Offer("a", d.IP, network.PortRef{})
+		b.fails(err, registry.ErrQuarantined)
+		q := b.Quarantined()
+		if len(q) != 1 || q[0].IP != d.IP || q[0].Device != "a" || q[0].Due.Sub(b.clock.now()) != rest || q[0].Until.Sub(b.clock.now()) != 10*time.Minute {
+			t.Fatalf("%+v, want it due after %v", q, rest)
+		}
+		b.clock.add(rest)
+		b.must(b.Return(b.ctx, q[0]))
+		b.must(b.Return(b.ctx, q[0])) // it has ended by now
+		if l := b.grant("a"); l.IP != d.IP {
+			t.Fatalf("granted %v, want its own", l.IP)
+		}
+		if entries, err := b.store.List(b.ctx, "handover/declined/"); err != nil || len(entries) != 0 {
+			t.Fatalf("kept in the store: %v, %v", entries, err)
+		}
+	}
+	b.must(b.Decline(b.ctx, "a", d.IP))
+	old := b.Quarantined()[0]
+	b.clock.add(time.Minute)
+	b.restart()
+	b.must(b.Return(b.ctx, b.Quarantined()[0]))
+	b.grant("a")
+	b.must(b.Decline(b.ctx, "a", d.IP))
+	b.must(b.Return(b.ctx, old)) // of a quarantine before this one
+	if len(b.Quarantined()) != 1 {
+		t.Error("the result of an old probe has ended a new quarantine")
+	}
+}
+
 func TestADeviceCannotDeclineAWholePool(t *testing.T) {
 	b := newBench(t)
 	b.pool(func(p *registry.Pool) { p.Last = ip(30) })
