@@ -21,7 +21,7 @@ const (
 
 // assemble creates a network's parts and connects them.
 func assemble(config Config) (*Network, error) {
-	n := &Network{cfg: config, ledger: ledger.New(config.Generation), switches: newRegistry()}
+	n := &Network{cfg: config, ledger: ledger.New(config.Generation), switches: newRegistry(), comparisons: make(chan struct{}, maxComparisons)}
 	c := &n.cfg
 	n.quota, n.readers = newQuota(c.Memory), newReaderSemaphore(processors)
 	n.admission = newAdmission(c)

@@ -39,6 +39,11 @@ type Config struct {
 	// clock.
 	Generation uint16
 
+	// CompareInterval is the time between two comparisons of a switch's rules, groups and meters
+	// with what is declared. Negative means to compare only when a switch reports that it has
+	// removed a rule which is still wanted.
+	CompareInterval time.Duration
+
 	// Role is requested from every switch. RoleNoChange, the default, leaves the role at equal.
 	Role openflow.Role
 
@@ -177,5 +182,6 @@ func (c Config) withDefaults() Config {
 	c.DiscoveryTimeout = cmp.Or(c.DiscoveryTimeout, 3*c.DiscoveryInterval+c.DiscoveryInterval/2)
 	c.DiscoverySettle = cmp.Or(c.DiscoverySettle, time.Second)
 	c.StatsInterval = cmp.Or(c.StatsInterval, 5*time.Second)
+	c.CompareInterval = cmp.Or(c.CompareInterval, 30*time.Second)
 	return c
 }

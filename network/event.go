@@ -34,6 +34,9 @@ const (
 	HostRefused
 	// LinkMisplaced means that a link ends at a Port whose role is access.
 	LinkMisplaced
+	// SwitchDrifted means that rules, groups or meters of a switch were not as declared. They were
+	// repaired, or not for the Reason.
+	SwitchDrifted
 	// EventsLeftOut means that some events about hosts and the state of a Port, or about refused
 	// claims at a Switch (its port 0), were not published because there were too many.
 	EventsLeftOut
@@ -42,7 +45,7 @@ const (
 var eventNames = [...]string{
 	SwitchUp: "switch.up", SwitchDown: "switch.down", PortUp: "port.up", PortDown: "port.down", LinkUp: "link.up", LinkDown: "link.down",
 	HostAdded: "host.added", HostMoved: "host.moved", HostRemoved: "host.removed", HostChanged: "host.changed", SwitchRefused: "switch.refused", HostRefused: "host.refused",
-	LinkMisplaced: "link.misplaced", EventsLeftOut: "events.left-out",
+	LinkMisplaced: "link.misplaced", SwitchDrifted: "switch.drifted", EventsLeftOut: "events.left-out",
 }
 
 // String returns the event's name in logs and in the event stream.
@@ -65,7 +68,11 @@ type Event struct {
 	// Host is set for host events, and From is the previous place of a host that has moved.
 	Host Host
 	From PortRef
-	// Reason is set if something was refused.
+	// Drift is set for SwitchDrifted: what was not as declared. Another repair of the same switch
+	// waits for Pause.
+	Drift []Deviation
+	Pause time.Duration
+	// Reason is set if something was refused, or a repair has failed.
 	Reason string
 	// LeftOut is the number of events of the same port that were not published before this one.
 	LeftOut int `json:",omitempty"`

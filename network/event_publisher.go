@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network/hosts"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // publisher passes every event to subscribers within the controller, and publishes events at a
@@ -20,6 +21,7 @@ type publisher struct {
 	portLimiter    eventLimiter
 	refusalLimiter eventLimiter  // for refused claims about hosts, by switch
 	misplacedLog   lograte.Limit // for links at ports for end hosts
+	driftLimiter   eventLimiter  // for deviations from what is declared, by switch
 
 	mu   sync.Mutex
 	subs atomic.Pointer[[]func(Event)]
@@ -28,6 +30,7 @@ type publisher struct {
 func newPublisher(c *Config) *publisher {
 	e := &publisher{log: c.Log, publish: c.Publish}
 	e.portLimiter.burst, e.refusalLimiter.burst, e.refusalLimiter.overall = eventBurst, refusalBurst, &lograte.Limit{Burst: totalRefusalBurst}
+	e.driftLimiter.burst = driftBurst
 	e.subs.Store(&[]func(Event){})
 	return e
 }
@@ -72,7 +75,7 @@ func (t *publisher) run(ctx context.Context) {
 }
 
 func (t *publisher) reportLeftOut(now time.Time) {
-	for _, of := range []*eventLimiter{&t.portLimiter, &t.refusalLimiter} {
+	for _, of := range []*eventLimiter{&t.portLimiter, &t.refusalLimiter, &t.driftLimiter} {
 		for at, count := range of.expire(now) {
 			t.emit(Event{Kind: EventsLeftOut, At: now, Switch: at.Switch, Port: at, LeftOut: count})
 		}
@@ -111,7 +114,29 @@ func (t *publisher) linkMisplaced(l Link, at PortRef) {
 	t.emit(Event{Kind: LinkMisplaced, Switch: at.Switch, Port: at, Link: l, Reason: reason})
 }
 
+// drifted reports what was not as declared on a switch, and was repaired unless err is set.
+func (t *publisher) drifted(d openflow.DatapathID, drift []Deviation, pause time.Duration, err error) {
+	now := time.Now()
+	skipped, ok := t.driftLimiter.allowAt(PortRef{Switch: d}, now)
+	if !ok {
+		return
+	}
+	e := Event{Kind: SwitchDrifted, At: now, Switch: d, Drift: drift, Pause: pause, LeftOut: skipped}
+	message := "a switch was not as declared, and was repaired"
+	if err != nil {
+		e.Reason, message = err.Error(), "a switch is not as declared"
+	}
+	for _, v := range drift {
+		t.log.Warn(message, "switch", d, "owner", v.Owner, "what", v.Object, "missing", v.Missing, "changed", v.Changed,
+			"foreign", v.Foreign, "next_repair_after", pause, "left_out", skipped, "error", err)
+	}
+	t.emit(e)
+}
+
 const (
+	// driftBurst is the number of repairs of one switch that are reported at once; after that it
+	// is one a second.
+	driftBurst = 10
 	// eventBurst is the number of events about the hosts and the state of one port that are
 	// published at once; after that it is one a second.
 	eventBurst = 32

@@ -219,11 +219,20 @@ func (w *forwarding) flowGone(s *Switch, r *openflow.FlowRemoved) {
 		return
 	}
 	w.forgetFlow(s, f)
+	if r.Reason == openflow.RemovedDelete { // by another program: our own deletions have left s.flows before
+		s.comparer.deletedFlows.Add(1)
+		s.comparer.wanted.set()
+	}
 }
 
 // forgetFlow removes a flow without a rule on the switch, so that its next packet is decided anew.
 func (w *forwarding) forgetFlow(s *Switch, f rule.Flow) {
 	s.flows.Delete(f)
+	w.decideAnew(f)
+}
+
+// decideAnew makes the next packet of a flow be decided anew.
+func (w *forwarding) decideAnew(f rule.Flow) {
 	k := forward.Key{Src: f.Src, Dst: f.Dst, VLAN: f.VLAN}
 	if f.VLAN == rule.AnyVLAN {
 		k.VLAN = 0

@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -185,6 +186,48 @@ func (w *forwarding) adopt(s *Switch, found []ledger.Reported) []ledger.Reported
 		others = append(others, *r)
 	}
 	return others
+}
+
+// compare compares the rules of default forwarding that a switch has listed with its flows, and
+// returns all other rules. It deletes rules that are not as wanted. The next packet of a flow that
+// has no rule, or had a wrong one, is decided anew. A missing rule is no deviation, because it may
+// have expired.
+func (w *forwarding) compare(s *Switch, found []ledger.Reported, watch *ledger.FlowWatch) ([]ledger.Reported, Deviation) {
+	var others []ledger.Reported
+	var flows []ledger.FoundFlow
+	for i := range found {
+		r := &found[i]
+		f, fr, ok := r.Flow(s.layout, w.cfg.ForwardIdle)
+		if ok && r.Cookie.Owner() == w.hash {
+			flows = append(flows, ledger.FoundFlow{Flow: f, FlowRule: fr})
+		} else {
+			others = append(others, *r)
+		}
+	}
+	missing, changed, foreign := s.flows.Compare(watch, flows)
+	for _, f := range missing {
+		w.decideAnew(f)
+	}
+	for _, f := range changed {
+		w.decideAnew(f.Flow)
+	}
+	foreign = foreign[:min(len(foreign), maxForeignFlows)]
+	for _, f := range slices.Concat(changed, foreign) {
+		w.sendDelete(s, f.Flow, f.Cookie)
+	}
+	s.ch.out.flush()
+	return others, Deviation{Owner: ownerForward, Object: ledger.ObjectRule, Changed: len(changed), Foreign: len(foreign)}
+}
+
+// maxForeignFlows is the number of unwanted rules of default forwarding that one comparison
+// deletes.
+const maxForeignFlows = 4096
+
+// sendDelete queues the deletion of a rule that is not among the switch's flows.
+func (w *forwarding) sendDelete(s *Switch, f rule.Flow, c rule.Cookie) {
+	b := w.writer.AppendDelete(s.ch.out.lockControl(), s.ch.xid.Add(1), s.layout, c, f)
+	s.ch.out.unlockControl(b)
+	s.ch.flowMods.Add(1)
 }
 
 // deadPortsOf returns the ports of a switch that adopted flows lead to and that are not up.

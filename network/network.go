@@ -32,6 +32,8 @@ type Network struct {
 	ledger *ledger.Ledger
 	owners ownerRegistry
 	core   *Owner
+	// comparisons holds a token for each switch that is being compared with the ledger.
+	comparisons chan struct{}
 
 	// What is known about the network, and the parts that find it out.
 	links      *discovery.Discovery

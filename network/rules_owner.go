@@ -18,7 +18,7 @@ type OwnerOptions struct {
 	// ready.
 	Adopt bool
 	// OnRemoved, if set, is called for each rule with NotifyRemoved that a switch has removed
-	// after a timeout. It runs on the switch's goroutine and must not block.
+	// after a timeout. It runs on a goroutine of the switch and must not block.
 	OnRemoved func(Removed)
 }
 
@@ -98,6 +98,7 @@ func (o *Owner) apply(ctx context.Context, key string, p Program, opts ApplyOpti
 	}
 	if err := o.installer.execute(ctx, c, opts); err != nil {
 		o.installer.rollBack(c.Rollback(), opts.Waves)
+		c.Restored()
 		var re *RuleError
 		if errors.As(err, &re) {
 			re.Owner, re.Key = o.name, key

@@ -73,26 +73,25 @@ func (x *ownerRegistry) forgetEvery(d openflow.DatapathID) {
 	}
 }
 
-// flowRemoved handles a rule that a switch has removed. A rule that another controller deleted is
-// written again; of a rule that timed out its owner is notified.
+// flowRemoved handles a rule that a switch has removed. If the rule is still wanted, the switch is
+// compared with the ledger at once, because whoever deleted the rule may have deleted more. The
+// owner of a rule with timeouts is notified.
 func (x *ownerRegistry) flowRemoved(s *Switch, r *openflow.FlowRemoved, now time.Time) {
-	timedOut := r.Reason == openflow.RemovedIdle || r.Reason == openflow.RemovedHard
 	at := rule.Slot{Table: r.Table, Priority: r.Priority, Match: r.Match}
-	ledgerOwner, installed, outcome := x.installer.ledger.Removed(s.dpid, at, rule.Cookie(r.Cookie), timedOut)
+	ledgerOwner, installed, outcome := x.installer.ledger.Removed(s.dpid, at, rule.Cookie(r.Cookie))
 	switch outcome {
-	case ledger.RemovalForeign:
-		s.logLimiter.Warn(x.installer.log, "a rule that another controller deleted is written again", "switch", s.dpid, "owner", installed.Owner, "key", installed.Name, "match", installed.Match)
-		if op, ok := x.installer.ledger.Rewrite(s.dpid, at); ok {
-			if _, err := s.ch.sendBatch([]openflow.Message{op.Message}); err != nil {
-				s.logLimiter.Warn(x.installer.log, "writing a rule again", "switch", s.dpid, "error", err)
-			}
-		}
+	case ledger.RemovalWanted:
+		s.comparer.wanted.set()
 	case ledger.RemovalFinal:
-		o := x.get(ledgerOwner.Hash)
-		if o == nil || o.opts.OnRemoved == nil || !installed.NotifyRemoved {
-			return
-		}
 		installed.Packets, installed.Bytes, installed.CountersAt = r.Packets, r.Bytes, now
-		o.opts.OnRemoved(Removed{Installed: installed, Reason: r.Reason, Duration: r.Duration.Duration()})
+		x.notifyRemoved(ledgerOwner, Removed{Installed: installed, Reason: r.Reason, Duration: r.Duration.Duration()})
+	}
+}
+
+// notifyRemoved tells an owner of a rule that has left the ledger because the switch has removed
+// it.
+func (x *ownerRegistry) notifyRemoved(to *ledger.Owner, r Removed) {
+	if o := x.get(to.Hash); o != nil && o.opts.OnRemoved != nil && r.NotifyRemoved {
+		o.opts.OnRemoved(r)
 	}
 }

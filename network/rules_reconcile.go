@@ -55,7 +55,7 @@ func (in *installer) send(ctx context.Context, s *Switch, ops []ledger.Op) (refu
 			return nil, err
 		}
 		for _, e := range errs {
-			s.logLimiter.Warn(in.log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
+			s.logLimiter.Warn(in.log, "switch refused a rule that it lacks", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
 			refused = append(refused, part[e.index])
 		}
 	}
@@ -83,6 +83,7 @@ func readFound(ctx context.Context, s *Switch) (f ledger.Found, done func(), err
 	if err != nil && !errors.Is(err, ErrRefused) {
 		return f, done, err
 	}
+	f.NoGroups = err != nil
 	for g := range groups {
 		f.Groups = append(f.Groups, rule.Group{Switch: s.dpid, ID: g.Group, Type: g.Type, Buckets: g.Buckets})
 	}
@@ -91,6 +92,7 @@ func readFound(ctx context.Context, s *Switch) (f ledger.Found, done func(), err
 	if err != nil && !errors.Is(err, ErrRefused) {
 		return f, done, err
 	}
+	f.NoMeters = err != nil
 	for m := range meters {
 		f.Meters = append(f.Meters, rule.Meter{Switch: s.dpid, ID: m.Meter, Flags: m.Flags, Bands: m.Bands})
 	}

@@ -23,6 +23,7 @@ func newSwitch(n *Network, conn net.Conn) *Switch {
 		ports:      ports{limit: n.cfg.MaxPorts, byNumber: map[uint32]openflow.Port{}},
 		ruleCounts: ruleCounts{reading: make(chan struct{}, 1)},
 		refusals:   refusedFlows{owner: n.forwarding.hash, limit: n.cfg.ForwardRules},
+		comparer:   comparer{interval: n.cfg.CompareInterval, slots: n.comparisons, wanted: newSignal()},
 	}
 	s.held.limit = n.cfg.HoldLimit
 	s.role.Store(uint32(openflow.RoleEqual))

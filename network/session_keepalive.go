@@ -76,13 +76,15 @@ func (p *keepalive) loopbackRoundTrip(ctx context.Context) (time.Duration, bool)
 	return 0, false
 }
 
-// monitor watches a session until it ends: round-trip times, silence, overdue barriers, counters.
+// monitor watches a session until it ends: round-trip times, silence, overdue barriers, counters,
+// rules.
 func (s *Switch) monitor(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	var counting sync.WaitGroup
-	defer counting.Wait()
+	var parts sync.WaitGroup
+	defer parts.Wait()
 	defer cancel()
-	counting.Go(func() { s.pollCounters(ctx) })
+	parts.Go(func() { s.pollCounters(ctx) })
+	parts.Go(func() { s.compareRules(ctx) })
 	s.keepalive.probe(ctx)
 	// Latency is measured as often as links are probed, because that of links is computed from it.
 	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))

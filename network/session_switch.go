@@ -42,6 +42,7 @@ type Switch struct {
 	logLimiter     lograte.Limit
 	ruleCounts     ruleCounts
 	refusals       refusedFlows
+	comparer       comparer
 
 	// The reader's goroutine owns these.
 	in      openflow.PacketIn
@@ -86,6 +87,8 @@ type SwitchStats struct {
 	Held int
 	// ForwardRules is the number of default forwarding's rules.
 	ForwardRules int
+	// Drift counts what was not as declared on the switch.
+	Drift DriftStats
 }
 
 // DPID returns the switch's datapath identifier.
@@ -129,7 +132,7 @@ func (s *Switch) Stats() SwitchStats {
 		PacketInsDropped:  s.counters.packetInsDropped.Load(),
 		PacketOutsDropped: s.ch.out.dropped.Load(), FlowMods: s.ch.flowMods.Load(), GroupMods: s.ch.groupMods.Load(),
 		Errors: s.ch.errors.Load(), Malformed: s.counters.malformed.Load(),
-		Writes: s.ch.out.writes.Load(), Held: s.held.len(), ForwardRules: s.flows.Len(),
+		Writes: s.ch.out.writes.Load(), Held: s.held.len(), ForwardRules: s.flows.Len(), Drift: s.comparer.stats(),
 	}
 	for k := range s.counters.packetIns {
 		st.PacketInsOf[k] = s.counters.packetIns[k].Load()

@@ -224,7 +224,8 @@ func (t *FlowTable) Groups() []openflow.GroupDesc {
 	return out
 }
 
-// Meter applies a meter modification.
+// Meter applies a meter modification. Like Open vSwitch with OpenFlow 1.3, it deletes the entries of
+// a deleted meter without a notice.
 func (t *FlowTable) Meter(m *openflow.MeterMod) *openflow.Error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,6 +237,8 @@ func (t *FlowTable) Meter(m *openflow.MeterMod) *openflow.Error {
 		return &openflow.Error{Code: openflow.MeterModUnknown}
 	case m.Command == openflow.MeterDelete:
 		delete(t.meters, m.Meter)
+		t.index = nil
+		t.flows = slices.DeleteFunc(t.flows, func(e *Entry) bool { return e.passes(m.Meter) })
 	default:
 		t.meters[m.Meter] = m
 	}

@@ -298,6 +298,17 @@ func (s *Switch) notify(gone []Removed) {
 	}
 }
 
+// Change applies a flow, group or meter modification of another controller, and notifies this one
+// as far as it has asked for that.
+func (s *Switch) Change(m openflow.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.change(m); e != nil {
+		return e
+	}
+	return s.flush()
+}
+
 // Expire removes the entries whose timeout has passed, and notifies the controller.
 func (s *Switch) Expire() error {
 	gone := s.table.Expire()

@@ -202,6 +202,13 @@ func (e *Entry) uses(kind openflow.ActionType, arg uint32) bool {
 	return false
 }
 
+// passes reports whether packets of the entry pass a meter.
+func (e *Entry) passes(meter uint32) bool {
+	return slices.ContainsFunc(e.Instructions, func(in openflow.Instruction) bool {
+		return in.Type == openflow.InstructionMeter && in.Meter == meter
+	})
+}
+
 func (t *FlowTable) remove(m *openflow.FlowMod) []Removed {
 	gone := t.selectEntries(m)
 	t.index = nil

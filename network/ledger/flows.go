@@ -16,7 +16,11 @@ type Flows struct {
 	base  rule.Cookie // a cookie with rule number zero
 	next  uint32
 	rules map[flowKey]FlowRule
+	watch *FlowWatch // the latest, or nil
 }
+
+// FlowWatch holds the flows that have changed since it began.
+type FlowWatch struct{ changed map[flowKey]struct{} }
 
 // FlowRule is the output port and cookie of a flow's rule.
 type FlowRule struct {
@@ -78,6 +82,7 @@ func (t *Flows) Put(f rule.Flow, out uint32, now time.Time) (rule.Cookie, bool) 
 	r.Adopted = r.Adopted && r.Out == out
 	r.Out, r.written = out, now
 	t.rules[k] = r
+	t.noteChange(k)
 	return r.Cookie, true
 }
 
@@ -93,6 +98,67 @@ func (t *Flows) Adopt(f rule.Flow, r FlowRule) bool {
 	return true
 }
 
+// Watch begins to record the flows that change, until Compare is called with the result. It
+// replaces an earlier watch.
+func (t *Flows) Watch() *FlowWatch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watch = &FlowWatch{changed: map[flowKey]struct{}{}}
+	return t.watch
+}
+
+// noteChange records that a flow has changed. The mutex is held.
+func (t *Flows) noteChange(k flowKey) {
+	if t.watch != nil {
+		t.watch.changed[k] = struct{}{}
+	}
+}
+
+// FoundFlow is a rule of default forwarding that a switch has listed.
+type FoundFlow struct {
+	rule.Flow
+	FlowRule
+}
+
+// Compare compares the flows with those that the switch has listed since the watch began. It
+// leaves out flows that have changed since. It removes the missing ones, which have expired or
+// were deleted, and the changed ones, whose rules have another output. The switch must delete the
+// rules of changed and foreign flows; foreign flows are not in the table.
+func (t *Flows) Compare(w *FlowWatch, found []FoundFlow) (missing []rule.Flow, changed, foreign []FoundFlow) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watch == w {
+		t.watch = nil
+	}
+	seen := make(map[flowKey]struct{}, len(found))
+	for _, f := range found {
+		k := makeFlowKey(&f.Flow)
+		seen[k] = struct{}{}
+		r, known := t.rules[k]
+		_, isChanged := w.changed[k]
+		switch {
+		case isChanged:
+		case !known:
+			foreign = append(foreign, f)
+		case r.Out != f.Out:
+			changed = append(changed, f)
+			delete(t.rules, k)
+		case r.Cookie != f.Cookie:
+			r.Cookie = f.Cookie
+			t.rules[k] = r
+		}
+	}
+	for k := range t.rules {
+		_, isSeen := seen[k]
+		_, isChanged := w.changed[k]
+		if !isSeen && !isChanged {
+			missing = append(missing, k.flow())
+			delete(t.rules, k)
+		}
+	}
+	return missing, changed, foreign
+}
+
 // Get returns the rule of a flow, and whether there is one.
 func (t *Flows) Get(f rule.Flow) (FlowRule, bool) {
 	t.mu.Lock()
@@ -105,8 +171,10 @@ func (t *Flows) Get(f rule.Flow) (FlowRule, bool) {
 func (t *Flows) Delete(f rule.Flow) (FlowRule, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, ok := t.rules[makeFlowKey(&f)]
-	delete(t.rules, makeFlowKey(&f))
+	k := makeFlowKey(&f)
+	r, ok := t.rules[k]
+	delete(t.rules, k)
+	t.noteChange(k)
 	return r, ok
 }
 

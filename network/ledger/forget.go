@@ -49,7 +49,7 @@ func forgetItems[T any](all []place[uint32], items map[uint32]*item[T], o *Owner
 
 // dropEmpty removes the state of a switch if nothing is wanted or known on it.
 func (l *Ledger) dropEmpty(sw openflow.DatapathID) {
-	if s := l.switches[sw]; s != nil && s.sent == nil && len(s.rules)+len(s.groups)+len(s.meters)+len(s.unclaimed) == 0 {
+	if s := l.switches[sw]; s != nil && s.reading == nil && l.comparisons[sw] == nil && len(s.rules)+len(s.groups)+len(s.meters)+len(s.unclaimed) == 0 {
 		delete(l.switches, sw)
 	}
 }

@@ -43,6 +43,12 @@ type Ledger struct {
 	generation uint16
 	owners     map[uint16]*Owner
 	switches   map[openflow.DatapathID]*switchState
+	// open holds the changes that are neither confirmed nor restored.
+	open map[*Change]struct{}
+	// comparisons holds the comparison in progress of each switch, and numComparisons counts all
+	// that have begun.
+	comparisons    map[openflow.DatapathID]*Comparison
+	numComparisons uint64
 }
 
 // Owner is one declarer of rules, such as a service.
@@ -78,10 +84,12 @@ type switchState struct {
 	meters map[uint32]*item[rule.Meter]
 	// unclaimed holds rules found on the switch whose owner is not ready yet.
 	unclaimed map[rule.Slot]*Reported
-	// sent holds the keys of rules sent while the switch's tables are being read; it is nil
-	// otherwise.
-	sent map[rule.Key]struct{}
+	// reading is the reconciliation in progress, or nil.
+	reading *reading
 }
+
+// reading holds the keys of rules that were sent while a switch is read for its reconciliation.
+type reading struct{ sent map[rule.Key]struct{} }
 
 // item is a group or meter with the keys that declare it. An item without an owner was found on
 // the switch and has not been claimed yet.
@@ -102,11 +110,15 @@ type Entry struct {
 	keys           []string // keys under which the owner declares the rule
 	packets, bytes uint64
 	countersAt     time.Time
+	seen           uint64 // number of the latest comparison in which the switch has listed it
 }
 
 // New returns an empty ledger whose cookies contain the generation.
 func New(generation uint16) *Ledger {
-	return &Ledger{generation: generation, owners: map[uint16]*Owner{}, switches: map[openflow.DatapathID]*switchState{}}
+	return &Ledger{
+		generation: generation, owners: map[uint16]*Owner{}, switches: map[openflow.DatapathID]*switchState{},
+		open: map[*Change]struct{}{}, comparisons: map[openflow.DatapathID]*Comparison{},
+	}
 }
 
 // AddOwner registers an owner. If adopt is true, rules found on switches that the owner has not
@@ -231,14 +243,13 @@ const (
 	RemovalUnknown Removal = iota
 	// RemovalFinal means that the rule has timed out and has left the ledger.
 	RemovalFinal
-	// RemovalForeign means that somebody else deleted a rule that is still wanted; it has to be
-	// written again.
-	RemovalForeign
+	// RemovalWanted means that the rule is still wanted; it has to be written again.
+	RemovalWanted
 )
 
 // Removed records that a switch has removed a rule. A rule with timeouts leaves the ledger; a
-// rule without them is still wanted.
-func (l *Ledger) Removed(sw openflow.DatapathID, at rule.Slot, c rule.Cookie, timedOut bool) (*Owner, rule.Installed, Removal) {
+// rule without them, or a leased one, is still wanted.
+func (l *Ledger) Removed(sw openflow.DatapathID, at rule.Slot, c rule.Cookie) (*Owner, rule.Installed, Removal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.switches[sw]
@@ -251,15 +262,21 @@ func (l *Ledger) Removed(sw openflow.DatapathID, at rule.Slot, c rule.Cookie, ti
 		return nil, rule.Installed{}, RemovalUnknown
 	}
 	in := s.appendInstalled(nil, e, e.keys[0])[0]
-	if !timedOut && e.Rule.Idle == 0 && e.Rule.Hard == 0 {
-		return e.owner, in, RemovalForeign
+	if !e.Rule.Expires() {
+		return e.owner, in, RemovalWanted
 	}
+	l.forgetRule(s, sw, e)
+	return e.owner, in, RemovalFinal
+}
+
+// forgetRule removes a rule that has expired from the ledger.
+func (l *Ledger) forgetRule(s *switchState, sw openflow.DatapathID, e *Entry) {
 	k := e.Rule.Key()
+	l.excludeRule(sw, k)
 	delete(s.rules, k)
 	for _, key := range e.keys {
 		e.owner.forget(key, place[rule.Key]{sw, k})
 	}
-	return e.owner, in, RemovalFinal
 }
 
 // forget removes a rule from the program of a key, and the program if it is then empty.
@@ -272,16 +289,4 @@ func (o *Owner) forget(key string, p place[rule.Key]) {
 	if len(d.rules)+len(d.groups)+len(d.meters) == 0 {
 		delete(o.programs, key)
 	}
-}
-
-// Rewrite returns the operation that writes a wanted rule again, and whether there is such a
-// rule.
-func (l *Ledger) Rewrite(sw openflow.DatapathID, at rule.Slot) (Op, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.switches[sw]
-	if s == nil || s.at(at) == nil {
-		return Op{}, false
-	}
-	return s.write(s.at(at), openflow.FlowAdd)
 }

@@ -74,14 +74,10 @@ func Instructions(l rule.Layout, r *rule.Rule) []openflow.Instruction {
 	return out
 }
 
-// flags returns the flags of a rule's flow-mod. It asks for a notice whenever the switch itself
-// may end the rule, because the ledger needs the notice even if the owner does not.
-func flags(r *rule.Rule) uint16 {
-	if r.NotifyRemoved || r.Idle > 0 || r.Hard > 0 {
-		return openflow.FlagSendFlowRemoved
-	}
-	return 0
-}
+// flags holds the flags of all flow-mods. The switch is asked for a notice when it removes the
+// rule: one that times out has to leave the ledger, and one that another program deletes has to
+// be written again.
+const flags = openflow.FlagSendFlowRemoved
 
 // seconds rounds a timeout up to whole seconds, because zero would mean no timeout.
 func seconds(d time.Duration) uint16 {
@@ -96,8 +92,11 @@ func sameEffect(a, b *rule.Rule) bool {
 // sameRule reports whether two rules with the same key are the same on the wire and to their
 // owner.
 func sameRule(a, b *rule.Rule) bool {
-	return sameEffect(a, b) && a.NotifyRemoved == b.NotifyRemoved && seconds(a.Idle) == seconds(b.Idle) && seconds(a.HardTimeout()) == seconds(b.HardTimeout())
+	return sameEffect(a, b) && notifies(a) == notifies(b) && seconds(a.Idle) == seconds(b.Idle) && seconds(a.HardTimeout()) == seconds(b.HardTimeout())
 }
+
+// notifies reports whether the owner is told when the rule times out.
+func notifies(r *rule.Rule) bool { return r.NotifyRemoved && r.Expires() }
 
 func sameGroup(a, b *rule.Group) bool {
 	return a.Type == b.Type && slices.EqualFunc(a.Buckets, b.Buckets, func(x, y openflow.Bucket) bool {
@@ -145,7 +144,7 @@ func (r *Reported) effect(l rule.Layout) (rule.Rule, bool) {
 func (r *Reported) equals(l rule.Layout, want *rule.Rule) bool {
 	have, ok := r.effect(l)
 	return ok && have.Meter == want.Meter && have.Goto == want.Next() && slices.Equal(have.Actions, want.Actions) && r.Idle == seconds(want.Idle) && r.Hard == seconds(want.HardTimeout()) &&
-		r.Flags&openflow.FlagSendFlowRemoved == flags(want)
+		r.Flags&flags == flags
 }
 
 // toRule returns the reported rule as its owner would have declared it, and whether an owner can
@@ -158,7 +157,7 @@ func (r *Reported) toRule(l rule.Layout) (rule.Rule, bool) {
 	}
 	out.Switch, out.Stage, out.Offset = r.Switch, stage, offset
 	out.Idle, out.Hard = time.Duration(r.Idle)*time.Second, time.Duration(r.Hard)*time.Second
-	out.NotifyRemoved = r.Flags&openflow.FlagSendFlowRemoved != 0
+	out.NotifyRemoved = out.Expires()
 	return out, ok && inStage
 }
 

@@ -32,7 +32,7 @@ func TestSentWhileRead(t *testing.T) {
 			l.Sending(1, c.Writes)
 		}
 		old := rule.MakeCookie(o.Hash, 1, 7)
-		rec := l.Reconcile(1, Found{Rules: []Reported{{Switch: 1, Slot: rule.Slot{Priority: wanted.Priority(), Match: wanted.Match}, Cookie: old}}})
+		rec := l.Reconcile(1, Found{Rules: []Reported{{Switch: 1, Slot: rule.Slot{Priority: wanted.Priority(), Match: wanted.Match}, Cookie: old, Flags: flags}}})
 		l.Reconciled(1, nil)
 		over()
 		cookie := l.switches[1].rules[wanted.Key()].Cookie

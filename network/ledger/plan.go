@@ -10,7 +10,8 @@ import (
 )
 
 // Change is the difference between what was declared under a key before and what is declared
-// now. Exactly one of Confirm and Rollback must be called for it, once.
+// now. Either Confirm must be called for it, once, or Rollback and then Restored. Until then
+// comparisons leave out what it changes.
 type Change struct {
 	// Writes are to be sent first, in order, and Deletes after them.
 	Writes, Deletes []Op
@@ -66,6 +67,7 @@ func (l *Ledger) Plan(o *Owner, key string, p rule.Program) (*Change, error) {
 	}
 	c.planDeletes(after)
 	c.planMarkedPaths()
+	l.open[c] = struct{}{}
 	o.programs[key] = after
 	if len(after.rules)+len(after.groups)+len(after.meters) == 0 {
 		delete(o.programs, key)
@@ -161,10 +163,10 @@ func (c *Change) planRule(at place[rule.Key], r rule.Rule) error {
 }
 
 // replaceCommand returns the command that replaces a rule. FlowModifyStrict keeps the counters,
-// but changes the effect only; a change of timeouts or flags needs FlowAdd. With either of them
+// but changes the effect only; a change of timeouts needs FlowAdd. With either of them
 // packets match without interruption.
 func replaceCommand(old, now *rule.Rule) uint8 {
-	if seconds(old.Idle) == seconds(now.Idle) && seconds(old.HardTimeout()) == seconds(now.HardTimeout()) && flags(old) == flags(now) {
+	if seconds(old.Idle) == seconds(now.Idle) && seconds(old.HardTimeout()) == seconds(now.HardTimeout()) {
 		return openflow.FlowModifyStrict
 	}
 	return openflow.FlowAdd
@@ -251,6 +253,7 @@ func withoutKey(keys []string, key string) []string {
 func (c *Change) Confirm() {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
+	c.close()
 	for _, ch := range c.rules {
 		if e := c.l.stateOf(ch.sw).rules[ch.key]; e != nil && e == ch.new {
 			e.Confirmed = true
@@ -269,6 +272,19 @@ func (c *Change) Confirm() {
 	for _, ch := range c.rules {
 		c.l.dropEmpty(ch.sw)
 	}
+}
+
+// close ends the change: later comparisons include what it has changed.
+func (c *Change) close() {
+	c.l.exclude(c)
+	delete(c.l.open, c)
+}
+
+// Restored records that the operations of Rollback were sent.
+func (c *Change) Restored() {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	c.close()
 }
 
 // Rollback restores what was declared before, and returns the operations that restore it in the

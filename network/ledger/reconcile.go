@@ -15,6 +15,8 @@ type Found struct {
 	Rules  []Reported
 	Groups []rule.Group
 	Meters []rule.Meter
+	// NoGroups and NoMeters are set if the switch did not list its groups or meters.
+	NoGroups, NoMeters bool
 }
 
 // Reconciliation is the difference between what a switch holds and what is wanted.
@@ -32,12 +34,15 @@ type Reconciliation struct {
 func (l *Ledger) Reading(sw openflow.DatapathID, layout rule.Layout) (over func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.stateOf(sw)
-	s.layout, s.sent = layout, map[rule.Key]struct{}{}
+	delete(l.comparisons, sw) // of the previous session
+	s, r := l.stateOf(sw), &reading{sent: map[rule.Key]struct{}{}}
+	s.layout, s.reading = layout, r
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.stateOf(sw).sent = nil
+		if s := l.stateOf(sw); s.reading == r { // the switch has not connected again meanwhile
+			s.reading = nil
+		}
 		l.dropEmpty(sw)
 	}
 }
@@ -48,14 +53,23 @@ func (l *Ledger) Sending(sw openflow.DatapathID, ops []Op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.switches[sw]
-	if s == nil || s.sent == nil {
+	if s == nil || s.reading == nil {
 		return
 	}
 	for _, op := range ops {
 		if op.Rule != nil {
-			s.sent[op.Rule.Key()] = struct{}{}
+			s.reading.sent[op.Rule.Key()] = struct{}{}
 		}
 	}
+}
+
+// wasSent reports whether the rule was sent since the switch is being read.
+func (s *switchState) wasSent(k rule.Key) bool {
+	if s.reading == nil {
+		return false
+	}
+	_, sent := s.reading.sent[k]
+	return sent
 }
 
 // Reconcile compares what a switch holds with what is wanted on it. It keeps rules that are as
@@ -99,10 +113,7 @@ func (l *Ledger) Reconcile(sw openflow.DatapathID, f Found) Reconciliation {
 }
 
 // missing returns the wanted rules that the switch does not have, in the order in which they are
-// to be written. Rules of the last table come first, because other tables lead to it, and in a
-// table those of the lowest priority. If the switch has changed from several tables to one, the
-// highest priority comes first: packets that match none of the new rules use the old tables
-// until the miss rule is written.
+// to be written.
 func (s *switchState) missing(moved bool) []*Entry {
 	var out []*Entry
 	for _, e := range s.rules {
@@ -110,6 +121,14 @@ func (s *switchState) missing(moved bool) []*Entry {
 			out = append(out, e)
 		}
 	}
+	return s.writeOrder(out, moved)
+}
+
+// writeOrder sorts rules into the order in which they are to be written. Rules of the last table
+// come first, because other tables lead to it, and in a table those of the lowest priority. If
+// the switch has changed from several tables to one, the highest priority comes first: packets
+// that match none of the new rules use the old tables until the miss rule is written.
+func (s *switchState) writeOrder(out []*Entry, moved bool) []*Entry {
 	slices.SortFunc(out, func(a, b *Entry) int {
 		by := cmp.Compare(a.Rule.Priority(), b.Rule.Priority())
 		if s.layout.Tables() {
@@ -142,9 +161,8 @@ const (
 // classify decides what happens to a rule found on a switch.
 func (l *Ledger) classify(s *switchState, r *Reported) verdict {
 	if e := s.at(r.Slot); e != nil {
-		_, sent := s.sent[e.Rule.Key()]
 		want, _ := s.wanted(e)
-		if !r.equals(s.layout, want) || r.Cookie.Owner() != e.owner.Hash || sent && r.Cookie != e.Cookie {
+		if !r.equals(s.layout, want) || r.Cookie.Owner() != e.owner.Hash || r.Cookie != e.Cookie && s.wasSent(e.Rule.Key()) {
 			return replaced // it will be overwritten, or has been since it was read
 		}
 		e.Cookie, e.Confirmed = r.Cookie, true
@@ -197,6 +215,7 @@ func (l *Ledger) Ready(o *Owner) []Op {
 			if r.Cookie.Owner() != o.Hash {
 				continue
 			}
+			l.excludeSlot(sw, s, at)
 			delete(s.unclaimed, at)
 			if !o.adopt || !l.adoptRule(s, o, r) {
 				gone = append(gone, s.remove(sw, at, r.Cookie, nil))
@@ -206,6 +225,7 @@ func (l *Ledger) Ready(o *Owner) []Op {
 		ops = append(ops, gone...)
 		for _, id := range sortedKeys(s.groups) {
 			if g := s.groups[id]; g.owner == nil && l.allReady(id) {
+				l.excludeGroup(sw, id)
 				delete(s.groups, id)
 				ops = append(ops, writeGroup(&g.value, openflow.GroupDelete))
 			}
@@ -278,26 +298,55 @@ func sortedKeys[T any](m map[uint32]*T) []uint32 {
 	return out
 }
 
-// Overtaken returns the operations that correct the switch after a reconciliation: changes made
-// while it was being sent may have reached the switch first. The caller sends them and calls
-// Overtaken again with what it has sent, until nothing is returned.
+// Overtaken returns the operations that correct the switch after a reconciliation or a comparison:
+// changes made while its operations were being sent may have reached the switch first. The caller
+// sends them and calls Overtaken again with what it has sent, until nothing is returned.
 func (l *Ledger) Overtaken(sw openflow.DatapathID, sent []Op) []Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stateOf(sw)
 	var ops []Op
 	for _, op := range sent {
-		if op.Rule == nil {
-			continue
+		switch m := op.Message.(type) {
+		case *openflow.FlowMod:
+			ops = s.overtakenRule(ops, op.Rule, m)
+		case *openflow.GroupMod:
+			written := rule.Group{Switch: sw, ID: m.Group, Type: m.Type, Buckets: m.Buckets}
+			if m.Command != openflow.GroupDelete {
+				ops = overtakenItem(ops, s.groups[m.Group], &written, sameGroup, writeGroup, openflow.GroupModify, openflow.GroupDelete)
+			}
+		case *openflow.MeterMod:
+			written := rule.Meter{Switch: sw, ID: m.Meter, Flags: m.Flags, Bands: m.Bands}
+			if m.Command != openflow.MeterDelete {
+				ops = overtakenItem(ops, s.meters[m.Meter], &written, sameMeter, writeMeter, openflow.MeterModify, openflow.MeterDelete)
+			}
 		}
-		k := op.Rule.Key()
-		switch e := s.rules[k]; {
-		case e == nil:
-			written, _ := op.Message.(*openflow.FlowMod)
-			ops = append(ops, s.remove(sw, s.layout.Slot(k), rule.Cookie(written.Cookie), nil))
-		case &e.Rule != op.Rule:
-			ops = s.appendWrite(ops, e, openflow.FlowAdd)
-		}
+	}
+	return ops
+}
+
+// overtakenRule appends the operation that corrects a rule after it was written.
+func (s *switchState) overtakenRule(ops []Op, r *rule.Rule, written *openflow.FlowMod) []Op {
+	if r == nil {
+		return ops
+	}
+	k := r.Key()
+	switch e := s.rules[k]; {
+	case e == nil:
+		return append(ops, s.remove(r.Switch, s.layout.Slot(k), rule.Cookie(written.Cookie), nil))
+	case &e.Rule != r:
+		return s.appendWrite(ops, e, openflow.FlowAdd)
+	}
+	return ops
+}
+
+// overtakenItem appends the operation that corrects a group or meter after it was written.
+func overtakenItem[T any](ops []Op, wanted *item[T], written *T, same func(a, b *T) bool, write func(*T, uint16) Op, modify, remove uint16) []Op {
+	switch {
+	case wanted == nil:
+		return append(ops, write(written, remove))
+	case !same(&wanted.value, written):
+		return append(ops, write(&wanted.value, modify))
 	}
 	return ops
 }
@@ -308,19 +357,17 @@ func (l *Ledger) Reconciled(sw openflow.DatapathID, refused []Op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stateOf(sw)
-	refusedRules := make(map[*rule.Rule]struct{}, len(refused))
-	for _, op := range refused {
-		refusedRules[op.Rule] = struct{}{}
-	}
 	for _, e := range s.rules {
-		_, isRefused := refusedRules[&e.Rule]
-		e.Confirmed = !isRefused
+		e.Confirmed = true
 	}
 	for _, g := range s.groups {
 		g.confirmed = true
 	}
 	for _, m := range s.meters {
 		m.confirmed = true
+	}
+	for i := range refused {
+		s.confirm(&refused[i], false)
 	}
 }
 

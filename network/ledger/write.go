@@ -107,6 +107,6 @@ func isMark(k rule.Key) bool { return k.Table == rule.TableClassify && k.Priorit
 func flowMod(l rule.Layout, r *rule.Rule, command uint8) *openflow.FlowMod {
 	m := openflow.NewFlowMod(command, l.Number(r.Table()), r.Priority(), r.Match, Instructions(l, r)...)
 	m.IdleTimeout, m.HardTimeout = seconds(r.Idle), seconds(r.HardTimeout())
-	m.Flags = flags(r)
+	m.Flags = flags
 	return m
 }

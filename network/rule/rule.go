@@ -44,6 +44,10 @@ func (r *Rule) HardTimeout() time.Duration {
 	return r.Hard
 }
 
+// Expires reports whether the rule ends by itself. A leased rule does not, because the controller
+// renews it as long as it is wanted.
+func (r *Rule) Expires() bool { return r.Idle > 0 || r.Hard > 0 }
+
 // Priority returns the rule's priority on the wire.
 func (r *Rule) Priority() uint16 { return r.Stage.Base() + r.Offset }
 
