@@ -33,7 +33,7 @@ func networkCommand(app *commands.App) *cobra.Command {
 
 // networkSwitchesCommand returns the only command whose table has identifiers beside names.
 func networkSwitchesCommand(app *commands.App) *cobra.Command {
-	table := commands.Table[networkapi.Switch]("dpid name address since ports rules rewrite=REWRITES hardware software")
+	table := commands.Table[networkapi.Switch]("dpid name address since ports rules drift drifted_at=DRIFTED rewrite=REWRITES hardware software")
 	return &cobra.Command{
 		Use: "switches", Short: "List the connected switches", Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

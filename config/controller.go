@@ -184,6 +184,7 @@ type Network struct {
 	Forwarding    Forwarding                       `yaml:"forwarding" doc:"Forwarding of packets that no service handles."`
 	Measure       string                           `yaml:"measure" oneof:"poll|sflow|both" doc:"Source of the port counters from which rates and losses are computed. poll: the controller reads them from the switches. sflow: the switches send them. both: the controller reads them, and uses the switches' reports where a switch does not answer."`
 	StatsInterval time.Duration                    `yaml:"stats_interval" min:"1s" max:"1m" doc:"Interval at which the counters of ports are read or reported."`
+	Compare       time.Duration                    `yaml:"compare_interval" min:"0s" max:"1h" doc:"Interval at which the rules, groups and meters of each switch are compared with what is declared, and repaired. 0: only when a switch reports that one of its rules was removed."`
 	SFlow         SFlow                            `yaml:"sflow" doc:"sFlow reports of switches, see measure."`
 	Switches      map[openflow.DatapathID]SwitchIs `yaml:"switches" doc:"Settings of single switches, by datapath identifier."`
 }
@@ -282,6 +283,7 @@ func DefaultController(services []ServiceSection) *Controller {
 			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute, MaxRules: 100000, Metric: "hops", Mode: "reactive"},
 			Measure:       "poll",
 			StatsInterval: 5 * time.Second,
+			Compare:       30 * time.Second,
 			SFlow:         SFlow{Sampling: 1000},
 		},
 	}

@@ -168,7 +168,8 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		HostConfirm: n.Hosts.Confirm, AccessHosts: n.Hosts.Access, HoldLimit: n.Hosts.HoldLimit,
 		DiscoveryInterval: n.Discovery.Interval, DiscoveryTimeout: n.Discovery.Timeout, LatencyWindow: n.Discovery.Window,
 		StatsInterval: n.StatsInterval, Measure: measures[n.Measure], SFlow: n.SFlow.Listen.String(),
-		Capacities: map[network.PortRef]uint64{}, PortRoles: map[network.PortRef]network.PortRole{},
+		CompareInterval: compareInterval(n.Compare),
+		Capacities:      map[network.PortRef]uint64{}, PortRoles: map[network.PortRef]network.PortRole{},
 		Overrides: map[openflow.DatapathID]network.Override{}, Names: map[openflow.DatapathID]string{},
 	}
 	for dpid, s := range n.Switches {
@@ -190,6 +191,15 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		}
 	}
 	return nc, nil
+}
+
+// compareInterval converts network.compare_interval to the network's configuration, where zero means
+// the default.
+func compareInterval(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
 }
 
 // portRoles maps the names of port roles in the configuration to roles.

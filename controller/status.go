@@ -28,6 +28,7 @@ type Status struct {
 	Switches  int         `json:"switches"`
 	Links     int         `json:"links" doc:"Number of links; each direction counts as one"`
 	Hosts     int         `json:"hosts"`
+	Drift     int         `json:"drift" doc:"Rules, groups and meters that were not as declared in the connected switches, and were repaired. /network/switches has them by switch"`
 
 	Certificates []Certificate  `json:"certificates" doc:"The controller's own certificates and their expiry"`
 	Errors       []ServiceError `json:"errors" doc:"Present problems of all services"`
@@ -110,6 +111,9 @@ func (c *Controller) status() Status {
 		OpenFlow: []string{}, Services: []string{}, Chain: c.net.Handlers(),
 		Switches: len(c.net.Switches()), Links: len(c.net.Topology().Links), Hosts: len(c.net.Hosts()),
 		Certificates: certificates(c.cfg), Errors: c.serviceErrors(),
+	}
+	for _, sw := range c.net.Switches() {
+		s.Drift += sw.Stats().Drift.Total()
 	}
 	for _, a := range openFlow {
 		s.OpenFlow = append(s.OpenFlow, a.String())

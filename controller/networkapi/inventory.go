@@ -54,12 +54,17 @@ func (s *server) switches(context.Context, *nothing) (*body[[]Switch], error) {
 
 func (s *server) view(sw *network.Switch) Switch {
 	d, c, st := sw.Description(), sw.Capabilities(), sw.Stats()
-	return Switch{
+	out := Switch{
 		DPID: sw.DPID().String(), Name: s.names[sw.DPID()], Address: sw.RemoteAddr().String(), Since: sw.Since(), Role: sw.Role().String(),
 		Manufacturer: d.Manufacturer, Hardware: d.Hardware, Software: d.Software,
 		Tables: c.Tables, Bundles: c.Bundles, Rewrite: rewrite(c), Ports: len(sw.Ports()), Rules: len(sw.Rules()),
 		PacketIns: st.PacketIns, PacketOutsDropped: st.PacketOutsDropped, Held: st.Held, Errors: st.Errors, Malformed: st.Malformed,
+		Drift: st.Drift.Total(), Deviations: deviationsOf(st.Drift.Deviations), Comparisons: st.Drift.Comparisons,
 	}
+	if !st.Drift.Last.IsZero() {
+		out.DriftedAt = &st.Drift.Last
+	}
+	return out
 }
 
 type oneSwitchInput struct {

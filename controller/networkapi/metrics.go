@@ -91,6 +91,16 @@ func switchMetrics(m *kit.Metrics, core *network.Network) {
 			}
 		}
 	})
+	m.Totals("drift_total", "Rules, groups and meters that were not as declared on the switch, by owner, kind (rule, group or meter), and how: missing, changed, or foreign, which nobody declares.", []string{"switch", "owner", "object", "how"}, func(is func(float64, ...string)) {
+		for _, sw := range core.Switches() {
+			for _, d := range sw.Stats().Drift.Deviations {
+				for how, n := range map[string]int{"missing": d.Missing, "changed": d.Changed, "foreign": d.Foreign} {
+					is(float64(n), sw.DPID().String(), d.Owner, string(d.Object), how)
+				}
+			}
+		}
+	})
+	m.Totals("comparisons_total", "Comparisons of the switch with what is declared for it.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().Drift.Comparisons) }))
 	m.Totals("packet_outs_dropped_total", "Packets for the switch that did not fit its queue.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().PacketOutsDropped) }))
 	m.Totals("flow_mods_total", "Changes of rules sent to the switch.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().FlowMods) }))
 	m.Totals("group_mods_total", "Changes of groups sent to the switch.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().GroupMods) }))

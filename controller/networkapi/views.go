@@ -34,11 +34,33 @@ type Switch struct {
 	Ports        int       `json:"ports"`
 	Rules        int       `json:"rules" doc:"Number of declared rules on the switch, including those of default forwarding"`
 
+	Drift       int         `json:"drift" doc:"Rules, groups and meters that were not as declared since the switch connected, and were repaired"`
+	DriftedAt   *time.Time  `json:"drifted_at,omitempty" doc:"When something was last not as declared"`
+	Deviations  []Deviation `json:"deviations,omitempty" doc:"What drift counts, by owner and kind"`
+	Comparisons uint64      `json:"comparisons" doc:"How often the switch was compared with what is declared since it connected"`
+
 	PacketIns         uint64 `json:"packet_ins" doc:"Packets that the switch has sent to the controller since it connected"`
 	PacketOutsDropped uint64 `json:"packet_outs_dropped" doc:"Packets for the switch that were dropped because its queue was full"`
 	Held              int    `json:"held" doc:"Packets that are held for a service's decision"`
 	Errors            uint64 `json:"errors" doc:"Error messages from the switch"`
 	Malformed         uint64 `json:"malformed" doc:"Messages from the switch that could not be decoded"`
+}
+
+// Deviation counts what was not as declared on a switch, of one owner and kind.
+type Deviation struct {
+	Owner   string `json:"owner" doc:"Owner: a service, or a part of the core. Empty for rules with a cookie of Sluice whose owner this controller does not have"`
+	Object  string `json:"object" enum:"rule,group,meter" doc:"Kind of the things counted"`
+	Missing int    `json:"missing,omitempty" doc:"Things that were gone"`
+	Changed int    `json:"changed,omitempty" doc:"Things that were different from what their owner declares"`
+	Foreign int    `json:"foreign,omitempty" doc:"Things that nobody declares"`
+}
+
+func deviationsOf(all []network.Deviation) []Deviation {
+	var out []Deviation
+	for _, d := range all {
+		out = append(out, Deviation{Owner: d.Owner, Object: string(d.Object), Missing: d.Missing, Changed: d.Changed, Foreign: d.Foreign})
+	}
+	return out
 }
 
 // SwitchDetail is a switch with its ports.
@@ -165,6 +187,9 @@ type eventAttrs struct {
 	Host   *Host  `json:"host,omitempty"`
 	From   *Place `json:"from,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Drift holds what was not as declared on a switch. Pause is the time before its next repair.
+	Drift []Deviation `json:"drift,omitempty"`
+	Pause float64     `json:"pause_seconds,omitempty"`
 	// LeftOut is the number of events of the port that were not published before this one.
 	LeftOut int `json:"left_out,omitempty"`
 }
@@ -180,6 +205,8 @@ func EventAttrs(attrs any) any {
 	switch e.Kind {
 	case network.SwitchUp, network.SwitchDown, network.SwitchRefused:
 		out.Switch = e.Switch.String()
+	case network.SwitchDrifted:
+		out.Switch, out.Drift, out.Pause = e.Switch.String(), deviationsOf(e.Drift), e.Pause.Seconds()
 	case network.PortUp, network.PortDown, network.HostRefused, network.EventsLeftOut:
 		out.Switch, out.Port = e.Port.Switch.String(), e.Port.Port
 	case network.LinkUp, network.LinkDown, network.LinkMisplaced:

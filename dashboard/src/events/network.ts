@@ -27,6 +27,7 @@ const stands = (a: Attrs, names: Names): string => place(attrsOf(a["host"])["at"
 export const network: Record<string, Words> = {
   "network.switch.up": (a, names) => `Switch ${names.of(text(a, "switch"))} connected`,
   "network.switch.down": (a, names) => `Switch ${names.of(text(a, "switch"))} is gone${because(text(a, "reason"))}`,
+  "network.switch.drifted": (a, names) => `Switch ${names.of(text(a, "switch"))} was not as declared${because(text(a, "reason"))}`,
   "network.switch.refused": (a, names) => `Switch ${names.of(text(a, "switch"))} was not let in${because(text(a, "reason"))}`,
   "network.port.up": (a, names) => `Port ${text(a, "port")} of ${names.of(text(a, "switch"))} came up`,
   "network.port.down": (a, names) => `Port ${text(a, "port")} of ${names.of(text(a, "switch"))} went down`,
