@@ -23,7 +23,7 @@ func (x *Flows[T]) Run(ctx context.Context) error {
 	}
 	x.woken.Store(true)
 	x.queueDue(ctx)
-	x.loop.Run(ctx, reconcileDebounce, flowsRetry, x.queueDue)
+	x.loop.Run(ctx, x.Debounce, flowsRetry, x.queueDue)
 	return nil
 }
 
@@ -36,27 +36,41 @@ func (x *Flows[T]) stop() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, f := range x.flows {
-		x.sendHeld(f, false)
+		x.finish(f, errFlowsEnded)
 	}
 }
 
-// queueDue queues flows for their workers: every flow after Wake, and otherwise those that have
-// failed or have not been checked for flowsEvery.
+// queueDue queues flows for their workers: those that have failed or are not placed yet, and those
+// that are due. Without Due, all are due after Wake, and when they have not been checked for
+// flowsEvery.
 func (x *Flows[T]) queueDue(context.Context) {
 	woken, now := x.woken.Swap(false), time.Now()
+	placed := map[string]T{} // Due is called without the lock, for which packets wait
 	x.mu.Lock()
 	for name, f := range x.flows {
-		if woken || f.ended || f.err != nil || now.Sub(f.checked) >= flowsEvery {
+		due := woken || now.Sub(f.checked) >= flowsEvery
+		if x.Due != nil {
+			due = !f.installed
+		}
+		switch {
+		case due || f.ended || f.err != nil:
 			x.queue.add(name, routine)
+		case x.Due != nil:
+			placed[name] = f.value
 		}
 	}
 	x.mu.Unlock()
+	for name, v := range placed {
+		if x.Due(v) {
+			x.queue.add(name, routine)
+		}
+	}
 	x.signalReady()
 }
 
 // syncFlow places or removes one flow. The queue never runs it twice at once for a name.
 func (x *Flows[T]) syncFlow(ctx context.Context, name string) {
-	ctx, cancel := context.WithTimeout(ctx, flowTimeout)
+	ctx, cancel := context.WithTimeout(ctx, x.Timeout)
 	defer cancel()
 	x.mu.Lock()
 	f := x.flows[name]
@@ -66,7 +80,7 @@ func (x *Flows[T]) syncFlow(ctx context.Context, name string) {
 	}
 	f.checked = time.Now()
 	// An expired rule is not written again: a flow without any timed rule left has ended.
-	f.ended = f.ended || f.expired > 0 && len(f.held) == 0 && !x.hasTimed(name)
+	f.ended = f.ended || f.expired > 0 && len(f.waiting) == 0 && !x.hasTimed(name)
 	ended := f.ended
 	x.mu.Unlock()
 	if !ended {
@@ -87,8 +101,9 @@ func (x *Flows[T]) hasTimed(name string) bool {
 func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 	x.mu.Lock()
 	v, expired := f.value, f.expired
-	all := len(f.held) > 0 || !f.installed // write expired rules, too
-	known, failed := f.installed || f.restored, f.err != nil
+	all := len(f.waiting) > 0 || !f.installed // write expired rules, too
+	moves := f.installed
+	known, failed := moves || x.adoption.awaits(f.name), f.err != nil
 	x.mu.Unlock()
 	v, p, err := x.Place(ctx, f.name, v)
 	// The record is stored while the rules are written, and before packets go on: who has seen a
@@ -104,87 +119,89 @@ func (x *Flows[T]) place(ctx context.Context, f *flow[T]) (ended bool) {
 			now.Rules = withoutExpired(p.Rules, f.rules.Rules, x.Rules.Rules(f.name))
 		}
 		// The first switch is written last, so that no packet overtakes the rules of the others.
-		err = x.Rules.Apply(ctx, f.name, now, network.ApplyOptions{AllowDown: known, Waves: [][]openflow.DatapathID{{}, {f.from.Switch}}})
+		waves := [][]openflow.DatapathID{{}, {f.from.Switch}}
+		if x.Waves != nil {
+			waves = x.Waves(v, moves)
+		}
+		err = x.Rules.Apply(ctx, f.name, now, network.ApplyOptions{AllowDown: known, Waves: waves})
 	}
 	storing.Wait()
 	x.mu.Lock()
 	f.err = err
 	if err != nil {
-		x.sendHeld(f, false)
-		if errors.Is(err, ErrFlowEnded) || !known || !f.installed && time.Now().After(x.restore) {
+		if errors.Is(err, ErrFlowEnded) || !known || !moves && time.Now().After(x.restore) || moves && x.Failed != nil && x.Failed(f.value, err) {
 			f.ended = true
 		}
+		x.finish(f, err)
 		ended = f.ended
 		x.mu.Unlock()
-		x.limiter.Info(x.Log, "a flow could not be placed", "service", x.Name(), "flow", f.name, "error", err)
+		x.limiter.Info(x.Log, "a flow could not be placed", "handler", x.Name(), "flow", f.name, "error", err)
 		return ended
 	}
 	f.value, f.rules, f.installed = v, p, true
-	x.markKnown(f)
+	x.adoption.known(f.name)
 	if all {
 		f.expired -= expired
-		x.sendHeld(f, true)
+		x.finish(f, nil)
 	}
 	x.mu.Unlock()
 	return false
 }
 
-// sendHeld sends the packets that a flow holds in the order in which they arrived: through the
-// switch's tables if released is true and a rule matches them, or else by default forwarding. The
-// lock is held.
-func (x *Flows[T]) sendHeld(f *flow[T], released bool) {
-	for _, h := range f.held {
-		x.held.Add(h.at, -1)
-		send := h.Forward
-		if released && hasRuleAt(&f.rules, h.at) {
-			send = h.Release
-		}
-		if err := send(); err != nil {
-			x.limiter.Info(x.Log, "a held packet is lost", "service", x.Name(), "flow", f.name, "error", err)
-		}
+// finish ends the work on a flow for which packets or callers of Begin wait. The lock is held.
+func (x *Flows[T]) finish(f *flow[T], err error) {
+	x.callWaiting(f, err)
+	f.slow = false
+	if f.late != nil {
+		f.late.Stop()
+		f.late = nil
 	}
-	f.held = nil
 	if f.due {
 		f.due = false
 		x.placing.Add(f.from, -1)
 	}
 }
 
+// callWaiting calls those who wait for a flow in the order in which they came. The lock is held.
+func (x *Flows[T]) callWaiting(f *flow[T], err error) {
+	waiting := f.waiting
+	f.waiting = nil
+	for _, done := range waiting {
+		done(f, err)
+	}
+}
+
 // remove removes the rules of an ended flow, and the flow itself unless a packet has started it
 // again. If it fails, it is called again later.
 func (x *Flows[T]) remove(ctx context.Context, f *flow[T]) {
+	if x.Ended != nil && f.removed == nil {
+		f.removed = x.Ended(f.value)
+	}
 	err := x.Rules.Remove(ctx, f.name)
 	if err == nil {
 		err = x.deleteRecord(ctx, f)
+	}
+	if err == nil && f.removed != nil {
+		f.removed()
+		f.removed = nil
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f.err, f.installed, f.expired = err, false, 0
 	if err != nil {
-		x.limiter.Warn(x.Log, "the rules of an ended flow could not be removed; trying again", "service", x.Name(), "flow", f.name, "error", err)
+		x.limiter.Warn(x.Log, "the rules of an ended flow could not be removed; trying again", "handler", x.Name(), "flow", f.name, "error", err)
 		return
 	}
-	x.markKnown(f)
+	x.adoption.known(f.name)
 	if f.ended {
 		delete(x.flows, f.name)
 		x.opened.Add(f.from, -1)
 	}
 }
 
-// markKnown records that the rules of a flow are known. The lock is held.
-func (x *Flows[T]) markKnown(f *flow[T]) {
-	if f.restored {
-		f.restored = false
-		x.restored--
-	}
-}
-
-// signalReady calls the Ready of the rules' owner once the rules of all stored flows are known.
+// signalReady tells the ledger once that the rules of all stored flows are known.
 func (x *Flows[T]) signalReady() {
-	x.mu.Lock()
-	known := x.running && x.restored == 0
-	x.mu.Unlock()
-	if known {
-		x.ready.Do(x.Rules.Ready)
+	if x.Store != nil {
+		x.adoption.signal(x.Rules.Ready)
 	}
 }

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/store"
 )
 
 // flowRecord is the stored form of a flow.
@@ -18,23 +16,23 @@ type flowRecord[T any] struct {
 	Value T               `json:"value"`
 }
 
-// load reads the stored flows. It deletes those that cannot be read and those beyond the bound;
-// their rules are removed when the rules of the others are known.
+// records returns the stored form of the flows.
+func (x *Flows[T]) records() Records[flowRecord[T]] {
+	return Records[flowRecord[T]]{Store: x.Store, Prefix: x.Prefix, Plural: "flows of " + x.Name(), Log: x.Log, MaxItems: x.MaxFlows}
+}
+
+// load reads the stored flows.
 func (x *Flows[T]) load(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	entries, err := x.Store.List(ctx, x.Prefix)
-	if err != nil {
-		return fmt.Errorf("read the flows of %s: %w", x.Name(), err)
-	}
-	for _, e := range entries {
-		if err := x.restoreFlow(e); err != nil {
-			x.Log.Warn("a stored flow is deleted", "service", x.Name(), "key", e.Key, "error", err)
-			if err := x.Store.Delete(ctx, e.Key); err != nil && !errors.Is(err, store.ErrNotFound) {
-				return fmt.Errorf("delete a flow of %s that cannot be used: %w", x.Name(), err)
-			}
+	var names []string
+	if x.Store != nil {
+		if err := x.records().Load(ctx, func(name string, r flowRecord[T]) error {
+			names = append(names, name)
+			return x.restoreFlow(name, r)
+		}); err != nil {
+			return err
 		}
 	}
+	x.adoption.begin(names)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.running, x.restore = true, time.Now().Add(restoreFor)
@@ -42,12 +40,7 @@ func (x *Flows[T]) load(ctx context.Context) error {
 }
 
 // restoreFlow adds a flow from the store. Packets of it may have arrived before.
-func (x *Flows[T]) restoreFlow(e store.Entry) error {
-	var r flowRecord[T]
-	if err := json.Unmarshal(e.Value, &r); err != nil {
-		return err
-	}
-	name := e.Key[len(x.Prefix):]
+func (x *Flows[T]) restoreFlow(name string, r flowRecord[T]) (err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f := x.flows[name]
@@ -55,17 +48,18 @@ func (x *Flows[T]) restoreFlow(e store.Entry) error {
 		if len(x.flows) >= x.MaxFlows {
 			return fmt.Errorf("%d flows: %w", len(x.flows), ErrFull)
 		}
-		f = &flow[T]{name: name, from: r.From}
-		x.flows[name] = f
-		x.opened.Add(r.From, 1)
+		f = x.add(name, r.From, r.Value)
 	}
-	f.value, f.saved, f.restored = r.Value, e.Value, true
-	x.restored++
-	return nil
+	f.value = r.Value
+	f.saved, err = json.Marshal(r)
+	return err
 }
 
 // save stores a flow if its record has changed.
 func (x *Flows[T]) save(ctx context.Context, f *flow[T], v T) {
+	if x.Store == nil {
+		return
+	}
 	b, err := json.Marshal(flowRecord[T]{f.from, v})
 	if err == nil && !bytes.Equal(b, f.saved) {
 		if err = x.Store.Put(ctx, x.Prefix+f.name, b); err == nil {
@@ -73,7 +67,7 @@ func (x *Flows[T]) save(ctx context.Context, f *flow[T], v T) {
 		}
 	}
 	if err != nil {
-		x.limiter.Warn(x.Log, "a flow could not be stored; a restart would end it", "service", x.Name(), "flow", f.name, "error", err)
+		x.limiter.Warn(x.Log, "a flow could not be stored; a restart would end it", "handler", x.Name(), "flow", f.name, "error", err)
 	}
 }
 
@@ -82,7 +76,7 @@ func (x *Flows[T]) deleteRecord(ctx context.Context, f *flow[T]) error {
 	if f.saved == nil {
 		return nil
 	}
-	if err := x.Store.Delete(ctx, x.Prefix+f.name); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := x.records().Delete(ctx, f.name); err != nil {
 		return err
 	}
 	f.saved = nil

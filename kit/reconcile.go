@@ -68,12 +68,10 @@ type Reconciler[T any] struct {
 	queue   *queue        // of the items' names
 	started chan struct{} // closed when rules may be written
 
+	adoption adoption // of the rules of the loaded items
+
 	mu     sync.Mutex
 	states map[string]*itemState
-	// pending holds the loaded items whose rules are not known yet. The ledger is ready when it is
-	// empty. It is nil before the items have been loaded.
-	pending map[string]bool
-	ready   sync.Once
 }
 
 // itemState is the state of the work on one item. It exists as long as the item or any of its rules
@@ -129,7 +127,11 @@ func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error 
 	if err := r.Load(collecting, configured); err != nil {
 		return err
 	}
-	r.markPending()
+	var names []string
+	for _, x := range r.Items() {
+		names = append(names, x.Name)
+	}
+	r.adoption.begin(names)
 	if r.Await != nil {
 		r.Await(ctx)
 	}
@@ -142,25 +144,11 @@ func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error 
 	return nil
 }
 
-// markPending records that the rules of the loaded items are not known yet.
-func (r *Reconciler[T]) markPending() {
-	pending := map[string]bool{}
-	for _, x := range r.Items() {
-		pending[x.Name] = true
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pending = pending
-}
-
 // signalReady tells the ledger, once, that the rules of all loaded items are known, if they are and
 // ReadyWhen agrees.
 func (r *Reconciler[T]) signalReady() {
-	r.mu.Lock()
-	known := r.pending != nil && len(r.pending) == 0
-	r.mu.Unlock()
-	if known && (r.ReadyWhen == nil || r.ReadyWhen()) {
-		r.ready.Do(r.Ledger.Ready)
+	if r.adoption.complete() && (r.ReadyWhen == nil || r.ReadyWhen()) {
+		r.adoption.signal(r.Ledger.Ready)
 	}
 }
 
@@ -290,7 +278,7 @@ func (r *Reconciler[T]) recordResult(w *itemState, declared, known, ended bool, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known {
-		delete(r.pending, w.name)
+		r.adoption.known(w.name)
 	}
 	if ended {
 		return

@@ -12,7 +12,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/kit"
-	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
@@ -97,25 +96,18 @@ func (n *names) infos() []NameInfo {
 
 // infos returns all paths, sorted by their identifiers.
 func (x *paths) infos(now time.Time) []PathInfo {
-	ready := x.readyPaths(func(*path) bool { return true })
-	all := make([]PathInfo, len(ready))
-	for i, p := range ready {
-		until, hops := x.leaseAndHops(p)
-		info := PathInfo{ID: fmt.Sprintf("%016x", p.id), Lease: units.Duration(max(until.Sub(now), 0).Round(time.Second)), Ends: []EndInfo{
+	routes := x.routes()
+	all := make([]PathInfo, len(routes))
+	for i, p := range routes {
+		lease := time.Unix(0, p.expires.Load()).Sub(now)
+		info := PathInfo{ID: fmt.Sprintf("%016x", p.id), Lease: units.Duration(max(lease, 0).Round(time.Second)), Ends: []EndInfo{
 			{p.low.name.String(), placeInfo(p.low.place), p.toLow}, {p.high.name.String(), placeInfo(p.high.place), p.toHigh},
 		}}
-		for _, hop := range hops {
+		for _, hop := range p.hops {
 			info.Hops = append(info.Hops, fmt.Sprintf("%v:%d", hop.Switch, hop.Out))
 		}
 		all[i] = info
 	}
 	slices.SortFunc(all, func(a, b PathInfo) int { return strings.Compare(a.ID, b.ID) })
 	return all
-}
-
-// leaseAndHops returns the end of a path's lease and its route.
-func (x *paths) leaseAndHops(p *path) (until time.Time, hops []network.Hop) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return p.expires, p.hops
 }

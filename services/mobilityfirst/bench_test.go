@@ -1,6 +1,7 @@
 package mobilityfirst
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -13,7 +14,10 @@ import (
 func BenchmarkRequest(b *testing.B) {
 	net := servicetest.NewNetwork(ring())
 	s := New(Options{Network: net, Rules: servicetest.NewLedger(), Metric: network.MetricHops})
-	defer s.paths.setups.Stop()
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.paths.flows.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
 	from, to, at, there := numbered(1), numbered(2), host(1, 1), host(2, 2)
 	now, sent := time.Now(), make(chan struct{}, 1)
 	s.names.learn(endpoint{from.name, at}, 1, now)
@@ -37,7 +41,7 @@ func BenchmarkRequest(b *testing.B) {
 		}
 	}
 	ask(now)
-	for s.paths.readyPaths(every) == nil {
+	for s.paths.routes() == nil {
 		<-net.Sent
 	}
 	b.ReportAllocs()

@@ -112,7 +112,7 @@ func (x *paths) current(src endpoint, to []endpoint, request uint64) (current in
 			current, oldest = i, p
 		}
 	}
-	return current, retried, x.admit(src.At) == nil
+	return current, retried, x.flows.Room(src.At) == nil
 }
 
 // exists reports whether there is a path between two endpoints, or one is being set up.

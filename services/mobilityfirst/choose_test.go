@@ -271,7 +271,7 @@ func TestOthersAreBounded(t *testing.T) {
 			w.say(f, host(2, byte(10+i)))
 		}
 		w.sent()
-		w.ledger.SetOnApply(func(context.Context, string) error { return errSlow })
+		w.ledger.SetOnApply(func(context.Context, string) error { return context.DeadlineExceeded })
 		x := w.hello(numbered(1), host(1, 1))
 		if led := len(w.asks(x, 0, f.name)); led != maxRetryPlaces {
 			t.Errorf("%d are asked, want %d", led, maxRetryPlaces)

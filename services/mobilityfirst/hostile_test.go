@@ -192,8 +192,8 @@ func TestLabelsProperty(t *testing.T) {
 				},
 				"": func(t *rapid.T) {
 					w.sent()
-					for _, p := range w.paths.readyPaths(every) {
-						if missing, _ := kit.MissingLink(w.net, w.paths.currentHops(p)); missing != "" {
+					for _, p := range w.paths.routes() {
+						if missing, _ := kit.MissingLink(w.net, p.hops); missing != "" {
 							t.Fatalf("path %d: %s", p.id, missing)
 						}
 						w.leads(p.toHigh, p.toLow, p.low.place, p.high.place)
@@ -207,7 +207,7 @@ func TestLabelsProperty(t *testing.T) {
 			for at := range w.names.byPort {
 				w.names.removePort(at)
 			}
-			if n := w.rules(); n != 0 || len(w.paths.labels.taken) != 0 || w.paths.opened.All() != 0 || len(w.paths.byName) != 0 {
+			if n := w.rules(); n != 0 || len(w.paths.labels.taken) != 0 || w.paths.flows.Len() != 0 || len(w.paths.byName) != 0 {
 				t.Fatalf("%d rules are left", n)
 			}
 		})
@@ -258,8 +258,6 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-func every(*path) bool { return true }
-
 // Many concurrent requests, with links that fail and return and slow switches, leave a consistent
 // state.
 func TestAtOnce(t *testing.T) {
@@ -267,7 +265,7 @@ func TestAtOnce(t *testing.T) {
 		w.ledger.SetOnApply(func(_ context.Context, key string) error {
 			pause.For(time.Duration(len(key)*int(key[len(key)-1])%50)*time.Millisecond, "the switch takes its time")
 			if key[len(key)-1] == '7' {
-				return errSlow
+				return context.DeadlineExceeded
 			}
 			return nil
 		})
@@ -291,8 +289,8 @@ func TestAtOnce(t *testing.T) {
 		}
 		w.net.SetTopology(ring())
 		w.pass(MinLease / 2)
-		for _, p := range w.paths.readyPaths(every) {
-			if missing, _ := kit.MissingLink(w.net, w.paths.currentHops(p)); missing == "" {
+		for _, p := range w.paths.routes() {
+			if missing, _ := kit.MissingLink(w.net, p.hops); missing == "" {
 				w.leads(p.toHigh, p.toLow, p.low.place, p.high.place)
 			}
 		}
@@ -300,8 +298,8 @@ func TestAtOnce(t *testing.T) {
 			t.Errorf("%d programs for %d paths", n, w.paths.count())
 		}
 		w.pass(MinLease + leaseGrace + 2*sweepInterval)
-		if n := w.rules(); n != 0 || len(w.paths.labels.taken) != 0 || w.paths.opened.All() != 0 || w.paths.settingUp.All() != 0 {
-			t.Errorf("%d rules are left, %d paths counted, %d being made", n, w.paths.opened.All(), w.paths.settingUp.All())
+		if n := w.rules(); n != 0 || len(w.paths.labels.taken) != 0 || w.paths.flows.Len() != 0 {
+			t.Errorf("%d rules are left, %d paths counted", n, w.paths.flows.Len())
 		}
 	})
 }

@@ -3,33 +3,24 @@ package mobilityfirst
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/mobilityfirst/frame"
 )
 
-const (
-	// maxWaiting limits the requests that wait for one path to be set up.
-	maxWaiting = 8
-	// maxSetups limits the paths that are being set up at one time, and maxSetupsFrom those for one
-	// port. When switches are slow, further requests continue without a path.
-	maxSetups, maxSetupsFrom = 512, 64
-)
+// setupTimeout is how long switches may take to install a path. Requests wait no longer; a change
+// that has begun at a slow switch takes as long as the switch does.
+const setupTimeout = 2 * time.Second
 
-// Reasons why a path is not available.
-var (
-	errTooMany = errors.New("the limit of paths has been reached")
-	errBusy    = errors.New("too many paths are being set up")
-	errSlow    = errors.New("the switches take too long")
-	errLabels  = errors.New("all labels between the two hosts are in use")
-	errEnded   = errors.New("the service has ended")
-)
+// errLabels is the reason why a path is not available although there is room for it.
+var errLabels = errors.New("all labels between the two hosts are in use")
 
 // endpointPair is two endpoints, the lower one first.
 type endpointPair struct{ low, high endpoint }
@@ -45,27 +36,20 @@ func pairOf(a, b endpoint) endpointPair {
 type path struct {
 	endpointPair
 	id            uint64
-	toHigh, toLow uint16          // labels of frames to that end
-	opener        network.PortRef // the port of the host that asked first
+	key           string              // of its rules
+	toHigh, toLow uint16              // labels of frames to that end
+	expires       atomic.Int64        // in nanoseconds of Unix time; written with paths.mu held
+	requests      map[endpoint]uint64 // the ID of each endpoint's last request; guarded by paths.mu
+}
 
-	// Guarded by paths.mu.
-	expires   time.Time
-	requests  map[endpoint]uint64 // the ID of each endpoint's last request
-	ready     bool                // its rules are installed
-	slow      bool                // its rules were not installed in time
-	rerouting bool
-	hops      []network.Hop // from low to high
-	waiting   []doneFunc
-
-	changeMu sync.Mutex // held while rules are changed
-	removed  bool       // guarded by changeMu
+// route is a path with the switches that it passes.
+type route struct {
+	*path
+	hops []network.Hop // from low to high; none until its rules are installed
 }
 
 // doneFunc is called with a path that has been set up, or with the reason why it is not available.
 type doneFunc func(p *path, err error)
-
-// key returns the key of the path's rules.
-func (p *path) key() string { return "path/" + strconv.FormatUint(p.id, 10) }
 
 // labels returns the labels of frames to one end, and from there.
 func (p *path) labels(to endpoint) (there, back uint16) {
@@ -83,94 +67,69 @@ func (p *path) endpointsFrom(name frame.GUID) (this, other endpoint) {
 	return p.high, p.low
 }
 
-// paths holds all paths.
+// paths holds all paths. Its flows write and reroute them.
 type paths struct {
 	*Options
-	setups *tasks.Group
+	flows *kit.Flows[route]
 
-	mu        sync.Mutex
-	byEnds    map[endpointPair]*path
-	byName    map[frame.GUID]map[*path]struct{} // the paths that begin or end at a name
-	pathsAt   map[endpoint]int                  // the number of paths of each endpoint
-	opened    kit.Shares
-	settingUp kit.Shares
-	labels    labels
-	nextID    uint64
+	mu      sync.Mutex // locked before that of flows
+	byEnds  map[endpointPair]*path
+	byName  map[frame.GUID]map[*path]struct{} // the paths that begin or end at a name
+	pathsAt map[endpoint]int                  // the number of paths of each endpoint
+	labels  labels
+	nextID  uint64
 }
 
 func newPaths(o *Options) *paths {
-	return &paths{
-		Options: o, setups: tasks.New(), byEnds: map[endpointPair]*path{}, byName: map[frame.GUID]map[*path]struct{}{}, pathsAt: map[endpoint]int{},
-		opened: kit.NewShares(), settingUp: kit.NewShares(), labels: labels{taken: map[[2]openflow.MAC]map[uint16]struct{}{}},
+	x := &paths{
+		Options: o, byEnds: map[endpointPair]*path{}, byName: map[frame.GUID]map[*path]struct{}{}, pathsAt: map[endpoint]int{},
+		labels: labels{taken: map[[2]openflow.MAC]map[uint16]struct{}{}},
 	}
+	x.flows = kit.NewFlows(kit.FlowOptions[route]{
+		Name: "paths", Rules: o.Rules, Log: o.Log, MaxFlows: o.MaxPaths, Timeout: setupTimeout, Debounce: rerouteDelay,
+		Place: x.place, Due: x.due, Failed: x.failed, Ended: x.ended, Waves: waves,
+	})
+	return x
 }
 
 // lease renews the path between two endpoints, or sets it up, for a lease that begins when it was
-// asked for. If it returns neither a path nor an error, the rules are not installed yet; it then
-// calls done in another goroutine, for the first maxWaiting requests only.
+// asked for. If it returns neither a path nor an error, the rules are not installed yet; done is
+// then called later, unless too many requests wait for the path. done must not lock x.mu.
 func (x *paths) lease(from, to endpoint, asked *message, done doneFunc) (*path, error) {
 	x.mu.Lock()
-	p, isNew, err := x.findOrAdd(pairOf(from, to), from.At)
+	defer x.mu.Unlock()
+	p, err := x.findOrAdd(pairOf(from, to), from.At)
 	if err != nil {
-		x.mu.Unlock()
 		return nil, err
 	}
-	p.expires, p.requests[from] = asked.received.Add(x.Lease), asked.request.ID
-	ready, slow, hops := p.ready, p.slow, p.hops
-	if !ready && !slow && len(p.waiting) < maxWaiting {
-		p.waiting = append(p.waiting, done)
+	p.expires.Store(asked.received.Add(x.Lease).UnixNano())
+	p.requests[from] = asked.request.ID
+	r, placed, err := x.flows.Begin(p.key, from.At, route{path: p}, func(r route, err error) { done(r.path, err) })
+	if err != nil || !placed {
+		return nil, err
 	}
-	x.mu.Unlock()
-	switch {
-	case isNew:
-		if !x.setups.Start(func(ctx context.Context) { x.setUp(ctx, p) }) {
-			x.finish(p, errEnded)
-		}
-	case ready:
-		if missing, _ := kit.MissingLink(x.Network, hops); missing != "" {
-			x.setups.Start(func(ctx context.Context) { x.repair(ctx, p) })
-		}
+	if missing, _ := kit.MissingLink(x.Network, r.hops); missing != "" {
+		x.flows.Check(p.key)
+	}
+	return p, nil
+}
+
+// findOrAdd returns the path between two endpoints. If there is none it adds one and allocates its
+// labels.
+func (x *paths) findOrAdd(key endpointPair, opener network.PortRef) (*path, error) {
+	if p := x.byEnds[key]; p != nil {
 		return p, nil
-	case slow:
-		return nil, errSlow
 	}
-	return nil, nil //nolint:nilnil // done is called later
-}
-
-// findOrAdd returns the path between two endpoints, and adds a new one if there is none.
-func (x *paths) findOrAdd(key endpointPair, opener network.PortRef) (p *path, isNew bool, err error) {
-	if p = x.byEnds[key]; p != nil {
-		return p, false, nil
-	}
-	p, err = x.add(key, opener)
-	return p, true, err
-}
-
-// admit returns the reason why no further path may be opened from a port, or nil.
-func (x *paths) admit(opener network.PortRef) error {
-	switch {
-	case !x.opened.Room(opener, x.MaxPaths, x.MaxPaths/4, x.MaxPaths/8):
-		return errTooMany
-	case !x.settingUp.Room(opener, maxSetups, maxSetups/4, maxSetupsFrom):
-		return errBusy
-	}
-	return nil
-}
-
-// add adds a new path and allocates its labels.
-func (x *paths) add(key endpointPair, opener network.PortRef) (*path, error) {
-	if err := x.admit(opener); err != nil {
+	if err := x.flows.Room(opener); err != nil {
 		return nil, err
 	}
-	p := &path{endpointPair: key, id: x.nextID, opener: opener, requests: map[endpoint]uint64{}}
+	p := &path{endpointPair: key, id: x.nextID, key: "path/" + strconv.FormatUint(x.nextID, 10), requests: map[endpoint]uint64{}}
 	p.toHigh, p.toLow = x.labels.allocate(key.low.MAC, key.high.MAC), x.labels.allocate(key.high.MAC, key.low.MAC)
 	if p.toHigh == 0 || p.toLow == 0 {
 		x.releaseLabels(p)
 		return nil, errLabels
 	}
 	x.nextID++
-	x.settingUp.Add(opener, 1)
-	x.opened.Add(opener, 1)
 	x.byEnds[key] = p
 	for _, e := range []endpoint{key.low, key.high} {
 		if x.byName[e.name] == nil {
@@ -180,6 +139,93 @@ func (x *paths) add(key endpointPair, opener network.PortRef) (*path, error) {
 		x.pathsAt[e]++
 	}
 	return p, nil
+}
+
+// place chooses the best route of a path that has none, or whose route is broken. If there is no
+// other route the path ends, and its hosts ask again. But if its switch has only left the
+// controller, the path stays, because the switch may still forward frames.
+func (x *paths) place(_ context.Context, _ string, r route) (route, network.Program, error) {
+	if x.endIfExpired(r.path) {
+		return r, network.Program{}, kit.ErrFlowEnded
+	}
+	missing, certain := "a route", true
+	if r.hops != nil {
+		missing, certain = kit.MissingLink(x.Network, r.hops)
+	}
+	if missing != "" {
+		best, ok := x.Network.Topology().Path(r.low.At, r.high.At, x.Metric)
+		switch {
+		case ok:
+			r.hops = best.Hops
+		case certain:
+			return r, network.Program{}, fmt.Errorf("%v to %v: %w: %w", r.low.At, r.high.At, network.ErrNoPath, kit.ErrFlowEnded)
+		}
+	}
+	return r, network.Program{Rules: PathRules(r.hops, r.toHigh, r.toLow, r.low.MAC, r.high.MAC)}, nil
+}
+
+// due reports whether the lease of a path has ended, or its route is broken.
+func (x *paths) due(r route) bool {
+	missing, _ := kit.MissingLink(x.Network, r.hops)
+	return missing != "" || r.hasExpired()
+}
+
+// failed reports whether a path ends that could not be rerouted: whether its route is broken for
+// certain.
+func (x *paths) failed(r route, _ error) bool {
+	missing, certain := kit.MissingLink(x.Network, r.hops)
+	return missing != "" && certain
+}
+
+// ended removes a path from the indexes, so that it is not found any more. Its labels are released
+// when its rules have been removed.
+func (x *paths) ended(r route) (removed func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unregister(r.path)
+	return func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.releaseLabels(r.path)
+	}
+}
+
+// waves returns the order in which the switches of a route are written.
+func waves(r route, moves bool) [][]openflow.DatapathID {
+	if !moves {
+		return nil
+	}
+	return kit.Waves(r.hops)
+}
+
+// hasExpired reports whether no host has renewed the path's lease in time.
+func (p *path) hasExpired() bool { return time.Now().UnixNano()-p.expires.Load() > int64(leaseGrace) }
+
+// endIfExpired reports whether a path's lease has ended. The path is then not found any more.
+func (x *paths) endIfExpired(p *path) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !p.hasExpired() {
+		return false
+	}
+	x.unregister(p)
+	return true
+}
+
+// unregister removes a path from the indexes. The lock is held.
+func (x *paths) unregister(p *path) {
+	if x.byEnds[p.endpointPair] != p {
+		return
+	}
+	delete(x.byEnds, p.endpointPair)
+	for _, e := range []endpoint{p.low, p.high} {
+		if delete(x.byName[e.name], p); len(x.byName[e.name]) == 0 {
+			delete(x.byName, e.name)
+		}
+		if x.pathsAt[e]--; x.pathsAt[e] == 0 {
+			delete(x.pathsAt, e)
+		}
+	}
 }
 
 // releaseLabels releases a path's labels.
@@ -209,13 +255,11 @@ func (x *paths) count() int {
 	return len(x.byEnds)
 }
 
-// readyPaths returns the paths whose rules are installed and that match.
-func (x *paths) readyPaths(match func(*path) bool) (all []*path) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, p := range x.byEnds {
-		if p.ready && match(p) {
-			all = append(all, p)
+// routes returns the paths whose rules are installed.
+func (x *paths) routes() (all []route) {
+	for _, r := range x.flows.Values() {
+		if r.hops != nil {
+			all = append(all, r)
 		}
 	}
 	return all

@@ -72,14 +72,13 @@ const (
 // Service is the controller's side of MobilityFirst. Its methods may be called concurrently.
 type Service struct {
 	Options
-	names       *names
-	paths       *paths
-	early       *earlyMessages
-	limits      limits
-	nodes       *nodes
-	metrics     *metrics
-	backlog     chan unverified
-	rerouteLoop kit.Loop // checks the routes of paths
+	names   *names
+	paths   *paths
+	early   *earlyMessages
+	limits  limits
+	nodes   *nodes
+	metrics *metrics
+	backlog chan unverified
 }
 
 // New returns a Service that has not started yet.
@@ -91,7 +90,6 @@ func New(o Options) *Service {
 	o.Lease, o.MaxPaths = cmp.Or(o.Lease, DefaultLease), cmp.Or(o.MaxPaths, DefaultMaxPaths)
 	s := &Service{
 		Options: o, names: newNames(), early: newEarly(), limits: newLimits(), backlog: make(chan unverified, maxBacklog),
-		rerouteLoop: kit.NewLoop(),
 	}
 	s.paths, s.nodes = newPaths(&s.Options), newNodes(&s.Options)
 	s.metrics = newMetrics(s)
@@ -116,16 +114,10 @@ func (s *Service) run(ctx context.Context) error {
 	}
 	all := tasks.New()
 	defer all.Stop()
-	defer s.paths.setups.Stop()
 	for range workers {
 		all.Start(s.work)
 	}
-	all.Start(func(ctx context.Context) {
-		s.rerouteLoop.Run(ctx, rerouteDelay, 0, s.paths.rerouteBroken)
-	})
-	all.Start(func(ctx context.Context) {
-		kit.NewLoop().Run(ctx, 0, sweepInterval, func(ctx context.Context) { s.paths.expire(ctx, time.Now()) })
-	})
+	all.Start(func(ctx context.Context) { _ = s.paths.flows.Run(ctx) }) // it can fail only to read stored paths
 	all.Start(func(ctx context.Context) {
 		kit.NewLoop().Run(ctx, 0, sweepInterval, func(context.Context) { s.names.expire(time.Now()); s.early.expire(time.Now()) })
 	})
@@ -145,7 +137,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 	case network.PortDown:
 		s.names.removePort(e.Port)
 	case network.LinkDown, network.SwitchDown:
-		s.rerouteLoop.Wake()
+		s.paths.flows.Wake()
 	default:
 	}
 }

@@ -44,7 +44,7 @@ func TestPath(t *testing.T) {
 		w.pass(DefaultLease + leaseGrace - time.Second)
 		w.leads(q.Forth, q.Back, at, bt)
 		w.pass(2 * sweepInterval)
-		if n := w.rules(); n != 0 || w.paths.count() != 0 || len(w.paths.labels.taken) != 0 || w.paths.opened.All() != 0 || len(w.paths.byName) != 0 {
+		if n := w.rules(); n != 0 || w.paths.count() != 0 || len(w.paths.labels.taken) != 0 || w.paths.flows.Len() != 0 || len(w.paths.byName) != 0 {
 			t.Errorf("%d rules and %d paths are left", n, w.paths.count())
 		}
 	})
@@ -107,7 +107,7 @@ func TestSwitchLeft(t *testing.T) {
 		w.say(b, bt)
 		w.ask(a, at, b.name)
 		w.request(bt)
-		before := w.paths.currentHops(w.paths.readyPaths(every)[0])
+		before := w.paths.routes()[0].hops
 		through := before[1].Switch
 		left := func(cut ...openflow.DatapathID) {
 			top := ring(cut...)
@@ -127,7 +127,7 @@ func TestSwitchLeft(t *testing.T) {
 			t.Errorf("%d rules when a switch has left, want 6", n)
 		}
 		left()
-		if after := w.paths.currentHops(w.paths.readyPaths(every)[0]); len(after) != 3 || after[1].Switch == through {
+		if after := w.paths.routes()[0].hops; len(after) != 3 || after[1].Switch == through {
 			t.Errorf("the path goes by %v when there is another route", after)
 		}
 	})
@@ -193,6 +193,9 @@ func TestWithoutPath(t *testing.T) {
 	}
 }
 
+// maxSetupsFrom is the number of paths that kit.Flows sets up at one time for one port.
+const maxSetupsFrom = 64
+
 // While one switch is slow, paths of others are set up, and requests of its hosts continue.
 func TestSlowSwitch(t *testing.T) {
 	in(t, Options{}, func(w *world) {
@@ -221,8 +224,8 @@ func TestSlowSwitch(t *testing.T) {
 		if all := w.sent(); len(all) != maxSetupsFrom {
 			t.Errorf("%d requests went on, want %d", len(all), maxSetupsFrom)
 		}
-		if w.paths.count() != 1 || w.paths.settingUp.All() != 0 {
-			t.Errorf("%d paths, %d being made", w.paths.count(), w.paths.settingUp.All())
+		if w.paths.count() != 1 {
+			t.Errorf("%d paths, want 1", w.paths.count())
 		}
 	})
 }
