@@ -42,6 +42,7 @@ func (s *Service) newEgress() *egressRegistry {
 func (s *Service) handleEgressEvent(a *egressGateway, e control.Event[gatewayapi.ViewerEvent, gatewayapi.Viewer], before bool) {
 	if !before {
 		s.publishZaps(a.Name, e.Ended)
+		s.endOldChannels(a.Name, e.Ended)
 	}
 	if len(e.Live) == 0 && (e.Status.Sessions > 0 || len(e.Ended) > 0) {
 		return // the event only reports what happened, not the present state
@@ -73,6 +74,25 @@ func (s *Service) publishZaps(gateway string, all []gatewayapi.ViewerEvent) {
 			s.metrics.zap.Observe(time.Duration(x.Zap).Seconds())
 		}
 	}
+}
+
+// endOldChannels ends the copies that a gateway's viewers do not need since they have changed.
+// It does not wait for the switches.
+func (s *Service) endOldChannels(gateway string, all []gatewayapi.ViewerEvent) {
+	var channels []string
+	for _, x := range s.viewers.applyRecords(gateway, all) {
+		_, removed := x.diff()
+		channels = append(channels, removed...)
+	}
+	slices.Sort(channels)
+	if channels = slices.Compact(channels); len(channels) == 0 {
+		return
+	}
+	s.tasks.Start(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+		defer cancel()
+		_ = s.reconcile(ctx, channels) // the channels' conditions have the errors
+	})
 }
 
 // publishViewer publishes that a viewer has joined or left.

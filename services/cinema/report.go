@@ -8,6 +8,26 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
+// applyRecords ends the old channels of viewers that have changed, as their gateway has recorded.
+// A record applies only to the viewer's last grant, so that it does not end a channel which the
+// viewer has requested since. A report ends the old channel of a viewer whose record is lost.
+func (t *viewers) applyRecords(gateway string, all []gatewayapi.ViewerEvent) (out []viewerChange) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.gateways[gateway]
+	if g == nil {
+		return nil
+	}
+	for i := range all {
+		e := &all[i]
+		v := g.viewers[e.Viewer]
+		if v != nil && e.What == "changed" && e.Grant != 0 && e.Grant == v.grant && len(v.channels) > 1 && v.channels[0] == e.Channel {
+			out = append(out, t.setChannels(g, v, v.channels[:1:1]))
+		}
+	}
+	return out
+}
+
 // applyReport updates the viewers of a gateway from its report, which lists all of them. A
 // viewer gets a channel that its gateway has not requested only if may returns true; b bounds
 // the viewers. It returns the changes, and whether the gateway was unreachable before.

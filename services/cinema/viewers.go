@@ -38,6 +38,8 @@ type viewer struct {
 	// gateway last sent a request.
 	reported                gatewayapi.Viewer
 	reportedAt, requestedAt time.Time
+	// grant is the number of the gateway's last request that was granted.
+	grant uint64
 	// burstAt is when a burst of the current channel was last repeated.
 	burstAt time.Time
 }
@@ -73,6 +75,7 @@ type viewers struct {
 	mu        sync.Mutex
 	gateways  map[string]*gatewayState
 	byChannel map[string]map[*viewer]bool // by channel
+	grants    uint64                      // number of the last grant
 }
 
 func newViewers() *viewers {
@@ -186,6 +189,8 @@ func (t *viewers) request(w *gatewayapi.Wanted, b bounds, now time.Time) ([]view
 	delete(g.departed, w.Viewer)
 	again := v.unconfirmed
 	v.unconfirmed = true
+	t.grants++
+	v.grant = t.grants
 	x := t.update(g, v, w.Port, w.Shared, w.Channels, now)
 	x.repeated = again
 	return append([]viewerChange{x}, evicted...), nil

@@ -72,6 +72,7 @@ func (s *Service) changeViewer(ctx context.Context, w *gatewayapi.Wanted) (*gate
 		return nil, err
 	}
 	out := s.granted(channels)
+	out.Number = all[0].grant
 	added, _ := all[0].diff()
 	if len(added) == 0 && w.Burst && s.viewers.allowRepeatedBurst(w, time.Now()) {
 		added = w.Channels[:1] // the viewer has lost packets of it

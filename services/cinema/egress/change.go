@@ -66,9 +66,10 @@ func (v *viewer) changeSerialized(ctx context.Context, channel, password string)
 	return v.changeFrom(ctx, began, old, channel, password)
 }
 
-// changeFrom makes the change: it requests both channels, switches the stream, and gives up the
-// old channel. Without make-before-break, or if there is no room for two channels, or if the
-// old channel has been deleted, the old channel ends first.
+// changeFrom makes the change: it requests both channels, switches the stream, and records the
+// change, by which the controller ends the old channel. Without make-before-break, or if there
+// is no room for two channels, or if the old channel has been deleted, the old channel ends
+// first.
 func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, password string) (z changeResult, err error) {
 	v.bufferEarly(v.g.sourcePort(channel))
 	wanted := []string{channel, old}
@@ -100,9 +101,8 @@ func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, 
 		return z, err
 	}
 	zap := time.Since(began)
+	stopBursts() // a request in progress names the old channel, too
 	first := v.finishChange(channel, from[channel], zap)
-	stopBursts()
-	v.keepOnly(channel)
 	return changeResult{units.Duration(zap.Round(time.Microsecond)), &first.Timestamp, first.Time}, nil
 }
 
@@ -120,8 +120,8 @@ func (v *viewer) waitForCut(ctx context.Context, cut <-chan struct{}, channel, o
 	}
 }
 
-// keepOnly gives up all channels but one. If the request does not reach the controller, it
-// learns of it from the next event.
+// keepOnly gives up the channel of a change that has failed. If the request does not reach the
+// controller, it learns from the gateway's reports which channel the viewer gets.
 func (v *viewer) keepOnly(channel string) {
 	_, err := v.requestChannels(context.WithoutCancel(v.tasks.Context()), []string{channel}, "", false)
 	if err != nil {
@@ -196,14 +196,17 @@ func (v *viewer) awaitKeyFrame(from netip.AddrPort) {
 	}
 }
 
-// finishChange records the new channel, and returns its first packet in the stream.
+// finishChange records the change for the controller, and returns the new channel's first packet
+// in the stream. The reports that follow the record do not have the old channel any more.
 func (v *viewer) finishChange(channel string, from netip.AddrPort, zap time.Duration) (first media.Out) {
 	v.mu.Lock()
-	v.channel, v.currentSource, v.zap = channel, from, zap
+	v.channel, v.currentSource, v.zap, v.wanted = channel, from, zap, []string{channel}
 	v.changes++
 	first = v.first
+	grant := v.grant
 	v.mu.Unlock()
+	v.in.setPorts([]uint16{from.Port()})
 	v.g.metrics.zap.Observe(zap.Seconds())
-	v.g.server.Record(gatewayapi.ViewerEvent{At: time.Now(), Viewer: v.id, What: "changed", Channel: channel, Zap: units.Duration(zap)})
+	v.g.server.Record(gatewayapi.ViewerEvent{At: time.Now(), Viewer: v.id, What: "changed", Channel: channel, Zap: units.Duration(zap), Grant: grant})
 	return first
 }

@@ -168,12 +168,17 @@ func (g *Gateway) finish(ctx context.Context, v *viewer, why string) {
 	g.server.Record(gatewayapi.ViewerEvent{At: time.Now(), Viewer: v.id, What: "left", Channel: v.currentChannel(), Detail: why})
 }
 
-// requestChannels tells the controller which channels a viewer is to get. It returns their
-// sources; channels without a source at present are missing from the map.
-func (g *Gateway) requestChannels(ctx context.Context, v *viewer, channels []string, password string, burst bool) (_ map[string]netip.AddrPort, err error) {
+// grant is the controller's answer to a request for channels.
+type grant struct {
+	number uint64
+	from   map[string]netip.AddrPort // sources by channel, except those that have none at present
+}
+
+// requestChannels tells the controller which channels a viewer is to get.
+func (g *Gateway) requestChannels(ctx context.Context, v *viewer, channels []string, password string, burst bool) (_ grant, err error) {
 	if password != "" {
 		if err := g.limits.checkWrongPasswords(v.address, time.Now()); err != nil {
-			return nil, err
+			return grant{}, err
 		}
 		defer func() {
 			if isWrongPassword(err) {
@@ -190,13 +195,13 @@ func (g *Gateway) requestChannels(ctx context.Context, v *viewer, channels []str
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return nil, err
+		return grant{}, err
 	}
-	from := map[string]netip.AddrPort{}
+	out := grant{granted.Number, map[string]netip.AddrPort{}}
 	for _, s := range granted.Channels {
-		from[s.Channel] = netip.AddrPortFrom(s.From.Addr().Unmap(), s.From.Port())
+		out.from[s.Channel] = netip.AddrPortFrom(s.From.Addr().Unmap(), s.From.Port())
 	}
-	return from, nil
+	return out, nil
 }
 
 // port assigns a free port of the range, in turn.

@@ -42,6 +42,10 @@ type world struct {
 	lines    gatewayapi.Lineup
 	password string // of protected channels
 	full     int    // the port has no room for that many channels of a viewer; 0: it has room
+	grants   uint64
+	granted  map[string]gatewayapi.Wanted // the latest granted request of each viewer
+	numbers  map[string]uint64            // the number of that grant
+	ended    []gatewayapi.Wanted          // requests of which a record has ended the other channels
 }
 
 type lockedLog struct {
@@ -68,7 +72,7 @@ func newWorld(t testing.TB, change func(*Config), names ...string) *world {
 		t.Parallel()
 	}
 	ingress := newIngress()
-	w := &world{t: t, studios: map[string]*fakeChannel{}, log: &lockedLog{}, password: "sesame"}
+	w := &world{t: t, studios: map[string]*fakeChannel{}, granted: map[string]gatewayapi.Wanted{}, numbers: map[string]uint64{}, log: &lockedLog{}, password: "sesame"}
 	for i, name := range names {
 		w.studios[name] = newStudio(t, ingress, uint16(i+1))
 		w.lines.Channels = append(w.lines.Channels, gatewayapi.Listed{Name: name, Number: uint16(i + 1), Title: strings.ToUpper(name), OnAir: gatewayapi.OnAirLive})
@@ -94,8 +98,11 @@ func newWorld(t testing.TB, change func(*Config), names ...string) *world {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(ctx, inside, outside) }()
+	var following sync.WaitGroup
+	following.Go(func() { w.followRecords(ctx) })
 	w.end = sync.OnceFunc(func() {
 		cancel()
+		following.Wait()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -187,7 +194,54 @@ func (w *world) Wanted(ctx context.Context, x gatewayapi.Wanted) (gatewayapi.Gra
 	for name, s := range studios {
 		s.copyTo(x.Port, x.Viewer, slices.Contains(x.Channels, name), x.Burst && name == x.Channels[0])
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.grants++
+	granted.Number = w.grants
+	w.granted[x.Viewer] = x
+	w.numbers[x.Viewer] = w.grants
 	return granted, nil
+}
+
+// followRecords ends the other channels of a viewer when the gateway records its change, as the
+// controller does.
+func (w *world) followRecords(ctx context.Context) {
+	for {
+		all, changed := w.server.Records()
+		for _, e := range all {
+			w.endOthers(e)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *world) endOthers(e gatewayapi.ViewerEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.granted[e.Viewer]
+	if e.Grant == 0 || e.Grant != w.numbers[e.Viewer] || len(x.Channels) < 2 || x.Channels[0] != e.Channel {
+		return
+	}
+	if s := w.studios[x.Channels[1]]; s != nil {
+		s.copyTo(x.Port, x.Viewer, false, false)
+	}
+	w.ended = append(w.ended, x)
+	x.Channels = x.Channels[:1]
+	w.granted[e.Viewer] = x
+}
+
+// oneCrossing fails the test unless viewers have sent these requests, and records have ended the
+// old channels of that many changes.
+func (w *world) oneCrossing(ended int, want ...[]string) {
+	w.t.Helper()
+	w.until("the old channels to end", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.ended) == ended })
+	if got := w.wanted(); !slices.EqualFunc(got, want, slices.Equal) {
+		w.t.Errorf("requests %v, want %v", got, want)
+	}
 }
 
 func problem(status int, field string) error {

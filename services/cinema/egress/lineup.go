@@ -85,15 +85,12 @@ func (g *Gateway) checkSources(ctx context.Context) {
 }
 
 func (g *Gateway) relocate(ctx context.Context, channel string, viewers []*viewer) {
-	var from map[string]netip.AddrPort
+	var granted grant
 	viewers[0].unlessChanging(func() {
-		from, _ = g.requestChannels(ctx, viewers[0], []string{channel}, "", false) // the next round asks again
+		granted, _ = g.requestChannels(ctx, viewers[0], []string{channel}, "", false) // the next round asks again
 	})
-	if from == nil {
-		return
-	}
 	for _, v := range viewers {
-		v.unlessChanging(func() { v.sourceMoved(channel, from[channel]) })
+		v.unlessChanging(func() { v.sourceMoved(channel, granted.from[channel]) })
 	}
 }
 

@@ -56,6 +56,7 @@ type viewer struct {
 	cancelChange  context.CancelCauseFunc
 	channel       string // the channel that the viewer sees
 	wanted        []string
+	grant         uint64 // number of the controller's last grant
 
 	receivedAt      time.Time // when the last packet arrived
 	connected       bool
@@ -110,15 +111,17 @@ func (v *viewer) requestChannels(ctx context.Context, channels []string, passwor
 	v.wanted = channels
 	v.mu.Unlock()
 	v.in.setPorts(v.g.sourcePorts(channels, nil))
-	from, err := v.g.requestChannels(ctx, v, channels, password, burst)
+	granted, err := v.g.requestChannels(ctx, v, channels, password, burst)
+	v.mu.Lock()
 	if err != nil {
-		v.mu.Lock()
-		v.wanted = before
-		v.mu.Unlock()
 		channels = before
+	} else {
+		v.grant = granted.number
 	}
-	v.in.setPorts(v.g.sourcePorts(channels, from))
-	return from, err
+	v.wanted = channels
+	v.mu.Unlock()
+	v.in.setPorts(v.g.sourcePorts(channels, granted.from))
+	return granted.from, err
 }
 
 // requestNew requests channels of which the first is new. It also requests a burst of that

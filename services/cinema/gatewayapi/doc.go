@@ -24,6 +24,11 @@
 //   - 503 if the switches do not have the rules within two seconds, or the controller has just
 //     been started. The gateway should then ask again.
 //
+// A change of channel is one request, for the new channel and the old one, in this order. The
+// grant has a number. When the viewer sees the new channel, the gateway records that with the
+// number, and the controller ends the old channel, unless it has granted the viewer something
+// else since. A gateway may also request the new channel alone.
+//
 // An egress gateway's events repeat the channels of all its viewers, so that a restarted
 // controller learns them without asking.
 //

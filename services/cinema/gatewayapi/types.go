@@ -120,7 +120,10 @@ type ViewerEvent struct {
 	What    string         `json:"what" enum:"joined,changed,left"`
 	Channel string         `json:"channel,omitempty"`
 	Zap     units.Duration `json:"zap,omitempty"`
-	Detail  string         `json:"detail,omitempty"`
+	// Grant is the number of the grant by which the viewer has changed. The viewer's other
+	// channels then end, unless the controller has granted it something else since.
+	Grant  uint64 `json:"grant,omitempty"`
+	Detail string `json:"detail,omitempty"`
 }
 
 // Wanted requests channels for a viewer. Without channels, it says that the viewer has left.
@@ -142,6 +145,9 @@ type Wanted struct {
 // Granted answers a Wanted with the sources of the channels.
 type Granted struct {
 	Channels []Source `json:"channels"`
+	// Number identifies the grant in the record of the change. It is zero if the controller ends
+	// no channels by records.
+	Number uint64 `json:"number,omitempty" doc:"Number of this grant, for the record of the change: with it the gateway says that the viewer needs only the first channel from now on"`
 }
 
 // Source is the source of a channel's datagrams.
