@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
@@ -48,6 +49,11 @@ type Reconciler[T any] struct {
 	// return when ctx ends.
 	Program func(ctx context.Context, x Item[T]) (network.Program, error)
 	Ledger  Ledger
+	// Place, if not nil, brings an item into the network instead of Program and Ledger.Apply. It is
+	// for items that take more than rules, such as reservations of links. requested reports whether
+	// a caller asked for the attempt; otherwise Place need not write rules that are there already.
+	// Place reports whether the item's rules are known, also if they could not be written.
+	Place func(ctx context.Context, x Item[T], requested bool) (known bool, err error)
 	// Await, if not nil, is called after the collection has been loaded and before rules are
 	// written. After a restart a service can wait there for the information that its items need.
 	// Rules of before the restart stay as they are until Await returns.
@@ -63,10 +69,11 @@ type Reconciler[T any] struct {
 	// item.
 	OnChange func(ctx context.Context, name string, rules network.Program)
 
-	loop    Loop
-	tasks   *tasks.Group
-	queue   *queue        // of the items' names
-	started chan struct{} // closed when rules may be written
+	loop     Loop
+	tasks    *tasks.Group
+	queue    *queue        // of the items' names
+	started  chan struct{} // closed when rules may be written
+	warnings lograte.Limit // bounds the log lines that those can cause for whom items are
 
 	adoption adoption // of the rules of the loaded items
 
@@ -284,7 +291,7 @@ func (r *Reconciler[T]) recordResult(w *itemState, declared, known, ended bool, 
 		return
 	}
 	if err != nil && (w.err == nil || w.err.Error() != err.Error()) && !errors.Is(err, context.Canceled) {
-		r.Log.Warn("the network does not do what an item declares; trying again", r.Singular, w.name, "error", err)
+		r.warnings.Warn(r.Log, "the network does not do what an item declares; trying again", r.Singular, w.name, "error", err)
 	}
 	if w.err = err; !declared && err == nil && w.next == nil {
 		delete(r.states, w.name)
@@ -297,6 +304,9 @@ func (r *Reconciler[T]) recordResult(w *itemState, declared, known, ended bool, 
 func (r *Reconciler[T]) apply(ctx context.Context, x Item[T], w *itemState, declared, requested bool) (known bool, err error) {
 	var p network.Program
 	changed := true
+	if declared && r.Place != nil {
+		return r.Place(ctx, x, requested)
+	}
 	if !declared {
 		err = r.Ledger.Remove(ctx, w.name)
 	} else if p, err = r.Program(ctx, x); err == nil {

@@ -311,3 +311,59 @@ func TestReadyWhenItemsAreKnown(t *testing.T) {
 	again := newPlan(t, memstore.New(), newBoard(), nil)
 	eventually(t, "without items the ledger is ready at once", again.board.isReady)
 }
+
+// TestPlace checks that a reconciler with Place leaves the writing to it: callers get its error,
+// other rounds are marked as not requested, and the ledger is ready when it knows all rules.
+func TestPlace(t *testing.T) {
+	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
+	r := NewReconciler(Options[int]{
+		Kind:  Kind[int]{Singular: "number", Plural: "numbers", Prefix: "plan/", Event: "number", MaxItems: 64},
+		Store: memstore.New(), Log: slog.New(slog.DiscardHandler),
+	}, b, nil)
+	partly, unknown := errors.New("half of it"), errors.New("bad luck")
+	var mu sync.Mutex
+	rounds, lucky := map[bool]int{}, false
+	r.Place = func(_ context.Context, x Item[int], requested bool) (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		rounds[requested]++
+		if x.Value == 13 && !lucky {
+			return false, unknown
+		}
+		return true, errors.Join(b.change(x.Name, x.Value), partly)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx, map[string]int{"a": 2, "b": 13}) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	<-r.Loaded()
+	if err := r.Reconcile(t.Context(), "a"); !errors.Is(err, partly) || !b.has(map[string]int{"a": 2}) {
+		t.Errorf("a: %v", err)
+	}
+	if err := r.Reconcile(t.Context(), "b"); !errors.Is(err, unknown) || !errors.Is(r.LastError("b"), unknown) || b.isReady() {
+		t.Errorf("b: %v, ready %v", err, b.isReady())
+	}
+	mu.Lock()
+	lucky = true
+	mu.Unlock()
+	r.Wake()
+	eventually(t, "a round that nobody asked for", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return rounds[true] > 0 && rounds[false] > 0
+	})
+	eventually(t, "all rules are known", b.isReady)
+	eventually(t, "both are there", func() bool { return b.has(map[string]int{"a": 2, "b": 13}) })
+	if err := r.Add(t.Context(), "c", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Remove(t.Context(), "c", 0); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what is removed is gone", func() bool { return b.has(map[string]int{"a": 2, "b": 13}) })
+}

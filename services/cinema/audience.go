@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/kit/agents"
@@ -21,9 +20,13 @@ type audience struct {
 	refused  map[string]error
 }
 
-// refuse removes the copies at switches that the tree could not reach, and records the reason
-// for their gateways.
-func (a *audience) refuse(lacking map[openflow.DatapathID]error) {
+// without returns the audience without the copies at switches that a tree does not reach. It adds
+// the reason to their gateways.
+func (a audience) without(lacking map[openflow.DatapathID]error) audience {
+	if len(lacking) == 0 {
+		return a
+	}
+	a.copies, a.carried, a.refused = maps.Clone(a.copies), maps.Clone(a.carried), maps.Clone(a.refused)
 	for d, why := range lacking {
 		for _, gateway := range a.gateways[d] {
 			a.refused[gateway] = why
@@ -31,6 +34,7 @@ func (a *audience) refuse(lacking map[openflow.DatapathID]error) {
 		delete(a.copies, d)
 		delete(a.carried, d)
 	}
+	return a
 }
 
 // audience returns who watches a channel that enters the network at root.
@@ -91,59 +95,15 @@ func (tm *treeManager) locateEgress(gateway string, root agents.Place) (agents.P
 	return p, addr, nil
 }
 
-// setCopies makes the channel's groups hold the given copies. It returns the destinations for
-// which the groups have no room.
-func (cs *channelState) setCopies(copies map[openflow.DatapathID][]tree.Copy) (overflow map[netip.AddrPort]bool) {
-	maps.DeleteFunc(cs.groups, func(d openflow.DatapathID, _ *tree.Groups) bool { return len(copies[d]) == 0 })
-	for d, list := range copies {
-		if cs.groups[d] == nil {
-			cs.groups[d] = &tree.Groups{}
-		}
-		for _, c := range cs.groups[d].Set(list) {
-			if overflow == nil {
-				overflow = map[netip.AddrPort]bool{}
-			}
-			overflow[c.To] = true
-		}
+// treatment returns what other services promise to a channel's packets to a gateway, at the
+// gateway's place. It matches packets from the channel's source to the gateway, which is how
+// viewers' copies leave the last switch.
+func (c *core) treatment(from netip.AddrPort, to netip.Addr, at agents.Place) network.Carried {
+	vlan := openflow.NoVLAN()
+	if at.VLAN != 0 {
+		vlan = openflow.VLANVID(at.VLAN)
 	}
-	return overflow
-}
-
-// refusalFor returns why a channel does not reach a viewer's port of a gateway, or nil.
-func (tm *treeManager) refusalFor(channel string, to endpoint) error {
-	g := tm.egress.Get(to.gateway)
-	tm.mu.Lock()
-	defer tm.mu.Unlock()
-	cs := tm.states[channel]
-	if cs == nil {
-		return nil
-	}
-	if err := cs.refused[to.gateway]; err != nil {
-		return err
-	}
-	if g == nil {
-		return nil
-	}
-	st := g.State()
-	if addr, _ := st.Addr(tm.Media); cs.overflow[netip.AddrPortFrom(addr, to.port)] {
-		return fmt.Errorf("there are %d viewers of it behind one switch, as many as may be", tree.MaxCopies)
-	}
-	return nil
-}
-
-// problems lists who does not get a channel, and why.
-func (tm *treeManager) problems(channel string) (lines []string) {
-	tm.mu.Lock()
-	defer tm.mu.Unlock()
-	cs := tm.states[channel]
-	if cs == nil {
-		return nil
-	}
-	for _, gateway := range slices.Sorted(maps.Keys(cs.refused)) {
-		lines = append(lines, fmt.Sprintf("viewers of gateway %s do not get it: %v", gateway, cs.refused[gateway]))
-	}
-	if len(cs.overflow) > 0 {
-		lines = append(lines, fmt.Sprintf("%d viewers do not get it: there are as many behind one switch as may be, %d", len(cs.overflow), tree.MaxCopies))
-	}
-	return lines
+	m := openflow.MustMatch(openflow.EthDst(at.MAC), vlan, openflow.EthType(0x0800), openflow.IPDSCP(0), openflow.IPProto(17),
+		openflow.IPSrc(from.Addr()), openflow.IPDst(to), openflow.UDPSrc(from.Port()))
+	return network.Carried{Treatment: c.Treatments.Of(m).Name, At: at.At}
 }

@@ -58,7 +58,7 @@ func changing(b *testing.B, s *Service, h *fakeEgress, atOnce int) func() {
 			})
 		}
 		all.Wait()
-		if err := s.reconcile(b.Context(), []string{"a", "b"}); err != nil {
+		if err := unwritten(s.reconcile(b.Context(), []string{"a", "b"})); err != nil {
 			b.Error(err)
 		}
 	}

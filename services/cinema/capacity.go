@@ -200,3 +200,11 @@ func (s *Service) room(a *egressGateway) int {
 	left := b.port.most - min(b.port.most, s.viewers.taken(&b))
 	return int(min(uint64(room), left/greatest))
 }
+
+// roomForDouble reports whether the port of a gateway has room for twice what is copied to it.
+func (t *viewers) roomForDouble(b bounds) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := t.taken(&b)
+	return b.port.check(taken, taken) == nil
+}

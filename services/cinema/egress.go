@@ -150,5 +150,5 @@ func (s *Service) removeViewer(ctx context.Context, id string) (bool, error) {
 	s.publishViewer(x)
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	return true, s.reconcile(ctx, x.before)
+	return true, unwritten(s.reconcile(ctx, x.before))
 }

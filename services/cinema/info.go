@@ -117,7 +117,7 @@ func (s *Service) problem(channel string) string {
 	if said := s.sources.problem(channel); said != "" {
 		lines = append(lines, said)
 	}
-	return strings.Join(append(lines, s.trees.problems(channel)...), "; ")
+	return strings.Join(lines, "; ")
 }
 
 // onAir returns a gateway's value if it is one of the defined ones, and OnAirWaiting otherwise.

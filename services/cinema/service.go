@@ -122,7 +122,8 @@ func New(o Options) *Service {
 			Decode: decode, Conflicts: conflicts, EventPayload: func(c Channel) any { return declared(&c) },
 		},
 		Store: o.Store, Log: o.Log, Publish: s.publish,
-	}, &rules{o.Rules, s.trees}, s.trees.program)
+	}, &rules{o.Rules, s.trees}, nil)
+	c.Channels.Place = s.trees.install
 	c.Channels.Await = s.awaitNetwork
 	o.Treatments.Subscribe(Name, c.Channels.Wake)
 	s.thumbnails = gatewayapi.NewThumbnails(s.thumbnail)

@@ -3,8 +3,8 @@ package cinema
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -18,23 +18,22 @@ import (
 
 // channelState holds what is in the network for a channel.
 type channelState struct {
-	// groups holds the groups of the channel's copies, by switch. Only the worker that
-	// reconciles the channel uses it.
-	groups map[openflow.DatapathID]*tree.Groups
-	// treeManager.mu guards what follows: the planned tree and the one that the switches have,
-	// the draining tree beside each, and why gateways, or ports of theirs, do not get the
-	// channel.
+	// written is what was last written to the switches, or nil if that has failed. Only the
+	// worker that installs the channel uses it.
+	written *network.Program
+	// treeManager.mu guards what follows: the groups of the channel's copies by switch, the
+	// planned tree and the one that the switches have, the draining tree beside each, and why
+	// gateways do not get the channel.
+	groups           map[openflow.DatapathID]*tree.Groups
 	planned, applied tree.Tree
 	planDraining     tree.Tree
 	draining         drainingTree
 	shortenTriedAt   time.Time // when a shorter tree was last tried
 	refused          map[string]error
-	overflow         map[netip.AddrPort]bool
 	copies           map[openflow.DatapathID]copyCount
 	// planLists and lists are the planned and the installed buckets of the groups.
 	planLists, lists map[groupAt][]openflow.Bucket
 	repairing        bool // a link of it is down, and a repair is in progress
-	ordered          bool // the plan is written from the leaves to the root
 }
 
 // copyCount counts a switch's groups and copies for a channel.
@@ -69,27 +68,17 @@ func newTreeManager(c *core, s *sources, v *viewers, e *egressRegistry) *treeMan
 func (tm *treeManager) state(channel string) *channelState {
 	cs := tm.states[channel]
 	if cs == nil {
-		cs = &channelState{groups: map[openflow.DatapathID]*tree.Groups{}}
+		cs = &channelState{}
 		tm.states[channel] = cs
 	}
 	return cs
 }
 
-// rules is the service's part of the ledger, and records what has been installed in the
-// switches.
+// rules is the service's part of the ledger. With the rules of a channel it removes everything
+// else that is kept for it.
 type rules struct {
 	Owner
 	trees *treeManager
-}
-
-// Apply implements kit.Ledger.
-func (r *rules) Apply(ctx context.Context, channel string, p network.Program, o network.ApplyOptions) error {
-	o.Ordered = r.trees.ordered(channel)
-	err := r.trees.apply(ctx, channel, p, o)
-	if err == nil {
-		r.trees.applied(channel)
-	}
-	return err
 }
 
 // Remove implements kit.Ledger.
@@ -136,62 +125,92 @@ func countAdded(than, t tree.Tree) (n int) {
 	return n
 }
 
-// program returns the rules and groups of a channel for the present places of its gateways and
-// viewers. A viewer that the channel cannot reach does not affect the others.
-func (tm *treeManager) program(ctx context.Context, x kit.Item[Channel]) (network.Program, error) {
-	c := &x.Value
+// maxPlans is how often a channel is planned again because other channels reserve what it plans
+// to.
+const maxPlans = 10
+
+// install brings a channel into the network, or to other places there: it reserves the links of
+// the channel's tree, records the plan, reports what follows from it, and writes the rules. It
+// returns refusals if the channel does not reach all of its viewers. It reports whether the
+// channel's rules are known.
+func (tm *treeManager) install(ctx context.Context, x kit.Item[Channel], requested bool) (known bool, err error) {
+	p, err := tm.reserve(&x.Value)
+	if err != nil {
+		return false, err
+	}
+	cs, refused := tm.record(x.Name, p)
+	for gateway, why := range refused {
+		tm.publish("tree.refused", map[string]any{"channel": x.Name, "gateway": gateway, "reason": why.Error()})
+	}
+	if len(p.carried) > 0 {
+		tm.Treatments.Carry(p.carried)
+	}
+	if err := tm.write(ctx, x.Name, cs, p, requested); err != nil {
+		return true, err
+	}
+	tm.applied(x.Name)
+	return true, p.refused.err()
+}
+
+// reserve plans a channel, and reserves the links of its tree.
+func (tm *treeManager) reserve(c *Channel) (p *plan, err error) {
+	for range maxPlans {
+		s, err := tm.situation(c)
+		if err != nil {
+			return nil, err
+		}
+		p = s.plan()
+		if err = tm.reservations.Reserve(s.view, p.Rate, p.Tree); err == nil {
+			return p, nil
+		}
+	}
+	return nil, err
+}
+
+// situation returns what the plan of a channel is computed from.
+func (tm *treeManager) situation(c *Channel) (*situation, error) {
 	root, from, err := tm.sources.locate(c)
 	if err != nil {
-		return network.Program{}, err
+		return nil, err
 	}
 	top := tm.Network.Topology()
 	if !top.Has(root.At.Switch) {
-		return network.Program{}, fmt.Errorf("switch %v of its ingress gateway: %w", root.At.Switch, network.ErrSwitchDown)
+		return nil, fmt.Errorf("switch %v of its ingress gateway: %w", root.At.Switch, network.ErrSwitchDown)
 	}
 	flow := netip.AddrPortFrom(from, gatewayapi.SourcePort(c.Number))
-	a := tm.audience(c, root, flow)
-	want := tree.Want{Root: root.At, Rate: uint64(c.BitRate), Switches: slices.Sorted(maps.Keys(a.copies)), Unverified: tm.unverified}
-	t, lacking := tm.reservations.Grow(c.Name, top, want)
-	a.refuse(lacking)
-	tm.mu.Lock()
-	cs := tm.state(c.Name)
-	prev := cs.applied
-	tm.mu.Unlock()
-	if prev.Equal(t) && len(lacking) == 0 {
-		t = tm.shorten(c.Name, cs, t, want, top)
+	s := &situation{
+		channel: c, now: time.Now(), root: root, from: flow, to: netip.AddrPortFrom(tm.Media, gatewayapi.MediaPort), top: top,
+		view: tm.reservations.View(c.Name), audience: tm.audience(c, root, flow), meter: tm.meterNumber(c, root.At.Switch), linkMACs: tm.LinkMACs,
+		group:      func(n int) uint32 { return tm.Rules.GroupID(tree.GroupNumber(c.Number, n)) },
+		unverified: tm.unverified, queue: tm.Treatments.Queue,
+		roomTwice: func(gateway string) bool {
+			g := tm.egress.Get(gateway)
+			return g == nil || tm.viewers.roomForDouble(bounds{port: capacityAt(tm.core, g, tm.egress.List()), rate: tm.rate})
+		},
 	}
-	overflow := cs.setCopies(a.copies)
-	before, loops := tm.drainingBeside(cs, t, top, &a)
-	plan := tree.Plan{
-		Tree: t, Draining: before, From: flow, To: netip.AddrPortFrom(tm.Media, gatewayapi.MediaPort),
-		Rate: uint64(c.BitRate), Meter: tm.meterNumber(c, root.At.Switch),
-		Copies: cs.groups, Queues: tm.queues(t, a.carried), LinkMACs: tm.LinkMACs,
-		Group: func(n int) uint32 { return tm.Rules.GroupID(tree.GroupNumber(c.Number, n)) },
-	}
-	// If the old tree still forwards, the new one is complete before the old one is left.
-	news := tm.note(cs, plan, prev.Moves(t) && tm.intact(prev, top), a.refused, overflow)
-	for gateway, why := range news {
-		tm.publish("tree.refused", map[string]any{"channel": c.Name, "gateway": gateway, "reason": why.Error()})
-	}
-	if loops || tree.Bounces(prev, t, cs.groups) {
-		if err := tm.removeOld(ctx, c.Name, plan, prev.Common(t)); err != nil {
-			return network.Program{}, err
-		}
-	}
-	return plan.Program(), nil
-}
-
-// note records what is planned, and returns the refusals that are new, by gateway.
-func (tm *treeManager) note(cs *channelState, p tree.Plan, ordered bool, refused map[string]error, overflow map[netip.AddrPort]bool) map[string]error {
 	tm.mu.Lock()
 	defer tm.mu.Unlock()
+	cs := tm.state(c.Name)
+	s.groups, s.planned, s.applied, s.planDraining, s.draining = cs.groups, cs.planned, cs.applied, cs.planDraining, cs.draining
+	s.shortenTriedAt, s.linksChangedAt = cs.shortenTriedAt, tm.linksChangedAt
+	return s, nil
+}
+
+// record records what is planned, and returns the refusals that are new, by gateway.
+func (tm *treeManager) record(channel string, p *plan) (*channelState, map[string]error) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	cs := tm.state(channel)
 	news := map[string]error{}
-	for gateway, why := range refused {
+	for gateway, why := range p.refused.gateways {
 		if prev := cs.refused[gateway]; prev == nil || prev.Error() != why.Error() {
 			news[gateway] = why
 		}
 	}
-	cs.planned, cs.planDraining, cs.ordered, cs.refused, cs.overflow, cs.copies = p.Tree, p.Draining, ordered, refused, overflow, map[openflow.DatapathID]copyCount{}
+	cs.groups, cs.planned, cs.planDraining, cs.refused, cs.copies = p.Copies, p.Tree, p.Draining, p.refused.gateways, map[openflow.DatapathID]copyCount{}
+	if p.triedShorter {
+		cs.shortenTriedAt = time.Now()
+	}
 	cs.planLists = map[groupAt][]openflow.Bucket{}
 	for d, g := range cs.groups {
 		cs.copies[d] = copyCount{g.Count(), g.Len()}
@@ -199,19 +218,29 @@ func (tm *treeManager) note(cs *channelState, p tree.Plan, ordered bool, refused
 			cs.planLists[groupAt{d, p.Group(n)}] = list
 		}
 	}
-	return news
+	return cs, news
 }
 
-func (tm *treeManager) ordered(channel string) bool {
-	tm.mu.Lock()
-	defer tm.mu.Unlock()
-	cs := tm.states[channel]
-	return cs != nil && cs.ordered
-}
-
-// removeOld removes the parts of the old tree that the new one does not have, before the new
-// parts are installed. It is used where the rules of both might form a loop.
-func (tm *treeManager) removeOld(ctx context.Context, channel string, p tree.Plan, kept tree.Tree) error {
-	p.Tree = kept
-	return tm.apply(ctx, channel, p.Program(), network.ApplyOptions{AllowDown: true})
+// write writes the rules and groups of a plan. Parts of the old tree that might form a loop with
+// the new one are removed first. Rules that the switches have already are written only if that
+// was requested.
+func (tm *treeManager) write(ctx context.Context, channel string, cs *channelState, p *plan, requested bool) error {
+	if p.kept != nil {
+		old := p.Plan
+		old.Tree = *p.kept
+		cs.written = nil
+		if err := tm.apply(ctx, channel, old.Program(), network.ApplyOptions{AllowDown: true}); err != nil {
+			return err
+		}
+	}
+	rules := p.Program()
+	if !requested && cs.written != nil && reflect.DeepEqual(*cs.written, rules) {
+		return nil
+	}
+	cs.written = nil
+	if err := tm.apply(ctx, channel, rules, network.ApplyOptions{AllowDown: true, Ordered: p.ordered}); err != nil {
+		return err
+	}
+	cs.written = &rules
+	return nil
 }

@@ -13,6 +13,13 @@ import (
 // Mostly they were up all the time, with the channels on them.
 const linkDiscoveryTime = 3 * time.Second
 
+// linksChanged records that a link has come up or gone down.
+func (tm *treeManager) linksChanged() {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	tm.linksChangedAt = time.Now()
+}
+
 // switchChanged records that a switch has connected or disconnected.
 func (tm *treeManager) switchChanged(d openflow.DatapathID, up bool) {
 	tm.mu.Lock()

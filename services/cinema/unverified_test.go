@@ -18,7 +18,7 @@ func TestSwitchReconnected(t *testing.T) {
 	b.net.SetTopology(topology.New(2, []openflow.DatapathID{1, 2, 3}, nil))
 	look := func() {
 		t.Helper()
-		if err := b.service.Channels.Reconcile(t.Context(), "a"); err != nil {
+		if err := unwritten([]error{b.service.Channels.Reconcile(t.Context(), "a")}); err != nil {
 			t.Fatal(err)
 		}
 	}

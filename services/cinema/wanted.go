@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
@@ -148,20 +146,23 @@ func (s *Service) applyChanges(ctx context.Context, all []viewerChange) error {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	waiting.Go(func() { _ = s.reconcile(ctx, removed) }) // the channel's condition has the error
-	err := s.reconcile(ctx, added)
-	if err == nil && len(added) > 0 {
-		err = s.checkSwitch(x.gateway)
-	}
-	if err != nil {
+	errs := s.reconcile(ctx, added)
+	if err := unwritten(errs); err != nil {
 		s.metrics.failed.Inc()
 		return api.Unavailable("the switches do not have the rules yet: %v", err)
 	}
-	for _, c := range added {
-		if err := s.trees.refusalFor(c, endpoint{x.gateway, x.port}); err != nil {
+	for i, c := range added {
+		if err := s.refusalAt(errs[i], endpoint{x.gateway, x.port}); err != nil {
 			s.viewers.rollback(x)
 			s.metrics.failed.Inc()
 			_ = s.reconcile(ctx, added)
 			return api.Conflict("body.channels", c, "a channel that gets there: "+err.Error())
+		}
+	}
+	if len(added) > 0 {
+		if err := s.checkSwitch(x.gateway); err != nil {
+			s.metrics.failed.Inc()
+			return api.Unavailable("the switches do not have the rules yet: %v", err)
 		}
 	}
 	s.viewers.confirm(x)
@@ -183,13 +184,42 @@ func (s *Service) checkSwitch(gateway string) error {
 	return nil
 }
 
-// reconcile reconciles several channels at the same time.
-func (s *Service) reconcile(ctx context.Context, channels []string) error {
-	var all errgroup.Group
-	for _, c := range channels {
-		all.Go(func() error { return s.Channels.Reconcile(ctx, c) })
+// reconcile reconciles several channels at the same time, and returns their errors in order.
+func (s *Service) reconcile(ctx context.Context, channels []string) []error {
+	errs := make([]error, len(channels))
+	var all sync.WaitGroup
+	for i, c := range channels {
+		all.Go(func() { errs[i] = s.Channels.Reconcile(ctx, c) })
 	}
-	return all.Wait()
+	all.Wait()
+	return errs
+}
+
+// unwritten returns the first error because of which the switches do not have a channel's rules,
+// or nil. Refusals of some viewers are none.
+func unwritten(errs []error) error {
+	for _, err := range errs {
+		if _, ok := errors.AsType[*refusals](err); err != nil && !ok {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusalAt returns why a channel does not reach an endpoint, from the error of its
+// reconciliation, or nil.
+func (s *Service) refusalAt(err error, to endpoint) error {
+	r, ok := errors.AsType[*refusals](err)
+	if !ok {
+		return nil
+	}
+	var at netip.AddrPort
+	if g := s.egress.Get(to.gateway); g != nil {
+		st := g.State()
+		addr, _ := st.Addr(s.Media)
+		at = netip.AddrPortFrom(addr, to.port)
+	}
+	return r.of(to.gateway, at)
 }
 
 // granted returns the sources of channels.

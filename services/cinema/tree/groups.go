@@ -57,6 +57,18 @@ type Groups struct {
 	at     map[Copy]int
 }
 
+// Clone returns a copy that can be changed independently. That of nil has no copies.
+func (g *Groups) Clone() *Groups {
+	if g == nil {
+		return &Groups{}
+	}
+	out := &Groups{lists: g.lists, at: g.at} // Set replaces the map, and changes no list
+	for n := range g.groups {
+		out.groups[n] = slices.Clone(g.groups[n])
+	}
+	return out
+}
+
 // entry is a copy with its bucket.
 type entry struct {
 	Copy

@@ -37,9 +37,31 @@ func (t Tree) text() (out []string) {
 	return out
 }
 
+// reserveGrown grows the tree of a channel and reserves it, again if another channel was faster.
+func reserveGrown(r *Reservations, channel string, top *network.Topology, w Want) (Tree, map[openflow.DatapathID]error) {
+	for {
+		v := r.View(channel)
+		t, refused := Grow(top, v.Tree(), w, v.Room)
+		if r.Reserve(v, w.Rate, t) == nil {
+			return t, refused
+		}
+	}
+}
+
+// reserveShorter reserves a shorter tree for a channel if there is one, like reserveGrown.
+func reserveShorter(r *Reservations, channel string, top *network.Topology, w Want) (Tree, bool) {
+	for {
+		v := r.View(channel)
+		t, ok := Shorter(top, v.Tree(), w, v.Room)
+		if !ok || r.Reserve(v, w.Rate, t) == nil {
+			return t, ok
+		}
+	}
+}
+
 func grow(t *testing.T, r *Reservations, channel string, top *network.Topology, rate uint64, want []string, to ...openflow.DatapathID) map[openflow.DatapathID]error {
 	t.Helper()
-	got, refused := r.Grow(channel, top, Want{Root: in, Rate: rate, Switches: to})
+	got, refused := reserveGrown(r, channel, top, Want{Root: in, Rate: rate, Switches: to})
 	if !slices.Equal(got.text(), want) {
 		t.Errorf("%s to %v: %v, want %v, refused %v", channel, to, got.text(), want, refused)
 	}
@@ -64,7 +86,8 @@ func TestGrow(t *testing.T) {
 	}
 	r.Release("a")
 	grow(t, r, "c", square(), 40e6, []string{"1>2"}, 2)
-	if left, all := r.room(network.PortRef{Switch: 1, Port: 2}); left != 10e6 || all != 50e6 {
+	v := r.View("d")
+	if left, all := v.Room(network.PortRef{Switch: 1, Port: 2}); left != 10e6 || all != 50e6 {
 		t.Errorf("%d left of %d", left, all)
 	}
 	top := square()
@@ -95,6 +118,44 @@ func TestSwitchDisconnected(t *testing.T) {
 	}
 }
 
+// TestReserveAfterAnother checks that a tree is not reserved if another channel has taken its
+// room since it was planned, that this changes nothing, and that a channel may keep a link on
+// which there is no room for it any more.
+func TestReserveAfterAnother(t *testing.T) {
+	r, top := newSquareBook(), square()
+	plan := func(channel string, rate uint64) (View, Tree) {
+		v := r.View(channel)
+		next, _ := Grow(top, v.Tree(), Want{Root: in, Rate: rate, Switches: []openflow.DatapathID{2}}, v.Room)
+		return v, next
+	}
+	a, aTree := plan("a", 30e6)
+	b, bTree := plan("b", 30e6)
+	if err := r.Reserve(a, 30e6, aTree); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Reserve(b, 30e6, bTree); !errors.Is(err, ErrRoomTaken) {
+		t.Errorf("the same room again: %v", err)
+	}
+	if v := r.View("b"); len(v.Tree().Edges) > 0 {
+		t.Errorf("what was refused holds %v", v.Tree().text())
+	}
+	direct := network.PortRef{Switch: 1, Port: 2}
+	if left, all := b.Room(direct); left != 50e6 || all != 50e6 {
+		t.Errorf("a view has changed: %d left of %d", left, all)
+	}
+	if v, next := plan("b", 30e6); !slices.Equal(next.text(), []string{"3>2", "4>3", "1>4"}) || r.Reserve(v, 30e6, next) != nil {
+		t.Errorf("planned again: %v", next.text())
+	}
+	r.capacity = func(network.PortRef) uint64 { return 20e6 }
+	v := r.View("a")
+	if err := r.Reserve(v, 30e6, v.Tree()); err != nil {
+		t.Errorf("a tree on links that have become smaller: %v", err)
+	}
+	if room := v.RoomForDouble(v.Tree(), 30e6, v.Tree().Edges); room {
+		t.Error("there is room for twice what does not fit once")
+	}
+}
+
 // TestShorterTogether checks that channels that try shorter paths at the same time reserve no
 // more than there is.
 func TestShorterTogether(t *testing.T) {
@@ -111,7 +172,9 @@ func TestShorterTogether(t *testing.T) {
 	r.Restore("other", 15e6, Tree{in, []Edge{{network.PortRef{Switch: 1, Port: 2}, network.PortRef{Switch: 2, Port: 1}}}})
 	var all sync.WaitGroup
 	for _, name := range names {
-		all.Go(func() { r.Shorter(name, square(), Want{Root: in, Rate: 15e6, Switches: []openflow.DatapathID{2}}) })
+		all.Go(func() {
+			reserveShorter(r, name, square(), Want{Root: in, Rate: 15e6, Switches: []openflow.DatapathID{2}})
+		})
 	}
 	all.Wait()
 	links := square().Links

@@ -1,11 +1,13 @@
 package tree
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/openflow"
 )
 
 // Reservations holds the trees of all channels, and what they reserve of each link. It is safe
@@ -16,12 +18,19 @@ type Reservations struct {
 
 	mu        sync.Mutex
 	byChannel map[string]reservation
-	taken     map[network.PortRef]uint64 // by the port from which the link leaves, in bit/s
+	// taken holds what channels reserve, in bit/s, by the port from which the link leaves. Views
+	// share the map, so a change replaces it.
+	taken map[network.PortRef]uint64
 }
 
 type reservation struct {
 	rate uint64
 	tree Tree
+}
+
+// has reports whether the reservation includes the link that leaves by a port.
+func (r *reservation) has(from network.PortRef) bool {
+	return slices.ContainsFunc(r.tree.Edges, func(e Edge) bool { return e.From == from })
 }
 
 // NewReservations returns Reservations without trees. Channels may take a share, from 0 to 1,
@@ -31,61 +40,82 @@ func NewReservations(share float64, capacity func(network.PortRef) uint64) *Rese
 	return &Reservations{share: share, capacity: capacity, byChannel: map[string]reservation{}, taken: map[network.PortRef]uint64{}}
 }
 
-// Grow changes the tree of a channel to what is wanted, within the room that all others leave;
-// see the function Grow.
-func (r *Reservations) Grow(channel string, top *network.Topology, w Want) (Tree, map[openflow.DatapathID]error) {
+// View returns what a channel may reserve now.
+func (r *Reservations) View(channel string) View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.byChannel[channel].tree
-	r.release(channel)
-	t, refused := Grow(top, old, w, r.room)
-	r.reserve(channel, w.Rate, t)
-	return t, refused
+	return View{channel: channel, all: r.most, taken: r.taken, own: r.byChannel[channel]}
 }
 
-// Shorter gives a channel a tree with fewer links that reaches all that is wanted, if there is
-// one to which it can move without packets arriving twice. It returns the channel's tree, and
-// reports whether that has changed.
-func (r *Reservations) Shorter(channel string, top *network.Topology, w Want) (Tree, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	current, ok := r.byChannel[channel]
-	if !ok {
-		return Tree{}, false
-	}
-	r.release(channel)
-	t, refused := Grow(top, Tree{}, w, r.room)
-	if len(refused) > 0 || len(t.Edges) >= len(current.tree.Edges) || HasLoop(current.tree, t) || t.Duplicates(current.tree) {
-		r.reserve(channel, current.rate, current.tree)
-		return current.tree, false
-	}
-	r.reserve(channel, w.Rate, t)
-	return t, true
+// View is what a channel had reserved at one time, and the room that all others left. It does
+// not change, so that a tree can be planned from it.
+type View struct {
+	channel string
+	all     func(network.PortRef) uint64
+	taken   map[network.PortRef]uint64
+	own     reservation
 }
 
-// RoomForDouble reports whether links have room for twice what channels reserve of them.
-func (r *Reservations) RoomForDouble(edges []Edge) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// Tree returns the tree that the channel had reserved.
+func (v *View) Tree() Tree { return v.own.tree }
+
+// Room implements Room for the channel, whose own reservation counts as free.
+func (v *View) Room(from network.PortRef) (left, all uint64) {
+	all, taken := v.all(from), v.taken[from]
+	if v.own.has(from) {
+		taken -= v.own.rate
+	}
+	return all - min(all, taken), all
+}
+
+// RoomForDouble reports whether links have room for twice what channels reserve of them when
+// the channel has reserved a rate along another tree.
+func (v *View) RoomForDouble(t Tree, rate uint64, edges []Edge) bool {
+	next := reservation{rate, t}
 	return !slices.ContainsFunc(edges, func(e Edge) bool {
-		left, all := r.room(e.From)
-		return all != 0 && left < r.taken[e.From]
+		left, all := v.Room(e.From)
+		taken := v.taken[e.From]
+		if v.own.has(e.From) {
+			taken -= v.own.rate
+		}
+		if next.has(e.From) {
+			left, taken = left-min(left, rate), taken+rate
+		}
+		return all != 0 && left < taken
 	})
+}
+
+// ErrRoomTaken says that another channel has reserved a link since the view was made.
+var ErrRoomTaken = errors.New("another channel has just reserved it")
+
+// Reserve makes the tree that was planned from a view the channel's own. It changes nothing and
+// returns an error that wraps ErrRoomTaken if a link had room in the view and has none any more.
+func (r *Reservations) Reserve(v View, rate uint64, t Tree) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := View{channel: v.channel, all: r.most, taken: r.taken, own: r.byChannel[v.channel]}
+	for _, e := range t.Edges {
+		if Room(v.Room).has(e, rate) && !Room(now.Room).has(e, rate) {
+			return fmt.Errorf("link %v: %w", e.From, ErrRoomTaken)
+		}
+	}
+	r.set(v.channel, reservation{rate, t})
+	return nil
 }
 
 // Restore sets the tree that a channel had before a restart.
 func (r *Reservations) Restore(channel string, rate uint64, t Tree) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.release(channel)
-	r.reserve(channel, rate, t)
+	r.set(channel, reservation{rate, t})
 }
 
 // Release removes the tree of a channel.
 func (r *Reservations) Release(channel string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.release(channel)
+	r.set(channel, reservation{})
+	delete(r.byChannel, channel)
 }
 
 // Load is what channels reserve of a link, and the most that they may, in bit/s. Most is zero
@@ -107,32 +137,41 @@ func (r *Reservations) Loads(links []network.Link) []Load {
 	}
 	out := make([]Load, len(links))
 	for i, l := range links {
-		_, most := r.room(l.From)
-		out[i] = Load{channels[l.From], r.taken[l.From], most}
+		out[i] = Load{channels[l.From], r.taken[l.From], r.most(l.From)}
 	}
 	return out
 }
 
-// room returns what is left of a link; r.mu is held.
-func (r *Reservations) room(from network.PortRef) (left, all uint64) {
-	all = uint64(float64(r.capacity(from)) * r.share)
-	return all - min(all, r.taken[from]), all
+// most returns what all channels together may take of a link.
+func (r *Reservations) most(from network.PortRef) uint64 {
+	return uint64(float64(r.capacity(from)) * r.share)
 }
 
-// release removes a channel's reservation, and reserve adds one; r.mu is held.
-func (r *Reservations) release(channel string) {
-	h := r.byChannel[channel]
-	for _, e := range h.tree.Edges {
-		if r.taken[e.From] -= h.rate; r.taken[e.From] == 0 {
-			delete(r.taken, e.From)
+// set replaces the reservation of a channel; r.mu is held.
+func (r *Reservations) set(channel string, next reservation) {
+	prev := r.byChannel[channel]
+	r.byChannel[channel] = next
+	if prev.rate == next.rate && prev.tree.Equal(next.tree) {
+		return
+	}
+	taken := maps.Clone(r.taken)
+	for _, e := range prev.tree.Edges {
+		if taken[e.From] -= prev.rate; taken[e.From] == 0 {
+			delete(taken, e.From)
 		}
 	}
-	delete(r.byChannel, channel)
+	for _, e := range next.tree.Edges {
+		taken[e.From] += next.rate
+	}
+	r.taken = taken
 }
 
-func (r *Reservations) reserve(channel string, rate uint64, t Tree) {
-	r.byChannel[channel] = reservation{rate, t}
-	for _, e := range t.Edges {
-		r.taken[e.From] += rate
+// Shorter returns a tree with fewer links than t that reaches all that is wanted, if there is
+// one to which the channel can move without packets arriving twice.
+func Shorter(top *network.Topology, t Tree, w Want, room Room) (Tree, bool) {
+	next, refused := Grow(top, Tree{}, w, room)
+	if len(refused) > 0 || len(next.Edges) >= len(t.Edges) || HasLoop(t, next) || next.Duplicates(t) {
+		return Tree{}, false
 	}
+	return next, true
 }

@@ -217,7 +217,7 @@ func (w *world) follow(t *rapid.T, c *channel, shorter bool) {
 		copies[g.at.Switch] = append(copies[g.at.Switch], c)
 	}
 	want := Want{Root: c.root, Rate: c.rate, Switches: slices.Sorted(maps.Keys(copies))}
-	next, refused := w.book.Grow(c.name, w.topology(), want)
+	next, refused := reserveGrown(w.book, c.name, w.topology(), want)
 	for d, why := range refused {
 		w.checkRefusal(t, c, d, why)
 		delete(copies, d)
@@ -231,7 +231,7 @@ func (w *world) follow(t *rapid.T, c *channel, shorter bool) {
 
 // shorter returns a tree with fewer links for a channel, if there is one.
 func (w *world) shorter(t *rapid.T, c *channel, than Tree, want Want) Tree {
-	s, is := w.book.Shorter(c.name, w.topology(), want)
+	s, is := reserveShorter(w.book, c.name, w.topology(), want)
 	if !is {
 		return than
 	}
