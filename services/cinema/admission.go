@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	// maxBursts bounds the burst requests to ingress gateways that are in progress.
+	maxBursts = 256
 	// maxPendingChanges bounds the changes of viewers that one gateway may have in progress.
 	maxPendingChanges = 256
 	// maxComparisons bounds how many passwords are compared at the same time, because each

@@ -37,20 +37,20 @@ func (a audience) without(lacking map[openflow.DatapathID]error) audience {
 	return a
 }
 
-// audience returns who watches a channel that enters the network at root.
-func (tm *treeManager) audience(c *Channel, root agents.Place, from netip.AddrPort) audience {
+// newAudience returns who watches a channel that enters the network at root.
+func newAudience(s *core, v *viewers, e *egressRegistry, c *Channel, root agents.Place, from netip.AddrPort) audience {
 	a := audience{
 		map[openflow.DatapathID][]tree.Copy{}, map[openflow.DatapathID][]string{}, map[openflow.DatapathID][]network.Carried{}, map[string]error{},
 	}
 	ports, had := map[string][]uint16{}, map[endpoint]bool{}
-	for _, x := range tm.viewers.endpoints(c.Name) {
+	for _, x := range v.endpoints(c.Name) {
 		if !had[x] {
 			had[x] = true
 			ports[x.gateway] = append(ports[x.gateway], x.port)
 		}
 	}
 	for gateway, list := range ports {
-		p, addr, err := tm.locateEgress(gateway, root)
+		p, addr, err := s.locateEgress(e, gateway, root)
 		if err != nil {
 			a.refused[gateway] = err
 			continue
@@ -61,11 +61,11 @@ func (tm *treeManager) audience(c *Channel, root agents.Place, from netip.AddrPo
 			in = root.At.Port
 		}
 		a.gateways[d] = append(a.gateways[d], gateway)
-		treated := tm.treatment(from, addr, p)
+		treated := s.treatment(from, addr, p)
 		if treated.Treatment != "" {
 			a.carried[d] = append(a.carried[d], treated)
 		}
-		queue := tm.Treatments.Queue(treated)
+		queue := s.Treatments.Queue(treated)
 		for _, port := range list {
 			c := tree.CopyAt(p.At, in, p.MAC, netip.AddrPortFrom(addr, port))
 			c.Queue = queue
@@ -77,19 +77,19 @@ func (tm *treeManager) audience(c *Channel, root agents.Place, from netip.AddrPo
 
 // locateEgress returns the place and data address of an egress gateway, or an error if it
 // cannot get a channel that enters the network at root.
-func (tm *treeManager) locateEgress(gateway string, root agents.Place) (agents.Place, netip.Addr, error) {
-	g := tm.egress.Get(gateway)
+func (c *core) locateEgress(e *egressRegistry, gateway string, root agents.Place) (agents.Place, netip.Addr, error) {
+	g := e.Get(gateway)
 	if g == nil {
 		return agents.Place{}, netip.Addr{}, fmt.Errorf("egress gateway %q: %w", gateway, kit.ErrUnknown)
 	}
 	st := g.State()
-	p, addr, err := tm.place(&st)
+	p, addr, err := c.place(&st)
 	switch {
 	case err != nil:
 		return p, addr, fmt.Errorf("egress gateway %s %w", gateway, err)
 	case p.VLAN != root.VLAN:
 		return p, addr, fmt.Errorf("egress gateway %s stands in VLAN %d and the ingress gateway in VLAN %d (0: none): both have to stand in the same", gateway, p.VLAN, root.VLAN)
-	case !tm.Network.CanSet(p.At.Switch, openflow.FieldIPv4Dst) || !tm.Network.CanSet(p.At.Switch, openflow.FieldUDPDst):
+	case !c.Network.CanSet(p.At.Switch, openflow.FieldIPv4Dst) || !c.Network.CanSet(p.At.Switch, openflow.FieldUDPDst):
 		return p, addr, fmt.Errorf("switch %v before egress gateway %s cannot rewrite IPv4 addresses and UDP ports", p.At.Switch, gateway)
 	}
 	return p, addr, nil

@@ -20,12 +20,6 @@ const (
 	maxParallelReads = 16
 )
 
-// groupAt identifies a group of a switch.
-type groupAt struct {
-	sw openflow.DatapathID
-	id uint32
-}
-
 // reading holds the counters of a group's buckets at one time.
 type reading struct {
 	buckets []openflow.Bucket

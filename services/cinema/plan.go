@@ -238,3 +238,20 @@ func (r *refusals) of(gateway string, to netip.AddrPort) error {
 	}
 	return nil
 }
+
+// drainTime is how long a channel's old tree stays in the switches after the new one is
+// confirmed. Packets are still in flight on it, and a switch may use cached decisions after it
+// has confirmed a rule. In Open vSwitch with many cached flows this takes a third of a second
+// at most.
+const drainTime = 500 * time.Millisecond
+
+// drainingTree is the tree that a channel had before it was moved or pruned.
+type drainingTree struct {
+	tree  tree.Tree
+	until time.Time
+	// pruned says that the channel was not moved: the old tree only has branches that nobody
+	// watches any more.
+	pruned bool
+	// waiting says that a task is waiting to remove the tree from the switches.
+	waiting bool
+}

@@ -3,103 +3,19 @@ package cinema
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
+	"fmt"
 	"log/slog"
-	"net/netip"
 	"time"
 
-	"github.com/sluice-net/sluice/event"
-	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/kit"
-	"github.com/sluice-net/sluice/kit/control"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/services/cinema/tree"
-	"github.com/sluice-net/sluice/store"
 )
-
-// Name is the service's name in the API, in the keys of the store, and as the owner of rules.
-const Name = "cinema"
-
-// Defaults of Options.
-const (
-	DefaultShare  = 0.5
-	defaultSettle = 10 * time.Second
-)
-
-// DefaultMedia is the default destination address of channels' datagrams (RFC 2544).
-var DefaultMedia = netip.AddrFrom4([4]byte{198, 19, 255, 1})
-
-// Options holds what a Service needs.
-type Options struct {
-	Network kit.Network
-	Rules   Owner
-	Store   store.Store
-	Bus     *event.Bus
-	Log     *slog.Logger
-	// AgentTLS holds the controller's certificate and the CA of the gateways; it is nil if they
-	// run on this machine. Dial connects to gateways; nil is the default dialer.
-	AgentTLS *tls.Config
-	Dial     control.Dialer
-	// ControlSubnets are the subnets in which a gateway that announces itself may have its
-	// control address, besides the address from which it announces itself.
-	ControlSubnets []netip.Prefix
-	// Media is the destination address of channels' datagrams. No host has it.
-	Media netip.Addr
-	// Share is the share of each link that channels may take, from 0 to 1.
-	Share float64
-	// LinkMACs makes channels cross each link with a source address of its own.
-	LinkMACs bool
-	// Settle is how long the service waits after a start for the gateways and switches that it
-	// knew before.
-	Settle time.Duration
-	// Treatments is the registry of what other services promise to flows; nil if no service
-	// does.
-	Treatments *network.Treatments
-	// Configured holds the channels of the configuration, by name.
-	Configured map[string]Channel
-}
-
-// Owner is the service's part of the ledger of rules, such as a *network.Owner.
-type Owner interface {
-	kit.Ledger
-	GroupID(number uint16) uint32
-}
-
-// core holds what all parts of the service share.
-type core struct {
-	Options
-	Channels *kit.Reconciler[Channel]
-
-	metrics     *metrics
-	warnLimiter lograte.Limit // limits log lines that gateways can cause
-	tasks       *tasks.Group
-	ready       chan struct{} // closed when awaitNetwork has returned
-}
-
-// publish publishes an event on the bus.
-func (c *core) publish(kind string, attrs any) {
-	if c.Bus != nil {
-		c.Bus.Publish(Name+"."+kind, attrs)
-	}
-}
-
-// Service is Cinema in the controller. Its parts share a core, and each part uses only those
-// listed before it.
-type Service struct {
-	*core
-	sources   *sources
-	viewers   *viewers
-	egress    *egressRegistry
-	trees     *treeManager
-	admission *admissionLimiter
-
-	delivered  *deliveryCounters
-	thumbnails *gatewayapi.Thumbnails
-}
 
 // New returns a Service that is not running yet.
 func New(o Options) *Service {
@@ -111,7 +27,7 @@ func New(o Options) *Service {
 		o.Media = DefaultMedia
 	}
 	o.Share, o.Settle = cmp.Or(o.Share, DefaultShare), cmp.Or(o.Settle, defaultSettle)
-	c := &core{Options: o, tasks: tasks.New(), ready: make(chan struct{})}
+	c := &core{Options: o, metrics: newMetrics(), tasks: tasks.New(), ready: make(chan struct{})}
 	s := &Service{core: c, sources: newSources(c), viewers: newViewers(), admission: newAdmissionLimiter()}
 	s.egress = s.newEgress()
 	s.trees = newTreeManager(c, s.sources, s.viewers, s.egress)
@@ -127,15 +43,9 @@ func New(o Options) *Service {
 	c.Channels.Await = s.awaitNetwork
 	o.Treatments.Subscribe(Name, c.Channels.Wake)
 	s.thumbnails = gatewayapi.NewThumbnails(s.thumbnail)
-	c.metrics = newMetrics(s)
+	s.registerGauges()
 	return s
 }
-
-// Name returns the service's name.
-func (s *Service) Name() string { return Name }
-
-// Loaded returns a channel that is closed once the stored channels have been read.
-func (s *Service) Loaded() <-chan struct{} { return s.Channels.Loaded() }
 
 // Run runs the service until ctx ends. Rules and groups stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
@@ -179,7 +89,117 @@ func (s *Service) NetworkChanged(e network.Event) {
 	s.Channels.Wake()
 }
 
-// Needed lists the data addresses of gateways that the network must be able to reach.
-func (s *Service) Needed() []diagnosis.Needed {
-	return append(s.sources.registry.Needed(Name), s.egress.Needed(Name)...)
+// settlePoll is how often the state is checked after a start.
+const settlePoll = 50 * time.Millisecond
+
+// awaitNetwork waits, up to Options.Settle, until all gateways have reported and all links of
+// restored trees are known again. Switches are not changed before it returns.
+func (s *Service) awaitNetwork(ctx context.Context) {
+	for _, x := range s.Channels.Items() {
+		s.trees.restore(&x.Value)
+	}
+	settle, cancel := context.WithTimeout(ctx, s.Settle)
+	defer cancel()
+	s.Treatments.Await(settle)
+	why := s.missing()
+	for why != "" && tasks.Sleep(settle, settlePoll) == nil {
+		why = s.missing()
+	}
+	if why != "" && ctx.Err() == nil {
+		s.Log.Warn("start to manage channels before everything is known", "after", s.Settle, "unknown", why)
+	}
+	close(s.ready)
+}
+
+// missing returns what is not known yet of the state before the restart, or "".
+func (s *Service) missing() string {
+	for _, a := range s.sources.registry.List() {
+		if !s.sources.hasReported(a.Name) {
+			return "what ingress gateway " + a.Name + " has"
+		}
+		st := a.State()
+		if _, _, err := s.place(&st); err != nil {
+			return "where ingress gateway " + a.Name + " stands"
+		}
+	}
+	for _, a := range s.egress.List() {
+		if !s.viewers.hasReported(a.Name) {
+			return "what egress gateway " + a.Name + " wants"
+		}
+		st := a.State()
+		if _, _, err := s.place(&st); err != nil {
+			return "where egress gateway " + a.Name + " stands"
+		}
+	}
+	return s.trees.missingLink()
+}
+
+// repairChannels reroutes the channels of a link that has gone down. It does not wait for the
+// next round over all channels, because viewers' pictures stand still.
+func (s *Service) repairChannels(from network.PortRef) {
+	for _, channel := range s.trees.startRepairs(from) {
+		started := s.tasks.Start(func(ctx context.Context) {
+			defer s.trees.repairDone(channel)
+			ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+			defer cancel()
+			_ = s.Channels.Reconcile(ctx, channel) // the channel's condition has the error
+		})
+		if !started {
+			s.trees.repairDone(channel)
+		}
+	}
+}
+
+// Definition describes the service to the controller.
+func Definition() kit.Definition {
+	return kit.Definition{
+		Name: Name, Doc: "The Cinema service: live channels to many viewers.",
+		Section: func() config.Section { return DefaultSection() },
+		New:     fromParts,
+	}
+}
+
+// fromParts makes the service as the controller's configuration has it.
+func fromParts(p kit.Parts) (kit.Service, error) {
+	section := config.Of[*Section](p.Config)
+	if !section.Enabled {
+		return nil, nil //nolint:nilnil // left out by configuration
+	}
+	channels, faults := section.ParsedChannels()
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	owner, err := p.Network.Owner(Name, network.OwnerOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("register the rules: %w", err)
+	}
+	agentTLS, err := p.AgentTLS(pki.RoleAgent)
+	if err != nil {
+		return nil, err
+	}
+	s := New(Options{
+		Network: p.Network, Rules: owner, Store: p.Store, Bus: p.Bus, Log: p.Log, AgentTLS: agentTLS, Dial: p.DialAgent,
+		ControlSubnets: section.ControlSubnets, Media: section.MediaAddress, Share: section.LinkShare, Configured: channels,
+		Treatments: p.Treatments, LinkMACs: section.LinkMACs,
+	})
+	p.Network.Subscribe(s.NetworkChanged)
+	p.Network.Doctor().ExamineAddresses(s.Needed)
+	return s, nil
+}
+
+// Reload implements kit.Reloader: channels take effect without a restart.
+func (s *Service) Reload(_ context.Context, next config.Section) (take func(context.Context) error, err error) {
+	return s.Channels.Collection.Reload(next.(*Section).ParsedChannels())
+}
+
+// registerGauges adds what is counted when somebody asks to the metrics.
+func (s *Service) registerGauges() {
+	s.sources.registry.Metrics(s.metrics.ingress)
+	s.egress.Metrics(s.metrics.egress)
+	s.metrics.own.Gauges("channels", "Channels.", nil, func(emit func(float64, ...string)) { emit(float64(len(s.Channels.Items()))) })
+	s.metrics.own.Gauges("viewers", "Viewers, by egress gateway.", []string{"gateway"}, func(emit func(float64, ...string)) {
+		for _, a := range s.egress.List() {
+			emit(float64(s.viewers.countAt(a.Name)), a.Name)
+		}
+	})
 }

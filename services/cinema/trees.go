@@ -2,18 +2,23 @@ package cinema
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/kit"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/services/cinema/tree"
+	"github.com/sluice-net/sluice/store"
 )
 
 // channelState holds what is in the network for a channel.
@@ -180,7 +185,7 @@ func (tm *treeManager) situation(c *Channel) (*situation, error) {
 	flow := netip.AddrPortFrom(from, gatewayapi.SourcePort(c.Number))
 	s := &situation{
 		channel: c, now: time.Now(), root: root, from: flow, to: netip.AddrPortFrom(tm.Media, gatewayapi.MediaPort), top: top,
-		view: tm.reservations.View(c.Name), audience: tm.audience(c, root, flow), meter: tm.meterNumber(c, root.At.Switch), linkMACs: tm.LinkMACs,
+		view: tm.reservations.View(c.Name), audience: newAudience(tm.core, tm.viewers, tm.egress, c, root, flow), meter: tm.meterNumber(c, root.At.Switch), linkMACs: tm.LinkMACs,
 		group:      func(n int) uint32 { return tm.Rules.GroupID(tree.GroupNumber(c.Number, n)) },
 		unverified: tm.unverified, queue: tm.Treatments.Queue,
 		roomTwice: func(gateway string) bool {
@@ -243,4 +248,253 @@ func (tm *treeManager) write(ctx context.Context, channel string, cs *channelSta
 	}
 	cs.written = &rules
 	return nil
+}
+
+// groupAt identifies a group of a switch.
+type groupAt struct {
+	sw openflow.DatapathID
+	id uint32
+}
+
+// startRepairs returns the channels whose trees use the link that leaves by a port, except
+// those under repair already. The caller calls repairDone for each of them.
+func (tm *treeManager) startRepairs(from network.PortRef) (channels []string) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	for name, cs := range tm.states {
+		if !cs.repairing && slices.ContainsFunc(cs.applied.Edges, func(e tree.Edge) bool { return e.From == from }) {
+			cs.repairing = true
+			channels = append(channels, name)
+		}
+	}
+	return channels
+}
+
+func (tm *treeManager) repairDone(channel string) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	if cs := tm.states[channel]; cs != nil {
+		cs.repairing = false
+	}
+}
+
+// setDraining records the old tree and starts its drain time, if the channel was moved from it
+// or branches of it were pruned. tm.mu is held.
+func (tm *treeManager) setDraining(channel string, cs *channelState, before tree.Tree, moved, left bool) {
+	if before.Equal(cs.draining.tree) && !cs.draining.pruned { // a tree that drains after a move keeps its own time
+		left = false
+	}
+	cs.draining.tree = before
+	switch {
+	case len(before.Edges) == 0:
+		cs.draining.until, cs.draining.pruned = time.Time{}, false
+		return
+	case !moved && !left:
+		return
+	}
+	cs.draining.until, cs.draining.pruned = time.Now().Add(drainTime), !moved
+	if !cs.draining.waiting {
+		cs.draining.waiting = tm.tasks.Start(func(ctx context.Context) { tm.removeDrained(ctx, channel, cs) })
+	}
+}
+
+// removeDrained removes the old tree of a channel from the switches at the end of its drain
+// time.
+func (tm *treeManager) removeDrained(ctx context.Context, channel string, cs *channelState) {
+	for {
+		tm.mu.Lock()
+		left := time.Until(cs.draining.until)
+		cs.draining.waiting = left > 0
+		tm.mu.Unlock()
+		if left <= 0 {
+			break
+		}
+		if tasks.Sleep(ctx, left) != nil {
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	_ = tm.Channels.Reconcile(ctx, channel) // the channel's condition has the error
+}
+
+const (
+	treePrefix = Name + "/trees/"
+	// storeRetry is the time after which trees that could not be stored are stored again,
+	// storeDebounce how long changes of trees are collected, and storeTimeout bounds one access
+	// to the store.
+	storeRetry    = 5 * time.Second
+	storeDebounce = 200 * time.Millisecond
+	storeTimeout  = 5 * time.Second
+	// maxStoreOps is how many operations a store accepts in one transaction.
+	maxStoreOps = 128
+)
+
+// loadTrees reads the trees from the store. A channel whose tree cannot be read gets a new one.
+func (tm *treeManager) loadTrees(ctx context.Context) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	records := kit.Records[tree.Tree]{Store: tm.Store, Prefix: treePrefix, Plural: "trees", Log: tm.Log}
+	if err := records.Load(ctx, func(channel string, t tree.Tree) error { tm.stored[channel] = t; return nil }); err != nil {
+		tm.Log.Error("channels get new trees", "error", err)
+	}
+}
+
+// persist stores changed trees until ctx ends. A restarted controller begins with them, so that
+// the switches' rules are what it plans.
+func (tm *treeManager) persist(ctx context.Context) {
+	select {
+	case <-tm.ready:
+		tm.storeLoop.Run(ctx, storeDebounce, storeRetry, tm.storeChanges)
+	case <-ctx.Done():
+	}
+}
+
+// storeChanges stores the trees that have changed, and deletes those of channels without one.
+func (tm *treeManager) storeChanges(ctx context.Context) {
+	tm.mu.Lock()
+	now, saved := map[string]tree.Tree{}, maps.Clone(tm.stored)
+	for channel, cs := range tm.states {
+		if len(cs.applied.Edges) > 0 {
+			now[channel] = cs.applied
+		}
+	}
+	tm.mu.Unlock()
+	var ops []store.Op
+	for channel, t := range now {
+		if prev, ok := saved[channel]; ok && prev.Equal(t) {
+			continue
+		}
+		if b, err := json.Marshal(t); err == nil {
+			ops = append(ops, store.OpPut(treePrefix+channel, b))
+		}
+	}
+	for channel := range saved {
+		if _, ok := now[channel]; !ok {
+			ops = append(ops, store.OpDelete(treePrefix+channel))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	for some := range slices.Chunk(ops, maxStoreOps) {
+		if err := tm.Store.Apply(ctx, some...); err != nil {
+			tm.warnLimiter.Warn(tm.Log, "cannot store trees; will try again", "error", err)
+			return
+		}
+	}
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	tm.stored = now
+}
+
+// restore gives a channel the tree that was stored.
+func (tm *treeManager) restore(c *Channel) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	if t, ok := tm.stored[c.Name]; ok {
+		tm.state(c.Name).applied = t
+		tm.reservations.Restore(c.Name, uint64(c.BitRate), t)
+	}
+}
+
+// missingLink returns the first link of the restored trees that the topology does not have yet,
+// or "".
+func (tm *treeManager) missingLink() string {
+	top := tm.Network.Topology()
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	for channel, cs := range tm.states {
+		for _, e := range cs.applied.Edges {
+			if !e.InTopology(top) {
+				return fmt.Sprintf("the link %v of channel %s", e.From, channel)
+			}
+		}
+	}
+	return ""
+}
+
+// apply installs a channel's rules and groups. A switch that supports no meters gets none;
+// there only the ingress gateway limits producers to the channel's rate.
+func (tm *treeManager) apply(ctx context.Context, channel string, p network.Program, o network.ApplyOptions) error {
+	err := tm.Rules.Apply(ctx, channel, p, o)
+	if len(p.Meters) == 0 || !errors.Is(err, network.ErrRefused) {
+		return err
+	}
+	if tm.Rules.Apply(ctx, channel, tree.WithoutMeters(p), o) != nil {
+		return err // the refusal has another cause
+	}
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	for _, m := range p.Meters {
+		if !tm.withoutMeters[m.Switch] {
+			tm.Log.Info("a switch supports no meters: only ingress gateways limit producers there to their rates", "switch", m.Switch, "error", err)
+		}
+		tm.withoutMeters[m.Switch] = true
+	}
+	return nil
+}
+
+// meterNumber returns the meter of a channel that enters the network at a switch, or zero if
+// the switch supports no meters.
+func (tm *treeManager) meterNumber(c *Channel, at openflow.DatapathID) uint32 {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	if tm.withoutMeters[at] {
+		return 0
+	}
+	return tree.MeterNumber(c.Number)
+}
+
+// retryMeters makes the next installation try meters at a switch again.
+func (tm *treeManager) retryMeters(d openflow.DatapathID) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	delete(tm.withoutMeters, d)
+}
+
+// linkDiscoveryTime is how long it takes until the links of a reconnected switch are known.
+// Mostly they were up all the time, with the channels on them.
+const linkDiscoveryTime = 3 * time.Second
+
+// linksChanged records that a link has come up or gone down.
+func (tm *treeManager) linksChanged() {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	tm.linksChangedAt = time.Now()
+}
+
+// switchChanged records that a switch has connected or disconnected.
+func (tm *treeManager) switchChanged(d openflow.DatapathID, up bool) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(tm.linksKnownAt, func(_ openflow.DatapathID, at time.Time) bool { return !at.IsZero() && at.Before(now) })
+	if !up {
+		tm.linksKnownAt[d] = time.Time{}
+	} else if _, ok := tm.linksKnownAt[d]; ok {
+		tm.linksKnownAt[d] = now.Add(linkDiscoveryTime)
+	}
+}
+
+// unverified reports whether a link may be up although the topology does not have it: one of
+// its switches is disconnected or has just reconnected, and neither of its ports is known to be
+// down.
+func (tm *treeManager) unverified(e tree.Edge) bool {
+	tm.mu.Lock()
+	now, unknown := time.Now(), false
+	for _, at := range []network.PortRef{e.From, e.To} {
+		if sure, ok := tm.linksKnownAt[at.Switch]; ok && (sure.IsZero() || now.Before(sure)) {
+			unknown = true
+		}
+	}
+	tm.mu.Unlock()
+	if !unknown {
+		return false
+	}
+	for _, at := range []network.PortRef{e.From, e.To} {
+		if up, known := tm.Network.PortUp(at); known && !up {
+			return false
+		}
+	}
+	return true
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/kit/agents"
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 )
 
@@ -18,6 +19,8 @@ const (
 	// reportGrace is how long a gateway's request takes precedence over reports that omit or
 	// contradict it.
 	reportGrace = 3 * time.Second
+	// burstEvery is the least time between two bursts of a channel that a viewer already gets.
+	burstEvery = 200 * time.Millisecond
 	// minPort is the lowest port that a viewer may have.
 	minPort = 1024
 )
@@ -338,4 +341,250 @@ func (t *viewers) snapshot() (out []viewer) {
 		}
 	}
 	return out
+}
+
+// copyTo identifies a copy of a channel to a port of a gateway.
+type copyTo struct {
+	channel string
+	port    uint16
+}
+
+// load counts what is copied to one gateway.
+type load struct {
+	viewers map[copyTo]int // viewers that share each copy
+	copies  map[string]int // copies of each channel
+}
+
+func newLoad() load { return load{map[copyTo]int{}, map[string]int{}} }
+
+// add adds n viewers of each channel at a port; n is 1 or -1.
+func (l *load) add(channels []string, port uint16, n int) {
+	for _, c := range channels {
+		to := copyTo{c, port}
+		before := l.viewers[to]
+		switch l.viewers[to] = before + n; {
+		case before == 0:
+			l.copies[c]++
+		case before+n == 0:
+			delete(l.viewers, to)
+			if l.copies[c]--; l.copies[c] == 0 {
+				delete(l.copies, c)
+			}
+		}
+	}
+}
+
+// sum returns the bit rate of all copies together.
+func (l *load) sum(rate func(channel string) uint64) (sum uint64) {
+	for c, n := range l.copies {
+		sum += uint64(n) * rate(c)
+	}
+	return sum
+}
+
+// delta returns the bit rates of the copies that are added and removed when a viewer changes
+// from some channels at one port to others at another port.
+func (l *load) delta(from uint16, before []string, to uint16, after []string, rate func(string) uint64) (added, gone uint64) {
+	same := func(c string, channels []string) bool { return from == to && slices.Contains(channels, c) }
+	for _, c := range after {
+		if l.viewers[copyTo{c, to}] == 0 {
+			added += rate(c)
+		}
+	}
+	for _, c := range before {
+		if l.viewers[copyTo{c, from}] == 1 && !same(c, after) {
+			gone += rate(c)
+		}
+	}
+	return added, gone
+}
+
+// bounds limits the viewers of a gateway.
+type bounds struct {
+	viewers int
+	port    portCapacity
+	rate    func(channel string) uint64
+}
+
+// fits returns an error if the gateway's own port has no room for a viewer with these channels.
+// A change that takes no more of the port than before always fits. t.mu is held.
+func (t *viewers) fits(g *gatewayState, v *viewer, port uint16, channels []string, b *bounds) error {
+	if b.port.most == 0 {
+		return nil
+	}
+	added, gone := g.load.delta(v.port, v.channels, port, channels, b.rate)
+	if added <= gone {
+		return nil
+	}
+	return b.port.check(t.taken(b)-gone, added)
+}
+
+// taken returns the bit rate that channels take of a gateway's port. t.mu is held.
+func (t *viewers) taken(b *bounds) (sum uint64) {
+	for _, name := range b.port.gateways {
+		if g := t.gateways[name]; g != nil {
+			sum += g.load.sum(b.rate)
+		}
+	}
+	return sum
+}
+
+// sharesPort reports whether the viewers of a gateway share a port. One more of them may then
+// need no further copy.
+func (t *viewers) sharesPort(gateway string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.gateways[gateway]
+	return g != nil && g.sharesPort
+}
+
+// roomForDouble reports whether the port of a gateway has room for twice what is copied to it.
+func (t *viewers) roomForDouble(b bounds) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := t.taken(&b)
+	return b.port.check(taken, taken) == nil
+}
+
+// refusal is the reason against a change of a viewer: a field of the request, its value, and
+// what it should be.
+type refusal struct {
+	field string
+	value any
+	want  string
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return fmt.Sprintf("%s %v: want %s", r.field, r.value, r.want) }
+
+// viewerLimit returns how many viewers a gateway accepts.
+func viewerLimit(st *agents.State) int { return cmp.Or(st.Limit(), MaxViewers) }
+
+// diff returns the channels that a change of a viewer affects: those that are new or not
+// confirmed yet, and those that are removed.
+func (x *viewerChange) diff() (added, removed []string) {
+	for _, c := range x.after {
+		if x.repeated || !slices.Contains(x.before, c) {
+			added = append(added, c)
+		}
+	}
+	for _, c := range x.before {
+		if !slices.Contains(x.after, c) {
+			removed = append(removed, c)
+		}
+	}
+	return added, removed
+}
+
+// applyRecords ends the old channels of viewers that have changed, as their gateway has recorded.
+// A record applies only to the viewer's last grant, so that it does not end a channel which the
+// viewer has requested since. A report ends the old channel of a viewer whose record is lost.
+func (t *viewers) applyRecords(gateway string, all []gatewayapi.ViewerEvent) (out []viewerChange) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.gateways[gateway]
+	if g == nil {
+		return nil
+	}
+	for i := range all {
+		e := &all[i]
+		v := g.viewers[e.Viewer]
+		if v != nil && e.What == "changed" && e.Grant != 0 && e.Grant == v.grant && len(v.channels) > 1 && v.channels[0] == e.Channel {
+			out = append(out, t.setChannels(g, v, v.channels[:1:1]))
+		}
+	}
+	return out
+}
+
+// applyReport updates the viewers of a gateway from its report, which lists all of them. A
+// viewer gets a channel that its gateway has not requested only if may returns true; b bounds
+// the viewers. It returns the changes, and whether the gateway was unreachable before.
+func (t *viewers) applyReport(gateway, instance string, all []gatewayapi.Viewer, b bounds, now time.Time, may func(channel string) bool) (out []viewerChange, back bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.gateway(gateway)
+	if g.instance != instance && g.instance != "" {
+		for _, v := range g.viewers { // the new process has other viewers, some of which it may have requested already
+			if now.Sub(v.requestedAt) >= reportGrace {
+				out = append(out, t.setChannels(g, v, nil))
+			}
+		}
+		clear(g.removed)
+	}
+	back = g.unreachable
+	g.instance, g.unreachable = instance, false
+	listed := make(map[string]bool, len(all))
+	for i := range all {
+		if told := &all[i]; validReport(told) && !listed[told.ID] && len(listed) < min(b.viewers, MaxViewers) {
+			listed[told.ID] = true
+			if x, ok := t.applyViewerReport(g, gateway, told, &b, now, may); ok {
+				out = append(out, x)
+			}
+		}
+	}
+	for id, v := range g.viewers {
+		last := v.reportedAt
+		if v.requestedAt.After(last) {
+			last = v.requestedAt
+		}
+		if !listed[id] && now.Sub(last) >= reportGrace {
+			out = append(out, t.setChannels(g, v, nil))
+		}
+	}
+	for id := range g.removed {
+		if listed[id] {
+			g.removed[id] = now
+		}
+	}
+	maps.DeleteFunc(g.removed, func(_ string, at time.Time) bool { return now.Sub(at) >= reportGrace })
+	maps.DeleteFunc(g.departed, func(_ string, at time.Time) bool { return now.Sub(at) >= reportGrace })
+	return out, back
+}
+
+// applyViewerReport updates one viewer from its gateway's report, and reports whether its
+// channels or port have changed. t.mu is held.
+func (t *viewers) applyViewerReport(g *gatewayState, gateway string, told *gatewayapi.Viewer, b *bounds, now time.Time, may func(string) bool) (x viewerChange, ok bool) {
+	v := g.viewers[told.ID]
+	if v == nil && (!g.removed[told.ID].IsZero() || now.Sub(g.departed[told.ID]) < reportGrace || g.portTaken(nil, told.Port, told.Shared) || len(g.viewers) >= min(b.viewers, MaxViewers)) {
+		return x, false
+	}
+	if v == nil {
+		v = &viewer{gateway: gateway, id: told.ID}
+	}
+	v.reported, v.reportedAt = *told, now
+	if v.port == told.Port && slices.Equal(v.channels, told.Channels) || now.Sub(v.requestedAt) < reportGrace {
+		return x, false
+	}
+	if g.portTaken(v, told.Port, told.Shared) {
+		return x, false
+	}
+	var channels []string
+	for _, c := range told.Channels {
+		if slices.Contains(v.channels, c) || may(c) {
+			channels = append(channels, c)
+		}
+	}
+	if v.port == told.Port && slices.Equal(v.channels, channels) || t.fits(g, v, told.Port, channels, b) != nil {
+		return x, false
+	}
+	v.unconfirmed = true // the gateway may request the same before the network has confirmed it
+	return t.update(g, v, told.Port, told.Shared, channels, v.requestedAt), true
+}
+
+// validReport reports whether a viewer's report is well-formed.
+func validReport(v *gatewayapi.Viewer) bool {
+	n := len(v.Channels)
+	return viewerID.MatchString(v.ID) && v.Port >= minPort && n > 0 && n <= gatewayapi.MaxWatched &&
+		!(n == 2 && v.Channels[0] == v.Channels[1]) && !slices.ContainsFunc(v.Channels, func(c string) bool { return !channelName.MatchString(c) })
+}
+
+// kind names the kind of a change: join, change or leave.
+func (x *viewerChange) kind() string {
+	switch {
+	case len(x.before) == 0:
+		return "join"
+	case len(x.after) == 0:
+		return "leave"
+	}
+	return "change"
 }

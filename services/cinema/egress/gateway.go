@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -224,4 +226,48 @@ func (g *Gateway) release(port uint16) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.ports, port)
+}
+
+// listen opens a port for a viewer's channels. It skips ports that other programs use.
+func (g *Gateway) listen() (uint16, *net.UDPConn, error) {
+	const tries = 16
+	var last error
+	for range tries {
+		port, err := g.port()
+		if err != nil {
+			return 0, nil, err
+		}
+		socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(g.cfg.Data, port)))
+		if err == nil {
+			enlargeReceiveBuffer(socket)
+			return port, socket, nil
+		}
+		g.release(port)
+		last = os.NewSyscallError("listen", err)
+	}
+	return 0, nil, fmt.Errorf("%d ports of the range are used by others: %w", tries, last)
+}
+
+// sourcePort returns the source port of a channel's packets, or 0 if the channel is not in the
+// lineup yet.
+func (g *Gateway) sourcePort(channel string) uint16 {
+	if l := g.lineup.Load(); l != nil {
+		for _, c := range l.Channels {
+			if c.Name == channel {
+				return gatewayapi.SourcePort(c.Number)
+			}
+		}
+	}
+	return 0
+}
+
+// sourcePorts returns the source ports of several channels, preferring the sources in from.
+func (g *Gateway) sourcePorts(channels []string, from map[string]netip.AddrPort) []uint16 {
+	ports := make([]uint16, len(channels))
+	for i, c := range channels {
+		if ports[i] = g.sourcePort(c); from[c].IsValid() {
+			ports[i] = from[c].Port()
+		}
+	}
+	return ports
 }

@@ -2,13 +2,8 @@ package egress
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
@@ -22,13 +17,6 @@ type joinRequest struct {
 	player            string
 	// open creates the sink for the player. The sink does nothing until it is started.
 	open func(*viewer) (sink, error)
-}
-
-// randomID returns an identifier of 128 random bits.
-func randomID() string {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }
 
 // join adds a viewer, and returns it with the answer to its offer.
@@ -120,24 +108,4 @@ func (v *viewer) awaitConnected(ctx context.Context) {
 	if tasks.Sleep(ctx, v.g.cfg.Times.Connect) == nil && !v.isConnected() {
 		v.g.endViewer(v, "it did not connect")
 	}
-}
-
-// listen opens a port for a viewer's channels. It skips ports that other programs use.
-func (g *Gateway) listen() (uint16, *net.UDPConn, error) {
-	const tries = 16
-	var last error
-	for range tries {
-		port, err := g.port()
-		if err != nil {
-			return 0, nil, err
-		}
-		socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(g.cfg.Data, port)))
-		if err == nil {
-			enlargeReceiveBuffer(socket)
-			return port, socket, nil
-		}
-		g.release(port)
-		last = os.NewSyscallError("listen", err)
-	}
-	return 0, nil, fmt.Errorf("%d ports of the range are used by others: %w", tries, last)
 }

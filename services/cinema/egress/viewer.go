@@ -1,7 +1,10 @@
 package egress
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"net/netip"
 	"slices"
 	"sync"
@@ -12,10 +15,6 @@ import (
 	"github.com/sluice-net/sluice/services/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/services/cinema/media"
 )
-
-// groupLimits bounds what is cached of a channel for a viewer: more than the longest group of
-// pictures.
-var groupLimits = media.Limits{Bytes: 4 << 20, Packets: 4096, Age: 10 * time.Second}
 
 // refreshInterval is the least time between two repetitions of a player's picture.
 const refreshInterval = 500 * time.Millisecond
@@ -242,4 +241,132 @@ func (v *viewer) isConnected() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.connected
+}
+
+// randomID returns an identifier of 128 random bits.
+func randomID() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// silent returns the viewer's channel, and reports whether its packets have stopped.
+func (v *viewer) silent(now time.Time) (channel string, silent bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.channel, v.connected && now.Sub(v.receivedAt) > sourceTimeout
+}
+
+// unlessChanging calls f unless a change is in progress. No change starts until f returns.
+func (v *viewer) unlessChanging(f func()) {
+	select {
+	case v.changing <- struct{}{}:
+		defer func() { <-v.changing }()
+		f()
+	default:
+	}
+}
+
+// sourceMoved switches the viewer to a new source of its channel, unless it has changed to
+// another channel.
+func (v *viewer) sourceMoved(channel string, from netip.AddrPort) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.channel == channel && from.IsValid() && v.currentSource != from {
+		v.currentSource = from
+		v.in.setPorts([]uint16{from.Port()}) // the port differs if the channel's number has changed
+		v.in.group(from, time.Now())         // starts to cache it
+		v.awaitKeyFrame(from)
+	}
+}
+
+// Bounds of the buffer for a channel whose source is not known yet: a group of pictures.
+const (
+	maxEarly      = 4096
+	maxEarlyBytes = 4 << 20
+)
+
+// earlyBuffer holds datagrams that arrive before the controller's answer names their source.
+// This happens because the switches have their rules, and the burst is on its way, before the
+// answer arrives. The answer then tells which of them belong to the channel.
+type earlyBuffer struct {
+	open      bool
+	port      uint16 // expected source port; zero if it is not known
+	datagrams []datagram
+	bytes     int
+}
+
+// add adds a copy of a datagram, and reports whether it may belong to the expected channel.
+func (b *earlyBuffer) add(from netip.AddrPort, raw []byte) bool {
+	if !b.open || b.port != 0 && from.Port() != b.port || len(b.datagrams) >= maxEarly || b.bytes+len(raw) > maxEarlyBytes {
+		return false
+	}
+	b.datagrams = append(b.datagrams, datagram{from, bytes.Clone(raw)})
+	b.bytes += len(raw)
+	return true
+}
+
+const (
+	// repairInterval is the least time between two requests to repeat a viewer's channel
+	// because packets are missing.
+	repairInterval = 250 * time.Millisecond
+	// maxRepairs bounds the concurrent requests of all viewers for that.
+	maxRepairs = 16
+)
+
+// requestRepair requests missing packets of the picture again. The switches do not know what
+// they have lost, but the ingress gateway has everything. v.mu is held.
+func (v *viewer) requestRepair(now time.Time) {
+	if !v.g.cfg.Burst || v.nextSource.IsValid() || now.Sub(v.repairedAt) < repairInterval || !v.splicer.Missing(now) {
+		return
+	}
+	v.repairedAt = now
+	current := v.splicer.Current()
+	for _, raw := range v.in.group(current, now) { // perhaps only this viewer has lost it
+		v.splice(current, raw, now)
+	}
+	if !v.splicer.Missing(now) || !v.in.allowRepair(current, now) {
+		return
+	}
+	select {
+	case v.g.repairs <- struct{}{}:
+	default:
+		return
+	}
+	channel := v.channel
+	if !v.tasks.Start(func(ctx context.Context) {
+		defer func() { <-v.g.repairs }()
+		v.unlessChanging(func() { v.requestBurst(ctx, channel) })
+	}) {
+		<-v.g.repairs
+	}
+}
+
+// requestBurst requests a channel's group of pictures, if it is still the viewer's channel.
+func (v *viewer) requestBurst(ctx context.Context, channel string) {
+	if v.currentChannel() != channel {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, repairInterval)
+	defer cancel()
+	v.g.metrics.repairs.Inc()
+	_, _ = v.g.requestChannels(ctx, v, []string{channel}, "", true) // another request follows soon if this one fails
+}
+
+// repeatBursts requests the new channel's group of pictures again while a change waits for a
+// key frame, whose beginning may be lost. The pauses between the requests double. The returned
+// function stops this, and waits for a request in progress.
+func (v *viewer) repeatBursts(wanted []string) (stop func()) {
+	ctx, cancel := context.WithCancel(v.tasks.Context())
+	done := make(chan struct{})
+	if !v.g.cfg.Burst || !v.tasks.Start(func(context.Context) {
+		defer close(done)
+		for pause := repairInterval; tasks.Sleep(ctx, pause) == nil; pause *= 2 {
+			v.g.metrics.repairs.Inc()
+			_, _ = v.requestChannels(v.tasks.Context(), wanted, "", true)
+		}
+	}) {
+		close(done)
+	}
+	return func() { cancel(); <-done }
 }
